@@ -1,0 +1,63 @@
+# What every target shares: the language, dependencies, warnings, sanitizers.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+set(RUBATO_BIN_DIR ${PROJECT_BINARY_DIR}/bin)
+set(RUBATO_LIB_DIR ${PROJECT_BINARY_DIR}/lib)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+
+find_program(CCACHE ccache)
+mark_as_advanced(CCACHE)
+if(CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(GLIB REQUIRED IMPORTED_TARGET glib-2.0>=2.68)
+pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq>=4.3)
+pkg_check_modules(LIBCONFIG REQUIRED IMPORTED_TARGET libconfig>=1.5)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(JSON_GLIB IMPORTED_TARGET json-glib-1.0)
+if(RUBATO_TESTS)
+    pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check>=0.15)
+endif()
+
+add_library(rubato_warnings INTERFACE)
+target_compile_options(rubato_warnings INTERFACE
+    -Wall -Wextra -Wconversion -Wshadow $<$<BOOL:${RUBATO_WERROR}>:-Werror>)
+
+add_library(rubato_sanitizers INTERFACE)
+if(RUBATO_SANITIZE)
+    string(REPLACE ";" "," sanitizers "${RUBATO_SANITIZE}")
+    target_compile_options(rubato_sanitizers INTERFACE
+        -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(rubato_sanitizers INTERFACE -fsanitize=${sanitizers})
+endif()
+if(RUBATO_FUZZ)
+    target_compile_options(rubato_sanitizers INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+if(RUBATO_COVERAGE)
+    # Threads count the same lines: without atomic counters some would be lost.
+    target_compile_options(rubato_sanitizers INTERFACE --coverage -fprofile-update=atomic)
+    target_link_options(rubato_sanitizers INTERFACE --coverage)
+endif()
+
+# What each of our own sources is compiled with. Includes are written from the project's root.
+add_library(rubato_settings INTERFACE)
+target_include_directories(rubato_settings INTERFACE
+    ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(rubato_settings INTERFACE
+    _GNU_SOURCE= RUBATO_VERSION="${PROJECT_VERSION}")
+target_compile_options(rubato_settings INTERFACE $<$<BOOL:${RUBATO_NATIVE}>:-march=native>)
+target_link_libraries(rubato_settings INTERFACE rubato_warnings rubato_sanitizers PkgConfig::GLIB)

@@ -1,0 +1,54 @@
+# How the project's targets are made.
+
+# The object library of the present folder: rubato_<folder>, of every .c file below it.
+function(rubato_add_folder)
+    cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "LINK")
+    get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+    if(NOT sources)
+        message(STATUS "${folder}: no sources yet")
+        return()
+    endif()
+    add_library(rubato_${folder} OBJECT ${sources})
+    target_link_libraries(rubato_${folder} PRIVATE rubato_settings Threads::Threads ${arg_LINK})
+    set_property(GLOBAL APPEND PROPERTY RUBATO_OBJECT_LIBRARIES rubato_${folder})
+endfunction()
+
+# The library from its folders: `rubato`, shared, which exports the public API alone, and
+# `rubato_internal`, an archive whose every function a test can reach.
+function(rubato_add_library)
+    get_property(folders GLOBAL PROPERTY RUBATO_OBJECT_LIBRARIES)
+    if(NOT folders)
+        return()
+    endif()
+    foreach(folder IN LISTS folders)
+        list(APPEND objects $<TARGET_OBJECTS:${folder}>)
+    endforeach()
+
+    add_library(rubato SHARED ${objects})
+    set_target_properties(rubato PROPERTIES
+        VERSION ${PROJECT_VERSION}
+        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+        LIBRARY_OUTPUT_DIRECTORY ${RUBATO_LIB_DIR})
+
+    add_library(rubato_internal STATIC ${objects})
+    set_target_properties(rubato_internal PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${RUBATO_LIB_DIR})
+
+    foreach(library IN ITEMS rubato rubato_internal)
+        set_target_properties(${library} PROPERTIES LINKER_LANGUAGE C)
+        target_link_libraries(${library} PRIVATE rubato_sanitizers Threads::Threads
+            PkgConfig::ZMQ PkgConfig::LIBCONFIG PkgConfig::ZLIB m)
+        target_link_libraries(${library} PUBLIC PkgConfig::GLIB)
+    endforeach()
+endfunction()
+
+# A program of apps/, linked against the shared library as any outside program is.
+function(rubato_add_program name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
+    add_executable(${name} ${arg_SOURCES})
+    target_link_libraries(${name} PRIVATE rubato_settings ${arg_LINK} rubato Threads::Threads m)
+    set_target_properties(${name} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${RUBATO_BIN_DIR}
+        INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    set_property(GLOBAL APPEND PROPERTY RUBATO_PROGRAMS ${name})
+endfunction()

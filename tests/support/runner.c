@@ -1,0 +1,24 @@
+/* Runs suites of check. Fork mode stays as check has it, so that a case that hangs or crashes is
+ * pinned to its name and the next one starts clean. */
+#include "tests/support/runner.h"
+
+#include <stdlib.h>
+
+int run_suites(Suite *const *suites, size_t n_suites)
+{
+    SRunner *runner = srunner_create(NULL);
+
+    for (size_t i = 0; i < n_suites; i++)
+        srunner_add_suite(runner, suites[i]);
+    srunner_run_all(runner, CK_ENV);
+
+    const int n_failed = srunner_ntests_failed(runner);
+    const int n_run = srunner_ntests_run(runner);
+    srunner_free(runner);
+    return n_failed == 0 && n_run > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int run_suite(Suite *suite)
+{
+    return run_suites(&suite, 1);
+}

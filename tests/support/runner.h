@@ -1,0 +1,19 @@
+/* Runs a suite of check the way every test program does.
+ *
+ * Threads: main, before any other thread or ZeroMQ context is there: each case runs in a fork. */
+#ifndef TESTS_SUPPORT_RUNNER_H
+#define TESTS_SUPPORT_RUNNER_H
+
+#include <check.h>
+
+/* What a test program returns when it could test nothing here; it says on its output why. */
+#define TEST_SKIPPED 77
+
+/* Runs the suite and frees it; what main is to return. check's environment variables hold:
+ * CK_FORK=no under a debugger, CK_RUN_CASE=…, CK_VERBOSITY=verbose, CK_TIMEOUT_MULTIPLIER=…. */
+int run_suite(Suite *suite);
+
+/* The same for several suites, in their order, in one report. */
+int run_suites(Suite *const *suites, size_t n_suites);
+
+#endif
