@@ -1,0 +1,99 @@
+/* What a consistency model implements: when a shard answers.
+ *
+ * A model is a pure state machine over one shard for one task: requests and clocks go in, answers
+ * come out. It starts no thread, touches no socket and never asks for the time, so a test can drive
+ * it through any interleaving. It is born with a task and dies with it.
+ *
+ * A new one is a file models/<name>.c that ends in its constant RubatoModelOps, and a line in the
+ * array of models/model.c.
+ *
+ * Threads: every op is called by the shard's present owner, one thread at a time; none may block. */
+#ifndef RUBATO_MODEL_OPS_H
+#define RUBATO_MODEL_OPS_H
+
+#include <rubato/request.h>
+#include <rubato/table.h>
+
+G_BEGIN_DECLS
+
+typedef struct RubatoModelOps RubatoModelOps;
+typedef struct RubatoProgress RubatoProgress;
+typedef struct RubatoShard RubatoShard;
+
+/* The base of every model: the first member of its struct. */
+typedef struct {
+    const RubatoModelOps *ops;
+    RubatoShard *shard;
+    RubatoProgress *progress; /* the clocks, as far as the shard has heard of them; only read it */
+    uint32_t n_workers;       /* of the task, over all nodes */
+    uint64_t n_ignored;       /* what came in and made no sense */
+    RubatoRequest *answered;  /* the outbox: what goes back to whoever sent it */
+    RubatoRequest **answered_end;
+    RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
+} RubatoModel;
+
+typedef struct {
+    const RubatoTableSpec *spec; /* outlives the model */
+    uint32_t n_workers;          /* of the task, over all nodes */
+    RubatoKey first_key;         /* dense storage: the shard's range of keys */
+    uint64_t n_keys;
+} RubatoModelSetup;
+
+/* The min clock: that of the slowest live worker; RUBATO_CLOCK_RETIRED when none is left. */
+RUBATO_API uint64_t rubato_model_min_clock(const RubatoModel *model);
+
+/* The clock of one source: of a worker by its rank, under a model with per_worker_clocks. */
+RUBATO_API uint64_t rubato_model_clock(const RubatoModel *model, uint32_t source);
+
+/* Reads the rows of a Get and sends it back. */
+RUBATO_API void rubato_model_answer(RubatoModel *model, RubatoRequest *request);
+
+/* Applies an Add's deltas to the shard. */
+RUBATO_API void rubato_model_apply(RubatoModel *model, const RubatoRequest *request);
+
+/* Sends back an Add or an announcement that has been taken in: it is gone for the model. */
+RUBATO_API void rubato_model_finish(RubatoModel *model, RubatoRequest *request);
+
+/* For a model that holds an Add or an announcement beyond the call that brought it: returns a
+ * request of the model's own with a copy of keys and values, to be given to
+ * rubato_request_free, and leaves the one that came to rubato_model_finish. (transfer full) */
+RUBATO_API RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request);
+RUBATO_API void rubato_request_free(RubatoRequest *kept);
+
+struct RubatoModelOps {
+    const char *name;
+
+    /* The sources of clocks: false, the nodes, each with the clock of its slowest worker; true, the
+     * workers one by one. */
+    bool per_worker_clocks;
+
+    /* The base is filled in by the caller after create has returned. NULL with
+     * RUBATO_ERROR_MEMORY where what the setup asks for does not fit. (transfer full) */
+    RubatoModel *(*create)(const RubatoModelSetup *setup, GError **error);
+
+    /* Frees the model. Adds that no clock has released are dropped; parked Gets are given back with
+     * rubato_model_drop before. */
+    void (*destroy)(RubatoModel *model);
+
+    /* A Get: answer it now, or keep the request itself and answer it in a later op. */
+    void (*get)(RubatoModel *model, RubatoRequest *request);
+
+    /* An Add: apply it, or rubato_model_keep it for later; finish it in this call either way. */
+    void (*add)(RubatoModel *model, RubatoRequest *request);
+
+    /* The clock of a source has gone from `from` to `to` (RUBATO_CLOCK_RETIRED: it has retired), and
+     * the min clock with it. NULL: the model does not care. */
+    void (*advance)(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to);
+
+    /* The keys that a worker will use in iteration request->clock, an n of 0 being possible; with
+     * RUBATO_CLOCK_RETIRED, that it will use none from here on. Finish it in this call. NULL: the
+     * model does not care. */
+    void (*announce)(RubatoModel *model, RubatoRequest *request);
+};
+
+/* In destroy: sends back a parked Get unanswered; its caller learns that the task was cancelled. */
+RUBATO_API void rubato_model_drop(RubatoModel *model, RubatoRequest *request);
+
+G_END_DECLS
+
+#endif

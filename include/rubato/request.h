@@ -1,0 +1,38 @@
+/* What a server is asked, as models, storages and rules see it.
+ *
+ * Threads: whoever owns the shard; see model_ops.h. */
+#ifndef RUBATO_REQUEST_H
+#define RUBATO_REQUEST_H
+
+#include <rubato/types.h>
+
+G_BEGIN_DECLS
+
+/* The clock of a worker that has retired: nobody waits for it. */
+#define RUBATO_CLOCK_RETIRED UINT64_MAX
+
+/* The keys of a request, and which row of its flat values belongs to each. For i in 0 .. n - 1:
+ *   a list:     keys != NULL, at == NULL   key keys[i],     row i
+ *   a selection: keys != NULL, at != NULL   key keys[at[i]], row at[i]
+ *   a run:      keys == NULL               key first + i,   row i
+ * A selection is how one server's part of a caller's unsorted keys is told without copying them. */
+typedef struct {
+    const RubatoKey *keys;
+    const uint32_t *at;
+    RubatoKey first;
+    size_t n;
+} RubatoKeys;
+
+/* A Get, an Add, or an announcement of keys. */
+typedef struct RubatoRequest RubatoRequest;
+struct RubatoRequest {
+    RubatoRequest *next; /* belongs to whoever holds the request: a model may chain those it keeps */
+    uint32_t worker;     /* its rank in the task */
+    uint64_t clock;      /* the worker's clock when it asked; of an announcement: the iteration */
+    RubatoKeys keys;
+    void *values;        /* Get: filled with rows; Add: the deltas, only read */
+};
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,33 @@
+/* What a table spec says once its defaults are filled in, and whether it makes sense.
+ *
+ * Threads: any; a spec is only read. */
+#ifndef RUBATO_MODELS_SPEC_H
+#define RUBATO_MODELS_SPEC_H
+
+#include <rubato/table.h>
+
+/* The most values in a row. */
+#define SPEC_MAX_WIDTH (1u << 20)
+
+/* Checks everything that can be known without the cluster (the number of bounds is the partition's
+ * to check). RUBATO_ERROR_INVALID says which field is wrong and what to write instead;
+ * RUBATO_ERROR_NOT_FOUND names an unknown model, storage, rule, record, initialiser or partition
+ * and lists the known ones. */
+bool spec_check(const RubatoTableSpec *spec, GError **error);
+
+/* The names, with the defaults of rubato/table.h for NULL. (transfer none) */
+const char *spec_storage_name(const RubatoTableSpec *spec);
+const char *spec_model_name(const RubatoTableSpec *spec);
+const char *spec_update_name(const RubatoTableSpec *spec);
+const char *spec_init_name(const RubatoTableSpec *spec);
+const char *spec_record_name(const RubatoTableSpec *spec);
+const char *spec_partition_name(const RubatoTableSpec *spec);
+
+/* The numbers, likewise. */
+uint32_t spec_width(const RubatoTableSpec *spec);
+uint32_t spec_chunk_size(const RubatoTableSpec *spec);
+size_t spec_row_bytes(const RubatoTableSpec *spec);
+
+bool spec_is_dense(const RubatoTableSpec *spec);
+
+#endif
