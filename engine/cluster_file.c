@@ -1,0 +1,591 @@
+/* Reads the cluster file: text to Cluster, every fault refused with its line and what to write.
+ *
+ * The only file that includes libconfig.h. The text has passed cluster_syntax_check when libconfig
+ * sees it, so what is left to check here is meaning: keys, types, ranges, and what must differ.
+ *
+ * Thread: any; no state beyond the call. */
+#include "engine/cluster_file.h"
+
+#include <errno.h>
+#include <libconfig.h>
+#include <rubato/error.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cluster_syntax.h"
+
+#define DEFAULT_NAME         "cluster"
+#define DEFAULT_SERVERS      1u
+#define DEFAULT_WORKERS      1u
+#define DEFAULT_HEARTBEAT_MS 500u
+#define DEFAULT_TIMEOUT_MS   3000u
+#define DEFAULT_STALL_MS     10000u
+
+#define MAX_NAME_BYTES 64u
+#define MAX_HOST_BYTES 253u
+
+static const char *const KNOWN_TRANSPORTS[] = { "tcp", NULL };
+
+static const char *const ROOT_KEYS[] = { "cluster", NULL };
+static const char *const CLUSTER_KEYS[] = { "name",       "scheduler", "nodes",     "heartbeat_ms",
+                                            "timeout_ms", "stall_ms",  "transport", NULL };
+static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
+static const char *const NODE_KEYS[] = { "id", "host", "port", "servers", "workers", NULL };
+
+typedef struct {
+    const char *path;
+    GError **error;
+} Reader;
+
+/* A number of the file: its bounds and, for one that may be left out, its default. */
+typedef struct {
+    const char *key;
+    uint32_t min;
+    uint32_t max;
+    bool required;
+    uint32_t preset;
+    const char *example;
+} NumberRule;
+
+G_GNUC_PRINTF(3, 4)
+static bool refuse(const Reader *reader, unsigned line, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *message = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(reader->error, RUBATO_ERROR, RUBATO_ERROR_CONFIG, "%s:%u: %s", reader->path, line,
+                message);
+    return false;
+}
+
+static unsigned line_of(const config_setting_t *setting)
+{
+    const unsigned line = config_setting_source_line(setting);
+
+    return line == 0 ? 1 : line; /* the root has none */
+}
+
+static const char *type_name(const config_setting_t *setting)
+{
+    switch (config_setting_type(setting)) {
+    case CONFIG_TYPE_GROUP:
+        return "a group";
+    case CONFIG_TYPE_INT:
+    case CONFIG_TYPE_INT64:
+        return "a whole number";
+    case CONFIG_TYPE_FLOAT:
+        return "a number with a fraction";
+    case CONFIG_TYPE_STRING:
+        return "a text";
+    case CONFIG_TYPE_BOOL:
+        return "a truth value";
+    case CONFIG_TYPE_LIST:
+        return "a list";
+    default:
+        return "something else";
+    }
+}
+
+/* The least number of letters to insert, delete or replace between two short words. */
+static unsigned edit_distance(const char *a, const char *b)
+{
+    unsigned row[MAX_NAME_BYTES + 2];
+    const size_t n = strlen(b);
+
+    if (n > MAX_NAME_BYTES)
+        return UINT32_MAX;
+    for (unsigned j = 0; j <= n; j++)
+        row[j] = j;
+    for (unsigned i = 1; a[i - 1] != '\0'; i++) {
+        unsigned diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            const unsigned above = row[j];
+            const unsigned replaced =
+                diagonal + (g_ascii_tolower(a[i - 1]) != g_ascii_tolower(b[j - 1]) ? 1u : 0u);
+            row[j] = MIN(MIN(above, row[j - 1]) + 1, replaced);
+            diagonal = above;
+        }
+    }
+    return row[n];
+}
+
+static const char *nearest_word(const char *word, const char *const *known)
+{
+    const char *best = NULL;
+    unsigned least = MAX(2u, (unsigned)strlen(word) / 3u) + 1u;
+
+    for (; *known != NULL; known++) {
+        const unsigned distance = edit_distance(word, *known);
+        /* Every letter another is no likeness. */
+        if (distance < least && distance < strlen(*known)) {
+            least = distance;
+            best = *known;
+        }
+    }
+    return best;
+}
+
+static bool check_keys(const Reader *reader, const config_setting_t *group, const char *where,
+                       const char *const *known)
+{
+    const int n = config_setting_length(group);
+
+    for (int i = 0; i < n; i++) {
+        const config_setting_t *setting = config_setting_get_elem(group, (unsigned)i);
+        const char *key = config_setting_name(setting);
+
+        if (g_strv_contains(known, key))
+            continue;
+
+        g_autofree char *all = g_strjoinv(", ", (char **)known);
+        const char *nearest = nearest_word(key, known);
+        if (nearest != NULL)
+            return refuse(reader, line_of(setting),
+                          "unknown key '%s' in %s; did you mean '%s'? (known here: %s)", key, where,
+                          nearest, all);
+        return refuse(reader, line_of(setting), "unknown key '%s' in %s; known here: %s", key,
+                      where, all);
+    }
+    return true;
+}
+
+static bool read_number(const Reader *reader, const config_setting_t *group, const char *where,
+                        const NumberRule *rule, uint32_t *value)
+{
+    const config_setting_t *setting = config_setting_get_member(group, rule->key);
+
+    if (setting == NULL && rule->required)
+        return refuse(reader, line_of(group), "%s has no '%s'; write %s", where, rule->key,
+                      rule->example);
+    if (setting == NULL) {
+        *value = rule->preset;
+        return true;
+    }
+    if (config_setting_type(setting) != CONFIG_TYPE_INT &&
+        config_setting_type(setting) != CONFIG_TYPE_INT64)
+        return refuse(reader, line_of(setting),
+                      "'%s' of %s is %s; write a whole number without quotes, as in %s", rule->key,
+                      where, type_name(setting), rule->example);
+
+    const long long given = config_setting_type(setting) == CONFIG_TYPE_INT64
+                                ? config_setting_get_int64(setting)
+                                : config_setting_get_int(setting);
+    if (given < (long long)rule->min || given > (long long)rule->max)
+        return refuse(reader, line_of(setting),
+                      "'%s' of %s is %lld; write a number from %u to %u, as in %s", rule->key,
+                      where, given, rule->min, rule->max, rule->example);
+    *value = (uint32_t)given;
+    return true;
+}
+
+/* Reads a text. Leaves *value NULL where there is none and none is required.
+ * *value: (transfer none), the setting's. */
+static bool read_text(const Reader *reader, const config_setting_t *group, const char *where,
+                      const char *key, bool required, const char *example, const char **value)
+{
+    const config_setting_t *setting = config_setting_get_member(group, key);
+
+    if (setting == NULL && required)
+        return refuse(reader, line_of(group), "%s has no '%s'; write %s", where, key, example);
+    if (setting == NULL)
+        return true;
+    if (config_setting_type(setting) != CONFIG_TYPE_STRING)
+        return refuse(reader, line_of(setting),
+                      "'%s' of %s is %s; write a text in quotes, as in %s", key, where,
+                      type_name(setting), example);
+
+    const char *text = config_setting_get_string(setting);
+    if (text == NULL || *text == '\0')
+        return refuse(reader, line_of(setting), "'%s' of %s is empty; write %s", key, where,
+                      example);
+    *value = text;
+    return true;
+}
+
+static bool is_any_address(const char *host)
+{
+    static const char *const any[] = { "*", "0.0.0.0", "::", "0", NULL };
+
+    return g_strv_contains(any, host);
+}
+
+/* A host ends up in addresses and, for ssh, on a command line; so it holds nothing else than a name
+ * or an address can. */
+static bool is_host(const char *host)
+{
+    if (strlen(host) > MAX_HOST_BYTES || !(g_ascii_isalnum(*host) || *host == ':'))
+        return false;
+    for (; *host != '\0'; host++)
+        if (!g_ascii_isalnum(*host) && strchr(".-_:%", *host) == NULL)
+            return false;
+    return true;
+}
+
+static bool read_host(const Reader *reader, const config_setting_t *group, const char *where,
+                      char **host)
+{
+    const char *text = NULL;
+
+    if (!read_text(reader, group, where, "host", /* required= */ true, "host = \"127.0.0.1\";",
+                   &text))
+        return false;
+
+    const unsigned line = line_of(config_setting_get_member(group, "host"));
+    if (is_any_address(text))
+        return refuse(reader, line,
+                      "'host' of %s is %s, which is no address that others can reach; write the "
+                      "one by which the other nodes know this machine",
+                      where, text);
+    if (!is_host(text)) {
+        g_autofree char *shown = g_strescape(text, NULL);
+        return refuse(reader, line,
+                      "'host' of %s is \"%.80s\"; write a host name or an address alone, as in "
+                      "host = \"127.0.0.1\";",
+                      where, shown);
+    }
+    *host = g_strdup(text);
+    return true;
+}
+
+static const config_setting_t *find_group(const Reader *reader, const config_setting_t *parent,
+                                          const char *where, const char *key, const char *example)
+{
+    const config_setting_t *group = config_setting_get_member(parent, key);
+
+    if (group == NULL) {
+        refuse(reader, line_of(parent), "%s has no '%s'; write %s", where, key, example);
+        return NULL;
+    }
+    if (!config_setting_is_group(group)) {
+        refuse(reader, line_of(group), "'%s' is %s; write a group, as in %s", key, type_name(group),
+               example);
+        return NULL;
+    }
+    return group;
+}
+
+static bool read_node(const Reader *reader, const config_setting_t *entry, uint32_t place,
+                      ClusterNode *node)
+{
+    static const NumberRule id_rule = { "id", 0, CLUSTER_MAX_NODE_ID, true, 0, "id = 0;" };
+    static const NumberRule port_rule = { "port", 0, UINT16_MAX, true, 0, "port = 4101;" };
+    static const NumberRule servers_rule = { "servers",           0,
+                                             CLUSTER_MAX_THREADS, false,
+                                             DEFAULT_SERVERS,     "servers = 1;" };
+    static const NumberRule workers_rule = { "workers",           0,
+                                             CLUSTER_MAX_THREADS, false,
+                                             DEFAULT_WORKERS,     "workers = 2;" };
+    g_autofree char *entry_name = g_strdup_printf("entry %u of 'nodes'", place + 1);
+    uint32_t port = 0;
+
+    node->line = line_of(entry);
+    if (!config_setting_is_group(entry))
+        return refuse(reader, line_of(entry),
+                      "%s is %s; write a group, as in { id = %u; host = \"127.0.0.1\"; "
+                      "port = %u; servers = 1; workers = 2; }",
+                      entry_name, type_name(entry), place, 4101 + place);
+    if (!check_keys(reader, entry, entry_name, NODE_KEYS) ||
+        !read_number(reader, entry, entry_name, &id_rule, &node->id))
+        return false;
+
+    /* From here on it has a name of its own. */
+    g_autofree char *name = g_strdup_printf("node %u", node->id);
+    if (!read_host(reader, entry, name, &node->host) ||
+        !read_number(reader, entry, name, &port_rule, &port) ||
+        !read_number(reader, entry, name, &servers_rule, &node->servers) ||
+        !read_number(reader, entry, name, &workers_rule, &node->workers))
+        return false;
+    node->port = (uint16_t)port;
+    return true;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint32_t left = ((const ClusterNode *)a)->id;
+    const uint32_t right = ((const ClusterNode *)b)->id;
+
+    return left < right ? -1 : left > right;
+}
+
+static bool read_nodes(const Reader *reader, const config_setting_t *group, Cluster *cluster)
+{
+    static const char example[] = "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 4101; } );";
+    const config_setting_t *list = config_setting_get_member(group, "nodes");
+
+    if (list == NULL)
+        return refuse(reader, line_of(group), "the cluster has no 'nodes'; write %s", example);
+    if (!config_setting_is_list(list))
+        return refuse(reader, line_of(list), "'nodes' is %s; write a list in ( ), as in %s",
+                      type_name(list), example);
+
+    const int n = config_setting_length(list);
+    if (n == 0)
+        return refuse(reader, line_of(list), "'nodes' is empty; write at least one, as in %s",
+                      example);
+    if (n > (int)CLUSTER_MAX_NODES)
+        return refuse(reader, line_of(list), "'nodes' has %d entries; write at most %u", n,
+                      CLUSTER_MAX_NODES);
+
+    cluster->nodes = g_new0(ClusterNode, (size_t)n);
+    for (uint32_t i = 0; i < (uint32_t)n; i++) {
+        cluster->n_nodes = i + 1;
+        if (!read_node(reader, config_setting_get_elem(list, i), i, &cluster->nodes[i]))
+            return false;
+    }
+    qsort(cluster->nodes, cluster->n_nodes, sizeof *cluster->nodes, compare_ids);
+    return true;
+}
+
+static bool check_ids(const Reader *reader, const Cluster *cluster)
+{
+    for (uint32_t i = 1; i < cluster->n_nodes; i++) {
+        const ClusterNode *a = &cluster->nodes[i - 1];
+        const ClusterNode *b = &cluster->nodes[i];
+
+        if (a->id == b->id)
+            return refuse(reader, MAX(a->line, b->line),
+                          "id %u is given to two nodes, also on line %u; give each node its own",
+                          a->id, MIN(a->line, b->line));
+    }
+    return true;
+}
+
+/* A host:port as one can compare it: of the names of loopback, one. */
+static char *address_key(const char *host, uint16_t port)
+{
+    g_autofree char *lower = g_ascii_strdown(host, -1);
+
+    return g_strdup_printf("%s:%u", strcmp(lower, "localhost") == 0 ? "127.0.0.1" : lower, port);
+}
+
+static bool check_addresses(const Reader *reader, const Cluster *cluster, unsigned scheduler_line)
+{
+    g_autoptr(GHashTable) lines = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+
+    g_hash_table_insert(lines, address_key(cluster->scheduler_host, cluster->scheduler_port),
+                        GUINT_TO_POINTER(scheduler_line));
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const ClusterNode *node = &cluster->nodes[i];
+        if (node->port == 0)
+            continue; /* any free one */
+
+        char *key = address_key(node->host, node->port);
+        const unsigned other = GPOINTER_TO_UINT(g_hash_table_lookup(lines, key));
+        if (other != 0) {
+            g_free(key);
+            return refuse(reader, MAX(node->line, other),
+                          "%s:%u is used twice, also on line %u; give each node, and the "
+                          "scheduler, a port of its own (0: any free one)",
+                          node->host, node->port, MIN(node->line, other));
+        }
+        g_hash_table_insert(lines, key, GUINT_TO_POINTER(node->line));
+    }
+    return true;
+}
+
+static bool check_roles(const Reader *reader, const Cluster *cluster, unsigned nodes_line)
+{
+    uint32_t servers = 0;
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const ClusterNode *node = &cluster->nodes[i];
+
+        servers += node->servers;
+        if (node->servers == 0 && node->workers == 0 && i != cluster->scheduler_node)
+            return refuse(reader, node->line,
+                          "node %u has no servers and no workers; give it one of them, or leave "
+                          "the node out",
+                          node->id);
+    }
+    if (servers == 0)
+        return refuse(reader, nodes_line,
+                      "no node has a server, so no table would have a place; write servers = 1; "
+                      "for one of them");
+    return true;
+}
+
+static bool read_scheduler(const Reader *reader, const config_setting_t *group, Cluster *cluster,
+                           unsigned *line)
+{
+    static const NumberRule port_rule = { "port", 1, UINT16_MAX, true, 0, "port = 4100;" };
+    static const NumberRule node_rule = { "node", 0, CLUSTER_MAX_NODE_ID, false, 0, "node = 0;" };
+    const config_setting_t *scheduler = find_group(
+        reader, group, "the cluster", "scheduler",
+        "scheduler = { host = \"127.0.0.1\"; port = 4100; };");
+    uint32_t port = 0;
+    uint32_t id = 0;
+
+    if (scheduler == NULL || !check_keys(reader, scheduler, "'scheduler'", SCHEDULER_KEYS) ||
+        !read_host(reader, scheduler, "'scheduler'", &cluster->scheduler_host) ||
+        !read_number(reader, scheduler, "'scheduler'", &port_rule, &port) ||
+        !read_number(reader, scheduler, "'scheduler'", &node_rule, &id))
+        return false;
+    *line = line_of(scheduler);
+    cluster->scheduler_port = (uint16_t)port;
+    cluster->scheduler_node = 0;
+
+    const config_setting_t *node = config_setting_get_member(scheduler, "node");
+    if (node != NULL && cluster_find(cluster, id, &cluster->scheduler_node) == NULL)
+        return refuse(reader, line_of(node),
+                      "'node' of 'scheduler' is %u, which no entry of 'nodes' has as its id; write "
+                      "one of theirs, or leave it out for the lowest (%u)",
+                      id, cluster->nodes[0].id);
+    return true;
+}
+
+static bool read_times(const Reader *reader, const config_setting_t *group, Cluster *cluster)
+{
+    static const NumberRule heartbeat = { "heartbeat_ms",       1,
+                                          CLUSTER_MAX_MS,       false,
+                                          DEFAULT_HEARTBEAT_MS, "heartbeat_ms = 500;" };
+    static const NumberRule timeout = { "timeout_ms",       1,
+                                        CLUSTER_MAX_MS,     false,
+                                        DEFAULT_TIMEOUT_MS, "timeout_ms = 3000;" };
+    static const NumberRule stall = { "stall_ms",       1,
+                                      CLUSTER_MAX_MS,   false,
+                                      DEFAULT_STALL_MS, "stall_ms = 10000;" };
+
+    if (!read_number(reader, group, "the cluster", &heartbeat, &cluster->heartbeat_ms) ||
+        !read_number(reader, group, "the cluster", &timeout, &cluster->timeout_ms) ||
+        !read_number(reader, group, "the cluster", &stall, &cluster->stall_ms))
+        return false;
+    if (cluster->timeout_ms > cluster->heartbeat_ms)
+        return true;
+
+    const config_setting_t *at = config_setting_get_member(group, "timeout_ms");
+    if (at == NULL)
+        at = config_setting_get_member(group, "heartbeat_ms");
+    return refuse(reader, line_of(at),
+                  "timeout_ms (%u) is not above heartbeat_ms (%u), so every node would count as "
+                  "lost; write several heartbeats, as in timeout_ms = %u;",
+                  cluster->timeout_ms, cluster->heartbeat_ms,
+                  MIN(6 * cluster->heartbeat_ms, CLUSTER_MAX_MS));
+}
+
+static bool read_names(const Reader *reader, const config_setting_t *group, Cluster *cluster)
+{
+    const char *name = DEFAULT_NAME;
+    const char *transport = KNOWN_TRANSPORTS[0];
+
+    if (!read_text(reader, group, "the cluster", "name", /* required= */ false, "name = \"pair\";",
+                   &name) ||
+        !read_text(reader, group, "the cluster", "transport", /* required= */ false,
+                   "transport = \"tcp\";", &transport))
+        return false;
+    if (strlen(name) > MAX_NAME_BYTES || !g_utf8_validate(name, -1, NULL) ||
+        strpbrk(name, "\n\r\t\f\033") != NULL)
+        return refuse(
+            reader, line_of(config_setting_get_member(group, "name")),
+            "'name' of the cluster is no short text; write at most %u letters on one line",
+            MAX_NAME_BYTES);
+    if (!g_strv_contains(KNOWN_TRANSPORTS, transport)) {
+        g_autofree char *known = g_strjoinv(", ", (char **)KNOWN_TRANSPORTS);
+        g_autofree char *shown = g_strescape(transport, NULL);
+        return refuse(reader, line_of(config_setting_get_member(group, "transport")),
+                      "unknown transport \"%.40s\"; known: %s", shown, known);
+    }
+    cluster->name = g_strdup(name);
+    cluster->transport = g_strdup(transport);
+    return true;
+}
+
+static bool read_cluster(const Reader *reader, const config_setting_t *root, Cluster *cluster)
+{
+    unsigned scheduler_line = 1;
+
+    if (!check_keys(reader, root, "the file", ROOT_KEYS))
+        return false;
+
+    const config_setting_t *group = find_group(reader, root, "the file", "cluster",
+                                               "cluster: { scheduler = …; nodes = …; };");
+    return group != NULL && check_keys(reader, group, "the cluster", CLUSTER_KEYS) &&
+           read_names(reader, group, cluster) && read_nodes(reader, group, cluster) &&
+           check_ids(reader, cluster) && read_scheduler(reader, group, cluster, &scheduler_line) &&
+           check_addresses(reader, cluster, scheduler_line) &&
+           check_roles(reader, cluster, line_of(config_setting_get_member(group, "nodes"))) &&
+           read_times(reader, group, cluster);
+}
+
+Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)
+{
+    const Reader reader = { path, error };
+
+    if (length > CLUSTER_MAX_FILE_BYTES) {
+        refuse(&reader, 1, "the file is larger than %u bytes; is this a cluster file?",
+               CLUSTER_MAX_FILE_BYTES);
+        return NULL;
+    }
+    if (!cluster_syntax_check(text, length, path, error))
+        return NULL;
+
+    /* A comment on a last line without end is a syntax error to libconfig 1.5. */
+    g_autofree char *copy = g_strdup_printf("%.*s\n", (int)length, text);
+    g_autoptr(Cluster) cluster = g_new0(Cluster, 1);
+    bool fine;
+    config_t config;
+
+    cluster->path = g_strdup(path);
+    cluster->digest = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)text, length);
+    config_init(&config);
+    if (config_read_string(&config, copy) == CONFIG_TRUE)
+        fine = read_cluster(&reader, config_root_setting(&config), cluster);
+    else
+        fine = refuse(&reader, (unsigned)MAX(config_error_line(&config), 1), "%s",
+                      config_error_text(&config));
+    config_destroy(&config);
+    return fine ? g_steal_pointer(&cluster) : NULL;
+}
+
+Cluster *cluster_read(const char *path, GError **error)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot open the cluster file %s: %s",
+                    path, g_strerror(errno));
+        return NULL;
+    }
+
+    /* One byte more than allowed tells a file that is too large, however large it is. */
+    g_autofree char *text = g_malloc(CLUSTER_MAX_FILE_BYTES + 1);
+    const size_t length = fread(text, 1, CLUSTER_MAX_FILE_BYTES + 1, file);
+    const int failure = ferror(file) ? errno : 0;
+    fclose(file);
+    if (failure != 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot read the cluster file %s: %s",
+                    path, g_strerror(failure));
+        return NULL;
+    }
+    return cluster_parse(text, length, path, error);
+}
+
+void cluster_free(Cluster *cluster)
+{
+    if (cluster == NULL)
+        return;
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        g_free(cluster->nodes[i].host);
+    g_free(cluster->nodes);
+    g_free(cluster->path);
+    g_free(cluster->name);
+    g_free(cluster->scheduler_host);
+    g_free(cluster->transport);
+    g_free(cluster->digest);
+    g_free(cluster);
+}
+
+const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number)
+{
+    const ClusterNode wanted = { .id = id };
+    const ClusterNode *node = bsearch(&wanted, cluster->nodes, cluster->n_nodes, sizeof wanted,
+                                      compare_ids);
+
+    if (node != NULL && number != NULL)
+        *number = (uint32_t)(node - cluster->nodes);
+    return node;
+}
