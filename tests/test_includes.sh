@@ -1,0 +1,113 @@
+#!/bin/bash
+# Includes go down only: apps → engine → {tables, models} → io, all of them to include/rubato; apps
+# see include/rubato alone. zmq.h and libconfig.h are included in one place each. With a folder as
+# argument it checks that instead of the project.
+set -euo pipefail
+
+cd "${1:-$(dirname "$0")/..}"
+
+check_layers()
+{
+    local -a sources
+
+    shopt -s globstar nullglob
+    sources=({include,io,models,tables,engine,apps}/**/*.[ch])
+    # shellcheck disable=SC2016 # what awk reads is not for the shell
+    awk '
+        BEGIN {
+            allowed["include"] = " "
+            allowed["io"] = " io "
+            allowed["models"] = " models io "
+            allowed["tables"] = " tables io "
+            allowed["engine"] = " engine tables models io "
+            allowed["apps"] = " apps "
+            split("include io models tables engine apps", names, " ")
+            for (i in names)
+                folder[names[i]] = 1
+            only["zmq.h"] = " io/net/transport_zmq.c apps/bench/raw_zmq.c "
+            only["libconfig.h"] = " engine/cluster_file.c "
+            failed = 0
+        }
+        function complain(what) {
+            printf "%s:%d: %s\n", FILENAME, FNR, what
+            failed = 1
+        }
+        match($0, /^[ \t]*#[ \t]*include[ \t]*["<][^">]+[">]/) {
+            text = substr($0, RSTART, RLENGTH)
+            quoted = text ~ /"/
+            sub(/^[^"<]*["<]/, "", text)
+            sub(/[">]$/, "", text)
+            split(FILENAME, from, "/")
+            split(text, to, "/")
+
+            if (text in only && index(only[text], " " FILENAME " ") == 0)
+                complain(text " is for" only[text] "alone")
+            if (text ~ /\.\./)
+                complain(text ": write the path from the project root")
+            else if (to[1] == "rubato") {
+                if (quoted)
+                    complain("write <" text ">: a public header")
+            } else if (quoted) {
+                if (!(to[1] in folder) || text !~ /\//)
+                    complain("\"" text "\": write the path from the project root")
+                else if (index(allowed[from[1]], " " to[1] " ") == 0)
+                    complain(from[1] " must not include " text)
+            } else if (to[1] in folder && text ~ /\//)
+                complain("write \"" text "\": a header of the project")
+            if (text !~ /^rubato\// && !quoted && from[1] == "include" &&
+                index(" glib.h stdbool.h stddef.h stdint.h stdatomic.h ", " " text " ") == 0)
+                complain("a public header must not need " text)
+        }
+        END { exit failed }' "${sources[@]}"
+}
+
+# The check must be able to fail: each line is a file, what it includes, and whether that is right.
+check_itself()
+{
+    local file include verdict scratch bad=0
+
+    scratch=$(mktemp -d)
+    while read -r file include verdict; do
+        rm -rf "${scratch:?}"/*
+        mkdir -p "$scratch/$(dirname "$file")"
+        echo "  # include $include" >"$scratch/$file"
+        if (cd "$scratch" && check_layers >/dev/null); then
+            [ "$verdict" = right ] || { echo "missed: $file includes $include" && bad=1; }
+        else
+            [ "$verdict" = wrong ] || { echo "refused: $file includes $include" && bad=1; }
+        fi
+    done <<'END'
+io/net/mailbox.c "io/net/mailbox.h" right
+io/net/mailbox.c <rubato/types.h> right
+io/net/mailbox.c "rubato/types.h" wrong
+io/net/mailbox.c "mailbox.h" wrong
+io/net/mailbox.c "../data/idx.h" wrong
+io/net/mailbox.c "models/model.h" wrong
+io/net/mailbox.c "engine/engine.h" wrong
+io/net/mailbox.c <zmq.h> wrong
+io/net/transport_zmq.c <zmq.h> right
+models/ssp.c "io/net/message.h" right
+models/ssp.c "tables/partition.h" wrong
+tables/kv_table.c "models/model.h" wrong
+tables/kv_table.c "engine/engine.h" wrong
+engine/engine.c "tables/kv_table.h" right
+engine/engine.c "models/model.h" right
+engine/engine.c "apps/app.h" wrong
+engine/engine.c <libconfig.h> wrong
+engine/engine.c "tests/support/runner.h" wrong
+engine/cluster_file.c <libconfig.h> right
+apps/lr.c "apps/app.h" right
+apps/lr.c "tables/partition.h" wrong
+apps/lr.c <models/model.h> wrong
+include/rubato/table.h <rubato/types.h> right
+include/rubato/table.h "io/net/message.h" wrong
+include/rubato/table.h <zmq.h> wrong
+include/rubato/table.h <pthread.h> wrong
+END
+    rm -rf "$scratch"
+    return $bad
+}
+
+check_itself
+check_layers || { echo "test_includes: the includes above go the wrong way" && exit 1; }
+echo "test_includes: all includes go down"

@@ -1,0 +1,64 @@
+#!/bin/bash
+# Installs to a temporary prefix, moves that, and builds the project tests/outside against it: by
+# pkg-config and by CMake, against the shared and the static library. Then runs each.
+set -euo pipefail
+
+source_dir=$(cd "$(dirname "$0")/.." && pwd)
+build_dir=${RUBATO_BUILD_DIR:?is the build directory whose install is tested}
+outside=$source_dir/tests/outside
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+fail()
+{
+    echo "test_install: $*" >&2
+    exit 1
+}
+
+expect()
+{
+    local output
+
+    output=$("$@") || fail "$* ended with $?"
+    [ "$output" = f32 ] || fail "$* printed '$output', not 'f32'"
+}
+
+cmake --install "$build_dir" --prefix "$scratch/first" >"$scratch/log" ||
+    fail "the install failed: $(cat "$scratch/log")"
+mv "$scratch/first" "$scratch/prefix"
+prefix=$scratch/prefix
+lib=$(dirname "$(find "$prefix" -name librubato.so)")
+export PKG_CONFIG_PATH=$lib/pkgconfig
+
+for header in "$source_dir"/include/rubato/*.h; do
+    [ -e "$prefix/include/rubato/${header##*/}" ] || fail "${header##*/} was not installed"
+    echo "#include <rubato/${header##*/}>" >"$scratch/alone.c"
+    # shellcheck disable=SC2046 # flags are words
+    cc -std=c11 -Wall -Wextra -Werror -fsyntax-only "$scratch/alone.c" \
+        $(pkg-config --cflags rubato) || fail "${header##*/} does not compile alone"
+done
+if grep -rIl -e "$source_dir" -e "$build_dir" "$prefix"; then
+    fail "these installed files name the build's directories"
+fi
+
+# shellcheck disable=SC2046
+cc "$outside"/*.c -o "$scratch/by_pkgconfig" $(pkg-config --cflags --libs rubato)
+expect env LD_LIBRARY_PATH="$lib" "$scratch/by_pkgconfig"
+
+# shellcheck disable=SC2046
+cc "$outside"/*.c -o "$scratch/by_pkgconfig_static" $(pkg-config --cflags --libs rubato-static)
+expect "$scratch/by_pkgconfig_static"
+
+for step in "-S $outside -B $scratch/build -DCMAKE_PREFIX_PATH=$prefix" "--build $scratch/build"; do
+    # shellcheck disable=SC2086
+    cmake $step >"$scratch/log" 2>&1 || fail "CMake could not do it: $(cat "$scratch/log")"
+done
+expect "$scratch/build/outside"
+expect "$scratch/build/outside_static"
+
+if [ -e "$build_dir/bin/rubato" ]; then
+    version=$("$prefix/bin/rubato" --version) || fail "the installed rubato does not run"
+    [[ $version == *"$(pkg-config --modversion rubato)"* ]] ||
+        fail "rubato --version says '$version', pkg-config $(pkg-config --modversion rubato)"
+fi
+echo "test_install: all was found where it was installed"
