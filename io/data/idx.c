@@ -1,0 +1,193 @@
+/* Reads IDX files of images and labels.
+ *
+ * An IDX file is two zero bytes, a type byte, the number of dimensions, each dimension as a 32-bit
+ * big-endian number, then the values. What the header announces is held against the bytes that the
+ * file can hold at most before anything is allocated. Runs on the caller's thread. */
+#include "io/data/idx.h"
+
+#include <string.h>
+
+#define TYPE_UNSIGNED_BYTE 0x08
+#define DIMENSIONS_MAX 3
+#define MAGIC_BYTES 4
+#define SIDE_MAX 65536u
+
+typedef struct {
+    unsigned n_dimensions;
+    uint32_t dimension[DIMENSIONS_MAX];
+    size_t header_bytes;
+    size_t n_values;
+} Header;
+
+static const char *type_name(uint8_t type)
+{
+    switch (type) {
+    case 0x09:
+        return "signed bytes";
+    case 0x0b:
+        return "16-bit integers";
+    case 0x0c:
+        return "32-bit integers";
+    case 0x0d:
+        return "32-bit floats";
+    case 0x0e:
+        return "64-bit floats";
+    default:
+        return "an unknown type";
+    }
+}
+
+static bool fail(const ByteSource *source, size_t at, GError **error, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
+
+static bool fail(const ByteSource *source, size_t at, GError **error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s: byte %zu: %s",
+                byte_source_name(source), at, text);
+    return false;
+}
+
+static bool read_exactly(ByteSource *source, size_t at, void *buffer, size_t size,
+                         const char *what, GError **error)
+{
+    size_t got;
+
+    if (!byte_source_read(source, buffer, size, &got, error))
+        return false;
+    if (got < size)
+        return fail(source, at + got, error, "expected %zu more bytes of %s; the file is truncated",
+                    size - got, what);
+    return true;
+}
+
+static bool read_header(ByteSource *source, unsigned n_dimensions, const char *what,
+                        Header *header, GError **error)
+{
+    uint8_t bytes[MAGIC_BYTES * (1 + DIMENSIONS_MAX)];
+    uint64_t n_values = 1;
+
+    if (!read_exactly(source, 0, bytes, MAGIC_BYTES, "the header", error))
+        return false;
+    if (bytes[0] != 0 || bytes[1] != 0)
+        return fail(source, 0, error,
+                    "expected an IDX file of %s, which begins with 00 00 08 %02x; found "
+                    "%02x %02x %02x %02x",
+                    what, n_dimensions, bytes[0], bytes[1], bytes[2], bytes[3]);
+    if (bytes[2] != TYPE_UNSIGNED_BYTE)
+        return fail(source, 2, error, "expected unsigned bytes (type 08), found %s (type %02x)",
+                    type_name(bytes[2]), bytes[2]);
+    if (bytes[3] != n_dimensions)
+        return fail(source, 3, error,
+                    "expected %u dimensions, as %s have, found %u; are images and labels swapped?",
+                    n_dimensions, what, bytes[3]);
+    if (!read_exactly(source, MAGIC_BYTES, bytes + MAGIC_BYTES, MAGIC_BYTES * n_dimensions,
+                      "the header", error))
+        return false;
+
+    header->n_dimensions = n_dimensions;
+    header->header_bytes = MAGIC_BYTES * (1 + n_dimensions);
+    for (unsigned i = 0; i < n_dimensions; i++) {
+        const uint8_t *b = bytes + MAGIC_BYTES * (1 + i);
+        const uint32_t dimension =
+            (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+
+        if (dimension == 0)
+            return fail(source, MAGIC_BYTES * (1 + i), error,
+                        "expected at least 1 in dimension %u of %s, found 0", i, what);
+        if (i > 0 && dimension > SIDE_MAX)
+            return fail(source, MAGIC_BYTES * (1 + i), error,
+                        "expected at most %u pixels a side, found %u", SIDE_MAX, dimension);
+        header->dimension[i] = dimension;
+        n_values *= dimension; /* at most 2^64 - 2^32, see SIDE_MAX */
+    }
+    if (n_values > byte_source_limit(source) || n_values >= SIZE_MAX)
+        return fail(source, MAGIC_BYTES, error,
+                    "the header announces %" G_GUINT64_FORMAT
+                    " bytes of %s; the file cannot hold more than %" G_GUINT64_FORMAT,
+                    n_values, what, byte_source_limit(source));
+    header->n_values = (size_t)n_values;
+    return true;
+}
+
+/* The values, which the caller frees. */
+static uint8_t *read_values(ByteSource *source, const Header *header, const char *what,
+                            GError **error)
+{
+    uint8_t rubbish;
+    size_t n_rubbish;
+    g_autofree uint8_t *values = g_try_malloc(header->n_values);
+
+    if (values == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "%s: no memory for %zu bytes of %s",
+                    byte_source_name(source), header->n_values, what);
+        return NULL;
+    }
+    if (!read_exactly(source, header->header_bytes, values, header->n_values, what, error) ||
+        !byte_source_read(source, &rubbish, 1, &n_rubbish, error))
+        return NULL;
+    if (n_rubbish > 0) {
+        fail(source, header->header_bytes + header->n_values, error,
+             "expected the end of the file behind %zu bytes of %s, found more", header->n_values,
+             what);
+        return NULL;
+    }
+    return g_steal_pointer(&values);
+}
+
+RubatoImages *idx_read_images(ByteSource *images, ByteSource *labels, GError **error)
+{
+    Header image_header, label_header;
+    uint8_t largest = 0;
+
+    if (!read_header(images, 3, "images", &image_header, error) ||
+        !read_header(labels, 1, "labels", &label_header, error))
+        return NULL;
+    if (image_header.dimension[0] != label_header.dimension[0]) {
+        fail(labels, MAGIC_BYTES, error, "expected %u labels, one for each image of %s, found %u",
+             image_header.dimension[0], byte_source_name(images), label_header.dimension[0]);
+        return NULL;
+    }
+    g_autofree uint8_t *pixel_values = read_values(images, &image_header, "images", error);
+    if (pixel_values == NULL)
+        return NULL;
+    g_autofree uint8_t *label_values = read_values(labels, &label_header, "labels", error);
+    if (label_values == NULL)
+        return NULL;
+
+    for (size_t i = 0; i < label_header.n_values; i++)
+        largest = MAX(largest, label_values[i]);
+
+    RubatoImages *read = g_new0(RubatoImages, 1);
+    read->n_images = image_header.dimension[0];
+    read->height = image_header.dimension[1];
+    read->width = image_header.dimension[2];
+    read->n_classes = largest + 1u;
+    read->pixels = g_steal_pointer(&pixel_values);
+    read->labels = g_steal_pointer(&label_values);
+    return read;
+}
+
+RubatoImages *rubato_images_load(const char *images_path, const char *labels_path, GError **error)
+{
+    g_return_val_if_fail(images_path != NULL && labels_path != NULL, NULL);
+
+    g_autoptr(ByteSource) images = byte_source_open(images_path, error);
+    if (images == NULL)
+        return NULL;
+    g_autoptr(ByteSource) labels = byte_source_open(labels_path, error);
+    return labels != NULL ? idx_read_images(images, labels, error) : NULL;
+}
+
+void rubato_images_free(RubatoImages *images)
+{
+    if (images == NULL)
+        return;
+    g_free((void *)images->pixels);
+    g_free((void *)images->labels);
+    g_free(images);
+}
