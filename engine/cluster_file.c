@@ -16,12 +16,12 @@
 
 #include "engine/cluster_syntax.h"
 
-#define DEFAULT_NAME         "cluster"
-#define DEFAULT_SERVERS      1u
-#define DEFAULT_WORKERS      1u
+#define DEFAULT_NAME "cluster"
+#define DEFAULT_SERVERS 1u
+#define DEFAULT_WORKERS 1u
 #define DEFAULT_HEARTBEAT_MS 500u
-#define DEFAULT_TIMEOUT_MS   3000u
-#define DEFAULT_STALL_MS     10000u
+#define DEFAULT_TIMEOUT_MS 3000u
+#define DEFAULT_STALL_MS 10000u
 
 #define MAX_NAME_BYTES 64u
 #define MAX_HOST_BYTES 253u
@@ -75,7 +75,6 @@ static const char *type_name(const config_setting_t *setting)
     case CONFIG_TYPE_GROUP:
         return "a group";
     case CONFIG_TYPE_INT:
-    case CONFIG_TYPE_INT64:
         return "a whole number";
     case CONFIG_TYPE_FLOAT:
         return "a number with a fraction";
@@ -167,19 +166,16 @@ static bool read_number(const Reader *reader, const config_setting_t *group, con
         *value = rule->preset;
         return true;
     }
-    if (config_setting_type(setting) != CONFIG_TYPE_INT &&
-        config_setting_type(setting) != CONFIG_TYPE_INT64)
+    if (config_setting_type(setting) != CONFIG_TYPE_INT)
         return refuse(reader, line_of(setting),
                       "'%s' of %s is %s; write a whole number without quotes, as in %s", rule->key,
                       where, type_name(setting), rule->example);
 
-    const long long given = config_setting_type(setting) == CONFIG_TYPE_INT64
-                                ? config_setting_get_int64(setting)
-                                : config_setting_get_int(setting);
-    if (given < (long long)rule->min || given > (long long)rule->max)
+    const int given = config_setting_get_int(setting);
+    if (given < 0 || (uint32_t)given < rule->min || (uint32_t)given > rule->max)
         return refuse(reader, line_of(setting),
-                      "'%s' of %s is %lld; write a number from %u to %u, as in %s", rule->key,
-                      where, given, rule->min, rule->max, rule->example);
+                      "'%s' of %s is %d; write a number from %u to %u, as in %s", rule->key, where,
+                      given, rule->min, rule->max, rule->example);
     *value = (uint32_t)given;
     return true;
 }
@@ -415,9 +411,9 @@ static bool read_scheduler(const Reader *reader, const config_setting_t *group, 
 {
     static const NumberRule port_rule = { "port", 1, UINT16_MAX, true, 0, "port = 4100;" };
     static const NumberRule node_rule = { "node", 0, CLUSTER_MAX_NODE_ID, false, 0, "node = 0;" };
-    const config_setting_t *scheduler = find_group(
-        reader, group, "the cluster", "scheduler",
-        "scheduler = { host = \"127.0.0.1\"; port = 4100; };");
+    const config_setting_t *scheduler =
+        find_group(reader, group, "the cluster", "scheduler",
+                   "scheduler = { host = \"127.0.0.1\"; port = 4100; };");
     uint32_t port = 0;
     uint32_t id = 0;
 
@@ -502,8 +498,8 @@ static bool read_cluster(const Reader *reader, const config_setting_t *root, Clu
     if (!check_keys(reader, root, "the file", ROOT_KEYS))
         return false;
 
-    const config_setting_t *group = find_group(reader, root, "the file", "cluster",
-                                               "cluster: { scheduler = …; nodes = …; };");
+    const config_setting_t *group =
+        find_group(reader, root, "the file", "cluster", "cluster: { scheduler = …; nodes = …; };");
     return group != NULL && check_keys(reader, group, "the cluster", CLUSTER_KEYS) &&
            read_names(reader, group, cluster) && read_nodes(reader, group, cluster) &&
            check_ids(reader, cluster) && read_scheduler(reader, group, cluster, &scheduler_line) &&
@@ -582,8 +578,8 @@ void cluster_free(Cluster *cluster)
 const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number)
 {
     const ClusterNode wanted = { .id = id };
-    const ClusterNode *node = bsearch(&wanted, cluster->nodes, cluster->n_nodes, sizeof wanted,
-                                      compare_ids);
+    const ClusterNode *node =
+        bsearch(&wanted, cluster->nodes, cluster->n_nodes, sizeof wanted, compare_ids);
 
     if (node != NULL && number != NULL)
         *number = (uint32_t)(node - cluster->nodes);

@@ -3,8 +3,8 @@
  * Why before libconfig: that library says no more than "syntax error", on the line after; it leaks
  * the strings that it holds when it gives up; its @include ends the process when it meets a
  * directory; it recurses as deep as the file says, searches each group from the front for each new
- * name, reads 010 as eight and cuts hexadecimal numbers to 32 bits. So it only ever sees a text that
- * it accepts. The language here is the part of libconfig's that a cluster file needs: groups, lists,
+ * name, reads 010 as eight and cuts every number to 32 bits without a word. So it only ever sees a
+ * text that it accepts. The language here is the part of libconfig's that a cluster file needs: groups, lists,
  * strings, decimal numbers, booleans, comments.
  *
  * Thread: any, no state beyond the call. */
@@ -15,10 +15,10 @@
 #include <string.h>
 
 /* Deepest sensible file: cluster, nodes, node, value. */
-#define MAX_DEPTH            8u
+#define MAX_DEPTH 8u
 #define MAX_NAMES_OF_A_GROUP 32u
-#define MAX_DIGITS           18u /* any such number fits 64 bits */
-#define MAX_NAME_LENGTH      64u
+#define MAX_DIGITS 18u /* any such number fits 64 bits */
+#define MAX_NAME_LENGTH 64u
 
 typedef struct {
     const char *at;
