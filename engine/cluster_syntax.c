@@ -4,8 +4,8 @@
  * the strings that it holds when it gives up; its @include ends the process when it meets a
  * directory; it recurses as deep as the file says, searches each group from the front for each new
  * name, reads 010 as eight and cuts every number to 32 bits without a word. So it only ever sees a
- * text that it accepts. The language here is the part of libconfig's that a cluster file needs: groups, lists,
- * strings, decimal numbers, booleans, comments.
+ * text that it accepts. The language here is the part of libconfig's that a cluster file needs:
+ * groups, lists, strings, decimal numbers, booleans, comments.
  *
  * Thread: any, no state beyond the call. */
 #include "engine/cluster_syntax.h"
@@ -17,7 +17,7 @@
 /* Deepest sensible file: cluster, nodes, node, value. */
 #define MAX_DEPTH 8u
 #define MAX_NAMES_OF_A_GROUP 32u
-#define MAX_DIGITS 18u /* any such number fits 64 bits */
+#define MAX_DIGITS 9u /* any such number fits 32 bits */
 #define MAX_NAME_LENGTH 64u
 
 typedef struct {
