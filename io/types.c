@@ -1,0 +1,35 @@
+/* The words that every part shares: the dtypes' sizes and names, the error domain.
+ *
+ * Any thread; no state. */
+#include <rubato/error.h>
+#include <rubato/types.h>
+
+G_DEFINE_QUARK(rubato-error-quark, rubato_error)
+
+size_t rubato_dtype_size(RubatoDtype dtype)
+{
+    switch (dtype) {
+    case RUBATO_F32:
+    case RUBATO_I32:
+        return 4;
+    case RUBATO_F64:
+    case RUBATO_I64:
+        return 8;
+    }
+    return 0;
+}
+
+const char *rubato_dtype_name(RubatoDtype dtype)
+{
+    switch (dtype) {
+    case RUBATO_F32:
+        return "f32";
+    case RUBATO_F64:
+        return "f64";
+    case RUBATO_I32:
+        return "i32";
+    case RUBATO_I64:
+        return "i64";
+    }
+    return "?";
+}
