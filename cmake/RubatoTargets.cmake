@@ -30,6 +30,11 @@ function(rubato_add_library)
         VERSION ${PROJECT_VERSION}
         SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
         LIBRARY_OUTPUT_DIRECTORY ${RUBATO_LIB_DIR})
+    if(NOT RUBATO_SANITIZE)
+        # What is missing is missed here, not in somebody's program. (A sanitizer's run-time is in
+        # the program alone.)
+        target_link_options(rubato PRIVATE LINKER:--no-undefined)
+    endif()
 
     add_library(rubato_internal STATIC ${objects})
     set_target_properties(rubato_internal PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${RUBATO_LIB_DIR})
