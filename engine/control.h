@@ -19,9 +19,9 @@ typedef enum {
     CONTROL_BEAT, /* nothing but a sign of life; both ways */
 
     /* Node to scheduler. */
-    CONTROL_PROPOSE,   /* op, what, text, digest, detail: this node makes its next collective call */
-    CONTROL_READY,     /* op, code, text: after GO: my part of it is done, or why not */
-    CONTROL_FAIL,      /* epoch, code, text: a worker of mine failed in the task */
+    CONTROL_PROPOSE, /* op, what, text, digest, detail: this node makes its next collective call */
+    CONTROL_READY,   /* op, code, text: after GO: my part of it is done, or why not */
+    CONTROL_FAIL,    /* epoch, code, text: a worker of mine failed in the task */
     CONTROL_TASK_DONE, /* epoch: my workers have ended, all they sent has arrived */
     CONTROL_ARRIVE,    /* epoch, round: all live workers of mine wait in this barrier of the task */
     CONTROL_INTERRUPT, /* text: cancel every running task */
@@ -37,9 +37,9 @@ typedef enum {
     CONTROL_CANCEL,   /* epoch, code, text: the task has failed; text is the first cause */
     CONTROL_TASK_END, /* epoch, code, text: every node has said TASK_DONE; the first cause, if any */
     CONTROL_RELEASE,  /* epoch, round: go on behind this barrier of the task */
-    CONTROL_LOST,     /* number, text: a node is gone; sent with a node's own number if it still talks */
-    CONTROL_WAITING,  /* text, for the log: whom something that this node waits for is waiting for */
-    CONTROL_LEFT,     /* every node has left or is lost: you may go */
+    CONTROL_LOST, /* number, text: a node is gone; sent with a node's own number if it still talks */
+    CONTROL_WAITING, /* text, for the log: whom something that this node waits for is waiting for */
+    CONTROL_LEFT,    /* every node has left or is lost: you may go */
 
     CONTROL_END_OF_KINDS,
 } ControlKind;
@@ -60,10 +60,10 @@ typedef enum {
 #define CONTROL_OK 0u
 #define CONTROL_CODE(error_code) ((uint32_t)(error_code) + 1u)
 
-#define CONTROL_MAX_TEXT 4096u       /* bytes of a string, but for the next two; longer ones are cut */
-#define CONTROL_MAX_DETAIL 65536u    /* bytes of `detail` */
-#define CONTROL_MAX_ENDPOINT 256u    /* bytes of an endpoint */
-#define CONTROL_MAX_NODES 4096u      /* of a WELCOME */
+#define CONTROL_MAX_TEXT 4096u    /* bytes of a string, but for the next two; longer ones are cut */
+#define CONTROL_MAX_DETAIL 65536u /* bytes of `detail` */
+#define CONTROL_MAX_ENDPOINT 256u /* bytes of an endpoint */
+#define CONTROL_MAX_NODES 4096u   /* of a WELCOME */
 #define CONTROL_MAX_BYTES (1u << 21) /* of a message */
 
 /* The GVariant's type: the members of Control from kind to incarnations, in their order. */
@@ -84,9 +84,9 @@ typedef struct {
     uint64_t incarnation; /* HELLO: random, tells two processes with one node id apart */
     uint64_t run_id;      /* WELCOME: tells this run's packets from another's */
 
-    const char *text;        /* PROPOSE: "table weights", "task lr"; else a message for people */
-    const char *digest;      /* HELLO: of the cluster file; PROPOSE: of all arguments of the call */
-    const char *detail;      /* PROPOSE: those arguments in words, for the message that compares them */
+    const char *text;   /* PROPOSE: "table weights", "task lr"; else for people */
+    const char *digest; /* HELLO: of the cluster file; PROPOSE: of all arguments of the call */
+    const char *detail; /* PROPOSE: those arguments in words, for the message that compares them */
     const char *endpoint;    /* HELLO: where the sender receives */
     const char *description; /* HELLO: what people know the process by: "host pid 123" */
 
@@ -94,7 +94,8 @@ typedef struct {
     const uint64_t *incarnations; /* WELCOME: n_nodes of them, by node number */
     uint32_t n_nodes;
 
-    GVariant *backing; /* owns what a decoded message's pointers point to; NULL in one put together */
+    GVariant
+        *backing; /* owns what a decoded message's pointers point to; NULL in one put together */
 } Control;
 
 /* The message as a GVariant of CONTROL_TYPE. Text that is too long is cut, what is no UTF-8 in it

@@ -77,6 +77,6 @@ bool scheduler_has_ended(const Scheduler *scheduler);
 char *scheduler_missing(const Scheduler *scheduler);
 
 /* What waits for whom, a line each; NULL when nothing does. (transfer full) */
-char *scheduler_waiting(const Scheduler *scheduler, int64_t now_ms);
+char *scheduler_waiting(Scheduler *scheduler, int64_t now_ms);
 
 #endif

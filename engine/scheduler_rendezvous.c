@@ -1,0 +1,212 @@
+/* The rendezvous: each node says HELLO until it is answered; once all are here, all get WELCOME.
+ *
+ * Greetings may be lost and may come from anyone. So every HELLO is answered by the state alone,
+ * and a repeated one again. What is wrong with a newcomer is told to it; only when a node of this
+ * run turns out to have another file or another version do the ones already here hear it too,
+ * because then the run can never begin.
+ *
+ * Runs as scheduler.h says. */
+#include "engine/scheduler_state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define DIGEST_SHOWN 12 /* digits: enough to tell two files apart */
+
+static void send_refusal(Scheduler *scheduler, const char *endpoint, uint32_t code,
+                         const char *text)
+{
+    const Control refuse = { .kind = CONTROL_REFUSE, .code = code, .text = text };
+    scheduler_send_greeting(scheduler, endpoint, &refuse);
+}
+
+/* The run cannot begin: everyone who is here, or comes later, hears why. */
+static void give_up(Scheduler *scheduler, uint32_t code, const char *text)
+{
+    verdict_set(&scheduler->refusal, code, text);
+    scheduler->ended = true;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler->nodes[i].here)
+            send_refusal(scheduler, scheduler->nodes[i].endpoint, code, text);
+}
+
+static uint32_t find_node(const Scheduler *scheduler, uint32_t id)
+{
+    uint32_t number = 0;
+    while (number < scheduler->config.n_nodes && scheduler->nodes[number].id != id)
+        number++;
+    return number;
+}
+
+static const char *text_or(const char *text, const char *otherwise)
+{
+    return text != NULL && text[0] != '\0' ? text : otherwise;
+}
+
+static char *list_ids(const Scheduler *scheduler)
+{
+    GString *ids = g_string_new(NULL);
+    for (uint32_t i = 0; i < scheduler->config.n_nodes && i < 16; i++)
+        g_string_append_printf(ids, "%s%u", i > 0 ? ", " : "", scheduler->nodes[i].id);
+    if (scheduler->config.n_nodes > 16)
+        g_string_append(ids, ", …");
+    return g_string_free(ids, FALSE);
+}
+
+/* Why a process cannot take part, NULL where it can. number is n_nodes where its id is unknown. */
+static char *find_fault(const Scheduler *scheduler, const Control *hello, uint16_t version,
+                        uint32_t number, uint32_t *code)
+{
+    const SchedulerConfig *config = &scheduler->config;
+    const char *const who = text_or(hello->description, "unknown process");
+    const char *const digest = text_or(hello->digest, "none");
+
+    *code = CONTROL_CODE(RUBATO_ERROR_MISMATCH);
+    if (version != config->wire_version)
+        return g_strdup_printf("node %u (%s) speaks wire version %u, the scheduler speaks wire "
+                               "version %u: start every node with the same build of Rubato",
+                               hello->node, who, version, config->wire_version);
+    if (strcmp(digest, text_or(scheduler->digest, "none")) != 0)
+        return g_strdup_printf("node %u (%s) runs with another cluster file than the scheduler: "
+                               "digest %.*s there, %.*s here; start every node with the same file",
+                               hello->node, who, DIGEST_SHOWN, digest, DIGEST_SHOWN,
+                               text_or(scheduler->digest, "none"));
+
+    *code = CONTROL_CODE(RUBATO_ERROR_INVALID);
+    if (number == config->n_nodes) {
+        g_autofree char *ids = list_ids(scheduler);
+        return g_strdup_printf("there is no node %u in the cluster file; its nodes are %s",
+                               hello->node, ids);
+    }
+    if (hello->number != number)
+        return g_strdup_printf("node %u (%s) takes itself for number %u of the nodes, but is "
+                               "number %u",
+                               hello->node, who, hello->number, number);
+    return NULL;
+}
+
+static void begin(Scheduler *scheduler)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+
+    /* Processes are told apart by random incarnations, so runs are too. */
+    uint64_t run_id = 0;
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        run_id = (run_id ^ scheduler->nodes[i].incarnation) * UINT64_C(0x9e3779b97f4a7c15);
+        run_id ^= run_id >> 29;
+        scheduler->nodes[i].heard_ms = scheduler->now_ms;
+    }
+    scheduler->run_id = run_id != 0 ? run_id : 1;
+    scheduler->begun = true;
+}
+
+static void send_welcome(Scheduler *scheduler, uint32_t number)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    g_autofree const char **endpoints = g_new(const char *, n_nodes);
+    g_autofree uint64_t *incarnations = g_new(uint64_t, n_nodes);
+
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        endpoints[i] = scheduler->nodes[i].endpoint;
+        incarnations[i] = scheduler->nodes[i].incarnation;
+    }
+    const Control welcome = {
+        .kind = CONTROL_WELCOME,
+        .run_id = scheduler->run_id,
+        .endpoints = endpoints,
+        .incarnations = incarnations,
+        .n_nodes = n_nodes,
+    };
+    scheduler_send_greeting(scheduler, endpoints[number], &welcome);
+}
+
+/* A process that fits says HELLO for a node that is here already. */
+static void meet_again(Scheduler *scheduler, uint32_t number, const Control *hello)
+{
+    SchedulerNode *node = &scheduler->nodes[number];
+
+    if (hello->incarnation != node->incarnation) {
+        g_autofree char *text = g_strdup_printf(
+            "node %u was started twice: %s is in the run, %s came later and is refused", node->id,
+            text_or(node->description, "one process"), text_or(hello->description, "another"));
+        send_refusal(scheduler, hello->endpoint, CONTROL_CODE(RUBATO_ERROR_INVALID), text);
+        return;
+    }
+    if (node->lost) {
+        send_refusal(scheduler, hello->endpoint, node->loss.code, node->loss.text);
+        return;
+    }
+    node->heard_ms = scheduler->now_ms;
+    if (scheduler->begun)
+        send_welcome(scheduler, number);
+}
+
+static void meet(Scheduler *scheduler, uint32_t number, const Control *hello)
+{
+    SchedulerNode *node = &scheduler->nodes[number];
+
+    g_free(node->endpoint);
+    g_free(node->description);
+    node->endpoint = g_strdup(hello->endpoint);
+    node->description = g_strdup(hello->description);
+    node->incarnation = hello->incarnation;
+    node->heard_ms = scheduler->now_ms;
+    node->here = true;
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].here)
+            return;
+    begin(scheduler);
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        send_welcome(scheduler, i);
+}
+
+void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version)
+{
+    const uint32_t number = find_node(scheduler, hello->node);
+    const bool awaited = number < scheduler->config.n_nodes && !scheduler->nodes[number].here;
+    uint32_t code;
+
+    if (scheduler->refusal.code != CONTROL_OK) {
+        send_refusal(scheduler, hello->endpoint, scheduler->refusal.code, scheduler->refusal.text);
+        return;
+    }
+    g_autofree char *fault = find_fault(scheduler, hello, version, number, &code);
+    if (fault != NULL) {
+        send_refusal(scheduler, hello->endpoint, code, fault);
+        if (awaited && code == CONTROL_CODE(RUBATO_ERROR_MISMATCH))
+            give_up(scheduler, code, fault);
+    } else if (awaited) {
+        meet(scheduler, number, hello);
+    } else {
+        meet_again(scheduler, number, hello);
+    }
+}
+
+void rendezvous_node_gone(Scheduler *scheduler, uint32_t node)
+{
+    scheduler->nodes[node].here = false;
+}
+
+void rendezvous_tick(Scheduler *scheduler)
+{
+    const SchedulerConfig *config = &scheduler->config;
+
+    assert(!scheduler->begun);
+    /* Who waits for its WELCOME repeats its HELLO: who stopped doing so has died, and may be
+     * started anew. */
+    for (uint32_t i = 0; i < config->n_nodes && config->timeout_ms > 0; i++)
+        if (i != config->self &&
+            scheduler->now_ms - scheduler->nodes[i].heard_ms >= config->timeout_ms)
+            scheduler->nodes[i].here = false;
+
+    if (config->rendezvous_ms == 0 ||
+        scheduler->now_ms - scheduler->start_ms < config->rendezvous_ms)
+        return;
+    g_autofree char *missing = scheduler_missing(scheduler);
+    g_autofree char *text = g_strdup_printf(
+        "%s did not come within %.0f s: start every node of the cluster file, and look at what "
+        "the missing ones say",
+        missing != NULL ? missing : "somebody", (double)config->rendezvous_ms / 1e3);
+    give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+}
