@@ -1,0 +1,366 @@
+/* The network's life: opening, greetings, joining, stopping; and what can be asked of it.
+ *
+ * Threads: told in network.h. Sending is in network_send.c, the I/O thread in network_receive.c. */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rubato/error.h>
+
+#include "io/net/network_private.h"
+
+#define DEFAULT_WINDOW_BYTES ((size_t)64 << 20)
+#define DEFAULT_TICK_MS 50
+#define DEFAULT_RESEND_MS 200
+#define DEFAULT_STOP_MS 2000
+
+/* What a link has out without an acknowledgement: replies are not held to the window. */
+#define LINK_WINDOWS 2
+
+/* Closed sockets may go on sending for so long. */
+#define LINGER_MS 300
+
+/* Channels kept for greetings, beyond one for each node: strangers may make us answer them. */
+#define SPARE_GREETED 16
+
+int64_t network_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void init_lock(Network *network)
+{
+    pthread_condattr_t attributes;
+
+    pthread_mutex_init(&network->lock, NULL);
+    pthread_mutex_init(&network->greeting_lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&network->room, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void close_greeted(gpointer channel)
+{
+    ((Channel *)channel)->ops->close(channel, LINGER_MS);
+}
+
+static bool bind_all(Network *network, const NetworkConfig *config, GError **error)
+{
+    for (size_t i = 0; i < config->n_bind_endpoints; i++) {
+        if (!network->ops->bind(network->transport, config->bind_endpoints[i],
+                                &network->endpoints[i], error))
+            return false;
+        network->n_endpoints++;
+    }
+    return true;
+}
+
+Network *network_new(const NetworkConfig *config, const NetworkHandler *handler, void *user,
+                     GError **error)
+{
+    const TransportOps *const ops = config->transport_ops != NULL
+                                        ? config->transport_ops
+                                        : transport_find(config->transport, error);
+
+    assert(handler->receive != NULL && handler->greeted != NULL && handler->tick != NULL);
+    if (ops == NULL)
+        return NULL;
+    Network *const network = g_new0(Network, 1);
+    network->ops = ops;
+    network->handler = *handler;
+    network->user = user;
+    network->self = config->self;
+    network->n_nodes = config->n_nodes;
+    network->incarnation = config->incarnation;
+    network->window_bytes = config->window_bytes > 0 ? config->window_bytes : DEFAULT_WINDOW_BYTES;
+    network->room_bytes = config->room_bytes;
+    network->tick_ms = config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS;
+    network->resend_ms = config->resend_ms > 0 ? config->resend_ms : DEFAULT_RESEND_MS;
+    network->stop_ms = config->stop_ms > 0 ? config->stop_ms : DEFAULT_STOP_MS;
+    network->complained_at = INT64_MIN / 2;
+    network->endpoints = g_new0(char *, config->n_bind_endpoints + 1);
+    network->greeted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, close_greeted);
+    init_lock(network);
+
+    network->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (network->wake_fd == -1) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot make an eventfd: %s",
+                    g_strerror(errno));
+        goto free_network;
+    }
+    network->transport = ops->create(config->n_nodes, error);
+    if (network->transport == NULL || !bind_all(network, config, error))
+        goto free_network;
+    return network;
+
+free_network:
+    network_free(network);
+    return NULL;
+}
+
+bool network_start(Network *network, GError **error)
+{
+    sigset_t all, before;
+
+    assert(!network->started);
+    /* Signals are for the threads of the program. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int code = pthread_create(&network->thread, NULL, network_run, network);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot start the I/O thread: %s",
+                    g_strerror(code));
+        return false;
+    }
+    pthread_setname_np(network->thread, "rubato-io");
+    network->started = true;
+    return true;
+}
+
+void network_wake(Network *network)
+{
+    const uint64_t one = 1;
+
+    /* Release: pairs with the I/O thread's acquire. */
+    atomic_store_explicit(&network->woken, true, memory_order_release);
+    if (write(network->wake_fd, &one, sizeof one) == -1)
+        assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
+}
+
+static void close_peers(Network *network)
+{
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        Peer *const peer = network_peer(network, i);
+        if (peer != NULL)
+            peer_close(peer, LINGER_MS);
+    }
+}
+
+void network_stop(Network *network)
+{
+    if (atomic_load_explicit(&network->stopped, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&network->stop_at_ms, network_now_ms() + network->stop_ms,
+                          memory_order_relaxed);
+    /* Release: the I/O thread that sees it sees stop_at_ms. */
+    atomic_store_explicit(&network->stopping, true, memory_order_release);
+    network_wake_waiters(network);
+    for (uint32_t i = 0; i < network->n_nodes; i++)
+        network_flush(network, i);
+    if (network->started) {
+        network_wake(network);
+        pthread_join(network->thread, NULL);
+        network->started = false;
+    }
+    atomic_store_explicit(&network->stopped, true, memory_order_relaxed);
+    close_peers(network);
+}
+
+static void free_peers(Network *network)
+{
+    if (network->peers == NULL)
+        return;
+    for (uint32_t i = 0; i < network->n_nodes; i++)
+        free(network->peers[i]);
+    g_free(network->peers);
+}
+
+void network_free(Network *network)
+{
+    if (network == NULL)
+        return;
+    network_stop(network);
+    close_peers(network); /* what was pushed since */
+    g_hash_table_unref(network->greeted);
+    if (network->transport != NULL)
+        network->ops->destroy(network->transport);
+    if (network->wake_fd != -1)
+        close(network->wake_fd);
+    free_peers(network);
+    for (size_t i = 0; i < network->n_endpoints; i++)
+        g_free(network->endpoints[i]);
+    g_free(network->endpoints);
+    pthread_cond_destroy(&network->room);
+    pthread_mutex_destroy(&network->greeting_lock);
+    pthread_mutex_destroy(&network->lock);
+    g_free(network);
+}
+
+const char *network_endpoint(const Network *network, size_t i)
+{
+    assert(i < network->n_endpoints);
+    return network->endpoints[i];
+}
+
+/* The channel for greetings to an endpoint, made when first asked for. Called with the lock held. */
+static Channel *greeting_channel(Network *network, const char *endpoint, GError **error)
+{
+    Channel *channel = g_hash_table_lookup(network->greeted, endpoint);
+
+    if (channel != NULL)
+        return channel;
+    if (g_hash_table_size(network->greeted) >= network->n_nodes + SPARE_GREETED)
+        g_hash_table_remove_all(network->greeted);
+    channel = network->ops->connect(network->transport, endpoint, error);
+    if (channel != NULL)
+        g_hash_table_insert(network->greeted, g_strdup(endpoint), channel);
+    return channel;
+}
+
+bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error)
+{
+    g_autoptr(GVariant) boxed = g_variant_ref_sink(g_variant_new_variant(body));
+    const size_t size = g_variant_get_size(boxed);
+
+    if (size > WIRE_MAX_GREETING_BYTES) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "a greeting of %zu bytes is too large: the most is %zu", size,
+                    WIRE_MAX_GREETING_BYTES);
+        return false;
+    }
+    Packet *const packet = packet_new(WIRE_PREFIX_BYTES + size);
+    if (packet == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "no memory for a greeting of %zu bytes", size);
+        return false;
+    }
+    wire_write_greeting_prefix(packet->bytes, WIRE_VERSION, (uint32_t)size);
+    g_variant_store(boxed, packet->bytes + WIRE_PREFIX_BYTES);
+
+    pthread_mutex_lock(&network->greeting_lock);
+    Channel *const channel = greeting_channel(network, endpoint, error);
+    if (channel != NULL) {
+        channel->ops->send(channel, packet);
+        count(&network->n_greetings_sent, 1);
+    }
+    pthread_mutex_unlock(&network->greeting_lock);
+    packet_unref(packet);
+    return channel != NULL;
+}
+
+static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told, GError **error)
+{
+    Channel *const channel = network->ops->connect(network->transport, told->endpoint, error);
+
+    if (channel == NULL)
+        return NULL;
+    /* g_malloc does not align to cache lines. */
+    Peer *const peer = aligned_alloc(_Alignof(Peer), sizeof *peer);
+    if (peer == NULL) {
+        channel->ops->close(channel, 0);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory for the link to %s",
+                    told->endpoint);
+        return NULL;
+    }
+    memset(peer, 0, sizeof *peer);
+    peer->network = network;
+    peer->number = number;
+    peer->incarnation = told->incarnation;
+    peer->channel = channel;
+    peer->state = NETWORK_CONNECTING;
+    peer->heard_ms = network_now_ms();
+    peer->resend_at = LINK_NEVER;
+    link_sender_init(&peer->sender, network->resend_ms, LINK_WINDOWS * network->window_bytes);
+    return peer;
+}
+
+bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, GError **error)
+{
+    assert(network->peers == NULL);
+    network->run_id = run_id;
+    network->peers = g_new0(Peer *, network->n_nodes);
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        if (i == network->self)
+            continue;
+        network->peers[i] = peer_new(network, i, &peers[i], error);
+        if (network->peers[i] == NULL)
+            goto close_channels;
+    }
+    /* Release: pairs with network_peer. */
+    atomic_store_explicit(&network->joined, true, memory_order_release);
+    /* Those who joined earlier may have sent what we, not knowing them, have dropped. */
+    for (uint32_t i = 0; i < network->n_nodes; i++)
+        if (i != network->self) {
+            peer_wish(network->peers[i], WISH_AGAIN);
+            peer_flush(network->peers[i]);
+        }
+    return true;
+
+close_channels:
+    for (uint32_t i = 0; i < network->n_nodes; i++)
+        if (network->peers[i] != NULL)
+            peer_close(network->peers[i], /* linger_ms= */ 0);
+    free_peers(network);
+    network->peers = NULL;
+    return false;
+}
+
+int64_t network_heard_ms(const Network *network, uint32_t node)
+{
+    Peer *const peer = network_peer(network, node);
+
+    return peer != NULL ? atomic_load_explicit(&peer->heard_ms, memory_order_relaxed) : -1;
+}
+
+NetworkPeerState network_peer_state(const Network *network, uint32_t node)
+{
+    Peer *const peer = network_peer(network, node);
+
+    return peer != NULL ? atomic_load_explicit(&peer->state, memory_order_relaxed)
+                        : NETWORK_UNKNOWN;
+}
+
+const char *network_peer_state_name(NetworkPeerState state)
+{
+    static const char *const names[] = {
+        [NETWORK_UNKNOWN] = "unknown",     [NETWORK_CONNECTING] = "connecting",
+        [NETWORK_CONNECTED] = "connected", [NETWORK_DISCONNECTED] = "disconnected",
+        [NETWORK_FORGOTTEN] = "given up",
+    };
+
+    return (size_t)state < G_N_ELEMENTS(names) ? names[state] : "?";
+}
+
+static uint64_t read_count(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void network_stats(const Network *network, NetworkStats *stats)
+{
+    NetworkStats sum = {
+        .packets_received = read_count(&network->n_packets_received),
+        .bytes_received = read_count(&network->n_bytes_received),
+        .duplicates_dropped = read_count(&network->n_duplicates),
+        .early_dropped = read_count(&network->n_early),
+        .strangers_dropped = read_count(&network->n_strangers),
+        .bad = read_count(&network->n_bad),
+        .greetings_sent = read_count(&network->n_greetings_sent),
+        .greetings_received = read_count(&network->n_greetings_received),
+    };
+
+    for (size_t kind = 0; kind <= MESSAGE_CONTROL; kind++)
+        sum.messages_received[kind] = read_count(&network->n_messages_received[kind]);
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        const Peer *const peer = network_peer(network, i);
+        if (peer == NULL)
+            continue;
+        sum.packets_sent += read_count(&peer->n_packets_sent);
+        sum.bytes_sent += read_count(&peer->n_bytes_sent);
+        sum.acks_sent += read_count(&peer->n_acks_sent);
+        sum.packets_resent += read_count(&peer->n_resent);
+        sum.unacked_packets += read_count(&peer->kept_packets);
+        sum.unacked_bytes += read_count(&peer->kept_bytes);
+        for (size_t kind = 0; kind <= MESSAGE_CONTROL; kind++)
+            sum.messages_sent[kind] += read_count(&peer->n_messages_sent[kind]);
+    }
+    *stats = sum;
+}

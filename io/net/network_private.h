@@ -1,0 +1,146 @@
+/* The network from inside: what network.c, network_send.c and network_receive.c share.
+ *
+ * Threads: told at each field and function. "The holder" is the thread that has a peer's token. */
+#ifndef RUBATO_IO_NET_NETWORK_PRIVATE_H
+#define RUBATO_IO_NET_NETWORK_PRIVATE_H
+
+#include <pthread.h>
+
+#include "io/net/link.h"
+#include "io/net/transport_ops.h"
+
+/* What the holder of a peer's token is asked to do besides emptying the queue. */
+enum {
+    WISH_RUN = 1,      /* look at acknowledgements and at the time */
+    WISH_ACK = 2,      /* tell the peer what has come and what was consumed */
+    WISH_ASK = 4,      /* ask the peer to do the same */
+    WISH_AGAIN = 8,    /* ask the peer to go back */
+    WISH_GO_BACK = 16, /* go back: the peer has asked for it */
+    WISH_STATE = 32,   /* see how the connection is */
+};
+
+typedef struct {
+    /* immutable */
+    _Alignas(64) Network *network;
+    uint32_t number;
+    uint64_t incarnation;
+
+    /* any thread */
+    _Alignas(64) _Atomic(Frame *) queue; /* the newest frame first */
+    _Atomic uint32_t wishes;
+    _Atomic uint32_t token; /* 1: somebody holds it */
+    _Atomic bool forgotten;
+    _Atomic uint64_t charged; /* bytes of all requests pushed so far */
+
+    _Alignas(64) _Atomic uint64_t consumed; /* bytes of its requests that we have done with */
+    _Atomic uint64_t told_consumed;         /* as of that, what we last told it */
+    _Atomic uint64_t told_ack;              /* and which packet we last acknowledged */
+    _Atomic uint32_t n_waiters;             /* for room */
+
+    /* written by the I/O thread, read by any */
+    _Alignas(64) _Atomic uint64_t received; /* the packet up to which all have come */
+    _Atomic uint64_t its_ack;
+    _Atomic uint64_t its_consumed;
+    _Atomic int64_t heard_ms;
+
+    /* the holder only */
+    _Alignas(64) LinkSender sender;
+    Channel *channel; /* NULL: closed, for good */
+
+    /* written by the holder, read by any */
+    _Atomic int64_t resend_at;
+    _Atomic uint64_t highest_sent;
+    _Atomic uint64_t kept_packets, kept_bytes;
+    _Atomic bool held_back; /* packets wait for acknowledgements */
+    _Atomic uint32_t state; /* a NetworkPeerState */
+    _Atomic uint64_t n_packets_sent, n_bytes_sent, n_acks_sent, n_resent;
+    _Atomic uint64_t n_messages_sent[MESSAGE_CONTROL + 1];
+
+    /* the I/O thread only */
+    _Alignas(64) LinkReceiver receiver;
+    int64_t asked_at;
+    bool touched; /* something has come of it in this batch */
+} Peer;
+
+struct Network {
+    /* immutable */
+    const TransportOps *ops;
+    Transport *transport;
+    NetworkHandler handler;
+    void *user;
+    uint32_t self, n_nodes;
+    uint64_t incarnation;
+    size_t window_bytes;
+    size_t room_bytes;
+    unsigned tick_ms, resend_ms, stop_ms;
+    char **endpoints;
+    size_t n_endpoints;
+    int wake_fd;
+
+    /* immutable once joined is true: released by network_join, acquired by whoever looks */
+    _Atomic bool joined;
+    uint64_t run_id;
+    Peer **peers; /* by node number; NULL for this node */
+
+    /* any thread */
+    _Atomic bool woken;
+    _Atomic bool stopping;      /* no more waits for room */
+    _Atomic bool stopped;       /* no more frames */
+    _Atomic int64_t stop_at_ms; /* the I/O thread ends then at the latest */
+
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    pthread_cond_t room; /* somebody may go on */
+
+    /* guarded by greeting_lock */
+    pthread_mutex_t greeting_lock;
+    GHashTable *greeted; /* endpoint → Channel */
+
+    /* owner */
+    pthread_t thread;
+    bool started;
+
+    /* written by the I/O thread, read by any (greetings sent: under greeting_lock) */
+    _Atomic uint64_t n_packets_received, n_bytes_received;
+    _Atomic uint64_t n_messages_received[MESSAGE_CONTROL + 1];
+    _Atomic uint64_t n_duplicates, n_early, n_strangers, n_bad;
+    _Atomic uint64_t n_greetings_sent, n_greetings_received;
+
+    /* the I/O thread only */
+    int64_t complained_at;
+    uint64_t n_unsaid; /* complaints since then */
+};
+
+/* Adds to a counter that one thread at a time writes: no locked instruction. */
+static inline void count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+/* The peer of this number, NULL where there is none (yet). Any thread. */
+static inline Peer *network_peer(const Network *network, uint32_t node)
+{
+    /* Acquire: pairs with network_join's release, so that what it set up is seen. */
+    if (!atomic_load_explicit(&network->joined, memory_order_acquire) || node >= network->n_nodes)
+        return NULL;
+    return network->peers[node];
+}
+
+/* network_send.c */
+
+/* Does what is queued and wished for, unless another thread is at it; then that one will. Any. */
+void peer_flush(Peer *peer);
+
+/* Adds wishes; peer_flush fulfils them. Any thread. */
+void peer_wish(Peer *peer, uint32_t wishes);
+
+/* Drops everything and closes the channel, now and for good. Any thread. */
+void peer_close(Peer *peer, unsigned linger_ms);
+
+/* network_receive.c */
+
+/* The I/O thread. */
+void *network_run(void *network);
+
+#endif

@@ -1,0 +1,467 @@
+/* The I/O thread: takes what comes, checks it, hands it over, and keeps the links' time.
+ *
+ * Threads: all functions run on the I/O thread, except incoming_free, which runs on any.
+ *
+ * Nothing that comes is trusted. What does not fit is counted, told now and then in the log, and
+ * dropped. A packet is acknowledged once it is in the handler's hands; that a server has done with
+ * its requests is told by `consumed`, and that is what the other side's producers wait for. */
+#ifndef G_LOG_DOMAIN
+#define G_LOG_DOMAIN "rubato"
+#endif
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "io/net/network_private.h"
+
+/* Packets up to this size are copied out of the transport's memory, which may be a large buffer
+ * that they share. */
+#define COPIED_BYTES ((size_t)8 << 10)
+
+/* Packets taken in before timers and answers get their turn. */
+#define BATCH_PACKETS 64
+
+/* One line of complaint in so many ms. */
+#define COMPLAINT_MS 1000
+
+/* A packet whose messages are on their way, and the messages. */
+typedef struct {
+    Peer *peer;
+    size_t stride; /* from item to item */
+    _Atomic uint32_t refs;
+    bool holds_received;
+    Received received;
+    _Alignas(16) uint8_t items[];
+} Parcel;
+
+typedef struct {
+    Incoming incoming;
+    size_t charge; /* what it takes of its sender's window */
+    _Alignas(16) uint8_t room[];
+} Item;
+
+static void parcel_unref(Parcel *parcel)
+{
+    /* Release and acquire: whoever frees it does so after all others are done with it. */
+    if (atomic_fetch_sub_explicit(&parcel->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (parcel->holds_received)
+        parcel->received.ops->release(&parcel->received);
+    g_free(parcel);
+}
+
+void incoming_free(Incoming *incoming)
+{
+    if (incoming == NULL)
+        return;
+    Parcel *const parcel = incoming->packet;
+    Peer *const peer = parcel->peer;
+    const size_t charge = ((Item *)(void *)incoming)->charge;
+
+    parcel_unref(parcel);
+    if (charge == 0)
+        return;
+    /* Relaxed: numbers that stand for nothing in memory. */
+    const uint64_t consumed =
+        atomic_fetch_add_explicit(&peer->consumed, charge, memory_order_relaxed) + charge;
+    const uint64_t told = atomic_load_explicit(&peer->told_consumed, memory_order_relaxed);
+    if (consumed > told && consumed - told >= peer->network->window_bytes / 8) {
+        peer_wish(peer, WISH_ACK);
+        peer_flush(peer);
+    }
+}
+
+static void complain(Network *network, Received *received, const Peer *peer, const char *what)
+{
+    const int64_t now_ms = network_now_ms();
+
+    count(&network->n_bad, 1);
+    if (now_ms - network->complained_at < COMPLAINT_MS) {
+        network->n_unsaid++;
+        return;
+    }
+    g_autofree char *from =
+        peer != NULL ? g_strdup_printf(" (node number %" PRIu32 ")", peer->number) : g_strdup("");
+    g_warning("dropped a packet of %zu bytes from %s%s: %s; %" PRIu64
+              " more since the last such line",
+              received->size, received->ops->address(received), from, what, network->n_unsaid);
+    network->complained_at = now_ms;
+    network->n_unsaid = 0;
+}
+
+static void take_greeting(Network *network, Received *received, uint16_t version)
+{
+    size_t body_bytes;
+    const char *const fault = wire_read_greeting(received->bytes, received->size, &body_bytes);
+
+    if (fault != NULL) {
+        complain(network, received, NULL, fault);
+        return;
+    }
+    /* A copy, for a variant lives as long as it likes and wants its bytes aligned. */
+    g_autoptr(GBytes) bytes = g_bytes_new(received->bytes + WIRE_PREFIX_BYTES, body_bytes);
+    g_autoptr(GVariant) boxed =
+        g_variant_ref_sink(g_variant_new_from_bytes(G_VARIANT_TYPE_VARIANT, bytes, FALSE));
+    if (!g_variant_is_normal_form(boxed)) {
+        complain(network, received, NULL, "the body of its greeting makes no sense");
+        return;
+    }
+    g_autoptr(GVariant) body = g_variant_get_variant(boxed);
+    count(&network->n_greetings_received, 1);
+    network->handler.greeted(network->user, version, body, received->ops->address(received));
+}
+
+/* The bytes of an aligned parcel: the packet as it came, or a copy. NULL: no memory. */
+static Parcel *parcel_new(Network *network, Peer *peer, Received *received, uint32_t n_messages,
+                          uint8_t **bytes)
+{
+    const size_t stride = (sizeof(Item) + network->room_bytes + 15) & ~(size_t)15;
+    const bool copied = received->size <= COPIED_BYTES || (uintptr_t)received->bytes % 8 != 0;
+    const size_t copied_bytes = copied ? received->size : 0;
+    Parcel *const parcel = g_try_malloc(sizeof *parcel + n_messages * stride + copied_bytes);
+
+    if (parcel == NULL)
+        return NULL;
+    parcel->peer = peer;
+    parcel->stride = stride;
+    parcel->holds_received = !copied;
+    /* One reference for each message, one for this thread. */
+    atomic_init(&parcel->refs, n_messages + 1);
+    if (copied) {
+        *bytes = parcel->items + n_messages * stride;
+        memcpy(*bytes, received->bytes, received->size);
+    } else {
+        received->ops->move(&parcel->received, received);
+        *bytes = parcel->received.bytes;
+    }
+    return parcel;
+}
+
+static void keys_to_host(uint8_t *keys, uint64_t n)
+{
+#if G_BYTE_ORDER == G_BIG_ENDIAN
+    wire_swap_values(keys, (size_t)n, 8);
+#else
+    (void)keys;
+    (void)n;
+#endif
+}
+
+/* Fills the item from the message at `at`. */
+static Incoming *unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
+                        const WireHeader *header)
+{
+    uint8_t *const keys = at + WIRE_MESSAGE_HEADER_BYTES;
+    const bool has_keys = header->key_encoding == WIRE_KEYS_LIST && header->n_keys > 0;
+
+    if (has_keys)
+        keys_to_host(keys, header->n_keys);
+    item->charge = wire_is_charged(header->kind) ? wire_message_bytes(header) : 0;
+    item->incoming = (Incoming){
+        .node = parcel->peer->number,
+        .header = *header,
+        .keys = has_keys ? (const RubatoKey *)(const void *)keys : NULL,
+        .values = header->value_bytes > 0 ? keys + wire_padded((size_t)header->key_bytes) : NULL,
+        .value_bytes = (size_t)header->value_bytes,
+        .room = item->room,
+        .packet = parcel,
+    };
+    memset(item->room, 0, network->room_bytes);
+    return &item->incoming;
+}
+
+/* Hands over the messages of a packet, which is the next one of its link. */
+static void take_messages(Network *network, Parcel *parcel, uint8_t *bytes, size_t size,
+                          uint32_t n_messages, const char **fault)
+{
+    size_t at = WIRE_PACKET_HEADER_BYTES;
+    uint32_t i = 0;
+    WireHeader header;
+
+    for (; i < n_messages; i++) {
+        *fault = wire_read_message(bytes + at, size - at, &header);
+        if (*fault != NULL)
+            break;
+        Item *const item = (Item *)(void *)(parcel->items + i * parcel->stride);
+        Incoming *const incoming = unpack(network, parcel, item, bytes + at, &header);
+        count(&network->n_messages_received[header.kind], 1);
+        at += wire_message_bytes(&header);
+        network->handler.receive(network->user, incoming);
+    }
+    if (*fault == NULL && at != size)
+        *fault = "it has bytes behind its last message";
+    for (; i < n_messages; i++)
+        parcel_unref(parcel);
+}
+
+/* Takes note of what the header tells about the other direction. */
+static void take_news(Network *network, Peer *peer, const PacketHeader *header)
+{
+    const uint64_t its_ack = atomic_load_explicit(&peer->its_ack, memory_order_relaxed);
+    const uint64_t its_consumed = atomic_load_explicit(&peer->its_consumed, memory_order_relaxed);
+
+    if (header->ack > its_ack) {
+        atomic_store_explicit(&peer->its_ack, header->ack, memory_order_relaxed);
+        /* Otherwise there is no hurry: the next frame, or the next tick, takes care. */
+        if (atomic_load_explicit(&network->stopping, memory_order_relaxed) ||
+            atomic_load_explicit(&peer->held_back, memory_order_relaxed) ||
+            atomic_load_explicit(&peer->kept_bytes, memory_order_relaxed) >
+                network->window_bytes / 8)
+            peer_wish(peer, WISH_RUN);
+    }
+    if (header->consumed > its_consumed) {
+        /* Sequentially consistent, both: see network_has_room. */
+        atomic_store(&peer->its_consumed, header->consumed);
+        if (atomic_load(&peer->n_waiters) > 0)
+            network_wake_waiters(network);
+    }
+    if (header->flags & PACKET_ASK)
+        peer->receiver.ack_now = true;
+    if (header->flags & PACKET_AGAIN)
+        peer_wish(peer, WISH_GO_BACK);
+    peer->touched = true;
+}
+
+/* The peer that has sent a packet with this header, NULL for a stranger. */
+static Peer *find_sender(Network *network, const PacketHeader *header)
+{
+    Peer *const peer = network_peer(network, header->sender);
+
+    if (peer == NULL || header->run_id != network->run_id ||
+        header->incarnation != peer->incarnation ||
+        atomic_load_explicit(&peer->forgotten, memory_order_relaxed))
+        return NULL;
+    return peer;
+}
+
+/* What a peer cannot truthfully tell: it acknowledges or has consumed what was never sent. */
+static const char *check_news(Peer *peer, const PacketHeader *header)
+{
+    /* Acquire: pairs with send_all's release; and the packet has been to the peer and back. */
+    if (header->ack > atomic_load_explicit(&peer->highest_sent, memory_order_acquire))
+        return "it acknowledges what was never sent";
+    if (header->consumed > atomic_load_explicit(&peer->charged, memory_order_relaxed))
+        return "it has consumed what was never sent";
+    return NULL;
+}
+
+static void take_numbered(Network *network, Peer *peer, Received *received,
+                          const PacketHeader *header, int64_t now_ms, bool *moved)
+{
+    const uint64_t told = atomic_load_explicit(&peer->told_ack, memory_order_relaxed);
+    const size_t size = received->size;
+    const bool is_next = header->sequence == peer->receiver.received + 1;
+    uint8_t *bytes = NULL;
+    Parcel *parcel = NULL;
+
+    if (is_next) {
+        parcel = parcel_new(network, peer, received, header->n_messages, &bytes);
+        if (parcel == NULL) {
+            complain(network, received, peer, "there is no memory for it; it will come again");
+            return;
+        }
+        *moved = parcel->holds_received;
+    }
+    switch (link_receiver_take(&peer->receiver, header->sequence, size, told, now_ms)) {
+    case LINK_DUPLICATE:
+        count(&network->n_duplicates, 1);
+        break;
+    case LINK_EARLY:
+        count(&network->n_early, 1);
+        break;
+    case LINK_NEW: {
+        const char *fault = NULL;
+        atomic_store_explicit(&peer->received, peer->receiver.received, memory_order_relaxed);
+        take_messages(network, parcel, bytes, size, header->n_messages, &fault);
+        if (fault != NULL)
+            complain(network, *moved ? &parcel->received : received, peer, fault);
+        parcel_unref(parcel);
+        break;
+    }
+    }
+}
+
+/* Takes a packet in; *moved: it is somebody else's now. */
+static void take_packet(Network *network, Received *received, int64_t now_ms, bool *moved)
+{
+    uint16_t version;
+    PacketKind kind;
+    PacketHeader header;
+
+    count(&network->n_packets_received, 1);
+    count(&network->n_bytes_received, received->size);
+    const char *fault = received->misshapen
+                            ? "it does not consist of one part"
+                            : wire_read_prefix(received->bytes, received->size, &version, &kind);
+    if (fault == NULL && kind == PACKET_GREETING) {
+        take_greeting(network, received, version);
+        return;
+    }
+    if (fault == NULL)
+        fault = wire_read_packet_header(received->bytes, received->size, &header);
+    if (fault != NULL) {
+        complain(network, received, NULL, fault);
+        return;
+    }
+    Peer *const peer = find_sender(network, &header);
+    if (peer == NULL) {
+        count(&network->n_strangers, 1);
+        return;
+    }
+    fault = check_news(peer, &header);
+    if (fault != NULL) {
+        complain(network, received, peer, fault);
+        return;
+    }
+    atomic_store_explicit(&peer->heard_ms, now_ms, memory_order_relaxed);
+    take_news(network, peer, &header);
+    if (header.sequence != 0)
+        take_numbered(network, peer, received, &header, now_ms, moved);
+}
+
+/* Takes in what has come, but not for ever; whether there may be more. */
+static bool receive_batch(Network *network, int64_t now_ms)
+{
+    Received received;
+    unsigned n = 0;
+
+    while (n < BATCH_PACKETS && network->ops->receive(network->transport, &received)) {
+        bool moved = false;
+        take_packet(network, &received, now_ms, &moved);
+        if (!moved)
+            received.ops->release(&received);
+        n++;
+    }
+    if (n > 0 && network->handler.received != NULL)
+        network->handler.received(network->user);
+    return n == BATCH_PACKETS;
+}
+
+/* Sends what is owed to a peer; when to look again. */
+static int64_t serve(Network *network, Peer *peer, int64_t now_ms)
+{
+    const uint64_t told = atomic_load_explicit(&peer->told_ack, memory_order_relaxed);
+    const int64_t ack_due = link_receiver_due(&peer->receiver, told, now_ms);
+    const int64_t resend_at = atomic_load_explicit(&peer->resend_at, memory_order_relaxed);
+
+    if (ack_due <= now_ms)
+        peer_wish(peer, WISH_ACK);
+    if (link_receiver_asks_again(&peer->receiver))
+        peer_wish(peer, WISH_AGAIN);
+    if (resend_at <= now_ms)
+        peer_wish(peer, WISH_RUN);
+    if (atomic_load_explicit(&peer->n_waiters, memory_order_relaxed) > 0 &&
+        now_ms - peer->asked_at >= network->resend_ms) {
+        peer->asked_at = now_ms; /* what it told us last may be lost */
+        peer_wish(peer, WISH_ASK);
+    }
+    peer_flush(peer);
+    peer->touched = false;
+    return MIN(ack_due > now_ms ? ack_due : LINK_NEVER,
+               resend_at > now_ms ? resend_at : LINK_NEVER);
+}
+
+/* What is no hurry. */
+static void serve_slowly(Peer *peer)
+{
+    if (atomic_load_explicit(&peer->consumed, memory_order_relaxed) !=
+        atomic_load_explicit(&peer->told_consumed, memory_order_relaxed))
+        peer_wish(peer, WISH_ACK);
+    if (atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) > 0)
+        peer_wish(peer, WISH_RUN);
+    peer_wish(peer, WISH_STATE);
+    peer_flush(peer);
+}
+
+/* Serves peers: all of them, or those of which something came. */
+static int64_t serve_peers(Network *network, int64_t now_ms, bool all)
+{
+    int64_t next = LINK_NEVER;
+
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        Peer *const peer = network_peer(network, i);
+        if (peer != NULL && (all || peer->touched))
+            next = MIN(next, serve(network, peer, now_ms));
+    }
+    return next;
+}
+
+/* Whether everything sent was acknowledged. */
+static bool is_done(const Network *network)
+{
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        Peer *const peer = network_peer(network, i);
+        if (peer != NULL && (atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) > 0 ||
+                             atomic_load_explicit(&peer->queue, memory_order_relaxed) != NULL))
+            return false;
+    }
+    return true;
+}
+
+static void wait_for_something(const Network *network, int fd, int64_t now_ms, int64_t next_ms)
+{
+    struct pollfd polled[] = { { .fd = fd, .events = POLLIN },
+                               { .fd = network->wake_fd, .events = POLLIN } };
+    const int64_t timeout_ms = next_ms <= now_ms ? 0 : next_ms - now_ms;
+    uint64_t n;
+
+    if (poll(polled, G_N_ELEMENTS(polled), (int)MIN(timeout_ms, 1000)) > 0 &&
+        (polled[1].revents & POLLIN) && read(network->wake_fd, &n, sizeof n) == -1)
+        assert(errno == EAGAIN || errno == EINTR);
+}
+
+static void tick(Network *network, int64_t now_ms)
+{
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        Peer *const peer = network_peer(network, i);
+        if (peer != NULL)
+            serve_slowly(peer);
+    }
+    network->handler.tick(network->user, now_ms);
+}
+
+void *network_run(void *data)
+{
+    Network *const network = data;
+    const int fd = network->ops->poll_fd(network->transport);
+    int64_t next_tick = network_now_ms();
+    int64_t next_timer = next_tick;
+
+    for (;;) {
+        int64_t now_ms = network_now_ms();
+        const bool more = receive_batch(network, now_ms);
+        /* Acquire: pairs with network_wake; what the waker did before is seen by the tick. */
+        const bool woken = atomic_load_explicit(&network->woken, memory_order_relaxed) &&
+                           atomic_exchange_explicit(&network->woken, false, memory_order_acquire);
+
+        now_ms = network_now_ms();
+        if (woken || now_ms >= next_tick) {
+            tick(network, now_ms);
+            next_tick = now_ms + network->tick_ms;
+            next_timer = now_ms;
+        }
+        const bool all = now_ms >= next_timer;
+        const int64_t next = serve_peers(network, now_ms, all);
+        next_timer = all ? next : MIN(next, next_timer);
+
+        /* Acquire: pairs with network_stop's release of stop_at_ms. */
+        if (atomic_load_explicit(&network->stopping, memory_order_acquire) &&
+            (is_done(network) ||
+             now_ms >= atomic_load_explicit(&network->stop_at_ms, memory_order_relaxed)))
+            break;
+        if (!more)
+            wait_for_something(network, fd, now_ms, MIN(next_timer, next_tick));
+    }
+    /* The others need not send again what has come. */
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        Peer *const peer = network_peer(network, i);
+        if (peer != NULL) {
+            peer_wish(peer, WISH_ACK);
+            peer_flush(peer);
+        }
+    }
+    return NULL;
+}

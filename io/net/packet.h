@@ -1,0 +1,62 @@
+/* What frames look like from inside, and the packets that they travel in.
+ *
+ * A packet is a buffer shared by the link, which keeps it until it is acknowledged, and by a
+ * transport that sends it without a copy. Its bytes are written before it is first sent and never
+ * again, so that sharing needs no lock.
+ *
+ * Threads: packet_ref, packet_unref and packet_is_shared from any, the rest from one at a time. */
+#ifndef RUBATO_IO_NET_PACKET_H
+#define RUBATO_IO_NET_PACKET_H
+
+#include <stdatomic.h>
+
+#include "io/net/frame.h"
+
+typedef struct Packet Packet;
+struct Packet {
+    /* the link's */
+    Packet *next;
+    uint64_t sequence;
+
+    /* immutable once sent */
+    uint8_t *bytes;
+    size_t size;
+    uint32_t n_messages;
+
+    _Atomic uint32_t refs;
+};
+
+struct Frame {
+    Packet packet; /* first: a frame that travels alone is the packet */
+    Frame *next;
+    WireHeader header;
+    size_t value_room; /* bytes that the values may take */
+    _Alignas(16) uint8_t bytes[];
+};
+
+/* Packets are built of frames up to this size as long as the packet stays below the other. */
+#define PACKET_SMALL_FRAME_BYTES ((size_t)16 << 10)
+#define PACKET_JOINED_BYTES ((size_t)64 << 10)
+
+/* Takes the next packet off a list of frames: the first one alone, or as many small ones as go
+ * together. *frames becomes the rest. (transfer full) */
+Packet *packet_take(Frame **frames);
+
+/* A packet with size bytes, not initialised. NULL where the memory is not there. (transfer full) */
+Packet *packet_new(size_t size);
+
+static inline void packet_ref(Packet *packet)
+{
+    /* Relaxed: whoever takes a reference has one. */
+    atomic_fetch_add_explicit(&packet->refs, 1, memory_order_relaxed);
+}
+
+void packet_unref(Packet *packet);
+
+/* Whether a transport still holds the packet. Acquire: pairs with packet_unref's release. */
+static inline bool packet_is_shared(const Packet *packet)
+{
+    return atomic_load_explicit(&packet->refs, memory_order_acquire) > 1;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* The transports by name.
+ *
+ * Threads: any; constant data alone. */
+#include <rubato/error.h>
+
+#include "io/net/transport_ops.h"
+
+static const TransportOps *const transports[] = {
+    &transport_zmq,
+};
+
+const TransportOps *transport_at(size_t i)
+{
+    return i < G_N_ELEMENTS(transports) ? transports[i] : NULL;
+}
+
+const TransportOps *transport_find(const char *name, GError **error)
+{
+    if (name == NULL)
+        return transports[0];
+    for (size_t i = 0; i < G_N_ELEMENTS(transports); i++)
+        if (strcmp(transports[i]->name, name) == 0)
+            return transports[i];
+
+    g_autoptr(GString) known = g_string_new(NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(transports); i++)
+        g_string_append_printf(known, "%s\"%s\"", i == 0 ? "" : ", ", transports[i]->name);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                "there is no transport \"%s\"; the known ones are %s", name, known->str);
+    return NULL;
+}

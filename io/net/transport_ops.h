@@ -1,0 +1,101 @@
+/* What a transport implements: how bytes cross between nodes.
+ *
+ * A transport has a receiving side, bound to addresses, from which packets of anybody come, and
+ * channels, each of which sends to one address. Channels have ops of their own, so that nodes may
+ * come to be connected by different transports, peer by peer.
+ *
+ * A transport keeps packets in order on each channel and may lose some when a connection breaks:
+ * the link above it numbers, acknowledges and sends again. It need not be a reliable one.
+ *
+ * A new transport is a file io/net/transport_<name>.c that ends in its constant TransportOps, and a
+ * line in the array of io/net/transport.c; tests/test_transport.c then holds it to all this.
+ *
+ * Threads: told at each op. "The I/O thread" is one thread at a time, as is "the holder" of a
+ * channel, which may be another thread from call to call; the handing over orders memory. */
+#ifndef RUBATO_IO_NET_TRANSPORT_OPS_H
+#define RUBATO_IO_NET_TRANSPORT_OPS_H
+
+#include "io/net/network.h"
+#include "io/net/packet.h"
+
+typedef struct Received Received;
+typedef struct ChannelOps ChannelOps;
+
+/* The bases of a transport and of a channel: the first members of their structs. */
+typedef struct {
+    const TransportOps *ops;
+} Transport;
+
+typedef struct {
+    const ChannelOps *ops;
+} Channel;
+
+/* A packet that came, in the transport's memory. */
+typedef struct {
+    /* Gives the memory back. Any thread. */
+    void (*release)(Received *received);
+
+    /* Moves it; `from` needs no release afterwards. `to` is not initialised. Any thread. */
+    void (*move)(Received *to, Received *from);
+
+    /* Where it came from, for messages; "an unknown address" where that cannot be told. Lives as
+     * long as the packet. (transfer none) */
+    const char *(*address)(Received *received);
+} ReceivedOps;
+
+struct Received {
+    const ReceivedOps *ops;
+    uint8_t *bytes; /* may be written to; not aligned */
+    size_t size;
+    bool misshapen;                           /* it came in a form that no channel sends */
+    _Alignas(max_align_t) uint8_t memory[64]; /* the transport's */
+};
+
+struct TransportOps {
+    const char *name;
+
+    /* (transfer full) Owner. */
+    Transport *(*create)(uint32_t n_nodes, GError **error);
+
+    /* All channels are closed. Waits, if need be, for what they still had to send, as long as each
+     * was told to linger. Owner. */
+    void (*destroy)(Transport *transport);
+
+    /* Listens at the address; *resolved becomes the same with the real port. Owner, before the
+     * first poll. (transfer full) */
+    bool (*bind)(Transport *transport, const char *endpoint, char **resolved, GError **error);
+
+    /* What becomes readable when, after receive has found nothing, something may have come. */
+    int (*poll_fd)(Transport *transport);
+
+    /* Takes a packet that came; false: there is none. Never blocks. I/O thread. */
+    bool (*receive)(Transport *transport, Received *received);
+
+    /* A channel to the address, where nobody need be listening yet: packets wait. NULL for an
+     * address that makes no sense. Any thread, one at a time. (transfer full) */
+    Channel *(*connect)(Transport *transport, const char *endpoint, GError **error);
+};
+
+struct ChannelOps {
+    /* Sends the packet, or drops it; takes a reference for as long as it needs the bytes. Never
+     * blocks. The holder. */
+    void (*send)(Channel *channel, Packet *packet);
+
+    /* How the connection is. The holder. */
+    NetworkPeerState (*state)(Channel *channel);
+
+    /* Drops the channel; what it has not yet sent may go out for another linger_ms in the
+     * background. The holder. */
+    void (*close)(Channel *channel, unsigned linger_ms);
+};
+
+/* The transport of this name, NULL means "tcp". NULL with RUBATO_ERROR_NOT_FOUND, which lists the
+ * known ones. Any thread. */
+const TransportOps *transport_find(const char *name, GError **error);
+
+/* Transport i in the order of the array, NULL beyond the last. Any thread. */
+const TransportOps *transport_at(size_t i);
+
+extern const TransportOps transport_zmq;
+
+#endif

@@ -1,0 +1,392 @@
+/* The transport "tcp": ZeroMQ over TCP.
+ *
+ * One ROUTER, bound to all of the node's addresses, only receives; one DEALER per channel only
+ * sends. So no peer can make another's packets wait, and the routing ids of strangers concern
+ * nobody. The queues of the sockets have no limit of their own: the link above bounds what is in
+ * flight, and a socket that never says "full" never drops silently.
+ *
+ * Threads: the ROUTER belongs to the I/O thread. A DEALER goes from holder to holder, which ZeroMQ
+ * allows where the handing over is a full fence: the send token of the peer is one (network_send.c).
+ * ZeroMQ's own thread gives back what it sent without a copy: packet_unref is made for that. */
+#include <errno.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <zmq.h>
+
+#include <rubato/error.h>
+
+#include "io/net/transport_ops.h"
+
+/* Packets up to this size are copied into the socket's queue: cheaper than giving them back from
+ * another thread. */
+#define COPIED_BYTES 2048
+
+/* A stranger that connects and says nothing is cut off. */
+#define HANDSHAKE_MS 5000
+
+#define RECONNECT_MS 50
+#define LONGEST_RECONNECT_MS 1000
+
+typedef struct {
+    Transport base;
+    void *context;
+    void *router;
+} ZmqTransport;
+
+typedef struct {
+    Channel base;
+    void *dealer;
+    void *monitor; /* NULL: could not be had */
+    NetworkPeerState state;
+} ZmqChannel;
+
+static void fail(GError **error, const char *what, const char *endpoint, const char *hint)
+{
+    const int number = zmq_errno();
+
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot %s %s: %s%s", what, endpoint,
+                zmq_strerror(number), number == EADDRINUSE ? hint : "");
+}
+
+static bool set_int(void *socket, int option, int value)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
+}
+
+/* What both kinds of socket have in common. */
+static bool set_up(void *socket)
+{
+    return set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, 0) &&
+           set_int(socket, ZMQ_RCVHWM, 0) && set_int(socket, ZMQ_SNDTIMEO, 0) &&
+           set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+}
+
+static void zmq_transport_destroy(Transport *transport)
+{
+    ZmqTransport *const self = (ZmqTransport *)transport;
+
+    if (self->router != NULL)
+        zmq_close(self->router);
+    if (self->context != NULL)
+        while (zmq_ctx_term(self->context) == -1 && zmq_errno() == EINTR)
+            ;
+    g_free(self);
+}
+
+static Transport *zmq_transport_create(uint32_t n_nodes, GError **error)
+{
+    ZmqTransport *const self = g_new0(ZmqTransport, 1);
+    /* A DEALER and two ends of a monitor for each peer, and room for greetings. */
+    const uint64_t n_sockets = 3 * (uint64_t)n_nodes + 1024;
+    const int64_t largest = (int64_t)WIRE_MAX_PACKET_BYTES;
+
+    self->base.ops = &transport_zmq;
+    self->context = zmq_ctx_new();
+    if (self->context == NULL ||
+        zmq_ctx_set(self->context, ZMQ_MAX_SOCKETS, (int)MIN(n_sockets, 65535)) != 0 ||
+        (self->router = zmq_socket(self->context, ZMQ_ROUTER)) == NULL || !set_up(self->router) ||
+        zmq_setsockopt(self->router, ZMQ_MAXMSGSIZE, &largest, sizeof largest) != 0 ||
+        /* Nothing is sent on it; should that ever change, it must not be dropped silently. */
+        !set_int(self->router, ZMQ_ROUTER_MANDATORY, 1)) {
+        fail(error, "open", "a ZeroMQ socket", "");
+        zmq_transport_destroy(&self->base);
+        return NULL;
+    }
+    return &self->base;
+}
+
+/* Splits "tcp://host:port"; an IPv6 address stands in brackets. */
+static bool split(const char *endpoint, char **host, char **port, GError **error)
+{
+    const char *const start = g_str_has_prefix(endpoint, "tcp://") ? endpoint + 6 : NULL;
+    const char *const colon = start != NULL ? strrchr(start, ':') : NULL;
+    uint64_t number;
+
+    if (colon == NULL || colon == start ||
+        !g_ascii_string_to_unsigned(colon + 1, 10, 0, UINT16_MAX, &number, NULL)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "\"%s\" is no address: write tcp://HOST:PORT with a port from 0 to 65535",
+                    endpoint);
+        return false;
+    }
+    const bool bracketed = *start == '[' && colon[-1] == ']';
+    *host = bracketed ? g_strndup(start + 1, (gsize)(colon - start - 2))
+                      : g_strndup(start, (gsize)(colon - start));
+    *port = g_strdup(colon + 1);
+    return true;
+}
+
+/* ZeroMQ binds numeric addresses alone. */
+static char *to_numeric(const char *endpoint, const char *host, const char *port, bool *ipv6,
+                        GError **error)
+{
+    const struct addrinfo hints = { .ai_family = AF_UNSPEC,
+                                    .ai_socktype = SOCK_STREAM,
+                                    .ai_flags = AI_PASSIVE };
+    struct addrinfo *found = NULL;
+    char numeric[NI_MAXHOST];
+
+    int code = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, port, &hints, &found);
+    if (code == 0) {
+        *ipv6 = found->ai_family == AF_INET6;
+        code = getnameinfo(found->ai_addr, found->ai_addrlen, numeric, sizeof numeric, NULL, 0,
+                           NI_NUMERICHOST);
+        freeaddrinfo(found);
+    }
+    if (code != 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "cannot bind %s: the host \"%s\" cannot be resolved: %s", endpoint, host,
+                    code == EAI_SYSTEM ? g_strerror(errno) : gai_strerror(code));
+        return NULL;
+    }
+    return g_strdup_printf(*ipv6 ? "tcp://[%s]:%s" : "tcp://%s:%s", numeric, port);
+}
+
+static bool zmq_transport_bind(Transport *transport, const char *endpoint, char **resolved,
+                               GError **error)
+{
+    ZmqTransport *const self = (ZmqTransport *)transport;
+    g_autofree char *host = NULL, *port = NULL;
+    char bound[512];
+    size_t length = sizeof bound;
+    bool ipv6 = false;
+
+    if (!split(endpoint, &host, &port, error))
+        return false;
+    g_autofree char *numeric = to_numeric(endpoint, host, port, &ipv6, error);
+    if (numeric == NULL)
+        return false;
+    if (!set_int(self->router, ZMQ_IPV6, ipv6) || zmq_bind(self->router, numeric) != 0 ||
+        zmq_getsockopt(self->router, ZMQ_LAST_ENDPOINT, bound, &length) != 0) {
+        fail(error, "bind", endpoint,
+             "; another program, or another node, has it: choose another port, or 0 for any free "
+             "one");
+        return false;
+    }
+    /* The host stays as it was written: that is how the others reach it. */
+    const char *const real_port = strrchr(bound, ':');
+    *resolved = g_strdup_printf(strchr(host, ':') != NULL ? "tcp://[%s]%s" : "tcp://%s%s", host,
+                                real_port != NULL ? real_port : "");
+    return true;
+}
+
+static int zmq_transport_poll_fd(Transport *transport)
+{
+    ZmqTransport *const self = (ZmqTransport *)transport;
+    int fd = -1;
+    size_t size = sizeof fd;
+
+    zmq_getsockopt(self->router, ZMQ_FD, &fd, &size);
+    return fd;
+}
+
+static zmq_msg_t *message_of(Received *received)
+{
+    _Static_assert(sizeof(zmq_msg_t) <= sizeof received->memory, "a message must fit");
+    return (zmq_msg_t *)(void *)received->memory;
+}
+
+static void received_release(Received *received)
+{
+    zmq_msg_close(message_of(received));
+}
+
+static void point_at(Received *received)
+{
+    zmq_msg_t *const message = message_of(received);
+
+    received->bytes = zmq_msg_data(message);
+    received->size = zmq_msg_size(message);
+}
+
+static void received_move(Received *to, Received *from)
+{
+    to->ops = from->ops;
+    to->misshapen = from->misshapen;
+    zmq_msg_init(message_of(to));
+    zmq_msg_move(message_of(to), message_of(from));
+    point_at(to); /* small messages lie in the zmq_msg_t itself */
+}
+
+static const char *received_address(Received *received)
+{
+    const char *const address = zmq_msg_gets(message_of(received), "Peer-Address");
+
+    return address != NULL ? address : "an unknown address";
+}
+
+static const ReceivedOps received_ops = {
+    .release = received_release,
+    .move = received_move,
+    .address = received_address,
+};
+
+static bool receive_part(void *socket, zmq_msg_t *message)
+{
+    int size;
+
+    do
+        size = zmq_msg_recv(message, socket, ZMQ_DONTWAIT);
+    while (size == -1 && zmq_errno() == EINTR);
+    return size != -1;
+}
+
+/* A channel sends one part, before which the ROUTER puts the sender's routing id. Anything else
+ * was not sent by one. The socket looks for what has come before it says that there is nothing, so
+ * its edge-triggered descriptor may be polled after that. */
+static bool zmq_transport_receive(Transport *transport, Received *received)
+{
+    ZmqTransport *const self = (ZmqTransport *)transport;
+    zmq_msg_t *const message = message_of(received);
+
+    zmq_msg_init(message);
+    if (!receive_part(self->router, message)) { /* the routing id */
+        zmq_msg_close(message);
+        return false;
+    }
+    bool more = zmq_msg_more(message) != 0;
+    uint32_t n_parts = 0;
+    while (more && n_parts < 1 && receive_part(self->router, message)) {
+        more = zmq_msg_more(message) != 0;
+        n_parts++;
+    }
+    received->misshapen = n_parts != 1 || more;
+    while (more) {
+        zmq_msg_t rest;
+        zmq_msg_init(&rest);
+        more = receive_part(self->router, &rest) && zmq_msg_more(&rest) != 0;
+        zmq_msg_close(&rest);
+    }
+    received->ops = &received_ops;
+    point_at(received);
+    return true;
+}
+
+static void give_back(void *data, void *packet)
+{
+    (void)data;
+    packet_unref(packet);
+}
+
+static void zmq_channel_send(Channel *channel, Packet *packet)
+{
+    ZmqChannel *const self = (ZmqChannel *)channel;
+    zmq_msg_t message;
+    int sent;
+
+    if (packet->size <= COPIED_BYTES) {
+        if (zmq_msg_init_size(&message, packet->size) != 0)
+            return;
+        memcpy(zmq_msg_data(&message), packet->bytes, packet->size);
+    } else {
+        if (zmq_msg_init_data(&message, packet->bytes, packet->size, give_back, packet) != 0)
+            return;
+        packet_ref(packet);
+    }
+    do
+        sent = zmq_msg_send(&message, self->dealer, ZMQ_DONTWAIT);
+    while (sent == -1 && zmq_errno() == EINTR);
+    /* What it does not take is lost, and sent again by the link. */
+    if (sent == -1)
+        zmq_msg_close(&message);
+}
+
+static NetworkPeerState zmq_channel_state(Channel *channel)
+{
+    ZmqChannel *const self = (ZmqChannel *)channel;
+    zmq_msg_t part;
+
+    if (self->monitor == NULL)
+        return NETWORK_UNKNOWN;
+    zmq_msg_init(&part);
+    while (receive_part(self->monitor, &part)) {
+        uint16_t event = 0;
+        if (zmq_msg_size(&part) >= sizeof event)
+            memcpy(&event, zmq_msg_data(&part), sizeof event); /* in the host's order */
+        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+            self->state = NETWORK_CONNECTED;
+        else if (event == ZMQ_EVENT_DISCONNECTED && self->state == NETWORK_CONNECTED)
+            self->state = NETWORK_DISCONNECTED;
+        while (zmq_msg_more(&part) && receive_part(self->monitor, &part))
+            ;
+    }
+    zmq_msg_close(&part);
+    return self->state;
+}
+
+static void zmq_channel_close(Channel *channel, unsigned linger_ms)
+{
+    ZmqChannel *const self = (ZmqChannel *)channel;
+
+    if (self->dealer != NULL) {
+        zmq_socket_monitor(self->dealer, NULL, 0);
+        set_int(self->dealer, ZMQ_LINGER, (int)linger_ms);
+        zmq_close(self->dealer);
+    }
+    if (self->monitor != NULL)
+        zmq_close(self->monitor);
+    g_free(self);
+}
+
+static const ChannelOps channel_ops = {
+    .send = zmq_channel_send,
+    .state = zmq_channel_state,
+    .close = zmq_channel_close,
+};
+
+/* Watches the DEALER's connection; goes without where that fails. */
+static void watch(ZmqTransport *transport, ZmqChannel *channel)
+{
+    g_autofree char *name = g_strdup_printf("inproc://monitor-%p", (void *)channel);
+    void *const monitor = zmq_socket(transport->context, ZMQ_PAIR);
+
+    if (monitor == NULL)
+        return;
+    /* With a limit a long quarrel about a connection could block ZeroMQ's own thread. */
+    if (!set_up(monitor) ||
+        zmq_socket_monitor(channel->dealer, name,
+                           ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED) != 0 ||
+        zmq_connect(monitor, name) != 0) {
+        zmq_close(monitor);
+        return;
+    }
+    channel->monitor = monitor;
+    channel->state = NETWORK_CONNECTING;
+}
+
+static Channel *zmq_transport_connect(Transport *transport, const char *endpoint, GError **error)
+{
+    ZmqTransport *const self = (ZmqTransport *)transport;
+    g_autofree char *host = NULL, *port = NULL;
+
+    if (!split(endpoint, &host, &port, error))
+        return NULL;
+    ZmqChannel *const channel = g_new0(ZmqChannel, 1);
+    channel->base.ops = &channel_ops;
+    channel->dealer = zmq_socket(self->context, ZMQ_DEALER);
+    if (channel->dealer == NULL || !set_up(channel->dealer) ||
+        !set_int(channel->dealer, ZMQ_RECONNECT_IVL, RECONNECT_MS) ||
+        !set_int(channel->dealer, ZMQ_RECONNECT_IVL_MAX, LONGEST_RECONNECT_MS) ||
+        !set_int(channel->dealer, ZMQ_IPV6,
+                 !g_hostname_is_ip_address(host) || strchr(host, ':') != NULL))
+        goto close_channel;
+    watch(self, channel);
+    if (zmq_connect(channel->dealer, endpoint) != 0)
+        goto close_channel;
+    return &channel->base;
+
+close_channel:
+    fail(error, "connect to", endpoint, "");
+    zmq_channel_close(&channel->base, 0);
+    return NULL;
+}
+
+const TransportOps transport_zmq = {
+    .name = "tcp",
+    .create = zmq_transport_create,
+    .destroy = zmq_transport_destroy,
+    .bind = zmq_transport_bind,
+    .poll_fd = zmq_transport_poll_fd,
+    .receive = zmq_transport_receive,
+    .connect = zmq_transport_connect,
+};
