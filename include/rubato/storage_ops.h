@@ -56,8 +56,8 @@ struct RubatoStorageOps {
     void (*find_or_create)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
     /* The rows of n consecutive keys, where they lie one after the other in memory; NULL where
-     * they do not. A storage that gives out the whole of the shard's range so never moves it: the
-     * shard then goes by this pointer alone and never calls find. */
+     * they do not. A storage that so gives out the whole of its shard's range never moves it: the
+     * shard then goes by this pointer alone, and both find ops may be NULL. */
     void *(*run)(RubatoStorage *storage, RubatoKey first, size_t n);
 
     /* How many rows there are, and how many bytes the storage takes in all. */

@@ -1,0 +1,50 @@
+/* RubatoChunkTable: chunks of consecutive keys, and the element calls on the same data.
+ *
+ * Chunk i holds the keys first_key + i × chunk_size … of a dense table, chunk_size being the
+ * table's; the last chunk ends with the range and may be short. In the flat arrays below each
+ * chunk takes its own length, the chunks following one another in the order asked for.
+ *
+ * What all handles have in common is told in kv_table.h.
+ *
+ * Threads: the worker that opened the handle. */
+#ifndef RUBATO_CHUNK_TABLE_H
+#define RUBATO_CHUNK_TABLE_H
+
+#include <rubato/task.h>
+
+G_BEGIN_DECLS
+
+typedef struct RubatoChunkTable RubatoChunkTable;
+
+/* Also fails with RUBATO_ERROR_INVALID where the storage is not dense. (transfer full) */
+RUBATO_API RubatoChunkTable *rubato_worker_open_chunk_table(RubatoWorker *worker,
+                                                            const char *table, RubatoDtype dtype,
+                                                            GError **error);
+RUBATO_API void rubato_chunk_table_free(RubatoChunkTable *table);
+
+RUBATO_API uint32_t rubato_chunk_table_width(const RubatoChunkTable *table);
+RUBATO_API uint64_t rubato_chunk_table_clock_value(const RubatoChunkTable *table);
+
+/* Chunks in the table, keys in each, and keys in chunk `chunk` (fewer in the last). */
+RUBATO_API uint64_t rubato_chunk_table_n_chunks(const RubatoChunkTable *table);
+RUBATO_API uint32_t rubato_chunk_table_chunk_size(const RubatoChunkTable *table);
+RUBATO_API uint32_t rubato_chunk_table_chunk_length(const RubatoChunkTable *table, uint64_t chunk);
+
+/* Reads, or adds to, whole chunks. RUBATO_ERROR_RANGE for a chunk that is not there. */
+RUBATO_API bool rubato_chunk_table_get_chunks(RubatoChunkTable *table, const uint64_t *chunks,
+                                              size_t n, void *values, GError **error);
+RUBATO_API bool rubato_chunk_table_add_chunks(RubatoChunkTable *table, const uint64_t *chunks,
+                                              size_t n, const void *deltas, GError **error);
+
+/* As those of RubatoKVTable. */
+RUBATO_API bool rubato_chunk_table_get(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
+                                       void *values, GError **error);
+RUBATO_API bool rubato_chunk_table_add(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
+                                       const void *deltas, GError **error);
+RUBATO_API bool rubato_chunk_table_clock(RubatoChunkTable *table, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoChunkTable, rubato_chunk_table_free)
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,108 @@
+/* The engine: one per node. It owns the node's server threads and its part of every table, meets
+ * the other nodes of the run, and runs tasks.
+ *
+ * Calls that create, drop and run are collective: every node makes the same ones in the same order,
+ * and a mismatch is an error on every node that names both sides. In a single process, where no
+ * cluster file is given, the same calls concern that process alone.
+ *
+ * Threads: collective calls come from one thread at a time; everything else from any thread. No
+ * call of this header may come from inside a task's function or a callback, except
+ * rubato_engine_cancel. */
+#ifndef RUBATO_ENGINE_H
+#define RUBATO_ENGINE_H
+
+#include <rubato/table.h>
+#include <rubato/task.h>
+
+G_BEGIN_DECLS
+
+typedef struct RubatoEngine RubatoEngine;
+
+/* How an engine starts. A zeroed config is one process with one server thread. */
+typedef struct {
+    const char *cluster_file; /* NULL: one process */
+    uint32_t node;            /* with cluster_file: which of its nodes this process is */
+    uint32_t servers;         /* without: the number of server threads; 0 means 1 */
+    uint32_t workers;         /* without: workers of a task that names no number; 0 means 1 */
+    uint32_t stall_ms;        /* a call that blocks this long says whom it waits for, and says so again
+                               * after each further such time; 0 means 10,000, or the file's */
+    bool handle_signals;      /* SIGINT and SIGTERM cancel the run in order, a second one ends the
+                               * process at once. Set it only before other threads were started */
+} RubatoEngineConfig;
+
+/* Starts an engine. With a cluster file it returns once every node of the file has arrived.
+ * Returns NULL with RUBATO_ERROR_CONFIG, _NETWORK, _MISMATCH, _INVALID or _NODE_LOST.
+ * (transfer full) */
+RUBATO_API RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error);
+
+/* The same from the command line: takes --cluster FILE, --node ID, --servers N and --workers N out
+ * of argv (--help prints them) and leaves the rest. What is not given there comes from the
+ * environment variables RUBATO_CLUSTER and RUBATO_NODE, which `rubato run` sets. Handles signals.
+ * (transfer full) */
+RUBATO_API RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error);
+
+/* Leaves the run and stops every thread. Waits until all nodes have come here too, as long as they
+ * live, for they may still need this node's servers. NULL is allowed. */
+RUBATO_API void rubato_engine_free(RubatoEngine *engine);
+
+/* This node's id; 0 in a single process. */
+RUBATO_API uint32_t rubato_engine_node(const RubatoEngine *engine);
+
+/* Nodes, and server threads of all nodes together. */
+RUBATO_API uint32_t rubato_engine_n_nodes(const RubatoEngine *engine);
+RUBATO_API uint32_t rubato_engine_n_servers(const RubatoEngine *engine);
+
+/* Workers of all nodes together that a task gets which names no number. */
+RUBATO_API uint32_t rubato_engine_n_workers(const RubatoEngine *engine);
+
+/* Collective. Creates a table over all servers of the run.
+ * Errors: RUBATO_ERROR_INVALID, _EXISTS, _NOT_FOUND (an unknown model, storage, rule, initialiser
+ * or partition: the message lists the known ones), _MEMORY, _MISMATCH, _NODE_LOST. */
+RUBATO_API bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spec,
+                                           GError **error);
+
+/* Collective. Drops a table and its rows. A table that a running task uses is refused. */
+RUBATO_API bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **error);
+
+/* Collective. Starts a task and returns once every node has it ready. The engine copies the task;
+ * user_data and what it points to stay the caller's until the task has ended.
+ * Returns a handle for rubato_task_run_wait, NULL on error. (transfer full) */
+RUBATO_API RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
+                                              GError **error);
+
+/* Waits until the task has ended on every node and frees the handle. False with the task's first
+ * failure: RUBATO_ERROR_TASK_FAILED names the worker and node, _CANCELLED, _NODE_LOST. */
+RUBATO_API bool rubato_task_run_wait(RubatoTaskRun *run, GError **error);
+
+/* Collective. Both: starts a task and waits for its end. */
+RUBATO_API bool rubato_engine_run(RubatoEngine *engine, const RubatoTask *task, GError **error);
+
+/* Collective. Waits until every node has come here. */
+RUBATO_API bool rubato_engine_barrier(RubatoEngine *engine, GError **error);
+
+/* Cancels every running task of the run, on all nodes: whoever is blocked in one returns
+ * RUBATO_ERROR_CANCELLED. Also from a task's function or a callback. */
+RUBATO_API void rubato_engine_cancel(RubatoEngine *engine);
+
+/* Reads the rows of n keys, in the keys' order, into values (n × width values of the table's
+ * dtype), past any consistency model: meant for between tasks. */
+RUBATO_API bool rubato_engine_get(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                                  size_t n, void *values, GError **error);
+
+/* The same for the rows of the keys first .. first + n - 1. */
+RUBATO_API bool rubato_engine_get_range(RubatoEngine *engine, const char *table, RubatoKey first,
+                                        size_t n, void *values, GError **error);
+
+/* Applies n rows of deltas by the table's update rule. Returns once the servers have applied them. */
+RUBATO_API bool rubato_engine_add(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                                  size_t n, const void *deltas, GError **error);
+
+/* The same for the rows of the keys first .. first + n - 1. */
+RUBATO_API bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first,
+                                        size_t n, const void *deltas, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoEngine, rubato_engine_free)
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,59 @@
+/* RubatoKVTable: the usual handle. Blocking Get, asynchronous Add, Clock.
+ *
+ * What a Get may and must see is the table's consistency model's to say: docs/consistency.md. The
+ * clock is the worker's on that table: several handles of one worker on one table share it.
+ *
+ * Common to all calls of the four handles:
+ * - n keys in any order, repeated ones allowed; n = 0 does nothing. values and deltas hold
+ *   n × width values of the table's dtype, row i belonging to keys[i].
+ * - keys, values and deltas stay the caller's and may be reused when the call returns.
+ * - RUBATO_ERROR_RANGE: a key outside a dense table's range; nothing was sent, nothing written.
+ *   RUBATO_ERROR_CANCELLED: the task failed elsewhere or was cancelled.
+ *
+ * Threads: the worker that opened the handle; it closes it before its function returns. */
+#ifndef RUBATO_KV_TABLE_H
+#define RUBATO_KV_TABLE_H
+
+#include <rubato/task.h>
+
+G_BEGIN_DECLS
+
+typedef struct RubatoKVTable RubatoKVTable;
+
+/* Opens a table of the task. Errors: RUBATO_ERROR_NOT_FOUND where the task does not name the
+ * table, RUBATO_ERROR_TYPE where its dtype is another. (transfer full) */
+RUBATO_API RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *table,
+                                                      RubatoDtype dtype, GError **error);
+
+/* Closes the handle. What it added stays. NULL is allowed. */
+RUBATO_API void rubato_kv_table_free(RubatoKVTable *table);
+
+/* Values in a row. */
+RUBATO_API uint32_t rubato_kv_table_width(const RubatoKVTable *table);
+
+/* The worker's clock on the table: how many iterations it has finished. */
+RUBATO_API uint64_t rubato_kv_table_clock_value(const RubatoKVTable *table);
+
+/* Reads the rows of the keys into values; waits for what the model promises. */
+RUBATO_API bool rubato_kv_table_get(RubatoKVTable *table, const RubatoKey *keys, size_t n,
+                                    void *values, GError **error);
+
+/* Sends the deltas to their rows; returns without waiting for the servers. Deltas of a repeated
+ * key accumulate. */
+RUBATO_API bool rubato_kv_table_add(RubatoKVTable *table, const RubatoKey *keys, size_t n,
+                                    const void *deltas, GError **error);
+
+/* The same for the consecutive keys first .. first + n - 1. */
+RUBATO_API bool rubato_kv_table_get_range(RubatoKVTable *table, RubatoKey first, size_t n,
+                                          void *values, GError **error);
+RUBATO_API bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first, size_t n,
+                                          const void *deltas, GError **error);
+
+/* Ends the worker's iteration on the table. */
+RUBATO_API bool rubato_kv_table_clock(RubatoKVTable *table, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoKVTable, rubato_kv_table_free)
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,16 @@
+/* Everything that an application needs. */
+#ifndef RUBATO_RUBATO_H
+#define RUBATO_RUBATO_H
+
+#include <rubato/chunk_table.h>
+#include <rubato/data.h>
+#include <rubato/engine.h>
+#include <rubato/error.h>
+#include <rubato/kv_client_table.h>
+#include <rubato/kv_table.h>
+#include <rubato/sparse_kv_client_table.h>
+#include <rubato/table.h>
+#include <rubato/task.h>
+#include <rubato/types.h>
+
+#endif

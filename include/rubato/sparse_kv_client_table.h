@@ -1,0 +1,67 @@
+/* RubatoSparseKVClientTable: a worker that tells ahead of time which keys each iteration uses.
+ *
+ * The handle clocks itself: each Get after the first ends the iteration before it. The keys of a
+ * Get, and of the Adds that follow it, are those that were told for the iteration. Under
+ * "sparse_ssp" a worker may run speculation clocks beyond the staleness bound as long as no slower
+ * worker still uses one of its keys. Under the other models the handle works too; what was told
+ * then releases nobody earlier.
+ *
+ * Threads: the worker that opened the handle; the callback is called on that thread. */
+#ifndef RUBATO_SPARSE_KV_CLIENT_TABLE_H
+#define RUBATO_SPARSE_KV_CLIENT_TABLE_H
+
+#include <rubato/task.h>
+
+G_BEGIN_DECLS
+
+typedef struct RubatoSparseKVClientTable RubatoSparseKVClientTable;
+
+/* The keys of one iteration. */
+typedef struct {
+    const RubatoKey *keys;
+    size_t n; /* 0: the iteration uses none */
+} RubatoIteration;
+
+/* Tells the keys of iteration 0, 1, 2, …, each once, in order. False: there are no more. The keys
+ * stay the callback's and are copied before it is called again. */
+typedef bool (*RubatoIterationFunc)(uint64_t iteration, RubatoIteration *keys, void *user_data);
+
+/* Opens the table with all iterations in an array, which stays the caller's until the handle is
+ * freed. (transfer full) */
+RUBATO_API RubatoSparseKVClientTable *rubato_worker_open_sparse_kv_client_table(
+    RubatoWorker *worker, const char *table, RubatoDtype dtype, const RubatoIteration *iterations,
+    size_t n_iterations, GError **error);
+
+/* Opens it with a callback, which is asked `speculation` iterations ahead (one at least).
+ * (transfer full) */
+RUBATO_API RubatoSparseKVClientTable *rubato_worker_open_sparse_kv_client_table_with(
+    RubatoWorker *worker, const char *table, RubatoDtype dtype, RubatoIterationFunc next,
+    void *user_data, GError **error);
+
+RUBATO_API void rubato_sparse_kv_client_table_free(RubatoSparseKVClientTable *table);
+
+RUBATO_API uint32_t rubato_sparse_kv_client_table_width(const RubatoSparseKVClientTable *table);
+RUBATO_API uint64_t
+rubato_sparse_kv_client_table_clock_value(const RubatoSparseKVClientTable *table);
+
+/* The keys of the next Get: those of iteration 0 before the first. False when the iterations are
+ * used up. They stay valid until that Get's iteration has ended. (transfer none) */
+RUBATO_API bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table,
+                                                   RubatoIteration *keys);
+
+/* Ends the iteration before, if there was one, and reads the rows of this one's keys into values
+ * (n × width values, in the order in which the keys were told). RUBATO_ERROR_RANGE where all
+ * iterations have been read. */
+RUBATO_API bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *values,
+                                                  GError **error);
+
+/* Adds n × width deltas to the rows of the iteration that the last Get began. May be left out or
+ * called several times. RUBATO_ERROR_INVALID before the first Get. */
+RUBATO_API bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table,
+                                                  const void *deltas, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoSparseKVClientTable, rubato_sparse_kv_client_table_free)
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,64 @@
+/* A task: a function that N workers run against tables, and what one of its workers can ask.
+ *
+ * Threads: calls that take a RubatoWorker come from that worker's own thread. */
+#ifndef RUBATO_TASK_H
+#define RUBATO_TASK_H
+
+#include <rubato/types.h>
+
+G_BEGIN_DECLS
+
+typedef struct RubatoWorker RubatoWorker;
+typedef struct RubatoTaskRun RubatoTaskRun;
+
+/* What each worker runs. False with an error fails the task on every node. A worker that returns
+ * is retired: nothing that it added is lost, and nobody waits for its clock any more. */
+typedef bool (*RubatoTaskFunc)(RubatoWorker *worker, void *user_data, GError **error);
+
+/* How many workers one node gives to a task. */
+typedef struct {
+    uint32_t node;
+    uint32_t workers; /* 0: the node takes part without workers */
+} RubatoAllocation;
+
+typedef struct {
+    const char *name;
+    RubatoTaskFunc run;
+    void *user_data;
+    const char *const *tables; /* the tables it may open, ended by NULL; NULL: none */
+
+    /* Workers: the same count on every node of the run that has workers in its cluster file; or a
+     * list, in which nodes that it leaves out have none. Neither: each node's `workers` in the
+     * cluster file, the engine's `workers` in a single process. */
+    uint32_t workers_per_node;
+    const RubatoAllocation *allocation;
+    size_t n_allocation;
+} RubatoTask;
+
+/* 0 .. n_workers - 1, over all nodes of the task: by node in the cluster file's order of ids, then
+ * by the rank on the node. */
+RUBATO_API uint32_t rubato_worker_rank(const RubatoWorker *worker);
+
+/* 0 .. workers of this node - 1. */
+RUBATO_API uint32_t rubato_worker_local_rank(const RubatoWorker *worker);
+
+/* The node id. */
+RUBATO_API uint32_t rubato_worker_node(const RubatoWorker *worker);
+
+/* Workers of the task, over all nodes; and on this node. */
+RUBATO_API uint32_t rubato_worker_n_workers(const RubatoWorker *worker);
+RUBATO_API uint32_t rubato_worker_n_local_workers(const RubatoWorker *worker);
+
+/* An id that no other worker of this engine's life has, over all nodes and tasks. */
+RUBATO_API uint64_t rubato_worker_id(const RubatoWorker *worker);
+
+/* Waits until every worker of the task that has not retired is here. Afterwards each of them sees
+ * what any of them added before, as far as the table's model lets it. */
+RUBATO_API bool rubato_worker_barrier(RubatoWorker *worker, GError **error);
+
+/* Whether the task was cancelled: a long computation that makes no other call may ask. */
+RUBATO_API bool rubato_worker_cancelled(const RubatoWorker *worker);
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,39 @@
+/* The words that every part of Rubato shares: keys, element types, exported symbols.
+ *
+ * Threads: only constants and types live here. */
+#ifndef RUBATO_TYPES_H
+#define RUBATO_TYPES_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define RUBATO_API __attribute__((visibility("default")))
+#else
+#define RUBATO_API
+#endif
+
+G_BEGIN_DECLS
+
+/* Names a row of a table. */
+typedef uint64_t RubatoKey;
+
+/* The type of one value of a row. Every value of a table has the same. */
+typedef enum {
+    RUBATO_F32, /* float */
+    RUBATO_F64, /* double */
+    RUBATO_I32, /* int32_t */
+    RUBATO_I64, /* int64_t */
+} RubatoDtype;
+
+/* Bytes of one value, 0 for what is no dtype. */
+RUBATO_API size_t rubato_dtype_size(RubatoDtype dtype);
+
+/* "f32", "f64", "i32", "i64", or "?" for what is no dtype. (transfer none) */
+RUBATO_API const char *rubato_dtype_name(RubatoDtype dtype);
+
+G_END_DECLS
+
+#endif

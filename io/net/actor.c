@@ -1,0 +1,175 @@
+/* Actors: a mailbox and an ownership token.
+ *
+ * DESIGN NOTE
+ *
+ * Exclusion. `owned` is a try-lock. Taking it is an acquire, giving it back a release, so each owner
+ * sees all that the owners before it did to the actor's state. Nobody ever waits for the token.
+ *
+ * Order. A thread that posts m1 and then handles m2 itself must not overtake m1. After taking the
+ * token, actor_try_handle first handles everything in the mailbox; m1 is there, or an earlier owner
+ * has taken and handled it. (An owner that has taken m1 but not handled it yet still holds the token.)
+ *
+ * No message is forgotten. A sender pushes and then looks at the token; an owner frees the token and
+ * then looks at the mailbox. All four are sequentially consistent, so at least one of the two sees
+ * what the other did: either the sender finds the token free and wakes the thread, or the owner
+ * finds the message. The thread, going to sleep, sets `asleep`, and then looks at mailbox and token;
+ * wakers change mailbox or token, and then look at `asleep`: the same argument. The thread may find
+ * the token taken and sleep on; that owner will look at the mailbox when it leaves.
+ *
+ * An actor without a thread has nobody to wake: whoever finds the mailbox filled after freeing the
+ * token tries to take it again. If that fails there is a new owner, which looks in turn.
+ *
+ * Answers go out after the token is free: waking a sleeper is a system call, and a reply may be sent
+ * on a socket, which the next request need not wait for. */
+#include "io/net/actor.h"
+
+#include "io/net/futex.h"
+
+void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
+                void (*settled)(Actor *actor))
+{
+    mailbox_init(&actor->mailbox);
+    atomic_init(&actor->owned, 0);
+    atomic_init(&actor->asleep, 0);
+    atomic_init(&actor->stopping, false);
+    actor->handle = handle;
+    actor->settled = settled;
+    actor->has_thread = false;
+    actor->answered = NULL;
+}
+
+void actor_answer(Actor *actor, Message *message)
+{
+    message->request.next = actor->answered == NULL ? NULL : &actor->answered->request;
+    actor->answered = message;
+}
+
+static bool try_take_token(Actor *actor)
+{
+    uint32_t free = 0;
+
+    return atomic_load_explicit(&actor->owned, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_strong_explicit(&actor->owned, &free, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+static void wake_thread(Actor *actor)
+{
+    if (atomic_load_explicit(&actor->asleep, memory_order_seq_cst) != 0 &&
+        atomic_exchange_explicit(&actor->asleep, 0, memory_order_seq_cst) != 0)
+        futex_wake(&actor->asleep, 1);
+}
+
+static void handle_mailbox(Actor *actor)
+{
+    Message *message, *next;
+
+    for (message = mailbox_take(&actor->mailbox); message != NULL; message = next) {
+        next = message_next(message);
+        actor->handle(actor, message);
+    }
+}
+
+/* Gives back the token and then the answers. Whether the mailbox has filled meanwhile. */
+static bool free_token(Actor *actor)
+{
+    Message *message = actor->answered, *next;
+    void (*const settled)(Actor *) = message == NULL ? NULL : actor->settled;
+    bool filled;
+
+    actor->answered = NULL;
+    /* release: to the acquire in try_take_token; seq_cst: against mailbox_push, see the note */
+    atomic_store_explicit(&actor->owned, 0, memory_order_seq_cst);
+    filled = !mailbox_is_empty(&actor->mailbox);
+    if (filled && actor->has_thread)
+        wake_thread(actor);
+    for (; message != NULL; message = next) {
+        next = message_next(message);
+        message_end(message);
+    }
+    if (settled != NULL)
+        settled(actor);
+    return filled;
+}
+
+static void leave(Actor *actor)
+{
+    while (free_token(actor) && !actor->has_thread && try_take_token(actor))
+        handle_mailbox(actor);
+}
+
+bool actor_try_handle(Actor *actor, Message *message)
+{
+    if (!try_take_token(actor))
+        return false;
+    handle_mailbox(actor);
+    actor->handle(actor, message);
+    leave(actor);
+    return true;
+}
+
+void actor_post(Actor *actor, Message *message)
+{
+    mailbox_push(&actor->mailbox, message);
+    if (atomic_load_explicit(&actor->owned, memory_order_seq_cst) != 0)
+        return;
+    if (actor->has_thread)
+        wake_thread(actor);
+    else if (try_take_token(actor)) {
+        handle_mailbox(actor);
+        leave(actor);
+    }
+}
+
+static void sleep_until_needed(Actor *actor)
+{
+    atomic_store_explicit(&actor->asleep, 1, memory_order_seq_cst);
+    while (atomic_load_explicit(&actor->asleep, memory_order_seq_cst) != 0) {
+        const bool needed = atomic_load_explicit(&actor->stopping, memory_order_seq_cst) ||
+                            (!mailbox_is_empty(&actor->mailbox) &&
+                             atomic_load_explicit(&actor->owned, memory_order_seq_cst) == 0);
+
+        if (needed) {
+            atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
+            return;
+        }
+        futex_wait(&actor->asleep, 1, -1);
+    }
+}
+
+static void *serve(void *user)
+{
+    Actor *actor = user;
+
+    for (;;) {
+        while (!mailbox_is_empty(&actor->mailbox) && try_take_token(actor)) {
+            handle_mailbox(actor);
+            free_token(actor);
+        }
+        if (atomic_load_explicit(&actor->stopping, memory_order_acquire) &&
+            mailbox_is_empty(&actor->mailbox))
+            return NULL;
+        sleep_until_needed(actor);
+    }
+}
+
+bool actor_start(Actor *actor, const char *name)
+{
+    actor->has_thread = true;
+    if (pthread_create(&actor->thread, NULL, serve, actor) != 0) {
+        actor->has_thread = false;
+        return false;
+    }
+    pthread_setname_np(actor->thread, name);
+    return true;
+}
+
+void actor_stop(Actor *actor)
+{
+    if (!actor->has_thread)
+        return;
+    atomic_store_explicit(&actor->stopping, true, memory_order_seq_cst);
+    wake_thread(actor);
+    pthread_join(actor->thread, NULL);
+    actor->has_thread = false;
+}

@@ -1,0 +1,99 @@
+/* Calls: a count of unanswered parts, and a futex for the one who waits.
+ *
+ * The count's decrement releases what the part wrote (rows, status, min clock) to the waiter's
+ * acquire in call_has_ended. The waiter announces that it sleeps by a bit in the same word, so the
+ * last part knows from its own decrement whether it has to wake anybody, and after that decrement it
+ * touches the call only by its address: the waiter may be gone. */
+#include "io/net/call.h"
+
+#include <time.h>
+
+#include "io/net/futex.h"
+
+#define SLEEPING 0x80000000u
+
+/* A wake-up costs more than a short answer: worth looking a while before going to sleep. */
+enum { SPINS = 64 };
+
+void call_begin(Call *call, void (*ended)(Call *call))
+{
+    atomic_init(&call->pending, 1);
+    atomic_init(&call->status, CALL_OK);
+    atomic_init(&call->min_clock, UINT64_MAX);
+    call->ended = ended;
+}
+
+void call_add_parts(Call *call, uint32_t n_parts)
+{
+    /* relaxed: a part can end only after it was sent, and sending orders it */
+    atomic_fetch_add_explicit(&call->pending, n_parts, memory_order_relaxed);
+}
+
+static void end_parts(Call *call)
+{
+    void (*const ended)(Call *) = call->ended; /* before the decrement: the call may go with it */
+    const uint32_t before = atomic_fetch_sub_explicit(&call->pending, 1, memory_order_acq_rel);
+
+    if ((before & ~SLEEPING) != 1)
+        return;
+    if (ended != NULL)
+        ended(call);
+    else if ((before & SLEEPING) != 0)
+        futex_wake(&call->pending, 1);
+}
+
+void call_end_part(Call *call, CallStatus status, uint64_t min_clock)
+{
+    uint32_t worst = atomic_load_explicit(&call->status, memory_order_relaxed);
+    uint64_t lowest = atomic_load_explicit(&call->min_clock, memory_order_relaxed);
+
+    while ((uint32_t)status > worst &&
+           !atomic_compare_exchange_weak_explicit(&call->status, &worst, (uint32_t)status,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    while (min_clock < lowest &&
+           !atomic_compare_exchange_weak_explicit(&call->min_clock, &lowest, min_clock,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    end_parts(call);
+}
+
+void call_sent(Call *call)
+{
+    end_parts(call);
+}
+
+bool call_has_ended(Call *call)
+{
+    return (atomic_load_explicit(&call->pending, memory_order_acquire) & ~SLEEPING) == 0;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+bool call_wait(Call *call, int timeout_ms)
+{
+    int64_t deadline_ms;
+
+    for (int i = 0; i < SPINS; i++) {
+        if (call_has_ended(call))
+            return true;
+        spin_pause();
+    }
+    deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+    for (;;) {
+        uint32_t pending = atomic_fetch_or_explicit(&call->pending, SLEEPING, memory_order_acquire);
+        const int64_t left_ms = timeout_ms < 0 ? -1 : deadline_ms - now_ms();
+
+        if ((pending & ~SLEEPING) == 0)
+            return true;
+        if (timeout_ms >= 0 && left_ms <= 0)
+            return false;
+        futex_wait(&call->pending, pending | SLEEPING, (int)left_ms);
+    }
+}

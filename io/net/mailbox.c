@@ -1,0 +1,42 @@
+/* The mailbox: a stack that producers push to and the receiver takes whole and turns round.
+ *
+ * Taking all at once needs no protection against ABA: nobody ever pops a single node. A push's
+ * release pairs with the acquire of the exchange in mailbox_take, so the receiver sees what the
+ * sender wrote into the message. Pushes and the emptiness test are sequentially consistent because
+ * the actor's hand-over (actor.c) orders them against its token. */
+#include "io/net/mailbox.h"
+
+void mailbox_init(Mailbox *mailbox)
+{
+    atomic_init(&mailbox->newest, NULL);
+}
+
+void mailbox_push(Mailbox *mailbox, Message *message)
+{
+    Message *newest = atomic_load_explicit(&mailbox->newest, memory_order_relaxed);
+
+    do
+        message->request.next = newest == NULL ? NULL : &newest->request;
+    while (!atomic_compare_exchange_weak_explicit(&mailbox->newest, &newest, message,
+                                                  memory_order_seq_cst, memory_order_relaxed));
+}
+
+bool mailbox_is_empty(const Mailbox *mailbox)
+{
+    return atomic_load_explicit(&mailbox->newest, memory_order_seq_cst) == NULL;
+}
+
+Message *mailbox_take(Mailbox *mailbox)
+{
+    Message *message, *next, *oldest_first = NULL;
+
+    if (mailbox_is_empty(mailbox)) /* spares the exchange, which would take the cache line */
+        return NULL;
+    message = atomic_exchange_explicit(&mailbox->newest, NULL, memory_order_acquire);
+    for (; message != NULL; message = next) {
+        next = message_next(message);
+        message->request.next = oldest_first == NULL ? NULL : &oldest_first->request;
+        oldest_first = message;
+    }
+    return oldest_first;
+}

@@ -1,0 +1,424 @@
+/* The post office: local actors, frames for other nodes, and the requests that wait for an answer.
+ *
+ * A request to another node gets a slot in `pending` before it leaves; its id is the slot and the
+ * slot's generation, so a late answer to a request that was cancelled finds another generation and
+ * is dropped. Whoever takes a slot out, under the lock, ends its part of the call: the I/O thread
+ * with the answer, or the one who cancels. So each part ends once, and nothing is written into a
+ * caller's memory after its call has ended. */
+#include "io/net/post_office.h"
+
+#include <string.h>
+
+#define NO_SLOT UINT32_MAX
+
+/* Above this a request of another node is left to the server's own thread, so that the I/O thread
+ * goes on receiving. */
+#define INLINE_VALUES 4096
+
+struct PendingRequest {
+    Call *call; /* NULL: the slot is free */
+    RubatoKeys keys;
+    char *values;
+    size_t row_bytes; /* 0: the answer brings no rows */
+    uint32_t epoch;
+    uint32_t node;
+    uint32_t generation;
+    uint32_t next_free;
+};
+
+void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
+                      const uint32_t *servers_of)
+{
+    uint32_t server = 0;
+
+    *office = (PostOffice){ .self = self, .n_nodes = n_nodes, .first_free = NO_SLOT };
+    office->node_ids = g_memdup2(node_ids, n_nodes * sizeof *node_ids);
+    for (uint32_t node = 0; node < n_nodes; node++)
+        office->n_servers += servers_of[node];
+    office->servers = g_new0(ServerAddress, office->n_servers);
+    for (uint32_t node = 0; node < n_nodes; node++)
+        for (uint32_t i = 0; i < servers_of[node]; i++)
+            office->servers[server++].node = node;
+    pthread_mutex_init(&office->lock, NULL);
+}
+
+void post_office_clear(PostOffice *office)
+{
+    pthread_mutex_destroy(&office->lock);
+    g_clear_pointer(&office->pending, g_free);
+    g_clear_pointer(&office->servers, g_free);
+    g_clear_pointer(&office->node_ids, g_free);
+}
+
+/* ---- requests that wait for another node's answer ---- */
+
+static uint64_t add_pending(PostOffice *office, const Message *message, const RubatoKeys *keys,
+                            char *values, size_t row_bytes)
+{
+    PendingRequest *slot;
+    uint64_t id;
+
+    pthread_mutex_lock(&office->lock);
+    if (office->first_free == NO_SLOT) {
+        const uint32_t n = office->n_pending_slots;
+        const uint32_t grown = MAX(64, n * 2);
+
+        office->pending = g_renew(PendingRequest, office->pending, grown);
+        for (uint32_t i = n; i < grown; i++)
+            office->pending[i] =
+                (PendingRequest){ .next_free = i + 1 < grown ? i + 1 : NO_SLOT, .generation = 1 };
+        office->n_pending_slots = grown;
+        office->first_free = n;
+    }
+    slot = &office->pending[office->first_free];
+    id = ((uint64_t)slot->generation << 32) | office->first_free;
+    office->first_free = slot->next_free;
+    slot->call = message->call;
+    slot->keys = *keys;
+    slot->values = values;
+    slot->row_bytes = message->kind == MESSAGE_GET ? row_bytes : 0;
+    slot->epoch = message->epoch;
+    slot->node = office->servers[message->server].node;
+    pthread_mutex_unlock(&office->lock);
+    return id;
+}
+
+/* Frees the slot and hands its contents over; the lock is held. */
+static PendingRequest take_slot(PostOffice *office, uint32_t index)
+{
+    PendingRequest *slot = &office->pending[index];
+    const PendingRequest taken = *slot;
+
+    slot->call = NULL;
+    slot->generation++;
+    slot->next_free = office->first_free;
+    office->first_free = index;
+    return taken;
+}
+
+void post_office_cancel(PostOffice *office, uint32_t epoch)
+{
+    for (uint32_t i = 0;; i++) {
+        PendingRequest taken = { 0 };
+
+        pthread_mutex_lock(&office->lock);
+        while (i < office->n_pending_slots &&
+               (office->pending[i].call == NULL ||
+                (epoch != POST_OFFICE_ALL_EPOCHS && office->pending[i].epoch != epoch)))
+            i++;
+        if (i < office->n_pending_slots)
+            taken = take_slot(office, i);
+        pthread_mutex_unlock(&office->lock);
+        if (taken.call == NULL)
+            return;
+        call_end_part(taken.call, CALL_CANCELLED, UINT64_MAX);
+    }
+}
+
+bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&office->lock);
+    for (uint32_t i = 0; i < office->n_pending_slots && !found; i++)
+        if (office->pending[i].call == call) {
+            *node = office->pending[i].node;
+            found = true;
+        }
+    pthread_mutex_unlock(&office->lock);
+    return found;
+}
+
+static void scatter(const PendingRequest *request, const char *rows)
+{
+    const RubatoKeys *keys = &request->keys;
+    const size_t row_bytes = request->row_bytes;
+
+    if (keys->at == NULL) {
+        memcpy(request->values, rows, keys->n * row_bytes);
+        return;
+    }
+    if (row_bytes == 4) { /* the usual row of one float */
+        for (size_t i = 0; i < keys->n; i++)
+            memcpy(request->values + (size_t)keys->at[i] * 4, rows + i * 4, 4);
+        return;
+    }
+    for (size_t i = 0; i < keys->n; i++)
+        memcpy(request->values + keys->at[i] * row_bytes, rows + i * row_bytes, row_bytes);
+}
+
+const char *post_office_receive_reply(PostOffice *office, const Incoming *incoming)
+{
+    const uint64_t id = incoming->header.request_id;
+    const uint32_t index = (uint32_t)id;
+    CallStatus status = incoming->header.status <= CALL_REFUSED
+                            ? (CallStatus)incoming->header.status
+                            : CALL_REFUSED;
+    PendingRequest taken = { 0 };
+    const char *wrong = NULL;
+
+    pthread_mutex_lock(&office->lock);
+    if (index < office->n_pending_slots && office->pending[index].call != NULL &&
+        office->pending[index].generation == (uint32_t)(id >> 32) &&
+        office->pending[index].node == incoming->node)
+        taken = take_slot(office, index);
+    pthread_mutex_unlock(&office->lock);
+    if (taken.call == NULL)
+        return NULL;
+    if (status == CALL_OK && taken.row_bytes > 0) {
+        if (incoming->value_bytes == taken.keys.n * taken.row_bytes) {
+            scatter(&taken, incoming->values);
+        } else {
+            status = CALL_REFUSED;
+            wrong = "a reply with another number of rows than was asked for";
+        }
+    }
+    call_end_part(taken.call, status, incoming->header.clock);
+    return wrong;
+}
+
+/* ---- to other nodes ---- */
+
+static void gather_values(void *to, const RubatoKeys *keys, const char *values, size_t row_bytes)
+{
+    char *out = to;
+
+    if (keys->at == NULL) {
+        memcpy(out, values, keys->n * row_bytes);
+        return;
+    }
+    for (size_t i = 0; i < keys->n; i++)
+        memcpy(out + i * row_bytes, values + keys->at[i] * row_bytes, row_bytes);
+}
+
+static RubatoKeys keys_from(const RubatoKeys *keys, size_t begin, size_t n)
+{
+    RubatoKeys part = *keys;
+
+    part.n = n;
+    if (keys->at != NULL)
+        part.at += begin;
+    else if (keys->keys != NULL)
+        part.keys += begin;
+    else
+        part.first += begin;
+    return part;
+}
+
+/* Sends one message's worth of keys: n × row_bytes is within POST_OFFICE_MAX_VALUE_BYTES. */
+static void send_piece(PostOffice *office, const Message *message, const RubatoKeys *keys,
+                       char *values, size_t row_bytes)
+{
+    const bool adds = message->kind == MESSAGE_ADD;
+    const uint64_t id =
+        message->call == NULL ? 0 : add_pending(office, message, keys, values, row_bytes);
+    const WireHeader header = {
+        .kind = message->kind,
+        .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN : WIRE_KEYS_LIST,
+        .epoch = message->epoch,
+        .table = message->table,
+        .server = message->server,
+        .worker = message->request.worker,
+        .clock = message->request.clock,
+        .request_id = id,
+        .first_key = keys->first,
+        .n_keys = keys->n,
+        .key_bytes = keys->keys == NULL ? 0 : keys->n * sizeof(RubatoKey),
+        .value_bytes = adds ? keys->n * row_bytes : 0,
+    };
+    Frame *frame = frame_new(&header);
+
+    /* GLib ends the process when memory runs out; so does this, for the request cannot be undone */
+    if (frame == NULL)
+        g_error("no memory for a message of %zu keys", keys->n);
+    if (keys->keys != NULL)
+        frame_set_keys(frame, keys);
+    if (adds && keys->n > 0)
+        gather_values(frame_values(frame), keys, values, row_bytes);
+    network_push(office->network, office->servers[message->server].node, frame);
+}
+
+static void send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
+{
+    const RubatoKeys *keys = &message->request.keys;
+    const size_t most = MAX(1, POST_OFFICE_MAX_VALUE_BYTES / MAX(row_bytes, sizeof(RubatoKey)));
+    size_t n_pieces = (keys->n + most - 1) / most;
+
+    if (n_pieces == 0)
+        n_pieces = 1;
+    if (message->call != NULL && n_pieces > 1)
+        call_add_parts(message->call, (uint32_t)n_pieces - 1);
+    for (size_t i = 0, begin = 0; i < n_pieces; i++, begin += most) {
+        const RubatoKeys piece = keys_from(keys, begin, MIN(most, keys->n - begin));
+        char *values = message->request.values;
+
+        /* a selection's positions count from the start of all values */
+        send_piece(office, message, &piece,
+                   values == NULL || keys->at != NULL ? values : values + begin * row_bytes,
+                   row_bytes);
+    }
+}
+
+void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
+{
+    Actor *actor = office->servers[message->server].actor;
+
+    if (actor == NULL)
+        send_pieces(office, message, row_bytes);
+    else if (!actor_try_handle(actor, message))
+        actor_post(actor, message);
+}
+
+size_t post_office_tell(PostOffice *office, const Message *message, size_t row_bytes)
+{
+    Actor *actor = office->servers[message->server].actor;
+    Message here = *message;
+
+    here.end = here.call != NULL ? message_end_call : NULL;
+    if (actor == NULL) {
+        send_pieces(office, message, row_bytes);
+        return 0;
+    }
+    if (actor_try_handle(actor, &here))
+        return 0;
+    actor_post(actor, message_copy(message, row_bytes));
+    return message->request.keys.n * (row_bytes + sizeof(RubatoKey)) + sizeof(Message);
+}
+
+void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, uint32_t source,
+                            uint64_t clock, uint32_t slowest)
+{
+    const WireHeader header = { .kind = MESSAGE_CLOCK,
+                                .epoch = epoch,
+                                .table = table,
+                                .worker = source,
+                                .clock = clock,
+                                .request_id = slowest };
+
+    for (uint32_t node = 0; node < office->n_nodes; node++) {
+        Frame *frame = node == office->self ? NULL : frame_new(&header);
+
+        if (frame != NULL)
+            network_push(office->network, node, frame);
+    }
+}
+
+void post_office_flush(PostOffice *office)
+{
+    if (office->network == NULL)
+        return;
+    for (uint32_t node = 0; node < office->n_nodes; node++)
+        if (node != office->self)
+            network_flush(office->network, node);
+}
+
+/* ---- from other nodes ---- */
+
+/* A request of another node, in the room that comes with it. */
+typedef struct {
+    Message message;
+    PostOffice *office;
+    Incoming *incoming;
+    Frame *reply; /* NULL until there is room for rows */
+} RemoteRequest;
+
+size_t post_office_room_bytes(void)
+{
+    return sizeof(RemoteRequest);
+}
+
+static Frame *new_reply(const RemoteRequest *request, size_t value_bytes)
+{
+    return frame_new(&(WireHeader){ .kind = MESSAGE_REPLY,
+                                    .epoch = request->message.epoch,
+                                    .table = request->message.table,
+                                    .server = request->message.server,
+                                    .request_id = request->incoming->header.request_id,
+                                    .value_bytes = value_bytes });
+}
+
+bool post_office_make_room(Message *message, size_t row_bytes)
+{
+    RemoteRequest *request = (RemoteRequest *)message;
+
+    request->reply = new_reply(request, message->request.keys.n * row_bytes);
+    if (request->reply == NULL)
+        return false;
+    message->request.values = frame_values(request->reply);
+    return true;
+}
+
+static void end_remote(Message *message)
+{
+    RemoteRequest *request = (RemoteRequest *)message;
+    Incoming *incoming = request->incoming;
+
+    if (incoming->header.request_id != 0) {
+        Frame *reply = request->reply != NULL ? request->reply : new_reply(request, 0);
+
+        if (reply != NULL) {
+            WireHeader *header = frame_header(reply);
+
+            header->status = message->status;
+            header->clock = message->min_clock;
+            if (message->status != CALL_OK)
+                header->value_bytes = 0;
+            network_push(request->office->network, incoming->node, reply);
+        }
+    } else
+        frame_free(request->reply);
+    incoming_free(incoming); /* and the request with it */
+}
+
+const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
+{
+    const WireHeader *header = &incoming->header;
+    RemoteRequest *request = incoming->room;
+    Message *message = &request->message;
+    Actor *actor =
+        header->server < office->n_servers ? office->servers[header->server].actor : NULL;
+
+    if (actor == NULL || header->n_keys > UINT32_MAX) {
+        incoming_free(incoming);
+        return actor == NULL ? "a request for a server that is not here"
+                             : "a request with too many keys";
+    }
+    request->office = office;
+    request->incoming = incoming;
+    *message = (Message){
+        .request = { .worker = header->worker,
+                     .clock = header->clock,
+                     .keys = { .keys = incoming->keys,
+                               .first = header->first_key,
+                               .n = (size_t)header->n_keys },
+                     .values = (void *)(uintptr_t)incoming->values }, /* an Add only reads them */
+        .kind = header->kind,
+        .epoch = header->epoch,
+        .table = header->table,
+        .server = header->server,
+        .node = incoming->node,
+        .end = end_remote,
+    };
+    if (header->n_keys > INLINE_VALUES || incoming->value_bytes > INLINE_VALUES * sizeof(double) ||
+        !actor_try_handle(actor, message))
+        actor_post(actor, message);
+    return NULL;
+}
+
+void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
+{
+    const WireHeader *header = &incoming->header;
+    const Message message = { .request = { .worker = header->worker, .clock = header->clock },
+                              .kind = MESSAGE_CLOCK,
+                              .epoch = header->epoch,
+                              .table = header->table,
+                              .node = incoming->node };
+
+    for (uint32_t server = 0; server < office->n_servers; server++)
+        if (office->servers[server].actor != NULL) {
+            Message told = message;
+
+            told.server = server;
+            post_office_tell(office, &told, 0);
+        }
+}

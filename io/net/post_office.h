@@ -1,0 +1,97 @@
+/* A node's routing: messages to a server go straight to its actor where it lives on this node, and
+ * into a frame for its node where it does not; answers find the call that waits for them.
+ *
+ * Threads: post_office_set_server and _set_network before any other thread knows the office; the
+ * rest from any thread. */
+#ifndef RUBATO_IO_NET_POST_OFFICE_H
+#define RUBATO_IO_NET_POST_OFFICE_H
+
+#include <pthread.h>
+
+#include "io/net/actor.h"
+#include "io/net/network.h"
+
+typedef struct {
+    uint32_t node; /* number */
+    Actor *actor;  /* NULL: lives on another node */
+} ServerAddress;
+
+typedef struct PendingRequest PendingRequest;
+
+typedef struct {
+    /* immutable */
+    uint32_t self; /* this node's number */
+    uint32_t n_nodes;
+    uint32_t n_servers; /* of all nodes */
+    uint32_t *node_ids; /* by number; for messages */
+    ServerAddress *servers;
+    Network *network; /* NULL in a single process */
+
+    pthread_mutex_t lock;
+    /* guarded by lock: what was asked of other nodes and is not answered yet */
+    PendingRequest *pending;
+    uint32_t n_pending_slots;
+    uint32_t first_free;
+} PostOffice;
+
+/* The most bytes of rows that one message to or from another node carries; larger requests become
+ * several. */
+#define POST_OFFICE_MAX_VALUE_BYTES ((size_t)8 << 20)
+
+/* The longest row that fits into a message. */
+#define POST_OFFICE_MAX_ROW_BYTES POST_OFFICE_MAX_VALUE_BYTES
+
+void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
+                      const uint32_t *servers_of);
+void post_office_clear(PostOffice *office);
+
+static inline bool post_office_is_local(const PostOffice *office, uint32_t server)
+{
+    return office->servers[server].actor != NULL;
+}
+
+/* Asks a server. message->call has one part for it already; more are added where the request
+ * becomes several messages. The message, its keys and its values stay where they are until the call
+ * has ended. Asked of another node it leaves with the next flush. */
+void post_office_ask(PostOffice *office, Message *message, size_t row_bytes);
+
+/* Tells a server, which may answer to message->call, or to nobody (NULL). The message, its keys and
+ * values may be reused at once. Returns the bytes that had to be copied into a busy local server's
+ * mailbox, 0 where it was handled at once or sent. */
+size_t post_office_tell(PostOffice *office, const Message *message, size_t row_bytes);
+
+/* Tells every other node a clock: source (a node number, or a worker's rank where the table's model
+ * wants those), its clock, and the rank of the node's slowest worker. */
+void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, uint32_t source,
+                            uint64_t clock, uint32_t slowest);
+
+/* Sends what was asked and told of other nodes since the last flush, in one packet for each. */
+void post_office_flush(PostOffice *office);
+
+/* Ends, as cancelled, what waits for an answer of another node: of one epoch, or of all with
+ * POST_OFFICE_ALL_EPOCHS. */
+#define POST_OFFICE_ALL_EPOCHS UINT32_MAX
+void post_office_cancel(PostOffice *office, uint32_t epoch);
+
+/* Whether, and of which node, a call waits for an answer; for messages. */
+bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node);
+
+/* A MESSAGE_REPLY came. Returns what is wrong with it, NULL where nothing is. An answer that nobody
+ * waits for any more is dropped. */
+const char *post_office_receive_reply(PostOffice *office, const Incoming *incoming);
+
+/* A request for one of this node's servers came; takes it over. Returns what is wrong with it, NULL
+ * where nothing is; a wrong one is freed. */
+const char *post_office_receive_request(PostOffice *office, Incoming *incoming);
+
+/* A MESSAGE_CLOCK came: hands it to every server of this node. */
+void post_office_receive_clock(PostOffice *office, const Incoming *incoming);
+
+/* Bytes of NetworkConfig.room_bytes that the office needs. */
+size_t post_office_room_bytes(void);
+
+/* Makes room for the answer's rows, so that request.values can be filled; for a Get of another
+ * node, by the server, once it has checked the keys. False where the memory is not there. */
+bool post_office_make_room(Message *message, size_t row_bytes);
+
+#endif

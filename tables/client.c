@@ -1,0 +1,427 @@
+/* The worker's side of a table: checks the keys, slices them by partition, sends a part to each
+ * server, waits.
+ *
+ * Parts for other nodes leave first, so that they are under way while this thread handles the local
+ * ones itself. Nothing here is shared between workers but the route's clocks, and those only in
+ * clock(). */
+#include "tables/client.h"
+
+#include "tables/process_cache.h"
+
+/* What one worker may have waiting in the mailboxes of busy local servers. */
+#define MAX_UNHEARD_BYTES ((size_t)32 << 20)
+
+TableClient *table_client_new(const TableRoute *route, uint32_t rank)
+{
+    TableClient *client = g_new0(TableClient, 1);
+
+    client->route = route;
+    client->rank = rank;
+    slicer_init(&client->slicer, route->partition);
+    client->messages = g_new0(Message, route->partition->n_servers);
+    return client;
+}
+
+void table_client_free(TableClient *client)
+{
+    if (client == NULL)
+        return;
+    slicer_clear(&client->slicer);
+    g_free(client->messages);
+    g_free(client);
+}
+
+/* ---- checks ---- */
+
+static bool fail_range(const TableClient *client, RubatoKey wrong, GError **error)
+{
+    const RubatoTableSpec *spec = client->route->spec;
+
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
+                "table %s: key %" G_GUINT64_FORMAT " is outside its range %" G_GUINT64_FORMAT
+                " to %" G_GUINT64_FORMAT,
+                spec->name, wrong, spec->first_key, spec->first_key + (spec->n_keys - 1));
+    return false;
+}
+
+bool table_client_check(const TableClient *client, const RubatoKey *keys, size_t n, GError **error)
+{
+    RubatoKey wrong = 0;
+
+    if (n > UINT32_MAX) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: %zu keys in one call; ask for %u at most", client->route->spec->name,
+                    n, UINT32_MAX);
+        return false;
+    }
+    return partition_holds(client->route->partition, keys, n, &wrong) ||
+           fail_range(client, wrong, error);
+}
+
+bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n, GError **error)
+{
+    RubatoKey wrong = 0;
+
+    if (!client->route->partition->dense && n > 0 && first > UINT64_MAX - (n - 1)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
+                    "table %s: %zu keys from %" G_GUINT64_FORMAT " go past the last key there is",
+                    client->route->spec->name, n, first);
+        return false;
+    }
+    return partition_holds_run(client->route->partition, first, n, &wrong) ||
+           fail_range(client, wrong, error);
+}
+
+bool table_client_check_status(const TableClient *client, CallStatus status, GError **error)
+{
+    switch (status) {
+    case CALL_OK:
+        return true;
+    case CALL_CANCELLED:
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
+                    "table %s: the task was cancelled", client->route->spec->name);
+        return false;
+    case CALL_REFUSED:
+        break;
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: a server refused the request; the log of its node says why",
+                client->route->spec->name);
+    return false;
+}
+
+static bool is_cancelled(void *user)
+{
+    const TableClient *client = user;
+
+    return atomic_load_explicit(client->route->cancelled, memory_order_seq_cst);
+}
+
+static bool check_cancelled(TableClient *client, GError **error)
+{
+    return table_client_check_status(client, is_cancelled(client) ? CALL_CANCELLED : CALL_OK,
+                                     error);
+}
+
+/* ---- saying whom a call waits for ---- */
+
+static void append_silence(const PostOffice *office, uint32_t node, GString *text)
+{
+    if (node == office->self || office->network == NULL)
+        return;
+    g_string_append_printf(
+        text, ", last heard %.1f s ago",
+        (double)(network_now_ms() - network_heard_ms(office->network, node)) / 1000);
+}
+
+/* A Get waits for a clock where the slowest worker is behind what the model asks for; otherwise for
+ * an answer that is late for another reason. */
+void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms)
+{
+    const TableRoute *route = client->route;
+    const char *table = route->spec->name;
+    PostOffice *office = route->office;
+    const uint64_t staleness = route->spec->staleness;
+    const uint64_t needed = client->clock > staleness ? client->clock - staleness : 0;
+    g_autoptr(GString) text = g_string_new(NULL);
+    NodeClock slowest;
+    uint32_t node = office->self;
+
+    if (route->clocks == NULL)
+        g_string_append(text, "the engine waits for ");
+    else
+        g_string_append_printf(text, "worker %u waits for ", client->rank);
+    if (route->clocks != NULL && clocks_slowest(route->clocks, &slowest, &node) &&
+        slowest.clock < needed)
+        g_string_append_printf(text,
+                               "clock %" G_GUINT64_FORMAT
+                               " of table %s; slowest is worker %u (node %u) at %" G_GUINT64_FORMAT,
+                               needed, table, slowest.slowest, office->node_ids[node],
+                               slowest.clock);
+    else if (post_office_waits_for(office, call, &node))
+        g_string_append_printf(text, "an answer of node %u about table %s",
+                               office->node_ids[node], table);
+    else
+        g_string_append_printf(text, "a server of its own node to answer about table %s", table);
+    append_silence(office, node, text);
+    g_message("%s (for %.1f s so far)", text->str, (double)waited_ms / 1000);
+}
+
+bool table_client_wait(TableClient *client, Call *call, GError **error)
+{
+    const uint32_t stall_ms = client->route->stall_ms;
+    unsigned waited_ms = 0;
+
+    while (!call_wait(call, (int)stall_ms)) {
+        waited_ms += stall_ms;
+        table_client_say_stalled(client, call, waited_ms);
+    }
+    return table_client_check_status(
+        client, (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed), error);
+}
+
+bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
+                            GError **error)
+{
+    const TableRoute *route = client->route;
+    PostOffice *office = route->office;
+
+    for (uint32_t i = 0; i < n_parts; i++) {
+        const uint32_t node = office->servers[parts[i].server].node;
+        unsigned waited_ms = 0;
+
+        if (node == office->self || network_has_room(office->network, node))
+            continue;
+        while (!network_wait_room(office->network, node, is_cancelled, client,
+                                  (int)route->stall_ms)) {
+            g_autoptr(GString) text = g_string_new(NULL);
+
+            if (!check_cancelled(client, error))
+                return false;
+            waited_ms += route->stall_ms;
+            append_silence(office, node, text);
+            g_message("worker %u waits for node %u to take in what was sent to it%s (for %.1f s so "
+                      "far)",
+                      client->rank, office->node_ids[node], text->str, (double)waited_ms / 1000);
+        }
+    }
+    return true;
+}
+
+/* ---- sending ---- */
+
+static Message make_message(const TableClient *client, MessageKind kind, const Part *part,
+                            void *values, Call *call)
+{
+    const TableRoute *route = client->route;
+    char *rows = values;
+
+    return (Message){
+        .request = { .worker = client->rank,
+                     .clock = client->clock,
+                     .keys = part->keys,
+                     .values = rows == NULL ? NULL : rows + part->row * route->row_bytes },
+        .kind = kind,
+        .epoch = route->epoch,
+        .table = route->table,
+        .server = part->server,
+        .node = route->office->self,
+        .call = call,
+        .end = call == NULL ? NULL : message_end_call,
+    };
+}
+
+/* A request that was registered after the canceller swept would wait for ever; one of the two sees
+ * the other: the flag is set before the sweep, and looked at after the registration. */
+static void cancel_if_late(TableClient *client)
+{
+    if (is_cancelled(client))
+        post_office_cancel(client->route->office, client->route->epoch);
+}
+
+void table_client_send(TableClient *client, MessageKind kind, const Part *parts, uint32_t n_parts,
+                       void *values, Call *call, Message *messages)
+{
+    const TableRoute *route = client->route;
+    PostOffice *office = route->office;
+    bool sent_away = false;
+
+    call_add_parts(call, n_parts);
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (!post_office_is_local(office, parts[i].server)) {
+            messages[i] = make_message(client, kind, &parts[i], values, call);
+            post_office_ask(office, &messages[i], route->row_bytes);
+            sent_away = true;
+        }
+    if (sent_away) {
+        post_office_flush(office);
+        cancel_if_late(client);
+    }
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (post_office_is_local(office, parts[i].server)) {
+            messages[i] = make_message(client, kind, &parts[i], values, call);
+            post_office_ask(office, &messages[i], route->row_bytes);
+        }
+}
+
+static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GError **error)
+{
+    Call call;
+
+    if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
+        return false;
+    call_begin(&call, NULL);
+    table_client_send(client, MESSAGE_GET, client->slicer.parts, n_parts, values, &call,
+                      client->messages);
+    call_sent(&call);
+    if (!table_client_wait(client, &call, error))
+        return false;
+    client->unheard_bytes = 0;
+    return true;
+}
+
+static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas, GError **error)
+{
+    const TableRoute *route = client->route;
+    PostOffice *office = route->office;
+    void *values = (void *)(uintptr_t)deltas; /* an Add only reads them */
+    const Part *parts = client->slicer.parts;
+
+    if (!check_cancelled(client, error) || !table_client_wait_room(client, parts, n_parts, error))
+        return false;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        const Message message = make_message(client, MESSAGE_ADD, &parts[i], values, NULL);
+
+        client->unheard_bytes += post_office_tell(office, &message, route->row_bytes);
+    }
+    post_office_flush(office);
+    if (client->unheard_bytes < MAX_UNHEARD_BYTES)
+        return true;
+    return table_client_fence(client, error);
+}
+
+bool table_client_get(TableClient *client, const RubatoKey *keys, size_t n, void *values,
+                      GError **error)
+{
+    if (!table_client_check(client, keys, n, error))
+        return false;
+    return n == 0 || get_parts(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
+                               values, error);
+}
+
+bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *values,
+                          GError **error)
+{
+    if (!table_client_check_run(client, first, n, error))
+        return false;
+    return n == 0 ||
+           get_parts(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
+                     values, error);
+}
+
+bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
+                      GError **error)
+{
+    const TableRoute *route = client->route;
+    ProcessCache *cache = table_route_cache(route);
+    bool added;
+
+    if (!table_client_check(client, keys, n, error))
+        return false;
+    if (n == 0)
+        return true;
+    process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
+    added = add_parts(client, slicer_cut(&client->slicer, route->partition, keys, n), deltas, error);
+    process_cache_end_add(cache);
+    return added;
+}
+
+bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
+                          GError **error)
+{
+    const TableRoute *route = client->route;
+    ProcessCache *cache = table_route_cache(route);
+    bool added;
+
+    if (!table_client_check_run(client, first, n, error))
+        return false;
+    if (n == 0)
+        return true;
+    process_cache_begin_add(cache, &(RubatoKeys){ .first = first, .n = n }, deltas);
+    added = add_parts(client, slicer_cut_run(&client->slicer, route->partition, first, n), deltas,
+                      error);
+    process_cache_end_add(cache);
+    return added;
+}
+
+/* ---- clocks ---- */
+
+/* Tells a clock to every server of every node. */
+static void tell_clock(const TableRoute *route, uint32_t source, NodeClock news)
+{
+    PostOffice *office = route->office;
+
+    if (office->network != NULL) {
+        post_office_tell_clock(office, route->epoch, route->table, source, news.clock,
+                               news.slowest);
+        post_office_flush(office);
+    }
+    for (uint32_t server = 0; server < office->n_servers; server++)
+        if (post_office_is_local(office, server)) {
+            const Message message = { .request = { .worker = source, .clock = news.clock },
+                                      .kind = MESSAGE_CLOCK,
+                                      .epoch = route->epoch,
+                                      .table = route->table,
+                                      .server = server,
+                                      .node = office->self };
+
+            post_office_tell(office, &message, 0);
+        }
+}
+
+static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
+{
+    NodeClock news;
+    const bool moved = clocks_advance(route->clocks, rank, clock, &news);
+
+    if (route->per_worker_clocks)
+        tell_clock(route, rank, (NodeClock){ clock, rank });
+    else if (moved)
+        tell_clock(route, route->office->self, news);
+}
+
+bool table_client_clock(TableClient *client, GError **error)
+{
+    if (!check_cancelled(client, error))
+        return false;
+    client->clock++;
+    advance(client->route, client->rank, client->clock);
+    return true;
+}
+
+void table_route_retire(const TableRoute *route, uint32_t rank)
+{
+    advance(route, rank, RUBATO_CLOCK_RETIRED);
+}
+
+bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
+                           GError **error)
+{
+    const TableRoute *route = client->route;
+    PostOffice *office = route->office;
+    uint32_t n_parts, part = 0;
+
+    if (!table_client_check(client, keys, n, error) || !check_cancelled(client, error))
+        return false;
+    if (!route->per_worker_clocks)
+        return true;
+    n_parts = slicer_cut(&client->slicer, route->partition, keys, n);
+    for (uint32_t server = 0; server < office->n_servers; server++) {
+        /* the parts come in the order of their servers; a server without one is told so */
+        const Part none = { .server = server };
+        const bool has_part = part < n_parts && client->slicer.parts[part].server == server;
+        Message message = make_message(client, MESSAGE_ANNOUNCE,
+                                       has_part ? &client->slicer.parts[part++] : &none, NULL, NULL);
+
+        message.request.clock = iteration;
+        post_office_tell(office, &message, 0);
+    }
+    post_office_flush(office);
+    return true;
+}
+
+bool table_client_fence(TableClient *client, GError **error)
+{
+    const uint32_t n_servers = client->route->office->n_servers;
+    Part *parts = g_new0(Part, n_servers);
+    Call call;
+
+    for (uint32_t server = 0; server < n_servers; server++)
+        parts[server].server = server;
+    call_begin(&call, NULL);
+    table_client_send(client, MESSAGE_FENCE, parts, n_servers, NULL, &call, client->messages);
+    call_sent(&call);
+    g_free(parts);
+    client->unheard_bytes = 0;
+    return table_client_wait(client, &call, error);
+}

@@ -1,0 +1,103 @@
+/* A worker's side of one table: what all four handles have in common.
+ *
+ * A TableRoute is a table as the workers of one task on one node see it; they share it. A
+ * TableClient is one worker's, with its clock on the table and room for one blocking call; all
+ * handles that the worker opens on the table share it.
+ *
+ * Threads: a TableRoute is immutable while the task runs; a TableClient belongs to its worker. */
+#ifndef RUBATO_TABLES_CLIENT_H
+#define RUBATO_TABLES_CLIENT_H
+
+#include <rubato/error.h>
+#include <rubato/update_ops.h>
+
+#include "io/net/post_office.h"
+#include "tables/clocks.h"
+#include "tables/partition.h"
+
+typedef struct ProcessCache ProcessCache;
+
+typedef struct {
+    const RubatoTableSpec *spec; /* every name given */
+    const Partition *partition;
+    const RubatoUpdateOps *update;
+    uint32_t table; /* id */
+    uint32_t epoch; /* of the task; 0: outside any task, past any model */
+    size_t row_bytes;
+    bool per_worker_clocks;
+    Clocks *clocks;                 /* NULL outside a task */
+    _Atomic(ProcessCache *) cache;  /* made when a handle that reads through it is first opened */
+    PostOffice *office;
+    const _Atomic bool *cancelled;  /* set before post_office_cancel is called */
+    uint32_t stall_ms;              /* how long a call waits before it says for whom */
+} TableRoute;
+
+typedef struct {
+    const TableRoute *route;
+    uint32_t rank; /* the worker's in the task */
+    uint64_t clock;
+    Slicer slicer;
+    bool announces;      /* a RubatoSparseKVClientTable tells its keys */
+    Message *messages;   /* of the blocking call: one for each server */
+    size_t unheard_bytes; /* told to busy local servers since one of them last answered */
+} TableClient;
+
+/* NULL where there is none (yet). */
+static inline ProcessCache *table_route_cache(const TableRoute *route)
+{
+    /* acquire: with the release of whoever made it */
+    return atomic_load_explicit(&route->cache, memory_order_acquire);
+}
+
+TableClient *table_client_new(const TableRoute *route, uint32_t rank);
+void table_client_free(TableClient *client);
+
+/* The blocking calls of the handles; errors as kv_table.h tells them. */
+bool table_client_get(TableClient *client, const RubatoKey *keys, size_t n, void *values,
+                      GError **error);
+bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *values,
+                          GError **error);
+bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
+                      GError **error);
+bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
+                          GError **error);
+bool table_client_clock(TableClient *client, GError **error);
+
+/* The worker's function has returned: nobody waits for its clock on this table any more. */
+void table_route_retire(const TableRoute *route, uint32_t rank);
+
+/* Tells the keys of an iteration to every server (tables with per_worker_clocks; elsewhere nobody
+ * wants to know). RUBATO_CLOCK_RETIRED with no keys: there are no more. */
+bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
+                           GError **error);
+
+/* Returns once all that this thread sent to the servers of the table before has been taken in. */
+bool table_client_fence(TableClient *client, GError **error);
+
+/* The pieces of the above, for calls that do not block. */
+
+/* Whether the keys lie in the table; otherwise RUBATO_ERROR_RANGE names the first that does not. */
+bool table_client_check(const TableClient *client, const RubatoKey *keys, size_t n, GError **error);
+bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n, GError **error);
+
+/* Waits until the nodes of the parts have room for more requests. */
+bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
+                            GError **error);
+
+/* Sends a Get, or an Add, in parts and returns without waiting. The call has begun; a part is added
+ * for each message. messages (one for each part), keys and values stay until the call has ended.
+ * To be followed by call_sent. */
+void table_client_send(TableClient *client, MessageKind kind, const Part *parts, uint32_t n_parts,
+                       void *values, Call *call, Message *messages);
+
+/* Waits for a call, saying now and then in the log whom it waits for. False with
+ * RUBATO_ERROR_CANCELLED, or RUBATO_ERROR_INVALID where a server refused it. */
+bool table_client_wait(TableClient *client, Call *call, GError **error);
+
+/* Says in the log whom a call waits for. */
+void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms);
+
+/* The error that a call ended with; true where it was none. */
+bool table_client_check_status(const TableClient *client, CallStatus status, GError **error);
+
+#endif

@@ -1,0 +1,380 @@
+/* RubatoKVClientTable: tickets for requests in flight, callbacks on the helper thread, and reads
+ * through the process cache.
+ *
+ * A ticket owns copies of its keys and deltas. Its call may end on any thread; with a callback it
+ * goes on to the helper thread, which calls back and then ends the ticket. A ticket stays in the
+ * handle's table until it is waited for; one that has called back with success is dropped at once.
+ * So whoever ends a ticket does that, and wakes the waiter, under the handle's lock, and touches
+ * neither ticket nor handle afterwards: the waiter may free both. */
+#include <errno.h>
+#include <rubato/kv_client_table.h>
+#include <string.h>
+#include <time.h>
+
+#include "tables/process_cache.h"
+#include "tables/worker.h"
+
+struct RubatoKVClientTable {
+    TableClient *client;   /* worker thread only */
+    Actor *helper;
+    RubatoTicket n_issued; /* worker thread only */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    GHashTable *tickets; /* RubatoTicket → Ticket, in flight or not yet waited for */
+};
+
+typedef struct {
+    Call call; /* first: the call's end finds the ticket */
+    Message to_helper;
+    RubatoTicket id;
+    RubatoKVClientTable *table;
+    RubatoCallback callback;
+    void *user_data;
+    bool ended; /* guarded by the table's lock */
+    CallStatus status;
+    Slicer slicer; /* of its own: positions stay until the call has ended */
+    Message *messages;
+    RubatoKey *keys;
+    void *deltas;
+} Ticket;
+
+static void free_ticket(void *data)
+{
+    Ticket *ticket = data;
+
+    slicer_clear(&ticket->slicer);
+    g_free(ticket->messages);
+    g_free(ticket->keys);
+    g_free(ticket->deltas);
+    g_free(ticket);
+}
+
+/* The cache is made by the first handle that may use it; a second one at the same time loses. */
+static void ensure_cache(TableRoute *route, Actor *helper)
+{
+    ProcessCache *none = NULL, *made;
+
+    if (strcmp(route->spec->model, "ssp") != 0 || route->spec->cache == RUBATO_CACHE_NONE ||
+        table_route_cache(route) != NULL)
+        return;
+    if (route->spec->cache == RUBATO_CACHE_REMOTE && route->office->network == NULL)
+        return;
+    made = process_cache_new(route, helper);
+    /* release: with the acquire in table_route_cache */
+    if (!atomic_compare_exchange_strong_explicit(&route->cache, &none, made, memory_order_acq_rel,
+                                                 memory_order_acquire))
+        process_cache_free(made);
+}
+
+RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, const char *name,
+                                                        RubatoDtype dtype, GError **error)
+{
+    pthread_condattr_t monotonic;
+    RubatoKVClientTable *table;
+    TableClient *client;
+
+    g_return_val_if_fail(worker != NULL && name != NULL, NULL);
+    client = worker_open_table(worker, name, dtype, error);
+    if (client == NULL)
+        return NULL;
+    ensure_cache((TableRoute *)(uintptr_t)client->route, worker->helper);
+    table = g_new0(RubatoKVClientTable, 1);
+    table->client = client;
+    table->helper = worker->helper;
+    table->tickets = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_ticket);
+    pthread_mutex_init(&table->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&table->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return table;
+}
+
+void rubato_kv_client_table_free(RubatoKVClientTable *table)
+{
+    if (table == NULL)
+        return;
+    rubato_kv_client_table_wait_all(table, NULL);
+    g_hash_table_destroy(table->tickets);
+    pthread_cond_destroy(&table->changed);
+    pthread_mutex_destroy(&table->lock);
+    g_free(table);
+}
+
+uint32_t rubato_kv_client_table_width(const RubatoKVClientTable *table)
+{
+    return table->client->route->spec->width;
+}
+
+uint64_t rubato_kv_client_table_clock_value(const RubatoKVClientTable *table)
+{
+    return table->client->clock;
+}
+
+/* ---- the end of a ticket ---- */
+
+static void end_ticket(Ticket *ticket, CallStatus status)
+{
+    RubatoKVClientTable *table = ticket->table;
+
+    pthread_mutex_lock(&table->lock);
+    ticket->ended = true;
+    ticket->status = status;
+    if (ticket->callback != NULL && status == CALL_OK)
+        g_hash_table_remove(table->tickets, &ticket->id);
+    pthread_cond_broadcast(&table->changed);
+    pthread_mutex_unlock(&table->lock);
+}
+
+static CallStatus status_of(Ticket *ticket)
+{
+    return (CallStatus)atomic_load_explicit(&ticket->call.status, memory_order_relaxed);
+}
+
+/* The helper thread. */
+static void call_back(Message *message, void *helper)
+{
+    Ticket *ticket = (Ticket *)((char *)message - offsetof(Ticket, to_helper));
+    const CallStatus status = status_of(ticket);
+    g_autoptr(GError) error = NULL;
+
+    (void)helper;
+    table_client_check_status(ticket->table->client, status, &error);
+    ticket->callback(ticket->id, error, ticket->user_data);
+    end_ticket(ticket, status);
+}
+
+static void ticket_ended(Call *call)
+{
+    Ticket *ticket = (Ticket *)call;
+
+    if (ticket->callback != NULL)
+        actor_post(ticket->table->helper, &ticket->to_helper);
+    else
+        end_ticket(ticket, status_of(ticket));
+}
+
+/* ---- requests ---- */
+
+/* Sends a Get: what may be cached goes through the cache, the rest to its servers. */
+static void send_get(TableClient *client, const Part *parts, uint32_t n_parts, void *values,
+                     Call *call, Message *messages)
+{
+    ProcessCache *cache = table_route_cache(client->route);
+
+    if (cache == NULL) {
+        table_client_send(client, MESSAGE_GET, parts, n_parts, values, call, messages);
+        return;
+    }
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (process_cache_covers(cache, parts[i].server))
+            process_cache_get(cache, client, &parts[i], values, call);
+        else
+            table_client_send(client, MESSAGE_GET, &parts[i], 1, values, call, &messages[i]);
+}
+
+bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
+                                void *values, GError **error)
+{
+    TableClient *client = table->client;
+    uint32_t n_parts;
+    Call call;
+
+    if (table_route_cache(client->route) == NULL)
+        return table_client_get(client, keys, n, values, error);
+    if (!table_client_check(client, keys, n, error))
+        return false;
+    n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
+    if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
+        return false;
+    call_begin(&call, NULL);
+    send_get(client, client->slicer.parts, n_parts, values, &call, client->messages);
+    call_sent(&call);
+    return table_client_wait(client, &call, error);
+}
+
+bool rubato_kv_client_table_add(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
+                                const void *deltas, GError **error)
+{
+    return table_client_add(table->client, keys, n, deltas, error);
+}
+
+bool rubato_kv_client_table_get_range(RubatoKVClientTable *table, RubatoKey first, size_t n,
+                                      void *values, GError **error)
+{
+    return table_client_get_run(table->client, first, n, values, error);
+}
+
+bool rubato_kv_client_table_add_range(RubatoKVClientTable *table, RubatoKey first, size_t n,
+                                      const void *deltas, GError **error)
+{
+    return table_client_add_run(table->client, first, n, deltas, error);
+}
+
+bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError **error)
+{
+    return table_client_clock(table->client, error);
+}
+
+static Ticket *new_ticket(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
+                          RubatoCallback callback, void *user_data)
+{
+    const TableRoute *route = table->client->route;
+    Ticket *ticket = g_new0(Ticket, 1);
+
+    ticket->id = ++table->n_issued;
+    ticket->table = table;
+    ticket->callback = callback;
+    ticket->user_data = user_data;
+    ticket->to_helper = (Message){ .kind = MESSAGE_INVOKE, .invoke = call_back };
+    ticket->keys = g_memdup2(keys, n * sizeof *keys);
+    ticket->messages = g_new0(Message, route->partition->n_servers);
+    slicer_init(&ticket->slicer, route->partition);
+    pthread_mutex_lock(&table->lock);
+    g_hash_table_insert(table->tickets, &ticket->id, ticket);
+    pthread_mutex_unlock(&table->lock);
+    call_begin(&ticket->call, ticket_ended);
+    return ticket;
+}
+
+RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const RubatoKey *keys,
+                                              size_t n, void *values, RubatoCallback callback,
+                                              void *user_data, GError **error)
+{
+    TableClient *client = table->client;
+    Ticket *ticket;
+    RubatoTicket id;
+    uint32_t n_parts;
+
+    if (!table_client_check(client, keys, n, error))
+        return 0;
+    n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
+    if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
+        return 0;
+    ticket = new_ticket(table, keys, n, callback, user_data);
+    id = ticket->id;
+    n_parts = slicer_cut(&ticket->slicer, client->route->partition, ticket->keys, n);
+    send_get(client, ticket->slicer.parts, n_parts, values, &ticket->call, ticket->messages);
+    call_sent(&ticket->call); /* the ticket may be gone from here on */
+    return id;
+}
+
+RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const RubatoKey *keys,
+                                              size_t n, const void *deltas,
+                                              RubatoCallback callback, void *user_data,
+                                              GError **error)
+{
+    TableClient *client = table->client;
+    ProcessCache *cache = table_route_cache(client->route);
+    Ticket *ticket;
+    RubatoTicket id;
+    uint32_t n_parts;
+
+    if (!table_client_check(client, keys, n, error))
+        return 0;
+    n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
+    if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
+        return 0;
+    ticket = new_ticket(table, keys, n, callback, user_data);
+    id = ticket->id;
+    ticket->deltas = g_memdup2(deltas, n * client->route->row_bytes);
+    n_parts = slicer_cut(&ticket->slicer, client->route->partition, ticket->keys, n);
+    process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
+    table_client_send(client, MESSAGE_ADD, ticket->slicer.parts, n_parts, ticket->deltas,
+                      &ticket->call, ticket->messages);
+    process_cache_end_add(cache);
+    call_sent(&ticket->call); /* the ticket may be gone from here on */
+    return id;
+}
+
+/* ---- waiting ---- */
+
+/* Waits until the ticket has ended, saying now and then whom it waits for. Returns it, still in the
+ * table, or NULL where it has been dropped; the lock is held. */
+static Ticket *wait_for(RubatoKVClientTable *table, RubatoTicket id)
+{
+    const uint32_t stall_ms = table->client->route->stall_ms;
+    unsigned waited_ms = 0;
+    Ticket *ticket;
+    struct timespec deadline;
+
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    for (;;) {
+        ticket = g_hash_table_lookup(table->tickets, &id);
+        if (ticket == NULL || ticket->ended)
+            return ticket;
+        deadline.tv_sec += stall_ms / 1000;
+        deadline.tv_nsec += (long)(stall_ms % 1000) * 1000000L;
+        if (deadline.tv_nsec >= 1000000000L) {
+            deadline.tv_nsec -= 1000000000L;
+            deadline.tv_sec++;
+        }
+        while ((ticket = g_hash_table_lookup(table->tickets, &id)) != NULL && !ticket->ended)
+            if (pthread_cond_timedwait(&table->changed, &table->lock, &deadline) == ETIMEDOUT) {
+                waited_ms += stall_ms;
+                table_client_say_stalled(table->client, &ticket->call, waited_ms);
+                break;
+            }
+    }
+}
+
+bool rubato_kv_client_table_wait(RubatoKVClientTable *table, RubatoTicket id, GError **error)
+{
+    CallStatus status = CALL_OK;
+    Ticket *ticket;
+
+    if (id == 0 || id > table->n_issued) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: ticket %" G_GUINT64_FORMAT " was never given out",
+                    table->client->route->spec->name, id);
+        return false;
+    }
+    pthread_mutex_lock(&table->lock);
+    ticket = wait_for(table, id);
+    if (ticket != NULL) {
+        status = ticket->status;
+        g_hash_table_remove(table->tickets, &id);
+    }
+    pthread_mutex_unlock(&table->lock);
+    return table_client_check_status(table->client, status, error);
+}
+
+bool rubato_kv_client_table_wait_all(RubatoKVClientTable *table, GError **error)
+{
+    CallStatus first = CALL_OK;
+    GHashTableIter iter;
+    void *key;
+
+    pthread_mutex_lock(&table->lock);
+    for (;;) {
+        RubatoTicket id;
+        Ticket *ticket;
+
+        g_hash_table_iter_init(&iter, table->tickets);
+        if (!g_hash_table_iter_next(&iter, &key, NULL))
+            break;
+        id = *(const RubatoTicket *)key;
+        ticket = wait_for(table, id);
+        if (ticket == NULL)
+            continue;
+        if (first == CALL_OK)
+            first = ticket->status;
+        g_hash_table_remove(table->tickets, &id);
+    }
+    pthread_mutex_unlock(&table->lock);
+    return table_client_check_status(table->client, first, error);
+}
+
+bool rubato_kv_client_table_poll(RubatoKVClientTable *table, RubatoTicket id)
+{
+    const Ticket *ticket;
+    bool ended;
+
+    pthread_mutex_lock(&table->lock);
+    ticket = g_hash_table_lookup(table->tickets, &id);
+    ended = ticket == NULL || ticket->ended;
+    pthread_mutex_unlock(&table->lock);
+    return ended;
+}

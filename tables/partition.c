@@ -1,0 +1,327 @@
+/* Partitions: even ranges, the caller's own ranges, or a hash, and the cutting of keys.
+ *
+ * A cut is one pass where a single server holds everything or the keys are sorted, and a counting
+ * sort of positions otherwise: no key is copied. */
+#include "tables/partition.h"
+
+#include <rubato/error.h>
+#include <string.h>
+
+static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, GError **error)
+{
+    if (spec->n_bounds + 1 != partition->n_servers) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: %zu bounds divide the keys among %zu servers, but there are %u; "
+                    "give one bound less than there are servers",
+                    spec->name, spec->n_bounds, spec->n_bounds + 1, partition->n_servers);
+        return false;
+    }
+    for (size_t i = 0; i < spec->n_bounds; i++) {
+        const bool descends = i > 0 && spec->bounds[i] < spec->bounds[i - 1];
+        const bool outside = partition->dense &&
+                             (spec->bounds[i] < partition->first_key ||
+                              spec->bounds[i] - partition->first_key > partition->n_keys);
+
+        if (descends || outside) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "table %s: bound %zu, key %" G_GUINT64_FORMAT ", %s", spec->name, i,
+                        spec->bounds[i],
+                        descends ? "is below the one before it; sort the bounds"
+                                 : "lies outside the table's range of keys");
+            return false;
+        }
+        partition->bounds[i + 1] = spec->bounds[i];
+    }
+    return true;
+}
+
+static void set_even_bounds(Partition *partition, uint32_t chunk_size)
+{
+    const uint32_t n_servers = partition->n_servers;
+    const uint64_t chunk = chunk_size == 0 ? 1 : chunk_size;
+    const uint64_t n_chunks = partition->dense
+                                  ? partition->n_keys / chunk + (partition->n_keys % chunk != 0)
+                                  : UINT64_MAX / chunk;
+
+    for (uint32_t i = 1; i < n_servers; i++) {
+        /* the first n_chunks % n_servers servers have one chunk more */
+        const uint64_t chunks_before =
+            n_chunks / n_servers * i + MIN((uint64_t)i, n_chunks % n_servers);
+        const uint64_t keys_before = chunks_before > UINT64_MAX / chunk ? UINT64_MAX
+                                                                        : chunks_before * chunk;
+
+        partition->bounds[i] =
+            partition->first_key +
+            (partition->dense ? MIN(keys_before, partition->n_keys) : keys_before);
+    }
+}
+
+bool partition_init(Partition *partition, const RubatoTableSpec *spec, uint32_t n_servers,
+                    GError **error)
+{
+    const bool dense = strcmp(spec->storage, "dense") == 0;
+    Partition made = { .dense = dense,
+                       .first_key = dense ? spec->first_key : 0,
+                       .n_keys = spec->n_keys,
+                       .n_servers = n_servers };
+
+    if (strcmp(spec->partition, "hash") == 0) {
+        made.kind = PARTITION_HASH;
+    } else {
+        made.kind = PARTITION_RANGE;
+        made.bounds = g_new0(RubatoKey, n_servers);
+        made.bounds[0] = made.first_key;
+        if (strcmp(spec->partition, "bounds") != 0)
+            set_even_bounds(&made, spec->chunk_size);
+        else if (!take_own_bounds(&made, spec, error)) {
+            partition_clear(&made);
+            return false;
+        }
+    }
+    *partition = made;
+    return true;
+}
+
+void partition_clear(Partition *partition)
+{
+    g_clear_pointer(&partition->bounds, g_free);
+}
+
+void partition_range(const Partition *partition, uint32_t server, RubatoKey *first, uint64_t *n)
+{
+    if (partition->kind == PARTITION_HASH) {
+        *first = 0;
+        *n = UINT64_MAX;
+        return;
+    }
+    *first = partition->bounds[server];
+    if (server + 1 < partition->n_servers)
+        *n = partition->bounds[server + 1] - *first;
+    else
+        *n = partition->dense ? partition->first_key + partition->n_keys - *first
+                              : UINT64_MAX - *first;
+}
+
+/* Every bit of the key moves every bit of the result (the finaliser of MurmurHash3, Appleby 2011). */
+static uint64_t mix(RubatoKey key)
+{
+    key ^= key >> 33;
+    key *= UINT64_C(0xff51afd7ed558ccd);
+    key ^= key >> 33;
+    key *= UINT64_C(0xc4ceb9fe1a85ec53);
+    return key ^ (key >> 33);
+}
+
+static inline uint32_t range_server(const Partition *partition, RubatoKey key)
+{
+    uint32_t low = 0, high = partition->n_servers;
+
+    if (high <= 8) { /* without a branch to mispredict */
+        uint32_t server = 0;
+
+        for (uint32_t i = 1; i < high; i++)
+            server += key >= partition->bounds[i];
+        return server;
+    }
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+
+        if (key >= partition->bounds[middle])
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+uint32_t partition_server(const Partition *partition, RubatoKey key)
+{
+    if (partition->n_servers == 1)
+        return 0;
+    if (partition->kind == PARTITION_RANGE)
+        return range_server(partition, key);
+    /* the high half of a 32-bit product scales the hash to 0 .. n_servers - 1 */
+    return (uint32_t)(((mix(key) >> 32) * partition->n_servers) >> 32);
+}
+
+void slicer_init(Slicer *slicer, const Partition *partition)
+{
+    *slicer = (Slicer){ .parts = g_new0(Part, partition->n_servers) };
+}
+
+void slicer_clear(Slicer *slicer)
+{
+    g_clear_pointer(&slicer->parts, g_free);
+    g_clear_pointer(&slicer->at, g_free);
+    g_clear_pointer(&slicer->servers_of, g_free);
+    g_clear_pointer(&slicer->run, g_free);
+}
+
+static void ensure_capacity(Slicer *slicer, size_t n)
+{
+    if (n <= slicer->capacity)
+        return;
+    slicer->capacity = MAX(n, slicer->capacity * 2);
+    g_free(slicer->at);
+    g_free(slicer->servers_of);
+    slicer->at = g_new(uint32_t, slicer->capacity);
+    slicer->servers_of = g_new(uint32_t, slicer->capacity);
+}
+
+static bool is_ascending(const RubatoKey *keys, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (keys[i] < keys[i - 1])
+            return false;
+    return true;
+}
+
+/* Ascending keys that lie side by side travel as a run. */
+static RubatoKeys list_or_run(const RubatoKey *keys, size_t n)
+{
+    bool side_by_side = keys[n - 1] - keys[0] == n - 1;
+
+    for (size_t i = 1; side_by_side && i < n; i++)
+        side_by_side = keys[i] == keys[i - 1] + 1;
+    if (side_by_side)
+        return (RubatoKeys){ .first = keys[0], .n = n };
+    return (RubatoKeys){ .keys = keys, .n = n };
+}
+
+static uint32_t cut_ascending(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
+                              size_t n)
+{
+    uint32_t n_parts = 0;
+    size_t begin = 0;
+
+    for (uint32_t server = range_server(partition, keys[0]); begin < n; server++) {
+        size_t low = begin, high = n; /* the first key that a later server holds is in low .. high */
+
+        if (server + 1 == partition->n_servers)
+            low = n;
+        while (low < high) {
+            const size_t middle = low + (high - low) / 2;
+
+            if (keys[middle] < partition->bounds[server + 1])
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low == begin)
+            continue;
+        slicer->parts[n_parts++] = (Part){ server, list_or_run(keys + begin, low - begin), begin };
+        begin = low;
+    }
+    return n_parts;
+}
+
+/* A counting sort of the keys' positions by server. */
+static uint32_t cut_unsorted(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
+                             size_t n)
+{
+    const uint32_t n_servers = partition->n_servers;
+    Part *parts = slicer->parts;
+    uint32_t n_parts = 0;
+    size_t begin = 0;
+
+    ensure_capacity(slicer, n);
+    for (uint32_t server = 0; server < n_servers; server++)
+        parts[server] = (Part){ .server = server, .keys = { .keys = keys } };
+    for (size_t i = 0; i < n; i++) {
+        slicer->servers_of[i] = partition_server(partition, keys[i]);
+        parts[slicer->servers_of[i]].keys.n++;
+    }
+    for (uint32_t server = 0; server < n_servers; server++) {
+        parts[server].row = begin; /* for the loop below: where the server's next position goes */
+        parts[server].keys.at = slicer->at + begin;
+        begin += parts[server].keys.n;
+    }
+    for (size_t i = 0; i < n; i++)
+        slicer->at[parts[slicer->servers_of[i]].row++] = (uint32_t)i;
+    for (uint32_t server = 0; server < n_servers; server++)
+        if (parts[server].keys.n > 0) {
+            parts[n_parts] = parts[server];
+            parts[n_parts++].row = 0;
+        }
+    return n_parts;
+}
+
+uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey *keys, size_t n)
+{
+    if (n == 0)
+        return 0;
+    if (partition->n_servers == 1) {
+        slicer->parts[0] = (Part){ 0, { .keys = keys, .n = n }, 0 };
+        return 1;
+    }
+    if (partition->kind == PARTITION_RANGE && is_ascending(keys, n))
+        return cut_ascending(slicer, partition, keys, n);
+    return cut_unsorted(slicer, partition, keys, n);
+}
+
+/* A run over a hashed table is a list like any other, written out. */
+static uint32_t cut_hashed_run(Slicer *slicer, const Partition *partition, RubatoKey first, size_t n)
+{
+    slicer->run = g_renew(RubatoKey, slicer->run, n);
+    for (size_t i = 0; i < n; i++)
+        slicer->run[i] = first + i;
+    return cut_unsorted(slicer, partition, slicer->run, n);
+}
+
+uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey first, size_t n)
+{
+    uint32_t n_parts = 0;
+    size_t begin = 0;
+
+    if (n == 0)
+        return 0;
+    if (partition->n_servers == 1) {
+        slicer->parts[0] = (Part){ 0, { .first = first, .n = n }, 0 };
+        return 1;
+    }
+    if (partition->kind == PARTITION_HASH)
+        return cut_hashed_run(slicer, partition, first, n);
+    for (uint32_t server = range_server(partition, first); begin < n; server++) {
+        size_t part = n - begin;
+
+        if (server + 1 < partition->n_servers)
+            part = (size_t)MIN((uint64_t)part, partition->bounds[server + 1] - (first + begin));
+        if (part == 0)
+            continue;
+        slicer->parts[n_parts++] = (Part){ server, { .first = first + begin, .n = part }, begin };
+        begin += part;
+    }
+    return n_parts;
+}
+
+bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n, RubatoKey *wrong)
+{
+    bool all = true;
+
+    if (!partition->dense)
+        return true;
+    for (size_t i = 0; i < n; i++) /* no early exit: this vectorises, and errors are rare */
+        all &= keys[i] - partition->first_key < partition->n_keys;
+    for (size_t i = 0; !all && i < n; i++)
+        if (keys[i] - partition->first_key >= partition->n_keys) {
+            *wrong = keys[i];
+            break;
+        }
+    return all;
+}
+
+bool partition_holds_run(const Partition *partition, RubatoKey first, size_t n, RubatoKey *wrong)
+{
+    const uint64_t offset = first - partition->first_key;
+
+    if (n > 0 && first > UINT64_MAX - (n - 1)) {
+        *wrong = UINT64_MAX;
+        return false;
+    }
+    if (!partition->dense || n == 0)
+        return true;
+    if (offset < partition->n_keys && n <= partition->n_keys - offset)
+        return true;
+    *wrong = offset >= partition->n_keys ? first : partition->first_key + partition->n_keys;
+    return false;
+}

@@ -1,0 +1,338 @@
+/* The process cache.
+ *
+ * DESIGN NOTE
+ *
+ * One lock orders, for each row, the node's Adds and fetches: an Add is applied to the cached row and
+ * posted to the server under it, and a fetch is registered and posted under it. Way and server keep
+ * that order, so a fetch's answer holds exactly those of the node's Adds that were posted before it.
+ * Those posted after it, until it is answered, are kept with the fetch (`late`) and replayed on the
+ * rows that it brings: the cached row is then the server's, plus all that this node has added since.
+ * Rules that cannot be replayed (RubatoUpdateOps.replayable) drop the row instead, and the
+ * fetch's answer is not kept.
+ *
+ * A Get joins a fetch that was asked at its own clock or a later one: the answer then satisfies its
+ * bound too. Whoever joins leaves its call and where the row goes; the helper thread fills them all
+ * when the answer has come. The helper, and not the thread that brings the answer, because that one
+ * may be a worker that holds the lock while it handles a server's messages itself.
+ *
+ * The lock is held while local servers are asked, which may run requests of others; none of those
+ * takes it. */
+#include "tables/process_cache.h"
+
+#include <string.h>
+
+/* Beyond this the cache forgets everything that is not being fetched. */
+#define MAX_CACHED_BYTES ((size_t)256 << 20)
+
+typedef struct Fetch Fetch;
+
+typedef struct {
+    RubatoKey key;   /* first: the hash table's key points at it */
+    bool valid;
+    uint64_t tag;    /* the min clock at which it was read */
+    Fetch *fetch;    /* the newest that will bring it; NULL: none */
+    size_t position; /* in that fetch */
+    _Alignas(8) char values[];
+} CachedRow;
+
+/* Somebody who waits for a row of a fetch. */
+typedef struct {
+    size_t position;
+    void *values;
+    Call *call;
+} Joiner;
+
+/* An Add that was posted after the fetch, and before its answer came. */
+typedef struct {
+    size_t position;
+    size_t offset; /* of its row in late_deltas */
+} LateAdd;
+
+struct Fetch {
+    Call call; /* first: the call's end finds the fetch */
+    Message to_helper;
+    ProcessCache *cache;
+    uint64_t clock;  /* of whoever asked */
+    GArray *keys;    /* of RubatoKey */
+    char *rows;
+    bool dropped;    /* an Add that cannot be replayed has come: rows are not to be kept */
+    GArray *joiners; /* of Joiner */
+    GArray *late;    /* of LateAdd */
+    GByteArray *late_deltas;
+    Slicer slicer;
+    Message *messages;
+};
+
+struct ProcessCache {
+    const TableRoute *route;
+    Actor *helper;
+
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    GHashTable *rows; /* RubatoKey → CachedRow */
+    ProcessCacheStats stats;
+};
+
+ProcessCache *process_cache_new(const TableRoute *route, Actor *helper)
+{
+    ProcessCache *cache = g_new0(ProcessCache, 1);
+
+    cache->route = route;
+    cache->helper = helper;
+    pthread_mutex_init(&cache->lock, NULL);
+    cache->rows = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    return cache;
+}
+
+void process_cache_free(ProcessCache *cache)
+{
+    if (cache == NULL)
+        return;
+    g_hash_table_destroy(cache->rows);
+    pthread_mutex_destroy(&cache->lock);
+    g_free(cache);
+}
+
+bool process_cache_covers(const ProcessCache *cache, uint32_t server)
+{
+    return cache->route->spec->cache == RUBATO_CACHE_ALL ||
+           !post_office_is_local(cache->route->office, server);
+}
+
+void process_cache_stats(ProcessCache *cache, ProcessCacheStats *stats)
+{
+    pthread_mutex_lock(&cache->lock);
+    *stats = cache->stats;
+    pthread_mutex_unlock(&cache->lock);
+}
+
+/* ---- fetches ---- */
+
+static void free_fetch(Fetch *fetch)
+{
+    g_array_unref(fetch->keys);
+    g_array_unref(fetch->joiners);
+    g_array_unref(fetch->late);
+    g_byte_array_unref(fetch->late_deltas);
+    slicer_clear(&fetch->slicer);
+    g_free(fetch->messages);
+    g_free(fetch->rows);
+    g_free(fetch);
+}
+
+/* Brings the fetched rows up to what this node has added meanwhile; the lock is held. */
+static void replay_late(Fetch *fetch)
+{
+    const TableRoute *route = fetch->cache->route;
+
+    for (guint i = 0; i < fetch->late->len; i++) {
+        const LateAdd *late = &g_array_index(fetch->late, LateAdd, i);
+
+        route->update->apply(route->spec->dtype, fetch->rows + late->position * route->row_bytes,
+                             fetch->late_deltas->data + late->offset, route->spec->width);
+    }
+}
+
+/* Takes the fetch off the rows that wait for it, and fills them where it succeeded; the lock is
+ * held. */
+static void keep_rows(Fetch *fetch, CallStatus status, uint64_t min_clock)
+{
+    ProcessCache *cache = fetch->cache;
+    const size_t row_bytes = cache->route->row_bytes;
+
+    for (guint i = 0; i < fetch->keys->len; i++) {
+        CachedRow *row =
+            g_hash_table_lookup(cache->rows, &g_array_index(fetch->keys, RubatoKey, i));
+
+        if (row == NULL || row->fetch != fetch)
+            continue; /* a newer fetch has taken its place */
+        row->fetch = NULL;
+        if (status != CALL_OK || fetch->dropped)
+            continue;
+        memcpy(row->values, fetch->rows + i * row_bytes, row_bytes);
+        row->tag = min_clock;
+        row->valid = true;
+    }
+}
+
+/* The helper thread: the answer has come. */
+static void complete_fetch(Message *message, void *server)
+{
+    Fetch *fetch = (Fetch *)((char *)message - offsetof(Fetch, to_helper));
+    ProcessCache *cache = fetch->cache;
+    const size_t row_bytes = cache->route->row_bytes;
+    const CallStatus status =
+        (CallStatus)atomic_load_explicit(&fetch->call.status, memory_order_relaxed);
+    const uint64_t min_clock =
+        atomic_load_explicit(&fetch->call.min_clock, memory_order_relaxed);
+
+    (void)server;
+    pthread_mutex_lock(&cache->lock);
+    if (status == CALL_OK)
+        replay_late(fetch);
+    keep_rows(fetch, status, min_clock);
+    pthread_mutex_unlock(&cache->lock);
+    /* nobody joins any more: no row points at the fetch */
+    for (guint i = 0; i < fetch->joiners->len; i++) {
+        const Joiner *joiner = &g_array_index(fetch->joiners, Joiner, i);
+
+        if (status == CALL_OK)
+            memcpy(joiner->values, fetch->rows + joiner->position * row_bytes, row_bytes);
+        call_end_part(joiner->call, status, min_clock);
+    }
+    free_fetch(fetch);
+}
+
+static void fetch_ended(Call *call)
+{
+    Fetch *fetch = (Fetch *)call;
+
+    actor_post(fetch->cache->helper, &fetch->to_helper);
+}
+
+static Fetch *new_fetch(ProcessCache *cache, uint64_t clock)
+{
+    Fetch *fetch = g_new0(Fetch, 1);
+
+    fetch->cache = cache;
+    fetch->clock = clock;
+    fetch->keys = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
+    fetch->joiners = g_array_new(FALSE, FALSE, sizeof(Joiner));
+    fetch->late = g_array_new(FALSE, FALSE, sizeof(LateAdd));
+    fetch->late_deltas = g_byte_array_new();
+    fetch->to_helper = (Message){ .kind = MESSAGE_INVOKE, .invoke = complete_fetch };
+    slicer_init(&fetch->slicer, cache->route->partition);
+    fetch->messages = g_new0(Message, cache->route->partition->n_servers);
+    return fetch;
+}
+
+/* Asks for the fetch's keys; the lock is held. */
+static void send_fetch(Fetch *fetch, TableClient *client)
+{
+    const TableRoute *route = fetch->cache->route;
+    const RubatoKey *keys = (const RubatoKey *)(void *)fetch->keys->data;
+    uint32_t n_parts;
+
+    fetch->rows = g_malloc(fetch->keys->len * route->row_bytes);
+    n_parts = slicer_cut(&fetch->slicer, route->partition, keys, fetch->keys->len);
+    call_begin(&fetch->call, fetch_ended);
+    table_client_send(client, MESSAGE_GET, fetch->slicer.parts, n_parts, fetch->rows, &fetch->call,
+                      fetch->messages);
+    call_sent(&fetch->call);
+}
+
+/* ---- reading ---- */
+
+static gboolean is_idle(gpointer key, gpointer value, gpointer user_data)
+{
+    (void)key;
+    (void)user_data;
+    return ((CachedRow *)value)->fetch == NULL;
+}
+
+static CachedRow *find_or_add_row(ProcessCache *cache, RubatoKey key)
+{
+    CachedRow *row = g_hash_table_lookup(cache->rows, &key);
+
+    if (row == NULL) {
+        row = g_malloc0(sizeof *row + cache->route->row_bytes);
+        row->key = key;
+        g_hash_table_insert(cache->rows, &row->key, row);
+    }
+    return row;
+}
+
+/* Key i of a part, and where its row goes. */
+static RubatoKey key_of_part(const Part *part, size_t i, size_t *row)
+{
+    if (part->keys.at != NULL) {
+        *row = part->keys.at[i];
+        return part->keys.keys[*row];
+    }
+    *row = part->row + i;
+    return part->keys.keys != NULL ? part->keys.keys[i] : part->keys.first + i;
+}
+
+void process_cache_get(ProcessCache *cache, TableClient *client, const Part *part, void *values,
+                       Call *call)
+{
+    const TableRoute *route = cache->route;
+    const size_t row_bytes = route->row_bytes;
+    const uint64_t staleness = route->spec->staleness;
+    const uint64_t needed = client->clock > staleness ? client->clock - staleness : 0;
+    Fetch *fetch = NULL;
+
+    pthread_mutex_lock(&cache->lock);
+    if (g_hash_table_size(cache->rows) * (sizeof(CachedRow) + row_bytes) > MAX_CACHED_BYTES)
+        g_hash_table_foreach_remove(cache->rows, is_idle, NULL);
+    for (size_t i = 0; i < part->keys.n; i++) {
+        size_t position;
+        const RubatoKey key = key_of_part(part, i, &position);
+        CachedRow *row = find_or_add_row(cache, key);
+        char *out = (char *)values + position * row_bytes;
+
+        if (row->valid && row->tag >= needed) {
+            memcpy(out, row->values, row_bytes);
+            cache->stats.hits++;
+            continue;
+        }
+        if (row->fetch == NULL || row->fetch->clock < client->clock || row->fetch->dropped) {
+            if (fetch == NULL)
+                fetch = new_fetch(cache, client->clock);
+            row->fetch = fetch;
+            row->position = fetch->keys->len;
+            g_array_append_val(fetch->keys, key);
+            cache->stats.misses++;
+        } else
+            cache->stats.joins += row->fetch != fetch;
+        call_add_parts(call, 1);
+        g_array_append_val(row->fetch->joiners, ((Joiner){ row->position, out, call }));
+    }
+    if (fetch != NULL)
+        send_fetch(fetch, client);
+    pthread_mutex_unlock(&cache->lock);
+}
+
+/* ---- writing ---- */
+
+static void note_add(ProcessCache *cache, RubatoKey key, const char *deltas)
+{
+    const TableRoute *route = cache->route;
+    CachedRow *row = g_hash_table_lookup(cache->rows, &key);
+
+    if (row == NULL)
+        return;
+    if (!route->update->replayable) {
+        row->valid = false;
+        if (row->fetch != NULL)
+            row->fetch->dropped = true;
+        return;
+    }
+    if (row->valid)
+        route->update->apply(route->spec->dtype, row->values, deltas, route->spec->width);
+    if (row->fetch != NULL) {
+        g_array_append_val(row->fetch->late,
+                           ((LateAdd){ row->position, row->fetch->late_deltas->len }));
+        g_byte_array_append(row->fetch->late_deltas, (const guint8 *)deltas,
+                            (guint)route->row_bytes);
+    }
+}
+
+void process_cache_begin_add(ProcessCache *cache, const RubatoKeys *keys, const void *deltas)
+{
+    const char *row = deltas;
+
+    if (cache == NULL)
+        return;
+    pthread_mutex_lock(&cache->lock);
+    if (g_hash_table_size(cache->rows) == 0)
+        return;
+    for (size_t i = 0; i < keys->n; i++, row += cache->route->row_bytes)
+        note_add(cache, keys->keys == NULL ? keys->first + i : keys->keys[i], row);
+}
+
+void process_cache_end_add(ProcessCache *cache)
+{
+    if (cache != NULL)
+        pthread_mutex_unlock(&cache->lock);
+}

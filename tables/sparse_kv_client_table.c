@@ -1,0 +1,211 @@
+/* RubatoSparseKVClientTable: iterations whose keys are told ahead.
+ *
+ * When the worker is at clock c it has told the iterations up to c + ahead - 1, `ahead` being the
+ * table's speculation: a reader may be at most staleness + speculation clocks before the slowest
+ * worker, and is asked about iterations staleness + 1 clocks behind its own. So what a server has to
+ * know about a worker at clock c are its iterations c .. c + speculation - 1. */
+#include <rubato/sparse_kv_client_table.h>
+
+#include "tables/worker.h"
+
+typedef struct {
+    RubatoKey *keys; /* a copy, so that the callback may reuse its own */
+    size_t n;
+} ToldIteration;
+
+struct RubatoSparseKVClientTable {
+    TableClient *client;
+    RubatoIterationFunc next;
+    void *user_data;
+    const RubatoIteration *iterations; /* of the array form */
+    size_t n_iterations;
+
+    GArray *told;     /* of ToldIteration: iterations first_told, first_told + 1, … */
+    uint64_t first_told;
+    uint64_t n_told;  /* iterations told in all */
+    bool exhausted;   /* there are no more */
+    uint64_t n_gets;  /* the iteration that the next Get begins */
+};
+
+static bool next_of_array(uint64_t iteration, RubatoIteration *keys, void *user_data)
+{
+    const RubatoSparseKVClientTable *table = user_data;
+
+    if (iteration >= table->n_iterations)
+        return false;
+    *keys = table->iterations[iteration];
+    return true;
+}
+
+static void clear_told(void *told)
+{
+    g_free(((ToldIteration *)told)->keys);
+}
+
+/* Tells iterations until `end` of them have been told, or there are no more. */
+static bool tell_until(RubatoSparseKVClientTable *table, uint64_t end, GError **error)
+{
+    const bool servers_want = table->client->route->spec->speculation > 0;
+
+    while (!table->exhausted && table->n_told < end) {
+        RubatoIteration next = { 0 };
+
+        if (!table->next(table->n_told, &next, table->user_data)) {
+            table->exhausted = true;
+            return !servers_want || table_client_announce(table->client, RUBATO_CLOCK_RETIRED, NULL,
+                                                          0, error);
+        }
+        if (!table_client_check(table->client, next.keys, next.n, error))
+            return false;
+        if (servers_want &&
+            !table_client_announce(table->client, table->n_told, next.keys, next.n, error))
+            return false;
+        g_array_append_val(
+            table->told,
+            ((ToldIteration){ g_memdup2(next.keys, next.n * sizeof *next.keys), next.n }));
+        table->n_told++;
+    }
+    return true;
+}
+
+static uint64_t ahead(const RubatoSparseKVClientTable *table)
+{
+    return MAX(1, table->client->route->spec->speculation);
+}
+
+static RubatoSparseKVClientTable *open_table(RubatoWorker *worker, const char *name,
+                                             RubatoDtype dtype, GError **error)
+{
+    RubatoSparseKVClientTable *table;
+    TableClient *client = worker_open_table(worker, name, dtype, error);
+
+    if (client == NULL)
+        return NULL;
+    if (client->announces || client->clock > 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: its clock has begun already; a worker opens one "
+                    "RubatoSparseKVClientTable on a table, before it clocks it in any other way",
+                    name);
+        return NULL;
+    }
+    client->announces = true;
+    table = g_new0(RubatoSparseKVClientTable, 1);
+    table->client = client;
+    table->told = g_array_new(FALSE, FALSE, sizeof(ToldIteration));
+    g_array_set_clear_func(table->told, clear_told);
+    return table;
+}
+
+RubatoSparseKVClientTable *rubato_worker_open_sparse_kv_client_table_with(
+    RubatoWorker *worker, const char *name, RubatoDtype dtype, RubatoIterationFunc next,
+    void *user_data, GError **error)
+{
+    g_autoptr(RubatoSparseKVClientTable) table = NULL;
+
+    g_return_val_if_fail(worker != NULL && name != NULL && next != NULL, NULL);
+    table = open_table(worker, name, dtype, error);
+    if (table == NULL)
+        return NULL;
+    table->next = next;
+    table->user_data = user_data;
+    if (!tell_until(table, ahead(table), error))
+        return NULL;
+    return g_steal_pointer(&table);
+}
+
+RubatoSparseKVClientTable *rubato_worker_open_sparse_kv_client_table(
+    RubatoWorker *worker, const char *name, RubatoDtype dtype, const RubatoIteration *iterations,
+    size_t n_iterations, GError **error)
+{
+    g_autoptr(RubatoSparseKVClientTable) table = NULL;
+
+    g_return_val_if_fail(worker != NULL && name != NULL, NULL);
+    g_return_val_if_fail(iterations != NULL || n_iterations == 0, NULL);
+    table = open_table(worker, name, dtype, error);
+    if (table == NULL)
+        return NULL;
+    table->iterations = iterations;
+    table->n_iterations = n_iterations;
+    table->next = next_of_array;
+    table->user_data = table;
+    if (!tell_until(table, ahead(table), error))
+        return NULL;
+    return g_steal_pointer(&table);
+}
+
+void rubato_sparse_kv_client_table_free(RubatoSparseKVClientTable *table)
+{
+    if (table == NULL)
+        return;
+    g_array_unref(table->told);
+    g_free(table);
+}
+
+uint32_t rubato_sparse_kv_client_table_width(const RubatoSparseKVClientTable *table)
+{
+    return table->client->route->spec->width;
+}
+
+uint64_t rubato_sparse_kv_client_table_clock_value(const RubatoSparseKVClientTable *table)
+{
+    return table->client->clock;
+}
+
+static const ToldIteration *told_at(const RubatoSparseKVClientTable *table, uint64_t iteration)
+{
+    return &g_array_index(table->told, ToldIteration, iteration - table->first_told);
+}
+
+bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table, RubatoIteration *keys)
+{
+    const ToldIteration *told;
+
+    if (!tell_until(table, table->n_gets + 1, NULL) || table->n_gets >= table->n_told)
+        return false;
+    told = told_at(table, table->n_gets);
+    *keys = (RubatoIteration){ told->keys, told->n };
+    return true;
+}
+
+bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *values,
+                                       GError **error)
+{
+    const ToldIteration *told;
+
+    if (!tell_until(table, table->n_gets + 1, error))
+        return false;
+    if (table->n_gets >= table->n_told) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
+                    "table %s: all %" G_GUINT64_FORMAT " iterations have been read",
+                    table->client->route->spec->name, table->n_told);
+        return false;
+    }
+    if (table->n_gets > 0) {
+        if (!table_client_clock(table->client, error))
+            return false;
+        g_array_remove_index(table->told, 0);
+        table->first_told++;
+    }
+    if (!tell_until(table, table->n_gets + ahead(table), error))
+        return false;
+    told = told_at(table, table->n_gets);
+    if (!table_client_get(table->client, told->keys, told->n, values, error))
+        return false;
+    table->n_gets++;
+    return true;
+}
+
+bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table, const void *deltas,
+                                       GError **error)
+{
+    const ToldIteration *told;
+
+    if (table->n_gets == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: an Add before the first Get belongs to no iteration",
+                    table->client->route->spec->name);
+        return false;
+    }
+    told = told_at(table, table->n_gets - 1);
+    return table_client_add(table->client, told->keys, told->n, deltas, error);
+}

@@ -1,0 +1,81 @@
+/* What a worker can ask about itself, and the tables that it has opened. */
+#include "tables/worker.h"
+
+#include <string.h>
+
+uint32_t rubato_worker_rank(const RubatoWorker *worker)
+{
+    return worker->rank;
+}
+
+uint32_t rubato_worker_local_rank(const RubatoWorker *worker)
+{
+    return worker->local_rank;
+}
+
+uint32_t rubato_worker_node(const RubatoWorker *worker)
+{
+    return worker->node_id;
+}
+
+uint32_t rubato_worker_n_workers(const RubatoWorker *worker)
+{
+    return worker->n_workers;
+}
+
+uint32_t rubato_worker_n_local_workers(const RubatoWorker *worker)
+{
+    return worker->n_local_workers;
+}
+
+uint64_t rubato_worker_id(const RubatoWorker *worker)
+{
+    return worker->id;
+}
+
+bool rubato_worker_barrier(RubatoWorker *worker, GError **error)
+{
+    return worker->barrier(worker, error);
+}
+
+bool rubato_worker_cancelled(const RubatoWorker *worker)
+{
+    return atomic_load_explicit(worker->cancelled, memory_order_seq_cst);
+}
+
+static size_t find_route(const RubatoWorker *worker, const char *table)
+{
+    for (size_t i = 0; i < worker->n_routes; i++)
+        if (strcmp(worker->routes[i].spec->name, table) == 0)
+            return i;
+    return worker->n_routes;
+}
+
+TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDtype dtype,
+                               GError **error)
+{
+    const size_t i = find_route(worker, table);
+
+    if (i == worker->n_routes) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    "task %s does not use a table %s; name it in the task's tables", worker->task,
+                    table);
+        return NULL;
+    }
+    if (worker->routes[i].spec->dtype != dtype) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TYPE,
+                    "table %s holds %s; it cannot be opened as %s", table,
+                    rubato_dtype_name(worker->routes[i].spec->dtype), rubato_dtype_name(dtype));
+        return NULL;
+    }
+    if (worker->clients[i] == NULL)
+        worker->clients[i] = table_client_new(&worker->routes[i], worker->rank);
+    return worker->clients[i];
+}
+
+void worker_close_tables(RubatoWorker *worker)
+{
+    for (size_t i = 0; i < worker->n_routes; i++)
+        table_client_free(worker->clients[i]);
+    g_clear_pointer(&worker->clients, g_free);
+}

@@ -1,0 +1,41 @@
+/* A worker as the handles see it: which task it works for and the tables that it may open.
+ *
+ * The engine makes one for each worker thread of a task.
+ *
+ * Threads: the worker's own. */
+#ifndef RUBATO_TABLES_WORKER_H
+#define RUBATO_TABLES_WORKER_H
+
+#include <rubato/task.h>
+
+#include "tables/client.h"
+
+struct RubatoWorker {
+    /* immutable */
+    uint64_t id;
+    uint32_t rank;
+    uint32_t local_rank;
+    uint32_t node_id;
+    uint32_t n_workers;
+    uint32_t n_local_workers;
+    const char *task; /* its name */
+    TableRoute *routes;
+    size_t n_routes;
+    Actor *helper; /* the node's helper thread */
+    const _Atomic bool *cancelled;
+    bool (*barrier)(RubatoWorker *worker, GError **error);
+    void *engine_data;
+
+    /* worker thread only */
+    TableClient **clients; /* by route; NULL: not opened yet */
+};
+
+/* What a handle needs of a table: the worker's client on it. The worker keeps it, and with it the
+ * clock, until the task ends. NULL with RUBATO_ERROR_NOT_FOUND or _TYPE. (transfer none) */
+TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDtype dtype,
+                               GError **error);
+
+/* Frees the clients. */
+void worker_close_tables(RubatoWorker *worker);
+
+#endif
