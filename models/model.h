@@ -14,6 +14,10 @@
 
 #include <rubato/model_ops.h>
 
+/* The model of that name, NULL where there is none; and the i-th model's name, NULL past the last. */
+const RubatoModelOps *model_find(const char *name);
+const char *model_name(size_t i);
+
 /* Whether the sources of clocks are the task's workers, by rank (true), or the run's nodes, by
  * number, each with the clock of its slowest live worker (false). */
 bool model_per_worker_clocks(const RubatoTableSpec *spec);

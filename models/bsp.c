@@ -1,0 +1,98 @@
+/* BSP: a Get at clock c sees exactly the Adds of the clocks before c.
+ *
+ * Adds are kept, ordered by clock, worker and arrival, until the min clock has passed theirs; Gets
+ * are parked until it has come to theirs. When the min clock jumps, Gets and Adds take turns: the
+ * Gets of clock c come after the Adds of c - 1 and before those of c. For a worker that only adds may
+ * be ahead of one that gets, so Gets of several clocks may be parked at once. The order of the Adds
+ * depends on nothing but clocks and workers, which makes sums of floats the same in every run.
+ *
+ * Thread: the shard's present owner. Between two ops no Add of a clock below the min clock is kept,
+ * and no Get of a clock up to it is parked. */
+#include <rubato/model_ops.h>
+
+#include "models/request_heap.h"
+
+typedef struct {
+    RubatoModel base;
+    RequestHeap parked; /* Gets */
+    RequestHeap kept;   /* copies of Adds */
+} BspModel;
+
+static RubatoModel *create(const RubatoModelSetup *setup, GError **error)
+{
+    BspModel *bsp = g_new0(BspModel, 1);
+
+    (void)setup;
+    (void)error;
+    return &bsp->base;
+}
+
+static void destroy(RubatoModel *model)
+{
+    BspModel *bsp = (BspModel *)model;
+
+    for (RubatoRequest *request; (request = request_heap_pop(&bsp->parked)) != NULL;)
+        rubato_model_drop(model, request);
+    for (RubatoRequest *request; (request = request_heap_pop(&bsp->kept)) != NULL;)
+        rubato_request_free(request);
+    request_heap_clear(&bsp->parked);
+    request_heap_clear(&bsp->kept);
+    g_free(bsp);
+}
+
+static void get(RubatoModel *model, RubatoRequest *request)
+{
+    BspModel *bsp = (BspModel *)model;
+
+    if (request->clock <= rubato_model_min_clock(model))
+        rubato_model_answer(model, request);
+    else
+        request_heap_push(&bsp->parked, request);
+}
+
+static void add(RubatoModel *model, RubatoRequest *request)
+{
+    BspModel *bsp = (BspModel *)model;
+
+    if (request->clock < rubato_model_min_clock(model))
+        rubato_model_apply(model, request);
+    else
+        request_heap_push(&bsp->kept, rubato_model_keep(model, request));
+    rubato_model_finish(model, request);
+}
+
+static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to)
+{
+    BspModel *bsp = (BspModel *)model;
+    const uint64_t min = rubato_model_min_clock(model);
+
+    (void)source;
+    (void)from;
+    (void)to;
+    for (;;) {
+        const RubatoRequest *parked = request_heap_first(&bsp->parked);
+        const RubatoRequest *kept = request_heap_first(&bsp->kept);
+        const bool may_answer = parked != NULL && parked->clock <= min;
+        const bool may_apply = kept != NULL && kept->clock < min;
+
+        if (may_answer && (!may_apply || parked->clock <= kept->clock)) {
+            rubato_model_answer(model, request_heap_pop(&bsp->parked));
+        } else if (may_apply) {
+            RubatoRequest *released = request_heap_pop(&bsp->kept);
+
+            rubato_model_apply(model, released);
+            rubato_request_free(released);
+        } else {
+            break;
+        }
+    }
+}
+
+const RubatoModelOps bsp_model_ops = {
+    .name = "bsp",
+    .create = create,
+    .destroy = destroy,
+    .get = get,
+    .add = add,
+    .advance = advance,
+};

@@ -1,0 +1,222 @@
+/* The gate of a shard: the list of models, the outbox, and what every model shares.
+ *
+ * Thread: the shard's present owner. A request is in one place at a time: with the caller, with the
+ * model, or in the outbox. */
+#include "models/model.h"
+
+#include <assert.h>
+#include <rubato/error.h>
+#include <string.h>
+
+#include "models/keys.h"
+#include "models/progress.h"
+#include "models/shard.h"
+#include "models/spec.h"
+
+/* The models that there are, a line each. */
+#define FOR_EACH_MODEL(DO)                                                                         \
+    DO(asp_model_ops)                                                                              \
+    DO(bsp_model_ops)                                                                              \
+    DO(ssp_model_ops)                                                                              \
+    DO(sparse_ssp_model_ops)
+
+#define DECLARE(ops) extern const RubatoModelOps ops;
+#define LIST(ops) &ops,
+FOR_EACH_MODEL(DECLARE)
+static const RubatoModelOps *const models[] = { FOR_EACH_MODEL(LIST) };
+
+const RubatoModelOps *model_find(const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(models); i++)
+        if (strcmp(models[i]->name, name) == 0)
+            return models[i];
+    return NULL;
+}
+
+const char *model_name(size_t i)
+{
+    return i < G_N_ELEMENTS(models) ? models[i]->name : NULL;
+}
+
+bool model_per_worker_clocks(const RubatoTableSpec *spec)
+{
+    const RubatoModelOps *ops = model_find(spec_model_name(spec));
+
+    return ops != NULL && ops->per_worker_clocks;
+}
+
+RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32_t n_nodes,
+                       GError **error)
+{
+    const RubatoModelOps *ops = model_find(spec_model_name(setup->spec));
+
+    assert(ops != NULL);
+    const uint32_t n_sources = ops->per_worker_clocks ? setup->n_workers : n_nodes;
+    RubatoProgress *progress = progress_new(n_sources);
+    if (progress == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "table %s: no memory for the clocks of %u %s", setup->spec->name, n_sources,
+                    ops->per_worker_clocks ? "workers" : "nodes");
+        return NULL;
+    }
+
+    RubatoModel *model = ops->create(setup, error);
+    if (model == NULL) {
+        progress_free(progress);
+        return NULL;
+    }
+    model->ops = ops;
+    model->shard = shard;
+    model->progress = progress;
+    model->n_workers = setup->n_workers;
+    model->n_ignored = 0;
+    model->answered = NULL;
+    model->answered_end = &model->answered;
+    model->dropped_end = NULL;
+    return model;
+}
+
+RubatoRequest *model_free(RubatoModel *model)
+{
+    RubatoRequest *dropped = NULL;
+
+    if (model == NULL)
+        return NULL;
+    assert(model->answered == NULL);
+    RubatoProgress *progress = model->progress;
+    model->dropped_end = &dropped;
+    model->ops->destroy(model);
+    progress_free(progress);
+    return dropped;
+}
+
+bool model_request_ok(const RubatoModel *model, const RubatoRequest *request)
+{
+    return request->worker < model->n_workers;
+}
+
+void model_get(RubatoModel *model, RubatoRequest *request)
+{
+    assert(request->worker < model->n_workers);
+    model->ops->get(model, request);
+}
+
+void model_add(RubatoModel *model, RubatoRequest *request)
+{
+    assert(request->worker < model->n_workers);
+    model->ops->add(model, request);
+}
+
+void model_announce(RubatoModel *model, RubatoRequest *request)
+{
+    assert(request->worker < model->n_workers);
+    if (model->ops->announce != NULL)
+        model->ops->announce(model, request);
+    else
+        rubato_model_finish(model, request);
+}
+
+void model_clock(RubatoModel *model, uint32_t source, uint64_t clock)
+{
+    uint64_t from;
+
+    if (source >= progress_n_sources(model->progress)) {
+        model->n_ignored++;
+        return;
+    }
+    if (progress_advance(model->progress, source, clock, &from) && model->ops->advance != NULL)
+        model->ops->advance(model, source, from, clock);
+}
+
+RubatoRequest *model_take_answered(RubatoModel *model)
+{
+    RubatoRequest *chain = model->answered;
+
+    model->answered = NULL;
+    model->answered_end = &model->answered;
+    return chain;
+}
+
+uint32_t model_slowest(const RubatoModel *model)
+{
+    return progress_slowest(model->progress);
+}
+
+uint64_t model_n_ignored(const RubatoModel *model)
+{
+    return model->n_ignored;
+}
+
+uint64_t rubato_model_min_clock(const RubatoModel *model)
+{
+    return progress_min(model->progress);
+}
+
+uint64_t rubato_model_clock(const RubatoModel *model, uint32_t source)
+{
+    return progress_clock(model->progress, source);
+}
+
+static void put_out(RubatoModel *model, RubatoRequest *request)
+{
+    request->next = NULL;
+    *model->answered_end = request;
+    model->answered_end = &request->next;
+}
+
+void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
+{
+    shard_get(model->shard, &request->keys, request->values);
+    put_out(model, request);
+}
+
+void rubato_model_apply(RubatoModel *model, const RubatoRequest *request)
+{
+    shard_add(model->shard, &request->keys, request->values);
+}
+
+void rubato_model_finish(RubatoModel *model, RubatoRequest *request)
+{
+    put_out(model, request);
+}
+
+void rubato_model_drop(RubatoModel *model, RubatoRequest *request)
+{
+    assert(model->dropped_end != NULL);
+    request->next = NULL;
+    *model->dropped_end = request;
+    model->dropped_end = &request->next;
+}
+
+/* One block holds the request, its keys and its values, in this order, which aligns each. */
+RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
+{
+    const RubatoKeys *from = &request->keys;
+    const size_t row_bytes = request->values == NULL ? 0 : shard_row_bytes(model->shard);
+    const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
+    RubatoRequest *kept = g_malloc(sizeof(*kept) + key_bytes + from->n * row_bytes);
+    RubatoKey *keys = (RubatoKey *)(kept + 1);
+    unsigned char *values = (unsigned char *)keys + key_bytes;
+
+    *kept = *request;
+    kept->next = NULL;
+    kept->keys.at = NULL;
+    if (from->keys != NULL) {
+        kept->keys.keys = keys;
+        for (size_t i = 0; i < from->n; i++)
+            keys[i] = keys_get(from, i);
+    }
+    if (request->values != NULL) {
+        const unsigned char *rows = request->values;
+
+        kept->values = values;
+        for (size_t i = 0; i < from->n; i++)
+            memcpy(values + i * row_bytes, rows + keys_row(from, i) * row_bytes, row_bytes);
+    }
+    return kept;
+}
+
+void rubato_request_free(RubatoRequest *kept)
+{
+    g_free(kept);
+}

@@ -1,0 +1,290 @@
+/* SparseSSP(s, q): beyond the staleness bound, a Get needs to wait only for whoever uses its keys.
+ *
+ * Workers tell the keys of their iterations ahead of time. A Get at clock c, with min clock m:
+ *
+ *     c <= m + s        is answered, as under SSP(s);
+ *     c <= m + s + q    is answered once nobody can any more add to its keys at a clock up to
+ *                       c - s - 1, which are the clocks that SSP would have waited for;
+ *     beyond            waits for the min clock.
+ *
+ * In the middle case it is held back by the first obstacle found: a worker that has not told (and
+ * not finished) all of its iterations up to c - s - 1, for an untold iteration may use any key; or a
+ * use of one of the keys in such an iteration. The Get is filed with that worker and looked at again
+ * when the obstacle is gone, that is, after an announcement or a clock of this one worker. Most Gets
+ * are so looked at once or twice, however many workers there are. The min clock needs no looking
+ * after: when it has come to c - s, every obstacle is gone.
+ *
+ * An iteration t of a worker is finished when its clock is above t; what it told of t is then
+ * forgotten. A retired worker's clock is above everything. A worker that tells nothing is waited for
+ * as under SSP(s).
+ *
+ * Thread: the shard's present owner. Between two ops: `beyond` holds the Gets with a clock above
+ * m + s + q; a Get filed with a worker has its obstacle there, unresolved; the record holds exactly
+ * the kept announcements, and each is of an unfinished iteration. */
+#include <rubato/error.h>
+#include <rubato/model_ops.h>
+
+#include "models/record.h"
+#include "models/request_heap.h"
+#include "models/spec.h"
+
+/* A parked Get, and what it waits for from the worker that it is filed with. */
+typedef struct {
+    RubatoRequest *request;
+    enum { UNTIL_FINISHED, UNTIL_TOLD } until;
+    uint64_t iteration;
+} Parked;
+
+typedef struct {
+    uint64_t told;            /* every iteration below it is told or finished */
+    RubatoRequest *announced; /* copies of what was told, iterations ascending */
+    RubatoRequest **announced_end;
+    Parked *parked; /* as they came */
+    size_t n_parked;
+    size_t n_allocated;
+} Worker;
+
+typedef struct {
+    RubatoModel base;
+    uint64_t staleness;
+    uint64_t reach; /* staleness + speculation */
+    uint32_t n_workers;
+    Record *record;
+    RequestHeap beyond;
+    Worker workers[];
+} SparseSspModel;
+
+static RubatoModel *create(const RubatoModelSetup *setup, GError **error)
+{
+    const RubatoTableSpec *spec = setup->spec;
+    SparseSspModel *sparse =
+        g_try_malloc0(sizeof(*sparse) + (gsize)setup->n_workers * sizeof(sparse->workers[0]));
+
+    if (sparse == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "table %s: no memory for what %u workers will tell", spec->name,
+                    setup->n_workers);
+        return NULL;
+    }
+    sparse->record = record_new(record_find_ops(spec_record_name(spec)), setup, error);
+    if (sparse->record == NULL) {
+        g_free(sparse);
+        return NULL;
+    }
+    sparse->staleness = spec->staleness;
+    sparse->reach = (uint64_t)spec->staleness + spec->speculation;
+    sparse->n_workers = setup->n_workers;
+    for (uint32_t i = 0; i < setup->n_workers; i++)
+        sparse->workers[i].announced_end = &sparse->workers[i].announced;
+    return &sparse->base;
+}
+
+static void destroy(RubatoModel *model)
+{
+    SparseSspModel *sparse = (SparseSspModel *)model;
+
+    for (RubatoRequest *request; (request = request_heap_pop(&sparse->beyond)) != NULL;)
+        rubato_model_drop(model, request);
+    request_heap_clear(&sparse->beyond);
+    for (uint32_t i = 0; i < sparse->n_workers; i++) {
+        Worker *worker = &sparse->workers[i];
+
+        for (size_t j = 0; j < worker->n_parked; j++)
+            rubato_model_drop(model, worker->parked[j].request);
+        g_free(worker->parked);
+        for (RubatoRequest *told = worker->announced, *next; told != NULL; told = next) {
+            next = told->next;
+            rubato_request_free(told);
+        }
+    }
+    record_free(sparse->record);
+    g_free(sparse);
+}
+
+static bool is_within(const SparseSspModel *sparse, uint64_t clock, uint64_t distance)
+{
+    const uint64_t min = rubato_model_min_clock(&sparse->base);
+
+    return clock <= min || clock - min <= distance;
+}
+
+static void park(Worker *worker, const Parked *parked)
+{
+    if (worker->n_parked == worker->n_allocated) {
+        worker->n_allocated = worker->n_allocated == 0 ? 4 : worker->n_allocated * 2;
+        worker->parked = g_renew(Parked, worker->parked, worker->n_allocated);
+    }
+    worker->parked[worker->n_parked++] = *parked;
+}
+
+static bool has_told(const SparseSspModel *sparse, uint32_t worker, uint64_t iteration)
+{
+    return sparse->workers[worker].told > iteration ||
+           rubato_model_clock(&sparse->base, worker) > iteration;
+}
+
+/* A worker other than the reader that may use any key up to iteration `last`, for all that is known;
+ * n_workers where there is none. */
+static uint32_t find_untold(const SparseSspModel *sparse, uint64_t last, uint32_t reader)
+{
+    uint32_t worker = 0;
+
+    while (worker < sparse->n_workers && (worker == reader || has_told(sparse, worker, last)))
+        worker++;
+    return worker;
+}
+
+/* Answers a Get or parks it. */
+static void decide(SparseSspModel *sparse, RubatoRequest *request)
+{
+    const uint64_t clock = request->clock;
+
+    if (is_within(sparse, clock, sparse->staleness)) {
+        rubato_model_answer(&sparse->base, request);
+        return;
+    }
+    if (!is_within(sparse, clock, sparse->reach)) {
+        request_heap_push(&sparse->beyond, request);
+        return;
+    }
+
+    const uint64_t last = clock - sparse->staleness - 1;
+    const uint32_t untold = find_untold(sparse, last, request->worker);
+    if (untold < sparse->n_workers) {
+        park(&sparse->workers[untold],
+             &(Parked){ .request = request, .until = UNTIL_TOLD, .iteration = last });
+        return;
+    }
+
+    const RecordUse *use = record_find(sparse->record, &request->keys, last, request->worker);
+    if (use != NULL) {
+        park(&sparse->workers[use->worker], &(Parked){ .request = request,
+                                                       .until = UNTIL_FINISHED,
+                                                       .iteration = use->iteration });
+        return;
+    }
+    rubato_model_answer(&sparse->base, request);
+}
+
+static bool is_resolved(const SparseSspModel *sparse, uint32_t worker, const Parked *parked)
+{
+    return parked->until == UNTIL_TOLD
+               ? has_told(sparse, worker, parked->iteration)
+               : rubato_model_clock(&sparse->base, worker) > parked->iteration;
+}
+
+/* Looks again at the Gets whose obstacle with this worker is gone. They are taken out before the
+ * first is decided, for it may be filed with the same worker again. */
+static void look_again(SparseSspModel *sparse, uint32_t source)
+{
+    Worker *worker = &sparse->workers[source];
+    RubatoRequest *resolved = NULL;
+    RubatoRequest **end = &resolved;
+    size_t n_left = 0;
+
+    for (size_t i = 0; i < worker->n_parked; i++) {
+        const Parked parked = worker->parked[i];
+
+        if (is_resolved(sparse, source, &parked)) {
+            *end = parked.request;
+            end = &parked.request->next;
+        } else {
+            worker->parked[n_left++] = parked;
+        }
+    }
+    worker->n_parked = n_left;
+    *end = NULL;
+    for (RubatoRequest *next; resolved != NULL; resolved = next) {
+        next = resolved->next;
+        decide(sparse, resolved);
+    }
+}
+
+/* Forgets what a worker told of iterations that it has finished. */
+static void forget_finished(SparseSspModel *sparse, uint32_t source, uint64_t clock)
+{
+    Worker *worker = &sparse->workers[source];
+
+    while (worker->announced != NULL && worker->announced->clock < clock) {
+        RubatoRequest *finished = worker->announced;
+
+        worker->announced = finished->next;
+        if (worker->announced == NULL)
+            worker->announced_end = &worker->announced;
+        record_remove(sparse->record, source, finished->clock, &finished->keys);
+        rubato_request_free(finished);
+    }
+}
+
+static void get(RubatoModel *model, RubatoRequest *request)
+{
+    decide((SparseSspModel *)model, request);
+}
+
+static void add(RubatoModel *model, RubatoRequest *request)
+{
+    rubato_model_apply(model, request);
+    rubato_model_finish(model, request);
+}
+
+static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to)
+{
+    SparseSspModel *sparse = (SparseSspModel *)model;
+    const RubatoRequest *first;
+
+    (void)from;
+    forget_finished(sparse, source, to);
+    look_again(sparse, source);
+    while ((first = request_heap_first(&sparse->beyond)) != NULL &&
+           is_within(sparse, first->clock, sparse->reach))
+        decide(sparse, request_heap_pop(&sparse->beyond));
+}
+
+/* Takes in what a worker tells of its next iteration. What is of no use is counted: an iteration told
+ * before, or one told ahead of its turn, which stays untold; nobody waits for ever on its account,
+ * since the worker's clock passes it. Memory that is not there has the same effect. */
+static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
+{
+    RubatoModel *model = &sparse->base;
+    Worker *worker = &sparse->workers[request->worker];
+    const uint64_t clock = rubato_model_clock(model, request->worker);
+    const uint64_t expected = MAX(worker->told, clock);
+
+    if (request->clock == RUBATO_CLOCK_RETIRED) {
+        worker->told = RUBATO_CLOCK_RETIRED;
+        return;
+    }
+    if (request->clock < clock)
+        return;
+    if (request->clock != expected ||
+        !record_add(sparse->record, request->worker, request->clock, &request->keys)) {
+        model->n_ignored++;
+        return;
+    }
+
+    RubatoRequest *told = rubato_model_keep(model, request);
+    *worker->announced_end = told;
+    worker->announced_end = &told->next;
+    worker->told = request->clock + 1;
+}
+
+static void announce(RubatoModel *model, RubatoRequest *request)
+{
+    SparseSspModel *sparse = (SparseSspModel *)model;
+    const uint32_t source = request->worker;
+
+    take_in(sparse, request);
+    rubato_model_finish(model, request);
+    look_again(sparse, source);
+}
+
+const RubatoModelOps sparse_ssp_model_ops = {
+    .name = "sparse_ssp",
+    .per_worker_clocks = true,
+    .create = create,
+    .destroy = destroy,
+    .get = get,
+    .add = add,
+    .advance = advance,
+    .announce = announce,
+};

@@ -1,0 +1,205 @@
+/* The defaults of table specs, and the one place that refuses wrong ones.
+ *
+ * Thread: any. The checks go from what the messages need (the name) to what needs the other fields. */
+#include "models/spec.h"
+
+#include <rubato/error.h>
+#include <string.h>
+
+#include "models/init.h"
+#include "models/model.h"
+#include "models/record.h"
+#include "models/storage.h"
+#include "models/update.h"
+
+/* What users type, and what goes over the wire: nothing longer is a name. */
+#define MAX_NAME_BYTES 255
+
+const char *spec_storage_name(const RubatoTableSpec *spec)
+{
+    if (spec->storage != NULL)
+        return spec->storage;
+    return spec->n_keys > 0 ? "dense" : "hash";
+}
+
+const char *spec_model_name(const RubatoTableSpec *spec)
+{
+    return spec->model == NULL ? "asp" : spec->model;
+}
+
+const char *spec_update_name(const RubatoTableSpec *spec)
+{
+    return spec->update == NULL ? "add" : spec->update;
+}
+
+const char *spec_init_name(const RubatoTableSpec *spec)
+{
+    return spec->init == NULL ? "constant" : spec->init;
+}
+
+const char *spec_record_name(const RubatoTableSpec *spec)
+{
+    return spec->record == NULL ? "hash" : spec->record;
+}
+
+const char *spec_partition_name(const RubatoTableSpec *spec)
+{
+    if (spec->partition != NULL)
+        return spec->partition;
+    return spec_is_dense(spec) ? "range" : "hash";
+}
+
+uint32_t spec_width(const RubatoTableSpec *spec)
+{
+    return spec->width == 0 ? 1 : spec->width;
+}
+
+uint32_t spec_chunk_size(const RubatoTableSpec *spec)
+{
+    return spec->chunk_size == 0 ? 1 : spec->chunk_size;
+}
+
+size_t spec_row_bytes(const RubatoTableSpec *spec)
+{
+    return spec_width(spec) * rubato_dtype_size(spec->dtype);
+}
+
+bool spec_is_dense(const RubatoTableSpec *spec)
+{
+    return strcmp(spec_storage_name(spec), "dense") == 0;
+}
+
+static const char *partition_name(size_t i)
+{
+    static const char *const names[] = { "range", "hash", "bounds" };
+
+    return i < G_N_ELEMENTS(names) ? names[i] : NULL;
+}
+
+/* The fields of a spec that hold a name: what they say, and the names that there are. */
+static const struct {
+    const char *field;
+    const char *(*of)(const RubatoTableSpec *spec);
+    const char *(*known)(size_t i);
+} named_fields[] = {
+    { "storage", spec_storage_name, storage_name },
+    { "model", spec_model_name, model_name },
+    { "record", spec_record_name, record_name },
+    { "update rule", spec_update_name, update_name },
+    { "initialiser", spec_init_name, init_name },
+    { "partition", spec_partition_name, partition_name },
+};
+
+static bool check_known(const RubatoTableSpec *spec, const char *field, const char *name,
+                        const char *(*known)(size_t i), GError **error)
+{
+    g_autoptr(GString) list = g_string_new(NULL);
+
+    for (size_t i = 0; known(i) != NULL; i++) {
+        if (strcmp(known(i), name) == 0)
+            return true;
+        g_string_append_printf(list, "%s%s", i == 0 ? "" : ", ", known(i));
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                "table %s: there is no %s \"%s\"; known are %s", spec->name, field, name,
+                list->str);
+    return false;
+}
+
+G_GNUC_PRINTF(3, 4)
+static bool refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *what = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s: %s", spec->name, what);
+    return false;
+}
+
+static bool check_name(const RubatoTableSpec *spec, GError **error)
+{
+    if (spec->name == NULL || spec->name[0] == '\0') {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                            "a table needs a name: set the spec's name");
+        return false;
+    }
+    if (strlen(spec->name) > MAX_NAME_BYTES) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "the table name that begins with \"%.32s\" is longer than %d bytes",
+                    spec->name, MAX_NAME_BYTES);
+        return false;
+    }
+    for (const char *c = spec->name; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+            g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                                "a table name has a control character in it");
+            return false;
+        }
+    return true;
+}
+
+static bool check_shape(const RubatoTableSpec *spec, GError **error)
+{
+    if (rubato_dtype_size(spec->dtype) == 0)
+        return refuse(spec, error, "%d is no dtype; take one of RUBATO_F32, _F64, _I32, _I64",
+                      (int)spec->dtype);
+    if (spec->width > SPEC_MAX_WIDTH)
+        return refuse(spec, error, "rows of %u values are too wide; there may be %u at most",
+                      spec->width, SPEC_MAX_WIDTH);
+    if (spec->chunk_size > 1 && !spec_is_dense(spec))
+        return refuse(spec, error, "chunks of %u keys need dense storage", spec->chunk_size);
+    if ((unsigned)spec->cache > RUBATO_CACHE_NONE)
+        return refuse(spec, error, "%d is no RubatoCache", (int)spec->cache);
+    return true;
+}
+
+static bool check_partition(const RubatoTableSpec *spec, GError **error)
+{
+    const char *name = spec_partition_name(spec);
+
+    if (strcmp(name, "hash") == 0 && spec_is_dense(spec))
+        return refuse(spec, error, "the partition \"hash\" scatters keys that dense storage wants "
+                                   "in ranges; take \"range\" or \"bounds\"");
+    if (strcmp(name, "bounds") != 0) {
+        if (spec->n_bounds > 0)
+            return refuse(spec, error, "bounds are given, but the partition is \"%s\"; take "
+                                       "\"bounds\" or leave them out", name);
+        return true;
+    }
+    if (spec->n_bounds > 0 && spec->bounds == NULL)
+        return refuse(spec, error, "n_bounds is %zu, but bounds is NULL", spec->n_bounds);
+    for (size_t i = 1; i < spec->n_bounds; i++)
+        if (spec->bounds[i] < spec->bounds[i - 1])
+            return refuse(spec, error,
+                          "bounds have to ascend, but bounds[%zu] = %" G_GUINT64_FORMAT
+                          " comes after %" G_GUINT64_FORMAT,
+                          i, spec->bounds[i], spec->bounds[i - 1]);
+    return true;
+}
+
+static bool check_model(const RubatoTableSpec *spec, GError **error)
+{
+    if (strcmp(spec_model_name(spec), "sparse_ssp") == 0 &&
+        strcmp(spec_record_name(spec), "dense") == 0 && !spec_is_dense(spec))
+        return refuse(spec, error, "the record \"dense\" needs dense storage; take \"hash\"");
+    return true;
+}
+
+bool spec_check(const RubatoTableSpec *spec, GError **error)
+{
+    if (!check_name(spec, error))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(named_fields); i++)
+        if (!check_known(spec, named_fields[i].field, named_fields[i].of(spec),
+                         named_fields[i].known, error))
+            return false;
+    if (!check_shape(spec, error) || !check_partition(spec, error) || !check_model(spec, error))
+        return false;
+
+    const RubatoStorageOps *storage = storage_find(spec_storage_name(spec));
+    const RubatoUpdateOps *update = update_find(spec_update_name(spec));
+    return (storage->check == NULL || storage->check(spec, error)) &&
+           (update->check == NULL || update->check(spec, error)) && init_check(spec, error);
+}

@@ -1,0 +1,77 @@
+/* The rule "add": value += delta. Integers wrap.
+ *
+ * One set of loops for each type of element; integers are added as unsigned ones, where wrapping is
+ * defined.
+ *
+ * Thread: the shard's present owner. */
+#include <rubato/update_ops.h>
+
+#define DEFINE_LOOPS(name, type)                                                                   \
+    static void add_##name(type *restrict values, const type *restrict deltas, size_t n)           \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            values[i] += deltas[i];                                                                \
+    }                                                                                              \
+                                                                                                   \
+    static void add_rows_##name(uint32_t width, void *const *rows, const type *deltas,             \
+                                const uint32_t *at, size_t n)                                      \
+    {                                                                                              \
+        if (width == 1 && at == NULL)                                                              \
+            for (size_t i = 0; i < n; i++)                                                         \
+                *(type *)rows[i] += deltas[i];                                                     \
+        else if (width == 1)                                                                       \
+            for (size_t i = 0; i < n; i++)                                                         \
+                *(type *)rows[i] += deltas[at[i]];                                                 \
+        else                                                                                       \
+            for (size_t i = 0; i < n; i++)                                                         \
+                add_##name(rows[i], deltas + (at == NULL ? i : at[i]) * width, width);             \
+    }
+
+DEFINE_LOOPS(f32, float)
+DEFINE_LOOPS(f64, double)
+DEFINE_LOOPS(u32, uint32_t)
+DEFINE_LOOPS(u64, uint64_t)
+
+static void apply(RubatoDtype dtype, void *values, const void *deltas, size_t n_values)
+{
+    switch (dtype) {
+    case RUBATO_F32:
+        add_f32(values, deltas, n_values);
+        break;
+    case RUBATO_F64:
+        add_f64(values, deltas, n_values);
+        break;
+    case RUBATO_I32:
+        add_u32(values, deltas, n_values);
+        break;
+    case RUBATO_I64:
+        add_u64(values, deltas, n_values);
+        break;
+    }
+}
+
+static void apply_rows(RubatoDtype dtype, uint32_t width, void *const *rows, const void *deltas,
+                       const uint32_t *at, size_t n)
+{
+    switch (dtype) {
+    case RUBATO_F32:
+        add_rows_f32(width, rows, deltas, at, n);
+        break;
+    case RUBATO_F64:
+        add_rows_f64(width, rows, deltas, at, n);
+        break;
+    case RUBATO_I32:
+        add_rows_u32(width, rows, deltas, at, n);
+        break;
+    case RUBATO_I64:
+        add_rows_u64(width, rows, deltas, at, n);
+        break;
+    }
+}
+
+const RubatoUpdateOps add_update_ops = {
+    .name = "add",
+    .replayable = true,
+    .apply = apply,
+    .apply_rows = apply_rows,
+};
