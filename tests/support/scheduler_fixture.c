@@ -1,0 +1,286 @@
+/* See the header. */
+#include "tests/support/scheduler_fixture.h"
+
+#include <string.h>
+
+#include <check.h>
+
+/* Ids with gaps: a node's number is never its id, but for the first. */
+const uint32_t IDS[N_NODES] = { 0, 4, 7 };
+static const char *const NAMES[N_NODES] = { "127.0.0.1:4101", "127.0.0.1:4102", "127.0.0.1:4103" };
+const char *const ENDPOINTS[N_NODES] = { "tcp://a", "tcp://b", "tcp://c" };
+
+const SchedulerConfig CONFIG = {
+    .n_nodes = N_NODES,
+    .self = 0,
+    .node_ids = IDS,
+    .node_names = NAMES,
+    .digest = "0123456789abcdef",
+    .wire_version = 5,
+    .heartbeat_ms = 500,
+    .timeout_ms = 3000,
+    .rendezvous_ms = 30000,
+    .stall_ms = 10000,
+};
+
+/* Something that came out, in the order in which it did. */
+typedef struct {
+    uint32_t node;  /* UINT32_MAX: a greeting */
+    char *endpoint; /* of a greeting */
+    Control control;
+} Output;
+
+Scheduler *scheduler;
+int64_t now_ms;
+static GQueue outputs = G_QUEUE_INIT;
+static Control taken; /* by the last expect */
+
+static void output_free(Output *output)
+{
+    g_free(output->endpoint);
+    control_clear(&output->control);
+    g_free(output);
+}
+
+static void put_output(uint32_t node, const char *endpoint, const Control *control)
+{
+    Output *output = g_new0(Output, 1);
+    g_autoptr(GVariant) body = control_encode(control);
+    output->node = node;
+    output->endpoint = g_strdup(endpoint);
+    ck_assert(control_decode(body, &output->control, NULL));
+    g_queue_push_tail(&outputs, output);
+}
+
+void put_sent(void *user, uint32_t node, const Control *control)
+{
+    ck_assert_ptr_eq(user, &outputs);
+    put_output(node, NULL, control);
+}
+
+static void put_greeted(void *user, const char *endpoint, const Control *control)
+{
+    ck_assert_ptr_eq(user, &outputs);
+    put_output(UINT32_MAX, endpoint, control);
+}
+
+void replace_scheduler(const SchedulerConfig *config,
+                       void (*send)(void *user, uint32_t node, const Control *control))
+{
+    const SchedulerOutput output = { send != NULL ? send : put_sent, put_greeted };
+    scheduler_free(scheduler);
+    scheduler = scheduler_new(config, &output, &outputs);
+}
+
+void set_up(void)
+{
+    now_ms = 1000;
+    replace_scheduler(&CONFIG, NULL);
+}
+
+void tear_down(void)
+{
+    scheduler_free(scheduler);
+    control_clear(&taken);
+    g_queue_clear_full(&outputs, (GDestroyNotify)output_free);
+    scheduler = NULL;
+}
+
+/* Takes the first output whose addressee it is; it must be of that kind. */
+static const Control *expect_output(uint32_t node, const char *endpoint, ControlKind kind)
+{
+    for (GList *link = outputs.head; link != NULL; link = link->next) {
+        Output *output = link->data;
+        if (output->node != node || g_strcmp0(output->endpoint, endpoint) != 0)
+            continue;
+        ck_assert_msg(output->control.kind == kind, "%s instead of %s",
+                      control_kind_name(output->control.kind), control_kind_name(kind));
+        control_clear(&taken);
+        taken = output->control;
+        output->control = (Control){ 0 };
+        output_free(output);
+        g_queue_delete_link(&outputs, link);
+        return &taken;
+    }
+    ck_abort_msg("nothing came out for node %u %s: %s was due", node, endpoint ? endpoint : "",
+                 control_kind_name(kind));
+    return NULL;
+}
+
+const Control *expect(uint32_t node, ControlKind kind)
+{
+    return expect_output(node, NULL, kind);
+}
+
+const Control *expect_greeting(const char *endpoint, ControlKind kind)
+{
+    return expect_output(UINT32_MAX, endpoint, kind);
+}
+
+void expect_verdict(uint32_t node, ControlKind kind, uint32_t code, const char *text)
+{
+    const Control *control = expect(node, kind);
+    ck_assert_str_eq(control->text, text);
+    ck_assert_uint_eq(control->code, code);
+}
+
+void expect_verdict_everywhere(ControlKind kind, uint32_t code, const char *text)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_verdict(i, kind, code, text);
+}
+
+void expect_refusal(const char *endpoint, uint32_t code, const char *text)
+{
+    const Control *control = expect_greeting(endpoint, CONTROL_REFUSE);
+    ck_assert_str_eq(control->text, text);
+    ck_assert_uint_eq(control->code, code);
+}
+
+void expect_quiet(void)
+{
+    const Output *output = g_queue_peek_head(&outputs);
+    if (output != NULL)
+        ck_abort_msg("%s came out for node %u %s: %s", control_kind_name(output->control.kind),
+                     output->node, output->endpoint ? output->endpoint : "", output->control.text);
+}
+
+Control hello_of(uint32_t number)
+{
+    static const char *const DESCRIPTIONS[] = { "ada pid 10", "bob pid 11", "cid pid 12" };
+    return (Control){ .kind = CONTROL_HELLO,
+                      .node = IDS[number],
+                      .number = number,
+                      .digest = CONFIG.digest,
+                      .incarnation = 100 + number,
+                      .endpoint = ENDPOINTS[number],
+                      .description = DESCRIPTIONS[number] };
+}
+
+void greet(const Control *hello)
+{
+    ck_assert(scheduler_greet(scheduler, now_ms, hello, CONFIG.wire_version));
+}
+
+void hello(uint32_t number)
+{
+    const Control control = hello_of(number);
+    greet(&control);
+}
+
+void begin(void)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        hello(i);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_greeting(ENDPOINTS[i], CONTROL_WELCOME);
+    expect_quiet();
+}
+
+bool hears(uint32_t node, Control control)
+{
+    return scheduler_receive(scheduler, now_ms, node, &control);
+}
+
+void say(uint32_t node, Control control)
+{
+    ck_assert_msg(hears(node, control), "%s of node %u was refused",
+                  control_kind_name(control.kind), node);
+}
+
+Control call(uint64_t op, ControlCall what, const char *name, const char *detail)
+{
+    return (Control){ .kind = CONTROL_PROPOSE,
+                      .op = op,
+                      .what = what,
+                      .text = name,
+                      .digest = detail,
+                      .detail = detail };
+}
+
+void propose(uint32_t node, uint64_t op, ControlCall what, const char *name)
+{
+    say(node, call(op, what, name, "same"));
+}
+
+void ready(uint32_t node, uint64_t op)
+{
+    say(node, (Control){ .kind = CONTROL_READY, .op = op });
+}
+
+uint64_t go(uint64_t op, ControlCall what, const char *name)
+{
+    uint64_t id = 0;
+    for (uint32_t i = 0; i < N_NODES; i++)
+        propose(i, op, what, name);
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        const Control *control = expect(i, CONTROL_GO);
+        ck_assert_uint_eq(control->op, op);
+        ck_assert(i == 0 || control->id == id);
+        id = control->id;
+    }
+    expect_quiet();
+    return id;
+}
+
+uint64_t agree(uint64_t op, ControlCall what, const char *name)
+{
+    const uint64_t id = go(op, what, name);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ready(i, op);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    expect_quiet();
+    return id;
+}
+
+void done(uint32_t node, uint64_t epoch)
+{
+    say(node, (Control){ .kind = CONTROL_TASK_DONE, .epoch = epoch });
+}
+
+void fail_worker(uint32_t node, uint64_t epoch, const char *text)
+{
+    say(node, (Control){ .kind = CONTROL_FAIL, .epoch = epoch, .code = FAILED_CODE, .text = text });
+}
+
+void arrive(uint32_t node, uint64_t epoch, uint64_t round)
+{
+    say(node, (Control){ .kind = CONTROL_ARRIVE, .epoch = epoch, .round = round });
+}
+
+void tick(void)
+{
+    scheduler_tick(scheduler, now_ms);
+}
+
+void pass_ms(int64_t ms, unsigned beating)
+{
+    for (const int64_t end = now_ms + ms; now_ms < end;) {
+        now_ms += 250;
+        for (uint32_t i = 0; i < N_NODES; i++)
+            if (beating & (1u << i))
+                say(i, (Control){ .kind = CONTROL_BEAT });
+        tick();
+    }
+    for (GList *link = outputs.head, *next; link != NULL; link = next) {
+        Output *output = link->data;
+        next = link->next;
+        if (output->control.kind == CONTROL_BEAT) {
+            output_free(output);
+            g_queue_delete_link(&outputs, link);
+        }
+    }
+}
+
+void expect_waiting(const char *text)
+{
+    g_autofree char *waiting = scheduler_waiting(scheduler, now_ms);
+    ck_assert_pstr_eq(waiting, text);
+}
+
+void expect_release(uint32_t node, uint64_t epoch, uint64_t round)
+{
+    const Control *release = expect(node, CONTROL_RELEASE);
+    ck_assert_uint_eq(release->epoch, epoch);
+    ck_assert_uint_eq(release->round, round);
+}

@@ -1,0 +1,87 @@
+/* A scheduler of three nodes under test, with what goes in and what comes out in a line each.
+ *
+ * What comes out is kept until an expect takes it; a tear_down does not mind what is left, so tests
+ * end with expect_quiet where it matters.
+ *
+ * Threads: the test's own. */
+#ifndef TESTS_SUPPORT_SCHEDULER_FIXTURE_H
+#define TESTS_SUPPORT_SCHEDULER_FIXTURE_H
+
+#include "engine/scheduler.h"
+
+#define N_NODES 3
+#define ALL 7u /* as a mask of nodes */
+
+#define LOST_CODE CONTROL_CODE(RUBATO_ERROR_NODE_LOST)
+#define CANCELLED_CODE CONTROL_CODE(RUBATO_ERROR_CANCELLED)
+#define MISMATCH_CODE CONTROL_CODE(RUBATO_ERROR_MISMATCH)
+#define INVALID_CODE CONTROL_CODE(RUBATO_ERROR_INVALID)
+#define FAILED_CODE CONTROL_CODE(RUBATO_ERROR_TASK_FAILED)
+
+/* Ids with gaps: 0, 4, 7. A node's number is never its id, but for the first. */
+extern const uint32_t IDS[N_NODES];
+extern const char *const ENDPOINTS[N_NODES];
+extern const SchedulerConfig CONFIG;
+
+extern Scheduler *scheduler;
+extern int64_t now_ms;
+
+/* The checked fixture of a case: a scheduler by CONFIG, before its rendezvous. */
+void set_up(void);
+void tear_down(void);
+
+/* Another scheduler instead, whose output goes to `send`, or is kept where that is NULL. */
+void replace_scheduler(const SchedulerConfig *config,
+                       void (*send)(void *user, uint32_t node, const Control *control));
+
+/* Keeps what came out; what a `send` of one's own calls first. */
+void put_sent(void *user, uint32_t node, const Control *control);
+
+/* Takes the first that came out for a node, or as a greeting to an endpoint: it must be of that
+ * kind. Valid until the next expect. */
+const Control *expect(uint32_t node, ControlKind kind);
+const Control *expect_greeting(const char *endpoint, ControlKind kind);
+
+/* The same, with this code and text. */
+void expect_verdict(uint32_t node, ControlKind kind, uint32_t code, const char *text);
+void expect_verdict_everywhere(ControlKind kind, uint32_t code, const char *text);
+void expect_refusal(const char *endpoint, uint32_t code, const char *text);
+void expect_release(uint32_t node, uint64_t epoch, uint64_t round);
+
+/* Nothing else has come out. */
+void expect_quiet(void);
+
+/* What scheduler_waiting says. */
+void expect_waiting(const char *text);
+
+/* The HELLO of a node; a greeting goes in; both. */
+Control hello_of(uint32_t number);
+void greet(const Control *hello);
+void hello(uint32_t number);
+
+/* The rendezvous, over. */
+void begin(void);
+
+/* A message goes in: whether it made sense; it must make sense. */
+bool hears(uint32_t node, Control control);
+void say(uint32_t node, Control control);
+
+/* A PROPOSE whose arguments are `detail`; one with arguments that all nodes have. */
+Control call(uint64_t op, ControlCall what, const char *name, const char *detail);
+void propose(uint32_t node, uint64_t op, ControlCall what, const char *name);
+void ready(uint32_t node, uint64_t op);
+
+/* A call proposed by all, up to GO, whose id it returns; and on to a good COMMIT. */
+uint64_t go(uint64_t op, ControlCall what, const char *name);
+uint64_t agree(uint64_t op, ControlCall what, const char *name);
+
+void done(uint32_t node, uint64_t epoch);
+void fail_worker(uint32_t node, uint64_t epoch, const char *text);
+void arrive(uint32_t node, uint64_t epoch, uint64_t round);
+
+void tick(void);
+
+/* Lets time pass while the nodes of the mask beat; drops the beats that come out. */
+void pass_ms(int64_t ms, unsigned beating);
+
+#endif

@@ -1,0 +1,337 @@
+/* The scheduler: collective calls, one process, answers from inside a callback. */
+#include "tests/support/runner.h"
+#include "tests/support/scheduler_fixture.h"
+
+/* Collective calls. */
+
+START_TEST(scheduler_lets_all_go_when_all_propose_the_same)
+{
+    begin();
+    propose(1, 1, CONTROL_CREATE, "table weights");
+    propose(0, 1, CONTROL_CREATE, "table weights");
+    expect_quiet();
+    propose(2, 1, CONTROL_CREATE, "table weights");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ck_assert_uint_eq(expect(i, CONTROL_GO)->op, 1);
+    ready(2, 1);
+    ready(0, 1);
+    expect_quiet();
+    ready(1, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_gives_each_table_and_task_a_fresh_id)
+{
+    begin();
+    ck_assert_uint_eq(agree(1, CONTROL_CREATE, "table a"), 0);
+    ck_assert_uint_eq(agree(2, CONTROL_RUN, "task x"), 1);
+    ck_assert_uint_eq(agree(3, CONTROL_CREATE, "table b"), 1);
+    ck_assert_uint_eq(agree(4, CONTROL_DROP, "table a"), 0);
+    ck_assert_uint_eq(agree(5, CONTROL_CREATE, "table a"), 2);
+    ck_assert_uint_eq(agree(6, CONTROL_RUN, "task x"), 2);
+}
+END_TEST
+
+START_TEST(scheduler_commits_a_barrier_without_a_go)
+{
+    begin();
+    propose(0, 1, CONTROL_BARRIER, "");
+    propose(1, 1, CONTROL_BARRIER, "whatever");
+    expect_quiet();
+    propose(2, 1, CONTROL_BARRIER, "");
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_commits_the_first_failure_once_all_are_ready)
+{
+    begin();
+    go(1, CONTROL_CREATE, "table a");
+    say(1, (Control){ .kind = CONTROL_READY,
+                      .op = 1,
+                      .code = CONTROL_CODE(RUBATO_ERROR_MEMORY),
+                      .text = "node 4 has no room for table a" });
+    say(2, (Control){ .kind = CONTROL_READY, .op = 1, .code = INVALID_CODE, .text = "later" });
+    expect_quiet();
+    ready(0, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_CODE(RUBATO_ERROR_MEMORY),
+                              "node 4 has no room for table a");
+    expect_quiet();
+    agree(2, CONTROL_CREATE, "table b");
+}
+END_TEST
+
+static const struct {
+    uint32_t first, second; /* who comes when */
+    Control one, other;     /* of node number 0 and 1 */
+    const char *says;
+} MISMATCHES[] = {
+    { 0,
+      1,
+      { .what = CONTROL_CREATE, .text = "table a" },
+      { .what = CONTROL_RUN, .text = "task b" },
+      "node 4 ran task b while node 0 created table a" },
+    { 1,
+      0,
+      { .what = CONTROL_CREATE, .text = "table a" },
+      { .what = CONTROL_RUN, .text = "task b" },
+      "node 4 ran task b while node 0 created table a" },
+    { 0,
+      1,
+      { .what = CONTROL_DROP, .text = "table a" },
+      { .what = CONTROL_DROP, .text = "table b" },
+      "node 4 dropped table b while node 0 dropped table a" },
+    { 0,
+      1,
+      { .what = CONTROL_BARRIER, .text = "" },
+      { .what = CONTROL_DROP, .text = "table b" },
+      "node 4 dropped table b while node 0 waited in a barrier" },
+    { 0,
+      1,
+      { .what = CONTROL_CREATE, .text = "table a", .digest = "1", .detail = "width 1" },
+      { .what = CONTROL_CREATE, .text = "table a", .digest = "2", .detail = "width 2" },
+      "node 0 and node 4 create table a with different arguments: width 1 / width 2" },
+    { 1,
+      0,
+      { .what = CONTROL_RUN, .text = "task a", .digest = "1", .detail = "workers 1" },
+      { .what = CONTROL_RUN, .text = "task a", .digest = "2", .detail = "workers 2" },
+      "node 0 and node 4 run task a with different arguments: workers 1 / workers 2" },
+};
+
+START_TEST(scheduler_refuses_a_mismatch_on_every_node)
+{
+    const Control *calls[] = { &MISMATCHES[_i].one, &MISMATCHES[_i].other };
+    const char *const text = MISMATCHES[_i].says;
+    Control proposal;
+
+    begin();
+    for (unsigned turn = 0; turn < 2; turn++) {
+        const uint32_t node = turn == 0 ? MISMATCHES[_i].first : MISMATCHES[_i].second;
+        proposal = *calls[node];
+        proposal.kind = CONTROL_PROPOSE;
+        proposal.op = 1;
+        expect_quiet();
+        say(node, proposal);
+    }
+    expect_verdict(0, CONTROL_COMMIT, MISMATCH_CODE, text);
+    expect_verdict(1, CONTROL_COMMIT, MISMATCH_CODE, text);
+    expect_quiet();
+
+    /* The last one hears it when it comes, whatever it comes with. */
+    say(2, proposal);
+    expect_verdict(2, CONTROL_COMMIT, MISMATCH_CODE, text);
+    expect_quiet();
+    agree(2, CONTROL_CREATE, "table c");
+}
+END_TEST
+
+START_TEST(scheduler_keeps_nodes_in_step_after_a_mismatch)
+{
+    begin();
+    /* Two go far ahead of the third, through mismatches alone. */
+    for (uint64_t op = 1; op <= 20; op++) {
+        propose(0, op, CONTROL_CREATE, "table a");
+        propose(1, op, CONTROL_RUN, "task b");
+        expect(0, CONTROL_COMMIT);
+        expect(1, CONTROL_COMMIT);
+    }
+    propose(0, 21, CONTROL_DROP, "table a");
+    propose(1, 21, CONTROL_DROP, "table a");
+    expect_quiet();
+    for (uint64_t op = 1; op <= 20; op++) {
+        propose(2, op, CONTROL_DROP, "table a");
+        const Control *commit = expect(2, CONTROL_COMMIT);
+        ck_assert_uint_eq(commit->op, op);
+        ck_assert_str_eq(commit->text, "node 4 ran task b while node 0 created table a");
+    }
+    expect_quiet();
+    propose(2, 21, CONTROL_DROP, "table a");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ck_assert_uint_eq(expect(i, CONTROL_GO)->op, 21);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_ignores_calls_out_of_turn)
+{
+    begin();
+    ck_assert(!hears(0, call(2, CONTROL_CREATE, "table a", "")));
+    ck_assert(!hears(0, call(0, CONTROL_CREATE, "table a", "")));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .op = 1 }));
+    propose(0, 1, CONTROL_CREATE, "table a");
+    ck_assert(!hears(0, call(1, CONTROL_CREATE, "table a", "")));
+    ck_assert(!hears(0, call(2, CONTROL_CREATE, "table a", "")));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .op = 1 }));
+    ck_assert(!hears(1, call(1, (ControlCall)0, "", "")));
+    ck_assert(!hears(1, call(1, CONTROL_END_OF_CALLS, "", "")));
+    ck_assert(!hears(N_NODES, call(1, CONTROL_CREATE, "table a", "")));
+    ck_assert(!hears(1, (Control){ .kind = CONTROL_GO, .op = 1 }));
+    ck_assert(!hears(1, (Control){ .kind = CONTROL_HELLO }));
+    expect_quiet();
+    say(1, call(1, CONTROL_CREATE, "table a", "same"));
+    say(2, call(1, CONTROL_CREATE, "table a", "same"));
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_GO);
+    ready(0, 1);
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .op = 1 }));
+    ck_assert(!hears(1, (Control){ .kind = CONTROL_READY, .op = 2 }));
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_fails_a_call_whose_partner_has_left)
+{
+    begin();
+    propose(0, 1, CONTROL_RUN, "task b");
+    say(1, (Control){ .kind = CONTROL_LEAVE });
+    expect_verdict(0, CONTROL_COMMIT, MISMATCH_CODE, "node 4 left the run while node 0 ran task b");
+    expect_quiet();
+    propose(2, 1, CONTROL_CREATE, "table a");
+    expect_verdict(2, CONTROL_COMMIT, MISMATCH_CODE, "node 4 left the run while node 0 ran task b");
+    propose(2, 2, CONTROL_CREATE, "table a");
+    expect_verdict(2, CONTROL_COMMIT, MISMATCH_CODE,
+                   "node 4 left the run while node 7 created table a");
+    expect_quiet();
+    ck_assert(!hears(1, call(1, CONTROL_RUN, "task b", "same")));
+}
+END_TEST
+
+START_TEST(scheduler_fails_a_call_that_a_node_leaves_in_its_middle)
+{
+    begin();
+    go(1, CONTROL_RUN, "task b");
+    ready(0, 1);
+    say(1, (Control){ .kind = CONTROL_LEAVE });
+    expect_quiet();
+    ready(2, 1);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_verdict(i, CONTROL_COMMIT, MISMATCH_CODE,
+                       "node 4 left the run while node 0 ran task b");
+    expect_quiet();
+    ck_assert(hears(0, (Control){ .kind = CONTROL_TASK_DONE, .epoch = 1 }));
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_fails_the_call_of_the_one_that_leaves)
+{
+    begin();
+    propose(1, 1, CONTROL_CREATE, "table a");
+    say(1, (Control){ .kind = CONTROL_LEAVE });
+    expect_verdict(1, CONTROL_COMMIT, MISMATCH_CODE,
+                   "node 4 left the run in the middle of a call: create table a");
+    propose(0, 1, CONTROL_CREATE, "table a");
+    ck_assert_uint_eq(expect(0, CONTROL_COMMIT)->code, MISMATCH_CODE);
+    expect_quiet();
+}
+END_TEST
+
+/* One process, and a node that answers at once. */
+
+START_TEST(scheduler_serves_a_single_process)
+{
+    const SchedulerConfig config = { .n_nodes = 1, .single = true, .stall_ms = 1000 };
+    const Control greeting = hello_of(0);
+
+    replace_scheduler(&config, NULL);
+    ck_assert(scheduler_has_begun(scheduler));
+    ck_assert_ptr_null(scheduler_missing(scheduler));
+    ck_assert(!scheduler_greet(scheduler, now_ms, &greeting, 5));
+    tick();
+    now_ms += 1000000;
+    tick();
+    scheduler_node_gone(scheduler, now_ms, 0, "what?");
+    expect_quiet();
+
+    propose(0, 1, CONTROL_RUN, "task x");
+    const uint64_t epoch = expect(0, CONTROL_GO)->id;
+    ready(0, 1);
+    expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
+    arrive(0, epoch, 0);
+    expect_release(0, epoch, 0);
+    done(0, epoch);
+    expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
+    propose(0, 2, CONTROL_CREATE, "table a");
+    expect(0, CONTROL_GO);
+    expect_waiting("the call to create table a waits for node 0 to do its part");
+    now_ms += 1000;
+    tick();
+    expect_quiet(); /* it waits for itself */
+    ready(0, 2);
+    expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
+    propose(0, 3, CONTROL_BARRIER, "");
+    expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
+    say(0, (Control){ .kind = CONTROL_LEAVE });
+    expect(0, CONTROL_LEFT);
+    expect_quiet();
+}
+END_TEST
+
+/* Answers GO inside the callback, and proposes its next call inside COMMIT. */
+static void answer_at_once(void *user, uint32_t node, const Control *control)
+{
+    put_sent(user, node, control);
+    const uint64_t op = control->op;
+    if (control->kind == CONTROL_GO)
+        ready(node, op);
+    else if (control->kind == CONTROL_COMMIT && op < 100)
+        propose(node, op + 1, CONTROL_CREATE, "table a");
+}
+
+START_TEST(scheduler_may_be_called_back_from_its_callbacks)
+{
+    const SchedulerConfig config = { .n_nodes = 1, .single = true };
+
+    replace_scheduler(&config, answer_at_once);
+    propose(0, 1, CONTROL_CREATE, "table a");
+    for (uint64_t op = 1; op <= 100; op++) {
+        ck_assert_uint_eq(expect(0, CONTROL_GO)->op, op);
+        ck_assert_uint_eq(expect(0, CONTROL_COMMIT)->op, op);
+    }
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_may_be_freed_in_the_middle)
+{
+    begin();
+    agree(1, CONTROL_RUN, "task x");
+    go(2, CONTROL_RUN, "task y");
+    scheduler_node_gone(scheduler, now_ms, 2, "crashed");
+    scheduler_free(scheduler);
+    scheduler = NULL;
+    scheduler_free(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scheduler");
+
+    TCase *calls = tcase_create("calls");
+    tcase_add_checked_fixture(calls, set_up, tear_down);
+    tcase_add_test(calls, scheduler_lets_all_go_when_all_propose_the_same);
+    tcase_add_test(calls, scheduler_gives_each_table_and_task_a_fresh_id);
+    tcase_add_test(calls, scheduler_commits_a_barrier_without_a_go);
+    tcase_add_test(calls, scheduler_commits_the_first_failure_once_all_are_ready);
+    tcase_add_loop_test(calls, scheduler_refuses_a_mismatch_on_every_node, 0,
+                        (int)G_N_ELEMENTS(MISMATCHES));
+    tcase_add_test(calls, scheduler_keeps_nodes_in_step_after_a_mismatch);
+    tcase_add_test(calls, scheduler_ignores_calls_out_of_turn);
+    tcase_add_test(calls, scheduler_fails_a_call_whose_partner_has_left);
+    tcase_add_test(calls, scheduler_fails_a_call_that_a_node_leaves_in_its_middle);
+    tcase_add_test(calls, scheduler_fails_the_call_of_the_one_that_leaves);
+    suite_add_tcase(suite, calls);
+
+    TCase *one_process = tcase_create("one_process");
+    tcase_add_checked_fixture(one_process, set_up, tear_down);
+    tcase_add_test(one_process, scheduler_serves_a_single_process);
+    tcase_add_test(one_process, scheduler_may_be_called_back_from_its_callbacks);
+    tcase_add_test(one_process, scheduler_may_be_freed_in_the_middle);
+    suite_add_tcase(suite, one_process);
+
+    return run_suite(suite);
+}

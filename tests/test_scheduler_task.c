@@ -1,0 +1,281 @@
+/* The scheduler: how tasks end, and barriers of their workers. */
+#include "tests/support/runner.h"
+#include "tests/support/scheduler_fixture.h"
+
+START_TEST(scheduler_ends_a_task_when_every_node_is_done)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    done(0, epoch);
+    done(2, epoch);
+    expect_quiet();
+    done(1, epoch);
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        const Control *end = expect(i, CONTROL_TASK_END);
+        ck_assert_uint_eq(end->epoch, epoch);
+        ck_assert_uint_eq(end->code, CONTROL_OK);
+    }
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_cancels_a_task_by_its_first_failure)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    fail_worker(2, epoch, "worker 5 of task x (node 7): bad data");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "worker 5 of task x (node 7): bad data");
+    fail_worker(0, epoch, "another");
+    say(1, (Control){ .kind = CONTROL_INTERRUPT, .text = "late" });
+    expect_quiet();
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, FAILED_CODE,
+                              "worker 5 of task x (node 7): bad data");
+    fail_worker(1, epoch, "too late");
+    done(1, epoch);
+    arrive(1, epoch, 0);
+    expect_quiet();
+    agree(2, CONTROL_RUN, "task x");
+}
+END_TEST
+
+START_TEST(scheduler_keeps_a_failure_that_comes_before_the_commit)
+{
+    begin();
+    const uint64_t epoch = go(1, CONTROL_RUN, "task x");
+    ready(1, 1);
+    fail_worker(1, epoch, "early");
+    done(1, epoch);
+    ready(0, 1);
+    expect_quiet();
+    ready(2, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "early");
+    done(0, epoch);
+    done(2, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, FAILED_CODE, "early");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_ends_at_once_a_task_that_was_done_before_its_commit)
+{
+    begin();
+    const uint64_t epoch = go(1, CONTROL_RUN, "task x");
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        ready(i, 1);
+        done(i, epoch);
+    }
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_forgets_a_task_whose_commit_failed)
+{
+    begin();
+    const uint64_t epoch = go(1, CONTROL_RUN, "task x");
+    fail_worker(0, epoch, "early");
+    ready(0, 1);
+    ready(1, 1);
+    say(2, (Control){ .kind = CONTROL_READY, .op = 1, .code = INVALID_CODE, .text = "no table" });
+    expect_verdict_everywhere(CONTROL_COMMIT, INVALID_CODE, "no table");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_runs_tasks_side_by_side)
+{
+    begin();
+    const uint64_t one = agree(1, CONTROL_RUN, "task x");
+    const uint64_t two = agree(2, CONTROL_RUN, "task y");
+    fail_worker(0, two, "bad");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ck_assert_uint_eq(expect(i, CONTROL_CANCEL)->epoch, two);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, one);
+    expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, two);
+    expect_verdict_everywhere(CONTROL_TASK_END, FAILED_CODE, "bad");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_interrupt_cancels_running_tasks_alone)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    go(2, CONTROL_CREATE, "table a");
+    say(1, (Control){ .kind = CONTROL_INTERRUPT, .text = "cancelled on node 4" });
+    expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE, "cancelled on node 4");
+    expect_quiet();
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        ready(i, 2);
+        done(i, epoch);
+    }
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        expect_verdict(i, CONTROL_COMMIT, CONTROL_OK, "");
+        expect_verdict(i, CONTROL_TASK_END, CANCELLED_CODE, "cancelled on node 4");
+    }
+    agree(3, CONTROL_RUN, "task x");
+}
+END_TEST
+
+START_TEST(scheduler_stop_ends_tasks_and_calls)
+{
+    const char *const text = "SIGINT on node 4";
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    propose(0, 2, CONTROL_CREATE, "table a");
+    say(1, (Control){ .kind = CONTROL_STOP, .text = text });
+    expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE, text);
+    expect_verdict(0, CONTROL_COMMIT, CANCELLED_CODE, text);
+    propose(1, 2, CONTROL_CREATE, "table a");
+    expect_verdict(1, CONTROL_COMMIT, CANCELLED_CODE, text);
+    propose(0, 3, CONTROL_BARRIER, "");
+    expect_verdict(0, CONTROL_COMMIT, CANCELLED_CODE, text);
+    say(2, (Control){ .kind = CONTROL_STOP, .text = "SIGINT on node 7" });
+    expect_quiet();
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, CANCELLED_CODE, text);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_stop_undoes_a_call_once_all_are_ready)
+{
+    begin();
+    go(1, CONTROL_RUN, "task x");
+    ready(0, 1);
+    say(0, (Control){ .kind = CONTROL_STOP, .text = "SIGTERM" });
+    ready(1, 1);
+    expect_quiet();
+    ready(2, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CANCELLED_CODE, "SIGTERM");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_ignores_messages_about_tasks_that_never_were)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint64_t next = epoch + 1;
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_TASK_DONE, .epoch = next }));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_FAIL, .epoch = next, .code = 1 }));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_ARRIVE, .epoch = next }));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_FAIL, .epoch = epoch }));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_TASK_DONE }));
+    done(0, epoch);
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_TASK_DONE, .epoch = epoch }));
+    expect_quiet();
+}
+END_TEST
+
+/* Barriers of a task. */
+
+START_TEST(scheduler_releases_a_barrier_when_all_workers_wait)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    for (uint64_t round = 0; round < 3; round++) {
+        arrive(0, epoch, round);
+        arrive(1, epoch, round);
+        expect_quiet();
+        arrive(2, epoch, round);
+        for (uint32_t i = 0; i < N_NODES; i++)
+            expect_release(i, epoch, round);
+        expect_quiet();
+    }
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_ARRIVE, .epoch = epoch, .round = 2 }));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_ARRIVE, .epoch = epoch, .round = 4 }));
+    arrive(0, epoch, 3);
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_ARRIVE, .epoch = epoch, .round = 3 }));
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_barrier_does_not_wait_for_nodes_without_workers)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    arrive(1, epoch, CONTROL_NO_ROUND);
+    arrive(0, epoch, 0);
+    expect_quiet();
+    arrive(2, epoch, 0);
+    expect_release(0, epoch, 0);
+    expect_release(2, epoch, 0);
+    expect_quiet();
+
+    /* Nor for those whose workers have ended meanwhile. */
+    arrive(0, epoch, 1);
+    expect_quiet();
+    done(2, epoch);
+    expect_release(0, epoch, 1);
+    arrive(0, epoch, CONTROL_NO_ROUND);
+    arrive(0, epoch, CONTROL_NO_ROUND);
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_ARRIVE, .epoch = epoch, .round = 2 }));
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_does_not_release_a_cancelled_task)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    arrive(0, epoch, 0);
+    fail_worker(1, epoch, "bad");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "bad");
+    arrive(1, epoch, CONTROL_NO_ROUND);
+    arrive(2, epoch, 0);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_keeps_barriers_of_tasks_apart)
+{
+    begin();
+    const uint64_t one = agree(1, CONTROL_RUN, "task x");
+    const uint64_t two = agree(2, CONTROL_RUN, "task y");
+    arrive(0, one, 0);
+    arrive(1, two, 0);
+    arrive(2, one, 0);
+    arrive(0, two, 0);
+    expect_quiet();
+    arrive(2, two, 0);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_release(i, two, 0);
+    expect_quiet();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scheduler tasks");
+
+    TCase *tasks = tcase_create("tasks");
+    tcase_add_checked_fixture(tasks, set_up, tear_down);
+    tcase_add_test(tasks, scheduler_ends_a_task_when_every_node_is_done);
+    tcase_add_test(tasks, scheduler_cancels_a_task_by_its_first_failure);
+    tcase_add_test(tasks, scheduler_keeps_a_failure_that_comes_before_the_commit);
+    tcase_add_test(tasks, scheduler_ends_at_once_a_task_that_was_done_before_its_commit);
+    tcase_add_test(tasks, scheduler_forgets_a_task_whose_commit_failed);
+    tcase_add_test(tasks, scheduler_runs_tasks_side_by_side);
+    tcase_add_test(tasks, scheduler_interrupt_cancels_running_tasks_alone);
+    tcase_add_test(tasks, scheduler_stop_ends_tasks_and_calls);
+    tcase_add_test(tasks, scheduler_stop_undoes_a_call_once_all_are_ready);
+    tcase_add_test(tasks, scheduler_ignores_messages_about_tasks_that_never_were);
+    tcase_add_test(tasks, scheduler_releases_a_barrier_when_all_workers_wait);
+    tcase_add_test(tasks, scheduler_barrier_does_not_wait_for_nodes_without_workers);
+    tcase_add_test(tasks, scheduler_does_not_release_a_cancelled_task);
+    tcase_add_test(tasks, scheduler_keeps_barriers_of_tasks_apart);
+    suite_add_tcase(suite, tasks);
+
+    return run_suite(suite);
+}
