@@ -1,0 +1,598 @@
+/* What the programs share: flags, the split of rows into steps, progress, the result card. */
+#include "apps/app.h"
+
+#include <fcntl.h>
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/app_batches.h"
+#include "tests/support/runner.h"
+
+#define ARGUMENTS_MAX 8
+
+static const AppProgram program = {
+    .name = "rubato-test",
+    .summary = "Tests.",
+    .epochs = 3,
+    .batch_size = 16,
+    .learning_rate = 0.25,
+};
+
+static bool parse(App *app, const char *const *arguments)
+{
+    char *argv[ARGUMENTS_MAX + 2] = { (char *)"rubato-test" };
+    int argc = 1;
+
+    for (; arguments[argc - 1] != NULL; argc++)
+        argv[argc] = (char *)arguments[argc - 1];
+    return app_parse(app, &program, argc, argv);
+}
+
+/* Whatever a case prints on standard error goes here, to be read back. */
+static int capture_stderr(void)
+{
+    int ends[2];
+
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_ge(dup2(ends[1], STDERR_FILENO), 0);
+    close(ends[1]);
+    ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    return ends[0];
+}
+
+static void read_all(int fd, char *text, size_t size)
+{
+    const ssize_t n = read(fd, text, size - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+}
+
+static void no_environment(void)
+{
+    g_unsetenv("RUBATO_CLUSTER");
+    g_unsetenv("RUBATO_NODE");
+}
+
+/* Flags. */
+
+START_TEST(flags_not_given_have_the_programs_defaults)
+{
+    App app;
+
+    ck_assert(parse(&app, (const char *const[]){ NULL }));
+    ck_assert_str_eq(app.model, "bsp");
+    ck_assert_uint_eq(app.staleness, 0);
+    ck_assert_uint_eq(app.epochs, 3);
+    ck_assert_uint_eq(app.batch_size, 16);
+    ck_assert_double_eq(app.learning_rate, 0.25);
+    ck_assert_uint_eq(app.seed, 1);
+    ck_assert_ptr_null(app.json);
+    ck_assert_ptr_null(app.cluster);
+    ck_assert_uint_eq(app.servers, 0);
+    ck_assert_uint_eq(app.workers, 0);
+    ck_assert_int_eq(app_end(&app, NULL), EXIT_SUCCESS);
+}
+END_TEST
+
+START_TEST(flags_given_are_taken)
+{
+    App app;
+
+    ck_assert(parse(&app, (const char *const[]){ "--servers=2", "--workers=3", "--model=sparse_ssp",
+                                                 "--staleness=4", "--speculation=2", "--seed=9",
+                                                 "--json=-", NULL }));
+    ck_assert_str_eq(app.model, "sparse_ssp");
+    ck_assert_uint_eq(app.staleness, 4);
+    ck_assert_uint_eq(app.speculation, 2);
+    ck_assert_uint_eq(app.servers, 2);
+    ck_assert_uint_eq(app.workers, 3);
+    ck_assert_uint_eq(app.seed, 9);
+    ck_assert_str_eq(app.json, "-");
+    app_end(&app, NULL);
+}
+END_TEST
+
+static const struct {
+    const char *model;
+    uint32_t staleness, speculation;
+} model_numbers[] = { { "asp", 0, 0 }, { "bsp", 0, 0 }, { "ssp", 3, 0 }, { "sparse_ssp", 3, 2 } };
+
+START_TEST(flags_that_a_model_has_no_use_for_are_dropped)
+{
+    App app;
+    RubatoTableSpec spec = { .name = "t" };
+
+    ck_assert(parse(&app, (const char *const[]){ "--model", model_numbers[_i].model, "--staleness",
+                                                 "3", "--speculation", "2", NULL }));
+    app_set_model(&app, &spec);
+    ck_assert_str_eq(spec.model, model_numbers[_i].model);
+    ck_assert_uint_eq(spec.staleness, model_numbers[_i].staleness);
+    ck_assert_uint_eq(spec.speculation, model_numbers[_i].speculation);
+    app_end(&app, NULL);
+}
+END_TEST
+
+START_TEST(flags_place_a_node_by_argument_or_environment)
+{
+    App app;
+
+    g_setenv("RUBATO_CLUSTER", "file.cfg", TRUE);
+    g_setenv("RUBATO_NODE", "5", TRUE);
+    ck_assert(parse(&app, (const char *const[]){ NULL }));
+    ck_assert_str_eq(app.cluster, "file.cfg");
+    ck_assert_uint_eq(app.node, 5);
+    app_end(&app, NULL);
+
+    ck_assert(parse(&app, (const char *const[]){ "--cluster", "other.cfg", "--node", "2", NULL }));
+    ck_assert_str_eq(app.cluster, "other.cfg");
+    ck_assert_uint_eq(app.node, 2);
+    app_end(&app, NULL);
+}
+END_TEST
+
+static const struct {
+    const char *arguments[ARGUMENTS_MAX];
+    const char *message;
+} bad_flags[] = {
+    { { "--frobnicate" }, "--frobnicate" },
+    { { "file" }, "unexpected argument \"file\"" },
+    { { "--model", "bulk" }, "--model: expected one of asp, bsp, ssp, sparse_ssp, found \"bulk\"" },
+    { { "--staleness", "-1" }, "--staleness: expected a number from 0 to" },
+    { { "--speculation", "-1" }, "--speculation: expected a number from 0 to" },
+    { { "--epochs", "0" }, "--epochs: expected a number from 1 to" },
+    { { "--epochs", "many" }, "many" },
+    { { "--batch-size", "-3" }, "--batch-size: expected a number from 1 to" },
+    { { "--learning-rate", "0" }, "--learning-rate: expected a number above 0, found 0" },
+    { { "--learning-rate", "nan" }, "--learning-rate: expected a number above 0" },
+    { { "--learning-rate", "inf" }, "--learning-rate: expected a number above 0" },
+    { { "--learning-rate", "fast" }, "fast" },
+    { { "--seed", "-1" }, "--seed: expected a number from 0, found -1" },
+    { { "--workers", "0" }, "--workers: expected a number from 1 to" },
+    { { "--servers", "1000000" }, "--servers: expected a number from 1 to" },
+    { { "--node", "1" }, "--node: needs --cluster FILE" },
+    { { "--cluster", "x.cfg" }, "--node: give the id that this node has in x.cfg" },
+    { { "--cluster", "x.cfg", "--node", "-1" }, "--node: expected a number from 0 to" },
+    { { "--cluster", "x.cfg", "--node", "1", "--workers", "2" },
+      "--workers: is for a single process; on a cluster the numbers stand in its file, x.cfg" },
+    { { "--cluster", "x.cfg", "--node", "1", "--servers", "2" }, "--servers: is for a single" },
+};
+
+START_TEST(flags_that_are_wrong_are_refused_with_a_reason)
+{
+    char text[1024];
+    App app;
+    const int said = capture_stderr();
+
+    ck_assert(!parse(&app, bad_flags[_i].arguments));
+    read_all(said, text, sizeof text);
+    ck_assert_msg(g_str_has_prefix(text, "rubato-test: "), "%s", text);
+    ck_assert_msg(strstr(text, bad_flags[_i].message) != NULL, "\"%s\" lacks \"%s\"", text,
+                  bad_flags[_i].message);
+    ck_assert(strstr(text, "rubato-test --help") != NULL);
+}
+END_TEST
+
+START_TEST(flags_refuse_a_node_of_the_environment_that_is_no_number)
+{
+    char text[1024];
+    App app;
+    const int said = capture_stderr();
+
+    g_setenv("RUBATO_CLUSTER", "file.cfg", TRUE);
+    g_setenv("RUBATO_NODE", "one", TRUE);
+    ck_assert(!parse(&app, (const char *const[]){ NULL }));
+    read_all(said, text, sizeof text);
+    ck_assert(strstr(text, "RUBATO_NODE: expected the id of a node, found \"one\"") != NULL);
+}
+END_TEST
+
+START_TEST(learning_rate_falls_to_a_twentieth)
+{
+    App app = { .learning_rate = 2 };
+
+    ck_assert_double_eq(app_learning_rate(&app, 0, 100), 2);
+    ck_assert_double_eq_tol(app_learning_rate(&app, 50, 100), 1.05, 1e-12);
+    ck_assert_double_eq_tol(app_learning_rate(&app, 100, 100), 0.1, 1e-12);
+}
+END_TEST
+
+START_TEST(end_reports_the_error)
+{
+    char text[256];
+    App app;
+    g_autoptr(GError) error = g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_IO, "no disk");
+    const int said = capture_stderr();
+
+    ck_assert(parse(&app, (const char *const[]){ NULL }));
+    ck_assert_int_eq(app_end(&app, error), EXIT_FAILURE);
+    read_all(said, text, sizeof text);
+    ck_assert_str_eq(text, "rubato-test: no disk\n");
+}
+END_TEST
+
+/* Steps. */
+
+static const struct {
+    uint64_t n_rows, batch_size;
+    uint32_t n_workers;
+} splits[] = {
+    { 1, 1, 1 },   { 1, 64, 3 },  { 2, 1, 2 },    { 7, 3, 2 },     { 64, 64, 4 },
+    { 65, 64, 4 }, { 100, 7, 8 }, { 1000, 1, 3 }, { 1023, 64, 5 }, { 4097, 1000, 1 },
+};
+
+START_TEST(batches_give_each_row_to_one_worker_in_each_epoch)
+{
+    const uint64_t n_rows = splits[_i].n_rows;
+    const uint32_t n_workers = splits[_i].n_workers;
+    g_autofree unsigned *taken = g_new(unsigned, n_rows);
+    uint64_t n_steps = 0;
+
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        memset(taken, 0, n_rows * sizeof *taken);
+        for (uint32_t rank = 0; rank < n_workers; rank++) {
+            AppBatches batches;
+
+            app_batches_init(&batches, n_rows, splits[_i].batch_size, rank, n_workers, 42);
+            n_steps = app_batches_per_epoch(&batches);
+            g_autofree uint64_t *rows = g_new(uint64_t, app_batches_max(&batches));
+            for (uint64_t step = epoch * n_steps; step < (epoch + 1) * n_steps; step++) {
+                uint64_t n_step;
+                const size_t n = app_batches_take(&batches, step, rows, &n_step);
+
+                ck_assert_uint_le(n, app_batches_max(&batches));
+                ck_assert_uint_ge(n, n_step / n_workers);
+                ck_assert_uint_le(n, n_step / n_workers + 1);
+                for (size_t i = 0; i < n; i++) {
+                    ck_assert_uint_lt(rows[i], n_rows);
+                    taken[rows[i]]++;
+                }
+            }
+        }
+        for (uint64_t row = 0; row < n_rows; row++)
+            ck_assert_msg(taken[row] == 1, "row %d was taken %u times", (int)row, taken[row]);
+    }
+    ck_assert_uint_eq(n_steps, (n_rows + splits[_i].batch_size - 1) / splits[_i].batch_size);
+}
+END_TEST
+
+/* A step is the same rows whoever shares it: what makes results comparable. */
+START_TEST(batches_do_not_depend_on_the_number_of_workers)
+{
+    AppBatches alone, shared;
+    uint64_t expected[64], rows[64], n_step;
+
+    app_batches_init(&alone, 1000, 64, 0, 1, 3);
+    const size_t n = app_batches_take(&alone, 20, expected, &n_step);
+    ck_assert_uint_eq(n, n_step);
+    size_t at = 0;
+    for (uint32_t rank = 0; rank < 5; rank++) {
+        app_batches_init(&shared, 1000, 64, rank, 5, 3);
+        at += app_batches_take(&shared, 20, rows + at, &n_step);
+    }
+    ck_assert_uint_eq(at, n);
+    ck_assert_mem_eq(rows, expected, n * sizeof *rows);
+}
+END_TEST
+
+START_TEST(batches_have_another_order_in_each_epoch_and_for_each_seed)
+{
+    const uint64_t n_rows = 10000;
+    AppBatches one, other;
+    unsigned same_place = 0, same_epochs = 0, same_seeds = 0;
+
+    app_batches_init(&one, n_rows, 1, 0, 1, 1);
+    app_batches_init(&other, n_rows, 1, 0, 1, 2);
+    for (uint64_t place = 0; place < n_rows; place++) {
+        const uint64_t row = app_batches_row(&one, 0, place);
+
+        same_place += row == place;
+        same_epochs += row == app_batches_row(&one, 1, place);
+        same_seeds += row == app_batches_row(&other, 0, place);
+    }
+    /* One is expected of each; twenty by chance has odds of one in 10^17. */
+    ck_assert_uint_lt(same_place, 20);
+    ck_assert_uint_lt(same_epochs, 20);
+    ck_assert_uint_lt(same_seeds, 20);
+}
+END_TEST
+
+/* Progress. */
+
+static const struct {
+    uint64_t n;
+    const char *text;
+} counts[] = {
+    { 0, "0" },          { 999, "999" },           { 1000, "1,000" },
+    { 60000, "60,000" }, { 1234567, "1,234,567" }, { UINT64_MAX, "18,446,744,073,709,551,615" }
+};
+
+START_TEST(counts_have_commas_between_thousands)
+{
+    char text[40];
+
+    app_format_count(counts[_i].n, text, sizeof text);
+    ck_assert_str_eq(text, counts[_i].text);
+}
+END_TEST
+
+static const AppProgressView halfway = {
+    .epoch = 2,
+    .n_epochs = 3,
+    .done = 0.5,
+    .samples_per_second = 12345,
+    .loss = 0.25,
+};
+
+START_TEST(bar_shows_epoch_speed_and_loss)
+{
+    char text[300];
+
+    app_progress_format_bar(&halfway, 79, text, sizeof text);
+    ck_assert_str_eq(text, "epoch 2/3 [==============>               ]  50 %  12,345 samples/s"
+                           "  loss 0.2500");
+    app_progress_format_line(&halfway, text, sizeof text);
+    ck_assert_str_eq(text, "epoch 2/3  50 %  12,345 samples/s  loss 0.2500");
+}
+END_TEST
+
+START_TEST(bar_leaves_out_a_loss_that_is_not_known)
+{
+    AppProgressView view = halfway;
+    char text[300];
+
+    view.loss = (double)NAN;
+    app_progress_format_line(&view, text, sizeof text);
+    ck_assert_str_eq(text, "epoch 2/3  50 %  12,345 samples/s");
+}
+END_TEST
+
+START_TEST(bar_fits_every_width)
+{
+    char text[300];
+
+    for (unsigned columns = 1; columns < 250; columns++)
+        for (int done = 0; done <= 4; done++) {
+            AppProgressView view = halfway;
+
+            view.done = done / 4.0;
+            app_progress_format_bar(&view, columns, text, sizeof text);
+            ck_assert_uint_le(strlen(text), columns);
+        }
+}
+END_TEST
+
+/* A run of four epochs in two nodes of one worker each, of which this is one. */
+static void run_progress(AppProgress *progress)
+{
+    app_progress_begin(progress, 4, 800);
+    app_progress_speak(progress, 2, 1);
+    for (int i = 0; i < 40; i++) {
+        app_progress_count(progress, 10);
+        app_progress_draw(progress, 10, 5);
+    }
+    app_progress_end(progress);
+}
+
+START_TEST(progress_on_a_pipe_is_a_line_for_each_epoch)
+{
+    AppProgress progress;
+    char text[4096];
+    const int said = capture_stderr();
+
+    run_progress(&progress);
+    read_all(said, text, sizeof text);
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(lines), 6); /* the last is empty */
+    for (int i = 0; i < 4; i++) {
+        g_autofree char *start = g_strdup_printf("epoch %d/4  ", i + 1);
+
+        ck_assert_msg(g_str_has_prefix(lines[i], start), "line %d is \"%s\"", i, lines[i]);
+        ck_assert(g_str_has_suffix(lines[i], "loss 0.5000"));
+    }
+    ck_assert(g_str_has_prefix(lines[4], "epoch 4/4  100 %"));
+    ck_assert(strchr(text, '\r') == NULL && strchr(text, '\033') == NULL);
+}
+END_TEST
+
+START_TEST(progress_of_a_node_that_does_not_speak_is_silent)
+{
+    AppProgress progress;
+    char text[256];
+    const int said = capture_stderr();
+
+    app_progress_begin(&progress, 4, 800);
+    app_progress_count(&progress, 400);
+    app_progress_end(&progress);
+    read_all(said, text, sizeof text);
+    ck_assert_str_eq(text, "");
+}
+END_TEST
+
+static int open_terminal(void)
+{
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+
+    ck_assert_int_ge(master, 0);
+    ck_assert_int_eq(grantpt(master), 0);
+    ck_assert_int_eq(unlockpt(master), 0);
+    const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    ck_assert_int_ge(slave, 0);
+    ck_assert_int_ge(dup2(slave, STDERR_FILENO), 0);
+    ck_assert_int_eq(fcntl(master, F_SETFL, O_NONBLOCK), 0);
+    return master;
+}
+
+START_TEST(progress_on_a_terminal_is_redrawn_in_place)
+{
+    AppProgress progress;
+    char text[4096];
+    const int terminal = open_terminal();
+
+    g_setenv("TERM", "xterm", TRUE);
+    app_progress_begin(&progress, 4, 800);
+    app_progress_speak(&progress, 2, 1);
+    for (int i = 0; i < 3; i++) {
+        progress.drawn_us = 0; /* as if the time had come */
+        app_progress_count(&progress, 100);
+        app_progress_draw(&progress, 100, 50);
+    }
+    app_progress_end(&progress);
+    read_all(terminal, text, sizeof text);
+    ck_assert(strchr(text, '\n') == NULL);
+    g_auto(GStrv) pictures = g_strsplit(text, "\r", -1);
+    ck_assert_uint_eq(g_strv_length(pictures), 5); /* nothing, three bars, the erasure */
+    ck_assert(g_str_has_prefix(pictures[1], "epoch 2/4 ["));
+    ck_assert(g_str_has_prefix(pictures[3], "epoch 4/4 ["));
+    ck_assert_str_eq(pictures[4], "\033[K");
+}
+END_TEST
+
+START_TEST(progress_on_a_dumb_terminal_is_lines)
+{
+    AppProgress progress;
+    char text[4096];
+    const int terminal = open_terminal();
+
+    g_setenv("TERM", "dumb", TRUE);
+    run_progress(&progress);
+    read_all(terminal, text, sizeof text);
+    ck_assert(strchr(text, '\n') != NULL);
+    ck_assert(strchr(text, '\033') == NULL);
+}
+END_TEST
+
+/* The card. */
+
+static void fill(App *app)
+{
+    ck_assert(parse(app, (const char *const[]){ "--model=ssp", "--staleness=2", NULL }));
+    app->n_samples = 180000;
+    app->seconds = 4;
+    app_add_metric(app, "train_loss", 0.5);
+    app_add_metric(app, "test_accuracy", 0.8375);
+    app_add_metric(app, "test_auc", (double)NAN);
+}
+
+START_TEST(card_tells_the_run_and_its_metrics)
+{
+    App app;
+
+    fill(&app);
+    g_autofree char *text = app_card_text(&app);
+    ck_assert(g_str_has_prefix(text, "rubato-test\n"));
+    ck_assert(strstr(text, "ssp, staleness 2\n") != NULL);
+    ck_assert(strstr(text, "3 epochs, 180,000 samples in 4.00 s, 45,000 samples/s\n") != NULL);
+    ck_assert(strstr(text, "  train loss     0.5000\n") != NULL);
+    ck_assert(strstr(text, "  test accuracy  83.75 %\n") != NULL);
+    app_end(&app, NULL);
+}
+END_TEST
+
+START_TEST(card_as_json_has_every_member)
+{
+    static const char *const members[] = {
+        "app",       "nodes",  "servers", "workers", "model",
+        "staleness", "epochs", "samples", "seconds", "samples_per_second",
+        "metrics"
+    };
+    App app;
+    g_autoptr(JsonParser) parser = json_parser_new();
+
+    fill(&app);
+    g_autofree char *text = app_card_json(&app);
+    ck_assert(strchr(text, '\n') == NULL);
+    ck_assert(json_parser_load_from_data(parser, text, -1, NULL));
+    JsonObject *card = json_node_get_object(json_parser_get_root(parser));
+    for (size_t i = 0; i < G_N_ELEMENTS(members); i++)
+        ck_assert_msg(json_object_has_member(card, members[i]), "no %s", members[i]);
+    ck_assert_str_eq(json_object_get_string_member(card, "app"), "rubato-test");
+    ck_assert_str_eq(json_object_get_string_member(card, "model"), "ssp");
+    ck_assert_int_eq(json_object_get_int_member(card, "staleness"), 2);
+    ck_assert_int_eq(json_object_get_int_member(card, "samples"), 180000);
+    ck_assert_double_eq(json_object_get_double_member(card, "samples_per_second"), 45000);
+    JsonObject *metrics = json_object_get_object_member(card, "metrics");
+    ck_assert_double_eq(json_object_get_double_member(metrics, "test_accuracy"), 0.8375);
+    ck_assert(json_object_get_null_member(metrics, "test_auc"));
+    app_end(&app, NULL);
+}
+END_TEST
+
+START_TEST(report_says_nothing_on_a_node_that_does_not_speak)
+{
+    App app;
+    g_autofree char *path = g_build_filename(g_get_tmp_dir(), "rubato-no-such-card", NULL);
+
+    fill(&app);
+    app.json = g_strdup(path);
+    ck_assert(app_report(&app, NULL));
+    ck_assert(!g_file_test(path, G_FILE_TEST_EXISTS));
+    app_end(&app, NULL);
+}
+END_TEST
+
+START_TEST(report_fails_where_the_json_cannot_be_written)
+{
+    App app;
+    g_autoptr(GError) error = NULL;
+
+    fill(&app);
+    app.progress.speaks = true;
+    app.json = g_strdup("/no/such/folder/card.json");
+    ck_assert(!app_report(&app, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
+    ck_assert(strstr(error->message, "/no/such/folder/card.json") != NULL);
+    app_end(&app, NULL);
+}
+END_TEST
+
+static Suite *app_suite(void)
+{
+    Suite *suite = suite_create("app");
+    TCase *flags = tcase_create("flags");
+    TCase *batches = tcase_create("batches");
+    TCase *progress = tcase_create("progress");
+    TCase *card = tcase_create("card");
+
+    tcase_add_checked_fixture(flags, no_environment, NULL);
+    tcase_add_test(flags, flags_not_given_have_the_programs_defaults);
+    tcase_add_test(flags, flags_given_are_taken);
+    tcase_add_loop_test(flags, flags_that_a_model_has_no_use_for_are_dropped, 0,
+                        (int)G_N_ELEMENTS(model_numbers));
+    tcase_add_test(flags, flags_place_a_node_by_argument_or_environment);
+    tcase_add_loop_test(flags, flags_that_are_wrong_are_refused_with_a_reason, 0,
+                        (int)G_N_ELEMENTS(bad_flags));
+    tcase_add_test(flags, flags_refuse_a_node_of_the_environment_that_is_no_number);
+    tcase_add_test(flags, learning_rate_falls_to_a_twentieth);
+    tcase_add_test(flags, end_reports_the_error);
+    tcase_add_loop_test(batches, batches_give_each_row_to_one_worker_in_each_epoch, 0,
+                        (int)G_N_ELEMENTS(splits));
+    tcase_add_test(batches, batches_do_not_depend_on_the_number_of_workers);
+    tcase_add_test(batches, batches_have_another_order_in_each_epoch_and_for_each_seed);
+    tcase_add_loop_test(progress, counts_have_commas_between_thousands, 0,
+                        (int)G_N_ELEMENTS(counts));
+    tcase_add_test(progress, bar_shows_epoch_speed_and_loss);
+    tcase_add_test(progress, bar_leaves_out_a_loss_that_is_not_known);
+    tcase_add_test(progress, bar_fits_every_width);
+    tcase_add_test(progress, progress_on_a_pipe_is_a_line_for_each_epoch);
+    tcase_add_test(progress, progress_of_a_node_that_does_not_speak_is_silent);
+    tcase_add_test(progress, progress_on_a_terminal_is_redrawn_in_place);
+    tcase_add_test(progress, progress_on_a_dumb_terminal_is_lines);
+    tcase_add_checked_fixture(card, no_environment, NULL);
+    tcase_add_test(card, card_tells_the_run_and_its_metrics);
+    tcase_add_test(card, card_as_json_has_every_member);
+    tcase_add_test(card, report_says_nothing_on_a_node_that_does_not_speak);
+    tcase_add_test(card, report_fails_where_the_json_cannot_be_written);
+    suite_add_tcase(suite, flags);
+    suite_add_tcase(suite, batches);
+    suite_add_tcase(suite, progress);
+    suite_add_tcase(suite, card);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(app_suite());
+}
