@@ -10,7 +10,7 @@
 
 /* Two images of 2 × 3, labels 4 and 1. */
 static const uint8_t good_images[] = {
-    0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, /* header */
+    0, 0, 8, 3, 0, 0, 0,   2,   0,   0,   0,   2,   0, 0, 0, 3, /* header */
     1, 2, 3, 4, 5, 6, 250, 251, 252, 253, 254, 255,
 };
 static const uint8_t good_labels[] = { 0, 0, 8, 1, 0, 0, 0, 2, 4, 1 };
@@ -52,7 +52,8 @@ static const struct {
     uint8_t byte;
     const char *message;
 } bad_bytes[] = {
-    { IMAGES, 0, 0x1f, "images: byte 0: expected an IDX file of images, which begins with 00 00 08 03" },
+    { IMAGES, 0, 0x1f,
+      "images: byte 0: expected an IDX file of images, which begins with 00 00 08 03" },
     { IMAGES, 1, 1, "images: byte 0: expected an IDX file of images" },
     { IMAGES, 2, 0x0d, "images: byte 2: expected unsigned bytes (type 08), found 32-bit floats" },
     { IMAGES, 2, 7, "images: byte 2: expected unsigned bytes (type 08), found an unknown type" },
@@ -60,8 +61,9 @@ static const struct {
     { IMAGES, 7, 0, "images: byte 4: expected at least 1 in dimension 0 of images, found 0" },
     { IMAGES, 11, 0, "images: byte 8: expected at least 1 in dimension 1 of images, found 0" },
     { IMAGES, 8, 1, "images: byte 8: expected at most 65536 pixels a side, found 16777218" },
-    { IMAGES, 4, 255, "images: byte 4: the header announces 25669140492 bytes of images; the file "
-                      "cannot hold more than 28" },
+    { IMAGES, 4, 255,
+      "images: byte 4: the header announces 25669140492 bytes of images; the file "
+      "cannot hold more than 28" },
     { IMAGES, 15, 4, "images: byte 28: expected 4 more bytes of images; the file is truncated" },
     { IMAGES, 15, 2, "images: byte 24: expected the end of the file behind 8 bytes of images" },
     { IMAGES, 7, 1, "labels: byte 4: expected 1 labels, one for each image of images, found 2" },
@@ -91,16 +93,14 @@ START_TEST(idx_refuses_every_truncation)
     for (size_t size = 0; size < sizeof good_images; size++) {
         g_autoptr(GError) error = NULL;
 
-        ck_assert_ptr_null(
-            read_bytes(good_images, size, good_labels, sizeof good_labels, &error));
+        ck_assert_ptr_null(read_bytes(good_images, size, good_labels, sizeof good_labels, &error));
         ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
         ck_assert(g_str_has_prefix(error->message, "images: byte "));
     }
     for (size_t size = 0; size < sizeof good_labels; size++) {
         g_autoptr(GError) error = NULL;
 
-        ck_assert_ptr_null(
-            read_bytes(good_images, sizeof good_images, good_labels, size, &error));
+        ck_assert_ptr_null(read_bytes(good_images, sizeof good_images, good_labels, size, &error));
         ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
         ck_assert(g_str_has_prefix(error->message, "labels: byte "));
     }

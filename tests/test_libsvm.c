@@ -23,7 +23,8 @@ static RubatoSparseRows *read_good(const char *text)
     g_autoptr(GError) error = NULL;
     RubatoSparseRows *rows = read_text(text, strlen(text), &error);
 
-    ck_assert_msg(rows != NULL, "\"%s\" was refused: %s", text, error != NULL ? error->message : "");
+    ck_assert_msg(rows != NULL, "\"%s\" was refused: %s", text,
+                  error != NULL ? error->message : "");
     return rows;
 }
 
@@ -47,9 +48,19 @@ END_TEST
 
 /* Texts that all hold the row "1 2:3" and nothing else. */
 static const char *const same_rows[] = {
-    "1 2:3\n",      "1 2:3",          "1 2:3 \n",       "  1\t2:3\t\n",          "1 2:3\r\n",
-    "1 2:3\r",      "1 2:3 # x\n",    "1 2:3#x",        "# head\n\n 1 2:3\n\n#", "1. 2:+3e0\n",
-    "10e-1 2:.3e1", "1 00002:3.0000", "1 2:3.000000000000000000000000",
+    "1 2:3\n",
+    "1 2:3",
+    "1 2:3 \n",
+    "  1\t2:3\t\n",
+    "1 2:3\r\n",
+    "1 2:3\r",
+    "1 2:3 # x\n",
+    "1 2:3#x",
+    "# head\n\n 1 2:3\n\n#",
+    "1. 2:+3e0\n",
+    "10e-1 2:.3e1",
+    "1 00002:3.0000",
+    "1 2:3.000000000000000000000000",
 };
 
 START_TEST(libsvm_allows_blanks_comments_and_line_ends)
@@ -98,7 +109,8 @@ static const struct {
     { "1 3:1,5\n", "rows:1:5: expected a finite number as value, found \"1,5\"" },
     { "1 3:1e\n", "rows:1:5: expected a finite number as value, found \"1e\"" },
     { "1 3:.\n", "rows:1:5: expected a finite number as value, found \".\"" },
-    { "1 3:1\r2\n", "rows:1:7: expected the end of the line behind a carriage return, found \"2\"" },
+    { "1 3:1\r2\n",
+      "rows:1:7: expected the end of the line behind a carriage return, found \"2\"" },
     { "1 3:1 \x01\xff\n", "rows:1:7: expected index:value, found \"\\001\\377\"" },
     { "1 2:3\n\x1f\x8b\n", "rows:2:1: expected a finite number as label, found \"\\037\\213\"" },
 };
@@ -143,8 +155,9 @@ START_TEST(libsvm_reads_lines_of_any_length)
     for (uint32_t i = 0; i < n_long; i++)
         ck_assert(rows->index[i] == i + 1 && rows->value[i] == (float)((i + 1) % 97));
     for (uint32_t i = 0; i < n_short; i++)
-        ck_assert(rows->row_start[i + 2] == n_long + i + 1 && rows->label[i + 1] == (float)(i % 3) &&
-                  rows->index[n_long + i] == i + 1 && rows->value[n_long + i] == (float)(i % 89));
+        ck_assert(rows->row_start[i + 2] == n_long + i + 1 &&
+                  rows->label[i + 1] == (float)(i % 3) && rows->index[n_long + i] == i + 1 &&
+                  rows->value[n_long + i] == (float)(i % 89));
 }
 END_TEST
 
@@ -253,8 +266,8 @@ START_TEST(decimal_agrees_with_strtod)
 
         for (int d = 0; d < digits; d++)
             g_string_append_c(built, (char)('0' + g_rand_int_range(random, 0, 10)));
-        g_string_insert_c(built, g_rand_int_range(random, built->str[0] == '-', (int)built->len + 1),
-                          '.');
+        g_string_insert_c(built,
+                          g_rand_int_range(random, built->str[0] == '-', (int)built->len + 1), '.');
         if (g_rand_boolean(random))
             g_string_append_printf(built, "e%d", g_rand_int_range(random, -40, 16));
         g_strlcpy(text, built->str, sizeof text);

@@ -6,8 +6,8 @@
  * Runs on the caller's thread, keeps nothing. */
 #include "io/data/decimal.h"
 
-#include <glib.h>
 #include <float.h>
+#include <glib.h>
 #include <math.h>
 #include <stdbool.h>
 

@@ -52,8 +52,8 @@ static bool fail(const ByteSource *source, size_t at, GError **error, const char
     return false;
 }
 
-static bool read_exactly(ByteSource *source, size_t at, void *buffer, size_t size,
-                         const char *what, GError **error)
+static bool read_exactly(ByteSource *source, size_t at, void *buffer, size_t size, const char *what,
+                         GError **error)
 {
     size_t got;
 
@@ -65,8 +65,8 @@ static bool read_exactly(ByteSource *source, size_t at, void *buffer, size_t siz
     return true;
 }
 
-static bool read_header(ByteSource *source, unsigned n_dimensions, const char *what,
-                        Header *header, GError **error)
+static bool read_header(ByteSource *source, unsigned n_dimensions, const char *what, Header *header,
+                        GError **error)
 {
     uint8_t bytes[MAGIC_BYTES * (1 + DIMENSIONS_MAX)];
     uint64_t n_values = 1;

@@ -96,16 +96,15 @@ static void draw_image(const Classes *classes, uint8_t label, Random *random, ui
 
         for (int column = 0; column < SIDE; column++) {
             const int from = from_row * SIDE + CLAMP(column + move_x, 0, SIDE - 1);
-            const float value = own[from] * contrast + other[from] * overlay +
-                                next_float(random, -noise, noise);
+            const float value =
+                own[from] * contrast + other[from] * overlay + next_float(random, -noise, noise);
 
             pixels[row * SIDE + column] = (uint8_t)CLAMP(value, 0, 255);
         }
     }
 }
 
-RubatoImages *rubato_images_generate(size_t n_images, uint64_t seed, uint64_t first,
-                                     GError **error)
+RubatoImages *rubato_images_generate(size_t n_images, uint64_t seed, uint64_t first, GError **error)
 {
     g_autofree uint8_t *pixels = NULL;
     g_autofree uint8_t *labels = NULL;

@@ -110,10 +110,10 @@ static bool malformed(const Parser *parser, const char *line, const char *at, GE
     const char *what = found;
     if (length == 0 || token[0] == '\0') {
         quote = "";
-        what = length > 0                         ? "a zero byte"
-               : *at == '\n' || *at == '\r'       ? "the end of the line"
-               : *at == '#'                       ? "a comment"
-                                                  : "a blank";
+        what = length > 0                   ? "a zero byte"
+               : *at == '\n' || *at == '\r' ? "the end of the line"
+               : *at == '#'                 ? "a comment"
+                                            : "a blank";
     }
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s:%zu:%zu: expected %s, found %s%s%s",
                 parser->name, parser->line, (size_t)(at - line) + 1, expected, quote, what, quote);

@@ -29,8 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const size_t cut = MIN((size_t)data[0], size - 1);
     g_autoptr(GError) error = NULL;
     g_autoptr(ByteSource) images = byte_source_new_memory("images", data + 1, cut);
-    g_autoptr(ByteSource) labels =
-        byte_source_new_memory("labels", data + 1 + cut, size - 1 - cut);
+    g_autoptr(ByteSource) labels = byte_source_new_memory("labels", data + 1 + cut, size - 1 - cut);
     g_autoptr(RubatoImages) read = idx_read_images(images, labels, &error);
 
     if ((read == NULL) != (error != NULL))

@@ -1,0 +1,384 @@
+/* The programs as a user runs them: in one process and as two nodes through `rubato run`. */
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <json-glib/json-glib.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/runner.h"
+
+#define ARGUMENTS_MAX 32
+#define ACCURACY_A9A 0.847
+#define ACCURACY_GENERATED 0.9
+
+typedef enum { ONE_PROCESS, TWO_NODES } Place;
+
+/* What a program left behind. */
+typedef struct {
+    int status;
+    char *out, *err;
+} Outcome;
+
+static void outcome_clear(Outcome *outcome)
+{
+    g_free(outcome->out);
+    g_free(outcome->err);
+}
+
+/* A sanitizer makes everything many times slower: less data then. */
+static bool is_slow(void)
+{
+    const char *sanitize = g_getenv("RUBATO_SANITIZE");
+
+    return sanitize != NULL && *sanitize != '\0';
+}
+
+static char *program_path(const char *name)
+{
+    return g_build_filename(TEST_BIN_DIR, name, NULL);
+}
+
+static Outcome run(const char *const *arguments)
+{
+    Outcome outcome = { .status = -1 };
+    g_autoptr(GError) error = NULL;
+    int wait_status = 0;
+
+    g_unsetenv("RUBATO_CLUSTER");
+    g_unsetenv("RUBATO_NODE");
+    ck_assert_msg(g_spawn_sync(NULL, (char **)arguments, NULL, G_SPAWN_DEFAULT, NULL, NULL,
+                               &outcome.out, &outcome.err, &wait_status, &error),
+                  "%s", error != NULL ? error->message : "");
+    if (WIFEXITED(wait_status))
+        outcome.status = WEXITSTATUS(wait_status);
+    return outcome;
+}
+
+/* A cluster file of two nodes of two workers, whose scheduler has a port that was free just now. */
+static char *write_cluster(void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t size = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char *path = NULL;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    close(fd);
+
+    g_autofree char *text = g_strdup_printf(
+        "cluster: { name = \"apps\"; scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
+        "  nodes = ( { id = 3; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 2; },\n"
+        "            { id = 7; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 2; } );\n"
+        "  heartbeat_ms = 500; timeout_ms = %d; };\n",
+        ntohs(address.sin_port), is_slow() ? 20000 : 5000);
+    const int file = g_file_open_tmp("rubato-apps-XXXXXX.cfg", &path, NULL);
+    ck_assert_int_ge(file, 0);
+    close(file);
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
+    return path;
+}
+
+/* Runs a program with the arguments, ended by NULL, on one process of four workers or on two nodes
+ * of two. */
+static Outcome run_program(Place place, const char *name, const char *const *arguments)
+{
+    g_autofree char *launcher = program_path("rubato");
+    g_autofree char *program = program_path(name);
+    g_autofree char *cluster = NULL;
+    const char *all[ARGUMENTS_MAX + 8];
+    size_t n = 0;
+
+    if (place == TWO_NODES) {
+        cluster = write_cluster();
+        all[n++] = launcher;
+        all[n++] = "run";
+        all[n++] = cluster;
+        all[n++] = "--";
+    }
+    all[n++] = program;
+    if (place == ONE_PROCESS && strcmp(name, "rubato-hello") != 0) {
+        all[n++] = "--servers=2";
+        all[n++] = "--workers=4";
+    }
+    for (size_t i = 0; arguments[i] != NULL; i++)
+        all[n++] = arguments[i];
+    all[n] = NULL;
+
+    const Outcome outcome = run(all);
+    if (cluster != NULL)
+        g_unlink(cluster);
+    return outcome;
+}
+
+/* Runs a program that is to succeed, and gives its result card. */
+static JsonNode *run_for_card(Place place, const char *name, const char *const *arguments)
+{
+    const char *all[ARGUMENTS_MAX];
+    g_autofree char *path = NULL;
+    g_autofree char *text = NULL;
+    g_autoptr(GError) error = NULL;
+    size_t n = 0;
+    const int fd = g_file_open_tmp("rubato-card-XXXXXX", &path, NULL);
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    for (; arguments[n] != NULL; n++)
+        all[n] = arguments[n];
+    all[n++] = "--json";
+    all[n++] = path;
+    all[n] = NULL;
+
+    Outcome outcome = run_program(place, name, all);
+    ck_assert_msg(outcome.status == 0, "%s ended with %d: %s", name, outcome.status, outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    g_unlink(path);
+    JsonNode *card = json_from_string(text, &error);
+    ck_assert_msg(card != NULL, "%s", error != NULL ? error->message : "nothing was written");
+    return card;
+}
+
+static double metric(JsonNode *card, const char *name)
+{
+    JsonObject *metrics = json_object_get_object_member(json_node_get_object(card), "metrics");
+
+    ck_assert_msg(json_object_has_member(metrics, name), "no metric %s", name);
+    return json_object_get_double_member(metrics, name);
+}
+
+static int64_t number(JsonNode *card, const char *name)
+{
+    return json_object_get_int_member(json_node_get_object(card), name);
+}
+
+START_TEST(hello_counts_with_two_workers_on_each_node)
+{
+    const Place place = (Place)_i;
+    Outcome outcome = run_program(place, "rubato-hello", (const char *const[]){ NULL });
+
+    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    ck_assert_msg(strstr(outcome.out, place == ONE_PROCESS ? "key 42: 200\n" : "key 42: 400\n") !=
+                      NULL,
+                  "%s", outcome.out);
+    outcome_clear(&outcome);
+}
+END_TEST
+
+/* Logistic regression on real rows: every model, every staleness, both places. */
+
+static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+#define N_STALENESSES 5
+#define N_LR_CASES ((int)G_N_ELEMENTS(models) * N_STALENESSES * 2)
+
+static char *a9a_path(const char *name)
+{
+    const char *dir = g_getenv("RUBATO_DATA_DIR");
+
+    return dir != NULL && *dir != '\0'
+               ? g_build_filename(dir, "a9a", name, NULL)
+               : g_build_filename(TEST_SOURCE_DIR, "..", "shared", "data", "a9a", name, NULL);
+}
+
+static bool has_a9a(void)
+{
+    g_autofree char *path = a9a_path("a9a");
+
+    return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
+START_TEST(lr_is_accurate_under_every_model)
+{
+    const Place place = (Place)(_i % 2);
+    const char *model = models[_i / 2 % (int)G_N_ELEMENTS(models)];
+    const int staleness_number = _i / 2 / (int)G_N_ELEMENTS(models);
+    g_autofree char *train = a9a_path("a9a");
+    g_autofree char *test = a9a_path("a9a.t");
+    g_autofree char *staleness = g_strdup_printf("%d", staleness_number);
+
+    /* Models without staleness need one case each; slow builds take the two ends. */
+    if ((strstr(model, "ssp") == NULL && staleness_number > 0) ||
+        (is_slow() && staleness_number != 0 && staleness_number != N_STALENESSES - 1))
+        return;
+    g_autoptr(JsonNode) card = run_for_card(
+        place, "rubato-lr",
+        (const char *const[]){ "--train", train, "--test", test, "--model", model, "--staleness",
+                               staleness, "--epochs", is_slow() ? "2" : "10", NULL });
+    ck_assert_double_ge(metric(card, "test_accuracy"), ACCURACY_A9A);
+    ck_assert_double_ge(metric(card, "test_auc"), 0.9);
+    ck_assert_double_le(metric(card, "test_logloss"), 0.33);
+    ck_assert_double_le(metric(card, "train_loss"), 0.335);
+    ck_assert_int_eq(number(card, "nodes"), place == TWO_NODES ? 2 : 1);
+    ck_assert_int_eq(number(card, "workers"), 4);
+}
+END_TEST
+
+START_TEST(lr_with_a_penalty_has_a_higher_loss)
+{
+    g_autofree char *train = a9a_path("a9a");
+    double losses[2];
+
+    for (int i = 0; i < 2; i++) {
+        g_autoptr(JsonNode) card =
+            run_for_card(ONE_PROCESS, "rubato-lr",
+                         (const char *const[]){ "--train", train, "--epochs", "1", "--l2",
+                                                i == 0 ? "0" : "0.1", NULL });
+        losses[i] = metric(card, "train_loss");
+    }
+    ck_assert_double_gt(losses[1], losses[0] + 0.01);
+}
+END_TEST
+
+static const struct {
+    const char *text, *message;
+} bad_files[] = {
+    { "1 1:1\n-1 2:x\n", ":2:6: expected a finite number as value, found \"x\"" },
+    { "1 1:1\n1 2:1\n", ": expected two labels" },
+    { "1 1:1\n2 2:1\n3 1:1\n", ": row 2: expected one of two labels, 1 or 3, found label 2" },
+};
+
+START_TEST(lr_refuses_a_file_that_is_wrong)
+{
+    g_autofree char *path = NULL;
+    const int fd = g_file_open_tmp("rubato-rows-XXXXXX", &path, NULL);
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert(g_file_set_contents(path, bad_files[_i].text, -1, NULL));
+    Outcome outcome =
+        run_program(ONE_PROCESS, "rubato-lr", (const char *const[]){ "--train", path, NULL });
+    g_unlink(path);
+    ck_assert_int_eq(outcome.status, 1);
+    g_autofree char *message = g_strdup_printf("rubato-lr: %s%s", path, bad_files[_i].message);
+    ck_assert_msg(g_str_has_prefix(outcome.err, message), "%s", outcome.err);
+    outcome_clear(&outcome);
+}
+END_TEST
+
+static const struct {
+    const char *program;
+    const char *arguments[4];
+    int status;
+    const char *message;
+} bad_calls[] = {
+    { "rubato-lr", { NULL }, 2, "rubato-lr: --train: give the file to train on" },
+    { "rubato-lr", { "--train", "x", "--l2=-1" }, 2, "rubato-lr: --l2: expected a number from 0" },
+    { "rubato-lr",
+      { "--train", "/no/such/file" },
+      1,
+      "rubato-lr: /no/such/file: cannot be opened" },
+    { "rubato-softmax", { "--model=x" }, 2, "rubato-softmax: --model: expected one of asp, bsp" },
+    { "rubato-softmax", { "--data", "/no/such" }, 1, "rubato-softmax: /no/such/train-images-idx3" },
+};
+
+START_TEST(programs_refuse_bad_calls)
+{
+    Outcome outcome = run_program(ONE_PROCESS, bad_calls[_i].program, bad_calls[_i].arguments);
+
+    ck_assert_int_eq(outcome.status, bad_calls[_i].status);
+    ck_assert_msg(g_str_has_prefix(outcome.err, bad_calls[_i].message), "%s", outcome.err);
+    outcome_clear(&outcome);
+}
+END_TEST
+
+/* Softmax regression on generated images, which every machine has. */
+
+START_TEST(softmax_learns_generated_images)
+{
+    const Place place = (Place)(_i % 2);
+    const char *model = models[_i / 2];
+    g_autoptr(JsonNode) card = run_for_card(
+        place, "rubato-softmax",
+        (const char *const[]){ "--generated", "--model", model, "--staleness", "2", "--epochs", "1",
+                               "--batch-size", "256", "--learning-rate", "0.3", NULL });
+
+    ck_assert_double_ge(metric(card, "test_accuracy"), ACCURACY_GENERATED);
+    ck_assert_int_eq(number(card, "samples"), 60000);
+    ck_assert_int_eq(number(card, "epochs"), 1);
+    ck_assert_int_eq(number(card, "servers"), 2);
+}
+END_TEST
+
+START_TEST(softmax_under_bsp_comes_out_the_same_everywhere)
+{
+    double losses[3];
+
+    for (int i = 0; i < 3; i++) {
+        g_autoptr(JsonNode) card =
+            run_for_card(i < 2 ? ONE_PROCESS : TWO_NODES, "rubato-softmax",
+                         (const char *const[]){ "--generated", "--model", "bsp", "--epochs", "1",
+                                                "--batch-size", "512", NULL });
+        losses[i] = metric(card, "train_loss");
+    }
+    ck_assert_double_eq(losses[1], losses[0]);
+    ck_assert_double_eq(losses[2], losses[0]);
+}
+END_TEST
+
+/* With --json - standard output has the JSON alone; on a cluster one node speaks. */
+START_TEST(json_on_standard_output_stands_alone)
+{
+    const Place place = (Place)_i;
+    Outcome outcome =
+        run_program(place, "rubato-softmax",
+                    (const char *const[]){ "--generated", "--epochs", "1", "--batch-size", "4096",
+                                           "--json", "-", NULL });
+
+    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    const char *json = strchr(outcome.out, '{');
+    ck_assert_ptr_nonnull(json);
+    if (place == ONE_PROCESS)
+        ck_assert_ptr_eq(json, outcome.out);
+    else
+        ck_assert(g_str_has_prefix(outcome.out, "[3] {"));
+    g_autoptr(JsonNode) card = json_from_string(json, NULL);
+    ck_assert_ptr_nonnull(card);
+    ck_assert(strstr(outcome.err, "test accuracy") != NULL);
+    ck_assert(strstr(outcome.err, "epoch 1/1") != NULL);
+    if (place == TWO_NODES)
+        ck_assert_msg(strstr(outcome.err, "[7] ") == NULL, "%s", outcome.err);
+    outcome_clear(&outcome);
+}
+END_TEST
+
+static Suite *apps_suite(void)
+{
+    Suite *suite = suite_create("apps");
+    TCase *hello = tcase_create("hello");
+    TCase *lr = tcase_create("lr");
+    TCase *softmax = tcase_create("softmax");
+    TCase *calls = tcase_create("calls");
+
+    tcase_set_timeout(hello, 60);
+    tcase_set_timeout(lr, 120);
+    tcase_set_timeout(softmax, 200);
+    tcase_set_timeout(calls, 60);
+    tcase_add_loop_test(hello, hello_counts_with_two_workers_on_each_node, 0, 2);
+    if (has_a9a()) {
+        tcase_add_loop_test(lr, lr_is_accurate_under_every_model, 0, N_LR_CASES);
+        tcase_add_test(lr, lr_with_a_penalty_has_a_higher_loss);
+    } else {
+        g_print("skipped: the cases on a9a; put the folder that has it into RUBATO_DATA_DIR\n");
+    }
+    tcase_add_loop_test(lr, lr_refuses_a_file_that_is_wrong, 0, (int)G_N_ELEMENTS(bad_files));
+    tcase_add_loop_test(softmax, softmax_learns_generated_images, 0, (int)G_N_ELEMENTS(models) * 2);
+    tcase_add_test(softmax, softmax_under_bsp_comes_out_the_same_everywhere);
+    tcase_add_loop_test(softmax, json_on_standard_output_stands_alone, 0, 2);
+    tcase_add_loop_test(calls, programs_refuse_bad_calls, 0, (int)G_N_ELEMENTS(bad_calls));
+    suite_add_tcase(suite, hello);
+    suite_add_tcase(suite, lr);
+    suite_add_tcase(suite, softmax);
+    suite_add_tcase(suite, calls);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(apps_suite());
+}
