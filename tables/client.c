@@ -337,18 +337,18 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
 /* ---- clocks ---- */
 
 /* Tells a clock to every server of every node. */
-static void tell_clock(const TableRoute *route, uint32_t source, NodeClock news)
+static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock, NodeClock node)
 {
     PostOffice *office = route->office;
 
     if (office->network != NULL) {
-        post_office_tell_clock(office, route->epoch, route->table, source, news.clock,
-                               news.slowest);
+        post_office_tell_clock(office, route->epoch, route->table, source, clock, node.clock,
+                               node.slowest);
         post_office_flush(office);
     }
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (post_office_is_local(office, server)) {
-            const Message message = { .request = { .worker = source, .clock = news.clock },
+            const Message message = { .request = { .worker = source, .clock = clock },
                                       .kind = MESSAGE_CLOCK,
                                       .epoch = route->epoch,
                                       .table = route->table,
@@ -365,9 +365,9 @@ static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
     const bool moved = clocks_advance(route->clocks, rank, clock, &news);
 
     if (route->per_worker_clocks)
-        tell_clock(route, rank, (NodeClock){ clock, rank });
+        tell_clock(route, rank, clock, news);
     else if (moved)
-        tell_clock(route, route->office->self, news);
+        tell_clock(route, route->office->self, news.clock, news);
 }
 
 bool table_client_clock(TableClient *client, GError **error)

@@ -62,11 +62,11 @@ bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *ne
     if (*worker == clocks->nodes[clocks->self].clock && clock > *worker)
         moved = --clocks->n_at_minimum == 0;
     *worker = clock;
-    if (moved) {
+    if (moved)
         recount(clocks);
-        *news = clocks->nodes[clocks->self];
+    *news = clocks->nodes[clocks->self];
+    if (moved)
         clocks->told_slowest = news->slowest;
-    }
     pthread_mutex_unlock(&clocks->lock);
     return moved;
 }

@@ -38,7 +38,7 @@ void clocks_init(Clocks *clocks, uint32_t self, uint32_t n_nodes, const uint32_t
 void clocks_clear(Clocks *clocks);
 
 /* A worker of this node has come to a clock (RUBATO_CLOCK_RETIRED: its end). Whether the node's
- * clock has gone up with it; if so, *news is what to tell. */
+ * clock has gone up with it; *news is what to tell of the node, in any case. */
 bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *news);
 
 /* Another node has told its clock. Older news than what is known are ignored. */

@@ -34,6 +34,7 @@ struct Message {
     uint32_t server;     /* its number over all nodes */
     uint32_t node;       /* the number of the node that sent it */
     uint64_t min_clock;  /* of the answer: the shard's when it read the rows */
+    size_t value_bytes;  /* of what came from another node: the bytes of request.values */
 
     /* Whose answer it is: a call of this process, or (call NULL) a request of another node. */
     Call *call;

@@ -9,6 +9,9 @@
 
 #include <string.h>
 
+/* Values travel as they lie in memory. */
+G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
+
 #define NO_SLOT UINT32_MAX
 
 /* Above this a request of another node is left to the server's own thread, so that the I/O thread
@@ -238,10 +241,15 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
     network_push(office->network, office->servers[message->server].node, frame);
 }
 
+size_t post_office_max_keys(size_t row_bytes)
+{
+    return MAX(1, POST_OFFICE_MAX_VALUE_BYTES / MAX(row_bytes, sizeof(RubatoKey)));
+}
+
 static void send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
 {
     const RubatoKeys *keys = &message->request.keys;
-    const size_t most = MAX(1, POST_OFFICE_MAX_VALUE_BYTES / MAX(row_bytes, sizeof(RubatoKey)));
+    const size_t most = post_office_max_keys(row_bytes);
     size_t n_pieces = (keys->n + most - 1) / most;
 
     if (n_pieces == 0)
@@ -286,13 +294,14 @@ size_t post_office_tell(PostOffice *office, const Message *message, size_t row_b
 }
 
 void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, uint32_t source,
-                            uint64_t clock, uint32_t slowest)
+                            uint64_t clock, uint64_t node_clock, uint32_t slowest)
 {
     const WireHeader header = { .kind = MESSAGE_CLOCK,
                                 .epoch = epoch,
                                 .table = table,
                                 .worker = source,
                                 .clock = clock,
+                                .first_key = node_clock,
                                 .request_id = slowest };
 
     for (uint32_t node = 0; node < office->n_nodes; node++) {
@@ -397,6 +406,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         .table = header->table,
         .server = header->server,
         .node = incoming->node,
+        .value_bytes = incoming->value_bytes,
         .end = end_remote,
     };
     if (header->n_keys > INLINE_VALUES || incoming->value_bytes > INLINE_VALUES * sizeof(double) ||

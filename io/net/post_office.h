@@ -38,8 +38,8 @@ typedef struct {
  * several. */
 #define POST_OFFICE_MAX_VALUE_BYTES ((size_t)8 << 20)
 
-/* The longest row that fits into a message. */
-#define POST_OFFICE_MAX_ROW_BYTES POST_OFFICE_MAX_VALUE_BYTES
+/* The most keys of rows so long that one message to or from another node carries. */
+size_t post_office_max_keys(size_t row_bytes);
 
 void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
                       const uint32_t *servers_of);
@@ -60,10 +60,10 @@ void post_office_ask(PostOffice *office, Message *message, size_t row_bytes);
  * mailbox, 0 where it was handled at once or sent. */
 size_t post_office_tell(PostOffice *office, const Message *message, size_t row_bytes);
 
-/* Tells every other node a clock: source (a node number, or a worker's rank where the table's model
- * wants those), its clock, and the rank of the node's slowest worker. */
+/* Tells every other node a clock: of source (a node number, or a worker's rank where the table's
+ * model wants those), and, for messages to the user, the node's clock and its slowest worker. */
 void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, uint32_t source,
-                            uint64_t clock, uint32_t slowest);
+                            uint64_t clock, uint64_t node_clock, uint32_t slowest);
 
 /* Sends what was asked and told of other nodes since the last flush, in one packet for each. */
 void post_office_flush(PostOffice *office);

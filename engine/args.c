@@ -1,0 +1,83 @@
+/* An engine from the command line: --cluster, --node, --servers and --workers, and what `rubato run`
+ * puts into the environment. */
+#include <rubato/engine.h>
+#include <rubato/error.h>
+
+enum { MAX_NUMBER = 1 << 20 };
+
+static bool take_number(const char *flag, int given, uint32_t *number, GError **error)
+{
+    if (given < 0 || given > MAX_NUMBER) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s %d makes no sense; give a number from 0 to %d", flag, given, MAX_NUMBER);
+        return false;
+    }
+    *number = (uint32_t)given;
+    return true;
+}
+
+/* -1 where the variable is not set, -2 where it is no number. */
+static int number_of_environment(const char *name)
+{
+    const char *text = g_getenv(name);
+    guint64 number;
+
+    if (text == NULL)
+        return -1;
+    return g_ascii_string_to_unsigned(text, 10, 0, MAX_NUMBER, &number, NULL) ? (int)number : -2;
+}
+
+static bool check(const RubatoEngineConfig *config, int node, bool has_numbers, GError **error)
+{
+    const char *wrong = NULL;
+
+    if (config->cluster_file == NULL && node != -1)
+        wrong = "--node says which node of a cluster file this is; give --cluster FILE too";
+    else if (config->cluster_file != NULL && node == -1)
+        wrong = "a cluster file needs --node ID, which of its nodes this process is; `rubato run` "
+                "starts all of them";
+    else if (config->cluster_file != NULL && has_numbers)
+        wrong = "--servers and --workers are for a single process; a cluster file says both for "
+                "each node";
+    if (wrong != NULL)
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, wrong);
+    return wrong == NULL;
+}
+
+RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error)
+{
+    g_autofree char *file = NULL;
+    int node = -1, servers = 0, workers = 0;
+    const GOptionEntry entries[] = {
+        { "cluster", 0, 0, G_OPTION_ARG_FILENAME, &file, "Run as a node of this cluster file",
+          "FILE" },
+        { "node", 0, 0, G_OPTION_ARG_INT, &node, "Which of its nodes this process is", "ID" },
+        { "servers", 0, 0, G_OPTION_ARG_INT, &servers, "Server threads of a single process (1)",
+          "N" },
+        { "workers", 0, 0, G_OPTION_ARG_INT, &workers,
+          "Workers of a single process, where the task names no number (1)", "N" },
+        { 0 },
+    };
+    g_autoptr(GOptionContext) context = g_option_context_new(NULL);
+    RubatoEngineConfig config = { .handle_signals = true };
+    uint32_t number = 0;
+
+    g_return_val_if_fail(argc != NULL && argv != NULL, NULL);
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_ignore_unknown_options(context, TRUE);
+    if (!g_option_context_parse(context, argc, argv, error))
+        return NULL;
+    if (file == NULL && node == -1 && g_getenv("RUBATO_CLUSTER") != NULL) {
+        file = g_strdup(g_getenv("RUBATO_CLUSTER"));
+        node = number_of_environment("RUBATO_NODE");
+    }
+    config.cluster_file = file;
+    if (!check(&config, node, servers != 0 || workers != 0, error) ||
+        !take_number("--servers", servers, &config.servers, error) ||
+        !take_number("--workers", workers, &config.workers, error))
+        return NULL;
+    if (file != NULL && !take_number("--node", node, &number, error))
+        return NULL;
+    config.node = number;
+    return rubato_engine_new(&config, error);
+}

@@ -1,0 +1,71 @@
+/* Tables as the engine knows them: a spec of its own with nothing left open, and its partition. */
+#include "engine/catalogue.h"
+
+#include "models/spec.h"
+
+/* The names are known ones, so interning them costs no more than those few strings. */
+static RubatoTableSpec *resolve(const RubatoTableSpec *spec)
+{
+    RubatoTableSpec *resolved = g_memdup2(spec, sizeof *spec);
+
+    resolved->name = g_strdup(spec->name);
+    resolved->bounds = g_memdup2(spec->bounds, spec->n_bounds * sizeof *spec->bounds);
+    resolved->storage = g_intern_string(spec_storage_name(spec));
+    resolved->model = g_intern_string(spec_model_name(spec));
+    resolved->update = g_intern_string(spec_update_name(spec));
+    resolved->init = g_intern_string(spec_init_name(spec));
+    resolved->record = g_intern_string(spec_record_name(spec));
+    resolved->partition = g_intern_string(spec_partition_name(spec));
+    resolved->width = spec_width(spec);
+    resolved->chunk_size = spec_chunk_size(spec);
+    return resolved;
+}
+
+Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error)
+{
+    g_autoptr(Table) table = NULL;
+
+    if (!spec_check(spec, error))
+        return NULL;
+    table = g_new0(Table, 1);
+    table->spec = resolve(spec);
+    table->row_bytes = spec_row_bytes(spec);
+    if (!partition_init(&table->partition, table->spec, n_servers, error))
+        return NULL;
+    return g_steal_pointer(&table);
+}
+
+void table_free(Table *table)
+{
+    if (table == NULL)
+        return;
+    partition_clear(&table->partition);
+    g_free((void *)(uintptr_t)table->spec->bounds);
+    g_free((void *)(uintptr_t)table->spec->name);
+    g_free(table->spec);
+    g_free(table);
+}
+
+char *table_describe(const RubatoTableSpec *spec)
+{
+    GString *text = g_string_new(NULL);
+
+    g_string_append_printf(text, "%s×%u, %s storage", rubato_dtype_name(spec->dtype), spec->width,
+                           spec->storage);
+    if (spec->n_keys > 0)
+        g_string_append_printf(text, " of %" G_GUINT64_FORMAT " keys from %" G_GUINT64_FORMAT,
+                               spec->n_keys, spec->first_key);
+    g_string_append_printf(text, ", model %s", spec->model);
+    g_string_append_printf(text, ", staleness %u, speculation %u, record %s", spec->staleness,
+                           spec->speculation, spec->record);
+    g_string_append_printf(text, ", update %s, init %s", spec->update, spec->init);
+    g_string_append_printf(text, " (%g; %g to %g; %g ± %g; seed %" G_GUINT64_FORMAT ")",
+                           spec->init_value, spec->init_low, spec->init_high, spec->init_mean,
+                           spec->init_stddev, spec->seed);
+    g_string_append_printf(text, ", chunks of %u, partition %s", spec->chunk_size, spec->partition);
+    for (size_t i = 0; i < spec->n_bounds; i++)
+        g_string_append_printf(text, "%c%" G_GUINT64_FORMAT, i == 0 ? ' ' : ',', spec->bounds[i]);
+    g_string_append_printf(text, ", cache %d%s", (int)spec->cache,
+                           spec->create_on_get ? ", creates on Get" : "");
+    return g_string_free(text, FALSE);
+}

@@ -1,0 +1,28 @@
+/* The catalogue: the tables of an engine, by name and by id.
+ *
+ * Threads: the owner of the engine's lock, but for a Table's members marked immutable. */
+#ifndef RUBATO_ENGINE_CATALOGUE_H
+#define RUBATO_ENGINE_CATALOGUE_H
+
+#include "tables/partition.h"
+
+typedef struct {
+    /* immutable */
+    uint32_t id;
+    RubatoTableSpec *spec; /* a copy with every name and number given */
+    Partition partition;
+    size_t row_bytes;
+
+    unsigned n_tasks; /* guarded by the engine's lock: the running tasks that use it */
+} Table;
+
+/* Checks the spec, and fills in its defaults. (transfer full) */
+Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error);
+void table_free(Table *table);
+
+/* All that two nodes' specs must agree on, in words. (transfer full) */
+char *table_describe(const RubatoTableSpec *spec);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Table, table_free)
+
+#endif

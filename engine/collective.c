@@ -1,0 +1,114 @@
+/* Collective calls: every node proposes, the scheduler compares, every node does its part, and all
+ * learn how it ended.
+ *
+ * PROPOSE → GO → (this node's part) → READY → COMMIT. A mismatch is a COMMIT without a GO. The calling
+ * thread waits; the control actor's owner sets the stage. */
+#include "engine/node.h"
+
+static bool log_wait(RubatoEngine *engine, const CollectiveCall *call, uint32_t waited_ms)
+{
+    if (waited_ms == 0 || waited_ms % engine->stall_ms != 0)
+        return false;
+    g_message("node %u waits for the other nodes to come to %s (for %.1f s so far)", engine->id,
+              call->text, (double)waited_ms / 1000);
+    return true;
+}
+
+/* Waits for a stage, or the end of the engine. The lock is held. */
+static bool wait_for_stage(RubatoEngine *engine, const CollectiveCall *call, CallStage stage,
+                           GError **error)
+{
+    uint32_t waited_ms = 0;
+
+    while (engine->stage < stage && !engine->scheduler_lost) {
+        const uint32_t step_ms = MIN(engine->stall_ms, 1000);
+        const int64_t before_ms = network_now_ms();
+
+        engine_wait_changed(engine, step_ms);
+        if (network_now_ms() - before_ms >= step_ms) {
+            waited_ms += step_ms;
+            log_wait(engine, call, waited_ms);
+        }
+    }
+    return engine->stage >= stage || engine_check(engine, error);
+}
+
+static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t op)
+{
+    g_autofree char *arguments = g_strdup_printf("%s\n%s", call->text, call->detail);
+    g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, arguments, -1);
+
+    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_PROPOSE,
+                                              .op = op,
+                                              .what = call->what,
+                                              .text = call->text,
+                                              .digest = digest,
+                                              .detail = call->detail });
+}
+
+static void report_ready(RubatoEngine *engine, uint64_t op, const GError *error)
+{
+    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_READY,
+                                              .op = op,
+                                              .code = control_code_of(error),
+                                              .text = error == NULL ? NULL : error->message });
+}
+
+/* What COMMIT said. The lock is held. */
+static bool check_commit(RubatoEngine *engine, GError **error)
+{
+    const Control commit = { .kind = CONTROL_COMMIT,
+                             .code = engine->commit_code,
+                             .text = engine->commit_text };
+
+    return control_check(&commit, error);
+}
+
+/* Does this node's part after GO and waits for all others. The lock is held, but not during it. */
+static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t op, GError **error)
+{
+    g_autoptr(GError) fault = NULL;
+    const uint64_t id = engine->go_id;
+    bool done = true, committed;
+
+    pthread_mutex_unlock(&engine->lock);
+    if (call->perform != NULL)
+        done = call->perform(engine, id, call->data, &fault);
+    report_ready(engine, op, fault);
+    pthread_mutex_lock(&engine->lock);
+    committed = wait_for_stage(engine, call, CALL_COMMITTED, error) && check_commit(engine, error);
+    if (done && !committed && call->undo != NULL) {
+        pthread_mutex_unlock(&engine->lock);
+        call->undo(engine, id, call->data);
+        pthread_mutex_lock(&engine->lock);
+    }
+    return committed;
+}
+
+bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error)
+{
+    uint64_t op;
+    bool ok;
+
+    pthread_mutex_lock(&engine->lock);
+    if (engine->stage != CALL_NONE) {
+        pthread_mutex_unlock(&engine->lock);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s: another thread is in a collective call of this engine", call->text);
+        return false;
+    }
+    op = ++engine->n_calls;
+    engine->stage = CALL_PROPOSED;
+    pthread_mutex_unlock(&engine->lock);
+    propose(engine, call, op);
+    pthread_mutex_lock(&engine->lock);
+    ok = wait_for_stage(engine, call, CALL_GO, error);
+    if (ok && engine->stage == CALL_GO)
+        ok = take_part(engine, call, op, error);
+    else if (ok)
+        ok = check_commit(engine, error);
+    engine->stage = CALL_NONE;
+    g_clear_pointer(&engine->commit_text, g_free);
+    pthread_mutex_unlock(&engine->lock);
+    return ok;
+}

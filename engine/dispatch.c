@@ -1,0 +1,464 @@
+/* Where control messages go: to the scheduler if it runs here, and to this node.
+ *
+ * All of them pass through one actor without a thread, so the scheduler and this node's reactions
+ * run one at a time on whichever thread brings a message: the I/O thread, or a worker that reports
+ * its end. A message that is sent from inside a reaction is queued and handled after it. Nothing in
+ * here blocks.
+ *
+ * The I/O thread hands requests, replies and clocks straight to the post office. */
+#include "engine/node.h"
+
+typedef enum {
+    TO_SCHEDULER,
+    TO_NODE,
+    GREETING,
+    TICK,
+} MailKind;
+
+typedef struct {
+    Message message; /* first: the actor's handler finds it */
+    MailKind kind;
+    uint32_t from;         /* node number */
+    uint16_t wire_version; /* of a greeting */
+    Control control;
+} ControlMail;
+
+static void end_mail(Message *message)
+{
+    ControlMail *mail = (ControlMail *)message;
+
+    control_clear(&mail->control);
+    g_free(mail);
+}
+
+static ControlMail *new_mail(MailKind kind, uint32_t from)
+{
+    ControlMail *mail = g_new0(ControlMail, 1);
+
+    mail->message.end = end_mail;
+    mail->kind = kind;
+    mail->from = from;
+    return mail;
+}
+
+static RubatoEngine *engine_of_control(Actor *actor)
+{
+    return (RubatoEngine *)((char *)actor - offsetof(RubatoEngine, control));
+}
+
+/* ---- sending ---- */
+
+static void send_to_node(RubatoEngine *engine, uint32_t node, const Control *control)
+{
+    g_autoptr(GVariant) body = control_encode(control);
+    const gsize size = g_variant_get_size(body);
+    Frame *frame = frame_new(&(WireHeader){ .kind = MESSAGE_CONTROL, .value_bytes = size });
+
+    if (frame == NULL)
+        return;
+    g_variant_store(body, frame_values(frame));
+    network_send(engine->network, node, frame);
+}
+
+void engine_tell_scheduler(RubatoEngine *engine, const Control *control)
+{
+    ControlMail *mail;
+    g_autoptr(GVariant) body = NULL;
+
+    if (engine->scheduler_node != engine->self) {
+        send_to_node(engine, engine->scheduler_node, control);
+        return;
+    }
+    mail = new_mail(TO_SCHEDULER, engine->self);
+    body = control_encode(control);
+    if (!control_decode(body, &mail->control, NULL))
+        g_error("a control message of %s cannot be read again", control_kind_name(control->kind));
+    actor_post(&engine->control, &mail->message);
+}
+
+static void greet(RubatoEngine *engine, const char *endpoint, const Control *control)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (!network_greet(engine->network, endpoint, control_encode(control), &error))
+        g_warning("cannot answer a greeting: %s", error->message);
+}
+
+/* ---- what the scheduler says ---- */
+
+static void lose_node(RubatoEngine *engine, const Control *lost)
+{
+    if (lost->number < engine->n_nodes && lost->number != engine->self && engine->network != NULL)
+        network_forget(engine->network, lost->number);
+    engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost->text);
+}
+
+static void join(RubatoEngine *engine, const Control *welcome)
+{
+    g_autofree NetworkPeer *peers = NULL;
+    g_autoptr(GError) error = NULL;
+    bool joined;
+
+    if (engine->welcome || welcome->n_nodes != engine->n_nodes ||
+        welcome->incarnations[engine->self] != engine->incarnation)
+        return;
+    peers = g_new0(NetworkPeer, engine->n_nodes);
+    for (uint32_t i = 0; i < engine->n_nodes; i++)
+        peers[i] = (NetworkPeer){ welcome->endpoints[i], welcome->incarnations[i] };
+    joined = network_join(engine->network, welcome->run_id, peers, &error);
+    pthread_mutex_lock(&engine->lock);
+    if (joined)
+        engine->welcome = true;
+    else if (engine->refusal == NULL)
+        engine->refusal = g_strdup(error->message);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static void take_refusal(RubatoEngine *engine, const Control *refuse)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (!engine->welcome && engine->refusal == NULL) {
+        engine->refusal = g_strdup(refuse->text);
+        engine->refusal_code = refuse->code;
+    }
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static void set_stage(RubatoEngine *engine, const Control *control, CallStage stage)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (control->op == engine->n_calls && engine->stage != CALL_NONE && engine->stage < stage) {
+        engine->stage = stage;
+        if (stage == CALL_GO) {
+            engine->go_id = control->id;
+        } else {
+            engine->commit_code = control->code;
+            g_free(engine->commit_text);
+            engine->commit_text = g_strdup(control->text);
+        }
+        pthread_cond_broadcast(&engine->changed);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static void tell_run(RubatoEngine *engine, const Control *control)
+{
+    RubatoTaskRun *run;
+
+    pthread_mutex_lock(&engine->lock);
+    run = engine_find_run(engine, control->epoch);
+    if (run != NULL)
+        switch (control->kind) {
+        case CONTROL_CANCEL:
+            task_run_cancel(run, control->code, control->text);
+            break;
+        case CONTROL_TASK_END:
+            task_run_end(run, control->code, control->text);
+            break;
+        default:
+            task_run_release(run, control->round);
+            break;
+        }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static void handle_for_node(RubatoEngine *engine, const Control *control)
+{
+    switch (control->kind) {
+    case CONTROL_WELCOME:
+        join(engine, control);
+        break;
+    case CONTROL_REFUSE:
+        take_refusal(engine, control);
+        break;
+    case CONTROL_GO:
+        set_stage(engine, control, CALL_GO);
+        break;
+    case CONTROL_COMMIT:
+        set_stage(engine, control, CALL_COMMITTED);
+        break;
+    case CONTROL_CANCEL:
+    case CONTROL_TASK_END:
+    case CONTROL_RELEASE:
+        tell_run(engine, control);
+        break;
+    case CONTROL_LOST:
+        lose_node(engine, control);
+        break;
+    case CONTROL_WAITING:
+        g_message("%s", control->text);
+        break;
+    case CONTROL_LEFT:
+        pthread_mutex_lock(&engine->lock);
+        engine->left = true;
+        pthread_cond_broadcast(&engine->changed);
+        pthread_mutex_unlock(&engine->lock);
+        break;
+    default: /* a BEAT says no more than that it came */
+        break;
+    }
+}
+
+/* ---- the actor ---- */
+
+static void handle(Actor *actor, Message *message)
+{
+    RubatoEngine *engine = engine_of_control(actor);
+    ControlMail *mail = (ControlMail *)message;
+    const int64_t now_ms = network_now_ms();
+
+    switch (mail->kind) {
+    case TO_NODE:
+        handle_for_node(engine, &mail->control);
+        break;
+    case TO_SCHEDULER:
+        if (!scheduler_receive(engine->scheduler, now_ms, mail->from, &mail->control))
+            g_warning("node %u sent a %s that makes no sense; dropped",
+                      engine->node_ids[mail->from], control_kind_name(mail->control.kind));
+        break;
+    case GREETING:
+        if (mail->control.kind == CONTROL_WELCOME || mail->control.kind == CONTROL_REFUSE)
+            handle_for_node(engine, &mail->control);
+        else if (engine->scheduler == NULL ||
+                 !scheduler_greet(engine->scheduler, now_ms, &mail->control, mail->wire_version))
+            g_warning("a greeting that makes no sense came; dropped");
+        break;
+    case TICK:
+        scheduler_tick(engine->scheduler, now_ms);
+        break;
+    }
+    actor_answer(actor, message);
+}
+
+void dispatch_init(RubatoEngine *engine)
+{
+    actor_init(&engine->control, handle, NULL);
+}
+
+/* ---- the scheduler's output ---- */
+
+static void scheduler_sends(void *user, uint32_t node, const Control *control)
+{
+    RubatoEngine *engine = user;
+
+    if (node == engine->self)
+        handle_for_node(engine, control);
+    else
+        send_to_node(engine, node, control);
+}
+
+static void scheduler_greets(void *user, const char *endpoint, const Control *control)
+{
+    RubatoEngine *engine = user;
+
+    if (g_strcmp0(endpoint, network_endpoint(engine->network, 0)) == 0)
+        handle_for_node(engine, control);
+    else
+        greet(engine, endpoint, control);
+}
+
+void dispatch_start_scheduler(RubatoEngine *engine)
+{
+    static const SchedulerOutput output = { scheduler_sends, scheduler_greets };
+    const bool single = engine->cluster == NULL;
+    const SchedulerConfig config = {
+        .n_nodes = engine->n_nodes,
+        .self = engine->self,
+        .node_ids = engine->node_ids,
+        .node_names = (const char *const *)engine->node_names,
+        .digest = single ? "" : engine->cluster->digest,
+        .wire_version = WIRE_VERSION,
+        .heartbeat_ms = single ? 0 : engine->heartbeat_ms,
+        .timeout_ms = single ? 0 : engine->timeout_ms,
+        .rendezvous_ms = single ? 0 : 30000,
+        .stall_ms = single ? 0 : engine->stall_ms,
+        .single = single,
+    };
+
+    engine->scheduler = scheduler_new(&config, &output, engine);
+}
+
+/* ---- the network's events, on the I/O thread ---- */
+
+static void receive_control(RubatoEngine *engine, Incoming *incoming)
+{
+    ControlMail *mail = new_mail(TO_NODE, incoming->node);
+    g_autoptr(GError) error = NULL;
+    const bool read = incoming->value_bytes <= CONTROL_MAX_BYTES &&
+                      control_decode_bytes(incoming->values, incoming->value_bytes, &mail->control,
+                                           &error);
+
+    incoming_free(incoming);
+    if (!read) {
+        g_warning("node %u sent a control message that cannot be read (%s); dropped",
+                  engine->node_ids[mail->from], error == NULL ? "too long" : error->message);
+        end_mail(&mail->message);
+        return;
+    }
+    switch (mail->control.kind) {
+    case CONTROL_GO:
+    case CONTROL_COMMIT:
+    case CONTROL_CANCEL:
+    case CONTROL_TASK_END:
+    case CONTROL_RELEASE:
+    case CONTROL_LOST:
+    case CONTROL_WAITING:
+    case CONTROL_LEFT:
+        break;
+    default:
+        if (engine->scheduler_node == engine->self)
+            mail->kind = TO_SCHEDULER;
+        break;
+    }
+    if (mail->kind == TO_NODE && mail->from != engine->scheduler_node) {
+        g_warning("node %u is not the scheduler's but sent a %s; dropped",
+                  engine->node_ids[mail->from], control_kind_name(mail->control.kind));
+        end_mail(&mail->message);
+        return;
+    }
+    actor_post(&engine->control, &mail->message);
+}
+
+static void receive_clock(RubatoEngine *engine, Incoming *incoming)
+{
+    const WireHeader *header = &incoming->header;
+    RubatoTaskRun *run;
+
+    pthread_mutex_lock(&engine->lock);
+    run = engine_find_run(engine, header->epoch);
+    if (run != NULL)
+        task_run_hear_clock(run, incoming->node, header);
+    pthread_mutex_unlock(&engine->lock);
+    post_office_receive_clock(&engine->office, incoming);
+    incoming_free(incoming);
+}
+
+static void receive(void *user, Incoming *incoming)
+{
+    RubatoEngine *engine = user;
+    const uint32_t node = incoming->node;
+    const char *wrong = NULL;
+
+    switch (incoming->header.kind) {
+    case MESSAGE_CONTROL:
+        receive_control(engine, incoming);
+        break;
+    case MESSAGE_CLOCK:
+        receive_clock(engine, incoming);
+        break;
+    case MESSAGE_REPLY:
+        wrong = post_office_receive_reply(&engine->office, incoming);
+        incoming_free(incoming);
+        break;
+    default:
+        wrong = post_office_receive_request(&engine->office, incoming);
+        break;
+    }
+    if (wrong != NULL)
+        g_warning("node %u sent %s; dropped", engine->node_ids[node], wrong);
+}
+
+static void received(void *user)
+{
+    post_office_flush(&((RubatoEngine *)user)->office);
+}
+
+static void greeted(void *user, uint16_t version, GVariant *body, const char *address)
+{
+    RubatoEngine *engine = user;
+    ControlMail *mail = new_mail(GREETING, engine->self);
+    g_autoptr(GError) error = NULL;
+
+    mail->wire_version = version;
+    if (control_decode(body, &mail->control, &error)) {
+        actor_post(&engine->control, &mail->message);
+        return;
+    }
+    g_warning("a greeting from %s cannot be read (%s); dropped", address, error->message);
+    end_mail(&mail->message);
+}
+
+/* A node learns from the scheduler who is lost, but of the scheduler's own node by its silence. */
+static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
+{
+    const uint32_t node = engine->scheduler_node;
+    const int64_t silent_ms = now_ms - network_heard_ms(engine->network, node);
+    g_autofree char *name = NULL;
+    g_autofree char *text = NULL;
+    bool left;
+
+    pthread_mutex_lock(&engine->lock);
+    left = engine->left || engine->scheduler_lost;
+    if (!left && silent_ms >= engine->timeout_ms)
+        engine->scheduler_lost = true;
+    pthread_mutex_unlock(&engine->lock);
+    if (left || silent_ms < engine->timeout_ms)
+        return;
+    name = engine_node_text(engine, node);
+    text = g_strdup_printf("%s, where the scheduler runs, was lost: nothing heard from it for "
+                           "%.1f s",
+                           name, (double)silent_ms / 1000);
+    network_forget(engine->network, node);
+    engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+}
+
+static void tick(void *user, int64_t now_ms)
+{
+    RubatoEngine *engine = user;
+    bool welcome;
+
+    pthread_mutex_lock(&engine->lock);
+    welcome = engine->welcome;
+    if (welcome && now_ms - engine->beat_ms >= engine->heartbeat_ms)
+        for (guint i = 0; i < engine->runs->len; i++)
+            task_run_tell_news(g_ptr_array_index(engine->runs, i));
+    pthread_mutex_unlock(&engine->lock);
+    if (engine->scheduler_node == engine->self)
+        actor_post(&engine->control, &new_mail(TICK, engine->self)->message);
+    if (!welcome || now_ms - engine->beat_ms < engine->heartbeat_ms)
+        return;
+    engine->beat_ms = now_ms;
+    if (engine->scheduler_node != engine->self) {
+        engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BEAT });
+        check_scheduler(engine, now_ms);
+    }
+}
+
+const NetworkHandler dispatch_network_handler = {
+    .receive = receive,
+    .received = received,
+    .greeted = greeted,
+    .tick = tick,
+};
+
+/* ---- the end ---- */
+
+void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (engine->broken_text == NULL) {
+        engine->broken_text = g_strdup(text);
+        engine->broken_code = code;
+    }
+    /* seq_cst: before the sweep below; see cancel_if_late in tables/client.c */
+    atomic_store_explicit(&engine->broken, true, memory_order_seq_cst);
+    for (guint i = 0; i < engine->runs->len; i++) {
+        task_run_cancel(g_ptr_array_index(engine->runs, i), code, text);
+        if (engine->scheduler_lost) /* nobody else will say so */
+            task_run_end(g_ptr_array_index(engine->runs, i), code, text);
+    }
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+    post_office_cancel(&engine->office, POST_OFFICE_ALL_EPOCHS);
+    if (engine->network != NULL)
+        network_wake_waiters(engine->network);
+}
+
+bool engine_check(RubatoEngine *engine, GError **error)
+{
+    const Control broken = { .code = engine->broken_code, .text = engine->broken_text };
+
+    return engine->broken_text == NULL || control_check(&broken, error);
+}

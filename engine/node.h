@@ -1,0 +1,160 @@
+/* The inside of a RubatoEngine: what the files of engine/ share.
+ *
+ *   engine.c      its life: making, leaving, freeing; the public calls
+ *   rendezvous.c  how a node of a cluster finds the others
+ *   control.c     what nodes and scheduler say to one another
+ *   dispatch.c    where control messages and the I/O thread's events go
+ *   collective.c  calls that every node makes: propose, do, commit
+ *   task_run.c    a task on this node: its workers, barriers, end
+ *   server.c      the servers
+ *
+ * Threads: as each member says. The order of locks: an engine's `lock` before a task run's. */
+#ifndef RUBATO_ENGINE_NODE_H
+#define RUBATO_ENGINE_NODE_H
+
+#include <pthread.h>
+#include <rubato/engine.h>
+#include <rubato/error.h>
+
+#include "engine/catalogue.h"
+#include "engine/cluster_file.h"
+#include "engine/control.h"
+#include "engine/scheduler.h"
+#include "engine/server.h"
+
+typedef struct SignalWatch SignalWatch;
+
+/* How far this node is with its present collective call. */
+typedef enum {
+    CALL_NONE,
+    CALL_PROPOSED,
+    CALL_GO,
+    CALL_COMMITTED,
+} CallStage;
+
+struct RubatoEngine {
+    /* immutable once made */
+    RubatoEngineConfig config;
+    Cluster *cluster;      /* NULL in a single process */
+    uint32_t self;         /* this node's number */
+    uint32_t id;           /* its id */
+    uint32_t n_nodes;
+    uint32_t *node_ids;    /* by number */
+    char **node_names;     /* by number: "host:port" */
+    uint32_t *servers_of;  /* by number */
+    uint32_t *workers_of;  /* by number: of a task that names no number */
+    uint32_t scheduler_node; /* number */
+    uint32_t heartbeat_ms;
+    uint32_t timeout_ms;
+    uint32_t stall_ms;
+    uint64_t incarnation;
+
+    PostOffice office;
+    Server *servers; /* of this node */
+    uint32_t n_servers;
+    Actor helper;          /* with a thread: callbacks, the process cache */
+    Actor control;         /* without one: control messages, one at a time */
+    Network *network;      /* NULL in a single process */
+    SignalWatch *signals;  /* NULL: signals are the application's */
+
+    /* the control actor's owner only */
+    Scheduler *scheduler; /* NULL on nodes where it does not run */
+
+    /* I/O thread only */
+    int64_t beat_ms; /* when this node last sent a beat */
+
+    _Atomic bool broken; /* a node is lost, or a signal ended the run: no more requests */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    GPtrArray *tables; /* of Table, those that are there */
+    GPtrArray *runs;   /* of RubatoTaskRun, from GO until its last wait */
+
+    /* rendezvous */
+    bool welcome;
+    char *refusal; /* NULL: none came */
+    uint32_t refusal_code;
+
+    /* the present collective call, of which there is one at a time */
+    uint64_t n_calls;
+    CallStage stage;
+    uint64_t go_id;
+    uint32_t commit_code;
+    char *commit_text;
+
+    char *broken_text; /* why `broken` */
+    uint32_t broken_code;
+    bool scheduler_lost; /* nothing more will come from it */
+    bool interrupted;    /* a signal or rubato_engine_cancel came, also during the rendezvous */
+    bool left;           /* every node has left */
+};
+
+/* ---- dispatch.c ---- */
+
+void dispatch_init(RubatoEngine *engine);
+
+/* Sends a control message to the scheduler, wherever it runs. Any thread. */
+void engine_tell_scheduler(RubatoEngine *engine, const Control *control);
+
+/* Makes the scheduler on its node. */
+void dispatch_start_scheduler(RubatoEngine *engine);
+
+/* What the network calls. */
+extern const NetworkHandler dispatch_network_handler;
+
+/* No more requests, no more calls: wakes everybody. Any thread; the first cause stays. */
+void engine_break(RubatoEngine *engine, uint32_t code, const char *text);
+
+/* Sets *error to why the engine is broken. Returns false where it is. The lock is held. */
+bool engine_check(RubatoEngine *engine, GError **error);
+
+/* ---- rendezvous.c ---- */
+
+/* Opens the network and waits until all nodes of the cluster file are here. */
+bool rendezvous(RubatoEngine *engine, GError **error);
+
+/* ---- collective.c ---- */
+
+typedef struct {
+    ControlCall what;
+    const char *text;   /* "table weights" */
+    const char *detail; /* the arguments in words */
+
+    /* This node's part, on the calling thread, between GO and READY; id is GO's. May be NULL. */
+    bool (*perform)(RubatoEngine *engine, uint64_t id, void *data, GError **error);
+
+    /* Takes it back where another node could not do its own. May be NULL. */
+    void (*undo)(RubatoEngine *engine, uint64_t id, void *data);
+    void *data;
+} CollectiveCall;
+
+bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error);
+
+/* ---- engine.c ---- */
+
+/* The table of that name, NULL with RUBATO_ERROR_NOT_FOUND. The lock is held. */
+Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error);
+
+/* "node 1 (127.0.0.1:4102)". (transfer full) */
+char *engine_node_text(const RubatoEngine *engine, uint32_t number);
+
+/* Waits on `changed` for ms at most; the lock is held. */
+void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
+
+/* ---- task_run.c: called by the control actor's owner ---- */
+
+/* The run of an epoch, NULL where there is none. The engine's lock is held. */
+RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch);
+
+void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
+void task_run_release(RubatoTaskRun *run, uint64_t round);
+void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text);
+
+/* The I/O thread: the node's clocks on the run's tables, told again where they have changed. */
+void task_run_tell_news(RubatoTaskRun *run);
+
+/* A clock of another node came. */
+void task_run_hear_clock(RubatoTaskRun *run, uint32_t node, const WireHeader *header);
+
+#endif

@@ -1,0 +1,300 @@
+/* Servers: what happens to a message that has reached its shard.
+ *
+ * A request of a task finds the model that its epoch and table name; one whose task is over here is
+ * answered as cancelled, so what belonged to one task never reaches another. Requests of epoch 0
+ * come from the engine between tasks and go straight to the shard.
+ *
+ * Messages of this process were checked by the worker that sent them. Those of other nodes are
+ * checked here, before their sizes and keys are used: a wrong one is counted, logged and refused. */
+#include "engine/server.h"
+
+#include "models/model.h"
+#include "models/shard.h"
+
+typedef struct {
+    uint32_t epoch;
+    uint32_t table;
+    RubatoShard *shard;
+    RubatoModel *model;
+} Binding;
+
+/* After so many refusals a server says no more of them. */
+enum { MAX_LOGGED_REFUSALS = 20 };
+
+static void answer(Server *server, Message *message, CallStatus status)
+{
+    message->status = status;
+    actor_answer(&server->actor, message);
+}
+
+static void refuse(Server *server, Message *message, const char *why)
+{
+    if (++server->n_refused <= MAX_LOGGED_REFUSALS)
+        g_warning("server %u: node %u sent %s; dropped", server->number,
+                  server->office->node_ids[message->node], why);
+    answer(server, message, CALL_REFUSED);
+}
+
+/* What is wrong with a request of another node, NULL where nothing is. */
+static const char *find_fault(const RubatoShard *shard, const RubatoModel *model,
+                              const Message *message)
+{
+    const RubatoRequest *request = &message->request;
+    const size_t row_bytes = shard_row_bytes(shard);
+
+    if (request->keys.n > post_office_max_keys(row_bytes))
+        return "a request with more keys than a message may have";
+    if (message->kind == MESSAGE_ADD && message->value_bytes != request->keys.n * row_bytes)
+        return "an Add whose deltas do not fit its keys";
+    if (!shard_keys_ok(shard, &request->keys))
+        return "a key that this server does not hold";
+    if (model != NULL && !model_request_ok(model, request))
+        return "a request of no worker of the task";
+    return NULL;
+}
+
+static bool check_remote(Server *server, const RubatoShard *shard, const RubatoModel *model,
+                         Message *message)
+{
+    const char *fault = find_fault(shard, model, message);
+
+    if (fault == NULL && message->kind == MESSAGE_GET &&
+        !post_office_make_room(message, shard_row_bytes(shard)))
+        fault = "a request for more rows than there is memory";
+    if (fault != NULL)
+        refuse(server, message, fault);
+    return fault == NULL;
+}
+
+static Binding *find_binding(Server *server, uint32_t epoch, uint32_t table)
+{
+    for (guint i = 0; i < server->bindings->len; i++) {
+        Binding *binding = &g_array_index(server->bindings, Binding, i);
+
+        if (binding->epoch == epoch && binding->table == table)
+            return binding;
+    }
+    return NULL;
+}
+
+/* Sends back what the model has answered. */
+static void empty_outbox(Server *server, RubatoModel *model)
+{
+    const uint64_t min_clock = rubato_model_min_clock(model);
+    RubatoRequest *request = model_take_answered(model), *next;
+
+    for (; request != NULL; request = next) {
+        next = request->next;
+        message_of_request(request)->min_clock = min_clock;
+        answer(server, message_of_request(request), CALL_OK);
+    }
+}
+
+static void handle_for_task(Server *server, Message *message)
+{
+    Binding *binding = find_binding(server, message->epoch, message->table);
+    const bool from_here = message->node == server->office->self;
+
+    if (binding == NULL) {
+        answer(server, message, CALL_CANCELLED);
+        return;
+    }
+    if (!from_here && message->kind != MESSAGE_CLOCK &&
+        !check_remote(server, binding->shard, binding->model, message))
+        return;
+    switch (message->kind) {
+    case MESSAGE_GET:
+        model_get(binding->model, &message->request);
+        break;
+    case MESSAGE_ADD:
+        model_add(binding->model, &message->request);
+        break;
+    case MESSAGE_ANNOUNCE:
+        model_announce(binding->model, &message->request);
+        break;
+    case MESSAGE_CLOCK:
+        model_clock(binding->model, message->request.worker, message->request.clock);
+        answer(server, message, CALL_OK);
+        break;
+    default:
+        refuse(server, message, "a message that no server takes");
+        return;
+    }
+    empty_outbox(server, binding->model);
+}
+
+static void handle_past_models(Server *server, Message *message)
+{
+    RubatoShard *shard = message->table < server->shards->len
+                             ? g_ptr_array_index(server->shards, message->table)
+                             : NULL;
+
+    if (shard == NULL) {
+        refuse(server, message, "a request for a table that is not here");
+        return;
+    }
+    if (message->node != server->office->self && !check_remote(server, shard, NULL, message))
+        return;
+    if (message->kind == MESSAGE_GET)
+        shard_get(shard, &message->request.keys, message->request.values);
+    else if (message->kind == MESSAGE_ADD)
+        shard_add(shard, &message->request.keys, message->request.values);
+    else {
+        refuse(server, message, "a message that belongs to a task, without one");
+        return;
+    }
+    answer(server, message, CALL_OK);
+}
+
+static void handle(Actor *actor, Message *message)
+{
+    Server *server = (Server *)actor;
+
+    message->min_clock = UINT64_MAX;
+    if (message->kind == MESSAGE_INVOKE) {
+        message->invoke(message, server);
+        answer(server, message, CALL_OK);
+    } else if (message->kind == MESSAGE_FENCE) {
+        answer(server, message, CALL_OK);
+    } else if (message->epoch != 0) {
+        handle_for_task(server, message);
+    } else {
+        handle_past_models(server, message);
+    }
+}
+
+/* Replies to other nodes were queued: they go out together. */
+static void settled(Actor *actor)
+{
+    post_office_flush(((Server *)actor)->office);
+}
+
+void server_init(Server *server, uint32_t number, PostOffice *office)
+{
+    actor_init(&server->actor, handle, settled);
+    server->number = number;
+    server->office = office;
+    server->shards = g_ptr_array_new();
+    server->bindings = g_array_new(FALSE, FALSE, sizeof(Binding));
+    server->n_refused = 0;
+}
+
+bool server_start(Server *server)
+{
+    char name[16];
+
+    g_snprintf(name, sizeof name, "server %u", server->number);
+    return actor_start(&server->actor, name);
+}
+
+void server_stop(Server *server)
+{
+    actor_stop(&server->actor);
+}
+
+void server_clear(Server *server)
+{
+    for (guint i = 0; i < server->shards->len; i++)
+        shard_free(g_ptr_array_index(server->shards, i));
+    g_ptr_array_unref(server->shards);
+    g_array_unref(server->bindings);
+}
+
+/* ---- functions as the owner ---- */
+
+typedef struct {
+    Message message; /* first: the invoked message finds it */
+    void (*function)(Server *server, void *data);
+    void *data;
+} Invocation;
+
+static void invoke(Message *message, void *server)
+{
+    Invocation *invocation = (Invocation *)message;
+
+    invocation->function(server, invocation->data);
+}
+
+static void end_invocation(Message *message)
+{
+    message_end_call(message);
+    g_free(message);
+}
+
+void servers_post(Server *servers, uint32_t n, void (*function)(Server *server, void *data),
+                  void *data, Call *call)
+{
+    call_add_parts(call, n);
+    for (uint32_t i = 0; i < n; i++) {
+        Invocation *invocation = g_new0(Invocation, 1);
+
+        *invocation = (Invocation){ .message = { .kind = MESSAGE_INVOKE,
+                                                 .call = call,
+                                                 .invoke = invoke,
+                                                 .end = end_invocation },
+                                    .function = function,
+                                    .data = data };
+        actor_post(&servers[i].actor, &invocation->message);
+    }
+}
+
+void servers_run(Server *servers, uint32_t n, void (*function)(Server *server, void *data),
+                 void *data)
+{
+    Call call;
+
+    call_begin(&call, NULL);
+    servers_post(servers, n, function, data, &call);
+    call_sent(&call);
+    call_wait(&call, -1);
+}
+
+void server_add_shard(Server *server, uint32_t table, RubatoShard *shard)
+{
+    if (server->shards->len <= table)
+        g_ptr_array_set_size(server->shards, (gint)table + 1);
+    g_ptr_array_index(server->shards, table) = shard;
+}
+
+void server_drop_shard(Server *server, uint32_t table)
+{
+    if (table >= server->shards->len)
+        return;
+    shard_free(g_ptr_array_index(server->shards, table));
+    g_ptr_array_index(server->shards, table) = NULL;
+}
+
+bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
+                       const RubatoModelSetup *setup, uint32_t n_nodes, const uint32_t *workers_of,
+                       GError **error)
+{
+    Binding binding = { .epoch = epoch,
+                        .table = table,
+                        .shard = g_ptr_array_index(server->shards, table) };
+
+    binding.model = model_new(setup, binding.shard, n_nodes, error);
+    if (binding.model == NULL)
+        return false;
+    if (!model_per_worker_clocks(setup->spec))
+        for (uint32_t node = 0; node < n_nodes; node++)
+            if (workers_of[node] == 0)
+                model_clock(binding.model, node, RUBATO_CLOCK_RETIRED);
+    g_array_append_val(server->bindings, binding);
+    return true;
+}
+
+void server_end_task(Server *server, uint32_t epoch)
+{
+    for (guint i = server->bindings->len; i-- > 0;) {
+        Binding binding = g_array_index(server->bindings, Binding, i);
+        RubatoRequest *request, *next;
+
+        if (binding.epoch != epoch)
+            continue;
+        g_array_remove_index_fast(server->bindings, i);
+        for (request = model_free(binding.model); request != NULL; request = next) {
+            next = request->next;
+            answer(server, message_of_request(request), CALL_CANCELLED);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+/* Signals as messages: a signalfd and a thread that reads it, so nothing runs in a handler and no
+ * state is global. */
+#include "engine/signals.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct SignalWatch {
+    /* immutable */
+    void (*interrupted)(RubatoEngine *engine, int signal_number);
+    RubatoEngine *engine;
+    sigset_t before;
+    int signals;
+    int stop;
+    pthread_t thread;
+};
+
+static void *watch_signals(void *user)
+{
+    SignalWatch *watch = user;
+    struct pollfd fds[] = { { .fd = watch->signals, .events = POLLIN },
+                            { .fd = watch->stop, .events = POLLIN } };
+    struct signalfd_siginfo info;
+    bool again = false;
+
+    for (;;) {
+        if (poll(fds, G_N_ELEMENTS(fds), -1) < 0)
+            continue;
+        if (fds[1].revents != 0)
+            return NULL;
+        if (read(watch->signals, &info, sizeof info) != (ssize_t)sizeof info)
+            continue;
+        if (again)
+            _exit(128 + (int)info.ssi_signo);
+        again = true;
+        watch->interrupted(watch->engine, (int)info.ssi_signo);
+    }
+}
+
+SignalWatch *signal_watch_new(void (*interrupted)(RubatoEngine *engine, int signal_number),
+                              RubatoEngine *engine)
+{
+    SignalWatch *watch = g_new0(SignalWatch, 1);
+    sigset_t signals;
+
+    watch->interrupted = interrupted;
+    watch->engine = engine;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, &watch->before);
+    watch->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    watch->stop = eventfd(0, EFD_CLOEXEC);
+    if (watch->signals >= 0 && watch->stop >= 0 &&
+        pthread_create(&watch->thread, NULL, watch_signals, watch) == 0) {
+        pthread_setname_np(watch->thread, "signals");
+        return watch;
+    }
+    pthread_sigmask(SIG_SETMASK, &watch->before, NULL);
+    if (watch->signals >= 0)
+        close(watch->signals);
+    if (watch->stop >= 0)
+        close(watch->stop);
+    g_free(watch);
+    return NULL;
+}
+
+void signal_watch_free(SignalWatch *watch)
+{
+    const uint64_t one = 1;
+
+    if (watch == NULL)
+        return;
+    if (write(watch->stop, &one, sizeof one) == (ssize_t)sizeof one)
+        pthread_join(watch->thread, NULL);
+    close(watch->signals);
+    close(watch->stop);
+    pthread_sigmask(SIG_SETMASK, &watch->before, NULL);
+    g_free(watch);
+}

@@ -1,0 +1,28 @@
+/* A task that runs on this node: its tables' routes, its workers, its barriers and its end.
+ *
+ * Threads: task_run_prepare, _commit, _abandon and _wait from the thread of the engine's calls. */
+#ifndef RUBATO_ENGINE_TASK_RUN_H
+#define RUBATO_ENGINE_TASK_RUN_H
+
+#include "engine/node.h"
+#include "tables/client.h"
+
+/* A run of the task with its tables looked up and its workers counted, not yet known to anybody.
+ * RUBATO_ERROR_INVALID, _NOT_FOUND. (transfer full) */
+RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError **error);
+
+/* The arguments in words, for the scheduler to compare. (transfer full) */
+char *task_run_describe(const RubatoTaskRun *run);
+
+/* After GO: models on this node's servers, the run in the engine's list. */
+bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error);
+
+/* After COMMIT: starts the workers. */
+void task_run_start_workers(RubatoTaskRun *run);
+
+/* Before COMMIT, or where it failed: takes back what prepare did. */
+void task_run_abandon(RubatoTaskRun *run);
+
+void task_run_free(RubatoTaskRun *run);
+
+#endif
