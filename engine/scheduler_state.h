@@ -1,4 +1,4 @@
-/* What the scheduler's parts share; nobody else includes this.
+/* What the scheduler's parts share; nobody else includes this, but for tests that count.
  *
  *   scheduler.c             birth and death, who gets which message, liveness, what goes out
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals

@@ -1,4 +1,6 @@
 /* The scheduler: collective calls, one process, answers from inside a callback. */
+#include "engine/scheduler_state.h"
+
 #include "tests/support/runner.h"
 #include "tests/support/scheduler_fixture.h"
 
@@ -273,12 +275,17 @@ END_TEST
 /* Answers GO inside the callback, and proposes its next call inside COMMIT. */
 static void answer_at_once(void *user, uint32_t node, const Control *control)
 {
-    put_sent(user, node, control);
+    static bool inside;
     const uint64_t op = control->op;
+
+    ck_assert_msg(!inside, "a callback was called from within itself");
+    inside = true;
+    put_sent(user, node, control);
     if (control->kind == CONTROL_GO)
         ready(node, op);
     else if (control->kind == CONTROL_COMMIT && op < 100)
         propose(node, op + 1, CONTROL_CREATE, "table a");
+    inside = false;
 }
 
 START_TEST(scheduler_may_be_called_back_from_its_callbacks)
@@ -292,6 +299,27 @@ START_TEST(scheduler_may_be_called_back_from_its_callbacks)
         ck_assert_uint_eq(expect(0, CONTROL_COMMIT)->op, op);
     }
     expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_keeps_nothing_of_what_has_ended)
+{
+    begin();
+    for (uint64_t op = 1; op <= 1000; op++) {
+        const uint64_t epoch = agree(op, CONTROL_RUN, "task x");
+        for (uint32_t i = 0; i < N_NODES; i++)
+            done(i, epoch);
+        expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
+    }
+    ck_assert_uint_eq(g_queue_get_length(&scheduler->collectives), 0);
+    ck_assert_uint_eq(scheduler->tasks->len, 0);
+
+    /* What is kept for a node that is behind goes when that one is lost. */
+    propose(0, 1001, CONTROL_CREATE, "table a");
+    propose(1, 1001, CONTROL_CREATE, "table b");
+    ck_assert_uint_eq(g_queue_get_length(&scheduler->collectives), 1);
+    scheduler_node_gone(scheduler, now_ms, 2, "crashed");
+    ck_assert_uint_eq(g_queue_get_length(&scheduler->collectives), 0);
 }
 END_TEST
 
@@ -330,6 +358,7 @@ int main(void)
     tcase_add_checked_fixture(one_process, set_up, tear_down);
     tcase_add_test(one_process, scheduler_serves_a_single_process);
     tcase_add_test(one_process, scheduler_may_be_called_back_from_its_callbacks);
+    tcase_add_test(one_process, scheduler_keeps_nothing_of_what_has_ended);
     tcase_add_test(one_process, scheduler_may_be_freed_in_the_middle);
     suite_add_tcase(suite, one_process);
 

@@ -174,6 +174,7 @@ START_TEST(scheduler_that_was_stopped_itself_loses_nobody)
     tick();
     pass_ms(1000, ALL);
     now_ms += 10 * CONFIG.timeout_ms;
+    say(1, (Control){ .kind = CONTROL_BEAT });
     tick();
     pass_ms(0, 0);
     expect_quiet();
