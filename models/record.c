@@ -55,10 +55,10 @@ void record_free(Record *record)
 /* Makes room for n more uses. */
 static bool reserve(Record *record, size_t n)
 {
-    const size_t needed = (size_t)record->n_uses + 1 + n;
+    const size_t needed = (size_t)record->n_uses + 1 + MIN(n, RECORD_MAX_KEYS);
     size_t allocated = MAX(record->n_allocated, 64);
 
-    if (n >= UINT32_MAX || needed > UINT32_MAX)
+    if (n > RECORD_MAX_KEYS || needed > UINT32_MAX)
         return false;
     if (needed <= record->n_allocated)
         return true;

@@ -45,6 +45,9 @@ struct Record {
     uint32_t first_free;  /* chain of entries that are free again */
 };
 
+/* The most keys of one iteration: a run of any length can be told in a few bytes. */
+#define RECORD_MAX_KEYS ((size_t)1 << 26)
+
 #define RECORD_END 0u /* entry 0 of `uses` is never used, so that fresh pages are empty chains */
 
 /* The kind of that name, NULL where there is none; and the i-th kind's name, NULL past the last. */
@@ -55,8 +58,8 @@ const char *record_name(size_t i);
 Record *record_new(const RecordOps *ops, const RubatoModelSetup *setup, GError **error);
 void record_free(Record *record);
 
-/* Enters that a worker uses the keys in an iteration. False, and nothing is entered, where the
- * memory is not there. */
+/* Enters that a worker uses the keys in an iteration. False, and nothing is entered, where they are
+ * more than RECORD_MAX_KEYS or the memory is not there. */
 bool record_add(Record *record, uint32_t worker, uint64_t iteration, const RubatoKeys *keys);
 
 /* Takes the same out again. */

@@ -18,6 +18,7 @@
 #include "models/update.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
+#define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
 struct RubatoShard {
     /* immutable */
@@ -117,21 +118,37 @@ static unsigned char *dense_row(const RubatoShard *shard, RubatoKey key)
     return shard->rows + (key - shard->first_key) * shard->row_bytes;
 }
 
-/* Gathers rows of `bytes` bytes; called with a constant for the narrow ones. */
+/* Gathers rows of `bytes` bytes; called with a constant for the narrow ones. Everything that the loop
+ * needs is in locals, for a store of bytes might change any member. */
 static inline __attribute__((always_inline)) void gather(const RubatoShard *shard,
                                                          const RubatoKeys *keys,
-                                                         unsigned char *values, size_t bytes)
+                                                         unsigned char *restrict values,
+                                                         size_t bytes)
 {
-    const unsigned char *rows = shard->rows;
+    const unsigned char *restrict rows = shard->rows;
+    const RubatoKey *restrict list = keys->keys;
+    const uint32_t *restrict at = keys->at;
     const RubatoKey first_key = shard->first_key;
+    const size_t n = keys->n;
 
-    if (keys->at == NULL)
-        for (size_t i = 0; i < keys->n; i++)
-            memcpy(values + i * bytes, rows + (keys->keys[i] - first_key) * bytes, bytes);
-    else
-        for (size_t i = 0; i < keys->n; i++)
-            memcpy(values + keys->at[i] * bytes,
-                   rows + (keys->keys[keys->at[i]] - first_key) * bytes, bytes);
+    const size_t n_ahead = n > PREFETCH_AHEAD ? n - PREFETCH_AHEAD : 0;
+    size_t i = 0;
+
+    if (at == NULL) {
+        for (; i < n_ahead; i++) {
+            __builtin_prefetch(rows + (list[i + PREFETCH_AHEAD] - first_key) * bytes);
+            memcpy(values + i * bytes, rows + (list[i] - first_key) * bytes, bytes);
+        }
+        for (; i < n; i++)
+            memcpy(values + i * bytes, rows + (list[i] - first_key) * bytes, bytes);
+    } else {
+        for (; i < n_ahead; i++) {
+            __builtin_prefetch(rows + (list[at[i + PREFETCH_AHEAD]] - first_key) * bytes);
+            memcpy(values + at[i] * bytes, rows + (list[at[i]] - first_key) * bytes, bytes);
+        }
+        for (; i < n; i++)
+            memcpy(values + at[i] * bytes, rows + (list[at[i]] - first_key) * bytes, bytes);
+    }
 }
 
 static void get_dense(const RubatoShard *shard, const RubatoKeys *keys, unsigned char *values)

@@ -242,7 +242,7 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
 
 /* Takes in what a worker tells of its next iteration. What is of no use is counted: an iteration told
  * before, or one told ahead of its turn, which stays untold; nobody waits for ever on its account,
- * since the worker's clock passes it. Memory that is not there has the same effect. */
+ * since the worker's clock passes it. More keys than the record takes have the same effect. */
 static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
 {
     RubatoModel *model = &sparse->base;
