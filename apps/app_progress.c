@@ -114,7 +114,7 @@ void app_progress_begin(AppProgress *progress, uint32_t n_epochs, uint64_t n_tot
     progress->speaks = false;
     progress->scale = 1;
     progress->begun_us = progress->drawn_us = g_get_monotonic_time();
-    progress->drawn_epoch = 0;
+    progress->line_epoch = 1;
     progress->loss_sum = progress->loss_n = 0;
 }
 
@@ -160,7 +160,6 @@ static void draw(AppProgress *progress, const AppProgressView *view, int64_t now
     }
     write_text(progress, picture);
     progress->drawn_us = now_us;
-    progress->drawn_epoch = view->epoch;
 }
 
 void app_progress_draw(AppProgress *progress, uint64_t n_samples, double loss)
@@ -171,10 +170,17 @@ void app_progress_draw(AppProgress *progress, uint64_t n_samples, double loss)
     progress->loss_sum = progress->loss_sum * LOSS_MEMORY + loss;
     progress->loss_n = progress->loss_n * LOSS_MEMORY + (double)n_samples;
 
-    const AppProgressView view = look(progress, now_us);
-    if (now_us - progress->drawn_us >= interval_us ||
-        (!progress->bar && view.epoch != progress->drawn_epoch))
+    AppProgressView view = look(progress, now_us);
+    if (!progress->bar && view.epoch != progress->line_epoch) {
+        /* A line for the epoch that has just ended. */
+        const uint32_t begun = view.epoch;
+
+        view.epoch--;
         draw(progress, &view, now_us);
+        progress->line_epoch = begun;
+    } else if (now_us - progress->drawn_us >= interval_us) {
+        draw(progress, &view, now_us);
+    }
 }
 
 void app_progress_end(AppProgress *progress)

@@ -25,7 +25,7 @@ typedef struct {
     bool speaks;
     double scale; /* all workers for each one of this node */
     int64_t begun_us, drawn_us;
-    uint32_t drawn_epoch;
+    uint32_t line_epoch;     /* the epoch whose line comes next */
     double loss_sum, loss_n; /* of late: what is older weighs less */
 } AppProgress;
 
