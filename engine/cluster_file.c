@@ -360,12 +360,12 @@ static char *address_key(const char *host, uint16_t port)
     return g_strdup_printf("%s:%u", strcmp(lower, "localhost") == 0 ? "127.0.0.1" : lower, port);
 }
 
-static bool check_addresses(const Reader *reader, const Cluster *cluster, unsigned scheduler_line)
+static bool check_addresses(const Reader *reader, const Cluster *cluster)
 {
     g_autoptr(GHashTable) lines = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 
     g_hash_table_insert(lines, address_key(cluster->scheduler_host, cluster->scheduler_port),
-                        GUINT_TO_POINTER(scheduler_line));
+                        GUINT_TO_POINTER(cluster->scheduler_line));
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         const ClusterNode *node = &cluster->nodes[i];
         if (node->port == 0)
@@ -406,8 +406,7 @@ static bool check_roles(const Reader *reader, const Cluster *cluster, unsigned n
     return true;
 }
 
-static bool read_scheduler(const Reader *reader, const config_setting_t *group, Cluster *cluster,
-                           unsigned *line)
+static bool read_scheduler(const Reader *reader, const config_setting_t *group, Cluster *cluster)
 {
     static const NumberRule port_rule = { "port", 1, UINT16_MAX, true, 0, "port = 4100;" };
     static const NumberRule node_rule = { "node", 0, CLUSTER_MAX_NODE_ID, false, 0, "node = 0;" };
@@ -422,7 +421,7 @@ static bool read_scheduler(const Reader *reader, const config_setting_t *group, 
         !read_number(reader, scheduler, "'scheduler'", &port_rule, &port) ||
         !read_number(reader, scheduler, "'scheduler'", &node_rule, &id))
         return false;
-    *line = line_of(scheduler);
+    cluster->scheduler_line = line_of(scheduler);
     cluster->scheduler_port = (uint16_t)port;
     cluster->scheduler_node = 0;
 
@@ -493,8 +492,6 @@ static bool read_names(const Reader *reader, const config_setting_t *group, Clus
 
 static bool read_cluster(const Reader *reader, const config_setting_t *root, Cluster *cluster)
 {
-    unsigned scheduler_line = 1;
-
     if (!check_keys(reader, root, "the file", ROOT_KEYS))
         return false;
 
@@ -502,8 +499,8 @@ static bool read_cluster(const Reader *reader, const config_setting_t *root, Clu
         find_group(reader, root, "the file", "cluster", "cluster: { scheduler = …; nodes = …; };");
     return group != NULL && check_keys(reader, group, "the cluster", CLUSTER_KEYS) &&
            read_names(reader, group, cluster) && read_nodes(reader, group, cluster) &&
-           check_ids(reader, cluster) && read_scheduler(reader, group, cluster, &scheduler_line) &&
-           check_addresses(reader, cluster, scheduler_line) &&
+           check_ids(reader, cluster) && read_scheduler(reader, group, cluster) &&
+           check_addresses(reader, cluster) &&
            check_roles(reader, cluster, line_of(config_setting_get_member(group, "nodes"))) &&
            read_times(reader, group, cluster);
 }

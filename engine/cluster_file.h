@@ -34,6 +34,7 @@ typedef struct {
     char *scheduler_host;
     uint16_t scheduler_port; /* never 0 */
     uint32_t scheduler_node; /* the number of the node that it runs on */
+    unsigned scheduler_line; /* of the file, where the scheduler's group begins */
     ClusterNode *nodes;      /* sorted by id: a node's number is its place here */
     uint32_t n_nodes;        /* at least 1 */
     uint32_t heartbeat_ms;

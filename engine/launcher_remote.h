@@ -1,0 +1,24 @@
+/* The command that starts a node on another machine.
+ *
+ * Threads: any. */
+#ifndef RUBATO_ENGINE_LAUNCHER_REMOTE_H
+#define RUBATO_ENGINE_LAUNCHER_REMOTE_H
+
+#include <glib.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *host;
+    const char *folder;       /* where the program starts */
+    const char *cluster_file; /* absolute */
+    uint32_t id;
+    const char *const *argv;
+} RemoteCommand;
+
+/* The words of `ssh` and after them what makes it start the command. The standard input of that
+ * command is the keeper's hand on it: a line with a signal's name sends the signal to the program
+ * and all of its group, and the end of the input, as when the connection is lost, ends it.
+ * (transfer full) */
+char **remote_command_argv(const RemoteCommand *command, char *const *ssh);
+
+#endif

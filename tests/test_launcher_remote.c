@@ -1,0 +1,281 @@
+/* `rubato run` with nodes on other machines, by a stand-in for ssh, and what it refuses to start. */
+#include <fcntl.h>
+#include <rubato/launcher.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/launcher_remote.h"
+#include "tests/support/launch_fixture.h"
+#include "tests/support/runner.h"
+
+/* ---- other machines, by a stand-in for ssh ---- */
+
+/* Notes its words, a line each, and runs the last one as a login shell would. */
+static char *write_fake_ssh(void)
+{
+    return launch_write_file("ssh",
+                             "#!/bin/sh\n"
+                             "printf '%s\\n' \"$@\" > \"${0%/*}/words\"\n"
+                             "for last; do :; done\n"
+                             "cd /; exec env -u RUBATO_NODE sh -c \"$last\"\n",
+                             0700);
+}
+
+static Run start_remote(const char *ssh, const char *script)
+{
+    g_autofree char *cluster = launch_write_cluster(1, ELSEWHERE);
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, script, argv);
+
+    launch.ssh = ssh;
+    ck_assert_int_eq(chdir(launch_folder), 0);
+    return run_start(&launch);
+}
+
+START_TEST(launch_reaches_another_machine_through_ssh)
+{
+    g_autofree char *ssh = write_fake_ssh();
+    g_autofree char *command = g_strdup_printf("'%s' -p 2222", ssh);
+    Run run = start_remote(command, "pwd; echo $RUBATO_NODE in $RUBATO_CLUSTER; readlink "
+                                    "/proc/self/fd/0; echo oh >&2; exit 6");
+
+    ck_assert_int_eq(run_finish(&run), 6);
+    g_autofree char *expected = g_strdup_printf("[0] %s\n[0] 0 in %s/run.cfg\n[0] /dev/null\n",
+                                                launch_folder, launch_folder);
+    ck_assert_str_eq(run.texts[0]->str, expected);
+    run_check_contains(&run, 1, "[0] oh\n");
+    run_check_contains(&run, 1, "rubato: node 0 (" ELSEWHERE ") exited with code 6\n");
+
+    g_autofree char *words_path = g_build_filename(launch_folder, "words", NULL);
+    g_autofree char *words = NULL;
+    ck_assert(g_file_get_contents(words_path, &words, NULL, NULL));
+    ck_assert_msg(g_str_has_prefix(words, "-p\n2222\n-T\n-o\nBatchMode=yes\n"), "%s", words);
+    ck_assert_msg(strstr(words, "\n--\n" ELSEWHERE "\nexec sh -c ") != NULL, "%s", words);
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(launch_quotes_words_for_the_other_side)
+{
+    g_autofree char *ssh = write_fake_ssh();
+    g_autofree char *cluster = launch_write_cluster(1, ELSEWHERE);
+    const char *argv[] = { "printf", "<%s>\n",  "it's", "\"two words\"", "$HOME `id` \\ *", "",
+                           "-n",     "a;b&c|d", NULL };
+    const RubatoLaunch launch = { .cluster_file = cluster, .argv = argv, .ssh = ssh };
+
+    Run run = run_start(&launch);
+    ck_assert_int_eq(run_finish(&run), 0);
+    ck_assert_str_eq(run.texts[0]->str,
+                     "[0] <it's>\n[0] <\"two words\">\n[0] <$HOME `id` \\ *>\n[0] <>\n"
+                     "[0] <-n>\n[0] <a;b&c|d>\n");
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(launch_passes_a_signal_on_through_ssh)
+{
+    g_autofree char *ssh = write_fake_ssh();
+    g_autofree char *script =
+        g_strdup_printf("trap 'echo got %s; exit 5' %s; echo ready; while :; do sleep 0.05; done",
+                        PASSED_SIGNALS[_i].name, PASSED_SIGNALS[_i].name);
+    Run run = start_remote(ssh, script);
+
+    run_wait_for(&run, 0, "ready");
+    kill(run.pid, PASSED_SIGNALS[_i].number);
+    ck_assert_int_eq(run_finish(&run), 5);
+    g_autofree char *told = g_strdup_printf("[0] got %s\n", PASSED_SIGNALS[_i].name);
+    run_check_contains(&run, 0, told);
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(launch_kills_through_ssh_at_the_second_signal)
+{
+    g_autofree char *ssh = write_fake_ssh();
+    Run run = start_remote(ssh, "trap '' INT; " LEAVE_PROCESSES
+                                "echo ready; while :; do sleep 0.05; done");
+
+    run_wait_for(&run, 0, "ready");
+    kill(run.pid, SIGINT);
+    run_wait_for(&run, 1, "SIGINT goes to every node");
+    kill(run.pid, SIGINT);
+    ck_assert_int_eq(run_finish(&run), 128 + SIGINT);
+    run_check_nothing_left(&run);
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(launch_says_what_a_failed_connection_looks_like)
+{
+    g_autofree char *ssh =
+        launch_write_file("ssh", "#!/bin/sh\necho 'no route' >&2\nexit 255\n", 0700);
+    Run run = start_remote(ssh, "echo never");
+
+    ck_assert_int_eq(run_finish(&run), 255);
+    run_check_contains(&run, 1, "[0] no route\n");
+    run_check_contains(&run, 1,
+                       "exited with code 255, as ssh does when the connection cannot be made");
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(remote_command_ends_when_the_connection_does)
+{
+    static const char *const argv[] = {
+        "sh", "-c", "trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.05; done", NULL
+    };
+    const RemoteCommand command = { "host", "/", "/run.cfg", 3, argv };
+    char *const ssh[] = { (char[]){ "ssh" }, NULL };
+    g_auto(GStrv) words = remote_command_argv(&command, ssh);
+    const char *script = words[g_strv_length(words) - 1];
+    char text[64] = "";
+    int in[2];
+    int out[2];
+    int status;
+
+    ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
+    ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setsid(); /* as the other side of ssh does */
+        dup2(in[0], STDIN_FILENO);
+        dup2(out[1], STDOUT_FILENO);
+        execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    ck_assert_int_eq(read(out[0], text, sizeof text - 1), 6);
+    ck_assert_str_eq(text, "ready\n");
+    close(in[1]);
+    ck_assert_int_eq(read(out[0], text, sizeof text - 1), 6);
+    ck_assert_str_eq(text, "asked\n");
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    close(out[0]);
+}
+END_TEST
+
+/* ---- what is refused before a start ---- */
+
+static void check_refused(const RubatoLaunch *launch, RubatoError code, const char *says)
+{
+    g_autoptr(GError) error = NULL;
+    int exit_code = 1234;
+
+    ck_assert(!rubato_launch_run(launch, &exit_code, &error));
+    ck_assert_int_eq(exit_code, 1234);
+    ck_assert_msg(g_error_matches(error, RUBATO_ERROR, (int)code), "%s", error->message);
+    ck_assert_msg(strstr(error->message, says) != NULL, "'%s' is not in: %s", says, error->message);
+}
+
+START_TEST(launch_refuses_a_node_that_is_not_in_the_file)
+{
+    static const uint32_t nodes[] = { 5 };
+    g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "true", argv);
+
+    launch.nodes = nodes;
+    launch.n_nodes = 1;
+    check_refused(&launch, RUBATO_ERROR_INVALID, "has no node 5; its nodes are 0, 10");
+}
+END_TEST
+
+START_TEST(launch_refuses_a_program_that_is_not_there)
+{
+    g_autofree char *cluster = launch_write_cluster(1, "127.0.0.1");
+    g_autofree char *plain = launch_write_file("plain", "text\n", 0600);
+    g_free(launch_write_file("here", "#!/bin/sh\n", 0700));
+    const char *argv[] = { "no-such-program", NULL };
+    const RubatoLaunch launch = { .cluster_file = cluster, .argv = argv };
+
+    check_refused(&launch, RUBATO_ERROR_NOT_FOUND, "no program 'no-such-program' in PATH");
+    argv[0] = "./no-such-program";
+    check_refused(&launch, RUBATO_ERROR_NOT_FOUND, "has it been built?");
+    argv[0] = plain;
+    check_refused(&launch, RUBATO_ERROR_NOT_FOUND, "make it executable");
+    ck_assert_int_eq(chdir(launch_folder), 0);
+    argv[0] = "here";
+    check_refused(&launch, RUBATO_ERROR_NOT_FOUND, "write ./here");
+    argv[0] = "";
+    check_refused(&launch, RUBATO_ERROR_INVALID, "no program to run");
+    argv[0] = NULL;
+    check_refused(&launch, RUBATO_ERROR_INVALID, "no program to run");
+}
+END_TEST
+
+START_TEST(launch_refuses_an_ssh_that_makes_no_sense)
+{
+    g_autofree char *cluster = launch_write_cluster(1, ELSEWHERE);
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "true", argv);
+
+    launch.ssh = "ssh '";
+    check_refused(&launch, RUBATO_ERROR_INVALID, "makes no sense");
+    launch.ssh = "no-such-ssh -v";
+    check_refused(&launch, RUBATO_ERROR_NOT_FOUND, "no program 'no-such-ssh' in PATH");
+}
+END_TEST
+
+START_TEST(launch_refuses_a_wrong_file)
+{
+    g_autofree char *cluster = launch_write_file("run.cfg", "cluster = {\n\n};", 0600);
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "true", argv);
+
+    check_refused(&launch, RUBATO_ERROR_CONFIG, "run.cfg:1: the cluster has no 'nodes'");
+    launch.cluster_file = "/nowhere/run.cfg";
+    check_refused(&launch, RUBATO_ERROR_IO, "/nowhere/run.cfg");
+}
+END_TEST
+
+START_TEST(launch_refuses_a_host_that_nobody_knows)
+{
+    /* A label of 64 letters cannot be a name, so nobody is asked. */
+    g_autofree char *host = g_strnfill(64, 'x');
+    g_autofree char *cluster = launch_write_cluster(1, host);
+    const char *argv[4];
+    const RubatoLaunch launch = launch_shell(cluster, "true", argv);
+
+    check_refused(&launch, RUBATO_ERROR_NETWORK, "run.cfg:4: the host 'xxx");
+}
+END_TEST
+
+START_TEST(launch_tells_of_a_program_that_cannot_be_started)
+{
+    g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
+    g_autofree char *program = launch_write_file("program", "#!/no/such/interpreter\n", 0700);
+    const char *argv[] = { program, NULL };
+    const RubatoLaunch launch = { .cluster_file = cluster, .argv = argv };
+
+    Run run = run_start(&launch);
+    ck_assert_int_eq(run_finish(&run), 126);
+    run_check_contains(&run, 1, "rubato: node 0: cannot start ");
+    run_clear(&run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("launcher_remote");
+    TCase *remote = launch_add_case(suite, "remote");
+    TCase *refused = launch_add_case(suite, "refused");
+
+    tcase_add_test(remote, launch_reaches_another_machine_through_ssh);
+    tcase_add_test(remote, launch_quotes_words_for_the_other_side);
+    tcase_add_loop_test(remote, launch_passes_a_signal_on_through_ssh, 0, N_PASSED_SIGNALS);
+    tcase_add_test(remote, launch_kills_through_ssh_at_the_second_signal);
+    tcase_add_test(remote, launch_says_what_a_failed_connection_looks_like);
+    tcase_add_test(remote, remote_command_ends_when_the_connection_does);
+
+    tcase_add_test(refused, launch_refuses_a_node_that_is_not_in_the_file);
+    tcase_add_test(refused, launch_refuses_a_program_that_is_not_there);
+    tcase_add_test(refused, launch_refuses_an_ssh_that_makes_no_sense);
+    tcase_add_test(refused, launch_refuses_a_wrong_file);
+    tcase_add_test(refused, launch_refuses_a_host_that_nobody_knows);
+    tcase_add_test(refused, launch_tells_of_a_program_that_cannot_be_started);
+    return run_suite(suite);
+}
