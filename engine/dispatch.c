@@ -286,9 +286,9 @@ static void receive_control(RubatoEngine *engine, Incoming *incoming)
 {
     ControlMail *mail = new_mail(TO_NODE, incoming->node);
     g_autoptr(GError) error = NULL;
-    const bool read = incoming->value_bytes <= CONTROL_MAX_BYTES &&
-                      control_decode_bytes(incoming->values, incoming->value_bytes, &mail->control,
-                                           &error);
+    const bool read =
+        incoming->value_bytes <= CONTROL_MAX_BYTES &&
+        control_decode_bytes(incoming->values, incoming->value_bytes, &mail->control, &error);
 
     incoming_free(incoming);
     if (!read) {

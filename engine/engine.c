@@ -110,8 +110,7 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
     engine->scheduler_node = cluster->scheduler_node;
     engine->heartbeat_ms = cluster->heartbeat_ms;
     engine->timeout_ms = cluster->timeout_ms;
-    engine->stall_ms =
-        engine->config.stall_ms != 0 ? engine->config.stall_ms : cluster->stall_ms;
+    engine->stall_ms = engine->config.stall_ms != 0 ? engine->config.stall_ms : cluster->stall_ms;
     return true;
 }
 
@@ -132,8 +131,8 @@ static bool start_threads(RubatoEngine *engine, GError **error)
     for (uint32_t i = 0; i < engine->n_servers && started; i++)
         started = server_start(&engine->servers[i]);
     if (!started)
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
-                    "cannot start %u server threads: %s", engine->n_servers, g_strerror(errno));
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "cannot start %u server threads: %s",
+                    engine->n_servers, g_strerror(errno));
     return started;
 }
 
@@ -495,9 +494,9 @@ bool rubato_engine_run(RubatoEngine *engine, const RubatoTask *task, GError **er
 bool rubato_engine_barrier(RubatoEngine *engine, GError **error)
 {
     g_return_val_if_fail(engine != NULL, false);
-    return collective(engine,
-                      &(CollectiveCall){ .what = CONTROL_BARRIER, .text = "a barrier", .detail = "" },
-                      error);
+    return collective(
+        engine, &(CollectiveCall){ .what = CONTROL_BARRIER, .text = "a barrier", .detail = "" },
+        error);
 }
 
 void rubato_engine_cancel(RubatoEngine *engine)

@@ -35,14 +35,14 @@ typedef enum {
 struct RubatoEngine {
     /* immutable once made */
     RubatoEngineConfig config;
-    Cluster *cluster;      /* NULL in a single process */
-    uint32_t self;         /* this node's number */
-    uint32_t id;           /* its id */
+    Cluster *cluster; /* NULL in a single process */
+    uint32_t self;    /* this node's number */
+    uint32_t id;      /* its id */
     uint32_t n_nodes;
-    uint32_t *node_ids;    /* by number */
-    char **node_names;     /* by number: "host:port" */
-    uint32_t *servers_of;  /* by number */
-    uint32_t *workers_of;  /* by number: of a task that names no number */
+    uint32_t *node_ids;      /* by number */
+    char **node_names;       /* by number: "host:port" */
+    uint32_t *servers_of;    /* by number */
+    uint32_t *workers_of;    /* by number: of a task that names no number */
     uint32_t scheduler_node; /* number */
     uint32_t heartbeat_ms;
     uint32_t timeout_ms;
@@ -52,10 +52,10 @@ struct RubatoEngine {
     PostOffice office;
     Server *servers; /* of this node */
     uint32_t n_servers;
-    Actor helper;          /* with a thread: callbacks, the process cache */
-    Actor control;         /* without one: control messages, one at a time */
-    Network *network;      /* NULL in a single process */
-    SignalWatch *signals;  /* NULL: signals are the application's */
+    Actor helper;         /* with a thread: callbacks, the process cache */
+    Actor control;        /* without one: control messages, one at a time */
+    Network *network;     /* NULL in a single process */
+    SignalWatch *signals; /* NULL: signals are the application's */
 
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */

@@ -101,8 +101,7 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
         }
         if (now_ms - notice_ms >= NOTICE_MS) {
             g_message("node %u waits for the scheduler at %s:%u to say that all nodes are here",
-                      engine->id, engine->cluster->scheduler_host,
-                      engine->cluster->scheduler_port);
+                      engine->id, engine->cluster->scheduler_host, engine->cluster->scheduler_port);
             notice_ms = now_ms;
         }
         if (now_ms - began_ms > RENDEZVOUS_MS + engine->timeout_ms) {
@@ -130,8 +129,8 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
 
 bool rendezvous(RubatoEngine *engine, GError **error)
 {
-    g_autofree char *scheduler = resolve_endpoint(engine->cluster->scheduler_host,
-                                                  engine->cluster->scheduler_port, error);
+    g_autofree char *scheduler =
+        resolve_endpoint(engine->cluster->scheduler_host, engine->cluster->scheduler_port, error);
     bool ok;
 
     if (scheduler == NULL)

@@ -48,13 +48,13 @@ struct RubatoTaskRun {
     pthread_cond_t changed;
     /* guarded by lock */
     bool prepared;
-    uint32_t n_live;      /* workers that have not returned */
-    uint32_t n_waiting;   /* of them, in the barrier */
-    uint64_t round;       /* of the barrier that they are, or will be, in */
-    uint32_t end_code;    /* the first cause, CONTROL_OK where there is none */
+    uint32_t n_live;    /* workers that have not returned */
+    uint32_t n_waiting; /* of them, in the barrier */
+    uint64_t round;     /* of the barrier that they are, or will be, in */
+    uint32_t end_code;  /* the first cause, CONTROL_OK where there is none */
     char *end_text;
-    bool ended;           /* TASK_END has come */
-    Call teardown;        /* of the models, once it has ended */
+    bool ended;    /* TASK_END has come */
+    Call teardown; /* of the models, once it has ended */
 };
 
 /* ---- making ---- */
@@ -339,9 +339,8 @@ static void fence(RubatoTaskRun *run)
 
 static void arrive(RubatoTaskRun *run, uint64_t round)
 {
-    engine_tell_scheduler(run->engine, &(Control){ .kind = CONTROL_ARRIVE,
-                                                   .epoch = run->epoch,
-                                                   .round = round });
+    engine_tell_scheduler(
+        run->engine, &(Control){ .kind = CONTROL_ARRIVE, .epoch = run->epoch, .round = round });
 }
 
 /* Waits on `changed` for ms at most; the run's lock is held. */
@@ -421,17 +420,14 @@ static void retire(RubatoTaskRun *run, uint32_t rank, bool failed)
 
 static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const GError *error)
 {
-    g_autofree char *text =
-        g_strdup_printf("task %s: worker %u (node %u) failed: %s", run->name, worker->rank,
-                        worker->node_id,
-                        error == NULL ? "its function returned false and set no error"
-                                      : error->message);
+    g_autofree char *text = g_strdup_printf(
+        "task %s: worker %u (node %u) failed: %s", run->name, worker->rank, worker->node_id,
+        error == NULL ? "its function returned false and set no error" : error->message);
 
-    engine_tell_scheduler(run->engine,
-                          &(Control){ .kind = CONTROL_FAIL,
-                                      .epoch = run->epoch,
-                                      .code = CONTROL_CODE(RUBATO_ERROR_TASK_FAILED),
-                                      .text = text });
+    engine_tell_scheduler(run->engine, &(Control){ .kind = CONTROL_FAIL,
+                                                   .epoch = run->epoch,
+                                                   .code = CONTROL_CODE(RUBATO_ERROR_TASK_FAILED),
+                                                   .text = text });
 }
 
 static void *work(void *user)
@@ -443,8 +439,7 @@ static void *work(void *user)
     const bool ok = run->function(worker, run->user_data, &error);
 
     /* after a cancellation every call fails: that is not the cause */
-    if (!ok && !(is_cancelled(run) &&
-                 g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
+    if (!ok && !(is_cancelled(run) && g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
         report_failure(run, worker, error);
     worker_close_tables(worker);
     retire(run, worker->rank, !ok);

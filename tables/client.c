@@ -78,8 +78,8 @@ bool table_client_check_status(const TableClient *client, CallStatus status, GEr
     case CALL_OK:
         return true;
     case CALL_CANCELLED:
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
-                    "table %s: the task was cancelled", client->route->spec->name);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "table %s: the task was cancelled",
+                    client->route->spec->name);
         return false;
     case CALL_REFUSED:
         break;
@@ -109,9 +109,9 @@ static void append_silence(const PostOffice *office, uint32_t node, GString *tex
 {
     if (node == office->self || office->network == NULL)
         return;
-    g_string_append_printf(
-        text, ", last heard %.1f s ago",
-        (double)(network_now_ms() - network_heard_ms(office->network, node)) / 1000);
+    g_string_append_printf(text, ", last heard %.1f s ago",
+                           (double)(network_now_ms() - network_heard_ms(office->network, node)) /
+                               1000);
 }
 
 /* A Get waits for a clock where the slowest worker is behind what the model asks for; otherwise for
@@ -139,8 +139,8 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
                                needed, table, slowest.slowest, office->node_ids[node],
                                slowest.clock);
     else if (post_office_waits_for(office, call, &node))
-        g_string_append_printf(text, "an answer of node %u about table %s",
-                               office->node_ids[node], table);
+        g_string_append_printf(text, "an answer of node %u about table %s", office->node_ids[node],
+                               table);
     else
         g_string_append_printf(text, "a server of its own node to answer about table %s", table);
     append_silence(office, node, text);
@@ -172,8 +172,8 @@ bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_p
 
         if (node == office->self || network_has_room(office->network, node))
             continue;
-        while (!network_wait_room(office->network, node, is_cancelled, client,
-                                  (int)route->stall_ms)) {
+        while (
+            !network_wait_room(office->network, node, is_cancelled, client, (int)route->stall_ms)) {
             g_autoptr(GString) text = g_string_new(NULL);
 
             if (!check_cancelled(client, error))
@@ -285,8 +285,9 @@ bool table_client_get(TableClient *client, const RubatoKey *keys, size_t n, void
 {
     if (!table_client_check(client, keys, n, error))
         return false;
-    return n == 0 || get_parts(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
-                               values, error);
+    return n == 0 ||
+           get_parts(client, slicer_cut(&client->slicer, client->route->partition, keys, n), values,
+                     error);
 }
 
 bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *values,
@@ -311,7 +312,8 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
     if (n == 0)
         return true;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
-    added = add_parts(client, slicer_cut(&client->slicer, route->partition, keys, n), deltas, error);
+    added =
+        add_parts(client, slicer_cut(&client->slicer, route->partition, keys, n), deltas, error);
     process_cache_end_add(cache);
     return added;
 }
@@ -400,8 +402,8 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         /* the parts come in the order of their servers; a server without one is told so */
         const Part none = { .server = server };
         const bool has_part = part < n_parts && client->slicer.parts[part].server == server;
-        Message message = make_message(client, MESSAGE_ANNOUNCE,
-                                       has_part ? &client->slicer.parts[part++] : &none, NULL, NULL);
+        Message message = make_message(
+            client, MESSAGE_ANNOUNCE, has_part ? &client->slicer.parts[part++] : &none, NULL, NULL);
 
         message.request.clock = iteration;
         post_office_tell(office, &message, 0);

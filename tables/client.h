@@ -25,11 +25,11 @@ typedef struct {
     uint32_t epoch; /* of the task; 0: outside any task, past any model */
     size_t row_bytes;
     bool per_worker_clocks;
-    Clocks *clocks;                 /* NULL outside a task */
-    _Atomic(ProcessCache *) cache;  /* made when a handle that reads through it is first opened */
+    Clocks *clocks;                /* NULL outside a task */
+    _Atomic(ProcessCache *) cache; /* made when a handle that reads through it is first opened */
     PostOffice *office;
-    const _Atomic bool *cancelled;  /* set before post_office_cancel is called */
-    uint32_t stall_ms;              /* how long a call waits before it says for whom */
+    const _Atomic bool *cancelled; /* set before post_office_cancel is called */
+    uint32_t stall_ms;             /* how long a call waits before it says for whom */
 } TableRoute;
 
 typedef struct {
@@ -37,8 +37,8 @@ typedef struct {
     uint32_t rank; /* the worker's in the task */
     uint64_t clock;
     Slicer slicer;
-    bool announces;      /* a RubatoSparseKVClientTable tells its keys */
-    Message *messages;   /* of the blocking call: one for each server */
+    bool announces;       /* a RubatoSparseKVClientTable tells its keys */
+    Message *messages;    /* of the blocking call: one for each server */
     size_t unheard_bytes; /* told to busy local servers since one of them last answered */
 } TableClient;
 

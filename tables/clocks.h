@@ -20,17 +20,17 @@ typedef struct {
 
 typedef struct {
     /* immutable */
-    uint32_t self;       /* this node's number */
+    uint32_t self; /* this node's number */
     uint32_t n_nodes;
     uint32_t first_rank; /* of this node's workers */
     uint32_t n_workers;  /* of this node */
 
     pthread_mutex_t lock;
     /* guarded by lock */
-    uint64_t *workers;      /* this node's, by local rank */
-    uint32_t n_at_minimum;  /* how many of them have the node's clock */
-    NodeClock *nodes;       /* by number; [self] is this node's */
-    uint32_t told_slowest;  /* the slowest worker that the others were told of last */
+    uint64_t *workers;     /* this node's, by local rank */
+    uint32_t n_at_minimum; /* how many of them have the node's clock */
+    NodeClock *nodes;      /* by number; [self] is this node's */
+    uint32_t told_slowest; /* the slowest worker that the others were told of last */
 } Clocks;
 
 /* workers_of[i]: the workers of node i in the task. */

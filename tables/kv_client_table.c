@@ -15,7 +15,7 @@
 #include "tables/worker.h"
 
 struct RubatoKVClientTable {
-    TableClient *client;   /* worker thread only */
+    TableClient *client; /* worker thread only */
     Actor *helper;
     RubatoTicket n_issued; /* worker thread only */
 
@@ -262,9 +262,8 @@ RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const 
 }
 
 RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const RubatoKey *keys,
-                                              size_t n, const void *deltas,
-                                              RubatoCallback callback, void *user_data,
-                                              GError **error)
+                                              size_t n, const void *deltas, RubatoCallback callback,
+                                              void *user_data, GError **error)
 {
     TableClient *client = table->client;
     ProcessCache *cache = table_route_cache(client->route);

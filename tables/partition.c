@@ -18,9 +18,9 @@ static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, G
     }
     for (size_t i = 0; i < spec->n_bounds; i++) {
         const bool descends = i > 0 && spec->bounds[i] < spec->bounds[i - 1];
-        const bool outside = partition->dense &&
-                             (spec->bounds[i] < partition->first_key ||
-                              spec->bounds[i] - partition->first_key > partition->n_keys);
+        const bool outside =
+            partition->dense && (spec->bounds[i] < partition->first_key ||
+                                 spec->bounds[i] - partition->first_key > partition->n_keys);
 
         if (descends || outside) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
@@ -47,8 +47,8 @@ static void set_even_bounds(Partition *partition, uint32_t chunk_size)
         /* the first n_chunks % n_servers servers have one chunk more */
         const uint64_t chunks_before =
             n_chunks / n_servers * i + MIN((uint64_t)i, n_chunks % n_servers);
-        const uint64_t keys_before = chunks_before > UINT64_MAX / chunk ? UINT64_MAX
-                                                                        : chunks_before * chunk;
+        const uint64_t keys_before =
+            chunks_before > UINT64_MAX / chunk ? UINT64_MAX : chunks_before * chunk;
 
         partition->bounds[i] =
             partition->first_key +
@@ -195,7 +195,8 @@ static uint32_t cut_ascending(Slicer *slicer, const Partition *partition, const 
     size_t begin = 0;
 
     for (uint32_t server = range_server(partition, keys[0]); begin < n; server++) {
-        size_t low = begin, high = n; /* the first key that a later server holds is in low .. high */
+        size_t low = begin,
+               high = n; /* the first key that a later server holds is in low .. high */
 
         if (server + 1 == partition->n_servers)
             low = n;
@@ -260,7 +261,8 @@ uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey 
 }
 
 /* A run over a hashed table is a list like any other, written out. */
-static uint32_t cut_hashed_run(Slicer *slicer, const Partition *partition, RubatoKey first, size_t n)
+static uint32_t cut_hashed_run(Slicer *slicer, const Partition *partition, RubatoKey first,
+                               size_t n)
 {
     slicer->run = g_renew(RubatoKey, slicer->run, n);
     for (size_t i = 0; i < n; i++)

@@ -10,11 +10,11 @@
 
 typedef struct {
     enum { PARTITION_RANGE, PARTITION_HASH } kind;
-    bool dense;          /* keys outside first_key .. first_key + n_keys - 1 are errors */
+    bool dense; /* keys outside first_key .. first_key + n_keys - 1 are errors */
     RubatoKey first_key;
-    uint64_t n_keys;     /* dense only */
+    uint64_t n_keys; /* dense only */
     uint32_t n_servers;
-    RubatoKey *bounds;   /* range: server i holds bounds[i] .. bounds[i + 1] - 1; the last one's end
+    RubatoKey *bounds; /* range: server i holds bounds[i] .. bounds[i + 1] - 1; the last one's end
                           * is the end of all keys. n_servers entries */
 } Partition;
 

@@ -27,7 +27,7 @@
 typedef struct Fetch Fetch;
 
 typedef struct {
-    RubatoKey key;   /* first: the hash table's key points at it */
+    RubatoKey key; /* first: the hash table's key points at it */
     bool valid;
     uint64_t tag;    /* the min clock at which it was read */
     Fetch *fetch;    /* the newest that will bring it; NULL: none */
@@ -52,8 +52,8 @@ struct Fetch {
     Call call; /* first: the call's end finds the fetch */
     Message to_helper;
     ProcessCache *cache;
-    uint64_t clock;  /* of whoever asked */
-    GArray *keys;    /* of RubatoKey */
+    uint64_t clock; /* of whoever asked */
+    GArray *keys;   /* of RubatoKey */
     char *rows;
     bool dropped;    /* an Add that cannot be replayed has come: rows are not to be kept */
     GArray *joiners; /* of Joiner */
@@ -163,8 +163,7 @@ static void complete_fetch(Message *message, void *server)
     const size_t row_bytes = cache->route->row_bytes;
     const CallStatus status =
         (CallStatus)atomic_load_explicit(&fetch->call.status, memory_order_relaxed);
-    const uint64_t min_clock =
-        atomic_load_explicit(&fetch->call.min_clock, memory_order_relaxed);
+    const uint64_t min_clock = atomic_load_explicit(&fetch->call.min_clock, memory_order_relaxed);
 
     (void)server;
     pthread_mutex_lock(&cache->lock);

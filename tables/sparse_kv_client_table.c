@@ -20,11 +20,11 @@ struct RubatoSparseKVClientTable {
     const RubatoIteration *iterations; /* of the array form */
     size_t n_iterations;
 
-    GArray *told;     /* of ToldIteration: iterations first_told, first_told + 1, … */
+    GArray *told; /* of ToldIteration: iterations first_told, first_told + 1, … */
     uint64_t first_told;
-    uint64_t n_told;  /* iterations told in all */
-    bool exhausted;   /* there are no more */
-    uint64_t n_gets;  /* the iteration that the next Get begins */
+    uint64_t n_told; /* iterations told in all */
+    bool exhausted;  /* there are no more */
+    uint64_t n_gets; /* the iteration that the next Get begins */
 };
 
 static bool next_of_array(uint64_t iteration, RubatoIteration *keys, void *user_data)
@@ -52,8 +52,8 @@ static bool tell_until(RubatoSparseKVClientTable *table, uint64_t end, GError **
 
         if (!table->next(table->n_told, &next, table->user_data)) {
             table->exhausted = true;
-            return !servers_want || table_client_announce(table->client, RUBATO_CLOCK_RETIRED, NULL,
-                                                          0, error);
+            return !servers_want ||
+                   table_client_announce(table->client, RUBATO_CLOCK_RETIRED, NULL, 0, error);
         }
         if (!table_client_check(table->client, next.keys, next.n, error))
             return false;

@@ -26,11 +26,12 @@ typedef struct {
 /* A Get, an Add, or an announcement of keys. */
 typedef struct RubatoRequest RubatoRequest;
 struct RubatoRequest {
-    RubatoRequest *next; /* belongs to whoever holds the request: a model may chain those it keeps */
-    uint32_t worker;     /* its rank in the task */
-    uint64_t clock;      /* the worker's clock when it asked; of an announcement: the iteration */
+    RubatoRequest
+        *next;       /* belongs to whoever holds the request: a model may chain those it keeps */
+    uint32_t worker; /* its rank in the task */
+    uint64_t clock;  /* the worker's clock when it asked; of an announcement: the iteration */
     RubatoKeys keys;
-    void *values;        /* Get: filled with rows; Add: the deltas, only read */
+    void *values; /* Get: filled with rows; Add: the deltas, only read */
 };
 
 G_END_DECLS

@@ -25,7 +25,7 @@ typedef struct {
     RubatoKey first_key;         /* dense: the shard's keys first_key .. first_key + n_keys - 1 */
     uint64_t n_keys;
     size_t row_bytes;
-    const RubatoInit *init;      /* outlives the storage */
+    const RubatoInit *init; /* outlives the storage */
 } RubatoStorageSetup;
 
 /* Writes the initial values of a key's row. */

@@ -20,8 +20,9 @@
 typedef struct Actor Actor;
 struct Actor {
     Mailbox mailbox;
-    _Alignas(64) _Atomic uint32_t owned; /* the ownership token: 1 while a thread handles messages */
-    _Atomic uint32_t asleep;             /* 1: the actor's thread sleeps, or is about to */
+    _Alignas(
+        64) _Atomic uint32_t owned; /* the ownership token: 1 while a thread handles messages */
+    _Atomic uint32_t asleep;        /* 1: the actor's thread sleeps, or is about to */
     _Atomic bool stopping;
 
     /* immutable while started */

@@ -24,7 +24,8 @@ struct Call {
     _Atomic uint32_t pending;
     _Atomic uint32_t status;    /* the worst CallStatus of the parts */
     _Atomic uint64_t min_clock; /* the lowest min clock of the answers */
-    void (*ended)(Call *call);  /* runs on the thread that ends the last part; NULL: wake the waiter */
+    void (*ended)(
+        Call *call); /* runs on the thread that ends the last part; NULL: wake the waiter */
 };
 
 void call_begin(Call *call, void (*ended)(Call *call));
