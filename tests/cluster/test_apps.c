@@ -136,7 +136,8 @@ static JsonNode *run_for_card(Place place, const char *name, const char *const *
     all[n] = NULL;
 
     Outcome outcome = run_program(place, name, all);
-    ck_assert_msg(outcome.status == 0, "%s ended with %d: %s", name, outcome.status, outcome.err);
+    ck_assert_msg(outcome.status == 0, "%s ended with %d: %.4000s", name, outcome.status,
+                  outcome.err);
     outcome_clear(&outcome);
     ck_assert(g_file_get_contents(path, &text, NULL, NULL));
     g_unlink(path);
@@ -163,10 +164,10 @@ START_TEST(hello_counts_with_two_workers_on_each_node)
     const Place place = (Place)_i;
     Outcome outcome = run_program(place, "rubato-hello", (const char *const[]){ NULL });
 
-    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
     ck_assert_msg(strstr(outcome.out, place == ONE_PROCESS ? "key 42: 200\n" : "key 42: 400\n") !=
                       NULL,
-                  "%s", outcome.out);
+                  "%.4000s", outcome.out);
     outcome_clear(&outcome);
 }
 END_TEST
@@ -256,7 +257,7 @@ START_TEST(lr_refuses_a_file_that_is_wrong)
     g_unlink(path);
     ck_assert_int_eq(outcome.status, 1);
     g_autofree char *message = g_strdup_printf("rubato-lr: %s%s", path, bad_files[_i].message);
-    ck_assert_msg(g_str_has_prefix(outcome.err, message), "%s", outcome.err);
+    ck_assert_msg(g_str_has_prefix(outcome.err, message), "%.4000s", outcome.err);
     outcome_clear(&outcome);
 }
 END_TEST
@@ -282,7 +283,7 @@ START_TEST(programs_refuse_bad_calls)
     Outcome outcome = run_program(ONE_PROCESS, bad_calls[_i].program, bad_calls[_i].arguments);
 
     ck_assert_int_eq(outcome.status, bad_calls[_i].status);
-    ck_assert_msg(g_str_has_prefix(outcome.err, bad_calls[_i].message), "%s", outcome.err);
+    ck_assert_msg(g_str_has_prefix(outcome.err, bad_calls[_i].message), "%.4000s", outcome.err);
     outcome_clear(&outcome);
 }
 END_TEST
@@ -330,7 +331,7 @@ START_TEST(json_on_standard_output_stands_alone)
                     (const char *const[]){ "--generated", "--epochs", "1", "--batch-size", "4096",
                                            "--json", "-", NULL });
 
-    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
     const char *json = strchr(outcome.out, '{');
     ck_assert_ptr_nonnull(json);
     if (place == ONE_PROCESS)
@@ -342,7 +343,7 @@ START_TEST(json_on_standard_output_stands_alone)
     ck_assert(strstr(outcome.err, "test accuracy") != NULL);
     ck_assert(strstr(outcome.err, "epoch 1/1") != NULL);
     if (place == TWO_NODES)
-        ck_assert_msg(strstr(outcome.err, "[7] ") == NULL, "%s", outcome.err);
+        ck_assert_msg(strstr(outcome.err, "[7] ") == NULL, "%.4000s", outcome.err);
     outcome_clear(&outcome);
 }
 END_TEST
