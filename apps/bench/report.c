@@ -166,6 +166,7 @@ bool report_plot(const char *path, const BenchResult *results, size_t n, GError 
 {
     g_autofree char *program = g_find_program_in_path("gnuplot");
     g_autoptr(GString) script = g_string_new(NULL);
+    double longest = 1;
     FILE *pipe;
 
     if (program == NULL || strchr(path, '\'') != NULL) {
@@ -175,14 +176,16 @@ bool report_plot(const char *path, const BenchResult *results, size_t n, GError 
                     path);
         return false;
     }
+    for (size_t i = 0; i < n; i++)
+        longest = MAX(longest, share(&results[i]));
     g_string_append_printf(script,
                            "set terminal svg size 900,%zu font 'sans,13' background 'white'\n"
                            "set output '%s'\nset title 'Share of the limit measured beside it'\n"
-                           "set xrange [0:*]\nset yrange [-0.7:%g] reverse\n"
+                           "set xrange [0:%g]\nset yrange [%g:-0.7]\n"
                            "set style fill solid 0.8\nset boxwidth 0.7\nunset key\n"
                            "set grid xtics\nset arrow from 1,graph 0 to 1,graph 1 nohead dt 2\n"
                            "set ytics ()\n",
-                           100 + 34 * n, path, (double)n - 0.3);
+                           100 + 34 * n, path, longest * 1.1, (double)n - 0.3);
     for (size_t i = 0; i < n; i++)
         g_string_append_printf(script, "set ytics add ('%s' %zu)\n", results[i].what->name, i);
     g_string_append(script, "plot '-' using (0):1:(0):2:($1-0.35):($1+0.35) with boxxyerror lc rgb "
