@@ -164,10 +164,16 @@ static void enter_phase(Keeper *keeper, Phase phase)
 
 /* ---- ends of nodes ---- */
 
+/* Whether both of its streams have come to their end. */
+static bool is_drained(const Child *child)
+{
+    return child->process.output[0] < 0 && child->process.output[1] < 0;
+}
+
 static void note_end(Keeper *keeper, Child *child)
 {
     child->state = ENDING;
-    child->deadline = in_ms(LEFT_PIPES_MS);
+    child->deadline = in_ms(is_drained(child) ? 0 : LEFT_PIPES_MS);
     close_input(child);
     if (process_exit_code(&child->end) == 0)
         return;
@@ -253,9 +259,8 @@ static void advance(Keeper *keeper)
 {
     for (uint32_t i = 0; i < keeper->n_children; i++) {
         Child *child = &keeper->children[i];
-        const bool drained = child->process.output[0] < 0 && child->process.output[1] < 0;
 
-        if (child->state == ENDING && (drained || is_due(child->deadline)))
+        if (child->state == ENDING && (is_drained(child) || is_due(child->deadline)))
             finish_child(keeper, child);
         else if (child->state == RUNNING && is_due(child->deadline)) {
             child->deadline = 0;
