@@ -148,7 +148,7 @@ static void tell_run(RubatoEngine *engine, const Control *control)
     RubatoTaskRun *run;
 
     pthread_mutex_lock(&engine->lock);
-    run = engine_find_run(engine, control->epoch);
+    run = task_run_find(engine, control->epoch);
     if (run != NULL)
         switch (control->kind) {
         case CONTROL_CANCEL:
@@ -327,7 +327,7 @@ static void receive_clock(RubatoEngine *engine, Incoming *incoming)
     RubatoTaskRun *run;
 
     pthread_mutex_lock(&engine->lock);
-    run = engine_find_run(engine, header->epoch);
+    run = task_run_find(engine, header->epoch);
     if (run != NULL)
         task_run_hear_clock(run, incoming->node, header);
     pthread_mutex_unlock(&engine->lock);
@@ -454,11 +454,4 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     post_office_cancel(&engine->office, POST_OFFICE_ALL_EPOCHS);
     if (engine->network != NULL)
         network_wake_waiters(engine->network);
-}
-
-bool engine_check(RubatoEngine *engine, GError **error)
-{
-    const Control broken = { .code = engine->broken_code, .text = engine->broken_text };
-
-    return engine->broken_text == NULL || control_check(&broken, error);
 }

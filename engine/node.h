@@ -1,6 +1,8 @@
 /* The inside of a RubatoEngine: what the files of engine/ share.
  *
- *   engine.c      its life: making, leaving, freeing; the public calls
+ *   engine.c      its life: making, leaving, freeing
+ *   engine_tables.c, engine_tasks.c   the public calls on tables, and on tasks
+ *   node.c        what these files ask it
  *   rendezvous.c  how a node of a cluster finds the others
  *   control.c     what nodes and scheduler say to one another
  *   dispatch.c    where control messages and the I/O thread's events go
@@ -106,9 +108,6 @@ extern const NetworkHandler dispatch_network_handler;
 /* No more requests, no more calls: wakes everybody. Any thread; the first cause stays. */
 void engine_break(RubatoEngine *engine, uint32_t code, const char *text);
 
-/* Sets *error to why the engine is broken. Returns false where it is. The lock is held. */
-bool engine_check(RubatoEngine *engine, GError **error);
-
 /* ---- rendezvous.c ---- */
 
 /* Opens the network and waits until all nodes of the cluster file are here. */
@@ -131,7 +130,10 @@ typedef struct {
 
 bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error);
 
-/* ---- engine.c ---- */
+/* ---- node.c ---- */
+
+/* Sets *error to why the engine is broken. Returns false where it is. The lock is held. */
+bool engine_check(RubatoEngine *engine, GError **error);
 
 /* The table of that name, NULL with RUBATO_ERROR_NOT_FOUND. The lock is held. */
 Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error);
@@ -145,7 +147,7 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
 /* ---- task_run.c: called by the control actor's owner ---- */
 
 /* The run of an epoch, NULL where there is none. The engine's lock is held. */
-RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch);
+RubatoTaskRun *task_run_find(RubatoEngine *engine, uint64_t epoch);
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
 void task_run_release(RubatoTaskRun *run, uint64_t round);

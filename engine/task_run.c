@@ -617,7 +617,7 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
     return ok;
 }
 
-RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch)
+RubatoTaskRun *task_run_find(RubatoEngine *engine, uint64_t epoch)
 {
     for (guint i = 0; i < engine->runs->len; i++) {
         RubatoTaskRun *run = g_ptr_array_index(engine->runs, i);

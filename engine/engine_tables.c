@@ -1,0 +1,249 @@
+/* Tables: creating and dropping them on every node, and reading and writing rows between tasks. */
+#include <string.h>
+
+#include "engine/node.h"
+#include "models/shard.h"
+#include "models/update.h"
+#include "tables/client.h"
+
+/* ---- creating and dropping ---- */
+
+typedef struct {
+    Table *table;
+    pthread_mutex_t lock;
+    GError *error; /* guarded by lock: the first */
+} Creation;
+
+static void create_shard(Server *server, void *data)
+{
+    Creation *creation = data;
+    const Table *table = creation->table;
+    GError *error = NULL;
+    RubatoShard *shard;
+    RubatoKey first;
+    uint64_t n;
+
+    partition_range(&table->partition, server->number, &first, &n);
+    shard = shard_new(table->spec, first, n, &error);
+    if (shard != NULL) {
+        server_add_shard(server, table->id, shard);
+        return;
+    }
+    pthread_mutex_lock(&creation->lock);
+    if (creation->error == NULL)
+        creation->error = g_steal_pointer(&error);
+    pthread_mutex_unlock(&creation->lock);
+    g_clear_error(&error);
+}
+
+static void drop_shard(Server *server, void *data)
+{
+    server_drop_shard(server, (uint32_t)(uintptr_t)data);
+}
+
+static void drop_shards(RubatoEngine *engine, uint32_t table)
+{
+    servers_run(engine->servers, engine->n_servers, drop_shard, (void *)(uintptr_t)table);
+}
+
+static bool perform_create(RubatoEngine *engine, uint64_t id, void *data, GError **error)
+{
+    Creation creation = { .table = data, .lock = PTHREAD_MUTEX_INITIALIZER };
+
+    creation.table->id = (uint32_t)id;
+    servers_run(engine->servers, engine->n_servers, create_shard, &creation);
+    if (creation.error == NULL)
+        return true;
+    drop_shards(engine, creation.table->id);
+    g_propagate_prefixed_error(error, creation.error, "node %u: ", engine->id);
+    return false;
+}
+
+static void undo_create(RubatoEngine *engine, uint64_t id, void *data)
+{
+    (void)data;
+    drop_shards(engine, (uint32_t)id);
+}
+
+bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
+{
+    g_autoptr(Table) table = NULL;
+    g_autofree char *text = NULL;
+    g_autofree char *detail = NULL;
+    bool exists;
+
+    g_return_val_if_fail(engine != NULL && spec != NULL, false);
+    table = table_new(spec, engine->office.n_servers, error);
+    if (table == NULL)
+        return false;
+    pthread_mutex_lock(&engine->lock);
+    exists = engine_find_table(engine, spec->name, NULL) != NULL;
+    pthread_mutex_unlock(&engine->lock);
+    if (exists) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
+                    "there is a table %s already; drop it first, or take another name", spec->name);
+        return false;
+    }
+    text = g_strdup_printf("table %s", spec->name);
+    detail = table_describe(table->spec);
+    if (!collective(engine,
+                    &(CollectiveCall){ .what = CONTROL_CREATE,
+                                       .text = text,
+                                       .detail = detail,
+                                       .perform = perform_create,
+                                       .undo = undo_create,
+                                       .data = table },
+                    error))
+        return false;
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_add(engine->tables, g_steal_pointer(&table));
+    pthread_mutex_unlock(&engine->lock);
+    return true;
+}
+
+static bool check_unused(RubatoEngine *engine, uint64_t id, void *data, GError **error)
+{
+    const Table *table = data;
+    bool used;
+
+    (void)id;
+    pthread_mutex_lock(&engine->lock);
+    used = table->n_tasks > 0;
+    pthread_mutex_unlock(&engine->lock);
+    if (used)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s cannot be dropped: a task uses it; wait for the task first",
+                    table->spec->name);
+    return !used;
+}
+
+bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **error)
+{
+    g_autofree char *text = NULL;
+    Table *table;
+
+    g_return_val_if_fail(engine != NULL && name != NULL, false);
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, name, error);
+    pthread_mutex_unlock(&engine->lock);
+    if (table == NULL)
+        return false;
+    text = g_strdup_printf("table %s", name);
+    if (!collective(engine,
+                    &(CollectiveCall){ .what = CONTROL_DROP,
+                                       .text = text,
+                                       .detail = "",
+                                       .perform = check_unused,
+                                       .data = table },
+                    error))
+        return false;
+    drop_shards(engine, table->id);
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_remove(engine->tables, table);
+    pthread_mutex_unlock(&engine->lock);
+    return true;
+}
+
+/* ---- reading and writing between tasks ---- */
+
+static bool begin_access(RubatoEngine *engine, const char *name, TableRoute *route, GError **error)
+{
+    Table *table;
+    bool ok;
+
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, name, error);
+    ok = table != NULL && engine_check(engine, error);
+    if (ok)
+        table->n_tasks++; /* it cannot be dropped meanwhile */
+    pthread_mutex_unlock(&engine->lock);
+    if (ok)
+        *route = (TableRoute){ .spec = table->spec,
+                               .partition = &table->partition,
+                               .update = update_find(table->spec->update),
+                               .table = table->id,
+                               .row_bytes = table->row_bytes,
+                               .office = &engine->office,
+                               .cancelled = &engine->broken,
+                               .stall_ms = engine->stall_ms };
+    return ok;
+}
+
+static void end_access(RubatoEngine *engine, const TableRoute *route)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine_find_table(engine, route->spec->name, NULL)->n_tasks--;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+typedef struct {
+    bool adds;
+    const RubatoKey *keys; /* NULL: the run from first */
+    RubatoKey first;
+    size_t n;
+    void *values;
+} Access;
+
+static bool access_rows(TableClient *client, const Access *access, GError **error)
+{
+    if (access->adds) /* the fence: the servers have applied it when this returns */
+        return (access->keys != NULL
+                    ? table_client_add(client, access->keys, access->n, access->values, error)
+                    : table_client_add_run(client, access->first, access->n, access->values,
+                                           error)) &&
+               table_client_fence(client, error);
+    return access->keys != NULL
+               ? table_client_get(client, access->keys, access->n, access->values, error)
+               : table_client_get_run(client, access->first, access->n, access->values, error);
+}
+
+static bool access_table(RubatoEngine *engine, const char *name, const Access *access,
+                         GError **error)
+{
+    TableRoute route;
+    TableClient *client;
+    bool ok;
+
+    if (!begin_access(engine, name, &route, error))
+        return false;
+    client = table_client_new(&route, UINT32_MAX);
+    ok = access_rows(client, access, error);
+    table_client_free(client);
+    end_access(engine, &route);
+    return ok;
+}
+
+bool rubato_engine_get(RubatoEngine *engine, const char *table, const RubatoKey *keys, size_t n,
+                       void *values, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_table(engine, table, &(Access){ .keys = keys, .n = n, .values = values }, error);
+}
+
+bool rubato_engine_get_range(RubatoEngine *engine, const char *table, RubatoKey first, size_t n,
+                             void *values, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(engine, table, &(Access){ .first = first, .n = n, .values = values },
+                        error);
+}
+
+bool rubato_engine_add(RubatoEngine *engine, const char *table, const RubatoKey *keys, size_t n,
+                       const void *deltas, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_table(
+        engine, table,
+        &(Access){ .adds = true, .keys = keys, .n = n, .values = (void *)(uintptr_t)deltas },
+        error);
+}
+
+bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first, size_t n,
+                             const void *deltas, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(
+        engine, table,
+        &(Access){ .adds = true, .first = first, .n = n, .values = (void *)(uintptr_t)deltas },
+        error);
+}

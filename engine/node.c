@@ -1,0 +1,50 @@
+/* What the files of engine/ ask an engine, whatever they are about. The lock is held where node.h
+ * says so. */
+#include "engine/node.h"
+
+#include <string.h>
+#include <time.h>
+
+char *engine_node_text(const RubatoEngine *engine, uint32_t number)
+{
+    return g_strdup_printf("node %u (%s)", engine->node_ids[number], engine->node_names[number]);
+}
+
+void engine_wait_changed(RubatoEngine *engine, uint32_t ms)
+{
+    struct timespec deadline;
+
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += ms / 1000;
+    deadline.tv_nsec += (long)(ms % 1000) * 1000000L;
+    if (deadline.tv_nsec >= 1000000000L) {
+        deadline.tv_nsec -= 1000000000L;
+        deadline.tv_sec++;
+    }
+    pthread_cond_timedwait(&engine->changed, &engine->lock, &deadline);
+}
+
+Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error)
+{
+    g_autoptr(GString) known = NULL;
+
+    for (guint i = 0; i < engine->tables->len; i++) {
+        Table *table = g_ptr_array_index(engine->tables, i);
+
+        if (strcmp(table->spec->name, name) == 0)
+            return table;
+    }
+    known = g_string_new(engine->tables->len == 0 ? "there is none" : "there are");
+    for (guint i = 0; i < engine->tables->len; i++)
+        g_string_append_printf(known, "%s %s", i == 0 ? "" : ",",
+                               ((Table *)g_ptr_array_index(engine->tables, i))->spec->name);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND, "no table %s; %s", name, known->str);
+    return NULL;
+}
+
+bool engine_check(RubatoEngine *engine, GError **error)
+{
+    const Control broken = { .code = engine->broken_code, .text = engine->broken_text };
+
+    return engine->broken_text == NULL || control_check(&broken, error);
+}
