@@ -22,8 +22,9 @@ Frame *frame_new(const WireHeader *header)
     Frame *const frame = g_try_malloc(sizeof *frame + PAYLOAD_AT + payload);
     if (frame == NULL)
         return NULL;
-    *frame = (Frame){ .header = *header, .value_room = (size_t)header->value_bytes };
-    frame->packet.bytes = frame->bytes;
+    *frame = (Frame){ .packet = { .bytes = frame->bytes },
+                      .header = *header,
+                      .value_room = (size_t)header->value_bytes };
     atomic_init(&frame->packet.refs, 1);
     return frame;
 }
@@ -79,13 +80,13 @@ static void finish(Frame *frame)
 
 Packet *packet_new(size_t size)
 {
-    Packet *const packet = g_try_malloc(sizeof *packet + size);
+    Frame *const frame = g_try_malloc(sizeof *frame + size);
 
-    if (packet == NULL)
+    if (frame == NULL)
         return NULL;
-    *packet = (Packet){ .bytes = (uint8_t *)(packet + 1), .size = size };
-    atomic_init(&packet->refs, 1);
-    return packet;
+    *frame = (Frame){ .packet = { .bytes = frame->bytes, .size = size } };
+    atomic_init(&frame->packet.refs, 1);
+    return &frame->packet;
 }
 
 static Packet *take_one(Frame **frames)

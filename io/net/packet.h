@@ -42,8 +42,15 @@ struct Frame {
  * together. *frames becomes the rest. (transfer full) */
 Packet *packet_take(Frame **frames);
 
-/* A packet with size bytes, not initialised. NULL where the memory is not there. (transfer full) */
+/* A packet with size bytes, not initialised: a frame that was never one message. NULL where the
+ * memory is not there. (transfer full) */
 Packet *packet_new(size_t size);
+
+/* The packet that has these bytes. (transfer none) */
+static inline Packet *packet_of_bytes(void *bytes)
+{
+    return (Packet *)(void *)((uint8_t *)bytes - offsetof(Frame, bytes));
+}
 
 static inline void packet_ref(Packet *packet)
 {

@@ -1,0 +1,147 @@
+/* The transport that loses packets. Each channel has its own seeded random numbers, so that what it
+ * does depends on nothing but how often it was asked to send.
+ *
+ * Threads: as for any transport. Invariant: what a channel holds back goes out with a later send, or
+ * when its state is asked for, so nothing stays for ever. */
+#include "tests/support/lossy.h"
+
+#define MOST_DELAYED 8
+
+typedef struct {
+    Transport base;
+    Transport *inner;
+    _Atomic uint32_t n_channels;
+} LossyTransport;
+
+typedef struct {
+    Channel base;
+    Channel *inner;
+    GRand *random;
+    Packet *delayed[MOST_DELAYED];
+    size_t n_delayed;
+} LossyChannel;
+
+static Lossy faults;
+
+static const TransportOps *inner_ops(void)
+{
+    return transport_at(0);
+}
+
+static void release_delayed(LossyChannel *channel)
+{
+    while (channel->n_delayed > 0) {
+        Packet *const packet = channel->delayed[--channel->n_delayed];
+        channel->inner->ops->send(channel->inner, packet);
+        packet_unref(packet);
+    }
+}
+
+static void lossy_send(Channel *channel, Packet *packet)
+{
+    LossyChannel *const self = (LossyChannel *)channel;
+
+    if (g_rand_double(self->random) < faults.loss)
+        return;
+    if (g_rand_double(self->random) < faults.delay && self->n_delayed < MOST_DELAYED) {
+        packet_ref(packet);
+        self->delayed[self->n_delayed++] = packet;
+        return;
+    }
+    self->inner->ops->send(self->inner, packet);
+    if (g_rand_double(self->random) < faults.doubling)
+        self->inner->ops->send(self->inner, packet);
+    if (g_rand_boolean(self->random))
+        release_delayed(self);
+}
+
+static NetworkPeerState lossy_state(Channel *channel)
+{
+    LossyChannel *const self = (LossyChannel *)channel;
+
+    release_delayed(self);
+    return self->inner->ops->state(self->inner);
+}
+
+static void lossy_close(Channel *channel, unsigned linger_ms)
+{
+    LossyChannel *const self = (LossyChannel *)channel;
+
+    release_delayed(self);
+    self->inner->ops->close(self->inner, linger_ms);
+    g_rand_free(self->random);
+    g_free(self);
+}
+
+static const ChannelOps channel_ops = {
+    .send = lossy_send,
+    .state = lossy_state,
+    .close = lossy_close,
+};
+
+static Transport *lossy_create(uint32_t n_nodes, GError **error);
+
+static void lossy_destroy(Transport *transport)
+{
+    LossyTransport *const self = (LossyTransport *)transport;
+
+    inner_ops()->destroy(self->inner);
+    g_free(self);
+}
+
+static bool lossy_bind(Transport *transport, const char *endpoint, char **resolved, GError **error)
+{
+    return inner_ops()->bind(((LossyTransport *)transport)->inner, endpoint, resolved, error);
+}
+
+static int lossy_poll_fd(Transport *transport)
+{
+    return inner_ops()->poll_fd(((LossyTransport *)transport)->inner);
+}
+
+static bool lossy_receive(Transport *transport, Received *received)
+{
+    return inner_ops()->receive(((LossyTransport *)transport)->inner, received);
+}
+
+static Channel *lossy_connect(Transport *transport, const char *endpoint, GError **error)
+{
+    LossyTransport *const self = (LossyTransport *)transport;
+    Channel *const inner = inner_ops()->connect(self->inner, endpoint, error);
+
+    if (inner == NULL)
+        return NULL;
+    LossyChannel *const channel = g_new0(LossyChannel, 1);
+    channel->base.ops = &channel_ops;
+    channel->inner = inner;
+    channel->random = g_rand_new_with_seed(faults.seed + atomic_fetch_add(&self->n_channels, 1));
+    return &channel->base;
+}
+
+static const TransportOps lossy_ops = {
+    .name = "lossy",
+    .create = lossy_create,
+    .destroy = lossy_destroy,
+    .bind = lossy_bind,
+    .poll_fd = lossy_poll_fd,
+    .receive = lossy_receive,
+    .connect = lossy_connect,
+};
+
+static Transport *lossy_create(uint32_t n_nodes, GError **error)
+{
+    Transport *const inner = inner_ops()->create(n_nodes, error);
+
+    if (inner == NULL)
+        return NULL;
+    LossyTransport *const transport = g_new0(LossyTransport, 1);
+    transport->base.ops = &lossy_ops;
+    transport->inner = inner;
+    return &transport->base;
+}
+
+const TransportOps *lossy_transport(const Lossy *lossy)
+{
+    faults = *lossy;
+    return &lossy_ops;
+}

@@ -1,0 +1,20 @@
+/* A transport that wraps the real one and loses, doubles and reorders what its channels send.
+ *
+ * Threads: as for any transport; lossy_transport from the test, before any network. */
+#ifndef TESTS_SUPPORT_LOSSY_H
+#define TESTS_SUPPORT_LOSSY_H
+
+#include "io/net/transport_ops.h"
+
+typedef struct {
+    double loss;     /* of a packet: chance to be dropped */
+    double doubling; /* to be sent twice */
+    double delay;    /* to be sent after some that follow it */
+    guint32 seed;
+} Lossy;
+
+/* The ops for NetworkConfig.transport_ops. The faults hold for every network made of it in this
+ * process. */
+const TransportOps *lossy_transport(const Lossy *lossy);
+
+#endif

@@ -1,0 +1,69 @@
+/* A network with a handler that writes down what comes, for tests: several of them in one process
+ * make a cluster over real sockets.
+ *
+ * Threads: the test's own, which waits for what the I/O thread writes down. */
+#ifndef TESTS_SUPPORT_STATION_H
+#define TESTS_SUPPORT_STATION_H
+
+#include <pthread.h>
+
+#include "io/net/network.h"
+
+#define STATION_PATIENCE_MS 20000
+
+typedef struct {
+    uint16_t version;
+    char *text; /* of the body */
+    char *address;
+} StationGreeting;
+
+typedef struct {
+    Network *network;
+
+    /* Set before the network is started. */
+    bool echoes; /* each request is answered by a reply with its values */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+
+    /* guarded by lock */
+    GQueue incoming;  /* of Incoming *, in the order in which they came */
+    GQueue greetings; /* of StationGreeting * */
+    uint64_t n_ticks;
+} Station;
+
+/* Opens and starts the network of node `self` of n_nodes at any free port of the loopback; what the
+ * config leaves open. A failure ends the test. */
+Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *config);
+
+/* Stops its network and frees what nobody took. */
+void station_free(Station *station);
+
+/* What a peer of it must be told to join. */
+NetworkPeer station_peer(const Station *station, uint32_t self);
+
+#define STATION_RUN_ID 0x123456789abcdef0u
+
+/* Joins all of them. */
+void stations_join(Station *const *stations, uint32_t n);
+
+/* The next message, waiting for it; NULL after timeout_ms. (transfer full) */
+Incoming *station_take(Station *station, int timeout_ms);
+
+/* The next greeting likewise. (transfer full) */
+StationGreeting *station_take_greeting(Station *station, int timeout_ms);
+void station_greeting_free(StationGreeting *greeting);
+
+/* Waits until its handler has ticked n more times. */
+bool station_wait_ticks(Station *station, uint64_t n);
+
+/* Waits until done(user) holds; looks with each tick of the station. */
+bool station_wait_until(Station *station, bool (*done)(void *user), void *user);
+
+/* A frame of this kind with n bytes of values, which begin with `number` and follow from it. */
+Frame *station_frame(MessageKind kind, uint64_t number, size_t n_bytes);
+
+/* Whether the message is that one. */
+bool station_is(const Incoming *incoming, MessageKind kind, uint64_t number, size_t n_bytes);
+
+#endif

@@ -1,0 +1,698 @@
+/* Networks over real sockets: several nodes in one process. */
+#include <dirent.h>
+#include <rubato/error.h>
+
+#include "io/net/transport_ops.h"
+#include "tests/support/runner.h"
+#include "tests/support/station.h"
+
+#define PATIENCE_MS STATION_PATIENCE_MS
+
+typedef struct {
+    Station *a, *b;
+} Pair;
+
+static Pair open_pair(const NetworkConfig *config)
+{
+    return (Pair){ station_new(0, 2, config), station_new(1, 2, config) };
+}
+
+static Pair joined_pair(const NetworkConfig *config)
+{
+    const Pair pair = open_pair(config);
+
+    stations_join((Station *const[]){ pair.a, pair.b }, 2);
+    return pair;
+}
+
+static void close_pair(const Pair *pair)
+{
+    station_free(pair->a);
+    station_free(pair->b);
+}
+
+static void assert_takes(Station *station, MessageKind kind, uint64_t number, size_t n_bytes)
+{
+    Incoming *const incoming = station_take(station, PATIENCE_MS);
+
+    ck_assert_msg(incoming != NULL, "message %u did not come", (unsigned)number);
+    ck_assert_msg(station_is(incoming, kind, number, n_bytes), "not message %u but %u of kind %d",
+                  (unsigned)number, (unsigned)incoming->header.request_id, incoming->header.kind);
+    incoming_free(incoming);
+}
+
+static NetworkStats stats_of(const Station *station)
+{
+    NetworkStats stats;
+
+    network_stats(station->network, &stats);
+    return stats;
+}
+
+static bool all_acknowledged(void *station)
+{
+    const NetworkStats stats = stats_of(station);
+
+    return stats.unacked_packets == 0 && stats.unacked_bytes == 0;
+}
+
+static bool has_room(void *station)
+{
+    return network_has_room(((Station *)station)->network, 1);
+}
+
+START_TEST(messages_of_all_sizes_arrive_whole_and_in_order)
+{
+    static const size_t sizes[] = { 0, 1, 7, 8, 9, 100, 5000, 8200, 20000, 70000, 3000001, 3 };
+    const Pair pair = joined_pair(NULL);
+
+    for (uint64_t i = 0; i < G_N_ELEMENTS(sizes); i++)
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, sizes[i]));
+    for (uint64_t i = 0; i < G_N_ELEMENTS(sizes); i++)
+        assert_takes(pair.b, MESSAGE_ADD, i, sizes[i]);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(message_keeps_its_header_and_its_keys_and_values_are_aligned)
+{
+    const WireHeader header = {
+        .kind = MESSAGE_CLOCK,
+        .flags = 1,
+        .status = CALL_REFUSED,
+        .epoch = 2,
+        .table = 3,
+        .server = 4,
+        .worker = 5,
+        .clock = 6,
+        .first_key = 7,
+        .n_keys = 8,
+    };
+    const NetworkConfig config = { .room_bytes = 40 };
+    const Pair pair = joined_pair(&config);
+
+    network_push(pair.a->network, 1, frame_new(&header));
+    for (uint64_t i = 0; i < 5; i++)
+        network_push(pair.a->network, 1, station_frame(MESSAGE_GET, i, 3 + i));
+    network_flush(pair.a->network, 1);
+
+    Incoming *incoming = station_take(pair.b, PATIENCE_MS);
+    ck_assert_ptr_nonnull(incoming);
+    ck_assert_uint_eq(incoming->node, 0);
+    ck_assert_ptr_null(incoming->keys);
+    ck_assert_ptr_null(incoming->values);
+    ck_assert_uint_eq(incoming->header.flags, 1);
+    ck_assert_uint_eq(incoming->header.status, CALL_REFUSED);
+    ck_assert_uint_eq(incoming->header.epoch, 2);
+    ck_assert_uint_eq(incoming->header.table, 3);
+    ck_assert_uint_eq(incoming->header.server, 4);
+    ck_assert_uint_eq(incoming->header.worker, 5);
+    ck_assert_uint_eq(incoming->header.clock, 6);
+    ck_assert_uint_eq(incoming->header.first_key, 7);
+    ck_assert_uint_eq(incoming->header.n_keys, 8);
+    incoming_free(incoming);
+    for (uint64_t i = 0; i < 5; i++) {
+        incoming = station_take(pair.b, PATIENCE_MS);
+        ck_assert(station_is(incoming, MESSAGE_GET, i, 3 + i));
+        ck_assert_uint_eq((uintptr_t)incoming->keys % 8, 0);
+        ck_assert_uint_eq((uintptr_t)incoming->values % 8, 0);
+        ck_assert_uint_eq((uintptr_t)incoming->room % 16, 0);
+        for (size_t k = 0; k < config.room_bytes; k++)
+            ck_assert_uint_eq(((uint8_t *)incoming->room)[k], 0);
+        memset(incoming->room, 0xee, config.room_bytes);
+        incoming_free(incoming);
+    }
+    incoming_free(NULL);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(frames_pushed_before_a_flush_share_a_packet)
+{
+    const Pair pair = joined_pair(NULL);
+
+    for (uint64_t i = 0; i < 100; i++)
+        network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 100));
+    const NetworkStats before = stats_of(pair.a);
+    network_flush(pair.a->network, 1);
+    for (uint64_t i = 0; i < 100; i++)
+        assert_takes(pair.b, MESSAGE_ADD, i, 100);
+    const NetworkStats after = stats_of(pair.a);
+    ck_assert_uint_eq(after.messages_sent[MESSAGE_ADD] - before.messages_sent[MESSAGE_ADD], 100);
+    ck_assert_uint_le(after.packets_sent - before.packets_sent -
+                          (after.acks_sent - before.acks_sent),
+                      2); /* the I/O thread may have taken the first ones */
+    ck_assert_uint_eq(stats_of(pair.b).messages_received[MESSAGE_ADD], 100);
+    close_pair(&pair);
+}
+END_TEST
+
+/* Threads that all push for the same node. */
+enum { N_PUSHERS = 6, N_PUSHES = 2000 };
+
+typedef struct {
+    Network *network;
+    uint64_t number;
+} Pusher;
+
+static void *push(void *data)
+{
+    const Pusher *const pusher = data;
+
+    for (uint64_t i = 0; i < N_PUSHES; i++) {
+        network_push(
+            pusher->network, 1,
+            station_frame(MESSAGE_REPLY, pusher->number * N_PUSHES + i, i % 7 == 0 ? 3000 : 8));
+        if (i % 3 != 0 || i + 1 == N_PUSHES)
+            network_flush(pusher->network, 1);
+    }
+    return NULL;
+}
+
+START_TEST(each_thread_has_its_frames_arrive_in_its_own_order)
+{
+    const Pair pair = joined_pair(NULL);
+    pthread_t threads[N_PUSHERS];
+    Pusher pushers[N_PUSHERS];
+    uint64_t next[N_PUSHERS] = { 0 };
+
+    for (uint64_t i = 0; i < N_PUSHERS; i++) {
+        pushers[i] = (Pusher){ pair.a->network, i };
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, push, &pushers[i]), 0);
+    }
+    for (unsigned i = 0; i < N_PUSHERS * N_PUSHES; i++) {
+        Incoming *const incoming = station_take(pair.b, PATIENCE_MS);
+        ck_assert_ptr_nonnull(incoming);
+        const uint64_t pusher = incoming->header.request_id / N_PUSHES;
+        const uint64_t number = incoming->header.request_id % N_PUSHES;
+        ck_assert_uint_eq(number, next[pusher]);
+        next[pusher]++;
+        ck_assert(station_is(incoming, MESSAGE_REPLY, incoming->header.request_id,
+                             number % 7 == 0 ? 3000 : 8));
+        incoming_free(incoming);
+    }
+    for (unsigned i = 0; i < N_PUSHERS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert(station_wait_until(pair.a, all_acknowledged, pair.a));
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(answers_come_back)
+{
+    Pair pair = { station_new(0, 2, NULL), station_new(1, 2, NULL) };
+
+    pair.b->echoes = true;
+    stations_join((Station *const[]){ pair.a, pair.b }, 2);
+    for (uint64_t i = 0; i < 300; i++) {
+        network_send(pair.a->network, 1, station_frame(MESSAGE_GET, i, 50));
+        assert_takes(pair.a, MESSAGE_REPLY, i, 50);
+    }
+    /* Acknowledgements went along with requests and replies. */
+    const NetworkStats stats = stats_of(pair.a);
+    ck_assert_uint_lt(stats.acks_sent, 200);
+    ck_assert_uint_eq(stats.duplicates_dropped, 0);
+    ck_assert(station_wait_until(pair.a, all_acknowledged, pair.a));
+    ck_assert(station_wait_until(pair.b, all_acknowledged, pair.b));
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(every_node_reaches_every_other)
+{
+    enum { N = 4 };
+    Station *stations[N];
+
+    for (uint32_t i = 0; i < N; i++)
+        stations[i] = station_new(i, N, NULL);
+    stations_join(stations, N);
+    for (uint32_t from = 0; from < N; from++)
+        for (uint32_t to = 0; to < N; to++)
+            if (to != from)
+                network_send(stations[from]->network, to, station_frame(MESSAGE_CONTROL, from, 10));
+    for (uint32_t to = 0; to < N; to++) {
+        unsigned seen = 1u << to;
+        for (uint32_t i = 0; i < N - 1; i++) {
+            Incoming *const incoming = station_take(stations[to], PATIENCE_MS);
+            ck_assert_ptr_nonnull(incoming);
+            ck_assert(station_is(incoming, MESSAGE_CONTROL, incoming->node, 10));
+            seen |= 1u << incoming->node;
+            incoming_free(incoming);
+        }
+        ck_assert_uint_eq(seen, (1u << N) - 1);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        station_free(stations[i]);
+}
+END_TEST
+
+START_TEST(who_joins_late_misses_nothing)
+{
+    const NetworkConfig config = { .resend_ms = 60000 }; /* nothing is sent again by itself */
+    const Pair pair = open_pair(&config);
+    const NetworkPeer peers[] = { station_peer(pair.a, 0), station_peer(pair.b, 1) };
+
+    ck_assert_int_eq(network_heard_ms(pair.a->network, 1), -1);
+    ck_assert(network_join(pair.a->network, STATION_RUN_ID, peers, NULL));
+    for (uint64_t i = 0; i < 5; i++)
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 10));
+    while (stats_of(pair.b).strangers_dropped < 5) /* they came too early */
+        ck_assert(station_wait_ticks(pair.b, 1));
+    ck_assert(network_join(pair.b->network, STATION_RUN_ID, peers, NULL));
+    for (uint64_t i = 0; i < 5; i++)
+        assert_takes(pair.b, MESSAGE_ADD, i, 10);
+    ck_assert_int_ge(network_heard_ms(pair.b->network, 0), 0);
+    close_pair(&pair);
+}
+END_TEST
+
+/* Fills the window of a's requests for b; how many were sent. */
+static uint64_t fill_window(const Pair *pair)
+{
+    uint64_t n = 0;
+
+    for (; network_has_room(pair->a->network, 1); n++)
+        network_send(pair->a->network, 1, station_frame(MESSAGE_ADD, n, 1000));
+    return n;
+}
+
+static const NetworkConfig small_window = { .window_bytes = 64 << 10, .resend_ms = 50 };
+
+START_TEST(producer_has_no_room_until_the_consumer_has_done_with_messages)
+{
+    const Pair pair = joined_pair(&small_window);
+    const uint64_t n = fill_window(&pair);
+
+    ck_assert_uint_ge(n, 50);
+    ck_assert_uint_le(n, 70);
+    GQueue held = G_QUEUE_INIT;
+    for (uint64_t i = 0; i < n; i++)
+        g_queue_push_tail(&held, station_take(pair.b, PATIENCE_MS));
+    /* All have come and are acknowledged: that is not enough. */
+    ck_assert(station_wait_until(pair.a, all_acknowledged, pair.a));
+    ck_assert(station_wait_ticks(pair.a, 3));
+    ck_assert(!network_has_room(pair.a->network, 1));
+    ck_assert(!network_wait_room(pair.a->network, 1, NULL, NULL, 20));
+    g_queue_clear_full(&held, (GDestroyNotify)incoming_free);
+    ck_assert(network_wait_room(pair.a->network, 1, NULL, NULL, PATIENCE_MS));
+    ck_assert(has_room(pair.a));
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(replies_and_control_take_no_room)
+{
+    const Pair pair = joined_pair(&small_window);
+
+    for (uint64_t i = 0; i < 300; i++)
+        network_send(pair.a->network, 1,
+                     station_frame(i % 2 ? MESSAGE_REPLY : MESSAGE_CONTROL, i, 1000));
+    ck_assert(network_has_room(pair.a->network, 1));
+    for (uint64_t i = 0; i < 300; i++)
+        assert_takes(pair.b, i % 2 ? MESSAGE_REPLY : MESSAGE_CONTROL, i, 1000);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(message_larger_than_the_window_passes)
+{
+    const Pair pair = joined_pair(&small_window);
+
+    for (uint64_t i = 0; i < 3; i++) {
+        ck_assert(network_wait_room(pair.a->network, 1, NULL, NULL, PATIENCE_MS));
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 300000));
+        ck_assert(!network_has_room(pair.a->network, 1));
+        assert_takes(pair.b, MESSAGE_ADD, i, 300000);
+    }
+    close_pair(&pair);
+}
+END_TEST
+
+typedef struct {
+    Network *network;
+    _Atomic bool cancelled;
+    bool room;
+} Waiter;
+
+static bool is_cancelled(void *user)
+{
+    return atomic_load(&((Waiter *)user)->cancelled);
+}
+
+static void *wait_room(void *data)
+{
+    Waiter *const waiter = data;
+
+    waiter->room = network_wait_room(waiter->network, 1, is_cancelled, waiter, -1);
+    return NULL;
+}
+
+typedef enum { BY_CANCELLING, BY_STOPPING, BY_FORGETTING, BY_CONSUMING } HowToEnd;
+
+START_TEST(waiting_for_room_ends)
+{
+    const Pair pair = joined_pair(&small_window);
+    Waiter waiter = { .network = pair.a->network };
+    pthread_t thread;
+
+    fill_window(&pair);
+    ck_assert_int_eq(pthread_create(&thread, NULL, wait_room, &waiter), 0);
+    ck_assert(station_wait_ticks(pair.a, 2));
+    switch ((HowToEnd)_i) {
+    case BY_CANCELLING:
+        atomic_store(&waiter.cancelled, true);
+        network_wake_waiters(pair.a->network);
+        break;
+    case BY_STOPPING:
+        network_stop(pair.a->network);
+        break;
+    case BY_FORGETTING:
+        network_forget(pair.a->network, 1);
+        break;
+    case BY_CONSUMING:
+        while (!network_has_room(pair.a->network, 1)) {
+            Incoming *const incoming = station_take(pair.b, 10);
+            incoming_free(incoming);
+        }
+        break;
+    }
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(waiter.room, _i == BY_FORGETTING || _i == BY_CONSUMING);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(memory_stays_bounded_with_a_fast_producer)
+{
+    enum { N = 3000 };
+    const Pair pair = joined_pair(&small_window);
+    uint64_t most = 0;
+
+    for (uint64_t i = 0, n_taken = 0; i < N; i++) {
+        while (!network_has_room(pair.a->network, 1))
+            if (n_taken < i) /* otherwise the news of it is on its way */
+                assert_takes(pair.b, MESSAGE_ADD, n_taken++, 1000);
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 1000));
+        most = MAX(most, stats_of(pair.a).unacked_bytes);
+    }
+    ck_assert_uint_le(most, small_window.window_bytes + 100000);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(stopping_delivers_what_was_pushed_before)
+{
+    const Pair pair = joined_pair(NULL);
+
+    for (uint64_t i = 0; i < 1000; i++)
+        network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 2000));
+    network_stop(pair.a->network);
+    network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, 1000, 8)); /* dropped */
+    network_stop(pair.a->network);
+    for (uint64_t i = 0; i < 1000; i++)
+        assert_takes(pair.b, MESSAGE_ADD, i, 2000);
+    ck_assert_uint_eq(stats_of(pair.a).unacked_packets, 0);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(stopping_does_not_wait_for_the_dead_for_ever)
+{
+    const NetworkConfig config = { .stop_ms = 100 };
+    const Pair pair = open_pair(&config);
+    const NetworkPeer peers[] = { station_peer(pair.a, 0), station_peer(pair.b, 1) };
+
+    ck_assert(network_join(pair.a->network, STATION_RUN_ID, peers, NULL)); /* b never joins */
+    for (uint64_t i = 0; i < 10; i++)
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 50000));
+    const int64_t before_ms = network_now_ms();
+    network_stop(pair.a->network);
+    ck_assert_int_ge(network_now_ms() - before_ms, 100);
+    ck_assert_int_lt(network_now_ms() - before_ms, PATIENCE_MS);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(forgotten_node_is_neither_sent_to_nor_heard)
+{
+    const Pair pair = joined_pair(NULL);
+
+    network_send(pair.b->network, 0, station_frame(MESSAGE_ADD, 1, 8));
+    assert_takes(pair.a, MESSAGE_ADD, 1, 8);
+    network_forget(pair.a->network, 1);
+    network_forget(pair.a->network, 1);
+    ck_assert_int_eq(network_peer_state(pair.a->network, 1), NETWORK_FORGOTTEN);
+    ck_assert_uint_eq(stats_of(pair.a).unacked_packets, 0);
+    network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, 2, 8));
+    network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, 3, 8));
+    const uint64_t strangers = stats_of(pair.a).strangers_dropped;
+    network_send(pair.b->network, 0, station_frame(MESSAGE_ADD, 4, 8));
+    while (stats_of(pair.a).strangers_dropped == strangers)
+        ck_assert(station_wait_ticks(pair.a, 1));
+    ck_assert_ptr_null(station_take(pair.a, 0));
+    ck_assert_ptr_null(station_take(pair.b, 0));
+    network_stop(pair.a->network);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(connection_of_a_peer_is_known)
+{
+    const NetworkConfig config = { .stop_ms = 50 };
+    Pair pair = open_pair(&config);
+
+    ck_assert_int_eq(network_peer_state(pair.a->network, 1), NETWORK_UNKNOWN);
+    stations_join((Station *const[]){ pair.a, pair.b }, 2);
+    while (network_peer_state(pair.a->network, 1) != NETWORK_CONNECTED)
+        ck_assert(station_wait_ticks(pair.a, 1));
+    station_free(pair.b);
+    while (network_peer_state(pair.a->network, 1) != NETWORK_DISCONNECTED)
+        ck_assert(station_wait_ticks(pair.a, 1));
+    ck_assert_int_eq(network_peer_state(pair.a->network, 0), NETWORK_UNKNOWN);
+    for (NetworkPeerState state = NETWORK_UNKNOWN; state <= NETWORK_FORGOTTEN; state++)
+        ck_assert_str_ne(network_peer_state_name(state), "?");
+    ck_assert_str_eq(network_peer_state_name((NetworkPeerState)99), "?");
+    station_free(pair.a);
+}
+END_TEST
+
+START_TEST(waking_brings_a_tick)
+{
+    const NetworkConfig config = { .tick_ms = 600000 };
+    Station *const station = station_new(0, 1, &config);
+
+    for (unsigned i = 0; i < 3; i++) {
+        pthread_mutex_lock(&station->lock);
+        const uint64_t before = station->n_ticks;
+        pthread_mutex_unlock(&station->lock);
+        network_wake(station->network);
+        pthread_mutex_lock(&station->lock);
+        while (station->n_ticks == before) /* or the case times out */
+            pthread_cond_wait(&station->changed, &station->lock);
+        pthread_mutex_unlock(&station->lock);
+    }
+    station_free(station);
+}
+END_TEST
+
+START_TEST(hearing_of_a_node_is_noted)
+{
+    const Pair pair = joined_pair(NULL);
+    const int64_t before_ms = network_now_ms();
+
+    while (network_now_ms() == before_ms)
+        ck_assert(station_wait_ticks(pair.a, 1));
+    network_send(pair.b->network, 0, station_frame(MESSAGE_CONTROL, 1, 8));
+    assert_takes(pair.a, MESSAGE_CONTROL, 1, 8);
+    ck_assert_int_gt(network_heard_ms(pair.a->network, 1), before_ms);
+    ck_assert_int_eq(network_heard_ms(pair.a->network, 0), -1); /* oneself */
+    ck_assert_int_eq(network_heard_ms(pair.a->network, 7), -1);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(greeting_arrives_before_anybody_has_joined)
+{
+    const Pair pair = open_pair(NULL);
+    GError *error = NULL;
+
+    for (int i = 0; i < 3; i++)
+        ck_assert(network_greet(pair.a->network, network_endpoint(pair.b->network, 0),
+                                g_variant_new("(is)", i, "hello"), &error));
+    for (int i = 0; i < 3; i++) {
+        g_autofree char *expected = g_strdup_printf("(%d, 'hello')", i);
+        StationGreeting *const greeting = station_take_greeting(pair.b, PATIENCE_MS);
+        ck_assert_ptr_nonnull(greeting);
+        ck_assert_uint_eq(greeting->version, WIRE_VERSION);
+        ck_assert_str_eq(greeting->text, expected);
+        ck_assert_str_eq(greeting->address, "127.0.0.1");
+        station_greeting_free(greeting);
+    }
+    ck_assert_uint_eq(stats_of(pair.a).greetings_sent, 3);
+    ck_assert_uint_eq(stats_of(pair.b).greetings_received, 3);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(greeting_that_cannot_be_sent_is_an_error)
+{
+    Station *const station = station_new(0, 1, NULL);
+    g_autofree char *large = g_strnfill(WIRE_MAX_GREETING_BYTES, 'x');
+    GError *error = NULL;
+
+    ck_assert(
+        !network_greet(station->network, "tcp://127.0.0.1:1", g_variant_new("s", large), &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_INVALID));
+    g_clear_error(&error);
+    ck_assert(!network_greet(station->network, "nowhere", g_variant_new("s", ""), &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK));
+    g_clear_error(&error);
+    station_free(station);
+}
+END_TEST
+
+START_TEST(greeting_many_endpoints_takes_bounded_room)
+{
+    const Pair pair = open_pair(NULL);
+
+    for (int port = 1; port < 200; port++) {
+        g_autofree char *endpoint = g_strdup_printf("tcp://127.0.0.1:%d", port);
+        ck_assert(network_greet(pair.a->network, endpoint, g_variant_new("i", port), NULL));
+    }
+    ck_assert(network_greet(pair.a->network, network_endpoint(pair.b->network, 0),
+                            g_variant_new("i", 1), NULL));
+    StationGreeting *const greeting = station_take_greeting(pair.b, PATIENCE_MS);
+    ck_assert_ptr_nonnull(greeting);
+    station_greeting_free(greeting);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(endpoint_that_makes_no_sense_opens_no_link)
+{
+    Station *const station = station_new(0, 3, NULL);
+    const NetworkPeer peers[] = { { NULL, 0 }, { "tcp://127.0.0.1:1", 1 }, { "mars", 2 } };
+    GError *error = NULL;
+
+    ck_assert(!network_join(station->network, 1, peers, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK));
+    ck_assert_int_eq(network_heard_ms(station->network, 1), -1);
+    g_error_free(error);
+    station_free(station);
+}
+END_TEST
+
+START_TEST(network_that_cannot_open_says_why)
+{
+    Station *const station = station_new(0, 1, NULL);
+    const char *const busy[] = { "tcp://127.0.0.1:0", network_endpoint(station->network, 0) };
+    const NetworkHandler handler = { .receive = (void (*)(void *, Incoming *))abort,
+                                     .greeted = (void (*)(void *, uint16_t, GVariant *,
+                                                          const char *))abort,
+                                     .tick = (void (*)(void *, int64_t))abort };
+    GError *error = NULL;
+
+    ck_assert_ptr_null(
+        network_new(&(NetworkConfig){ .n_nodes = 1, .bind_endpoints = busy, .n_bind_endpoints = 2 },
+                    &handler, NULL, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK));
+    ck_assert_ptr_nonnull(strstr(error->message, busy[1]));
+    g_clear_error(&error);
+    ck_assert_ptr_null(network_new(&(NetworkConfig){ .transport = "pigeon", .n_nodes = 1 },
+                                   &handler, NULL, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND));
+    g_clear_error(&error);
+    network_free(NULL);
+    station_free(station);
+}
+END_TEST
+
+START_TEST(several_endpoints_lead_to_one_network)
+{
+    static const char *const endpoints[] = { "tcp://127.0.0.1:0", "tcp://127.0.0.1:0" };
+    const NetworkConfig config = { .bind_endpoints = endpoints, .n_bind_endpoints = 2 };
+    Station *const b = station_new(1, 2, &config), *const a = station_new(0, 2, NULL);
+
+    ck_assert_str_ne(network_endpoint(b->network, 0), network_endpoint(b->network, 1));
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert(network_greet(a->network, network_endpoint(b->network, i), g_variant_new("i", i),
+                                NULL));
+        StationGreeting *const greeting = station_take_greeting(b, PATIENCE_MS);
+        ck_assert_ptr_nonnull(greeting);
+        station_greeting_free(greeting);
+    }
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
+static unsigned entries_of(const char *path)
+{
+    DIR *const directory = opendir(path);
+    unsigned n = 0;
+
+    while (readdir(directory) != NULL)
+        n++;
+    closedir(directory);
+    return n;
+}
+
+START_TEST(network_leaves_neither_threads_nor_descriptors)
+{
+    unsigned n_threads = 0, n_fds = 0;
+
+    for (unsigned i = 0; i < 5; i++) {
+        const Pair pair = joined_pair(NULL);
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 8));
+        assert_takes(pair.b, MESSAGE_ADD, i, 8);
+        close_pair(&pair);
+        if (i == 0) {
+            n_threads = entries_of("/proc/self/task");
+            n_fds = entries_of("/proc/self/fd");
+        }
+    }
+    ck_assert_uint_eq(entries_of("/proc/self/task"), n_threads);
+    ck_assert_uint_eq(entries_of("/proc/self/fd"), n_fds);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("network");
+    TCase *const messages = tcase_create("messages");
+    TCase *const room = tcase_create("room");
+    TCase *const life = tcase_create("life");
+    TCase *const greetings = tcase_create("greetings");
+    TCase *const cases[] = { messages, room, life, greetings };
+
+    tcase_add_test(messages, messages_of_all_sizes_arrive_whole_and_in_order);
+    tcase_add_test(messages, message_keeps_its_header_and_its_keys_and_values_are_aligned);
+    tcase_add_test(messages, frames_pushed_before_a_flush_share_a_packet);
+    tcase_add_test(messages, each_thread_has_its_frames_arrive_in_its_own_order);
+    tcase_add_test(messages, answers_come_back);
+    tcase_add_test(messages, every_node_reaches_every_other);
+    tcase_add_test(messages, who_joins_late_misses_nothing);
+    tcase_add_test(room, producer_has_no_room_until_the_consumer_has_done_with_messages);
+    tcase_add_test(room, replies_and_control_take_no_room);
+    tcase_add_test(room, message_larger_than_the_window_passes);
+    tcase_add_loop_test(room, waiting_for_room_ends, BY_CANCELLING, BY_CONSUMING + 1);
+    tcase_add_test(room, memory_stays_bounded_with_a_fast_producer);
+    tcase_add_test(life, stopping_delivers_what_was_pushed_before);
+    tcase_add_test(life, stopping_does_not_wait_for_the_dead_for_ever);
+    tcase_add_test(life, forgotten_node_is_neither_sent_to_nor_heard);
+    tcase_add_test(life, connection_of_a_peer_is_known);
+    tcase_add_test(life, waking_brings_a_tick);
+    tcase_add_test(life, hearing_of_a_node_is_noted);
+    tcase_add_test(life, endpoint_that_makes_no_sense_opens_no_link);
+    tcase_add_test(life, network_that_cannot_open_says_why);
+    tcase_add_test(life, several_endpoints_lead_to_one_network);
+    tcase_add_test(life, network_leaves_neither_threads_nor_descriptors);
+    tcase_add_test(greetings, greeting_arrives_before_anybody_has_joined);
+    tcase_add_test(greetings, greeting_that_cannot_be_sent_is_an_error);
+    tcase_add_test(greetings, greeting_many_endpoints_takes_bounded_room);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        tcase_set_timeout(cases[i], 60);
+        suite_add_tcase(suite, cases[i]);
+    }
+    return run_suite(suite);
+}

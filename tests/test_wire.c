@@ -1,0 +1,435 @@
+/* The headers of packets and messages: their bytes, and what is refused. */
+#include "io/net/wire.h"
+
+#include "io/net/packet.h"
+#include "tests/support/runner.h"
+
+static const PacketHeader packet_header = {
+    .sender = 0x04030201,
+    .flags = PACKET_ASK | PACKET_AGAIN,
+    .run_id = 0x1112131415161718,
+    .incarnation = 0x2122232425262728,
+    .sequence = 0x3132333435363738,
+    .ack = 0x4142434445464748,
+    .consumed = 0x5152535455565758,
+    .payload_bytes = 96,
+    .n_messages = 1,
+};
+
+static const WireHeader add_header = {
+    .kind = MESSAGE_ADD,
+    .key_encoding = WIRE_KEYS_LIST,
+    .flags = 0x01020304,
+    .status = CALL_REFUSED,
+    .epoch = 5,
+    .table = 6,
+    .server = 7,
+    .worker = 8,
+    .clock = 0x0102030405060708,
+    .request_id = 9,
+    .first_key = 10,
+    .n_keys = 2,
+    .key_bytes = 16,
+    .value_bytes = 12,
+};
+
+/* A packet with add_header as its only message, in a buffer of just its size. */
+typedef struct {
+    uint8_t *bytes;
+    size_t size;
+} Bytes;
+
+static Bytes whole_message(const WireHeader *header)
+{
+    const size_t size = wire_message_bytes(header);
+    const Bytes message = { g_malloc0(size), size };
+
+    wire_write_message_header(message.bytes, header);
+    return message;
+}
+
+START_TEST(packet_header_comes_back_as_it_was_written)
+{
+    uint8_t bytes[WIRE_PACKET_HEADER_BYTES + 96] = { 0 };
+    PacketHeader read;
+    uint16_t version;
+    PacketKind kind;
+
+    wire_write_packet_header(bytes, &packet_header);
+    ck_assert_ptr_null(wire_read_prefix(bytes, sizeof bytes, &version, &kind));
+    ck_assert_uint_eq(version, WIRE_VERSION);
+    ck_assert_uint_eq(kind, PACKET_LINK);
+    ck_assert_ptr_null(wire_read_packet_header(bytes, sizeof bytes, &read));
+    ck_assert_uint_eq(read.sender, packet_header.sender);
+    ck_assert_uint_eq(read.flags, packet_header.flags);
+    ck_assert_uint_eq(read.run_id, packet_header.run_id);
+    ck_assert_uint_eq(read.incarnation, packet_header.incarnation);
+    ck_assert_uint_eq(read.sequence, packet_header.sequence);
+    ck_assert_uint_eq(read.ack, packet_header.ack);
+    ck_assert_uint_eq(read.consumed, packet_header.consumed);
+    ck_assert_uint_eq(read.payload_bytes, packet_header.payload_bytes);
+    ck_assert_uint_eq(read.n_messages, packet_header.n_messages);
+}
+END_TEST
+
+START_TEST(message_header_comes_back_as_it_was_written)
+{
+    const Bytes message = whole_message(&add_header);
+    WireHeader read;
+
+    ck_assert_ptr_null(wire_read_message(message.bytes, message.size, &read));
+    ck_assert_uint_eq(read.kind, add_header.kind);
+    ck_assert_uint_eq(read.key_encoding, add_header.key_encoding);
+    ck_assert_uint_eq(read.flags, add_header.flags);
+    ck_assert_uint_eq(read.status, add_header.status);
+    ck_assert_uint_eq(read.epoch, add_header.epoch);
+    ck_assert_uint_eq(read.table, add_header.table);
+    ck_assert_uint_eq(read.server, add_header.server);
+    ck_assert_uint_eq(read.worker, add_header.worker);
+    ck_assert_uint_eq(read.clock, add_header.clock);
+    ck_assert_uint_eq(read.request_id, add_header.request_id);
+    ck_assert_uint_eq(read.first_key, add_header.first_key);
+    ck_assert_uint_eq(read.n_keys, add_header.n_keys);
+    ck_assert_uint_eq(read.key_bytes, add_header.key_bytes);
+    ck_assert_uint_eq(read.value_bytes, add_header.value_bytes);
+    g_free(message.bytes);
+}
+END_TEST
+
+/* Written out, so that a change of the format is seen to be one. */
+START_TEST(headers_are_little_endian_at_fixed_places)
+{
+    static const uint8_t packet[WIRE_PACKET_HEADER_BYTES] = {
+        'R',  'B',  'T',  'O',  1,    0,    1,    0,    1,    2,    3,    4,    3,
+        0,    0,    0,    0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x28, 0x27,
+        0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32,
+        0x31, 0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41, 0x58, 0x57, 0x56, 0x55,
+        0x54, 0x53, 0x52, 0x51, 96,   0,    0,    0,    1,    0,    0,    0,
+    };
+    static const uint8_t message[WIRE_MESSAGE_HEADER_BYTES] = {
+        2, 0, 1, 0, 4, 3, 2, 1, 2, 0, 0,  0, 5, 0, 0, 0, 6, 0, 0,  0, 7, 0,  0, 0, 8, 0, 0,
+        0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3,  2, 1, 9, 0, 0, 0, 0, 0,  0, 0, 10, 0, 0, 0, 0, 0,
+        0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0,  0, 0, 0, 0,
+    };
+    uint8_t bytes[WIRE_MESSAGE_HEADER_BYTES];
+
+    wire_write_packet_header(bytes, &packet_header);
+    ck_assert_mem_eq(bytes, packet, sizeof packet);
+    wire_write_message_header(bytes, &add_header);
+    ck_assert_mem_eq(bytes, message, sizeof message);
+}
+END_TEST
+
+START_TEST(cut_short_at_any_byte_is_refused)
+{
+    const Bytes message = whole_message(&add_header);
+    uint8_t packet[WIRE_PACKET_HEADER_BYTES + 96] = { 0 };
+    WireHeader message_read = { .table = 77 };
+    PacketHeader packet_read = { .sender = 77 };
+
+    for (size_t size = 0; size < message.size; size++) {
+        uint8_t *const cut = g_memdup2(message.bytes, size); /* a sanitizer sees the end */
+        ck_assert_ptr_nonnull(wire_read_message(cut, size, &message_read));
+        g_free(cut);
+    }
+    wire_write_packet_header(packet, &packet_header);
+    for (size_t size = WIRE_PREFIX_BYTES; size < sizeof packet; size++) {
+        uint8_t *const cut = g_memdup2(packet, size);
+        ck_assert_ptr_nonnull(wire_read_packet_header(cut, size, &packet_read));
+        g_free(cut);
+    }
+    ck_assert_uint_eq(message_read.table, 77);
+    ck_assert_uint_eq(packet_read.sender, 77);
+    g_free(message.bytes);
+}
+END_TEST
+
+typedef struct {
+    size_t at;
+    uint64_t value;
+    size_t bytes;
+    const char *fault;
+} Fault;
+
+static const Fault message_faults[] = {
+    { 0, 0, 2, "kind of message" },
+    { 0, MESSAGE_INVOKE, 2, "kind of message" },
+    { 0, 0xffff, 2, "kind of message" },
+    { 2, 2, 2, "encoding of keys" },
+    { 8, CALL_REFUSED + 1, 4, "status" },
+    { 56, 1, 8, "their number" },
+    { 56, 3, 8, "their number" },
+    { 56, UINT64_MAX, 8, "their number" },
+    { 56, (UINT64_C(1) << 61) + 2, 8, "their number" }, /* × 8 wraps to 16 */
+    { 64, 17, 8, "keys are longer|values are longer|their number" },
+    { 64, 15, 8, "their number" },
+    { 64, UINT64_MAX, 8, "keys are longer" },
+    { 64, UINT64_MAX - 6, 8, "keys are longer" }, /* rounded up it would be 0 */
+    { 72, 17, 8, "values are longer" },
+    { 72, UINT64_MAX, 8, "values are longer" },
+    { 72, UINT64_MAX - 6, 8, "values are longer" },
+};
+
+static void store(uint8_t *bytes, const Fault *fault)
+{
+    for (size_t i = 0; i < fault->bytes; i++)
+        bytes[fault->at + i] = (uint8_t)(fault->value >> (8 * i));
+}
+
+START_TEST(message_with_a_wrong_field_is_refused)
+{
+    const Fault *const fault = &message_faults[_i];
+    const Bytes message = whole_message(&add_header);
+    WireHeader read = { .table = 77 };
+
+    store(message.bytes, fault);
+    const char *const found = wire_read_message(message.bytes, message.size, &read);
+    ck_assert_ptr_nonnull(found);
+    ck_assert_msg(g_regex_match_simple(fault->fault, found, 0, 0), "%s is not %s", found,
+                  fault->fault);
+    ck_assert_uint_eq(read.table, 77);
+    g_free(message.bytes);
+}
+END_TEST
+
+static const Fault packet_faults[] = {
+    { 4, WIRE_VERSION + 1, 2, "wire version" },
+    { 56, 95, 4, "size" },
+    { 56, 0xffffffff, 4, "size" },
+    { 60, 2, 4, "number of its messages" },
+    { 60, 0xffffffff, 4, "number of its messages" },
+    { 60, 0, 4, "without messages" },
+    { 32, 0, 8, "without a number" },
+};
+
+START_TEST(packet_with_a_wrong_field_is_refused)
+{
+    const Fault *const fault = &packet_faults[_i];
+    uint8_t bytes[WIRE_PACKET_HEADER_BYTES + 96] = { 0 };
+    PacketHeader read = { .sender = 77 };
+
+    wire_write_packet_header(bytes, &packet_header);
+    store(bytes, fault);
+    const char *const found = wire_read_packet_header(bytes, sizeof bytes, &read);
+    ck_assert_ptr_nonnull(found);
+    ck_assert_msg(strstr(found, fault->fault) != NULL, "%s is not %s", found, fault->fault);
+    ck_assert_uint_eq(read.sender, 77);
+}
+END_TEST
+
+START_TEST(run_of_keys_may_end_with_the_last_key_but_not_beyond)
+{
+    WireHeader header = {
+        .kind = MESSAGE_GET, .first_key = UINT64_MAX - 4, .n_keys = 5, .key_encoding = WIRE_KEYS_RUN
+    };
+    uint8_t bytes[WIRE_MESSAGE_HEADER_BYTES];
+    WireHeader read;
+
+    wire_write_message_header(bytes, &header);
+    ck_assert_ptr_null(wire_read_message(bytes, sizeof bytes, &read));
+    header.n_keys = 6;
+    wire_write_message_header(bytes, &header);
+    ck_assert_ptr_nonnull(wire_read_message(bytes, sizeof bytes, &read));
+    header.n_keys = UINT64_MAX;
+    header.first_key = 2;
+    wire_write_message_header(bytes, &header);
+    ck_assert_ptr_nonnull(wire_read_message(bytes, sizeof bytes, &read));
+    header.n_keys = 0;
+    wire_write_message_header(bytes, &header);
+    ck_assert_ptr_null(wire_read_message(bytes, sizeof bytes, &read));
+}
+END_TEST
+
+START_TEST(rubbish_is_no_packet)
+{
+    uint8_t bytes[WIRE_PREFIX_BYTES];
+    uint16_t version = 77;
+    PacketKind kind = PACKET_LINK;
+
+    memset(bytes, 0xee, sizeof bytes);
+    ck_assert_ptr_nonnull(wire_read_prefix(bytes, sizeof bytes, &version, &kind));
+    wire_write_greeting_prefix(bytes, 1, 0);
+    ck_assert_ptr_nonnull(wire_read_prefix(bytes, sizeof bytes - 1, &version, &kind));
+    bytes[6] = 3;
+    ck_assert_ptr_nonnull(wire_read_prefix(bytes, sizeof bytes, &version, &kind));
+    ck_assert_uint_eq(version, 77);
+}
+END_TEST
+
+START_TEST(greeting_of_another_version_can_be_read)
+{
+    uint8_t bytes[WIRE_PREFIX_BYTES + 5] = { 0 };
+    uint16_t version;
+    PacketKind kind;
+    size_t body_bytes = 77;
+
+    wire_write_greeting_prefix(bytes, WIRE_VERSION + 41, 5);
+    ck_assert_ptr_null(wire_read_prefix(bytes, sizeof bytes, &version, &kind));
+    ck_assert_uint_eq(version, WIRE_VERSION + 41);
+    ck_assert_uint_eq(kind, PACKET_GREETING);
+    ck_assert_ptr_nonnull(wire_read_greeting(bytes, sizeof bytes - 1, &body_bytes));
+    ck_assert_uint_eq(body_bytes, 77);
+    ck_assert_ptr_null(wire_read_greeting(bytes, sizeof bytes, &body_bytes));
+    ck_assert_uint_eq(body_bytes, 5);
+}
+END_TEST
+
+START_TEST(frame_that_cannot_be_is_refused)
+{
+    static const uint64_t sizes[][2] = {
+        { 0, WIRE_MAX_PAYLOAD_BYTES + 1 },
+        { WIRE_MAX_PAYLOAD_BYTES + 1, 0 },
+        { WIRE_MAX_PAYLOAD_BYTES / 2 + 8, WIRE_MAX_PAYLOAD_BYTES / 2 + 8 },
+        { UINT64_MAX, 8 },
+        { UINT64_MAX - 7, UINT64_MAX - 7 },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++)
+        ck_assert_ptr_null(frame_new(&(WireHeader){
+            .kind = MESSAGE_ADD, .key_bytes = sizes[i][0], .value_bytes = sizes[i][1] }));
+}
+END_TEST
+
+static Frame *frame_of(uint64_t n_keys, uint64_t value_bytes)
+{
+    return frame_new(&(WireHeader){ .kind = MESSAGE_ADD,
+                                    .key_encoding = WIRE_KEYS_LIST,
+                                    .n_keys = n_keys,
+                                    .key_bytes = 8 * n_keys,
+                                    .value_bytes = value_bytes });
+}
+
+START_TEST(frame_takes_keys_as_list_selection_and_run)
+{
+    static const RubatoKey keys[] = { 10, 11, 12, 13 };
+    static const uint32_t at[] = { 3, 1 };
+    static const struct {
+        RubatoKeys keys;
+        RubatoKey expected[2];
+    } cases[] = {
+        { { .keys = keys, .n = 2 }, { 10, 11 } },
+        { { .keys = keys, .at = at, .n = 2 }, { 13, 11 } },
+        { { .first = 7, .n = 2 }, { 7, 8 } },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Frame *const frame = frame_of(2, 0);
+        frame_set_keys(frame, &cases[i].keys);
+        for (size_t k = 0; k < 2; k++)
+            ck_assert_uint_eq(wire_load_u64((uint8_t *)frame_keys(frame) + 8 * k),
+                              cases[i].expected[k]);
+        frame_free(frame);
+    }
+}
+END_TEST
+
+START_TEST(frame_has_aligned_keys_and_values)
+{
+    for (uint64_t n = 0; n < 4; n++) {
+        Frame *const frame = frame_of(n, 3);
+        ck_assert_uint_eq((uintptr_t)frame_keys(frame) % 8, 0);
+        ck_assert_uint_eq((uintptr_t)frame_values(frame) % 8, 0);
+        frame_free(frame);
+    }
+    frame_free(NULL);
+}
+END_TEST
+
+START_TEST(small_frames_share_a_packet_and_large_ones_go_alone)
+{
+    static const uint64_t value_bytes[] = { 4, 8, 12, 70000, 4, 4, PACKET_SMALL_FRAME_BYTES, 4 };
+    static const uint32_t expected[] = { 3, 1, 2, 1, 1 };
+    Frame *first = NULL, *frames[G_N_ELEMENTS(value_bytes)];
+
+    for (size_t i = G_N_ELEMENTS(value_bytes); i-- > 0;) {
+        frames[i] = frame_of(1, value_bytes[i]);
+        memset(frame_values(frames[i]), (int)i + 1, value_bytes[i]);
+        frames[i]->next = first;
+        first = frames[i];
+    }
+    size_t n_frames = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        Packet *const packet = packet_take(&first);
+        size_t at = WIRE_PACKET_HEADER_BYTES;
+        ck_assert_uint_eq(packet->n_messages, expected[i]);
+        for (uint32_t m = 0; m < packet->n_messages; m++, n_frames++) {
+            WireHeader read;
+            ck_assert_ptr_null(wire_read_message(packet->bytes + at, packet->size - at, &read));
+            ck_assert_uint_eq(read.value_bytes, value_bytes[n_frames]);
+            const uint8_t *const values = packet->bytes + at + WIRE_MESSAGE_HEADER_BYTES + 8;
+            for (size_t b = 0; b < wire_padded(read.value_bytes); b++)
+                ck_assert_uint_eq(values[b], b < read.value_bytes ? n_frames + 1 : 0);
+            at += wire_message_bytes(&read);
+        }
+        ck_assert_uint_eq(at, packet->size);
+        packet_unref(packet);
+    }
+    ck_assert_ptr_null(first);
+    ck_assert_uint_eq(n_frames, G_N_ELEMENTS(value_bytes));
+}
+END_TEST
+
+START_TEST(joined_packets_stay_below_their_bound)
+{
+    Frame *first = NULL;
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < 1000; i++) {
+        Frame *const frame = frame_of(1, 500);
+        frame->next = first;
+        first = frame;
+    }
+    while (first != NULL) {
+        Packet *const packet = packet_take(&first);
+        ck_assert_uint_le(packet->size, PACKET_JOINED_BYTES);
+        ck_assert_uint_gt(packet->n_messages, first != NULL ? 90 : 0);
+        n += packet->n_messages;
+        packet_unref(packet);
+    }
+    ck_assert_uint_eq(n, 1000);
+}
+END_TEST
+
+START_TEST(values_of_a_frame_may_shrink)
+{
+    Frame *frame = frame_of(0, 800);
+    WireHeader read;
+
+    frame_header(frame)->value_bytes = 10;
+    frame->next = NULL;
+    Packet *const packet = packet_take(&frame);
+    ck_assert_uint_eq(packet->size, WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES + 16);
+    ck_assert_ptr_null(wire_read_message(packet->bytes + WIRE_PACKET_HEADER_BYTES,
+                                         packet->size - WIRE_PACKET_HEADER_BYTES, &read));
+    ck_assert_uint_eq(read.value_bytes, 10);
+    packet_unref(packet);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("wire");
+    TCase *const headers = tcase_create("headers");
+    TCase *const frames = tcase_create("frames");
+
+    tcase_add_test(headers, packet_header_comes_back_as_it_was_written);
+    tcase_add_test(headers, message_header_comes_back_as_it_was_written);
+    tcase_add_test(headers, headers_are_little_endian_at_fixed_places);
+    tcase_add_test(headers, cut_short_at_any_byte_is_refused);
+    tcase_add_loop_test(headers, message_with_a_wrong_field_is_refused, 0,
+                        G_N_ELEMENTS(message_faults));
+    tcase_add_loop_test(headers, packet_with_a_wrong_field_is_refused, 0,
+                        G_N_ELEMENTS(packet_faults));
+    tcase_add_test(headers, run_of_keys_may_end_with_the_last_key_but_not_beyond);
+    tcase_add_test(headers, rubbish_is_no_packet);
+    tcase_add_test(headers, greeting_of_another_version_can_be_read);
+    tcase_add_test(frames, frame_that_cannot_be_is_refused);
+    tcase_add_test(frames, frame_takes_keys_as_list_selection_and_run);
+    tcase_add_test(frames, frame_has_aligned_keys_and_values);
+    tcase_add_test(frames, small_frames_share_a_packet_and_large_ones_go_alone);
+    tcase_add_test(frames, joined_packets_stay_below_their_bound);
+    tcase_add_test(frames, values_of_a_frame_may_shrink);
+    suite_add_tcase(suite, headers);
+    suite_add_tcase(suite, frames);
+    return run_suite(suite);
+}
