@@ -1,0 +1,186 @@
+/* Every model over several processes, with nodes that only serve and nodes that only work: what a
+ * Get sees is within the model's bounds, and nothing that was added is lost or doubled. */
+#include <stdlib.h>
+
+#include "tests/support/cluster_run.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 40, WIDTH = 3, N_CLOCKS = 15, STALENESS = 2, SPECULATION = 2 };
+
+static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+static const char *const storages[] = { "dense", "hash" };
+
+static const struct {
+    const char *name;
+    ClusterShape shape;
+} shapes[] = {
+    { "one server and one worker on each of two",
+      { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } } },
+    { "several servers and workers", { .n_nodes = 2, .nodes = { { 3, 2 }, { 2, 3 } } } },
+    { "one only serves, one only works",
+      { .n_nodes = 3, .nodes = { { 2, 0 }, { 1, 2 }, { 0, 2 } } } },
+    { "the scheduler's node only works, and is the last",
+      { .n_nodes = 3, .nodes = { { 1, 1 }, { 2, 0 }, { 0, 2 } }, .scheduler = 2 } },
+};
+
+typedef struct {
+    const char *model;
+    bool hashed;
+} Case;
+
+/* Scattered over all 64 bits where the storage takes any key. */
+static RubatoKey key_of(const Case *scene, uint64_t i)
+{
+    return scene->hashed ? i * UINT64_C(0x9e3779b97f4a7c15) : 1000 + i;
+}
+
+/* What one value of a row may be when every worker adds 1 to every row in each clock. `clock` is
+ * the reader's; its own Adds of clocks before it are there in any case. */
+static void bounds(const char *model, uint64_t clock, uint64_t n_workers, double *low, double *high)
+{
+    const uint64_t others = n_workers - 1;
+    const uint64_t behind = clock > STALENESS ? clock - STALENESS : 0;
+
+    if (g_str_equal(model, "bsp")) {
+        *low = *high = (double)(n_workers * clock);
+    } else if (g_str_equal(model, "asp")) {
+        *low = (double)clock;
+        *high = (double)(clock + others * N_CLOCKS);
+    } else {
+        /* All keys of all iterations collide: speculation lets nobody ahead. */
+        *low = (double)(clock + others * behind);
+        *high = (double)(clock + others * MIN(clock + STALENESS + 1, N_CLOCKS));
+    }
+}
+
+static bool check_rows(const Case *scene, const RubatoWorker *worker, uint64_t clock,
+                       const double *values, GError **error)
+{
+    double low, high;
+
+    bounds(scene->model, clock, rubato_worker_n_workers(worker), &low, &high);
+    for (int i = 0; i < N_KEYS * WIDTH; i++)
+        EXPECT(values[i] >= low && values[i] <= high,
+               "%s: worker %u at clock %" G_GUINT64_FORMAT " sees %g, expected %g to %g",
+               scene->model, rubato_worker_rank(worker), clock, values[i], low, high);
+    return true;
+}
+
+static bool count_with_kv(RubatoWorker *worker, const Case *scene, const RubatoKey *keys,
+                          const double *ones, GError **error)
+{
+    double values[N_KEYS * WIDTH];
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, "counts", RUBATO_F64, error);
+
+    if (table == NULL)
+        return false;
+    for (uint64_t clock = 0; clock < N_CLOCKS; clock++)
+        if (!rubato_kv_table_get(table, keys, N_KEYS, values, error) ||
+            !check_rows(scene, worker, clock, values, error) ||
+            !rubato_kv_table_add(table, keys, N_KEYS, ones, error) ||
+            !rubato_kv_table_clock(table, error))
+            return false;
+    return true;
+}
+
+static bool count_with_sparse(RubatoWorker *worker, const Case *scene, const RubatoKey *keys,
+                              const double *ones, GError **error)
+{
+    double values[N_KEYS * WIDTH];
+    RubatoIteration iterations[N_CLOCKS];
+
+    for (int i = 0; i < N_CLOCKS; i++)
+        iterations[i] = (RubatoIteration){ keys, N_KEYS };
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table(
+        worker, "counts", RUBATO_F64, iterations, N_CLOCKS, error);
+    if (table == NULL)
+        return false;
+    for (uint64_t clock = 0; clock < N_CLOCKS; clock++)
+        if (!rubato_sparse_kv_client_table_get(table, values, error) ||
+            !check_rows(scene, worker, clock, values, error) ||
+            !rubato_sparse_kv_client_table_add(table, ones, error))
+            return false;
+    return true;
+}
+
+static bool count(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Case *scene = user_data;
+    RubatoKey keys[N_KEYS];
+    double ones[N_KEYS * WIDTH];
+
+    for (uint64_t i = 0; i < N_KEYS; i++)
+        keys[i] = key_of(scene, (i * 7) % N_KEYS);
+    for (int i = 0; i < N_KEYS * WIDTH; i++)
+        ones[i] = 1;
+    if (g_str_equal(scene->model, "sparse_ssp"))
+        return count_with_sparse(worker, scene, keys, ones, error);
+    return count_with_kv(worker, scene, keys, ones, error);
+}
+
+static bool count_on(RubatoEngine *engine, const Case *scene, const char *storage, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "counts",
+                                   .dtype = RUBATO_F64,
+                                   .width = WIDTH,
+                                   .storage = storage,
+                                   .first_key = scene->hashed ? 0 : 1000,
+                                   .n_keys = scene->hashed ? 0 : N_KEYS,
+                                   .model = scene->model,
+                                   .staleness = STALENESS,
+                                   .speculation = SPECULATION };
+    const char *const tables[] = { "counts", NULL };
+    const double expected = rubato_engine_n_workers(engine) * N_CLOCKS;
+    RubatoKey keys[N_KEYS];
+    double values[N_KEYS * WIDTH];
+
+    for (uint64_t i = 0; i < N_KEYS; i++)
+        keys[i] = key_of(scene, i);
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !cluster_run_task(engine, "count", count, scene, tables, error) ||
+        !rubato_engine_get(engine, "counts", keys, N_KEYS, values, error))
+        return false;
+    for (int i = 0; i < N_KEYS * WIDTH; i++)
+        EXPECT(values[i] == expected, "%s over %s: value %d is %g at last, expected %g",
+               scene->model, storage, i, values[i], expected);
+    /* Nobody drops the table before all have read it. */
+    return rubato_engine_drop_table(engine, "counts", error);
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(storages); i++) {
+        const Case scene = { data, i == 1 };
+
+        if (!count_on(engine, &scene, storages[i], error))
+            return false;
+    }
+    return true;
+}
+
+START_TEST(all_that_workers_add_is_there_and_gets_stay_within_bounds)
+{
+    const char *model = models[(size_t)_i % G_N_ELEMENTS(models)];
+    ClusterRun *run = cluster_run_new(&shapes[(size_t)_i / G_N_ELEMENTS(models)].shape);
+
+    cluster_start(run, play, model);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static Suite *models_suite(void)
+{
+    Suite *suite = suite_create("models over several processes");
+    TCase *bounds_case = cluster_add_case(suite, "bounds");
+
+    tcase_add_loop_test(bounds_case, all_that_workers_add_is_there_and_gets_stay_within_bounds, 0,
+                        (int)(G_N_ELEMENTS(models) * G_N_ELEMENTS(shapes)));
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(models_suite());
+}

@@ -1,0 +1,152 @@
+/* Runs of several node processes on this machine, for tests: each node is a fork of the case that
+ * plays a function over real sockets, and the case watches what it writes and how it ends.
+ *
+ * A case makes a run, starts its nodes and waits for events: a text in a node's output, a node's
+ * end. Every wait is bounded; when it is over, or when a node ends otherwise than expected, the case
+ * fails and all that the nodes have written is shown. Nodes die with the case.
+ *
+ * The cluster file lives in memory. The scheduler's port is reserved while the run exists: a bound
+ * socket that does not listen keeps it from everybody who does not name it. Nodes have any port.
+ *
+ * Threads: the case's only one; inside a node cluster_say from any. */
+#ifndef TESTS_SUPPORT_CLUSTER_RUN_H
+#define TESTS_SUPPORT_CLUSTER_RUN_H
+
+#include <check.h>
+#include <rubato/rubato.h>
+#include <sys/types.h>
+
+#define CLUSTER_MOST_NODES 4
+#define CLUSTER_MOST_PROCESSES 12
+
+/* The ids of nodes 0, 1, … of a run: not consecutive, so that an id taken for a number shows. */
+extern const uint32_t CLUSTER_IDS[CLUSTER_MOST_NODES];
+
+typedef struct {
+    uint32_t servers, workers;
+} ClusterNodeShape;
+
+typedef struct {
+    uint32_t n_nodes;
+    ClusterNodeShape nodes[CLUSTER_MOST_NODES];
+    uint32_t scheduler;    /* number of its node */
+    uint32_t heartbeat_ms; /* 0: 200 */
+    uint32_t timeout_ms;   /* 0: a minute, so that a busy machine loses nobody */
+    uint32_t stall_ms;     /* 0: 10,000 */
+    bool handle_signals;
+} ClusterShape;
+
+typedef struct {
+    pid_t pid;
+    int fd;        /* -1: all was read */
+    GString *text; /* what it has written, standard output and standard error */
+    bool ended;
+    int status; /* its exit code, or -signal */
+} ClusterProcess;
+
+typedef struct {
+    ClusterShape shape;
+    char *path; /* of the file: the same in the case and in its nodes */
+    uint16_t port;
+    int file_fd, port_fd;
+    ClusterProcess processes[CLUSTER_MOST_PROCESSES]; /* nodes by number, then others */
+    uint32_t n_processes;
+} ClusterRun;
+
+/* What a node does with its engine, which is freed afterwards. False with an error: the node writes
+ * "error CODE: MESSAGE" and ends with CLUSTER_FAILED. */
+typedef bool (*ClusterPlay)(RubatoEngine *engine, const void *data, GError **error);
+
+enum {
+    CLUSTER_FAILED = 11,
+    CLUSTER_NOT_STARTED = 12, /* there was no engine: "error CODE: MESSAGE" */
+};
+
+/* How much slower than usual this build is. */
+uint32_t cluster_slowness(void);
+
+/* A test case whose cases have time to wait in. */
+TCase *cluster_add_case(Suite *suite, const char *name);
+
+/* (transfer full) */
+ClusterRun *cluster_run_new(const ClusterShape *shape);
+
+/* Ends what still runs. */
+void cluster_run_free(ClusterRun *run);
+
+/* Starts node `number`. */
+void cluster_start_node(ClusterRun *run, uint32_t number, ClusterPlay play, const void *data);
+
+/* The same with another file. */
+void cluster_start_node_with(ClusterRun *run, uint32_t number, const char *path, ClusterPlay play,
+                             const void *data);
+
+/* Starts all nodes. */
+void cluster_start(ClusterRun *run, ClusterPlay play, const void *data);
+
+/* Starts some other process; its number among the processes. It ends with what the function
+ * returns. */
+uint32_t cluster_start_process(ClusterRun *run, int (*function)(const void *data),
+                               const void *data);
+
+/* Starts node `id` of a file once more, or one that is not in it; its number among the processes. */
+uint32_t cluster_start_other(ClusterRun *run, uint32_t id, const char *path, ClusterPlay play,
+                             const void *data);
+
+/* Waits until a process has written the text. */
+void cluster_wait_for(ClusterRun *run, uint32_t process, const char *text);
+
+/* Waits for the end of a process; its exit code, or -signal. */
+int cluster_wait_end(ClusterRun *run, uint32_t process);
+
+/* Waits for its end and expects that status. */
+void cluster_expect_end(ClusterRun *run, uint32_t process, int status);
+
+/* Waits for the end of all nodes and expects success of each. */
+void cluster_expect_success(ClusterRun *run);
+
+/* Expects that a process has written the text, or that it has not. */
+void cluster_expect_text(ClusterRun *run, uint32_t process, const char *text);
+void cluster_expect_no_text(ClusterRun *run, uint32_t process, const char *text);
+
+/* What follows the first occurrence of the text in a process's output, up to the line's end.
+ * (transfer full) */
+char *cluster_text_after(ClusterRun *run, uint32_t process, const char *text);
+
+void cluster_signal(ClusterRun *run, uint32_t process, int number);
+
+/* Plays in one process without a cluster, expects success, and returns what it wrote.
+ * (transfer full) */
+char *cluster_play_alone(uint32_t servers, uint32_t workers, ClusterPlay play, const void *data);
+
+/* Fails the case, showing everything. */
+G_NORETURN void cluster_fail(ClusterRun *run, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+/* Monotonic, the same in all processes. */
+int64_t cluster_now_ms(void);
+
+/* ---- inside a node ---- */
+
+/* Writes a line, whole. */
+void cluster_say(const char *format, ...) G_GNUC_PRINTF(1, 2);
+
+/* Leaves the function with an error where the condition does not hold. */
+#define EXPECT(condition, ...)                                                           \
+    do                                                                                   \
+        if (!(condition)) {                                                              \
+            g_autofree char *expected_ = g_strdup_printf(__VA_ARGS__);                   \
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,                       \
+                        "%s:%d: not " #condition ": %s", __FILE__, __LINE__, expected_); \
+            return false;                                                                \
+        }                                                                                \
+    while (0)
+
+/* The same where a call must fail with that code and a message that contains the text. Frees and
+ * clears the error. */
+bool cluster_expect_error(GError **found, RubatoError code, const char *text, GError **error);
+
+/* Runs a task of the tables (a list ended by NULL, which may be NULL) with each node's workers. */
+bool cluster_run_task(RubatoEngine *engine, const char *name, RubatoTaskFunc function,
+                      const void *data, const char *const *tables, GError **error);
+
+#endif
