@@ -131,14 +131,14 @@ int64_t cluster_now_ms(void);
 void cluster_say(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
 /* Leaves the function with an error where the condition does not hold. */
-#define EXPECT(condition, ...)                                                           \
-    do                                                                                   \
-        if (!(condition)) {                                                              \
-            g_autofree char *expected_ = g_strdup_printf(__VA_ARGS__);                   \
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,                       \
-                        "%s:%d: not " #condition ": %s", __FILE__, __LINE__, expected_); \
-            return false;                                                                \
-        }                                                                                \
+#define EXPECT(condition, ...)                                                                    \
+    do                                                                                            \
+        if (!(condition)) {                                                                       \
+            g_autofree char *expected_ = g_strdup_printf(__VA_ARGS__);                            \
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "%s:%d: not %s: %s", __FILE__, \
+                        __LINE__, #condition, expected_);                                         \
+            return false;                                                                         \
+        }                                                                                         \
     while (0)
 
 /* The same where a call must fail with that code and a message that contains the text. Frees and
