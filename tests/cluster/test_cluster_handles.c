@@ -217,9 +217,7 @@ static bool use_tickets(RubatoWorker *worker, void *user_data, GError **error)
 
 static bool play_tickets(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTableSpec spec = {
-        .name = "rows", .dtype = RUBATO_I32, .n_keys = 6 * N_TICKETS, .partition = "hash"
-    };
+    const RubatoTableSpec spec = { .name = "rows", .dtype = RUBATO_I32, .storage = "hash" };
     const char *const tables[] = { "rows", NULL };
     int32_t values[6 * N_TICKETS];
 
