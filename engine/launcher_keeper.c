@@ -187,22 +187,32 @@ static void note_end(Keeper *keeper, Child *child)
     }
 }
 
+/* Takes note of the nodes that have ended: of those that a signal ended, or of all. */
+static void note_ends(Keeper *keeper, bool by_signal)
+{
+    for (uint32_t i = 0; i < keeper->n_children; i++) {
+        Child *child = &keeper->children[i];
+        siginfo_t end = { 0 };
+
+        if (child->state == RUNNING &&
+            waitid(P_PID, (id_t)child->process.pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            end.si_pid != 0 && (!by_signal || end.si_code != CLD_EXITED)) {
+            child->end = end;
+            note_end(keeper, child);
+        }
+    }
+}
+
 /* Takes note of every process that has ended. */
 static void reap(Keeper *keeper)
 {
     siginfo_t end;
 
-    for (uint32_t i = 0; i < keeper->n_children; i++) {
-        Child *child = &keeper->children[i];
+    /* Of several that ended since the last look, one that was killed is the more likely cause, and
+     * those that exited noticed its loss. */
+    note_ends(keeper, /* by_signal= */ true);
+    note_ends(keeper, /* by_signal= */ false);
 
-        end.si_pid = 0;
-        if (child->state == RUNNING &&
-            waitid(P_PID, (id_t)child->process.pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            end.si_pid != 0) {
-            child->end = end;
-            note_end(keeper, child);
-        }
-    }
     /* Orphans of the nodes fall to this process and must not pile up as zombies; but while a node's
      * own zombie is being kept, it is what waitid would show. */
     while (!any_in_state(keeper, ENDING)) {

@@ -224,13 +224,49 @@ START_TEST(launch_lets_the_others_end_by_themselves_first)
 {
     /* Node 0 hears of the loss through a file, as a node would through its heartbeats. */
     Run run =
-        run_start_shell(2, "cd ${RUBATO_CLUSTER%/*}; trap 'echo asked; exit 4' TERM\n"
-                           "if [ $RUBATO_NODE = 10 ]; then echo > lost; exit 3; fi\n"
-                           "until [ -e lost ]; do sleep 0.02; done; echo lost node 10; exit 5");
+        run_start_shell(2, "trap 'echo asked; exit 4' TERM; test $RUBATO_NODE = 10 && exit 3\n"
+                           "until [ -e ${RUBATO_CLUSTER%/*}/lost ]; do sleep 0.02; done\n"
+                           "echo lost node 10; exit 5");
 
+    run_wait_for(&run, 1, "rubato: node 10 exited with code 3; waiting for the others to end");
+    g_free(launch_write_file("lost", "", 0600));
     ck_assert_int_eq(run_finish(&run), 3);
     ck_assert_str_eq(run.texts[0]->str, "[0] lost node 10\n");
     run_check_contains(&run, 1, "node 10 (127.0.0.1) exited with code 3");
+    run_clear(&run);
+}
+END_TEST
+
+/* Returns when the process has ended; it stays there until its parent has looked. */
+static void wait_for_end(pid_t pid)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/stat", (int)pid);
+    bool ended = false;
+
+    while (!ended) {
+        g_autofree char *text = NULL;
+        ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+        ended = strstr(text, ") Z ") != NULL;
+    }
+}
+
+START_TEST(launch_blames_the_one_that_was_killed_when_several_have_ended)
+{
+    Run run = run_start_shell(2, "echo keeper=$PPID; echo self$RUBATO_NODE=$$\n"
+                                 "until [ -e ${RUBATO_CLUSTER%/*}/go ]; do sleep 0.02; done\n"
+                                 "test $RUBATO_NODE = 0 && exit 5; kill -KILL $$");
+
+    run_wait_for(&run, 0, "self0=");
+    run_wait_for(&run, 0, "self10=");
+    /* The keeper does not look until both have ended. */
+    const pid_t keeper = run_pid_of(&run, "keeper");
+    kill(keeper, SIGSTOP);
+    g_free(launch_write_file("go", "", 0600));
+    wait_for_end(run_pid_of(&run, "self0"));
+    wait_for_end(run_pid_of(&run, "self10"));
+    kill(keeper, SIGCONT);
+    ck_assert_int_eq(run_finish(&run), 128 + SIGKILL);
+    run_check_contains(&run, 1, "node 10 (127.0.0.1) was killed by signal 9 (SIGKILL)");
     run_clear(&run);
 }
 END_TEST
@@ -424,6 +460,7 @@ int main(void)
     tcase_add_test(ends, launch_returns_the_code_of_the_node_that_failed);
     tcase_add_test(ends, launch_returns_128_and_the_signal_that_ended_a_node);
     tcase_add_test(ends, launch_lets_the_others_end_by_themselves_first);
+    tcase_add_test(ends, launch_blames_the_one_that_was_killed_when_several_have_ended);
     tcase_add_test(ends, launch_asks_the_others_to_end_when_they_do_not);
     tcase_add_test(ends, launch_kills_the_others_when_they_do_not_listen);
     tcase_add_test(ends, launch_kills_a_stopped_node_too);
