@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 /* Bounds of what a file may say; a run of any sense stays far below them. */
-#define CLUSTER_MAX_NODES      4096u
-#define CLUSTER_MAX_NODE_ID    1000000u
-#define CLUSTER_MAX_THREADS    1024u     /* servers, or workers, of one node */
-#define CLUSTER_MAX_MS         86400000u /* a day */
+#define CLUSTER_MAX_NODES 4096u
+#define CLUSTER_MAX_NODE_ID 1000000u
+#define CLUSTER_MAX_THREADS 1024u /* servers, or workers, of one node */
+#define CLUSTER_MAX_MS 86400000u  /* a day */
 #define CLUSTER_MAX_FILE_BYTES (1024u * 1024u)
 
 typedef struct {
