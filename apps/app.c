@@ -2,6 +2,7 @@
  * app.h says workers call. */
 #include "apps/app.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,6 +191,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
     *app = (App){ .program = program };
     app->notes = g_ptr_array_new_with_free_func(g_free);
     app->metrics = g_array_new(FALSE, FALSE, sizeof(AppMetric));
+    setlocale(LC_CTYPE, ""); /* how text is encoded, but no decimal commas */
     g_set_prgname(program->name);
 
     const bool good =
