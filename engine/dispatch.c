@@ -226,6 +226,9 @@ static void handle(Actor *actor, Message *message)
             g_warning("a greeting that makes no sense came; dropped");
         break;
     case TICK:
+        for (uint32_t i = 0; engine->welcome && i < engine->n_nodes; i++)
+            if (i != engine->self)
+                scheduler_heard(engine->scheduler, i, network_heard_ms(engine->network, i));
         scheduler_tick(engine->scheduler, now_ms);
         break;
     }

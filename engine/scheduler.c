@@ -404,6 +404,8 @@ void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
     if (!scheduler->begun) {
         rendezvous_tick(scheduler);
     } else {
+        /* Its own node sends no beats. */
+        scheduler->nodes[scheduler->config.self].heard_ms = now_ms;
         if (!scheduler->config.single) {
             send_beats(scheduler);
             find_lost_nodes(scheduler);
@@ -412,6 +414,14 @@ void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
     }
     scheduler->last_tick_ms = now_ms;
     deliver(scheduler);
+}
+
+void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms)
+{
+    assert(node < scheduler->config.n_nodes);
+    SchedulerNode *const sender = &scheduler->nodes[node];
+    if (scheduler->begun && !sender->lost)
+        sender->heard_ms = MAX(sender->heard_ms, heard_ms);
 }
 
 bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version)

@@ -63,6 +63,11 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
  * oftener. */
 void scheduler_tick(Scheduler *scheduler, int64_t now_ms);
 
+/* Something else than a message for the scheduler came from the node at that time: a sign of life
+ * too, for what a node has to say may stand behind much that it has sent before. To be told before
+ * a tick. */
+void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms);
+
 /* A node is known to be dead, before its silence tells: text says how ("its process has ended"). */
 void scheduler_node_gone(Scheduler *scheduler, int64_t now_ms, uint32_t node, const char *text);
 
