@@ -1,0 +1,217 @@
+/* BSP's promise: a run's floats are the same bits whatever the number of nodes and servers; and how
+ * many messages its clocks, and those of the other models, cost. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/node.h"
+#include "tests/support/cluster_run.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 97, WIDTH = 4, N_CLOCKS = 12, N_WORKERS = 6 };
+
+/* Six workers each, in the same order of ranks. */
+static const ClusterShape shapes[] = {
+    { .n_nodes = 1, .nodes = { { 1, 6 } } },
+    { .n_nodes = 1, .nodes = { { 2, 6 } } },
+    { .n_nodes = 1, .nodes = { { 3, 6 } } },
+    { .n_nodes = 1, .nodes = { { 4, 6 } } },
+    { .n_nodes = 2, .nodes = { { 0, 3 }, { 1, 3 } } },
+    { .n_nodes = 2, .nodes = { { 1, 3 }, { 1, 3 } } },
+    { .n_nodes = 2, .nodes = { { 2, 1 }, { 1, 5 } } },
+    { .n_nodes = 2, .nodes = { { 1, 6 }, { 3, 0 } }, .scheduler = 1 },
+    { .n_nodes = 3, .nodes = { { 1, 2 }, { 0, 2 }, { 0, 2 } } },
+    { .n_nodes = 3, .nodes = { { 1, 0 }, { 1, 4 }, { 0, 2 } } },
+    { .n_nodes = 3, .nodes = { { 1, 2 }, { 1, 2 }, { 1, 2 } } },
+    { .n_nodes = 3, .nodes = { { 1, 1 }, { 2, 3 }, { 1, 2 } }, .scheduler = 2 },
+};
+
+static RubatoKey scattered(uint64_t i)
+{
+    return i * UINT64_C(0xd1342543de82ef95) + 1;
+}
+
+/* Deltas that follow from what was read and from who adds them, and whose sum depends on the order:
+ * a step towards a target of the worker's own. Key 5 stands twice in the call. */
+static bool step(RubatoKVTable *table, uint32_t rank, const RubatoKey *keys, GError **error)
+{
+    float rows[(N_KEYS + 1) * WIDTH];
+
+    if (!rubato_kv_table_get(table, keys, N_KEYS + 1, rows, error))
+        return false;
+    for (uint32_t i = 0; i < (N_KEYS + 1) * WIDTH; i++) {
+        const float target = (float)((i * 2654435761u) >> 8) / 1e5f * (1.0f + 0.37f * (float)rank);
+
+        rows[i] = -0.07f * (rows[i] - target) / (3.0f + (float)rank);
+    }
+    return rubato_kv_table_add(table, keys, N_KEYS + 1, rows, error) &&
+           rubato_kv_table_clock(table, error);
+}
+
+static bool descend(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker);
+    RubatoKey dense_keys[N_KEYS + 1], hash_keys[N_KEYS + 1];
+    g_autoptr(RubatoKVTable) dense =
+        rubato_worker_open_kv_table(worker, "dense", RUBATO_F32, error);
+    g_autoptr(RubatoKVTable) hash = rubato_worker_open_kv_table(worker, "hash", RUBATO_F32, error);
+
+    (void)user_data;
+    if (dense == NULL || hash == NULL)
+        return false;
+    EXPECT(rubato_worker_n_workers(worker) == N_WORKERS, "%u", rubato_worker_n_workers(worker));
+    for (uint64_t i = 0; i <= N_KEYS; i++) {
+        dense_keys[i] = i == N_KEYS ? 5 : (i * 11 + rank) % N_KEYS;
+        hash_keys[i] = scattered(dense_keys[i]);
+    }
+    for (int clock = 0; clock < N_CLOCKS; clock++)
+        if (!step(dense, rank, dense_keys, error) || !step(hash, rank, hash_keys, error))
+            return false;
+    return true;
+}
+
+static bool say_rows(RubatoEngine *engine, const char *table, GError **error)
+{
+    RubatoKey keys[N_KEYS];
+    float rows[N_KEYS * WIDTH];
+    g_autofree char *digest = NULL;
+
+    for (uint64_t i = 0; i < N_KEYS; i++)
+        keys[i] = table[0] == 'd' ? i : scattered(i);
+    if (!rubato_engine_get(engine, table, keys, N_KEYS, rows, error))
+        return false;
+    digest = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)rows, sizeof rows);
+    cluster_say("%s=%s %a", table, digest, (double)rows[0]);
+    return true;
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec dense = { .name = "dense",
+                                    .width = WIDTH,
+                                    .n_keys = N_KEYS,
+                                    .model = "bsp",
+                                    .init = "normal",
+                                    .init_stddev = 1,
+                                    .seed = 42 };
+    const RubatoTableSpec hash = { .name = "hash",
+                                   .width = WIDTH,
+                                   .model = "bsp",
+                                   .init = "uniform",
+                                   .init_low = -1,
+                                   .init_high = 1,
+                                   .seed = 7 };
+    const char *const tables[] = { "dense", "hash", NULL };
+
+    (void)data;
+    return rubato_engine_create_table(engine, &dense, error) &&
+           rubato_engine_create_table(engine, &hash, error) &&
+           cluster_run_task(engine, "descend", descend, NULL, tables, error) &&
+           say_rows(engine, "dense", error) && say_rows(engine, "hash", error);
+}
+
+START_TEST(floats_under_bsp_are_the_same_on_any_nodes_and_servers)
+{
+    g_autofree char *expected = cluster_play_alone(1, N_WORKERS, play, NULL);
+
+    ck_assert_ptr_nonnull(strstr(expected, "dense="));
+    for (uint32_t servers = 2; servers <= 4; servers++) {
+        g_autofree char *text = cluster_play_alone(servers, N_WORKERS, play, NULL);
+
+        ck_assert_str_eq(text, expected);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+        ClusterRun *run = cluster_run_new(&shapes[i]);
+
+        cluster_start(run, play, NULL);
+        cluster_expect_success(run);
+        for (uint32_t node = 0; node < shapes[i].n_nodes; node++)
+            if (strcmp(run->processes[node].text->str, expected) != 0)
+                cluster_fail(run, "shape %zu: other floats than in one process: %s", i, expected);
+        cluster_run_free(run);
+    }
+}
+END_TEST
+
+/* ---- what clocks cost ---- */
+
+static const struct {
+    ClusterShape shape;
+    const char *model;
+} clock_cases[] = {
+    { { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } }, "bsp" },
+    { { .n_nodes = 2, .nodes = { { 4, 5 }, { 4, 5 } } }, "bsp" },
+    { { .n_nodes = 2, .nodes = { { 4, 5 }, { 4, 5 } } }, "ssp" },
+    { { .n_nodes = 2, .nodes = { { 4, 5 }, { 4, 5 } } }, "asp" },
+    { { .n_nodes = 3, .nodes = { { 2, 3 }, { 2, 3 }, { 2, 3 } } }, "ssp" },
+};
+
+enum { N_COUNTED_CLOCKS = 50 };
+
+static bool tick(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = rubato_worker_rank(worker);
+    const float one = 1;
+    float value;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_F32, error);
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    for (int clock = 0; clock < N_COUNTED_CLOCKS; clock++)
+        if (!rubato_kv_table_get(table, &key, 1, &value, error) ||
+            !rubato_kv_table_add(table, &key, 1, &one, error) ||
+            !rubato_kv_table_clock(table, error))
+            return false;
+    return true;
+}
+
+static bool play_clocks(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "rows", .n_keys = 20, .model = data, .staleness = 1 };
+    const char *const tables[] = { "rows", NULL };
+    /* each clock of the node once to every other node, and its end */
+    const uint64_t expected = (N_COUNTED_CLOCKS + 1) * (uint64_t)(engine->n_nodes - 1);
+    NetworkStats before, after;
+
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    network_stats(engine->network, &before);
+    if (!cluster_run_task(engine, "tick", tick, NULL, tables, error))
+        return false;
+    network_stats(engine->network, &after);
+    const uint64_t sent = after.messages_sent[MESSAGE_CLOCK] - before.messages_sent[MESSAGE_CLOCK];
+    /* Heartbeats may tell a few more, of who is the slowest. */
+    EXPECT(sent <= expected + 4, "%d clock messages, expected %d", (int)sent, (int)expected);
+    EXPECT(sent >= engine->n_nodes - 1, "%d clock messages", (int)sent);
+    return true;
+}
+
+START_TEST(clock_messages_grow_with_nodes_alone)
+{
+    ClusterShape shape = clock_cases[_i].shape;
+    ClusterRun *run;
+
+    shape.heartbeat_ms = 5000;
+    run = cluster_run_new(&shape);
+    cluster_start(run, play_clocks, clock_cases[_i].model);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static Suite *bsp_suite(void)
+{
+    Suite *suite = suite_create("BSP over several processes");
+    TCase *same = cluster_add_case(suite, "the same bits");
+    TCase *clocks = cluster_add_case(suite, "clock messages");
+
+    tcase_add_test(same, floats_under_bsp_are_the_same_on_any_nodes_and_servers);
+    tcase_add_loop_test(clocks, clock_messages_grow_with_nodes_alone, 0,
+                        (int)G_N_ELEMENTS(clock_cases));
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(bsp_suite());
+}
