@@ -39,15 +39,23 @@ static int capture_stderr(void)
     ck_assert_int_eq(pipe(ends), 0);
     ck_assert_int_ge(dup2(ends[1], STDERR_FILENO), 0);
     close(ends[1]);
-    ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
     return ends[0];
 }
 
+/* Reads what was printed so far. A terminal hands it on in pieces and when it likes, so the end is
+ * marked, and reading waits for the mark. */
 static void read_all(int fd, char *text, size_t size)
 {
-    const ssize_t n = read(fd, text, size - 1);
+    size_t n = 0;
 
-    text[n > 0 ? n : 0] = '\0';
+    ck_assert_int_eq(write(STDERR_FILENO, "\004", 1), 1);
+    do {
+        const ssize_t got = read(fd, text + n, size - n);
+
+        ck_assert_int_gt(got, 0);
+        n += (size_t)got;
+    } while (text[n - 1] != '\004');
+    text[n - 1] = '\0';
 }
 
 static void no_environment(void)
@@ -422,7 +430,6 @@ static int open_terminal(void)
     const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     ck_assert_int_ge(slave, 0);
     ck_assert_int_ge(dup2(slave, STDERR_FILENO), 0);
-    ck_assert_int_eq(fcntl(master, F_SETFL, O_NONBLOCK), 0);
     return master;
 }
 
