@@ -112,6 +112,13 @@ static uint64_t mix(RubatoKey key)
     return key ^ (key >> 33);
 }
 
+/* Keys are compared by how far they lie from first_key: the end of the last range may be 2^64, which
+ * as a bound, that of an empty server behind it, is 0. */
+static inline bool lies_below(const Partition *partition, RubatoKey key, uint32_t server)
+{
+    return key - partition->first_key < partition->bounds[server] - partition->first_key;
+}
+
 static inline uint32_t range_server(const Partition *partition, RubatoKey key)
 {
     uint32_t low = 0, high = partition->n_servers;
@@ -120,16 +127,16 @@ static inline uint32_t range_server(const Partition *partition, RubatoKey key)
         uint32_t server = 0;
 
         for (uint32_t i = 1; i < high; i++)
-            server += key >= partition->bounds[i];
+            server += !lies_below(partition, key, i);
         return server;
     }
     while (high - low > 1) {
         const uint32_t middle = (low + high) / 2;
 
-        if (key >= partition->bounds[middle])
-            low = middle;
-        else
+        if (lies_below(partition, key, middle))
             high = middle;
+        else
+            low = middle;
     }
     return low;
 }
@@ -203,7 +210,7 @@ static uint32_t cut_ascending(Slicer *slicer, const Partition *partition, const 
         while (low < high) {
             const size_t middle = low + (high - low) / 2;
 
-            if (keys[middle] < partition->bounds[server + 1])
+            if (lies_below(partition, keys[middle], server + 1))
                 low = middle + 1;
             else
                 high = middle;
