@@ -1,0 +1,378 @@
+/* Actors: one owner at a time, each sender's order, no message forgotten, answers after the token. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "io/net/actor.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+/* ---- one thread ---- */
+
+enum { MAX_HANDLED = 32 };
+
+/* Writes down what it handles, in order. */
+typedef struct {
+    Actor actor; /* first */
+    uint32_t handled[MAX_HANDLED];
+    unsigned n_handled;
+    unsigned n_settled;
+    unsigned depth;   /* of handle inside handle */
+    Message *to_post; /* posted while the next message is handled */
+} Diary;
+
+static void write_down(Actor *actor, Message *message)
+{
+    Diary *diary = (Diary *)actor;
+
+    ck_assert_uint_eq(diary->depth++, 0);
+    diary->handled[diary->n_handled++] = message->server;
+    if (diary->to_post != NULL) {
+        Message *posted = diary->to_post;
+
+        diary->to_post = NULL;
+        actor_post(actor, posted);
+    }
+    actor_answer(actor, message);
+    diary->depth--;
+}
+
+static void note_settled(Actor *actor)
+{
+    ((Diary *)actor)->n_settled++;
+}
+
+START_TEST(without_a_thread_whoever_posts_handles)
+{
+    Diary diary = { .n_handled = 0 };
+    Message first = { .server = 1 }, second = { .server = 2 };
+
+    actor_init(&diary.actor, write_down, note_settled);
+    actor_post(&diary.actor, &first);
+    ck_assert_uint_eq(diary.n_handled, 1);
+    ck_assert(actor_try_handle(&diary.actor, &second));
+    ck_assert_uint_eq(diary.n_handled, 2);
+    ck_assert_uint_eq(diary.n_settled, 2);
+    actor_stop(&diary.actor); /* nothing to stop */
+}
+END_TEST
+
+START_TEST(what_is_posted_while_handling_comes_afterwards)
+{
+    Diary diary = { .n_handled = 0 };
+    Message outer = { .server = 1 }, inner = { .server = 2 };
+
+    actor_init(&diary.actor, write_down, NULL);
+    diary.to_post = &inner;
+    if (_i == 0)
+        actor_post(&diary.actor, &outer);
+    else
+        ck_assert(actor_try_handle(&diary.actor, &outer));
+    ck_assert_uint_eq(diary.n_handled, 2);
+    ck_assert_uint_eq(diary.handled[0], 1);
+    ck_assert_uint_eq(diary.handled[1], 2);
+}
+END_TEST
+
+/* ---- answers ---- */
+
+typedef struct {
+    Message message; /* first */
+    Actor *actor;
+    Message *then;
+    bool was_idle;
+} Retry;
+
+/* Runs where the answer goes out: the actor must take the next message at once. */
+static void send_next(Message *message)
+{
+    Retry *retry = (Retry *)message;
+
+    retry->was_idle = actor_try_handle(retry->actor, retry->then);
+}
+
+START_TEST(answers_go_out_once_the_actor_is_free)
+{
+    Diary diary = { .n_handled = 0 };
+    Message then = { .server = 2 };
+    Retry retry = { .message = { .server = 1, .end = send_next },
+                    .actor = &diary.actor,
+                    .then = &then };
+
+    actor_init(&diary.actor, write_down, note_settled);
+    ck_assert(actor_try_handle(&diary.actor, &retry.message));
+    ck_assert(retry.was_idle);
+    ck_assert_uint_eq(diary.n_handled, 2);
+    ck_assert_uint_eq(diary.n_settled, 2);
+}
+END_TEST
+
+static void keep(Actor *actor, Message *message)
+{
+    (void)actor;
+    (void)message;
+}
+
+START_TEST(where_nothing_is_answered_nothing_settles)
+{
+    Diary diary = { .n_settled = 0 };
+    Message message = { .server = 1 };
+
+    actor_init(&diary.actor, keep, note_settled);
+    ck_assert(actor_try_handle(&diary.actor, &message));
+    ck_assert_uint_eq(diary.n_settled, 0);
+}
+END_TEST
+
+/* ---- two threads ---- */
+
+/* Stays inside the message with server 0 until it is let go. */
+typedef struct {
+    Actor actor; /* first */
+    Event inside, go_on;
+    uint32_t handled[MAX_HANDLED];
+    unsigned n_handled;
+} Gate;
+
+static void wait_in_gate(Actor *actor, Message *message)
+{
+    Gate *gate = (Gate *)actor;
+
+    if (message->server == 0) {
+        event_raise(&gate->inside);
+        event_wait(&gate->go_on, 1);
+    }
+    gate->handled[gate->n_handled++] = message->server;
+    actor_answer(actor, message);
+}
+
+static void *enter_gate(void *user)
+{
+    Gate *gate = user;
+    Message message = { .server = 0 };
+
+    if (!actor_try_handle(&gate->actor, &message))
+        abort();
+    return NULL;
+}
+
+START_TEST(a_busy_actor_is_left_alone_and_handles_what_was_posted)
+{
+    Gate gate = { .inside = EVENT_INIT, .go_on = EVENT_INIT };
+    Message posted[] = { { .server = 1 }, { .server = 2 } };
+    Message refused = { .server = 3 };
+    pthread_t thread;
+
+    actor_init(&gate.actor, wait_in_gate, NULL);
+    pthread_create(&thread, NULL, enter_gate, &gate);
+    event_wait(&gate.inside, 1);
+    ck_assert(!actor_try_handle(&gate.actor, &refused));
+    actor_post(&gate.actor, &posted[0]);
+    actor_post(&gate.actor, &posted[1]);
+    ck_assert_uint_eq(gate.n_handled, 0);
+    event_raise(&gate.go_on);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(gate.n_handled, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert_uint_eq(gate.handled[i], i);
+}
+END_TEST
+
+/* The owner leaves; the actor's own thread takes what it found waiting. */
+START_TEST(the_actors_thread_handles_what_an_owner_leaves)
+{
+    Gate gate = { .inside = EVENT_INIT, .go_on = EVENT_INIT };
+    Message posted = { .server = 1 };
+    pthread_t thread;
+
+    actor_init(&gate.actor, wait_in_gate, NULL);
+    ck_assert(actor_start(&gate.actor, "gate"));
+    pthread_create(&thread, NULL, enter_gate, &gate);
+    event_wait(&gate.inside, 1);
+    actor_post(&gate.actor, &posted);
+    event_raise(&gate.go_on);
+    pthread_join(thread, NULL);
+    actor_stop(&gate.actor);
+    ck_assert_uint_eq(gate.n_handled, 2);
+    ck_assert_uint_eq(gate.handled[1], 1);
+}
+END_TEST
+
+/* ---- many threads ---- */
+
+enum { N_SENDERS = 4, N_EACH = 4000, KEEP_EVERY = 5 };
+
+/* Owner only, and so plain: two owners at once would be a data race. */
+typedef struct {
+    Actor actor; /* first */
+    uint64_t next_of[N_SENDERS];
+    uint64_t n_handled;
+    uint64_t n_disorder;
+    unsigned n_inside, n_crowded;
+    Message *kept; /* answered with a later message, as a model does */
+} Register;
+
+static void enter_register(Actor *actor, Message *message)
+{
+    Register *all = (Register *)actor;
+
+    if (all->n_inside++ != 0)
+        all->n_crowded++;
+    if (message->request.clock != all->next_of[message->server])
+        all->n_disorder++;
+    all->next_of[message->server] = message->request.clock + 1;
+    if (all->kept != NULL) {
+        Message *kept = all->kept;
+
+        all->kept = NULL;
+        actor_answer(actor, kept);
+    }
+    if (message->call != NULL && ++all->n_handled % KEEP_EVERY == 0)
+        all->kept = message;
+    else
+        actor_answer(actor, message);
+    all->n_inside--;
+}
+
+typedef struct {
+    Register *all;
+    uint32_t number;
+    pthread_barrier_t *begin;
+    Call call;
+} Sender;
+
+static void end_heap_message(Message *message)
+{
+    if (message->call != NULL)
+        message_end_call(message);
+    free(message);
+}
+
+static void *send_all(void *user)
+{
+    Sender *sender = user;
+    Actor *actor = &sender->all->actor;
+    uint64_t random = sender->number + 1;
+
+    pthread_barrier_wait(sender->begin);
+    for (uint64_t i = 0; i < N_EACH; i++) {
+        const Message plain = { .server = sender->number, .request = { .clock = i } };
+        Message here = plain;
+
+        if (random_below(&random, 4) < 2 && actor_try_handle(actor, &here))
+            continue;
+        Message *copy = malloc(sizeof *copy);
+        *copy = plain;
+        copy->end = end_heap_message;
+        if (random_below(&random, 2) == 0) {
+            copy->call = &sender->call;
+            call_add_parts(&sender->call, 1);
+        }
+        if (random_below(&random, 2) == 0 || !actor_try_handle(actor, copy))
+            actor_post(actor, copy);
+    }
+    return NULL;
+}
+
+/* _i: with a thread of its own or without. */
+START_TEST(under_load_owners_exclude_each_other_and_every_senders_order_holds)
+{
+    Register all = { .n_handled = 0 };
+    pthread_barrier_t begin;
+    pthread_t threads[N_SENDERS];
+    Sender senders[N_SENDERS];
+    Message last = { .server = 0, .request = { .clock = N_EACH } };
+
+    actor_init(&all.actor, enter_register, NULL);
+    if (_i % 2 == 0)
+        ck_assert(actor_start(&all.actor, "register"));
+    pthread_barrier_init(&begin, NULL, N_SENDERS);
+    for (uint32_t i = 0; i < N_SENDERS; i++) {
+        senders[i] = (Sender){ .all = &all, .number = i, .begin = &begin };
+        call_begin(&senders[i].call, NULL);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, send_all, &senders[i]), 0);
+    }
+    for (uint32_t i = 0; i < N_SENDERS; i++)
+        pthread_join(threads[i], NULL);
+    actor_stop(&all.actor);
+    ck_assert(actor_try_handle(&all.actor, &last)); /* lets go what is kept */
+    for (uint32_t i = 0; i < N_SENDERS; i++) {
+        ck_assert_uint_eq(all.next_of[i], i == 0 ? N_EACH + 1 : N_EACH);
+        call_sent(&senders[i].call);
+        ck_assert(call_wait(&senders[i].call, -1));
+    }
+    ck_assert_uint_eq(all.n_disorder, 0);
+    ck_assert_uint_eq(all.n_crowded, 0);
+    pthread_barrier_destroy(&begin);
+}
+END_TEST
+
+/* A message that wakes nobody would leave this waiting for ever. */
+START_TEST(a_sleeping_actor_wakes_for_each_message)
+{
+    Register all = { .n_handled = 0 };
+
+    actor_init(&all.actor, enter_register, NULL);
+    ck_assert(actor_start(&all.actor, "register"));
+    for (uint64_t i = 0; i < 2000; i++) {
+        Call call;
+        Message message = { .request = { .clock = i }, .end = message_end_call };
+
+        all.n_handled = 0; /* nothing is kept: the actor is idle and nobody else sends */
+        call_begin(&call, NULL);
+        call_add_parts(&call, 1);
+        call_sent(&call);
+        message.call = &call;
+        actor_post(&all.actor, &message);
+        ck_assert(call_wait(&call, -1));
+    }
+    actor_stop(&all.actor);
+    ck_assert_uint_eq(all.next_of[0], 2000);
+    ck_assert_uint_eq(all.n_disorder, 0);
+}
+END_TEST
+
+static void count_and_free(Actor *actor, Message *message)
+{
+    ((Register *)actor)->n_handled++;
+    actor_answer(actor, message);
+}
+
+START_TEST(stopping_handles_what_is_left)
+{
+    Register all = { .n_handled = 0 };
+
+    actor_init(&all.actor, count_and_free, NULL);
+    ck_assert(actor_start(&all.actor, "register"));
+    for (uint64_t i = 0; i < 1000; i++) {
+        Message *message = calloc(1, sizeof *message);
+
+        message->end = end_heap_message;
+        actor_post(&all.actor, message);
+    }
+    actor_stop(&all.actor);
+    ck_assert_uint_eq(all.n_handled, 1000);
+    ck_assert(mailbox_is_empty(&all.actor.mailbox));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("actor");
+    TCase *alone = tcase_create("alone");
+    TCase *together = tcase_create("together");
+
+    tcase_add_test(alone, without_a_thread_whoever_posts_handles);
+    tcase_add_loop_test(alone, what_is_posted_while_handling_comes_afterwards, 0, 2);
+    tcase_add_test(alone, answers_go_out_once_the_actor_is_free);
+    tcase_add_test(alone, where_nothing_is_answered_nothing_settles);
+    tcase_add_test(alone, a_busy_actor_is_left_alone_and_handles_what_was_posted);
+    tcase_add_test(alone, the_actors_thread_handles_what_an_owner_leaves);
+    suite_add_tcase(suite, alone);
+    tcase_add_loop_test(together,
+                        under_load_owners_exclude_each_other_and_every_senders_order_holds, 0, 6);
+    tcase_add_test(together, a_sleeping_actor_wakes_for_each_message);
+    tcase_add_loop_test(together, stopping_handles_what_is_left, 0, 5);
+    tcase_set_timeout(together, 20);
+    suite_add_tcase(suite, together);
+    return run_suite(suite);
+}

@@ -1,0 +1,244 @@
+/* A node's view of the clocks of a task: what it tells, what it hears, who is the slowest. */
+#include <glib.h>
+#include <pthread.h>
+
+#include "tables/clocks.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+#define RETIRED RUBATO_CLOCK_RETIRED
+
+/* Node 1 of three, with the workers of ranks 2, 3 and 4; node 2 has one, 5. */
+static void init(Clocks *clocks)
+{
+    static const uint32_t workers_of[] = { 2, 3, 1 };
+
+    clocks_init(clocks, 1, 3, workers_of);
+}
+
+START_TEST(the_nodes_clock_moves_with_its_slowest_worker)
+{
+    Clocks clocks;
+    NodeClock news;
+
+    init(&clocks);
+    ck_assert(!clocks_advance(&clocks, 2, 1, &news));
+    ck_assert_uint_eq(news.clock, 0);
+    ck_assert(!clocks_advance(&clocks, 2, 2, &news));
+    ck_assert(!clocks_advance(&clocks, 4, 1, &news));
+    ck_assert_uint_eq(news.clock, 0);
+    ck_assert(clocks_advance(&clocks, 3, 3, &news));
+    ck_assert_uint_eq(news.clock, 1);
+    ck_assert_uint_eq(news.slowest, 4);
+    ck_assert(clocks_advance(&clocks, 4, 2, &news));
+    ck_assert_uint_eq(news.clock, 2);
+    clocks_clear(&clocks);
+}
+END_TEST
+
+START_TEST(retired_workers_hold_nobody_back)
+{
+    Clocks clocks;
+    NodeClock news;
+
+    init(&clocks);
+    clocks_advance(&clocks, 2, 5, &news);
+    clocks_advance(&clocks, 3, 7, &news);
+    ck_assert(clocks_advance(&clocks, 4, RETIRED, &news));
+    ck_assert_uint_eq(news.clock, 5);
+    ck_assert_uint_eq(news.slowest, 2);
+    ck_assert(!clocks_advance(&clocks, 3, RETIRED, &news));
+    ck_assert(clocks_advance(&clocks, 2, RETIRED, &news));
+    ck_assert_uint_eq(news.clock, RETIRED);
+    clocks_clear(&clocks);
+}
+END_TEST
+
+START_TEST(the_slowest_of_all_nodes_is_named)
+{
+    Clocks clocks;
+    NodeClock news, slowest;
+    uint32_t node = 99;
+
+    init(&clocks);
+    for (uint32_t rank = 2; rank <= 4; rank++)
+        clocks_advance(&clocks, rank, 10 + rank, &news);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 20, .slowest = 1 });
+    clocks_hear(&clocks, 2, (NodeClock){ .clock = 11, .slowest = 5 });
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(slowest.clock, 11);
+    ck_assert_uint_eq(slowest.slowest, 5);
+    ck_assert_uint_eq(node, 2);
+    clocks_hear(&clocks, 2, (NodeClock){ .clock = RETIRED });
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(slowest.clock, 12);
+    ck_assert_uint_eq(slowest.slowest, 2);
+    ck_assert_uint_eq(node, 1);
+    clocks_clear(&clocks);
+}
+END_TEST
+
+START_TEST(old_news_and_news_of_itself_are_ignored)
+{
+    Clocks clocks;
+    NodeClock slowest;
+    uint32_t node;
+
+    init(&clocks);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 4, .slowest = 0 });
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 3, .slowest = 1 });
+    clocks_hear(&clocks, 2, (NodeClock){ .clock = 9, .slowest = 5 });
+    clocks_hear(&clocks, 1, (NodeClock){ .clock = 50, .slowest = 3 });
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(node, 1);
+    ck_assert_uint_eq(slowest.clock, 0);
+    for (uint32_t rank = 2; rank <= 4; rank++)
+        clocks_advance(&clocks, rank, RETIRED, &(NodeClock){ 0 });
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(node, 0);
+    ck_assert_uint_eq(slowest.clock, 4);
+    ck_assert_uint_eq(slowest.slowest, 0);
+    clocks_clear(&clocks);
+}
+END_TEST
+
+START_TEST(nobody_is_slowest_once_all_have_retired)
+{
+    static const uint32_t workers_of[] = { 0, 1, 0 };
+    Clocks clocks;
+    NodeClock news, slowest;
+    uint32_t node;
+
+    clocks_init(&clocks, 1, 3, workers_of);
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(node, 1);
+    ck_assert(clocks_advance(&clocks, 0, RETIRED, &news));
+    ck_assert(!clocks_slowest(&clocks, &slowest, &node));
+    clocks_clear(&clocks);
+}
+END_TEST
+
+/* The node's clock stays, but the worker that others would name has gone on. */
+START_TEST(another_slowest_worker_is_news)
+{
+    Clocks clocks;
+    NodeClock news;
+
+    init(&clocks);
+    ck_assert(!clocks_has_news(&clocks, &news));
+    clocks_advance(&clocks, 2, 1, &news);
+    ck_assert(clocks_has_news(&clocks, &news));
+    ck_assert_uint_eq(news.clock, 0);
+    ck_assert_uint_eq(news.slowest, 3);
+    ck_assert(!clocks_has_news(&clocks, &news));
+    clocks_advance(&clocks, 3, RETIRED, &news);
+    clocks_advance(&clocks, 4, RETIRED, &news);
+    ck_assert(!clocks_has_news(&clocks, &news)); /* it was told with the clock */
+    clocks_advance(&clocks, 2, RETIRED, &news);
+    ck_assert(!clocks_has_news(&clocks, &news));
+    clocks_clear(&clocks);
+}
+END_TEST
+
+/* ---- against a plain reference ---- */
+
+START_TEST(a_thousand_steps_agree_with_a_plain_minimum)
+{
+    enum { N_WORKERS = 7 };
+    const uint32_t workers_of[] = { N_WORKERS };
+    uint64_t plain[N_WORKERS] = { 0 };
+    uint64_t random = (uint64_t)_i, told = 0;
+    Clocks clocks;
+
+    clocks_init(&clocks, 0, 1, workers_of);
+    for (int step = 0; step < 1000; step++) {
+        const uint32_t rank = random_below(&random, N_WORKERS);
+        uint64_t minimum = RETIRED;
+        NodeClock news;
+        bool moved;
+
+        if (plain[rank] == RETIRED)
+            continue;
+        plain[rank] =
+            random_below(&random, 150) == 0 ? RETIRED : plain[rank] + 1 + random_below(&random, 2);
+        for (uint32_t i = 0; i < N_WORKERS; i++)
+            minimum = MIN(minimum, plain[i]);
+        moved = clocks_advance(&clocks, rank, plain[rank], &news);
+        ck_assert_uint_eq(news.clock, minimum);
+        ck_assert(moved == (minimum != told));
+        if (minimum != RETIRED)
+            ck_assert_uint_eq(plain[news.slowest], moved ? minimum : plain[news.slowest]);
+        told = minimum;
+    }
+    clocks_clear(&clocks);
+}
+END_TEST
+
+/* ---- threads ---- */
+
+enum { N_THREADS = 3, N_CLOCKS = 2000 };
+
+typedef struct {
+    Clocks *clocks;
+    uint32_t rank;
+    uint64_t n_moved;
+    uint64_t backwards;
+} Ticker;
+
+static void *tick(void *user)
+{
+    Ticker *ticker = user;
+    uint64_t last = 0;
+
+    for (uint64_t clock = 1; clock <= N_CLOCKS; clock++) {
+        NodeClock news;
+
+        if (!clocks_advance(ticker->clocks, ticker->rank, clock, &news))
+            continue;
+        ticker->n_moved++;
+        ticker->backwards += news.clock <= last;
+        last = news.clock;
+    }
+    return NULL;
+}
+
+START_TEST(each_move_of_the_nodes_clock_is_told_by_one_worker)
+{
+    const uint32_t workers_of[] = { N_THREADS };
+    Clocks clocks;
+    Ticker tickers[N_THREADS];
+    pthread_t threads[N_THREADS];
+    uint64_t n_moved = 0;
+
+    clocks_init(&clocks, 0, 1, workers_of);
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        tickers[i] = (Ticker){ .clocks = &clocks, .rank = i };
+        pthread_create(&threads[i], NULL, tick, &tickers[i]);
+    }
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        n_moved += tickers[i].n_moved;
+        ck_assert_uint_eq(tickers[i].backwards, 0);
+    }
+    ck_assert_uint_eq(n_moved, N_CLOCKS);
+    clocks_clear(&clocks);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("clocks");
+    TCase *cases = tcase_create("clocks");
+
+    tcase_add_test(cases, the_nodes_clock_moves_with_its_slowest_worker);
+    tcase_add_test(cases, retired_workers_hold_nobody_back);
+    tcase_add_test(cases, the_slowest_of_all_nodes_is_named);
+    tcase_add_test(cases, old_news_and_news_of_itself_are_ignored);
+    tcase_add_test(cases, nobody_is_slowest_once_all_have_retired);
+    tcase_add_test(cases, another_slowest_worker_is_news);
+    tcase_add_loop_test(cases, a_thousand_steps_agree_with_a_plain_minimum, 0, 20);
+    tcase_add_test(cases, each_move_of_the_nodes_clock_is_told_by_one_worker);
+    tcase_set_timeout(cases, 20);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}

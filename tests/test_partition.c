@@ -1,0 +1,399 @@
+/* Partitions: which server holds a key, and a call's keys cut for the servers. */
+#include <rubato/error.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tables/partition.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+static RubatoTableSpec dense(RubatoKey first, uint64_t n, uint32_t chunk)
+{
+    return (RubatoTableSpec){ .name = "t",
+                              .storage = "dense",
+                              .first_key = first,
+                              .n_keys = n,
+                              .chunk_size = chunk,
+                              .partition = "range" };
+}
+
+static Partition make(const RubatoTableSpec *spec, uint32_t n_servers)
+{
+    g_autoptr(GError) error = NULL;
+    Partition partition;
+    const bool made = partition_init(&partition, spec, n_servers, &error);
+
+    ck_assert_msg(made, "%s", error == NULL ? "" : error->message);
+    return partition;
+}
+
+/* ---- ranges ---- */
+
+/* first_key, n_keys, chunk_size; the last few end with the last key there is. */
+static const struct {
+    RubatoKey first;
+    uint64_t n;
+    uint32_t chunk;
+} ranges[] = {
+    { 0, 1, 1 },
+    { 0, 100, 1 },
+    { 7, 100, 1 },
+    { 1000, 37, 5 },
+    { 0, 37, 64 },
+    { 3, 3, 1 },
+    { 0, 5, 2 },
+    { UINT64_MAX - 99, 100, 1 },
+    { UINT64_MAX - 9, 10, 10 },
+    { UINT64_MAX - 1, 2, 1 },
+    { 1, UINT64_MAX, 1 },
+    { 0, UINT64_MAX, 1 },
+    { 1, UINT64_MAX, 1000000 },
+};
+
+#define MAX_SERVERS 20
+
+START_TEST(even_ranges_cover_each_key_once_and_end_at_chunks)
+{
+    const RubatoTableSpec spec = dense(ranges[_i].first, ranges[_i].n, ranges[_i].chunk);
+    const uint64_t chunk = ranges[_i].chunk;
+
+    for (uint32_t n_servers = 1; n_servers <= MAX_SERVERS; n_servers++) {
+        Partition partition = make(&spec, n_servers);
+        RubatoKey next = spec.first_key;
+        uint64_t total = 0, most = 0, least = UINT64_MAX;
+
+        for (uint32_t server = 0; server < n_servers; server++) {
+            RubatoKey first;
+            uint64_t n;
+
+            partition_range(&partition, server, &first, &n);
+            ck_assert_uint_eq(first, next);
+            next += n;
+            total += n;
+            ck_assert_uint_le(total, spec.n_keys);
+            most = MAX(most, n / chunk + (n % chunk != 0));
+            least = MIN(least, n / chunk + (n % chunk != 0));
+            if (n > 0 && total < spec.n_keys)
+                ck_assert_uint_eq(total % chunk, 0);
+            if (n > 0) {
+                ck_assert_uint_eq(partition_server(&partition, first), server);
+                ck_assert_uint_eq(partition_server(&partition, first + (n - 1)), server);
+                ck_assert_uint_eq(partition_server(&partition, first + n / 2), server);
+            }
+        }
+        ck_assert_uint_eq(total, spec.n_keys);
+        ck_assert_uint_le(most - least, 1);
+        partition_clear(&partition);
+    }
+}
+END_TEST
+
+START_TEST(ranges_over_hash_storage_cover_all_64_bits)
+{
+    const RubatoTableSpec spec = {
+        .name = "t", .storage = "hash", .partition = "range", .chunk_size = 1, .first_key = 77
+    };
+    Partition partition = make(&spec, 3);
+    RubatoKey none;
+
+    ck_assert_uint_eq(partition_server(&partition, 0), 0);
+    ck_assert_uint_eq(partition_server(&partition, UINT64_MAX / 2), 1);
+    ck_assert_uint_eq(partition_server(&partition, UINT64_MAX), 2);
+    ck_assert(partition_holds(&partition, (const RubatoKey[]){ 0, UINT64_MAX }, 2, &none));
+    partition_clear(&partition);
+}
+END_TEST
+
+/* ---- the caller's own bounds ---- */
+
+START_TEST(own_bounds_may_leave_servers_empty)
+{
+    static const RubatoKey bounds[] = { 10, 10, 13, 20, 20 };
+    static const uint64_t sizes[] = { 0, 0, 3, 7, 0, 0 };
+    RubatoTableSpec spec = dense(10, 10, 1);
+    Partition partition;
+
+    spec.partition = "bounds";
+    spec.bounds = bounds;
+    spec.n_bounds = G_N_ELEMENTS(bounds);
+    partition = make(&spec, 6);
+    for (uint32_t server = 0; server < 6; server++) {
+        RubatoKey first;
+        uint64_t n;
+
+        partition_range(&partition, server, &first, &n);
+        ck_assert_uint_eq(n, sizes[server]);
+    }
+    for (RubatoKey key = 10; key < 20; key++)
+        ck_assert_uint_eq(partition_server(&partition, key), key < 13 ? 2 : 3);
+    partition_clear(&partition);
+}
+END_TEST
+
+START_TEST(own_bounds_that_do_not_fit_are_refused)
+{
+    static const struct {
+        RubatoKey bounds[3];
+        size_t n;
+        const char *text;
+    } wrong[] = {
+        { { 12 }, 1, "1 bounds divide the keys among 2 servers, but there are 3" },
+        { { 12, 14, 16 }, 3, "4 servers" },
+        { { 14, 12 }, 2, "bound 1, key 12, is below" },
+        { { 9, 12 }, 2, "bound 0, key 9, lies outside" },
+        { { 12, 21 }, 2, "bound 1, key 21, lies outside" },
+        { { 0 }, 0, "0 bounds" },
+    };
+    RubatoTableSpec spec = dense(10, 10, 1);
+
+    spec.partition = "bounds";
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        GError *error = NULL;
+        Partition untouched = { .n_servers = 1234 };
+
+        spec.bounds = wrong[i].bounds;
+        spec.n_bounds = wrong[i].n;
+        ck_assert(!partition_init(&untouched, &spec, 3, &error));
+        check_error(&error, RUBATO_ERROR_INVALID, "table t", wrong[i].text, NULL);
+        ck_assert_uint_eq(untouched.n_servers, 1234);
+    }
+}
+END_TEST
+
+/* ---- hash ---- */
+
+START_TEST(hashed_keys_spread_evenly)
+{
+    const RubatoTableSpec spec = { .name = "t", .storage = "hash", .partition = "hash" };
+    const uint32_t n_servers = (uint32_t)_i;
+    Partition partition = make(&spec, n_servers);
+    uint32_t counts[MAX_SERVERS] = { 0 };
+
+    for (RubatoKey key = 0; key < 10000; key++) {
+        const uint32_t server = partition_server(&partition, key);
+
+        QUICK_ASSERT(server < n_servers);
+        counts[server]++;
+    }
+    for (uint32_t server = 0; server < n_servers; server++)
+        ck_assert_msg(counts[server] > 8000 / n_servers && counts[server] <= 12000 / n_servers,
+                      "server %u of %u has %u of 10000 keys", server, n_servers, counts[server]);
+    partition_clear(&partition);
+}
+END_TEST
+
+/* ---- cutting, against a plain reference ---- */
+
+/* Checks that the parts are those of a plain look at each position: none empty, servers ascending,
+ * each position once and with its server, positions of one server in the caller's order. */
+static void check_parts(const Partition *partition, const Slicer *slicer, uint32_t n_parts,
+                        const RubatoKey *keys, size_t n)
+{
+    g_autofree bool *seen = g_new0(bool, n + 1);
+    size_t n_seen = 0;
+
+    for (uint32_t i = 0; i < n_parts; i++) {
+        const Part *part = &slicer->parts[i];
+        size_t last = 0;
+
+        QUICK_ASSERT(part->keys.n > 0);
+        QUICK_ASSERT(i == 0 || part->server > slicer->parts[i - 1].server);
+        for (size_t k = 0; k < part->keys.n; k++) {
+            const RubatoKeys *some = &part->keys;
+            const size_t position = some->at != NULL ? some->at[k] : part->row + k;
+            const RubatoKey key = some->at != NULL     ? some->keys[some->at[k]]
+                                  : some->keys != NULL ? some->keys[k]
+                                                       : some->first + k;
+
+            QUICK_ASSERT(position < n);
+            QUICK_ASSERT(!seen[position]);
+            QUICK_ASSERT(k == 0 || position > last);
+            seen[position] = true;
+            last = position;
+            n_seen++;
+            QUICK_ASSERT(key == keys[position]);
+            QUICK_ASSERT(partition_server(partition, key) == part->server);
+        }
+        if (part->keys.at != NULL)
+            ck_assert_uint_eq(part->row, 0);
+    }
+    ck_assert_uint_eq(n_seen, n);
+}
+
+typedef enum { SORTED, UNSORTED, SIDE_BY_SIDE, REPEATED, N_SHAPES } Shape;
+
+static int compare_keys(const void *a, const void *b)
+{
+    const RubatoKey first = *(const RubatoKey *)a, second = *(const RubatoKey *)b;
+
+    return (first > second) - (first < second);
+}
+
+static RubatoKey random_key(const Partition *partition, uint64_t *random)
+{
+    if (partition->dense)
+        return partition->first_key + next_random(random) % partition->n_keys;
+    return random_below(random, 3) == 0 ? random_below(random, 50) : next_random(random);
+}
+
+static size_t make_keys(const Partition *partition, Shape shape, uint64_t *random, RubatoKey *keys,
+                        size_t most)
+{
+    size_t n = random_below(random, (uint32_t)most);
+    RubatoKey first;
+
+    if (shape == SIDE_BY_SIDE && partition->dense)
+        n = MIN(n, (size_t)MIN(partition->n_keys, (uint64_t)most));
+    for (size_t i = 0; i < n; i++)
+        keys[i] = shape == REPEATED && i > 0 && random_below(random, 2) == 0
+                      ? keys[random_below(random, (uint32_t)i)]
+                      : random_key(partition, random);
+    if (shape == SORTED)
+        qsort(keys, n, sizeof *keys, compare_keys);
+    if (shape != SIDE_BY_SIDE || n == 0)
+        return n;
+    first = partition->dense
+                ? partition->first_key + next_random(random) % (partition->n_keys - (n - 1))
+                : MIN(random_key(partition, random), UINT64_MAX - n);
+    for (size_t i = 0; i < n; i++)
+        keys[i] = first + i;
+    return n;
+}
+
+static Partition random_partition(uint64_t *random)
+{
+    const uint32_t n_servers = 1 + random_below(random, MAX_SERVERS);
+    const uint32_t kind = random_below(random, 4);
+    RubatoTableSpec spec = { .name = "t", .storage = "hash", .chunk_size = 1, .partition = "hash" };
+    RubatoKey bounds[MAX_SERVERS];
+
+    if (kind == 1)
+        spec.partition = "range";
+    if (kind >= 2) {
+        const size_t i = random_below(random, G_N_ELEMENTS(ranges));
+
+        spec = dense(ranges[i].first, ranges[i].n, ranges[i].chunk);
+    }
+    if (kind == 3) {
+        for (uint32_t i = 0; i + 1 < n_servers; i++)
+            bounds[i] = spec.first_key + next_random(random) % spec.n_keys;
+        qsort(bounds, n_servers - 1, sizeof *bounds, compare_keys);
+        spec.partition = "bounds";
+        spec.bounds = bounds;
+        spec.n_bounds = n_servers - 1;
+    }
+    return make(&spec, n_servers);
+}
+
+START_TEST(cut_keys_are_those_of_a_plain_look_at_each)
+{
+    uint64_t random = (uint64_t)_i;
+    Partition partition = random_partition(&random);
+    RubatoKey keys[300];
+    Slicer slicer;
+
+    slicer_init(&slicer, &partition);
+    for (int round = 0; round < 40; round++) {
+        const Shape shape = (Shape)(round % N_SHAPES);
+        const size_t n = make_keys(&partition, shape, &random, keys, G_N_ELEMENTS(keys));
+        uint32_t n_parts = slicer_cut(&slicer, &partition, keys, n);
+
+        check_parts(&partition, &slicer, n_parts, keys, n);
+        if (shape != SIDE_BY_SIDE)
+            continue;
+        if (partition.kind == PARTITION_RANGE && partition.n_servers > 1)
+            for (uint32_t i = 0; i < n_parts; i++)
+                ck_assert_ptr_null(slicer.parts[i].keys.keys); /* it travels as a run */
+        n_parts = slicer_cut_run(&slicer, &partition, n == 0 ? 0 : keys[0], n);
+        check_parts(&partition, &slicer, n_parts, keys, n);
+    }
+    slicer_clear(&slicer);
+    partition_clear(&partition);
+}
+END_TEST
+
+START_TEST(no_keys_make_no_parts)
+{
+    const RubatoTableSpec spec = dense(0, 10, 1);
+    Partition partition = make(&spec, 3);
+    Slicer slicer;
+
+    slicer_init(&slicer, &partition);
+    ck_assert_uint_eq(slicer_cut(&slicer, &partition, NULL, 0), 0);
+    ck_assert_uint_eq(slicer_cut_run(&slicer, &partition, 999, 0), 0);
+    slicer_clear(&slicer);
+    partition_clear(&partition);
+}
+END_TEST
+
+/* ---- what lies in the range ---- */
+
+START_TEST(the_first_key_outside_is_named)
+{
+    const RubatoTableSpec spec = dense(100, 50, 1);
+    Partition partition = make(&spec, 2);
+    RubatoKey wrong = 1;
+
+    ck_assert(partition_holds(&partition, (const RubatoKey[]){ 149, 100, 120 }, 3, &wrong));
+    ck_assert(partition_holds(&partition, NULL, 0, &wrong));
+    ck_assert_uint_eq(wrong, 1);
+    ck_assert(!partition_holds(&partition, (const RubatoKey[]){ 120, 150, 99 }, 3, &wrong));
+    ck_assert_uint_eq(wrong, 150);
+    ck_assert(!partition_holds(&partition, (const RubatoKey[]){ 99, 150 }, 2, &wrong));
+    ck_assert_uint_eq(wrong, 99);
+    partition_clear(&partition);
+}
+END_TEST
+
+START_TEST(a_run_has_to_lie_inside_with_its_whole_length)
+{
+    static const struct {
+        RubatoKey first;
+        size_t n;
+        bool inside;
+        RubatoKey wrong;
+    } runs[] = {
+        { 100, 50, true, 0 },
+        { 149, 1, true, 0 },
+        { 500, 0, true, 0 },
+        { 100, 51, false, 150 },
+        { 149, 2, false, 150 },
+        { 150, 1, false, 150 },
+        { 99, 3, false, 99 },
+        { 0, SIZE_MAX, false, 0 },
+        { 100, SIZE_MAX, false, UINT64_MAX },
+        { UINT64_MAX, 2, false, UINT64_MAX },
+    };
+    const RubatoTableSpec spec = dense(100, 50, 1);
+    Partition partition = make(&spec, 2);
+
+    for (size_t i = 0; i < G_N_ELEMENTS(runs); i++) {
+        RubatoKey wrong = 1;
+
+        ck_assert(partition_holds_run(&partition, runs[i].first, runs[i].n, &wrong) ==
+                  runs[i].inside);
+        ck_assert_uint_eq(wrong, runs[i].inside ? 1 : runs[i].wrong);
+    }
+    partition_clear(&partition);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("partition");
+    TCase *cases = tcase_create("partition");
+
+    tcase_add_loop_test(cases, even_ranges_cover_each_key_once_and_end_at_chunks, 0,
+                        G_N_ELEMENTS(ranges));
+    tcase_add_test(cases, ranges_over_hash_storage_cover_all_64_bits);
+    tcase_add_test(cases, own_bounds_may_leave_servers_empty);
+    tcase_add_test(cases, own_bounds_that_do_not_fit_are_refused);
+    tcase_add_loop_test(cases, hashed_keys_spread_evenly, 1, 9);
+    tcase_add_loop_test(cases, cut_keys_are_those_of_a_plain_look_at_each, 0, 150);
+    tcase_add_test(cases, no_keys_make_no_parts);
+    tcase_add_test(cases, the_first_key_outside_is_named);
+    tcase_add_test(cases, a_run_has_to_lie_inside_with_its_whole_length);
+    tcase_set_timeout(cases, 20);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
