@@ -135,8 +135,7 @@ static bool uniform_check(const RubatoTableSpec *spec, GError **error)
     if (!isfinite(low) || !isfinite(high) || !(low < high))
         return refuse(spec, error, "\"uniform\" needs finite init_low below init_high");
     if (is_real(spec->dtype)) {
-        if (!fits_real(spec->dtype, low) || !fits_real(spec->dtype, high) ||
-            !isfinite(high - low))
+        if (!fits_real(spec->dtype, low) || !fits_real(spec->dtype, high) || !isfinite(high - low))
             return refuse(spec, error, "init_low and init_high lie too far out");
         if (spec->dtype == RUBATO_F32 && (double)lowest_f32_from(low) >= high)
             return refuse(spec, error, "there is no number between init_low and init_high");
@@ -192,8 +191,7 @@ static void uniform_fill(const RubatoInit *init, RubatoKey key, void *row)
             ((int32_t *)row)[i] = (int32_t)(init->lowest + (int64_t)uniform_offset(init, column));
             break;
         case RUBATO_I64:
-            ((int64_t *)row)[i] =
-                (int64_t)((uint64_t)init->lowest + uniform_offset(init, column));
+            ((int64_t *)row)[i] = (int64_t)((uint64_t)init->lowest + uniform_offset(init, column));
             break;
         }
     }
@@ -208,8 +206,8 @@ static void uniform_prepare(RubatoInit *init, const RubatoTableSpec *spec)
 
         init->lowest = (int64_t)ceil(spec->init_low);
         /* 2^63 itself is no int64_t; modulo 2^64 the difference is right */
-        init->n_integers = (end >= 0x1p63 ? UINT64_C(1) << 63 : (uint64_t)(int64_t)end) -
-                           (uint64_t)init->lowest;
+        init->n_integers =
+            (end >= 0x1p63 ? UINT64_C(1) << 63 : (uint64_t)(int64_t)end) - (uint64_t)init->lowest;
     }
     init->fill = uniform_fill;
 }
@@ -221,11 +219,12 @@ static bool normal_check(const RubatoTableSpec *spec, GError **error)
     const double mean = spec->init_mean, stddev = spec->init_stddev;
 
     if (!isfinite(mean) || !isfinite(stddev) || stddev < 0)
-        return refuse(spec, error, "\"normal\" needs finite init_mean and init_stddev of 0 or more");
+        return refuse(spec, error,
+                      "\"normal\" needs finite init_mean and init_stddev of 0 or more");
     if (is_real(spec->dtype) && !fits_real(spec->dtype, fabs(mean) + MAX_DEVIATIONS * stddev))
         return refuse(spec, error, "init_mean and init_stddev are too large");
-    if (!is_real(spec->dtype) && (mean < lowest_integer(spec->dtype) ||
-                                  mean >= integer_end(spec->dtype)))
+    if (!is_real(spec->dtype) &&
+        (mean < lowest_integer(spec->dtype) || mean >= integer_end(spec->dtype)))
         return refuse(spec, error, "init_mean lies too far out");
     return true;
 }

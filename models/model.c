@@ -14,10 +14,10 @@
 #include "models/spec.h"
 
 /* The models that there are, a line each. */
-#define FOR_EACH_MODEL(DO)                                                                         \
-    DO(asp_model_ops)                                                                              \
-    DO(bsp_model_ops)                                                                              \
-    DO(ssp_model_ops)                                                                              \
+#define FOR_EACH_MODEL(DO) \
+    DO(asp_model_ops)      \
+    DO(bsp_model_ops)      \
+    DO(ssp_model_ops)      \
     DO(sparse_ssp_model_ops)
 
 #define DECLARE(ops) extern const RubatoModelOps ops;

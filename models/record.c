@@ -96,9 +96,8 @@ bool record_add(Record *record, uint32_t worker, uint64_t iteration, const Rubat
         uint32_t *chain = &record->chains[record->ops->chain_of(record, key)];
         const uint32_t entry = take_entry(record);
 
-        record->uses[entry] = (RecordUse){
-            .key = key, .iteration = iteration, .worker = worker, .next = *chain
-        };
+        record->uses[entry] =
+            (RecordUse){ .key = key, .iteration = iteration, .worker = worker, .next = *chain };
         *chain = entry;
     }
     return true;

@@ -189,16 +189,15 @@ static void add_dense(const RubatoShard *shard, const RubatoKeys *keys, const un
             __builtin_prefetch(rows[i], 1);
         }
         if (keys->at == NULL)
-            update->apply_rows(shard->dtype, shard->width, rows,
-                               deltas + begin * shard->row_bytes, NULL, n);
+            update->apply_rows(shard->dtype, shard->width, rows, deltas + begin * shard->row_bytes,
+                               NULL, n);
         else
             update->apply_rows(shard->dtype, shard->width, rows, deltas, keys->at + begin, n);
     }
 }
 
 /* The next block of a request's keys, one after the other: where they lie, or copied to `block`. */
-static const RubatoKey *take_block(const RubatoKeys *keys, size_t begin, size_t n,
-                                   RubatoKey *block)
+static const RubatoKey *take_block(const RubatoKeys *keys, size_t begin, size_t n, RubatoKey *block)
 {
     if (keys->keys != NULL && keys->at == NULL)
         return keys->keys + begin;

@@ -158,9 +158,8 @@ static void decide(SparseSspModel *sparse, RubatoRequest *request)
 
     const RecordUse *use = record_find(sparse->record, &request->keys, last, request->worker);
     if (use != NULL) {
-        park(&sparse->workers[use->worker], &(Parked){ .request = request,
-                                                       .until = UNTIL_FINISHED,
-                                                       .iteration = use->iteration });
+        park(&sparse->workers[use->worker],
+             &(Parked){ .request = request, .until = UNTIL_FINISHED, .iteration = use->iteration });
         return;
     }
     rubato_model_answer(&sparse->base, request);

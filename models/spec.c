@@ -127,8 +127,8 @@ static bool check_name(const RubatoTableSpec *spec, GError **error)
     }
     if (strlen(spec->name) > MAX_NAME_BYTES) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "the table name that begins with \"%.32s\" is longer than %d bytes",
-                    spec->name, MAX_NAME_BYTES);
+                    "the table name that begins with \"%.32s\" is longer than %d bytes", spec->name,
+                    MAX_NAME_BYTES);
         return false;
     }
     for (const char *c = spec->name; *c != '\0'; c++)
@@ -160,12 +160,15 @@ static bool check_partition(const RubatoTableSpec *spec, GError **error)
     const char *name = spec_partition_name(spec);
 
     if (strcmp(name, "hash") == 0 && spec_is_dense(spec))
-        return refuse(spec, error, "the partition \"hash\" scatters keys that dense storage wants "
-                                   "in ranges; take \"range\" or \"bounds\"");
+        return refuse(spec, error,
+                      "the partition \"hash\" scatters keys that dense storage wants "
+                      "in ranges; take \"range\" or \"bounds\"");
     if (strcmp(name, "bounds") != 0) {
         if (spec->n_bounds > 0)
-            return refuse(spec, error, "bounds are given, but the partition is \"%s\"; take "
-                                       "\"bounds\" or leave them out", name);
+            return refuse(spec, error,
+                          "bounds are given, but the partition is \"%s\"; take "
+                          "\"bounds\" or leave them out",
+                          name);
         return true;
     }
     if (spec->n_bounds > 0 && spec->bounds == NULL)

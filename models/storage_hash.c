@@ -28,8 +28,8 @@
 #define EMPTY_KEY UINT64_C(0)
 #define FIRST_SLOTS 64u
 #define SEGMENT_SLOTS 4096u
-#define MAX_DEPTH 32u           /* the upper half of the hash; the lower one is the slot's */
-#define MAX_INLINE_BYTES 16u    /* wider rows would make a search skip over too much */
+#define MAX_DEPTH 32u        /* the upper half of the hash; the lower one is the slot's */
+#define MAX_INLINE_BYTES 16u /* wider rows would make a search skip over too much */
 #define SLAB_BYTES (1u << 20)
 #define ALIGNMENT 64u
 
@@ -139,11 +139,10 @@ static size_t segment_bytes(const HashStorage *hash, uint32_t capacity)
 static Segment make_segment(HashStorage *hash, uint32_t capacity, uint32_t depth)
 {
     SegmentHeader *header = g_malloc0(segment_bytes(hash, capacity));
+    unsigned char *slots = (unsigned char *)(header + 1);
 
     hash->n_bytes += segment_bytes(hash, capacity);
-    return (Segment){
-        .slots = (unsigned char *)(header + 1), .capacity = capacity, .depth = depth
-    };
+    return (Segment){ .slots = slots, .capacity = capacity, .depth = depth };
 }
 
 static void free_segment(HashStorage *hash, const Segment *segment)
@@ -176,8 +175,7 @@ static void grow_segment(HashStorage *hash, uint64_t h)
     const uint64_t larger = before.capacity < 1024
                                 ? before.capacity * UINT64_C(2)
                                 : before.capacity + before.capacity * UINT64_C(3) / 8;
-    const Segment after =
-        make_segment(hash, (uint32_t)MIN(larger, UINT32_MAX), before.depth);
+    const Segment after = make_segment(hash, (uint32_t)MIN(larger, UINT32_MAX), before.depth);
 
     for (uint32_t i = 0; i < before.capacity; i++) {
         const unsigned char *slot = before.slots + i * hash->slot_bytes;
@@ -374,8 +372,7 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
     hash->init = setup->init;
     hash->row_bytes = setup->row_bytes;
     hash->is_inline = setup->row_bytes <= MAX_INLINE_BYTES;
-    hash->slot_bytes =
-        sizeof(RubatoKey) + (hash->is_inline ? setup->row_bytes : sizeof(uint32_t));
+    hash->slot_bytes = sizeof(RubatoKey) + (hash->is_inline ? setup->row_bytes : sizeof(uint32_t));
     while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
         hash->slab_bits++;
     hash->directory = g_new(Segment, 1);

@@ -22,9 +22,9 @@
 #define MAX_SHARDS 4
 #define MAX_WORKERS 8
 #define FIRST_KEY 1000
-#define N_KEYS 24          /* a set of keys is a mask */
+#define N_KEYS 24 /* a set of keys is a mask */
 #define MAX_CALL_KEYS 6
-#define MAX_ADDS 40        /* of a worker to a key: 3^40 still fits */
+#define MAX_ADDS 40 /* of a worker to a key: 3^40 still fits */
 #define MAX_ITERATIONS 48
 #define N_BATCHES 8
 #define DEFAULT_SEEDS 8000
@@ -38,7 +38,7 @@ typedef struct {
     size_t n;
     RubatoKey keys[MAX_CALL_KEYS];
     int64_t values[MAX_CALL_KEYS * MAX_WORKERS];
-    uint32_t own[MAX_CALL_KEYS];             /* Adds of its worker to the key before it */
+    uint32_t own[MAX_CALL_KEYS];               /* Adds of its worker to the key before it */
     uint32_t seen[MAX_CALL_KEYS][MAX_WORKERS]; /* Adds in what it read */
     bool is_read[MAX_CALL_KEYS];
     uint32_t n_pending;
@@ -68,7 +68,7 @@ typedef struct {
     bool tells;
     uint32_t n_iterations;
     uint32_t n_told;
-    bool has_got; /* its Get at this clock */
+    bool has_got;                        /* its Get at this clock */
     uint32_t iterations[MAX_ITERATIONS]; /* masks */
 
     uint64_t clocks_told[MAX_SHARDS]; /* if the sources are workers */
@@ -103,13 +103,14 @@ typedef struct {
     uint32_t n_log[MAX_WORKERS][N_KEYS];
 } World;
 
-#define FAIL(world, ...)                                                                           \
-    do {                                                                                           \
-        g_autofree char *what = g_strdup_printf(__VA_ARGS__);                                      \
-        ck_abort_msg("seed %u (%s, %s, record %s, s=%u q=%u, %u workers, %u nodes, %u shards): %s", \
-                     (world)->seed, (world)->spec.model, (world)->spec.storage,                    \
-                     (world)->spec.record, (world)->spec.staleness, (world)->spec.speculation,     \
-                     (world)->n_workers, (world)->n_nodes, (world)->n_places, what);               \
+#define FAIL(world, ...)                                                                     \
+    do {                                                                                     \
+        g_autofree char *what = g_strdup_printf(__VA_ARGS__);                                \
+        ck_abort_msg(                                                                        \
+            "seed %u (%s, %s, record %s, s=%u q=%u, %u workers, %u nodes, %u shards): %s",   \
+            (world)->seed, (world)->spec.model, (world)->spec.storage, (world)->spec.record, \
+            (world)->spec.staleness, (world)->spec.speculation, (world)->n_workers,          \
+            (world)->n_nodes, (world)->n_places, what);                                      \
     } while (0)
 
 static uint32_t pick(World *world, uint32_t n)
@@ -163,8 +164,8 @@ static bool conflicts(const World *world, const Place *place, const Message *mes
     uint32_t wanted = 0;
 
     for (size_t i = 0; i < message->request.keys.n; i++)
-        wanted |= bit_of(message->is_selection ? message->get->keys[message->at[i]]
-                                               : message->keys[i]);
+        wanted |=
+            bit_of(message->is_selection ? message->get->keys[message->at[i]] : message->keys[i]);
     for (uint32_t worker = 0; worker < world->n_workers; worker++)
         for (uint64_t t = 0; t < end; t++) {
             const bool unfinished = place->clocks[worker] <= t;
@@ -206,8 +207,10 @@ static uint32_t decode(World *world, uint32_t worker, RubatoKey key, int64_t sum
         expected += power;
         power *= 3;
     }
-    FAIL(world, "%s: the sum %" G_GINT64_FORMAT " of worker %u under key %u is not of its first "
-                "Adds", where, sum, worker, (unsigned)key);
+    FAIL(world,
+         "%s: the sum %" G_GINT64_FORMAT " of worker %u under key %u is not of its first "
+         "Adds",
+         where, sum, worker, (unsigned)key);
     return 0;
 }
 
@@ -229,8 +232,8 @@ static void judge_get(World *world, const Get *get)
     for (size_t i = 0; i < get->n; i++)
         for (uint32_t v = 0; get->is_read[i] && v < world->n_workers; v++) {
             const uint32_t seen = get->seen[i][v];
-            const uint32_t before = n_adds_before(world, v, get->keys[i],
-                                                  get->clock - MIN(get->clock, s));
+            const uint32_t before =
+                n_adds_before(world, v, get->keys[i], get->clock - MIN(get->clock, s));
 
             if (is_model(world, "bsp")) {
                 if (seen != n_adds_before(world, v, get->keys[i], get->clock))
@@ -262,9 +265,9 @@ static void take_answer(World *world, Message *message)
     Get *get = message->get;
     const uint64_t bound = is_model(world, "asp")   ? UINT64_MAX
                            : is_model(world, "bsp") ? 0
-                           : is_model(world, "ssp") ? world->spec.staleness
-                                                    : (uint64_t)world->spec.staleness +
-                                                          world->spec.speculation;
+                           : is_model(world, "ssp")
+                               ? world->spec.staleness
+                               : (uint64_t)world->spec.staleness + world->spec.speculation;
 
     if (message->is_answered)
         FAIL(world, "a Get was answered twice");
@@ -279,8 +282,8 @@ static void take_answer(World *world, Message *message)
                    world->n_workers * sizeof(int64_t));
         get->is_read[row] = true;
         for (uint32_t v = 0; v < world->n_workers; v++)
-            get->seen[row][v] = decode(world, v, get->keys[row],
-                                       get->values[row * world->n_workers + v], "a Get");
+            get->seen[row][v] =
+                decode(world, v, get->keys[row], get->values[row * world->n_workers + v], "a Get");
     }
     if (--get->n_pending > 0)
         return;

@@ -24,8 +24,13 @@ static const struct {
     { { .model = "ssp", .storage = "hash", .staleness = 3 }, 3, true },
     { { .model = "ssp", .storage = "dense", .staleness = UINT32_MAX }, UINT32_MAX, true },
     { { .model = "sparse_ssp", .storage = "dense", .record = "hash", .staleness = 1 }, 1, true },
-    { { .model = "sparse_ssp", .storage = "dense", .record = "dense", .staleness = 2,
-        .speculation = 2 }, 2, true },
+    { { .model = "sparse_ssp",
+        .storage = "dense",
+        .record = "dense",
+        .staleness = 2,
+        .speculation = 2 },
+      2,
+      true },
     { { .model = "sparse_ssp", .storage = "hash", .record = "hash", .speculation = 1 }, 0, true },
 };
 

@@ -10,10 +10,9 @@
 #include "tests/support/runner.h"
 
 #define KEYS(...) ((const RubatoKey[]){ __VA_ARGS__ })
-#define ANNOUNCE(rig, worker, iteration, ...)                                                      \
-    rig_announce(rig, worker, iteration, KEYS(__VA_ARGS__),                                        \
-                 G_N_ELEMENTS(KEYS(__VA_ARGS__)))
-#define GET(rig, get, worker, clock, ...)                                                          \
+#define ANNOUNCE(rig, worker, iteration, ...) \
+    rig_announce(rig, worker, iteration, KEYS(__VA_ARGS__), G_N_ELEMENTS(KEYS(__VA_ARGS__)))
+#define GET(rig, get, worker, clock, ...) \
     rig_get(rig, get, worker, clock, KEYS(__VA_ARGS__), G_N_ELEMENTS(KEYS(__VA_ARGS__)))
 
 static const char *const records[] = { "hash", "dense" };
@@ -327,8 +326,9 @@ END_TEST
 
 START_TEST(a_dense_record_without_memory_is_an_error)
 {
-    const RubatoTableSpec spec = { .name = "t", .n_keys = UINT64_C(1) << 62,
-                                   .model = "sparse_ssp", .record = "dense" };
+    const RubatoTableSpec spec = {
+        .name = "t", .n_keys = UINT64_C(1) << 62, .model = "sparse_ssp", .record = "dense"
+    };
     const RubatoModelSetup setup = { .spec = &spec, .n_workers = 1, .n_keys = spec.n_keys };
     g_autoptr(GError) error = NULL;
 
@@ -397,8 +397,8 @@ START_TEST(a_record_finds_what_was_entered_and_not_removed)
             const RecordUse *use = record_find(record, &one, last, worker);
 
             n_wrong += (use != NULL) != plain_find(uses, key, last, worker);
-            n_wrong += use != NULL && (use->key != key || use->iteration > last ||
-                                       use->worker == worker);
+            n_wrong +=
+                use != NULL && (use->key != key || use->iteration > last || use->worker == worker);
         }
     }
     ck_assert_uint_eq(n_wrong, 0);

@@ -162,9 +162,13 @@ START_TEST(dense_refuses_keys_outside_its_range)
         { { .keys = (const RubatoKey[]){ 1000, 1010 }, .n = 2 }, false },
         { { .keys = (const RubatoKey[]){ 999, 1000 }, .n = 2 }, false },
         { { .keys = (const RubatoKey[]){ 1000, 7, 1001 },
-            .at = (const uint32_t[]){ 0, 2 }, .n = 2 }, true },
+            .at = (const uint32_t[]){ 0, 2 },
+            .n = 2 },
+          true },
         { { .keys = (const RubatoKey[]){ 1000, 7, 1001 },
-            .at = (const uint32_t[]){ 2, 1 }, .n = 2 }, false },
+            .at = (const uint32_t[]){ 2, 1 },
+            .n = 2 },
+          false },
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
@@ -188,8 +192,9 @@ END_TEST
 
 START_TEST(a_dense_shard_may_have_no_keys)
 {
-    RubatoTableSpec spec = { .dtype = RUBATO_F32, .name = "rows", .n_keys = 1, .init = "uniform",
-                             .init_high = 1 };
+    RubatoTableSpec spec = {
+        .dtype = RUBATO_F32, .name = "rows", .n_keys = 1, .init = "uniform", .init_high = 1
+    };
     RubatoShard *shard = shard_new(&spec, 5, 0, NULL);
     const RubatoKeys none = { .first = 5 };
     const RubatoKeys one = { .first = 5, .n = 1 };
@@ -346,9 +351,15 @@ START_TEST(initial_values_follow_from_seed_key_and_column_alone)
 {
     static const char *const kinds[] = { "constant", "uniform", "normal" };
     const RubatoDtype dtype = (RubatoDtype)(_i / 3);
-    RubatoTableSpec spec = { .dtype = dtype, .width = 3, .init = kinds[_i % 3], .init_value = 4,
-                             .init_low = -50, .init_high = 70, .init_mean = 10,
-                             .init_stddev = 20, .seed = 11 };
+    RubatoTableSpec spec = { .dtype = dtype,
+                             .width = 3,
+                             .init = kinds[_i % 3],
+                             .init_value = 4,
+                             .init_low = -50,
+                             .init_high = 70,
+                             .init_mean = 10,
+                             .init_stddev = 20,
+                             .seed = 11 };
     const size_t n_bytes = 1000 * 3 * rubato_dtype_size(dtype);
     g_autofree void *whole = g_malloc(n_bytes);
     g_autofree void *part = g_malloc(n_bytes);
@@ -366,8 +377,12 @@ END_TEST
 
 START_TEST(uniform_values_fill_their_range_evenly)
 {
-    RubatoTableSpec spec = { .dtype = RUBATO_F32, .width = 10, .init = "uniform", .init_low = 0.7,
-                             .init_high = 0.9, .seed = 3 };
+    RubatoTableSpec spec = { .dtype = RUBATO_F32,
+                             .width = 10,
+                             .init = "uniform",
+                             .init_low = 0.7,
+                             .init_high = 0.9,
+                             .seed = 3 };
     g_autofree float *values = g_new(float, 50000);
     unsigned counts[10] = { 0 };
 
@@ -384,8 +399,12 @@ END_TEST
 
 START_TEST(uniform_integers_take_each_value)
 {
-    RubatoTableSpec spec = { .dtype = RUBATO_I32, .width = 10, .init = "uniform", .init_low = -2.5,
-                             .init_high = 3, .seed = 3 };
+    RubatoTableSpec spec = { .dtype = RUBATO_I32,
+                             .width = 10,
+                             .init = "uniform",
+                             .init_low = -2.5,
+                             .init_high = 3,
+                             .seed = 3 };
     g_autofree int32_t *values = g_new(int32_t, 50000);
     unsigned counts[5] = { 0 };
 
@@ -402,8 +421,9 @@ END_TEST
 
 START_TEST(uniform_integers_reach_both_ends_of_their_dtype)
 {
-    RubatoTableSpec spec = { .dtype = RUBATO_I64, .init = "uniform", .init_low = -0x1p63,
-                             .init_high = 0x1p63 };
+    RubatoTableSpec spec = {
+        .dtype = RUBATO_I64, .init = "uniform", .init_low = -0x1p63, .init_high = 0x1p63
+    };
     int64_t values[5000];
     unsigned n_upper = 0, n_lower = 0;
 
@@ -420,8 +440,12 @@ END_TEST
 START_TEST(normal_values_have_their_mean_and_deviation)
 {
     const RubatoDtype dtype = (RubatoDtype)_i;
-    RubatoTableSpec spec = { .dtype = dtype, .width = 10, .init = "normal", .init_mean = 100,
-                             .init_stddev = 25, .seed = 9 };
+    RubatoTableSpec spec = { .dtype = dtype,
+                             .width = 10,
+                             .init = "normal",
+                             .init_mean = 100,
+                             .init_stddev = 25,
+                             .seed = 9 };
     g_autofree void *values = g_malloc(50000 * 8);
     double sum = 0, squares = 0;
     unsigned n_far = 0;
@@ -478,8 +502,11 @@ END_TEST
 /* The large path maps its rows. */
 START_TEST(large_dense_shards_have_their_initial_values_too)
 {
-    RubatoTableSpec spec = { .name = "large", .dtype = RUBATO_F32, .n_keys = 3000000,
-                             .init = _i == 0 ? "constant" : "uniform", .init_low = 1,
+    RubatoTableSpec spec = { .name = "large",
+                             .dtype = RUBATO_F32,
+                             .n_keys = 3000000,
+                             .init = _i == 0 ? "constant" : "uniform",
+                             .init_low = 1,
                              .init_high = 2 };
     RubatoShard *shard = shard_new(&spec, 0, spec.n_keys, NULL);
     const RubatoKeys last = { .first = spec.n_keys - 2, .n = 2 };

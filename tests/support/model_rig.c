@@ -20,7 +20,8 @@ void rig_init(ModelRig *rig, const RubatoTableSpec *spec, uint32_t n_workers)
     rig->shard = shard_new(&rig->spec, 0, RIG_KEYS, &error);
     ck_assert_ptr_nonnull(rig->shard);
 
-    const RubatoModelSetup setup = { .spec = &rig->spec, .n_workers = n_workers,
+    const RubatoModelSetup setup = { .spec = &rig->spec,
+                                     .n_workers = n_workers,
                                      .n_keys = RIG_KEYS };
     rig->model = model_new(&setup, rig->shard, n_workers, &error);
     ck_assert_ptr_nonnull(rig->model);
