@@ -169,6 +169,8 @@ static bool split_off(ClusterProcess *process)
     ck_assert_int_ge(process->pid, 0);
     if (process->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGINT, SIG_DFL); /* check has handlers of its own */
+        signal(SIGTERM, SIG_DFL);
         if (getppid() != parent)
             _exit(1);
         dup2(fds[1], STDOUT_FILENO);
