@@ -311,6 +311,7 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
         return false;
     if (n == 0)
         return true;
+    client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
     added =
         add_parts(client, slicer_cut(&client->slicer, route->partition, keys, n), deltas, error);
@@ -329,6 +330,7 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
         return false;
     if (n == 0)
         return true;
+    client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .first = first, .n = n }, deltas);
     added = add_parts(client, slicer_cut_run(&client->slicer, route->partition, first, n), deltas,
                       error);

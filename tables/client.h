@@ -38,6 +38,7 @@ typedef struct {
     uint64_t clock;
     Slicer slicer;
     bool announces;       /* a RubatoSparseKVClientTable tells its keys */
+    bool adds_uncached;   /* it has added while there was no process cache */
     Message *messages;    /* of the blocking call: one for each server */
     size_t unheard_bytes; /* told to busy local servers since one of them last answered */
 } TableClient;

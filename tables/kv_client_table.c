@@ -73,6 +73,7 @@ RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, co
 {
     pthread_condattr_t monotonic;
     RubatoKVClientTable *table;
+    ProcessCache *cache;
     TableClient *client;
 
     g_return_val_if_fail(worker != NULL && name != NULL, NULL);
@@ -80,6 +81,11 @@ RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, co
     if (client == NULL)
         return NULL;
     ensure_cache((TableRoute *)(uintptr_t)client->route, worker->helper);
+    cache = table_route_cache(client->route);
+    if (cache != NULL && client->adds_uncached) { /* what is cached may lack them */
+        process_cache_forget(cache);
+        client->adds_uncached = false;
+    }
     table = g_new0(RubatoKVClientTable, 1);
     table->client = client;
     table->helper = worker->helper;

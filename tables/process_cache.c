@@ -4,16 +4,18 @@
  *
  * One lock orders, for each row, the node's Adds and fetches: an Add is applied to the cached row and
  * posted to the server under it, and a fetch is registered and posted under it. Way and server keep
- * that order, so a fetch's answer holds exactly those of the node's Adds that were posted before it.
- * Those posted after it, until it is answered, are kept with the fetch (`late`) and replayed on the
- * rows that it brings: the cached row is then the server's, plus all that this node has added since.
- * Rules that cannot be replayed (RubatoUpdateOps.replayable) drop the row instead, and the
- * fetch's answer is not kept.
+ * that order, so a fetch's answer holds all of the node's Adds that were posted before it. Of those
+ * posted after it, it holds an unknown number: the server may have parked the fetch and read the rows
+ * when some had come. So an Add to a row that is being fetched parts the two: the answer still goes to
+ * those who wait for it already, but it is not kept, and later Gets fetch anew. (Rules that cannot be
+ * replayed, RubatoUpdateOps.replayable, drop the cached row as well.)
  *
- * A Get joins a fetch that was asked at its own clock or a later one: the answer then satisfies its
- * bound too. Whoever joins leaves its call and where the row goes; the helper thread fills them all
- * when the answer has come. The helper, and not the thread that brings the answer, because that one
- * may be a worker that holds the lock while it handles a server's messages itself.
+ * A Get joins a fetch that was asked at its own clock: the answer then satisfies its bound and comes
+ * as soon as its own would. A fetch of a later clock may be parked until this very worker has gone on;
+ * it is joined only where the min clock is known to have come far enough to answer it. Whoever joins
+ * leaves its call and where the row goes; the helper thread fills them all when the answer has come.
+ * The helper, and not the thread that brings the answer, because that one may be a worker that holds
+ * the lock while it handles a server's messages itself.
  *
  * The lock is held while local servers are asked, which may run requests of others; none of those
  * takes it. */
@@ -30,7 +32,7 @@ typedef struct {
     RubatoKey key; /* first: the hash table's key points at it */
     bool valid;
     uint64_t tag;    /* the min clock at which it was read */
-    Fetch *fetch;    /* the newest that will bring it; NULL: none */
+    Fetch *fetch;    /* that will bring it; NULL: none */
     size_t position; /* in that fetch */
     _Alignas(8) char values[];
 } CachedRow;
@@ -42,12 +44,6 @@ typedef struct {
     Call *call;
 } Joiner;
 
-/* An Add that was posted after the fetch, and before its answer came. */
-typedef struct {
-    size_t position;
-    size_t offset; /* of its row in late_deltas */
-} LateAdd;
-
 struct Fetch {
     Call call; /* first: the call's end finds the fetch */
     Message to_helper;
@@ -55,10 +51,7 @@ struct Fetch {
     uint64_t clock; /* of whoever asked */
     GArray *keys;   /* of RubatoKey */
     char *rows;
-    bool dropped;    /* an Add that cannot be replayed has come: rows are not to be kept */
     GArray *joiners; /* of Joiner */
-    GArray *late;    /* of LateAdd */
-    GByteArray *late_deltas;
     Slicer slicer;
     Message *messages;
 };
@@ -69,7 +62,8 @@ struct ProcessCache {
 
     pthread_mutex_t lock;
     /* guarded by lock */
-    GHashTable *rows; /* RubatoKey → CachedRow */
+    GHashTable *rows;   /* RubatoKey → CachedRow */
+    uint64_t min_clock; /* the highest min clock that an answer told of */
     ProcessCacheStats stats;
 };
 
@@ -112,25 +106,10 @@ static void free_fetch(Fetch *fetch)
 {
     g_array_unref(fetch->keys);
     g_array_unref(fetch->joiners);
-    g_array_unref(fetch->late);
-    g_byte_array_unref(fetch->late_deltas);
     slicer_clear(&fetch->slicer);
     g_free(fetch->messages);
     g_free(fetch->rows);
     g_free(fetch);
-}
-
-/* Brings the fetched rows up to what this node has added meanwhile; the lock is held. */
-static void replay_late(Fetch *fetch)
-{
-    const TableRoute *route = fetch->cache->route;
-
-    for (guint i = 0; i < fetch->late->len; i++) {
-        const LateAdd *late = &g_array_index(fetch->late, LateAdd, i);
-
-        route->update->apply(route->spec->dtype, fetch->rows + late->position * route->row_bytes,
-                             fetch->late_deltas->data + late->offset, route->spec->width);
-    }
 }
 
 /* Takes the fetch off the rows that wait for it, and fills them where it succeeded; the lock is
@@ -145,9 +124,9 @@ static void keep_rows(Fetch *fetch, CallStatus status, uint64_t min_clock)
             g_hash_table_lookup(cache->rows, &g_array_index(fetch->keys, RubatoKey, i));
 
         if (row == NULL || row->fetch != fetch)
-            continue; /* a newer fetch has taken its place */
+            continue; /* an Add has come meanwhile, or another fetch */
         row->fetch = NULL;
-        if (status != CALL_OK || fetch->dropped)
+        if (status != CALL_OK)
             continue;
         memcpy(row->values, fetch->rows + i * row_bytes, row_bytes);
         row->tag = min_clock;
@@ -168,7 +147,7 @@ static void complete_fetch(Message *message, void *server)
     (void)server;
     pthread_mutex_lock(&cache->lock);
     if (status == CALL_OK)
-        replay_late(fetch);
+        cache->min_clock = MAX(cache->min_clock, min_clock);
     keep_rows(fetch, status, min_clock);
     pthread_mutex_unlock(&cache->lock);
     /* nobody joins any more: no row points at the fetch */
@@ -197,8 +176,6 @@ static Fetch *new_fetch(ProcessCache *cache, uint64_t clock)
     fetch->clock = clock;
     fetch->keys = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
     fetch->joiners = g_array_new(FALSE, FALSE, sizeof(Joiner));
-    fetch->late = g_array_new(FALSE, FALSE, sizeof(LateAdd));
-    fetch->late_deltas = g_byte_array_new();
     fetch->to_helper = (Message){ .kind = MESSAGE_INVOKE, .invoke = complete_fetch };
     slicer_init(&fetch->slicer, cache->route->partition);
     fetch->messages = g_new0(Message, cache->route->partition->n_servers);
@@ -252,6 +229,17 @@ static RubatoKey key_of_part(const Part *part, size_t i, size_t *row)
     return part->keys.keys != NULL ? part->keys.keys[i] : part->keys.first + i;
 }
 
+/* Whether a Get at the client's clock may wait for a fetch: the answer is as fresh as it has to be,
+ * and will not wait for more than this Get would. */
+static bool may_join(const ProcessCache *cache, const Fetch *fetch, uint64_t clock)
+{
+    const uint64_t staleness = cache->route->spec->staleness;
+
+    return fetch->clock == clock ||
+           (fetch->clock > clock &&
+            (fetch->clock <= cache->min_clock || fetch->clock - cache->min_clock <= staleness));
+}
+
 void process_cache_get(ProcessCache *cache, TableClient *client, const Part *part, void *values,
                        Call *call)
 {
@@ -275,7 +263,7 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
             cache->stats.hits++;
             continue;
         }
-        if (row->fetch == NULL || row->fetch->clock < client->clock || row->fetch->dropped) {
+        if (row->fetch == NULL || !may_join(cache, row->fetch, client->clock)) {
             if (fetch == NULL)
                 fetch = new_fetch(cache, client->clock);
             row->fetch = fetch;
@@ -294,6 +282,20 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
 
 /* ---- writing ---- */
 
+void process_cache_forget(ProcessCache *cache)
+{
+    GHashTableIter iter;
+    void *row;
+
+    pthread_mutex_lock(&cache->lock);
+    g_hash_table_iter_init(&iter, cache->rows);
+    while (g_hash_table_iter_next(&iter, NULL, &row)) {
+        ((CachedRow *)row)->valid = false;
+        ((CachedRow *)row)->fetch = NULL;
+    }
+    pthread_mutex_unlock(&cache->lock);
+}
+
 static void note_add(ProcessCache *cache, RubatoKey key, const char *deltas)
 {
     const TableRoute *route = cache->route;
@@ -301,20 +303,11 @@ static void note_add(ProcessCache *cache, RubatoKey key, const char *deltas)
 
     if (row == NULL)
         return;
-    if (!route->update->replayable) {
+    row->fetch = NULL;
+    if (!route->update->replayable)
         row->valid = false;
-        if (row->fetch != NULL)
-            row->fetch->dropped = true;
-        return;
-    }
-    if (row->valid)
+    else if (row->valid)
         route->update->apply(route->spec->dtype, row->values, deltas, route->spec->width);
-    if (row->fetch != NULL) {
-        g_array_append_val(row->fetch->late,
-                           ((LateAdd){ row->position, row->fetch->late_deltas->len }));
-        g_byte_array_append(row->fetch->late_deltas, (const guint8 *)deltas,
-                            (guint)route->row_bytes);
-    }
 }
 
 void process_cache_begin_add(ProcessCache *cache, const RubatoKeys *keys, const void *deltas)

@@ -30,6 +30,9 @@ bool process_cache_covers(const ProcessCache *cache, uint32_t server);
 void process_cache_get(ProcessCache *cache, TableClient *client, const Part *part, void *values,
                        Call *call);
 
+/* Keeps nothing of what was read so far: for a worker that has added past the cache. */
+void process_cache_forget(ProcessCache *cache);
+
 /* Around the sending of an Add: between the two, nobody reads through the cache. NULL is allowed. */
 void process_cache_begin_add(ProcessCache *cache, const RubatoKeys *keys, const void *deltas);
 void process_cache_end_add(ProcessCache *cache);
