@@ -138,7 +138,7 @@ bool fail_at(GError **error, const char *file, int line, const char *condition, 
     text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     g_clear_error(error);
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "%s:%d: %s does not hold %s", file, line,
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "%s:%d: %s does not hold%s", file, line,
                 condition, text);
     return false;
 }

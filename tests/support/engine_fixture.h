@@ -37,10 +37,10 @@ uint64_t count_rows(RubatoEngine *engine, const char *table);
 uint64_t count_rows_of(RubatoEngine *engine, const char *table, uint32_t server);
 
 /* An assertion for loops: check writes down each of its own that holds, which takes its time. */
-#define QUICK_ASSERT(condition)                                                                    \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            ck_abort_msg("%s does not hold", #condition);                                          \
+#define QUICK_ASSERT(condition)                           \
+    do {                                                  \
+        if (!(condition))                                 \
+            ck_abort_msg("%s does not hold", #condition); \
     } while (0)
 
 /* ---- inside a worker ---- */
@@ -50,10 +50,10 @@ bool fail_at(GError **error, const char *file, int line, const char *condition, 
 
 /* In a function that has `GError **error` and returns bool: where the condition does not hold,
  * returns false with place, condition and message. */
-#define REQUIRE(condition, ...)                                                    \
-    do {                                                                           \
-        if (!(condition))                                                          \
-            return fail_at(error, __FILE__, __LINE__, #condition, "" __VA_ARGS__); \
+#define REQUIRE(condition, ...)                                                     \
+    do {                                                                            \
+        if (!(condition))                                                           \
+            return fail_at(error, __FILE__, __LINE__, #condition, " " __VA_ARGS__); \
     } while (0)
 
 /* Like ck_assert for a call that takes `error` and has set it: returns false where it failed. */

@@ -1,0 +1,491 @@
+/* One suite over all models, storages and handles, each with every dtype, 1 to 4 servers and rows of
+ * 1, 3 and 32 values: workers read, check what they see, and add, at full speed.
+ *
+ * What is added says who added it: worker w adds 64^w, so a value read back is a number with one
+ * digit for each worker, which is how many of its Adds the reader has seen. Column j carries j + 1
+ * times as much. Every value fits a float exactly. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum {
+    N_WORKERS = 3,
+    N_ITERATIONS = 6,
+    N_KEYS = 37, /* no multiple of the chunk size */
+    CHUNK_SIZE = 5,
+    N_CHUNKS = (N_KEYS + CHUNK_SIZE - 1) / CHUNK_SIZE,
+    FIRST_KEY = 1000,
+    FIRST_OF_RUN = 2, /* keys with these numbers lie side by side in hash storage too */
+    END_OF_RUN = 20,
+    MAX_STEP_KEYS = 40,
+    MAX_WIDTH = 32,
+    DIGIT = 64,
+};
+
+typedef enum {
+    KV,
+    CLIENT,
+    CLIENT_CACHED, /* the process cache serves all rows */
+    CHUNK,
+    SPARSE,
+} HandleKind;
+
+static const char *const handle_names[] = { "KVTable", "KVClientTable", "KVClientTable with cache",
+                                            "ChunkTable", "SparseKVClientTable" };
+
+static const struct {
+    const char *model;
+    const char *storage;
+    HandleKind handle;
+} kinds[] = {
+    { "asp", "dense", KV },
+    { "asp", "hash", KV },
+    { "asp", "dense", CLIENT },
+    { "asp", "hash", CLIENT },
+    { "asp", "dense", CHUNK },
+    { "asp", "dense", SPARSE },
+    { "asp", "hash", SPARSE },
+    { "bsp", "dense", KV },
+    { "bsp", "hash", KV },
+    { "bsp", "dense", CLIENT },
+    { "bsp", "hash", CLIENT },
+    { "bsp", "dense", CHUNK },
+    { "bsp", "dense", SPARSE },
+    { "bsp", "hash", SPARSE },
+    { "ssp", "dense", KV },
+    { "ssp", "hash", KV },
+    { "ssp", "dense", CLIENT },
+    { "ssp", "hash", CLIENT },
+    { "ssp", "dense", CLIENT_CACHED },
+    { "ssp", "hash", CLIENT_CACHED },
+    { "ssp", "dense", CHUNK },
+    { "ssp", "dense", SPARSE },
+    { "ssp", "hash", SPARSE },
+    { "sparse_ssp", "dense", KV },
+    { "sparse_ssp", "hash", KV },
+    { "sparse_ssp", "dense", CLIENT },
+    { "sparse_ssp", "hash", CLIENT },
+    { "sparse_ssp", "dense", CHUNK },
+    { "sparse_ssp", "dense", SPARSE },
+    { "sparse_ssp", "hash", SPARSE },
+};
+
+/* ---- the plan: which keys each worker uses when ---- */
+
+typedef struct {
+    uint32_t n;
+    uint32_t numbers[MAX_STEP_KEYS]; /* 0 .. N_KEYS - 1 */
+    RubatoKey keys[MAX_STEP_KEYS];
+    bool is_run;
+    bool is_chunks;
+    uint32_t n_chunks;
+    uint64_t chunks[N_CHUNKS];
+} Step;
+
+typedef struct {
+    RubatoTableSpec spec;
+    HandleKind handle;
+    bool is_bsp, is_asp;
+    uint64_t staleness; /* how far ahead of another's clocks a Get may be */
+    uint64_t reach;     /* and how far ahead it may itself be seen */
+    Step steps[N_WORKERS][N_ITERATIONS];
+    uint32_t times[N_WORKERS][N_ITERATIONS][N_KEYS]; /* a key is in a step */
+} Plan;
+
+static RubatoKey key_of(const Plan *plan, uint32_t number)
+{
+    uint64_t state = number;
+
+    if (strcmp(plan->spec.storage, "dense") == 0)
+        return FIRST_KEY + number;
+    if (number < FIRST_OF_RUN)
+        return number == 0 ? 0 : UINT64_MAX;
+    return number < END_OF_RUN ? 500 + number : next_random(&state);
+}
+
+static void plan_chunks(Step *step, uint64_t *random)
+{
+    const bool in_a_row = random_below(random, 2) == 0;
+    const uint32_t first = random_below(random, N_CHUNKS);
+
+    step->is_chunks = true;
+    step->n_chunks = random_below(random, in_a_row ? N_CHUNKS - first + 1 : N_CHUNKS);
+    for (uint32_t i = 0; i < step->n_chunks; i++) {
+        step->chunks[i] = in_a_row ? first + i : random_below(random, N_CHUNKS);
+        for (uint64_t k = step->chunks[i] * CHUNK_SIZE;
+             k < (step->chunks[i] + 1) * CHUNK_SIZE && k < N_KEYS; k++)
+            step->numbers[step->n++] = (uint32_t)k;
+    }
+}
+
+static void plan_run(Step *step, uint64_t *random)
+{
+    const uint32_t first = FIRST_OF_RUN + random_below(random, END_OF_RUN - FIRST_OF_RUN);
+
+    step->is_run = true;
+    step->n = random_below(random, END_OF_RUN - first + 1);
+    for (uint32_t i = 0; i < step->n; i++)
+        step->numbers[i] = first + i;
+}
+
+static void plan_list(Step *step, uint64_t *random)
+{
+    step->n = random_below(random, MAX_STEP_KEYS);
+    for (uint32_t i = 0; i < step->n; i++)
+        step->numbers[i] = i > 0 && random_below(random, 4) == 0
+                               ? step->numbers[random_below(random, i)]
+                               : random_below(random, N_KEYS);
+}
+
+static void make_plan(Plan *plan, uint64_t seed)
+{
+    uint64_t random = seed;
+
+    memset(plan->steps, 0, sizeof plan->steps);
+    memset(plan->times, 0, sizeof plan->times);
+    for (uint32_t w = 0; w < N_WORKERS; w++)
+        for (uint32_t t = 0; t < N_ITERATIONS; t++) {
+            Step *step = &plan->steps[w][t];
+
+            if (plan->handle == CHUNK && t % 2 == 0)
+                plan_chunks(step, &random);
+            else if (random_below(&random, 3) == 0)
+                plan_run(step, &random);
+            else
+                plan_list(step, &random);
+            for (uint32_t i = 0; i < step->n; i++) {
+                step->keys[i] = key_of(plan, step->numbers[i]);
+                plan->times[w][t][step->numbers[i]]++;
+            }
+        }
+}
+
+/* How often a worker has added to a key in the iterations before `end`. */
+static uint64_t added_before(const Plan *plan, uint32_t worker, uint64_t end, uint32_t number)
+{
+    uint64_t n = 0;
+
+    for (uint64_t t = 0; t < end && t < N_ITERATIONS; t++)
+        n += plan->times[worker][t][number];
+    return n;
+}
+
+/* ---- one handle of any kind ---- */
+
+typedef struct {
+    const Plan *plan;
+    HandleKind kind;
+    RubatoKVTable *kv;
+    RubatoKVClientTable *client;
+    RubatoChunkTable *chunk;
+    RubatoSparseKVClientTable *sparse;
+    RubatoIteration iterations[N_ITERATIONS];
+    uint32_t n_callbacks; /* helper thread, then whoever has waited */
+} Handle;
+
+static bool open_handle(Handle *handle, RubatoWorker *worker, GError **error)
+{
+    const RubatoTableSpec *spec = &handle->plan->spec;
+    const Step *steps = handle->plan->steps[rubato_worker_rank(worker)];
+
+    switch (handle->kind) {
+    case KV:
+        handle->kv = rubato_worker_open_kv_table(worker, spec->name, spec->dtype, error);
+        return handle->kv != NULL;
+    case CLIENT:
+    case CLIENT_CACHED:
+        handle->client = rubato_worker_open_kv_client_table(worker, spec->name, spec->dtype, error);
+        return handle->client != NULL;
+    case CHUNK:
+        handle->chunk = rubato_worker_open_chunk_table(worker, spec->name, spec->dtype, error);
+        return handle->chunk != NULL;
+    case SPARSE:
+        break;
+    }
+    for (uint32_t t = 0; t < N_ITERATIONS; t++)
+        handle->iterations[t] = (RubatoIteration){ steps[t].keys, steps[t].n };
+    handle->sparse = rubato_worker_open_sparse_kv_client_table(
+        worker, spec->name, spec->dtype, handle->iterations, N_ITERATIONS, error);
+    return handle->sparse != NULL;
+}
+
+static void close_handle(Handle *handle)
+{
+    rubato_kv_table_free(handle->kv);
+    rubato_kv_client_table_free(handle->client);
+    rubato_chunk_table_free(handle->chunk);
+    rubato_sparse_kv_client_table_free(handle->sparse);
+}
+
+static void count_callback(RubatoTicket ticket, const GError *error, void *user_data)
+{
+    Handle *handle = user_data;
+
+    (void)ticket;
+    handle->n_callbacks += error == NULL;
+}
+
+static bool get_async(Handle *handle, const Step *step, void *values, GError **error)
+{
+    RubatoTicket ticket;
+
+    handle->n_callbacks = 0;
+    ticket = rubato_kv_client_table_get_async(handle->client, step->keys, step->n, values,
+                                              count_callback, handle, error);
+    TRY(ticket != 0 && rubato_kv_client_table_wait(handle->client, ticket, error));
+    REQUIRE(handle->n_callbacks == 1);
+    return true;
+}
+
+static bool get(Handle *handle, const Step *step, uint64_t t, void *values, GError **error)
+{
+    const RubatoKey first = step->n == 0 ? 0 : step->keys[0];
+
+    switch (handle->kind) {
+    case KV:
+        return step->is_run ? rubato_kv_table_get_range(handle->kv, first, step->n, values, error)
+                            : rubato_kv_table_get(handle->kv, step->keys, step->n, values, error);
+    case CLIENT:
+    case CLIENT_CACHED:
+        if (t % 2 == 1)
+            return get_async(handle, step, values, error);
+        return step->is_run && handle->kind == CLIENT
+                   ? rubato_kv_client_table_get_range(handle->client, first, step->n, values, error)
+                   : rubato_kv_client_table_get(handle->client, step->keys, step->n, values, error);
+    case CHUNK:
+        return step->is_chunks
+                   ? rubato_chunk_table_get_chunks(handle->chunk, step->chunks, step->n_chunks,
+                                                   values, error)
+                   : rubato_chunk_table_get(handle->chunk, step->keys, step->n, values, error);
+    case SPARSE:
+        break;
+    }
+    return rubato_sparse_kv_client_table_get(handle->sparse, values, error);
+}
+
+static bool add(Handle *handle, const Step *step, uint64_t t, const void *deltas, GError **error)
+{
+    const RubatoKey first = step->n == 0 ? 0 : step->keys[0];
+
+    switch (handle->kind) {
+    case KV:
+        return step->is_run ? rubato_kv_table_add_range(handle->kv, first, step->n, deltas, error)
+                            : rubato_kv_table_add(handle->kv, step->keys, step->n, deltas, error);
+    case CLIENT:
+    case CLIENT_CACHED:
+        if (t % 2 == 1) /* in flight until the handle is closed */
+            return rubato_kv_client_table_add_async(handle->client, step->keys, step->n, deltas,
+                                                    NULL, NULL, error) != 0;
+        return step->is_run
+                   ? rubato_kv_client_table_add_range(handle->client, first, step->n, deltas, error)
+                   : rubato_kv_client_table_add(handle->client, step->keys, step->n, deltas, error);
+    case CHUNK:
+        return step->is_chunks
+                   ? rubato_chunk_table_add_chunks(handle->chunk, step->chunks, step->n_chunks,
+                                                   deltas, error)
+                   : rubato_chunk_table_add(handle->chunk, step->keys, step->n, deltas, error);
+    case SPARSE:
+        break;
+    }
+    return rubato_sparse_kv_client_table_add(handle->sparse, deltas, error);
+}
+
+static bool clock_handle(Handle *handle, GError **error)
+{
+    switch (handle->kind) {
+    case KV:
+        return rubato_kv_table_clock(handle->kv, error);
+    case CLIENT:
+    case CLIENT_CACHED:
+        return rubato_kv_client_table_clock(handle->client, error);
+    case CHUNK:
+        return rubato_chunk_table_clock(handle->chunk, error);
+    case SPARSE: /* it clocks itself */
+        break;
+    }
+    return true;
+}
+
+/* ---- what a worker does and checks ---- */
+
+/* Whether a row is one that a worker at clock t may see, its own Adds of clocks before own_end. */
+static bool check_row(const Plan *plan, uint32_t rank, uint64_t t, uint64_t own_end,
+                      uint32_t number, const void *values, size_t row, GError **error)
+{
+    const RubatoDtype dtype = plan->spec.dtype;
+    const uint32_t width = plan->spec.width;
+    const int64_t value = value_load(dtype, values, row * width);
+    uint64_t digits = (uint64_t)value;
+
+    for (uint32_t j = 1; j < width; j++)
+        REQUIRE(value_load(dtype, values, row * width + j) == value * (j + 1),
+                "(column %u of key %u)", j, number);
+    for (uint32_t w = 0; w < N_WORKERS; w++, digits /= DIGIT) {
+        const uint64_t seen = digits % DIGIT;
+        const uint64_t lowest = t > plan->staleness ? t - plan->staleness : 0;
+        uint64_t least = added_before(plan, w, lowest, number);
+        uint64_t most = added_before(plan, w, t + plan->reach + 1, number);
+
+        if (plan->is_asp)
+            least = 0, most = added_before(plan, w, N_ITERATIONS, number);
+        if (plan->is_bsp)
+            least = most = added_before(plan, w, t, number);
+        else if (w == rank)
+            least = most = added_before(plan, w, own_end, number);
+        REQUIRE(seen >= least && seen <= most,
+                "(worker %u at clock %" G_GUINT64_FORMAT " sees %" G_GUINT64_FORMAT
+                " Adds of worker %u to key %u: least %" G_GUINT64_FORMAT ", most %" G_GUINT64_FORMAT
+                ")",
+                rank, t, seen, w, number, least, most);
+    }
+    REQUIRE(digits == 0);
+    return true;
+}
+
+static bool get_and_check(Handle *handle, uint32_t rank, uint64_t t, uint64_t own_end,
+                          GError **error)
+{
+    const Plan *plan = handle->plan;
+    const Step *step = &plan->steps[rank][t];
+    const size_t n_bytes = step->n * plan->spec.width * rubato_dtype_size(plan->spec.dtype);
+    _Alignas(8) char values[MAX_STEP_KEYS * MAX_WIDTH * 8 + 1];
+
+    memset(values, 0x7e, sizeof values);
+    TRY(get(handle, step, t, values, error));
+    for (uint32_t i = 0; i < step->n; i++)
+        TRY(check_row(plan, rank, t, own_end, step->numbers[i], values, i, error));
+    REQUIRE(values[n_bytes] == 0x7e, "(something was written behind the rows)");
+    return true;
+}
+
+static bool iterate(Handle *handle, uint32_t rank, GError **error)
+{
+    const Plan *plan = handle->plan;
+    const uint32_t width = plan->spec.width;
+    const int64_t unit = rank == 0 ? 1 : rank == 1 ? DIGIT : DIGIT * DIGIT;
+    _Alignas(8) char deltas[MAX_STEP_KEYS * MAX_WIDTH * 8];
+
+    for (uint64_t t = 0; t < N_ITERATIONS; t++) {
+        const Step *step = &plan->steps[rank][t];
+
+        for (uint32_t i = 0; i < step->n; i++)
+            for (uint32_t j = 0; j < width; j++)
+                value_store(plan->spec.dtype, deltas, (size_t)i * width + j, unit * (j + 1));
+        TRY(get_and_check(handle, rank, t, t, error) && add(handle, step, t, deltas, error));
+        memset(deltas, 0x11, sizeof deltas); /* the caller's again */
+        if (handle->kind != SPARSE)
+            TRY(get_and_check(handle, rank, t, t + 1, error));
+        TRY(clock_handle(handle, error));
+    }
+    return true;
+}
+
+static bool work(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Plan *plan = user_data;
+    Handle handle = { .plan = plan, .kind = plan->handle };
+    const bool ok =
+        open_handle(&handle, worker, error) && iterate(&handle, rubato_worker_rank(worker), error);
+
+    close_handle(&handle);
+    return ok;
+}
+
+/* ---- the cases ---- */
+
+static void check_totals(RubatoEngine *engine, const Plan *plan)
+{
+    const uint32_t width = plan->spec.width;
+    _Alignas(8) char values[N_KEYS * MAX_WIDTH * 8];
+    RubatoKey keys[N_KEYS];
+
+    for (uint32_t i = 0; i < N_KEYS; i++)
+        keys[i] = key_of(plan, N_KEYS - 1 - i);
+    ck_assert(rubato_engine_get(engine, plan->spec.name, keys, N_KEYS, values, NULL));
+    for (uint32_t i = 0; i < N_KEYS; i++) {
+        int64_t total = 0;
+
+        for (uint32_t w = N_WORKERS; w-- > 0;)
+            total = total * DIGIT + (int64_t)added_before(plan, w, N_ITERATIONS, N_KEYS - 1 - i);
+        for (uint32_t j = 0; j < width; j++)
+            QUICK_ASSERT(value_load(plan->spec.dtype, values, (size_t)i * width + j) ==
+                         total * (j + 1));
+    }
+}
+
+static void run_plan(RubatoEngine *engine, Plan *plan, uint64_t seed)
+{
+    g_autoptr(GError) error = NULL;
+    const char *const tables[] = { plan->spec.name, NULL };
+    const RubatoTask task = { .name = "conformance",
+                              .run = work,
+                              .user_data = plan,
+                              .tables = tables,
+                              .workers_per_node = N_WORKERS };
+    bool ok;
+
+    make_plan(plan, seed);
+    create_table(engine, &plan->spec);
+    ok = rubato_engine_run(engine, &task, &error);
+    ck_assert_msg(ok, "%s under %s over %s, %s×%u, %u servers, staleness %u, seed %u: %s",
+                  handle_names[plan->handle], plan->spec.model, plan->spec.storage,
+                  rubato_dtype_name(plan->spec.dtype), plan->spec.width,
+                  rubato_engine_n_servers(engine), plan->spec.staleness, (unsigned)seed,
+                  error == NULL ? "" : error->message);
+    check_totals(engine, plan);
+    ck_assert(rubato_engine_drop_table(engine, plan->spec.name, NULL));
+}
+
+START_TEST(every_get_sees_what_it_must_and_may)
+{
+    static const uint32_t widths[] = { 1, 3, MAX_WIDTH };
+    const bool is_dense = strcmp(kinds[_i].storage, "dense") == 0;
+    Plan *plan = g_new0(Plan, 1);
+
+    plan->handle = kinds[_i].handle;
+    plan->is_asp = strcmp(kinds[_i].model, "asp") == 0;
+    plan->is_bsp = strcmp(kinds[_i].model, "bsp") == 0;
+    for (uint32_t servers = 1; servers <= 4; servers++) {
+        RubatoEngine *engine = engine_with_servers(servers);
+
+        for (uint32_t i = 0; i < 4 * G_N_ELEMENTS(widths); i++) {
+            const bool is_ssp = !plan->is_asp && !plan->is_bsp;
+            const bool is_sparse = strcmp(kinds[_i].model, "sparse_ssp") == 0;
+
+            plan->spec = (RubatoTableSpec){
+                .name = "t",
+                .dtype = (RubatoDtype)(i % 4),
+                .width = widths[i / 4],
+                .storage = kinds[_i].storage,
+                .first_key = is_dense ? FIRST_KEY : 0,
+                .n_keys = is_dense ? N_KEYS : 0,
+                .chunk_size = is_dense ? CHUNK_SIZE : 0,
+                .model = kinds[_i].model,
+                .staleness = is_ssp ? (servers + i) % 3 : 0,
+                .speculation = is_sparse ? i % 3 : 0,
+                .record = is_dense && i % 2 == 0 ? "dense" : "hash",
+                .create_on_get = !is_dense && i % 2 == 0,
+                .cache = plan->handle == CLIENT_CACHED ? RUBATO_CACHE_ALL : RUBATO_CACHE_NONE,
+            };
+            plan->staleness = plan->spec.staleness;
+            plan->reach = plan->spec.staleness + plan->spec.speculation;
+            run_plan(engine, plan, (uint64_t)_i * 1000 + servers * 100 + i);
+        }
+        rubato_engine_free(engine);
+    }
+    g_free(plan);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("conformance");
+    TCase *cases = tcase_create("models, storages, handles");
+
+    tcase_add_loop_test(cases, every_get_sees_what_it_must_and_may, 0, G_N_ELEMENTS(kinds));
+    tcase_set_timeout(cases, 20);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
