@@ -1,117 +1,21 @@
 /* Seeded simulation: workers on nodes run random programs against the models of several shards,
  * over channels that keep the order of what one node sends to one shard and nothing else.
  *
- * Two judges look on, both written straight from the semantics and neither efficient:
- * - the bookkeeper of each shard knows the clocks and announcements delivered to it; after each
- *   delivery, the Gets that the model has answered must be exactly those that it says may be;
- * - the log of all Adds. A row has a column per worker, and the worker's j-th Add to a key adds 3^j
- *   there. A sum so tells which Adds are in it, how often, and whether any was left out between; what
- *   each Get has seen is held against what it had to see and could see when all is over.
- * Then the rows must hold every Add, and every program must have come to its end.
+ * After each delivery, the Gets that a model has answered must be exactly those that the judges of
+ * tests/support/model_world.h say may be; what each Get has seen is held against what it had to see
+ * and could see; in the end the rows must hold every Add, and every program must have come to its
+ * end. Some runs are cut off in the middle instead: what is parked then has to come back.
  *
  * RUBATO_SEEDS is how many seeds are run, RUBATO_SEED the one that is to be run alone. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/model.h"
-#include "models/shard.h"
 #include "models/spec.h"
+#include "tests/support/model_world.h"
 #include "tests/support/runner.h"
 
-#define MAX_NODES 3
-#define MAX_SHARDS 4
-#define MAX_WORKERS 8
-#define FIRST_KEY 1000
-#define N_KEYS 24 /* a set of keys is a mask */
-#define MAX_CALL_KEYS 6
-#define MAX_ADDS 40 /* of a worker to a key: 3^40 still fits */
-#define MAX_ITERATIONS 48
 #define N_BATCHES 8
 #define DEFAULT_SEEDS 8000
-
-typedef enum { GET, ADD, CLOCK, ANNOUNCE } Kind;
-
-/* A Get of a worker, in parts for the shards. */
-typedef struct {
-    uint32_t worker;
-    uint64_t clock;
-    size_t n;
-    RubatoKey keys[MAX_CALL_KEYS];
-    int64_t values[MAX_CALL_KEYS * MAX_WORKERS];
-    uint32_t own[MAX_CALL_KEYS];               /* Adds of its worker to the key before it */
-    uint32_t seen[MAX_CALL_KEYS][MAX_WORKERS]; /* Adds in what it read */
-    bool is_read[MAX_CALL_KEYS];
-    uint32_t n_pending;
-} Get;
-
-typedef struct Message Message;
-struct Message {
-    RubatoRequest request; /* first */
-    Kind kind;
-    uint32_t source;
-    Get *get;
-    bool is_selection;
-    RubatoKey keys[MAX_CALL_KEYS];
-    uint32_t at[MAX_CALL_KEYS];
-    int64_t values[MAX_CALL_KEYS * MAX_WORKERS];
-    bool is_answered;
-};
-
-typedef struct {
-    uint32_t node;
-    uint64_t clock; /* RUBATO_CLOCK_RETIRED at the end */
-    uint32_t n_steps_left;
-    Get *waits_for;
-    uint32_t n_pending; /* Gets in flight, waited for or not */
-
-    /* a worker that tells its iterations */
-    bool tells;
-    uint32_t n_iterations;
-    uint32_t n_told;
-    bool has_got;                        /* its Get at this clock */
-    uint32_t iterations[MAX_ITERATIONS]; /* masks */
-
-    uint64_t clocks_told[MAX_SHARDS]; /* if the sources are workers */
-} Worker;
-
-/* What the bookkeeper of a shard knows. */
-typedef struct {
-    RubatoShard *shard;
-    RubatoModel *model;
-    RubatoKey first_key;
-    uint64_t n_keys;
-    uint64_t clocks[MAX_WORKERS]; /* by source */
-    uint32_t n_told[MAX_WORKERS]; /* UINT32_MAX: it will tell no more */
-    uint32_t told[MAX_WORKERS][MAX_ITERATIONS];
-    GPtrArray *parked;
-} Place;
-
-typedef struct {
-    unsigned seed;
-    GRand *rand;
-    RubatoTableSpec spec;
-    uint32_t n_nodes, n_places, n_workers, n_sources;
-    bool has_worker_clocks;
-    int delivery_percent; /* how eagerly messages are delivered */
-    uint32_t slow_worker;
-    Worker workers[MAX_WORKERS];
-    Place places[MAX_SHARDS];
-    GQueue channels[MAX_NODES][MAX_SHARDS];
-    uint64_t node_clocks_told[MAX_NODES][MAX_SHARDS];
-    GPtrArray *gets, *messages;
-    uint64_t log[MAX_WORKERS][N_KEYS][MAX_ADDS]; /* the clock of each Add */
-    uint32_t n_log[MAX_WORKERS][N_KEYS];
-} World;
-
-#define FAIL(world, ...)                                                                     \
-    do {                                                                                     \
-        g_autofree char *what = g_strdup_printf(__VA_ARGS__);                                \
-        ck_abort_msg(                                                                        \
-            "seed %u (%s, %s, record %s, s=%u q=%u, %u workers, %u nodes, %u shards): %s",   \
-            (world)->seed, (world)->spec.model, (world)->spec.storage, (world)->spec.record, \
-            (world)->spec.staleness, (world)->spec.speculation, (world)->n_workers,          \
-            (world)->n_nodes, (world)->n_places, what);                                      \
-    } while (0)
 
 static uint32_t pick(World *world, uint32_t n)
 {
@@ -123,16 +27,6 @@ static bool percent(World *world, uint32_t chance)
     return pick(world, 100) < chance;
 }
 
-static bool is_model(const World *world, const char *name)
-{
-    return strcmp(world->spec.model, name) == 0;
-}
-
-static uint32_t bit_of(RubatoKey key)
-{
-    return 1u << (key - FIRST_KEY);
-}
-
 static uint32_t place_of(const World *world, RubatoKey key)
 {
     uint32_t i = 0;
@@ -140,157 +34,6 @@ static uint32_t place_of(const World *world, RubatoKey key)
     while (key - world->places[i].first_key >= world->places[i].n_keys)
         i++;
     return i;
-}
-
-/* The first bookkeeper: may a Get be answered by what its shard has heard? */
-
-static uint64_t lowest(const uint64_t *clocks, uint32_t n)
-{
-    uint64_t min = RUBATO_CLOCK_RETIRED;
-
-    for (uint32_t i = 0; i < n; i++)
-        min = MIN(min, clocks[i]);
-    return min;
-}
-
-static bool is_within(uint64_t clock, uint64_t min, uint64_t distance)
-{
-    return clock <= min || clock - min <= distance;
-}
-
-static bool conflicts(const World *world, const Place *place, const Message *message)
-{
-    const uint64_t end = message->request.clock - world->spec.staleness;
-    uint32_t wanted = 0;
-
-    for (size_t i = 0; i < message->request.keys.n; i++)
-        wanted |=
-            bit_of(message->is_selection ? message->get->keys[message->at[i]] : message->keys[i]);
-    for (uint32_t worker = 0; worker < world->n_workers; worker++)
-        for (uint64_t t = 0; t < end; t++) {
-            const bool unfinished = place->clocks[worker] <= t;
-            const bool untold = t >= place->n_told[worker];
-            const uint32_t used = t < MAX_ITERATIONS ? place->told[worker][t] : 0;
-
-            if (worker != message->request.worker && unfinished && (untold || (used & wanted)))
-                return true;
-        }
-    return false;
-}
-
-static bool may_be_answered(const World *world, const Place *place, const Message *message)
-{
-    const uint64_t min = lowest(place->clocks, world->n_sources);
-    const uint64_t clock = message->request.clock;
-    const uint64_t s = world->spec.staleness;
-
-    if (is_model(world, "asp"))
-        return true;
-    if (is_model(world, "bsp"))
-        return clock <= min;
-    if (is_within(clock, min, s))
-        return true;
-    return is_model(world, "sparse_ssp") && is_within(clock, min, s + world->spec.speculation) &&
-           !conflicts(world, place, message);
-}
-
-/* The second: what a Get has read. */
-
-/* How many Adds of a worker to a key make the sum; fails where it is no sum of the first so many. */
-static uint32_t decode(World *world, uint32_t worker, RubatoKey key, int64_t sum, const char *where)
-{
-    uint64_t expected = 0, power = 1;
-
-    for (uint32_t n = 0; n <= world->n_log[worker][key - FIRST_KEY]; n++) {
-        if (expected == (uint64_t)sum)
-            return n;
-        expected += power;
-        power *= 3;
-    }
-    FAIL(world,
-         "%s: the sum %" G_GINT64_FORMAT " of worker %u under key %u is not of its first "
-         "Adds",
-         where, sum, worker, (unsigned)key);
-    return 0;
-}
-
-static uint32_t n_adds_before(const World *world, uint32_t worker, RubatoKey key, uint64_t clock)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < world->n_log[worker][key - FIRST_KEY]; i++)
-        n += world->log[worker][key - FIRST_KEY][i] < clock;
-    return n;
-}
-
-/* When its last part has been answered, or all is over. The Adds of the log after `clock` are told by
- * their clocks, so this holds at any later time too. */
-static void judge_get(World *world, const Get *get)
-{
-    const uint64_t s = world->spec.staleness;
-
-    for (size_t i = 0; i < get->n; i++)
-        for (uint32_t v = 0; get->is_read[i] && v < world->n_workers; v++) {
-            const uint32_t seen = get->seen[i][v];
-            const uint32_t before =
-                n_adds_before(world, v, get->keys[i], get->clock - MIN(get->clock, s));
-
-            if (is_model(world, "bsp")) {
-                if (seen != n_adds_before(world, v, get->keys[i], get->clock))
-                    FAIL(world, "worker %u at clock %u saw %u Adds of worker %u to key %u",
-                         get->worker, (unsigned)get->clock, seen, v, (unsigned)get->keys[i]);
-                continue;
-            }
-            if (v == get->worker && seen < get->own[i])
-                FAIL(world, "worker %u missed an Add of its own", v);
-            if (!is_model(world, "asp") && seen < before)
-                FAIL(world, "worker %u at clock %u saw %u of %u Adds of worker %u to key %u",
-                     get->worker, (unsigned)get->clock, seen, before, v, (unsigned)get->keys[i]);
-        }
-}
-
-static uint64_t true_min(const World *world)
-{
-    uint64_t min = RUBATO_CLOCK_RETIRED;
-
-    for (uint32_t i = 0; i < world->n_workers; i++)
-        min = MIN(min, world->workers[i].clock);
-    return min;
-}
-
-/* A model has answered a part: nothing from the future in it, and the workers' real clocks near
- * enough, whatever the shard has heard. */
-static void take_answer(World *world, Message *message)
-{
-    Get *get = message->get;
-    const uint64_t bound = is_model(world, "asp")   ? UINT64_MAX
-                           : is_model(world, "bsp") ? 0
-                           : is_model(world, "ssp")
-                               ? world->spec.staleness
-                               : (uint64_t)world->spec.staleness + world->spec.speculation;
-
-    if (message->is_answered)
-        FAIL(world, "a Get was answered twice");
-    message->is_answered = true;
-    if (!is_within(get->clock, true_min(world), bound))
-        FAIL(world, "worker %u was answered at clock %u", get->worker, (unsigned)get->clock);
-    for (size_t i = 0; i < message->request.keys.n; i++) {
-        const uint32_t row = message->at[i];
-
-        if (!message->is_selection)
-            memcpy(get->values + row * world->n_workers, message->values + i * world->n_workers,
-                   world->n_workers * sizeof(int64_t));
-        get->is_read[row] = true;
-        for (uint32_t v = 0; v < world->n_workers; v++)
-            get->seen[row][v] =
-                decode(world, v, get->keys[row], get->values[row * world->n_workers + v], "a Get");
-    }
-    if (--get->n_pending > 0)
-        return;
-    judge_get(world, get);
-    world->workers[get->worker].n_pending--;
-    if (world->workers[get->worker].waits_for == get)
-        world->workers[get->worker].waits_for = NULL;
 }
 
 /* Sending */
@@ -449,7 +192,7 @@ static void send_announcement(World *world, uint32_t worker, uint64_t iteration,
         size_t n = 0;
 
         for (RubatoKey key = FIRST_KEY; key < FIRST_KEY + N_KEYS; key++)
-            if ((used & bit_of(key)) != 0)
+            if ((used & world_bit_of(key)) != 0)
                 keys[n++] = key;
         fill_part(world, message, place, keys, n);
         send(world, world->workers[worker].node, place, message);
@@ -494,7 +237,7 @@ static void step_telling(World *world, uint32_t worker)
         return;
     }
     for (RubatoKey key = FIRST_KEY; key < FIRST_KEY + N_KEYS; key++)
-        if ((self->iterations[self->clock] & bit_of(key)) != 0)
+        if ((self->iterations[self->clock] & world_bit_of(key)) != 0)
             keys[n++] = key;
     if (!self->has_got) {
         self->has_got = true;
@@ -558,7 +301,7 @@ static void note(Place *place, const Message *message)
     } else if (message->kind == ANNOUNCE) {
         place->n_told[request->worker] = (uint32_t)request->clock + 1;
         for (size_t i = 0; i < request->keys.n; i++)
-            place->told[request->worker][request->clock] |= bit_of(message->keys[i]);
+            place->told[request->worker][request->clock] |= world_bit_of(message->keys[i]);
     } else if (message->kind == GET) {
         g_ptr_array_add(place->parked, (gpointer)message);
     }
@@ -603,21 +346,21 @@ static void deliver(World *world, uint32_t node, uint32_t place_number)
             memset(answered->keys, 0xee, sizeof(answered->keys));
             continue;
         }
-        if (!may_be_answered(world, place, answered))
+        if (!world_may_be_answered(world, place, answered))
             FAIL(world, "shard %u answered worker %u at clock %u too early", place_number,
                  answered->request.worker, (unsigned)answered->request.clock);
         if (!g_ptr_array_remove_fast(place->parked, answered))
             FAIL(world, "shard %u answered a Get that it did not have", place_number);
-        take_answer(world, answered);
+        world_take_answer(world, answered);
     }
     if (!is_back)
         FAIL(world, "an Add or announcement did not come back");
-    if (rubato_model_min_clock(place->model) != lowest(place->clocks, world->n_sources))
+    if (rubato_model_min_clock(place->model) != world_lowest(place->clocks, world->n_sources))
         FAIL(world, "shard %u has a wrong min clock", place_number);
     for (guint i = 0; i < place->parked->len; i++) {
         const Message *parked = place->parked->pdata[i];
 
-        if (may_be_answered(world, place, parked))
+        if (world_may_be_answered(world, place, parked))
             FAIL(world, "shard %u forgot worker %u at clock %u", place_number,
                  parked->request.worker, (unsigned)parked->request.clock);
     }
@@ -694,7 +437,7 @@ static void place_workers(World *world)
 
         self->node = pick(world, world->n_nodes);
         self->n_steps_left = pick(world, 40);
-        self->tells = is_model(world, "sparse_ssp") && percent(world, 85);
+        self->tells = world_has_model(world, "sparse_ssp") && percent(world, 85);
         self->n_iterations = self->tells ? pick(world, 12) : 0;
         for (uint32_t t = 0; t < self->n_iterations; t++)
             for (uint32_t j = pick(world, MAX_CALL_KEYS); j > 0; j--)
@@ -730,28 +473,6 @@ static void open_places(World *world)
     }
 }
 
-/* What is left in a shard: every Add, or under BSP those of the clocks that are over. */
-static void judge_rows(World *world, const Place *place, bool is_over)
-{
-    const uint64_t min = lowest(place->clocks, world->n_sources);
-    int64_t row[MAX_WORKERS];
-
-    for (RubatoKey key = place->first_key; key < place->first_key + place->n_keys; key++) {
-        const RubatoKeys one = { .first = key, .n = 1 };
-
-        shard_get(place->shard, &one, row);
-        for (uint32_t v = 0; v < world->n_workers; v++) {
-            const uint32_t n = decode(world, v, key, row[v], "a row");
-
-            if (is_over && n != world->n_log[v][key - FIRST_KEY])
-                FAIL(world, "an Add of worker %u to key %u was lost", v, (unsigned)key);
-            if (is_model(world, "bsp") && n != n_adds_before(world, v, key, min))
-                FAIL(world, "worker %u's Adds to key %u: %u applied at min clock %u", v,
-                     (unsigned)key, n, (unsigned)min);
-        }
-    }
-}
-
 /* Ends the task in a shard; the Gets that come back must be those that the bookkeeper has. */
 static void close_place(World *world, Place *place, bool is_over)
 {
@@ -761,7 +482,7 @@ static void close_place(World *world, Place *place, bool is_over)
             FAIL(world, "a Get was dropped that was not parked");
     if (place->parked->len > 0)
         FAIL(world, "%u parked Gets were not given back", place->parked->len);
-    judge_rows(world, place, is_over);
+    world_judge_rows(world, place, is_over);
     shard_free(place->shard);
     g_ptr_array_unref(place->parked);
 }
@@ -795,7 +516,7 @@ static void run_seed(unsigned seed)
         if (world->workers[i].clock != RUBATO_CLOCK_RETIRED)
             FAIL(world, "worker %u hangs at clock %u", i, (unsigned)world->workers[i].clock);
     for (guint i = 0; i < world->gets->len; i++)
-        judge_get(world, world->gets->pdata[i]);
+        world_judge_get(world, world->gets->pdata[i]);
     for (uint32_t i = 0; i < world->n_places; i++)
         close_place(world, &world->places[i], is_over);
 
