@@ -166,10 +166,11 @@ static int check(int argc, char **argv)
         return fail_usage("check", error->message);
     if (argc != 2)
         return fail_usage("check", "takes one cluster file: rubato check FILE");
-    if (rubato_launch_check(argv[1], stdout, &error))
-        return EXIT_SUCCESS;
-    fflush(stdout); /* the table before what is wrong with it */
-    return fail(error);
+
+    g_autoptr(GString) report = g_string_new(NULL);
+    const bool fine = rubato_launch_check(argv[1], report, &error);
+    g_print("%s", report->str); /* the table before what is wrong with it */
+    return fine ? EXIT_SUCCESS : fail(error);
 }
 
 static int help(int argc, char **argv)

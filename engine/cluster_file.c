@@ -6,6 +6,7 @@
  * Thread: any; no state beyond the call. */
 #include "engine/cluster_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <libconfig.h>
 #include <rubato/error.h>
@@ -575,6 +576,9 @@ void cluster_free(Cluster *cluster)
 const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number)
 {
     const ClusterNode wanted = { .id = id };
+
+    assert(cluster->nodes != NULL);
+
     const ClusterNode *node =
         bsearch(&wanted, cluster->nodes, cluster->n_nodes, sizeof wanted, compare_ids);
 

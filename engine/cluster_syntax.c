@@ -351,7 +351,7 @@ static bool check_settings(Scan *scan, bool in_group)
     size_t n_names = 0;
 
     for (;;) {
-        Name name;
+        Name name = { .start = scan->at, .line = scan->line };
 
         if (!skip_blank(scan))
             return false;

@@ -79,7 +79,7 @@ static const char *plural(uint32_t n)
     return n == 1 ? "" : "s";
 }
 
-static void print_summary(const Cluster *cluster, FILE *out)
+static void append_summary(const Cluster *cluster, GString *report)
 {
     uint32_t servers = 0;
     uint32_t workers = 0;
@@ -88,12 +88,12 @@ static void print_summary(const Cluster *cluster, FILE *out)
         servers += cluster->nodes[i].servers;
         workers += cluster->nodes[i].workers;
     }
-    fprintf(out, "%s: %u node%s, %u server%s, %u worker%s, over %s\n\n", cluster->name,
-            cluster->n_nodes, plural(cluster->n_nodes), servers, plural(servers), workers,
-            plural(workers), cluster->transport);
+    g_string_append_printf(report, "%s: %u node%s, %u server%s, %u worker%s, over %s\n\n",
+                           cluster->name, cluster->n_nodes, plural(cluster->n_nodes), servers,
+                           plural(servers), workers, plural(workers), cluster->transport);
 }
 
-static void print_table(Check *check, FILE *out)
+static void append_table(Check *check, GString *report)
 {
     const Cluster *cluster = check->cluster;
     const ClusterNode *first = &cluster->nodes[cluster->scheduler_node];
@@ -105,14 +105,14 @@ static void print_table(Check *check, FILE *out)
         g_autofree char *text = format_address(cluster->nodes[i].host, cluster->nodes[i].port);
         width = MAX(width, strlen(text));
     }
-    fprintf(out, "%9s  %-*s  %7s  %7s  %-9s  %s\n", "node", (int)width, "address", "servers",
-            "workers", "starts by", "port");
+    g_string_append_printf(report, "%9s  %-*s  %7s  %7s  %-9s  %s\n", "node", (int)width, "address",
+                           "servers", "workers", "starts by", "port");
 
     const char *state = try_address(check, "the scheduler", cluster->scheduler_line,
                                     cluster->scheduler_host, cluster->scheduler_port, &starts_by);
     g_autofree char *runs_on = g_strdup_printf("node %u", first->id);
-    fprintf(out, "%9s  %-*s  %7s  %7s  %-9s  %s\n", "scheduler", (int)width, scheduler, "", "",
-            runs_on, state);
+    g_string_append_printf(report, "%9s  %-*s  %7s  %7s  %-9s  %s\n", "scheduler", (int)width,
+                           scheduler, "", "", runs_on, state);
 
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         const ClusterNode *node = &cluster->nodes[i];
@@ -120,14 +120,14 @@ static void print_table(Check *check, FILE *out)
         g_autofree char *name = g_strdup_printf("node %u", node->id);
 
         state = try_address(check, name, node->line, node->host, node->port, &starts_by);
-        fprintf(out, "%9u  %-*s  %7u  %7u  %-9s  %s\n", node->id, (int)width, address,
-                node->servers, node->workers, starts_by, state);
+        g_string_append_printf(report, "%9u  %-*s  %7u  %7u  %-9s  %s\n", node->id, (int)width,
+                               address, node->servers, node->workers, starts_by, state);
     }
 }
 
-bool rubato_launch_check(const char *cluster_file, FILE *out, GError **error)
+bool rubato_launch_check(const char *cluster_file, GString *report, GError **error)
 {
-    g_return_val_if_fail(cluster_file != NULL && out != NULL, false);
+    g_return_val_if_fail(cluster_file != NULL && report != NULL, false);
 
     g_autoptr(Cluster) cluster = cluster_read(cluster_file, error);
     if (cluster == NULL)
@@ -137,12 +137,12 @@ bool rubato_launch_check(const char *cluster_file, FILE *out, GError **error)
     g_autoptr(GString) faults = g_string_new(NULL);
     Check check = { .cluster = cluster, .sockets = sockets, .faults = faults };
 
-    print_summary(cluster, out);
-    print_table(&check, out);
-    fprintf(out,
-            "\na heartbeat each %u ms; a node is lost after %u ms of silence; "
-            "a stalled call says so after %u ms\n",
-            cluster->heartbeat_ms, cluster->timeout_ms, cluster->stall_ms);
+    append_summary(cluster, report);
+    append_table(&check, report);
+    g_string_append_printf(report,
+                           "\na heartbeat each %u ms; a node is lost after %u ms of silence; "
+                           "a stalled call says so after %u ms\n",
+                           cluster->heartbeat_ms, cluster->timeout_ms, cluster->stall_ms);
     for (guint i = 0; i < sockets->len; i++)
         close(g_array_index(sockets, int, i));
     if (faults->len == 0)

@@ -99,7 +99,7 @@ static char *list_running(const Keeper *keeper)
     for (uint32_t i = 0; i < keeper->n_children; i++)
         if (keeper->children[i].state == RUNNING)
             g_string_append_printf(list, "%s%u", list->len > 0 ? ", " : "",
-                                   keeper->children[i].plan->node->id);
+                                   keeper->plan->nodes[i].node->id);
     return g_string_free(list, FALSE);
 }
 

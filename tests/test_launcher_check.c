@@ -42,14 +42,11 @@ static char *check_file(const char *host, uint16_t scheduler_port, uint16_t port
                         "{ id = 7; host = \"%s\"; port = %u; workers = 4; } ); };\n",
                         scheduler_port, port0, host, port1);
     g_autofree char *path = launch_write_file("two.cfg", text, 0600);
-    char *out = NULL;
-    size_t length;
-    FILE *stream = open_memstream(&out, &length);
+    GString *report = g_string_new(NULL);
 
-    const bool fine = rubato_launch_check(path, stream, error);
+    const bool fine = rubato_launch_check(path, report, error);
     ck_assert(fine == (*error == NULL));
-    fclose(stream);
-    return out;
+    return g_string_free(report, FALSE);
 }
 
 START_TEST(check_prints_what_would_run)

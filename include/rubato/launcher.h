@@ -7,7 +7,6 @@
 #define RUBATO_LAUNCHER_H
 
 #include <rubato/error.h>
-#include <stdio.h>
 
 G_BEGIN_DECLS
 
@@ -32,10 +31,10 @@ typedef struct {
  * started, with RUBATO_ERROR_CONFIG, _IO, _INVALID, _NOT_FOUND (the program) or _NETWORK (a host). */
 RUBATO_API bool rubato_launch_run(const RubatoLaunch *launch, int *exit_code, GError **error);
 
-/* Reads the file, resolves its hosts, tries its ports that are on this machine, and prints a table
- * of what would run where. False with what is wrong, a line for each fault: RUBATO_ERROR_CONFIG,
- * _IO or _NETWORK. */
-RUBATO_API bool rubato_launch_check(const char *cluster_file, FILE *out, GError **error);
+/* Reads the file, resolves its hosts, tries its ports that are on this machine, and appends a table
+ * of what would run where to the report: also where a host or a port is wrong. False with what is
+ * wrong, a line for each fault: RUBATO_ERROR_CONFIG, _IO or _NETWORK. */
+RUBATO_API bool rubato_launch_check(const char *cluster_file, GString *report, GError **error);
 
 G_END_DECLS
 
