@@ -21,7 +21,7 @@
 #define LINK_WINDOWS 2
 
 /* Closed sockets may go on sending for so long. */
-#define LINGER_MS 300
+#define LINGER_MS 100
 
 /* Channels kept for greetings, beyond one for each node: strangers may make us answer them. */
 #define SPARE_GREETED 16

@@ -458,7 +458,8 @@ void *network_run(void *data)
     /* The others need not send again what has come. */
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         Peer *const peer = network_peer(network, i);
-        if (peer != NULL) {
+        if (peer != NULL && atomic_load_explicit(&peer->received, memory_order_relaxed) !=
+                                atomic_load_explicit(&peer->told_ack, memory_order_relaxed)) {
             peer_wish(peer, WISH_ACK);
             peer_flush(peer);
         }

@@ -1,0 +1,155 @@
+/* Networks over real sockets that lose, double and reorder: what the links promise, they keep. */
+#include "tests/support/lossy.h"
+#include "tests/support/runner.h"
+#include "tests/support/station.h"
+
+#define PATIENCE_MS STATION_PATIENCE_MS
+
+static const Lossy faults[] = {
+    { .loss = 0.3 },  { .doubling = 0.5 },
+    { .delay = 0.5 }, { .loss = 0.2, .doubling = 0.2, .delay = 0.2 },
+    { .loss = 0.05 },
+};
+
+static NetworkConfig config_of(int i)
+{
+    Lossy lossy = faults[(size_t)i % G_N_ELEMENTS(faults)];
+
+    lossy.seed = (guint32)i;
+    return (NetworkConfig){
+        .transport_ops = lossy_transport(&lossy),
+        .window_bytes = 100000,
+        .resend_ms = 10,
+        .stop_ms = 10000,
+    };
+}
+
+static uint64_t n_resent(const Station *station)
+{
+    NetworkStats stats;
+
+    network_stats(station->network, &stats);
+    return stats.packets_resent;
+}
+
+START_TEST(messages_arrive_once_and_in_order)
+{
+    enum { N = 200 };
+    const NetworkConfig config = config_of(_i);
+    Station *const stations[] = { station_new(0, 2, &config), station_new(1, 2, &config) };
+    GRand *const random = g_rand_new_with_seed((guint32)_i);
+
+    stations_join(stations, 2);
+    for (uint64_t i = 0; i < N; i++)
+        for (uint32_t from = 0; from < 2; from++) {
+            network_push(stations[from]->network, 1 - from,
+                         station_frame(MESSAGE_REPLY, i, i % 10 == 0 ? 20000 : 50));
+            if (g_rand_boolean(random))
+                network_flush(stations[from]->network, 1 - from);
+        }
+    for (uint32_t to = 0; to < 2; to++)
+        network_flush(stations[1 - to]->network, to);
+    for (uint32_t to = 0; to < 2; to++)
+        for (uint64_t i = 0; i < N; i++) {
+            Incoming *const incoming = station_take(stations[to], PATIENCE_MS);
+            ck_assert_msg(incoming != NULL, "seed %d: message %u is missing", _i, (unsigned)i);
+            ck_assert_msg(station_is(incoming, MESSAGE_REPLY, i, i % 10 == 0 ? 20000 : 50),
+                          "seed %d: message %u came in place of %u", _i,
+                          (unsigned)incoming->header.request_id, (unsigned)i);
+            incoming_free(incoming);
+        }
+    ck_assert_ptr_null(station_take(stations[0], 0));
+    ck_assert_ptr_null(station_take(stations[1], 0));
+    if (faults[(size_t)_i % G_N_ELEMENTS(faults)].loss > 0)
+        ck_assert_uint_gt(n_resent(stations[0]) + n_resent(stations[1]), 0);
+    g_rand_free(random);
+    station_free(stations[0]);
+    station_free(stations[1]);
+}
+END_TEST
+
+START_TEST(producer_that_waits_for_room_gets_it)
+{
+    enum { N = 300 };
+    const NetworkConfig config = config_of(_i);
+    Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
+    uint64_t n_taken = 0;
+
+    stations_join((Station *const[]){ a, b }, 2);
+    for (uint64_t i = 0; i < N; i++) {
+        /* The consumer sends nothing by itself: what it has done with must be told all the same. */
+        while (!network_has_room(a->network, 1)) {
+            if (n_taken == i) {
+                ck_assert_msg(network_wait_room(a->network, 1, NULL, NULL, PATIENCE_MS),
+                              "seed %d: no room at %u", _i, (unsigned)i);
+                break;
+            }
+            Incoming *const incoming = station_take(b, PATIENCE_MS);
+            ck_assert_msg(station_is(incoming, MESSAGE_ADD, n_taken, 1000), "seed %d: not %u", _i,
+                          (unsigned)n_taken);
+            incoming_free(incoming);
+            n_taken++;
+        }
+        network_send(a->network, 1, station_frame(MESSAGE_ADD, i, 1000));
+    }
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
+START_TEST(stopping_waits_until_everything_has_come)
+{
+    enum { N = 100 };
+    const NetworkConfig config = config_of(_i);
+    Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
+
+    stations_join((Station *const[]){ a, b }, 2);
+    for (uint64_t i = 0; i < N; i++)
+        network_send(a->network, 1, station_frame(MESSAGE_CONTROL, i, 3000));
+    network_stop(a->network);
+    for (uint64_t i = 0; i < N; i++) {
+        Incoming *const incoming = station_take(b, PATIENCE_MS);
+        ck_assert_msg(station_is(incoming, MESSAGE_CONTROL, i, 3000), "seed %d: not %u", _i,
+                      (unsigned)i);
+        incoming_free(incoming);
+    }
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
+START_TEST(requests_are_answered_once)
+{
+    enum { N = 100 };
+    const NetworkConfig config = config_of(_i);
+    Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
+
+    b->echoes = true;
+    stations_join((Station *const[]){ a, b }, 2);
+    for (uint64_t i = 0; i < N; i++)
+        network_send(a->network, 1, station_frame(MESSAGE_GET, i, 40));
+    for (uint64_t i = 0; i < N; i++) {
+        Incoming *const incoming = station_take(a, PATIENCE_MS);
+        ck_assert_msg(station_is(incoming, MESSAGE_REPLY, i, 40), "seed %d: not %u", _i,
+                      (unsigned)i);
+        incoming_free(incoming);
+    }
+    ck_assert_ptr_null(station_take(a, 0));
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("network_lossy");
+    TCase *const lossy = tcase_create("lossy");
+
+    tcase_set_timeout(lossy, 90);
+    tcase_add_loop_test(lossy, messages_arrive_once_and_in_order, 0, 5);
+    tcase_add_loop_test(lossy, producer_that_waits_for_room_gets_it, 0, 5);
+    tcase_add_loop_test(lossy, stopping_waits_until_everything_has_come, 0, 5);
+    tcase_add_loop_test(lossy, requests_are_answered_once, 0, 5);
+    suite_add_tcase(suite, lossy);
+    return run_suite(suite);
+}
