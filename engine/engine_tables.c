@@ -197,19 +197,38 @@ static bool access_rows(TableClient *client, const Access *access, GError **erro
                : table_client_get_run(client, access->first, access->n, access->values, error);
 }
 
+/* Outside a task nothing is cancelled but by the engine's end: why that came is what to tell. */
+static void propagate_cause(RubatoEngine *engine, GError *found, GError **error)
+{
+    bool intact = true;
+
+    if (g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)) {
+        pthread_mutex_lock(&engine->lock);
+        intact = engine_check(engine, error);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (intact)
+        g_propagate_error(error, found);
+    else
+        g_error_free(found);
+}
+
 static bool access_table(RubatoEngine *engine, const char *name, const Access *access,
                          GError **error)
 {
     TableRoute route;
     TableClient *client;
+    GError *found = NULL;
     bool ok;
 
     if (!begin_access(engine, name, &route, error))
         return false;
     client = table_client_new(&route, UINT32_MAX);
-    ok = access_rows(client, access, error);
+    ok = access_rows(client, access, &found);
     table_client_free(client);
     end_access(engine, &route);
+    if (!ok)
+        propagate_cause(engine, found, error);
     return ok;
 }
 

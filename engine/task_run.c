@@ -420,13 +420,17 @@ static void retire(RubatoTaskRun *run, uint32_t rank, bool failed)
 
 static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const GError *error)
 {
+    /* not by this node: that of a server has given up the task, and may be unable to say so */
+    const bool cancelled = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
+    const uint32_t code = cancelled ? RUBATO_ERROR_CANCELLED : RUBATO_ERROR_TASK_FAILED;
     g_autofree char *text = g_strdup_printf(
-        "task %s: worker %u (node %u) failed: %s", run->name, worker->rank, worker->node_id,
+        "task %s: worker %u (node %u) %s: %s", run->name, worker->rank, worker->node_id,
+        cancelled ? "was cancelled" : "failed",
         error == NULL ? "its function returned false and set no error" : error->message);
 
     engine_tell_scheduler(run->engine, &(Control){ .kind = CONTROL_FAIL,
                                                    .epoch = run->epoch,
-                                                   .code = CONTROL_CODE(RUBATO_ERROR_TASK_FAILED),
+                                                   .code = CONTROL_CODE(code),
                                                    .text = text });
 }
 
