@@ -18,6 +18,7 @@
 
 #define PATIENCE_MS 30000
 #define CASE_SECONDS 45
+#define MOST_SHOWN 3000 /* bytes of a process's output in a failure */
 
 const uint32_t CLUSTER_IDS[CLUSTER_MOST_NODES] = { 3, 7, 20, 41 };
 
@@ -56,6 +57,16 @@ TCase *cluster_add_case(Suite *suite, const char *name)
     return tcase;
 }
 
+/* The end of a text, from a line's beginning. */
+static const char *last_part(const GString *text)
+{
+    const char *at = text->str + (text->len > MOST_SHOWN ? text->len - MOST_SHOWN : 0);
+
+    while (at > text->str && at[-1] != '\n')
+        at--;
+    return at;
+}
+
 void cluster_fail(ClusterRun *run, const char *format, ...)
 {
     g_autofree char *text = NULL;
@@ -70,7 +81,7 @@ void cluster_fail(ClusterRun *run, const char *format, ...)
         if (process->text != NULL)
             fprintf(stderr, "---- process %u (pid %d, %s %d) wrote:\n%s\n", i, (int)process->pid,
                     process->ended ? "ended with" : "running,", process->status,
-                    process->text->str);
+                    last_part(process->text));
     }
     fflush(stderr);
     ck_abort_msg("%s", text);

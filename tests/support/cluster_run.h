@@ -3,7 +3,7 @@
  *
  * A case makes a run, starts its nodes and waits for events: a text in a node's output, a node's
  * end. Every wait is bounded; when it is over, or when a node ends otherwise than expected, the case
- * fails and all that the nodes have written is shown. Nodes die with the case.
+ * fails and the last that the nodes have written is shown. Nodes die with the case.
  *
  * The cluster file lives in memory. The scheduler's port is reserved while the run exists: a bound
  * socket that does not listen keeps it from everybody who does not name it. Nodes have any port.
@@ -119,7 +119,7 @@ void cluster_signal(ClusterRun *run, uint32_t process, int number);
  * (transfer full) */
 char *cluster_play_alone(uint32_t servers, uint32_t workers, ClusterPlay play, const void *data);
 
-/* Fails the case, showing everything. */
+/* Fails the case, showing what the processes wrote last. */
 G_NORETURN void cluster_fail(ClusterRun *run, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
 /* Monotonic, the same in all processes. */
