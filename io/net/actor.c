@@ -16,14 +16,19 @@
  * wakers change mailbox or token, and then look at `asleep`: the same argument. The thread may find
  * the token taken and sleep on; that owner will look at the mailbox when it leaves.
  *
- * An actor without a thread has nobody to wake: whoever finds the mailbox filled after freeing the
- * token tries to take it again. If that fails there is a new owner, which looks in turn.
+ * Whoever finds the mailbox filled after freeing the token tries to take it again, which is cheaper
+ * than waking the thread. If that fails there is a new owner, which looks in turn. After MAX_ROUNDS a
+ * guest leaves the rest to the thread, lest it serve others for ever; where there is no thread, it
+ * goes on.
  *
  * Answers go out after the token is free: waking a sleeper is a system call, and a reply may be sent
  * on a socket, which the next request need not wait for. */
 #include "io/net/actor.h"
 
 #include "io/net/futex.h"
+
+/* How often a guest of an actor with a thread looks into the mailbox again before it leaves. */
+enum { MAX_ROUNDS = 4 };
 
 void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
                 void (*settled)(Actor *actor))
@@ -81,8 +86,6 @@ static bool free_token(Actor *actor)
     /* release: to the acquire in try_take_token; seq_cst: against mailbox_push, see the note */
     atomic_store_explicit(&actor->owned, 0, memory_order_seq_cst);
     filled = !mailbox_is_empty(&actor->mailbox);
-    if (filled && actor->has_thread)
-        wake_thread(actor);
     for (; message != NULL; message = next) {
         next = message_next(message);
         message_end(message);
@@ -94,8 +97,15 @@ static bool free_token(Actor *actor)
 
 static void leave(Actor *actor)
 {
-    while (free_token(actor) && !actor->has_thread && try_take_token(actor))
+    for (int round = 0; free_token(actor); round++) {
+        if (actor->has_thread && round == MAX_ROUNDS) {
+            wake_thread(actor);
+            return;
+        }
+        if (!try_take_token(actor))
+            return;
         handle_mailbox(actor);
+    }
 }
 
 bool actor_try_handle(Actor *actor, Message *message)
