@@ -182,6 +182,10 @@ bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
 
     if (task == NULL)
         return is_late(scheduler, control->epoch);
+    /* Workers leave a cancelled task in any order: a node's last one may overtake the one that is
+     * about to tell that all were in the barrier. */
+    if (task->cause.code != CONTROL_OK && control->round != CONTROL_NO_ROUND)
+        return true;
     if (task->retired[node])
         return control->round == CONTROL_NO_ROUND;
     if (control->round == CONTROL_NO_ROUND) {
