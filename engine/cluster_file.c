@@ -23,6 +23,7 @@
 #define DEFAULT_HEARTBEAT_MS 500u
 #define DEFAULT_TIMEOUT_MS 3000u
 #define DEFAULT_STALL_MS 10000u
+#define DEFAULT_RENDEZVOUS_MS 30000u
 
 #define MAX_NAME_BYTES 64u
 #define MAX_HOST_BYTES 253u
@@ -30,8 +31,9 @@
 static const char *const KNOWN_TRANSPORTS[] = { "tcp", NULL };
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
-static const char *const CLUSTER_KEYS[] = { "name",       "scheduler", "nodes",     "heartbeat_ms",
-                                            "timeout_ms", "stall_ms",  "transport", NULL };
+static const char *const CLUSTER_KEYS[] = { "name",          "scheduler",  "nodes",
+                                            "heartbeat_ms",  "timeout_ms", "stall_ms",
+                                            "rendezvous_ms", "transport",  NULL };
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = { "id", "host", "port", "servers", "workers", NULL };
 
@@ -446,10 +448,14 @@ static bool read_times(const Reader *reader, const config_setting_t *group, Clus
     static const NumberRule stall = { "stall_ms",       1,
                                       CLUSTER_MAX_MS,   false,
                                       DEFAULT_STALL_MS, "stall_ms = 10000;" };
+    static const NumberRule rendezvous = { "rendezvous_ms",       1,
+                                           CLUSTER_MAX_MS,        false,
+                                           DEFAULT_RENDEZVOUS_MS, "rendezvous_ms = 30000;" };
 
     if (!read_number(reader, group, "the cluster", &heartbeat, &cluster->heartbeat_ms) ||
         !read_number(reader, group, "the cluster", &timeout, &cluster->timeout_ms) ||
-        !read_number(reader, group, "the cluster", &stall, &cluster->stall_ms))
+        !read_number(reader, group, "the cluster", &stall, &cluster->stall_ms) ||
+        !read_number(reader, group, "the cluster", &rendezvous, &cluster->rendezvous_ms))
         return false;
     if (cluster->timeout_ms > cluster->heartbeat_ms)
         return true;

@@ -40,6 +40,7 @@ typedef struct {
     uint32_t heartbeat_ms;
     uint32_t timeout_ms;
     uint32_t stall_ms;
+    uint32_t rendezvous_ms;
     char *transport; /* one of the known names, "tcp" unless the file says otherwise */
     char *digest;    /* SHA-256 of the file's bytes, in hex */
 } Cluster;

@@ -15,6 +15,8 @@ typedef enum {
     TICK,
 } MailKind;
 
+enum { MISSING_MS = 5000 }; /* at most, between two lines in the log that say who has not come */
+
 typedef struct {
     Message message; /* first: the actor's handler finds it */
     MailKind kind;
@@ -203,6 +205,21 @@ static void handle_for_node(RubatoEngine *engine, const Control *control)
 
 /* ---- the actor ---- */
 
+/* Before the run has begun: whom the scheduler waits for. */
+static void say_missing(RubatoEngine *engine, int64_t now_ms)
+{
+    g_autofree char *missing = NULL;
+
+    if (engine->missed_ms == 0)
+        engine->missed_ms = now_ms;
+    if (engine->welcome || now_ms - engine->missed_ms < MIN(engine->stall_ms, MISSING_MS))
+        return;
+    engine->missed_ms = now_ms;
+    missing = scheduler_missing(engine->scheduler);
+    if (missing != NULL && !scheduler_has_ended(engine->scheduler))
+        g_message("the run begins once all are here; missing: %s", missing);
+}
+
 static void handle(Actor *actor, Message *message)
 {
     RubatoEngine *engine = engine_of_control(actor);
@@ -226,6 +243,7 @@ static void handle(Actor *actor, Message *message)
             g_warning("a greeting that makes no sense came; dropped");
         break;
     case TICK:
+        say_missing(engine, now_ms);
         for (uint32_t i = 0; engine->welcome && i < engine->n_nodes; i++)
             if (i != engine->self)
                 scheduler_heard(engine->scheduler, i, network_heard_ms(engine->network, i));
@@ -275,7 +293,7 @@ void dispatch_start_scheduler(RubatoEngine *engine)
         .wire_version = WIRE_VERSION,
         .heartbeat_ms = single ? 0 : engine->heartbeat_ms,
         .timeout_ms = single ? 0 : engine->timeout_ms,
-        .rendezvous_ms = single ? 0 : 30000,
+        .rendezvous_ms = single ? 0 : engine->cluster->rendezvous_ms,
         .stall_ms = single ? 0 : engine->stall_ms,
         .single = single,
     };

@@ -61,6 +61,7 @@ struct RubatoEngine {
 
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */
+    int64_t missed_ms;    /* when it last said who has not come to the rendezvous */
 
     /* I/O thread only */
     int64_t beat_ms; /* when this node last sent a beat */

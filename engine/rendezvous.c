@@ -10,7 +10,6 @@
 enum {
     GREETING_MS = 200, /* between two greetings */
     NOTICE_MS = 5000,  /* between two lines in the log that say whom this node waits for */
-    RENDEZVOUS_MS = 30000,
 };
 
 /* "tcp://127.0.0.1:4101": sockets bind numeric addresses. */
@@ -88,6 +87,8 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
 static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError **error)
 {
     const int64_t began_ms = network_now_ms();
+    const uint32_t patience_ms = engine->cluster->rendezvous_ms;
+    const uint32_t between_ms = MIN(engine->stall_ms, NOTICE_MS);
     int64_t hello_ms = began_ms - GREETING_MS, notice_ms = began_ms;
 
     while (!engine->welcome && engine->refusal == NULL && engine->broken_text == NULL) {
@@ -99,17 +100,19 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
             pthread_mutex_lock(&engine->lock);
             hello_ms = now_ms;
         }
-        if (now_ms - notice_ms >= NOTICE_MS) {
+        /* Of the scheduler's node the scheduler itself says who is missing. */
+        if (engine->self != engine->scheduler_node && now_ms - notice_ms >= between_ms) {
             g_message("node %u waits for the scheduler at %s:%u to say that all nodes are here",
                       engine->id, engine->cluster->scheduler_host, engine->cluster->scheduler_port);
             notice_ms = now_ms;
         }
-        if (now_ms - began_ms > RENDEZVOUS_MS + engine->timeout_ms) {
+        /* The scheduler, if it is there, has a little time to say who is missing. */
+        if (now_ms - began_ms > (int64_t)patience_ms + engine->timeout_ms) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                        "node %u: no answer of the scheduler at %s:%u within %d s; is node %u "
+                        "node %u: no answer of the scheduler at %s:%u within %.1f s; is node %u "
                         "running?",
                         engine->id, engine->cluster->scheduler_host,
-                        engine->cluster->scheduler_port, RENDEZVOUS_MS / 1000,
+                        engine->cluster->scheduler_port, (double)(now_ms - began_ms) / 1000,
                         engine->node_ids[engine->scheduler_node]);
             return false;
         }

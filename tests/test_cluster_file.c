@@ -31,6 +31,7 @@ START_TEST(cluster_file_of_the_design_is_read)
         "  nodes = ( { id = 0; host = \"127.0.0.1\"; port = 4101; servers = 1; workers = 2; },\n"
         "            { id = 1; host = \"127.0.0.2\"; port = 4102; servers = 3; workers = 4; } );\n"
         "  heartbeat_ms = 250;  timeout_ms = 2000; stall_ms = 700;\n"
+        "  rendezvous_ms = 900;\n"
         "};\n");
 
     ck_assert_str_eq(cluster->path, "run.cfg");
@@ -49,6 +50,7 @@ START_TEST(cluster_file_of_the_design_is_read)
     ck_assert_uint_eq(cluster->heartbeat_ms, 250);
     ck_assert_uint_eq(cluster->timeout_ms, 2000);
     ck_assert_uint_eq(cluster->stall_ms, 700);
+    ck_assert_uint_eq(cluster->rendezvous_ms, 900);
 }
 END_TEST
 
@@ -63,6 +65,7 @@ START_TEST(cluster_file_defaults_hold_for_what_is_left_out)
     ck_assert_uint_eq(cluster->heartbeat_ms, 500);
     ck_assert_uint_eq(cluster->timeout_ms, 3000);
     ck_assert_uint_eq(cluster->stall_ms, 10000);
+    ck_assert_uint_eq(cluster->rendezvous_ms, 30000);
 }
 END_TEST
 
@@ -239,6 +242,7 @@ static const Fault FAULTS[] = {
       "'workers' of node 0 is 1000000", "from 0 to 1024" },
     { SCHED("host = \"a\"; port = 0;"), 3, "'port' of 'scheduler' is 0", "from 1 to 65535" },
     { TIMES("heartbeat_ms = 0;"), 4, "'heartbeat_ms' of the cluster is 0", "from 1" },
+    { TIMES("rendezvous_ms = 0;"), 4, "'rendezvous_ms' of the cluster is 0", NULL },
     { TIMES("stall_ms = -5;"), 4, "'stall_ms' of the cluster is -5", NULL },
     { TIMES("timeout_ms = 999999999;"), 4, "is 999999999", "to 86400000" },
     { TIMES("timeout_ms = 99999999999;"), 4, "the number 99999999999 is too large", NULL },
