@@ -105,30 +105,41 @@ static void reserve_port(ClusterRun *run)
     run->port = ntohs(address.sin_port);
 }
 
-static void write_file(ClusterRun *run)
+const char *cluster_add_file(ClusterRun *run, const char *text)
+{
+    const int fd = memfd_create("cluster", MFD_CLOEXEC);
+    const size_t length = strlen(text);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, length), (ssize_t)length);
+    g_array_append_val(run->files, fd);
+    g_ptr_array_add(run->paths, g_strdup_printf("/proc/self/fd/%d", fd));
+    return run->paths->pdata[run->paths->len - 1];
+}
+
+char *cluster_file_text(const ClusterRun *run)
 {
     const ClusterShape *shape = &run->shape;
-    g_autoptr(GString) text = g_string_new("cluster: { name = \"test\";\n");
+    GString *text = g_string_new("cluster: { name = \"test\";\n");
 
     g_string_append_printf(text,
                            "scheduler = { host = \"127.0.0.1\"; port = %u; node = %u; };\n"
-                           "heartbeat_ms = %u; timeout_ms = %u; stall_ms = %u;\nnodes = (\n",
+                           "heartbeat_ms = %u; timeout_ms = %u; stall_ms = %u;\n"
+                           "rendezvous_ms = %u;\nnodes = (\n",
                            run->port, CLUSTER_IDS[shape->scheduler], shape->heartbeat_ms,
-                           shape->timeout_ms, shape->stall_ms);
+                           shape->timeout_ms, shape->stall_ms, shape->rendezvous_ms);
     for (uint32_t i = 0; i < shape->n_nodes; i++)
         g_string_append_printf(
             text, "%s{ id = %u; host = \"127.0.0.1\"; port = 0; servers = %u; workers = %u; }",
             i == 0 ? "" : ",\n", CLUSTER_IDS[i], shape->nodes[i].servers, shape->nodes[i].workers);
     g_string_append(text, "); };\n");
-    run->file_fd = memfd_create("cluster", MFD_CLOEXEC);
-    ck_assert_int_ge(run->file_fd, 0);
-    ck_assert_int_eq(write(run->file_fd, text->str, text->len), (ssize_t)text->len);
-    run->path = g_strdup_printf("/proc/self/fd/%d", run->file_fd);
+    return g_string_free(text, FALSE);
 }
 
 ClusterRun *cluster_run_new(const ClusterShape *shape)
 {
     ClusterRun *run = g_new0(ClusterRun, 1);
+    g_autofree char *text = NULL;
 
     ck_assert_uint_le(shape->n_nodes, CLUSTER_MOST_NODES);
     run->shape = *shape;
@@ -138,11 +149,16 @@ ClusterRun *cluster_run_new(const ClusterShape *shape)
         run->shape.timeout_ms = 60000;
     if (run->shape.stall_ms == 0)
         run->shape.stall_ms = 10000;
+    if (run->shape.rendezvous_ms == 0)
+        run->shape.rendezvous_ms = 60000;
     run->n_processes = shape->n_nodes;
     for (uint32_t i = 0; i < CLUSTER_MOST_PROCESSES; i++)
         run->processes[i].fd = -1;
+    run->files = g_array_new(FALSE, FALSE, sizeof(int));
+    run->paths = g_ptr_array_new_with_free_func(g_free);
     reserve_port(run);
-    write_file(run);
+    text = cluster_file_text(run);
+    run->path = cluster_add_file(run, text);
     return run;
 }
 
@@ -160,9 +176,11 @@ void cluster_run_free(ClusterRun *run)
         if (process->text != NULL)
             g_string_free(process->text, TRUE);
     }
-    close(run->file_fd);
+    for (guint i = 0; i < run->files->len; i++)
+        close(g_array_index(run->files, int, i));
+    g_array_unref(run->files);
+    g_ptr_array_unref(run->paths);
     close(run->port_fd);
-    g_free(run->path);
     g_free(run);
 }
 

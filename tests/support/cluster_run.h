@@ -29,10 +29,11 @@ typedef struct {
 typedef struct {
     uint32_t n_nodes;
     ClusterNodeShape nodes[CLUSTER_MOST_NODES];
-    uint32_t scheduler;    /* number of its node */
-    uint32_t heartbeat_ms; /* 0: 200 */
-    uint32_t timeout_ms;   /* 0: a minute, so that a busy machine loses nobody */
-    uint32_t stall_ms;     /* 0: 10,000 */
+    uint32_t scheduler;     /* number of its node */
+    uint32_t heartbeat_ms;  /* 0: 200 */
+    uint32_t timeout_ms;    /* 0: a minute, so that a busy machine loses nobody */
+    uint32_t stall_ms;      /* 0: 10,000 */
+    uint32_t rendezvous_ms; /* 0: a minute */
     bool handle_signals;
 } ClusterShape;
 
@@ -46,9 +47,11 @@ typedef struct {
 
 typedef struct {
     ClusterShape shape;
-    char *path; /* of the file: the same in the case and in its nodes */
+    const char *path; /* of the file: the same in the case and in its nodes */
     uint16_t port;
-    int file_fd, port_fd;
+    int port_fd;
+    GArray *files; /* of descriptors; the first is the run's */
+    GPtrArray *paths;
     ClusterProcess processes[CLUSTER_MOST_PROCESSES]; /* nodes by number, then others */
     uint32_t n_processes;
 } ClusterRun;
@@ -70,6 +73,12 @@ TCase *cluster_add_case(Suite *suite, const char *name);
 
 /* (transfer full) */
 ClusterRun *cluster_run_new(const ClusterShape *shape);
+
+/* One more file, of this text; its path. (transfer none) */
+const char *cluster_add_file(ClusterRun *run, const char *text);
+
+/* The text of the run's own file. (transfer full) */
+char *cluster_file_text(const ClusterRun *run);
 
 /* Ends what still runs. */
 void cluster_run_free(ClusterRun *run);

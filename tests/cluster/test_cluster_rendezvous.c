@@ -1,0 +1,381 @@
+/* How nodes find one another, and how they do not: missing ones, busy ports, a node twice, other
+ * files, other versions, unknown ids. */
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/control.h"
+#include "io/net/transport_ops.h"
+#include "tests/support/cluster_run.h"
+#include "tests/support/runner.h"
+
+static const ClusterShape TWO = { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } };
+
+static int gate[2]; /* made by the case: a node that reads from it waits for the case */
+
+static bool meet(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    return rubato_engine_barrier(engine, error);
+}
+
+/* Stays in the run until the case opens the gate. */
+static bool meet_and_stay(RubatoEngine *engine, const void *data, GError **error)
+{
+    char byte;
+
+    if (!meet(engine, data, error))
+        return false;
+    cluster_say("met");
+    EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
+    return meet(engine, data, error);
+}
+
+static void expect_refused(ClusterRun *run, uint32_t process, RubatoError code, const char *text)
+{
+    g_autofree char *start = g_strdup_printf("error %d: ", (int)code);
+
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process, start);
+    cluster_expect_text(run, process, text);
+}
+
+/* ---- missing ---- */
+
+START_TEST(who_does_not_come_is_named_by_those_who_wait)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 4,
+                                         .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+                                         .stall_ms = 200,
+                                         .rendezvous_ms = 1000 });
+    const char *const text =
+        "node 7 (127.0.0.1:0) and node 41 (127.0.0.1:0) did not come within 1 s";
+
+    cluster_start_node(run, 0, meet, NULL);
+    cluster_start_node(run, 2, meet, NULL);
+    cluster_wait_for(run, 2, "node 20 waits for the scheduler at 127.0.0.1:");
+    expect_refused(run, 0, RUBATO_ERROR_NODE_LOST, text);
+    expect_refused(run, 2, RUBATO_ERROR_NODE_LOST, text);
+    cluster_expect_text(run, 0, "missing: node 7 (127.0.0.1:0) and node 41 (127.0.0.1:0)\n");
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(without_a_scheduler_a_node_says_where_it_looked)
+{
+    ClusterShape shape = TWO;
+    ClusterRun *run;
+
+    shape.rendezvous_ms = 200;
+    shape.timeout_ms = 500;
+    run = cluster_run_new(&shape);
+    cluster_start_node(run, 1, meet, NULL);
+    expect_refused(run, 1, RUBATO_ERROR_NETWORK,
+                   "node 7: no answer of the scheduler at 127.0.0.1:");
+    cluster_expect_text(run, 1, "; is node 3 running?");
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(a_node_may_come_late)
+{
+    ClusterShape shape = TWO;
+    ClusterRun *run;
+    const uint32_t late = (uint32_t)_i;
+
+    shape.stall_ms = 200;
+    run = cluster_run_new(&shape);
+    cluster_start_node(run, 1 - late, meet, NULL);
+    cluster_wait_for(run, 1 - late,
+                     late == 0
+                         ? "node 7 waits for the scheduler at 127.0.0.1:"
+                         : "the run begins once all are here; missing: node 7 (127.0.0.1:0)\n");
+    cluster_start_node(run, late, meet, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* Dies before all are there; the scheduler misses it, and takes another in its place. */
+START_TEST(a_node_may_die_and_come_anew_before_the_run_begins)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 3,
+                                                       .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } },
+                                                       .stall_ms = 100,
+                                                       .heartbeat_ms = 100,
+                                                       .timeout_ms = 1000 });
+
+    cluster_start_node(run, 0, meet, NULL);
+    cluster_wait_for(run, 0, "missing: node 7 (127.0.0.1:0) and node 20 (127.0.0.1:0)\n");
+    cluster_start_node(run, 1, meet, NULL);
+    cluster_wait_for(run, 0, "missing: node 20 (127.0.0.1:0)\n");
+    cluster_signal(run, 1, SIGKILL);
+    cluster_expect_end(run, 1, -SIGKILL);
+    g_string_truncate(run->processes[0].text, 0);
+    cluster_wait_for(run, 0, "missing: node 7 (127.0.0.1:0) and node 20 (127.0.0.1:0)\n");
+    cluster_start_node(run, 2, meet, NULL);
+    const uint32_t anew = cluster_start_other(run, 7, run->path, meet, NULL);
+    cluster_expect_end(run, anew, EXIT_SUCCESS);
+    cluster_expect_end(run, 0, EXIT_SUCCESS);
+    cluster_expect_end(run, 2, EXIT_SUCCESS);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- ports ---- */
+
+static uint16_t listen_somewhere(int *fd)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t size = sizeof address;
+
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(*fd, 0);
+    ck_assert_int_eq(bind(*fd, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(listen(*fd, 5), 0);
+    ck_assert_int_eq(getsockname(*fd, (struct sockaddr *)&address, &size), 0);
+    return ntohs(address.sin_port);
+}
+
+START_TEST(a_busy_port_is_named)
+{
+    const bool of_scheduler = _i == 0;
+    ClusterRun *run = cluster_run_new(&TWO);
+    int fd;
+    const uint16_t port = listen_somewhere(&fd);
+    g_autofree char *text =
+        g_strdup_printf("cluster: { scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
+                        "nodes = ( { id = 3; host = \"127.0.0.1\"; port = %u; } ); };\n",
+                        of_scheduler ? port : run->port, of_scheduler ? 0 : port);
+    g_autofree char *expected =
+        g_strdup_printf("node 3: cannot bind tcp://127.0.0.1:%u: Address already in use; another "
+                        "program, or another node, has it: choose another port, or 0",
+                        port);
+
+    cluster_start_node_with(run, 0, cluster_add_file(run, text), meet, NULL);
+    expect_refused(run, 0, RUBATO_ERROR_NETWORK, expected);
+    close(fd);
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(a_host_that_is_not_there_is_named)
+{
+    ClusterRun *run = cluster_run_new(&TWO);
+    g_autofree char *text =
+        g_strdup_printf("cluster: { scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
+                        "nodes = ( { id = 3; host = \"no-such-host.invalid\"; port = 0; } ); };\n",
+                        run->port);
+
+    cluster_start_node_with(run, 0, cluster_add_file(run, text), meet, NULL);
+    expect_refused(run, 0, RUBATO_ERROR_NETWORK, "the host no-such-host.invalid");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- twice ---- */
+
+START_TEST(a_node_that_is_started_twice_is_refused_and_the_run_goes_on)
+{
+    const uint32_t number = (uint32_t)_i;
+    ClusterRun *run = cluster_run_new(&TWO);
+    uint32_t second;
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start(run, meet_and_stay, NULL);
+    cluster_wait_for(run, 0, "met");
+    cluster_wait_for(run, 1, "met");
+    second = cluster_start_other(run, CLUSTER_IDS[number], run->path, meet, NULL);
+    if (number == 0)
+        expect_refused(run, second, RUBATO_ERROR_NETWORK, "Address already in use");
+    else
+        expect_refused(run, second, RUBATO_ERROR_INVALID, "node 7 was started twice: ");
+    ck_assert_int_eq(write(gate[1], "xx", 2), 2);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(an_id_that_is_not_in_the_file_is_refused)
+{
+    ClusterRun *run = cluster_run_new(&TWO);
+    const uint32_t process = cluster_start_other(run, 99, run->path, meet, NULL);
+
+    expect_refused(run, process, RUBATO_ERROR_CONFIG,
+                   "there is no node 99 in it; give --node one of its ids");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- other files, other versions ---- */
+
+START_TEST(another_file_is_refused_with_both_digests_on_every_node)
+{
+    ClusterRun *run = cluster_run_new(&TWO);
+    g_autofree char *text = cluster_file_text(run);
+    g_autofree char *other = g_strconcat(text, "# mine\n", NULL);
+    g_autofree char *here = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+    g_autofree char *there = g_compute_checksum_for_string(G_CHECKSUM_SHA256, other, -1);
+    g_autofree char *expected = g_strdup_printf(
+        "runs with another cluster file than the scheduler: digest %.12s there, %.12s here", there,
+        here);
+
+    cluster_start_node(run, 0, meet, NULL);
+    cluster_start_node_with(run, 1, cluster_add_file(run, other), meet, NULL);
+    expect_refused(run, 0, RUBATO_ERROR_MISMATCH, expected);
+    expect_refused(run, 1, RUBATO_ERROR_MISMATCH, expected);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* A greeting made by hand: what a node of another build would say. */
+typedef struct {
+    uint16_t port; /* of the scheduler */
+    uint16_t version;
+    uint32_t node;
+    const char *digest;
+} Greeter;
+
+static Packet *make_greeting(const Greeter *greeter, const char *endpoint)
+{
+    const Control hello = { .kind = CONTROL_HELLO,
+                            .node = greeter->node,
+                            .number = 1,
+                            .digest = greeter->digest,
+                            .incarnation = 12345,
+                            .endpoint = endpoint,
+                            .description = "somebody" };
+    g_autoptr(GVariant) body = control_encode(&hello);
+    g_autoptr(GVariant) boxed = g_variant_ref_sink(g_variant_new_variant(body));
+    const gsize size = g_variant_get_size(boxed);
+    Packet *packet = packet_new(WIRE_PREFIX_BYTES + size);
+
+    wire_write_greeting_prefix(packet->bytes, greeter->version, (uint32_t)size);
+    g_variant_store(boxed, packet->bytes + WIRE_PREFIX_BYTES);
+    return packet;
+}
+
+/* Says what the answer says. */
+static void say_answer(const Received *received)
+{
+    g_auto(Control) control = { 0 };
+    size_t body_bytes;
+
+    if (wire_read_greeting(received->bytes, received->size, &body_bytes) != NULL)
+        return;
+    g_autoptr(GBytes) bytes = g_bytes_new(received->bytes + WIRE_PREFIX_BYTES, body_bytes);
+    g_autoptr(GVariant) boxed =
+        g_variant_ref_sink(g_variant_new_from_bytes(G_VARIANT_TYPE_VARIANT, bytes, FALSE));
+    g_autoptr(GVariant) body = g_variant_get_variant(boxed);
+    if (control_decode(body, &control, NULL))
+        cluster_say("%s: %s", control_kind_name(control.kind), control.text);
+}
+
+static int greet(const void *data)
+{
+    const Greeter *greeter = data;
+    g_autofree char *scheduler = g_strdup_printf("tcp://127.0.0.1:%u", greeter->port);
+    g_autofree char *own = NULL;
+    Transport *transport = transport_zmq.create(2, NULL);
+    Received received;
+    Channel *channel;
+    Packet *packet;
+
+    if (transport == NULL || !transport_zmq.bind(transport, "tcp://127.0.0.1:0", &own, NULL) ||
+        (channel = transport_zmq.connect(transport, scheduler, NULL)) == NULL)
+        return 1;
+    packet = make_greeting(greeter, own);
+    channel->ops->send(channel, packet);
+    while (!transport_zmq.receive(transport, &received))
+        g_thread_yield();
+    say_answer(&received);
+    received.ops->release(&received);
+    channel->ops->close(channel, 0);
+    packet_unref(packet);
+    transport_zmq.destroy(transport);
+    return 0;
+}
+
+#define OTHER_VERSION                                                                            \
+    "node 7 (somebody) speaks wire version 9, the scheduler speaks wire version 1: start every " \
+    "node with the same build of Rubato"
+
+START_TEST(another_wire_version_is_refused_by_name_on_every_node)
+{
+    ClusterRun *run = cluster_run_new(&TWO);
+    const Greeter greeter = { run->port, 9, 7, "whatever" };
+    uint32_t stranger;
+
+    cluster_start_node(run, 0, meet, NULL);
+    stranger = cluster_start_process(run, greet, &greeter);
+    cluster_expect_end(run, stranger, EXIT_SUCCESS);
+    cluster_expect_text(run, stranger, "REFUSE: " OTHER_VERSION "\n");
+    expect_refused(run, 0, RUBATO_ERROR_MISMATCH, OTHER_VERSION);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* Whoever greets a run that has begun is refused, and the run goes on. */
+START_TEST(greetings_to_a_run_that_has_begun_change_nothing)
+{
+    ClusterRun *run = cluster_run_new(&TWO);
+    g_autofree char *text = cluster_file_text(run);
+    g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+    const struct {
+        Greeter greeter;
+        const char *answer;
+    } greetings[] = {
+        { { run->port, 9, 7, digest }, "REFUSE: " OTHER_VERSION },
+        { { run->port, WIRE_VERSION, 7, digest }, "REFUSE: node 7 was started twice: " },
+        { { run->port, WIRE_VERSION, 7, "other" }, "REFUSE: node 7 (somebody) runs with another " },
+        { { run->port, WIRE_VERSION, 99, digest },
+          "REFUSE: there is no node 99 in the cluster file; its nodes are 3, 7\n" },
+        { { run->port, WIRE_VERSION, 3, digest },
+          "REFUSE: node 3 (somebody) takes itself for number 1 of the nodes, but is number 0\n" },
+    };
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start(run, meet_and_stay, NULL);
+    cluster_wait_for(run, 0, "met");
+    for (size_t i = 0; i < G_N_ELEMENTS(greetings); i++) {
+        const uint32_t stranger = cluster_start_process(run, greet, &greetings[i].greeter);
+
+        cluster_expect_end(run, stranger, EXIT_SUCCESS);
+        cluster_expect_text(run, stranger, greetings[i].answer);
+    }
+    ck_assert_int_eq(write(gate[1], "xx", 2), 2);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static Suite *rendezvous_suite(void)
+{
+    Suite *suite = suite_create("rendezvous");
+    TCase *missing = cluster_add_case(suite, "missing");
+    TCase *ports = cluster_add_case(suite, "ports");
+    TCase *twice = cluster_add_case(suite, "twice");
+    TCase *others = cluster_add_case(suite, "others");
+
+    tcase_add_test(missing, who_does_not_come_is_named_by_those_who_wait);
+    tcase_add_test(missing, without_a_scheduler_a_node_says_where_it_looked);
+    tcase_add_loop_test(missing, a_node_may_come_late, 0, 2);
+    tcase_add_test(missing, a_node_may_die_and_come_anew_before_the_run_begins);
+    tcase_add_loop_test(ports, a_busy_port_is_named, 0, 2);
+    tcase_add_test(ports, a_host_that_is_not_there_is_named);
+    tcase_add_loop_test(twice, a_node_that_is_started_twice_is_refused_and_the_run_goes_on, 0, 2);
+    tcase_add_test(twice, an_id_that_is_not_in_the_file_is_refused);
+    tcase_add_test(others, another_file_is_refused_with_both_digests_on_every_node);
+    tcase_add_test(others, another_wire_version_is_refused_by_name_on_every_node);
+    tcase_add_test(others, greetings_to_a_run_that_has_begun_change_nothing);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(rendezvous_suite());
+}
