@@ -2,6 +2,7 @@
  *
  *   engine.c      its life: making, leaving, freeing
  *   engine_tables.c, engine_tasks.c   the public calls on tables, and on tasks
+ *   engine_stats.c   what it tells of itself in numbers
  *   node.c        what these files ask it
  *   rendezvous.c  how a node of a cluster finds the others
  *   control.c     what nodes and scheduler say to one another

@@ -7,7 +7,7 @@
  *
  * Threads: collective calls come from one thread at a time; everything else from any thread. No
  * call of this header may come from inside a task's function or a callback, except
- * rubato_engine_cancel. */
+ * rubato_engine_cancel and rubato_engine_stats. */
 #ifndef RUBATO_ENGINE_H
 #define RUBATO_ENGINE_H
 
@@ -100,6 +100,34 @@ RUBATO_API bool rubato_engine_add(RubatoEngine *engine, const char *table, const
 /* The same for the rows of the keys first .. first + n - 1. */
 RUBATO_API bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                         size_t n, const void *deltas, GError **error);
+
+/* Messages by kind. */
+typedef struct {
+    uint64_t gets, adds, clocks, announcements, fences, replies, controls;
+} RubatoMessageCounts;
+
+/* What this node and the others have said to each other since the engine was made. Messages that
+ * stay inside a process are not counted. */
+typedef struct {
+    RubatoMessageCounts sent, received;
+    uint64_t packets_sent, packets_received; /* the first time each, acknowledgements too */
+    uint64_t packets_resent;
+    uint64_t bytes_sent, bytes_received; /* of those packets, headers and all */
+} RubatoEngineStats;
+
+/* Counts so far. Also from a task's function or a callback. */
+RUBATO_API void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStats *stats);
+
+/* How much of a table this node's servers hold. */
+typedef struct {
+    uint64_t n_rows;
+    uint64_t n_bytes;   /* that the rows take, and what is kept to find them */
+    uint64_t row_bytes; /* of one row's values */
+} RubatoTableStats;
+
+/* False with RUBATO_ERROR_NOT_FOUND. Not collective. */
+RUBATO_API bool rubato_engine_table_stats(RubatoEngine *engine, const char *table,
+                                          RubatoTableStats *stats, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoEngine, rubato_engine_free)
 

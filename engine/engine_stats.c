@@ -1,0 +1,75 @@
+/* What an engine tells of itself in numbers.
+ *
+ * Threads: any; sizes of tables are counted by each server for its own shard. */
+#include "engine/node.h"
+#include "models/shard.h"
+
+static RubatoMessageCounts counts_of(const uint64_t *by_kind)
+{
+    return (RubatoMessageCounts){ .gets = by_kind[MESSAGE_GET],
+                                  .adds = by_kind[MESSAGE_ADD],
+                                  .clocks = by_kind[MESSAGE_CLOCK],
+                                  .announcements = by_kind[MESSAGE_ANNOUNCE],
+                                  .fences = by_kind[MESSAGE_FENCE],
+                                  .replies = by_kind[MESSAGE_REPLY],
+                                  .controls = by_kind[MESSAGE_CONTROL] };
+}
+
+void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStats *stats)
+{
+    NetworkStats network = { 0 };
+
+    g_return_if_fail(engine != NULL && stats != NULL);
+    if (engine->network != NULL)
+        network_stats(engine->network, &network);
+    *stats = (RubatoEngineStats){ .sent = counts_of(network.messages_sent),
+                                  .received = counts_of(network.messages_received),
+                                  .packets_sent = network.packets_sent,
+                                  .packets_received = network.packets_received,
+                                  .packets_resent = network.packets_resent,
+                                  .bytes_sent = network.bytes_sent,
+                                  .bytes_received = network.bytes_received };
+}
+
+typedef struct {
+    uint32_t table;
+    _Atomic uint64_t n_rows, n_bytes;
+} Sizes;
+
+static void add_size(Server *server, void *data)
+{
+    Sizes *sizes = data;
+    uint64_t n_rows, n_bytes;
+
+    shard_size(g_ptr_array_index(server->shards, sizes->table), &n_rows, &n_bytes);
+    /* Relaxed: read once all servers have answered, which orders it. */
+    atomic_fetch_add_explicit(&sizes->n_rows, n_rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&sizes->n_bytes, n_bytes, memory_order_relaxed);
+}
+
+bool rubato_engine_table_stats(RubatoEngine *engine, const char *name, RubatoTableStats *stats,
+                               GError **error)
+{
+    Table *table;
+    Sizes sizes = { 0 };
+
+    g_return_val_if_fail(engine != NULL && name != NULL && stats != NULL, false);
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, name, error);
+    if (table != NULL)
+        table->n_tasks++; /* it cannot be dropped meanwhile */
+    pthread_mutex_unlock(&engine->lock);
+    if (table == NULL)
+        return false;
+    sizes.table = table->id;
+    servers_run(engine->servers, engine->n_servers, add_size, &sizes);
+    *stats = (RubatoTableStats){
+        .n_rows = atomic_load_explicit(&sizes.n_rows, memory_order_relaxed),
+        .n_bytes = atomic_load_explicit(&sizes.n_bytes, memory_order_relaxed),
+        .row_bytes = table->row_bytes,
+    };
+    pthread_mutex_lock(&engine->lock);
+    table->n_tasks--;
+    pthread_mutex_unlock(&engine->lock);
+    return true;
+}

@@ -1,0 +1,70 @@
+/* What an engine tells of itself, on two nodes: each message is counted once, on both sides. */
+#include "tests/support/cluster_run.h"
+#include "tests/support/runner.h"
+
+enum { N_GETS = 50, N_ADDS = 70 };
+
+static bool get_and_add(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+    const RubatoKey keys[] = { 1, 2, 900 };
+    float values[] = { 1, 1, 1 };
+    bool ok = table != NULL;
+
+    (void)user_data;
+    for (int i = 0; ok && i < N_ADDS; i++)
+        ok = rubato_kv_table_add(table, keys, 3, values, error);
+    for (int i = 0; ok && i < N_GETS; i++)
+        ok = rubato_kv_table_get(table, keys, 3, values, error);
+    return ok;
+}
+
+/* Node 0 has the worker, node 1 the server and all the rows. */
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = 1000 };
+    const char *const tables[] = { "t", NULL };
+    const bool asks = rubato_engine_node(engine) == CLUSTER_IDS[0];
+    RubatoEngineStats stats;
+    RubatoTableStats table;
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !cluster_run_task(engine, "task", get_and_add, NULL, tables, error) ||
+        !rubato_engine_table_stats(engine, "t", &table, error))
+        return false;
+    rubato_engine_stats(engine, &stats);
+    const RubatoMessageCounts requests = asks ? stats.sent : stats.received;
+    const RubatoMessageCounts answers = asks ? stats.received : stats.sent;
+    EXPECT(requests.gets == N_GETS, "%" G_GUINT64_FORMAT " Gets", requests.gets);
+    EXPECT(requests.adds == N_ADDS, "%" G_GUINT64_FORMAT " Adds", requests.adds);
+    EXPECT(answers.replies >= N_GETS, "%" G_GUINT64_FORMAT " replies", answers.replies);
+    EXPECT(answers.gets == 0 && answers.adds == 0, "the server asks for nothing");
+    EXPECT(requests.controls > 0 && answers.controls > 0, "both speak with the scheduler");
+    EXPECT(stats.packets_sent > 0 && stats.bytes_sent > stats.packets_sent,
+           "%" G_GUINT64_FORMAT " bytes in %" G_GUINT64_FORMAT " packets", stats.bytes_sent,
+           stats.packets_sent);
+    EXPECT(table.n_rows == (asks ? 0 : 1000), "%" G_GUINT64_FORMAT " rows", table.n_rows);
+    EXPECT(table.row_bytes == sizeof(float), "%" G_GUINT64_FORMAT " bytes", table.row_bytes);
+    return true;
+}
+
+START_TEST(both_nodes_count_the_same_messages)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 0, 1 }, { 1, 0 } } });
+
+    cluster_start(run, play, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster_stats");
+    TCase *tcase = cluster_add_case(suite, "stats");
+
+    tcase_add_test(tcase, both_nodes_count_the_same_messages);
+    return run_suite(suite);
+}
