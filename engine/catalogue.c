@@ -50,7 +50,7 @@ char *table_describe(const RubatoTableSpec *spec)
 {
     GString *text = g_string_new(NULL);
 
-    g_string_append_printf(text, "%s×%u, %s storage", rubato_dtype_name(spec->dtype), spec->width,
+    g_string_append_printf(text, "%s x %u, %s storage", rubato_dtype_name(spec->dtype), spec->width,
                            spec->storage);
     if (spec->n_keys > 0)
         g_string_append_printf(text, " of %" G_GUINT64_FORMAT " keys from %" G_GUINT64_FORMAT,
@@ -59,7 +59,7 @@ char *table_describe(const RubatoTableSpec *spec)
     g_string_append_printf(text, ", staleness %u, speculation %u, record %s", spec->staleness,
                            spec->speculation, spec->record);
     g_string_append_printf(text, ", update %s, init %s", spec->update, spec->init);
-    g_string_append_printf(text, " (%g; %g to %g; %g ± %g; seed %" G_GUINT64_FORMAT ")",
+    g_string_append_printf(text, " (%g; %g to %g; %g +- %g; seed %" G_GUINT64_FORMAT ")",
                            spec->init_value, spec->init_low, spec->init_high, spec->init_mean,
                            spec->init_stddev, spec->seed);
     g_string_append_printf(text, ", chunks of %u, partition %s", spec->chunk_size, spec->partition);

@@ -502,8 +502,8 @@ static bool read_cluster(const Reader *reader, const config_setting_t *root, Clu
     if (!check_keys(reader, root, "the file", ROOT_KEYS))
         return false;
 
-    const config_setting_t *group =
-        find_group(reader, root, "the file", "cluster", "cluster: { scheduler = …; nodes = …; };");
+    const config_setting_t *group = find_group(reader, root, "the file", "cluster",
+                                               "cluster: { scheduler = ...; nodes = ...; };");
     return group != NULL && check_keys(reader, group, "the cluster", CLUSTER_KEYS) &&
            read_names(reader, group, cluster) && read_nodes(reader, group, cluster) &&
            check_ids(reader, cluster) && read_scheduler(reader, group, cluster) &&

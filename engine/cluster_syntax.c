@@ -320,7 +320,7 @@ static bool check_name(Scan *scan, Name *name)
     name->length = (size_t)(scan->at - start);
     name->line = scan->line;
     if (name->length > MAX_NAME_LENGTH)
-        return refuse(scan, scan->line, "a key of %zu letters: %.*s…", name->length, 24, start);
+        return refuse(scan, scan->line, "a key of %zu letters: %.*s...", name->length, 24, start);
     if (is_boolean(start, name->length))
         return refuse(scan, scan->line, "'%.*s' is a value and cannot be a key", (int)name->length,
                       start);

@@ -49,7 +49,7 @@ static char *list_ids(const Scheduler *scheduler)
     for (uint32_t i = 0; i < scheduler->config.n_nodes && i < 16; i++)
         g_string_append_printf(ids, "%s%u", i > 0 ? ", " : "", scheduler->nodes[i].id);
     if (scheduler->config.n_nodes > 16)
-        g_string_append(ids, ", …");
+        g_string_append(ids, ", ...");
     return g_string_free(ids, FALSE);
 }
 

@@ -258,7 +258,7 @@ RubatoSparseRows *libsvm_read(ByteSource *source, GError **error)
     }
     if (parser.n_rows == 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "%s:%zu:1: expected a row (label index:value …), found the end of the file",
+                    "%s:%zu:1: expected a row (label index:value ...), found the end of the file",
                     parser.name, parser.line);
         parser_clear(&parser);
         return NULL;
