@@ -6,11 +6,6 @@
 #include <check.h>
 #include <time.h>
 
-static uint64_t incarnation_of(uint32_t self)
-{
-    return 1000 + self;
-}
-
 static void on_receive(void *user, Incoming *incoming)
 {
     Station *const station = user;
@@ -72,7 +67,7 @@ Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *confi
 
     all.self = self;
     all.n_nodes = n_nodes;
-    all.incarnation = incarnation_of(self);
+    all.incarnation = STATION_INCARNATION(self);
     if (all.n_bind_endpoints == 0) {
         all.bind_endpoints = any_port;
         all.n_bind_endpoints = 1;
@@ -107,7 +102,7 @@ void station_free(Station *station)
 NetworkPeer station_peer(const Station *station, uint32_t self)
 {
     return (NetworkPeer){ .endpoint = network_endpoint(station->network, 0),
-                          .incarnation = incarnation_of(self) };
+                          .incarnation = STATION_INCARNATION(self) };
 }
 
 void stations_join(Station *const *stations, uint32_t n)

@@ -43,6 +43,7 @@ void station_free(Station *station);
 NetworkPeer station_peer(const Station *station, uint32_t self);
 
 #define STATION_RUN_ID 0x123456789abcdef0u
+#define STATION_INCARNATION(self) (1000 + (uint64_t)(self))
 
 /* Joins all of them. */
 void stations_join(Station *const *stations, uint32_t n);
