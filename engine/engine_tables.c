@@ -101,46 +101,69 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
     return true;
 }
 
-static bool check_unused(RubatoEngine *engine, uint64_t id, void *data, GError **error)
+typedef struct {
+    const char *name;
+    Table *taken; /* out of the catalogue: from here on nobody finds it */
+} Drop;
+
+static bool perform_drop(RubatoEngine *engine, uint64_t id, void *data, GError **error)
 {
-    const Table *table = data;
+    Drop *drop = data;
+    Table *table;
     bool used;
 
     (void)id;
     pthread_mutex_lock(&engine->lock);
-    used = table->n_tasks > 0;
+    table = engine_find_table(engine, drop->name, error);
+    used = table != NULL && table->n_tasks > 0;
+    if (table != NULL && !used) {
+        guint i = 0;
+
+        g_ptr_array_find(engine->tables, table, &i);
+        drop->taken = g_ptr_array_steal_index(engine->tables, i);
+    }
     pthread_mutex_unlock(&engine->lock);
     if (used)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "table %s cannot be dropped: a task uses it; wait for the task first",
-                    table->spec->name);
-    return !used;
+                    drop->name);
+    return drop->taken != NULL;
+}
+
+static void undo_drop(RubatoEngine *engine, uint64_t id, void *data)
+{
+    Drop *drop = data;
+
+    (void)id;
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_add(engine->tables, g_steal_pointer(&drop->taken));
+    pthread_mutex_unlock(&engine->lock);
 }
 
 bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **error)
 {
     g_autofree char *text = NULL;
-    Table *table;
+    Drop drop = { .name = name };
+    bool there;
 
     g_return_val_if_fail(engine != NULL && name != NULL, false);
     pthread_mutex_lock(&engine->lock);
-    table = engine_find_table(engine, name, error);
+    there = engine_find_table(engine, name, error) != NULL;
     pthread_mutex_unlock(&engine->lock);
-    if (table == NULL)
+    if (!there)
         return false;
     text = g_strdup_printf("table %s", name);
     if (!collective(engine,
                     &(CollectiveCall){ .what = CONTROL_DROP,
                                        .text = text,
                                        .detail = "",
-                                       .perform = check_unused,
-                                       .data = table },
+                                       .perform = perform_drop,
+                                       .undo = undo_drop,
+                                       .data = &drop },
                     error))
         return false;
-    drop_shards(engine, table->id);
-    pthread_mutex_lock(&engine->lock);
-    g_ptr_array_remove(engine->tables, table);
-    pthread_mutex_unlock(&engine->lock);
+    drop_shards(engine, drop.taken->id);
+    table_free(drop.taken);
     return true;
 }
 
