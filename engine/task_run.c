@@ -76,7 +76,7 @@ static uint32_t *allocate_workers(RubatoEngine *engine, const RubatoTask *task, 
                         task->name, asked->node);
             return NULL;
         }
-        workers_of[node] += asked->workers;
+        workers_of[node] = (uint32_t)MIN((uint64_t)workers_of[node] + asked->workers, UINT32_MAX);
     }
     for (uint32_t node = 0; node < engine->n_nodes; node++) {
         if (task->n_allocation == 0)
