@@ -1,0 +1,458 @@
+/* Engines: making and freeing them, tables, reading and writing between tasks, several at once. */
+#include <string.h>
+
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+#define I64_TABLE(...)                                \
+    &(RubatoTableSpec)                                \
+    {                                                 \
+        .name = "t", .dtype = RUBATO_I64, __VA_ARGS__ \
+    }
+
+/* ---- the engine itself ---- */
+
+START_TEST(a_zeroed_config_is_one_process_with_one_server)
+{
+    RubatoEngine *engine = rubato_engine_new(&(RubatoEngineConfig){ 0 }, NULL);
+
+    ck_assert_ptr_nonnull(engine);
+    ck_assert_uint_eq(rubato_engine_node(engine), 0);
+    ck_assert_uint_eq(rubato_engine_n_nodes(engine), 1);
+    ck_assert_uint_eq(rubato_engine_n_servers(engine), 1);
+    ck_assert_uint_eq(rubato_engine_n_workers(engine), 1);
+    ck_assert(rubato_engine_barrier(engine, NULL));
+    rubato_engine_free(engine);
+    rubato_engine_free(NULL);
+}
+END_TEST
+
+START_TEST(servers_and_workers_are_as_many_as_asked_for)
+{
+    RubatoEngine *engine =
+        rubato_engine_new(&(RubatoEngineConfig){ .servers = 3, .workers = 5 }, NULL);
+
+    ck_assert_uint_eq(rubato_engine_n_servers(engine), 3);
+    ck_assert_uint_eq(rubato_engine_n_workers(engine), 5);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(absurd_numbers_of_threads_are_refused)
+{
+    GError *error = NULL;
+
+    ck_assert_ptr_null(rubato_engine_new(&(RubatoEngineConfig){ .servers = 1u << 31 }, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "2147483648 servers", NULL);
+    ck_assert_ptr_null(rubato_engine_new(&(RubatoEngineConfig){ .workers = 1u << 31 }, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "2147483648 workers", NULL);
+}
+END_TEST
+
+START_TEST(a_cluster_file_that_is_not_there_is_an_error)
+{
+    GError *error = NULL;
+
+    ck_assert_ptr_null(
+        rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = "no/such.cfg" }, &error));
+    ck_assert_ptr_nonnull(error);
+    ck_assert_ptr_nonnull(strstr(error->message, "no/such.cfg"));
+    g_clear_error(&error);
+}
+END_TEST
+
+/* ---- tables ---- */
+
+START_TEST(wrong_specs_are_refused_with_what_is_known)
+{
+    static const struct {
+        RubatoTableSpec spec;
+        RubatoError code;
+        const char *texts[3];
+    } wrong[] = {
+        { { .name = "t", .model = "bps" },
+          RUBATO_ERROR_NOT_FOUND,
+          { "model \"bps\"", "asp, bsp, ssp, sparse_ssp", "t" } },
+        { { .name = "t", .storage = "disk" },
+          RUBATO_ERROR_NOT_FOUND,
+          { "storage \"disk\"", "dense", "hash" } },
+        { { .name = "t", .update = "mul" },
+          RUBATO_ERROR_NOT_FOUND,
+          { "update rule \"mul\"", "add", "assign" } },
+        { { .name = "t", .init = "xavier" },
+          RUBATO_ERROR_NOT_FOUND,
+          { "initialiser \"xavier\"", "constant", "normal" } },
+        { { .name = "t", .partition = "random" },
+          RUBATO_ERROR_NOT_FOUND,
+          { "partition \"random\"", "range", "bounds" } },
+        { { .name = "t", .record = "tree" },
+          RUBATO_ERROR_NOT_FOUND,
+          { "record \"tree\"", "hash", "dense" } },
+        { { .name = NULL }, RUBATO_ERROR_INVALID, { "name", "", "" } },
+        { { .name = "" }, RUBATO_ERROR_INVALID, { "name", "", "" } },
+        { { .name = "t", .dtype = (RubatoDtype)9 }, RUBATO_ERROR_INVALID, { "9", "dtype", "" } },
+        { { .name = "t", .width = UINT32_MAX }, RUBATO_ERROR_INVALID, { "4294967295", "", "" } },
+        { { .name = "t", .storage = "dense" }, RUBATO_ERROR_INVALID, { "n_keys", "", "" } },
+        { { .name = "t", .first_key = 5, .n_keys = UINT64_MAX },
+          RUBATO_ERROR_INVALID,
+          { "beyond the last key", "", "" } },
+        { { .name = "t", .chunk_size = 8 }, RUBATO_ERROR_INVALID, { "chunks", "dense", "" } },
+        { { .name = "t", .cache = (RubatoCache)7 }, RUBATO_ERROR_INVALID, { "7", "", "" } },
+        { { .name = "t", .n_keys = UINT64_MAX / 16 }, RUBATO_ERROR_MEMORY, { "memory", "t", "" } },
+    };
+    RubatoEngine *engine = engine_with_servers(2);
+    GError *error = NULL;
+
+    ck_assert(!rubato_engine_create_table(engine, &wrong[_i].spec, &error));
+    check_error(&error, wrong[_i].code, wrong[_i].texts[0], wrong[_i].texts[1], wrong[_i].texts[2],
+                NULL);
+    create_table(engine, I64_TABLE(.n_keys = 4)); /* nothing is left of it */
+    ck_assert_int_eq(read_i64(engine, "t", 3), 0);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(a_name_is_given_once_and_dropped_names_are_free_again)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+    const RubatoKey key = 2;
+    const int64_t five = 5;
+    GError *error = NULL;
+    float value = -1;
+
+    create_table(engine, I64_TABLE(.n_keys = 4));
+    create_table(engine, &(RubatoTableSpec){ .name = "other", .n_keys = 1 });
+    ck_assert(!rubato_engine_create_table(engine, I64_TABLE(.n_keys = 4), &error));
+    check_error(&error, RUBATO_ERROR_EXISTS, "a table t already", NULL);
+    ck_assert(rubato_engine_add(engine, "t", &key, 1, &five, NULL));
+    ck_assert(rubato_engine_drop_table(engine, "t", NULL));
+    ck_assert(!rubato_engine_drop_table(engine, "t", &error));
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "no table t", "other", NULL);
+    ck_assert(!rubato_engine_get(engine, "t", &key, 1, &value, &error));
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "no table t", NULL);
+    create_table(engine, &(RubatoTableSpec){ .name = "t", .n_keys = 3 }); /* f32 this time */
+    ck_assert(rubato_engine_get(engine, "t", &key, 1, &value, NULL));
+    ck_assert_float_eq(value, 0);
+    ck_assert(rubato_engine_drop_table(engine, "t", NULL));
+    ck_assert(rubato_engine_drop_table(engine, "other", NULL));
+    ck_assert(!rubato_engine_get(engine, "t", &key, 1, &value, &error));
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "no table t; there is none", NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* The caller's spec is his own again once create_table has returned. */
+START_TEST(a_spec_is_copied)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+    char name[] = "name", model[] = "ssp", partition[] = "bounds";
+    RubatoKey bound = 5;
+    RubatoTableSpec spec = { .name = name,
+                             .dtype = RUBATO_I64,
+                             .n_keys = 10,
+                             .model = model,
+                             .partition = partition,
+                             .bounds = &bound,
+                             .n_bounds = 1 };
+
+    create_table(engine, &spec);
+    memset(name, 'x', 4);
+    memset(model, 'x', 3);
+    memset(partition, 'x', 6);
+    bound = 99;
+    ck_assert_int_eq(read_i64(engine, "name", 9), 0);
+    ck_assert_uint_eq(count_rows_of(engine, "name", 0), 5);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- between tasks ---- */
+
+START_TEST(rows_are_read_and_written_between_tasks)
+{
+    RubatoEngine *engine = engine_with_servers(3);
+    const RubatoKey keys[] = { 9, 0, 9, 4 };
+    const int64_t deltas[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
+    int64_t values[10];
+
+    create_table(engine, I64_TABLE(.n_keys = _i == 0 ? 10 : 0, .model = "bsp"));
+    ck_assert(rubato_engine_add(engine, "t", keys, 4, deltas, NULL));
+    ck_assert(rubato_engine_get(engine, "t", keys, 4, values, NULL));
+    ck_assert_int_eq(values[0], 4);
+    ck_assert_int_eq(values[1], 2);
+    ck_assert_int_eq(values[2], 4);
+    ck_assert_int_eq(values[3], 4);
+    ck_assert(rubato_engine_add_range(engine, "t", 0, 10, deltas, NULL));
+    ck_assert(rubato_engine_get_range(engine, "t", 0, 10, values, NULL));
+    for (int i = 0; i < 10; i++)
+        ck_assert_int_eq(values[i], i + 1 + (i == 0 ? 2 : i == 9 || i == 4 ? 4 : 0));
+    rubato_engine_free(engine);
+}
+END_TEST
+
+typedef struct {
+    RubatoEngine *engine;
+    pthread_t thread;
+    Event *stop;
+    unsigned n_ok, n_gone, n_other;
+} Accessor;
+
+enum { N_ACCESSES = 300 };
+
+static void *add_often(void *user)
+{
+    Accessor *accessor = user;
+    const RubatoKey keys[] = { 0, 9 };
+    const int64_t ones[] = { 1, 1 };
+
+    for (int i = 0; i < N_ACCESSES; i++)
+        accessor->n_ok += rubato_engine_add(accessor->engine, "t", keys, 2, ones, NULL);
+    return NULL;
+}
+
+START_TEST(any_thread_may_read_and_write)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+    Accessor accessors[4];
+
+    create_table(engine, I64_TABLE(.n_keys = 10));
+    for (int i = 0; i < 4; i++) {
+        accessors[i] = (Accessor){ .engine = engine };
+        pthread_create(&accessors[i].thread, NULL, add_often, &accessors[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(accessors[i].thread, NULL);
+        ck_assert_uint_eq(accessors[i].n_ok, N_ACCESSES);
+    }
+    ck_assert_int_eq(read_i64(engine, "t", 0), 4 * N_ACCESSES);
+    ck_assert_int_eq(read_i64(engine, "t", 9), 4 * N_ACCESSES);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+static void *access_until_stopped(void *user)
+{
+    Accessor *accessor = user;
+    const RubatoKey keys[] = { 0, 9 };
+    int64_t values[] = { 1, 1 };
+
+    while (event_count(accessor->stop) == 0) {
+        GError *error = NULL;
+        const bool ok = accessor->n_ok % 2 == 0
+                            ? rubato_engine_add(accessor->engine, "t", keys, 2, values, &error)
+                            : rubato_engine_get(accessor->engine, "t", keys, 2, values, &error);
+
+        if (ok)
+            accessor->n_ok++;
+        else if (g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND))
+            accessor->n_gone++;
+        else
+            accessor->n_other++;
+        g_clear_error(&error);
+    }
+    return NULL;
+}
+
+/* A table is there whole or not at all; and one that is being read is not dropped. */
+START_TEST(dropping_a_table_that_others_read_hurts_nobody)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+    Event stop = EVENT_INIT;
+    Accessor accessors[2];
+    unsigned n_dropped = 0;
+
+    for (int i = 0; i < 2; i++) {
+        accessors[i] = (Accessor){ .engine = engine, .stop = &stop };
+        pthread_create(&accessors[i].thread, NULL, access_until_stopped, &accessors[i]);
+    }
+    for (int i = 0; i < 1000; i++) {
+        GError *error = NULL;
+
+        create_table(engine, I64_TABLE(.n_keys = 10));
+        while (!rubato_engine_drop_table(engine, "t", &error))
+            check_error(&error, RUBATO_ERROR_INVALID, "cannot be dropped", NULL);
+        n_dropped++;
+    }
+    event_raise(&stop);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(accessors[i].thread, NULL);
+        ck_assert_uint_eq(accessors[i].n_other, 0);
+        ck_assert_uint_gt(accessors[i].n_gone, 0);
+    }
+    ck_assert_uint_eq(n_dropped, 1000);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- several ---- */
+
+static bool add_own_number(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const RubatoKey key = rubato_worker_rank(worker);
+
+    TRY(table != NULL);
+    for (int i = 0; i < 100; i++) {
+        int64_t seen;
+
+        TRY(rubato_kv_table_get(table, &key, 1, &seen, error));
+        REQUIRE(seen == i * *(const int64_t *)user_data);
+        TRY(rubato_kv_table_add(table, &key, 1, user_data, error));
+        TRY(rubato_kv_table_clock(table, error));
+    }
+    return true;
+}
+
+START_TEST(two_engines_in_one_process_know_nothing_of_each_other)
+{
+    RubatoEngine *engines[2];
+    RubatoTaskRun *runs[2];
+    int64_t numbers[] = { 1, 7 };
+    const char *const tables[] = { "t", NULL };
+
+    for (int i = 0; i < 2; i++) {
+        const RubatoTask task = { .name = "add",
+                                  .run = add_own_number,
+                                  .user_data = &numbers[i],
+                                  .tables = tables,
+                                  .workers_per_node = 2 };
+
+        engines[i] = engine_with_servers(2);
+        create_table(engines[i], I64_TABLE(.n_keys = 4, .model = "ssp"));
+        runs[i] = rubato_engine_start(engines[i], &task, NULL);
+        ck_assert_ptr_nonnull(runs[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert(rubato_task_run_wait(runs[i], NULL));
+        ck_assert_int_eq(read_i64(engines[i], "t", 0), 100 * numbers[i]);
+        ck_assert_int_eq(read_i64(engines[i], "t", 1), 100 * numbers[i]);
+    }
+    rubato_engine_free(engines[0]);
+    ck_assert_int_eq(read_i64(engines[1], "t", 1), 700);
+    rubato_engine_free(engines[1]);
+}
+END_TEST
+
+static bool wait_for_cancellation(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const RubatoKey key = 0;
+    int64_t value;
+
+    event_raise(user_data);
+    if (rubato_worker_rank(worker) == 0) {
+        while (!rubato_worker_cancelled(worker))
+            sched_yield();
+        return true;
+    }
+    TRY(table != NULL && rubato_kv_table_clock(table, error));
+    return rubato_kv_table_get(table, &key, 1, &value, error);
+}
+
+START_TEST(freeing_an_engine_cancels_what_still_runs)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+    Event begun = EVENT_INIT;
+    const char *const tables[] = { "t", NULL };
+    const RubatoTask task = { .name = "endless",
+                              .run = wait_for_cancellation,
+                              .user_data = &begun,
+                              .tables = tables,
+                              .workers_per_node = 2 };
+
+    create_table(engine, I64_TABLE(.n_keys = 4, .model = "bsp"));
+    ck_assert_ptr_nonnull(rubato_engine_start(engine, &task, NULL));
+    event_wait(&begun, 2);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- misuse ---- */
+
+static void *create_tables(void *user)
+{
+    Accessor *accessor = user;
+    char name[16];
+
+    for (int i = 0; i < 200; i++) {
+        GError *error = NULL;
+
+        g_snprintf(name, sizeof name, "t%d", i);
+        if (rubato_engine_create_table(accessor->engine,
+                                       &(RubatoTableSpec){ .name = name, .n_keys = 1 }, &error))
+            accessor->n_ok++;
+        else if (g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_INVALID) ||
+                 g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS))
+            accessor->n_gone++;
+        else
+            accessor->n_other++;
+        g_clear_error(&error);
+    }
+    return NULL;
+}
+
+START_TEST(collective_calls_of_two_threads_at_once_are_errors_and_no_more)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    Accessor accessors[2];
+    unsigned n_ok = 0;
+
+    for (int i = 0; i < 2; i++) {
+        accessors[i] = (Accessor){ .engine = engine };
+        pthread_create(&accessors[i].thread, NULL, create_tables, &accessors[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(accessors[i].thread, NULL);
+        ck_assert_uint_eq(accessors[i].n_other, 0);
+        n_ok += accessors[i].n_ok;
+    }
+    ck_assert_uint_ge(n_ok, 1);
+    create_table(engine, &(RubatoTableSpec){ .name = "last" });
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(null_arguments_are_refused_in_the_log)
+{
+    RubatoEngine *engine;
+
+    g_log_set_always_fatal(G_LOG_LEVEL_ERROR);
+    ck_assert_ptr_null(rubato_engine_new(NULL, NULL));
+    engine = engine_with_servers(1);
+    ck_assert(!rubato_engine_create_table(engine, NULL, NULL));
+    ck_assert(!rubato_engine_create_table(NULL, I64_TABLE(), NULL));
+    ck_assert(!rubato_engine_drop_table(engine, NULL, NULL));
+    ck_assert_ptr_null(rubato_engine_start(engine, NULL, NULL));
+    ck_assert(!rubato_engine_run(NULL, NULL, NULL));
+    ck_assert(!rubato_task_run_wait(NULL, NULL));
+    ck_assert(!rubato_engine_barrier(NULL, NULL));
+    ck_assert(!rubato_engine_get(engine, NULL, NULL, 0, NULL, NULL));
+    ck_assert(!rubato_engine_add(engine, "t", NULL, 1, NULL, NULL));
+    rubato_engine_cancel(NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("engine");
+    TCase *cases = tcase_create("engine");
+
+    tcase_add_test(cases, a_zeroed_config_is_one_process_with_one_server);
+    tcase_add_test(cases, servers_and_workers_are_as_many_as_asked_for);
+    tcase_add_test(cases, absurd_numbers_of_threads_are_refused);
+    tcase_add_test(cases, a_cluster_file_that_is_not_there_is_an_error);
+    tcase_add_loop_test(cases, wrong_specs_are_refused_with_what_is_known, 0, 15);
+    tcase_add_test(cases, a_name_is_given_once_and_dropped_names_are_free_again);
+    tcase_add_test(cases, a_spec_is_copied);
+    tcase_add_loop_test(cases, rows_are_read_and_written_between_tasks, 0, 2);
+    tcase_add_test(cases, any_thread_may_read_and_write);
+    tcase_add_test(cases, dropping_a_table_that_others_read_hurts_nobody);
+    tcase_add_test(cases, two_engines_in_one_process_know_nothing_of_each_other);
+    tcase_add_test(cases, freeing_an_engine_cancels_what_still_runs);
+    tcase_add_test(cases, collective_calls_of_two_threads_at_once_are_errors_and_no_more);
+    tcase_add_test(cases, null_arguments_are_refused_in_the_log);
+    tcase_set_timeout(cases, 20);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
