@@ -4,7 +4,10 @@
 #include <rubato/error.h>
 #include <rubato/types.h>
 
-G_DEFINE_QUARK(rubato-error-quark, rubato_error)
+GQuark rubato_error_quark(void)
+{
+    return g_quark_from_static_string("rubato-error-quark");
+}
 
 size_t rubato_dtype_size(RubatoDtype dtype)
 {
