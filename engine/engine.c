@@ -130,18 +130,19 @@ static bool start(RubatoEngine *engine, GError **error)
     return true;
 }
 
-RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error)
+RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
+                              GError **error)
 {
     RubatoEngine *engine = NULL;
     pthread_condattr_t monotonic;
 
-    g_return_val_if_fail(config != NULL, NULL);
     if (posix_memalign((void **)&engine, _Alignof(RubatoEngine), sizeof *engine) != 0)
         g_error("no memory for an engine");
     memset(engine, 0, sizeof *engine);
     engine->config = *config;
     engine->config.cluster_file = NULL;
     engine->config.cluster_file = g_strdup(config->cluster_file);
+    engine->transport = transport;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
     pthread_mutex_init(&engine->lock, NULL);
@@ -153,6 +154,12 @@ RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error
     if (!start(engine, error))
         g_clear_pointer(&engine, rubato_engine_free);
     return engine;
+}
+
+RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error)
+{
+    g_return_val_if_fail(config != NULL, NULL);
+    return engine_new_over(config, /* transport= */ NULL, error);
 }
 
 /* ---- leaving ---- */

@@ -51,6 +51,7 @@ struct RubatoEngine {
     uint32_t timeout_ms;
     uint32_t stall_ms;
     uint64_t incarnation;
+    const TransportOps *transport; /* NULL: the one that the cluster file names */
 
     PostOffice office;
     Server *servers; /* of this node */
@@ -136,6 +137,10 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
 
 /* Sets *error to why the engine is broken. Returns false where it is. The lock is held. */
 bool engine_check(RubatoEngine *engine, GError **error);
+
+/* As rubato_engine_new, over a transport that no cluster file names: tests put their faults there. */
+RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
+                              GError **error);
 
 /* The table of that name, NULL with RUBATO_ERROR_NOT_FOUND. The lock is held. */
 Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error);

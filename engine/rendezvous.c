@@ -42,6 +42,7 @@ static bool open_network(RubatoEngine *engine, const char *scheduler, GError **e
     const char *const endpoints[] = { own, scheduler };
     const NetworkConfig config = {
         .transport = engine->cluster->transport,
+        .transport_ops = engine->transport,
         .self = engine->self,
         .n_nodes = engine->n_nodes,
         .incarnation = engine->incarnation,
