@@ -3,22 +3,31 @@
 
 #include "models/spec.h"
 
-/* The names are known ones, so interning them costs no more than those few strings. */
 static RubatoTableSpec *resolve(const RubatoTableSpec *spec)
 {
     RubatoTableSpec *resolved = g_memdup2(spec, sizeof *spec);
 
     resolved->name = g_strdup(spec->name);
     resolved->bounds = g_memdup2(spec->bounds, spec->n_bounds * sizeof *spec->bounds);
-    resolved->storage = g_intern_string(spec_storage_name(spec));
-    resolved->model = g_intern_string(spec_model_name(spec));
-    resolved->update = g_intern_string(spec_update_name(spec));
-    resolved->init = g_intern_string(spec_init_name(spec));
-    resolved->record = g_intern_string(spec_record_name(spec));
-    resolved->partition = g_intern_string(spec_partition_name(spec));
+    resolved->storage = g_strdup(spec_storage_name(spec));
+    resolved->model = g_strdup(spec_model_name(spec));
+    resolved->update = g_strdup(spec_update_name(spec));
+    resolved->init = g_strdup(spec_init_name(spec));
+    resolved->record = g_strdup(spec_record_name(spec));
+    resolved->partition = g_strdup(spec_partition_name(spec));
     resolved->width = spec_width(spec);
     resolved->chunk_size = spec_chunk_size(spec);
     return resolved;
+}
+
+static void spec_free(RubatoTableSpec *spec)
+{
+    const void *const owned[] = { spec->name,   spec->bounds, spec->storage, spec->model,
+                                  spec->update, spec->init,   spec->record,  spec->partition };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(owned); i++)
+        g_free((void *)(uintptr_t)owned[i]);
+    g_free(spec);
 }
 
 Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error)
@@ -40,9 +49,7 @@ void table_free(Table *table)
     if (table == NULL)
         return;
     partition_clear(&table->partition);
-    g_free((void *)(uintptr_t)table->spec->bounds);
-    g_free((void *)(uintptr_t)table->spec->name);
-    g_free(table->spec);
+    spec_free(table->spec);
     g_free(table);
 }
 
