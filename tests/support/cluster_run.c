@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/node.h"
+
 #define PATIENCE_MS 30000
 #define CASE_SECONDS 45
 #define MOST_SHOWN 3000 /* bytes of a process's output in a failure */
@@ -223,10 +225,11 @@ static void say_error(const GError *error)
         cluster_say("error %d: %s", error->code, error->message);
 }
 
-G_NORETURN static void be_node(const RubatoEngineConfig *config, ClusterPlay play, const void *data)
+G_NORETURN static void be_node(const RubatoEngineConfig *config, const TransportOps *transport,
+                               ClusterPlay play, const void *data)
 {
     GError *error = NULL;
-    RubatoEngine *engine = rubato_engine_new(config, &error);
+    RubatoEngine *engine = engine_new_over(config, transport, &error);
     int status = EXIT_SUCCESS;
 
     if (engine == NULL) {
@@ -251,7 +254,7 @@ static void start_engine(ClusterRun *run, ClusterProcess *process, uint32_t id, 
                                         .handle_signals = run->shape.handle_signals };
 
     if (split_off(process))
-        be_node(&config, play, data);
+        be_node(&config, run->shape.transport, play, data);
 }
 
 void cluster_start_node_with(ClusterRun *run, uint32_t number, const char *path, ClusterPlay play,
@@ -407,7 +410,7 @@ char *cluster_play_alone(uint32_t servers, uint32_t workers, ClusterPlay play, c
     const RubatoEngineConfig config = { .servers = servers, .workers = workers };
 
     if (split_off(&run->processes[0]))
-        be_node(&config, play, data);
+        be_node(&config, NULL, play, data);
     cluster_expect_success(run);
     text = g_strdup(run->processes[0].text->str);
     cluster_run_free(run);

@@ -16,6 +16,8 @@
 #include <rubato/rubato.h>
 #include <sys/types.h>
 
+#include "io/net/network.h"
+
 #define CLUSTER_MOST_NODES 4
 #define CLUSTER_MOST_PROCESSES 12
 
@@ -35,6 +37,7 @@ typedef struct {
     uint32_t stall_ms;      /* 0: 10,000 */
     uint32_t rendezvous_ms; /* 0: a minute */
     bool handle_signals;
+    const TransportOps *transport; /* NULL: the real one */
 } ClusterShape;
 
 typedef struct {

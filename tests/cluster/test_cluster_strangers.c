@@ -1,0 +1,477 @@
+/* Strangers at the ports of a run: they connect and say rubbish, half messages, huge sizes, in plain
+ * TCP and in ZeroMQ's protocol made by hand, while a task runs. The task's results stay right, and
+ * the log tells of what got so far. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/control.h"
+#include "engine/node.h"
+#include "tests/support/cluster_run.h"
+#include "tests/support/runner.h"
+
+/* ---- a run that works until the case lets it end ---- */
+
+enum { STOP_KEY = 9, N_KEYS = 10 };
+
+static int gate[2]; /* the task goes on until something can be read here */
+
+static bool gate_is_open(void)
+{
+    struct pollfd polled = { .fd = gate[0], .events = POLLIN };
+
+    return poll(&polled, 1, 0) == 1;
+}
+
+/* Under BSP all see the stop at the same clock. Each adds 1 to every key but that in each clock. */
+static bool work_until_stopped(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t n_workers = rubato_worker_n_workers(worker);
+    float rows[N_KEYS], deltas[N_KEYS];
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_F32, error);
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    for (uint32_t clock = 0;; clock++) {
+        if (!rubato_kv_table_get_range(table, 0, N_KEYS, rows, error))
+            return false;
+        for (int i = 0; i < STOP_KEY; i++)
+            EXPECT(rows[i] == (float)(clock * n_workers), "key %d is %g at clock %u", i,
+                   (double)rows[i], clock);
+        if (rows[STOP_KEY] > 0)
+            return true;
+        if (clock == 50)
+            cluster_say("busy");
+        for (int i = 0; i < N_KEYS; i++)
+            deltas[i] = i == STOP_KEY ? 0 : 1;
+        if (rubato_worker_rank(worker) == 0 && gate_is_open())
+            deltas[STOP_KEY] = 1;
+        if (!rubato_kv_table_add_range(table, 0, N_KEYS, deltas, error) ||
+            !rubato_kv_table_clock(table, error))
+            return false;
+    }
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "rows", .n_keys = N_KEYS, .model = "bsp" };
+    const char *const tables[] = { "rows", NULL };
+
+    (void)data;
+    cluster_say("endpoint=%s", network_endpoint(engine->network, 0));
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "work", work_until_stopped, NULL, tables, error);
+}
+
+/* ---- a stranger's hands ---- */
+
+static int connect_to(uint16_t port)
+{
+    const struct sockaddr_in address = { .sin_family = AF_INET,
+                                         .sin_port = htons(port),
+                                         .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* The other side may have had enough already. */
+static void push(int fd, const void *bytes, size_t size)
+{
+    const char *at = bytes;
+
+    while (size > 0) {
+        const ssize_t n = send(fd, at, size, MSG_NOSIGNAL);
+
+        if (n <= 0)
+            return;
+        at += n;
+        size -= (size_t)n;
+    }
+}
+
+static bool pull(int fd, void *bytes, size_t size)
+{
+    char *at = bytes;
+
+    while (size > 0) {
+        const ssize_t n = recv(fd, at, size, 0);
+
+        if (n <= 0)
+            return false;
+        at += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+/* Reads until the other side closes; false when it does not for long. */
+static bool is_cut_off(int fd)
+{
+    struct pollfd polled = { .fd = fd, .events = POLLIN };
+    char bytes[4096];
+
+    while (poll(&polled, 1, 20000) == 1)
+        if (recv(fd, bytes, sizeof bytes, 0) <= 0)
+            return true;
+    return false;
+}
+
+/* ZMTP 3.0 (https://rfc.zeromq.org/spec/23): signature, version, mechanism, as-server, filler. */
+static void write_zmtp_greeting(uint8_t greeting[64])
+{
+    memset(greeting, 0, 64);
+    greeting[0] = 0xff;
+    greeting[9] = 0x7f;
+    greeting[10] = 3;
+    memcpy(greeting + 12, "NULL", 4);
+}
+
+enum { ZMTP_MORE = 1, ZMTP_LONG = 2, ZMTP_COMMAND = 4 };
+
+/* A DEALER that has shaken hands. */
+static int connect_dealer(uint16_t port)
+{
+    static const char ready[] = "\x05READY\x0bSocket-Type\0\0\0\x06"
+                                "DEALER";
+    const uint8_t head[] = { ZMTP_COMMAND, sizeof ready - 1 };
+    const int fd = connect_to(port);
+    uint8_t greeting[64], its_head[2], its_ready[255];
+
+    write_zmtp_greeting(greeting);
+    push(fd, greeting, sizeof greeting);
+    ck_assert(pull(fd, greeting, sizeof greeting));
+    push(fd, head, sizeof head);
+    push(fd, ready, sizeof ready - 1);
+    ck_assert(pull(fd, its_head, sizeof its_head));
+    ck_assert_uint_eq(its_head[0], ZMTP_COMMAND);
+    ck_assert(pull(fd, its_ready, its_head[1]));
+    return fd;
+}
+
+static void push_frame_head(int fd, uint8_t flags, uint64_t size)
+{
+    uint8_t head[9] = { flags | ZMTP_LONG };
+
+    for (int i = 0; i < 8; i++)
+        head[1 + i] = (uint8_t)(size >> (56 - 8 * i));
+    push(fd, head, sizeof head);
+}
+
+static void push_frame(int fd, uint8_t flags, const void *bytes, size_t size)
+{
+    push_frame_head(fd, flags, size);
+    push(fd, bytes, size);
+}
+
+/* ---- what strangers do ---- */
+
+static void come_and_go(uint16_t port)
+{
+    for (int i = 0; i < 100; i++)
+        close(connect_to(port));
+}
+
+static void ask_for_a_page(uint16_t port)
+{
+    static const char request[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const int fd = connect_to(port);
+
+    push(fd, request, sizeof request - 1);
+    shutdown(fd, SHUT_WR);
+    ck_assert(is_cut_off(fd));
+    close(fd);
+}
+
+static void push_noise(uint16_t port)
+{
+    GRand *random = g_rand_new_with_seed(port);
+    const int fd = connect_to(port);
+    guint32 noise[4096];
+
+    for (size_t i = 0; i < G_N_ELEMENTS(noise); i++)
+        noise[i] = g_rand_int(random);
+    for (int i = 0; i < 20; i++)
+        push(fd, noise, sizeof noise);
+    shutdown(fd, SHUT_WR);
+    ck_assert(is_cut_off(fd));
+    close(fd);
+    g_rand_free(random);
+}
+
+static void stop_in_the_handshake(uint16_t port)
+{
+    uint8_t greeting[64];
+
+    write_zmtp_greeting(greeting);
+    for (size_t n = 0; n < sizeof greeting; n += 7) {
+        const int fd = connect_to(port);
+
+        push(fd, greeting, n);
+        close(fd);
+    }
+}
+
+/* ZeroMQ itself cuts off who does not end the handshake. */
+static void fall_silent_in_the_handshake(uint16_t port)
+{
+    uint8_t greeting[64];
+    const int fd = connect_to(port);
+
+    write_zmtp_greeting(greeting);
+    push(fd, greeting, sizeof greeting);
+    ck_assert(is_cut_off(fd));
+    close(fd);
+}
+
+static void announce_a_huge_frame(uint16_t port)
+{
+    const int fd = connect_dealer(port);
+
+    push_frame_head(fd, 0, UINT64_C(1) << 62);
+    push(fd, "boo", 3);
+    ck_assert(is_cut_off(fd));
+    close(fd);
+}
+
+static void send_half_a_frame(uint16_t port)
+{
+    const int fd = connect_dealer(port);
+
+    push_frame_head(fd, 0, 100000);
+    push(fd, "half of it", 10);
+    close(fd);
+}
+
+static void send_rubbish(uint16_t port)
+{
+    const int fd = connect_dealer(port);
+
+    push_frame(fd, 0, "this is no packet of any kind", 29);
+    close(fd);
+}
+
+static void send_nothing(uint16_t port)
+{
+    const int fd = connect_dealer(port);
+
+    push_frame(fd, 0, "", 0);
+    close(fd);
+}
+
+static void send_parts(uint16_t port)
+{
+    const int fd = connect_dealer(port);
+
+    push_frame(fd, ZMTP_MORE, "one", 3);
+    push_frame(fd, ZMTP_MORE, "two", 3);
+    push_frame(fd, 0, "three", 5);
+    close(fd);
+}
+
+/* A packet whose header promises more than comes. */
+static void send_a_huge_packet(uint16_t port)
+{
+    const PacketHeader header = {
+        .sender = 1, .sequence = 1, .payload_bytes = UINT32_MAX, .n_messages = 1000
+    };
+    uint8_t bytes[WIRE_PACKET_HEADER_BYTES];
+    const int fd = connect_dealer(port);
+
+    wire_write_packet_header(bytes, &header);
+    push_frame(fd, 0, bytes, sizeof bytes);
+    close(fd);
+}
+
+static void send_an_old_packet(uint16_t port)
+{
+    uint8_t bytes[WIRE_PACKET_HEADER_BYTES] = { 0 };
+    const int fd = connect_dealer(port);
+
+    wire_write_packet_header(bytes, &(PacketHeader){ .sender = 1 });
+    wire_store_u16(bytes + 4, WIRE_VERSION + 1);
+    push_frame(fd, 0, bytes, sizeof bytes);
+    close(fd);
+}
+
+/* Well made, as another run's would be: dropped without a word, like what comes late. Then one that
+ * the log tells of, so that both have been through. */
+static void send_packets_of_another_run(uint16_t port)
+{
+    uint8_t bytes[WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES];
+    const int fd = connect_dealer(port);
+
+    for (uint32_t sender = 0; sender < 10; sender++) {
+        wire_write_packet_header(bytes, &(PacketHeader){ .sender = sender,
+                                                         .run_id = 1,
+                                                         .incarnation = sender,
+                                                         .sequence = 1,
+                                                         .ack = 1000,
+                                                         .payload_bytes = WIRE_MESSAGE_HEADER_BYTES,
+                                                         .n_messages = 1 });
+        wire_write_message_header(bytes + WIRE_PACKET_HEADER_BYTES,
+                                  &(WireHeader){ .kind = MESSAGE_ADD, .n_keys = 0 });
+        push_frame(fd, 0, bytes, sizeof bytes);
+    }
+    push_frame(fd, 0, "the end", 7);
+    close(fd);
+}
+
+static void push_greeting(int fd, GVariant *body)
+{
+    g_autoptr(GVariant) boxed = g_variant_ref_sink(g_variant_new_variant(body));
+    const gsize size = g_variant_get_size(boxed);
+    g_autofree uint8_t *bytes = g_malloc0(WIRE_PREFIX_BYTES + size);
+
+    wire_write_greeting_prefix(bytes, WIRE_VERSION, (uint32_t)size);
+    g_variant_store(boxed, bytes + WIRE_PREFIX_BYTES);
+    push_frame(fd, 0, bytes, WIRE_PREFIX_BYTES + size);
+}
+
+static void send_a_greeting_of_noise(uint16_t port)
+{
+    uint8_t bytes[WIRE_PREFIX_BYTES + 200];
+    const int fd = connect_dealer(port);
+
+    memset(bytes, 0xff, sizeof bytes);
+    wire_write_greeting_prefix(bytes, WIRE_VERSION, 200);
+    push_frame(fd, 0, bytes, sizeof bytes);
+    close(fd);
+}
+
+static void send_a_greeting_about_something_else(uint16_t port)
+{
+    const int fd = connect_dealer(port);
+
+    push_greeting(fd, g_variant_new_string("hello, hello"));
+    close(fd);
+}
+
+static void greet_with_the_wrong_kind(uint16_t port)
+{
+    const int fd = connect_dealer(port);
+    GVariant *body = control_encode(&(Control){ .kind = CONTROL_LEAVE });
+
+    push_greeting(fd, body);
+    g_variant_unref(body);
+    close(fd);
+}
+
+/* Each wants to be answered at another place, most of which are none. */
+static void greet_from_everywhere(uint16_t port)
+{
+    const int fd = connect_dealer(port);
+
+    for (uint32_t i = 0; i < 300; i++) {
+        g_autofree char *endpoint =
+            i == 299 ? g_strdup("the moon") : g_strdup_printf("tcp://127.0.0.1:%u", 1 + i);
+        const Control hello = {
+            .kind = CONTROL_HELLO, .node = 1234, .endpoint = endpoint, .digest = "none"
+        };
+        GVariant *body = control_encode(&hello);
+
+        push_greeting(fd, body);
+        g_variant_unref(body);
+    }
+    close(fd);
+}
+
+static const struct {
+    void (*visit)(uint16_t port);
+    const char *log; /* NULL: ZeroMQ keeps it from us */
+    bool scheduler;  /* only the scheduler's node has something to say */
+} strangers[] = {
+    { come_and_go, NULL, false },
+    { ask_for_a_page, NULL, false },
+    { push_noise, NULL, false },
+    { stop_in_the_handshake, NULL, false },
+    { fall_silent_in_the_handshake, NULL, false },
+    { announce_a_huge_frame, NULL, false },
+    { send_half_a_frame, NULL, false },
+    { send_rubbish, "dropped a packet of 29 bytes from 127.0.0.1: it does not begin like a packet",
+      false },
+    { send_nothing, "dropped a packet of 0 bytes from 127.0.0.1: it is too short for a packet",
+      false },
+    { send_parts, "from 127.0.0.1: it does not consist of one part", false },
+    { send_a_huge_packet, "from 127.0.0.1: its size is not what its header says", false },
+    { send_an_old_packet, "from 127.0.0.1: it has another wire version", false },
+    { send_packets_of_another_run, "dropped a packet of 7 bytes from 127.0.0.1: ", false },
+    { send_a_greeting_of_noise, "from 127.0.0.1: the body of its greeting makes no sense", false },
+    { send_a_greeting_about_something_else, "a greeting from 127.0.0.1 cannot be read", false },
+    { greet_with_the_wrong_kind, "a greeting that makes no sense came; dropped", false },
+    { greet_from_everywhere, "cannot answer a greeting: \"the moon\" is no address", true },
+};
+
+static uint16_t port_of(ClusterRun *run, uint32_t node)
+{
+    g_autofree char *endpoint = cluster_text_after(run, node, "endpoint=");
+
+    return (uint16_t)g_ascii_strtoull(strrchr(endpoint, ':') + 1, NULL, 10);
+}
+
+START_TEST(strangers_change_nothing_and_are_told_of)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } } });
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start(run, play, NULL);
+    cluster_wait_for(run, 0, "busy");
+    cluster_wait_for(run, 1, "busy");
+    strangers[_i].visit(run->port);
+    if (strangers[_i].visit != fall_silent_in_the_handshake) /* that takes its time */
+        strangers[_i].visit(port_of(run, 1));
+    if (strangers[_i].log != NULL) {
+        cluster_wait_for(run, 0, strangers[_i].log);
+        if (!strangers[_i].scheduler)
+            cluster_wait_for(run, 1, strangers[_i].log);
+    }
+    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* All of them at once, before the nodes have met. */
+START_TEST(strangers_do_not_keep_nodes_from_meeting)
+{
+    ClusterRun *run = cluster_run_new(
+        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .stall_ms = 100 });
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start_node(run, 0, play, NULL);
+    cluster_wait_for(run, 0, "missing: node 7");
+    for (size_t i = 0; i < G_N_ELEMENTS(strangers); i++)
+        if (strangers[i].visit != fall_silent_in_the_handshake)
+            strangers[i].visit(run->port);
+    cluster_wait_for(run, 0, "\"the moon\" is no address");
+    cluster_start_node(run, 1, play, NULL);
+    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static Suite *strangers_suite(void)
+{
+    Suite *suite = suite_create("strangers");
+    TCase *during = cluster_add_case(suite, "during");
+    TCase *before = cluster_add_case(suite, "before");
+
+    tcase_add_loop_test(during, strangers_change_nothing_and_are_told_of, 0,
+                        (int)G_N_ELEMENTS(strangers));
+    tcase_add_test(before, strangers_do_not_keep_nodes_from_meeting);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(strangers_suite());
+}
