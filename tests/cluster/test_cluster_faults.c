@@ -56,7 +56,7 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < N_KEYS; i++)
         ones[i] = 1;
     for (uint32_t clock = 0; clock < N_CLOCKS; clock++) {
-        if (scene->breaks && clock % 4 == 2 && rubato_worker_local_rank(worker) == 0)
+        if (scene->breaks && clock % 4 == 2 && rank == 0)
             EXPECT(break_connections() > 0, "there was none");
         for (uint32_t i = 0; i < N_SINGLE; i++) {
             const RubatoKey key = (i * 10 + rank) % N_KEYS;
