@@ -325,12 +325,12 @@ static bool is_sanitized(void)
 
 static bool use_all_handles(RubatoWorker *worker, void *user_data, GError **error)
 {
+    int64_t seen[2]; /* outlives the handle, which waits for what is in flight */
     g_autoptr(RubatoKVTable) kv = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
     g_autoptr(RubatoKVClientTable) client =
         rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
     const RubatoKey keys[] = { 1, 7 };
     const int64_t ones[] = { 1, 1 };
-    int64_t seen[2];
 
     (void)user_data;
     TRY(kv != NULL && client != NULL);
