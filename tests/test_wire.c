@@ -155,7 +155,7 @@ static const Fault message_faults[] = {
     { 0, 0, 2, "kind of message" },
     { 0, MESSAGE_INVOKE, 2, "kind of message" },
     { 0, 0xffff, 2, "kind of message" },
-    { 2, 2, 2, "encoding of keys" },
+    { 2, 3, 2, "encoding of keys" },
     { 8, CALL_REFUSED + 1, 4, "status" },
     { 56, 1, 8, "their number" },
     { 56, 3, 8, "their number" },

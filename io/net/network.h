@@ -24,7 +24,8 @@ typedef struct TransportOps TransportOps;
 typedef struct {
     uint32_t node; /* number of its sender */
     WireHeader header;
-    const RubatoKey *keys; /* aligned, in the host's order; NULL where the keys are a run */
+    const RubatoKey *keys; /* aligned, in the host's order; NULL where the keys are no list */
+    const uint8_t *deltas; /* WIRE_KEYS_DELTAS: header.key_bytes bytes for key_codec_decode */
     const void *values;    /* aligned, as they came; NULL where there are none */
     size_t value_bytes;
     void *room;   /* NetworkConfig.room_bytes zeroed bytes for the handler, aligned to 16 */

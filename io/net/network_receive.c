@@ -164,6 +164,7 @@ static Incoming *unpack(Network *network, Parcel *parcel, Item *item, uint8_t *a
         .node = parcel->peer->number,
         .header = *header,
         .keys = has_keys ? (const RubatoKey *)(const void *)keys : NULL,
+        .deltas = header->key_encoding == WIRE_KEYS_DELTAS ? keys : NULL,
         .values = header->value_bytes > 0 ? keys + wire_padded((size_t)header->key_bytes) : NULL,
         .value_bytes = (size_t)header->value_bytes,
         .room = item->room,

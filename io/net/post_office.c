@@ -7,6 +7,8 @@
  * caller's memory after its call has ended. */
 #include "io/net/post_office.h"
 
+#include "io/net/key_codec.h"
+
 #include <string.h>
 
 /* Values travel as they lie in memory. */
@@ -213,20 +215,27 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
                        char *values, size_t row_bytes)
 {
     const bool adds = message->kind == MESSAGE_ADD;
+    const size_t delta_bytes = keys->keys == NULL ? 0 : key_codec_size(keys);
     const uint64_t id =
         message->call == NULL ? 0 : add_pending(office, message, keys, values, row_bytes);
     const WireHeader header = {
         .kind = message->kind,
-        .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN : WIRE_KEYS_LIST,
+        .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN
+                        : delta_bytes > 0  ? WIRE_KEYS_DELTAS
+                                           : WIRE_KEYS_LIST,
         .epoch = message->epoch,
         .table = message->table,
         .server = message->server,
         .worker = message->request.worker,
         .clock = message->request.clock,
         .request_id = id,
-        .first_key = keys->first,
+        .first_key = delta_bytes == 0   ? keys->first
+                     : keys->at == NULL ? keys->keys[0]
+                                        : keys->keys[keys->at[0]],
         .n_keys = keys->n,
-        .key_bytes = keys->keys == NULL ? 0 : keys->n * sizeof(RubatoKey),
+        .key_bytes = keys->keys == NULL ? 0
+                     : delta_bytes > 0  ? delta_bytes
+                                        : keys->n * sizeof(RubatoKey),
         .value_bytes = adds ? keys->n * row_bytes : 0,
     };
     Frame *frame = frame_new(&header);
@@ -234,7 +243,9 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
     /* GLib ends the process when memory runs out; so does this, for the request cannot be undone */
     if (frame == NULL)
         g_error("no memory for a message of %zu keys", keys->n);
-    if (keys->keys != NULL)
+    if (delta_bytes > 0)
+        key_codec_encode(keys, frame_keys(frame));
+    else if (keys->keys != NULL)
         frame_set_keys(frame, keys);
     if (adds && keys->n > 0)
         gather_values(frame_values(frame), keys, values, row_bytes);
@@ -328,7 +339,8 @@ typedef struct {
     Message message;
     PostOffice *office;
     Incoming *incoming;
-    Frame *reply; /* NULL until there is room for rows */
+    Frame *reply;    /* NULL until there is room for rows */
+    RubatoKey *keys; /* those that came as differences, written out; else NULL */
 } RemoteRequest;
 
 size_t post_office_room_bytes(void)
@@ -376,7 +388,26 @@ static void end_remote(Message *message)
         }
     } else
         frame_free(request->reply);
+    g_free(request->keys);
     incoming_free(incoming); /* and the request with it */
+}
+
+/* The request's keys as a list; *wrong says what is wrong with them, and is not touched otherwise.
+ * The wire has checked that there are no more keys than bytes of them. */
+static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incoming,
+                                  const char **wrong)
+{
+    const WireHeader *header = &incoming->header;
+
+    if (incoming->deltas == NULL)
+        return incoming->keys;
+    request->keys = g_try_new(RubatoKey, header->n_keys);
+    if (request->keys == NULL)
+        *wrong = "a request with more keys than there is memory";
+    else if (!key_codec_decode(incoming->deltas, (size_t)header->key_bytes, header->first_key,
+                               (size_t)header->n_keys, request->keys))
+        *wrong = "a request with keys that cannot be read";
+    return request->keys;
 }
 
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
@@ -386,18 +417,26 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     Message *message = &request->message;
     Actor *actor =
         header->server < office->n_servers ? office->servers[header->server].actor : NULL;
+    const RubatoKey *keys = NULL;
+    const char *wrong = NULL;
 
-    if (actor == NULL || header->n_keys > UINT32_MAX) {
+    if (actor == NULL)
+        wrong = "a request for a server that is not here";
+    else if (header->n_keys > UINT32_MAX)
+        wrong = "a request with too many keys";
+    else
+        keys = list_keys(request, incoming, &wrong);
+    if (wrong != NULL) {
+        g_free(request->keys);
         incoming_free(incoming);
-        return actor == NULL ? "a request for a server that is not here"
-                             : "a request with too many keys";
+        return wrong;
     }
     request->office = office;
     request->incoming = incoming;
     *message = (Message){
         .request = { .worker = header->worker,
                      .clock = header->clock,
-                     .keys = { .keys = incoming->keys,
+                     .keys = { .keys = keys,
                                .first = header->first_key,
                                .n = (size_t)header->n_keys },
                      .values = (void *)(uintptr_t)incoming->values }, /* an Add only reads them */

@@ -4,6 +4,8 @@
  * fits into the bytes that came; a reader that finds fault leaves its out-parameters alone. */
 #include "io/net/wire.h"
 
+#include "io/net/key_codec.h"
+
 void wire_swap_values(void *values, size_t n, size_t value_size)
 {
 #if G_BYTE_ORDER == G_BIG_ENDIAN
@@ -150,6 +152,10 @@ static const char *check_keys(const WireHeader *header)
         if (header->key_bytes % 8 != 0 || header->key_bytes / 8 != header->n_keys)
             return "the size of its keys is not that of their number";
         return NULL;
+    case WIRE_KEYS_DELTAS:
+        if (!key_codec_is_possible(header->n_keys, header->key_bytes))
+            return "the size of its differences of keys is not that of their number";
+        return NULL;
     }
     return "its encoding of keys is unknown";
 }
@@ -164,7 +170,7 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
     if (kind < MESSAGE_GET || kind > MESSAGE_CONTROL)
         return "its kind of message is unknown";
     const uint16_t key_encoding = wire_load_u16(at + 2);
-    if (key_encoding > WIRE_KEYS_LIST)
+    if (key_encoding > WIRE_KEYS_DELTAS)
         return "its encoding of keys is unknown";
     const WireHeader read = {
         .kind = (MessageKind)kind,

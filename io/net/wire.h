@@ -39,8 +39,9 @@
 #define WIRE_MAX_GREETING_BYTES ((size_t)1 << 20)
 
 typedef enum {
-    WIRE_KEYS_RUN = 0,  /* no keys follow: they are first_key .. first_key + n_keys - 1 */
-    WIRE_KEYS_LIST = 1, /* n_keys keys of 8 bytes follow */
+    WIRE_KEYS_RUN = 0,    /* no keys follow: they are first_key .. first_key + n_keys - 1 */
+    WIRE_KEYS_LIST = 1,   /* n_keys keys of 8 bytes follow */
+    WIRE_KEYS_DELTAS = 2, /* the first is first_key; the others' differences follow: key_codec.h */
 } WireKeys;
 
 /* The header of a message, as a host struct. `flags` and, where the table below leaves them free,
@@ -58,7 +59,7 @@ typedef struct {
     uint64_t request_id;
     uint64_t first_key;
     uint64_t n_keys;
-    uint64_t key_bytes; /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0 */
+    uint64_t key_bytes; /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0; WIRE_KEYS_DELTAS: any */
     uint64_t value_bytes;
 } WireHeader;
 

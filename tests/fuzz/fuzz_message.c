@@ -6,6 +6,7 @@
  * run, the sender, the number and the sizes. */
 #include <stdlib.h>
 
+#include "io/net/key_codec.h"
 #include "io/net/network_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -184,6 +185,15 @@ static void on_receive(void *user, Incoming *incoming)
     if (incoming->keys != NULL)
         for (uint64_t i = 0; i < incoming->header.n_keys; i++)
             *sum += incoming->keys[i];
+    if (incoming->deltas != NULL) {
+        const size_t n = (size_t)incoming->header.n_keys; /* no more than bytes */
+        RubatoKey *const keys = g_new(RubatoKey, n);
+
+        if (key_codec_decode(incoming->deltas, (size_t)incoming->header.key_bytes,
+                             incoming->header.first_key, n, keys))
+            *sum += keys[n - 1];
+        g_free(keys);
+    }
     for (size_t i = 0; i < incoming->value_bytes; i++)
         *sum += ((const uint8_t *)incoming->values)[i];
     memset(incoming->room, 1, 24);
