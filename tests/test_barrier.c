@@ -1,0 +1,174 @@
+/* Barriers between the workers of a task: everybody meets, and sees what was added before. */
+#include <stdatomic.h>
+
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { MAX_WORKERS = 8, N_ROUNDS = 50 };
+
+typedef struct {
+    _Atomic uint32_t rounds[MAX_WORKERS]; /* how many each worker has come to */
+} Meeting;
+
+/* Nobody leaves a barrier before the last has come to it. */
+static bool meet(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Meeting *meeting = user_data;
+
+    for (uint32_t round = 1; round <= N_ROUNDS; round++) {
+        atomic_store(&meeting->rounds[rubato_worker_rank(worker)], round);
+        TRY(rubato_worker_barrier(worker, error));
+        for (uint32_t i = 0; i < rubato_worker_n_workers(worker); i++) {
+            const uint32_t others = atomic_load(&meeting->rounds[i]);
+
+            REQUIRE(others == round || others == round + 1, "(worker %u is in round %u of %u)", i,
+                    others, round);
+        }
+    }
+    return true;
+}
+
+START_TEST(nobody_goes_on_before_all_have_come)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+
+    for (uint32_t workers = 1; workers <= MAX_WORKERS; workers++) {
+        Meeting meeting = { .rounds = { 0 } };
+
+        run_ok(engine, workers, meet, &meeting, NULL);
+    }
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* Each worker leaves after as many rounds as its rank says. */
+static bool leave_one_by_one(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Meeting *meeting = user_data;
+    const uint32_t rank = rubato_worker_rank(worker);
+
+    for (uint32_t round = 1; round <= rank * 3; round++) {
+        atomic_store(&meeting->rounds[rank], round);
+        TRY(rubato_worker_barrier(worker, error));
+        for (uint32_t i = 0; i < rubato_worker_n_workers(worker); i++)
+            REQUIRE(atomic_load(&meeting->rounds[i]) >= MIN(round, i * 3));
+    }
+    return true;
+}
+
+START_TEST(those_who_have_returned_are_not_waited_for)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    for (int i = 0; i < 20; i++) {
+        Meeting meeting = { .rounds = { 0 } };
+
+        run_ok(engine, MAX_WORKERS, leave_one_by_one, &meeting, NULL);
+    }
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* Under ASP a Get after a barrier sees all that anybody added before it. */
+static bool add_then_meet(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const uint32_t n_workers = rubato_worker_n_workers(worker);
+    const int64_t ones[MAX_WORKERS] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+    int64_t seen[MAX_WORKERS];
+
+    (void)user_data;
+    TRY(table != NULL);
+    for (int64_t round = 1; round <= N_ROUNDS; round++) {
+        TRY(rubato_kv_table_add_range(table, 0, MAX_WORKERS, ones, error));
+        TRY(rubato_worker_barrier(worker, error));
+        TRY(rubato_kv_table_get_range(table, 0, MAX_WORKERS, seen, error));
+        for (int i = 0; i < MAX_WORKERS; i++)
+            REQUIRE(seen[i] == round * n_workers, "(%d)", (int)seen[i]);
+        TRY(rubato_worker_barrier(worker, error));
+    }
+    return true;
+}
+
+START_TEST(after_a_barrier_everybodys_adds_are_seen)
+{
+    RubatoEngine *engine = engine_with_servers(3);
+
+    create_table(engine,
+                 &(RubatoTableSpec){
+                     .name = "t", .dtype = RUBATO_I64, .n_keys = MAX_WORKERS, .model = "asp" });
+    run_ok(engine, 5, add_then_meet, NULL, "t");
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(each_task_has_its_own_barriers)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    Meeting meetings[3] = { { .rounds = { 0 } }, { .rounds = { 0 } }, { .rounds = { 0 } } };
+    RubatoTaskRun *runs[3];
+
+    for (uint32_t i = 0; i < 3; i++) {
+        runs[i] = rubato_engine_start(engine,
+                                      &(RubatoTask){ .name = "meet",
+                                                     .run = i == 2 ? leave_one_by_one : meet,
+                                                     .user_data = &meetings[i],
+                                                     .workers_per_node = 2 + i },
+                                      NULL);
+        ck_assert_ptr_nonnull(runs[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        ck_assert(rubato_task_run_wait(runs[i], NULL));
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* Barriers while the iterations go on: they order nothing else. */
+static bool meet_now_and_then(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const RubatoKey key = 0;
+    const int64_t one = 1;
+    int64_t seen;
+
+    (void)user_data;
+    TRY(table != NULL);
+    for (int t = 0; t < 60; t++) {
+        TRY(rubato_kv_table_get(table, &key, 1, &seen, error));
+        TRY(rubato_kv_table_add(table, &key, 1, &one, error));
+        TRY(rubato_kv_table_clock(table, error));
+        if (t % 7 == 3)
+            TRY(rubato_worker_barrier(worker, error));
+    }
+    return true;
+}
+
+START_TEST(barriers_and_clocks_go_together)
+{
+    static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+    RubatoEngine *engine = engine_with_servers(2);
+
+    create_table(
+        engine,
+        &(RubatoTableSpec){
+            .name = "t", .dtype = RUBATO_I64, .n_keys = 2, .model = models[_i], .staleness = 1 });
+    run_ok(engine, 4, meet_now_and_then, NULL, "t");
+    ck_assert_int_eq(read_i64(engine, "t", 0), 240);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("barrier");
+    TCase *cases = tcase_create("barrier");
+
+    tcase_add_test(cases, nobody_goes_on_before_all_have_come);
+    tcase_add_test(cases, those_who_have_returned_are_not_waited_for);
+    tcase_add_test(cases, after_a_barrier_everybodys_adds_are_seen);
+    tcase_add_test(cases, each_task_has_its_own_barriers);
+    tcase_add_loop_test(cases, barriers_and_clocks_go_together, 0, 4);
+    tcase_set_timeout(cases, 15);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
