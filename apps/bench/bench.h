@@ -4,79 +4,215 @@
  * do: a mutex around a load, a gather, a bare ZeroMQ round trip. Samples of the two are taken in
  * turn, so that both see the same machine.
  *
- * Threads: a case runs on the worker of rank 0; others of its task run `company`. */
+ *   cases_*.c     what is measured, each with its goal
+ *   operations.c  what the cases do with Rubato
+ *   counts.c      samples that count messages, bytes and stalls
+ *   limits.c, raw_*.c, twin.c   what they are measured beside
+ *   measure.c     taking the samples; nodes.c: with a second process
+ *   goal.c, report*.c   what comes out
+ *
+ * Threads: a case runs on the worker of rank 0; others of its task keep it company. */
 #ifndef RUBATO_APPS_BENCH_BENCH_H
 #define RUBATO_APPS_BENCH_BENCH_H
 
 #include <rubato/rubato.h>
 
 typedef struct Bench Bench;
+typedef struct Twin Twin;
 
-/* What a sample counts. Seconds are per operation; the others are per second of a sample. */
+/* What a sample counts. Seconds are of one operation; rates are of a sample. */
 typedef enum {
     BENCH_SECONDS,
     BENCH_PER_SECOND,
     BENCH_KEYS_PER_SECOND,
     BENCH_BYTES_PER_SECOND,
+    BENCH_BYTES,
+    BENCH_MESSAGES,
 } BenchUnit;
+
+/* Where workers and servers are. */
+typedef enum {
+    BENCH_LOCAL, /* in one process */
+    BENCH_HOST,  /* workers in one, servers in another, as such nodes talk by default */
+    BENCH_TCP,   /* the same over TCP */
+} BenchPlace;
+
+typedef enum {
+    BENCH_RANDOM,
+    BENCH_SORTED, /* random ones, in order */
+    BENCH_ZIPF,   /* in order; the key of rank r comes up as often as 1/r */
+} BenchKeys;
+
+/* What a case is to reach; 0: nothing is said. Rates are to be at least that, all else at most. */
+typedef struct {
+    double ratio;  /* the medians' */
+    double median; /* in the case's unit */
+    double worst;  /* the largest of all samples */
+    double p99;    /* by the median */
+} BenchGoal;
+
+/* One sample of a case and of its limit, in the case's unit. A limit of 0: there is none. */
+typedef struct {
+    double own, limit;
+} BenchSample;
 
 typedef struct {
     const char *name;
     const char *what;  /* the operation, in a few words */
     const char *limit; /* what it is measured beside */
     BenchUnit unit;
+    BenchGoal goal;
 
-    bool two_processes;        /* the worker on one node, the server on another */
-    uint32_t workers, servers; /* 0: one */
-    RubatoTableSpec table;
-    size_t n_keys; /* of a request */
-    bool sorted;
+    BenchPlace place;
+    bool mixed;                /* two nodes: both have the workers and the servers below */
+    uint32_t workers, servers; /* of a node; 0: one */
+    RubatoTableSpec table;     /* its n_keys is left 0: */
+    uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
+    bool starts_empty;         /* otherwise each row was written before the first sample */
+    size_t n_keys;             /* of a request */
+    BenchKeys keys;
     size_t n_operations; /* of a sample; fewer with --quick */
 
     /* Does n operations; run_limit does the same by bare means, and returns the seconds that it
-     * took, set-up left out. Each is given its turn by bench.c. */
+     * took, set-up left out. */
     bool (*run)(Bench *bench, size_t n, GError **error);
     double (*run_limit)(Bench *bench, size_t n);
+
+    /* Instead of both, where a sample is no time: takes one of n operations, on every worker; that
+     * of rank 0 counts. */
+    bool (*sample)(Bench *bench, size_t n, BenchSample *sample, GError **error);
 } BenchCase;
+
+/* More of what a case found out: beside its figures, in words. */
+typedef struct {
+    const char *name;
+    double value;
+} BenchDetail;
+
+enum { BENCH_MAX_DETAILS = 8 };
+
+typedef struct {
+    BenchDetail at[BENCH_MAX_DETAILS];
+    size_t n;
+} BenchDetails;
 
 /* What a case works on, made before the first sample. */
 struct Bench {
     const BenchCase *what;
+    uint64_t n_rows; /* what->n_rows, or fewer with --quick */
+    RubatoEngine *engine;
     RubatoWorker *worker;
     RubatoKVTable *table;
-    RubatoKey *keys; /* what->n_keys random ones of the table's range */
-    float *values;   /* what->n_keys rows of what->table.width */
-    float *raw;     /* the bare table: as many rows as the table has, NULL until a limit wants it */
-    void *raw_peer; /* the bare echo at the other end, for limits between processes */
-    double *latencies; /* of the operations of a sample, seconds; NULL where nobody asks */
+    RubatoKey *keys;   /* what->n_keys of the table's, chosen as what->keys says */
+    float *values;     /* what->n_keys rows of what->table.width */
+    double *latencies; /* of each operation of a sample, seconds; NULL where nobody asks */
+
+    uint64_t next_row;      /* of a table that grows */
+    size_t resident_before; /* bytes of the process before the table was there */
+    long peer_pid;          /* of the other node; 0: there is none */
+    BenchDetails *details;
+
+    void *raw; /* limits.c, raw_hash.c: the bare table, NULL until a limit wants it */
+    size_t raw_bytes;
+    void *raw_zmq, *raw_shm; /* the bare process at the other end, likewise */
+    Twin *twin;
 };
 
-/* The cases, ended by one without a name. */
-extern const BenchCase bench_cases[];
+/* ---- cases_local.c, cases_nodes.c, cases_counts.c: ended by one without a name ---- */
+
+extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[];
+
+/* Case i of all, NULL after the last. */
+const BenchCase *bench_case(size_t i);
+
+/* Values in a row. */
+size_t bench_width(const BenchCase *what);
+
+/* ---- operations.c: each is a `run` of cases ---- */
+
+bool get_key(Bench *bench, size_t n, GError **error);
+bool add_key(Bench *bench, size_t n, GError **error);
+bool get_keys(Bench *bench, size_t n, GError **error);
+bool get_range(Bench *bench, size_t n, GError **error);
+bool iterate(Bench *bench, size_t n, GError **error);
+
+/* Adds are asynchronous: these end with a Get, which tells when they have arrived. */
+bool add_key_then_get(Bench *bench, size_t n, GError **error);
+bool add_keys_then_get(Bench *bench, size_t n, GError **error);
+bool add_range_then_get(Bench *bench, size_t n, GError **error);
+
+/* The key of row i. */
+RubatoKey bench_key(const BenchCase *what, uint64_t row);
+
+/* Chooses the keys and makes the buffers; writes all rows where the case wants that. */
+void bench_choose_keys(Bench *bench);
+bool bench_fill(Bench *bench, GError **error);
+
+/* ---- counts.c: each is a `sample` of cases ---- */
+
+bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
+/* Bytes of memory that a process has; 0: this one. */
+size_t bench_resident_bytes(long pid);
+
+/* ---- limits.c: each is a `run_limit` of cases, as are those that follow ---- */
 
 /* Seconds, monotonic. */
 double bench_now(void);
 
-/* ---- limits.c ---- */
+/* Keeps the compiler from moving or dropping what was written to memory. */
+static inline void clobber(void *memory)
+{
+    __asm__ volatile("" : : "r"(memory) : "memory");
+}
+
+/* Fresh memory of huge pages for bench->raw, as far as the kernel has them. */
+void *raw_allocate(Bench *bench, size_t n_bytes);
+void raw_free(Bench *bench);
 
 double limit_locked_load(Bench *bench, size_t n);
 double limit_locked_add(Bench *bench, size_t n);
 double limit_gather(Bench *bench, size_t n);
 double limit_scatter_add(Bench *bench, size_t n);
 double limit_gather_scatter(Bench *bench, size_t n);
+double limit_gather_rows(Bench *bench, size_t n);
+double limit_scatter_add_rows(Bench *bench, size_t n);
+double limit_copy_range(Bench *bench, size_t n);
+double limit_add_range(Bench *bench, size_t n);
 
-/* ---- raw_zmq.c: a bare DEALER here, a bare ROUTER that echoes in a process of its own ---- */
+/* ---- raw_hash.c: a bare open-addressing table with prefetch ---- */
+
+double limit_hash_get(Bench *bench, size_t n);
+double limit_hash_add(Bench *bench, size_t n);
+
+/* ---- raw_zmq.c: a bare DEALER here, a bare ROUTER in a process of its own ---- */
 
 double limit_zmq_round_trip(Bench *bench, size_t n);
 double limit_zmq_stream(Bench *bench, size_t n);
-
-/* Ends the echo, if one was started. */
+double limit_zmq_push(Bench *bench, size_t n);
+double limit_zmq_pull(Bench *bench, size_t n);
 void raw_zmq_stop(Bench *bench);
+int raw_zmq_serve(void); /* what the other process runs */
 
-/* What the process of the echo runs. */
-int raw_zmq_echo(void);
+/* ---- raw_shm.c: memory shared with a process of its own ---- */
+
+double limit_shm_round_trip(Bench *bench, size_t n);
+double limit_shm_push(Bench *bench, size_t n);
+double limit_shm_pull(Bench *bench, size_t n);
+void raw_shm_stop(Bench *bench);
+int raw_shm_serve(void); /* what the other process runs */
 
 /* ---- measure.c ---- */
+
+typedef struct {
+    unsigned repeat;  /* samples */
+    bool quick;       /* short ones, of small tables */
+    const char *self; /* this program, to start as the other node */
+} BenchOptions;
 
 typedef struct {
     double min, median, max;
@@ -85,34 +221,68 @@ typedef struct {
 
 typedef struct {
     const BenchCase *what;
-    BenchFigures own, limit;
-    double ratio; /* the medians' */
+    BenchFigures own, limit; /* limit.median 0: there is none */
+    double ratio;            /* the medians'; 0 without a limit */
+    BenchDetails details;
 } BenchResult;
-
-typedef struct {
-    unsigned repeat;  /* samples */
-    double scale;     /* of n_operations */
-    const char *self; /* this program, to start as the other node */
-} BenchOptions;
 
 /* Measures one case in an engine of its own. */
 bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResult *result,
                    GError **error);
 
 /* What the process of the other node runs. */
-int bench_peer(const char *case_name);
+int bench_peer(const BenchCase *what, const BenchOptions *options);
 
-/* ---- report.c ---- */
+/* For the twin: opens what a case works on, and closes it. */
+bool bench_open(Bench *bench, GError **error);
+void bench_close(Bench *bench);
+RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *options);
+uint64_t bench_rows(const BenchCase *what, const BenchOptions *options);
+
+/* ---- twin.c: the same case in an engine of one process, one worker and one server ---- */
+
+Twin *twin_new(const BenchCase *what, const BenchOptions *options, GError **error);
+void twin_free(Twin *twin);
+double limit_twin(Bench *bench, size_t n);
+
+/* ---- nodes.c ---- */
+
+/* Runs a function in node 0 of two, with the process id of the other. */
+bool nodes_run(const BenchCase *what, const BenchOptions *options,
+               bool (*function)(RubatoEngine *engine, long peer_pid, void *data, GError **error),
+               void *data, GError **error);
+
+/* ---- goal.c ---- */
+
+bool bench_lower_is_better(BenchUnit unit);
+bool goal_is_set(const BenchGoal *goal);
+bool goal_is_met(const BenchResult *result);
+
+/* "at least 0.6 of the limit". (transfer full) */
+char *goal_text(const BenchCase *what);
+
+/* ---- report*.c ---- */
+
+enum { REPORT_NUMBER_BYTES = 32 };
+
+/* "112 ns", "1.11 M": three figures and a prefix; with the unit, "1.11 Mkeys/s". */
+void report_format(BenchUnit unit, double value, char *text);
+void report_format_with_unit(BenchUnit unit, double value, char *text);
+const char *report_unit(BenchUnit unit);
 
 void report_header(void);
 void report_line(const BenchResult *result);
+
+/* "AMD EPYC, 2 processors, Linux 6.1, gcc 12.2, optimised". (transfer full) */
+char *report_machine(void);
+
+/* A table for docs/performance.md. */
+void report_markdown(const BenchResult *results, size_t n);
 
 /* One object: machine, build, cases. */
 bool report_json(const char *path, const BenchResult *results, size_t n, GError **error);
 
 /* The ratios as bars, drawn by gnuplot. */
 bool report_plot(const char *path, const BenchResult *results, size_t n, GError **error);
-
-const char *report_unit(BenchUnit unit);
 
 #endif

@@ -1,5 +1,7 @@
 /* What the machine can do at best: the bare loops beside which the local cases are measured. */
 #include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "apps/bench/bench.h"
@@ -12,101 +14,165 @@ double bench_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The bare table, touched once so that its pages are there. */
-static float *raw_table(Bench *bench)
+void *raw_allocate(Bench *bench, size_t n_bytes)
 {
-    const size_t n_values = (size_t)bench->what->table.n_keys * MAX(1, bench->what->table.width);
+    void *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        g_error("no memory for a bare table of %zu bytes", n_bytes);
+    (void)madvise(memory, n_bytes, MADV_HUGEPAGE); /* advice: it works without them, slower */
+    bench->raw = memory;
+    bench->raw_bytes = n_bytes;
+    return memory;
+}
+
+void raw_free(Bench *bench)
+{
+    if (bench->raw != NULL)
+        munmap(bench->raw, bench->raw_bytes);
+    bench->raw = NULL;
+}
+
+/* The bare rows, touched once so that their pages are there. */
+static float *raw_rows(Bench *bench)
+{
+    const size_t n_values = (size_t)bench->n_rows * bench_width(bench->what);
 
     if (bench->raw == NULL) {
-        bench->raw = g_new(float, n_values);
+        float *rows = raw_allocate(bench, n_values * sizeof *rows);
+
         for (size_t i = 0; i < n_values; i++)
-            bench->raw[i] = 1;
+            rows[i] = 1;
     }
     return bench->raw;
 }
 
-/* Keeps the compiler from moving or dropping what was written to memory. */
-static inline void clobber(void *memory)
+/* n times the statement, then the seconds that it took. */
+#define TIMED(n, written, statement)      \
+    const double began_ = bench_now();    \
+    for (size_t i_ = 0; i_ < (n); i_++) { \
+        statement;                        \
+        clobber(written);                 \
+    }                                     \
+    return bench_now() - began_
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static inline void locked_load(const float *row, float *value)
 {
-    __asm__ volatile("" : : "r"(memory) : "memory");
+    pthread_mutex_lock(&lock);
+    *value = *row;
+    pthread_mutex_unlock(&lock);
+}
+
+static inline void locked_add(float *row, const float *delta)
+{
+    pthread_mutex_lock(&lock);
+    *row += *delta;
+    pthread_mutex_unlock(&lock);
 }
 
 double limit_locked_load(Bench *bench, size_t n)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const float *row = &raw_table(bench)[bench->keys[0]];
-    const double began = bench_now();
+    const float *row = &raw_rows(bench)[bench->keys[0]];
 
-    for (size_t i = 0; i < n; i++) {
-        pthread_mutex_lock(&lock);
-        bench->values[0] = *row;
-        pthread_mutex_unlock(&lock);
-        clobber(bench->values);
-    }
-    return bench_now() - began;
+    TIMED(n, bench->values, locked_load(row, bench->values));
 }
 
 double limit_locked_add(Bench *bench, size_t n)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    float *row = &raw_table(bench)[bench->keys[0]];
-    const double began = bench_now();
+    float *row = &raw_rows(bench)[bench->keys[0]];
 
-    for (size_t i = 0; i < n; i++) {
-        pthread_mutex_lock(&lock);
-        *row += bench->values[0];
-        pthread_mutex_unlock(&lock);
-        clobber(row);
-    }
-    return bench_now() - began;
+    TIMED(n, row, locked_add(row, bench->values));
 }
 
-static void gather(const float *table, const RubatoKey *keys, size_t n, float *values)
+static void gather(const float *rows, const RubatoKey *keys, size_t n, float *values)
 {
     for (size_t i = 0; i < n; i++)
-        values[i] = table[keys[i]];
+        values[i] = rows[keys[i]];
 }
 
-static void scatter_add(float *table, const RubatoKey *keys, size_t n, const float *values)
+static void scatter_add(float *rows, const RubatoKey *keys, size_t n, const float *values)
 {
     for (size_t i = 0; i < n; i++)
-        table[keys[i]] += values[i];
+        rows[keys[i]] += values[i];
 }
 
 double limit_gather(Bench *bench, size_t n)
 {
-    const float *table = raw_table(bench);
-    const double began = bench_now();
+    const float *rows = raw_rows(bench);
 
-    for (size_t i = 0; i < n; i++) {
-        gather(table, bench->keys, bench->what->n_keys, bench->values);
-        clobber(bench->values);
-    }
-    return bench_now() - began;
+    TIMED(n, bench->values, gather(rows, bench->keys, bench->what->n_keys, bench->values));
 }
 
 double limit_scatter_add(Bench *bench, size_t n)
 {
-    float *table = raw_table(bench);
-    const double began = bench_now();
+    float *rows = raw_rows(bench);
 
-    for (size_t i = 0; i < n; i++) {
-        scatter_add(table, bench->keys, bench->what->n_keys, bench->values);
-        clobber(table);
-    }
-    return bench_now() - began;
+    TIMED(n, rows, scatter_add(rows, bench->keys, bench->what->n_keys, bench->values));
 }
 
 double limit_gather_scatter(Bench *bench, size_t n)
 {
-    float *table = raw_table(bench);
-    const double began = bench_now();
+    const size_t n_keys = bench->what->n_keys;
+    float *rows = raw_rows(bench);
 
-    for (size_t i = 0; i < n; i++) {
-        gather(table, bench->keys, bench->what->n_keys, bench->values);
+    TIMED(n, rows, {
+        gather(rows, bench->keys, n_keys, bench->values);
         clobber(bench->values);
-        scatter_add(table, bench->keys, bench->what->n_keys, bench->values);
-        clobber(table);
-    }
-    return bench_now() - began;
+        scatter_add(rows, bench->keys, n_keys, bench->values);
+    });
+}
+
+/* y += x. */
+static void add_to(float *restrict to, const float *restrict deltas, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += deltas[i];
+}
+
+static void gather_rows(const float *rows, size_t width, const RubatoKey *keys, size_t n,
+                        float *values)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy(values + i * width, rows + keys[i] * width, width * sizeof *rows);
+}
+
+static void scatter_add_rows(float *rows, size_t width, const RubatoKey *keys, size_t n,
+                             const float *values)
+{
+    for (size_t i = 0; i < n; i++)
+        add_to(rows + keys[i] * width, values + i * width, width);
+}
+
+double limit_gather_rows(Bench *bench, size_t n)
+{
+    const size_t n_keys = bench->what->n_keys, width = bench_width(bench->what);
+    const float *rows = raw_rows(bench);
+
+    TIMED(n, bench->values, gather_rows(rows, width, bench->keys, n_keys, bench->values));
+}
+
+double limit_scatter_add_rows(Bench *bench, size_t n)
+{
+    const size_t n_keys = bench->what->n_keys, width = bench_width(bench->what);
+    float *rows = raw_rows(bench);
+
+    TIMED(n, rows, scatter_add_rows(rows, width, bench->keys, n_keys, bench->values));
+}
+
+double limit_copy_range(Bench *bench, size_t n)
+{
+    const size_t n_values = bench->what->n_keys * bench_width(bench->what);
+    const float *rows = raw_rows(bench);
+
+    TIMED(n, bench->values, memcpy(bench->values, rows, n_values * sizeof *rows));
+}
+
+double limit_add_range(Bench *bench, size_t n)
+{
+    const size_t n_values = bench->what->n_keys * bench_width(bench->what);
+    float *rows = raw_rows(bench);
+
+    TIMED(n, rows, add_to(rows, bench->values, n_values));
 }

@@ -1,40 +1,54 @@
 /* rubato-bench: runs the cases and prints them as they are done. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "apps/bench/bench.h"
 
-enum { EXIT_USAGE = 2 };
+enum { EXIT_USAGE = 2, DEFAULT_REPEAT = 7, MAX_REPEAT = 1000 };
 
 typedef struct {
-    char **names;
+    char **patterns;
     int repeat;
-    gboolean quick, list;
+    gboolean quick, list, markdown;
     char *json, *plot;
 } Flags;
 
-static bool is_known(const char *name)
+static bool is_chosen(const Flags *flags, const BenchCase *what)
 {
-    for (const BenchCase *what = bench_cases; what->name != NULL; what++)
-        if (strcmp(what->name, name) == 0)
+    if (flags->patterns == NULL)
+        return true;
+    for (char **pattern = flags->patterns; *pattern != NULL; pattern++)
+        if (g_pattern_match_simple(*pattern, what->name))
             return true;
     return false;
 }
 
-static bool is_chosen(const Flags *flags, const BenchCase *what)
+static bool check_pattern(const char *pattern, GError **error)
 {
-    return flags->names == NULL || g_strv_contains((const char *const *)flags->names, what->name);
+    const BenchCase *what;
+
+    for (size_t i = 0; (what = bench_case(i)) != NULL; i++)
+        if (g_pattern_match_simple(pattern, what->name))
+            return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND, "no case %s; --list names them",
+                pattern);
+    return false;
 }
 
 static bool parse(Flags *flags, int *argc, char ***argv, GError **error)
 {
     const GOptionEntry entries[] = {
-        { "case", 'c', 0, G_OPTION_ARG_STRING_ARRAY, &flags->names,
-          "Only this case; may be given several times", "NAME" },
+        { "case", 'c', 0, G_OPTION_ARG_STRING_ARRAY, &flags->patterns,
+          "Only cases like this, * and ? standing for anything; may be given several times",
+          "PATTERN" },
         { "repeat", 'r', 0, G_OPTION_ARG_INT, &flags->repeat, "Samples of each case (7)", "N" },
         { "quick", 'q', 0, G_OPTION_ARG_NONE, &flags->quick,
-          "Short samples: shows that the cases work, not how fast they are", NULL },
+          "Short samples of small tables: shows that the cases work, not how fast they are", NULL },
         { "list", 'l', 0, G_OPTION_ARG_NONE, &flags->list, "Lists the cases and ends", NULL },
+        { "markdown", 'm', 0, G_OPTION_ARG_NONE, &flags->markdown,
+          "Print the table of docs/performance.md instead of lines", NULL },
         { "json", 0, 0, G_OPTION_ARG_FILENAME, &flags->json,
           "Write the results to FILE as JSON, - for standard output", "FILE" },
         { "plot", 0, 0, G_OPTION_ARG_FILENAME, &flags->plot,
@@ -46,45 +60,54 @@ static bool parse(Flags *flags, int *argc, char ***argv, GError **error)
     g_option_context_set_summary(
         context, "Measures Rubato, each case beside what the machine can do by bare means.");
     g_option_context_set_description(
-        context, "The ratio is the case's median by its limit's: for times lower is better, for\n"
-                 "rates higher. docs/performance.md explains each case.");
+        context, "The ratio is the case's median by its limit's: of times and bytes lower is\n"
+                 "better, of rates higher. docs/performance.md explains each case.");
     g_option_context_add_main_entries(context, entries, NULL);
     if (!g_option_context_parse(context, argc, argv, error))
         return false;
-    if (*argc > 1 || flags->repeat < 1 || flags->repeat > 1000) {
+    if (*argc > 1 || flags->repeat < 1 || flags->repeat > MAX_REPEAT) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     *argc > 1 ? "what is %s? see --help" : "--repeat takes a number from 1 to 1000",
                     (*argv)[*argc - 1]);
         return false;
     }
-    for (char **name = flags->names; name != NULL && *name != NULL; name++)
-        if (!is_known(*name)) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
-                        "no case %s; --list names them", *name);
+    for (char **pattern = flags->patterns; pattern != NULL && *pattern != NULL; pattern++)
+        if (!check_pattern(*pattern, error))
             return false;
-        }
     return true;
 }
 
-static void list_cases(void)
+static void list_cases(const Flags *flags)
 {
-    for (const BenchCase *what = bench_cases; what->name != NULL; what++)
-        g_print("%-30s %s; limit: %s\n", what->name, what->what, what->limit);
+    const BenchCase *what;
+
+    for (size_t i = 0; (what = bench_case(i)) != NULL; i++) {
+        g_autofree char *goal = goal_text(what);
+
+        if (!is_chosen(flags, what))
+            continue;
+        g_print("%-28s %s\n", what->name, what->what);
+        if (what->limit != NULL)
+            g_print("%-28s limit: %s\n", "", what->limit);
+        if (*goal != '\0')
+            g_print("%-28s goal: %s\n", "", goal);
+    }
 }
 
 static bool run(const Flags *flags, const char *self, GArray *results, GError **error)
 {
     const BenchOptions options = { .repeat = (unsigned)flags->repeat,
-                                   .scale = flags->quick ? 0.02 : 1,
+                                   .quick = flags->quick,
                                    .self = self };
-    const bool json_only = g_strcmp0(flags->json, "-") == 0;
+    const bool prints_lines = g_strcmp0(flags->json, "-") != 0 && !flags->markdown;
+    const BenchCase *what;
 
 #ifndef __OPTIMIZE__
     g_printerr("rubato-bench: this build is not optimised; the figures say nothing\n");
 #endif
-    if (!json_only)
+    if (prints_lines)
         report_header();
-    for (const BenchCase *what = bench_cases; what->name != NULL; what++) {
+    for (size_t i = 0; (what = bench_case(i)) != NULL; i++) {
         BenchResult result;
 
         if (!is_chosen(flags, what))
@@ -94,9 +117,47 @@ static bool run(const Flags *flags, const char *self, GArray *results, GError **
             return false;
         }
         g_array_append_val(results, result);
-        if (!json_only)
+        if (prints_lines)
             report_line(&result);
     }
+    return true;
+}
+
+static bool report(const Flags *flags, const GArray *results, GError **error)
+{
+    const BenchResult *all = (const BenchResult *)(const void *)results->data;
+
+    if (flags->markdown)
+        report_markdown(all, results->len);
+    return (flags->json == NULL || report_json(flags->json, all, results->len, error)) &&
+           (flags->plot == NULL || report_plot(flags->plot, all, results->len, error));
+}
+
+/* ---- the other ends ---- */
+
+static int be_peer(char **argv)
+{
+    const BenchOptions options = { .repeat = (unsigned)atoi(argv[3]),
+                                   .quick = strcmp(argv[4], "quick") == 0 };
+    const BenchCase *what;
+
+    for (size_t i = 0; (what = bench_case(i)) != NULL; i++)
+        if (strcmp(what->name, argv[2]) == 0)
+            return bench_peer(what, &options);
+    return EXIT_USAGE;
+}
+
+/* Whether this process is the other end of another one's case; then it ends with it. */
+static bool is_other_end(int argc, char **argv, int *status)
+{
+    const bool is_peer = argc == 5 && strcmp(argv[1], "--peer") == 0;
+    const bool is_zmq = argc == 2 && strcmp(argv[1], "--serve-zmq") == 0;
+    const bool is_shm = argc == 2 && strcmp(argv[1], "--serve-shm") == 0;
+
+    if (!is_peer && !is_zmq && !is_shm)
+        return false;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    *status = is_peer ? be_peer(argv) : is_zmq ? raw_zmq_serve() : raw_shm_serve();
     return true;
 }
 
@@ -105,26 +166,20 @@ int main(int argc, char **argv)
     g_autoptr(GError) error = NULL;
     g_autoptr(GArray) results = g_array_new(FALSE, FALSE, sizeof(BenchResult));
     g_autofree char *self = g_file_read_link("/proc/self/exe", NULL);
-    Flags flags = { .repeat = 7 };
+    Flags flags = { .repeat = DEFAULT_REPEAT };
     int status = EXIT_SUCCESS;
 
-    if (argc == 2 && strcmp(argv[1], "--echo") == 0)
-        return raw_zmq_echo();
-    if (argc == 3 && strcmp(argv[1], "--peer") == 0)
-        return bench_peer(argv[2]);
+    if (is_other_end(argc, argv, &status))
+        return status;
     if (!parse(&flags, &argc, &argv, &error))
         status = EXIT_USAGE;
     else if (flags.list)
-        list_cases();
-    else if (!run(&flags, self, results, &error) ||
-             (flags.json != NULL && !report_json(flags.json, (BenchResult *)(void *)results->data,
-                                                 results->len, &error)) ||
-             (flags.plot != NULL &&
-              !report_plot(flags.plot, (BenchResult *)(void *)results->data, results->len, &error)))
+        list_cases(&flags);
+    else if (!run(&flags, self, results, &error) || !report(&flags, results, &error))
         status = EXIT_FAILURE;
     if (error != NULL)
         g_printerr("rubato-bench: %s\n", error->message);
-    g_strfreev(flags.names);
+    g_strfreev(flags.patterns);
     g_free(flags.json);
     g_free(flags.plot);
     return status;

@@ -1,69 +1,74 @@
-/* Measuring a case: an engine for it, a worker that takes samples of the case and of its limit in
- * turn. Between processes the other node is this program again, on a cluster file in a temporary
- * folder. */
-#include <gio/gio.h>
-#include <glib/gstdio.h>
+/* Measuring a case: an engine for it, and a worker that takes samples of the case and of its limit
+ * in turn. */
+#include <malloc.h>
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "apps/bench/bench.h"
+
+/* What --quick leaves of a case. */
+#define QUICK_OPERATIONS 0.02
+#define QUICK_ROWS 0.1
 
 typedef struct {
     const BenchCase *what;
     const BenchOptions *options;
+    RubatoEngine *engine;
+    long peer_pid;
+    size_t resident_before;
+    Twin *twin;
+
+    /* written by the worker of rank 0; NULL in the other process */
     double *own, *limit; /* samples, in the case's unit */
-    double *latencies;   /* of all operations of all samples, or NULL */
+    double *latencies;   /* of single operations, NULL where nobody asks */
     size_t n_latencies;
+    BenchDetails details;
 } Measurement;
 
-static size_t operations(const BenchCase *what, const BenchOptions *options)
+static size_t operations(const Measurement *measurement)
 {
-    return MAX(1, (size_t)((double)what->n_operations * options->scale));
+    const double n = (double)measurement->what->n_operations;
+
+    return MAX(1, (size_t)(measurement->options->quick ? n * QUICK_OPERATIONS : n));
 }
 
-/* A sample's seconds in the case's unit. */
+uint64_t bench_rows(const BenchCase *what, const BenchOptions *options)
+{
+    const uint64_t least = MIN(what->n_rows, MAX(what->n_keys, 100000));
+
+    return options->quick ? MAX(least, (uint64_t)((double)what->n_rows * QUICK_ROWS))
+                          : what->n_rows;
+}
+
+RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *options)
+{
+    RubatoTableSpec spec = what->table;
+
+    spec.name = "bench";
+    if (g_strcmp0(spec.storage, "hash") != 0)
+        spec.n_keys = bench_rows(what, options);
+    return spec;
+}
+
+/* n operations in so many seconds, in the case's unit. */
 static double in_unit(const BenchCase *what, double seconds, size_t n)
 {
     const double per_second = (double)n / seconds;
-    const size_t width = MAX(1, what->table.width);
 
     switch (what->unit) {
     case BENCH_SECONDS:
         return seconds / (double)n;
-    case BENCH_PER_SECOND:
-        return per_second;
     case BENCH_KEYS_PER_SECOND:
         return per_second * (double)what->n_keys;
     case BENCH_BYTES_PER_SECOND:
-        return per_second * (double)(what->n_keys * width * sizeof(float));
+        return per_second * (double)(what->n_keys * bench_width(what) * sizeof(float));
+    default:
+        return per_second;
     }
-    return 0;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    const RubatoKey x = *(const RubatoKey *)a, y = *(const RubatoKey *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static void choose_keys(Bench *bench)
-{
-    const BenchCase *what = bench->what;
-    GRand *random = g_rand_new_with_seed(1);
-
-    bench->keys = g_new(RubatoKey, what->n_keys);
-    bench->values = g_new0(float, what->n_keys *MAX(1, what->table.width));
-    for (size_t i = 0; i < what->n_keys; i++)
-        bench->keys[i] =
-            ((uint64_t)g_rand_int(random) << 32 | g_rand_int(random)) % what->table.n_keys;
-    if (what->sorted)
-        qsort(bench->keys, what->n_keys, sizeof *bench->keys, compare_keys);
-    g_rand_free(random);
-}
-
-/* One sample of all workers together: the barriers keep them abreast. */
-static bool take_sample(Bench *bench, size_t n, double *seconds, GError **error)
+/* All workers together: the barriers keep them abreast. */
+static bool time_run(Bench *bench, size_t n, double *seconds, GError **error)
 {
     double began;
 
@@ -76,151 +81,129 @@ static bool take_sample(Bench *bench, size_t n, double *seconds, GError **error)
     return true;
 }
 
-static bool take_samples(Bench *bench, Measurement *measurement, GError **error)
+static bool take_sample(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     const BenchCase *what = bench->what;
-    const size_t n = operations(what, measurement->options);
-    const bool leads = rubato_worker_rank(bench->worker) == 0;
     const uint32_t n_workers = rubato_worker_n_workers(bench->worker);
+    double seconds;
 
-    for (unsigned i = 0; i <= measurement->options->repeat; i++) {
-        double seconds, limit_seconds;
-        const bool counts = leads && i > 0; /* the first warms up */
+    if (what->sample != NULL)
+        return what->sample(bench, n, sample, error);
+    if (!time_run(bench, n, &seconds, error))
+        return false;
+    if (rubato_worker_rank(bench->worker) == 0)
+        *sample = (BenchSample){ in_unit(what, seconds, n * n_workers),
+                                 in_unit(what, what->run_limit(bench, n), n) };
+    return true;
+}
 
-        bench->latencies = counts && measurement->latencies != NULL
-                               ? measurement->latencies + (size_t)(i - 1) * n
-                               : NULL;
-        if (!take_sample(bench, n, &seconds, error))
+/* Between processes the clock is cheap beside an operation and each is timed where it counts; in one
+ * process the operations are timed in a sample of their own. */
+static bool take_samples(Bench *bench, Measurement *measurement, GError **error)
+{
+    const size_t n = operations(measurement);
+    const bool leads = measurement->own != NULL && rubato_worker_rank(bench->worker) == 0;
+    const bool is_local = bench->what->place == BENCH_LOCAL;
+    BenchSample sample = { 0 };
+
+    if (!take_sample(bench, n, &sample, error)) /* warms up */
+        return false;
+    for (unsigned i = 0; i < measurement->options->repeat; i++) {
+        if (leads && measurement->latencies != NULL && !is_local)
+            bench->latencies = measurement->latencies + i * n;
+        if (!take_sample(bench, n, &sample, error))
             return false;
-        if (!leads)
-            continue;
-        limit_seconds = what->run_limit(bench, n);
-        if (counts) {
-            measurement->own[i - 1] = in_unit(what, seconds, n * n_workers);
-            measurement->limit[i - 1] = in_unit(what, limit_seconds, n);
+        if (leads) {
+            measurement->own[i] = sample.own;
+            measurement->limit[i] = sample.limit;
         }
     }
-    return true;
+    if (!leads || measurement->latencies == NULL || !is_local)
+        return true;
+    bench->latencies = measurement->latencies;
+    return bench->what->run(bench, n, error);
+}
+
+bool bench_open(Bench *bench, GError **error)
+{
+    bench->table = rubato_worker_open_kv_table(bench->worker, "bench", RUBATO_F32, error);
+    if (bench->table == NULL)
+        return false;
+    bench_choose_keys(bench);
+    return bench->what->starts_empty || rubato_worker_rank(bench->worker) != 0 ||
+           bench_fill(bench, error);
+}
+
+void bench_close(Bench *bench)
+{
+    raw_zmq_stop(bench);
+    raw_shm_stop(bench);
+    raw_free(bench);
+    rubato_kv_table_free(bench->table);
+    g_free(bench->keys);
+    g_free(bench->values);
 }
 
 static bool work(RubatoWorker *worker, void *user_data, GError **error)
 {
     Measurement *measurement = user_data;
-    Bench bench = { .what = measurement->what, .worker = worker };
-    bool ok;
+    Bench bench = { .what = measurement->what,
+                    .n_rows = bench_rows(measurement->what, measurement->options),
+                    .engine = measurement->engine,
+                    .worker = worker,
+                    .resident_before = measurement->resident_before,
+                    .peer_pid = measurement->peer_pid,
+                    .details = &measurement->details,
+                    .twin = measurement->twin };
+    const bool ok = bench_open(&bench, error) && rubato_worker_barrier(worker, error) &&
+                    take_samples(&bench, measurement, error);
 
-    bench.table = rubato_worker_open_kv_table(worker, "bench", RUBATO_F32, error);
-    if (bench.table == NULL)
-        return false;
-    choose_keys(&bench);
-    ok = take_samples(&bench, measurement, error);
-    raw_zmq_stop(&bench);
-    rubato_kv_table_free(bench.table);
-    g_free(bench.keys);
-    g_free(bench.values);
-    g_free(bench.raw);
+    bench_close(&bench);
     return ok;
 }
 
-static bool run_case(RubatoEngine *engine, Measurement *measurement, GError **error)
+static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **error)
 {
     static const char *const tables[] = { "bench", NULL };
-    RubatoTableSpec spec = measurement->what->table;
+    Measurement *measurement = data;
+    const RubatoTableSpec spec = bench_table_spec(measurement->what, measurement->options);
     const RubatoTask task = {
         .name = measurement->what->name, .run = work, .user_data = measurement, .tables = tables
     };
 
-    spec.name = "bench";
+    measurement->engine = engine;
+    measurement->peer_pid = peer_pid;
+    malloc_trim(0); /* what other cases have left is not to be taken again unseen */
+    measurement->resident_before = bench_resident_bytes(0);
     return rubato_engine_create_table(engine, &spec, error) &&
            rubato_engine_run(engine, &task, error);
 }
 
-/* ---- two processes ---- */
-
-static const char cluster_text[] =
-    "cluster: {\n"
-    "  name = \"bench\";\n"
-    "  scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
-    "  nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; servers = 0; workers = %u; },\n"
-    "            { id = 1; host = \"127.0.0.1\"; port = 0; servers = %u; workers = 0; } );\n"
-    "  timeout_ms = 10000;\n"
-    "};\n";
-
-/* A port that is free now: the scheduler's has to be known beforehand. */
-static guint16 free_port(void)
-{
-    g_autoptr(GSocketListener) listener = g_socket_listener_new();
-
-    return g_socket_listener_add_any_inet_port(listener, NULL, NULL);
-}
-
-int bench_peer(const char *case_name)
+int bench_peer(const BenchCase *what, const BenchOptions *options)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(RubatoEngine) engine = NULL;
-    const BenchOptions options = { 0 };
-    Measurement measurement = { .options = &options };
-    int argc = 1;
+    Measurement measurement = { .what = what, .options = options };
     char *name[] = { (char *)"rubato-bench", NULL }, **argv = name;
+    int argc = 1;
 
-    for (measurement.what = bench_cases; measurement.what->name != NULL; measurement.what++)
-        if (strcmp(measurement.what->name, case_name) == 0)
-            break;
     engine = rubato_engine_new_from_args(&argc, &argv, &error);
-    if (engine != NULL && run_case(engine, &measurement, &error))
+    if (engine != NULL && run_case(engine, 0, &measurement, &error))
         return EXIT_SUCCESS;
-    g_printerr("rubato-bench, the other node: %s\n", error->message);
+    g_printerr("rubato-bench: node 1: %s\n", error->message);
     return EXIT_FAILURE;
 }
 
-static bool run_on_two(Measurement *measurement, const char *file, GError **error)
+static bool measure(Measurement *measurement, GError **error)
 {
     const BenchCase *what = measurement->what;
-    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_NONE);
-    g_autoptr(GSubprocess) peer = NULL;
     g_autoptr(RubatoEngine) engine = NULL;
-    bool ok;
 
-    g_subprocess_launcher_setenv(launcher, "RUBATO_CLUSTER", file, TRUE);
-    g_subprocess_launcher_setenv(launcher, "RUBATO_NODE", "1", TRUE);
-    peer = g_subprocess_launcher_spawn(launcher, error, measurement->options->self, "--peer",
-                                       what->name, NULL);
-    if (peer == NULL)
-        return false;
-    engine = rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = file }, error);
-    ok = engine != NULL && run_case(engine, measurement, error);
-    g_clear_pointer(&engine, rubato_engine_free);
-    if (!ok)
-        g_subprocess_force_exit(peer);
-    g_subprocess_wait(peer, NULL, NULL);
-    return ok;
-}
-
-static bool measure_on_two(Measurement *measurement, GError **error)
-{
-    const BenchCase *what = measurement->what;
-    g_autofree char *folder = g_dir_make_tmp("rubato-bench-XXXXXX", error);
-    g_autofree char *file = NULL;
-    g_autofree char *text = NULL;
-    bool ok;
-
-    if (folder == NULL)
-        return false;
-    file = g_build_filename(folder, "cluster.cfg", NULL);
-    text = g_strdup_printf(cluster_text, free_port(), MAX(1, what->workers), MAX(1, what->servers));
-    ok = g_file_set_contents(file, text, -1, error) && run_on_two(measurement, file, error);
-    g_unlink(file);
-    g_rmdir(folder);
-    return ok;
-}
-
-static bool measure_in_one(Measurement *measurement, GError **error)
-{
-    const BenchCase *what = measurement->what;
-    g_autoptr(RubatoEngine) engine = rubato_engine_new(
+    if (what->place != BENCH_LOCAL)
+        return nodes_run(what, measurement->options, run_case, measurement, error);
+    engine = rubato_engine_new(
         &(RubatoEngineConfig){ .servers = what->servers, .workers = what->workers }, error);
-
-    return engine != NULL && run_case(engine, measurement, error);
+    return engine != NULL && run_case(engine, 0, measurement, error);
 }
 
 /* ---- figures ---- */
@@ -238,28 +221,40 @@ static BenchFigures figures_of(double *samples, size_t n)
     return (BenchFigures){ .min = samples[0], .median = samples[n / 2], .max = samples[n - 1] };
 }
 
+static double p99_of(double *latencies, size_t n)
+{
+    qsort(latencies, n, sizeof *latencies, compare_doubles);
+    return latencies[n * 99 / 100];
+}
+
 bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResult *result,
                    GError **error)
 {
-    const size_t n = operations(what, options);
-    g_autofree double *own = g_new0(double, options->repeat);
-    g_autofree double *limit = g_new0(double, options->repeat);
-    g_autofree double *latencies = what->unit == BENCH_SECONDS && what->two_processes
-                                       ? g_new0(double, n * options->repeat)
-                                       : NULL;
-    Measurement measurement = { what, options, own, limit, latencies, n * options->repeat };
-    const bool ok = what->two_processes ? measure_on_two(&measurement, error)
-                                        : measure_in_one(&measurement, error);
+    Measurement measurement = { .what = what, .options = options };
+    const size_t n = options->repeat;
+    const bool has_latencies = what->unit == BENCH_SECONDS && what->run != NULL;
+    g_autofree double *own = measurement.own = g_new0(double, n);
+    g_autofree double *limit = measurement.limit = g_new0(double, n);
+    g_autofree double *latencies = NULL;
+    bool ok = true;
 
+    if (has_latencies) {
+        measurement.n_latencies = operations(&measurement) * (what->place == BENCH_LOCAL ? 1 : n);
+        latencies = measurement.latencies = g_new0(double, measurement.n_latencies);
+    }
+    if (what->run_limit == limit_twin)
+        ok = (measurement.twin = twin_new(what, options, error)) != NULL;
+    ok = ok && measure(&measurement, error);
+    twin_free(measurement.twin);
     if (!ok)
         return false;
     *result = (BenchResult){ .what = what,
-                             .own = figures_of(own, options->repeat),
-                             .limit = figures_of(limit, options->repeat) };
-    if (latencies != NULL) {
-        qsort(latencies, measurement.n_latencies, sizeof *latencies, compare_doubles);
-        result->own.p99 = latencies[measurement.n_latencies * 99 / 100];
-    }
-    result->ratio = result->own.median / result->limit.median;
+                             .own = figures_of(own, n),
+                             .limit = figures_of(limit, n),
+                             .details = measurement.details };
+    if (has_latencies)
+        result->own.p99 = p99_of(latencies, measurement.n_latencies);
+    if (fabs(result->limit.median) > 0)
+        result->ratio = result->own.median / result->limit.median;
     return true;
 }

@@ -1,44 +1,89 @@
-/* Bare ZeroMQ between two processes over TCP loopback: what the cases between processes are
- * measured beside. The other process is this program again; it binds a ROUTER, writes where to its
- * standard output, and sends every message back until an empty one ends it. Messages of STREAM_BYTES
- * are not sent back: of those a stream is made, and one of another length tells when all have come. */
+/* Bare ZeroMQ between two processes over TCP loopback: what the cases over TCP are measured beside.
+ * The other process is this program again; it binds a ROUTER and writes where to its standard
+ * output. The first word of each message says what is to be done with it. */
 #include <gio/gio.h>
+#include <string.h>
 #include <zmq.h>
 
 #include "apps/bench/bench.h"
 
 enum {
-    ROUND_TRIP_BYTES = 64,
-    STREAM_BYTES = 63, /* what is sent back is told apart by its length */
+    MESSAGE_BYTES = 64,
+    BLOCK_BYTES = 1 << 20,
+};
+
+/* What a message asks for. */
+enum {
+    ORDER_ECHO = 1, /* send it back */
+    ORDER_DROP,     /* nothing */
+    ORDER_SEND,     /* send as many blocks as its second word says */
+    ORDER_END,
 };
 
 typedef struct {
+    uint32_t order, n;
+    unsigned char rest[MESSAGE_BYTES - 8];
+} Order;
+
+typedef struct {
     void *context, *dealer;
-    GSubprocess *echo;
+    GSubprocess *process;
+    unsigned char *block;
 } RawPeer;
 
-int raw_zmq_echo(void)
+static void keep(void *data, void *hint)
+{
+    (void)data;
+    (void)hint;
+}
+
+/* Sends a block without copying it. */
+static void send_block(void *socket, void *block)
+{
+    zmq_msg_t message;
+
+    zmq_msg_init_data(&message, block, BLOCK_BYTES, keep, NULL);
+    zmq_msg_send(&message, socket, 0);
+}
+
+static void serve(void *router, const char *sender, size_t sender_bytes, const Order *order,
+                  void *block)
+{
+    if (order->order == ORDER_ECHO) {
+        zmq_send(router, sender, sender_bytes, ZMQ_SNDMORE);
+        zmq_send(router, order, sizeof *order, 0);
+    }
+    for (uint32_t i = 0; order->order == ORDER_SEND && i < order->n; i++) {
+        zmq_send(router, sender, sender_bytes, ZMQ_SNDMORE);
+        send_block(router, block);
+    }
+}
+
+int raw_zmq_serve(void)
 {
     void *context = zmq_ctx_new(), *router = zmq_socket(context, ZMQ_ROUTER);
-    char endpoint[256], sender[256], message[256];
+    g_autofree unsigned char *block = g_malloc0(BLOCK_BYTES);
+    char endpoint[256], sender[256];
     size_t size = sizeof endpoint;
     const int no_limit = 0;
+    Order order = { 0 };
 
     zmq_setsockopt(router, ZMQ_RCVHWM, &no_limit, sizeof no_limit);
+    zmq_setsockopt(router, ZMQ_SNDHWM, &no_limit, sizeof no_limit);
     if (zmq_bind(router, "tcp://127.0.0.1:*") != 0 ||
         zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0)
         return 1;
     g_print("%s\n", endpoint);
-    for (;;) {
+    while (order.order != ORDER_END) {
         const int sender_bytes = zmq_recv(router, sender, sizeof sender, 0);
-        const int bytes = zmq_recv(router, message, sizeof message, 0);
+        zmq_msg_t message;
 
-        if (sender_bytes < 0 || bytes <= 0)
-            break;
-        if (bytes == STREAM_BYTES)
-            continue;
-        zmq_send(router, sender, (size_t)sender_bytes, ZMQ_SNDMORE);
-        zmq_send(router, message, (size_t)bytes, 0);
+        zmq_msg_init(&message);
+        if (sender_bytes < 0 || zmq_msg_recv(&message, router, 0) < (int)sizeof order)
+            return 1;
+        memcpy(&order, zmq_msg_data(&message), sizeof order);
+        zmq_msg_close(&message);
+        serve(router, sender, (size_t)sender_bytes, &order, block);
     }
     zmq_close(router);
     zmq_ctx_term(context);
@@ -47,7 +92,7 @@ int raw_zmq_echo(void)
 
 static RawPeer *raw_peer(Bench *bench)
 {
-    RawPeer *peer = bench->raw_peer;
+    RawPeer *peer = bench->raw_zmq;
     g_autofree char *self = NULL;
     g_autoptr(GError) error = NULL;
     g_autoptr(GDataInputStream) output = NULL;
@@ -58,26 +103,46 @@ static RawPeer *raw_peer(Bench *bench)
         return peer;
     peer = g_new0(RawPeer, 1);
     self = g_file_read_link("/proc/self/exe", NULL);
-    peer->echo = g_subprocess_new(G_SUBPROCESS_FLAGS_STDOUT_PIPE, &error, self, "--echo", NULL);
-    if (peer->echo == NULL)
-        g_error("cannot start the echo: %s", error->message);
-    output = g_data_input_stream_new(g_subprocess_get_stdout_pipe(peer->echo));
+    peer->process =
+        g_subprocess_new(G_SUBPROCESS_FLAGS_STDOUT_PIPE, &error, self, "--serve-zmq", NULL);
+    if (peer->process == NULL)
+        g_error("cannot start the other end: %s", error->message);
+    output = g_data_input_stream_new(g_subprocess_get_stdout_pipe(peer->process));
     endpoint = g_data_input_stream_read_line(output, NULL, NULL, NULL);
     peer->context = zmq_ctx_new();
     peer->dealer = zmq_socket(peer->context, ZMQ_DEALER);
     zmq_setsockopt(peer->dealer, ZMQ_SNDHWM, &no_limit, sizeof no_limit);
+    zmq_setsockopt(peer->dealer, ZMQ_RCVHWM, &no_limit, sizeof no_limit);
     if (endpoint == NULL || zmq_connect(peer->dealer, endpoint) != 0)
-        g_error("cannot reach the echo");
-    bench->raw_peer = peer;
+        g_error("cannot reach the other end");
+    peer->block = g_malloc0(BLOCK_BYTES);
+    ((Order *)(void *)peer->block)->order = ORDER_DROP;
+    bench->raw_zmq = peer;
     return peer;
 }
 
+static void give_order(RawPeer *peer, uint32_t what, uint32_t n)
+{
+    const Order order = { .order = what, .n = n };
+
+    zmq_send(peer->dealer, &order, sizeof order, 0);
+}
+
+static void receive(RawPeer *peer)
+{
+    zmq_msg_t message;
+
+    zmq_msg_init(&message);
+    if (zmq_msg_recv(&message, peer->dealer, 0) < 0)
+        g_error("the other end is gone");
+    zmq_msg_close(&message);
+}
+
+/* All that went before it has arrived when it returns. */
 static void round_trip(RawPeer *peer)
 {
-    char message[ROUND_TRIP_BYTES] = { 1 };
-
-    zmq_send(peer->dealer, message, sizeof message, 0);
-    zmq_recv(peer->dealer, message, sizeof message, 0);
+    give_order(peer, ORDER_ECHO, 0);
+    receive(peer);
 }
 
 double limit_zmq_round_trip(Bench *bench, size_t n)
@@ -95,28 +160,64 @@ double limit_zmq_round_trip(Bench *bench, size_t n)
 double limit_zmq_stream(Bench *bench, size_t n)
 {
     RawPeer *peer = raw_peer(bench);
-    const char message[STREAM_BYTES] = { 1 };
     double began;
 
     round_trip(peer);
     began = bench_now();
     for (size_t i = 0; i < n; i++)
-        zmq_send(peer->dealer, message, sizeof message, 0);
+        give_order(peer, ORDER_DROP, 0);
     round_trip(peer);
+    return bench_now() - began;
+}
+
+/* Blocks that hold the values of n operations. */
+static size_t blocks_of(const Bench *bench, size_t n)
+{
+    const size_t bytes = bench->what->n_keys * bench_width(bench->what) * sizeof(float);
+
+    return (n * bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+}
+
+double limit_zmq_push(Bench *bench, size_t n)
+{
+    RawPeer *peer = raw_peer(bench);
+    const size_t n_blocks = blocks_of(bench, n);
+    double began;
+
+    round_trip(peer);
+    began = bench_now();
+    for (size_t i = 0; i < n_blocks; i++)
+        send_block(peer->dealer, peer->block);
+    round_trip(peer);
+    return bench_now() - began;
+}
+
+double limit_zmq_pull(Bench *bench, size_t n)
+{
+    RawPeer *peer = raw_peer(bench);
+    const size_t n_blocks = blocks_of(bench, n);
+    double began;
+
+    round_trip(peer);
+    began = bench_now();
+    give_order(peer, ORDER_SEND, (uint32_t)n_blocks);
+    for (size_t i = 0; i < n_blocks; i++)
+        receive(peer);
     return bench_now() - began;
 }
 
 void raw_zmq_stop(Bench *bench)
 {
-    RawPeer *peer = bench->raw_peer;
+    RawPeer *peer = bench->raw_zmq;
 
     if (peer == NULL)
         return;
-    zmq_send(peer->dealer, "", 0, 0);
-    g_subprocess_wait(peer->echo, NULL, NULL);
-    g_object_unref(peer->echo);
+    give_order(peer, ORDER_END, 0);
+    g_subprocess_wait(peer->process, NULL, NULL);
+    g_object_unref(peer->process);
     zmq_close(peer->dealer);
     zmq_ctx_term(peer->context);
+    g_free(peer->block);
     g_free(peer);
-    bench->raw_peer = NULL;
+    bench->raw_zmq = NULL;
 }

@@ -1,6 +1,5 @@
-/* Results for eyes and for machines. */
-#include <json-glib/json-glib.h>
-#include <stdio.h>
+/* Results for eyes: lines of at most a hundred columns, and a table for the documentation. */
+#include <math.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -9,73 +8,124 @@
 
 const char *report_unit(BenchUnit unit)
 {
-    static const char *const names[] = { [BENCH_SECONDS] = "s",
-                                         [BENCH_PER_SECOND] = "1/s",
-                                         [BENCH_KEYS_PER_SECOND] = "keys/s",
-                                         [BENCH_BYTES_PER_SECOND] = "B/s" };
+    static const char *const names[] = {
+        [BENCH_SECONDS] = "s",
+        [BENCH_PER_SECOND] = "1/s",
+        [BENCH_KEYS_PER_SECOND] = "keys/s",
+        [BENCH_BYTES_PER_SECOND] = "B/s",
+        [BENCH_BYTES] = "bytes",
+        [BENCH_MESSAGES] = "messages",
+    };
 
     return names[unit];
 }
 
-/* "123 ns", "1.11 M/s", "462 M keys/s": three figures and the unit. */
-static void format(BenchUnit unit, double value, char *text, size_t size)
+void report_format(BenchUnit unit, double value, char *text)
 {
     static const char *const small[] = { "s", "ms", "us", "ns" };
-    static const char *const large[] = { "", "k", "M", "G" };
+    static const char *const large[] = { "", " k", " M", " G" };
+    const char *prefix;
     size_t step = 0;
 
-    if (unit == BENCH_SECONDS)
+    if (unit == BENCH_SECONDS) {
         for (; step < 3 && value < 1; step++)
             value *= 1000;
-    else
-        for (; step < 3 && value >= 1000; step++)
+        prefix = small[step];
+    } else {
+        for (; step < 3 && fabs(value) >= 1000; step++)
             value /= 1000;
-    g_snprintf(text, (gulong)size, "%.*f %s%s%s",
-               value < 10    ? 2
-               : value < 100 ? 1
-                             : 0,
-               value, unit == BENCH_SECONDS ? small[step] : large[step],
-               unit == BENCH_KEYS_PER_SECOND ? " " : "",
-               unit == BENCH_SECONDS      ? ""
-               : unit == BENCH_PER_SECOND ? "/s"
-                                          : report_unit(unit));
+        prefix = large[step];
+    }
+    g_snprintf(text, REPORT_NUMBER_BYTES, "%.*f%s%s",
+               fabs(value) < 9.995   ? 2
+               : fabs(value) < 99.95 ? 1
+                                     : 0,
+               value, unit == BENCH_SECONDS ? " " : "", prefix);
 }
+
+void report_format_with_unit(BenchUnit unit, double value, char *text)
+{
+    size_t length;
+
+    report_format(unit, value, text);
+    length = strlen(text);
+    if (unit != BENCH_SECONDS)
+        g_snprintf(text + length, (gulong)(REPORT_NUMBER_BYTES - length), "%s%s",
+                   g_ascii_isalpha(text[length - 1]) ? "" : " ", report_unit(unit));
+}
+
+/* ---- lines ---- */
 
 void report_header(void)
 {
-    g_print("%-30s %12s %12s %12s   %12s %8s\n", "case", "min", "median", "max", "limit", "ratio");
+    g_print("%-35s %23s %23s\n%-28s %-8s", "", "Rubato       ", "limit       ", "case", "unit");
+    for (int i = 0; i < 2; i++)
+        g_print("%8s%8s%8s", "min", "median", "max");
+    g_print("%6s %s\n", "ratio", "goal");
+}
+
+static void print_figures(BenchUnit unit, const BenchFigures *figures)
+{
+    const double values[] = { figures->min, figures->median, figures->max };
+    char text[REPORT_NUMBER_BYTES];
+
+    for (size_t i = 0; i < G_N_ELEMENTS(values); i++) {
+        report_format(unit, values[i], text);
+        g_print("%8s", text);
+    }
+}
+
+static const char *verdict(const BenchResult *result)
+{
+    if (!goal_is_set(&result->what->goal))
+        return "";
+    return goal_is_met(result) ? "met" : "missed";
+}
+
+/* What does not fit into the columns. (transfer full) */
+static char *remarks(const BenchResult *result)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    char number[REPORT_NUMBER_BYTES];
+
+    if (result->own.p99 > 0) {
+        report_format(BENCH_SECONDS, result->own.p99, number);
+        g_string_append_printf(text, "; p99 %s", number);
+    }
+    for (size_t i = 0; i < result->details.n; i++) {
+        report_format(BENCH_MESSAGES, result->details.at[i].value, number);
+        g_string_append_printf(text, "%s%s %s", i == 0 ? "; " : ", ", result->details.at[i].name,
+                               number);
+    }
+    if (goal_is_set(&result->what->goal) && !goal_is_met(result)) {
+        g_autofree char *goal = goal_text(result->what);
+
+        g_string_append_printf(text, "; goal: %s", goal);
+    }
+    return g_strdup(text->len > 0 ? text->str + 2 : "");
 }
 
 void report_line(const BenchResult *result)
 {
-    const BenchUnit unit = result->what->unit;
-    char min[32], median[32], max[32], limit[32], p99[32];
+    const BenchCase *what = result->what;
+    g_autofree char *more = remarks(result);
 
-    format(unit, result->own.min, min, sizeof min);
-    format(unit, result->own.median, median, sizeof median);
-    format(unit, result->own.max, max, sizeof max);
-    format(unit, result->limit.median, limit, sizeof limit);
-    g_print("%-30s %12s %12s %12s   %12s %8.2f", result->what->name, min, median, max, limit,
-            result->ratio);
-    if (result->own.p99 > 0) {
-        format(unit, result->own.p99, p99, sizeof p99);
-        g_print("   p99 %s", p99);
+    g_print("%-28s %-8s", what->name, report_unit(what->unit));
+    print_figures(what->unit, &result->own);
+    if (result->ratio > 0) {
+        print_figures(what->unit, &result->limit);
+        g_print("%6.2f", result->ratio);
+    } else {
+        g_print("%24s%6s", "", "");
     }
-    g_print("\n");
+    g_print(" %s\n", verdict(result));
+    if (*more != '\0')
+        g_print("    %s\n", more);
 }
 
-static void add_number(JsonBuilder *json, const char *name, double value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_double_value(json, value);
-}
+/* ---- the machine ---- */
 
-static void add_string(JsonBuilder *json, const char *name, const char *value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_string_value(json, value);
-}
-
+/* What stands behind "model name" in /proc/cpuinfo. (transfer full) */
 static char *processor(void)
 {
     g_autofree char *text = NULL;
@@ -84,122 +134,53 @@ static char *processor(void)
     if (g_file_get_contents("/proc/cpuinfo", &text, NULL, NULL) &&
         (found = strstr(text, "model name")) != NULL && (found = strchr(found, ':')) != NULL)
         return g_strstrip(g_strndup(found + 1, strcspn(found + 1, "\n")));
-    return g_strdup("unknown");
+    return g_strdup("unknown processor");
 }
 
-static void add_machine(JsonBuilder *json)
+char *report_machine(void)
 {
     g_autofree char *name = processor();
-    struct utsname system;
-
-    json_builder_set_member_name(json, "machine");
-    json_builder_begin_object(json);
-    add_string(json, "processor", name);
-    add_number(json, "processors", (double)sysconf(_SC_NPROCESSORS_ONLN));
-    if (uname(&system) == 0) {
-        add_string(json, "architecture", system.machine);
-        add_string(json, "kernel", system.release);
-    }
-    json_builder_end_object(json);
-    json_builder_set_member_name(json, "build");
-    json_builder_begin_object(json);
-    add_string(json, "compiler", __VERSION__);
+    struct utsname system = { 0 };
 #ifdef __OPTIMIZE__
-    add_string(json, "kind", "optimised");
+    const char *kind = "optimised";
 #else
-    add_string(json, "kind", "not optimised");
+    const char *kind = "not optimised";
 #endif
-    json_builder_end_object(json);
+
+    uname(&system);
+    return g_strdup_printf("%s, %ld processors, %s %s, compiler %s, %s", name,
+                           sysconf(_SC_NPROCESSORS_ONLN), system.sysname, system.release,
+                           __VERSION__, kind);
 }
 
-static void add_case(JsonBuilder *json, const BenchResult *result)
+/* ---- the table ---- */
+
+static void print_row(const BenchResult *result)
 {
-    json_builder_begin_object(json);
-    add_string(json, "name", result->what->name);
-    add_string(json, "what", result->what->what);
-    add_string(json, "limit", result->what->limit);
-    add_string(json, "unit", report_unit(result->what->unit));
-    add_number(json, "min", result->own.min);
-    add_number(json, "median", result->own.median);
-    add_number(json, "max", result->own.max);
+    const BenchCase *what = result->what;
+    g_autofree char *goal = goal_text(what);
+    char median[REPORT_NUMBER_BYTES], limit[REPORT_NUMBER_BYTES] = "",
+                                      p99[REPORT_NUMBER_BYTES] = "";
+    char ratio[REPORT_NUMBER_BYTES] = "";
+
+    report_format_with_unit(what->unit, result->own.median, median);
     if (result->own.p99 > 0)
-        add_number(json, "p99", result->own.p99);
-    add_number(json, "limit_min", result->limit.min);
-    add_number(json, "limit_median", result->limit.median);
-    add_number(json, "limit_max", result->limit.max);
-    add_number(json, "ratio", result->ratio);
-    json_builder_end_object(json);
+        report_format(BENCH_SECONDS, result->own.p99, p99);
+    if (result->ratio > 0) {
+        report_format_with_unit(what->unit, result->limit.median, limit);
+        g_snprintf(ratio, sizeof ratio, "%.2f", result->ratio);
+    }
+    g_print("| `%s` | %s | %s | %s | %s | %s | %s |\n", what->name, median, p99, limit, ratio, goal,
+            verdict(result));
 }
 
-bool report_json(const char *path, const BenchResult *results, size_t n, GError **error)
+void report_markdown(const BenchResult *results, size_t n)
 {
-    g_autoptr(JsonBuilder) json = json_builder_new();
-    g_autoptr(JsonGenerator) generator = json_generator_new();
-    g_autoptr(JsonNode) root = NULL;
-    g_autofree char *text = NULL;
+    g_autofree char *machine = report_machine();
 
-    json_builder_begin_object(json);
-    add_machine(json);
-    json_builder_set_member_name(json, "cases");
-    json_builder_begin_array(json);
+    g_print("Medians of one run. %s.\n\n", machine);
+    g_print(
+        "| case | Rubato | p99 | limit | ratio | goal | |\n|---|---:|---:|---:|---:|---|---|\n");
     for (size_t i = 0; i < n; i++)
-        add_case(json, &results[i]);
-    json_builder_end_array(json);
-    json_builder_end_object(json);
-    root = json_builder_get_root(json);
-    json_generator_set_root(generator, root);
-    json_generator_set_pretty(generator, TRUE);
-    if (strcmp(path, "-") != 0)
-        return json_generator_to_file(generator, path, error);
-    text = json_generator_to_data(generator, NULL);
-    g_print("%s\n", text);
-    return true;
-}
-
-/* How much of its limit a case reaches, whether that is a time or a rate. */
-static double share(const BenchResult *result)
-{
-    return result->what->unit == BENCH_SECONDS ? 1 / result->ratio : result->ratio;
-}
-
-bool report_plot(const char *path, const BenchResult *results, size_t n, GError **error)
-{
-    g_autofree char *program = g_find_program_in_path("gnuplot");
-    g_autoptr(GString) script = g_string_new(NULL);
-    double longest = 1;
-    FILE *pipe;
-
-    if (program == NULL || strchr(path, '\'') != NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
-                    program == NULL ? "--plot needs gnuplot: install the package gnuplot-nox"
-                                    : "--plot %s: choose a name without quotes",
-                    path);
-        return false;
-    }
-    for (size_t i = 0; i < n; i++)
-        longest = MAX(longest, share(&results[i]));
-    g_string_append_printf(script,
-                           "set terminal svg size 900,%zu font 'sans,13' background 'white'\n"
-                           "set output '%s'\nset title 'Share of the limit measured beside it'\n"
-                           "set xrange [0:%g]\nset yrange [%g:-0.7]\n"
-                           "set style fill solid 0.8\nset boxwidth 0.7\nunset key\n"
-                           "set grid xtics\nset arrow from 1,graph 0 to 1,graph 1 nohead dt 2\n"
-                           "set ytics ()\n",
-                           100 + 34 * n, path, longest * 1.1, (double)n - 0.3);
-    for (size_t i = 0; i < n; i++)
-        g_string_append_printf(script, "set ytics add ('%s' %zu)\n", results[i].what->name, i);
-    g_string_append(script, "plot '-' using (0):1:(0):2:($1-0.35):($1+0.35) with boxxyerror lc rgb "
-                            "'#3b6ea5', '-' using 2:1:3 with labels offset 3,0\n");
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; i < n; i++)
-            g_string_append_printf(script, "%zu %g %.2f\n", i, share(&results[i]),
-                                   share(&results[i]));
-        g_string_append(script, "e\n");
-    }
-    pipe = popen(program, "w");
-    if (pipe == NULL || fputs(script->str, pipe) < 0 || pclose(pipe) != 0) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "gnuplot could not draw %s", path);
-        return false;
-    }
-    return true;
+        print_row(&results[i]);
 }

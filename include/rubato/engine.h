@@ -125,7 +125,7 @@ typedef struct {
     uint64_t row_bytes; /* of one row's values */
 } RubatoTableStats;
 
-/* False with RUBATO_ERROR_NOT_FOUND. Not collective. */
+/* Not collective; also from a task's function. False with RUBATO_ERROR_NOT_FOUND. */
 RUBATO_API bool rubato_engine_table_stats(RubatoEngine *engine, const char *table,
                                           RubatoTableStats *stats, GError **error);
 

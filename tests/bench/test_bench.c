@@ -1,7 +1,9 @@
 /* rubato-bench works: every case runs, briefly, and its results make sense. How fast is not asked. */
 #include <check.h>
 #include <gio/gio.h>
+#include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,19 +30,77 @@ static char *run_bench(const char *const *arguments, int *status)
     return output;
 }
 
+/* Growth may be none, or even less. */
+static bool may_be_none(const char *unit)
+{
+    return strcmp(unit, "bytes") == 0;
+}
+
+static void check_goal(JsonObject *result, const char *name)
+{
+    JsonObject *goal = json_object_get_object_member(result, "goal");
+    const bool lower = strcmp(json_object_get_string_member(result, "better"), "lower") == 0;
+    const char *text = json_object_get_string_member(goal, "text");
+
+    ck_assert_msg(strlen(text) > 0, "%s: the goal has no text", name);
+    ck_assert(json_object_has_member(goal, "met"));
+    if (json_object_get_null_member(goal, "ratio") || !json_object_get_boolean_member(goal, "met"))
+        return;
+    const double ratio = json_object_get_double_member(result, "ratio");
+    const double wanted = json_object_get_double_member(goal, "ratio");
+
+    ck_assert_msg(lower ? ratio <= wanted : ratio >= wanted, "%s: %g meets %g", name, ratio,
+                  wanted);
+}
+
 static void check_case(JsonObject *result)
 {
     const char *name = json_object_get_string_member(result, "name");
+    const char *unit = json_object_get_string_member(result, "unit");
     const double min = json_object_get_double_member(result, "min");
     const double median = json_object_get_double_member(result, "median");
     const double max = json_object_get_double_member(result, "max");
+
+    ck_assert_msg((min > 0 || may_be_none(unit)) && min <= median && median <= max,
+                  "%s: %g, %g, %g", name, min, median, max);
+    if (strcmp(unit, "s") == 0 && json_object_has_member(result, "p99"))
+        ck_assert_msg(json_object_get_double_member(result, "p99") > 0, "%s: p99", name);
+    if (!json_object_get_null_member(result, "goal"))
+        check_goal(result, name);
+    if (json_object_get_null_member(result, "limit_median")) {
+        ck_assert_msg(may_be_none(unit), "%s: no limit", name);
+        return;
+    }
     const double limit = json_object_get_double_member(result, "limit_median");
 
-    ck_assert_msg(min > 0 && min <= median && median <= max, "%s: %g, %g, %g", name, min, median,
-                  max);
     ck_assert_msg(limit > 0, "%s: limit %g", name, limit);
     ck_assert_double_eq_tol(json_object_get_double_member(result, "ratio"), median / limit,
                             1e-6 * median / limit);
+}
+
+/* The cases that there have to be. */
+static const char *const known[] = {
+    "local-get-1",         "local-add-1",         "local-iterate-100",  "local-iterate-100-2x2",
+    "local-get-10k-dense", "local-add-10k-dense", "local-get-rows32",   "local-add-rows32",
+    "local-get-range",     "local-add-range",     "local-get-10k-hash", "local-add-10k-hash",
+    "local-grow-hash",     "host-get-1",          "host-push-range",    "host-pull-range",
+    "host-get-10k-dense",  "host-add-10k-dense",  "host-get-10k-hash",  "host-add-10k-hash",
+    "host-get-100k-dense", "host-add-100k-dense", "host-get-100k-hash", "host-add-100k-hash",
+    "tcp-get-1",           "tcp-push-range",      "tcp-pull-range",     "tcp-add-1-pipelined",
+    "clock-messages",      "key-bytes-uniform",   "key-bytes-zipf",     "memory-dense",
+    "memory-hash",         "memory-flat-local",   "memory-flat-host",
+};
+
+static void check_known(JsonArray *cases)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        bool found = false;
+
+        for (guint at = 0; at < json_array_get_length(cases); at++)
+            found |= strcmp(known[i], json_object_get_string_member(
+                                          json_array_get_object_element(cases, at), "name")) == 0;
+        ck_assert_msg(found, "there is no case %s", known[i]);
+    }
 }
 
 START_TEST(every_case_runs_and_is_reported_as_json)
@@ -60,7 +120,7 @@ START_TEST(every_case_runs_and_is_reported_as_json)
     ck_assert(json_object_has_member(root, "machine"));
     ck_assert(json_object_has_member(root, "build"));
     cases = json_object_get_array_member(root, "cases");
-    ck_assert_uint_ge(json_array_get_length(cases), 10);
+    check_known(cases);
     for (guint i = 0; i < json_array_get_length(cases); i++)
         check_case(json_array_get_object_element(cases, i));
 }
@@ -76,6 +136,103 @@ START_TEST(one_case_can_be_chosen)
     ck_assert_int_eq(status, EXIT_SUCCESS);
     ck_assert_ptr_nonnull(strstr(output, "local-add-1"));
     ck_assert_ptr_null(strstr(output, "local-get-1"));
+}
+END_TEST
+
+START_TEST(cases_can_be_chosen_by_pattern_and_lines_fit_a_terminal)
+{
+    const char *const arguments[] = {
+        "-q", "-r", "1", "-c", "local-*-1", "-c", "host-get-?", NULL
+    };
+    g_autofree char *output = NULL;
+    g_auto(GStrv) lines = NULL;
+    int status;
+
+    output = run_bench(arguments, &status);
+    ck_assert_int_eq(status, EXIT_SUCCESS);
+    ck_assert_ptr_nonnull(strstr(output, "local-get-1"));
+    ck_assert_ptr_nonnull(strstr(output, "local-add-1"));
+    ck_assert_ptr_nonnull(strstr(output, "host-get-1"));
+    ck_assert_ptr_null(strstr(output, "local-get-range"));
+    ck_assert_ptr_null(strstr(output, "host-get-10k"));
+    lines = g_strsplit(output, "\n", -1);
+    for (char **line = lines; *line != NULL; line++)
+        ck_assert_msg(g_utf8_strlen(*line, -1) <= 100, "too long: %s", *line);
+}
+END_TEST
+
+START_TEST(results_come_as_a_table_too)
+{
+    const char *const arguments[] = { "-q", "-r", "1", "-m", "-c", "local-get-1", NULL };
+    g_autofree char *output = NULL;
+    int status;
+
+    output = run_bench(arguments, &status);
+    ck_assert_int_eq(status, EXIT_SUCCESS);
+    ck_assert_ptr_nonnull(strstr(output, "| case | Rubato | p99 | limit | ratio | goal | |\n|"));
+    ck_assert_ptr_nonnull(strstr(output, "| `local-get-1` | "));
+    ck_assert_ptr_nonnull(strstr(output, "| at most 5 times the limit, at most 200 ns | "));
+}
+END_TEST
+
+static char *compare(const char *old_build, const char *percent, int *status)
+{
+    const char *const argv[] = { "bash",
+                                 TEST_SOURCE_DIR "/tests/bench/compare",
+                                 "--quick",
+                                 "--rounds",
+                                 "2",
+                                 "--case",
+                                 "local-*-1",
+                                 "--allow",
+                                 percent,
+                                 old_build,
+                                 TEST_BIN_DIR "/..",
+                                 NULL };
+    g_autoptr(GSubprocess) process = g_subprocess_newv(
+        argv, G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_MERGE, NULL);
+    char *output = NULL;
+
+    ck_assert_ptr_nonnull(process);
+    ck_assert(g_subprocess_communicate_utf8(process, NULL, NULL, &output, NULL, NULL));
+    *status = g_subprocess_get_if_exited(process) ? g_subprocess_get_exit_status(process) : -1;
+    return output;
+}
+
+START_TEST(two_builds_are_compared_case_by_case)
+{
+    g_autofree char *output = NULL;
+    int status;
+
+    output = compare(TEST_BIN_DIR "/..", "1000000", &status);
+    ck_assert_msg(status == EXIT_SUCCESS, "%s", output);
+    ck_assert_ptr_nonnull(strstr(output, "local-get-1 "));
+    ck_assert_ptr_nonnull(strstr(output, "local-add-1 "));
+    ck_assert_ptr_null(strstr(output, "slower than allowed"));
+}
+END_TEST
+
+/* A build whose figures are a millionth of the real ones: everything after it is slower. */
+START_TEST(a_build_that_is_slower_than_allowed_fails_the_comparison)
+{
+    static const char fake[] = "#!/bin/sh\n"
+                               "if [ \"$1\" = --list ]; then exec \"$REAL\" \"$@\"; fi\n"
+                               "\"$REAL\" \"$@\" | sed '/\"median\" : [0-9]/s/: .*/: 1.0e-13,/'\n";
+    g_autofree char *folder = g_dir_make_tmp("rubato-test-XXXXXX", NULL);
+    g_autofree char *bin = g_build_filename(folder, "bin", NULL);
+    g_autofree char *program = g_build_filename(bin, "rubato-bench", NULL);
+    g_autofree char *output = NULL;
+    int status;
+
+    ck_assert_int_eq(g_mkdir(bin, 0700), 0);
+    ck_assert(g_file_set_contents_full(program, fake, -1, G_FILE_SET_CONTENTS_NONE, 0700, NULL));
+    g_setenv("REAL", TEST_BIN_DIR "/rubato-bench", TRUE);
+    output = compare(folder, "10", &status);
+    g_unlink(program);
+    g_rmdir(bin);
+    g_rmdir(folder);
+    ck_assert_msg(status == 1, "status %d: %s", status, output);
+    ck_assert_ptr_nonnull(strstr(output, "slower than allowed"));
 }
 END_TEST
 
@@ -98,6 +255,10 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, every_case_runs_and_is_reported_as_json);
     tcase_add_test(tcase, one_case_can_be_chosen);
+    tcase_add_test(tcase, cases_can_be_chosen_by_pattern_and_lines_fit_a_terminal);
+    tcase_add_test(tcase, results_come_as_a_table_too);
+    tcase_add_test(tcase, two_builds_are_compared_case_by_case);
+    tcase_add_test(tcase, a_build_that_is_slower_than_allowed_fails_the_comparison);
     tcase_add_test(tcase, an_unknown_case_is_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

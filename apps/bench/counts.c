@@ -1,0 +1,194 @@
+/* Samples that are no times of many operations: the longest stall, messages, bytes. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "apps/bench/bench.h"
+
+static void detail(Bench *bench, const char *name, double value)
+{
+    BenchDetails *details = bench->details;
+    size_t i = 0;
+
+    while (i < details->n && details->at[i].name != name)
+        i++;
+    if (i == details->n && details->n < BENCH_MAX_DETAILS)
+        details->n++;
+    if (i < BENCH_MAX_DETAILS)
+        details->at[i] = (BenchDetail){ name, value };
+}
+
+/* ---- how long a growing table holds a request up ---- */
+
+enum { GROWTH_KEYS = 100 };
+
+/* Adds to the rows from *row on, followed by a Get; the longest that it took. */
+static bool add_rows(Bench *bench, size_t n, uint64_t *row, double *longest, GError **error)
+{
+    RubatoKey keys[GROWTH_KEYS];
+    float value;
+
+    *longest = 0;
+    for (size_t i = 0; i < n; i++) {
+        double began;
+
+        for (size_t k = 0; k < GROWTH_KEYS; k++)
+            keys[k] = bench_key(bench->what, (*row)++);
+        began = bench_now();
+        if (!rubato_kv_table_add(bench->table, keys, GROWTH_KEYS, bench->values, error) ||
+            !rubato_kv_table_get(bench->table, keys, 1, &value, error))
+            return false;
+        *longest = MAX(*longest, bench_now() - began);
+    }
+    return true;
+}
+
+bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    uint64_t old_row = bench->next_row;
+
+    if (!add_rows(bench, n, &bench->next_row, &sample->own, error) ||
+        !add_rows(bench, n, &old_row, &sample->limit, error))
+        return false;
+    detail(bench, "rows at last", (double)bench->next_row);
+    return true;
+}
+
+/* ---- messages between nodes ---- */
+
+/* Both directions: what crosses between two nodes. */
+static RubatoMessageCounts crossed(const RubatoEngineStats *stats)
+{
+    return (RubatoMessageCounts){ .gets = stats->sent.gets + stats->received.gets,
+                                  .adds = stats->sent.adds + stats->received.adds,
+                                  .clocks = stats->sent.clocks + stats->received.clocks,
+                                  .replies = stats->sent.replies + stats->received.replies };
+}
+
+bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    const uint32_t n_nodes = rubato_engine_n_nodes(bench->engine);
+    RubatoEngineStats before, after;
+    RubatoMessageCounts first, last;
+    bool ok;
+
+    if (!rubato_worker_barrier(bench->worker, error))
+        return false;
+    rubato_engine_stats(bench->engine, &before);
+    ok = rubato_worker_barrier(bench->worker, error) && iterate(bench, n, error) &&
+         rubato_worker_barrier(bench->worker, error);
+    if (!ok || rubato_worker_rank(bench->worker) != 0)
+        return ok;
+    rubato_engine_stats(bench->engine, &after);
+    first = crossed(&before);
+    last = crossed(&after);
+    sample->own = (double)(last.clocks - first.clocks) / (double)n;
+    sample->limit = n_nodes * (n_nodes - 1);
+    detail(bench, "Gets", (double)(last.gets - first.gets) / (double)n);
+    detail(bench, "Adds", (double)(last.adds - first.adds) / (double)n);
+    detail(bench, "replies", (double)(last.replies - first.replies) / (double)n);
+    detail(bench, "packets",
+           (double)(after.packets_sent + after.packets_received - before.packets_sent -
+                    before.packets_received) /
+               (double)n);
+    detail(bench, "kilobytes",
+           (double)(after.bytes_sent + after.bytes_received - before.bytes_sent -
+                    before.bytes_received) /
+               (double)n / 1e3);
+    return true;
+}
+
+/* Bytes of the differences between neighbours, as varints of seven bits a byte. */
+static double varint_bytes(const RubatoKey *keys, size_t n)
+{
+    size_t n_bytes = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t difference = keys[i] - (i == 0 ? 0 : keys[i - 1]);
+
+        do
+            n_bytes++;
+        while ((difference >>= 7) != 0);
+    }
+    return (double)n_bytes;
+}
+
+/* A Get asks with keys alone. */
+bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    const double n_keys = (double)bench->what->n_keys;
+    RubatoEngineStats before, after;
+
+    rubato_engine_stats(bench->engine, &before);
+    if (!get_keys(bench, n, error))
+        return false;
+    rubato_engine_stats(bench->engine, &after);
+    sample->own = (double)(after.bytes_sent - before.bytes_sent) / ((double)n * n_keys);
+    sample->limit = varint_bytes(bench->keys, bench->what->n_keys) / n_keys;
+    return true;
+}
+
+/* ---- memory ---- */
+
+size_t bench_resident_bytes(long pid)
+{
+    g_autofree char *path =
+        pid == 0 ? g_strdup("/proc/self/statm") : g_strdup_printf("/proc/%ld/statm", pid);
+    g_autofree char *text = NULL;
+    size_t n_pages = 0;
+
+    if (!g_file_get_contents(path, &text, NULL, NULL) || sscanf(text, "%*u %zu", &n_pages) != 1)
+        g_error("cannot read %s", path);
+    return n_pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Of the row's key too, where the storage has to keep it. */
+bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    const bool hashed = g_strcmp0(bench->what->table.storage, "hash") == 0;
+    RubatoTableStats stats;
+
+    (void)n;
+    if (!rubato_engine_table_stats(bench->engine, "bench", &stats, error))
+        return false;
+    sample->own = (double)stats.n_bytes / (double)stats.n_rows;
+    sample->limit = (double)(stats.row_bytes + (hashed ? sizeof(RubatoKey) : 0));
+    detail(bench, "rows", (double)stats.n_rows);
+    detail(bench, "resident bytes of the process for each",
+           ((double)bench_resident_bytes(0) - (double)bench->resident_before) /
+               (double)stats.n_rows);
+    return true;
+}
+
+/* Adds, with a Get after each in one process; between processes, where a Get takes a hundred times
+ * as long, after each thousandth. */
+static bool make_requests(Bench *bench, size_t n, GError **error)
+{
+    const size_t n_adds = bench->what->place == BENCH_LOCAL ? 1 : 1000;
+    float value;
+
+    for (size_t done = 0; done < n; done += n_adds + 1)
+        if (!add_key(bench, n_adds, error) ||
+            !rubato_kv_table_get(bench->table, bench->keys, 1, &value, error))
+            return false;
+    return true;
+}
+
+static size_t resident_bytes(const Bench *bench)
+{
+    return bench_resident_bytes(0) +
+           (bench->peer_pid != 0 ? bench_resident_bytes(bench->peer_pid) : 0);
+}
+
+bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    const size_t before = resident_bytes(bench);
+    size_t after;
+
+    if (!make_requests(bench, n, error))
+        return false;
+    after = resident_bytes(bench);
+    sample->own = ((double)after - (double)before) / (double)n;
+    sample->limit = 0;
+    detail(bench, "resident megabytes at last", (double)after / 1e6);
+    return true;
+}

@@ -1,0 +1,54 @@
+/* What a case is to reach, and whether it does. */
+#include "apps/bench/bench.h"
+
+bool bench_lower_is_better(BenchUnit unit)
+{
+    return unit == BENCH_SECONDS || unit == BENCH_BYTES || unit == BENCH_MESSAGES;
+}
+
+bool goal_is_set(const BenchGoal *goal)
+{
+    return goal->ratio > 0 || goal->median > 0 || goal->worst > 0 || goal->p99 > 0;
+}
+
+/* Whether a figure is as good as a goal, if there is one. */
+static bool reaches(double figure, double goal, bool lower_is_better)
+{
+    return goal <= 0 || (lower_is_better ? figure <= goal : figure >= goal);
+}
+
+bool goal_is_met(const BenchResult *result)
+{
+    const BenchGoal *goal = &result->what->goal;
+    const bool lower = bench_lower_is_better(result->what->unit);
+
+    return reaches(result->ratio, goal->ratio, lower) &&
+           reaches(result->own.median, goal->median, lower) &&
+           reaches(result->own.max, goal->worst, true) &&
+           reaches(result->own.p99, goal->p99 * result->own.median, true);
+}
+
+char *goal_text(const BenchCase *what)
+{
+    const BenchGoal *goal = &what->goal;
+    const bool lower = bench_lower_is_better(what->unit);
+    const char *bound = lower ? "at most" : "at least";
+    g_autoptr(GString) text = g_string_new(NULL);
+    char number[REPORT_NUMBER_BYTES];
+
+    if (goal->ratio > 0)
+        g_string_append_printf(
+            text, lower ? ", at most %g times the limit" : ", at least %g of the limit",
+            goal->ratio);
+    if (goal->median > 0) {
+        report_format_with_unit(what->unit, goal->median, number);
+        g_string_append_printf(text, ", %s %s", bound, number);
+    }
+    if (goal->worst > 0) {
+        report_format_with_unit(what->unit, goal->worst, number);
+        g_string_append_printf(text, ", never over %s", number);
+    }
+    if (goal->p99 > 0)
+        g_string_append_printf(text, ", p99 at most %g medians", goal->p99);
+    return g_strdup(text->len > 0 ? text->str + 2 : "");
+}

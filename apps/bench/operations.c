@@ -1,0 +1,182 @@
+/* What the cases do with Rubato, and the table that they do it to. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "apps/bench/bench.h"
+
+/* Of one Add that fills a table. */
+enum { FILL_VALUES = 1 << 20, FILL_KEYS = 10000 };
+
+/* Times the operation where somebody asks. */
+#define EACH(bench, n, operation)                                           \
+    for (size_t i_ = 0; i_ < (n); i_++) {                                   \
+        const double began_ = (bench)->latencies == NULL ? 0 : bench_now(); \
+        if (!(operation))                                                   \
+            return false;                                                   \
+        if ((bench)->latencies != NULL)                                     \
+            (bench)->latencies[i_] = bench_now() - began_;                  \
+    }                                                                       \
+    return true
+
+bool get_key(Bench *bench, size_t n, GError **error)
+{
+    EACH(bench, n, rubato_kv_table_get(bench->table, bench->keys, 1, bench->values, error));
+}
+
+bool add_key(Bench *bench, size_t n, GError **error)
+{
+    EACH(bench, n, rubato_kv_table_add(bench->table, bench->keys, 1, bench->values, error));
+}
+
+bool get_keys(Bench *bench, size_t n, GError **error)
+{
+    const size_t n_keys = bench->what->n_keys;
+
+    EACH(bench, n, rubato_kv_table_get(bench->table, bench->keys, n_keys, bench->values, error));
+}
+
+bool get_range(Bench *bench, size_t n, GError **error)
+{
+    const size_t n_keys = bench->what->n_keys;
+
+    EACH(bench, n, rubato_kv_table_get_range(bench->table, 0, n_keys, bench->values, error));
+}
+
+static bool add_keys(Bench *bench, size_t n, GError **error)
+{
+    const size_t n_keys = bench->what->n_keys;
+
+    EACH(bench, n, rubato_kv_table_add(bench->table, bench->keys, n_keys, bench->values, error));
+}
+
+static bool add_range(Bench *bench, size_t n, GError **error)
+{
+    const size_t n_keys = bench->what->n_keys;
+
+    EACH(bench, n, rubato_kv_table_add_range(bench->table, 0, n_keys, bench->values, error));
+}
+
+/* A Get sees what its worker added before; its row goes nowhere, for the values are to stay. */
+static bool arrive(Bench *bench, GError **error)
+{
+    g_autofree float *row = g_new(float, bench_width(bench->what));
+
+    return rubato_kv_table_get(bench->table, bench->keys, 1, row, error);
+}
+
+bool add_key_then_get(Bench *bench, size_t n, GError **error)
+{
+    return add_key(bench, n, error) && arrive(bench, error);
+}
+
+bool add_keys_then_get(Bench *bench, size_t n, GError **error)
+{
+    return add_keys(bench, n, error) && arrive(bench, error);
+}
+
+bool add_range_then_get(Bench *bench, size_t n, GError **error)
+{
+    return add_range(bench, n, error) && arrive(bench, error);
+}
+
+bool iterate(Bench *bench, size_t n, GError **error)
+{
+    const size_t n_keys = bench->what->n_keys;
+
+    EACH(bench, n,
+         rubato_kv_table_get(bench->table, bench->keys, n_keys, bench->values, error) &&
+             rubato_kv_table_add(bench->table, bench->keys, n_keys, bench->values, error) &&
+             rubato_kv_table_clock(bench->table, error));
+}
+
+/* ---- the table ---- */
+
+size_t bench_width(const BenchCase *what)
+{
+    return MAX(1, what->table.width);
+}
+
+RubatoKey bench_key(const BenchCase *what, uint64_t row)
+{
+    if (g_strcmp0(what->table.storage, "hash") != 0)
+        return row;
+    row += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64, Steele et al. 2014: no two rows meet */
+    row = (row ^ (row >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    row = (row ^ (row >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return row ^ (row >> 31);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const RubatoKey x = *(const RubatoKey *)a, y = *(const RubatoKey *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Row 0 is the most frequent. Of a continuous density 1/x between 1 and n + 1. */
+static uint64_t zipf_row(GRand *random, uint64_t n_rows)
+{
+    const double x = exp(g_rand_double(random) * log((double)n_rows + 1));
+
+    return MIN((uint64_t)x - 1, n_rows - 1);
+}
+
+void bench_choose_keys(Bench *bench)
+{
+    const BenchCase *what = bench->what;
+    GRand *random = g_rand_new_with_seed(1 + rubato_worker_rank(bench->worker));
+
+    bench->keys = g_new(RubatoKey, what->n_keys);
+    bench->values = g_new(float, what->n_keys *bench_width(what));
+    for (size_t i = 0; i < what->n_keys * bench_width(what); i++)
+        bench->values[i] = 1;
+    for (size_t i = 0; i < what->n_keys; i++) {
+        const uint64_t row =
+            what->keys == BENCH_ZIPF
+                ? zipf_row(random, bench->n_rows)
+                : ((uint64_t)g_rand_int(random) << 32 | g_rand_int(random)) % bench->n_rows;
+        bench->keys[i] = bench_key(what, row);
+    }
+    if (what->keys != BENCH_RANDOM)
+        qsort(bench->keys, what->n_keys, sizeof *bench->keys, compare_keys);
+    g_rand_free(random);
+}
+
+static bool fill_dense(Bench *bench, const float *values, GError **error)
+{
+    const uint64_t step = FILL_VALUES / bench_width(bench->what);
+
+    for (uint64_t row = 0; row < bench->n_rows; row += step)
+        if (!rubato_kv_table_add_range(bench->table, row, MIN(step, bench->n_rows - row), values,
+                                       error))
+            return false;
+    return true;
+}
+
+static bool fill_hashed(Bench *bench, const float *values, GError **error)
+{
+    g_autofree RubatoKey *keys = g_new(RubatoKey, FILL_KEYS);
+
+    for (uint64_t row = 0; row < bench->n_rows;) {
+        size_t n = 0;
+
+        while (n < FILL_KEYS && row < bench->n_rows)
+            keys[n++] = bench_key(bench->what, row++);
+        if (!rubato_kv_table_add(bench->table, keys, n, values, error))
+            return false;
+    }
+    return true;
+}
+
+bool bench_fill(Bench *bench, GError **error)
+{
+    const size_t n_values = MAX(FILL_VALUES, FILL_KEYS * bench_width(bench->what));
+    g_autofree float *values = g_new(float, n_values);
+
+    for (size_t i = 0; i < n_values; i++)
+        values[i] = 1;
+    return (g_strcmp0(bench->what->table.storage, "hash") == 0
+                ? fill_hashed(bench, values, error)
+                : fill_dense(bench, values, error)) &&
+           arrive(bench, error);
+}
