@@ -16,15 +16,22 @@ static bool take_number(const char *flag, int given, uint32_t *number, GError **
     return true;
 }
 
-/* -1 where the variable is not set, -2 where it is no number. */
-static int number_of_environment(const char *name)
+/* Leaves *node as it is where the environment does not name one. */
+static bool take_node_of_environment(int *node, GError **error)
 {
-    const char *text = g_getenv(name);
+    const char *text = g_getenv("RUBATO_NODE");
     guint64 number;
 
     if (text == NULL)
-        return -1;
-    return g_ascii_string_to_unsigned(text, 10, 0, MAX_NUMBER, &number, NULL) ? (int)number : -2;
+        return true;
+    if (!g_ascii_string_to_unsigned(text, 10, 0, MAX_NUMBER, &number, NULL)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "the environment variable RUBATO_NODE is \"%s\"; it has to be a node's id",
+                    text);
+        return false;
+    }
+    *node = (int)number;
+    return true;
 }
 
 static bool check(const RubatoEngineConfig *config, int node, bool has_numbers, GError **error)
@@ -69,7 +76,8 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
         return NULL;
     if (file == NULL && node == -1 && g_getenv("RUBATO_CLUSTER") != NULL) {
         file = g_strdup(g_getenv("RUBATO_CLUSTER"));
-        node = number_of_environment("RUBATO_NODE");
+        if (!take_node_of_environment(&node, error))
+            return NULL;
     }
     config.cluster_file = file;
     if (!check(&config, node, servers != 0 || workers != 0, error) ||
