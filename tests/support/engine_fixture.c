@@ -221,16 +221,18 @@ static struct {
 static GLogWriterOutput capture(GLogLevelFlags level, const GLogField *fields, gsize n_fields,
                                 gpointer user_data)
 {
+    (void)level;
     (void)user_data;
     for (gsize i = 0; i < n_fields; i++)
         if (strcmp(fields[i].key, "MESSAGE") == 0) {
+            g_printerr("%s\n", (const char *)fields[i].value);
             pthread_mutex_lock(&captured.lines.lock);
             g_ptr_array_add(captured.text, g_strdup(fields[i].value));
             captured.lines.count++;
             pthread_cond_broadcast(&captured.lines.changed);
             pthread_mutex_unlock(&captured.lines.lock);
         }
-    return g_log_writer_default(level, fields, n_fields, NULL);
+    return G_LOG_WRITER_HANDLED;
 }
 
 void log_capture_start(void)

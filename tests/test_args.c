@@ -1,0 +1,167 @@
+/* An engine from the command line and the environment. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { MAX_ARGS = 12 };
+
+/* What is left of the arguments is in argv. */
+typedef struct {
+    int argc;
+    char *argv_[MAX_ARGS + 1];
+    char **argv;
+    char *texts;
+} Line;
+
+/* Cuts a line at its blanks. */
+static void split(Line *line, const char *text)
+{
+    *line = (Line){ .texts = g_strdup(text) };
+    line->argv = line->argv_;
+    for (char *word = strtok(line->texts, " "); word != NULL; word = strtok(NULL, " "))
+        line->argv[line->argc++] = word;
+}
+
+static RubatoEngine *engine_of(const char *text, Line *line, GError **error)
+{
+    split(line, text);
+    return rubato_engine_new_from_args(&line->argc, &line->argv, error);
+}
+
+START_TEST(servers_and_workers_are_taken_and_the_rest_is_left)
+{
+    Line line;
+    RubatoEngine *engine = engine_of("app --servers 3 --epochs 7 --workers=2 file -v", &line, NULL);
+
+    ck_assert_ptr_nonnull(engine);
+    ck_assert_uint_eq(rubato_engine_n_servers(engine), 3);
+    ck_assert_uint_eq(rubato_engine_n_workers(engine), 2);
+    ck_assert_uint_eq(rubato_engine_n_nodes(engine), 1);
+    ck_assert_int_eq(line.argc, 5);
+    ck_assert_str_eq(line.argv[0], "app");
+    ck_assert_str_eq(line.argv[1], "--epochs");
+    ck_assert_str_eq(line.argv[2], "7");
+    ck_assert_str_eq(line.argv[3], "file");
+    ck_assert_str_eq(line.argv[4], "-v");
+    rubato_engine_free(engine);
+    g_free(line.texts);
+}
+END_TEST
+
+START_TEST(no_flags_make_one_process)
+{
+    Line line;
+    RubatoEngine *engine = engine_of("app", &line, NULL);
+
+    ck_assert_ptr_nonnull(engine);
+    ck_assert_uint_eq(rubato_engine_n_servers(engine), 1);
+    ck_assert_int_eq(line.argc, 1);
+    rubato_engine_free(engine);
+    g_free(line.texts);
+}
+END_TEST
+
+static const struct {
+    const char *line;
+    const char *texts[2];
+} wrong[] = {
+    { "app --node 1", { "--node", "--cluster FILE" } },
+    { "app --cluster pair.cfg", { "--node ID", "rubato run" } },
+    { "app --cluster pair.cfg --node 0 --servers 2", { "--servers", "single process" } },
+    { "app --cluster pair.cfg --node 0 --workers 2", { "--workers", "cluster file says" } },
+    { "app --servers -1", { "--servers -1", "" } },
+    { "app --workers 99999999", { "--workers 99999999", "" } },
+    { "app --cluster pair.cfg --node -5", { "--node -5", "" } },
+};
+
+START_TEST(flags_that_make_no_sense_are_refused)
+{
+    GError *error = NULL;
+    Line line;
+
+    ck_assert_ptr_null(engine_of(wrong[_i].line, &line, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, wrong[_i].texts[0], wrong[_i].texts[1], NULL);
+    g_free(line.texts);
+}
+END_TEST
+
+START_TEST(what_is_no_number_is_refused)
+{
+    static const char *const lines[] = { "app --servers many", "app --servers", "app --node x" };
+    GError *error = NULL;
+    Line line;
+
+    ck_assert_ptr_null(engine_of(lines[_i], &line, &error));
+    ck_assert_ptr_nonnull(error);
+    g_clear_error(&error);
+    g_free(line.texts);
+}
+END_TEST
+
+START_TEST(the_environment_says_what_the_flags_do_not)
+{
+    GError *error = NULL;
+    Line line;
+
+    setenv("RUBATO_CLUSTER", "no/such.cfg", 1);
+    setenv("RUBATO_NODE", "3", 1);
+    ck_assert_ptr_null(engine_of("app", &line, &error));
+    ck_assert_ptr_nonnull(strstr(error->message, "no/such.cfg"));
+    g_clear_error(&error);
+    g_free(line.texts);
+    ck_assert_ptr_null(engine_of("app --cluster other.cfg --node 1", &line, &error));
+    ck_assert_ptr_nonnull(strstr(error->message, "other.cfg")); /* flags come first */
+    g_clear_error(&error);
+    g_free(line.texts);
+    setenv("RUBATO_NODE", "three", 1);
+    ck_assert_ptr_null(engine_of("app", &line, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, NULL);
+    g_free(line.texts);
+}
+END_TEST
+
+/* What a number is missing is named by where it belongs. */
+START_TEST(a_node_that_the_environment_leaves_out_or_garbles_is_named)
+{
+    GError *error = NULL;
+    Line line;
+
+    setenv("RUBATO_CLUSTER", "no/such.cfg", 1);
+    if (_i == 0)
+        unsetenv("RUBATO_NODE");
+    else
+        setenv("RUBATO_NODE", "12 monkeys", 1);
+    ck_assert_ptr_null(engine_of("app", &line, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, _i == 0 ? "--node ID" : "RUBATO_NODE", NULL);
+    g_free(line.texts);
+}
+END_TEST
+
+/* --help prints to standard output and ends the process well. */
+START_TEST(help_ends_the_process)
+{
+    Line line;
+
+    engine_of("app --help", &line, NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("args");
+    TCase *cases = tcase_create("args");
+
+    unsetenv("RUBATO_CLUSTER");
+    unsetenv("RUBATO_NODE");
+    tcase_add_test(cases, servers_and_workers_are_taken_and_the_rest_is_left);
+    tcase_add_test(cases, no_flags_make_one_process);
+    tcase_add_loop_test(cases, flags_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(wrong));
+    tcase_add_loop_test(cases, what_is_no_number_is_refused, 0, 3);
+    tcase_add_test(cases, the_environment_says_what_the_flags_do_not);
+    tcase_add_loop_test(cases, a_node_that_the_environment_leaves_out_or_garbles_is_named, 0, 2);
+    tcase_add_exit_test(cases, help_ends_the_process, 0);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}

@@ -1,0 +1,150 @@
+/* SIGINT and SIGTERM: the first cancels in order, the second ends the process at once. */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+static const int signals[] = { SIGINT, SIGTERM };
+
+static RubatoEngine *make_engine(void)
+{
+    RubatoEngine *engine =
+        rubato_engine_new(&(RubatoEngineConfig){ .servers = 2, .handle_signals = true }, NULL);
+
+    ck_assert_ptr_nonnull(engine);
+    create_table(engine, &(RubatoTableSpec){ .name = "t", .dtype = RUBATO_I64, .model = "bsp" });
+    return engine;
+}
+
+/* Worker 0 waits for the others; one of them sends the signal. */
+static bool be_interrupted(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const int signal_number = *(const int *)user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const RubatoKey key = 0;
+    int64_t value;
+
+    TRY(table != NULL);
+    switch (rubato_worker_rank(worker)) {
+    case 0:
+        TRY(rubato_kv_table_clock(table, error));
+        return rubato_kv_table_get(table, &key, 1, &value, error);
+    case 1:
+        return rubato_worker_barrier(worker, error);
+    default:
+        kill(getpid(), signal_number);
+        while (!rubato_worker_cancelled(worker))
+            sched_yield();
+        return true;
+    }
+}
+
+START_TEST(the_first_signal_cancels_the_run_and_says_which_it_was)
+{
+    RubatoEngine *engine = make_engine();
+    const char *const tables[] = { "t", NULL };
+    const RubatoTask task = { .name = "interrupted",
+                              .run = be_interrupted,
+                              .user_data = (void *)(uintptr_t)&signals[_i],
+                              .tables = tables,
+                              .workers_per_node = 3 };
+    g_autofree char *name = g_strdup_printf("signal %d (%s)", signals[_i], strsignal(signals[_i]));
+    GError *error = NULL;
+
+    run_fails(engine, &task, RUBATO_ERROR_CANCELLED, "node 0", name, NULL);
+    /* the run is over: what comes after it is refused for the same reason */
+    run_fails(engine, &task, RUBATO_ERROR_CANCELLED, name, NULL);
+    ck_assert(!rubato_engine_create_table(engine, &(RubatoTableSpec){ .name = "u" }, &error));
+    check_error(&error, RUBATO_ERROR_CANCELLED, name, NULL);
+    ck_assert(!rubato_engine_barrier(engine, &error));
+    check_error(&error, RUBATO_ERROR_CANCELLED, name, NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(a_signal_between_tasks_is_not_forgotten)
+{
+    RubatoEngine *engine = make_engine();
+    const RubatoTask task = { .name = "late", .run = be_interrupted };
+    GError *error = NULL;
+
+    kill(getpid(), signals[_i]);
+    /* the signal comes as soon as its thread runs */
+    while (rubato_engine_barrier(engine, &error))
+        sched_yield();
+    check_error(&error, RUBATO_ERROR_CANCELLED, "signal", NULL);
+    run_fails(engine, &task, RUBATO_ERROR_CANCELLED, "signal", NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+static bool be_stubborn(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const int signal_number = *(const int *)user_data;
+
+    (void)error;
+    kill(getpid(), signal_number);
+    while (!rubato_worker_cancelled(worker))
+        sched_yield();
+    kill(getpid(), signal_number);
+    while (true) /* it does not care */
+        pause();
+    return true;
+}
+
+/* Ends with 128 + the signal's number, as a shell has it. */
+static void be_ended(const int *signal_number)
+{
+    RubatoEngine *engine = make_engine();
+
+    run_fails(engine,
+              &(RubatoTask){ .name = "stubborn",
+                             .run = be_stubborn,
+                             .user_data = (void *)(uintptr_t)signal_number },
+              RUBATO_ERROR_CANCELLED, NULL);
+}
+
+START_TEST(a_second_sigint_ends_the_process_at_once)
+{
+    be_ended(&signals[0]);
+}
+END_TEST
+
+START_TEST(a_second_sigterm_ends_the_process_at_once)
+{
+    be_ended(&signals[1]);
+}
+END_TEST
+
+START_TEST(signals_are_the_applications_unless_asked_for)
+{
+    sigset_t mask;
+    RubatoEngine *engine = engine_with_servers(1);
+
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    ck_assert(!sigismember(&mask, SIGINT) && !sigismember(&mask, SIGTERM));
+    rubato_engine_free(engine);
+    engine = make_engine();
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    ck_assert(sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM));
+    rubato_engine_free(engine);
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    ck_assert(!sigismember(&mask, SIGINT) && !sigismember(&mask, SIGTERM));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("signals");
+    TCase *cases = tcase_create("signals");
+
+    tcase_add_loop_test(cases, the_first_signal_cancels_the_run_and_says_which_it_was, 0, 2);
+    tcase_add_loop_test(cases, a_signal_between_tasks_is_not_forgotten, 0, 2);
+    tcase_add_exit_test(cases, a_second_sigint_ends_the_process_at_once, 128 + SIGINT);
+    tcase_add_exit_test(cases, a_second_sigterm_ends_the_process_at_once, 128 + SIGTERM);
+    tcase_add_test(cases, signals_are_the_applications_unless_asked_for);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
