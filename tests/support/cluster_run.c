@@ -115,7 +115,7 @@ const char *cluster_add_file(ClusterRun *run, const char *text)
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, text, length), (ssize_t)length);
     g_array_append_val(run->files, fd);
-    g_ptr_array_add(run->paths, g_strdup_printf("/proc/self/fd/%d", fd));
+    g_ptr_array_add(run->paths, g_strdup_printf("/proc/%d/fd/%d", (int)getpid(), fd));
     return run->paths->pdata[run->paths->len - 1];
 }
 

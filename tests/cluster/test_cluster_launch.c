@@ -1,0 +1,250 @@
+/* `rubato run` with the programs of this project, on the nodes of config/pair.cfg: what it prints, how
+ * it ends when nodes or itself are killed, and that nothing is ever left running.
+ *
+ * The case is the reaper of every process that loses its parent, so it sees each that is left. */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/cluster_run.h"
+#include "tests/support/runner.h"
+
+enum { MOST_ARGUMENTS = 16 };
+
+/* pair.cfg of this project, with ports that are free and, if it is not 0, another timeout. */
+static const char *add_pair(ClusterRun *run, uint32_t timeout_ms)
+{
+    g_autofree char *path = g_build_filename(TEST_SOURCE_DIR, "config", "pair.cfg", NULL);
+    g_autofree char *port = g_strdup_printf("port = %u;", run->port);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_autofree char *found = NULL;
+
+    ck_assert(g_file_get_contents(path, &found, NULL, NULL));
+    g_string_assign(text, found);
+    ck_assert_uint_eq(g_string_replace(text, "port = 4100;", port, 0), 1);
+    ck_assert_uint_eq(g_string_replace(text, "port = 4101;", "port = 0;", 0), 1);
+    ck_assert_uint_eq(g_string_replace(text, "port = 4102;", "port = 0;", 0), 1);
+    if (timeout_ms > 0) {
+        g_autofree char *timeout = g_strdup_printf("timeout_ms = %u;", timeout_ms);
+
+        ck_assert_uint_eq(g_string_replace(text, "heartbeat_ms = 500;", "heartbeat_ms = 100;", 0),
+                          1);
+        ck_assert_uint_eq(g_string_replace(text, "timeout_ms = 3000;", timeout, 0), 1);
+    }
+    return cluster_add_file(run, text->str);
+}
+
+static int be_launcher(const void *data)
+{
+    const char *const *arguments = data;
+
+    g_unsetenv("RUBATO_CLUSTER");
+    g_unsetenv("RUBATO_NODE");
+    execv(arguments[0], (char *const *)(uintptr_t)arguments);
+    return 127;
+}
+
+/* Starts `rubato run` with a program and its arguments, ended by NULL; its number as a process. */
+static uint32_t launch(ClusterRun *run, uint32_t timeout_ms, const char *program,
+                       const char *const *arguments)
+{
+    g_autofree char *rubato = g_build_filename(TEST_BIN_DIR, "rubato", NULL);
+    g_autofree char *path = g_build_filename(TEST_BIN_DIR, program, NULL);
+    const char *all[MOST_ARGUMENTS] = { rubato, "run", add_pair(run, timeout_ms), "--", path };
+
+    for (size_t i = 0; arguments[i] != NULL; i++)
+        all[5 + i] = arguments[i];
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    return cluster_start_process(run, be_launcher, all);
+}
+
+/* The launcher has been waited for: whoever is a child of the case now was left behind. */
+static void expect_nothing_left(ClusterRun *run)
+{
+    pid_t pid;
+
+    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+        continue; /* had ended, and nobody else had looked */
+    if (pid != -1 || errno != ECHILD)
+        cluster_fail(run, "something is still running");
+}
+
+static bool environment_has(const char *pid, const char *what)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%s/environ", pid);
+    g_autofree char *text = NULL;
+    gsize length = 0;
+
+    if (!g_file_get_contents(path, &text, &length, NULL))
+        return false;
+    for (gsize at = 0; at < length; at += strlen(text + at) + 1)
+        if (strcmp(text + at, what) == 0)
+            return true;
+    return false;
+}
+
+/* The process of a node: what has this run's file and the node's id in its environment. */
+static pid_t find_node(const char *cluster, uint32_t id)
+{
+    g_autofree char *node = g_strdup_printf("RUBATO_NODE=%u", id);
+    g_autofree char *file = g_strdup_printf("RUBATO_CLUSTER=%s", cluster);
+    const struct dirent *entry;
+    DIR *dir = opendir("/proc");
+    pid_t found = 0;
+
+    ck_assert_ptr_nonnull(dir);
+    while (found == 0 && (entry = readdir(dir)) != NULL)
+        if (g_ascii_isdigit(entry->d_name[0]) && environment_has(entry->d_name, node) &&
+            environment_has(entry->d_name, file))
+            found = atoi(entry->d_name);
+    closedir(dir);
+    return found;
+}
+
+/* Eight hundred rows that two columns tell apart. */
+static const char *add_rows(ClusterRun *run)
+{
+    g_autoptr(GString) rows = g_string_new(NULL);
+
+    for (unsigned i = 0; i < 800; i++)
+        g_string_append_printf(rows, "%s %u:1 %u:0.5\n", i % 2 == 0 ? "+1" : "-1", 1 + i % 2,
+                               3 + i % 7);
+    return cluster_add_file(run, rows->str);
+}
+
+static const struct {
+    const char *program;
+    const char *arguments[10];
+    const char *text; /* in what it prints */
+} programs[] = {
+    { "rubato-hello", { NULL }, "key 42: 400\n" },
+    { "rubato-softmax",
+      { "--generated", "--model", "ssp", "--staleness", "1", "--epochs", "1", "--batch-size",
+        "1024" },
+      "test accuracy" },
+    { "rubato-lr", { "--train", "rows", "--epochs", "1" }, "[0] " },
+};
+
+START_TEST(programs_run_on_the_nodes_of_the_pair_and_leave_nothing)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    const char *arguments[10];
+    uint32_t launcher;
+
+    memcpy(arguments, programs[_i].arguments, sizeof arguments);
+    for (size_t i = 0; arguments[i] != NULL; i++)
+        if (strcmp(arguments[i], "rows") == 0)
+            arguments[i] = add_rows(run);
+    launcher = launch(run, cluster_slowness() > 1 ? 10000 : 0, programs[_i].program, arguments);
+    cluster_expect_end(run, launcher, EXIT_SUCCESS);
+    expect_nothing_left(run);
+    cluster_expect_text(run, launcher, programs[_i].text);
+    /* Each line says whose it is. */
+    g_auto(GStrv) lines = g_strsplit(run->processes[launcher].text->str, "\n", -1);
+    for (size_t i = 0; lines[i] != NULL && lines[i + 1] != NULL; i++)
+        if (!g_str_has_prefix(lines[i], "[0] ") && !g_str_has_prefix(lines[i], "[1] "))
+            cluster_fail(run, "the line '%s' is nobody's", lines[i]);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* Something that would go on for hours, at work. */
+static uint32_t launch_for_ever(ClusterRun *run)
+{
+    const uint32_t launcher =
+        launch(run, 700 * cluster_slowness(), "rubato-lr",
+               (const char *const[]){ "--train", add_rows(run), "--epochs", "1000000", NULL });
+
+    cluster_wait_for(run, launcher, "epoch ");
+    return launcher;
+}
+
+typedef enum {
+    KILL_NODE,
+    STOP_NODE,
+    STOP_SCHEDULER,
+    INTERRUPT,
+    TERMINATE,
+    KILL_LAUNCHER,
+    N_ENDS,
+} End;
+
+static void expect_failure(ClusterRun *run, uint32_t launcher)
+{
+    const int status = cluster_wait_end(run, launcher);
+
+    if (status == EXIT_SUCCESS)
+        cluster_fail(run, "rubato run ended well");
+    expect_nothing_left(run);
+}
+
+START_TEST(whatever_ends_the_run_leaves_nothing)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    const uint32_t launcher = launch_for_ever(run);
+    const char *file = run->paths->pdata[run->paths->len - 1];
+
+    switch ((End)_i) {
+    case KILL_NODE:
+        ck_assert_int_eq(kill(find_node(file, 1), SIGKILL), 0);
+        expect_failure(run, launcher);
+        cluster_expect_text(run, launcher, "node 1 ");
+        break;
+    case STOP_NODE:
+        ck_assert_int_eq(kill(find_node(file, 1), SIGSTOP), 0);
+        expect_failure(run, launcher);
+        cluster_expect_text(run, launcher, "[0] rubato-lr: node 1 (127.0.0.1:0) was lost: ");
+        break;
+    case STOP_SCHEDULER:
+        ck_assert_int_eq(kill(find_node(file, 0), SIGSTOP), 0);
+        expect_failure(run, launcher);
+        cluster_expect_text(run, launcher,
+                            "[1] rubato-lr: node 0 (127.0.0.1:0), where the "
+                            "scheduler runs, was lost: ");
+        break;
+    case INTERRUPT:
+        cluster_signal(run, launcher, SIGINT);
+        expect_failure(run, launcher);
+        cluster_expect_text(run, launcher, "was ended by signal 2");
+        break;
+    case TERMINATE:
+        cluster_signal(run, launcher, SIGTERM);
+        expect_failure(run, launcher);
+        cluster_expect_text(run, launcher, "was ended by signal 15");
+        break;
+    default:
+        /* What it leaves behind ends by itself; the case's time is the bound. */
+        cluster_signal(run, launcher, SIGKILL);
+        cluster_expect_end(run, launcher, -SIGKILL);
+        while (waitpid(-1, NULL, 0) > 0)
+            continue;
+        ck_assert_int_eq(errno, ECHILD);
+        break;
+    }
+    ck_assert_int_eq(find_node(file, 0), 0);
+    ck_assert_int_eq(find_node(file, 1), 0);
+    cluster_run_free(run);
+}
+END_TEST
+
+static Suite *launch_suite(void)
+{
+    Suite *suite = suite_create("rubato run");
+    TCase *well = cluster_add_case(suite, "well");
+    TCase *badly = cluster_add_case(suite, "badly");
+
+    tcase_add_loop_test(well, programs_run_on_the_nodes_of_the_pair_and_leave_nothing, 0,
+                        (int)G_N_ELEMENTS(programs));
+    tcase_add_loop_test(badly, whatever_ends_the_run_leaves_nothing, 0, N_ENDS);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(launch_suite());
+}
