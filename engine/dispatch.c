@@ -81,8 +81,9 @@ void engine_tell_scheduler(RubatoEngine *engine, const Control *control)
 static void greet(RubatoEngine *engine, const char *endpoint, const Control *control)
 {
     g_autoptr(GError) error = NULL;
+    g_autoptr(GVariant) body = control_encode(control);
 
-    if (!network_greet(engine->network, endpoint, control_encode(control), &error))
+    if (!network_greet(engine->network, endpoint, body, &error))
         g_warning("cannot answer a greeting: %s", error->message);
 }
 

@@ -79,8 +79,9 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
         .endpoint = network_endpoint(engine->network, 0),
         .description = description,
     };
+    g_autoptr(GVariant) body = control_encode(&hello);
 
-    if (!network_greet(engine->network, scheduler, control_encode(&hello), &error))
+    if (!network_greet(engine->network, scheduler, body, &error))
         g_warning("cannot greet the scheduler: %s", error->message);
 }
 
