@@ -8,7 +8,7 @@
  *   operations.c  what the cases do with Rubato
  *   counts.c      samples that count messages, bytes and stalls
  *   limits.c, raw_*.c, twin.c   what they are measured beside
- *   measure.c     taking the samples; nodes.c: with a second process
+ *   measure.c     taking the samples; nodes.c, process.c: with a second process
  *   goal.c, report*.c   what comes out
  *
  * Threads: a case runs on the worker of rank 0; others of its task keep it company. */
@@ -209,9 +209,8 @@ int raw_shm_serve(void); /* what the other process runs */
 /* ---- measure.c ---- */
 
 typedef struct {
-    unsigned repeat;  /* samples */
-    bool quick;       /* short ones, of small tables */
-    const char *self; /* this program, to start as the other node */
+    unsigned repeat; /* samples */
+    bool quick;      /* short ones, of small tables */
 } BenchOptions;
 
 typedef struct {
@@ -230,8 +229,8 @@ typedef struct {
 bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResult *result,
                    GError **error);
 
-/* What the process of the other node runs. */
-int bench_peer(const BenchCase *what, const BenchOptions *options);
+/* What the process of the other node runs, with the same cluster file. */
+int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file);
 
 /* For the twin: opens what a case works on, and closes it. */
 bool bench_open(Bench *bench, GError **error);
@@ -251,6 +250,23 @@ double limit_twin(Bench *bench, size_t n);
 bool nodes_run(const BenchCase *what, const BenchOptions *options,
                bool (*function)(RubatoEngine *engine, long peer_pid, void *data, GError **error),
                void *data, GError **error);
+
+/* ---- process.c ---- */
+
+enum { PROCESS_MAX_ARGUMENTS = 5 };
+
+typedef struct {
+    const char *arguments[PROCESS_MAX_ARGUMENTS]; /* fewer: NULL behind the last */
+    int *output;                                  /* not NULL: the pipe that it writes to */
+    int shared_fd, as_fd;                         /* as_fd 0: it gets none */
+} ProcessStart;
+
+/* Starts this program once more. */
+bool process_start(const ProcessStart *start, GPid *process, GError **error);
+void process_wait(GPid process);
+
+/* From now on this process dies with the one that started it. */
+void process_end_with_parent(void);
 
 /* ---- goal.c ---- */
 

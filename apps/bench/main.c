@@ -1,8 +1,6 @@
 /* rubato-bench: runs the cases and prints them as they are done. */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "apps/bench/bench.h"
 
@@ -94,11 +92,9 @@ static void list_cases(const Flags *flags)
     }
 }
 
-static bool run(const Flags *flags, const char *self, GArray *results, GError **error)
+static bool run(const Flags *flags, GArray *results, GError **error)
 {
-    const BenchOptions options = { .repeat = (unsigned)flags->repeat,
-                                   .quick = flags->quick,
-                                   .self = self };
+    const BenchOptions options = { .repeat = (unsigned)flags->repeat, .quick = flags->quick };
     const bool prints_lines = g_strcmp0(flags->json, "-") != 0 && !flags->markdown;
     const BenchCase *what;
 
@@ -143,20 +139,20 @@ static int be_peer(char **argv)
 
     for (size_t i = 0; (what = bench_case(i)) != NULL; i++)
         if (strcmp(what->name, argv[2]) == 0)
-            return bench_peer(what, &options);
+            return bench_peer(what, &options, argv[5]);
     return EXIT_USAGE;
 }
 
 /* Whether this process is the other end of another one's case; then it ends with it. */
 static bool is_other_end(int argc, char **argv, int *status)
 {
-    const bool is_peer = argc == 5 && strcmp(argv[1], "--peer") == 0;
+    const bool is_peer = argc == 6 && strcmp(argv[1], "--peer") == 0;
     const bool is_zmq = argc == 2 && strcmp(argv[1], "--serve-zmq") == 0;
     const bool is_shm = argc == 2 && strcmp(argv[1], "--serve-shm") == 0;
 
     if (!is_peer && !is_zmq && !is_shm)
         return false;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    process_end_with_parent();
     *status = is_peer ? be_peer(argv) : is_zmq ? raw_zmq_serve() : raw_shm_serve();
     return true;
 }
@@ -165,7 +161,6 @@ int main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(GArray) results = g_array_new(FALSE, FALSE, sizeof(BenchResult));
-    g_autofree char *self = g_file_read_link("/proc/self/exe", NULL);
     Flags flags = { .repeat = DEFAULT_REPEAT };
     int status = EXIT_SUCCESS;
 
@@ -175,7 +170,7 @@ int main(int argc, char **argv)
         status = EXIT_USAGE;
     else if (flags.list)
         list_cases(&flags);
-    else if (!run(&flags, self, results, &error) || !report(&flags, results, &error))
+    else if (!run(&flags, results, &error) || !report(&flags, results, &error))
         status = EXIT_FAILURE;
     if (error != NULL)
         g_printerr("rubato-bench: %s\n", error->message);

@@ -179,15 +179,14 @@ static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **e
            rubato_engine_run(engine, &task, error);
 }
 
-int bench_peer(const BenchCase *what, const BenchOptions *options)
+int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(RubatoEngine) engine = NULL;
     Measurement measurement = { .what = what, .options = options };
-    char *name[] = { (char *)"rubato-bench", NULL }, **argv = name;
-    int argc = 1;
 
-    engine = rubato_engine_new_from_args(&argc, &argv, &error);
+    engine =
+        rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = cluster_file, .node = 1 }, &error);
     if (engine != NULL && run_case(engine, 0, &measurement, &error))
         return EXIT_SUCCESS;
     g_printerr("rubato-bench: node 1: %s\n", error->message);

@@ -1,8 +1,9 @@
 /* Two nodes on this machine: this process is node 0, the program once more is node 1, on a cluster
  * file in a temporary folder. */
-#include <gio/gio.h>
+#include <arpa/inet.h>
 #include <glib/gstdio.h>
-#include <stdlib.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "apps/bench/bench.h"
 
@@ -17,12 +18,19 @@ static const char cluster_text[] =
     "%s"
     "};\n";
 
-/* A port that is free now: the scheduler's has to be known beforehand. */
-static guint16 free_port(void)
+/* A port that is free now: the scheduler's has to be known beforehand. 0 if there is none. */
+static unsigned free_port(void)
 {
-    g_autoptr(GSocketListener) listener = g_socket_listener_new();
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    return g_socket_listener_add_any_inet_port(listener, NULL, NULL);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+        address.sin_port = 0;
+    close(fd);
+    return ntohs(address.sin_port);
 }
 
 static char *cluster_file_text(const BenchCase *what)
@@ -34,34 +42,32 @@ static char *cluster_file_text(const BenchCase *what)
                            what->place == BENCH_TCP ? "  transport = \"tcp\";\n" : "");
 }
 
-static GSubprocess *start_other(const BenchCase *what, const BenchOptions *options,
-                                const char *file, GError **error)
+static bool start_other(const BenchCase *what, const BenchOptions *options, const char *file,
+                        GPid *process, GError **error)
 {
-    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_NONE);
     g_autofree char *repeat = g_strdup_printf("%u", options->repeat);
+    const ProcessStart start = { .arguments = { "--peer", what->name, repeat,
+                                                options->quick ? "quick" : "full", file } };
 
-    g_subprocess_launcher_setenv(launcher, "RUBATO_CLUSTER", file, TRUE);
-    g_subprocess_launcher_setenv(launcher, "RUBATO_NODE", "1", TRUE);
-    return g_subprocess_launcher_spawn(launcher, error, options->self, "--peer", what->name, repeat,
-                                       options->quick ? "quick" : "full", NULL);
+    return process_start(&start, process, error);
 }
 
 static bool run_with_file(const BenchCase *what, const BenchOptions *options, const char *file,
                           bool (*function)(RubatoEngine *, long, void *, GError **), void *data,
                           GError **error)
 {
-    g_autoptr(GSubprocess) other = start_other(what, options, file, error);
     RubatoEngine *engine;
+    GPid other;
     bool ok;
 
-    if (other == NULL)
+    if (!start_other(what, options, file, &other, error))
         return false;
     engine = rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = file }, error);
-    ok = engine != NULL && function(engine, atol(g_subprocess_get_identifier(other)), data, error);
+    ok = engine != NULL && function(engine, other, data, error);
     rubato_engine_free(engine);
     if (!ok)
-        g_subprocess_force_exit(other);
-    g_subprocess_wait(other, NULL, NULL);
+        kill(other, SIGKILL);
+    process_wait(other);
     return ok;
 }
 

@@ -3,8 +3,7 @@
  *
  * Round trips go by a futex alone, without spinning. Streams are copied through a ring of blocks:
  * one process copies in, the other copies out, each sleeps only where there is nothing to do. */
-#define _GNU_SOURCE
-#include <gio/gio.h>
+#include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -45,7 +44,7 @@ typedef struct {
     Shared *shared;
     int fd;
     unsigned char *own; /* as much as a ring: what is copied in and out */
-    GSubprocess *process;
+    GPid process;
 } RawShm;
 
 /* All loads acquire and all stores release: what was written before a counter moved is seen by who
@@ -133,8 +132,6 @@ int raw_shm_serve(void)
 static RawShm *raw_shm(Bench *bench)
 {
     RawShm *shm = bench->raw_shm;
-    g_autoptr(GSubprocessLauncher) launcher = NULL;
-    g_autofree char *self = NULL;
     g_autoptr(GError) error = NULL;
 
     if (shm != NULL)
@@ -147,11 +144,10 @@ static RawShm *raw_shm(Bench *bench)
             mmap(NULL, sizeof *shm->shared, PROT_READ | PROT_WRITE, MAP_SHARED, shm->fd, 0);
     if (shm->shared == MAP_FAILED)
         g_error("no memory to share: %s", g_strerror(errno));
-    self = g_file_read_link("/proc/self/exe", NULL);
-    launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_NONE);
-    g_subprocess_launcher_take_fd(launcher, dup(shm->fd), SHARED_FD);
-    shm->process = g_subprocess_launcher_spawn(launcher, &error, self, "--serve-shm", NULL);
-    if (shm->process == NULL)
+    if (!process_start(&(ProcessStart){ .arguments = { "--serve-shm" },
+                                        .shared_fd = shm->fd,
+                                        .as_fd = SHARED_FD },
+                       &shm->process, &error))
         g_error("cannot start the other end: %s", error->message);
     shm->own = g_malloc0((size_t)N_BLOCKS * BLOCK_BYTES);
     bench->raw_shm = shm;
@@ -225,8 +221,7 @@ void raw_shm_stop(Bench *bench)
     if (shm == NULL)
         return;
     give_order(shm->shared, ORDER_END, 0);
-    g_subprocess_wait(shm->process, NULL, NULL);
-    g_object_unref(shm->process);
+    process_wait(shm->process);
     munmap(shm->shared, sizeof *shm->shared);
     close(shm->fd);
     g_free(shm->own);

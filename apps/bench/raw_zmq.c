@@ -1,8 +1,8 @@
 /* Bare ZeroMQ between two processes over TCP loopback: what the cases over TCP are measured beside.
  * The other process is this program again; it binds a ROUTER and writes where to its standard
  * output. The first word of each message says what is to be done with it. */
-#include <gio/gio.h>
 #include <string.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include "apps/bench/bench.h"
@@ -27,7 +27,7 @@ typedef struct {
 
 typedef struct {
     void *context, *dealer;
-    GSubprocess *process;
+    GPid process;
     unsigned char *block;
 } RawPeer;
 
@@ -90,31 +90,38 @@ int raw_zmq_serve(void)
     return 0;
 }
 
+/* The first line that the other end writes, without its end. */
+static void read_line(int fd, char *line, size_t size)
+{
+    size_t length = 0;
+
+    while (length < size - 1 && read(fd, line + length, 1) == 1 && line[length] != '\n')
+        length++;
+    line[length] = '\0';
+}
+
 static RawPeer *raw_peer(Bench *bench)
 {
     RawPeer *peer = bench->raw_zmq;
-    g_autofree char *self = NULL;
     g_autoptr(GError) error = NULL;
-    g_autoptr(GDataInputStream) output = NULL;
-    g_autofree char *endpoint = NULL;
+    char endpoint[256];
     const int no_limit = 0;
+    int output;
 
     if (peer != NULL)
         return peer;
     peer = g_new0(RawPeer, 1);
-    self = g_file_read_link("/proc/self/exe", NULL);
-    peer->process =
-        g_subprocess_new(G_SUBPROCESS_FLAGS_STDOUT_PIPE, &error, self, "--serve-zmq", NULL);
-    if (peer->process == NULL)
+    if (!process_start(&(ProcessStart){ .arguments = { "--serve-zmq" }, .output = &output },
+                       &peer->process, &error))
         g_error("cannot start the other end: %s", error->message);
-    output = g_data_input_stream_new(g_subprocess_get_stdout_pipe(peer->process));
-    endpoint = g_data_input_stream_read_line(output, NULL, NULL, NULL);
+    read_line(output, endpoint, sizeof endpoint);
+    close(output);
     peer->context = zmq_ctx_new();
     peer->dealer = zmq_socket(peer->context, ZMQ_DEALER);
     zmq_setsockopt(peer->dealer, ZMQ_SNDHWM, &no_limit, sizeof no_limit);
     zmq_setsockopt(peer->dealer, ZMQ_RCVHWM, &no_limit, sizeof no_limit);
-    if (endpoint == NULL || zmq_connect(peer->dealer, endpoint) != 0)
-        g_error("cannot reach the other end");
+    if (zmq_connect(peer->dealer, endpoint) != 0)
+        g_error("cannot reach the other end at \"%s\"", endpoint);
     peer->block = g_malloc0(BLOCK_BYTES);
     ((Order *)(void *)peer->block)->order = ORDER_DROP;
     bench->raw_zmq = peer;
@@ -213,8 +220,7 @@ void raw_zmq_stop(Bench *bench)
     if (peer == NULL)
         return;
     give_order(peer, ORDER_END, 0);
-    g_subprocess_wait(peer->process, NULL, NULL);
-    g_object_unref(peer->process);
+    process_wait(peer->process);
     zmq_close(peer->dealer);
     zmq_ctx_term(peer->context);
     g_free(peer->block);
