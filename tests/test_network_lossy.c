@@ -97,6 +97,38 @@ START_TEST(producer_that_waits_for_room_gets_it)
 }
 END_TEST
 
+static bool all_acknowledged(void *station)
+{
+    NetworkStats stats;
+
+    network_stats(((Station *)station)->network, &stats);
+    return stats.unacked_packets == 0;
+}
+
+START_TEST(lost_news_of_what_was_consumed_is_asked_for)
+{
+    const Lossy lossy = { .loss = 0 };
+    const NetworkConfig config = { .transport_ops = lossy_transport(&lossy),
+                                   .window_bytes = 50000,
+                                   .resend_ms = 10 };
+    Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
+    uint64_t n = 0;
+
+    stations_join((Station *const[]){ a, b }, 2);
+    for (; network_has_room(a->network, 1); n++)
+        network_send(a->network, 1, station_frame(MESSAGE_ADD, n, 1000));
+    ck_assert(station_wait_until(a, all_acknowledged, a));
+    lossy_set_loss(1);
+    for (uint64_t i = 0; i < n; i++)
+        incoming_free(station_take(b, PATIENCE_MS));
+    ck_assert(station_wait_ticks(b, 5)); /* it has told so, once */
+    lossy_set_loss(0);
+    ck_assert(network_wait_room(a->network, 1, NULL, NULL, PATIENCE_MS));
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
 START_TEST(stopping_waits_until_everything_has_come)
 {
     enum { N = 100 };
@@ -150,6 +182,7 @@ int main(void)
     tcase_add_loop_test(lossy, producer_that_waits_for_room_gets_it, 0, 5);
     tcase_add_loop_test(lossy, stopping_waits_until_everything_has_come, 0, 5);
     tcase_add_loop_test(lossy, requests_are_answered_once, 0, 5);
+    tcase_add_test(lossy, lost_news_of_what_was_consumed_is_asked_for);
     suite_add_tcase(suite, lossy);
     return run_suite(suite);
 }

@@ -65,6 +65,14 @@ static void send_bytes(Channel *channel, uint8_t byte, size_t size)
     packet_unref(packet);
 }
 
+static bool is_all(const Received *received, uint8_t byte)
+{
+    for (size_t i = 0; i < received->size; i++)
+        if (received->bytes[i] != byte)
+            return false;
+    return true;
+}
+
 static void assert_received(const End *end, uint8_t byte, size_t size)
 {
     Received received;
@@ -72,8 +80,7 @@ static void assert_received(const End *end, uint8_t byte, size_t size)
     ck_assert(receive(end, &received));
     ck_assert(!received.misshapen);
     ck_assert_uint_eq(received.size, size);
-    for (size_t i = 0; i < size; i++)
-        ck_assert_uint_eq(received.bytes[i], byte);
+    ck_assert(is_all(&received, byte));
     received.ops->release(&received);
 }
 
@@ -182,8 +189,7 @@ START_TEST(received_packet_can_be_moved_and_knows_where_it_came_from)
         received.ops->move(&moved, &received);
         memset(&received, 0xee, sizeof received);
         ck_assert_uint_eq(moved.size, sizes[i]);
-        for (size_t k = 0; k < moved.size; k++)
-            ck_assert_uint_eq(moved.bytes[k], 3);
+        ck_assert(is_all(&moved, 3));
         ck_assert_ptr_nonnull(moved.ops->address(&moved));
         ck_assert_uint_gt(strlen(moved.ops->address(&moved)), 0);
         moved.ops->release(&moved);

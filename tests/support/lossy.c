@@ -22,6 +22,7 @@ typedef struct {
 } LossyChannel;
 
 static Lossy faults;
+static _Atomic double loss;
 
 static const TransportOps *inner_ops(void)
 {
@@ -41,7 +42,7 @@ static void lossy_send(Channel *channel, Packet *packet)
 {
     LossyChannel *const self = (LossyChannel *)channel;
 
-    if (g_rand_double(self->random) < faults.loss)
+    if (g_rand_double(self->random) < atomic_load(&loss))
         return;
     if (g_rand_double(self->random) < faults.delay && self->n_delayed < MOST_DELAYED) {
         packet_ref(packet);
@@ -143,5 +144,11 @@ static Transport *lossy_create(uint32_t n_nodes, GError **error)
 const TransportOps *lossy_transport(const Lossy *lossy)
 {
     faults = *lossy;
+    lossy_set_loss(lossy->loss);
     return &lossy_ops;
+}
+
+void lossy_set_loss(double new_loss)
+{
+    atomic_store(&loss, new_loss);
 }

@@ -17,4 +17,7 @@ typedef struct {
  * process. */
 const TransportOps *lossy_transport(const Lossy *lossy);
 
+/* From now on the chance to be dropped is another. Any thread. */
+void lossy_set_loss(double loss);
+
 #endif
