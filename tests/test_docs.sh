@@ -278,6 +278,9 @@ check_long_command() # words…
             shift
         done
         ;;
+    build/*/bin/*)
+        [ -x "$build_dir/bin/${1##*/}" ] || fail "$where" "there is no program $1"
+        ;;
     git | cd | ssh | rsync) ;;
     *) command -v "$1" >/dev/null || fail "$where" "there is no command $1" ;;
     esac
