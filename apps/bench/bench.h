@@ -281,7 +281,7 @@ char *goal_text(const BenchCase *what);
 
 enum { REPORT_NUMBER_BYTES = 32 };
 
-/* "112 ns", "1.11 M": three figures and a prefix; with the unit, "1.11 Mkeys/s". */
+/* "112 ns", "1.11 M": three figures and a prefix; with the unit, "1.11 M keys/s". */
 void report_format(BenchUnit unit, double value, char *text);
 void report_format_with_unit(BenchUnit unit, double value, char *text);
 const char *report_unit(BenchUnit unit);

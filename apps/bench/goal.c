@@ -36,10 +36,10 @@ char *goal_text(const BenchCase *what)
     g_autoptr(GString) text = g_string_new(NULL);
     char number[REPORT_NUMBER_BYTES];
 
-    if (goal->ratio > 0)
-        g_string_append_printf(
-            text, lower ? ", at most %g times the limit" : ", at least %g of the limit",
-            goal->ratio);
+    if (goal->ratio > 0 && lower)
+        g_string_append_printf(text, ", at most %g times the limit", goal->ratio);
+    if (goal->ratio > 0 && !lower)
+        g_string_append_printf(text, ", at least %g of the limit", goal->ratio);
     if (goal->median > 0) {
         report_format_with_unit(what->unit, goal->median, number);
         g_string_append_printf(text, ", %s %s", bound, number);

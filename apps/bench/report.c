@@ -51,7 +51,7 @@ void report_format_with_unit(BenchUnit unit, double value, char *text)
     length = strlen(text);
     if (unit != BENCH_SECONDS)
         g_snprintf(text + length, (gulong)(REPORT_NUMBER_BYTES - length), "%s%s",
-                   g_ascii_isalpha(text[length - 1]) ? "" : " ",
+                   unit != BENCH_KEYS_PER_SECOND && g_ascii_isalpha(text[length - 1]) ? "" : " ",
                    unit == BENCH_PER_SECOND ? "/s" : report_unit(unit));
 }
 
