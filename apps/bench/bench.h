@@ -60,18 +60,18 @@ typedef struct {
     const char *name;
     const char *what;  /* the operation, in a few words */
     const char *limit; /* what it is measured beside */
-    BenchUnit unit;
     BenchGoal goal;
+    BenchUnit unit;
 
     BenchPlace place;
-    BenchKeys keys;            /* of a request */
-    size_t n_keys;             /* in it */
     uint32_t workers, servers; /* of a node; 0: one */
-    RubatoTableSpec table;     /* its n_keys is left 0: */
-    uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
-    size_t n_operations;       /* of a sample; fewer with --quick */
+    BenchKeys keys;            /* of a request */
     bool mixed;                /* two nodes: both have the workers and the servers */
     bool starts_empty;         /* otherwise each row was written before the first sample */
+    RubatoTableSpec table;     /* its n_keys is left 0: */
+    uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
+    size_t n_keys;             /* of a request */
+    size_t n_operations;       /* of a sample; fewer with --quick */
 
     /* Does n operations; run_limit does the same by bare means, and returns the seconds that it
      * took, set-up left out. */
