@@ -1,0 +1,243 @@
+/* The post office inside a process: messages reach the server's actor at once or wait for it, and
+ * what is told may be reused at once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/net/post_office.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 3 };
+
+/* Keeps what it handled; stays inside a FENCE until it is let go. */
+typedef struct {
+    Actor actor; /* first */
+    Event inside, go_on;
+    unsigned n_handled;
+    MessageKind kinds[8];
+    RubatoKey keys[N_KEYS]; /* of the last Add */
+    int64_t deltas[N_KEYS];
+} Desk;
+
+static void handle(Actor *actor, Message *message)
+{
+    Desk *desk = (Desk *)actor;
+    const RubatoKeys *keys = &message->request.keys;
+    const int64_t *deltas = message->request.values;
+
+    if (message->kind == MESSAGE_FENCE) {
+        event_raise(&desk->inside);
+        event_wait(&desk->go_on, 1);
+    }
+    desk->kinds[desk->n_handled++] = message->kind;
+    for (size_t i = 0; message->kind == MESSAGE_ADD && i < keys->n; i++) {
+        desk->keys[i] = keys->keys == NULL ? keys->first + i
+                        : keys->at == NULL ? keys->keys[i]
+                                           : keys->keys[keys->at[i]];
+        desk->deltas[i] = deltas[keys->at == NULL ? i : keys->at[i]];
+    }
+    message->status = CALL_OK;
+    message->min_clock = 5;
+    actor_answer(actor, message);
+}
+
+typedef struct {
+    PostOffice office;
+    Desk desk;
+} Rig;
+
+/* Server 1 of two nodes' three is here. */
+static void rig_init(Rig *rig)
+{
+    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 2 };
+
+    memset(rig, 0, sizeof *rig);
+    rig->desk.inside = rig->desk.go_on = (Event)EVENT_INIT;
+    actor_init(&rig->desk.actor, handle, NULL);
+    post_office_init(&rig->office, 1, 2, ids, servers_of);
+    rig->office.servers[1].actor = &rig->desk.actor;
+}
+
+static void *be_inside(void *user)
+{
+    Rig *rig = user;
+    Message fence = { .kind = MESSAGE_FENCE };
+
+    if (!actor_try_handle(&rig->desk.actor, &fence))
+        abort();
+    return NULL;
+}
+
+/* Keeps the server busy until let_go. */
+static pthread_t make_busy(Rig *rig)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, be_inside, rig);
+    event_wait(&rig->desk.inside, 1);
+    return thread;
+}
+
+static void let_go(Rig *rig, pthread_t thread)
+{
+    event_raise(&rig->desk.go_on);
+    pthread_join(thread, NULL);
+}
+
+START_TEST(servers_are_numbered_over_all_nodes)
+{
+    Rig rig;
+
+    rig_init(&rig);
+    ck_assert_uint_eq(rig.office.n_servers, 3);
+    ck_assert_uint_eq(rig.office.servers[0].node, 0);
+    ck_assert_uint_eq(rig.office.servers[1].node, 1);
+    ck_assert_uint_eq(rig.office.servers[2].node, 1);
+    ck_assert(!post_office_is_local(&rig.office, 0));
+    ck_assert(post_office_is_local(&rig.office, 1));
+    post_office_flush(&rig.office); /* nothing to send, and no network */
+    post_office_cancel(&rig.office, POST_OFFICE_ALL_EPOCHS);
+    post_office_clear(&rig.office);
+}
+END_TEST
+
+START_TEST(what_is_asked_of_an_idle_server_is_answered_at_once)
+{
+    Rig rig;
+    Call call;
+    Message get = { .kind = MESSAGE_GET, .server = 1, .call = &call, .end = message_end_call };
+
+    rig_init(&rig);
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_ask(&rig.office, &get, 8);
+    call_sent(&call);
+    ck_assert(call_has_ended(&call));
+    ck_assert_uint_eq(call.min_clock, 5);
+    post_office_clear(&rig.office);
+}
+END_TEST
+
+START_TEST(what_is_asked_of_a_busy_server_waits_for_it)
+{
+    Rig rig;
+    Call call;
+    Message get = { .kind = MESSAGE_GET, .server = 1, .call = &call, .end = message_end_call };
+    pthread_t thread;
+
+    rig_init(&rig);
+    thread = make_busy(&rig);
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_ask(&rig.office, &get, 8);
+    call_sent(&call);
+    ck_assert(!call_has_ended(&call));
+    let_go(&rig, thread);
+    ck_assert(call_wait(&call, -1));
+    post_office_clear(&rig.office);
+}
+END_TEST
+
+/* _i: a list, a selection, a run; to an idle server and to a busy one. */
+START_TEST(what_is_told_may_be_reused_at_once)
+{
+    RubatoKey keys[] = { 7, 8, 9 };
+    uint32_t at[] = { 0, 1, 2 };
+    int64_t deltas[] = { 70, 80, 90 };
+    const RubatoKeys forms[] = { { .keys = keys, .n = 3 },
+                                 { .keys = keys, .at = at, .n = 3 },
+                                 { .first = 7, .n = 3 } };
+    const bool is_busy = _i % 2 == 1;
+    Rig rig;
+    Call call;
+    const Message add = { .request = { .keys = forms[_i / 2], .values = deltas },
+                          .kind = MESSAGE_ADD,
+                          .server = 1,
+                          .call = &call };
+    pthread_t thread = 0;
+    size_t n_bytes;
+
+    rig_init(&rig);
+    if (is_busy)
+        thread = make_busy(&rig);
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    n_bytes = post_office_tell(&rig.office, &add, sizeof *deltas);
+    call_sent(&call);
+    memset(keys, 0xff, sizeof keys);
+    memset(at, 0, sizeof at);
+    memset(deltas, 0xff, sizeof deltas);
+    ck_assert(is_busy ? n_bytes >= 3 * sizeof *deltas : n_bytes == 0);
+    ck_assert(call_has_ended(&call) == !is_busy);
+    if (is_busy)
+        let_go(&rig, thread);
+    ck_assert(call_wait(&call, -1));
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_uint_eq(rig.desk.keys[i], 7 + i);
+        ck_assert_int_eq(rig.desk.deltas[i], 70 + 10 * (int64_t)i);
+    }
+    post_office_clear(&rig.office);
+}
+END_TEST
+
+START_TEST(messages_of_one_sender_keep_their_order)
+{
+    Rig rig;
+    Call call;
+    const Message clock = { .kind = MESSAGE_CLOCK, .server = 1 };
+    Message get = { .kind = MESSAGE_GET, .server = 1, .call = &call, .end = message_end_call };
+    pthread_t thread;
+
+    rig_init(&rig);
+    thread = make_busy(&rig);
+    post_office_tell(&rig.office, &clock, 0);
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_ask(&rig.office, &get, 8);
+    call_sent(&call);
+    let_go(&rig, thread);
+    ck_assert(call_wait(&call, -1));
+    ck_assert_uint_eq(rig.desk.n_handled, 3);
+    ck_assert_int_eq(rig.desk.kinds[1], MESSAGE_CLOCK);
+    ck_assert_int_eq(rig.desk.kinds[2], MESSAGE_GET);
+    post_office_clear(&rig.office);
+}
+END_TEST
+
+START_TEST(an_answer_that_nobody_waits_for_is_dropped)
+{
+    const Incoming incoming = { .node = 0, .header = { .request_id = UINT64_C(1) << 32 } };
+    const Call call = { .ended = NULL };
+    uint32_t node;
+    Rig rig;
+
+    rig_init(&rig);
+    ck_assert_ptr_null(post_office_receive_reply(&rig.office, &incoming));
+    ck_assert(!post_office_waits_for(&rig.office, &call, &node));
+    post_office_clear(&rig.office);
+}
+END_TEST
+
+START_TEST(a_message_between_nodes_is_bounded_in_bytes)
+{
+    ck_assert_uint_eq(post_office_max_keys(4), POST_OFFICE_MAX_VALUE_BYTES / sizeof(RubatoKey));
+    ck_assert_uint_eq(post_office_max_keys(1024), POST_OFFICE_MAX_VALUE_BYTES / 1024);
+    ck_assert_uint_eq(post_office_max_keys(POST_OFFICE_MAX_VALUE_BYTES * 2), 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("post_office");
+    TCase *cases = tcase_create("post_office");
+
+    tcase_add_test(cases, servers_are_numbered_over_all_nodes);
+    tcase_add_test(cases, what_is_asked_of_an_idle_server_is_answered_at_once);
+    tcase_add_test(cases, what_is_asked_of_a_busy_server_waits_for_it);
+    tcase_add_loop_test(cases, what_is_told_may_be_reused_at_once, 0, 6);
+    tcase_add_test(cases, messages_of_one_sender_keep_their_order);
+    tcase_add_test(cases, an_answer_that_nobody_waits_for_is_dropped);
+    tcase_add_test(cases, a_message_between_nodes_is_bounded_in_bytes);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
