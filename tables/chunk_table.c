@@ -47,26 +47,32 @@ void rubato_chunk_table_free(RubatoChunkTable *table)
 
 uint32_t rubato_chunk_table_width(const RubatoChunkTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->route->spec->width;
 }
 
 uint64_t rubato_chunk_table_clock_value(const RubatoChunkTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->clock;
 }
 
 uint64_t rubato_chunk_table_n_chunks(const RubatoChunkTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->n_chunks;
 }
 
 uint32_t rubato_chunk_table_chunk_size(const RubatoChunkTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->route->spec->chunk_size;
 }
 
 uint32_t rubato_chunk_table_chunk_length(const RubatoChunkTable *table, uint64_t chunk)
 {
+    g_return_val_if_fail(table != NULL, 0);
+
     const RubatoTableSpec *spec = table->client->route->spec;
 
     if (chunk >= table->n_chunks)
@@ -112,6 +118,8 @@ static bool find_keys(RubatoChunkTable *table, const uint64_t *chunks, size_t n,
 bool rubato_chunk_table_get_chunks(RubatoChunkTable *table, const uint64_t *chunks, size_t n,
                                    void *values, GError **error)
 {
+    g_return_val_if_fail(table != NULL && (chunks != NULL || n == 0), false);
+
     RubatoKeys keys;
 
     if (!find_keys(table, chunks, n, &keys, error))
@@ -124,6 +132,8 @@ bool rubato_chunk_table_get_chunks(RubatoChunkTable *table, const uint64_t *chun
 bool rubato_chunk_table_add_chunks(RubatoChunkTable *table, const uint64_t *chunks, size_t n,
                                    const void *deltas, GError **error)
 {
+    g_return_val_if_fail(table != NULL && (chunks != NULL || n == 0), false);
+
     RubatoKeys keys;
 
     if (!find_keys(table, chunks, n, &keys, error))
@@ -136,16 +146,19 @@ bool rubato_chunk_table_add_chunks(RubatoChunkTable *table, const uint64_t *chun
 bool rubato_chunk_table_get(RubatoChunkTable *table, const RubatoKey *keys, size_t n, void *values,
                             GError **error)
 {
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     return table_client_get(table->client, keys, n, values, error);
 }
 
 bool rubato_chunk_table_add(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
                             const void *deltas, GError **error)
 {
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     return table_client_add(table->client, keys, n, deltas, error);
 }
 
 bool rubato_chunk_table_clock(RubatoChunkTable *table, GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
     return table_client_clock(table->client, error);
 }

@@ -111,11 +111,13 @@ void rubato_kv_client_table_free(RubatoKVClientTable *table)
 
 uint32_t rubato_kv_client_table_width(const RubatoKVClientTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->route->spec->width;
 }
 
 uint64_t rubato_kv_client_table_clock_value(const RubatoKVClientTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->clock;
 }
 
@@ -184,6 +186,8 @@ static void send_get(TableClient *client, const Part *parts, uint32_t n_parts, v
 bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
                                 void *values, GError **error)
 {
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+
     TableClient *client = table->client;
     uint32_t n_parts;
     Call call;
@@ -204,23 +208,27 @@ bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *key
 bool rubato_kv_client_table_add(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
                                 const void *deltas, GError **error)
 {
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     return table_client_add(table->client, keys, n, deltas, error);
 }
 
 bool rubato_kv_client_table_get_range(RubatoKVClientTable *table, RubatoKey first, size_t n,
                                       void *values, GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
     return table_client_get_run(table->client, first, n, values, error);
 }
 
 bool rubato_kv_client_table_add_range(RubatoKVClientTable *table, RubatoKey first, size_t n,
                                       const void *deltas, GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
     return table_client_add_run(table->client, first, n, deltas, error);
 }
 
 bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
     return table_client_clock(table->client, error);
 }
 
@@ -249,6 +257,8 @@ RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const 
                                               size_t n, void *values, RubatoCallback callback,
                                               void *user_data, GError **error)
 {
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+
     TableClient *client = table->client;
     Ticket *ticket;
     RubatoTicket id;
@@ -271,6 +281,8 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
                                               size_t n, const void *deltas, RubatoCallback callback,
                                               void *user_data, GError **error)
 {
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+
     TableClient *client = table->client;
     ProcessCache *cache = table_route_cache(client->route);
     Ticket *ticket;
@@ -327,6 +339,8 @@ static Ticket *wait_for(RubatoKVClientTable *table, RubatoTicket id)
 
 bool rubato_kv_client_table_wait(RubatoKVClientTable *table, RubatoTicket id, GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
+
     CallStatus status = CALL_OK;
     Ticket *ticket;
 
@@ -348,6 +362,8 @@ bool rubato_kv_client_table_wait(RubatoKVClientTable *table, RubatoTicket id, GE
 
 bool rubato_kv_client_table_wait_all(RubatoKVClientTable *table, GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
+
     CallStatus first = CALL_OK;
     GHashTableIter iter;
     void *key;
@@ -374,6 +390,8 @@ bool rubato_kv_client_table_wait_all(RubatoKVClientTable *table, GError **error)
 
 bool rubato_kv_client_table_poll(RubatoKVClientTable *table, RubatoTicket id)
 {
+    g_return_val_if_fail(table != NULL, false);
+
     const Ticket *ticket;
     bool ended;
 

@@ -29,39 +29,46 @@ void rubato_kv_table_free(RubatoKVTable *table)
 
 uint32_t rubato_kv_table_width(const RubatoKVTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->route->spec->width;
 }
 
 uint64_t rubato_kv_table_clock_value(const RubatoKVTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->clock;
 }
 
 bool rubato_kv_table_get(RubatoKVTable *table, const RubatoKey *keys, size_t n, void *values,
                          GError **error)
 {
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     return table_client_get(table->client, keys, n, values, error);
 }
 
 bool rubato_kv_table_add(RubatoKVTable *table, const RubatoKey *keys, size_t n, const void *deltas,
                          GError **error)
 {
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     return table_client_add(table->client, keys, n, deltas, error);
 }
 
 bool rubato_kv_table_get_range(RubatoKVTable *table, RubatoKey first, size_t n, void *values,
                                GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
     return table_client_get_run(table->client, first, n, values, error);
 }
 
 bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first, size_t n, const void *deltas,
                                GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
     return table_client_add_run(table->client, first, n, deltas, error);
 }
 
 bool rubato_kv_table_clock(RubatoKVTable *table, GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
     return table_client_clock(table->client, error);
 }

@@ -143,11 +143,13 @@ void rubato_sparse_kv_client_table_free(RubatoSparseKVClientTable *table)
 
 uint32_t rubato_sparse_kv_client_table_width(const RubatoSparseKVClientTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->route->spec->width;
 }
 
 uint64_t rubato_sparse_kv_client_table_clock_value(const RubatoSparseKVClientTable *table)
 {
+    g_return_val_if_fail(table != NULL, 0);
     return table->client->clock;
 }
 
@@ -158,6 +160,8 @@ static const ToldIteration *told_at(const RubatoSparseKVClientTable *table, uint
 
 bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table, RubatoIteration *keys)
 {
+    g_return_val_if_fail(table != NULL, false);
+
     const ToldIteration *told;
 
     if (!tell_until(table, table->n_gets + 1, NULL) || table->n_gets >= table->n_told)
@@ -170,6 +174,8 @@ bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table, Rubato
 bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *values,
                                        GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
+
     const ToldIteration *told;
 
     if (!tell_until(table, table->n_gets + 1, error))
@@ -198,6 +204,8 @@ bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *v
 bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table, const void *deltas,
                                        GError **error)
 {
+    g_return_val_if_fail(table != NULL, false);
+
     const ToldIteration *told;
 
     if (table->n_gets == 0) {
