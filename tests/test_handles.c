@@ -75,6 +75,47 @@ START_TEST(freeing_null_is_allowed)
 }
 END_TEST
 
+static bool use_null(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) kv = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    RubatoIteration iteration;
+    int64_t value = -7;
+
+    (void)user_data;
+    TRY(kv != NULL);
+    REQUIRE(rubato_worker_open_kv_table(NULL, "t", RUBATO_I64, NULL) == NULL);
+    REQUIRE(rubato_worker_open_kv_client_table(worker, NULL, RUBATO_I64, NULL) == NULL);
+    REQUIRE(rubato_worker_open_sparse_kv_client_table(worker, "t", RUBATO_I64, NULL, 3, NULL) ==
+            NULL);
+    REQUIRE(rubato_worker_open_sparse_kv_client_table_with(worker, "t", RUBATO_I64, NULL, NULL,
+                                                           NULL) == NULL);
+    REQUIRE(!rubato_kv_table_get(NULL, NULL, 0, &value, NULL));
+    REQUIRE(!rubato_kv_table_get(kv, NULL, 1, &value, NULL));
+    REQUIRE(!rubato_kv_table_add(kv, NULL, 1, &value, NULL));
+    REQUIRE(!rubato_kv_table_clock(NULL, NULL));
+    REQUIRE(rubato_kv_table_width(NULL) == 0);
+    REQUIRE(!rubato_kv_client_table_get(NULL, NULL, 0, &value, NULL));
+    REQUIRE(rubato_kv_client_table_get_async(NULL, NULL, 0, &value, NULL, NULL, NULL) == 0);
+    REQUIRE(!rubato_kv_client_table_wait_all(NULL, NULL));
+    REQUIRE(!rubato_chunk_table_get_chunks(NULL, NULL, 0, &value, NULL));
+    REQUIRE(!rubato_sparse_kv_client_table_get(NULL, &value, NULL));
+    REQUIRE(!rubato_sparse_kv_client_table_next(NULL, &iteration));
+    REQUIRE(value == -7);
+    return true;
+}
+
+START_TEST(null_where_something_has_to_be_is_refused_in_the_log)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    log_capture_start();
+    create_table(engine, I64_TABLE(.n_keys = 4));
+    run_ok(engine, 1, use_null, NULL, "t");
+    ck_assert_uint_ge(log_capture_count("assertion 'table != NULL"), 8);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- keys outside ---- */
 
 /* The last but one key is wrong; the others lie on both servers. */
@@ -591,6 +632,7 @@ int main(void)
 
     tcase_add_test(cases, another_dtype_an_unknown_table_and_chunks_of_hash_storage_are_refused);
     tcase_add_test(cases, freeing_null_is_allowed);
+    tcase_add_test(cases, null_where_something_has_to_be_is_refused_in_the_log);
     tcase_add_test(cases, a_key_outside_fails_the_whole_call_and_changes_nothing);
     tcase_add_test(cases, runs_past_the_last_key_and_absurd_sizes_are_refused);
     tcase_add_loop_test(cases, the_last_key_there_is_is_a_key_like_others, 0, 8);
