@@ -341,7 +341,7 @@ static bool use_all_handles(RubatoWorker *worker, void *user_data, GError **erro
 
 START_TEST(a_thousand_tasks_leave_threads_memory_and_files_where_they_were)
 {
-    enum { N_WARM_UP = 50, N_TASKS = 1000, N_WORKERS = 10, MOST_GROWTH = 64 * 1024 };
+    enum { N_WARM_UP = 50, N_TASKS = 1000, N_WORKERS = 10, MOST_GROWTH = 24 * 1024 };
     RubatoEngine *engine = engine_with_servers(2);
     unsigned n_threads = 0, n_files = 0;
     size_t n_bytes = 0;
@@ -372,7 +372,7 @@ END_TEST
 
 START_TEST(engines_and_tables_leave_nothing_either)
 {
-    enum { N_WARM_UP = 20, N_ENGINES = 200, MOST_GROWTH = 64 * 1024 };
+    enum { N_WARM_UP = 20, N_ENGINES = 200, MOST_GROWTH = 24 * 1024 };
     unsigned n_threads = 0, n_files = 0;
     size_t n_bytes = 0;
 
