@@ -260,14 +260,15 @@ static bool fail_while_in_flight(RubatoWorker *worker, void *user_data, GError *
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, NULL));
     REQUIRE(!rubato_kv_client_table_get(table, &key, 1, &value, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, NULL));
+    event_raise(told->go_on); /* all of this was so: the task fails in any case */
     return true;
 }
 
 START_TEST(a_cancelled_ticket_says_so_to_its_waiter_and_its_callback)
 {
     RubatoEngine *engine = make_engine();
-    Event inside = EVENT_INIT;
-    Told told[2] = { { .inside = &inside }, { .called = EVENT_INIT } };
+    Event inside = EVENT_INIT, checked = EVENT_INIT;
+    Told told[2] = { { .inside = &inside, .go_on = &checked }, { .called = EVENT_INIT } };
     const char *const tables[] = { "t", NULL };
 
     run_fails(engine,
@@ -277,6 +278,7 @@ START_TEST(a_cancelled_ticket_says_so_to_its_waiter_and_its_callback)
                              .tables = tables,
                              .workers_per_node = 2 },
               RUBATO_ERROR_TASK_FAILED, "worker 1", NULL);
+    ck_assert_uint_eq(event_count(&checked), 1);
     rubato_engine_free(engine);
 }
 END_TEST

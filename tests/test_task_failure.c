@@ -52,6 +52,27 @@ START_TEST(a_failure_without_an_error_is_one_too)
 }
 END_TEST
 
+static bool fail_after_another(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)user_data;
+    while (rubato_worker_rank(worker) != 1 && !rubato_worker_cancelled(worker))
+        sched_yield();
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "failure of %u", rubato_worker_rank(worker));
+    return false;
+}
+
+START_TEST(the_first_failure_is_the_one_that_counts)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    for (int i = 0; i < 20; i++)
+        run_fails(engine,
+                  &(RubatoTask){ .name = "all", .run = fail_after_another, .workers_per_node = 4 },
+                  RUBATO_ERROR_TASK_FAILED, "worker 1", "failure of 1", NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 static bool pretend_cancelled(RubatoWorker *worker, void *user_data, GError **error)
 {
     (void)worker;
@@ -447,6 +468,7 @@ int main(void)
 
     tcase_add_test(cases, the_error_names_task_worker_node_and_cause);
     tcase_add_test(cases, a_failure_without_an_error_is_one_too);
+    tcase_add_test(cases, the_first_failure_is_the_one_that_counts);
     tcase_add_test(cases, a_worker_that_says_it_was_cancelled_cancels_its_task);
     tcase_add_test(cases, failing_at_once_again_and_again_leaves_the_engine_usable);
     tcase_add_loop_test(cases, whoever_is_blocked_is_let_go_and_everything_stays_usable, 0,
