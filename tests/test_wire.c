@@ -343,7 +343,7 @@ START_TEST(small_frames_share_a_packet_and_large_ones_go_alone)
 
     for (size_t i = G_N_ELEMENTS(value_bytes); i-- > 0;) {
         frames[i] = frame_of(1, value_bytes[i]);
-        memset(frame_values(frames[i]), (int)i + 1, value_bytes[i]);
+        memset(frame_values(frames[i]), (int)i + 1, wire_padded(value_bytes[i])); /* padding too */
         frames[i]->next = first;
         first = frames[i];
     }
