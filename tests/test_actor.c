@@ -197,6 +197,55 @@ START_TEST(the_actors_thread_handles_what_an_owner_leaves)
 }
 END_TEST
 
+/* Each message posts the next one while it is handled. */
+enum { N_CHAIN = 200 };
+
+typedef struct {
+    Actor actor; /* first */
+    Message messages[N_CHAIN];
+    pthread_t first, last;
+    Event ended;
+} Chain;
+
+static void handle_link(Actor *actor, Message *message)
+{
+    Chain *chain = (Chain *)actor;
+
+    if (message == chain->messages)
+        chain->first = pthread_self();
+    if (message + 1 < chain->messages + N_CHAIN) {
+        actor_post(actor, message + 1);
+    } else {
+        chain->last = pthread_self();
+        event_raise(&chain->ended);
+    }
+    actor_answer(actor, message);
+}
+
+START_TEST(a_guest_does_not_stay_for_ever_but_nothing_is_left_lying)
+{
+    Chain chain = { .ended = EVENT_INIT };
+
+    actor_init(&chain.actor, handle_link, NULL);
+    ck_assert(actor_start(&chain.actor, "chain"));
+    ck_assert(actor_try_handle(&chain.actor, &chain.messages[0]));
+    event_wait(&chain.ended, 1);
+    ck_assert(pthread_equal(chain.first, pthread_self()));
+    ck_assert(!pthread_equal(chain.last, pthread_self()));
+    actor_stop(&chain.actor);
+}
+END_TEST
+
+START_TEST(without_a_thread_the_guest_stays_to_the_end)
+{
+    Chain chain = { .ended = EVENT_INIT };
+
+    actor_init(&chain.actor, handle_link, NULL);
+    ck_assert(actor_try_handle(&chain.actor, &chain.messages[0]));
+    ck_assert_uint_eq(event_count(&chain.ended), 1);
+}
+END_TEST
+
 /* ---- many threads ---- */
 
 enum { N_SENDERS = 4, N_EACH = 4000, KEEP_EVERY = 5 };
@@ -367,6 +416,8 @@ int main(void)
     tcase_add_test(alone, where_nothing_is_answered_nothing_settles);
     tcase_add_test(alone, a_busy_actor_is_left_alone_and_handles_what_was_posted);
     tcase_add_test(alone, the_actors_thread_handles_what_an_owner_leaves);
+    tcase_add_test(alone, a_guest_does_not_stay_for_ever_but_nothing_is_left_lying);
+    tcase_add_test(alone, without_a_thread_the_guest_stays_to_the_end);
     suite_add_tcase(suite, alone);
     tcase_add_loop_test(together,
                         under_load_owners_exclude_each_other_and_every_senders_order_holds, 0, 6);
