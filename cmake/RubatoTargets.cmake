@@ -10,7 +10,7 @@ function(rubato_add_folder)
         return()
     endif()
     add_library(rubato_${folder} OBJECT ${sources})
-    target_link_libraries(rubato_${folder} PRIVATE rubato_settings Threads::Threads ${arg_LINK})
+    target_link_libraries(rubato_${folder} PRIVATE rubato_settings rubato_counters Threads::Threads ${arg_LINK})
     set_property(GLOBAL APPEND PROPERTY RUBATO_OBJECT_LIBRARIES rubato_${folder})
 endfunction()
 
@@ -52,6 +52,7 @@ function(rubato_add_program name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
     add_executable(${name} ${arg_SOURCES})
     target_link_libraries(${name} PRIVATE rubato_settings ${arg_LINK} rubato Threads::Threads m)
+    target_compile_options(${name} PRIVATE $<$<BOOL:${RUBATO_COVERAGE}>:-O1>)
     set_target_properties(${name} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${RUBATO_BIN_DIR}
         INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
