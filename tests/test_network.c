@@ -131,9 +131,9 @@ START_TEST(frames_pushed_before_a_flush_share_a_packet)
 {
     const Pair pair = joined_pair(NULL);
 
+    const NetworkStats before = stats_of(pair.a);
     for (uint64_t i = 0; i < 100; i++)
         network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 100));
-    const NetworkStats before = stats_of(pair.a);
     network_flush(pair.a->network, 1);
     for (uint64_t i = 0; i < 100; i++)
         assert_takes(pair.b, MESSAGE_ADD, i, 100);
