@@ -45,6 +45,7 @@ typedef struct {
 
     /* the holder only */
     _Alignas(64) LinkSender sender;
+    Frame *frames;    /* taken from the queue and not packed yet, the oldest first */
     Channel *channel; /* NULL: closed, for good */
 
     /* written by the holder, read by any */
@@ -84,6 +85,7 @@ struct Network {
 
     /* any thread */
     _Atomic bool woken;
+    _Atomic bool unflushed;     /* some peer has more to send than a flush did */
     _Atomic bool stopping;      /* no more waits for room */
     _Atomic bool stopped;       /* no more frames */
     _Atomic int64_t stop_at_ms; /* the I/O thread ends then at the latest */

@@ -395,8 +395,10 @@ static bool is_done(const Network *network)
 {
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         Peer *const peer = network_peer(network, i);
-        if (peer != NULL && (atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) > 0 ||
-                             atomic_load_explicit(&peer->queue, memory_order_relaxed) != NULL))
+        if (peer != NULL &&
+            (atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) > 0 ||
+             (atomic_load_explicit(&peer->wishes, memory_order_relaxed) & WISH_RUN) ||
+             atomic_load_explicit(&peer->queue, memory_order_relaxed) != NULL))
             return false;
     }
     return true;
@@ -437,6 +439,10 @@ void *network_run(void *data)
         /* Acquire: pairs with network_wake; what the waker did before is seen by the tick. */
         const bool woken = atomic_load_explicit(&network->woken, memory_order_relaxed) &&
                            atomic_exchange_explicit(&network->woken, false, memory_order_acquire);
+        /* Acquire: pairs with peer_flush; what it left is seen. */
+        const bool unflushed =
+            atomic_load_explicit(&network->unflushed, memory_order_relaxed) &&
+            atomic_exchange_explicit(&network->unflushed, false, memory_order_acquire);
 
         now_ms = network_now_ms();
         if (woken || now_ms >= next_tick) {
@@ -444,7 +450,7 @@ void *network_run(void *data)
             next_tick = now_ms + network->tick_ms;
             next_timer = now_ms;
         }
-        const bool all = now_ms >= next_timer;
+        const bool all = unflushed || now_ms >= next_timer;
         const int64_t next = serve_peers(network, now_ms, all);
         next_timer = all ? next : MIN(next, next_timer);
 

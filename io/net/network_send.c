@@ -12,13 +12,24 @@
  * back comes later in that order, hence H's reading of the queue comes later than P's push: H sees
  * it and tries for the token again.
  *
+ * Nor does it hold a thread for ever. While others go on queueing, the holder would send for them
+ * without end; so a turn packs a bounded part of the queue, and after MOST_TURNS the holder leaves
+ * the rest to the I/O thread, which itself goes back to receiving, and keeping time, in between.
+ *
  * Why a socket may go from thread to thread. ZeroMQ asks for a full fence between two threads' uses.
  * The token is given back by a sequentially consistent store after the last use and taken by a
  * sequentially consistent exchange, which reads that store, before the next one. */
 #include <assert.h>
+#include <errno.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "io/net/network_private.h"
+
+/* What one turn with the token packs, and how many turns in a row a thread takes for what others go on
+ * queueing; then the I/O thread goes on with it, between its other duties. */
+#define TURN_BYTES ((size_t)1 << 20)
+#define MOST_TURNS 8
 
 static bool has_work(Peer *peer)
 {
@@ -53,10 +64,8 @@ static Frame *take_queue(Peer *peer)
     return oldest;
 }
 
-static void drop_queue(Peer *peer)
+static void drop_frames(Frame *frame)
 {
-    Frame *frame = take_queue(peer);
-
     while (frame != NULL) {
         Frame *const next = frame->next;
         frame_free(frame);
@@ -64,15 +73,31 @@ static void drop_queue(Peer *peer)
     }
 }
 
-/* Packs what is queued behind what the link already has. */
+static void drop_queue(Peer *peer)
+{
+    drop_frames(peer->frames);
+    peer->frames = NULL;
+    drop_frames(take_queue(peer));
+}
+
+/* Packs what is queued behind what the link already has; of much only a part, and wishes for the
+ * rest. */
 static void pack(Peer *peer)
 {
-    Frame *frames = take_queue(peer);
+    size_t packed_bytes = 0;
 
-    for (const Frame *frame = frames; frame != NULL; frame = frame->next)
-        count(&peer->n_messages_sent[frame->header.kind], 1);
-    while (frames != NULL)
-        link_sender_add(&peer->sender, packet_take(&frames));
+    if (peer->frames == NULL) {
+        peer->frames = take_queue(peer);
+        for (const Frame *frame = peer->frames; frame != NULL; frame = frame->next)
+            count(&peer->n_messages_sent[frame->header.kind], 1);
+    }
+    while (peer->frames != NULL && packed_bytes < TURN_BYTES) {
+        Packet *const packet = packet_take(&peer->frames);
+        packed_bytes += packet->size;
+        link_sender_add(&peer->sender, packet);
+    }
+    if (peer->frames != NULL)
+        peer_wish(peer, WISH_RUN);
 }
 
 /* Writes the header that tells the peer all that there is to tell, and remembers that. */
@@ -179,7 +204,18 @@ static void run(Peer *peer)
 
 void peer_flush(Peer *peer)
 {
-    while (has_work(peer) && take_token(peer)) {
+    const uint64_t one = 1;
+
+    for (unsigned turns = 0; has_work(peer); turns++) {
+        if (turns == MOST_TURNS) {
+            /* Release: pairs with the I/O thread's acquire. */
+            atomic_store_explicit(&peer->network->unflushed, true, memory_order_release);
+            if (write(peer->network->wake_fd, &one, sizeof one) == -1)
+                assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
+            return;
+        }
+        if (!take_token(peer))
+            return;
         run(peer);
         give_token(peer);
     }

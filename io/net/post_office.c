@@ -410,6 +410,13 @@ static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incomi
     return request->keys;
 }
 
+/* The I/O thread handles a message itself, but none of what a busy server has still to do: there may
+ * be much of it, and meanwhile nothing would be received or sent. */
+static bool handle_if_idle(Actor *actor, Message *message)
+{
+    return mailbox_is_empty(&actor->mailbox) && actor_try_handle(actor, message);
+}
+
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
 {
     const WireHeader *header = &incoming->header;
@@ -449,7 +456,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         .end = end_remote,
     };
     if (header->n_keys > INLINE_VALUES || incoming->value_bytes > INLINE_VALUES * sizeof(double) ||
-        !actor_try_handle(actor, message))
+        !handle_if_idle(actor, message))
         actor_post(actor, message);
     return NULL;
 }
@@ -468,6 +475,7 @@ void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
             Message told = message;
 
             told.server = server;
-            post_office_tell(office, &told, 0);
+            if (!handle_if_idle(office->servers[server].actor, &told))
+                actor_post(office->servers[server].actor, message_copy(&told, 0));
         }
 }
