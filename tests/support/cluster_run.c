@@ -24,14 +24,18 @@
 
 const uint32_t CLUSTER_IDS[CLUSTER_MOST_NODES] = { 3, 7, 20, 41 };
 
-/* A sanitizer makes everything many times slower. */
+/* A sanitizer makes everything slower. */
 #if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#if __has_feature(thread_sanitizer)
 #define SLOWNESS 3
+#elif __has_feature(address_sanitizer)
+#define SLOWNESS 2
 #endif
 #endif
-#if !defined(SLOWNESS) && (defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__))
+#if !defined(SLOWNESS) && defined(__SANITIZE_THREAD__)
 #define SLOWNESS 3
+#elif !defined(SLOWNESS) && defined(__SANITIZE_ADDRESS__)
+#define SLOWNESS 2
 #endif
 #ifndef SLOWNESS
 #define SLOWNESS 1
