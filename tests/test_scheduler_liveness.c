@@ -65,6 +65,29 @@ START_TEST(scheduler_takes_any_message_for_a_sign_of_life)
 }
 END_TEST
 
+/* Its beats may stand behind much that it has sent to the servers. Old news is no sign of life, nor
+ * does it bring anybody back. */
+START_TEST(scheduler_takes_what_is_not_for_it_for_a_sign_of_life)
+{
+    begin();
+    tick();
+    for (uint64_t i = 0; i < 10; i++) {
+        scheduler_heard(scheduler, 1, now_ms);
+        pass_ms(2000, 5u);
+        expect_quiet();
+    }
+    scheduler_heard(scheduler, 1, now_ms - CONFIG.timeout_ms);
+    pass_ms(1000, 5u);
+    expect(0, CONTROL_LOST);
+    expect(2, CONTROL_LOST);
+    scheduler_heard(scheduler, 1, now_ms);
+    pass_ms(2000, 5u);
+    ck_assert(hears(1, (Control){ .kind = CONTROL_BEAT }));
+    expect(1, CONTROL_LOST);
+    expect_quiet();
+}
+END_TEST
+
 START_TEST(scheduler_loss_fails_what_runs_and_waits)
 {
     const char *const text = "node 7 (127.0.0.1:4103) was lost: nothing heard from it for 3.0 s";
@@ -400,6 +423,7 @@ int main(void)
     tcase_add_test(liveness, scheduler_beats_at_every_node);
     tcase_add_test(liveness, scheduler_loses_a_node_after_its_timeout);
     tcase_add_test(liveness, scheduler_takes_any_message_for_a_sign_of_life);
+    tcase_add_test(liveness, scheduler_takes_what_is_not_for_it_for_a_sign_of_life);
     tcase_add_test(liveness, scheduler_loss_fails_what_runs_and_waits);
     tcase_add_test(liveness, scheduler_loss_keeps_an_earlier_cause);
     tcase_add_test(liveness, scheduler_loss_waits_for_those_at_work_on_a_call);

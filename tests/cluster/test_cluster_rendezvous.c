@@ -107,7 +107,7 @@ START_TEST(a_node_may_die_and_come_anew_before_the_run_begins)
                                                        .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } },
                                                        .stall_ms = 100,
                                                        .heartbeat_ms = 100,
-                                                       .timeout_ms = 1000 });
+                                                       .timeout_ms = 1500 * cluster_slowness() });
 
     cluster_start_node(run, 0, meet, NULL);
     cluster_wait_for(run, 0, "missing: node 7 (127.0.0.1:0) and node 20 (127.0.0.1:0)\n");
