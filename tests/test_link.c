@@ -311,7 +311,7 @@ static void put(Channels *channels, Underway *list, size_t *n, const Underway *w
     for (unsigned i = 0; i < copies; i++) {
         if (g_rand_double(channels->random) < channels->loss)
             continue;
-        ck_assert_uint_lt(*n, MOST_UNDERWAY);
+        require_msg(*n < MOST_UNDERWAY, "%s", "*n < MOST_UNDERWAY");
         list[*n] = *what;
         list[*n].arrives_ms =
             now_ms + g_rand_int_range(channels->random, 0, channels->longest_delay_ms + 1);
@@ -335,11 +335,7 @@ static bool take(Underway *list, size_t *n, int64_t now_ms, Underway *taken)
 
 START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
 {
-#ifdef __OPTIMIZE__
     enum { SEEDS = 100 };
-#else
-    enum { SEEDS = 1 };
-#endif
 
     for (guint32 seed = (guint32)_i * SEEDS; seed < ((guint32)_i + 1) * SEEDS; seed++) {
         GRand *const random = g_rand_new_with_seed(seed);
@@ -361,16 +357,16 @@ START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
             bool again;
             Packet *packet;
 
-            ck_assert_msg(now_ms < 10000000, "seed %u: stuck at %" G_GUINT64_FORMAT, seed,
-                          sender.acknowledged);
+            require_msg(now_ms < 10000000, "seed %u: stuck at %" G_GUINT64_FORMAT, seed,
+                        sender.acknowledged);
             while (n_added < N_PACKETS && g_rand_boolean(random)) {
                 link_sender_add(&sender, new_packet((size_t)g_rand_int_range(random, 1, 5000)));
                 n_added++;
             }
             link_sender_tick(&sender, now_ms);
             while ((packet = link_sender_next(&sender, now_ms, &again)) != NULL) {
-                ck_assert_msg(sender.out_bytes <= MAX(sender.limit_bytes, packet->size),
-                              "seed %u: too much is out", seed);
+                require_msg(sender.out_bytes <= MAX(sender.limit_bytes, packet->size),
+                            "seed %u: too much is out", seed);
                 put(channels, channels->packets, &channels->n_packets,
                     &(Underway){ .number = packet->sequence,
                                  .held = channels->holds ? packet : NULL },
@@ -382,7 +378,7 @@ START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
                 if (link_receiver_take(&receiver, underway.number, 1000, told, now_ms) ==
                     LINK_NEW) {
                     n_delivered++;
-                    ck_assert_msg(underway.number == n_delivered, "seed %u: out of order", seed);
+                    require_msg(underway.number == n_delivered, "seed %u: out of order", seed);
                 }
             }
             const bool asks = link_receiver_asks_again(&receiver);
@@ -392,16 +388,16 @@ START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
                     &(Underway){ .number = told, .again = asks }, now_ms);
             }
             while (take(channels->acks, &channels->n_acks, now_ms, &underway)) {
-                ck_assert_msg(link_sender_ack(&sender, underway.number, now_ms),
-                              "seed %u: a true acknowledgement refused", seed);
+                require_msg(link_sender_ack(&sender, underway.number, now_ms),
+                            "seed %u: a true acknowledgement refused", seed);
                 if (underway.again)
                     link_sender_go_back(&sender, now_ms);
             }
         }
-        ck_assert_msg(n_delivered == N_PACKETS, "seed %u: acknowledged but not delivered", seed);
-        ck_assert_uint_eq(sender.kept_packets, 0);
-        ck_assert_uint_eq(sender.kept_bytes, 0);
-        ck_assert_uint_eq(sender.out_bytes, 0);
+        require_msg(n_delivered == N_PACKETS, "seed %u: acknowledged but not delivered", seed);
+        require_msg(sender.kept_packets == 0, "%s", "sender.kept_packets == 0");
+        require_msg(sender.kept_bytes == 0, "%s", "sender.kept_bytes == 0");
+        require_msg(sender.out_bytes == 0, "%s", "sender.out_bytes == 0");
         for (size_t i = 0; i < channels->n_packets; i++)
             if (channels->packets[i].held != NULL)
                 packet_unref(channels->packets[i].held);

@@ -13,6 +13,13 @@
  * CK_FORK=no under a debugger, CK_RUN_CASE=…, CK_VERBOSITY=verbose, CK_TIMEOUT_MULTIPLIER=…. */
 int run_suite(Suite *suite);
 
+/* As ck_assert_msg, for loops: check writes to a file at each of its own assertions. */
+#define require_msg(condition, ...)    \
+    do {                               \
+        if (!(condition))              \
+            ck_abort_msg(__VA_ARGS__); \
+    } while (0)
+
 /* The same for several suites, in their order, in one report. */
 int run_suites(Suite *const *suites, size_t n_suites);
 
