@@ -74,11 +74,13 @@ START_TEST(even_ranges_cover_each_key_once_and_end_at_chunks)
             most = MAX(most, n / chunk + (n % chunk != 0));
             least = MIN(least, n / chunk + (n % chunk != 0));
             if (n > 0 && total < spec.n_keys)
-                ck_assert_uint_eq(total % chunk, 0);
+                require_msg(total % chunk == 0, "a chunk is cut");
             if (n > 0) {
-                ck_assert_uint_eq(partition_server(&partition, first), server);
-                ck_assert_uint_eq(partition_server(&partition, first + (n - 1)), server);
-                ck_assert_uint_eq(partition_server(&partition, first + n / 2), server);
+                require_msg(partition_server(&partition, first) == server, "another server");
+                require_msg(partition_server(&partition, first + (n - 1)) == server,
+                            "another server");
+                require_msg(partition_server(&partition, first + n / 2) == server,
+                            "another server");
             }
         }
         ck_assert_uint_eq(total, spec.n_keys);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include <check.h>
+#include "tests/support/runner.h"
 
 /* Ids with gaps: a node's number is never its id, but for the first. */
 const uint32_t IDS[N_NODES] = { 0, 4, 7 };
@@ -48,19 +48,19 @@ static void put_output(uint32_t node, const char *endpoint, const Control *contr
     g_autoptr(GVariant) body = control_encode(control);
     output->node = node;
     output->endpoint = g_strdup(endpoint);
-    ck_assert(control_decode(body, &output->control, NULL));
+    require_msg(control_decode(body, &output->control, NULL), "an output that cannot be read");
     g_queue_push_tail(&outputs, output);
 }
 
 void put_sent(void *user, uint32_t node, const Control *control)
 {
-    ck_assert_ptr_eq(user, &outputs);
+    require_msg(user == &outputs, "another user");
     put_output(node, NULL, control);
 }
 
 static void put_greeted(void *user, const char *endpoint, const Control *control)
 {
-    ck_assert_ptr_eq(user, &outputs);
+    require_msg(user == &outputs, "another user");
     put_output(UINT32_MAX, endpoint, control);
 }
 
@@ -184,8 +184,8 @@ bool hears(uint32_t node, Control control)
 
 void say(uint32_t node, Control control)
 {
-    ck_assert_msg(hears(node, control), "%s of node %u was refused",
-                  control_kind_name(control.kind), node);
+    require_msg(hears(node, control), "%s of node %u was refused", control_kind_name(control.kind),
+                node);
 }
 
 Control call(uint64_t op, ControlCall what, const char *name, const char *detail)
