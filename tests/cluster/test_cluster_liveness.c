@@ -217,8 +217,10 @@ static bool count(RubatoWorker *worker, void *user_data, GError **error)
             !rubato_kv_table_add_range(table, 0, 10, ones, error) ||
             !rubato_kv_table_clock(table, error))
             return false;
-        if (i == N_CLOCKS / 2)
+        if (i == N_CLOCKS / 2) {
             cluster_say("half");
+            EXPECT(wait_at_gate(), "no gate");
+        }
     }
     return true;
 }
@@ -247,9 +249,12 @@ START_TEST(a_short_pause_of_any_node_loses_nothing)
     three.timeout_ms = 0; /* patient */
     three.stall_ms = 100;
     run = cluster_run_new(&three);
+    ck_assert_int_eq(pipe(gate), 0);
     cluster_start(run, play_counting, NULL);
+    cluster_wait_for(run, SCHEDULER, "half");
     cluster_wait_for(run, WORKER, "half");
     cluster_signal(run, (uint32_t)_i, SIGSTOP);
+    open_gate(2);
     /* until another node misses it */
     cluster_wait_for(run, _i == SCHEDULER ? WORKER : SCHEDULER, " waits for ");
     cluster_signal(run, (uint32_t)_i, SIGCONT);
