@@ -1,12 +1,16 @@
 /* The transports by name.
  *
  * Threads: any; constant data alone. */
+#include <string.h>
+
 #include <rubato/error.h>
 
 #include "io/net/transport_ops.h"
 
 static const TransportOps *const transports[] = {
     &transport_zmq,
+    &transport_ipc,
+    &transport_shm,
 };
 
 const TransportOps *transport_at(size_t i)
@@ -27,5 +31,18 @@ const TransportOps *transport_find(const char *name, GError **error)
         g_string_append_printf(known, "%s\"%s\"", i == 0 ? "" : ", ", transports[i]->name);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
                 "there is no transport \"%s\"; the known ones are %s", name, known->str);
+    return NULL;
+}
+
+const TransportOps *transport_of(const char *endpoint, GError **error)
+{
+    const char *const colon = strstr(endpoint, "://");
+
+    if (colon != NULL && colon != endpoint) {
+        g_autofree char *name = g_strndup(endpoint, (gsize)(colon - endpoint));
+        return transport_find(name, error);
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                "\"%s\" is no address: write one like tcp://HOST:PORT", endpoint);
     return NULL;
 }

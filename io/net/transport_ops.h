@@ -32,10 +32,11 @@ typedef struct {
 
 /* A packet that came, in the transport's memory. */
 typedef struct {
-    /* Gives the memory back. Any thread. */
+    /* Gives the memory back. Any thread, where it is not lent. */
     void (*release)(Received *received);
 
-    /* Moves it; `from` needs no release afterwards. `to` is not initialised. Any thread. */
+    /* Moves it, where it is not lent; `from` needs no release afterwards. `to` is not initialised.
+     * Any thread. */
     void (*move)(Received *to, Received *from);
 
     /* Where it came from, for messages; "an unknown address" where that cannot be told. Lives as
@@ -48,11 +49,12 @@ struct Received {
     uint8_t *bytes; /* may be written to; not aligned */
     size_t size;
     bool misshapen;                           /* it came in a form that no channel sends */
+    bool lent; /* cannot be moved, and is released before the next receive, on the same thread */
     _Alignas(max_align_t) uint8_t memory[64]; /* the transport's */
 };
 
 struct TransportOps {
-    const char *name;
+    const char *name; /* also of its addresses: "name://…" */
 
     /* (transfer full) Owner. */
     Transport *(*create)(uint32_t n_nodes, GError **error);
@@ -65,11 +67,17 @@ struct TransportOps {
      * first poll. (transfer full) */
     bool (*bind)(Transport *transport, const char *endpoint, char **resolved, GError **error);
 
-    /* What becomes readable when, after receive has found nothing, something may have come. */
+    /* What becomes readable when, after receive has found nothing, receive may find or do something
+     * again. Stays the same. Any thread. */
     int (*poll_fd)(Transport *transport);
 
-    /* Takes a packet that came; false: there is none. Never blocks. I/O thread. */
+    /* Takes a packet that came; false: there is none. Does, too, what the transport's channels need
+     * done when something comes on their connections. Never blocks. I/O thread. */
     bool (*receive)(Transport *transport, Received *received);
+
+    /* Whether the address is one of this transport's that can be reached from here. NULL: all are.
+     * Any thread. */
+    bool (*reaches)(Transport *transport, const char *endpoint);
 
     /* A channel to the address, where nobody need be listening yet: packets wait. NULL for an
      * address that makes no sense. Any thread, one at a time. (transfer full) */
@@ -81,7 +89,8 @@ struct ChannelOps {
      * blocks. The holder. */
     void (*send)(Channel *channel, Packet *packet);
 
-    /* How the connection is. The holder. */
+    /* How the connection is. Asked for several times a second, so it may also be when a channel
+     * tries again to connect. The holder. */
     NetworkPeerState (*state)(Channel *channel);
 
     /* Drops the channel; what it has not yet sent may go out for another linger_ms in the
@@ -89,13 +98,19 @@ struct ChannelOps {
     void (*close)(Channel *channel, unsigned linger_ms);
 };
 
-/* The transport of this name, NULL means "tcp". NULL with RUBATO_ERROR_NOT_FOUND, which lists the
- * known ones. Any thread. */
+/* The transport of this name, NULL means "tcp". NULL with RUBATO_ERROR_NOT_FOUND, which lists the known ones. Any
+ * thread. */
 const TransportOps *transport_find(const char *name, GError **error);
+
+/* The one whose address that is. NULL with RUBATO_ERROR_NETWORK where it is none at all. Any
+ * thread. */
+const TransportOps *transport_of(const char *endpoint, GError **error);
 
 /* Transport i in the order of the array, NULL beyond the last. Any thread. */
 const TransportOps *transport_at(size_t i);
 
-extern const TransportOps transport_zmq;
+extern const TransportOps transport_zmq; /* "tcp" */
+extern const TransportOps transport_ipc;
+extern const TransportOps transport_shm;
 
 #endif

@@ -1,4 +1,4 @@
-/* The transport "tcp": ZeroMQ over TCP.
+/* The transports "tcp" and "ipc": ZeroMQ, over TCP and over Unix sockets with abstract names.
  *
  * One ROUTER, bound to all of the node's addresses, only receives; one DEALER per channel only
  * sends. So no peer can make another's packets wait, and the routing ids of strangers concern
@@ -15,7 +15,10 @@
 
 #include <rubato/error.h>
 
+#include "io/net/host_address.h"
 #include "io/net/transport_ops.h"
+
+#define IPC "ipc"
 
 /* Packets up to this size are copied into the socket's queue: cheaper than giving them back from
  * another thread. */
@@ -31,6 +34,7 @@ typedef struct {
     Transport base;
     void *context;
     void *router;
+    char *identity; /* of the host; "ipc" alone */
     /* Counts packets on their way through ZeroMQ, which orders the two threads that meet in one. Its
      * queues do so too, but we cannot see it, nor can a race detector. */
     _Atomic uint64_t n_handed_over;
@@ -74,17 +78,18 @@ static void zmq_transport_destroy(Transport *transport)
     if (self->context != NULL)
         while (zmq_ctx_term(self->context) == -1 && zmq_errno() == EINTR)
             ;
+    g_free(self->identity);
     g_free(self);
 }
 
-static Transport *zmq_transport_create(uint32_t n_nodes, GError **error)
+static Transport *create(const TransportOps *ops, uint32_t n_nodes, GError **error)
 {
     ZmqTransport *const self = g_new0(ZmqTransport, 1);
     /* A DEALER and two ends of a monitor for each peer, and room for greetings. */
     const uint64_t n_sockets = 3 * (uint64_t)n_nodes + 1024;
     const int64_t largest = (int64_t)WIRE_MAX_PACKET_BYTES;
 
-    self->base.ops = &transport_zmq;
+    self->base.ops = ops;
     self->context = zmq_ctx_new();
     if (self->context == NULL ||
         zmq_ctx_set(self->context, ZMQ_MAX_SOCKETS, (int)MIN(n_sockets, 65535)) != 0 ||
@@ -97,6 +102,20 @@ static Transport *zmq_transport_create(uint32_t n_nodes, GError **error)
         return NULL;
     }
     return &self->base;
+}
+
+static Transport *tcp_create(uint32_t n_nodes, GError **error)
+{
+    return create(&transport_zmq, n_nodes, error);
+}
+
+static Transport *ipc_create(uint32_t n_nodes, GError **error)
+{
+    Transport *const transport = create(&transport_ipc, n_nodes, error);
+
+    if (transport != NULL)
+        ((ZmqTransport *)transport)->identity = host_identity();
+    return transport;
 }
 
 /* Splits "tcp://host:port"; an IPv6 address stands in brackets. */
@@ -146,7 +165,7 @@ static char *to_numeric(const char *endpoint, const char *host, const char *port
     return g_strdup_printf(*ipv6 ? "tcp://[%s]:%s" : "tcp://%s:%s", numeric, port);
 }
 
-static bool zmq_transport_bind(Transport *transport, const char *endpoint, char **resolved,
+static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved,
                                GError **error)
 {
     ZmqTransport *const self = (ZmqTransport *)transport;
@@ -172,6 +191,37 @@ static bool zmq_transport_bind(Transport *transport, const char *endpoint, char 
     *resolved = g_strdup_printf(strchr(host, ':') != NULL ? "tcp://[%s]%s" : "tcp://%s%s", host,
                                 real_port != NULL ? real_port : "");
     return true;
+}
+
+/* What ZeroMQ calls the address of a name. */
+static char *ipc_endpoint(const char *name)
+{
+    return g_strconcat("ipc://@", name, NULL);
+}
+
+static bool ipc_bind(Transport *transport, const char *endpoint, char **resolved, GError **error)
+{
+    ZmqTransport *const self = (ZmqTransport *)transport;
+    g_autofree char *name = NULL;
+
+    if (!host_address_split(IPC, self->identity, endpoint, /* for_binding= */ true, &name, error))
+        return false;
+    g_autofree char *inner = ipc_endpoint(name);
+    if (zmq_bind(self->router, inner) != 0) {
+        fail(error, "bind", endpoint,
+             "; another program, or another node, has it: choose another name, or * for any");
+        return false;
+    }
+    *resolved = host_address_join(IPC, self->identity, name);
+    return true;
+}
+
+static bool ipc_reaches(Transport *transport, const char *endpoint)
+{
+    g_autofree char *name = NULL;
+
+    return host_address_split(IPC, ((ZmqTransport *)transport)->identity, endpoint,
+                              /* for_binding= */ false, &name, NULL);
 }
 
 static int zmq_transport_poll_fd(Transport *transport)
@@ -207,6 +257,7 @@ static void received_move(Received *to, Received *from)
 {
     to->ops = from->ops;
     to->misshapen = from->misshapen;
+    to->lent = false;
     zmq_msg_init(message_of(to));
     zmq_msg_move(message_of(to), message_of(from));
     point_at(to); /* small messages lie in the zmq_msg_t itself */
@@ -262,6 +313,7 @@ static bool zmq_transport_receive(Transport *transport, Received *received)
         zmq_msg_close(&rest);
     }
     received->ops = &received_ops;
+    received->lent = false;
     point_at(received);
     return true;
 }
@@ -365,25 +417,22 @@ static void watch(ZmqTransport *transport, ZmqChannel *channel)
     channel->state = NETWORK_CONNECTING;
 }
 
-static Channel *zmq_transport_connect(Transport *transport, const char *endpoint, GError **error)
+/* `inner` is the endpoint as ZeroMQ has it. */
+static Channel *connect_channel(ZmqTransport *self, const char *endpoint, const char *inner,
+                                bool ipv6, GError **error)
 {
-    ZmqTransport *const self = (ZmqTransport *)transport;
-    g_autofree char *host = NULL, *port = NULL;
-
-    if (!split(endpoint, &host, &port, error))
-        return NULL;
     ZmqChannel *const channel = g_new0(ZmqChannel, 1);
+
     channel->base.ops = &channel_ops;
     channel->transport = self;
     channel->dealer = zmq_socket(self->context, ZMQ_DEALER);
     if (channel->dealer == NULL || !set_up(channel->dealer) ||
         !set_int(channel->dealer, ZMQ_RECONNECT_IVL, RECONNECT_MS) ||
         !set_int(channel->dealer, ZMQ_RECONNECT_IVL_MAX, LONGEST_RECONNECT_MS) ||
-        !set_int(channel->dealer, ZMQ_IPV6,
-                 !g_hostname_is_ip_address(host) || strchr(host, ':') != NULL))
+        !set_int(channel->dealer, ZMQ_IPV6, ipv6))
         goto close_channel;
     watch(self, channel);
-    if (zmq_connect(channel->dealer, endpoint) != 0)
+    if (zmq_connect(channel->dealer, inner) != 0)
         goto close_channel;
     return &channel->base;
 
@@ -393,12 +442,44 @@ close_channel:
     return NULL;
 }
 
+static Channel *tcp_connect(Transport *transport, const char *endpoint, GError **error)
+{
+    g_autofree char *host = NULL, *port = NULL;
+
+    if (!split(endpoint, &host, &port, error))
+        return NULL;
+    const bool ipv6 = !g_hostname_is_ip_address(host) || strchr(host, ':') != NULL;
+    return connect_channel((ZmqTransport *)transport, endpoint, endpoint, ipv6, error);
+}
+
+static Channel *ipc_connect(Transport *transport, const char *endpoint, GError **error)
+{
+    ZmqTransport *const self = (ZmqTransport *)transport;
+    g_autofree char *name = NULL;
+
+    if (!host_address_split(IPC, self->identity, endpoint, /* for_binding= */ false, &name, error))
+        return NULL;
+    g_autofree char *inner = ipc_endpoint(name);
+    return connect_channel(self, endpoint, inner, /* ipv6= */ false, error);
+}
+
 const TransportOps transport_zmq = {
     .name = "tcp",
-    .create = zmq_transport_create,
+    .create = tcp_create,
     .destroy = zmq_transport_destroy,
-    .bind = zmq_transport_bind,
+    .bind = tcp_bind,
     .poll_fd = zmq_transport_poll_fd,
     .receive = zmq_transport_receive,
-    .connect = zmq_transport_connect,
+    .connect = tcp_connect,
+};
+
+const TransportOps transport_ipc = {
+    .name = IPC,
+    .create = ipc_create,
+    .destroy = zmq_transport_destroy,
+    .bind = ipc_bind,
+    .poll_fd = zmq_transport_poll_fd,
+    .receive = zmq_transport_receive,
+    .reaches = ipc_reaches,
+    .connect = ipc_connect,
 };

@@ -1,0 +1,244 @@
+/* Rings in shared memory.
+ *
+ * DESIGN NOTE
+ *
+ * `head` and `tail` count bytes since the beginning; each is written by one end. The writer's store
+ * of head, once a record is complete, is a release that the reader's load acquires; the reader's
+ * store of tail, once it is done with a record, one that the writer's load acquires before it writes
+ * over it.
+ *
+ * Both ends may go to sleep: the reader when the ring is empty, the writer (its packets, rather)
+ * when it is full. Who is about to sleep sets a flag and looks again; who makes the other's progress
+ * possible does so and looks at the flag. All four are sequentially consistent, so one of the two
+ * sees the other. For the reader the flag is in its bell (shm_bell in transport_shm.c): head is
+ * stored, and loaded, sequentially consistently for its sake. For the writer it is `wants_room`
+ * here; ring_wants_telling, which the reader calls each time it has found the ring empty, and so
+ * each time before it sleeps, is the place where it looks. Between, it looks in passing, when half
+ * of the ring is free, so that the writer need not run dry. */
+#define _GNU_SOURCE
+#include "io/net/shm_ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct RingShared {
+    /* written by the writer */
+    _Alignas(64) _Atomic uint64_t head;
+    _Atomic uint32_t wants_room; /* and cleared by the reader */
+
+    /* written by the reader */
+    _Alignas(64) _Atomic uint64_t tail;
+};
+
+/* In front of each record. */
+typedef struct {
+    uint32_t size; /* of what follows */
+    uint32_t mark;
+    uint64_t packet_bytes;
+} RecordHeader;
+
+enum {
+    SHARED_BYTES = 65536, /* the RingShared, on a page of its own, however large pages are */
+    MARK = 0x52454350,
+};
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+G_STATIC_ASSERT(sizeof(RingShared) <= SHARED_BYTES);
+G_STATIC_ASSERT(sizeof(RecordHeader) == 16);
+G_STATIC_ASSERT(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2);
+
+int shm_memory_new(size_t size)
+{
+    const int fd = memfd_create("rubato", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd == -1)
+        return -1;
+    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
+        return fd;
+    const int failure = errno;
+    close(fd);
+    errno = failure;
+    return -1;
+}
+
+static bool is_sealed(int fd, size_t size)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == (off_t)size &&
+           (fcntl(fd, F_GET_SEALS) & SEALS) == SEALS;
+}
+
+void *shm_memory_map(int fd, size_t size)
+{
+    if (!is_sealed(fd, size))
+        return NULL;
+    void *const memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* The shared page, the ring, and the ring once more. */
+static bool map_ring(int fd, size_t capacity, Ring *ring)
+{
+    const int both = PROT_READ | PROT_WRITE;
+    uint8_t *const base = mmap(NULL, SHARED_BYTES + 2 * capacity, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (base == MAP_FAILED)
+        return false;
+    if (mmap(base, SHARED_BYTES + capacity, both, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ||
+        mmap(base + SHARED_BYTES + capacity, capacity, both, MAP_SHARED | MAP_FIXED, fd,
+             SHARED_BYTES) == MAP_FAILED) {
+        const int failure = errno;
+        munmap(base, SHARED_BYTES + 2 * capacity);
+        errno = failure;
+        return false;
+    }
+    *ring = (Ring){
+        .shared = (RingShared *)(void *)base, .data = base + SHARED_BYTES, .capacity = capacity
+    };
+    return true;
+}
+
+static bool is_capacity(size_t capacity)
+{
+    return capacity >= RING_LEAST_BYTES && capacity <= RING_MOST_BYTES &&
+           (capacity & (capacity - 1)) == 0;
+}
+
+bool ring_new(size_t capacity, RingWriter *writer, int *fd)
+{
+    Ring ring;
+
+    g_assert(is_capacity(capacity));
+    const int memory = shm_memory_new(SHARED_BYTES + capacity);
+    if (memory == -1)
+        return false;
+    if (!map_ring(memory, capacity, &ring)) {
+        const int failure = errno;
+        close(memory);
+        errno = failure;
+        return false;
+    }
+    *writer = (RingWriter){ .ring = ring };
+    *fd = memory;
+    return true;
+}
+
+bool ring_open(int fd, size_t capacity, RingReader *reader)
+{
+    Ring ring;
+
+    if (!is_capacity(capacity) || !is_sealed(fd, SHARED_BYTES + capacity) ||
+        !map_ring(fd, capacity, &ring))
+        return false;
+    *reader = (RingReader){ .ring = ring };
+    return true;
+}
+
+void ring_close(Ring *ring)
+{
+    if (ring->shared != NULL)
+        munmap(ring->shared, SHARED_BYTES + 2 * ring->capacity);
+    *ring = (Ring){ 0 };
+}
+
+static size_t record_bytes(size_t size)
+{
+    return sizeof(RecordHeader) + ((size + 15) & ~(size_t)15);
+}
+
+static uint8_t *at_place(const Ring *ring, uint64_t place)
+{
+    return ring->data + (size_t)(place & (ring->capacity - 1));
+}
+
+/* ---- the writer ---- */
+
+/* Whether so many bytes are free; looks at the reader's place if need be. */
+static RingResult find_room(RingWriter *writer, size_t bytes)
+{
+    RingShared *const shared = writer->ring.shared;
+    const size_t capacity = writer->ring.capacity;
+
+    for (unsigned look = 0;; look++) {
+        if (writer->head - writer->tail > capacity)
+            return RING_BROKEN;
+        if (capacity - (size_t)(writer->head - writer->tail) >= bytes)
+            return RING_OK;
+        if (look == 2)
+            return RING_FULL;
+        if (look == 1) /* sequentially consistent, and the load after it: see the top */
+            atomic_store(&shared->wants_room, 1);
+        writer->tail = atomic_load(&shared->tail);
+    }
+}
+
+RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, size_t *at)
+{
+    const size_t piece = MIN(size - *at, ring_piece_bytes(writer->ring.capacity));
+    const RingResult result = find_room(writer, record_bytes(piece));
+    const RecordHeader header = { .size = (uint32_t)piece, .mark = MARK, .packet_bytes = size };
+
+    if (result != RING_OK)
+        return result;
+    uint8_t *const to = at_place(&writer->ring, writer->head);
+    memcpy(to, &header, sizeof header);
+    memcpy(to + sizeof header, packet + *at, piece);
+    *at += piece;
+    writer->head += record_bytes(piece);
+    /* The record is complete and becomes visible. Sequentially consistent for the bell's sake. */
+    atomic_store(&writer->ring.shared->head, writer->head);
+    return RING_OK;
+}
+
+/* ---- the reader ---- */
+
+RingResult ring_read(RingReader *reader, RingRecord *record)
+{
+    RecordHeader header;
+
+    if (reader->head == reader->tail) {
+        reader->head = atomic_load(&reader->ring.shared->head); /* for the bell's sake, too */
+        if (reader->head == reader->tail)
+            return RING_EMPTY;
+    }
+    const uint64_t there = reader->head - reader->tail;
+    if (there > reader->ring.capacity || there < sizeof header)
+        return RING_BROKEN;
+    uint8_t *const from = at_place(&reader->ring, reader->tail);
+    memcpy(&header, from, sizeof header); /* once: it may change under our eyes */
+    if (header.mark != MARK || header.size > ring_piece_bytes(reader->ring.capacity) ||
+        record_bytes(header.size) > there || header.size > header.packet_bytes)
+        return RING_BROKEN;
+    *record = (RingRecord){ .bytes = from + sizeof header,
+                            .size = header.size,
+                            .packet_bytes = header.packet_bytes };
+    return RING_OK;
+}
+
+void ring_release(RingReader *reader, const RingRecord *record)
+{
+    reader->tail += record_bytes(record->size);
+    /* Release: what was read is read. Its order with wants_room matters only in
+     * ring_wants_telling, which stores it again. */
+    atomic_store_explicit(&reader->ring.shared->tail, reader->tail, memory_order_release);
+}
+
+bool ring_wants_telling(RingReader *reader)
+{
+    RingShared *const shared = reader->ring.shared;
+    const bool is_empty = reader->head == reader->tail;
+
+    if (is_empty)
+        atomic_store(&shared->tail, reader->tail); /* sequentially consistent: see the top */
+    else if (atomic_load_explicit(&shared->wants_room, memory_order_relaxed) == 0 ||
+             reader->head - reader->tail > reader->ring.capacity / 2)
+        return false;
+    return atomic_load(&shared->wants_room) != 0 && atomic_exchange(&shared->wants_room, 0) != 0;
+}

@@ -1,0 +1,68 @@
+/* The shared-memory transport from inside: what its receiving and its sending side share.
+ *
+ * Threads: told at each field and function. */
+#ifndef RUBATO_IO_NET_TRANSPORT_SHM_H
+#define RUBATO_IO_NET_TRANSPORT_SHM_H
+
+#include <pthread.h>
+
+#include "io/net/shm_ring.h"
+#include "io/net/shm_socket.h"
+#include "io/net/transport_ops.h"
+
+/* In memory that a receiver shares with all who send to it. */
+typedef struct {
+    _Atomic uint32_t asleep; /* 1: whoever writes into a ring rings the bell */
+} ShmBell;
+
+#define SHM_BELL_BYTES ((size_t)4096)
+
+typedef struct {
+    Transport base;
+
+    /* immutable once bound */
+    char *identity;       /* of this host */
+    size_t ring_capacity; /* of rings that are made here */
+    size_t most_inlets;
+    int epoll_fd;
+    int listener_fd; /* -1: not bound */
+    int bell_memory_fd;
+    int bell_fd;   /* an eventfd: ringing is writing to it */
+    ShmBell *bell; /* for those who send to us */
+
+    /* the I/O thread only */
+    GPtrArray *inlets; /* of Inlet */
+    guint next_inlet;
+    uint32_t n_inlets_ever;
+    bool armed; /* our bell is set to ring */
+
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    GHashTable *outlets; /* id → Outlet, those that are being closed too */
+    uint32_t n_outlets_ever;
+} ShmTransport;
+
+/* What an event of the epoll is about. */
+enum {
+    SHM_EVENT_BELL,
+    SHM_EVENT_LISTENER,
+    SHM_EVENT_INLET,
+    SHM_EVENT_OUTLET,
+};
+
+bool shm_transport_watch(const ShmTransport *transport, int fd, uint32_t events, uint32_t kind,
+                         uint32_t id);
+
+/* ---- transport_shm_send.c ---- */
+
+/* A channel to whoever listens at the name. (transfer full) */
+Channel *shm_outlet_new(ShmTransport *transport, const char *name);
+
+/* Something has come on an outlet's socket: a bell, news of room, or its end. Any thread. */
+void shm_outlet_hear(ShmTransport *transport, uint32_t id);
+
+/* Sends what channels that were closed still have to send, as long as each has time; then frees
+ * them. Owner. */
+void shm_outlets_finish(ShmTransport *transport);
+
+#endif
