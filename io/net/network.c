@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,11 +53,53 @@ static void close_greeted(gpointer channel)
     ((Channel *)channel)->ops->close(channel, LINGER_MS);
 }
 
+/* The opened transport of an address, NULL where it is not open. */
+static Transport *find_transport(const Network *network, const char *endpoint, GError **error)
+{
+    const TransportOps *const ops =
+        network->instead != NULL ? network->instead : transport_of(endpoint, error);
+
+    for (size_t i = 0; ops != NULL && i < network->n_transports; i++)
+        if (network->transports[i]->ops == ops)
+            return network->transports[i];
+    if (ops != NULL)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "%s cannot be reached: this node has no address of transport \"%s\"", endpoint,
+                    ops->name);
+    return NULL;
+}
+
+/* Opens the transport, unless it is. */
+static Transport *open_transport(Network *network, const TransportOps *ops, GError **error)
+{
+    struct epoll_event event = { .events = EPOLLIN };
+
+    for (size_t i = 0; i < network->n_transports; i++)
+        if (network->transports[i]->ops == ops)
+            return network->transports[i];
+    g_assert(network->n_transports < NETWORK_MOST_TRANSPORTS);
+    Transport *const transport = ops->create(network->n_nodes, error);
+    if (transport == NULL)
+        return NULL;
+    network->transports[network->n_transports++] = transport;
+    const int fd = ops->poll_fd(transport);
+    if (fd == -1 || epoll_ctl(network->news_fd, EPOLL_CTL_ADD, fd, &event) == 0)
+        return transport;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot watch the transport \"%s\": %s",
+                ops->name, g_strerror(errno));
+    return NULL;
+}
+
 static bool bind_all(Network *network, const NetworkConfig *config, GError **error)
 {
+    if (network->instead != NULL && open_transport(network, network->instead, error) == NULL)
+        return false;
     for (size_t i = 0; i < config->n_bind_endpoints; i++) {
-        if (!network->ops->bind(network->transport, config->bind_endpoints[i],
-                                &network->endpoints[i], error))
+        const char *const endpoint = config->bind_endpoints[i];
+        const TransportOps *const ops =
+            network->instead != NULL ? network->instead : transport_of(endpoint, error);
+        Transport *const transport = ops != NULL ? open_transport(network, ops, error) : NULL;
+        if (transport == NULL || !ops->bind(transport, endpoint, &network->endpoints[i], error))
             return false;
         network->n_endpoints++;
     }
@@ -65,15 +109,12 @@ static bool bind_all(Network *network, const NetworkConfig *config, GError **err
 Network *network_new(const NetworkConfig *config, const NetworkHandler *handler, void *user,
                      GError **error)
 {
-    const TransportOps *const ops = config->transport_ops != NULL
-                                        ? config->transport_ops
-                                        : transport_find(config->transport, error);
-
     assert(handler->receive != NULL && handler->greeted != NULL && handler->tick != NULL);
-    if (ops == NULL)
+    if (config->transport != NULL && transport_find(config->transport, error) == NULL)
         return NULL;
     Network *const network = g_new0(Network, 1);
-    network->ops = ops;
+    network->instead = config->transport_ops;
+    network->wanted = g_strdup(config->transport);
     network->handler = *handler;
     network->user = user;
     network->self = config->self;
@@ -90,13 +131,13 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     init_lock(network);
 
     network->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (network->wake_fd == -1) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot make an eventfd: %s",
-                    g_strerror(errno));
+    network->news_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (network->wake_fd == -1 || network->news_fd == -1) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "cannot make an eventfd and an epoll: %s", g_strerror(errno));
         goto free_network;
     }
-    network->transport = ops->create(config->n_nodes, error);
-    if (network->transport == NULL || !bind_all(network, config, error))
+    if (!bind_all(network, config, error))
         goto free_network;
     return network;
 
@@ -180,10 +221,13 @@ void network_free(Network *network)
     network_stop(network);
     close_peers(network); /* what was pushed since */
     g_hash_table_unref(network->greeted);
-    if (network->transport != NULL)
-        network->ops->destroy(network->transport);
+    for (size_t i = 0; i < network->n_transports; i++)
+        network->transports[i]->ops->destroy(network->transports[i]);
     if (network->wake_fd != -1)
         close(network->wake_fd);
+    if (network->news_fd != -1)
+        close(network->news_fd);
+    g_free(network->wanted);
     free_peers(network);
     for (size_t i = 0; i < network->n_endpoints; i++)
         g_free(network->endpoints[i]);
@@ -209,7 +253,8 @@ static Channel *greeting_channel(Network *network, const char *endpoint, GError 
         return channel;
     if (g_hash_table_size(network->greeted) >= network->n_nodes + SPARE_GREETED)
         g_hash_table_remove_all(network->greeted);
-    channel = network->ops->connect(network->transport, endpoint, error);
+    Transport *const transport = find_transport(network, endpoint, error);
+    channel = transport != NULL ? transport->ops->connect(transport, endpoint, error) : NULL;
     if (channel != NULL)
         g_hash_table_insert(network->greeted, g_strdup(endpoint), channel);
     return channel;
@@ -235,8 +280,9 @@ bool network_greet(Network *network, const char *endpoint, GVariant *body, GErro
     wire_write_greeting_prefix(packet->bytes, WIRE_VERSION, (uint32_t)size);
     g_variant_store(boxed, packet->bytes + WIRE_PREFIX_BYTES);
 
+    g_autofree char *first = g_strndup(endpoint, strcspn(endpoint, " "));
     pthread_mutex_lock(&network->greeting_lock);
-    Channel *const channel = greeting_channel(network, endpoint, error);
+    Channel *const channel = greeting_channel(network, first, error);
     if (channel != NULL) {
         channel->ops->send(channel, packet);
         count(&network->n_greetings_sent, 1);
@@ -246,9 +292,41 @@ bool network_greet(Network *network, const char *endpoint, GVariant *body, GErro
     return channel != NULL;
 }
 
+/* Whether links may go to this address. */
+static bool is_usable(const Network *network, Transport *transport, const char *endpoint)
+{
+    return (network->wanted == NULL || strcmp(network->wanted, transport->ops->name) == 0) &&
+           (transport->ops->reaches == NULL || transport->ops->reaches(transport, endpoint));
+}
+
+/* A channel to the last of several addresses that can be used. */
+static Channel *connect_nearest(Network *network, const char *endpoints,
+                                const TransportOps **transport_ops, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit(endpoints, " ", -1);
+    const guint n = g_strv_length(words);
+
+    for (guint i = n; i-- > 0;) {
+        Transport *const transport = find_transport(network, words[i], i == 0 ? error : NULL);
+        if (transport != NULL && is_usable(network, transport, words[i])) {
+            *transport_ops = transport->ops;
+            return transport->ops->connect(transport, words[i], error);
+        }
+        if (i == 0 && transport == NULL)
+            return NULL;
+    }
+    g_set_error(
+        error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+        "the node at %s cannot be reached by the transport \"%s\": it is on another host, or "
+        "has no such address",
+        endpoints, network->wanted != NULL ? network->wanted : "nearest");
+    return NULL;
+}
+
 static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told, GError **error)
 {
-    Channel *const channel = network->ops->connect(network->transport, told->endpoint, error);
+    const TransportOps *transport = NULL;
+    Channel *const channel = connect_nearest(network, told->endpoint, &transport, error);
 
     if (channel == NULL)
         return NULL;
@@ -264,6 +342,7 @@ static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told
     peer->network = network;
     peer->number = number;
     peer->incarnation = told->incarnation;
+    peer->transport = transport;
     peer->channel = channel;
     peer->state = NETWORK_CONNECTING;
     peer->heard_ms = network_now_ms();
@@ -316,6 +395,13 @@ NetworkPeerState network_peer_state(const Network *network, uint32_t node)
 
     return peer != NULL ? atomic_load_explicit(&peer->state, memory_order_relaxed)
                         : NETWORK_UNKNOWN;
+}
+
+const char *network_peer_transport(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    return peer != NULL ? peer->transport->name : NULL;
 }
 
 const char *network_peer_state_name(NetworkPeerState state)

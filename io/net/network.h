@@ -53,8 +53,8 @@ typedef struct {
 } NetworkHandler;
 
 typedef struct {
-    const char *transport;             /* its name; NULL: "tcp" */
-    const TransportOps *transport_ops; /* not NULL: this one instead (tests wrap the real one) */
+    const char *transport;             /* its name: the one for links; NULL: the nearest */
+    const TransportOps *transport_ops; /* not NULL: this one for all (tests wrap the real one) */
     uint32_t self;
     uint32_t n_nodes;
     uint64_t incarnation; /* differs between any two processes that ever were this node */
@@ -68,7 +68,7 @@ typedef struct {
 } NetworkConfig;
 
 typedef struct {
-    const char *endpoint;
+    const char *endpoint; /* or several with spaces between, from the farthest to the nearest */
     uint64_t incarnation;
 } NetworkPeer;
 
@@ -114,12 +114,14 @@ void network_stop(Network *network);
 /* Bound endpoint i with the port that it really has. (transfer none) */
 const char *network_endpoint(const Network *network, size_t i);
 
-/* Sends a greeting to whoever is bound to the endpoint, now or in the next seconds: it may get lost.
+/* Sends a greeting to whoever is bound to the endpoint (of several, the first), now or in the next
+ * seconds: it may get lost.
  * Takes a floating body. False where the endpoint makes no sense, or the body is too large. */
 bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error);
 
-/* The nodes have found each other: opens the links. peers has n_nodes entries; that of this node is
- * ignored. Once only. False where an endpoint makes no sense; then no link exists. */
+/* The nodes have found each other: opens the links, each over the nearest transport that both have
+ * and that reaches there. peers has n_nodes entries; that of this node is ignored. Once only. False
+ * where an endpoint makes no sense, or none can be reached; then no link exists. */
 bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, GError **error);
 
 /* Queues a frame for another node; goes out with the next flush for that node, together with what
@@ -153,6 +155,9 @@ void network_forget(Network *network, uint32_t node);
 int64_t network_heard_ms(const Network *network, uint32_t node);
 
 NetworkPeerState network_peer_state(const Network *network, uint32_t node);
+
+/* The name of the transport to the node; NULL where there is no link (yet). (transfer none) */
+const char *network_peer_transport(const Network *network, uint32_t node);
 
 /* "connected", "connecting", … (transfer none) */
 const char *network_peer_state_name(NetworkPeerState state);

@@ -24,6 +24,7 @@ typedef struct {
     _Alignas(64) Network *network;
     uint32_t number;
     uint64_t incarnation;
+    const TransportOps *transport;
 
     /* any thread */
     _Alignas(64) _Atomic(Frame *) queue; /* the newest frame first */
@@ -63,10 +64,15 @@ typedef struct {
     bool touched; /* something has come of it in this batch */
 } Peer;
 
+#define NETWORK_MOST_TRANSPORTS 4
+
 struct Network {
     /* immutable */
-    const TransportOps *ops;
-    Transport *transport;
+    Transport *transports[NETWORK_MOST_TRANSPORTS]; /* those that have an address here */
+    size_t n_transports;
+    const TransportOps *instead; /* of all others; NULL: as the addresses say */
+    char *wanted;                /* the transport for links; NULL: the nearest */
+    int news_fd;                 /* an epoll: something has come by one of the transports */
     NetworkHandler handler;
     void *user;
     uint32_t self, n_nodes;

@@ -119,7 +119,8 @@ static Parcel *parcel_new(Network *network, Peer *peer, Received *received, uint
                           uint8_t **bytes)
 {
     const size_t stride = (sizeof(Item) + network->room_bytes + 15) & ~(size_t)15;
-    const bool copied = received->size <= COPIED_BYTES || (uintptr_t)received->bytes % 8 != 0;
+    const bool copied =
+        received->lent || received->size <= COPIED_BYTES || (uintptr_t)received->bytes % 8 != 0;
     const size_t copied_bytes = copied ? received->size : 0;
     Parcel *const parcel = g_try_malloc(sizeof *parcel + n_messages * stride + copied_bytes);
 
@@ -323,22 +324,35 @@ static void take_packet(Network *network, Received *received, int64_t now_ms, bo
         take_numbered(network, peer, received, &header, now_ms, moved);
 }
 
-/* Takes in what has come, but not for ever; whether there may be more. */
-static bool receive_batch(Network *network, int64_t now_ms)
+/* Takes in what has come by one transport, but not for ever; how many packets. */
+static unsigned receive_from(Network *network, Transport *transport, int64_t now_ms)
 {
     Received received;
     unsigned n = 0;
 
-    while (n < BATCH_PACKETS && network->ops->receive(network->transport, &received)) {
+    while (n < BATCH_PACKETS && transport->ops->receive(transport, &received)) {
         bool moved = false;
         take_packet(network, &received, now_ms, &moved);
         if (!moved)
             received.ops->release(&received);
         n++;
     }
-    if (n > 0 && network->handler.received != NULL)
+    return n;
+}
+
+/* Takes in what has come, but not for ever; whether there may be more. */
+static bool receive_batch(Network *network, int64_t now_ms)
+{
+    bool any = false, more = false;
+
+    for (size_t i = 0; i < network->n_transports; i++) {
+        const unsigned n = receive_from(network, network->transports[i], now_ms);
+        any = any || n > 0;
+        more = more || n == BATCH_PACKETS;
+    }
+    if (any && network->handler.received != NULL)
         network->handler.received(network->user);
-    return n == BATCH_PACKETS;
+    return more;
 }
 
 /* Sends what is owed to a peer; when to look again. */
@@ -404,9 +418,9 @@ static bool is_done(const Network *network)
     return true;
 }
 
-static void wait_for_something(const Network *network, int fd, int64_t now_ms, int64_t next_ms)
+static void wait_for_something(const Network *network, int64_t now_ms, int64_t next_ms)
 {
-    struct pollfd polled[] = { { .fd = fd, .events = POLLIN },
+    struct pollfd polled[] = { { .fd = network->news_fd, .events = POLLIN },
                                { .fd = network->wake_fd, .events = POLLIN } };
     const int64_t timeout_ms = next_ms <= now_ms ? 0 : next_ms - now_ms;
     uint64_t n;
@@ -429,7 +443,6 @@ static void tick(Network *network, int64_t now_ms)
 void *network_run(void *data)
 {
     Network *const network = data;
-    const int fd = network->ops->poll_fd(network->transport);
     int64_t next_tick = network_now_ms();
     int64_t next_timer = next_tick;
 
@@ -460,7 +473,7 @@ void *network_run(void *data)
              now_ms >= atomic_load_explicit(&network->stop_at_ms, memory_order_relaxed)))
             break;
         if (!more)
-            wait_for_something(network, fd, now_ms, MIN(next_timer, next_tick));
+            wait_for_something(network, now_ms, MIN(next_timer, next_tick));
     }
     /* The others need not send again what has come. */
     for (uint32_t i = 0; i < network->n_nodes; i++) {

@@ -99,9 +99,9 @@ static bool map_ring(int fd, size_t capacity, Ring *ring)
         errno = failure;
         return false;
     }
-    *ring = (Ring){
-        .shared = (RingShared *)(void *)base, .data = base + SHARED_BYTES, .capacity = capacity
-    };
+    *ring = (Ring){ .shared = (RingShared *)(void *)base,
+                    .data = base + SHARED_BYTES,
+                    .capacity = capacity };
     return true;
 }
 

@@ -171,10 +171,9 @@ ShmNews shm_socket_receive(int fd, uint64_t *capacity, int *fds, size_t n_fds)
     ShmHello hello;
     struct iovec part = { .iov_base = &hello, .iov_len = sizeof hello };
     Control control;
-    struct msghdr message = { .msg_iov = &part,
-                              .msg_iovlen = 1,
-                              .msg_control = &control,
-                              .msg_controllen = sizeof control };
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
+    };
     int came[SHM_MOST_FDS];
     bool fits;
     ssize_t size;

@@ -48,7 +48,7 @@ struct Received {
     const ReceivedOps *ops;
     uint8_t *bytes; /* may be written to; not aligned */
     size_t size;
-    bool misshapen;                           /* it came in a form that no channel sends */
+    bool misshapen; /* it came in a form that no channel sends */
     bool lent; /* cannot be moved, and is released before the next receive, on the same thread */
     _Alignas(max_align_t) uint8_t memory[64]; /* the transport's */
 };

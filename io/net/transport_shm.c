@@ -134,13 +134,13 @@ bool shm_transport_watch(const ShmTransport *transport, int fd, uint32_t events,
     return epoll_ctl(transport->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static void let_in(ShmTransport *self)
+static void let_in(ShmTransport *self, int listener)
 {
     const int bell[] = { self->bell_memory_fd, self->bell_fd };
     pid_t pid;
     int fd;
 
-    while ((fd = shm_socket_accept(self->listener_fd, &pid)) != -1) {
+    while ((fd = shm_socket_accept(listener, &pid)) != -1) {
         const uint32_t id = self->n_inlets_ever++;
 
         if (self->inlets->len >= self->most_inlets ||
@@ -172,8 +172,7 @@ static bool open_inlet(Inlet *inlet)
     case SHM_MESSAGE:
         break;
     }
-    inlet->opened =
-        capacity <= RING_MOST_BYTES && ring_open(fd, (size_t)capacity, &inlet->reader);
+    inlet->opened = capacity <= RING_MOST_BYTES && ring_open(fd, (size_t)capacity, &inlet->reader);
     close(fd);
     return inlet->opened;
 }
@@ -208,7 +207,7 @@ static void hear_all(ShmTransport *self)
         const uint32_t id = (uint32_t)events[i].data.u64;
         switch (events[i].data.u64 >> 32) {
         case SHM_EVENT_LISTENER:
-            let_in(self);
+            let_in(self, (int)id);
             break;
         case SHM_EVENT_INLET:
             hear_inlet(self, id);
@@ -361,8 +360,9 @@ static void shm_destroy(Transport *transport)
         close(self->bell_memory_fd);
     if (self->bell_fd != -1)
         close(self->bell_fd);
-    if (self->listener_fd != -1)
-        close(self->listener_fd);
+    for (guint i = 0; i < self->listeners->len; i++)
+        close(g_array_index(self->listeners, int, i));
+    g_array_unref(self->listeners);
     if (self->epoll_fd != -1)
         close(self->epoll_fd);
     pthread_mutex_destroy(&self->lock);
@@ -388,7 +388,7 @@ static Transport *shm_create(uint32_t n_nodes, GError **error)
     self->identity = host_identity();
     self->ring_capacity = choose_capacity(n_nodes);
     self->most_inlets = 2 * (size_t)n_nodes + SPARE_INLETS;
-    self->listener_fd = -1;
+    self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
     self->inlets = g_ptr_array_new_with_free_func(inlet_free);
     self->outlets = g_hash_table_new(g_direct_hash, g_direct_equal);
     pthread_mutex_init(&self->lock, NULL);
@@ -414,14 +414,10 @@ static bool shm_bind(Transport *transport, const char *endpoint, char **resolved
     if (!host_address_split(SCHEME, self->identity, endpoint, /* for_binding= */ true, &name,
                             error))
         return false;
-    if (self->listener_fd != -1) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                    "cannot bind %s: this node has an address in shared memory already", endpoint);
-        return false;
-    }
-    self->listener_fd = shm_socket_listen(name);
-    if (self->listener_fd != -1 &&
-        shm_transport_watch(self, self->listener_fd, EPOLLIN | EPOLLET, SHM_EVENT_LISTENER, 0)) {
+    const int fd = shm_socket_listen(name);
+    if (fd != -1 &&
+        shm_transport_watch(self, fd, EPOLLIN | EPOLLET, SHM_EVENT_LISTENER, (uint32_t)fd)) {
+        g_array_append_val(self->listeners, fd);
         *resolved = host_address_join(SCHEME, self->identity, name);
         return true;
     }
@@ -430,9 +426,8 @@ static bool shm_bind(Transport *transport, const char *endpoint, char **resolved
                 errno == EADDRINUSE ? "; another program, or another node, has it: choose another "
                                       "name, or * for any"
                                     : "");
-    if (self->listener_fd != -1)
-        close(self->listener_fd);
-    self->listener_fd = -1;
+    if (fd != -1)
+        close(fd);
     return false;
 }
 

@@ -25,7 +25,7 @@ typedef struct {
     size_t ring_capacity; /* of rings that are made here */
     size_t most_inlets;
     int epoll_fd;
-    int listener_fd; /* -1: not bound */
+    GArray *listeners; /* of descriptors */
     int bell_memory_fd;
     int bell_fd;   /* an eventfd: ringing is writing to it */
     ShmBell *bell; /* for those who send to us */

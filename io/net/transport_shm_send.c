@@ -88,8 +88,7 @@ static void try_to_connect(Outlet *outlet)
     outlet->fd = fd;
     const bool told = shm_socket_send_hello(fd, outlet->writer.ring.capacity, &ring_fd, 1);
     close(ring_fd); /* the mapping stays */
-    if (!told ||
-        !shm_transport_watch(outlet->transport, fd, EPOLLIN, SHM_EVENT_OUTLET, outlet->id))
+    if (!told || !shm_transport_watch(outlet->transport, fd, EPOLLIN, SHM_EVENT_OUTLET, outlet->id))
         disconnect(outlet);
 }
 

@@ -165,8 +165,7 @@ static char *to_numeric(const char *endpoint, const char *host, const char *port
     return g_strdup_printf(*ipv6 ? "tcp://[%s]:%s" : "tcp://%s:%s", numeric, port);
 }
 
-static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved,
-                               GError **error)
+static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved, GError **error)
 {
     ZmqTransport *const self = (ZmqTransport *)transport;
     g_autofree char *host = NULL, *port = NULL;
