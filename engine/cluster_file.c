@@ -28,7 +28,7 @@
 #define MAX_NAME_BYTES 64u
 #define MAX_HOST_BYTES 253u
 
-static const char *const KNOWN_TRANSPORTS[] = { "tcp", NULL };
+static const char *const KNOWN_TRANSPORTS[] = { CLUSTER_AUTO_TRANSPORT, "shm", "ipc", "tcp", NULL };
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
 static const char *const CLUSTER_KEYS[] = { "name",          "scheduler",  "nodes",

@@ -19,6 +19,9 @@
 #define CLUSTER_MAX_MS 86400000u  /* a day */
 #define CLUSTER_MAX_FILE_BYTES (1024u * 1024u)
 
+/* Shared memory between nodes of one host, TCP between hosts: what a file means that says nothing. */
+#define CLUSTER_AUTO_TRANSPORT "auto"
+
 typedef struct {
     uint32_t id;
     char *host;
@@ -41,7 +44,7 @@ typedef struct {
     uint32_t timeout_ms;
     uint32_t stall_ms;
     uint32_t rendezvous_ms;
-    char *transport; /* one of the known names, "tcp" unless the file says otherwise */
+    char *transport; /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
     char *digest;    /* SHA-256 of the file's bytes, in hex */
 } Cluster;
 

@@ -62,7 +62,7 @@ typedef enum {
 
 #define CONTROL_MAX_TEXT 4096u    /* bytes of a string, but for the next two; longer ones are cut */
 #define CONTROL_MAX_DETAIL 65536u /* bytes of `detail` */
-#define CONTROL_MAX_ENDPOINT 256u /* bytes of an endpoint */
+#define CONTROL_MAX_ENDPOINT 256u /* bytes of an endpoint, or of all of a node */
 #define CONTROL_MAX_NODES 4096u   /* of a WELCOME */
 #define CONTROL_MAX_BYTES (1u << 21) /* of a message */
 
@@ -87,7 +87,7 @@ typedef struct {
     const char *text;   /* PROPOSE: "table weights", "task lr"; else for people */
     const char *digest; /* HELLO: of the cluster file; PROPOSE: of all arguments of the call */
     const char *detail; /* PROPOSE: those arguments in words, for the message that compares them */
-    const char *endpoint;    /* HELLO: where the sender receives */
+    const char *endpoint; /* HELLO: where the sender receives; several have commas between */
     const char *description; /* HELLO: what people know the process by: "host pid 123" */
 
     const char *const *endpoints; /* WELCOME: n_nodes of them, by node number */

@@ -275,7 +275,7 @@ static void scheduler_greets(void *user, const char *endpoint, const Control *co
 {
     RubatoEngine *engine = user;
 
-    if (g_strcmp0(endpoint, network_endpoint(engine->network, 0)) == 0)
+    if (g_strcmp0(endpoint, engine->addresses) == 0)
         handle_for_node(engine, control);
     else
         greet(engine, endpoint, control);

@@ -228,6 +228,7 @@ void rubato_engine_free(RubatoEngine *engine)
     g_strfreev(engine->node_names);
     g_free(engine->servers_of);
     g_free(engine->workers_of);
+    g_free(engine->addresses);
     g_free(engine->refusal);
     g_free(engine->commit_text);
     g_free(engine->broken_text);

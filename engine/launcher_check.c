@@ -79,8 +79,51 @@ static const char *plural(uint32_t n)
     return n == 1 ? "" : "s";
 }
 
-static void append_summary(const Cluster *cluster, GString *report)
+/* What two nodes have in common exactly where they are on one host. (transfer full) */
+static char *host_key(const char *name)
 {
+    Host host = { 0 };
+    char *key;
+
+    if (!host_resolve(&host, name, "", NULL))
+        return g_ascii_strdown(name, -1);
+    key = host.local ? g_strdup("") : host_describe(&host);
+    host_clear(&host);
+    return key;
+}
+
+/* "shm", or how it differs from pair to pair. Notes where a transport does not reach. */
+static const char *describe_transport(Check *check)
+{
+    const Cluster *cluster = check->cluster;
+    const bool automatic = strcmp(cluster->transport, CLUSTER_AUTO_TRANSPORT) == 0;
+    g_autoptr(GHashTable) hosts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    guint n_hosts;
+
+    if (strcmp(cluster->transport, "tcp") == 0)
+        return "tcp";
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const ClusterNode *node = &cluster->nodes[i];
+
+        if (g_hash_table_add(hosts, host_key(node->host)) && i > 0 && !automatic) {
+            g_autofree char *fault = g_strdup_printf(
+                "%s:%u: node %u is on another host than node %u, and \"%s\" connects processes of "
+                "one host; leave 'transport' out, or write \"tcp\"",
+                cluster->path, node->line, node->id, cluster->nodes[0].id, cluster->transport);
+            add_fault(check, fault);
+        }
+    }
+    n_hosts = g_hash_table_size(hosts);
+    if (!automatic)
+        return cluster->transport;
+    if (n_hosts == 1)
+        return "shm";
+    return n_hosts == cluster->n_nodes ? "tcp" : "shm within a host, tcp between hosts";
+}
+
+static void append_summary(Check *check, GString *report)
+{
+    const Cluster *cluster = check->cluster;
     uint32_t servers = 0;
     uint32_t workers = 0;
 
@@ -90,7 +133,7 @@ static void append_summary(const Cluster *cluster, GString *report)
     }
     g_string_append_printf(report, "%s: %u node%s, %u server%s, %u worker%s, over %s\n\n",
                            cluster->name, cluster->n_nodes, plural(cluster->n_nodes), servers,
-                           plural(servers), workers, plural(workers), cluster->transport);
+                           plural(servers), workers, plural(workers), describe_transport(check));
 }
 
 static void append_table(Check *check, GString *report)
@@ -137,7 +180,7 @@ bool rubato_launch_check(const char *cluster_file, GString *report, GError **err
     g_autoptr(GString) faults = g_string_new(NULL);
     Check check = { .cluster = cluster, .sockets = sockets, .faults = faults };
 
-    append_summary(cluster, report);
+    append_summary(&check, report);
     append_table(&check, report);
     g_string_append_printf(report,
                            "\na heartbeat each %u ms; a node is lost after %u ms of silence; "

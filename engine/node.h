@@ -51,7 +51,8 @@ struct RubatoEngine {
     uint32_t timeout_ms;
     uint32_t stall_ms;
     uint64_t incarnation;
-    const TransportOps *transport; /* NULL: the one that the cluster file names */
+    const TransportOps *transport; /* NULL: those that the cluster file asks for */
+    char *addresses; /* where this node receives, from far to near; the first takes greetings */
 
     PostOffice office;
     Server *servers; /* of this node */

@@ -35,28 +35,65 @@ static char *resolve_endpoint(const char *host, uint16_t port, GError **error)
     return endpoint;
 }
 
-static bool open_network(RubatoEngine *engine, const char *scheduler, GError **error)
+/* Opens the network at the node's address, at one within the host unless `near` is NULL, and on the
+ * scheduler's node at that of the scheduler. */
+static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
+                        const char *scheduler, GError **error)
 {
-    const ClusterNode *node = &engine->cluster->nodes[engine->self];
-    g_autofree char *own = resolve_endpoint(node->host, node->port, error);
-    const char *const endpoints[] = { own, scheduler };
-    const NetworkConfig config = {
-        .transport = engine->cluster->transport,
+    const char *endpoints[3];
+    const char *const wanted = engine->cluster->transport;
+    const bool any = engine->transport != NULL || strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
+    NetworkConfig config = {
+        .transport = any ? NULL : wanted,
         .transport_ops = engine->transport,
         .self = engine->self,
         .n_nodes = engine->n_nodes,
         .incarnation = engine->incarnation,
         .bind_endpoints = endpoints,
-        .n_bind_endpoints = engine->self == engine->scheduler_node ? 2 : 1,
         .room_bytes = post_office_room_bytes(),
         .tick_ms = CLAMP(engine->heartbeat_ms / 4, 1, 50),
     };
 
+    endpoints[config.n_bind_endpoints++] = own;
+    if (near != NULL)
+        endpoints[config.n_bind_endpoints++] = near;
+    if (engine->self == engine->scheduler_node)
+        endpoints[config.n_bind_endpoints++] = scheduler;
+    Network *const network = network_new(&config, &dispatch_network_handler, engine, error);
+    if (network != NULL)
+        engine->addresses = near == NULL ? g_strdup(network_endpoint(network, 0))
+                                         : g_strjoin(",", network_endpoint(network, 0),
+                                                     network_endpoint(network, 1), NULL);
+    return network;
+}
+
+/* Greetings always go by TCP: nodes do not know yet where the others are. */
+static bool open_network(RubatoEngine *engine, const char *scheduler, GError **error)
+{
+    const ClusterNode *node = &engine->cluster->nodes[engine->self];
+    const char *const wanted = engine->cluster->transport;
+    const bool automatic = strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
+    g_autofree char *own = resolve_endpoint(node->host, node->port, error);
+    g_autofree char *near = NULL;
+    g_autoptr(GError) failure = NULL;
+
     if (own == NULL)
         return false;
-    engine->network = network_new(&config, &dispatch_network_handler, engine, error);
+    if (engine->transport == NULL && strcmp(wanted, "tcp") != 0)
+        near = g_strconcat(automatic ? "shm" : wanted, "://*", NULL);
+    engine->network = open_at(engine, own, near, scheduler, &failure);
+    if (engine->network == NULL && near != NULL && automatic) {
+        g_autoptr(GError) without = NULL;
+
+        engine->network = open_at(engine, own, NULL, scheduler, &without);
+        if (engine->network != NULL)
+            g_message("node %u talks TCP to nodes of its own host, too: %s", engine->id,
+                      failure->message);
+        g_clear_error(&failure);
+        failure = g_steal_pointer(&without);
+    }
     if (engine->network == NULL) {
-        g_prefix_error(error, "node %u: ", engine->id);
+        g_propagate_prefixed_error(error, g_steal_pointer(&failure), "node %u: ", engine->id);
         return false;
     }
     engine->office.network = engine->network;
@@ -76,7 +113,7 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
         .number = engine->self,
         .digest = engine->cluster->digest,
         .incarnation = engine->incarnation,
-        .endpoint = network_endpoint(engine->network, 0),
+        .endpoint = engine->addresses,
         .description = description,
     };
     g_autoptr(GVariant) body = control_encode(&hello);

@@ -59,7 +59,7 @@ START_TEST(cluster_file_defaults_hold_for_what_is_left_out)
     g_autoptr(Cluster) cluster = parse_good("cluster = { " SCHEDULER NODES " };");
 
     ck_assert_str_eq(cluster->name, "cluster");
-    ck_assert_str_eq(cluster->transport, "tcp");
+    ck_assert_str_eq(cluster->transport, "auto");
     ck_assert_uint_eq(cluster->nodes[0].servers, 1);
     ck_assert_uint_eq(cluster->nodes[0].workers, 1);
     ck_assert_uint_eq(cluster->heartbeat_ms, 500);
@@ -271,7 +271,7 @@ static const Fault FAULTS[] = {
     { NODE("id = 0; host = \"tcp://a\"; port = 1;"), 4, "'host' of node 0 is \"tcp://a\"", NULL },
     { NODE("id = 0; host = \"a b\"; port = 1;"), 4, "'host' of node 0 is \"a b\"", NULL },
     { TIMES("transport = \"carrier pigeon\";"), 4, "unknown transport \"carrier pigeon\"",
-      "known: tcp" },
+      "known: auto, shm, ipc, tcp" },
     { TIMES("name = \"\";"), 4, "'name' of the cluster is empty", NULL },
     { TIMES("name = \"a\\nb\";"), 4, "'name' of the cluster is no short text", "on one line" },
 

@@ -280,7 +280,7 @@ bool network_greet(Network *network, const char *endpoint, GVariant *body, GErro
     wire_write_greeting_prefix(packet->bytes, WIRE_VERSION, (uint32_t)size);
     g_variant_store(boxed, packet->bytes + WIRE_PREFIX_BYTES);
 
-    g_autofree char *first = g_strndup(endpoint, strcspn(endpoint, " "));
+    g_autofree char *first = g_strndup(endpoint, strcspn(endpoint, ","));
     pthread_mutex_lock(&network->greeting_lock);
     Channel *const channel = greeting_channel(network, first, error);
     if (channel != NULL) {
@@ -303,7 +303,7 @@ static bool is_usable(const Network *network, Transport *transport, const char *
 static Channel *connect_nearest(Network *network, const char *endpoints,
                                 const TransportOps **transport_ops, GError **error)
 {
-    g_auto(GStrv) words = g_strsplit(endpoints, " ", -1);
+    g_auto(GStrv) words = g_strsplit(endpoints, ",", -1);
     const guint n = g_strv_length(words);
 
     for (guint i = n; i-- > 0;) {

@@ -68,7 +68,7 @@ typedef struct {
 } NetworkConfig;
 
 typedef struct {
-    const char *endpoint; /* or several with spaces between, from the farthest to the nearest */
+    const char *endpoint; /* or several with commas between, from the farthest to the nearest */
     uint64_t incarnation;
 } NetworkPeer;
 

@@ -44,6 +44,8 @@ typedef struct {
 enum {
     SHARED_BYTES = 65536, /* the RingShared, on a page of its own, however large pages are */
     MARK = 0x52454350,
+    SKIP_MARK = 0x50494b53, /* packet_bytes says how far it is to the next record */
+    REWIND_BYTES = 64 << 10,
 };
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -125,7 +127,7 @@ bool ring_new(size_t capacity, RingWriter *writer, int *fd)
         errno = failure;
         return false;
     }
-    *writer = (RingWriter){ .ring = ring };
+    *writer = (RingWriter){ .ring = ring, .rewind_at = REWIND_BYTES };
     *fd = memory;
     return true;
 }
@@ -160,6 +162,24 @@ static uint8_t *at_place(const Ring *ring, uint64_t place)
 
 /* ---- the writer ---- */
 
+/* Now and then, where the ring is empty, goes back to its beginning: so the little that idle nodes
+ * have to say to each other stays in few pages, and the rest of the ring is never touched. */
+static void rewind_ring(RingWriter *writer, size_t piece)
+{
+    const size_t capacity = writer->ring.capacity;
+    const size_t place = (size_t)(writer->head & (capacity - 1));
+    const RecordHeader skip = { .mark = SKIP_MARK, .packet_bytes = capacity - place };
+
+    if (writer->head < writer->rewind_at || place < record_bytes(piece))
+        return;
+    writer->tail = atomic_load_explicit(&writer->ring.shared->tail, memory_order_acquire);
+    if (writer->tail == writer->head) {
+        memcpy(at_place(&writer->ring, writer->head), &skip, sizeof skip);
+        writer->head += capacity - place; /* visible with the record that follows */
+    }
+    writer->rewind_at = writer->head + REWIND_BYTES;
+}
+
 /* Whether so many bytes are free; looks at the reader's place if need be. */
 static RingResult find_room(RingWriter *writer, size_t bytes)
 {
@@ -182,9 +202,10 @@ static RingResult find_room(RingWriter *writer, size_t bytes)
 RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, size_t *at)
 {
     const size_t piece = MIN(size - *at, ring_piece_bytes(writer->ring.capacity));
-    const RingResult result = find_room(writer, record_bytes(piece));
     const RecordHeader header = { .size = (uint32_t)piece, .mark = MARK, .packet_bytes = size };
 
+    rewind_ring(writer, piece);
+    const RingResult result = find_room(writer, record_bytes(piece));
     if (result != RING_OK)
         return result;
     uint8_t *const to = at_place(&writer->ring, writer->head);
@@ -202,20 +223,28 @@ RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, si
 RingResult ring_read(RingReader *reader, RingRecord *record)
 {
     RecordHeader header;
+    uint8_t *from;
 
     if (reader->head == reader->tail) {
         reader->head = atomic_load(&reader->ring.shared->head); /* for the bell's sake, too */
         if (reader->head == reader->tail)
             return RING_EMPTY;
     }
-    const uint64_t there = reader->head - reader->tail;
-    if (there > reader->ring.capacity || there < sizeof header)
-        return RING_BROKEN;
-    uint8_t *const from = at_place(&reader->ring, reader->tail);
-    memcpy(&header, from, sizeof header); /* once: it may change under our eyes */
-    if (header.mark != MARK || header.size > ring_piece_bytes(reader->ring.capacity) ||
-        record_bytes(header.size) > there || header.size > header.packet_bytes)
-        return RING_BROKEN;
+    for (;;) {
+        const uint64_t there = reader->head - reader->tail;
+        if (there > reader->ring.capacity || there < sizeof header)
+            return RING_BROKEN;
+        from = at_place(&reader->ring, reader->tail);
+        memcpy(&header, from, sizeof header); /* once: it may change under our eyes */
+        if (header.mark == MARK && header.size <= ring_piece_bytes(reader->ring.capacity) &&
+            record_bytes(header.size) <= there && header.size <= header.packet_bytes)
+            break;
+        /* A record follows a skip. */
+        if (header.mark != SKIP_MARK || header.packet_bytes >= there ||
+            header.packet_bytes < sizeof header || header.packet_bytes % sizeof header != 0)
+            return RING_BROKEN;
+        reader->tail += header.packet_bytes;
+    }
     *record = (RingRecord){ .bytes = from + sizeof header,
                             .size = header.size,
                             .packet_bytes = header.packet_bytes };

@@ -39,6 +39,7 @@ typedef struct {
     Ring ring;
     uint64_t head; /* bytes written since the beginning */
     uint64_t tail; /* read, as of the last look */
+    uint64_t rewind_at;
 } RingWriter;
 
 typedef struct {

@@ -165,7 +165,11 @@ START_TEST(adds_count_once_over_connections_that_break)
 {
     const Scene scene = { models[_i], true };
     g_autofree char *expected = undisturbed(scene.model);
-    ClusterRun *run = cluster_run_new(&TWO);
+    ClusterShape shape = TWO;
+    ClusterRun *run;
+
+    shape.over = "tcp";
+    run = cluster_run_new(&shape);
 
     cluster_start(run, play, &scene);
     cluster_expect_success(run);

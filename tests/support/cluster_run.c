@@ -18,6 +18,9 @@
 
 #include "engine/node.h"
 
+/* What the nodes' transport is to be; unset: what a cluster file means that says nothing. */
+#define TRANSPORT_VARIABLE "RUBATO_TEST_TRANSPORT"
+
 #define PATIENCE_MS 30000
 #define CASE_SECONDS 45
 #define MOST_SHOWN 3000 /* bytes of a process's output in a failure */
@@ -126,6 +129,7 @@ const char *cluster_add_file(ClusterRun *run, const char *text)
 char *cluster_file_text(const ClusterRun *run)
 {
     const ClusterShape *shape = &run->shape;
+    const char *const over = shape->over != NULL ? shape->over : g_getenv(TRANSPORT_VARIABLE);
     GString *text = g_string_new("cluster: { name = \"test\";\n");
 
     g_string_append_printf(text,
@@ -138,7 +142,10 @@ char *cluster_file_text(const ClusterRun *run)
         g_string_append_printf(
             text, "%s{ id = %u; host = \"127.0.0.1\"; port = 0; servers = %u; workers = %u; }",
             i == 0 ? "" : ",\n", CLUSTER_IDS[i], shape->nodes[i].servers, shape->nodes[i].workers);
-    g_string_append(text, "); };\n");
+    g_string_append(text, ");\n");
+    if (over != NULL)
+        g_string_append_printf(text, "transport = \"%s\";\n", over);
+    g_string_append(text, "};\n");
     return g_string_free(text, FALSE);
 }
 

@@ -37,6 +37,7 @@ typedef struct {
     uint32_t stall_ms;      /* 0: 10,000 */
     uint32_t rendezvous_ms; /* 0: a minute */
     bool handle_signals;
+    const char *over;              /* the file's transport; NULL: RUBATO_TEST_TRANSPORT, or none */
     const TransportOps *transport; /* NULL: the real one */
 } ClusterShape;
 

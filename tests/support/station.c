@@ -56,7 +56,11 @@ static void on_tick(void *user, int64_t now_ms)
 
 Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *config)
 {
-    static const char *const any_port[] = { "tcp://127.0.0.1:0" };
+    const char *const transport = g_getenv("RUBATO_TEST_TRANSPORT");
+    g_autofree char *any_name = g_strconcat(transport != NULL ? transport : "", "://*", NULL);
+    const char *const any[] = { transport == NULL || strcmp(transport, "tcp") == 0
+                                    ? "tcp://127.0.0.1:0"
+                                    : any_name };
     const NetworkHandler handler = { .receive = on_receive,
                                      .greeted = on_greeted,
                                      .tick = on_tick };
@@ -69,7 +73,7 @@ Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *confi
     all.n_nodes = n_nodes;
     all.incarnation = STATION_INCARNATION(self);
     if (all.n_bind_endpoints == 0) {
-        all.bind_endpoints = any_port;
+        all.bind_endpoints = any;
         all.n_bind_endpoints = 1;
     }
     if (all.tick_ms == 0)
