@@ -158,17 +158,29 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
     g_message("%s (for %.1f s so far)", text->str, (double)waited_ms / 1000);
 }
 
-bool table_client_wait(TableClient *client, Call *call, GError **error)
+static bool wait_by(TableClient *client, Call *call,
+                    bool (*wait)(PostOffice *office, Call *call, int timeout_ms), GError **error)
 {
     const uint32_t stall_ms = client->route->stall_ms;
     unsigned waited_ms = 0;
 
-    while (!call_wait(call, (int)stall_ms)) {
+    while (!wait(client->route->office, call, (int)stall_ms)) {
         waited_ms += stall_ms;
         table_client_say_stalled(client, call, waited_ms);
     }
     return table_client_check_status(
         client, (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed), error);
+}
+
+bool table_client_wait(TableClient *client, Call *call, GError **error)
+{
+    return wait_by(client, call, post_office_wait, error);
+}
+
+static bool wait_only(PostOffice *office, Call *call, int timeout_ms)
+{
+    (void)office;
+    return call_wait(call, timeout_ms);
 }
 
 bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
@@ -438,5 +450,6 @@ bool table_client_fence(TableClient *client, GError **error)
     call_sent(&call);
     g_free(parts);
     client->unheard_bytes = 0;
-    return table_client_wait(client, &call, error);
+    /* Perhaps with the process cache locked: nobody else's messages are handled here. */
+    return wait_by(client, &call, wait_only, error);
 }

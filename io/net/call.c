@@ -11,6 +11,8 @@
 #include "io/net/futex.h"
 
 #define SLEEPING 0x80000000u
+#define BELL 0x40000000u
+#define FLAGS (SLEEPING | BELL)
 
 /* A wake-up costs more than a short answer: worth looking a while before going to sleep. */
 enum { SPINS = 64 };
@@ -20,7 +22,9 @@ void call_begin(Call *call, void (*ended)(Call *call))
     atomic_init(&call->pending, 1);
     atomic_init(&call->status, CALL_OK);
     atomic_init(&call->min_clock, UINT64_MAX);
+    atomic_init(&call->bell_fd, -1);
     call->ended = ended;
+    call->is_remote = false;
 }
 
 void call_add_parts(Call *call, uint32_t n_parts)
@@ -29,17 +33,29 @@ void call_add_parts(Call *call, uint32_t n_parts)
     atomic_fetch_add_explicit(&call->pending, n_parts, memory_order_relaxed);
 }
 
+/* The call may go with the decrement: what is needed after it is read before, and is the right one
+ * because the exchange succeeds only if the flags have not changed since. */
 static void end_parts(Call *call)
 {
-    void (*const ended)(Call *) = call->ended; /* before the decrement: the call may go with it */
-    const uint32_t before = atomic_fetch_sub_explicit(&call->pending, 1, memory_order_acq_rel);
+    void (*const ended)(Call *) = call->ended;
+    uint32_t before = atomic_load_explicit(&call->pending, memory_order_acquire);
+    int bell_fd;
 
-    if ((before & ~SLEEPING) != 1)
+    do
+        bell_fd =
+            (before & BELL) != 0 ? atomic_load_explicit(&call->bell_fd, memory_order_relaxed) : -1;
+    while (!atomic_compare_exchange_weak_explicit(&call->pending, &before, before - 1,
+                                                  memory_order_acq_rel, memory_order_acquire));
+    if ((before & ~FLAGS) != 1)
         return;
     if (ended != NULL)
         ended(call);
     else if ((before & SLEEPING) != 0)
         futex_wake(&call->pending, 1);
+    if (bell_fd != -1) {
+        const uint64_t one = 1;
+        (void)!write(bell_fd, &one, sizeof one); /* fails where it has been rung already */
+    }
 }
 
 void call_end_part(Call *call, CallStatus status, uint64_t min_clock)
@@ -65,7 +81,19 @@ void call_sent(Call *call)
 
 bool call_has_ended(Call *call)
 {
-    return (atomic_load_explicit(&call->pending, memory_order_acquire) & ~SLEEPING) == 0;
+    return (atomic_load_explicit(&call->pending, memory_order_acquire) & ~FLAGS) == 0;
+}
+
+bool call_set_bell(Call *call, int fd)
+{
+    atomic_store_explicit(&call->bell_fd, fd, memory_order_relaxed);
+    /* Release: who sees the flag sees the descriptor. Acquire: of a call that has ended, the rows. */
+    return (atomic_fetch_or_explicit(&call->pending, BELL, memory_order_acq_rel) & ~FLAGS) != 0;
+}
+
+void call_clear_bell(Call *call)
+{
+    atomic_fetch_and_explicit(&call->pending, ~BELL, memory_order_acquire);
 }
 
 static int64_t now_ms(void)
@@ -90,7 +118,7 @@ bool call_wait(Call *call, int timeout_ms)
         uint32_t pending = atomic_fetch_or_explicit(&call->pending, SLEEPING, memory_order_acquire);
         const int64_t left_ms = timeout_ms < 0 ? -1 : deadline_ms - now_ms();
 
-        if ((pending & ~SLEEPING) == 0)
+        if ((pending & ~FLAGS) == 0)
             return true;
         if (timeout_ms >= 0 && left_ms <= 0)
             return false;

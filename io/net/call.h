@@ -4,7 +4,7 @@
  * that cancels. The last one wakes the waiter, or hands the call to `ended`. A call's memory must
  * stay until then, which is why a cancelled call is waited for like any other.
  *
- * Threads: call_begin, call_add_parts and call_wait from the caller; call_end_part from any. */
+ * Threads: call_begin, call_add_parts, the bell and call_wait from the caller; call_end_part from any. */
 #ifndef RUBATO_IO_NET_CALL_H
 #define RUBATO_IO_NET_CALL_H
 
@@ -25,7 +25,9 @@ struct Call {
     _Atomic uint32_t status;    /* the worst CallStatus of the parts */
     _Atomic uint64_t min_clock; /* the lowest min clock of the answers */
     void (*ended)(
-        Call *call); /* runs on the thread that ends the last part; NULL: wake the waiter */
+        Call *call);     /* runs on the thread that ends the last part; NULL: wake the waiter */
+    _Atomic int bell_fd; /* see call_set_bell */
+    bool is_remote;      /* the caller's: a part of it was asked of another node */
 };
 
 void call_begin(Call *call, void (*ended)(Call *call));
@@ -37,6 +39,11 @@ void call_sent(Call *call);
 
 /* Whether it has ended: what the parts wrote is then visible. */
 bool call_has_ended(Call *call);
+
+/* While it is set, ending the last part writes to this eventfd, for a caller that waits for other
+ * things as well. False: the call has ended. The caller. */
+bool call_set_bell(Call *call, int fd);
+void call_clear_bell(Call *call);
 
 /* Waits up to timeout_ms (negative: for ever); whether it has ended. */
 bool call_wait(Call *call, int timeout_ms);

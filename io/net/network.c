@@ -42,6 +42,7 @@ static void init_lock(Network *network)
 
     pthread_mutex_init(&network->lock, NULL);
     pthread_mutex_init(&network->greeting_lock, NULL);
+    pthread_mutex_init(&network->receiving, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&network->room, &attributes);
@@ -109,6 +110,8 @@ static bool bind_all(Network *network, const NetworkConfig *config, GError **err
 Network *network_new(const NetworkConfig *config, const NetworkHandler *handler, void *user,
                      GError **error)
 {
+    struct epoll_event news = { .events = EPOLLIN };
+
     assert(handler->receive != NULL && handler->greeted != NULL && handler->tick != NULL);
     if (config->transport != NULL && transport_find(config->transport, error) == NULL)
         return NULL;
@@ -128,13 +131,18 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->complained_at = INT64_MIN / 2;
     network->endpoints = g_new0(char *, config->n_bind_endpoints + 1);
     network->greeted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, close_greeted);
+    network->may_spin = g_get_num_processors() > 1;
     init_lock(network);
 
     network->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    network->help_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     network->news_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (network->wake_fd == -1 || network->news_fd == -1) {
+    network->turn_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (network->wake_fd == -1 || network->help_fd == -1 || network->news_fd == -1 ||
+        network->turn_fd == -1 ||
+        epoll_ctl(network->turn_fd, EPOLL_CTL_ADD, network->news_fd, &news) != 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                    "cannot make an eventfd and an epoll: %s", g_strerror(errno));
+                    "cannot make eventfds and epolls: %s", g_strerror(errno));
         goto free_network;
     }
     if (!bind_all(network, config, error))
@@ -223,10 +231,10 @@ void network_free(Network *network)
     g_hash_table_unref(network->greeted);
     for (size_t i = 0; i < network->n_transports; i++)
         network->transports[i]->ops->destroy(network->transports[i]);
-    if (network->wake_fd != -1)
-        close(network->wake_fd);
-    if (network->news_fd != -1)
-        close(network->news_fd);
+    const int fds[] = { network->wake_fd, network->help_fd, network->turn_fd, network->news_fd };
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
+        if (fds[i] != -1)
+            close(fds[i]);
     g_free(network->wanted);
     free_peers(network);
     for (size_t i = 0; i < network->n_endpoints; i++)
@@ -234,6 +242,7 @@ void network_free(Network *network)
     g_free(network->endpoints);
     pthread_cond_destroy(&network->room);
     pthread_mutex_destroy(&network->greeting_lock);
+    pthread_mutex_destroy(&network->receiving);
     pthread_mutex_destroy(&network->lock);
     g_free(network);
 }

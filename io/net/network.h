@@ -35,7 +35,8 @@ typedef struct {
 /* Gives the message back; its sender may then send as much again. NULL is allowed. Any thread. */
 void incoming_free(Incoming *incoming);
 
-/* What a network calls, always on its I/O thread. None may block; each may push and flush frames. */
+/* What a network calls, one at a time: on its I/O thread, or (all but the tick) on a thread in
+ * network_help. None may block; each may push and flush frames. */
 typedef struct {
     /* A message came. (transfer full) */
     void (*receive)(void *user, Incoming *incoming);
@@ -161,6 +162,12 @@ const char *network_peer_transport(const Network *network, uint32_t node);
 
 /* "connected", "connecting", … (transfer none) */
 const char *network_peer_state_name(NetworkPeerState state);
+
+/* Waits for the end of a call, of which a part was asked of another node, up to timeout_ms (negative:
+ * for ever); whether it has ended. Meanwhile the thread receives what comes, if no other does so
+ * already: the answer then needs no hop from the I/O thread. The caller holds no lock that the
+ * handler takes. */
+bool network_help(Network *network, Call *call, int timeout_ms);
 
 /* The handler's tick is called soon. */
 void network_wake(Network *network);

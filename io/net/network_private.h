@@ -58,11 +58,17 @@ typedef struct {
     _Atomic uint64_t n_packets_sent, n_bytes_sent, n_acks_sent, n_resent;
     _Atomic uint64_t n_messages_sent[MESSAGE_CONTROL + 1];
 
-    /* the I/O thread only */
+    /* guarded by the network's `receiving` */
     _Alignas(64) LinkReceiver receiver;
     int64_t asked_at;
     bool touched; /* something has come of it in this batch */
 } Peer;
+
+/* Whether looking for a while before going to sleep has been worth it. */
+typedef struct {
+    unsigned n_failed;  /* in a row */
+    unsigned n_skipped; /* since the last attempt */
+} Spinner;
 
 #define NETWORK_MOST_TRANSPORTS 4
 
@@ -73,6 +79,9 @@ struct Network {
     const TransportOps *instead; /* of all others; NULL: as the addresses say */
     char *wanted;                /* the transport for links; NULL: the nearest */
     int news_fd;                 /* an epoll: something has come by one of the transports */
+    int turn_fd;                 /* an epoll: the same, unless a helper is at it */
+    int help_fd;                 /* an eventfd: the helper's call has ended */
+    bool may_spin;               /* there is more than one processor */
     NetworkHandler handler;
     void *user;
     uint32_t self, n_nodes;
@@ -114,9 +123,13 @@ struct Network {
     _Atomic uint64_t n_duplicates, n_early, n_strangers, n_bad;
     _Atomic uint64_t n_greetings_sent, n_greetings_received;
 
-    /* the I/O thread only */
+    /* guarded by receiving: held by whoever receives, the I/O thread or a helper */
+    pthread_mutex_t receiving;
     int64_t complained_at;
     uint64_t n_unsaid; /* complaints since then */
+
+    _Atomic bool helping; /* a thread that waits for an answer is the helper */
+    Spinner helper;       /* the helper only */
 };
 
 /* Adds to a counter that one thread at a time writes: no locked instruction. */
@@ -150,5 +163,22 @@ void peer_close(Peer *peer, unsigned linger_ms);
 
 /* The I/O thread. */
 void *network_run(void *network);
+
+typedef enum {
+    BATCH_NOTHING,
+    BATCH_SOME,
+    BATCH_MORE, /* and there may be more */
+} Batch;
+
+/* Takes in what has come, up to so many packets of each transport, and answers it. Returns in *next
+ * when a peer will need to be served. `receiving` is held. */
+Batch network_receive(Network *network, unsigned most, bool serve_all, int64_t *next);
+
+/* network_help.c */
+
+/* Looks for packets for a while; stops when the call (which may be NULL) has ended. False: it did
+ * not look at all; otherwise network_receive is to be called again before sleeping. `receiving` is
+ * held. */
+bool network_spin(Network *network, Spinner *spinner, Call *call);
 
 #endif

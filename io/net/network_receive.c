@@ -325,12 +325,12 @@ static void take_packet(Network *network, Received *received, int64_t now_ms, bo
 }
 
 /* Takes in what has come by one transport, but not for ever; how many packets. */
-static unsigned receive_from(Network *network, Transport *transport, int64_t now_ms)
+static unsigned receive_from(Network *network, Transport *transport, unsigned most, int64_t now_ms)
 {
     Received received;
     unsigned n = 0;
 
-    while (n < BATCH_PACKETS && transport->ops->receive(transport, &received)) {
+    while (n < most && transport->ops->receive(transport, &received)) {
         bool moved = false;
         take_packet(network, &received, now_ms, &moved);
         if (!moved)
@@ -340,19 +340,18 @@ static unsigned receive_from(Network *network, Transport *transport, int64_t now
     return n;
 }
 
-/* Takes in what has come, but not for ever; whether there may be more. */
-static bool receive_batch(Network *network, int64_t now_ms)
+/* Takes in what has come, but not for ever. */
+static Batch receive_batch(Network *network, unsigned most, int64_t now_ms)
 {
-    bool any = false, more = false;
+    Batch batch = BATCH_NOTHING;
 
     for (size_t i = 0; i < network->n_transports; i++) {
-        const unsigned n = receive_from(network, network->transports[i], now_ms);
-        any = any || n > 0;
-        more = more || n == BATCH_PACKETS;
+        const unsigned n = receive_from(network, network->transports[i], most, now_ms);
+        batch = MAX(batch, n == most ? BATCH_MORE : n > 0 ? BATCH_SOME : BATCH_NOTHING);
     }
-    if (any && network->handler.received != NULL)
+    if (batch != BATCH_NOTHING && network->handler.received != NULL)
         network->handler.received(network->user);
-    return more;
+    return batch;
 }
 
 /* Sends what is owed to a peer; when to look again. */
@@ -404,6 +403,14 @@ static int64_t serve_peers(Network *network, int64_t now_ms, bool all)
     return next;
 }
 
+Batch network_receive(Network *network, unsigned most, bool serve_all, int64_t *next)
+{
+    const Batch batch = receive_batch(network, most, network_now_ms());
+
+    *next = serve_peers(network, network_now_ms(), serve_all);
+    return batch;
+}
+
 /* Whether everything sent was acknowledged. */
 static bool is_done(const Network *network)
 {
@@ -420,7 +427,7 @@ static bool is_done(const Network *network)
 
 static void wait_for_something(const Network *network, int64_t now_ms, int64_t next_ms)
 {
-    struct pollfd polled[] = { { .fd = network->news_fd, .events = POLLIN },
+    struct pollfd polled[] = { { .fd = network->turn_fd, .events = POLLIN },
                                { .fd = network->wake_fd, .events = POLLIN } };
     const int64_t timeout_ms = next_ms <= now_ms ? 0 : next_ms - now_ms;
     uint64_t n;
@@ -445,34 +452,37 @@ void *network_run(void *data)
     Network *const network = data;
     int64_t next_tick = network_now_ms();
     int64_t next_timer = next_tick;
+    Spinner spinner = { 0 };
 
     for (;;) {
-        int64_t now_ms = network_now_ms();
-        const bool more = receive_batch(network, now_ms);
-        /* Acquire: pairs with network_wake; what the waker did before is seen by the tick. */
-        const bool woken = atomic_load_explicit(&network->woken, memory_order_relaxed) &&
-                           atomic_exchange_explicit(&network->woken, false, memory_order_acquire);
+        int64_t now_ms = network_now_ms(), next;
         /* Acquire: pairs with peer_flush; what it left is seen. */
         const bool unflushed =
             atomic_load_explicit(&network->unflushed, memory_order_relaxed) &&
             atomic_exchange_explicit(&network->unflushed, false, memory_order_acquire);
+        const bool all = unflushed || now_ms >= next_timer;
+        pthread_mutex_lock(&network->receiving);
+        const Batch batch = network_receive(network, BATCH_PACKETS, all, &next);
+        const bool spun = batch == BATCH_SOME && network_spin(network, &spinner, NULL);
+        pthread_mutex_unlock(&network->receiving);
+        next_timer = all ? next : MIN(next, next_timer);
 
+        /* Acquire: pairs with network_wake; what the waker did before is seen by the tick. */
+        const bool woken = atomic_load_explicit(&network->woken, memory_order_relaxed) &&
+                           atomic_exchange_explicit(&network->woken, false, memory_order_acquire);
         now_ms = network_now_ms();
         if (woken || now_ms >= next_tick) {
             tick(network, now_ms);
             next_tick = now_ms + network->tick_ms;
-            next_timer = now_ms;
+            next_timer = now_ms; /* all are served once more, before we sleep */
         }
-        const bool all = unflushed || now_ms >= next_timer;
-        const int64_t next = serve_peers(network, now_ms, all);
-        next_timer = all ? next : MIN(next, next_timer);
 
         /* Acquire: pairs with network_stop's release of stop_at_ms. */
         if (atomic_load_explicit(&network->stopping, memory_order_acquire) &&
             (is_done(network) ||
              now_ms >= atomic_load_explicit(&network->stop_at_ms, memory_order_relaxed)))
             break;
-        if (!more)
+        if (batch != BATCH_MORE && !spun)
             wait_for_something(network, now_ms, MIN(next_timer, next_tick));
     }
     /* The others need not send again what has come. */

@@ -134,6 +134,12 @@ bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node)
     return found;
 }
 
+bool post_office_wait(PostOffice *office, Call *call, int timeout_ms)
+{
+    return call->is_remote ? network_help(office->network, call, timeout_ms)
+                           : call_wait(call, timeout_ms);
+}
+
 static void scatter(const PendingRequest *request, const char *rows)
 {
     const RubatoKeys *keys = &request->keys;
@@ -265,6 +271,8 @@ static void send_pieces(PostOffice *office, const Message *message, size_t row_b
 
     if (n_pieces == 0)
         n_pieces = 1;
+    if (message->call != NULL)
+        message->call->is_remote = true;
     if (message->call != NULL && n_pieces > 1)
         call_add_parts(message->call, (uint32_t)n_pieces - 1);
     for (size_t i = 0, begin = 0; i < n_pieces; i++, begin += most) {

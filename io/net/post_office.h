@@ -73,6 +73,9 @@ void post_office_flush(PostOffice *office);
 #define POST_OFFICE_ALL_EPOCHS UINT32_MAX
 void post_office_cancel(PostOffice *office, uint32_t epoch);
 
+/* call_wait for calls that may have been asked of other nodes: see network_help. */
+bool post_office_wait(PostOffice *office, Call *call, int timeout_ms);
+
 /* Whether, and of which node, a call waits for an answer; for messages. */
 bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node);
 

@@ -251,6 +251,13 @@ RingResult ring_read(RingReader *reader, RingRecord *record)
     return RING_OK;
 }
 
+bool ring_has_some(const RingReader *reader)
+{
+    /* Relaxed: ring_read looks again. */
+    return reader->head != reader->tail ||
+           atomic_load_explicit(&reader->ring.shared->head, memory_order_relaxed) != reader->tail;
+}
+
 void ring_release(RingReader *reader, const RingRecord *record)
 {
     reader->tail += record_bytes(record->size);

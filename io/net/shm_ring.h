@@ -84,6 +84,9 @@ RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, si
 /* The oldest record, which stays where it is until ring_release. RING_EMPTY: there is none. */
 RingResult ring_read(RingReader *reader, RingRecord *record);
 
+/* Whether ring_read would find something. */
+bool ring_has_some(const RingReader *reader);
+
 /* Done with the oldest record. */
 void ring_release(RingReader *reader, const RingRecord *record);
 

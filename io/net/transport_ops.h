@@ -75,6 +75,11 @@ struct TransportOps {
      * done when something comes on their connections. Never blocks. I/O thread. */
     bool (*receive)(Transport *transport, Received *received);
 
+    /* A cheap look whether receive would find something, for whoever looks again and again instead of
+     * going to sleep; after it poll_fd tells nothing until receive has found nothing once more. NULL:
+     * there is no cheap way. I/O thread. */
+    bool (*glance)(Transport *transport);
+
     /* Whether the address is one of this transport's that can be reached from here. NULL: all are.
      * Any thread. */
     bool (*reaches)(Transport *transport, const char *endpoint);

@@ -40,6 +40,9 @@
 #define ALL_RINGS_BYTES ((size_t)64 << 20)
 #define LARGEST_RING_BYTES ((size_t)4 << 20)
 
+/* So often receive may find nothing without asking the epoll what is new about the sockets. */
+#define MOST_UNHEARD 32
+
 /* Connections beyond two for each node: strangers, and processes that were started again. */
 #define SPARE_INLETS 64
 
@@ -315,34 +318,67 @@ static Step look_into_rings(ShmTransport *self, Received *received)
     return best;
 }
 
+/* Whether it is time to ask the epoll: our bell has rung, or we were woken by something else, or
+ * have not asked for long. */
+static bool should_hear(ShmTransport *self, bool was_armed)
+{
+    if (!self->rung && !was_armed && ++self->unheard < MOST_UNHEARD)
+        return false;
+    self->rung = false;
+    self->unheard = 0;
+    return true;
+}
+
+static void disarm(ShmTransport *self)
+{
+    if (!self->armed)
+        return;
+    self->armed = false;
+    /* Relaxed: a sender that still sees it set rings in vain. */
+    if (atomic_exchange_explicit(&self->bell->asleep, 0, memory_order_relaxed) == 0)
+        self->rung = true;
+}
+
 static bool shm_receive(Transport *transport, Received *received)
 {
     ShmTransport *const self = (ShmTransport *)transport;
+    const bool was_armed = self->armed;
     bool heard = false, armed = false;
 
     for (;;) {
         const Step step = look_into_rings(self, received);
 
-        if (step == STEP_PACKET)
-            break;
+        if (step == STEP_PACKET) {
+            disarm(self);
+            return true;
+        }
         if (step == STEP_PIECE)
             continue;
         if (armed)
             return false;
-        if (heard) {
-            /* Sequentially consistent, and then the rings once more: see the top. */
-            atomic_store(&self->bell->asleep, 1);
-            self->armed = armed = true;
-        } else {
+        if (!heard && should_hear(self, was_armed)) {
+            disarm(self);
             hear_all(self);
             heard = true;
+            continue;
         }
+        /* Sequentially consistent, and then the rings once more: see the top. */
+        atomic_store(&self->bell->asleep, 1);
+        self->armed = armed = true;
     }
-    if (self->armed) {
-        self->armed = false;
-        atomic_store_explicit(&self->bell->asleep, 0, memory_order_relaxed);
+}
+
+static bool shm_glance(Transport *transport)
+{
+    ShmTransport *const self = (ShmTransport *)transport;
+
+    disarm(self);
+    for (guint i = 0; i < self->inlets->len; i++) {
+        const Inlet *const inlet = g_ptr_array_index(self->inlets, i);
+        if (inlet->opened && ring_has_some(&inlet->reader))
+            return true;
     }
-    return true;
+    return false;
 }
 
 /* ---- the transport's life ---- */
@@ -462,6 +498,7 @@ const TransportOps transport_shm = {
     .bind = shm_bind,
     .poll_fd = shm_poll_fd,
     .receive = shm_receive,
+    .glance = shm_glance,
     .reaches = shm_reaches,
     .connect = shm_connect,
 };

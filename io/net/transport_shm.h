@@ -34,7 +34,9 @@ typedef struct {
     GPtrArray *inlets; /* of Inlet */
     guint next_inlet;
     uint32_t n_inlets_ever;
-    bool armed; /* our bell is set to ring */
+    bool armed;       /* our bell is set to ring */
+    bool rung;        /* and it has rung: the epoll says so until it is asked */
+    unsigned unheard; /* rounds since the epoll was asked */
 
     pthread_mutex_t lock;
     /* guarded by lock */

@@ -149,6 +149,7 @@ static void outlet_send(Channel *channel, Packet *packet)
 
     pthread_mutex_lock(&outlet->lock);
     try_to_connect(outlet);
+    write_waiting(outlet);
     if (outlet->fd == -1 || outlet->waiting.length > 0 || !write_packet(outlet, packet, &at)) {
         Waiting *const waiting = g_new(Waiting, 1);
         packet_ref(packet);

@@ -1,0 +1,185 @@
+/* Who waits for an answer of another node receives it himself.
+ *
+ * DESIGN NOTE
+ *
+ * The I/O thread receives, and then has to wake the thread that waits: a hop that costs as much as
+ * the whole way before it. So a thread that waits for an answer may become the helper, of which there
+ * is one at a time. It receives as the I/O thread does, answers of others and requests included,
+ * until its own call has ended. Others wait for their calls as usual, and are woken by the helper.
+ *
+ * Exclusion. Receiving is done under `receiving`, a mutex that is held for the time of a batch, or of
+ * a short look for more, never while sleeping. So the I/O thread can always tick and serve the links,
+ * whatever the helper does.
+ *
+ * Who is woken. Both sleep in poll(): the helper on `news_fd`, which is readable when something has
+ * come, and on `help_fd`, to which whoever ends its call writes; the I/O thread on `turn_fd` (and its
+ * own wake_fd), an epoll around `news_fd`. Before it goes to sleep the helper takes `news_fd` out of
+ * there, and before it leaves it puts it back: the kernel then looks whether it is readable and wakes
+ * the I/O thread if so. So nothing is lost in between; the I/O thread need not be woken to be told.
+ *
+ * Whoever leaves must not leave unread what news_fd does not tell any more: some transports tell it
+ * once only. Therefore all receive until nothing is found, or go on, or (the helper whose call has
+ * ended) wake the I/O thread.
+ *
+ * A look before sleeping. Two threads on two processors exchange a message in a fraction of the time
+ * that it takes to wake one. So both look for a while first, as long as that has been worth it
+ * lately, and give their processor away again and again to whoever else has use for it. */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/net/futex.h"
+#include "io/net/network_private.h"
+
+/* What the helper takes in before it looks whether its call has ended. */
+#define HELP_PACKETS 8
+
+/* A look takes no longer: about what a sleep and two wake-ups cost. */
+#define SPIN_NS 50000
+
+/* Looks between two times that the processor is given away. */
+#define SPINS 32
+
+/* After so many looks in vain one is only tried each so many times. */
+#define MOST_FAILED 3
+#define SKIPPED 64
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static bool glance(const Network *network)
+{
+    for (size_t i = 0; i < network->n_transports; i++) {
+        Transport *const transport = network->transports[i];
+        if (transport->ops->glance != NULL && transport->ops->glance(transport))
+            return true;
+    }
+    return false;
+}
+
+static bool can_glance(const Network *network)
+{
+    for (size_t i = 0; i < network->n_transports; i++)
+        if (network->transports[i]->ops->glance != NULL)
+            return true;
+    return false;
+}
+
+static bool is_worth_it(const Network *network, Spinner *spinner)
+{
+    if (!network->may_spin || !can_glance(network))
+        return false;
+    if (spinner->n_failed < MOST_FAILED || ++spinner->n_skipped >= SKIPPED) {
+        spinner->n_skipped = 0;
+        return true;
+    }
+    return false;
+}
+
+bool network_spin(Network *network, Spinner *spinner, Call *call)
+{
+    if (!is_worth_it(network, spinner))
+        return false;
+    const int64_t end_ns = now_ns() + SPIN_NS;
+    do {
+        for (unsigned i = 0; i < SPINS; i++) {
+            if (glance(network) || (call != NULL && call_has_ended(call))) {
+                spinner->n_failed = 0;
+                return true;
+            }
+            spin_pause();
+        }
+        /* The I/O thread makes way for a helper. */
+        if (call == NULL && atomic_load_explicit(&network->helping, memory_order_relaxed))
+            return true;
+        sched_yield();
+    } while (now_ns() < end_ns);
+    spinner->n_failed++;
+    return true;
+}
+
+/* Whether the I/O thread is woken by what comes. */
+static void set_turn(Network *network, bool of_io_thread)
+{
+    struct epoll_event event = { .events = of_io_thread ? EPOLLIN : 0 };
+
+    if (epoll_ctl(network->turn_fd, EPOLL_CTL_MOD, network->news_fd, &event) != 0)
+        assert(!"an epoll that was made can be changed");
+}
+
+/* The I/O thread looks for what there is. */
+static void wake_io_thread(Network *network)
+{
+    const uint64_t one = 1;
+
+    if (write(network->wake_fd, &one, sizeof one) == -1)
+        assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
+}
+
+/* Sleeps until something has come, or the call has ended. */
+static void sleep_a_while(Network *network, Call *call, int timeout_ms)
+{
+    struct pollfd polled[] = { { .fd = network->news_fd, .events = POLLIN },
+                               { .fd = network->help_fd, .events = POLLIN } };
+    uint64_t n;
+
+    if (call_set_bell(call, network->help_fd) &&
+        poll(polled, G_N_ELEMENTS(polled), timeout_ms) > 0 && (polled[1].revents & POLLIN) &&
+        read(network->help_fd, &n, sizeof n) == -1)
+        assert(errno == EAGAIN || errno == EINTR);
+    call_clear_bell(call);
+}
+
+/* As the helper. */
+static void help(Network *network, Call *call, int64_t end_ms)
+{
+    bool is_our_turn = false;
+    Batch batch = BATCH_SOME; /* a look is worth trying */
+
+    for (;;) {
+        int64_t next;
+
+        pthread_mutex_lock(&network->receiving);
+        if (batch == BATCH_SOME)
+            (void)network_spin(network, &network->helper, call);
+        batch = network_receive(network, HELP_PACKETS, /* serve_all= */ false, &next);
+        pthread_mutex_unlock(&network->receiving);
+        if (call_has_ended(call))
+            break;
+        if (batch != BATCH_NOTHING)
+            continue;
+        const int64_t left_ms = end_ms == INT64_MAX ? -1 : end_ms - network_now_ms();
+        if (end_ms != INT64_MAX && left_ms <= 0)
+            break;
+        if (!is_our_turn)
+            set_turn(network, /* of_io_thread= */ false);
+        is_our_turn = true;
+        sleep_a_while(network, call, (int)MIN(left_ms, INT32_MAX));
+    }
+    if (is_our_turn)
+        set_turn(network, /* of_io_thread= */ true);
+    if (batch == BATCH_MORE)
+        wake_io_thread(network);
+}
+
+bool network_help(Network *network, Call *call, int timeout_ms)
+{
+    if (call_has_ended(call))
+        return true;
+    /* Acquire and release: from helper to helper. */
+    if (atomic_load_explicit(&network->helping, memory_order_relaxed) ||
+        atomic_exchange_explicit(&network->helping, true, memory_order_acquire))
+        return call_wait(call, timeout_ms);
+    help(network, call, timeout_ms < 0 ? INT64_MAX : network_now_ms() + timeout_ms);
+    atomic_store_explicit(&network->helping, false, memory_order_release);
+    return call_has_ended(call);
+}
