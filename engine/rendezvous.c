@@ -51,6 +51,7 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
         .incarnation = engine->incarnation,
         .bind_endpoints = endpoints,
         .room_bytes = post_office_room_bytes(),
+        .drops_replies = true,
         .tick_ms = CLAMP(engine->heartbeat_ms / 4, 1, 50),
     };
 

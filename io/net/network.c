@@ -125,6 +125,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->incarnation = config->incarnation;
     network->window_bytes = config->window_bytes > 0 ? config->window_bytes : DEFAULT_WINDOW_BYTES;
     network->room_bytes = config->room_bytes;
+    network->drops_replies = config->drops_replies;
     network->tick_ms = config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS;
     network->resend_ms = config->resend_ms > 0 ? config->resend_ms : DEFAULT_RESEND_MS;
     network->stop_ms = config->stop_ms > 0 ? config->stop_ms : DEFAULT_STOP_MS;
@@ -404,6 +405,13 @@ NetworkPeerState network_peer_state(const Network *network, uint32_t node)
 
     return peer != NULL ? atomic_load_explicit(&peer->state, memory_order_relaxed)
                         : NETWORK_UNKNOWN;
+}
+
+bool network_is_memory(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    return peer != NULL && peer->transport->is_memory;
 }
 
 const char *network_peer_transport(const Network *network, uint32_t node)

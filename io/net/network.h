@@ -63,6 +63,7 @@ typedef struct {
     size_t n_bind_endpoints;
     size_t window_bytes; /* requests in flight to one node; 0: 64 MiB */
     size_t room_bytes;   /* see Incoming.room */
+    bool drops_replies;  /* the handler frees each reply before its receive returns */
     unsigned tick_ms;    /* 0: 50 */
     unsigned resend_ms;  /* 0: 200 */
     unsigned stop_ms;    /* the longest that network_stop waits for the others; 0: 2000 */
@@ -156,6 +157,9 @@ void network_forget(Network *network, uint32_t node);
 int64_t network_heard_ms(const Network *network, uint32_t node);
 
 NetworkPeerState network_peer_state(const Network *network, uint32_t node);
+
+/* Whether what goes to the node is only copied, so that making it smaller does not pay. */
+bool network_is_memory(const Network *network, uint32_t node);
 
 /* The name of the transport to the node; NULL where there is no link (yet). (transfer none) */
 const char *network_peer_transport(const Network *network, uint32_t node);

@@ -88,6 +88,7 @@ struct Network {
     uint64_t incarnation;
     size_t window_bytes;
     size_t room_bytes;
+    bool drops_replies;
     unsigned tick_ms, resend_ms, stop_ms;
     char **endpoints;
     size_t n_endpoints;

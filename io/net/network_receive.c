@@ -33,6 +33,7 @@ typedef struct {
     size_t stride; /* from item to item */
     _Atomic uint32_t refs;
     bool holds_received;
+    bool is_lent; /* one reply, read where it lies */
     Received received;
     _Alignas(16) uint8_t items[];
 } Parcel;
@@ -114,29 +115,44 @@ static void take_greeting(Network *network, Received *received, uint16_t version
     network->handler.greeted(network->user, version, body, received->ops->address(received));
 }
 
-/* The bytes of an aligned parcel: the packet as it came, or a copy. NULL: no memory. */
+/* Whether the packet is one reply, whose bytes nobody needs once it has been handed over. */
+static bool is_short_lived(const Network *network, const Received *received, uint32_t n_messages)
+{
+    WireHeader header;
+
+    return network->drops_replies && n_messages == 1 &&
+           wire_read_message(received->bytes + WIRE_PACKET_HEADER_BYTES,
+                             received->size - WIRE_PACKET_HEADER_BYTES, &header) == NULL &&
+           header.kind == MESSAGE_REPLY;
+}
+
+/* The bytes of an aligned parcel: the packet as it came, or a copy. NULL: no memory. What is lent is
+ * copied, for its messages may live longer; only the rows of a reply are read where they are. */
 static Parcel *parcel_new(Network *network, Peer *peer, Received *received, uint32_t n_messages,
                           uint8_t **bytes)
 {
     const size_t stride = (sizeof(Item) + network->room_bytes + 15) & ~(size_t)15;
-    const bool copied =
-        received->lent || received->size <= COPIED_BYTES || (uintptr_t)received->bytes % 8 != 0;
-    const size_t copied_bytes = copied ? received->size : 0;
+    const bool stays = received->size > COPIED_BYTES && (uintptr_t)received->bytes % 8 == 0 &&
+                       (!received->lent || is_short_lived(network, received, n_messages));
+    const size_t copied_bytes = stays ? 0 : received->size;
     Parcel *const parcel = g_try_malloc(sizeof *parcel + n_messages * stride + copied_bytes);
 
     if (parcel == NULL)
         return NULL;
     parcel->peer = peer;
     parcel->stride = stride;
-    parcel->holds_received = !copied;
+    parcel->holds_received = stays && !received->lent;
+    parcel->is_lent = stays && received->lent;
     /* One reference for each message, one for this thread. */
     atomic_init(&parcel->refs, n_messages + 1);
-    if (copied) {
-        *bytes = parcel->items + n_messages * stride;
-        memcpy(*bytes, received->bytes, received->size);
-    } else {
+    if (parcel->holds_received) {
         received->ops->move(&parcel->received, received);
         *bytes = parcel->received.bytes;
+    } else if (stays) {
+        *bytes = received->bytes;
+    } else {
+        *bytes = parcel->items + n_messages * stride;
+        memcpy(*bytes, received->bytes, received->size);
     }
     return parcel;
 }
@@ -185,6 +201,8 @@ static void take_messages(Network *network, Parcel *parcel, uint8_t *bytes, size
 
     for (; i < n_messages; i++) {
         *fault = wire_read_message(bytes + at, size - at, &header);
+        if (*fault == NULL && parcel->is_lent && header.kind != MESSAGE_REPLY)
+            *fault = "it has changed while it was read";
         if (*fault != NULL)
             break;
         Item *const item = (Item *)(void *)(parcel->items + i * parcel->stride);

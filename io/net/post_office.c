@@ -16,9 +16,11 @@ G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
 
 #define NO_SLOT UINT32_MAX
 
-/* Above this a request of another node is left to the server's own thread, so that the I/O thread
- * goes on receiving. */
-#define INLINE_VALUES 4096
+/* Up to so many values whoever receives a request of another node handles it himself: several
+ * servers share the work better if they do it on their own threads, for a single one the hop is worse
+ * than any wait. */
+#define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(double))
+#define INLINE_OF_MANY 4096
 
 struct PendingRequest {
     Call *call; /* NULL: the slot is free */
@@ -37,6 +39,7 @@ void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const
     uint32_t server = 0;
 
     *office = (PostOffice){ .self = self, .n_nodes = n_nodes, .first_free = NO_SLOT };
+    office->most_inline = servers_of[self] > 1 ? INLINE_OF_MANY : INLINE_OF_ONE;
     office->node_ids = g_memdup2(node_ids, n_nodes * sizeof *node_ids);
     for (uint32_t node = 0; node < n_nodes; node++)
         office->n_servers += servers_of[node];
@@ -221,7 +224,9 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
                        char *values, size_t row_bytes)
 {
     const bool adds = message->kind == MESSAGE_ADD;
-    const size_t delta_bytes = keys->keys == NULL ? 0 : key_codec_size(keys);
+    const uint32_t node = office->servers[message->server].node;
+    const size_t delta_bytes =
+        keys->keys == NULL || network_is_memory(office->network, node) ? 0 : key_codec_size(keys);
     const uint64_t id =
         message->call == NULL ? 0 : add_pending(office, message, keys, values, row_bytes);
     const WireHeader header = {
@@ -255,7 +260,7 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
         frame_set_keys(frame, keys);
     if (adds && keys->n > 0)
         gather_values(frame_values(frame), keys, values, row_bytes);
-    network_push(office->network, office->servers[message->server].node, frame);
+    network_push(office->network, node, frame);
 }
 
 size_t post_office_max_keys(size_t row_bytes)
@@ -283,6 +288,8 @@ static void send_pieces(PostOffice *office, const Message *message, size_t row_b
         send_piece(office, message, &piece,
                    values == NULL || keys->at != NULL ? values : values + begin * row_bytes,
                    row_bytes);
+        if (i + 1 < n_pieces) /* the other side has something to do meanwhile */
+            network_flush(office->network, office->servers[message->server].node);
     }
 }
 
@@ -463,7 +470,8 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         .value_bytes = incoming->value_bytes,
         .end = end_remote,
     };
-    if (header->n_keys > INLINE_VALUES || incoming->value_bytes > INLINE_VALUES * sizeof(double) ||
+    if (header->n_keys > office->most_inline ||
+        incoming->value_bytes > office->most_inline * sizeof(double) ||
         !handle_if_idle(actor, message))
         actor_post(actor, message);
     return NULL;

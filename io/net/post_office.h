@@ -23,6 +23,7 @@ typedef struct {
     uint32_t self; /* this node's number */
     uint32_t n_nodes;
     uint32_t n_servers; /* of all nodes */
+    size_t most_inline; /* values of another node's request that whoever receives it may handle */
     uint32_t *node_ids; /* by number; for messages */
     ServerAddress *servers;
     Network *network; /* NULL in a single process */
@@ -35,8 +36,9 @@ typedef struct {
 } PostOffice;
 
 /* The most bytes of rows that one message to or from another node carries; larger requests become
- * several. */
-#define POST_OFFICE_MAX_VALUE_BYTES ((size_t)8 << 20)
+ * several, so that one node gathers a piece while the other scatters the one before, and pieces
+ * stay in the processors' caches on their way. */
+#define POST_OFFICE_MAX_VALUE_BYTES ((size_t)128 << 10)
 
 /* The most keys of rows so long that one message to or from another node carries. */
 size_t post_office_max_keys(size_t row_bytes);

@@ -55,6 +55,7 @@ struct Received {
 
 struct TransportOps {
     const char *name; /* also of its addresses: "name://…" */
+    bool is_memory;   /* sending bytes costs no more than copying them */
 
     /* (transfer full) Owner. */
     Transport *(*create)(uint32_t n_nodes, GError **error);

@@ -48,6 +48,7 @@
 
 /* Where packets of one sender come in. */
 typedef struct {
+    const ShmTransport *transport;
     uint32_t id;
     int fd;
     pid_t pid;
@@ -124,7 +125,7 @@ static void inlet_free(gpointer data)
 
     if (inlet->opened)
         ring_close(&inlet->reader.ring);
-    close(inlet->fd);
+    shm_transport_close(inlet->transport, inlet->fd);
     g_free(inlet->partial);
     g_free(inlet);
 }
@@ -135,6 +136,12 @@ bool shm_transport_watch(const ShmTransport *transport, int fd, uint32_t events,
     struct epoll_event event = { .events = events, .data.u64 = (uint64_t)kind << 32 | id };
 
     return epoll_ctl(transport->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void shm_transport_close(const ShmTransport *transport, int fd)
+{
+    (void)epoll_ctl(transport->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
 }
 
 static void let_in(ShmTransport *self, int listener)
@@ -154,6 +161,7 @@ static void let_in(ShmTransport *self, int listener)
         /* Who has gone already may still have left a ring. */
         (void)shm_socket_send_hello(fd, 0, bell, G_N_ELEMENTS(bell));
         Inlet *const inlet = g_new0(Inlet, 1);
+        inlet->transport = self;
         inlet->id = id;
         inlet->fd = fd;
         inlet->pid = pid;
@@ -493,6 +501,7 @@ static Channel *shm_connect(Transport *transport, const char *endpoint, GError *
 
 const TransportOps transport_shm = {
     .name = SCHEME,
+    .is_memory = true,
     .create = shm_create,
     .destroy = shm_destroy,
     .bind = shm_bind,

@@ -55,6 +55,9 @@ enum {
 bool shm_transport_watch(const ShmTransport *transport, int fd, uint32_t events, uint32_t kind,
                          uint32_t id);
 
+/* Takes it out and closes it: a process that was forked off may still have it open. */
+void shm_transport_close(const ShmTransport *transport, int fd);
+
 /* ---- transport_shm_send.c ---- */
 
 /* A channel to whoever listens at the name. (transfer full) */

@@ -56,7 +56,7 @@ static void disconnect(Outlet *outlet)
 
     if (outlet->fd == -1)
         return;
-    close(outlet->fd); /* which also takes it out of the epoll */
+    shm_transport_close(outlet->transport, outlet->fd);
     outlet->fd = -1;
     ring_close(&outlet->writer.ring);
     if (outlet->bell != NULL) {
