@@ -227,6 +227,7 @@ static void hear_all(ShmTransport *self)
             shm_outlet_hear(self, id);
             break;
         default: /* the bell: the rings are looked into anyhow */
+            shm_outlets_go_on(self);
             break;
         }
     }

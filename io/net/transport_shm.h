@@ -38,6 +38,8 @@ typedef struct {
     bool rung;        /* and it has rung: the epoll says so until it is asked */
     unsigned unheard; /* rounds since the epoll was asked */
 
+    _Atomic bool unfinished; /* an outlet has more to write than it did in one go */
+
     pthread_mutex_t lock;
     /* guarded by lock */
     GHashTable *outlets; /* id → Outlet, those that are being closed too */
@@ -65,6 +67,9 @@ Channel *shm_outlet_new(ShmTransport *transport, const char *name);
 
 /* Something has come on an outlet's socket: a bell, news of room, or its end. Any thread. */
 void shm_outlet_hear(ShmTransport *transport, uint32_t id);
+
+/* Goes on with outlets that are unfinished. Any thread. */
+void shm_outlets_go_on(ShmTransport *transport);
 
 /* Sends what channels that were closed still have to send, as long as each has time; then frees
  * them. Owner. */

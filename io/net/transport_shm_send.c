@@ -19,6 +19,9 @@
 
 #include "io/net/transport_shm.h"
 
+/* Written without a pause, beyond one record. */
+#define WRITE_BYTES ((size_t)1 << 20)
+
 /* Between two attempts to connect. */
 #define RETRY_MS 20
 
@@ -105,13 +108,32 @@ static void ring_bell(const Outlet *outlet)
         g_assert(errno == EAGAIN || errno == EINTR); /* it has been rung often enough */
 }
 
-/* Writes as much of the packet as fits; whether that was all. */
-static bool write_packet(Outlet *outlet, const Packet *packet, size_t *at)
+/* Has the I/O thread come back to the outlet. */
+static void ask_to_go_on(Outlet *outlet)
 {
-    do
+    const uint64_t one = 1;
+
+    /* Relaxed: it looks under the outlet's lock, which we hold. */
+    atomic_store_explicit(&outlet->transport->unfinished, true, memory_order_relaxed);
+    if (write(outlet->transport->bell_fd, &one, sizeof one) == -1)
+        g_assert(errno == EAGAIN || errno == EINTR);
+}
+
+/* Writes as much of the packet as fits; whether that was all. A reader that is as fast as we are
+ * could keep us at it for ever: *budget bytes are the most. */
+static bool write_packet(Outlet *outlet, const Packet *packet, size_t *at, size_t *budget)
+{
+    do {
+        const size_t before = *at;
+
+        if (*budget == 0) {
+            ask_to_go_on(outlet);
+            return false;
+        }
         switch (ring_write(&outlet->writer, packet->bytes, packet->size, at)) {
         case RING_OK:
             ring_bell(outlet);
+            *budget -= MIN(*budget, *at - before);
             break;
         case RING_BROKEN:
             disconnect(outlet);
@@ -119,16 +141,16 @@ static bool write_packet(Outlet *outlet, const Packet *packet, size_t *at)
         default:
             return false;
         }
-    while (*at < packet->size);
+    } while (*at < packet->size);
     return true;
 }
 
-static void write_waiting(Outlet *outlet)
+static void write_waiting(Outlet *outlet, size_t *budget)
 {
     Waiting *first;
 
     while (outlet->fd != -1 && (first = g_queue_peek_head(&outlet->waiting)) != NULL &&
-           write_packet(outlet, first->packet, &first->at)) {
+           write_packet(outlet, first->packet, &first->at, budget)) {
         packet_unref(first->packet);
         g_free(g_queue_pop_head(&outlet->waiting));
     }
@@ -145,12 +167,13 @@ static void free_waiting(gpointer data)
 static void outlet_send(Channel *channel, Packet *packet)
 {
     Outlet *const outlet = (Outlet *)channel;
-    size_t at = 0;
+    size_t at = 0, budget = WRITE_BYTES;
 
     pthread_mutex_lock(&outlet->lock);
     try_to_connect(outlet);
-    write_waiting(outlet);
-    if (outlet->fd == -1 || outlet->waiting.length > 0 || !write_packet(outlet, packet, &at)) {
+    write_waiting(outlet, &budget);
+    if (outlet->fd == -1 || outlet->waiting.length > 0 ||
+        !write_packet(outlet, packet, &at, &budget)) {
         Waiting *const waiting = g_new(Waiting, 1);
         packet_ref(packet);
         *waiting = (Waiting){ packet, outlet->fd == -1 ? 0 : at };
@@ -162,10 +185,11 @@ static void outlet_send(Channel *channel, Packet *packet)
 static NetworkPeerState outlet_state(Channel *channel)
 {
     Outlet *const outlet = (Outlet *)channel;
+    size_t budget = WRITE_BYTES;
 
     pthread_mutex_lock(&outlet->lock);
     try_to_connect(outlet);
-    write_waiting(outlet);
+    write_waiting(outlet, &budget);
     const NetworkPeerState state = outlet->state;
     pthread_mutex_unlock(&outlet->lock);
     return state;
@@ -279,6 +303,7 @@ static bool take_bell(Outlet *outlet)
 
 static bool hear(Outlet *outlet)
 {
+    size_t budget = WRITE_BYTES;
     ShmNews news;
 
     if (outlet->bell == NULL && !take_bell(outlet))
@@ -287,7 +312,7 @@ static bool hear(Outlet *outlet)
         return true;
     while ((news = shm_socket_receive(outlet->fd, NULL, NULL, 0)) == SHM_MESSAGE)
         ;
-    write_waiting(outlet);
+    write_waiting(outlet, &budget);
     return news != SHM_END;
 }
 
@@ -301,6 +326,22 @@ void shm_outlet_hear(ShmTransport *transport, uint32_t id)
             disconnect(outlet);
         pthread_mutex_unlock(&outlet->lock);
     }
+    sweep(transport);
+    pthread_mutex_unlock(&transport->lock);
+}
+
+void shm_outlets_go_on(ShmTransport *transport)
+{
+    GHashTableIter outlets;
+    gpointer outlet;
+
+    /* Relaxed: who sets it again has rung the bell again. */
+    if (!atomic_exchange_explicit(&transport->unfinished, false, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&transport->lock);
+    g_hash_table_iter_init(&outlets, transport->outlets);
+    while (g_hash_table_iter_next(&outlets, NULL, &outlet))
+        (void)outlet_state(outlet);
     sweep(transport);
     pthread_mutex_unlock(&transport->lock);
 }
