@@ -5,7 +5,8 @@
  * its end. A message that is sent from inside a reaction is queued and handled after it. Nothing in
  * here blocks.
  *
- * The I/O thread hands requests, replies and clocks straight to the post office. */
+ * Who receives from other nodes, the I/O thread or a waiting worker, hands requests, replies and clocks
+ * straight to the post office. */
 #include "engine/node.h"
 
 typedef enum {
@@ -302,7 +303,7 @@ void dispatch_start_scheduler(RubatoEngine *engine)
     engine->scheduler = scheduler_new(&config, &output, engine);
 }
 
-/* ---- the network's events, on the I/O thread ---- */
+/* ---- the network's events, one at a time: see NetworkHandler ---- */
 
 static void receive_control(RubatoEngine *engine, Incoming *incoming)
 {

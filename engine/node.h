@@ -6,7 +6,7 @@
  *   node.c        what these files ask it
  *   rendezvous.c  how a node of a cluster finds the others
  *   control.c     what nodes and scheduler say to one another
- *   dispatch.c    where control messages and the I/O thread's events go
+ *   dispatch.c    where control messages and the network's events go
  *   collective.c  calls that every node makes: propose, do, commit
  *   task_run.c    a task on this node: its workers, barriers, end
  *   server.c      the servers
