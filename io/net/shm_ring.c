@@ -44,8 +44,9 @@ typedef struct {
 enum {
     SHARED_BYTES = 65536, /* the RingShared, on a page of its own, however large pages are */
     MARK = 0x52454350,
-    SKIP_MARK = 0x50494b53, /* packet_bytes says how far it is to the next record */
-    REWIND_BYTES = 64 << 10,
+    SKIP_MARK = 0x50494b53,  /* packet_bytes says how far it is to the next record */
+    REWIND_BYTES = 64 << 10, /* a lap of a ring with little traffic */
+    RETRY_BYTES = 2 << 10,   /* until the next look, where the ring was not empty */
 };
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -173,10 +174,12 @@ static void rewind_ring(RingWriter *writer, size_t piece)
     if (writer->head < writer->rewind_at || place < record_bytes(piece))
         return;
     writer->tail = atomic_load_explicit(&writer->ring.shared->tail, memory_order_acquire);
-    if (writer->tail == writer->head) {
-        memcpy(at_place(&writer->ring, writer->head), &skip, sizeof skip);
-        writer->head += capacity - place; /* visible with the record that follows */
+    if (writer->tail != writer->head) {
+        writer->rewind_at = writer->head + RETRY_BYTES;
+        return;
     }
+    memcpy(at_place(&writer->ring, writer->head), &skip, sizeof skip);
+    writer->head += capacity - place; /* visible with the record that follows */
     writer->rewind_at = writer->head + REWIND_BYTES;
 }
 
