@@ -87,7 +87,7 @@ typedef struct {
     const char *text;   /* PROPOSE: "table weights", "task lr"; else for people */
     const char *digest; /* HELLO: of the cluster file; PROPOSE: of all arguments of the call */
     const char *detail; /* PROPOSE: those arguments in words, for the message that compares them */
-    const char *endpoint; /* HELLO: where the sender receives; several have commas between */
+    const char *endpoint;    /* HELLO: where the sender receives; several have commas between */
     const char *description; /* HELLO: what people know the process by: "host pid 123" */
 
     const char *const *endpoints; /* WELCOME: n_nodes of them, by node number */
