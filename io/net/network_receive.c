@@ -429,15 +429,23 @@ Batch network_receive(Network *network, unsigned most, bool serve_all, int64_t *
     return batch;
 }
 
-/* Whether everything sent was acknowledged. */
+/* Whether nothing is left to send to the peer, and all was acknowledged. What a holder has taken out
+ * of the queue shows nowhere until he has packed it. So the order counts: who sees the queue, or the
+ * wishes, as a holder has emptied them (acquire: pairs with the releases in take_queue and run) sees
+ * his token taken, or given back, and then (acquire: pairs with give_token) what he keeps. */
+static bool is_peer_done(Peer *peer)
+{
+    return atomic_load_explicit(&peer->queue, memory_order_acquire) == NULL &&
+           (atomic_load_explicit(&peer->wishes, memory_order_acquire) & WISH_RUN) == 0 &&
+           atomic_load_explicit(&peer->token, memory_order_acquire) == 0 &&
+           atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) == 0;
+}
+
 static bool is_done(const Network *network)
 {
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         Peer *const peer = network_peer(network, i);
-        if (peer != NULL &&
-            (atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) > 0 ||
-             (atomic_load_explicit(&peer->wishes, memory_order_relaxed) & WISH_RUN) ||
-             atomic_load_explicit(&peer->queue, memory_order_relaxed) != NULL))
+        if (peer != NULL && !is_peer_done(peer))
             return false;
     }
     return true;

@@ -51,8 +51,9 @@ static void give_token(Peer *peer)
 /* The queued frames, the oldest first. */
 static Frame *take_queue(Peer *peer)
 {
-    /* Acquire: pairs with the pushes, so that the frames' bytes are seen. */
-    Frame *newest = atomic_exchange_explicit(&peer->queue, NULL, memory_order_acquire);
+    /* Acquire: pairs with the pushes, so that the frames' bytes are seen. Release: pairs with
+     * is_peer_done, which sees that the token is taken. */
+    Frame *newest = atomic_exchange_explicit(&peer->queue, NULL, memory_order_acq_rel);
     Frame *oldest = NULL;
 
     while (newest != NULL) {
@@ -170,8 +171,9 @@ static bool send_all(Peer *peer, int64_t now_ms)
 /* Everything that the holder of the token does. */
 static void run(Peer *peer)
 {
-    /* Acquire: pairs with peer_wish's release; what the wish is about is seen. */
-    const uint32_t wishes = atomic_exchange_explicit(&peer->wishes, 0, memory_order_acquire);
+    /* Acquire: pairs with peer_wish's release; what the wish is about is seen. Release: as in
+     * take_queue. */
+    const uint32_t wishes = atomic_exchange_explicit(&peer->wishes, 0, memory_order_acq_rel);
 
     if (peer->channel == NULL) {
         drop_queue(peer);
