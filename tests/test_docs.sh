@@ -5,7 +5,7 @@
 #
 # Works with an installed copy of the build, in a scratch directory: what a reader has. Ports 41nn
 # of the pages' cluster files become free ones, and are 41nn again in what comes out.
-set -uo pipefail
+set -uo pipefail # so no pipe ends in grep -q: it leaves at its first match, and the writer fails
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build_dir=${RUBATO_BUILD_DIR:?is the build directory whose programs the pages run}
@@ -272,7 +272,7 @@ check_long_command() # words…
         while [ $# -gt 0 ]; do
             if [ "$1" = --preset ]; then
                 preset=$2
-                (cd "$source_dir" && cmake --list-presets) | grep -q "\"$preset\"" ||
+                grep -q "\"$preset\"" < <(cd "$source_dir" && cmake --list-presets) ||
                     fail "$where" "there is no preset $preset"
             fi
             shift
@@ -409,7 +409,7 @@ check_links() # page
         fi
         if [ ! -e "$source_dir/$target" ]; then
             fail "$page" "links to $link, which is not there"
-        elif [ -n "$anchor" ] && ! anchors_of "$source_dir/$target" | grep -qxF -- "$anchor"; then
+        elif [ -n "$anchor" ] && ! grep -qxF -- "$anchor" < <(anchors_of "$source_dir/$target"); then
             fail "$page" "links to $link, but there is no such heading"
         fi
     done < <(sed '/^ *```/,/^ *```/d' "$source_dir/$page" | grep -o '](\([^) ]*\))' |
@@ -458,10 +458,11 @@ check_reference()
         grep -q "^## $name\$" "$source_dir/$where" || fail "$where" "has no heading for $name"
         while read -r key; do
             # A flag of one program may be one of another too: look below the right heading.
-            sed -n "/^## $name\$/,/^## /p; /^## Flags that/,/^## /p" "$source_dir/$where" |
-                grep -q -- "\`${key}[ \`]" || fail "$where" "does not speak of $key of $name"
+            grep -q -- "\`${key}[ \`]" < <(sed -n \
+                "/^## $name\$/,/^## /p; /^## Flags that/,/^## /p" "$source_dir/$where") ||
+                fail "$where" "does not speak of $key of $name"
             page=$source_dir/docs/man/$name.1
-            [ ! -e "$page" ] || sed 's/\\-/-/g' "$page" | grep -q -- "Fl -${key#--}\b" ||
+            [ ! -e "$page" ] || grep -q -- "Fl -${key#--}\b" < <(sed 's/\\-/-/g' "$page") ||
                 fail "docs/man/$name.1" "does not speak of $key"
         done < <({
             "$program" --help
