@@ -18,13 +18,14 @@ G_BEGIN_DECLS
 typedef struct {
     size_t n_images;
     uint32_t height, width;
-    uint32_t n_classes;    /* one more than the largest label */
+    uint32_t n_classes;    /* one more than the largest label, 0 without labels */
     const uint8_t *pixels; /* n_images × height × width, row by row; 0 is black */
-    const uint8_t *labels; /* n_images */
+    const uint8_t *labels; /* n_images; NULL where there are none */
 } RubatoImages;
 
 /* Reads a pair of IDX files (the format of MNIST, described at the end of
  * http://yann.lecun.com/exdb/mnist): unsigned bytes in three dimensions, and in one.
+ * Without a labels_path the images come without labels.
  * (transfer full) */
 RUBATO_API RubatoImages *rubato_images_load(const char *images_path, const char *labels_path,
                                             GError **error);

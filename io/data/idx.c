@@ -139,34 +139,46 @@ static uint8_t *read_values(ByteSource *source, const Header *header, const char
     return g_steal_pointer(&values);
 }
 
-RubatoImages *idx_read_images(ByteSource *images, ByteSource *labels, GError **error)
+/* The labels, one for each image; NULL where they are wrong. */
+static uint8_t *read_labels(ByteSource *labels, const ByteSource *images, uint32_t n_images,
+                            GError **error)
 {
-    Header image_header, label_header;
-    uint8_t largest = 0;
+    Header header;
 
-    if (!read_header(images, 3, "images", &image_header, error) ||
-        !read_header(labels, 1, "labels", &label_header, error))
+    if (!read_header(labels, 1, "labels", &header, error))
         return NULL;
-    if (image_header.dimension[0] != label_header.dimension[0]) {
+    if (header.dimension[0] != n_images) {
         fail(labels, MAGIC_BYTES, error, "expected %u labels, one for each image of %s, found %u",
-             image_header.dimension[0], byte_source_name(images), label_header.dimension[0]);
+             n_images, byte_source_name(images), header.dimension[0]);
         return NULL;
     }
-    g_autofree uint8_t *pixel_values = read_values(images, &image_header, "images", error);
+    return read_values(labels, &header, "labels", error);
+}
+
+RubatoImages *idx_read_images(ByteSource *images, ByteSource *labels, GError **error)
+{
+    Header header;
+    g_autofree uint8_t *label_values = NULL;
+    uint32_t n_classes = 0;
+
+    if (!read_header(images, 3, "images", &header, error))
+        return NULL;
+    if (labels != NULL) {
+        label_values = read_labels(labels, images, header.dimension[0], error);
+        if (label_values == NULL)
+            return NULL;
+        for (size_t i = 0; i < header.dimension[0]; i++)
+            n_classes = MAX(n_classes, label_values[i] + 1u);
+    }
+    g_autofree uint8_t *pixel_values = read_values(images, &header, "images", error);
     if (pixel_values == NULL)
         return NULL;
-    g_autofree uint8_t *label_values = read_values(labels, &label_header, "labels", error);
-    if (label_values == NULL)
-        return NULL;
-
-    for (size_t i = 0; i < label_header.n_values; i++)
-        largest = MAX(largest, label_values[i]);
 
     RubatoImages *read = g_new0(RubatoImages, 1);
-    read->n_images = image_header.dimension[0];
-    read->height = image_header.dimension[1];
-    read->width = image_header.dimension[2];
-    read->n_classes = largest + 1u;
+    read->n_images = header.dimension[0];
+    read->height = header.dimension[1];
+    read->width = header.dimension[2];
+    read->n_classes = n_classes;
     read->pixels = g_steal_pointer(&pixel_values);
     read->labels = g_steal_pointer(&label_values);
     return read;
@@ -174,11 +186,13 @@ RubatoImages *idx_read_images(ByteSource *images, ByteSource *labels, GError **e
 
 RubatoImages *rubato_images_load(const char *images_path, const char *labels_path, GError **error)
 {
-    g_return_val_if_fail(images_path != NULL && labels_path != NULL, NULL);
+    g_return_val_if_fail(images_path != NULL, NULL);
 
     g_autoptr(ByteSource) images = byte_source_open(images_path, error);
     if (images == NULL)
         return NULL;
+    if (labels_path == NULL)
+        return idx_read_images(images, NULL, error);
     g_autoptr(ByteSource) labels = byte_source_open(labels_path, error);
     return labels != NULL ? idx_read_images(images, labels, error) : NULL;
 }

@@ -8,7 +8,7 @@
 
 #include "io/data/byte_source.h"
 
-/* (transfer full) */
+/* labels may be NULL. (transfer full) */
 RubatoImages *idx_read_images(ByteSource *images, ByteSource *labels, GError **error);
 
 #endif
