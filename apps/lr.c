@@ -45,18 +45,21 @@ static bool tell_keys(uint64_t step, RubatoIteration *iteration, void *user_data
 
 static bool train_steps(Job *job, RubatoWorker *worker, Ahead *ahead, GError **error)
 {
+    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     const AppBatches *batches = ahead->batches;
     g_autofree uint64_t *rows = g_new(uint64_t, app_batches_max(batches));
     g_autoptr(GArray) weights = g_array_new(FALSE, FALSE, sizeof(float));
     g_autoptr(GArray) delta = g_array_new(FALSE, FALSE, sizeof(float));
     RubatoIteration keys;
 
+    if (self == NULL)
+        return false;
     g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table_with(
         worker, TABLE, RUBATO_F32, tell_keys, ahead, error);
     if (table == NULL)
         return false;
-    app_worker_begin(&job->app, worker);
-    for (uint64_t step = 0; rubato_sparse_kv_client_table_next(table, &keys); step++) {
+    for (uint64_t step = 0;
+         app_worker_goes_on(self) && rubato_sparse_kv_client_table_next(table, &keys); step++) {
         uint64_t n_step;
         const size_t n = app_batches_take(batches, step, rows, &n_step);
         const double rate = app_learning_rate(&job->app, step, ahead->n_steps);
@@ -69,9 +72,9 @@ static bool train_steps(Job *job, RubatoWorker *worker, Ahead *ahead, GError **e
         const double loss = lr_gradient(job->train, &job->labels, rows, n, keys.keys,
                                         (const float *)(void *)weights->data, keys.n, job->l2,
                                         -rate / (double)n_step, (float *)(void *)delta->data);
-        if (!rubato_sparse_kv_client_table_add(table, delta->data, error))
+        if (!rubato_sparse_kv_client_table_add(table, delta->data, error) ||
+            !app_worker_step(self, n, loss, 0, error))
             return false;
-        app_worker_step(&job->app, worker, n, loss);
     }
     return true;
 }

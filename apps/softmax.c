@@ -16,19 +16,22 @@
 
 typedef struct {
     App app;
-    RubatoImages *train, *test;
-    const char *table; /* named for the data, so that nodes with other data do not join */
+    RubatoImages *train, *test; /* NULL: a loaded model only predicts */
+    const char *table;          /* named for the data, so that nodes with other data do not join */
+    size_t n_inputs;            /* rows of the table: pixels and the bias */
+    uint32_t n_classes;
 } Job;
 
 static bool train(RubatoWorker *worker, void *user_data, GError **error)
 {
     Job *job = user_data;
-    const uint32_t n_classes = job->train->n_classes;
-    const size_t n_inputs = softmax_n_inputs(job->train);
+    const uint32_t n_classes = job->n_classes;
+    const size_t n_inputs = job->n_inputs;
     AppBatches batches;
 
+    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     g_autoptr(RubatoKVTable) table =
-        rubato_worker_open_kv_table(worker, job->table, RUBATO_F32, error);
+        self != NULL ? rubato_worker_open_kv_table(worker, job->table, RUBATO_F32, error) : NULL;
     if (table == NULL)
         return false;
     app_batches_init(&batches, job->train->n_images, job->app.batch_size,
@@ -38,8 +41,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     g_autofree float *weights = g_new(float, n_inputs *n_classes);
     g_autofree float *delta = g_new(float, n_inputs *n_classes);
 
-    app_worker_begin(&job->app, worker);
-    for (uint64_t step = 0; step < n_steps; step++) {
+    for (uint64_t step = 0; step < n_steps && app_worker_goes_on(self); step++) {
         uint64_t n_step;
         const size_t n = app_batches_take(&batches, step, rows, &n_step);
         const double rate = app_learning_rate(&job->app, step, n_steps);
@@ -47,47 +49,80 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
         if (!rubato_kv_table_get_range(table, 0, n_inputs, weights, error))
             return false;
         /* Divided by the whole step's images: the workers' deltas add up to one mean gradient. */
-        const double loss = softmax_gradient(weights, n_classes, job->train, rows, n,
-                                             (float)(-rate / (double)n_step), delta);
+        const SoftmaxTally tally = softmax_gradient(weights, n_classes, job->train, rows, n,
+                                                    (float)(-rate / (double)n_step), delta);
         if (!rubato_kv_table_add_range(table, 0, n_inputs, delta, error) ||
-            !rubato_kv_table_clock(table, error))
+            !rubato_kv_table_clock(table, error) ||
+            !app_worker_step(self, n, tally.loss, (double)tally.n_right, error))
             return false;
-        app_worker_step(&job->app, worker, n, loss);
     }
     return true;
 }
 
+/* All weights as they are now. (transfer full) */
+static float *get_weights(const Job *job, GError **error)
+{
+    g_autofree float *weights = g_new(float, job->n_inputs * job->n_classes);
+
+    if (!rubato_engine_get_range(job->app.engine, job->table, 0, job->n_inputs, weights, error))
+        return NULL;
+    return g_steal_pointer(&weights);
+}
+
+static void add_metrics(Job *job, const char *set, const float *weights, const RubatoImages *images)
+{
+    const SoftmaxTally tally = softmax_evaluate(weights, job->n_classes, images);
+    const double n = (double)images->n_images;
+    g_autofree char *loss = g_strconcat(set, "_loss", NULL);
+    g_autofree char *accuracy = g_strconcat(set, "_accuracy", NULL);
+
+    app_add_metric(&job->app, loss, tally.loss / n);
+    app_add_metric(&job->app, accuracy, (double)tally.n_right / n);
+}
+
 static bool evaluate(Job *job, GError **error)
 {
-    const uint32_t n_classes = job->train->n_classes;
-    const size_t n_inputs = softmax_n_inputs(job->train);
-    g_autofree float *weights = g_new(float, n_inputs *n_classes);
-    double train_loss, train_accuracy, test_loss, test_accuracy;
+    g_autofree float *weights = get_weights(job, error);
 
-    if (!rubato_engine_get_range(job->app.engine, job->table, 0, n_inputs, weights, error))
+    if (weights == NULL)
         return false;
-    softmax_evaluate(weights, n_classes, job->train, &train_loss, &train_accuracy);
-    softmax_evaluate(weights, n_classes, job->test, &test_loss, &test_accuracy);
-    app_add_metric(&job->app, "train_loss", train_loss);
-    app_add_metric(&job->app, "train_accuracy", train_accuracy);
-    app_add_metric(&job->app, "test_loss", test_loss);
-    app_add_metric(&job->app, "test_accuracy", test_accuracy);
+    add_metrics(job, "train", weights, job->train);
+    add_metrics(job, "test", weights, job->test);
+    return true;
+}
+
+static bool predict(const char *path, FILE *output, void *user_data, GError **error)
+{
+    const Job *job = user_data;
+    g_autoptr(RubatoImages) images = rubato_images_load(path, NULL, error);
+    g_autofree float *weights = images != NULL ? get_weights(job, error) : NULL;
+
+    if (weights == NULL)
+        return false;
+    if (softmax_n_inputs(images) != job->n_inputs) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: expected images of %zu pixels, as the model has them, found %u × %u", path,
+                    job->n_inputs - 1, images->width, images->height);
+        return false;
+    }
+    for (size_t i = 0; i < images->n_images; i++)
+        fprintf(output, "%u\n", softmax_classify(weights, job->n_classes, images, i));
     return true;
 }
 
 static bool run(Job *job, GError **error)
 {
     App *app = &job->app;
-
-    if (!app_start(app, error))
-        return false;
-    RubatoTableSpec spec = {
-        .name = job->table,
-        .dtype = RUBATO_F32,
-        .width = job->train->n_classes,
-        .n_keys = softmax_n_inputs(job->train),
+    const AppArray weights = {
+        .name = "weights",
+        .spec = { .name = job->table,
+                  .dtype = RUBATO_F32,
+                  .width = job->n_classes,
+                  .n_keys = job->n_inputs },
     };
-    app_set_model(app, &spec);
+    const AppModel model = {
+        .arrays = &weights, .n_arrays = 1, .predict = predict, .user_data = job
+    };
     const char *const tables[] = { job->table, NULL };
     const RubatoTask task = {
         .name = "softmax",
@@ -95,9 +130,11 @@ static bool run(Job *job, GError **error)
         .user_data = job,
         .tables = tables,
     };
-    return rubato_engine_create_table(app->engine, &spec, error) &&
-           app_train(app, &task, job->train->n_images, error) &&
-           (!app_speaks(app) || evaluate(job, error)) && app_report(app, error);
+
+    return app_start(app, error) && app_create_model(app, &model, error) &&
+           (job->train == NULL || (app_train(app, &task, job->train->n_images, error) &&
+                                   (!app_speaks(app) || evaluate(job, error)))) &&
+           app_finish(app, &model, error);
 }
 
 /* The data: an IDX file NAME or NAME.gz in a folder. (transfer full) */
@@ -145,7 +182,7 @@ static bool generate(Job *job, GError **error)
     return job->test != NULL;
 }
 
-static bool prepare(Job *job, const char *dir, bool generated, GError **error)
+static bool get_images(Job *job, const char *dir, bool generated, GError **error)
 {
     if (generated) {
         app_note(&job->app, "training on generated images");
@@ -174,6 +211,31 @@ static bool prepare(Job *job, const char *dir, bool generated, GError **error)
     return true;
 }
 
+static bool prepare(Job *job, const char *dir, bool generated, GError **error)
+{
+    if (app_predicts_only(&job->app)) {
+        uint64_t n_inputs;
+
+        job->table = "weights";
+        if (!app_model_shape(&job->app, "weights", &job->n_classes, &n_inputs, error))
+            return false;
+        if (n_inputs == 0 || job->n_classes == 0 || job->n_classes > SOFTMAX_CLASSES_MAX) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "--load %s: expected 1 to %d classes for each of some pixels, found %u of "
+                        "%" G_GUINT64_FORMAT,
+                        job->app.load, SOFTMAX_CLASSES_MAX, job->n_classes, n_inputs);
+            return false;
+        }
+        job->n_inputs = (size_t)n_inputs;
+        return true;
+    }
+    if (!get_images(job, dir, generated, error))
+        return false;
+    job->n_inputs = softmax_n_inputs(job->train);
+    job->n_classes = job->train->n_classes;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
@@ -191,6 +253,7 @@ int main(int argc, char **argv)
         .name = "rubato-softmax",
         .summary = "Trains softmax regression on images of ten or so classes.",
         .options = options,
+        .metric = "accuracy",
         .epochs = 10,
         .batch_size = 64,
         .learning_rate = 0.1,

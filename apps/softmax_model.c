@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#define CLASSES_MAX 256 /* labels are bytes */
 #define CLASSES_USUAL 10
 
 static inline __attribute__((always_inline)) void add_scaled(float *restrict to, float factor,
@@ -30,6 +29,16 @@ static inline __attribute__((always_inline)) void logits_of(const float *weights
             add_scaled(logits, (float)pixels[i] * (1.0f / 255), weights + i * n_classes, n_classes);
 }
 
+static uint32_t likeliest(const float *logits, uint32_t n_classes)
+{
+    uint32_t best = 0;
+
+    for (uint32_t c = 1; c < n_classes; c++)
+        if (logits[c] > logits[best])
+            best = c;
+    return best;
+}
+
 /* Turns logits into probabilities; returns the loss for a label. Infinite loss, which only weights
  * that have run away can give, shows as such. */
 static double softmax(float *logits, uint32_t n_classes, uint32_t label)
@@ -48,15 +57,13 @@ static double softmax(float *logits, uint32_t n_classes, uint32_t label)
     return log((double)sum) - (double)own;
 }
 
-static inline __attribute__((always_inline)) double gradient_of(const float *weights,
-                                                                uint32_t n_classes,
-                                                                const RubatoImages *images,
-                                                                const uint64_t *rows, size_t n,
-                                                                float scale, float *gradient)
+static inline __attribute__((always_inline)) SoftmaxTally gradient_of(
+    const float *weights, uint32_t n_classes, const RubatoImages *images, const uint64_t *rows,
+    size_t n, float scale, float *gradient)
 {
     const size_t n_pixels = (size_t)images->height * images->width;
-    float errors[CLASSES_MAX];
-    double loss = 0;
+    float errors[SOFTMAX_CLASSES_MAX];
+    SoftmaxTally tally = { 0 };
 
     memset(gradient, 0, (n_pixels + 1) * n_classes * sizeof *gradient);
     for (size_t k = 0; k < n; k++) {
@@ -64,7 +71,8 @@ static inline __attribute__((always_inline)) double gradient_of(const float *wei
         const uint8_t label = images->labels[rows[k]];
 
         logits_of(weights, n_classes, pixels, n_pixels, errors);
-        loss += softmax(errors, n_classes, label);
+        tally.n_right += likeliest(errors, n_classes) == label;
+        tally.loss += softmax(errors, n_classes, label);
         errors[label] -= 1;
         for (uint32_t c = 0; c < n_classes; c++)
             errors[c] *= scale;
@@ -74,7 +82,7 @@ static inline __attribute__((always_inline)) double gradient_of(const float *wei
                            n_classes);
         add_scaled(gradient + n_pixels * n_classes, 1, errors, n_classes);
     }
-    return loss;
+    return tally;
 }
 
 size_t softmax_n_inputs(const RubatoImages *images)
@@ -82,36 +90,44 @@ size_t softmax_n_inputs(const RubatoImages *images)
     return (size_t)images->height * images->width + 1;
 }
 
-double softmax_gradient(const float *weights, uint32_t n_classes, const RubatoImages *images,
-                        const uint64_t *rows, size_t n, float scale, float *gradient)
+SoftmaxTally softmax_gradient(const float *weights, uint32_t n_classes, const RubatoImages *images,
+                              const uint64_t *rows, size_t n, float scale, float *gradient)
 {
     if (n_classes == CLASSES_USUAL)
         return gradient_of(weights, CLASSES_USUAL, images, rows, n, scale, gradient);
     return gradient_of(weights, n_classes, images, rows, n, scale, gradient);
 }
 
-void softmax_evaluate(const float *weights, uint32_t n_classes, const RubatoImages *images,
-                      double *loss, double *accuracy)
+static void logits_of_image(const float *weights, uint32_t n_classes, const RubatoImages *images,
+                            size_t image, float *logits)
 {
     const size_t n_pixels = (size_t)images->height * images->width;
-    size_t n_right = 0;
-    double sum = 0;
+    const uint8_t *pixels = images->pixels + image * n_pixels;
+
+    if (n_classes == CLASSES_USUAL)
+        logits_of(weights, CLASSES_USUAL, pixels, n_pixels, logits);
+    else
+        logits_of(weights, n_classes, pixels, n_pixels, logits);
+}
+
+uint32_t softmax_classify(const float *weights, uint32_t n_classes, const RubatoImages *images,
+                          size_t image)
+{
+    float logits[SOFTMAX_CLASSES_MAX];
+
+    logits_of_image(weights, n_classes, images, image, logits);
+    return likeliest(logits, n_classes);
+}
+
+SoftmaxTally softmax_evaluate(const float *weights, uint32_t n_classes, const RubatoImages *images)
+{
+    float logits[SOFTMAX_CLASSES_MAX];
+    SoftmaxTally tally = { 0 };
 
     for (size_t k = 0; k < images->n_images; k++) {
-        const uint8_t *pixels = images->pixels + k * n_pixels;
-        float logits[CLASSES_MAX];
-        uint32_t best = 0;
-
-        if (n_classes == CLASSES_USUAL)
-            logits_of(weights, CLASSES_USUAL, pixels, n_pixels, logits);
-        else
-            logits_of(weights, n_classes, pixels, n_pixels, logits);
-        for (uint32_t c = 1; c < n_classes; c++)
-            if (logits[c] > logits[best])
-                best = c;
-        n_right += best == images->labels[k];
-        sum += softmax(logits, n_classes, images->labels[k]);
+        logits_of_image(weights, n_classes, images, k, logits);
+        tally.n_right += likeliest(logits, n_classes) == images->labels[k];
+        tally.loss += softmax(logits, n_classes, images->labels[k]);
     }
-    *loss = sum / (double)images->n_images;
-    *accuracy = (double)n_right / (double)images->n_images;
+    return tally;
 }

@@ -9,16 +9,27 @@
 
 #include <rubato/data.h>
 
+#define SOFTMAX_CLASSES_MAX 256 /* labels are bytes */
+
 /* Rows of the weights. */
 size_t softmax_n_inputs(const RubatoImages *images);
 
-/* Writes scale × the sum of the gradients of n images into gradient, which is shaped as the
- * weights are, and returns the sum of their losses. */
-double softmax_gradient(const float *weights, uint32_t n_classes, const RubatoImages *images,
-                        const uint64_t *rows, size_t n, float scale, float *gradient);
+/* Over some images: the sum of their losses, and how many have their own class as the likeliest. */
+typedef struct {
+    double loss;
+    uint64_t n_right;
+} SoftmaxTally;
 
-/* The mean loss and the share of images whose most likely class is their own. */
-void softmax_evaluate(const float *weights, uint32_t n_classes, const RubatoImages *images,
-                      double *loss, double *accuracy);
+/* Writes scale × the sum of the gradients of n images into gradient, which is shaped as the
+ * weights are, and tells how well the weights did on them. */
+SoftmaxTally softmax_gradient(const float *weights, uint32_t n_classes, const RubatoImages *images,
+                              const uint64_t *rows, size_t n, float scale, float *gradient);
+
+/* The likeliest class of an image, whose label is not looked at. */
+uint32_t softmax_classify(const float *weights, uint32_t n_classes, const RubatoImages *images,
+                          size_t image);
+
+/* How well the weights do on all images. */
+SoftmaxTally softmax_evaluate(const float *weights, uint32_t n_classes, const RubatoImages *images);
 
 #endif
