@@ -123,14 +123,42 @@ static void handle_for_task(Server *server, Message *message)
     empty_outbox(server, binding->model);
 }
 
+/* A Get of the list of a shard's keys. */
+static void handle_list(Server *server, const RubatoShard *shard, Message *message)
+{
+    const RubatoKeys *rows = &message->request.keys;
+    const char *fault = NULL;
+    uint64_t n_rows, n_bytes;
+
+    shard_size(shard, &n_rows, &n_bytes);
+    if (message->kind != MESSAGE_GET || rows->keys != NULL || rows->first > n_rows ||
+        rows->n > n_rows - rows->first || !shard_can_list(shard))
+        fault = "a request for keys that are not here";
+    else if (message->node != server->office->self &&
+             (rows->n > post_office_max_keys(sizeof(RubatoKey)) ||
+              !post_office_make_room(message, sizeof(RubatoKey))))
+        fault = "a request for more keys than a message may have";
+    if (fault != NULL) {
+        refuse(server, message, fault);
+        return;
+    }
+    shard_list(shard, rows->first, rows->n, message->request.values);
+    message->min_clock = n_rows;
+    answer(server, message, CALL_OK);
+}
+
 static void handle_past_models(Server *server, Message *message)
 {
-    RubatoShard *shard = message->table < server->shards->len
-                             ? g_ptr_array_index(server->shards, message->table)
-                             : NULL;
+    const uint32_t table = message->table & ~SERVER_KEYS_OF_TABLE;
+    RubatoShard *shard =
+        table < server->shards->len ? g_ptr_array_index(server->shards, table) : NULL;
 
     if (shard == NULL) {
         refuse(server, message, "a request for a table that is not here");
+        return;
+    }
+    if ((message->table & SERVER_KEYS_OF_TABLE) != 0) {
+        handle_list(server, shard, message);
         return;
     }
     if (message->node != server->office->self && !check_remote(server, shard, NULL, message))

@@ -83,6 +83,20 @@ size_t shard_row_bytes(const RubatoShard *shard)
     return shard->row_bytes;
 }
 
+bool shard_can_list(const RubatoShard *shard)
+{
+    return shard->rows != NULL || shard->ops->list != NULL;
+}
+
+void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys)
+{
+    if (shard->ops->list != NULL)
+        shard->ops->list(shard->storage, first, n, keys);
+    else
+        for (size_t i = 0; i < n; i++)
+            keys[i] = shard->first_key + first + i;
+}
+
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes)
 {
     shard->ops->size(shard->storage, n_rows, n_bytes);

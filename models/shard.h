@@ -31,6 +31,13 @@ void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values);
 /* Applies deltas by the table's update rule; those of a repeated key one after the other. */
 void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas);
 
+/* Whether the keys of its rows can be listed. */
+bool shard_can_list(const RubatoShard *shard);
+
+/* Where they can: writes the keys of n rows from the first-th on, of which there are so many, in an order that stays
+ * the same until the next Add. */
+void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys);
+
 /* Bytes of a row: width × the size of the dtype. */
 size_t shard_row_bytes(const RubatoShard *shard);
 

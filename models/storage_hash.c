@@ -407,6 +407,38 @@ static void *run(RubatoStorage *storage, RubatoKey first, size_t n)
     return NULL;
 }
 
+static void list(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys)
+{
+    const HashStorage *hash = (const HashStorage *)storage;
+    const RubatoKey *end = keys + n;
+
+    if (hash->row_of_empty_key != NULL) {
+        if (first > 0)
+            first--;
+        else if (keys < end)
+            *keys++ = EMPTY_KEY;
+    }
+    for (uint64_t i = 0; keys < end && i < UINT64_C(1) << hash->depth;) {
+        const Segment *segment = &hash->directory[i];
+
+        i += UINT64_C(1) << (hash->depth - segment->depth);
+        if (first >= header_of(segment)->n_used) {
+            first -= header_of(segment)->n_used;
+            continue;
+        }
+        for (uint32_t s = 0; keys < end && s < segment->capacity; s++) {
+            const RubatoKey key = key_at(segment->slots + s * hash->slot_bytes);
+
+            if (key == EMPTY_KEY)
+                continue;
+            if (first > 0)
+                first--;
+            else
+                *keys++ = key;
+        }
+    }
+}
+
 static void size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_bytes)
 {
     const HashStorage *hash = (const HashStorage *)storage;
@@ -422,5 +454,6 @@ const RubatoStorageOps hash_storage_ops = {
     .find = find,
     .find_or_create = find_or_create,
     .run = run,
+    .list = list,
     .size = size,
 };

@@ -1,4 +1,5 @@
 /* Engines: making and freeing them, tables, reading and writing between tasks, several at once. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/engine_fixture.h"
@@ -186,6 +187,61 @@ START_TEST(rows_are_read_and_written_between_tasks)
     ck_assert(rubato_engine_get_range(engine, "t", 0, 10, values, NULL));
     for (int i = 0; i < 10; i++)
         ck_assert_int_eq(values[i], i + 1 + (i == 0 ? 2 : i == 9 || i == 4 ? 4 : 0));
+    rubato_engine_free(engine);
+}
+END_TEST
+
+enum { N_LISTED = 20000 };
+
+static int compare_keys(const void *a, const void *b)
+{
+    const RubatoKey left = *(const RubatoKey *)a, right = *(const RubatoKey *)b;
+
+    return (left > right) - (left < right);
+}
+
+/* Key 0 among them, which hash storage keeps apart. */
+START_TEST(keys_are_listed_in_order)
+{
+    RubatoEngine *engine = engine_with_servers(_i == 0 ? 1 : 3);
+    g_autofree RubatoKey *added = g_new(RubatoKey, N_LISTED);
+    g_autofree RubatoKey *keys = NULL;
+    g_autofree int64_t *ones = g_new(int64_t, N_LISTED);
+    size_t n = 1;
+
+    create_table(engine, I64_TABLE(.n_keys = 0));
+    ck_assert(rubato_engine_list_keys(engine, "t", &keys, &n, NULL));
+    ck_assert_uint_eq(n, 0);
+    g_clear_pointer(&keys, g_free);
+
+    for (uint64_t i = 0; i < N_LISTED; i++) {
+        added[i] = i * UINT64_C(0x9e3779b97f4a7c15);
+        ones[i] = 1;
+    }
+    ck_assert(rubato_engine_add(engine, "t", added, N_LISTED, ones, NULL));
+    ck_assert(rubato_engine_add(engine, "t", added, N_LISTED / 2, ones, NULL));
+    ck_assert(rubato_engine_list_keys(engine, "t", &keys, &n, NULL));
+    qsort(added, N_LISTED, sizeof *added, compare_keys);
+    ck_assert_uint_eq(n, N_LISTED);
+    ck_assert_mem_eq(keys, added, N_LISTED * sizeof *keys);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(keys_of_a_dense_table_are_its_range)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+    g_autofree RubatoKey *keys = NULL;
+    size_t n;
+    GError *error = NULL;
+
+    create_table(engine, I64_TABLE(.first_key = 40, .n_keys = 1000));
+    ck_assert(rubato_engine_list_keys(engine, "t", &keys, &n, NULL));
+    ck_assert_uint_eq(n, 1000);
+    for (size_t i = 0; i < n; i++)
+        QUICK_ASSERT(keys[i] == 40 + i);
+    ck_assert(!rubato_engine_list_keys(engine, "other", &keys, &n, &error));
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "other", NULL);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -448,6 +504,8 @@ int main(void)
     tcase_add_test(cases, a_name_is_given_once_and_dropped_names_are_free_again);
     tcase_add_test(cases, a_spec_is_copied);
     tcase_add_loop_test(cases, rows_are_read_and_written_between_tasks, 0, 2);
+    tcase_add_loop_test(cases, keys_are_listed_in_order, 0, 2);
+    tcase_add_test(cases, keys_of_a_dense_table_are_its_range);
     tcase_add_test(cases, any_thread_may_read_and_write);
     tcase_add_test(cases, dropping_a_table_that_others_read_hurts_nobody);
     tcase_add_test(cases, two_engines_in_one_process_know_nothing_of_each_other);

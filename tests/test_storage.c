@@ -305,6 +305,29 @@ START_TEST(hash_keeps_every_row_while_it_grows)
 END_TEST
 
 /* A bound that admission and checkpoints count on: it holds at every size, not only after growth. */
+/* Every row once, however the list is cut into pieces. */
+START_TEST(hash_lists_its_keys_piece_by_piece)
+{
+    static const uint64_t pieces[] = { 1, 7, 1000, 30000 };
+    RubatoTableSpec spec = { .dtype = RUBATO_F32, .width = _i < 2 ? 1 : 40 };
+    RubatoShard *shard = make_shard(&spec, "hash", 0);
+    const uint64_t n = pieces[_i] == 1 ? 500 : 30000;
+    g_autofree float *ones = g_new0(float, n *spec.width);
+    g_autofree RubatoKey *listed = g_new(RubatoKey, n);
+    g_autofree uint8_t *seen = g_new0(uint8_t, n);
+    uint64_t n_wrong = 0;
+
+    shard_add(shard, &(RubatoKeys){ .n = n }, ones);
+    ck_assert(shard_can_list(shard));
+    for (uint64_t first = 0; first < n; first += pieces[_i])
+        shard_list(shard, first, MIN(pieces[_i], n - first), listed + first);
+    for (uint64_t i = 0; i < n; i++)
+        n_wrong += listed[i] >= n || seen[listed[i]]++ != 0;
+    ck_assert_uint_eq(n_wrong, 0);
+    shard_free(shard);
+}
+END_TEST
+
 START_TEST(hash_takes_little_more_memory_than_its_keys_and_values)
 {
     RubatoTableSpec spec = { .dtype = RUBATO_F32 };
@@ -538,6 +561,7 @@ int main(void)
     tcase_add_test(shards, more_rows_than_there_is_memory_is_an_error);
     tcase_add_loop_test(shards, a_get_of_an_absent_key_creates_nothing_unless_told_to, 0, 2);
     tcase_add_loop_test(shards, hash_keeps_every_row_while_it_grows, 0, 4);
+    tcase_add_loop_test(shards, hash_lists_its_keys_piece_by_piece, 0, 4);
     tcase_add_test(shards, hash_takes_little_more_memory_than_its_keys_and_values);
     tcase_set_timeout(shards, 60);
     suite_add_tcase(suite, shards);

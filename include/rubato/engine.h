@@ -101,6 +101,14 @@ RUBATO_API bool rubato_engine_add(RubatoEngine *engine, const char *table, const
 RUBATO_API bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                         size_t n, const void *deltas, GError **error);
 
+/* The keys of all rows that a table has, over all nodes, ascending: of a dense table those of its
+ * range, of a hash table those that somebody has added to (or, where the table says so, read). What
+ * is added meanwhile, here or on another node, may be missing. Like rubato_engine_get it is meant
+ * for between tasks, and not collective. RUBATO_ERROR_INVALID where the table's storage cannot tell
+ * its keys. (*keys: transfer full, g_free) */
+RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey **keys,
+                                        size_t *n, GError **error);
+
 /* Messages by kind. */
 typedef struct {
     uint64_t gets, adds, clocks, announcements, fences, replies, controls;
