@@ -3,7 +3,8 @@
  *
  * While a task runs, what worker 0 writes of the App is its own; main reads it when the task has
  * ended. */
-#include "apps/app.h"
+#include "apps/app_gnuplot.h"
+#include "apps/app_model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,14 +25,22 @@ bool app_speaks(const App *app)
     return app->speaks;
 }
 
+/* What would fail only at the end, on the speaking node. */
+static bool check_flags(const App *app, GError **error)
+{
+    return (app->save == NULL || app_model_check_place(app->save, error)) &&
+           (app->plot == NULL || app_gnuplot_check(error));
+}
+
+/* A failure in here ends the run on every node. */
 static bool find_speaker(RubatoWorker *worker, void *user_data, GError **error)
 {
     App *app = user_data;
 
-    (void)error;
-    if (rubato_worker_rank(worker) == 0)
-        app->speaks = true;
-    return true;
+    if (rubato_worker_rank(worker) != 0)
+        return true;
+    app->speaks = true;
+    return check_flags(app, error);
 }
 
 bool app_start(App *app, GError **error)

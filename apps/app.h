@@ -144,7 +144,7 @@ bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_
 void app_set_model(const App *app, RubatoTableSpec *spec);
 
 /* After training: --save, --predict, --plot and the result card, on the node that speaks. */
-bool app_finish(App *app, const AppModel *model, GError **error);
+bool app_finish(const App *app, const AppModel *model, GError **error);
 
 /* ---- training ---- */
 
@@ -194,30 +194,20 @@ int app_end(App *app, const GError *error);
 /* ---- for the files of this folder, and tests ---- */
 
 /* Prints the result card, and the JSON where --json asks for it, on the node that speaks. */
-bool app_report(App *app, GError **error);
+bool app_report(const App *app, GError **error);
+
+/* "2 nodes, 2 servers, 4 workers, bsp". (transfer full) */
+char *app_run_text(const App *app);
 
 /* The card as text, and as JSON in one line. (transfer full) */
 char *app_card_text(const App *app);
 char *app_card_json(const App *app);
 
-/* The files of --save and --load. app_model_read only reads and checks them; *files are then to be
- * given to app_model_fill, or freed. */
-typedef struct AppModelFiles AppModelFiles;
-bool app_model_save(const App *app, const AppModel *model, GError **error);
-AppModelFiles *app_model_read(const App *app, const AppModel *model, GError **error);
-bool app_model_fill(const App *app, const AppModel *model, AppModelFiles *files, GError **error);
-void app_model_files_free(AppModelFiles *files);
+/* Writes the predictions to what --output names: whole or not at all, where it is a file. */
+bool app_predict(const App *app, const AppModel *model, GError **error);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(AppModelFiles, app_model_files_free)
-
-/* The curve as a picture. */
+/* Draws the curve, as --plot asks for. */
 bool app_plot(const App *app, GError **error);
-
-/* Opens what --output or such names, gives it to `write`, and puts it in place whole or not at all;
- * "-" is standard output. */
-bool app_write_file(const char *flag, const char *path,
-                    bool (*write)(FILE *file, void *data, GError **error), void *data,
-                    GError **error);
 
 /* The table over which the workers tell each other of loss and end. */
 #define APP_BOARD "app-board"

@@ -1,7 +1,10 @@
-/* The model's tables: created, filled from files, saved. Runs on main's thread. */
-#include "apps/app.h"
+/* The model's tables: created, and filled where there is a model to load. Runs on main's thread.
+ *
+ * The files are opened and checked inside a task, by worker 0: what is wrong with them so fails on
+ * every node, and nobody waits for a node that has given up. */
+#include "apps/app_model.h"
 
-static bool create_tables(App *app, const AppModel *model, GError **error)
+static bool create_tables(const App *app, const AppModel *model, GError **error)
 {
     for (size_t i = 0; i < model->n_arrays; i++) {
         RubatoTableSpec spec = model->arrays[i].spec;
@@ -13,31 +16,39 @@ static bool create_tables(App *app, const AppModel *model, GError **error)
     return true;
 }
 
-static bool refuse_files(const App *app, GError **error)
+typedef struct {
+    const App *app;
+    const AppModel *model;
+    AppModelFiles *files; /* worker 0's node only */
+} Opening;
+
+static bool open_files(RubatoWorker *worker, void *user_data, GError **error)
 {
-    if (app->load == NULL && app->save == NULL && app->predict == NULL && app->plot == NULL)
+    Opening *opening = user_data;
+
+    if (rubato_worker_rank(worker) != 0)
         return true;
-    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                        "--load, --save, --predict and --plot: not yet");
-    return false;
+    opening->files = app_model_open(opening->app, opening->model, error);
+    return opening->files != NULL;
 }
 
-bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
-                     GError **error)
+static bool load(const App *app, const AppModel *model, GError **error)
 {
-    (void)array;
-    (void)width;
-    (void)n_keys;
-    return refuse_files(app, error);
+    Opening opening = { .app = app, .model = model };
+    const RubatoTask task = { .name = "load", .run = open_files, .user_data = &opening };
+    const bool good = rubato_engine_run(app->engine, &task, error);
+    g_autoptr(AppModelFiles) files = opening.files;
+
+    return good && (files == NULL || app_model_fill(app, model, files, error)) &&
+           rubato_engine_barrier(app->engine, error);
 }
 
 bool app_create_model(App *app, const AppModel *model, GError **error)
 {
-    return refuse_files(app, error) && create_tables(app, model, error);
-}
-
-bool app_finish(App *app, const AppModel *model, GError **error)
-{
-    (void)model;
-    return app_report(app, error);
+    if (app->predict != NULL && model->predict == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "--predict: %s does not predict",
+                    app->program->name);
+        return false;
+    }
+    return create_tables(app, model, error) && (app->load == NULL || load(app, model, error));
 }

@@ -2,6 +2,7 @@
  *
  *   engine.c      its life: making, leaving, freeing
  *   engine_tables.c, engine_tasks.c   the public calls on tables, and on tasks
+ *   engine_keys.c    the list of a table's keys
  *   engine_stats.c   what it tells of itself in numbers
  *   node.c        what these files ask it
  *   rendezvous.c  how a node of a cluster finds the others
@@ -151,6 +152,14 @@ char *engine_node_text(const RubatoEngine *engine, uint32_t number);
 
 /* Waits on `changed` for ms at most; the lock is held. */
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
+
+/* ---- engine_keys.c ---- */
+
+typedef struct TableClient TableClient;
+
+/* The keys of a table, ascending; the client asks for SERVER_KEYS_OF_TABLE, rows of one key.
+ * (*keys: transfer full) */
+bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError **error);
 
 /* ---- task_run.c: called by the control actor's owner ---- */
 

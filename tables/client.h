@@ -32,7 +32,7 @@ typedef struct {
     uint32_t stall_ms;             /* how long a call waits before it says for whom */
 } TableRoute;
 
-typedef struct {
+typedef struct TableClient {
     const TableRoute *route;
     uint32_t rank; /* the worker's in the task */
     uint64_t clock;

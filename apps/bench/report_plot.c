@@ -1,7 +1,5 @@
 /* Results as a picture: how much of its limit each case reaches, and how much it is to reach. */
-#include <stdio.h>
-#include <string.h>
-
+#include "apps/app_gnuplot.h"
 #include "apps/bench/bench.h"
 
 /* Of a ratio, whether of times or of rates. */
@@ -25,7 +23,8 @@ static void append_data(GString *script, const char *name, const GPtrArray *draw
     g_string_append(script, "end\n");
 }
 
-static GString *plot_script(const char *path, const GPtrArray *drawn)
+/* (transfer full) */
+static char *plot_script(const GPtrArray *drawn)
 {
     GString *script = g_string_new(NULL);
     double longest = 1;
@@ -41,34 +40,24 @@ static GString *plot_script(const char *path, const GPtrArray *drawn)
     append_data(script, "$goals", drawn, true);
     g_string_append_printf(script,
                            "set terminal svg size 900,%u font 'sans,13' background 'white'\n"
-                           "set output '%s'\nset title 'Share of the limit measured beside it'\n"
+                           "set title 'Share of the limit measured beside it'\n"
                            "set xrange [0:%g]\nset yrange [%u-0.3:-0.7]\n"
                            "set style fill solid 0.8\nset key outside bottom center horizontal\n"
                            "set grid xtics\nset arrow from 1,graph 0 to 1,graph 1 nohead dt 2\n",
-                           120 + 30 * drawn->len, path, longest * 1.1, drawn->len);
+                           120 + 30 * drawn->len, longest * 1.1, drawn->len);
     g_string_append(script,
                     "plot $cases using (0):1:(0):2:($1-0.35):($1+0.35):ytic(4) with boxxyerror "
                     "lc rgb '#3b6ea5' title 'reached', "
                     "'' using 2:1:3 with labels offset 3,0 notitle, "
                     "$goals using 2:1:($2):($2):($1-0.42):($1+0.42) with xyerrorbars pt 0 lw 3 "
                     "lc rgb '#c0392b' title 'goal'\n");
-    return script;
+    return g_string_free(script, FALSE);
 }
 
 bool report_plot(const char *path, const BenchResult *results, size_t n, GError **error)
 {
-    g_autofree char *program = g_find_program_in_path("gnuplot");
     g_autoptr(GPtrArray) drawn = g_ptr_array_new();
-    g_autoptr(GString) script = NULL;
-    FILE *pipe;
 
-    if (program == NULL || strchr(path, '\'') != NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
-                    program == NULL ? "--plot needs gnuplot: install the package gnuplot-nox"
-                                    : "--plot %s: choose a name without quotes",
-                    path);
-        return false;
-    }
     for (size_t i = 0; i < n; i++)
         if (results[i].ratio > 0)
             g_ptr_array_add(drawn, (gpointer)(uintptr_t)&results[i]);
@@ -77,11 +66,6 @@ bool report_plot(const char *path, const BenchResult *results, size_t n, GError 
                     "--plot %s: none of the cases has a limit to draw it against", path);
         return false;
     }
-    script = plot_script(path, drawn);
-    pipe = popen(program, "w");
-    if (pipe == NULL || fputs(script->str, pipe) < 0 || pclose(pipe) != 0) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "gnuplot could not draw %s", path);
-        return false;
-    }
-    return true;
+    g_autofree char *script = plot_script(drawn);
+    return app_gnuplot_draw(script, path, error);
 }

@@ -1,0 +1,366 @@
+/* --load: reads what --save has written. The description and every header are held against what
+ * the program asks for before a row is read.
+ *
+ * Runs on main's thread, or on worker 0's while main waits. */
+#include "apps/app_model.h"
+
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define DESCRIPTION_BYTES_MAX (1 << 20)
+
+typedef struct {
+    AppNpy *values;
+    AppNpy *keys; /* NULL: a dense table */
+    uint64_t n_rows;
+} ArrayFiles;
+
+struct AppModelFiles {
+    size_t n_arrays;
+    ArrayFiles *arrays;
+};
+
+void app_model_files_free(AppModelFiles *files)
+{
+    if (files == NULL)
+        return;
+    for (size_t i = 0; i < files->n_arrays; i++) {
+        app_npy_free(files->arrays[i].values);
+        app_npy_free(files->arrays[i].keys);
+    }
+    g_free(files->arrays);
+    g_free(files);
+}
+
+static bool fail(const char *dir, GError **error, const char *format, ...) G_GNUC_PRINTF(3, 4);
+
+static bool fail(const char *dir, GError **error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "--load: %s/" APP_MODEL_DESCRIPTION ": %s", dir, text);
+    return false;
+}
+
+/* ---- members of the description: NULL, or a failure, where one is missing or of another type ---- */
+
+static JsonNode *member(JsonObject *object, const char *name, JsonNodeType type)
+{
+    JsonNode *node = object != NULL ? json_object_get_member(object, name) : NULL;
+
+    return node != NULL && JSON_NODE_TYPE(node) == type ? node : NULL;
+}
+
+static const char *text_of(JsonObject *object, const char *name)
+{
+    JsonNode *node = member(object, name, JSON_NODE_VALUE);
+
+    return node != NULL && json_node_get_value_type(node) == G_TYPE_STRING
+               ? json_node_get_string(node)
+               : NULL;
+}
+
+static bool int_of(JsonObject *object, const char *name, uint64_t *value)
+{
+    JsonNode *node = member(object, name, JSON_NODE_VALUE);
+
+    if (node == NULL || json_node_get_value_type(node) != G_TYPE_INT64)
+        return false;
+    *value = (uint64_t)json_node_get_int(node);
+    return true;
+}
+
+/* A whole number is one, too: JSON does not tell 1.0 from 1. */
+static bool double_of(JsonObject *object, const char *name, double *value)
+{
+    JsonNode *node = member(object, name, JSON_NODE_VALUE);
+
+    if (node == NULL || (json_node_get_value_type(node) != G_TYPE_INT64 &&
+                         json_node_get_value_type(node) != G_TYPE_DOUBLE))
+        return false;
+    *value = json_node_get_double(node);
+    return true;
+}
+
+/* ---- the description ---- */
+
+static bool check_kind(const App *app, JsonObject *root, GError **error)
+{
+    const char *format = text_of(root, "format"), *program = text_of(root, "program");
+    uint64_t version;
+
+    if (format == NULL || strcmp(format, APP_MODEL_FORMAT) != 0)
+        return fail(app->load, error,
+                    "expected the description of a saved model, with a \"format\" "
+                    "of \"" APP_MODEL_FORMAT "\"");
+    if (!int_of(root, "version", &version) || version != APP_MODEL_VERSION)
+        return fail(app->load, error, "expected \"version\" %d; save the model anew",
+                    APP_MODEL_VERSION);
+    if (program == NULL || strcmp(program, app->program->name) != 0)
+        return fail(app->load, error, "expected a model of %s, found one of %s", app->program->name,
+                    program != NULL ? program : "no program");
+    return true;
+}
+
+/* The root object of the description. (transfer full) */
+static JsonNode *read_description(const App *app, GError **error)
+{
+    g_autofree char *path = g_build_filename(app->load, APP_MODEL_DESCRIPTION, NULL);
+    g_autofree char *text = NULL;
+    g_autoptr(GError) cause = NULL;
+    struct stat about;
+
+    if (stat(path, &about) == 0 && about.st_size > DESCRIPTION_BYTES_MAX) {
+        fail(app->load, error, "expected at most %d bytes, found %" G_GINT64_FORMAT,
+             DESCRIPTION_BYTES_MAX, (int64_t)about.st_size);
+        return NULL;
+    }
+    if (!g_file_get_contents(path, &text, NULL, &cause)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--load: %s", cause->message);
+        return NULL;
+    }
+    g_autoptr(JsonNode) root = json_from_string(text, &cause);
+    if (root == NULL || !JSON_NODE_HOLDS_OBJECT(root)) {
+        fail(app->load, error, "expected an object of JSON: %s",
+             cause != NULL ? cause->message : "found something else");
+        return NULL;
+    }
+    return check_kind(app, json_node_get_object(root), error) ? g_steal_pointer(&root) : NULL;
+}
+
+static JsonObject *object_of(JsonObject *object, const char *name)
+{
+    JsonNode *node = member(object, name, JSON_NODE_OBJECT);
+
+    return node != NULL ? json_node_get_object(node) : NULL;
+}
+
+static bool check_settings(const App *app, const AppModel *model, JsonObject *root, GError **error)
+{
+    JsonObject *settings = object_of(root, "settings");
+
+    for (const AppSetting *s = model->settings; s != NULL && s->name != NULL; s++) {
+        const char *found = text_of(settings, s->name);
+
+        if (found == NULL || strcmp(found, s->text) != 0)
+            return fail(app->load, error,
+                        "the model was saved with %s %s, this run has %s; give it "
+                        "the same flags",
+                        s->name, found != NULL ? found : "unknown", s->text);
+    }
+    return true;
+}
+
+static bool check_numbers(const App *app, const AppModel *model, JsonObject *root, GError **error)
+{
+    JsonObject *numbers = object_of(root, "numbers");
+    double value;
+
+    for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++)
+        if (!double_of(numbers, n->name, &value))
+            return fail(app->load, error, "expected a number \"%s\" in \"numbers\"", n->name);
+    return true;
+}
+
+static void set_numbers(const AppModel *model, JsonObject *root)
+{
+    JsonObject *numbers = object_of(root, "numbers");
+
+    for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++)
+        (void)double_of(numbers, n->name, n->value); /* check_numbers has seen it */
+}
+
+/* ---- arrays ---- */
+
+/* What the description says of a table. */
+typedef struct {
+    const char *dtype, *storage;
+    uint64_t width, first_key, n_rows;
+} Described;
+
+static bool find_array(const char *dir, JsonObject *root, const char *name, Described *described,
+                       GError **error)
+{
+    JsonNode *node = member(root, "arrays", JSON_NODE_ARRAY);
+    JsonArray *arrays = node != NULL ? json_node_get_array(node) : NULL;
+    const guint n = arrays != NULL ? json_array_get_length(arrays) : 0;
+
+    for (guint i = 0; i < n; i++) {
+        JsonNode *element = json_array_get_element(arrays, i);
+        JsonObject *array = JSON_NODE_HOLDS_OBJECT(element) ? json_node_get_object(element) : NULL;
+
+        if (g_strcmp0(text_of(array, "name"), name) != 0)
+            continue;
+        described->dtype = text_of(array, "dtype");
+        described->storage = text_of(array, "storage");
+        described->first_key = 0;
+        if (described->dtype == NULL || described->storage == NULL ||
+            !int_of(array, "width", &described->width) ||
+            !int_of(array, "rows", &described->n_rows) ||
+            (strcmp(described->storage, "dense") == 0 &&
+             !int_of(array, "first_key", &described->first_key)))
+            return fail(dir, error,
+                        "array %s: expected dtype, width, storage, rows and, of a dense "
+                        "one, first_key",
+                        name);
+        return true;
+    }
+    return fail(dir, error, "expected an array \"%s\" in \"arrays\"", name);
+}
+
+static bool check_array(const char *dir, const AppArray *array, const Described *found,
+                        GError **error)
+{
+    const RubatoTableSpec *spec = &array->spec;
+    const bool is_hash = app_array_is_hash(array);
+    const char *storage = is_hash ? "hash" : "dense", *dtype = rubato_dtype_name(spec->dtype);
+
+    if (strcmp(found->dtype, dtype) == 0 && found->width == app_array_width(array) &&
+        strcmp(found->storage, storage) == 0 &&
+        (is_hash || (found->first_key == spec->first_key && found->n_rows == spec->n_keys)))
+        return true;
+    if (is_hash || strcmp(found->storage, "hash") == 0)
+        return fail(dir, error,
+                    "array %s: expected a %s table of %s, %u a row; found a %s one of %s, "
+                    "%" G_GUINT64_FORMAT " a row",
+                    array->name, storage, dtype, app_array_width(array), found->storage,
+                    found->dtype, found->width);
+    return fail(dir, error,
+                "array %s: expected %" G_GUINT64_FORMAT " rows of %u %s from key %" G_GUINT64_FORMAT
+                " on; found %" G_GUINT64_FORMAT " rows of %" G_GUINT64_FORMAT
+                " %s from key %" G_GUINT64_FORMAT,
+                array->name, spec->n_keys, app_array_width(array), dtype, spec->first_key,
+                found->n_rows, found->width, found->dtype, found->first_key);
+}
+
+static bool open_array(const App *app, const AppArray *array, JsonObject *root, ArrayFiles *files,
+                       GError **error)
+{
+    g_autofree char *values = app_model_path(app->load, array->name, ".npy");
+    g_autofree char *keys = app_model_path(app->load, array->name, ".keys.npy");
+    Described described;
+
+    if (!find_array(app->load, root, array->name, &described, error) ||
+        !check_array(app->load, array, &described, error))
+        return false;
+    const uint64_t shape[] = { described.n_rows, described.width };
+    files->n_rows = described.n_rows;
+    files->values = app_npy_open(values, error);
+    if (files->values == NULL ||
+        !app_npy_check(files->values, app_npy_descr(array->spec.dtype), 2, shape, error))
+        return false;
+    if (!app_array_is_hash(array))
+        return true;
+    files->keys = app_npy_open(keys, error);
+    return files->keys != NULL && app_npy_check(files->keys, APP_NPY_KEYS, 1, shape, error);
+}
+
+AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **error)
+{
+    g_autoptr(JsonNode) root = read_description(app, error);
+    g_autoptr(AppModelFiles) files = NULL;
+
+    if (root == NULL || !check_settings(app, model, json_node_get_object(root), error) ||
+        !check_numbers(app, model, json_node_get_object(root), error))
+        return NULL;
+    files = g_new0(AppModelFiles, 1);
+    files->arrays = g_new0(ArrayFiles, model->n_arrays);
+    files->n_arrays = model->n_arrays;
+    for (size_t i = 0; i < model->n_arrays; i++)
+        if (!open_array(app, &model->arrays[i], json_node_get_object(root), &files->arrays[i],
+                        error))
+            return NULL;
+    set_numbers(model, json_node_get_object(root));
+    return g_steal_pointer(&files);
+}
+
+bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
+                     GError **error)
+{
+    g_autoptr(JsonNode) root = read_description(app, error);
+    Described described;
+
+    if (root == NULL ||
+        !find_array(app->load, json_node_get_object(root), array, &described, error))
+        return false;
+    if (described.width == 0 || described.width > UINT32_MAX)
+        return fail(app->load, error, "array %s: expected a width from 1, found %" G_GUINT64_FORMAT,
+                    array, described.width);
+    *width = (uint32_t)described.width;
+    *n_keys = strcmp(described.storage, "dense") == 0 ? described.n_rows : 0;
+    return true;
+}
+
+/* ---- into the tables ---- */
+
+#define SUBTRACT(type, values, present, n)                           \
+    do {                                                             \
+        for (size_t i_ = 0; i_ < (n); i_++)                          \
+            ((type *)(values))[i_] -= ((const type *)(present))[i_]; \
+    } while (0)
+
+/* What is to be added to the values that are there. */
+static void subtract(RubatoDtype dtype, void *values, const void *present, size_t n)
+{
+    switch (dtype) {
+    case RUBATO_F32:
+        SUBTRACT(float, values, present, n);
+        break;
+    case RUBATO_F64:
+        SUBTRACT(double, values, present, n);
+        break;
+    case RUBATO_I32:
+        SUBTRACT(uint32_t, values, present, n);
+        break;
+    case RUBATO_I64:
+        SUBTRACT(uint64_t, values, present, n);
+        break;
+    }
+}
+
+/* Puts values into n rows: of keys or, without them, of those from first on. */
+static bool put_rows(const App *app, const AppArray *array, const RubatoKey *keys, RubatoKey first,
+                     size_t n, void *values, void *present, GError **error)
+{
+    RubatoEngine *engine = app->engine;
+    const char *table = array->spec.name;
+
+    if (!(keys != NULL ? rubato_engine_get(engine, table, keys, n, present, error)
+                       : rubato_engine_get_range(engine, table, first, n, present, error)))
+        return false;
+    subtract(array->spec.dtype, values, present, n * app_array_width(array));
+    return keys != NULL ? rubato_engine_add(engine, table, keys, n, values, error)
+                        : rubato_engine_add_range(engine, table, first, n, values, error);
+}
+
+static bool fill_array(const App *app, const AppArray *array, ArrayFiles *files, GError **error)
+{
+    const size_t row_bytes = app_array_row_bytes(array), chunk = app_array_chunk(array);
+    g_autofree void *rows = g_malloc(chunk * row_bytes);
+    g_autofree void *present = g_malloc(chunk * row_bytes);
+    g_autofree RubatoKey *keys = files->keys != NULL ? g_new(RubatoKey, chunk) : NULL;
+
+    for (uint64_t done = 0; done < files->n_rows; done += chunk) {
+        const size_t n = (size_t)MIN(chunk, files->n_rows - done);
+
+        if (!app_npy_read(files->values, rows, n * row_bytes, error) ||
+            (keys != NULL && !app_npy_read(files->keys, keys, n * sizeof *keys, error)) ||
+            !put_rows(app, array, keys, array->spec.first_key + done, n, rows, present, error))
+            return false;
+    }
+    return true;
+}
+
+bool app_model_fill(const App *app, const AppModel *model, AppModelFiles *files, GError **error)
+{
+    for (size_t i = 0; i < model->n_arrays; i++)
+        if (!fill_array(app, &model->arrays[i], &files->arrays[i], error))
+            return false;
+    return true;
+}
