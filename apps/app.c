@@ -26,21 +26,45 @@ bool app_speaks(const App *app)
 }
 
 /* What would fail only at the end, on the speaking node. */
-static bool check_flags(const App *app, GError **error)
+static bool check_flags(App *app, void *data, GError **error)
 {
+    (void)data;
     return (app->save == NULL || app_model_check_place(app->save, error)) &&
            (app->plot == NULL || app_gnuplot_check(error));
 }
 
-/* A failure in here ends the run on every node. */
-static bool find_speaker(RubatoWorker *worker, void *user_data, GError **error)
+typedef struct {
+    App *app;
+    AppSpeakerFunc function;
+    void *data;
+    GError *cause; /* the speaking node's */
+} Call;
+
+static bool call_speaker(RubatoWorker *worker, void *user_data, GError **error)
 {
-    App *app = user_data;
+    Call *call = user_data;
 
     if (rubato_worker_rank(worker) != 0)
         return true;
-    app->speaks = true;
-    return check_flags(app, error);
+    call->app->speaks = true;
+    if (call->function(call->app, call->data, &call->cause))
+        return true;
+    g_propagate_error(error, g_error_copy(call->cause));
+    return false;
+}
+
+bool app_call_speaker(App *app, const char *what, AppSpeakerFunc function, void *data,
+                      GError **error)
+{
+    Call call = { .app = app, .function = function, .data = data };
+    const RubatoTask task = { .name = what, .run = call_speaker, .user_data = &call };
+    g_autoptr(GError) failure = NULL;
+
+    if (rubato_engine_run(app->engine, &task, &failure))
+        return true;
+    /* Where it happened it needs no telling where. */
+    g_propagate_error(error, call.cause != NULL ? call.cause : g_steal_pointer(&failure));
+    return false;
 }
 
 bool app_start(App *app, GError **error)
@@ -52,10 +76,9 @@ bool app_start(App *app, GError **error)
         .workers = app->workers,
         .handle_signals = true,
     };
-    const RubatoTask task = { .name = "speaker", .run = find_speaker, .user_data = app };
 
     app->engine = rubato_engine_new(&config, error);
-    return app->engine != NULL && rubato_engine_run(app->engine, &task, error);
+    return app->engine != NULL && app_call_speaker(app, "start", check_flags, NULL, error);
 }
 
 void app_set_model(const App *app, RubatoTableSpec *spec)

@@ -193,6 +193,11 @@ int app_end(App *app, const GError *error);
 
 /* ---- for the files of this folder, and tests ---- */
 
+/* Runs a function on the speaking node, inside a task: where it fails every node does. Collective. */
+typedef bool (*AppSpeakerFunc)(App *app, void *data, GError **error);
+bool app_call_speaker(App *app, const char *what, AppSpeakerFunc function, void *data,
+                      GError **error);
+
 /* Prints the result card, and the JSON where --json asks for it, on the node that speaks. */
 bool app_report(const App *app, GError **error);
 

@@ -145,12 +145,23 @@ static bool read_ends(App *app, const Flags *flags, GError **error)
     return true;
 }
 
+/* A folder whose name is completed to others beside it. (transfer full) */
+static char *without_slashes(const char *path)
+{
+    char *text = g_strdup(path);
+    size_t n = text != NULL ? strlen(text) : 0;
+
+    while (n > 1 && text[n - 1] == '/')
+        text[--n] = '\0';
+    return text;
+}
+
 static bool read_files(App *app, const Flags *flags, GError **error)
 {
     if (flags->output != NULL && flags->predict == NULL)
         return refuse(error, "--output: needs --predict FILE, the rows to predict");
     app->json = g_strdup(flags->json);
-    app->save = g_strdup(flags->save);
+    app->save = without_slashes(flags->save);
     app->load = g_strdup(flags->load);
     app->predict = g_strdup(flags->predict);
     app->output = g_strdup(flags->output != NULL ? flags->output : "-");

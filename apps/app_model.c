@@ -1,10 +1,10 @@
 /* The model's tables: created, and filled where there is a model to load. Runs on main's thread.
  *
- * The files are opened and checked inside a task, by worker 0: what is wrong with them so fails on
+ * The files are opened and checked by app_call_speaker: what is wrong with them so fails on
  * every node, and nobody waits for a node that has given up. */
 #include "apps/app_model.h"
 
-static bool create_tables(const App *app, const AppModel *model, GError **error)
+static bool create_tables(App *app, const AppModel *model, GError **error)
 {
     for (size_t i = 0; i < model->n_arrays; i++) {
         RubatoTableSpec spec = model->arrays[i].spec;
@@ -17,26 +17,22 @@ static bool create_tables(const App *app, const AppModel *model, GError **error)
 }
 
 typedef struct {
-    const App *app;
     const AppModel *model;
-    AppModelFiles *files; /* worker 0's node only */
+    AppModelFiles *files; /* the speaking node's */
 } Opening;
 
-static bool open_files(RubatoWorker *worker, void *user_data, GError **error)
+static bool open_files(App *app, void *data, GError **error)
 {
-    Opening *opening = user_data;
+    Opening *opening = data;
 
-    if (rubato_worker_rank(worker) != 0)
-        return true;
-    opening->files = app_model_open(opening->app, opening->model, error);
+    opening->files = app_model_open(app, opening->model, error);
     return opening->files != NULL;
 }
 
-static bool load(const App *app, const AppModel *model, GError **error)
+static bool load(App *app, const AppModel *model, GError **error)
 {
-    Opening opening = { .app = app, .model = model };
-    const RubatoTask task = { .name = "load", .run = open_files, .user_data = &opening };
-    const bool good = rubato_engine_run(app->engine, &task, error);
+    Opening opening = { .model = model };
+    const bool good = app_call_speaker(app, "load", open_files, &opening, error);
     g_autoptr(AppModelFiles) files = opening.files;
 
     return good && (files == NULL || app_model_fill(app, model, files, error)) &&

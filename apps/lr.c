@@ -146,18 +146,17 @@ static bool add_metrics(Job *job, GError **error)
 static bool run(Job *job, GError **error)
 {
     App *app = &job->app;
-    RubatoTableSpec spec = {
+    const AppArray weights = {
         .name = TABLE,
-        .dtype = RUBATO_F32,
-        .storage = "hash",
+        .spec = { .name = TABLE, .dtype = RUBATO_F32, .storage = "hash" },
     };
+    const AppModel model = { .arrays = &weights, .n_arrays = 1 };
     const char *const tables[] = { TABLE, NULL };
     const RubatoTask task = { .name = "lr", .run = train, .user_data = job, .tables = tables };
 
-    app_set_model(app, &spec);
-    return app_start(app, error) && rubato_engine_create_table(app->engine, &spec, error) &&
+    return app_start(app, error) && app_create_model(app, &model, error) &&
            app_train(app, &task, job->train->n_rows, error) &&
-           (!app_speaks(app) || add_metrics(job, error)) && app_report(app, error);
+           (!app_speaks(app) || add_metrics(job, error)) && app_finish(app, &model, error);
 }
 
 static bool load(Job *job, const char *train_path, const char *test_path, GError **error)

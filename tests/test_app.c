@@ -123,6 +123,46 @@ START_TEST(flags_that_a_model_has_no_use_for_are_dropped)
 }
 END_TEST
 
+START_TEST(flags_of_a_run_that_ends_early_and_leaves_files)
+{
+    App app;
+
+    ck_assert(parse(&app, (const char *const[]){ "--straggler=0.25:10", "--time-limit=1.5",
+                                                 "--target-loss=-2.5", "--save=a/", "--plot=c",
+                                                 "--predict=d", "--output=e", NULL }));
+    ck_assert_double_eq(app.straggler_probability, 0.25);
+    ck_assert_double_eq(app.straggler_ms, 10);
+    ck_assert_double_eq(app.time_limit, 1.5);
+    ck_assert_double_eq(app.target_loss, -2.5);
+    ck_assert_str_eq(app.save, "a");
+    ck_assert_str_eq(app.plot, "c");
+    ck_assert_str_eq(app.predict, "d");
+    ck_assert_str_eq(app.output, "e");
+    ck_assert_uint_eq(app.epochs, 3);
+    ck_assert(!app_predicts_only(&app));
+    app_end(&app, NULL);
+}
+END_TEST
+
+START_TEST(a_loaded_model_predicts_without_training_unless_told_to)
+{
+    App app;
+
+    ck_assert(parse(&app, (const char *const[]){ "--load=a", "--predict=b", NULL }));
+    ck_assert_uint_eq(app.epochs, 0);
+    ck_assert(app_predicts_only(&app));
+    ck_assert_str_eq(app.output, "-");
+    app_end(&app, NULL);
+    ck_assert(parse(&app, (const char *const[]){ "--load=a", "--predict=b", "--epochs=2", NULL }));
+    ck_assert_uint_eq(app.epochs, 2);
+    ck_assert(!app_predicts_only(&app));
+    app_end(&app, NULL);
+    ck_assert(parse(&app, (const char *const[]){ "--load=a", NULL }));
+    ck_assert_uint_eq(app.epochs, 3);
+    app_end(&app, NULL);
+}
+END_TEST
+
 START_TEST(flags_place_a_node_by_argument_or_environment)
 {
     App app;
@@ -150,7 +190,7 @@ static const struct {
     { { "--model", "bulk" }, "--model: expected one of asp, bsp, ssp, sparse_ssp, found \"bulk\"" },
     { { "--staleness", "-1" }, "--staleness: expected a number from 0 to" },
     { { "--speculation", "-1" }, "--speculation: expected a number from 0 to" },
-    { { "--epochs", "0" }, "--epochs: expected a number from 1 to" },
+    { { "--epochs", "-1" }, "--epochs: expected a number from 0 to" },
     { { "--epochs", "many" }, "many" },
     { { "--batch-size", "-3" }, "--batch-size: expected a number from 1 to" },
     { { "--learning-rate", "0" }, "--learning-rate: expected a number above 0, found 0" },
@@ -158,6 +198,18 @@ static const struct {
     { { "--learning-rate", "inf" }, "--learning-rate: expected a number above 0" },
     { { "--learning-rate", "fast" }, "fast" },
     { { "--seed", "-1" }, "--seed: expected a number from 0, found -1" },
+    { { "--straggler", "0.5" }, "--straggler: expected PROBABILITY:MS" },
+    { { "--straggler", "1.5:10" }, "--straggler: expected PROBABILITY:MS" },
+    { { "--straggler", "0.5:-1" }, "--straggler: expected PROBABILITY:MS" },
+    { { "--straggler", "0.5:10s" }, "found \"0.5:10s\"" },
+    { { "--straggler", ":10" }, "--straggler: expected PROBABILITY:MS" },
+    { { "--straggler", "nan:10" }, "--straggler: expected PROBABILITY:MS" },
+    { { "--time-limit", "-1" }, "--time-limit: expected seconds above 0, found -1" },
+    { { "--time-limit", "nan" }, "--time-limit: expected seconds above 0" },
+    { { "--target-loss", "low" }, "--target-loss: expected a number, found \"low\"" },
+    { { "--target-loss", "inf" }, "--target-loss: expected a number" },
+    { { "--output", "x" }, "--output: needs --predict FILE" },
+    { { "--predict", "x", "--json", "-" }, "--json and --output: standard output cannot" },
     { { "--workers", "0" }, "--workers: expected a number from 1 to" },
     { { "--servers", "1000000" }, "--servers: expected a number from 1 to" },
     { { "--node", "1" }, "--node: needs --cluster FILE" },
@@ -502,9 +554,9 @@ END_TEST
 START_TEST(card_as_json_has_every_member)
 {
     static const char *const members[] = {
-        "app",       "nodes",  "servers", "workers", "model",
-        "staleness", "epochs", "samples", "seconds", "samples_per_second",
-        "metrics"
+        "app",       "nodes",   "servers", "workers", "model",
+        "staleness", "epochs",  "samples", "seconds", "samples_per_second",
+        "stopped",   "metrics", "curve"
     };
     App app;
     g_autoptr(JsonParser) parser = json_parser_new();
@@ -547,7 +599,7 @@ START_TEST(report_fails_where_the_json_cannot_be_written)
     g_autoptr(GError) error = NULL;
 
     fill(&app);
-    app.progress.speaks = true;
+    app.speaks = true;
     app.json = g_strdup("/no/such/folder/card.json");
     ck_assert(!app_report(&app, &error));
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
@@ -569,6 +621,8 @@ static Suite *app_suite(void)
     tcase_add_test(flags, flags_given_are_taken);
     tcase_add_loop_test(flags, flags_that_a_model_has_no_use_for_are_dropped, 0,
                         (int)G_N_ELEMENTS(model_numbers));
+    tcase_add_test(flags, flags_of_a_run_that_ends_early_and_leaves_files);
+    tcase_add_test(flags, a_loaded_model_predicts_without_training_unless_told_to);
     tcase_add_test(flags, flags_place_a_node_by_argument_or_environment);
     tcase_add_loop_test(flags, flags_that_are_wrong_are_refused_with_a_reason, 0,
                         (int)G_N_ELEMENTS(bad_flags));

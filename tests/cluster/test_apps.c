@@ -329,6 +329,137 @@ START_TEST(softmax_under_bsp_comes_out_the_same_everywhere)
 }
 END_TEST
 
+/* Saved, loaded and used. */
+
+static char *make_folder(void)
+{
+    char *path = g_dir_make_tmp("rubato-apps-XXXXXX", NULL);
+
+    ck_assert_ptr_nonnull(path);
+    return path;
+}
+
+static void remove_folder(const char *path)
+{
+    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+
+    for (const char *name = g_dir_read_name(dir); name != NULL; name = g_dir_read_name(dir)) {
+        g_autofree char *inner = g_build_filename(path, name, NULL);
+
+        if (g_unlink(inner) != 0)
+            remove_folder(inner);
+    }
+    g_rmdir(path);
+}
+
+/* Three black images of 28 × 28. */
+static char *write_images(const char *dir)
+{
+    static const char header[16] = { 0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 28, 0, 0, 0, 28 };
+    char *path = g_build_filename(dir, "images", NULL);
+    char bytes[sizeof header + 3 * 28 * 28] = { 0 };
+
+    memcpy(bytes, header, sizeof header);
+    ck_assert(g_file_set_contents(path, bytes, sizeof bytes, NULL));
+    return path;
+}
+
+START_TEST(softmax_predicts_with_a_saved_model)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *images = write_images(dir);
+    g_autofree char *classes = g_build_filename(dir, "classes", NULL);
+    g_autofree char *picture = g_build_filename(dir, "curve.svg", NULL);
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+    g_autofree char *text = NULL;
+
+    g_autoptr(JsonNode) trained = run_for_card(
+        ONE_PROCESS, "rubato-softmax",
+        (const char *const[]){ "--generated", "--epochs", "1", "--batch-size", "4096", "--save",
+                               model, gnuplot != NULL ? "--plot" : NULL, picture, NULL });
+    if (gnuplot != NULL) {
+        ck_assert(g_file_get_contents(picture, &text, NULL, NULL));
+        ck_assert(strstr(text, "</svg>") != NULL);
+        g_clear_pointer(&text, g_free);
+    }
+
+    Outcome outcome = run_program(
+        TWO_NODES, "rubato-softmax",
+        (const char *const[]){ "--load", model, "--predict", images, "--output", classes, NULL });
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(classes, &text, NULL, NULL));
+    ck_assert_msg(strlen(text) == 6 && text[0] == text[2] && text[0] == text[4] &&
+                      text[1] == '\n' && g_ascii_isdigit(text[0]),
+                  "%s", text);
+    remove_folder(dir);
+}
+END_TEST
+
+/* A far target: it is not reached by chance. */
+START_TEST(softmax_stops_on_every_node_at_the_target_loss)
+{
+    g_autoptr(JsonNode) card = run_for_card(
+        TWO_NODES, "rubato-softmax",
+        (const char *const[]){ "--generated", "--epochs", "1000", "--batch-size", "256",
+                               "--target-loss", "1", "--straggler", "0.01:5", NULL });
+
+    ck_assert_str_eq(json_object_get_string_member(json_node_get_object(card), "stopped"),
+                     "target-loss");
+    ck_assert_double_le(metric(card, "train_loss"), 1);
+    ck_assert_int_lt(number(card, "samples"), 1000 * 60000);
+}
+END_TEST
+
+static char *write_rows(const char *dir)
+{
+    char *path = g_build_filename(dir, "rows", NULL);
+
+    ck_assert(g_file_set_contents(path, "1 1:1 7:1\n-1 2:1 7:1\n1 1:1 9:2\n-1 3:4\n", -1, NULL));
+    return path;
+}
+
+/* The saved model stands for the run, wherever it was trained and is loaded. */
+START_TEST(lr_has_the_same_metrics_with_a_saved_model)
+{
+    const Place place = (Place)_i, other = place == ONE_PROCESS ? TWO_NODES : ONE_PROCESS;
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *rows = write_rows(dir);
+
+    g_autoptr(JsonNode) trained = run_for_card(
+        place, "rubato-lr",
+        (const char *const[]){ "--train", rows, "--test", rows, "--save", model, NULL });
+    g_autoptr(JsonNode) loaded =
+        run_for_card(other, "rubato-lr",
+                     (const char *const[]){ "--train", rows, "--test", rows, "--epochs", "0",
+                                            "--load", model, NULL });
+    ck_assert_double_lt(metric(trained, "test_logloss"), 0.5);
+    ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
+    ck_assert_int_eq(number(loaded, "samples"), 0);
+    remove_folder(dir);
+}
+END_TEST
+
+START_TEST(a_model_that_cannot_be_loaded_ends_the_run_on_every_node)
+{
+    const Place place = (Place)_i;
+    g_autofree char *dir = make_folder();
+    g_autofree char *rows = write_rows(dir);
+    Outcome outcome = run_program(
+        place, "rubato-lr", (const char *const[]){ "--train", rows, "--load", "/no/such", NULL });
+
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "rubato-lr: --load: ") != NULL, "%.4000s", outcome.err);
+    if (place == TWO_NODES)
+        ck_assert_msg(strstr(outcome.err, "[7] rubato-lr: task load: worker 0 (node 3)") != NULL,
+                      "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
 /* With --json - standard output has the JSON alone; on a cluster one node speaks. */
 START_TEST(json_on_standard_output_stands_alone)
 {
@@ -375,8 +506,12 @@ static Suite *apps_suite(void)
         g_print("skipped: the cases on a9a; put the folder that has it into RUBATO_DATA_DIR\n");
     }
     tcase_add_loop_test(lr, lr_refuses_a_file_that_is_wrong, 0, (int)G_N_ELEMENTS(bad_files));
+    tcase_add_loop_test(lr, lr_has_the_same_metrics_with_a_saved_model, 0, 2);
+    tcase_add_loop_test(lr, a_model_that_cannot_be_loaded_ends_the_run_on_every_node, 0, 2);
     tcase_add_loop_test(softmax, softmax_learns_generated_images, 0, (int)G_N_ELEMENTS(models) * 2);
     tcase_add_test(softmax, softmax_under_bsp_comes_out_the_same_everywhere);
+    tcase_add_test(softmax, softmax_predicts_with_a_saved_model);
+    tcase_add_test(softmax, softmax_stops_on_every_node_at_the_target_loss);
     tcase_add_loop_test(softmax, json_on_standard_output_stands_alone, 0, 2);
     tcase_add_loop_test(calls, programs_refuse_bad_calls, 0, (int)G_N_ELEMENTS(bad_calls));
     suite_add_tcase(suite, hello);

@@ -1,0 +1,548 @@
+/* Saved models: NumPy's files, what --save leaves and --load takes, and --predict. */
+#include <glib/gstdio.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/app_model.h"
+#include "tests/support/runner.h"
+
+static char *scratch; /* a folder for the case's files */
+
+static void make_scratch(void)
+{
+    scratch = g_dir_make_tmp("rubato-model-XXXXXX", NULL);
+    ck_assert_ptr_nonnull(scratch);
+    g_unsetenv("RUBATO_CLUSTER");
+}
+
+static void remove_all(const char *path)
+{
+    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+
+    if (dir == NULL) {
+        g_unlink(path);
+        return;
+    }
+    for (const char *name = g_dir_read_name(dir); name != NULL; name = g_dir_read_name(dir)) {
+        g_autofree char *inner = g_build_filename(path, name, NULL);
+        remove_all(inner);
+    }
+    g_rmdir(path);
+}
+
+static void remove_scratch(void)
+{
+    remove_all(scratch);
+    g_free(scratch);
+}
+
+static char *in_scratch(const char *name)
+{
+    return g_build_filename(scratch, name, NULL);
+}
+
+static guint count_entries(const char *path)
+{
+    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+    guint n = 0;
+
+    while (dir != NULL && g_dir_read_name(dir) != NULL)
+        n++;
+    return n;
+}
+
+static void expect_error(GError *error, RubatoError code, const char *text)
+{
+    ck_assert_ptr_nonnull(error);
+    ck_assert_msg(g_error_matches(error, RUBATO_ERROR, (gint)code), "%s", error->message);
+    ck_assert_msg(strstr(error->message, text) != NULL, "\"%s\" lacks \"%s\"", error->message,
+                  text);
+}
+
+/* ---- .npy ---- */
+
+/* Byte for byte what numpy.save(file, numpy.array([[1, 2], [3, 4], [5, 6]], '<f4')) writes. */
+START_TEST(npy_is_written_as_numpy_writes_it)
+{
+    static const char expected[] = "\x93NUMPY\x01\x00\x76\x00"
+                                   "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }"
+                                   "                                                          \n"
+                                   "\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x40\x40"
+                                   "\x00\x00\x80\x40\x00\x00\xa0\x40\x00\x00\xc0\x40";
+    const float values[] = { 1, 2, 3, 4, 5, 6 };
+    g_autofree char *path = in_scratch("a.npy");
+    g_autofree char *text = NULL;
+    gsize n;
+    FILE *file = fopen(path, "w");
+
+    app_npy_write_header(file, "<f4", 2, (const uint64_t[]){ 3, 2 });
+    fwrite(values, 1, sizeof values, file);
+    fclose(file);
+    ck_assert(g_file_get_contents(path, &text, &n, NULL));
+    ck_assert_uint_eq(n, sizeof expected - 1);
+    ck_assert_mem_eq(text, expected, n);
+}
+END_TEST
+
+START_TEST(npy_values_begin_at_a_multiple_of_64)
+{
+    static const uint64_t shapes[][2] = { { 0, 1 }, { 7, 1 }, { UINT64_MAX, UINT64_MAX } };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+        char *text = NULL;
+        size_t n = 0;
+        FILE *file = open_memstream(&text, &n);
+
+        app_npy_write_header(file, APP_NPY_KEYS, i == 0 ? 1 : 2, shapes[i]);
+        fclose(file);
+        ck_assert_uint_eq(n % 64, 0);
+        ck_assert_int_eq(text[n - 1], '\n');
+        free(text);
+    }
+}
+END_TEST
+
+/* A file with a header of version 1.0 and n bytes of values. */
+static char *write_npy(const char *dict, size_t n)
+{
+    char *path = in_scratch("b.npy");
+    g_autoptr(GString) text = g_string_new_len("\x93NUMPY\x01\x00", 8);
+
+    g_string_append_c(text, (char)strlen(dict));
+    g_string_append_c(text, '\0');
+    g_string_append(text, dict);
+    for (size_t i = 0; i < n; i++)
+        g_string_append_c(text, (char)i);
+    ck_assert(g_file_set_contents(path, text->str, (gssize)text->len, NULL));
+    return path;
+}
+
+static const char *const good_dicts[] = {
+    "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 1), }\n",
+    "{\"shape\":(2,1),\"fortran_order\":False,\"descr\":\"<i4\"}",
+    " { 'fortran_order' : False , 'shape' : ( 2 , 1 , ) , 'descr' : '<i4' , }   \n",
+};
+
+START_TEST(npy_headers_may_be_spelt_otherwise)
+{
+    g_autofree char *path = write_npy(good_dicts[_i], 8);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(AppNpy) npy = app_npy_open(path, &error);
+    uint8_t values[8];
+
+    ck_assert_msg(npy != NULL, "%s", error != NULL ? error->message : "");
+    ck_assert(app_npy_check(npy, "<i4", 2, (const uint64_t[]){ 2, 1 }, NULL));
+    ck_assert(!app_npy_check(npy, "<i4", 1, (const uint64_t[]){ 2 }, NULL));
+    ck_assert(!app_npy_check(npy, "<f4", 2, (const uint64_t[]){ 2, 1 }, NULL));
+    ck_assert(!app_npy_check(npy, "<i4", 2, (const uint64_t[]){ 2, 2 }, &error));
+    expect_error(error, RUBATO_ERROR_FORMAT,
+                 "expected an array (2, 2) of <i4, found (2, 1) of <i4");
+    ck_assert(app_npy_read(npy, values, 8, NULL));
+    ck_assert_int_eq(values[7], 7);
+}
+END_TEST
+
+static const struct {
+    const char *dict;
+    size_t n_values;
+    const char *message;
+} bad_npys[] = {
+    { "", 8, "expected a header" },
+    { "{}", 8, "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 1), }", 8, "expected a header" },
+    { "{'descr': '>i4', 'fortran_order': False, 'shape': (2, 1), }", 8, "expected a header" },
+    { "{'descr': '<i4aaaaaaaaa', 'fortran_order': False, 'shape': (2, 1)}", 8,
+      "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 1, 1), }", 8, "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", 8, "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (-2, 1), }", 8, "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 8,
+      "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 1), } x", 8, "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 1)", 8, "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (2,", 8, "expected a header" },
+    { "{'descr': '<i4", 8, "expected a header" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 1), }", 7, "found 7 bytes" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 1), }", 9, "found 9 bytes" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (4611686018427387906, 1)}", 8,
+      "found 8 bytes" },
+    { "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", 0,
+      "found 0 bytes" },
+};
+
+START_TEST(npy_refuses_what_is_no_such_array)
+{
+    g_autofree char *path = write_npy(bad_npys[_i].dict, bad_npys[_i].n_values);
+    g_autoptr(GError) error = NULL;
+
+    ck_assert_ptr_null(app_npy_open(path, &error));
+    expect_error(error, RUBATO_ERROR_FORMAT, bad_npys[_i].message);
+    ck_assert(g_str_has_prefix(error->message, path));
+}
+END_TEST
+
+START_TEST(npy_refuses_files_that_are_cut_off)
+{
+    g_autofree char *path = write_npy(good_dicts[0], 8);
+    g_autofree char *missing = in_scratch("missing.npy");
+    GError *error = NULL;
+
+    for (int size = 12; size >= 0; size -= 4) {
+        ck_assert_int_eq(truncate(path, size), 0);
+        ck_assert_ptr_null(app_npy_open(path, &error));
+        expect_error(error, RUBATO_ERROR_FORMAT,
+                     size > 10 ? "the header is cut off" : "expected a NumPy array");
+        g_clear_error(&error);
+    }
+    ck_assert_ptr_null(app_npy_open(missing, &error));
+    expect_error(error, RUBATO_ERROR_IO, "No such file");
+    g_clear_error(&error);
+}
+END_TEST
+
+/* ---- models ---- */
+
+enum { N_DENSE = 3000, N_HASH = 50000, WIDTH = 3 };
+
+static const AppProgram program = {
+    .name = "rubato-test",
+    .summary = "Tests.",
+    .epochs = 1,
+    .batch_size = 1,
+    .learning_rate = 1,
+};
+
+static bool predict(const char *path, FILE *output, void *user_data, GError **error)
+{
+    fprintf(output, "%s\n", path);
+    if (user_data == NULL)
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "no rows");
+    return false;
+}
+
+static const AppArray arrays[] = {
+    { "dense",
+      { .name = "d", .dtype = RUBATO_I64, .width = 1, .first_key = 70, .n_keys = N_DENSE } },
+    { "hash", { .name = "h", .dtype = RUBATO_F32, .width = WIDTH, .init_value = 0.5 } },
+};
+
+typedef struct {
+    App app;
+    double label;
+    AppNumber numbers[2];
+    AppSetting settings[2];
+    AppModel model;
+} Run;
+
+/* (transfer full) */
+static Run *run_new(const char *flag, const char *value, const char *more)
+{
+    Run *run = g_new0(Run, 1);
+    char *argv[] = { (char *)"rubato-test", (char *)"--servers=3", (char *)flag,
+                     (char *)value,         (char *)more,          NULL };
+
+    run->numbers[0] = (AppNumber){ "label", &run->label };
+    run->settings[0] = (AppSetting){ "factors", "16" };
+    run->model = (AppModel){ .arrays = arrays,
+                             .n_arrays = G_N_ELEMENTS(arrays),
+                             .settings = run->settings,
+                             .numbers = run->numbers,
+                             .predict = predict };
+    ck_assert(app_parse(&run->app, &program, more != NULL ? 5 : 4, argv));
+    return run;
+}
+
+static bool run_begin(Run *run, GError **error)
+{
+    return app_start(&run->app, error) && app_create_model(&run->app, &run->model, error);
+}
+
+static void run_free(Run *run)
+{
+    app_end(&run->app, NULL);
+    g_free(run);
+}
+
+static RubatoKey hash_key(uint64_t i)
+{
+    return i * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* Makes a model and saves it; its folder. */
+static char *save_model(int64_t first)
+{
+    char *dir = in_scratch("model");
+    Run *run = run_new("--save", dir, NULL);
+    g_autofree int64_t *dense = g_new(int64_t, N_DENSE);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_HASH);
+    g_autofree float *rows = g_new(float, N_HASH *WIDTH);
+    g_autoptr(GError) error = NULL;
+
+    run->label = 0.1;
+    for (int i = 0; i < N_DENSE; i++)
+        dense[i] = first - i;
+    for (uint64_t i = 0; i < N_HASH; i++) {
+        keys[i] = hash_key(i);
+        for (uint64_t j = 0; j < WIDTH; j++)
+            rows[i * WIDTH + j] = (float)(i * 10 + j);
+    }
+    ck_assert(run_begin(run, NULL));
+    ck_assert(rubato_engine_add_range(run->app.engine, "d", 70, N_DENSE, dense, NULL));
+    ck_assert(rubato_engine_add(run->app.engine, "h", keys, N_HASH, rows, NULL));
+    ck_assert_msg(app_finish(&run->app, &run->model, &error), "%s",
+                  error != NULL ? error->message : "");
+    run_free(run);
+    return dir;
+}
+
+static void check_model(Run *run, int64_t first)
+{
+    g_autofree int64_t *dense = g_new(int64_t, N_DENSE);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_HASH);
+    g_autofree float *rows = g_new(float, N_HASH *WIDTH);
+    g_autofree RubatoKey *listed = NULL;
+    size_t n, n_wrong = 0;
+
+    for (uint64_t i = 0; i < N_HASH; i++)
+        keys[i] = hash_key(i);
+    ck_assert(rubato_engine_get_range(run->app.engine, "d", 70, N_DENSE, dense, NULL));
+    ck_assert(rubato_engine_get(run->app.engine, "h", keys, N_HASH, rows, NULL));
+    ck_assert(rubato_engine_list_keys(run->app.engine, "h", &listed, &n, NULL));
+    ck_assert_uint_eq(n, N_HASH);
+    for (int i = 0; i < N_DENSE; i++)
+        n_wrong += dense[i] != first - i;
+    for (size_t i = 0; i < (size_t)N_HASH * WIDTH; i++)
+        n_wrong += fabs((double)rows[i] - ((double)(i / WIDTH * 10 + i % WIDTH) + 0.5)) > 0;
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_double_eq(run->label, 0.1);
+}
+
+START_TEST(a_model_is_loaded_as_it_was_saved)
+{
+    g_autofree char *dir = save_model(INT64_MIN + N_DENSE);
+    g_autoptr(GError) error = NULL;
+    Run *run = run_new("--load", dir, NULL);
+
+    ck_assert_uint_eq(count_entries(dir), 4);
+    ck_assert_uint_eq(count_entries(scratch), 1); /* nothing beside it */
+    ck_assert_msg(run_begin(run, &error), "%s", error != NULL ? error->message : "");
+    check_model(run, INT64_MIN + N_DENSE);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(a_model_takes_the_place_of_an_older_one)
+{
+    g_autofree char *dir = save_model(5);
+    g_autofree char *again = save_model(6);
+    Run *run = run_new("--load", dir, NULL);
+
+    ck_assert_uint_eq(count_entries(scratch), 1);
+    ck_assert(run_begin(run, NULL));
+    check_model(run, 6);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(the_shape_of_a_saved_table_can_be_asked)
+{
+    g_autofree char *dir = save_model(5);
+    Run *run = run_new("--load", dir, NULL);
+    uint32_t width;
+    uint64_t n_keys;
+    g_autoptr(GError) error = NULL;
+
+    ck_assert(app_model_shape(&run->app, "dense", &width, &n_keys, NULL));
+    ck_assert_uint_eq(width, 1);
+    ck_assert_uint_eq(n_keys, N_DENSE);
+    ck_assert(app_model_shape(&run->app, "hash", &width, &n_keys, NULL));
+    ck_assert_uint_eq(width, WIDTH);
+    ck_assert_uint_eq(n_keys, 0);
+    ck_assert(!app_model_shape(&run->app, "other", &width, &n_keys, &error));
+    expect_error(error, RUBATO_ERROR_FORMAT, "expected an array \"other\" in \"arrays\"");
+    run_free(run);
+}
+END_TEST
+
+/* A description with this in place of that. */
+static const struct {
+    const char *that, *this, *message;
+} bad_descriptions[] = {
+    { "{", "", "expected an object of JSON" },
+    { "rubato-model", "other", "expected the description of a saved model" },
+    { "\"version\" : 1", "\"version\" : 2", "expected \"version\" 1" },
+    { "rubato-test", "rubato-fm", "expected a model of rubato-test, found one of rubato-fm" },
+    { "\"16\"", "\"8\"", "saved with factors 8, this run has 16" },
+    { "\"16\"", "[]", "saved with factors unknown" },
+    { "\"label\"", "\"lable\"", "expected a number \"label\"" },
+    { "\"dense\",\n      \"dtype\"", "\"thick\",\n      \"dtype\"", "expected an array \"dense\"" },
+    { "\"i64\"", "\"f64\"", "array dense: expected 3000 rows of 1 i64 from key 70 on; found" },
+    { "\"first_key\" : 70", "\"first_key\" : 71", "of 1 i64 from key 71" },
+    { "\"first_key\" : 70", "\"first\" : 71", "array dense: expected dtype, width, storage" },
+    { "\"f32\"", "[\"f32\"]", "array hash: expected dtype, width, storage" },
+    { "\"width\" : 3", "\"width\" : 4", "expected a hash table of f32, 3 a row; found a hash" },
+    { "\"rows\" : 50000", "\"rows\" : 49999", "hash.npy: expected an array (49999, 3) of <f4" },
+    { "\"rows\" : 50000", "\"rows\" : -1",
+      "hash.npy: expected an array (18446744073709551615, 3)" },
+};
+
+START_TEST(a_description_that_is_wrong_is_refused)
+{
+    g_autofree char *dir = save_model(5);
+    g_autofree char *path = g_build_filename(dir, "model.json", NULL);
+    g_autofree char *text = NULL;
+    g_autoptr(GError) error = NULL;
+
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    g_autoptr(GString) changed = g_string_new(text);
+    ck_assert_uint_gt(
+        g_string_replace(changed, bad_descriptions[_i].that, bad_descriptions[_i].this, 1), 0);
+    ck_assert(g_file_set_contents(path, changed->str, -1, NULL));
+    Run *run = run_new("--load", dir, NULL);
+    ck_assert(!run_begin(run, &error));
+    expect_error(error, RUBATO_ERROR_FORMAT, bad_descriptions[_i].message);
+    ck_assert(g_str_has_prefix(error->message, "--load: ") ||
+              g_str_has_prefix(error->message, dir));
+    ck_assert_double_eq(run->label, 0);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(missing_files_are_named)
+{
+    static const char *const names[] = { "model.json", "dense.npy", "hash.keys.npy" };
+    g_autofree char *dir = save_model(5);
+    g_autofree char *path = g_build_filename(dir, names[_i], NULL);
+    g_autoptr(GError) error = NULL;
+    Run *run = run_new("--load", dir, NULL);
+
+    ck_assert_int_eq(g_unlink(path), 0);
+    ck_assert(!run_begin(run, &error));
+    expect_error(error, RUBATO_ERROR_IO, path);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(other_folders_are_left_alone)
+{
+    g_autofree char *dir = in_scratch("letters");
+    g_autofree char *file = g_build_filename(dir, _i == 0 ? "love" : "love.npy", NULL);
+    g_autoptr(GError) error = NULL;
+
+    ck_assert_int_eq(g_mkdir(dir, 0777), 0);
+    ck_assert(g_file_set_contents(file, "x", 1, NULL));
+    Run *run = run_new("--save", dir, NULL);
+    ck_assert(!run_begin(run, &error));
+    expect_error(error, RUBATO_ERROR_IO, _i == 0 ? "there is a love in it" : "no saved model");
+    ck_assert(g_file_test(file, G_FILE_TEST_EXISTS));
+    run_free(run);
+
+    g_clear_error(&error);
+    run = run_new("--save", file, NULL);
+    ck_assert(!run_begin(run, &error));
+    expect_error(error, RUBATO_ERROR_IO, "no folder");
+    run_free(run);
+}
+END_TEST
+
+/* What is saved when the folder is filled meanwhile stays away from it, and leaves nothing. */
+START_TEST(a_folder_that_is_taken_meanwhile_is_not_replaced)
+{
+    g_autofree char *dir = in_scratch("model");
+    g_autofree char *file = g_build_filename(dir, "love", NULL);
+    g_autoptr(GError) error = NULL;
+    Run *run = run_new("--save", dir, NULL);
+
+    ck_assert(run_begin(run, NULL));
+    ck_assert_int_eq(g_mkdir(dir, 0777), 0);
+    ck_assert(g_file_set_contents(file, "x", 1, NULL));
+    ck_assert(!app_finish(&run->app, &run->model, &error));
+    expect_error(error, RUBATO_ERROR_IO, "--save: ");
+    ck_assert(g_file_test(file, G_FILE_TEST_EXISTS));
+    ck_assert_uint_eq(count_entries(scratch), 1);
+    run_free(run);
+}
+END_TEST
+
+/* ---- predictions ---- */
+
+START_TEST(predictions_are_written_whole_or_not_at_all)
+{
+    g_autofree char *path = in_scratch("out");
+    g_autofree char *flag = g_strdup_printf("--output=%s", path);
+    g_autofree char *text = NULL;
+    g_autoptr(GError) error = NULL;
+    Run *run = run_new("--predict", "rows", flag);
+
+    ck_assert(run_begin(run, NULL));
+    ck_assert(app_finish(&run->app, &run->model, NULL));
+    run->model.user_data = run; /* fail */
+    ck_assert(!app_finish(&run->app, &run->model, &error));
+    expect_error(error, RUBATO_ERROR_FORMAT, "no rows");
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    ck_assert_str_eq(text, "rows\n");
+    ck_assert_uint_eq(count_entries(scratch), 1);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(predictions_that_find_no_room_are_an_error)
+{
+    static const char *const flags[] = { "--output=/dev/full", "--output=/no/such/folder/out" };
+    g_autoptr(GError) error = NULL;
+    Run *run = run_new("--predict", "rows", flags[_i]);
+
+    ck_assert(run_begin(run, NULL));
+    ck_assert(!app_finish(&run->app, &run->model, &error));
+    expect_error(error, RUBATO_ERROR_IO, "--output /");
+    run_free(run);
+}
+END_TEST
+
+START_TEST(a_program_that_does_not_predict_says_so)
+{
+    g_autoptr(GError) error = NULL;
+    Run *run = run_new("--predict", "rows", NULL);
+
+    run->model.predict = NULL;
+    ck_assert(!run_begin(run, &error));
+    expect_error(error, RUBATO_ERROR_INVALID, "--predict: rubato-test does not predict");
+    run_free(run);
+}
+END_TEST
+
+static void add_npy_cases(TCase *cases)
+{
+    tcase_add_test(cases, npy_is_written_as_numpy_writes_it);
+    tcase_add_test(cases, npy_values_begin_at_a_multiple_of_64);
+    tcase_add_loop_test(cases, npy_headers_may_be_spelt_otherwise, 0,
+                        (int)G_N_ELEMENTS(good_dicts));
+    tcase_add_loop_test(cases, npy_refuses_what_is_no_such_array, 0, (int)G_N_ELEMENTS(bad_npys));
+    tcase_add_test(cases, npy_refuses_files_that_are_cut_off);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("app model");
+    TCase *cases = tcase_create("models");
+
+    tcase_set_timeout(cases, 60);
+    tcase_add_checked_fixture(cases, make_scratch, remove_scratch);
+    add_npy_cases(cases);
+    tcase_add_test(cases, a_model_is_loaded_as_it_was_saved);
+    tcase_add_test(cases, a_model_takes_the_place_of_an_older_one);
+    tcase_add_test(cases, the_shape_of_a_saved_table_can_be_asked);
+    tcase_add_loop_test(cases, a_description_that_is_wrong_is_refused, 0,
+                        (int)G_N_ELEMENTS(bad_descriptions));
+    tcase_add_loop_test(cases, missing_files_are_named, 0, 3);
+    tcase_add_loop_test(cases, other_folders_are_left_alone, 0, 2);
+    tcase_add_test(cases, a_folder_that_is_taken_meanwhile_is_not_replaced);
+    tcase_add_test(cases, predictions_are_written_whole_or_not_at_all);
+    tcase_add_loop_test(cases, predictions_that_find_no_room_are_an_error, 0, 2);
+    tcase_add_test(cases, a_program_that_does_not_predict_says_so);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}

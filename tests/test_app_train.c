@@ -1,0 +1,209 @@
+/* What the programs share while workers train: totals, stragglers, and ends before the last epoch. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/app.h"
+#include "tests/support/runner.h"
+
+enum { N_WORKERS = 4, N_ROWS = 4000, BATCH = 10 };
+
+static const AppProgram program = {
+    .name = "rubato-test",
+    .summary = "Tests.",
+    .metric = "accuracy",
+    .epochs = 2,
+    .batch_size = BATCH,
+    .learning_rate = 1,
+};
+
+typedef struct {
+    App app;
+    double loss_of_row; /* falls as 1 / (1 + steps / this) where above 0, else it is 1 */
+    _Atomic uint64_t n_steps[N_WORKERS];
+} Job;
+
+/* Counts a clock of a table in each step, as a training loop does. */
+static bool train(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Job *job = user_data;
+    const RubatoKey key = 0;
+    const uint64_t n_steps = (uint64_t)job->app.epochs * (N_ROWS / BATCH / N_WORKERS);
+    const float one = 1;
+    float sum;
+
+    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
+    g_autoptr(RubatoKVTable) table =
+        self != NULL ? rubato_worker_open_kv_table(worker, "sum", RUBATO_F32, error) : NULL;
+    if (table == NULL)
+        return false;
+    for (uint64_t step = 0; step < n_steps && app_worker_goes_on(self); step++) {
+        const double loss = job->loss_of_row > 0 ? 1 / (1 + (double)step / job->loss_of_row) : 1;
+
+        job->n_steps[rubato_worker_rank(worker)]++;
+        if (!rubato_kv_table_get(table, &key, 1, &sum, error) ||
+            !rubato_kv_table_add(table, &key, 1, &one, error) ||
+            !rubato_kv_table_clock(table, error) ||
+            !app_worker_step(self, BATCH, BATCH * loss, BATCH / 2, error))
+            return false;
+    }
+    return true;
+}
+
+static Job *start(const char *const *arguments)
+{
+    Job *job = g_new0(Job, 1);
+    char *argv[16] = { (char *)"rubato-test", (char *)"--workers=4", (char *)"--servers=2" };
+    int argc = 3;
+
+    g_unsetenv("RUBATO_CLUSTER");
+    for (size_t i = 0; arguments[i] != NULL; i++)
+        argv[argc++] = (char *)arguments[i];
+    ck_assert(app_parse(&job->app, &program, argc, argv));
+    ck_assert(app_start(&job->app, NULL));
+    return job;
+}
+
+static void run(Job *job)
+{
+    const AppArray sum = { .name = "sum", .spec = { .name = "sum", .n_keys = 1 } };
+    const AppModel model = { .arrays = &sum, .n_arrays = 1 };
+    const char *const tables[] = { "sum", NULL };
+    const RubatoTask task = { .name = "t", .run = train, .user_data = job, .tables = tables };
+    g_autoptr(GError) error = NULL;
+
+    ck_assert_msg(app_create_model(&job->app, &model, &error), "%s",
+                  error != NULL ? error->message : "");
+    ck_assert_msg(app_train(&job->app, &task, N_ROWS, &error), "%s",
+                  error != NULL ? error->message : "");
+}
+
+static void end(Job *job)
+{
+    app_end(&job->app, NULL);
+    g_free(job);
+}
+
+static const char *const models[] = { "bsp", "ssp", "asp", "sparse_ssp" };
+
+START_TEST(every_row_is_counted_once)
+{
+    Job *job = start((const char *const[]){ "--model", models[_i], NULL });
+
+    ck_assert(app_speaks(&job->app));
+    run(job);
+    ck_assert_uint_eq(job->app.n_samples, 2 * N_ROWS);
+    ck_assert_int_eq(job->app.stopped, APP_STOPPED_NOT);
+    const GArray *points = job->app.curve.points;
+    ck_assert_uint_gt(points->len, 0);
+    const AppCurvePoint *last = &g_array_index(points, AppCurvePoint, points->len - 1);
+    ck_assert_double_eq(last->epoch, 2);
+    ck_assert_double_eq(last->seconds, job->app.seconds);
+    ck_assert_double_eq_tol(last->loss, 1, 1e-9);
+    ck_assert_double_eq_tol(last->metric, 0.5, 1e-9);
+    end(job);
+}
+END_TEST
+
+START_TEST(all_workers_stop_at_the_target_loss)
+{
+    Job *job = start((const char *const[]){ "--model", models[_i], "--epochs", "1000000",
+                                            "--target-loss", "0.5", NULL });
+
+    job->loss_of_row = 1000;
+    run(job);
+    ck_assert_int_eq(job->app.stopped, APP_STOPPED_BY_LOSS);
+    ck_assert_uint_lt(job->app.n_samples, UINT64_C(1000000) * N_ROWS);
+    ck_assert_double_le(app_curve_loss(&job->app.curve), 0.5);
+    uint64_t n_steps = 0;
+    for (int i = 0; i < N_WORKERS; i++)
+        n_steps += job->n_steps[i];
+    ck_assert_uint_eq(job->app.n_samples, n_steps * BATCH);
+    g_autofree char *text = app_card_text(&job->app);
+    ck_assert(strstr(text, "  stopped        at the target loss of 0.5\n") != NULL);
+    end(job);
+}
+END_TEST
+
+START_TEST(all_workers_stop_at_the_time_limit)
+{
+    Job *job = start((const char *const[]){ "--model", models[_i], "--epochs", "1000000",
+                                            "--time-limit", "0.05", NULL });
+
+    run(job);
+    ck_assert_int_eq(job->app.stopped, APP_STOPPED_BY_TIME);
+    ck_assert_double_ge(job->app.seconds, 0.05);
+    g_autofree char *text = app_card_text(&job->app);
+    ck_assert(strstr(text, "  stopped        after the time limit of 0.05 s\n") != NULL);
+    ck_assert(strstr(text, " of 1000000 epochs") != NULL);
+    end(job);
+}
+END_TEST
+
+/* An hour of sleep ends with the limit. */
+START_TEST(a_straggler_sleeps_no_longer_than_training_lasts)
+{
+    Job *job =
+        start((const char *const[]){ "--straggler", "1:3600000", "--time-limit", "0.05", NULL });
+
+    run(job);
+    ck_assert_int_eq(job->app.stopped, APP_STOPPED_BY_TIME);
+    ck_assert_uint_eq(job->app.n_samples, 0);
+    end(job);
+}
+END_TEST
+
+START_TEST(stragglers_sleep_before_each_step_where_the_probability_is_one)
+{
+    Job *job = start((const char *const[]){ "--straggler", "1:0.5", "--epochs", "1", NULL });
+
+    run(job);
+    ck_assert_double_ge(job->app.seconds, 0.5e-3 * N_ROWS / BATCH / N_WORKERS);
+    ck_assert_uint_eq(job->app.n_samples, N_ROWS);
+    end(job);
+}
+END_TEST
+
+START_TEST(without_epochs_nothing_runs)
+{
+    Job *job = start((const char *const[]){ "--epochs", "0", NULL });
+
+    run(job);
+    ck_assert_uint_eq(job->n_steps[0], 0);
+    ck_assert(app_speaks(&job->app));
+    g_autofree char *text = app_card_text(&job->app);
+    ck_assert(strstr(text, "training") == NULL);
+    g_autofree char *json = app_card_json(&job->app);
+    ck_assert(strstr(json, "\"curve\":{\"seconds\":[],") != NULL);
+    end(job);
+}
+END_TEST
+
+START_TEST(a_worker_that_fails_fails_the_run)
+{
+    Job *job = start((const char *const[]){ NULL });
+    const RubatoTask task = { .name = "t", .run = train, .user_data = job };
+    g_autoptr(GError) error = NULL;
+
+    ck_assert(!app_train(&job->app, &task, N_ROWS, &error)); /* there is no table "sum" */
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED));
+    end(job);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("app train");
+    TCase *cases = tcase_create("train");
+
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, every_row_is_counted_once, 0, 4);
+    tcase_add_loop_test(cases, all_workers_stop_at_the_target_loss, 0, 4);
+    tcase_add_loop_test(cases, all_workers_stop_at_the_time_limit, 0, 4);
+    tcase_add_test(cases, a_straggler_sleeps_no_longer_than_training_lasts);
+    tcase_add_test(cases, stragglers_sleep_before_each_step_where_the_probability_is_one);
+    tcase_add_test(cases, without_epochs_nothing_runs);
+    tcase_add_test(cases, a_worker_that_fails_fails_the_run);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
