@@ -1,7 +1,8 @@
 /* The inside of a RubatoEngine: what the files of engine/ share.
  *
  *   engine.c      its life: making, leaving, freeing
- *   engine_tables.c, engine_tasks.c   the public calls on tables, and on tasks
+ *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
+ *                 on tasks
  *   engine_stats.c   what it tells of itself in numbers
  *   node.c        what these files ask it
  *   rendezvous.c  how a node of a cluster finds the others

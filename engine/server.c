@@ -35,19 +35,41 @@ static void refuse(Server *server, Message *message, const char *why)
     answer(server, message, CALL_REFUSED);
 }
 
+/* Whether a kind of message may have its subject, in a task or between tasks. */
+static bool subject_ok(const Message *message, bool in_task)
+{
+    switch (message->request.subject) {
+    case RUBATO_SUBJECT_ROWS:
+        return true;
+    case RUBATO_SUBJECT_HYPER:
+        return message->kind == MESSAGE_ADD;
+    case RUBATO_SUBJECT_STATE:
+        return !in_task && (message->kind == MESSAGE_ADD || message->kind == MESSAGE_GET);
+    case RUBATO_SUBJECT_VALUES:
+    case RUBATO_SUBJECT_INITIAL:
+        return !in_task && message->kind == MESSAGE_ADD;
+    }
+    return false;
+}
+
 /* What is wrong with a request of another node, NULL where nothing is. */
 static const char *find_fault(const RubatoShard *shard, const RubatoModel *model,
                               const Message *message)
 {
     const RubatoRequest *request = &message->request;
-    const size_t row_bytes = shard_row_bytes(shard);
+    const size_t row_bytes = shard_subject_bytes(shard, request->subject);
 
     if (request->keys.n > post_office_max_keys(row_bytes))
         return "a request with more keys than a message may have";
     if (message->kind == MESSAGE_ADD && message->value_bytes != request->keys.n * row_bytes)
         return "an Add whose deltas do not fit its keys";
-    if (!shard_keys_ok(shard, &request->keys))
-        return "a key that this server does not hold";
+    if (!subject_ok(message, model != NULL))
+        return "a request for what cannot be asked";
+    if (request->subject == RUBATO_SUBJECT_HYPER
+            ? !shard_hyper_ok(shard, &request->keys, request->values)
+            : !shard_keys_ok(shard, &request->keys))
+        return request->subject == RUBATO_SUBJECT_HYPER ? "a hyper-parameter that cannot be"
+                                                        : "a key that this server does not hold";
     if (model != NULL && !model_request_ok(model, request))
         return "a request of no worker of the task";
     return NULL;
@@ -59,7 +81,7 @@ static bool check_remote(Server *server, const RubatoShard *shard, const RubatoM
     const char *fault = find_fault(shard, model, message);
 
     if (fault == NULL && message->kind == MESSAGE_GET &&
-        !post_office_make_room(message, shard_row_bytes(shard)))
+        !post_office_make_room(message, shard_subject_bytes(shard, message->request.subject)))
         fault = "a request for more rows than there is memory";
     if (fault != NULL)
         refuse(server, message, fault);
@@ -136,9 +158,9 @@ static void handle_past_models(Server *server, Message *message)
     if (message->node != server->office->self && !check_remote(server, shard, NULL, message))
         return;
     if (message->kind == MESSAGE_GET)
-        shard_get(shard, &message->request.keys, message->request.values);
+        shard_read(shard, &message->request);
     else if (message->kind == MESSAGE_ADD)
-        shard_add(shard, &message->request.keys, message->request.values);
+        shard_write(shard, &message->request);
     else {
         refuse(server, message, "a message that belongs to a task, without one");
         return;

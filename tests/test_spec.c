@@ -79,7 +79,8 @@ static const struct {
       "table t: there is no model \"bps\"; known are asp, bsp, ssp, sparse_ssp" },
     { { .name = "t", .update = "sub" },
       RUBATO_ERROR_NOT_FOUND,
-      "table t: there is no update rule \"sub\"; known are add, assign" },
+      "table t: there is no update rule \"sub\"; known are add, assign, sgd, momentum, "
+      "nesterov, adagrad, rmsprop, adam, ftrl, moving_average" },
     { { .name = "t", .init = "zero" },
       RUBATO_ERROR_NOT_FOUND,
       "table t: there is no initialiser \"zero\"; known are constant, uniform, normal" },

@@ -38,8 +38,7 @@ typedef enum {
  * one that the table's rule does not have must stay 0. "The gradient rules" are "sgd", "momentum",
  * "nesterov", "adagrad", "rmsprop", "adam" and "ftrl".
  *
- * 0 means the default. Where that is not 0, RUBATO_ZERO means the number 0. All but row_wise,
- * initial_accumulator and on_bad_gradient can be changed later, with RubatoHyper, below. */
+ * 0 means the default. Where that is not 0, RUBATO_ZERO means the number 0. */
 typedef struct {
     double learning_rate; /* the gradient rules: 0.01; "adam": 0.001; "ftrl" (its alpha): 0.1 */
     double momentum;      /* "momentum", "nesterov": 0.9 */
@@ -47,27 +46,27 @@ typedef struct {
     double decay;         /* "rmsprop": 0.9; "moving_average": 0.99 */
     double epsilon;       /* "adagrad", "rmsprop", "adam": 1e-8 */
     double beta;          /* "ftrl": 1 */
-    double l1, l2;        /* "ftrl": 0, none */
+    double l1, l2;        /* "ftrl": 0 */
 
-    double
-        weight_decay;  /* the gradient rules: L2, weight_decay × value is added to each gradient */
-    double clip_value; /* the gradient rules: each gradient is moved into ±clip_value; 0: none */
-    double clip_norm;  /* the gradient rules: a row's gradients are scaled to this norm where they
-                          * exceed it, after clip_value; 0: none */
+    /* The gradient rules, in this order; 0: none. Each gradient is moved into ±clip_value; a row's
+     * are scaled to the norm clip_norm where they exceed it; weight_decay × value is added (L2). */
+    double clip_value, clip_norm, weight_decay;
 
-    double max_gradient; /* a delta beyond ±max_gradient is a bad one; 0: finite ones are good */
+    /* "adagrad": what the sums of squares of a row begin with; 0. */
+    double initial_accumulator;
+
+    double max_gradient; /* a delta beyond ±max_gradient is a bad one; 0: any finite one is good */
     RubatoOnBadGradient on_bad_gradient;
 
-    double initial_accumulator; /* "adagrad": what the sums of squares begin with; 0 */
-    bool row_wise; /* "adagrad", "adam": one sum of squares for a row, of their mean, not for each
-                    * value */
+    /* "adagrad", "adam": one accumulator of squares for a row, of the mean of its gradients'
+     * squares, and not one for each value. */
+    bool row_wise;
 } RubatoRule;
 
-/* In a RubatoRule whose 0 means another default: the number 0. (It is the negative zero.) */
+/* In a RubatoRule where 0 means another default: the number 0. (It is the negative zero.) */
 #define RUBATO_ZERO (-0.0)
 
-/* The numbers of a RubatoRule that can be changed while tasks run: rubato_worker_tune,
- * rubato_engine_tune. */
+/* The numbers of a RubatoRule: what rubato_worker_tune and rubato_engine_tune change. */
 typedef enum {
     RUBATO_LEARNING_RATE,
     RUBATO_MOMENTUM,
@@ -78,9 +77,10 @@ typedef enum {
     RUBATO_BETA,
     RUBATO_L1,
     RUBATO_L2,
-    RUBATO_WEIGHT_DECAY,
     RUBATO_CLIP_VALUE,
     RUBATO_CLIP_NORM,
+    RUBATO_WEIGHT_DECAY,
+    RUBATO_INITIAL_ACCUMULATOR, /* of the rows made from then on */
     RUBATO_MAX_GRADIENT,
 } RubatoHyper;
 
