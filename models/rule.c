@@ -115,8 +115,10 @@ static bool refuse(const RubatoTableSpec *spec, GError **error, const char *form
 static bool check_range(const RubatoTableSpec *spec, size_t hyper, double given, GError **error)
 {
     const bool is_single = spec->dtype == RUBATO_F32;
-    const double value = is_single && fabs(given) <= DBL_MAX ? (double)(float)given : given;
+    const double value = is_single ? (double)(float)given : given;
     const char *name = hypers[hyper].name;
+
+    given += 0.0; /* 0 is written without the sign of RUBATO_ZERO */
 
     if (!isfinite(value) || value < 0)
         return refuse(spec, error, "%s is %g; it has to be a number of 0 or more that %s holds",
