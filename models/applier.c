@@ -83,7 +83,7 @@ void applier_tune(Applier *applier, RubatoHyper hyper, double value)
         else                                                                              \
             memcpy(to, from, width * sizeof(type));                                       \
         if (rule->clip_norm > 0) {                                                        \
-            const double norm = sqrt(sum_of_squares_##suffix(to, width));                 \
+            const double norm = sqrt(wide_sum_of_squares_##suffix(to, width));            \
                                                                                           \
             if (norm > rule->clip_norm)                                                   \
                 for (size_t i = 0; i < width; i++)                                        \

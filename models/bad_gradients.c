@@ -1,31 +1,50 @@
 /* Bad deltas.
  *
- * Nearly all deltas are good, so the search only says whether any is not: a comparison and an "or" for
- * each, which vectorise. What kind it is is asked again, delta by delta, where there is one.
+ * Nearly all deltas are good, so the search only says whether any is not. It works on the bits: without
+ * their signs, the bits of numbers are ordered as the numbers are, behind them comes infinity, and
+ * behind that what is no number. So largest - delta, as integers, is negative for a bad one alone. What
+ * kind it is is asked again, delta by delta, where there is one.
  *
  * Thread: the shard's present owner. */
 #include "models/bad_gradients.h"
 
 #include <math.h>
+#include <string.h>
 
 void bad_gradients_clear(BadGradients *bad)
 {
     g_clear_pointer(&bad->by_worker, g_hash_table_destroy);
 }
 
-/* A comparison with what is no number is false. */
-#define DEFINE_SEARCH(suffix, type, word, absolute)                           \
-    static bool are_good_##suffix(const type *deltas, size_t n, type largest) \
-    {                                                                         \
-        word n_bad = 0;                                                       \
-                                                                              \
-        for (size_t i = 0; i < n; i++)                                        \
-            n_bad |= (word) !(absolute(deltas[i]) <= largest);                \
-        return n_bad == 0;                                                    \
+enum { N_LANES = 16 }; /* so many that one need not wait for another */
+
+#define DEFINE_SEARCH(suffix, type, word, without_sign)                    \
+    static inline word excess_##suffix(const type *delta, word largest)    \
+    {                                                                      \
+        word bits;                                                         \
+                                                                           \
+        memcpy(&bits, delta, sizeof bits);                                 \
+        return largest - (bits & without_sign);                            \
+    }                                                                      \
+                                                                           \
+    static bool are_good_##suffix(const type *deltas, size_t n, type most) \
+    {                                                                      \
+        word largest, lanes[N_LANES] = { 0 }, found = 0;                   \
+        size_t i = 0;                                                      \
+                                                                           \
+        memcpy(&largest, &most, sizeof largest);                           \
+        for (; n - i >= N_LANES; i += N_LANES)                             \
+            for (size_t k = 0; k < N_LANES; k++)                           \
+                lanes[k] |= excess_##suffix(deltas + i + k, largest);      \
+        for (size_t k = 0; k < N_LANES; k++)                               \
+            found |= lanes[k];                                             \
+        for (; i < n; i++)                                                 \
+            found |= excess_##suffix(deltas + i, largest);                 \
+        return found >= 0;                                                 \
     }
 
-DEFINE_SEARCH(f32, float, uint32_t, fabsf)
-DEFINE_SEARCH(f64, double, uint64_t, fabs)
+DEFINE_SEARCH(f32, float, int32_t, INT32_MAX)
+DEFINE_SEARCH(f64, double, int64_t, INT64_MAX)
 
 bool deltas_are_good(RubatoDtype dtype, const void *deltas, size_t n, double largest)
 {

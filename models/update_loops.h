@@ -60,25 +60,27 @@ static inline double root_f64(double x)
     return sqrt(x);
 }
 
-/* The sum of squares, in double precision: in eight lanes, in a fixed order, so that it vectorises
- * and is the same everywhere. */
-#define DEFINE_SUM_OF_SQUARES(suffix, type)                               \
-    static inline double sum_of_squares_##suffix(const type *x, size_t n) \
-    {                                                                     \
-        double lanes[8] = { 0 }, sum = 0;                                 \
-        size_t i = 0;                                                     \
-                                                                          \
-        for (; i + 8 <= n; i += 8)                                        \
-            for (size_t k = 0; k < 8; k++)                                \
-                lanes[k] += (double)x[i + k] * (double)x[i + k];          \
-        for (size_t k = 0; k < 8; k++)                                    \
-            sum += lanes[k];                                              \
-        for (; i < n; i++)                                                \
-            sum += (double)x[i] * (double)x[i];                           \
-        return sum;                                                       \
+/* The sum of squares: in eight lanes, in a fixed order, so that it vectorises and is the same
+ * everywhere. The wide one cannot overflow for floats. */
+#define DEFINE_SUM_OF_SQUARES(name, type, sum_type)                  \
+    static inline sum_type name(const type *x, size_t n)             \
+    {                                                                \
+        sum_type lanes[8] = { 0 }, sum = 0;                          \
+        size_t i = 0;                                                \
+                                                                     \
+        for (; n - i >= 8; i += 8)                                   \
+            for (size_t k = 0; k < 8; k++)                           \
+                lanes[k] += (sum_type)x[i + k] * (sum_type)x[i + k]; \
+        for (size_t k = 0; k < 8; k++)                               \
+            sum += lanes[k];                                         \
+        for (; i < n; i++)                                           \
+            sum += (sum_type)x[i] * (sum_type)x[i];                  \
+        return sum;                                                  \
     }
 
-DEFINE_SUM_OF_SQUARES(f32, float)
-DEFINE_SUM_OF_SQUARES(f64, double)
+DEFINE_SUM_OF_SQUARES(sum_of_squares_f32, float, float)
+DEFINE_SUM_OF_SQUARES(sum_of_squares_f64, double, double)
+DEFINE_SUM_OF_SQUARES(wide_sum_of_squares_f32, float, double)
+DEFINE_SUM_OF_SQUARES(wide_sum_of_squares_f64, double, double)
 
 #endif
