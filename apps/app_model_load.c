@@ -299,51 +299,19 @@ bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_
 
 /* ---- into the tables ---- */
 
-#define SUBTRACT(type, values, present, n)                           \
-    do {                                                             \
-        for (size_t i_ = 0; i_ < (n); i_++)                          \
-            ((type *)(values))[i_] -= ((const type *)(present))[i_]; \
-    } while (0)
-
-/* What is to be added to the values that are there. */
-static void subtract(RubatoDtype dtype, void *values, const void *present, size_t n)
-{
-    switch (dtype) {
-    case RUBATO_F32:
-        SUBTRACT(float, values, present, n);
-        break;
-    case RUBATO_F64:
-        SUBTRACT(double, values, present, n);
-        break;
-    case RUBATO_I32:
-        SUBTRACT(uint32_t, values, present, n);
-        break;
-    case RUBATO_I64:
-        SUBTRACT(uint64_t, values, present, n);
-        break;
-    }
-}
-
-/* Puts values into n rows: of keys or, without them, of those from first on. */
 static bool put_rows(const App *app, const AppArray *array, const RubatoKey *keys, RubatoKey first,
-                     size_t n, void *values, void *present, GError **error)
+                     size_t n, const void *rows, GError **error)
 {
-    RubatoEngine *engine = app->engine;
     const char *table = array->spec.name;
 
-    if (!(keys != NULL ? rubato_engine_get(engine, table, keys, n, present, error)
-                       : rubato_engine_get_range(engine, table, first, n, present, error)))
-        return false;
-    subtract(array->spec.dtype, values, present, n * app_array_width(array));
-    return keys != NULL ? rubato_engine_add(engine, table, keys, n, values, error)
-                        : rubato_engine_add_range(engine, table, first, n, values, error);
+    return keys != NULL ? rubato_engine_set(app->engine, table, keys, n, rows, error)
+                        : rubato_engine_set_range(app->engine, table, first, n, rows, error);
 }
 
 static bool fill_array(const App *app, const AppArray *array, ArrayFiles *files, GError **error)
 {
     const size_t row_bytes = app_array_row_bytes(array), chunk = app_array_chunk(array);
     g_autofree void *rows = g_malloc(chunk * row_bytes);
-    g_autofree void *present = g_malloc(chunk * row_bytes);
     g_autofree RubatoKey *keys = files->keys != NULL ? g_new(RubatoKey, chunk) : NULL;
 
     for (uint64_t done = 0; done < files->n_rows; done += chunk) {
@@ -351,7 +319,7 @@ static bool fill_array(const App *app, const AppArray *array, ArrayFiles *files,
 
         if (!app_npy_read(files->values, rows, n * row_bytes, error) ||
             (keys != NULL && !app_npy_read(files->keys, keys, n * sizeof *keys, error)) ||
-            !put_rows(app, array, keys, array->spec.first_key + done, n, rows, present, error))
+            !put_rows(app, array, keys, array->spec.first_key + done, n, rows, error))
             return false;
     }
     return true;

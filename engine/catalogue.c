@@ -1,6 +1,7 @@
 /* Tables as the engine knows them: a spec of its own with nothing left open, and its partition. */
 #include "engine/catalogue.h"
 
+#include "models/rule.h"
 #include "models/spec.h"
 
 static RubatoTableSpec *resolve(const RubatoTableSpec *spec)
@@ -15,6 +16,7 @@ static RubatoTableSpec *resolve(const RubatoTableSpec *spec)
     resolved->init = g_strdup(spec_init_name(spec));
     resolved->record = g_strdup(spec_record_name(spec));
     resolved->partition = g_strdup(spec_partition_name(spec));
+    resolved->rule = rule_resolve(spec);
     resolved->width = spec_width(spec);
     resolved->chunk_size = spec_chunk_size(spec);
     return resolved;
@@ -39,6 +41,7 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
     table = g_new0(Table, 1);
     table->spec = resolve(spec);
     table->row_bytes = spec_row_bytes(spec);
+    table->state_bytes = spec_state_bytes(spec);
     if (!partition_init(&table->partition, table->spec, n_servers, error))
         return NULL;
     return g_steal_pointer(&table);
@@ -65,7 +68,9 @@ char *table_describe(const RubatoTableSpec *spec)
     g_string_append_printf(text, ", model %s", spec->model);
     g_string_append_printf(text, ", staleness %u, speculation %u, record %s", spec->staleness,
                            spec->speculation, spec->record);
-    g_string_append_printf(text, ", update %s, init %s", spec->update, spec->init);
+    g_string_append_printf(text, ", update %s", spec->update);
+    rule_describe(&spec->rule, text);
+    g_string_append_printf(text, ", aggregate %d, init %s", (int)spec->aggregate, spec->init);
     g_string_append_printf(text, " (%g; %g to %g; %g +- %g; seed %" G_GUINT64_FORMAT ")",
                            spec->init_value, spec->init_low, spec->init_high, spec->init_mean,
                            spec->init_stddev, spec->seed);

@@ -11,7 +11,8 @@ typedef struct {
     uint32_t id;
     RubatoTableSpec *spec; /* a copy with every name and number given */
     Partition partition;
-    size_t row_bytes;
+    size_t row_bytes;   /* of a row's values */
+    size_t state_bytes; /* of what the update rule keeps beside them */
 
     unsigned n_tasks; /* guarded by the engine's lock: the running tasks that use it */
 } Table;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/node.h"
+#include "models/storage.h"
 #include "tables/client.h"
 
 static int compare_keys(const void *a, const void *b)
@@ -74,13 +75,24 @@ static bool list_range(const TableClient *client, RubatoKey **keys, size_t *n, G
     return true;
 }
 
+static bool can_list(const TableClient *client, GError **error)
+{
+    const RubatoTableSpec *spec = client->route->spec;
+
+    if (storage_find(spec->storage)->list != NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: its storage \"%s\" cannot tell its keys", spec->name, spec->storage);
+    return false;
+}
+
 static bool list_rows(TableClient *client, RubatoKey **keys, size_t *n, GError **error)
 {
     const uint32_t n_servers = client->route->partition->n_servers;
     g_autofree Part *parts = g_new0(Part, n_servers);
     uint64_t n_rows, least_rows;
 
-    if (!count_rows(client, parts, n_servers, &n_rows, error))
+    if (!can_list(client, error) || !count_rows(client, parts, n_servers, &n_rows, error))
         return false;
     g_autofree RubatoKey *list = new_list(client, n_rows, error);
     if (list == NULL || !ask_list(client, parts, n_servers, list, &least_rows, error))

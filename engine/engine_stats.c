@@ -31,6 +31,26 @@ void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStats *stats)
                                   .bytes_received = network.bytes_received };
 }
 
+/* Finds a table and keeps it from being dropped; NULL with RUBATO_ERROR_NOT_FOUND. */
+static Table *hold_table(RubatoEngine *engine, const char *name, GError **error)
+{
+    Table *table;
+
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, name, error);
+    if (table != NULL)
+        table->n_tasks++;
+    pthread_mutex_unlock(&engine->lock);
+    return table;
+}
+
+static void let_table_go(RubatoEngine *engine, Table *table)
+{
+    pthread_mutex_lock(&engine->lock);
+    table->n_tasks--;
+    pthread_mutex_unlock(&engine->lock);
+}
+
 typedef struct {
     uint32_t table;
     _Atomic uint64_t n_rows, n_bytes;
@@ -41,7 +61,9 @@ static void add_size(Server *server, void *data)
     Sizes *sizes = data;
     uint64_t n_rows, n_bytes;
 
-    shard_size(g_ptr_array_index(server->shards, sizes->table), &n_rows, &n_bytes);
+    const RubatoShard *shard = g_ptr_array_index(server->shards, sizes->table);
+
+    shard_size(shard, &n_rows, &n_bytes);
     /* Relaxed: read once all servers have answered, which orders it. */
     atomic_fetch_add_explicit(&sizes->n_rows, n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&sizes->n_bytes, n_bytes, memory_order_relaxed);
@@ -54,11 +76,7 @@ bool rubato_engine_table_stats(RubatoEngine *engine, const char *name, RubatoTab
     Sizes sizes = { 0 };
 
     g_return_val_if_fail(engine != NULL && name != NULL && stats != NULL, false);
-    pthread_mutex_lock(&engine->lock);
-    table = engine_find_table(engine, name, error);
-    if (table != NULL)
-        table->n_tasks++; /* it cannot be dropped meanwhile */
-    pthread_mutex_unlock(&engine->lock);
+    table = hold_table(engine, name, error);
     if (table == NULL)
         return false;
     sizes.table = table->id;
@@ -67,9 +85,42 @@ bool rubato_engine_table_stats(RubatoEngine *engine, const char *name, RubatoTab
         .n_rows = atomic_load_explicit(&sizes.n_rows, memory_order_relaxed),
         .n_bytes = atomic_load_explicit(&sizes.n_bytes, memory_order_relaxed),
         .row_bytes = table->row_bytes,
+        .state_bytes = table->state_bytes,
     };
-    pthread_mutex_lock(&engine->lock);
-    table->n_tasks--;
-    pthread_mutex_unlock(&engine->lock);
+    let_table_go(engine, table);
+    return true;
+}
+
+typedef struct {
+    uint32_t table;
+    pthread_mutex_t lock;
+    GArray *counts; /* guarded by lock: of RubatoBadGradients, by worker */
+} BadCount;
+
+static void add_bad_gradients(Server *server, void *data)
+{
+    BadCount *count = data;
+
+    pthread_mutex_lock(&count->lock);
+    shard_bad_gradients(g_ptr_array_index(server->shards, count->table), count->counts);
+    pthread_mutex_unlock(&count->lock);
+}
+
+bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *name,
+                                 RubatoBadGradients **counts, size_t *n, GError **error)
+{
+    BadCount count = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    Table *table;
+
+    g_return_val_if_fail(engine != NULL && name != NULL && counts != NULL && n != NULL, false);
+    table = hold_table(engine, name, error);
+    if (table == NULL)
+        return false;
+    count.table = table->id;
+    count.counts = g_array_new(FALSE, FALSE, sizeof(RubatoBadGradients));
+    servers_run(engine->servers, engine->n_servers, add_bad_gradients, &count);
+    let_table_go(engine, table);
+    *n = count.counts->len;
+    *counts = (RubatoBadGradients *)(void *)g_array_free(count.counts, FALSE);
     return true;
 }

@@ -1,7 +1,8 @@
 /* The inside of a RubatoEngine: what the files of engine/ share.
  *
  *   engine.c      its life: making, leaving, freeing
- *   engine_tables.c, engine_tasks.c   the public calls on tables, and on tasks
+ *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
+ *                 on tasks
  *   engine_keys.c    the list of a table's keys
  *   engine_stats.c   what it tells of itself in numbers
  *   node.c        what these files ask it
@@ -157,7 +158,7 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
 
 typedef struct TableClient TableClient;
 
-/* The keys of a table, ascending; the client asks for SERVER_KEYS_OF_TABLE, rows of one key.
+/* The keys of a table, ascending; the client's rows are of one key, its subject RUBATO_SUBJECT_KEYS.
  * (*keys: transfer full) */
 bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError **error);
 

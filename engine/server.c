@@ -35,22 +35,57 @@ static void refuse(Server *server, Message *message, const char *why)
     answer(server, message, CALL_REFUSED);
 }
 
+/* Whether a kind of message may have its subject, in a task or between tasks. */
+static bool subject_ok(const Message *message, bool in_task)
+{
+    switch (message->request.subject) {
+    case RUBATO_SUBJECT_ROWS:
+        return true;
+    case RUBATO_SUBJECT_HYPER:
+        return message->kind == MESSAGE_ADD;
+    case RUBATO_SUBJECT_STATE:
+        return !in_task && (message->kind == MESSAGE_ADD || message->kind == MESSAGE_GET);
+    case RUBATO_SUBJECT_VALUES:
+    case RUBATO_SUBJECT_INITIAL:
+        return !in_task && message->kind == MESSAGE_ADD;
+    case RUBATO_SUBJECT_KEYS:
+        return !in_task && message->kind == MESSAGE_GET;
+    }
+    return false;
+}
+
+/* What is wrong with the keys of a request of another node, NULL where nothing is. */
+static const char *find_key_fault(const RubatoShard *shard, const RubatoRequest *request)
+{
+    switch (request->subject) {
+    case RUBATO_SUBJECT_HYPER:
+        return shard_hyper_ok(shard, &request->keys, request->values)
+                   ? NULL
+                   : "a hyper-parameter that cannot be";
+    case RUBATO_SUBJECT_KEYS:
+        return shard_numbers_ok(shard, &request->keys) ? NULL
+                                                       : "a row that this server does not have";
+    default:
+        return shard_keys_ok(shard, &request->keys) ? NULL : "a key that this server does not hold";
+    }
+}
+
 /* What is wrong with a request of another node, NULL where nothing is. */
 static const char *find_fault(const RubatoShard *shard, const RubatoModel *model,
                               const Message *message)
 {
     const RubatoRequest *request = &message->request;
-    const size_t row_bytes = shard_row_bytes(shard);
+    const size_t row_bytes = shard_subject_bytes(shard, request->subject);
 
     if (request->keys.n > post_office_max_keys(row_bytes))
         return "a request with more keys than a message may have";
     if (message->kind == MESSAGE_ADD && message->value_bytes != request->keys.n * row_bytes)
         return "an Add whose deltas do not fit its keys";
-    if (!shard_keys_ok(shard, &request->keys))
-        return "a key that this server does not hold";
+    if (!subject_ok(message, model != NULL))
+        return "a request for what cannot be asked";
     if (model != NULL && !model_request_ok(model, request))
         return "a request of no worker of the task";
-    return NULL;
+    return find_key_fault(shard, request);
 }
 
 static bool check_remote(Server *server, const RubatoShard *shard, const RubatoModel *model,
@@ -59,7 +94,7 @@ static bool check_remote(Server *server, const RubatoShard *shard, const RubatoM
     const char *fault = find_fault(shard, model, message);
 
     if (fault == NULL && message->kind == MESSAGE_GET &&
-        !post_office_make_room(message, shard_row_bytes(shard)))
+        !post_office_make_room(message, shard_subject_bytes(shard, message->request.subject)))
         fault = "a request for more rows than there is memory";
     if (fault != NULL)
         refuse(server, message, fault);
@@ -123,50 +158,32 @@ static void handle_for_task(Server *server, Message *message)
     empty_outbox(server, binding->model);
 }
 
-/* A Get of the list of a shard's keys. */
-static void handle_list(Server *server, const RubatoShard *shard, Message *message)
+/* The answer to a list of keys tells how many rows there are, for there are no clocks. */
+static void read_past_models(RubatoShard *shard, Message *message)
 {
-    const RubatoKeys *rows = &message->request.keys;
-    const char *fault = NULL;
-    uint64_t n_rows, n_bytes;
+    uint64_t n_bytes;
 
-    shard_size(shard, &n_rows, &n_bytes);
-    if (message->kind != MESSAGE_GET || rows->keys != NULL || rows->first > n_rows ||
-        rows->n > n_rows - rows->first || !shard_can_list(shard))
-        fault = "a request for keys that are not here";
-    else if (message->node != server->office->self &&
-             (rows->n > post_office_max_keys(sizeof(RubatoKey)) ||
-              !post_office_make_room(message, sizeof(RubatoKey))))
-        fault = "a request for more keys than a message may have";
-    if (fault != NULL) {
-        refuse(server, message, fault);
-        return;
-    }
-    shard_list(shard, rows->first, rows->n, message->request.values);
-    message->min_clock = n_rows;
-    answer(server, message, CALL_OK);
+    shard_read(shard, &message->request);
+    if (message->request.subject == RUBATO_SUBJECT_KEYS)
+        shard_size(shard, &message->min_clock, &n_bytes);
 }
 
 static void handle_past_models(Server *server, Message *message)
 {
-    const uint32_t table = message->table & ~SERVER_KEYS_OF_TABLE;
-    RubatoShard *shard =
-        table < server->shards->len ? g_ptr_array_index(server->shards, table) : NULL;
+    RubatoShard *shard = message->table < server->shards->len
+                             ? g_ptr_array_index(server->shards, message->table)
+                             : NULL;
 
     if (shard == NULL) {
         refuse(server, message, "a request for a table that is not here");
         return;
     }
-    if ((message->table & SERVER_KEYS_OF_TABLE) != 0) {
-        handle_list(server, shard, message);
-        return;
-    }
     if (message->node != server->office->self && !check_remote(server, shard, NULL, message))
         return;
     if (message->kind == MESSAGE_GET)
-        shard_get(shard, &message->request.keys, message->request.values);
+        read_past_models(shard, message);
     else if (message->kind == MESSAGE_ADD)
-        shard_add(shard, &message->request.keys, message->request.values);
+        shard_write(shard, &message->request);
     else {
         refuse(server, message, "a message that belongs to a task, without one");
         return;

@@ -10,11 +10,6 @@
 
 #include "io/net/post_office.h"
 
-/* Of a Get outside any task: added to a table's id it means the list of the table's keys, a table
- * of its own with rows of one RubatoKey. Its row i is the key of the shard's i-th row, in an order
- * that stays the same until the next Add; the answer's min clock is how many there are. */
-#define SERVER_KEYS_OF_TABLE (UINT32_C(1) << 31)
-
 typedef struct {
     Actor actor; /* first: the actor's handler finds the server */
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "models/model.h"
+#include "models/rule.h"
 #include "models/shard.h"
 #include "models/update.h"
 #include "tables/process_cache.h"
@@ -252,6 +253,8 @@ static void make_routes(RubatoTaskRun *run)
         route->spec = table->spec;
         route->partition = &table->partition;
         route->update = update_find(table->spec->update);
+        route->replayable = rule_is_replayable(table->spec);
+        route->check_tuning = rule_check_tuning;
         route->table = table->id;
         route->epoch = run->epoch;
         route->row_bytes = table->row_bytes;

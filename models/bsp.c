@@ -4,26 +4,31 @@
  * are parked until it has come to theirs. When the min clock jumps, Gets and Adds take turns: the
  * Gets of clock c come after the Adds of c - 1 and before those of c. For a worker that only adds may
  * be ahead of one that gets, so Gets of several clocks may be parked at once. The order of the Adds
- * depends on nothing but clocks and workers, which makes sums of floats the same in every run.
+ * depends on nothing but clocks and workers, which makes sums of floats the same in every run. A
+ * change of a hyper-parameter comes before the Adds of its clock, so it is as certain which of them it
+ * holds for. Where the table aggregates, the Adds of a clock are summed in that order and applied as one.
  *
  * Thread: the shard's present owner. Between two ops no Add of a clock below the min clock is kept,
  * and no Get of a clock up to it is parked. */
 #include <rubato/model_ops.h>
 
+#include "models/aggregate.h"
 #include "models/request_heap.h"
 
 typedef struct {
     RubatoModel base;
     RequestHeap parked; /* Gets */
     RequestHeap kept;   /* copies of Adds */
+    const RubatoTableSpec *spec;
+    Aggregate *aggregate; /* NULL: none is wanted, or was needed yet */
 } BspModel;
 
 static RubatoModel *create(const RubatoModelSetup *setup, GError **error)
 {
     BspModel *bsp = g_new0(BspModel, 1);
 
-    (void)setup;
     (void)error;
+    bsp->spec = setup->spec;
     return &bsp->base;
 }
 
@@ -37,6 +42,7 @@ static void destroy(RubatoModel *model)
         rubato_request_free(request);
     request_heap_clear(&bsp->parked);
     request_heap_clear(&bsp->kept);
+    aggregate_free(bsp->aggregate);
     g_free(bsp);
 }
 
@@ -61,6 +67,29 @@ static void add(RubatoModel *model, RubatoRequest *request)
     rubato_model_finish(model, request);
 }
 
+/* Applies the first of the kept Adds or, where the table aggregates, all of its clock. */
+static void release(BspModel *bsp)
+{
+    const uint64_t clock = request_heap_first(&bsp->kept)->clock;
+    const bool aggregates = bsp->spec->aggregate != RUBATO_AGGREGATE_NONE;
+    const RubatoRequest *first;
+
+    if (aggregates && bsp->aggregate == NULL)
+        bsp->aggregate = aggregate_new(bsp->spec, bsp->base.shard);
+    do {
+        RubatoRequest *released = request_heap_pop(&bsp->kept);
+
+        if (aggregates && released->subject == RUBATO_SUBJECT_ROWS)
+            aggregate_take(bsp->aggregate, released);
+        else
+            rubato_model_apply(&bsp->base, released);
+        rubato_request_free(released);
+        first = request_heap_first(&bsp->kept);
+    } while (aggregates && first != NULL && first->clock == clock);
+    if (aggregates)
+        aggregate_apply(bsp->aggregate);
+}
+
 static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to)
 {
     BspModel *bsp = (BspModel *)model;
@@ -78,10 +107,7 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
         if (may_answer && (!may_apply || parked->clock <= kept->clock)) {
             rubato_model_answer(model, request_heap_pop(&bsp->parked));
         } else if (may_apply) {
-            RubatoRequest *released = request_heap_pop(&bsp->kept);
-
-            rubato_model_apply(model, released);
-            rubato_request_free(released);
+            release(bsp);
         } else {
             break;
         }

@@ -91,7 +91,7 @@ static void constant_fill(const RubatoInit *init, RubatoKey key, void *row)
 
     (void)key;
     if (init->is_zero) {
-        memset(bytes, 0, init->row_bytes);
+        memset(bytes, 0, init->width * size);
         return;
     }
     for (uint32_t i = 0; i < init->width; i++)
@@ -320,9 +320,43 @@ void init_prepare(RubatoInit *init, const RubatoTableSpec *spec)
     ops->prepare(init, spec);
 }
 
+void init_add_state(RubatoInit *init, const RubatoUpdateOps *ops, const RubatoUpdate *update)
+{
+    const size_t size = rubato_dtype_size(init->dtype);
+
+    if (update->state_width == 0)
+        return;
+    init->state_bytes = update->state_width * size;
+    init->row_bytes = init->width * size + init->state_bytes;
+    init->update = update;
+    init->init_state = ops->init_state;
+    if (init->is_zero && ops->init_state != NULL) {
+        g_autofree unsigned char *row = g_malloc(init->row_bytes);
+
+        rubato_init_row(init, 0, row);
+        for (size_t i = 0; i < init->row_bytes; i++)
+            init->is_zero &= row[i] == 0;
+    }
+}
+
+void init_values(const RubatoInit *init, RubatoKey key, void *values)
+{
+    init->fill(init, key, values);
+}
+
+void init_state(const RubatoInit *init, void *row)
+{
+    if (init->init_state != NULL)
+        init->init_state(init->update, row);
+    else
+        memset((unsigned char *)row + (init->row_bytes - init->state_bytes), 0, init->state_bytes);
+}
+
 void rubato_init_row(const RubatoInit *init, RubatoKey key, void *row)
 {
     init->fill(init, key, row);
+    if (init->state_bytes > 0)
+        init_state(init, row);
 }
 
 void rubato_init_run(const RubatoInit *init, RubatoKey first, uint64_t n, void *rows)
@@ -330,7 +364,7 @@ void rubato_init_run(const RubatoInit *init, RubatoKey first, uint64_t n, void *
     unsigned char *row = rows;
 
     for (uint64_t i = 0; i < n; i++, row += init->row_bytes)
-        init->fill(init, first + i, row);
+        rubato_init_row(init, first + i, row);
 }
 
 bool rubato_init_is_zero(const RubatoInit *init)

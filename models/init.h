@@ -1,4 +1,4 @@
-/* Initialisers: the value of a row that nobody has written.
+/* Initialisers: the value of a row that nobody has written, and the state behind it.
  *
  * Each value follows from the table's seed, the key and the column alone, so it is the same
  * whichever server holds the row, and whenever it is asked.
@@ -8,16 +8,22 @@
 #define RUBATO_MODELS_INIT_H
 
 #include <rubato/storage_ops.h>
+#include <rubato/update_ops.h>
 
 /* The numbers of an initialiser, made ready for its table's dtype. */
 struct RubatoInit {
     RubatoDtype dtype;
     uint32_t width;
-    size_t row_bytes;
+    size_t row_bytes; /* state included */
     uint64_t seed;
     bool is_zero;
 
-    /* Writes the row of a key. */
+    /* State of an update rule; 0 and NULL where it keeps none. */
+    size_t state_bytes;
+    const RubatoUpdate *update;
+    void (*init_state)(const RubatoUpdate *update, void *row);
+
+    /* Writes the values of a key's row. */
     void (*fill)(const RubatoInit *init, RubatoKey key, void *row);
 
     /* constant: one value, as it lies in memory; for real dtypes low, high of "uniform" or mean,
@@ -37,5 +43,14 @@ bool init_check(const RubatoTableSpec *spec, GError **error);
 
 /* Takes what it needs out of a spec that has passed spec_check. */
 void init_prepare(RubatoInit *init, const RubatoTableSpec *spec);
+
+/* Has rows made with the state of an update rule behind them. update outlives the initialiser. */
+void init_add_state(RubatoInit *init, const RubatoUpdateOps *ops, const RubatoUpdate *update);
+
+/* Writes the initial values of a key's row, without any state. */
+void init_values(const RubatoInit *init, RubatoKey key, void *values);
+
+/* Writes the initial state behind the values of a row. */
+void init_state(const RubatoInit *init, void *row);
 
 #endif

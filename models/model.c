@@ -172,7 +172,7 @@ void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
 
 void rubato_model_apply(RubatoModel *model, const RubatoRequest *request)
 {
-    shard_add(model->shard, &request->keys, request->values);
+    shard_write(model->shard, request);
 }
 
 void rubato_model_finish(RubatoModel *model, RubatoRequest *request)
@@ -192,7 +192,8 @@ void rubato_model_drop(RubatoModel *model, RubatoRequest *request)
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
     const RubatoKeys *from = &request->keys;
-    const size_t row_bytes = request->values == NULL ? 0 : shard_row_bytes(model->shard);
+    const size_t row_bytes =
+        request->values == NULL ? 0 : shard_subject_bytes(model->shard, request->subject);
     const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
     RubatoRequest *kept = g_malloc(sizeof(*kept) + key_bytes + from->n * row_bytes);
     RubatoKey *keys = (RubatoKey *)(kept + 1);

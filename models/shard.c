@@ -8,60 +8,39 @@
  * Thread: the shard's present owner. Keys have been checked. */
 #include "models/shard.h"
 
-#include <assert.h>
-#include <string.h>
-
-#include "models/init.h"
-#include "models/keys.h"
+#include "models/shard_private.h"
 #include "models/spec.h"
 #include "models/storage.h"
-#include "models/update.h"
 
-#define BLOCK RUBATO_STORAGE_BLOCK
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
-
-struct RubatoShard {
-    /* immutable */
-    RubatoDtype dtype;
-    uint32_t width;
-    size_t row_bytes;
-    bool create_on_get;
-    bool is_dense;
-    RubatoKey first_key;
-    uint64_t n_keys;
-    const RubatoStorageOps *ops;
-    const RubatoUpdateOps *update;
-    RubatoInit init;
-    unsigned char *rows; /* that of first_key, all others following; NULL: ask the storage */
-
-    RubatoStorage *storage;
-};
 
 RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
                        GError **error)
 {
     RubatoShard *shard = g_new0(RubatoShard, 1);
 
-    shard->dtype = spec->dtype;
-    shard->width = spec_width(spec);
-    shard->row_bytes = spec_row_bytes(spec);
+    applier_init(&shard->applier, spec);
+    shard->row_bytes = shard->applier.value_bytes;
+    shard->stride = shard->applier.row_bytes;
+    shard->spec = spec;
     shard->create_on_get = spec->create_on_get;
     shard->is_dense = spec_is_dense(spec);
     shard->first_key = first_key;
     shard->n_keys = n_keys;
     shard->ops = storage_find(spec_storage_name(spec));
-    shard->update = update_find(spec_update_name(spec));
     init_prepare(&shard->init, spec);
+    init_add_state(&shard->init, shard->applier.ops, &shard->applier.update);
 
     const RubatoStorageSetup setup = {
         .spec = spec,
         .first_key = first_key,
         .n_keys = n_keys,
-        .row_bytes = shard->row_bytes,
+        .row_bytes = shard->stride,
         .init = &shard->init,
     };
     shard->storage = shard->ops->create(&setup, error);
     if (shard->storage == NULL) {
+        applier_clear(&shard->applier);
         g_free(shard);
         return NULL;
     }
@@ -75,6 +54,7 @@ void shard_free(RubatoShard *shard)
     if (shard == NULL)
         return;
     shard->ops->destroy(shard->storage);
+    applier_clear(&shard->applier);
     g_free(shard);
 }
 
@@ -83,18 +63,13 @@ size_t shard_row_bytes(const RubatoShard *shard)
     return shard->row_bytes;
 }
 
-bool shard_can_list(const RubatoShard *shard)
+bool shard_numbers_ok(const RubatoShard *shard, const RubatoKeys *keys)
 {
-    return shard->rows != NULL || shard->ops->list != NULL;
-}
+    uint64_t n_rows, n_bytes;
 
-void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys)
-{
-    if (shard->ops->list != NULL)
-        shard->ops->list(shard->storage, first, n, keys);
-    else
-        for (size_t i = 0; i < n; i++)
-            keys[i] = shard->first_key + first + i;
+    shard_size(shard, &n_rows, &n_bytes);
+    return shard->ops->list != NULL && keys->keys == NULL && keys->first <= n_rows &&
+           keys->n <= n_rows - keys->first;
 }
 
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes)
@@ -126,18 +101,12 @@ bool shard_keys_ok(const RubatoShard *shard, const RubatoKeys *keys)
     return ok;
 }
 
-static unsigned char *dense_row(const RubatoShard *shard, RubatoKey key)
-{
-    assert(key - shard->first_key < shard->n_keys);
-    return shard->rows + (key - shard->first_key) * shard->row_bytes;
-}
-
-/* Gathers rows of `bytes` bytes; called with a constant for the narrow ones. Everything that the loop
- * needs is in locals, for a store of bytes might change any member. */
+/* Gathers rows of `bytes` bytes that lie `stride` bytes apart; called with constants for the narrow
+ * ones. Everything that the loop needs is in locals, for a store of bytes might change any member. */
 static inline __attribute__((always_inline)) void gather(const RubatoShard *shard,
                                                          const RubatoKeys *keys,
                                                          unsigned char *restrict values,
-                                                         size_t bytes)
+                                                         size_t bytes, size_t stride)
 {
     const unsigned char *restrict rows = shard->rows;
     const RubatoKey *restrict list = keys->keys;
@@ -150,74 +119,81 @@ static inline __attribute__((always_inline)) void gather(const RubatoShard *shar
 
     if (at == NULL) {
         for (; i < n_ahead; i++) {
-            __builtin_prefetch(rows + (list[i + PREFETCH_AHEAD] - first_key) * bytes);
-            memcpy(values + i * bytes, rows + (list[i] - first_key) * bytes, bytes);
+            __builtin_prefetch(rows + (list[i + PREFETCH_AHEAD] - first_key) * stride);
+            memcpy(values + i * bytes, rows + (list[i] - first_key) * stride, bytes);
         }
         for (; i < n; i++)
-            memcpy(values + i * bytes, rows + (list[i] - first_key) * bytes, bytes);
+            memcpy(values + i * bytes, rows + (list[i] - first_key) * stride, bytes);
     } else {
         for (; i < n_ahead; i++) {
-            __builtin_prefetch(rows + (list[at[i + PREFETCH_AHEAD]] - first_key) * bytes);
-            memcpy(values + at[i] * bytes, rows + (list[at[i]] - first_key) * bytes, bytes);
+            __builtin_prefetch(rows + (list[at[i + PREFETCH_AHEAD]] - first_key) * stride);
+            memcpy(values + at[i] * bytes, rows + (list[at[i]] - first_key) * stride, bytes);
         }
         for (; i < n; i++)
-            memcpy(values + at[i] * bytes, rows + (list[at[i]] - first_key) * bytes, bytes);
+            memcpy(values + at[i] * bytes, rows + (list[at[i]] - first_key) * stride, bytes);
     }
+}
+
+static void get_dense_run(const RubatoShard *shard, const RubatoKeys *keys, unsigned char *values)
+{
+    const size_t bytes = shard->row_bytes, stride = shard->stride;
+    const unsigned char *row;
+
+    if (keys->n == 0)
+        return;
+    row = shard_dense_row(shard, keys->first);
+    if (stride == bytes)
+        memcpy(values, row, keys->n * bytes);
+    else
+        for (size_t i = 0; i < keys->n; i++)
+            shard_copy_row(values + i * bytes, row + i * stride, bytes);
 }
 
 static void get_dense(const RubatoShard *shard, const RubatoKeys *keys, unsigned char *values)
 {
-    if (keys->keys == NULL) {
-        if (keys->n > 0)
-            memcpy(values, dense_row(shard, keys->first), keys->n * shard->row_bytes);
-    } else if (shard->row_bytes == 4) {
-        gather(shard, keys, values, 4);
-    } else if (shard->row_bytes == 8) {
-        gather(shard, keys, values, 8);
-    } else {
-        gather(shard, keys, values, shard->row_bytes);
-    }
+    const size_t bytes = shard->row_bytes, stride = shard->stride;
+
+    if (keys->keys == NULL)
+        get_dense_run(shard, keys, values);
+    else if (stride == 4)
+        gather(shard, keys, values, 4, 4);
+    else if (bytes == 4)
+        gather(shard, keys, values, 4, stride);
+    else if (stride == 8)
+        gather(shard, keys, values, 8, 8);
+    else
+        gather(shard, keys, values, bytes, stride);
 }
 
-static void add_dense(const RubatoShard *shard, const RubatoKeys *keys, const unsigned char *deltas)
+static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys,
+                      const unsigned char *deltas)
 {
-    const RubatoUpdateOps *update = shard->update;
     void *rows[BLOCK];
 
     if (keys->keys == NULL) {
         if (keys->n > 0)
-            update->apply(shard->dtype, dense_row(shard, keys->first), deltas,
-                          keys->n * shard->width);
+            applier_apply_run(&shard->applier, worker, shard_dense_row(shard, keys->first), deltas,
+                              keys->n);
         return;
     }
     if (keys->n == 1) {
-        update->apply(shard->dtype, dense_row(shard, keys_get(keys, 0)),
-                      deltas + keys_row(keys, 0) * shard->row_bytes, shard->width);
+        applier_apply_run(&shard->applier, worker, shard_dense_row(shard, keys_get(keys, 0)),
+                          deltas + keys_row(keys, 0) * shard->row_bytes, 1);
         return;
     }
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
 
         for (size_t i = 0; i < n; i++) {
-            rows[i] = dense_row(shard, keys_get(keys, begin + i));
+            rows[i] = shard_dense_row(shard, keys_get(keys, begin + i));
             __builtin_prefetch(rows[i], 1);
         }
         if (keys->at == NULL)
-            update->apply_rows(shard->dtype, shard->width, rows, deltas + begin * shard->row_bytes,
+            applier_apply_rows(&shard->applier, worker, rows, deltas + begin * shard->row_bytes,
                                NULL, n);
         else
-            update->apply_rows(shard->dtype, shard->width, rows, deltas, keys->at + begin, n);
+            applier_apply_rows(&shard->applier, worker, rows, deltas, keys->at + begin, n);
     }
-}
-
-/* The next block of a request's keys, one after the other: where they lie, or copied to `block`. */
-static const RubatoKey *take_block(const RubatoKeys *keys, size_t begin, size_t n, RubatoKey *block)
-{
-    if (keys->keys != NULL && keys->at == NULL)
-        return keys->keys + begin;
-    for (size_t i = 0; i < n; i++)
-        block[i] = keys_get(keys, begin + i);
-    return block;
 }
 
 static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char *values)
@@ -228,7 +204,7 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
 
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
-        const RubatoKey *some = take_block(keys, begin, n, block);
+        const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
         if (shard->create_on_get)
             shard->ops->find_or_create(shard->storage, some, n, rows);
@@ -238,18 +214,15 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
             unsigned char *value = values + keys_row(keys, begin + i) * row_bytes;
 
             if (rows[i] == NULL)
-                rubato_init_row(&shard->init, some[i], value);
-            else if (row_bytes == 4)
-                memcpy(value, rows[i], 4);
-            else if (row_bytes == 8)
-                memcpy(value, rows[i], 8);
+                init_values(&shard->init, some[i], value);
             else
-                memcpy(value, rows[i], row_bytes);
+                shard_copy_row(value, rows[i], row_bytes);
         }
     }
 }
 
-static void add_found(RubatoShard *shard, const RubatoKeys *keys, const unsigned char *deltas)
+static void add_found(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys,
+                      const unsigned char *deltas)
 {
     const bool is_selection = keys->keys != NULL && keys->at != NULL;
     RubatoKey block[BLOCK];
@@ -257,15 +230,14 @@ static void add_found(RubatoShard *shard, const RubatoKeys *keys, const unsigned
 
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
-        const RubatoKey *some = take_block(keys, begin, n, block);
+        const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
         shard->ops->find_or_create(shard->storage, some, n, rows);
         if (is_selection)
-            shard->update->apply_rows(shard->dtype, shard->width, rows, deltas, keys->at + begin,
-                                      n);
+            applier_apply_rows(&shard->applier, worker, rows, deltas, keys->at + begin, n);
         else
-            shard->update->apply_rows(shard->dtype, shard->width, rows,
-                                      deltas + begin * shard->row_bytes, NULL, n);
+            applier_apply_rows(&shard->applier, worker, rows, deltas + begin * shard->row_bytes,
+                               NULL, n);
     }
 }
 
@@ -277,10 +249,35 @@ void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values)
         get_found(shard, keys, values);
 }
 
-void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas)
+void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, const void *deltas)
 {
     if (shard->rows != NULL)
-        add_dense(shard, keys, deltas);
+        add_dense(shard, worker, keys, deltas);
     else
-        add_found(shard, keys, deltas);
+        add_found(shard, worker, keys, deltas);
+}
+
+void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas)
+{
+    shard_add_by(shard, APPLIER_NO_WORKER, keys, deltas);
+}
+
+/* ---- sums of a clock ---- */
+
+bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas)
+{
+    return applier_accepts(&shard->applier, worker, deltas);
+}
+
+void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas)
+{
+    const unsigned char *from = deltas;
+    void *rows[BLOCK];
+
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        const size_t some = MIN(n - begin, BLOCK);
+
+        shard_find_or_create(shard, keys + begin, some, rows);
+        applier_apply_accepted(&shard->applier, rows, from + begin * shard->row_bytes, some);
+    }
 }

@@ -28,15 +28,31 @@ bool shard_keys_ok(const RubatoShard *shard, const RubatoKeys *keys);
 /* Reads rows. An absent one has its initial values; it is created only if the table says so. */
 void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values);
 
-/* Applies deltas by the table's update rule; those of a repeated key one after the other. */
+/* Applies deltas by the table's update rule; those of a repeated key one after the other. The first
+ * counts bad ones as a worker's, the second as nobody's. */
+void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, const void *deltas);
 void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas);
 
-/* Whether the keys of its rows can be listed. */
-bool shard_can_list(const RubatoShard *shard);
+/* Whether a row of a worker's deltas is to be applied: it is good, or nobody refuses bad ones, which
+ * are counted. And the rule on n rows of deltas of different keys, about which that was asked. */
+bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas);
+void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas);
 
-/* Where they can: writes the keys of n rows from the first-th on, of which there are so many, in an order that stays
- * the same until the next Add. */
-void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys);
+/* What a request asks, by its subject: a Get of ROWS, STATE or KEYS, an Add of any. */
+void shard_read(RubatoShard *shard, const RubatoRequest *request);
+void shard_write(RubatoShard *shard, const RubatoRequest *request);
+
+/* Bytes that belong to each key of a request. */
+size_t shard_subject_bytes(const RubatoShard *shard, RubatoSubject subject);
+
+/* Whether keys and value make sense as those of a RUBATO_SUBJECT_HYPER. */
+bool shard_hyper_ok(const RubatoShard *shard, const RubatoKeys *keys, const void *value);
+
+/* Adds the bad deltas that were counted to an array of RubatoBadGradients, ordered by worker. */
+void shard_bad_gradients(const RubatoShard *shard, GArray *counts);
+
+/* Whether keys are a run of row numbers that the shard has: those of a RUBATO_SUBJECT_KEYS. */
+bool shard_numbers_ok(const RubatoShard *shard, const RubatoKeys *keys);
 
 /* Bytes of a row: width × the size of the dtype. */
 size_t shard_row_bytes(const RubatoShard *shard);

@@ -9,6 +9,7 @@
 #include "models/init.h"
 #include "models/model.h"
 #include "models/record.h"
+#include "models/rule.h"
 #include "models/storage.h"
 #include "models/update.h"
 
@@ -62,6 +63,17 @@ uint32_t spec_chunk_size(const RubatoTableSpec *spec)
 size_t spec_row_bytes(const RubatoTableSpec *spec)
 {
     return spec_width(spec) * rubato_dtype_size(spec->dtype);
+}
+
+size_t spec_state_bytes(const RubatoTableSpec *spec)
+{
+    const RubatoUpdateOps *ops = update_find(spec_update_name(spec));
+    const RubatoUpdate update = { .dtype = spec->dtype,
+                                  .width = spec_width(spec),
+                                  .rule = spec->rule };
+
+    return ops->state_width == NULL ? 0
+                                    : ops->state_width(&update) * rubato_dtype_size(spec->dtype);
 }
 
 bool spec_is_dense(const RubatoTableSpec *spec)
@@ -202,7 +214,6 @@ bool spec_check(const RubatoTableSpec *spec, GError **error)
         return false;
 
     const RubatoStorageOps *storage = storage_find(spec_storage_name(spec));
-    const RubatoUpdateOps *update = update_find(spec_update_name(spec));
-    return (storage->check == NULL || storage->check(spec, error)) &&
-           (update->check == NULL || update->check(spec, error)) && init_check(spec, error);
+    return (storage->check == NULL || storage->check(spec, error)) && rule_check(spec, error) &&
+           init_check(spec, error);
 }

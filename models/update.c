@@ -5,9 +5,23 @@
 
 #include <string.h>
 
-extern const RubatoUpdateOps add_update_ops, assign_update_ops;
+/* The rules that there are, a line each. */
+#define FOR_EACH_RULE(DO)   \
+    DO(add_update_ops)      \
+    DO(assign_update_ops)   \
+    DO(sgd_update_ops)      \
+    DO(momentum_update_ops) \
+    DO(nesterov_update_ops) \
+    DO(adagrad_update_ops)  \
+    DO(rmsprop_update_ops)  \
+    DO(adam_update_ops)     \
+    DO(ftrl_update_ops)     \
+    DO(moving_average_update_ops)
 
-static const RubatoUpdateOps *const rules[] = { &add_update_ops, &assign_update_ops };
+#define DECLARE(ops) extern const RubatoUpdateOps ops;
+#define LIST(ops) &ops,
+FOR_EACH_RULE(DECLARE)
+static const RubatoUpdateOps *const rules[] = { FOR_EACH_RULE(LIST) };
 
 const RubatoUpdateOps *update_find(const char *name)
 {

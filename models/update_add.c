@@ -32,9 +32,9 @@ DEFINE_LOOPS(f64, double)
 DEFINE_LOOPS(u32, uint32_t)
 DEFINE_LOOPS(u64, uint64_t)
 
-static void apply(RubatoDtype dtype, void *values, const void *deltas, size_t n_values)
+static void apply(const RubatoUpdate *update, void *values, const void *deltas, size_t n_values)
 {
-    switch (dtype) {
+    switch (update->dtype) {
     case RUBATO_F32:
         add_f32(values, deltas, n_values);
         break;
@@ -50,10 +50,12 @@ static void apply(RubatoDtype dtype, void *values, const void *deltas, size_t n_
     }
 }
 
-static void apply_rows(RubatoDtype dtype, uint32_t width, void *const *rows, const void *deltas,
+static void apply_rows(const RubatoUpdate *update, void *const *rows, const void *deltas,
                        const uint32_t *at, size_t n)
 {
-    switch (dtype) {
+    const uint32_t width = update->width;
+
+    switch (update->dtype) {
     case RUBATO_F32:
         add_rows_f32(width, rows, deltas, at, n);
         break;
@@ -71,7 +73,7 @@ static void apply_rows(RubatoDtype dtype, uint32_t width, void *const *rows, con
 
 const RubatoUpdateOps add_update_ops = {
     .name = "add",
-    .replayable = true,
+    .traits = { .replayable = true },
     .apply = apply,
     .apply_rows = apply_rows,
 };

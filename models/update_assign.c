@@ -4,15 +4,15 @@
 #include <rubato/update_ops.h>
 #include <string.h>
 
-static void apply(RubatoDtype dtype, void *values, const void *deltas, size_t n_values)
+static void apply(const RubatoUpdate *update, void *values, const void *deltas, size_t n_values)
 {
-    memcpy(values, deltas, n_values * rubato_dtype_size(dtype));
+    memcpy(values, deltas, n_values * rubato_dtype_size(update->dtype));
 }
 
-static void apply_rows(RubatoDtype dtype, uint32_t width, void *const *rows, const void *deltas,
+static void apply_rows(const RubatoUpdate *update, void *const *rows, const void *deltas,
                        const uint32_t *at, size_t n)
 {
-    const size_t row_bytes = width * rubato_dtype_size(dtype);
+    const size_t row_bytes = update->width * rubato_dtype_size(update->dtype);
     const unsigned char *bytes = deltas;
 
     for (size_t i = 0; i < n; i++) {
@@ -30,7 +30,7 @@ static void apply_rows(RubatoDtype dtype, uint32_t width, void *const *rows, con
 
 const RubatoUpdateOps assign_update_ops = {
     .name = "assign",
-    .replayable = true,
+    .traits = { .replayable = true },
     .apply = apply,
     .apply_rows = apply_rows,
 };

@@ -221,6 +221,7 @@ static Message make_message(const TableClient *client, MessageKind kind, const P
 
     return (Message){
         .request = { .worker = client->rank,
+                     .subject = client->subject,
                      .clock = client->clock,
                      .keys = part->keys,
                      .values = rows == NULL ? NULL : rows + part->row * route->row_bytes },
@@ -437,14 +438,44 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
     return true;
 }
 
-bool table_client_fence(TableClient *client, GError **error)
+/* A part without keys for each server. (transfer full) */
+static Part *parts_for_all(const TableClient *client)
 {
     const uint32_t n_servers = client->route->office->n_servers;
     Part *parts = g_new0(Part, n_servers);
-    Call call;
 
     for (uint32_t server = 0; server < n_servers; server++)
         parts[server].server = server;
+    return parts;
+}
+
+bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error)
+{
+    const TableRoute *route = client->route;
+    PostOffice *office = route->office;
+    g_autofree Part *parts = parts_for_all(client);
+
+    if (!route->check_tuning(route->spec, hyper, value, error) || !check_cancelled(client, error) ||
+        !table_client_wait_room(client, parts, office->n_servers, error))
+        return false;
+    for (uint32_t server = 0; server < office->n_servers; server++) {
+        Message message = make_message(client, MESSAGE_ADD, &parts[server], NULL, NULL);
+
+        message.request.subject = RUBATO_SUBJECT_HYPER;
+        message.request.keys = (RubatoKeys){ .first = hyper, .n = 1 };
+        message.request.values = &value;
+        client->unheard_bytes += post_office_tell(office, &message, sizeof value);
+    }
+    post_office_flush(office);
+    return client->unheard_bytes < MAX_UNHEARD_BYTES || table_client_fence(client, error);
+}
+
+bool table_client_fence(TableClient *client, GError **error)
+{
+    const uint32_t n_servers = client->route->office->n_servers;
+    Part *parts = parts_for_all(client);
+    Call call;
+
     call_begin(&call, NULL);
     table_client_send(client, MESSAGE_FENCE, parts, n_servers, NULL, &call, client->messages);
     call_sent(&call);

@@ -25,7 +25,11 @@ typedef struct {
     uint32_t epoch; /* of the task; 0: outside any task, past any model */
     size_t row_bytes;
     bool per_worker_clocks;
-    Clocks *clocks;                /* NULL outside a task */
+    Clocks *clocks;  /* NULL outside a task */
+    bool replayable; /* whether a cache may apply an Add to its rows */
+    /* Whether a hyper-parameter of the update rule may get a number. */
+    bool (*check_tuning)(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
+                         GError **error);
     _Atomic(ProcessCache *) cache; /* made when a handle that reads through it is first opened */
     PostOffice *office;
     const _Atomic bool *cancelled; /* set before post_office_cancel is called */
@@ -34,7 +38,8 @@ typedef struct {
 
 typedef struct TableClient {
     const TableRoute *route;
-    uint32_t rank; /* the worker's in the task */
+    uint32_t rank;         /* the worker's in the task */
+    RubatoSubject subject; /* of what it gets and adds: of the engine's, between tasks */
     uint64_t clock;
     Slicer slicer;
     bool announces;       /* a RubatoSparseKVClientTable tells its keys */
@@ -63,6 +68,10 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
 bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
                           GError **error);
 bool table_client_clock(TableClient *client, GError **error);
+
+/* Tells every server another number for a hyper-parameter of the update rule, in order with the
+ * worker's Adds. */
+bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error);
 
 /* The worker's function has returned: nobody waits for its clock on this table any more. */
 void table_route_retire(const TableRoute *route, uint32_t rank);

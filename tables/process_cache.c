@@ -8,7 +8,7 @@
  * posted after it, it holds an unknown number: the server may have parked the fetch and read the rows
  * when some had come. So an Add to a row that is being fetched parts the two: the answer still goes to
  * those who wait for it already, but it is not kept, and later Gets fetch anew. (Rules that cannot be
- * replayed, RubatoUpdateOps.replayable, drop the cached row as well.)
+ * replayed, TableRoute.replayable, drop the cached row as well.)
  *
  * A Get joins a fetch that was asked at its own clock: the answer then satisfies its bound and comes
  * as soon as its own would. A fetch of a later clock may be parked until this very worker has gone on;
@@ -304,10 +304,12 @@ static void note_add(ProcessCache *cache, RubatoKey key, const char *deltas)
     if (row == NULL)
         return;
     row->fetch = NULL;
-    if (!route->update->replayable)
+    if (!route->replayable)
         row->valid = false;
     else if (row->valid)
-        route->update->apply(route->spec->dtype, row->values, deltas, route->spec->width);
+        route->update->apply(
+            &(RubatoUpdate){ .dtype = route->spec->dtype, .width = route->spec->width },
+            row->values, deltas, route->spec->width);
 }
 
 void process_cache_begin_add(ProcessCache *cache, const RubatoKeys *keys, const void *deltas)

@@ -38,39 +38,55 @@ bool rubato_worker_barrier(RubatoWorker *worker, GError **error)
     return worker->barrier(worker, error);
 }
 
+/* The route of a table of the task, n_routes with RUBATO_ERROR_NOT_FOUND for another. */
+static size_t find_route(const RubatoWorker *worker, const char *table, GError **error)
+{
+    for (size_t i = 0; i < worker->n_routes; i++)
+        if (strcmp(worker->routes[i].spec->name, table) == 0)
+            return i;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                "task %s does not use a table %s; name it in the task's tables", worker->task,
+                table);
+    return worker->n_routes;
+}
+
+/* The client on a route; NULL where there is no such route. */
+static TableClient *open_client(RubatoWorker *worker, size_t route)
+{
+    if (route == worker->n_routes)
+        return NULL;
+    if (worker->clients[route] == NULL)
+        worker->clients[route] = table_client_new(&worker->routes[route], worker->rank);
+    return worker->clients[route];
+}
+
+bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyper, double value,
+                        GError **error)
+{
+    TableClient *client;
+
+    g_return_val_if_fail(worker != NULL && table != NULL, false);
+    client = open_client(worker, find_route(worker, table, error));
+    return client != NULL && table_client_tune(client, hyper, value, error);
+}
+
 bool rubato_worker_cancelled(const RubatoWorker *worker)
 {
     return atomic_load_explicit(worker->cancelled, memory_order_seq_cst);
 }
 
-static size_t find_route(const RubatoWorker *worker, const char *table)
-{
-    for (size_t i = 0; i < worker->n_routes; i++)
-        if (strcmp(worker->routes[i].spec->name, table) == 0)
-            return i;
-    return worker->n_routes;
-}
-
 TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDtype dtype,
                                GError **error)
 {
-    const size_t i = find_route(worker, table);
+    const size_t i = find_route(worker, table, error);
 
-    if (i == worker->n_routes) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
-                    "task %s does not use a table %s; name it in the task's tables", worker->task,
-                    table);
-        return NULL;
-    }
-    if (worker->routes[i].spec->dtype != dtype) {
+    if (i < worker->n_routes && worker->routes[i].spec->dtype != dtype) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TYPE,
                     "table %s holds %s; it cannot be opened as %s", table,
                     rubato_dtype_name(worker->routes[i].spec->dtype), rubato_dtype_name(dtype));
         return NULL;
     }
-    if (worker->clients[i] == NULL)
-        worker->clients[i] = table_client_new(&worker->routes[i], worker->rank);
-    return worker->clients[i];
+    return open_client(worker, i);
 }
 
 void worker_close_tables(RubatoWorker *worker)

@@ -101,6 +101,7 @@ static void rig_init(Rig *rig, uint32_t staleness, const char *update)
     rig->route.spec = &rig->spec;
     rig->route.partition = &rig->partition;
     rig->route.update = update_find(update);
+    rig->route.replayable = true;
     rig->route.epoch = 1;
     rig->route.row_bytes = sizeof(int64_t);
     rig->route.office = &rig->office;
@@ -417,14 +418,11 @@ END_TEST
 
 START_TEST(a_rule_that_cannot_be_replayed_drops_the_row)
 {
-    RubatoUpdateOps stubborn;
     Rig rig;
     Reading reading;
 
     rig_init(&rig, 1, "add");
-    stubborn = *rig.route.update;
-    stubborn.replayable = false;
-    rig.route.update = &stubborn;
+    rig.route.replayable = false;
     READ(&rig, &reading, 0, 0, 0, 1);
     answer_oldest(&rig);
     add(&rig, 0, 0, 5);

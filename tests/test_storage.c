@@ -318,9 +318,19 @@ START_TEST(hash_lists_its_keys_piece_by_piece)
     uint64_t n_wrong = 0;
 
     shard_add(shard, &(RubatoKeys){ .n = n }, ones);
-    ck_assert(shard_can_list(shard));
-    for (uint64_t first = 0; first < n; first += pieces[_i])
-        shard_list(shard, first, MIN(pieces[_i], n - first), listed + first);
+    for (uint64_t first = 0; first < n; first += pieces[_i]) {
+        const RubatoRequest request = {
+            .subject = RUBATO_SUBJECT_KEYS,
+            .keys = { .first = first, .n = MIN(pieces[_i], n - first) },
+            .values = listed + first,
+        };
+
+        n_wrong += !shard_numbers_ok(shard, &request.keys);
+        shard_read(shard, &request);
+    }
+    ck_assert(!shard_numbers_ok(shard, &(RubatoKeys){ .first = n, .n = 1 }));
+    ck_assert(!shard_numbers_ok(shard, &(RubatoKeys){ .first = n + 1 }));
+    ck_assert(!shard_numbers_ok(shard, &(RubatoKeys){ .keys = listed, .n = 1 }));
     for (uint64_t i = 0; i < n; i++)
         n_wrong += listed[i] >= n || seen[listed[i]]++ != 0;
     ck_assert_uint_eq(n_wrong, 0);

@@ -48,7 +48,9 @@ START_TEST(known_rules_are_found_by_name)
     ck_assert_str_eq(update_find("add")->name, "add");
     ck_assert_str_eq(update_find("assign")->name, "assign");
     ck_assert_ptr_null(update_find("adds"));
-    ck_assert_ptr_null(update_name(2));
+    ck_assert_str_eq(update_find("moving_average")->name, "moving_average");
+    ck_assert_str_eq(update_name(0), "add");
+    ck_assert_ptr_null(update_name(10));
 }
 END_TEST
 
@@ -61,11 +63,11 @@ START_TEST(a_run_is_added_or_assigned)
         store(dtype, values, i, (int)i);
         store(dtype, deltas, i, 100 - (int)i * 3);
     }
-    update_find("add")->apply(dtype, values, deltas, MAX_VALUES - 1);
+    update_find("add")->apply(&(RubatoUpdate){ .dtype = dtype }, values, deltas, MAX_VALUES - 1);
     for (size_t i = 0; i < MAX_VALUES - 1; i++)
         ck_assert_int_eq(load(dtype, values, i), 100 - (int)i * 2);
     ck_assert_int_eq(load(dtype, values, MAX_VALUES - 1), MAX_VALUES - 1);
-    update_find("assign")->apply(dtype, values, deltas, MAX_VALUES - 1);
+    update_find("assign")->apply(&(RubatoUpdate){ .dtype = dtype }, values, deltas, MAX_VALUES - 1);
     for (size_t i = 0; i < MAX_VALUES - 1; i++)
         ck_assert_int_eq(load(dtype, values, i), 100 - (int)i * 3);
     ck_assert_int_eq(load(dtype, values, MAX_VALUES - 1), MAX_VALUES - 1);
@@ -78,6 +80,7 @@ static void check_rows(RubatoDtype dtype, uint32_t width, const uint32_t *at)
     static const size_t order[] = { 2, 0, 2, 1 };
     const size_t row_bytes = width * rubato_dtype_size(dtype);
     _Alignas(8) unsigned char values[MAX_VALUES * 8], deltas[MAX_VALUES * 8];
+    const RubatoUpdate update = { .dtype = dtype, .width = width };
     void *rows[4];
 
     for (size_t i = 0; i < MAX_VALUES; i++) {
@@ -86,7 +89,7 @@ static void check_rows(RubatoDtype dtype, uint32_t width, const uint32_t *at)
     }
     for (size_t i = 0; i < 4; i++)
         rows[i] = values + order[i] * row_bytes;
-    update_find("add")->apply_rows(dtype, width, rows, deltas, at, 4);
+    update_find("add")->apply_rows(&update, rows, deltas, at, 4);
     for (size_t row = 0; row < 3; row++)
         for (size_t column = 0; column < width; column++) {
             int expected = 1000;
@@ -98,7 +101,7 @@ static void check_rows(RubatoDtype dtype, uint32_t width, const uint32_t *at)
         }
     ck_assert_int_eq(load(dtype, values, 3 * width), 1000);
 
-    update_find("assign")->apply_rows(dtype, width, rows, deltas, at, 4);
+    update_find("assign")->apply_rows(&update, rows, deltas, at, 4);
     for (size_t i = 1; i < 4; i++) /* i = 2 wrote over i = 0 */
         for (size_t column = 0; column < width; column++)
             ck_assert_int_eq(load(dtype, values, order[i] * width + column),
@@ -123,8 +126,8 @@ START_TEST(integers_wrap)
     const int32_t one = 1;
     const int64_t minus_one = -1;
 
-    update_find("add")->apply(RUBATO_I32, &i32, &one, 1);
-    update_find("add")->apply(RUBATO_I64, &i64, &minus_one, 1);
+    update_find("add")->apply(&(RubatoUpdate){ .dtype = RUBATO_I32 }, &i32, &one, 1);
+    update_find("add")->apply(&(RubatoUpdate){ .dtype = RUBATO_I64 }, &i64, &minus_one, 1);
     ck_assert_int_eq(i32, INT32_MIN);
     ck_assert_int_eq(i64, INT64_MAX);
 }

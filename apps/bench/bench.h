@@ -118,9 +118,10 @@ struct Bench {
     Twin *twin;
 };
 
-/* ---- cases_local.c, cases_nodes.c, cases_counts.c: ended by one without a name ---- */
+/* ---- cases_*.c: ended by one without a name ---- */
 
-extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[];
+extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
+    bench_rule_cases[];
 
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);
@@ -243,6 +244,12 @@ uint64_t bench_rows(const BenchCase *what, const BenchOptions *options);
 Twin *twin_new(const BenchCase *what, const BenchOptions *options, GError **error);
 void twin_free(Twin *twin);
 double limit_twin(Bench *bench, size_t n);
+
+/* The same, its Adds by the rule "add". */
+double limit_add_twin(Bench *bench, size_t n);
+
+/* Whether a case is measured beside a twin. */
+bool twin_is_wanted(const BenchCase *what);
 
 /* ---- nodes.c ---- */
 

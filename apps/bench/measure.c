@@ -241,7 +241,7 @@ bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResu
         measurement.n_latencies = operations(&measurement) * (what->place == BENCH_LOCAL ? 1 : n);
         latencies = measurement.latencies = g_new0(double, measurement.n_latencies);
     }
-    if (what->run_limit == limit_twin)
+    if (twin_is_wanted(what))
         ok = (measurement.twin = twin_new(what, options, error)) != NULL;
     ok = ok && measure(&measurement, error);
     twin_free(measurement.twin);

@@ -1,6 +1,6 @@
 /* A case's twin: the same in an engine of one process, with one worker and one server, which stands
  * still until the case asks it for a sample. What lies between processes, or between several
- * workers, is then measured beside what does not.
+ * workers, or in an update rule, is then measured beside what does not.
  *
  * Threads: twin_new and _free from the program's main one, limit_twin from the case's worker; the
  * twin's own worker waits in between. */
@@ -68,13 +68,18 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
 Twin *twin_new(const BenchCase *what, const BenchOptions *options, GError **error)
 {
     static const char *const tables[] = { "bench", NULL };
-    const RubatoTableSpec spec = bench_table_spec(what, options);
     Twin *twin = g_new0(Twin, 1);
     const RubatoTask task = { .name = "twin", .run = work, .user_data = twin, .tables = tables };
+    RubatoTableSpec spec;
 
     twin->what = *what;
     twin->what.place = BENCH_LOCAL;
     twin->what.workers = twin->what.servers = 1;
+    if (what->run_limit == limit_add_twin) {
+        twin->what.table.update = NULL;
+        twin->what.table.rule = (RubatoRule){ 0 };
+    }
+    spec = bench_table_spec(&twin->what, options);
     twin->options = options;
     pthread_mutex_init(&twin->lock, NULL);
     pthread_cond_init(&twin->changed, NULL);
@@ -119,4 +124,14 @@ double limit_twin(Bench *bench, size_t n)
     seconds = twin->seconds;
     pthread_mutex_unlock(&twin->lock);
     return seconds;
+}
+
+double limit_add_twin(Bench *bench, size_t n)
+{
+    return limit_twin(bench, n);
+}
+
+bool twin_is_wanted(const BenchCase *what)
+{
+    return what->run_limit == limit_twin || what->run_limit == limit_add_twin;
 }

@@ -7,7 +7,8 @@
  *
  * Threads: collective calls come from one thread at a time; everything else from any thread. No
  * call of this header may come from inside a task's function or a callback, except
- * rubato_engine_cancel, rubato_engine_stats and rubato_engine_table_stats. */
+ * rubato_engine_cancel, rubato_engine_stats, rubato_engine_table_stats and
+ * rubato_engine_bad_gradients. */
 #ifndef RUBATO_ENGINE_H
 #define RUBATO_ENGINE_H
 
@@ -101,6 +102,40 @@ RUBATO_API bool rubato_engine_add(RubatoEngine *engine, const char *table, const
 RUBATO_API bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                         size_t n, const void *deltas, GError **error);
 
+/* Puts values, n rows of them, into their rows past the update rule. The rows get the state of fresh
+ * ones that were made with these values. Returns once the servers have them. */
+RUBATO_API bool rubato_engine_set(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                                  size_t n, const void *values, GError **error);
+RUBATO_API bool rubato_engine_set_range(RubatoEngine *engine, const char *table, RubatoKey first,
+                                        size_t n, const void *values, GError **error);
+
+/* Reads and writes the state that the update rule keeps beside each row: n × state width values of
+ * the table's dtype, which docs/update-rules.md tells for each rule. Writing makes rows that are
+ * absent. RUBATO_ERROR_INVALID where the rule keeps no state. */
+RUBATO_API bool rubato_engine_get_state(RubatoEngine *engine, const char *table,
+                                        const RubatoKey *keys, size_t n, void *states,
+                                        GError **error);
+RUBATO_API bool rubato_engine_get_state_range(RubatoEngine *engine, const char *table,
+                                              RubatoKey first, size_t n, void *states,
+                                              GError **error);
+RUBATO_API bool rubato_engine_set_state(RubatoEngine *engine, const char *table,
+                                        const RubatoKey *keys, size_t n, const void *states,
+                                        GError **error);
+RUBATO_API bool rubato_engine_set_state_range(RubatoEngine *engine, const char *table,
+                                              RubatoKey first, size_t n, const void *states,
+                                              GError **error);
+
+/* Gives rows their initial values and state back. A row of hash storage that is not there stays so. */
+RUBATO_API bool rubato_engine_reset(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                                    size_t n, GError **error);
+RUBATO_API bool rubato_engine_reset_range(RubatoEngine *engine, const char *table, RubatoKey first,
+                                          size_t n, GError **error);
+
+/* Gives a hyper-parameter of the table's update rule another number, on every server; 0 is 0. It holds
+ * for all Adds that come after the call has returned. Not collective: one node's call is enough. */
+RUBATO_API bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyper,
+                                   double value, GError **error);
+
 /* The keys of all rows that a table has, over all nodes, ascending: of a dense table those of its
  * range, of a hash table those that somebody has added to (or, where the table says so, read). What
  * is added meanwhile, here or on another node, may be missing. Like rubato_engine_get it is meant
@@ -129,13 +164,29 @@ RUBATO_API void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStat
 /* How much of a table this node's servers hold. */
 typedef struct {
     uint64_t n_rows;
-    uint64_t n_bytes;   /* that the rows take, and what is kept to find them */
-    uint64_t row_bytes; /* of one row's values */
+    uint64_t n_bytes;     /* that the rows take, and what is kept to find them */
+    uint64_t row_bytes;   /* of one row's values */
+    uint64_t state_bytes; /* of what the update rule keeps beside them */
 } RubatoTableStats;
 
 /* Not collective; also from a task's function. False with RUBATO_ERROR_NOT_FOUND. */
 RUBATO_API bool rubato_engine_table_stats(RubatoEngine *engine, const char *table,
                                           RubatoTableStats *stats, GError **error);
+
+/* Bad deltas that came from the workers of one rank to this node's servers, in all tasks so far; from
+ * the engine's own calls between tasks where `worker` is UINT32_MAX. */
+typedef struct {
+    uint32_t worker;
+    uint64_t n_nan, n_infinite; /* deltas */
+    uint64_t n_large;           /* deltas beyond the table's max_gradient */
+    uint64_t n_refused_rows;    /* that were left out of an Add because of them */
+} RubatoBadGradients;
+
+/* What this node's servers counted of a table, by worker; workers of which nothing bad came are not
+ * there. *counts, of n, is the caller's to free with g_free. Not collective; also from a task's
+ * function. False with RUBATO_ERROR_NOT_FOUND. */
+RUBATO_API bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
+                                            RubatoBadGradients **counts, size_t *n, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoEngine, rubato_engine_free)
 

@@ -23,13 +23,27 @@ typedef struct {
     size_t n;
 } RubatoKeys;
 
+/* What of a table a request reads or writes. A model gets ROWS and HYPER; what holds for an Add holds
+ * for both. The others come between tasks, past any model. */
+typedef enum {
+    RUBATO_SUBJECT_ROWS,    /* values; an Add's deltas go through the update rule */
+    RUBATO_SUBJECT_HYPER,   /* Add: a hyper-parameter of the update rule, keys.first (a RubatoHyper;
+                             * n is 1), gets the double at `values` */
+    RUBATO_SUBJECT_VALUES,  /* Add: rows get these values, and the state of fresh ones */
+    RUBATO_SUBJECT_STATE,   /* what the update rule keeps beside each row */
+    RUBATO_SUBJECT_INITIAL, /* Add, without values: rows as they were made, and their state */
+    RUBATO_SUBJECT_KEYS,    /* Get: the keys themselves of the shard's rows number keys.first and so
+                             * on, in an order that stays the same until a row is made */
+} RubatoSubject;
+
 /* A Get, an Add, or an announcement of keys. */
 typedef struct RubatoRequest RubatoRequest;
 struct RubatoRequest {
     RubatoRequest
         *next;       /* belongs to whoever holds the request: a model may chain those it keeps */
     uint32_t worker; /* its rank in the task */
-    uint64_t clock;  /* the worker's clock when it asked; of an announcement: the iteration */
+    RubatoSubject subject;
+    uint64_t clock; /* the worker's clock when it asked; of an announcement: the iteration */
     RubatoKeys keys;
     void *values; /* Get: filled with rows; Add: the deltas, only read */
 };

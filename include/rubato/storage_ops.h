@@ -62,7 +62,7 @@ struct RubatoStorageOps {
 
     /* Writes the keys of n rows, from the first-th on; there are so many. Any order will do that
      * stays the same until the next row is made. May be NULL: the keys of such a table cannot be
-     * listed, unless `run` gives out the whole of its range. */
+     * listed, unless it is "dense". */
     void (*list)(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys);
 
     /* How many rows there are, and how many bytes the storage takes in all. */

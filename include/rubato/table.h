@@ -18,6 +18,72 @@ typedef enum {
     RUBATO_CACHE_NONE,
 } RubatoCache;
 
+/* What becomes of a bad delta: not a number, infinite, or beyond the rule's max_gradient. Bad ones are
+ * counted by table and worker: rubato_engine_bad_gradients. */
+typedef enum {
+    RUBATO_BAD_DEFAULT, /* the gradient rules: RUBATO_BAD_COUNT; the others: RUBATO_BAD_UNCHECKED */
+    RUBATO_BAD_COUNT,   /* it is counted and applied all the same */
+    RUBATO_BAD_REFUSE,  /* it is counted, and the row of the Add that it stands in is left out */
+    RUBATO_BAD_UNCHECKED,
+} RubatoOnBadGradient;
+
+/* What happens to the Adds of a clock under "bsp" when the min clock passes it. */
+typedef enum {
+    RUBATO_AGGREGATE_NONE, /* each is applied, in worker order */
+    RUBATO_AGGREGATE_SUM,  /* those of a key are summed in worker order, the sum is applied once */
+    RUBATO_AGGREGATE_MEAN, /* likewise the sum divided by the number of workers that sent any */
+} RubatoAggregate;
+
+/* The hyper-parameters of an update rule. Which rule has which, and its default, is told beside each;
+ * one that the table's rule does not have must stay 0. "The gradient rules" are "sgd", "momentum",
+ * "nesterov", "adagrad", "rmsprop", "adam" and "ftrl".
+ *
+ * 0 means the default. Where that is not 0, RUBATO_ZERO means the number 0. */
+typedef struct {
+    double learning_rate; /* the gradient rules: 0.01; "adam": 0.001; "ftrl" (its alpha): 0.1 */
+    double momentum;      /* "momentum", "nesterov": 0.9 */
+    double beta1, beta2;  /* "adam": 0.9 and 0.999 */
+    double decay;         /* "rmsprop": 0.9; "moving_average": 0.99 */
+    double epsilon;       /* "adagrad", "rmsprop", "adam": 1e-8 */
+    double beta;          /* "ftrl": 1 */
+    double l1, l2;        /* "ftrl": 0 */
+
+    /* The gradient rules, in this order; 0: none. Each gradient is moved into ±clip_value; a row's
+     * are scaled to the norm clip_norm where they exceed it; weight_decay × value is added (L2). */
+    double clip_value, clip_norm, weight_decay;
+
+    /* "adagrad": what the sums of squares of a row begin with; 0. */
+    double initial_accumulator;
+
+    double max_gradient; /* a delta beyond ±max_gradient is a bad one; 0: any finite one is good */
+    RubatoOnBadGradient on_bad_gradient;
+
+    /* "adagrad", "adam": one accumulator of squares for a row, of the mean of its gradients'
+     * squares, and not one for each value. */
+    bool row_wise;
+} RubatoRule;
+
+/* In a RubatoRule where 0 means another default: the number 0. (It is the negative zero.) */
+#define RUBATO_ZERO (-0.0)
+
+/* The numbers of a RubatoRule: what rubato_worker_tune and rubato_engine_tune change. */
+typedef enum {
+    RUBATO_LEARNING_RATE,
+    RUBATO_MOMENTUM,
+    RUBATO_BETA1,
+    RUBATO_BETA2,
+    RUBATO_DECAY,
+    RUBATO_EPSILON,
+    RUBATO_BETA,
+    RUBATO_L1,
+    RUBATO_L2,
+    RUBATO_CLIP_VALUE,
+    RUBATO_CLIP_NORM,
+    RUBATO_WEIGHT_DECAY,
+    RUBATO_INITIAL_ACCUMULATOR, /* of the rows made from then on */
+    RUBATO_MAX_GRADIENT,
+} RubatoHyper;
+
 typedef struct {
     const char *name;  /* unique in the engine */
     RubatoDtype dtype; /* RUBATO_F32 */
@@ -36,8 +102,12 @@ typedef struct {
     uint32_t speculation; /* sparse_ssp: clocks beyond it that a reader without conflicts may be */
     const char *record;   /* sparse_ssp: who uses which key, "hash" (the default) or "dense" */
 
-    /* What an Add does to a row: "add" (the default) or "assign". */
+    /* What an Add does to a row: "add" (the default) or "assign"; with gradients "sgd", "momentum",
+     * "nesterov", "adagrad", "rmsprop", "adam" or "ftrl"; with observations "moving_average". All
+     * but the first two are for f32 and f64. */
     const char *update;
+    RubatoRule rule;
+    RubatoAggregate aggregate; /* bsp; f32 and f64 */
 
     /* The value of a row that nobody has written: "constant" (the default) is init_value,
      * "uniform" lies in [init_low, init_high), "normal" has init_mean and init_stddev. Each value

@@ -4,7 +4,7 @@
 #ifndef RUBATO_TASK_H
 #define RUBATO_TASK_H
 
-#include <rubato/types.h>
+#include <rubato/table.h>
 
 G_BEGIN_DECLS
 
@@ -55,6 +55,15 @@ RUBATO_API uint64_t rubato_worker_id(const RubatoWorker *worker);
 /* Waits until every worker of the task that has not retired is here. Afterwards each of them sees
  * what any of them added before, as far as the table's model lets it. */
 RUBATO_API bool rubato_worker_barrier(RubatoWorker *worker, GError **error);
+
+/* Gives a hyper-parameter of a table's update rule another number on every server: a schedule. 0 is 0.
+ * It returns without waiting. Under "bsp" it holds from the worker's present clock on, for the Adds of
+ * all workers; of several workers at one clock, that of the highest rank stays. Under the other models
+ * it holds, on each server, from when it arrives: for all that this worker adds after the call.
+ * Errors: RUBATO_ERROR_NOT_FOUND where the task does not name the table, _INVALID where the rule has
+ * no such hyper-parameter or it may not have this number, _CANCELLED. */
+RUBATO_API bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyper,
+                                   double value, GError **error);
 
 /* Whether the task was cancelled: a long computation that makes no other call may ask. */
 RUBATO_API bool rubato_worker_cancelled(const RubatoWorker *worker);

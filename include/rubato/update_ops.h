@@ -4,6 +4,9 @@
  * in the array of models/update.c. The loops run over plain arrays of one dtype, so that the
  * compiler vectorises them.
  *
+ * A rule may keep state: a number of values of the table's dtype that lie behind each row's own. It
+ * is made, moved and reset with the row.
+ *
  * Threads: the shard's present owner, one thread at a time; none may block. */
 #ifndef RUBATO_UPDATE_OPS_H
 #define RUBATO_UPDATE_OPS_H
@@ -12,22 +15,56 @@
 
 G_BEGIN_DECLS
 
+/* What a rule is told of the table that it works on. */
 typedef struct {
-    const char *name;
+    RubatoDtype dtype;
+    uint32_t width;       /* values in a row */
+    uint32_t state_width; /* and of state behind them */
+    RubatoRule rule;      /* with every default filled in; changes only between two calls */
+} RubatoUpdate;
 
+/* What a rule is. */
+typedef struct {
     /* Whether a process cache may replay the rule on its own copy of a row and come to the
-     * server's result (up to rounding). */
+     * server's result (up to rounding). It is false for rules with state or hyper-parameters. */
     bool replayable;
 
-    /* Whether a table may have this rule. May be NULL. */
+    /* Whether an Add carries gradients: the dtype is then a real one, the rule has a learning rate,
+     * clipping and weight decay, and its loops get what is left after these two. */
+    bool takes_gradients;
+
+    /* Whether the row_wise of a RubatoRule means something to it. */
+    bool may_be_row_wise;
+
+    /* The other hyper-parameters that it has, of RUBATO_HYPER_BIT(RUBATO_MOMENTUM) and so on. */
+    uint32_t hypers;
+
+    /* What 0 stands for in those that it has. */
+    RubatoRule defaults;
+} RubatoUpdateTraits;
+
+#define RUBATO_HYPER_BIT(hyper) (UINT32_C(1) << (hyper))
+
+typedef struct {
+    const char *name;
+    RubatoUpdateTraits traits;
+
+    /* Whether a table may have this rule, beyond what the traits say. May be NULL. */
     bool (*check)(const RubatoTableSpec *spec, GError **error);
 
-    /* Applies n_values consecutive deltas to n_values consecutive values. */
-    void (*apply)(RubatoDtype dtype, void *values, const void *deltas, size_t n_values);
+    /* The values of state of a row; update->state_width is not there yet. NULL: none. */
+    uint32_t (*state_width)(const RubatoUpdate *update);
 
-    /* Applies a row of `width` deltas to each of n rows, in order; rows may repeat. Row i takes the
-     * deltas at i × width, or at at[i] × width where `at` is not NULL. */
-    void (*apply_rows)(RubatoDtype dtype, uint32_t width, void *const *rows, const void *deltas,
+    /* Writes the state of a fresh row behind its values, which are there. NULL: zeros. */
+    void (*init_state)(const RubatoUpdate *update, void *row);
+
+    /* Applies n_values consecutive deltas to n_values consecutive values. NULL where the rule has
+     * state, or wants to know where rows begin. */
+    void (*apply)(const RubatoUpdate *update, void *values, const void *deltas, size_t n_values);
+
+    /* Applies a row of deltas to each of n rows, in order; rows may repeat. Row i takes the deltas
+     * at i × width, or at at[i] × width where `at` is not NULL. */
+    void (*apply_rows)(const RubatoUpdate *update, void *const *rows, const void *deltas,
                        const uint32_t *at, size_t n);
 } RubatoUpdateOps;
 

@@ -20,7 +20,7 @@ Message *message_copy(const Message *message, size_t row_bytes)
 {
     const RubatoKeys *keys = &message->request.keys;
     const size_t n_keys = keys->keys == NULL ? 0 : keys->n;
-    const bool with_values = message->kind == MESSAGE_ADD;
+    const bool with_values = message->kind == MESSAGE_ADD && row_bytes > 0;
     const size_t value_bytes = with_values ? keys->n * row_bytes : 0;
     Message *copy = g_malloc(sizeof *copy + n_keys * sizeof(RubatoKey) + value_bytes);
     RubatoKey *copied_keys = (RubatoKey *)(copy + 1);

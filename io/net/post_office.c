@@ -234,6 +234,7 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
         .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN
                         : delta_bytes > 0  ? WIRE_KEYS_DELTAS
                                            : WIRE_KEYS_LIST,
+        .flags = message->request.subject,
         .epoch = message->epoch,
         .table = message->table,
         .server = message->server,
@@ -258,7 +259,7 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
         key_codec_encode(keys, frame_keys(frame));
     else if (keys->keys != NULL)
         frame_set_keys(frame, keys);
-    if (adds && keys->n > 0)
+    if (header.value_bytes > 0)
         gather_values(frame_values(frame), keys, values, row_bytes);
     network_push(office->network, node, frame);
 }
@@ -446,6 +447,8 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         wrong = "a request for a server that is not here";
     else if (header->n_keys > UINT32_MAX)
         wrong = "a request with too many keys";
+    else if (header->flags > RUBATO_SUBJECT_KEYS)
+        wrong = "a request for something unknown";
     else
         keys = list_keys(request, incoming, &wrong);
     if (wrong != NULL) {
@@ -457,6 +460,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     request->incoming = incoming;
     *message = (Message){
         .request = { .worker = header->worker,
+                     .subject = (RubatoSubject)header->flags,
                      .clock = header->clock,
                      .keys = { .keys = keys,
                                .first = header->first_key,

@@ -30,6 +30,44 @@ static RubatoKey scattered(uint64_t i)
     return i * UINT64_C(0xd1342543de82ef95) + 1;
 }
 
+/* The tables: values that are added to, and values that rules with state learn, from each gradient or
+ * from a clock's mean of them. */
+static const RubatoTableSpec specs[] = {
+    { .name = "dense",
+      .width = WIDTH,
+      .n_keys = N_KEYS,
+      .model = "bsp",
+      .init = "normal",
+      .init_stddev = 1,
+      .seed = 42 },
+    { .name = "hash",
+      .width = WIDTH,
+      .model = "bsp",
+      .init = "uniform",
+      .init_low = -1,
+      .init_high = 1,
+      .seed = 7 },
+    { .name = "dense-momentum",
+      .width = WIDTH,
+      .n_keys = N_KEYS,
+      .model = "bsp",
+      .update = "momentum",
+      .rule = { .clip_norm = 100, .on_bad_gradient = RUBATO_BAD_REFUSE, .max_gradient = 20 } },
+    { .name = "hash-adam",
+      .width = WIDTH,
+      .model = "bsp",
+      .update = "adam",
+      .aggregate = RUBATO_AGGREGATE_MEAN,
+      .rule = { .weight_decay = 1e-3 } },
+};
+
+enum { N_TABLES = G_N_ELEMENTS(specs) };
+
+static bool is_dense(const char *table)
+{
+    return table[0] == 'd';
+}
+
 /* Deltas that follow from what was read and from who adds them, and whose sum depends on the order:
  * a step towards a target of the worker's own. Key 5 stands twice in the call. */
 static bool step(RubatoKVTable *table, uint32_t rank, const RubatoKey *keys, GError **error)
@@ -51,21 +89,29 @@ static bool descend(RubatoWorker *worker, void *user_data, GError **error)
 {
     const uint32_t rank = rubato_worker_rank(worker);
     RubatoKey dense_keys[N_KEYS + 1], hash_keys[N_KEYS + 1];
-    g_autoptr(RubatoKVTable) dense =
-        rubato_worker_open_kv_table(worker, "dense", RUBATO_F32, error);
-    g_autoptr(RubatoKVTable) hash = rubato_worker_open_kv_table(worker, "hash", RUBATO_F32, error);
 
     (void)user_data;
-    if (dense == NULL || hash == NULL)
-        return false;
     EXPECT(rubato_worker_n_workers(worker) == N_WORKERS, "%u", rubato_worker_n_workers(worker));
     for (uint64_t i = 0; i <= N_KEYS; i++) {
         dense_keys[i] = i == N_KEYS ? 5 : (i * 11 + rank) % N_KEYS;
         hash_keys[i] = scattered(dense_keys[i]);
     }
-    for (int clock = 0; clock < N_CLOCKS; clock++)
-        if (!step(dense, rank, dense_keys, error) || !step(hash, rank, hash_keys, error))
+    for (size_t i = 0; i < N_TABLES; i++) {
+        g_autoptr(RubatoKVTable) table =
+            rubato_worker_open_kv_table(worker, specs[i].name, RUBATO_F32, error);
+
+        if (table == NULL)
             return false;
+        for (uint32_t clock = 0; clock < N_CLOCKS; clock++) {
+            /* a schedule, which holds for the clock wherever among its Adds it is told */
+            if (specs[i].update != NULL && clock % N_WORKERS == rank &&
+                !rubato_worker_tune(worker, specs[i].name, RUBATO_LEARNING_RATE, 0.1 / (1 + clock),
+                                    error))
+                return false;
+            if (!step(table, rank, is_dense(specs[i].name) ? dense_keys : hash_keys, error))
+                return false;
+        }
+    }
     return true;
 }
 
@@ -76,7 +122,7 @@ static bool say_rows(RubatoEngine *engine, const char *table, GError **error)
     g_autofree char *digest = NULL;
 
     for (uint64_t i = 0; i < N_KEYS; i++)
-        keys[i] = table[0] == 'd' ? i : scattered(i);
+        keys[i] = is_dense(table) ? i : scattered(i);
     if (!rubato_engine_get(engine, table, keys, N_KEYS, rows, error))
         return false;
     digest = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)rows, sizeof rows);
@@ -86,34 +132,28 @@ static bool say_rows(RubatoEngine *engine, const char *table, GError **error)
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTableSpec dense = { .name = "dense",
-                                    .width = WIDTH,
-                                    .n_keys = N_KEYS,
-                                    .model = "bsp",
-                                    .init = "normal",
-                                    .init_stddev = 1,
-                                    .seed = 42 };
-    const RubatoTableSpec hash = { .name = "hash",
-                                   .width = WIDTH,
-                                   .model = "bsp",
-                                   .init = "uniform",
-                                   .init_low = -1,
-                                   .init_high = 1,
-                                   .seed = 7 };
-    const char *const tables[] = { "dense", "hash", NULL };
+    const char *tables[N_TABLES + 1] = { NULL };
 
     (void)data;
-    return rubato_engine_create_table(engine, &dense, error) &&
-           rubato_engine_create_table(engine, &hash, error) &&
-           cluster_run_task(engine, "descend", descend, NULL, tables, error) &&
-           say_rows(engine, "dense", error) && say_rows(engine, "hash", error);
+    for (size_t i = 0; i < N_TABLES; i++) {
+        tables[i] = specs[i].name;
+        if (!rubato_engine_create_table(engine, &specs[i], error))
+            return false;
+    }
+    if (!cluster_run_task(engine, "descend", descend, NULL, tables, error))
+        return false;
+    for (size_t i = 0; i < N_TABLES; i++)
+        if (!say_rows(engine, tables[i], error))
+            return false;
+    return true;
 }
 
 START_TEST(floats_under_bsp_are_the_same_on_any_nodes_and_servers)
 {
     g_autofree char *expected = cluster_play_alone(1, N_WORKERS, play, NULL);
 
-    ck_assert_ptr_nonnull(strstr(expected, "dense="));
+    for (size_t i = 0; i < N_TABLES; i++)
+        ck_assert_ptr_nonnull(strstr(expected, specs[i].name));
     for (uint32_t servers = 2; servers <= 4; servers++) {
         g_autofree char *text = cluster_play_alone(servers, N_WORKERS, play, NULL);
 

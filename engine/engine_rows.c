@@ -1,0 +1,317 @@
+/* Rows between tasks: reading and writing them, their state, and the numbers of update rules, past
+ * any model.
+ *
+ * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
+#include "engine/node.h"
+#include "models/rule.h"
+#include "models/update.h"
+#include "tables/client.h"
+
+typedef struct {
+    const char *table;
+    RubatoSubject subject;
+    bool writes;
+    const RubatoKey *keys; /* NULL: the run from first */
+    RubatoKey first;
+    size_t n;
+    void *values; /* written or, where the call writes, only read */
+
+    /* RUBATO_SUBJECT_HYPER */
+    RubatoHyper hyper;
+    double number;
+} Access;
+
+static void *only_read(const void *values)
+{
+    return (void *)(uintptr_t)values;
+}
+
+/* The bytes of what an access moves for each key. */
+static size_t subject_bytes(const Table *table, RubatoSubject subject)
+{
+    switch (subject) {
+    case RUBATO_SUBJECT_STATE:
+        return table->state_bytes;
+    case RUBATO_SUBJECT_INITIAL:
+        return 0;
+    case RUBATO_SUBJECT_KEYS:
+        return sizeof(RubatoKey);
+    default:
+        return table->row_bytes;
+    }
+}
+
+static bool check_state(const Table *table, const Access *access, GError **error)
+{
+    if (access->subject != RUBATO_SUBJECT_STATE || table->state_bytes > 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: its update rule \"%s\" keeps no state", table->spec->name,
+                table->spec->update);
+    return false;
+}
+
+static bool begin_access(RubatoEngine *engine, const Access *access, TableRoute *route,
+                         GError **error)
+{
+    Table *table;
+    bool ok;
+
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, access->table, error);
+    ok = table != NULL && check_state(table, access, error) && engine_check(engine, error);
+    if (ok)
+        table->n_tasks++; /* it cannot be dropped meanwhile */
+    pthread_mutex_unlock(&engine->lock);
+    if (ok)
+        *route = (TableRoute){ .spec = table->spec,
+                               .partition = &table->partition,
+                               .update = update_find(table->spec->update),
+                               .check_tuning = rule_check_tuning,
+                               .table = table->id,
+                               .row_bytes = subject_bytes(table, access->subject),
+                               .office = &engine->office,
+                               .cancelled = &engine->broken,
+                               .stall_ms = engine->stall_ms };
+    return ok;
+}
+
+static void end_access(RubatoEngine *engine, const TableRoute *route)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine_find_table(engine, route->spec->name, NULL)->n_tasks--;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static bool access_rows(TableClient *client, const Access *access, GError **error)
+{
+    bool ok;
+
+    client->subject = access->subject;
+    if (!access->writes)
+        return access->keys != NULL
+                   ? table_client_get(client, access->keys, access->n, access->values, error)
+                   : table_client_get_run(client, access->first, access->n, access->values, error);
+    if (access->subject == RUBATO_SUBJECT_HYPER)
+        ok = table_client_tune(client, access->hyper, access->number, error);
+    else if (access->keys != NULL)
+        ok = table_client_add(client, access->keys, access->n, access->values, error);
+    else
+        ok = table_client_add_run(client, access->first, access->n, access->values, error);
+    return ok && table_client_fence(client, error); /* the servers have it when this returns */
+}
+
+/* Outside a task nothing is cancelled but by the engine's end: why that came is what to tell. */
+static void propagate_cause(RubatoEngine *engine, GError *found, GError **error)
+{
+    bool intact = true;
+
+    if (g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)) {
+        pthread_mutex_lock(&engine->lock);
+        intact = engine_check(engine, error);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (intact)
+        g_propagate_error(error, found);
+    else
+        g_error_free(found);
+}
+
+static bool access_table(RubatoEngine *engine, const Access *access, GError **error)
+{
+    TableRoute route;
+    TableClient *client;
+    GError *found = NULL;
+    bool ok;
+
+    if (!begin_access(engine, access, &route, error))
+        return false;
+    client = table_client_new(&route, UINT32_MAX);
+    ok = access_rows(client, access, &found);
+    table_client_free(client);
+    end_access(engine, &route);
+    if (!ok)
+        propagate_cause(engine, found, error);
+    return ok;
+}
+
+/* ---- the calls: each is an Access ---- */
+
+bool rubato_engine_get(RubatoEngine *engine, const char *table, const RubatoKey *keys, size_t n,
+                       void *values, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_table(engine, &(Access){ .table = table, .keys = keys, .n = n, .values = values },
+                        error);
+}
+
+bool rubato_engine_get_range(RubatoEngine *engine, const char *table, RubatoKey first, size_t n,
+                             void *values, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(
+        engine, &(Access){ .table = table, .first = first, .n = n, .values = values }, error);
+}
+
+bool rubato_engine_add(RubatoEngine *engine, const char *table, const RubatoKey *keys, size_t n,
+                       const void *deltas, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_table(
+        engine,
+        &(Access){
+            .table = table, .writes = true, .keys = keys, .n = n, .values = only_read(deltas) },
+        error);
+}
+
+bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first, size_t n,
+                             const void *deltas, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(
+        engine,
+        &(Access){
+            .table = table, .writes = true, .first = first, .n = n, .values = only_read(deltas) },
+        error);
+}
+
+bool rubato_engine_set(RubatoEngine *engine, const char *table, const RubatoKey *keys, size_t n,
+                       const void *values, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_VALUES,
+                                   .writes = true,
+                                   .keys = keys,
+                                   .n = n,
+                                   .values = only_read(values) },
+                        error);
+}
+
+bool rubato_engine_set_range(RubatoEngine *engine, const char *table, RubatoKey first, size_t n,
+                             const void *values, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_VALUES,
+                                   .writes = true,
+                                   .first = first,
+                                   .n = n,
+                                   .values = only_read(values) },
+                        error);
+}
+
+bool rubato_engine_get_state(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                             size_t n, void *states, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_STATE,
+                                   .keys = keys,
+                                   .n = n,
+                                   .values = states },
+                        error);
+}
+
+bool rubato_engine_get_state_range(RubatoEngine *engine, const char *table, RubatoKey first,
+                                   size_t n, void *states, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_STATE,
+                                   .first = first,
+                                   .n = n,
+                                   .values = states },
+                        error);
+}
+
+bool rubato_engine_set_state(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                             size_t n, const void *states, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_STATE,
+                                   .writes = true,
+                                   .keys = keys,
+                                   .n = n,
+                                   .values = only_read(states) },
+                        error);
+}
+
+bool rubato_engine_set_state_range(RubatoEngine *engine, const char *table, RubatoKey first,
+                                   size_t n, const void *states, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_STATE,
+                                   .writes = true,
+                                   .first = first,
+                                   .n = n,
+                                   .values = only_read(states) },
+                        error);
+}
+
+bool rubato_engine_reset(RubatoEngine *engine, const char *table, const RubatoKey *keys, size_t n,
+                         GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_INITIAL,
+                                   .writes = true,
+                                   .keys = keys,
+                                   .n = n },
+                        error);
+}
+
+bool rubato_engine_reset_range(RubatoEngine *engine, const char *table, RubatoKey first, size_t n,
+                               GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_INITIAL,
+                                   .writes = true,
+                                   .first = first,
+                                   .n = n },
+                        error);
+}
+
+bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey **keys, size_t *n,
+                             GError **error)
+{
+    TableRoute route;
+    GError *found = NULL;
+
+    g_return_val_if_fail(engine != NULL && table != NULL && keys != NULL && n != NULL, false);
+    if (!begin_access(engine, &(Access){ .table = table, .subject = RUBATO_SUBJECT_KEYS }, &route,
+                      error))
+        return false;
+    TableClient *client = table_client_new(&route, UINT32_MAX);
+    client->subject = RUBATO_SUBJECT_KEYS;
+    const bool ok = engine_list_keys(client, keys, n, &found);
+    table_client_free(client);
+    end_access(engine, &route);
+    if (!ok)
+        propagate_cause(engine, found, error);
+    return ok;
+}
+
+bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyper, double value,
+                        GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    return access_table(engine,
+                        &(Access){ .table = table,
+                                   .subject = RUBATO_SUBJECT_HYPER,
+                                   .writes = true,
+                                   .hyper = hyper,
+                                   .number = value },
+                        error);
+}

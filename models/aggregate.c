@@ -1,0 +1,174 @@
+/* Sums over a clock.
+ *
+ * Keys get numbers in the order in which they come up: arrays by number hold the key, the sum and who
+ * sent, and a small table of open addressing leads from the key to its number. All of it stays for
+ * the next clock.
+ *
+ * A mean is over workers and not over rows: a worker that sends a key twice in a clock has still sent
+ * one gradient, in two parts.
+ *
+ * Thread: the shard's present owner. */
+#include "models/aggregate.h"
+
+#include <string.h>
+
+#include "models/keys.h"
+#include "models/mix.h"
+#include "models/spec.h"
+
+#define EMPTY UINT32_MAX
+#define FIRST_SLOTS 256u
+
+typedef struct {
+    uint32_t n_workers;
+    uint32_t last_worker;
+} Senders;
+
+struct Aggregate {
+    /* immutable */
+    RubatoShard *shard;
+    RubatoDtype dtype;
+    uint32_t width;
+    size_t row_bytes;
+    bool is_mean;
+
+    /* by number */
+    size_t n;
+    size_t n_allocated;
+    RubatoKey *keys;
+    Senders *senders;
+    unsigned char *sums;
+
+    uint32_t *slots; /* numbers; EMPTY: none */
+    size_t n_slots;  /* a power of 2, at least twice n */
+};
+
+Aggregate *aggregate_new(const RubatoTableSpec *spec, RubatoShard *shard)
+{
+    Aggregate *aggregate = g_new0(Aggregate, 1);
+
+    aggregate->shard = shard;
+    aggregate->dtype = spec->dtype;
+    aggregate->width = spec_width(spec);
+    aggregate->row_bytes = spec_row_bytes(spec);
+    aggregate->is_mean = spec->aggregate == RUBATO_AGGREGATE_MEAN;
+    return aggregate;
+}
+
+void aggregate_free(Aggregate *aggregate)
+{
+    if (aggregate == NULL)
+        return;
+    g_free(aggregate->keys);
+    g_free(aggregate->senders);
+    g_free(aggregate->sums);
+    g_free(aggregate->slots);
+    g_free(aggregate);
+}
+
+static uint32_t *find_slot(const Aggregate *aggregate, RubatoKey key)
+{
+    const size_t mask = aggregate->n_slots - 1;
+    size_t i = (size_t)mix64(key ^ UINT64_C(0x2545f4914f6cdd1d)) & mask;
+
+    while (aggregate->slots[i] != EMPTY && aggregate->keys[aggregate->slots[i]] != key)
+        i = (i + 1) & mask;
+    return &aggregate->slots[i];
+}
+
+/* Room for one more key. */
+static void make_room(Aggregate *aggregate)
+{
+    if (aggregate->n == aggregate->n_allocated) {
+        aggregate->n_allocated = MAX(FIRST_SLOTS / 2, aggregate->n_allocated * 2);
+        aggregate->keys = g_renew(RubatoKey, aggregate->keys, aggregate->n_allocated);
+        aggregate->senders = g_renew(Senders, aggregate->senders, aggregate->n_allocated);
+        aggregate->sums =
+            g_realloc_n(aggregate->sums, aggregate->n_allocated, aggregate->row_bytes);
+    }
+    if (2 * (aggregate->n + 1) <= aggregate->n_slots)
+        return;
+    aggregate->n_slots = MAX(FIRST_SLOTS, aggregate->n_slots * 2);
+    aggregate->slots = g_renew(uint32_t, aggregate->slots, aggregate->n_slots);
+    memset(aggregate->slots, 0xff, aggregate->n_slots * sizeof *aggregate->slots);
+    for (size_t i = 0; i < aggregate->n; i++)
+        *find_slot(aggregate, aggregate->keys[i]) = (uint32_t)i;
+}
+
+#define DEFINE_ARITHMETIC(suffix, type)                                                 \
+    static void add_##suffix(type *restrict sum, const type *restrict deltas, size_t n) \
+    {                                                                                   \
+        for (size_t i = 0; i < n; i++)                                                  \
+            sum[i] += deltas[i];                                                        \
+    }                                                                                   \
+                                                                                        \
+    static void divide_##suffix(type *sum, uint32_t divisor, size_t n)                  \
+    {                                                                                   \
+        for (size_t i = 0; i < n; i++)                                                  \
+            sum[i] /= (type)divisor;                                                    \
+    }
+
+DEFINE_ARITHMETIC(f32, float)
+DEFINE_ARITHMETIC(f64, double)
+
+static void take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key,
+                     const unsigned char *deltas)
+{
+    uint32_t *slot;
+    unsigned char *sum;
+
+    make_room(aggregate);
+    slot = find_slot(aggregate, key);
+    if (*slot == EMPTY) {
+        *slot = (uint32_t)aggregate->n++;
+        aggregate->keys[*slot] = key;
+        aggregate->senders[*slot] = (Senders){ .n_workers = 1, .last_worker = worker };
+        memcpy(aggregate->sums + *slot * aggregate->row_bytes, deltas, aggregate->row_bytes);
+        return;
+    }
+    sum = aggregate->sums + *slot * aggregate->row_bytes;
+    aggregate->senders[*slot].n_workers += aggregate->senders[*slot].last_worker != worker;
+    aggregate->senders[*slot].last_worker = worker;
+    if (aggregate->dtype == RUBATO_F32)
+        add_f32((float *)(void *)sum, (const float *)(const void *)deltas, aggregate->width);
+    else
+        add_f64((double *)(void *)sum, (const double *)(const void *)deltas, aggregate->width);
+}
+
+void aggregate_take(Aggregate *aggregate, const RubatoRequest *request)
+{
+    const unsigned char *values = request->values;
+
+    for (size_t i = 0; i < request->keys.n; i++) {
+        const unsigned char *deltas = values + keys_row(&request->keys, i) * aggregate->row_bytes;
+
+        if (shard_accepts(aggregate->shard, request->worker, deltas))
+            take_row(aggregate, request->worker, keys_get(&request->keys, i), deltas);
+    }
+}
+
+static void divide(Aggregate *aggregate)
+{
+    for (size_t i = 0; i < aggregate->n; i++) {
+        const uint32_t divisor = aggregate->senders[i].n_workers;
+        void *sum = aggregate->sums + i * aggregate->row_bytes;
+
+        if (divisor == 1)
+            continue;
+        if (aggregate->dtype == RUBATO_F32)
+            divide_f32(sum, divisor, aggregate->width);
+        else
+            divide_f64(sum, divisor, aggregate->width);
+    }
+}
+
+void aggregate_apply(Aggregate *aggregate)
+{
+    if (aggregate->n == 0)
+        return;
+    if (aggregate->is_mean)
+        divide(aggregate);
+    shard_add_accepted(aggregate->shard, aggregate->keys, aggregate->n, aggregate->sums);
+    memset(aggregate->slots, 0xff, aggregate->n_slots * sizeof *aggregate->slots);
+    aggregate->n = 0;
+}

@@ -1,0 +1,27 @@
+/* Sums over a clock: the deltas of all workers, by key.
+ *
+ * Rows are summed in the order in which they are taken in. The sum of a key thus follows from who
+ * sent what, whatever else is on the server.
+ *
+ * Threads: the shard's present owner, one thread at a time. */
+#ifndef RUBATO_MODELS_AGGREGATE_H
+#define RUBATO_MODELS_AGGREGATE_H
+
+#include <rubato/request.h>
+#include <rubato/table.h>
+
+#include "models/shard.h"
+
+typedef struct Aggregate Aggregate;
+
+/* kind: RUBATO_AGGREGATE_SUM or _MEAN. The shard outlives it. (transfer full) */
+Aggregate *aggregate_new(const RubatoTableSpec *spec, RubatoShard *shard);
+void aggregate_free(Aggregate *aggregate);
+
+/* Takes in an Add. Those of one worker come together. */
+void aggregate_take(Aggregate *aggregate, const RubatoRequest *request);
+
+/* Applies to each key its sum, or the mean over the workers that sent any for it, and begins anew. */
+void aggregate_apply(Aggregate *aggregate);
+
+#endif

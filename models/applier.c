@@ -1,0 +1,243 @@
+/* What happens to deltas between a request and the loops of the rule.
+ *
+ * Three things may have to: a search for bad ones, clipping and decay, and leaving out refused rows.
+ * Where none is asked for (is_plain) the rule gets the deltas as they came. Otherwise they are taken
+ * in pieces that stay in the nearest cache between the search and the rule. Clipping and decay go
+ * row by row, for decay needs the values that the row before may have changed.
+ *
+ * Thread: the shard's present owner. */
+#include "models/applier.h"
+
+#include <float.h>
+#include <string.h>
+
+#include "models/rule.h"
+#include "models/spec.h"
+#include "models/update.h"
+#include "models/update_loops.h"
+
+#define BLOCK RUBATO_STORAGE_BLOCK
+#define PIECE_BYTES ((size_t)16 << 10) /* of deltas, between search and rule */
+
+/* Works out what follows from the hyper-parameters. */
+static void look_at_rule(Applier *applier)
+{
+    const RubatoRule *rule = &applier->update.rule;
+    const bool is_single = applier->update.dtype == RUBATO_F32;
+
+    applier->prepares = rule->clip_value != 0 || rule->clip_norm != 0 || rule->weight_decay != 0;
+    applier->largest = is_single ? (double)FLT_MAX : DBL_MAX;
+    if (rule->max_gradient != 0)
+        applier->largest = is_single ? (double)(float)rule->max_gradient : rule->max_gradient;
+    applier->is_plain = !applier->prepares && rule->on_bad_gradient == RUBATO_BAD_UNCHECKED;
+}
+
+void applier_init(Applier *applier, const RubatoTableSpec *spec)
+{
+    const size_t size = rubato_dtype_size(spec->dtype);
+    RubatoUpdate *update = &applier->update;
+
+    *applier = (Applier){ .ops = update_find(spec_update_name(spec)) };
+    *update = (RubatoUpdate){ .dtype = spec->dtype,
+                              .width = spec_width(spec),
+                              .rule = rule_resolve(spec) };
+    if (applier->ops->state_width != NULL)
+        update->state_width = applier->ops->state_width(update);
+    applier->value_bytes = update->width * size;
+    applier->state_bytes = update->state_width * size;
+    applier->row_bytes = applier->value_bytes + applier->state_bytes;
+    if (applier->ops->traits.takes_gradients)
+        applier->gradients = g_malloc(applier->value_bytes);
+    look_at_rule(applier);
+}
+
+void applier_clear(Applier *applier)
+{
+    bad_gradients_clear(&applier->bad);
+    g_clear_pointer(&applier->gradients, g_free);
+}
+
+void applier_tune(Applier *applier, RubatoHyper hyper, double value)
+{
+    rule_set(&applier->update.rule, hyper, value);
+    look_at_rule(applier);
+}
+
+/* ---- clipping and decay ---- */
+
+/* Clipping a gradient that is no number leaves it so. */
+#define DEFINE_PREPARE(suffix, type)                                                      \
+    static void prepare_##suffix(const RubatoUpdate *update, const type *restrict values, \
+                                 const type *restrict from, type *restrict to)            \
+    {                                                                                     \
+        const RubatoRule *rule = &update->rule;                                           \
+        const size_t width = update->width;                                               \
+        const type most = (type)rule->clip_value, decay = (type)rule->weight_decay;       \
+                                                                                          \
+        if (most > 0)                                                                     \
+            for (size_t i = 0; i < width; i++) {                                          \
+                const type above = from[i] > most ? most : from[i];                       \
+                                                                                          \
+                to[i] = above < -most ? -most : above;                                    \
+            }                                                                             \
+        else                                                                              \
+            memcpy(to, from, width * sizeof(type));                                       \
+        if (rule->clip_norm > 0) {                                                        \
+            const double norm = sqrt(wide_sum_of_squares_##suffix(to, width));            \
+                                                                                          \
+            if (norm > rule->clip_norm)                                                   \
+                for (size_t i = 0; i < width; i++)                                        \
+                    to[i] *= (type)(rule->clip_norm / norm);                              \
+        }                                                                                 \
+        if (decay > 0)                                                                    \
+            for (size_t i = 0; i < width; i++)                                            \
+                to[i] += decay * values[i];                                               \
+    }
+
+DEFINE_PREPARE(f32, float)
+DEFINE_PREPARE(f64, double)
+
+/* Applies rows of deltas, good or not. */
+static void apply(Applier *applier, void *const *rows, const void *deltas, const uint32_t *at,
+                  size_t n)
+{
+    const RubatoUpdate *update = &applier->update;
+    const unsigned char *bytes = deltas;
+
+    if (!applier->prepares) {
+        applier->ops->apply_rows(update, rows, deltas, at, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const void *delta = bytes + (at == NULL ? i : at[i]) * applier->value_bytes;
+
+        if (update->dtype == RUBATO_F32)
+            prepare_f32(update, rows[i], delta, applier->gradients);
+        else
+            prepare_f64(update, rows[i], delta, applier->gradients);
+        applier->ops->apply_rows(update, &rows[i], applier->gradients, NULL, 1);
+    }
+}
+
+/* ---- bad ones ---- */
+
+bool applier_accepts(Applier *applier, uint32_t worker, const void *deltas)
+{
+    const RubatoUpdate *update = &applier->update;
+    const bool refuses = update->rule.on_bad_gradient == RUBATO_BAD_REFUSE;
+
+    if (update->rule.on_bad_gradient == RUBATO_BAD_UNCHECKED ||
+        deltas_are_good(update->dtype, deltas, update->width, applier->largest))
+        return true;
+    bad_gradients_count(&applier->bad, worker, update->dtype, deltas, update->width,
+                        applier->largest, refuses);
+    return !refuses;
+}
+
+/* Whether all rows of deltas are good; without `at` they lie together. */
+static bool all_are_good(const Applier *applier, const unsigned char *deltas, const uint32_t *at,
+                         size_t n)
+{
+    const RubatoUpdate *update = &applier->update;
+    bool good = true;
+
+    if (at == NULL)
+        return deltas_are_good(update->dtype, deltas, n * update->width, applier->largest);
+    for (size_t i = 0; i < n; i++)
+        good &= deltas_are_good(update->dtype, deltas + at[i] * applier->value_bytes, update->width,
+                                applier->largest);
+    return good;
+}
+
+/* Applies rows with a bad delta among them. */
+static void apply_looking(Applier *applier, uint32_t worker, void *const *rows,
+                          const unsigned char *deltas, const uint32_t *at, size_t n)
+{
+    void *good_rows[BLOCK];
+    uint32_t good_at[BLOCK];
+    size_t n_good = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t row = at == NULL ? (uint32_t)i : at[i];
+
+        if (!applier_accepts(applier, worker, deltas + row * applier->value_bytes))
+            continue;
+        good_rows[n_good] = rows[i];
+        good_at[n_good++] = row;
+    }
+    apply(applier, good_rows, deltas, good_at, n_good);
+}
+
+/* ---- the calls ---- */
+
+void applier_apply_rows(Applier *applier, uint32_t worker, void *const *rows, const void *deltas,
+                        const uint32_t *at, size_t n)
+{
+    const unsigned char *bytes = deltas;
+    const size_t most = MAX(1, PIECE_BYTES / applier->value_bytes);
+
+    if (applier->is_plain) {
+        applier->ops->apply_rows(&applier->update, rows, deltas, at, n);
+        return;
+    }
+    if (applier->update.rule.on_bad_gradient == RUBATO_BAD_UNCHECKED) {
+        apply(applier, rows, deltas, at, n);
+        return;
+    }
+    for (size_t begin = 0; begin < n; begin += most) {
+        const unsigned char *from = at == NULL ? bytes + begin * applier->value_bytes : bytes;
+        const uint32_t *some_at = at == NULL ? NULL : at + begin;
+        const size_t some = MIN(n - begin, most);
+
+        if (all_are_good(applier, from, some_at, some))
+            apply(applier, rows + begin, from, some_at, some);
+        else
+            apply_looking(applier, worker, rows + begin, from, some_at, some);
+    }
+}
+
+/* A run in blocks of rows. */
+static void apply_run_by_rows(Applier *applier, uint32_t worker, unsigned char *values,
+                              const unsigned char *deltas, size_t n)
+{
+    void *rows[BLOCK];
+
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        const size_t some = MIN(n - begin, BLOCK);
+
+        for (size_t i = 0; i < some; i++)
+            rows[i] = values + (begin + i) * applier->row_bytes;
+        applier_apply_rows(applier, worker, rows, deltas + begin * applier->value_bytes, NULL,
+                           some);
+    }
+}
+
+void applier_apply_run(Applier *applier, uint32_t worker, void *rows, const void *deltas, size_t n)
+{
+    const RubatoUpdate *update = &applier->update;
+    const size_t most = MAX(1, PIECE_BYTES / applier->value_bytes);
+    const unsigned char *from = deltas;
+    unsigned char *to = rows;
+
+    if (applier->ops->apply == NULL || applier->prepares) {
+        apply_run_by_rows(applier, worker, rows, deltas, n);
+        return;
+    }
+    if (applier->is_plain) {
+        applier->ops->apply(update, rows, deltas, n * update->width);
+        return;
+    }
+    for (size_t begin = 0; begin < n; begin += most) {
+        const size_t some = MIN(n - begin, most), offset = begin * applier->value_bytes;
+
+        if (all_are_good(applier, from + offset, NULL, some))
+            applier->ops->apply(update, to + offset, from + offset, some * update->width);
+        else
+            apply_run_by_rows(applier, worker, to + offset, from + offset, some);
+    }
+}
+
+void applier_apply_accepted(Applier *applier, void *const *rows, const void *deltas, size_t n)
+{
+    apply(applier, rows, deltas, NULL, n);
+}

@@ -1,0 +1,212 @@
+/* The table of hyper-parameters, and the checks.
+ *
+ * A number is checked as the dtype holds it: the nearest float to 0.999999999 is 1.
+ *
+ * Thread: any. */
+#include "models/rule.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <rubato/error.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "models/spec.h"
+#include "models/update.h"
+
+#define GRADIENT_HYPERS                                                             \
+    (RUBATO_HYPER_BIT(RUBATO_LEARNING_RATE) | RUBATO_HYPER_BIT(RUBATO_CLIP_VALUE) | \
+     RUBATO_HYPER_BIT(RUBATO_CLIP_NORM) | RUBATO_HYPER_BIT(RUBATO_WEIGHT_DECAY))
+
+typedef enum {
+    NOT_NEGATIVE,
+    POSITIVE,
+    BELOW_ONE, /* and not negative */
+} Range;
+
+static const struct {
+    const char *name;
+    size_t offset;
+    Range range;
+} hypers[N_HYPERS] = {
+#define HYPER(hyper, member, range) \
+    [RUBATO_##hyper] = { #member, offsetof(RubatoRule, member), range }
+    HYPER(LEARNING_RATE, learning_rate, NOT_NEGATIVE),
+    HYPER(MOMENTUM, momentum, BELOW_ONE),
+    HYPER(BETA1, beta1, BELOW_ONE),
+    HYPER(BETA2, beta2, BELOW_ONE),
+    HYPER(DECAY, decay, BELOW_ONE),
+    HYPER(EPSILON, epsilon, POSITIVE),
+    HYPER(BETA, beta, NOT_NEGATIVE),
+    HYPER(L1, l1, NOT_NEGATIVE),
+    HYPER(L2, l2, NOT_NEGATIVE),
+    HYPER(CLIP_VALUE, clip_value, NOT_NEGATIVE),
+    HYPER(CLIP_NORM, clip_norm, NOT_NEGATIVE),
+    HYPER(WEIGHT_DECAY, weight_decay, NOT_NEGATIVE),
+    HYPER(INITIAL_ACCUMULATOR, initial_accumulator, NOT_NEGATIVE),
+    HYPER(MAX_GRADIENT, max_gradient, NOT_NEGATIVE),
+#undef HYPER
+};
+
+static double number_of(const RubatoRule *rule, size_t hyper)
+{
+    return *(const double *)(const void *)((const char *)rule + hypers[hyper].offset);
+}
+
+static bool is_real(RubatoDtype dtype)
+{
+    return dtype == RUBATO_F32 || dtype == RUBATO_F64;
+}
+
+static const RubatoUpdateTraits *traits_of(const RubatoTableSpec *spec)
+{
+    return &update_find(spec_update_name(spec))->traits;
+}
+
+/* Whether the rule has it, or, of max_gradient, whether somebody looks. */
+static bool has(const RubatoTableSpec *spec, const RubatoRule *resolved, size_t hyper)
+{
+    const RubatoUpdateTraits *traits = traits_of(spec);
+
+    if (hyper == RUBATO_MAX_GRADIENT)
+        return resolved->on_bad_gradient != RUBATO_BAD_UNCHECKED;
+    return ((traits->hypers | (traits->takes_gradients ? GRADIENT_HYPERS : 0)) &
+            RUBATO_HYPER_BIT(hyper)) != 0;
+}
+
+/* Whether somebody has written something there. */
+static bool is_given(double value)
+{
+    return value != 0 || signbit(value);
+}
+
+void rule_set(RubatoRule *rule, RubatoHyper hyper, double value)
+{
+    assert(hyper < N_HYPERS);
+    *(double *)(void *)((char *)rule + hypers[hyper].offset) = value == 0 ? RUBATO_ZERO : value;
+}
+
+RubatoRule rule_resolve(const RubatoTableSpec *spec)
+{
+    const RubatoUpdateTraits *traits = traits_of(spec);
+    RubatoRule rule = spec->rule;
+
+    for (size_t i = 0; i < N_HYPERS; i++)
+        if (!is_given(number_of(&rule, i)) && number_of(&traits->defaults, i) != 0)
+            rule_set(&rule, (RubatoHyper)i, number_of(&traits->defaults, i));
+    if (rule.on_bad_gradient == RUBATO_BAD_DEFAULT)
+        rule.on_bad_gradient = traits->takes_gradients ? RUBATO_BAD_COUNT : RUBATO_BAD_UNCHECKED;
+    return rule;
+}
+
+G_GNUC_PRINTF(3, 4)
+static bool refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *what = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s: %s", spec->name, what);
+    return false;
+}
+
+static bool check_range(const RubatoTableSpec *spec, size_t hyper, double given, GError **error)
+{
+    const bool is_single = spec->dtype == RUBATO_F32;
+    const double value = is_single ? (double)(float)given : given;
+    const char *name = hypers[hyper].name;
+
+    given += 0.0; /* 0 is written without the sign of RUBATO_ZERO */
+
+    if (!isfinite(value) || value < 0)
+        return refuse(spec, error, "%s is %g; it has to be a number of 0 or more that %s holds",
+                      name, given, rubato_dtype_name(spec->dtype));
+    if (hypers[hyper].range == POSITIVE && value < (is_single ? (double)FLT_MIN : DBL_MIN))
+        return refuse(spec, error, "%s is %g; it has to be above 0", name, given);
+    if (hypers[hyper].range == BELOW_ONE && value >= 1)
+        return refuse(spec, error, "%s is %.17g; it has to be below 1", name, given);
+    return true;
+}
+
+static bool check_bad_gradients(const RubatoTableSpec *spec, const RubatoRule *rule, GError **error)
+{
+    if ((unsigned)rule->on_bad_gradient > RUBATO_BAD_UNCHECKED)
+        return refuse(spec, error, "%d is no RubatoOnBadGradient", (int)rule->on_bad_gradient);
+    if (rule->on_bad_gradient != RUBATO_BAD_UNCHECKED && !is_real(spec->dtype))
+        return refuse(spec, error,
+                      "only deltas of f32 and f64 can be looked at for bad ones, not %s",
+                      rubato_dtype_name(spec->dtype));
+    if (rule->max_gradient != 0 && rule->on_bad_gradient == RUBATO_BAD_UNCHECKED)
+        return refuse(spec, error,
+                      "max_gradient is given, but nobody looks: set on_bad_gradient to "
+                      "RUBATO_BAD_COUNT or RUBATO_BAD_REFUSE");
+    return true;
+}
+
+static bool check_aggregate(const RubatoTableSpec *spec, GError **error)
+{
+    if (spec->aggregate == RUBATO_AGGREGATE_NONE)
+        return true;
+    if ((unsigned)spec->aggregate > RUBATO_AGGREGATE_MEAN)
+        return refuse(spec, error, "%d is no RubatoAggregate", (int)spec->aggregate);
+    if (strcmp(spec_model_name(spec), "bsp") != 0)
+        return refuse(spec, error,
+                      "the Adds of a clock are aggregated under \"bsp\" only, not under \"%s\"",
+                      spec_model_name(spec));
+    if (!is_real(spec->dtype))
+        return refuse(spec, error, "Adds are aggregated for f32 and f64 only, not for %s",
+                      rubato_dtype_name(spec->dtype));
+    return true;
+}
+
+bool rule_check(const RubatoTableSpec *spec, GError **error)
+{
+    const RubatoUpdateOps *ops = update_find(spec_update_name(spec));
+    RubatoTableSpec resolved = *spec;
+
+    resolved.rule = rule_resolve(spec);
+    if (ops->traits.takes_gradients && !is_real(spec->dtype))
+        return refuse(spec, error, "the update rule \"%s\" is for f32 and f64, not for %s",
+                      ops->name, rubato_dtype_name(spec->dtype));
+    if (spec->rule.row_wise && !ops->traits.may_be_row_wise)
+        return refuse(spec, error, "the update rule \"%s\" has no row-wise form", ops->name);
+    if (!check_bad_gradients(spec, &resolved.rule, error) || !check_aggregate(spec, error))
+        return false;
+    for (size_t i = 0; i < N_HYPERS; i++) {
+        const double given = number_of(&spec->rule, i);
+
+        if (is_given(given) && !has(spec, &resolved.rule, i))
+            return refuse(spec, error, "the update rule \"%s\" has no %s; leave it out", ops->name,
+                          hypers[i].name);
+        if (has(spec, &resolved.rule, i) &&
+            !check_range(spec, i, number_of(&resolved.rule, i), error))
+            return false;
+    }
+    return ops->check == NULL || ops->check(&resolved, error);
+}
+
+bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double value, GError **error)
+{
+    RubatoTableSpec tuned = *spec;
+
+    if ((unsigned)hyper >= N_HYPERS)
+        return refuse(spec, error, "%d is no RubatoHyper", (int)hyper);
+    rule_set(&tuned.rule, hyper, value);
+    return rule_check(&tuned, error);
+}
+
+bool rule_is_replayable(const RubatoTableSpec *spec)
+{
+    return traits_of(spec)->replayable && rule_resolve(spec).on_bad_gradient != RUBATO_BAD_REFUSE;
+}
+
+void rule_describe(const RubatoRule *rule, GString *text)
+{
+    for (size_t i = 0; i < N_HYPERS; i++)
+        if (number_of(rule, i) != 0)
+            g_string_append_printf(text, ", %s %.17g", hypers[i].name, number_of(rule, i));
+    g_string_append_printf(text, ", bad gradients %d%s", (int)rule->on_bad_gradient,
+                           rule->row_wise ? ", row-wise" : "");
+}

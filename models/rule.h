@@ -1,0 +1,32 @@
+/* The hyper-parameters of update rules: which table has which, what 0 stands for, what they may be.
+ *
+ * Threads: any; a spec is only read. */
+#ifndef RUBATO_MODELS_RULE_H
+#define RUBATO_MODELS_RULE_H
+
+#include <rubato/table.h>
+
+enum { N_HYPERS = RUBATO_MAX_GRADIENT + 1 };
+
+/* The hyper-parameters of a spec whose rule is a known one, with every default filled in. What is
+ * RUBATO_ZERO stays so: doing it once more changes nothing. */
+RubatoRule rule_resolve(const RubatoTableSpec *spec);
+
+/* Checks the rule of a spec whose names and dtype have been checked. */
+bool rule_check(const RubatoTableSpec *spec, GError **error);
+
+/* Gives a hyper-parameter (below N_HYPERS) a number; 0 is 0. */
+void rule_set(RubatoRule *rule, RubatoHyper hyper, double value);
+
+/* Whether a table, whose spec has passed rule_check, may get this number while it is in use. */
+bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
+                       GError **error);
+
+/* Whether a process cache may replay the rule on its own copies of rows. Where bad deltas are refused
+ * it does not know which. */
+bool rule_is_replayable(const RubatoTableSpec *spec);
+
+/* All hyper-parameters in words. */
+void rule_describe(const RubatoRule *rule, GString *text);
+
+#endif

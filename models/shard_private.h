@@ -1,0 +1,88 @@
+/* The inside of a shard: what shard.c and shard_state.c share.
+ *
+ * Threads: the shard's present owner, one thread at a time. */
+#ifndef RUBATO_MODELS_SHARD_PRIVATE_H
+#define RUBATO_MODELS_SHARD_PRIVATE_H
+
+#include <assert.h>
+#include <string.h>
+
+#include "models/applier.h"
+#include "models/init.h"
+#include "models/keys.h"
+#include "models/shard.h"
+
+#define BLOCK RUBATO_STORAGE_BLOCK
+
+struct RubatoShard {
+    /* immutable */
+    const RubatoTableSpec *spec;
+    size_t row_bytes; /* of a row's values */
+    size_t stride;    /* the same with its state: from one row to the next */
+    bool create_on_get;
+    bool is_dense;
+    RubatoKey first_key;
+    uint64_t n_keys;
+    const RubatoStorageOps *ops;
+    RubatoInit init;
+    unsigned char *rows; /* that of first_key, all others following; NULL: ask the storage */
+
+    Applier applier;
+    RubatoStorage *storage;
+};
+
+static inline unsigned char *shard_dense_row(const RubatoShard *shard, RubatoKey key)
+{
+    assert(key - shard->first_key < shard->n_keys);
+    return shard->rows + (key - shard->first_key) * shard->stride;
+}
+
+/* Copies one row; constant sizes are moved by one instruction. */
+static inline void shard_copy_row(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    if (bytes == 4)
+        memcpy(to, from, 4);
+    else if (bytes == 8)
+        memcpy(to, from, 8);
+    else
+        memcpy(to, from, bytes);
+}
+
+/* The next block of a request's keys, one after the other: where they lie, or copied to `block`. */
+static inline const RubatoKey *shard_take_block(const RubatoKeys *keys, size_t begin, size_t n,
+                                                RubatoKey *block)
+{
+    if (keys->keys != NULL && keys->at == NULL)
+        return keys->keys + begin;
+    for (size_t i = 0; i < n; i++)
+        block[i] = keys_get(keys, begin + i);
+    return block;
+}
+
+static inline void shard_find_dense(const RubatoShard *shard, const RubatoKey *keys, size_t n,
+                                    void **rows)
+{
+    for (size_t i = 0; i < n; i++)
+        rows[i] = shard_dense_row(shard, keys[i]);
+}
+
+/* The rows of a block of keys; NULL for absent ones. */
+static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
+{
+    if (shard->rows != NULL)
+        shard_find_dense(shard, keys, n, rows);
+    else
+        shard->ops->find(shard->storage, keys, n, rows);
+}
+
+/* The same, making those that are absent. */
+static inline void shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
+                                        void **rows)
+{
+    if (shard->rows != NULL)
+        shard_find_dense(shard, keys, n, rows);
+    else
+        shard->ops->find_or_create(shard->storage, keys, n, rows);
+}
+
+#endif

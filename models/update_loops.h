@@ -1,0 +1,86 @@
+/* What the loops of the update rules have in common.
+ *
+ * A rule gives its step on one row of each real type, and gets the walk over rows:
+ *
+ *     #define DEFINE_STEP(suffix, type) \
+ *         UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
+ *                                        const type *restrict gradient, size_t width) { … }
+ *     DEFINE_STEP(f32, float)
+ *     DEFINE_STEP(f64, double)
+ *     DEFINE_APPLY_ROWS
+ *
+ * Rows of one value have a walk of their own, into which the step goes with its loop unrolled.
+ *
+ * Threads: functions of their arguments alone. */
+#ifndef RUBATO_MODELS_UPDATE_LOOPS_H
+#define RUBATO_MODELS_UPDATE_LOOPS_H
+
+#include <math.h>
+#include <rubato/update_ops.h>
+
+#define UPDATE_STEP static inline __attribute__((always_inline))
+
+#define DEFINE_ROWS_OF_TYPE(suffix, type)                                                    \
+    static void rows_##suffix(const RubatoUpdate *update, void *const *rows,                 \
+                              const type *gradients, const uint32_t *at, size_t n)           \
+    {                                                                                        \
+        const size_t width = update->width;                                                  \
+                                                                                             \
+        if (width == 1)                                                                      \
+            for (size_t i = 0; i < n; i++)                                                   \
+                step_##suffix(update, rows[i], gradients + (at == NULL ? i : at[i]), 1);     \
+        else                                                                                 \
+            for (size_t i = 0; i < n; i++)                                                   \
+                step_##suffix(update, rows[i], gradients + (at == NULL ? i : at[i]) * width, \
+                              width);                                                        \
+    }
+
+/* The apply_rows of a rule for f32 and f64. */
+#define DEFINE_APPLY_ROWS                                                                        \
+    DEFINE_ROWS_OF_TYPE(f32, float)                                                              \
+    DEFINE_ROWS_OF_TYPE(f64, double)                                                             \
+                                                                                                 \
+    static void apply_rows(const RubatoUpdate *update, void *const *rows, const void *gradients, \
+                           const uint32_t *at, size_t n)                                         \
+    {                                                                                            \
+        if (update->dtype == RUBATO_F32)                                                         \
+            rows_f32(update, rows, gradients, at, n);                                            \
+        else                                                                                     \
+            rows_f64(update, rows, gradients, at, n);                                            \
+    }
+
+/* Square roots by the name of the type. */
+static inline float root_f32(float x)
+{
+    return sqrtf(x);
+}
+
+static inline double root_f64(double x)
+{
+    return sqrt(x);
+}
+
+/* The sum of squares: in eight lanes, in a fixed order, so that it vectorises and is the same
+ * everywhere. The wide one cannot overflow for floats. */
+#define DEFINE_SUM_OF_SQUARES(name, type, sum_type)                  \
+    static inline sum_type name(const type *x, size_t n)             \
+    {                                                                \
+        sum_type lanes[8] = { 0 }, sum = 0;                          \
+        size_t i = 0;                                                \
+                                                                     \
+        for (; n - i >= 8; i += 8)                                   \
+            for (size_t k = 0; k < 8; k++)                           \
+                lanes[k] += (sum_type)x[i + k] * (sum_type)x[i + k]; \
+        for (size_t k = 0; k < 8; k++)                               \
+            sum += lanes[k];                                         \
+        for (; i < n; i++)                                           \
+            sum += (sum_type)x[i] * (sum_type)x[i];                  \
+        return sum;                                                  \
+    }
+
+DEFINE_SUM_OF_SQUARES(sum_of_squares_f32, float, float)
+DEFINE_SUM_OF_SQUARES(sum_of_squares_f64, double, double)
+DEFINE_SUM_OF_SQUARES(wide_sum_of_squares_f32, float, double)
+DEFINE_SUM_OF_SQUARES(wide_sum_of_squares_f64, double, double)
+
+#endif

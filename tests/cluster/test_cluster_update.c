@@ -1,0 +1,312 @@
+/* Update rules over several processes: numbers that change reach the servers of all nodes, state
+ * and resets go where the rows are, bad gradients are counted where they arrive, and messages that
+ * make no sense are dropped with a word. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/node.h"
+#include "tests/support/cluster_run.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 40 };
+
+static const ClusterShape two_nodes = { .n_nodes = 2, .nodes = { { 2, 1 }, { 1, 1 } } };
+
+/* ---- what nodes ask ---- */
+
+/* The worker of node 0 halves the rate after each of its Adds; the other one adds at the end. */
+static bool halve(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker);
+    double ones[N_KEYS];
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F64, error);
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    for (int i = 0; i < N_KEYS; i++)
+        ones[i] = rank == 1 && i == 3 ? NAN : 1;
+    for (int i = 0; i < 4 && rank == 0; i++)
+        if (!rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) ||
+            !rubato_worker_tune(worker, "t", RUBATO_LEARNING_RATE, ldexp(1, -i - 1), error))
+            return false;
+    return rubato_worker_barrier(worker, error) &&
+           (rank == 0 || rubato_kv_table_add_range(table, 0, N_KEYS, ones, error));
+}
+
+static bool check_state(RubatoEngine *engine, GError **error)
+{
+    const RubatoKey keys[] = { 30, 3, 17 };
+    const double values[] = { 3, 4, 5 }, states[] = { -1, -2, -3 };
+    double read[3];
+
+    if (!rubato_engine_set(engine, "m", keys, 3, values, error) ||
+        !rubato_engine_get_state(engine, "m", keys, 3, read, error))
+        return false;
+    EXPECT(read[0] == 0 && read[1] == 0 && read[2] == 0, "%g", read[0]);
+    if (!rubato_engine_set_state(engine, "m", keys, 3, states, error) ||
+        !rubato_engine_get_state(engine, "m", keys, 3, read, error))
+        return false;
+    EXPECT(memcmp(read, states, sizeof read) == 0, "%g %g %g", read[0], read[1], read[2]);
+    if (!rubato_engine_get_state_range(engine, "m", 29, 3, read, error))
+        return false;
+    EXPECT(read[0] == 0 && read[1] == -1 && read[2] == 0, "%g %g %g", read[0], read[1], read[2]);
+    if (!rubato_engine_reset_range(engine, "m", 0, 20, error) ||
+        !rubato_engine_get_state(engine, "m", keys, 3, read, error))
+        return false;
+    EXPECT(read[0] == -1 && read[1] == 0 && read[2] == 0, "%g %g %g", read[0], read[1], read[2]);
+    if (!rubato_engine_get(engine, "m", keys, 3, read, error))
+        return false;
+    EXPECT(read[0] == 3 && read[1] == 0.5 && read[2] == 0.5, "%g %g %g", read[0], read[1], read[2]);
+    return true;
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec learned = { .name = "t",
+                                      .dtype = RUBATO_F64,
+                                      .n_keys = N_KEYS,
+                                      .update = "sgd",
+                                      .rule = { .learning_rate = 1,
+                                                .on_bad_gradient = RUBATO_BAD_REFUSE } };
+    const RubatoTableSpec moved = {
+        .name = "m", .dtype = RUBATO_F64, .n_keys = N_KEYS, .update = "momentum", .init_value = 0.5
+    };
+    const char *const tables[] = { "t", NULL };
+    g_autofree RubatoBadGradients *bad = NULL;
+    double values[N_KEYS];
+    size_t n_bad;
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &learned, error) ||
+        !rubato_engine_create_table(engine, &moved, error) ||
+        !cluster_run_task(engine, "halve", halve, NULL, tables, error) ||
+        !rubato_engine_get_range(engine, "t", 0, N_KEYS, values, error) ||
+        !rubato_engine_bad_gradients(engine, "t", &bad, &n_bad, error))
+        return false;
+    for (int i = 0; i < N_KEYS; i++)
+        EXPECT(values[i] == -1 - 0.5 - 0.25 - 0.125 - (i == 3 ? 0 : 0.0625), "key %d: %g", i,
+               values[i]);
+    cluster_say("bad: %zu", n_bad); /* key 3 is node 0's */
+    if (!rubato_engine_barrier(engine, error))
+        return false;
+    if (rubato_engine_node(engine) == CLUSTER_IDS[1] &&
+        (!check_state(engine, error) ||
+         !rubato_engine_tune(engine, "t", RUBATO_LEARNING_RATE, 2, error)))
+        return false;
+    if (!rubato_engine_barrier(engine, error))
+        return false;
+    for (int i = 0; i < N_KEYS; i++)
+        values[i] = -1;
+    if (rubato_engine_node(engine) == CLUSTER_IDS[0] &&
+        !rubato_engine_add_range(engine, "t", 0, N_KEYS, values, error))
+        return false;
+    if (!rubato_engine_barrier(engine, error) ||
+        !rubato_engine_get_range(engine, "t", 4, 36, values, error))
+        return false;
+    for (int i = 0; i < 36; i++)
+        EXPECT(values[i] == -1.9375 + 2, "key %d: %g", 4 + i, values[i]);
+    return true;
+}
+
+START_TEST(rules_do_on_all_nodes_what_one_asks)
+{
+    ClusterRun *run = cluster_run_new(&two_nodes);
+
+    cluster_start(run, play, NULL);
+    cluster_expect_success(run);
+    cluster_expect_text(run, 0, "bad: 1");
+    cluster_expect_text(run, 1, "bad: 0");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- numbers that nodes do not agree on ---- */
+
+static bool play_otherwise(RubatoEngine *engine, const void *data, GError **error)
+{
+    const bool is_first = rubato_engine_node(engine) == CLUSTER_IDS[0];
+    const RubatoTableSpec spec = { .name = "t",
+                                   .update = "ftrl",
+                                   .rule = { .l1 = is_first ? 1 : 1.0000000001 } };
+    GError *found = NULL;
+
+    (void)data;
+    EXPECT(!rubato_engine_create_table(engine, &spec, &found), "there is a table");
+    return cluster_expect_error(&found, RUBATO_ERROR_MISMATCH, "l1 1.0000000001", error);
+}
+
+START_TEST(other_numbers_on_another_node_are_a_mismatch)
+{
+    ClusterRun *run = cluster_run_new(&two_nodes);
+
+    cluster_start(run, play_otherwise, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- messages that make no sense ---- */
+
+typedef struct {
+    const char *says;
+    MessageKind kind;
+    RubatoSubject subject;
+    RubatoKeys keys;
+    double value;
+    size_t row_bytes;
+} WrongMessage;
+
+static const RubatoKey listed = 0;
+
+static const WrongMessage wrong_messages[] = {
+    { "a hyper-parameter that cannot be",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_HYPER,
+      { .first = 14, .n = 1 },
+      1,
+      8 },
+    { "a hyper-parameter that cannot be",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_HYPER,
+      { .first = RUBATO_BETA1, .n = 1 },
+      0.5,
+      8 },
+    { "a hyper-parameter that cannot be",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_HYPER,
+      { .first = RUBATO_LEARNING_RATE, .n = 1 },
+      NAN,
+      8 },
+    { "a hyper-parameter that cannot be",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_HYPER,
+      { .first = RUBATO_LEARNING_RATE, .n = 0 },
+      1,
+      8 },
+    { "a hyper-parameter that cannot be",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_HYPER,
+      { .keys = &listed, .n = 1 },
+      1,
+      8 },
+    { "an Add whose deltas do not fit its keys",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_HYPER,
+      { .first = RUBATO_LEARNING_RATE, .n = 1 },
+      1,
+      4 },
+    { "a request for what cannot be asked",
+      MESSAGE_GET,
+      RUBATO_SUBJECT_HYPER,
+      { .first = RUBATO_LEARNING_RATE, .n = 1 },
+      0,
+      8 },
+    { "a request for what cannot be asked",
+      MESSAGE_GET,
+      RUBATO_SUBJECT_VALUES,
+      { .first = 39, .n = 1 },
+      0,
+      8 },
+    { "an Add whose deltas do not fit its keys",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_STATE,
+      { .first = 39, .n = 1 },
+      0,
+      8 },
+    { "an Add whose deltas do not fit its keys",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_INITIAL,
+      { .first = 39, .n = 1 },
+      0,
+      8 },
+    { "a key that this server does not hold",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_INITIAL,
+      { .first = 0, .n = 1 },
+      0,
+      0 },
+    { "a request for something unknown",
+      MESSAGE_ADD,
+      (RubatoSubject)99,
+      { .first = 39, .n = 1 },
+      0,
+      8 },
+};
+
+/* Node 0 sends them to the server of node 1 as itself would. */
+static bool send_nonsense(RubatoEngine *engine, GError **error)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong_messages); i++) {
+        const WrongMessage *wrong = &wrong_messages[i];
+        double value = wrong->value;
+        const Message message = { .request = { .worker = UINT32_MAX,
+                                               .subject = wrong->subject,
+                                               .keys = wrong->keys,
+                                               .values = &value },
+                                  .kind = wrong->kind,
+                                  .table = 0,
+                                  .server = 2,
+                                  .node = engine->office.self };
+
+        post_office_tell(&engine->office, &message, wrong->row_bytes);
+    }
+    post_office_flush(&engine->office);
+    (void)error;
+    return true;
+}
+
+static bool play_nonsense(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec learned = { .name = "t",
+                                      .dtype = RUBATO_F64,
+                                      .n_keys = N_KEYS,
+                                      .update = "sgd",
+                                      .rule = { .learning_rate = 1 } };
+    const RubatoKey key = 39;
+    const double one = 1;
+    double value;
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &learned, error) ||
+        (rubato_engine_node(engine) == CLUSTER_IDS[0] &&
+         (!send_nonsense(engine, error) ||
+          !rubato_engine_add(engine, "t", &key, 1, &one, error))) ||
+        !rubato_engine_barrier(engine, error) ||
+        !rubato_engine_get(engine, "t", &key, 1, &value, error))
+        return false;
+    EXPECT(value == -1, "%g", value);
+    return true;
+}
+
+START_TEST(messages_that_make_no_sense_change_nothing)
+{
+    ClusterRun *run = cluster_run_new(&two_nodes);
+
+    cluster_start(run, play_nonsense, NULL);
+    cluster_expect_success(run);
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong_messages); i++) {
+        g_autofree char *text = g_strdup_printf("sent %s; dropped", wrong_messages[i].says);
+
+        cluster_expect_text(run, 1, text);
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+static Suite *update_suite(void)
+{
+    Suite *suite = suite_create("update rules over several processes");
+    TCase *tcase = cluster_add_case(suite, "update rules");
+
+    tcase_add_test(tcase, rules_do_on_all_nodes_what_one_asks);
+    tcase_add_test(tcase, other_numbers_on_another_node_are_a_mismatch);
+    tcase_add_test(tcase, messages_that_make_no_sense_change_nothing);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(update_suite());
+}
