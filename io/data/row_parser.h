@@ -57,12 +57,13 @@ struct RowParserOps {
     /* Whether the spec makes sense; the error says what to write instead. May be NULL. */
     bool (*check)(const RubatoDataSpec *spec, GError **error);
 
-    /* (transfer full) */
+    /* Both NULL: there is nothing to keep of a spec. (transfer full) */
     RowParser *(*create)(const RubatoDataSpec *spec, GError **error);
     void (*destroy)(RowParser *parser);
 
     /* Takes in the head of a file: its first 64 KiB at least, or the whole of it. NULL with a fault
-     * where it is not what the format begins with. (transfer full) */
+     * where it is not what the format begins with. Both NULL: rows begin at the first byte.
+     * (transfer full) */
     RowFile *(*begin_file)(RowParser *parser, const RowText *head, RowFault *fault);
     void (*end_file)(RowFile *file);
 
@@ -90,7 +91,12 @@ struct RowParserOps {
 const RowParserOps *row_parser_ops(const RubatoDataSpec *spec, const char *first_path,
                                    GError **error);
 
-/* ops->find_row, or what stands for it. */
+/* ops->create and so on, or what stands for them. Destroy and end_file take NULL. */
+RowParser *row_parser_create(const RowParserOps *ops, const RubatoDataSpec *spec, GError **error);
+void row_parser_destroy(RowParser *parser);
+RowFile *row_parser_begin_file(RowParser *parser, const RowText *head, RowFault *fault);
+void row_parser_end_file(const RowParser *parser, RowFile *file);
+bool row_parser_learns(const RowParser *parser);
 size_t row_parser_find_row(const RowParser *parser, const RowFile *file, const RowText *text,
                            size_t from);
 
