@@ -207,26 +207,6 @@ RUBATO_API bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GE
 /* Whether rubato_reader_next has returned false for an error, not for the end. */
 RUBATO_API bool rubato_reader_failed(const RubatoReader *reader);
 
-/* Labelled sparse rows of a libsvm file, with ascending indices: the older form, which
- * rubato_dataset_load replaces. */
-typedef struct {
-    size_t n_rows;
-    size_t n_entries;
-    uint32_t n_columns;      /* the largest index there is; columns count from 1 as in the file */
-    const size_t *row_start; /* n_rows + 1, the last is n_entries */
-    const uint32_t *index;   /* n_entries, ascending within a row, 1 .. n_columns */
-    const float *value;      /* n_entries */
-    const float *label;      /* n_rows */
-} RubatoSparseRows;
-
-/* Reads a libsvm file: lines of `label index:value index:value …` with ascending indices from 1.
- * Empty lines and what follows a # are skipped. (transfer full) */
-RUBATO_API RubatoSparseRows *rubato_libsvm_load(const char *path, GError **error);
-
-/* NULL is allowed. */
-RUBATO_API void rubato_sparse_rows_free(RubatoSparseRows *rows);
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoSparseRows, rubato_sparse_rows_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoImages, rubato_images_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoRows, rubato_rows_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoDataset, rubato_dataset_free)

@@ -51,7 +51,7 @@ static inline void row_block_end_row(RowBlock *block, float label)
 /* Takes back the entries since the last row. */
 static inline void row_block_drop_row(RowBlock *block)
 {
-    block->n_entries = block->row_start[block->n_rows];
+    block->n_entries = block->n_rows > 0 ? block->row_start[block->n_rows] : 0;
 }
 
 #endif
