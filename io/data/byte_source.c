@@ -18,7 +18,6 @@
 struct ByteSource {
     char *name;
     uint64_t limit;
-    bool is_stream;
     int fd; /* -1: memory */
     const uint8_t *memory;
     size_t memory_size;
@@ -76,7 +75,6 @@ static bool open_file(ByteSource *source, GError **error)
         return false;
     if (!unpacker_new(source->input, source->input_size, &source->unpacker))
         return fail_to_open(source->name, "no memory to unpack it", error);
-    source->is_stream = source->unpacker != NULL || !S_ISREG(status.st_mode);
     source->limit = !S_ISREG(status.st_mode) ? UINT64_MAX : (uint64_t)status.st_size;
     if (source->unpacker != NULL && S_ISREG(status.st_mode))
         source->limit *= unpacker_ratio_max(source->unpacker);
@@ -121,30 +119,14 @@ const char *byte_source_name(const ByteSource *source)
     return source->name;
 }
 
-bool byte_source_is_stream(const ByteSource *source)
+bool byte_source_is_packed(const ByteSource *source)
 {
-    return source->is_stream;
+    return source->unpacker != NULL;
 }
 
 uint64_t byte_source_limit(const ByteSource *source)
 {
     return source->limit;
-}
-
-bool byte_source_seek(ByteSource *source, uint64_t offset, GError **error)
-{
-    g_return_val_if_fail(!source->is_stream, false);
-
-    source->at = (size_t)MIN(offset, source->limit);
-    if (source->fd < 0)
-        return true;
-    source->input_at = source->input_size = 0;
-    source->input_ended = false;
-    if (lseek(source->fd, (off_t)source->at, SEEK_SET) >= 0)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be read from byte %zu: %s",
-                source->name, source->at, g_strerror(errno));
-    return false;
 }
 
 /* What is in memory, or was read to see how the file is packed. */
@@ -160,8 +142,8 @@ static size_t take(const uint8_t *from, size_t size, void *buffer, size_t wanted
 static bool read_plain(ByteSource *source, uint8_t *buffer, size_t size, size_t *got,
                        GError **error)
 {
-    const size_t n = take(source->input + source->input_at, source->input_size - source->input_at,
-                          buffer, size);
+    const size_t n =
+        take(source->input + source->input_at, source->input_size - source->input_at, buffer, size);
 
     source->input_at += n;
     if (!read_file(source, buffer + n, size - n, got, error))

@@ -21,15 +21,10 @@ void byte_source_free(ByteSource *source);
 /* What messages call it. (transfer none) */
 const char *byte_source_name(const ByteSource *source);
 
-/* Whether it must be read from its beginning: it is packed, or no regular file. */
-bool byte_source_is_stream(const ByteSource *source);
+bool byte_source_is_packed(const ByteSource *source);
 
-/* No more bytes than this can come out of it, unpacked; UINT64_MAX where nobody knows. Just so many,
- * unless it is a stream. */
+/* No more bytes than this can come out of it, unpacked; UINT64_MAX where nobody knows. */
 uint64_t byte_source_limit(const ByteSource *source);
-
-/* Goes on reading at `offset`; for what is no stream. */
-bool byte_source_seek(ByteSource *source, uint64_t offset, GError **error);
 
 /* Reads up to `size` bytes; *got is fewer only at the end. A packed stream that is damaged or ends too
  * early is RUBATO_ERROR_FORMAT. */

@@ -37,8 +37,8 @@ DecimalStatus decimal_read_key(const char *text, const char **end, uint64_t *num
     for (; is_digit(*at); at++) {
         const uint64_t digit = (uint64_t)(*at - '0');
 
-        fits = fits && (value < UINT64_MAX / 10 ||
-                        (value == UINT64_MAX / 10 && digit <= UINT64_MAX % 10));
+        fits = fits &&
+               (value < UINT64_MAX / 10 || (value == UINT64_MAX / 10 && digit <= UINT64_MAX % 10));
         value = value * 10 + digit;
     }
     *end = at;

@@ -39,10 +39,10 @@ static bool parse(const RowParser *parser, const RowFile *file, const RowText *t
     return sparse_text_parse(text, block, fault, read_entry);
 }
 
-static const char *const extensions[] = { ".svm", ".libsvm", ".svmlight", NULL };
+static const char *const names[] = { "*.svm", "*.libsvm", "*.svmlight", NULL };
 
 const RowParserOps libsvm_format = {
     .name = "libsvm",
-    .extensions = extensions,
+    .names = names,
     .parse = parse,
 };

@@ -86,7 +86,7 @@ static bool text_buffer_want(const Input *input, TextBuffer *buffer, size_t size
 static RowText padded(TextBuffer *buffer, size_t size, uint64_t offset)
 {
     memset(buffer->bytes + size, 0, ROW_TEXT_PADDING);
-    return (RowText){ buffer->bytes, size, offset };
+    return (RowText){ .bytes = buffer->bytes, .size = size, .offset = offset };
 }
 
 static bool row_too_long(const Input *input, uint64_t offset, GError **error)
@@ -175,7 +175,9 @@ static bool read_plain(Input *input, uint64_t block, TextBuffer *buffer, RowText
             return row_too_long(input, MAX(start, begin), error);
         slack *= 4;
     }
-    *text = (RowText){ buffer->bytes + (start - begin), (size_t)(end - start), start };
+    *text = (RowText){ .bytes = buffer->bytes + (start - begin),
+                       .size = (size_t)(end - start),
+                       .offset = start };
     return true;
 }
 
@@ -258,7 +260,9 @@ static RowText first_block(const Input *input, size_t size)
     const uint64_t head =
         MIN(input->base < input->file->first_row ? input->file->first_row - input->base : 0, size);
 
-    return (RowText){ input->stream.bytes + head, size - (size_t)head, input->base + head };
+    return (RowText){ .bytes = input->stream.bytes + head,
+                      .size = size - (size_t)head,
+                      .offset = input->base + head };
 }
 
 static bool copy_text(const Input *input, const RowText *from, TextBuffer *buffer, RowText *text,
@@ -480,8 +484,9 @@ bool input_parse(Input *input, const RowText *text, RowBlock *rows, BadRows *bad
             return false;
         }
         ++*n_bad;
-        rest =
-            (RowText){ next, (size_t)(end - next), text->offset + (uint64_t)(next - text->bytes) };
+        rest = (RowText){ .bytes = next,
+                          .size = (size_t)(end - next),
+                          .offset = text->offset + (uint64_t)(next - text->bytes) };
     }
     return true;
 }
@@ -499,9 +504,10 @@ static bool read_head(Input *input, GError **error)
         return false;
     bool ok = byte_source_read(source, buffer.bytes, HEAD_BYTES, &got, error);
     if (ok) {
-        const RowText head = padded(&buffer, got, 0);
+        RowText head = padded(&buffer, got, 0);
 
-        input->packed = byte_source_is_stream(source);
+        input->packed = byte_source_is_packed(source);
+        head.file_size = input->packed ? 0 : input->size;
         input->file = row_parser_begin_file(input->parser, &head, &fault);
         ok = input->file != NULL;
         if (!ok)
@@ -540,11 +546,13 @@ Input *input_open(const char *path, RowParser *parser, GError **error)
     input->fd = -1;
     pthread_mutex_init(&input->stream_lock, NULL);
     g_queue_init(&input->parked);
-    if (!open_file(input, &status, error) || !read_head(input, error))
+    if (!open_file(input, &status, error))
         return NULL;
     input->size = (uint64_t)status.st_size;
     input->modified_ns =
         (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec;
+    if (!read_head(input, error))
+        return NULL;
     input->block_bytes = CLAMP(input->size * (input->packed ? PACKED_TIMES : 1) / BLOCKS_WANTED,
                                BLOCK_MIN_BYTES, BLOCK_MAX_BYTES);
     input->n_blocks = input->packed ? INPUT_BLOCKS_UNKNOWN

@@ -5,9 +5,14 @@
 #include <string.h>
 
 /* A new format comes here. */
-extern const RowParserOps libsvm_format;
+extern const RowParserOps libsvm_format, libffm_format, csv_format, ratings_format,
+    bag_of_words_format, text_format, idx_format;
 
-static const RowParserOps *const formats[] = { &libsvm_format };
+/* Where two patterns fit a name, the first counts. */
+static const RowParserOps *const formats[] = {
+    &libsvm_format,       &libffm_format, &csv_format, &ratings_format,
+    &bag_of_words_format, &text_format,   &idx_format,
+};
 
 static const RowParserOps *format_named(const char *name, GError **error)
 {
@@ -23,31 +28,28 @@ static const RowParserOps *format_named(const char *name, GError **error)
     return NULL;
 }
 
-/* The length of a path without what names the packing. */
-static size_t unpacked_length(const char *path)
+/* The name of a file, in lower case, without what names the packing. (transfer full) */
+static char *unpacked_name(const char *path)
 {
     static const char *const packings[] = { ".gz", ".zst" };
+    g_autofree char *base = g_path_get_basename(path);
+    char *name = g_ascii_strdown(base, -1);
 
     for (size_t i = 0; i < G_N_ELEMENTS(packings); i++)
-        if (g_str_has_suffix(path, packings[i]))
-            return strlen(path) - strlen(packings[i]);
-    return strlen(path);
-}
-
-static bool ends_in(const char *path, size_t length, const char *extension)
-{
-    const size_t n = strlen(extension);
-
-    return length >= n && g_ascii_strncasecmp(path + length - n, extension, n) == 0;
+        if (g_str_has_suffix(name, packings[i])) {
+            name[strlen(name) - strlen(packings[i])] = '\0';
+            break;
+        }
+    return name;
 }
 
 static const RowParserOps *format_meant(const char *path)
 {
-    const size_t length = unpacked_length(path);
+    g_autofree char *name = unpacked_name(path);
 
     for (size_t i = 0; i < G_N_ELEMENTS(formats); i++)
-        for (const char *const *extension = formats[i]->extensions; *extension != NULL; extension++)
-            if (ends_in(path, length, *extension))
+        for (const char *const *pattern = formats[i]->names; *pattern != NULL; pattern++)
+            if (g_pattern_match_simple(*pattern, name))
                 return formats[i];
     return &libsvm_format;
 }
@@ -105,6 +107,7 @@ size_t row_parser_find_row(const RowParser *parser, const RowFile *file, const R
 
     if (parser->ops->find_row != NULL)
         return parser->ops->find_row(parser, file, text, from);
-    newline = from <= text->size ? memchr(text->bytes + from - 1, '\n', text->size - from + 1) : NULL;
+    newline =
+        from <= text->size ? memchr(text->bytes + from - 1, '\n', text->size - from + 1) : NULL;
     return newline != NULL ? (size_t)(newline - text->bytes) + 1 : ROW_NOT_FOUND;
 }

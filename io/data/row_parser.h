@@ -20,7 +20,8 @@
 typedef struct {
     const char *bytes; /* size, and ROW_TEXT_PADDING more */
     size_t size;
-    uint64_t offset; /* in the file, of the first byte */
+    uint64_t offset;    /* in the file, of the first byte */
+    uint64_t file_size; /* of the head of a file: unpacked bytes of all of it; 0: nobody knows */
 } RowText;
 
 /* Why a row could not be read. `at` lies in the text that was parsed. */
@@ -30,6 +31,7 @@ typedef struct {
     char expected[ROW_FAULT_MAX]; /* "index:value" */
     char found[ROW_FAULT_MAX];    /* "the end of the line", "\"abc\""; "" lets the caller quote the
                                    * word at `at` */
+    const char *resume;           /* where the next row may start; NULL: behind the line of `at` */
     bool out_of_memory;           /* then nothing else is set */
 } RowFault;
 
@@ -50,19 +52,22 @@ typedef struct {
 
 struct RowParserOps {
     const char *name;
-    const char *const *extensions; /* ".svm", ended by NULL: names that mean this format */
-    bool has_fields;               /* its rows carry fields */
-    bool binary; /* faults are told by byte offset; no newline is added to a file */
+    const char *const
+        *names;      /* "*.svm": patterns of file names that mean this format, in lower case,
+                               * without .gz and .zst; ended by NULL */
+    bool has_fields; /* its rows carry fields */
+    bool binary;     /* faults are told by byte offset, and end it; no newline is added to a file */
 
     /* Whether the spec makes sense; the error says what to write instead. May be NULL. */
     bool (*check)(const RubatoDataSpec *spec, GError **error);
 
-    /* Both NULL: there is nothing to keep of a spec. (transfer full) */
+    /* NULL: there is nothing to keep of a spec; destroy NULL: g_free does. (transfer full) */
     RowParser *(*create)(const RubatoDataSpec *spec, GError **error);
     void (*destroy)(RowParser *parser);
 
     /* Takes in the head of a file: its first 64 KiB at least, or the whole of it. NULL with a fault
-     * where it is not what the format begins with. Both NULL: rows begin at the first byte.
+     * where it is not what the format begins with. NULL: rows begin at the first byte; end_file
+     * NULL: g_free does.
      * (transfer full) */
     RowFile *(*begin_file)(RowParser *parser, const RowText *head, RowFault *fault);
     void (*end_file)(RowFile *file);
@@ -81,7 +86,7 @@ struct RowParserOps {
 
     /* Appends the rows of a text that holds whole rows, the last of them ended by a newline (unless
      * binary). False with a fault at the first row that cannot be read: the block then holds those
-     * before it and nothing of it. The caller may go on behind the faulty line. */
+     * before it and nothing of it. The caller may go on at fault->resume. */
     bool (*parse)(const RowParser *parser, const RowFile *file, const RowText *text,
                   RowBlock *block, RowFault *fault);
 };

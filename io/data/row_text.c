@@ -23,5 +23,6 @@ bool row_fault_out_of_memory(RowFault *fault, const char *at)
 bool row_fault_number(RowFault *fault, const char *at, DecimalStatus status, const char *expected)
 {
     return row_fault(fault, at, "%s",
-                     status == DECIMAL_TOO_LARGE ? "a number within the range of a float" : expected);
+                     status == DECIMAL_TOO_LARGE ? "a number within the range of a float"
+                                                 : expected);
 }

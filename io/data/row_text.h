@@ -46,8 +46,8 @@ static inline unsigned leading_digits(uint64_t word, uint64_t *digits)
     *digits = word ^ UINT64_C(0x3030303030303030);
 
     /* The high bit of a byte that is no digit. A carry may spoil only bytes behind the first such. */
-    const uint64_t others = ((*digits + UINT64_C(0x7676767676767676)) | *digits) &
-                            UINT64_C(0x8080808080808080);
+    const uint64_t others =
+        ((*digits + UINT64_C(0x7676767676767676)) | *digits) & UINT64_C(0x8080808080808080);
     return others == 0 ? 8 : (unsigned)__builtin_ctzll(others) / 8;
 }
 
@@ -71,13 +71,45 @@ bool row_fault_out_of_memory(RowFault *fault, const char *at);
 /* Says of a number that decimal_read_float did not take: too large, or not `expected`. */
 bool row_fault_number(RowFault *fault, const char *at, DecimalStatus status, const char *expected);
 
+/* A float, as decimal_read_float reads it; short ones without an exponent are told from a few words. */
+static inline DecimalStatus read_float(const char *text, const char **end, float *number)
+{
+    static const double power_of_ten[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7 };
+    const bool negative = *text == '-';
+    const char *at = text + (negative || *text == '+');
+    uint64_t digits, mantissa;
+    unsigned n = leading_digits(load_word(at), &digits), n_behind_point = 0;
+
+    if (n - 1 > 6)
+        return decimal_read_float(text, end, number);
+    mantissa = number_of_digits(digits, n);
+    at += n;
+    if (*at == '.') {
+        n_behind_point = leading_digits(load_word(++at), &digits);
+        if (n_behind_point - 1 > 6)
+            return decimal_read_float(text, end, number);
+        mantissa = mantissa * (uint64_t)power_of_ten[n_behind_point] +
+                   number_of_digits(digits, n_behind_point);
+        at += n_behind_point;
+    }
+    if ((*at | 0x20) == 'e')
+        return decimal_read_float(text, end, number);
+
+    /* Of at most 14 digits: both are exact, so that the quotient is what decimal_read_float has. */
+    const double value = (double)mantissa / power_of_ten[n_behind_point];
+    *number = (float)(negative ? -value : value);
+    *end = at;
+    return DECIMAL_OK;
+}
+
 /* Ends a line at a carriage return or newline; *at is then behind it. */
 static inline bool end_line(const char **at, RowFault *fault)
 {
     const char *end = *at + (**at == '\r');
 
     if (*end != '\n')
-        return row_fault(fault, end, "the end of the line behind a carriage return");
+        return row_fault(fault, end, "the end of the line%s",
+                         end > *at ? " behind a carriage return" : "");
     *at = end + 1;
     return true;
 }

@@ -83,7 +83,7 @@ static inline bool sparse_read_number(const char **at, float *number, const char
                                       RowFault *fault)
 {
     const char *end = *at;
-    const DecimalStatus status = decimal_read_float(*at, &end, number);
+    const DecimalStatus status = read_float(*at, &end, number);
 
     if (status != DECIMAL_OK || !sparse_ends_word(*end))
         return row_fault_number(fault, *at, status, expected);
@@ -95,9 +95,9 @@ static inline bool sparse_read_number(const char **at, float *number, const char
 typedef bool (*SparseReadEntry)(const char **at, SparseRow *row, RowFault *fault);
 
 /* Reads the row at *at; *at is then behind its line. */
-static inline __attribute__((always_inline)) bool
-sparse_read_row(const char **at, const char *end, RowBlock *block, RowFault *fault,
-                SparseReadEntry read_entry)
+static inline __attribute__((always_inline)) bool sparse_read_row(const char **at, const char *end,
+                                                                  RowBlock *block, RowFault *fault,
+                                                                  SparseReadEntry read_entry)
 {
     SparseRow row;
     float label = 0;
@@ -120,8 +120,10 @@ sparse_read_row(const char **at, const char *end, RowBlock *block, RowFault *fau
 }
 
 /* Reads all rows; read_entry comes into the loop. */
-static inline __attribute__((always_inline)) bool
-sparse_text_parse(const RowText *text, RowBlock *block, RowFault *fault, SparseReadEntry read_entry)
+static inline __attribute__((always_inline)) bool sparse_text_parse(const RowText *text,
+                                                                    RowBlock *block,
+                                                                    RowFault *fault,
+                                                                    SparseReadEntry read_entry)
 {
     const char *const end = text->bytes + text->size;
 

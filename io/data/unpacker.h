@@ -11,8 +11,8 @@
 typedef struct Unpacker Unpacker;
 
 typedef enum {
-    UNPACKER_GOES_ON,   /* it has used all the input, or filled the output */
-    UNPACKER_DAMAGED,   /* unpacker_fault says what is wrong */
+    UNPACKER_GOES_ON, /* it has used all the input, or filled the output */
+    UNPACKER_DAMAGED, /* unpacker_fault says what is wrong */
     UNPACKER_NO_MEMORY,
 } UnpackerStatus;
 
