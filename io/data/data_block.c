@@ -136,7 +136,7 @@ static bool is_sound(const DataBlock *block)
     return head->n_entries == 0 || max_index < head->n_keys;
 }
 
-DataBlock *data_block_new_image(const void *image, size_t size, void *owner,
+DataBlock *data_block_new_image(const void *image, size_t size, ImageState state, void *owner,
                                 void (*release)(void *owner))
 {
     if (size < sizeof(BlockHead) || image_size(image) == 0 || image_size(image) > size)
@@ -144,7 +144,7 @@ DataBlock *data_block_new_image(const void *image, size_t size, void *owner,
 
     DataBlock *block = g_new0(DataBlock, 1);
     lay_out(block, image, image_size(image));
-    if (!is_sound(block)) {
+    if (state == IMAGE_NEW && !is_sound(block)) {
         g_free(block);
         return NULL;
     }
@@ -168,18 +168,32 @@ void data_block_unref(DataBlock *block)
     g_free(block);
 }
 
-void data_block_summarise(const BlockHead *head, const RubatoKey *keys, RubatoDataSummary *summary)
+RubatoDataSummary data_block_summary(const DataBlock *block)
 {
-    if (head->n_rows > 0) {
-        const bool first = summary->n_rows == 0;
+    const BlockHead *head = block->head;
 
-        summary->min_label = first ? head->min_label : MIN(summary->min_label, head->min_label);
-        summary->max_label = first ? head->max_label : MAX(summary->max_label, head->max_label);
+    return (RubatoDataSummary){
+        .n_rows = head->n_rows,
+        .n_entries = head->n_entries,
+        .n_bad_rows = head->n_bad_rows,
+        .max_key = head->n_keys > 0 ? block->keys[head->n_keys - 1] : 0,
+        .n_fields = head->n_fields,
+        .min_label = head->min_label,
+        .max_label = head->max_label,
+    };
+}
+
+void data_summary_add(RubatoDataSummary *sum, const RubatoDataSummary *summary)
+{
+    if (summary->n_rows > 0) {
+        const bool first = sum->n_rows == 0;
+
+        sum->min_label = first ? summary->min_label : MIN(sum->min_label, summary->min_label);
+        sum->max_label = first ? summary->max_label : MAX(sum->max_label, summary->max_label);
     }
-    summary->n_rows += head->n_rows;
-    summary->n_entries += head->n_entries;
-    summary->n_bad_rows += head->n_bad_rows;
-    summary->n_fields = MAX(summary->n_fields, head->n_fields);
-    if (head->n_keys > 0)
-        summary->max_key = MAX(summary->max_key, keys[head->n_keys - 1]);
+    sum->n_rows += summary->n_rows;
+    sum->n_entries += summary->n_entries;
+    sum->n_bad_rows += summary->n_bad_rows;
+    sum->max_key = MAX(sum->max_key, summary->max_key);
+    sum->n_fields = MAX(sum->n_fields, summary->n_fields);
 }

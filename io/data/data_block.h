@@ -41,10 +41,16 @@ struct DataBlock {
 /* From rows as a parser leaves them; NULL where there is no memory. (transfer full) */
 DataBlock *data_block_new(const RowBlock *rows, uint64_t n_bad_rows, KeyCoder *coder);
 
+/* Whether an image has been found sound before. */
+typedef enum {
+    IMAGE_NEW,
+    IMAGE_CHECKED,
+} ImageState;
+
 /* Around an image from a file, which `release` is called with owner to give back. NULL where the image
  * is not whole and sound; release is then not called. The image is aligned to 8 bytes.
  * (transfer full) */
-DataBlock *data_block_new_image(const void *image, size_t size, void *owner,
+DataBlock *data_block_new_image(const void *image, size_t size, ImageState state, void *owner,
                                 void (*release)(void *owner));
 
 DataBlock *data_block_ref(DataBlock *block);
@@ -52,8 +58,10 @@ DataBlock *data_block_ref(DataBlock *block);
 /* NULL is allowed. */
 void data_block_unref(DataBlock *block);
 
-/* Adds what a block holds to a summary, which starts zeroed. */
-void data_block_summarise(const BlockHead *head, const RubatoKey *keys, RubatoDataSummary *summary);
+RubatoDataSummary data_block_summary(const DataBlock *block);
+
+/* Adds the one to the other, which starts zeroed. */
+void data_summary_add(RubatoDataSummary *sum, const RubatoDataSummary *summary);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(DataBlock, data_block_unref)
 

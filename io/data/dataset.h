@@ -32,6 +32,9 @@ Input *dataset_input(const RubatoDataset *dataset, uint32_t input);
 /* The blocks of an input; INPUT_BLOCKS_UNKNOWN as there. */
 uint64_t dataset_n_blocks(const RubatoDataset *dataset, uint32_t input);
 
+/* Whether its blocks may be asked for in any order at the same price. */
+bool dataset_in_any_order(const RubatoDataset *dataset, uint32_t input);
+
 /* A block of an input, by number. *block is NULL where the input ends before it.
  * (transfer full) */
 bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, DatasetKeep keep,

@@ -98,6 +98,24 @@ static void add_plain(FixedSplit *split, Random *random)
                            g_array_index(blocks, Stretch, order != NULL ? order[i] : i));
 }
 
+/* Where a packed file has a cache, its blocks may be read in any order: they are still the same
+ * workers', but shuffled among them. */
+static void add_shuffled(FixedSplit *split, const Stretch *stretch, Random *random)
+{
+    const uint64_t n_blocks = dataset_n_blocks(split->dataset, stretch->input);
+    const uint64_t n = n_blocks > stretch->next
+                           ? (n_blocks - stretch->next + stretch->stride - 1) / stretch->stride
+                           : 0;
+    g_autofree uint32_t *order = g_new(uint32_t, n + 1);
+
+    random_order(random, order, n);
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t block = stretch->next + order[i] * stretch->stride;
+
+        g_array_append_val(split->stretches, ((Stretch){ stretch->input, block, 1, block + 1 }));
+    }
+}
+
 static void add_packed(FixedSplit *split, Random *random)
 {
     const uint32_t n_inputs = dataset_n_inputs(split->dataset);
@@ -107,6 +125,8 @@ static void add_packed(FixedSplit *split, Random *random)
         order[i] = i;
     if (split->options.shuffle)
         random_order(random, order, n_inputs);
+    /* apart from the other stream, which is the same whoever has a cache */
+    Random blocks = random_stream(random->state, split->rank);
     for (uint32_t i = 0; i < n_inputs; i++) {
         Stretch stretch = { order[i], 0, 1, UINT64_MAX };
         const uint32_t reader = split->reader_of[order[i]];
@@ -119,7 +139,13 @@ static void add_packed(FixedSplit *split, Random *random)
         } else if (reader != split->rank) {
             continue;
         }
-        g_array_append_val(split->stretches, stretch);
+        if (split->options.shuffle && dataset_in_any_order(split->dataset, stretch.input)) {
+            Random own = random_stream(random_bits(&blocks), stretch.input);
+
+            add_shuffled(split, &stretch, &own);
+        } else {
+            g_array_append_val(split->stretches, stretch);
+        }
     }
 }
 
