@@ -42,13 +42,13 @@ static bool check(const RubatoDataSpec *spec, GError **error)
 {
     const char separator = spec->separator;
 
-    if (separator == '"' || separator == '\n' || separator == '\r') {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "a quote or the end of a line cannot part the cells of CSV: give another "
-                    "separator, such as \",\"");
-        return false;
-    }
-    return text_hash_check_bits(spec, error);
+    if (separator != '"' && separator != '\n' && separator != '\r')
+        return true;
+    g_set_error(
+        error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+        "a quote or the end of a line cannot part the cells of CSV; give another separator, "
+        "such as \",\"");
+    return false;
 }
 
 static RowFile *begin_file(RowParser *base, const RowText *head, RowFault *fault)

@@ -104,7 +104,6 @@ static const char *const names[] = { "*.txt", "text8*", "enwik*", NULL };
 const RowParserOps text_format = {
     .name = "text",
     .names = names,
-    .check = text_hash_check_bits,
     .create = create,
     .find_row = find_row,
     .parse = parse,

@@ -9,14 +9,5 @@ RubatoKey text_hash(const char *text, size_t size, uint64_t seed, uint32_t n_bit
 {
     const uint64_t hash = XXH3_64bits_withSeed(text, size, seed);
 
-    return n_bits == 0 || n_bits >= 64 ? hash : hash >> (64 - n_bits);
-}
-
-bool text_hash_check_bits(const RubatoDataSpec *spec, GError **error)
-{
-    if (spec->hash_bits <= 64)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "hash_bits is %u; a hash has 64: give 1 to 64, or 0 for all", spec->hash_bits);
-    return false;
+    return n_bits == 0 ? hash : hash >> (64 - n_bits);
 }
