@@ -95,13 +95,12 @@ static size_t find_row(const RowParser *parser, const RowFile *file, const RowTe
     return ROW_NOT_FOUND;
 }
 
-/* line->document is set wherever it could be read. */
+/* Into a zeroed line, whose document is set wherever it could be read. */
 static bool read_line(const BagFile *file, const char **at, BagLine *line, RowFault *fault)
 {
     DecimalStatus status;
     const char *from;
 
-    line->document = 0;
     if (!read_number(at, file->n_documents, "a document", &line->document, fault) ||
         !read_number(at, file->n_words, "a word", &line->word, fault))
         return false;
@@ -137,17 +136,18 @@ static bool parse(const RowParser *parser, const RowFile *base, const RowText *t
     (void)parser;
     for (const char *at = text->bytes; at < end;) {
         const char *const from = at = skip_blanks(at);
-        BagLine line;
+        const bool is_empty = ends_line(*at);
+        BagLine line = { 0 };
         bool ok;
 
-        if (!row_block_want_rows(block, 1) || !row_block_want_entries(block, 1))
+        /* Two rows may end here: the one before, and this line's own behind the loop. */
+        if (!row_block_want_rows(block, 2) || !row_block_want_entries(block, 1)) {
+            row_block_drop_row(block);
             return row_fault_out_of_memory(fault, at);
-        if (ends_line(*at)) {
-            if (!end_line(&at, fault))
-                return false;
-            continue;
         }
-        ok = read_line(file, &at, &line, fault);
+        ok = is_empty ? end_line(&at, fault) : read_line(file, &at, &line, fault);
+        if (ok && is_empty)
+            continue;
         if (document != 0 && line.document != 0 && line.document != document) {
             row_block_end_row(block, (float)document);
             if (ok && line.document < document)
