@@ -15,7 +15,7 @@
 
 typedef struct {
     App app;
-    RubatoSparseRows *train, *test;
+    RubatoRows *train, *test;
     LrLabels labels;
     double l2;
 } Job;
@@ -99,7 +99,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
 }
 
 /* Scores rows by the table's weights, as many at a time as need few of them at once. */
-static bool evaluate(Job *job, const RubatoSparseRows *rows, LrRating *rating, GError **error)
+static bool evaluate(Job *job, const RubatoRows *rows, LrRating *rating, GError **error)
 {
     g_autofree double *scores = g_try_new(double, rows->n_rows);
     g_autoptr(GArray) keys = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
@@ -159,14 +159,22 @@ static bool run(Job *job, GError **error)
            (!app_speaks(app) || add_metrics(job, error)) && app_finish(app, &model, error);
 }
 
+static RubatoRows *load_rows(const char *path, GError **error)
+{
+    const char *const paths[] = { path, NULL };
+    const RubatoDataSpec spec = { .paths = paths, .format = "libsvm" };
+
+    return rubato_dataset_load(&spec, error);
+}
+
 static bool load(Job *job, const char *train_path, const char *test_path, GError **error)
 {
-    job->train = rubato_libsvm_load(train_path, error);
+    job->train = load_rows(train_path, error);
     if (job->train == NULL || !lr_find_labels(job->train, train_path, &job->labels, error))
         return false;
     if (test_path == NULL)
         return true;
-    job->test = rubato_libsvm_load(test_path, error);
+    job->test = load_rows(test_path, error);
     return job->test != NULL && lr_check_labels(job->test, test_path, &job->labels, error);
 }
 
@@ -205,7 +213,7 @@ int main(int argc, char **argv)
     if (load(&job, train_path, test_path, &error))
         (void)run(&job, &error); /* what fails is in error */
     const int status = app_end(&job.app, error);
-    rubato_sparse_rows_free(job.train);
-    rubato_sparse_rows_free(job.test);
+    rubato_rows_free(job.train);
+    rubato_rows_free(job.test);
     return status;
 }

@@ -14,8 +14,7 @@ static bool label_fault(const char *path, size_t row, const char *expected, floa
     return false;
 }
 
-bool lr_find_labels(const RubatoSparseRows *rows, const char *path, LrLabels *labels,
-                    GError **error)
+bool lr_find_labels(const RubatoRows *rows, const char *path, LrLabels *labels, GError **error)
 {
     float low = rows->label[0], high = rows->label[0];
 
@@ -33,7 +32,7 @@ bool lr_find_labels(const RubatoSparseRows *rows, const char *path, LrLabels *la
     return lr_check_labels(rows, path, labels, error);
 }
 
-bool lr_check_labels(const RubatoSparseRows *rows, const char *path, const LrLabels *labels,
+bool lr_check_labels(const RubatoRows *rows, const char *path, const LrLabels *labels,
                      GError **error)
 {
     for (size_t i = 0; i < rows->n_rows; i++)
@@ -55,7 +54,7 @@ static int compare_keys(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-void lr_collect_keys(const RubatoSparseRows *rows, const uint64_t *which, size_t n, GArray *keys)
+void lr_collect_keys(const RubatoRows *rows, const uint64_t *which, size_t n, GArray *keys)
 {
     g_array_set_size(keys, 0);
     if (n == 0)
@@ -65,7 +64,7 @@ void lr_collect_keys(const RubatoSparseRows *rows, const uint64_t *which, size_t
     g_array_append_val(keys, bias);
     for (size_t i = 0; i < n; i++)
         for (size_t k = rows->row_start[which[i]]; k < rows->row_start[which[i] + 1]; k++) {
-            const RubatoKey key = rows->index[k];
+            const RubatoKey key = rows->key[k];
 
             g_array_append_val(keys, key);
         }
@@ -111,8 +110,8 @@ static bool is_positive(const LrLabels *labels, float label)
     return label >= labels->positive;
 }
 
-double lr_gradient(const RubatoSparseRows *rows, const LrLabels *labels, const uint64_t *which,
-                   size_t n, const RubatoKey *keys, const float *weights, size_t n_keys, double l2,
+double lr_gradient(const RubatoRows *rows, const LrLabels *labels, const uint64_t *which, size_t n,
+                   const RubatoKey *keys, const float *weights, size_t n_keys, double l2,
                    double scale, float *gradient)
 {
     double loss = 0;
@@ -125,7 +124,7 @@ double lr_gradient(const RubatoSparseRows *rows, const LrLabels *labels, const u
         size_t at = 0;
 
         for (size_t k = begin; k < end; k++) {
-            at = find_key(keys, n_keys, at, rows->index[k]);
+            at = find_key(keys, n_keys, at, rows->key[k]);
             score += (double)weights[at] * (double)rows->value[k];
         }
         const double error = probability_of(score) - (positive ? 1 : 0);
@@ -134,7 +133,7 @@ double lr_gradient(const RubatoSparseRows *rows, const LrLabels *labels, const u
         gradient[0] += (float)(scale * error);
         at = 0;
         for (size_t k = begin; k < end; k++) {
-            at = find_key(keys, n_keys, at, rows->index[k]);
+            at = find_key(keys, n_keys, at, rows->key[k]);
             gradient[at] +=
                 (float)(scale * (error * (double)rows->value[k] + l2 * (double)weights[at]));
         }
@@ -178,7 +177,7 @@ static double auc_of(Scored *scored, size_t n)
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives);
 }
 
-void lr_score(const RubatoSparseRows *rows, size_t first, size_t n, const RubatoKey *keys,
+void lr_score(const RubatoRows *rows, size_t first, size_t n, const RubatoKey *keys,
               const float *weights, size_t n_keys, double *scores)
 {
     for (size_t i = first; i < first + n; i++) {
@@ -186,15 +185,15 @@ void lr_score(const RubatoSparseRows *rows, size_t first, size_t n, const Rubato
         size_t at = 0;
 
         for (size_t k = rows->row_start[i]; k < rows->row_start[i + 1]; k++) {
-            at = find_key(keys, n_keys, at, rows->index[k]);
+            at = find_key(keys, n_keys, at, rows->key[k]);
             score += (double)weights[at] * (double)rows->value[k];
         }
         scores[i] = score;
     }
 }
 
-bool lr_rate(const RubatoSparseRows *rows, const LrLabels *labels, const double *scores,
-             LrRating *rating, GError **error)
+bool lr_rate(const RubatoRows *rows, const LrLabels *labels, const double *scores, LrRating *rating,
+             GError **error)
 {
     g_autofree Scored *scored = g_try_new(Scored, rows->n_rows);
     size_t n_right = 0;

@@ -16,27 +16,26 @@ typedef struct {
 } LrLabels;
 
 /* RUBATO_ERROR_FORMAT where rows have more or fewer than two; path is for the message. */
-bool lr_find_labels(const RubatoSparseRows *rows, const char *path, LrLabels *labels,
-                    GError **error);
+bool lr_find_labels(const RubatoRows *rows, const char *path, LrLabels *labels, GError **error);
 
 /* RUBATO_ERROR_FORMAT where rows have others. */
-bool lr_check_labels(const RubatoSparseRows *rows, const char *path, const LrLabels *labels,
+bool lr_check_labels(const RubatoRows *rows, const char *path, const LrLabels *labels,
                      GError **error);
 
 /* The keys that some rows use: ascending, each once, the bias always among them; none for no
  * rows. */
-void lr_collect_keys(const RubatoSparseRows *rows, const uint64_t *which, size_t n,
+void lr_collect_keys(const RubatoRows *rows, const uint64_t *which, size_t n,
                      GArray /* of RubatoKey */ *keys);
 
 /* Given the weights of just these keys, writes scale × the gradient over the rows, the penalty
  * included, into gradient, and returns the sum of the rows' losses without it. The penalty is
  * l2 / 2 × the squares of the weights that a row uses (the bias apart), per row. */
-double lr_gradient(const RubatoSparseRows *rows, const LrLabels *labels, const uint64_t *which,
-                   size_t n, const RubatoKey *keys, const float *weights, size_t n_keys, double l2,
+double lr_gradient(const RubatoRows *rows, const LrLabels *labels, const uint64_t *which, size_t n,
+                   const RubatoKey *keys, const float *weights, size_t n_keys, double l2,
                    double scale, float *gradient);
 
 /* Writes w·x of n rows from `first` on to their places in scores, given the weights of their keys. */
-void lr_score(const RubatoSparseRows *rows, size_t first, size_t n, const RubatoKey *keys,
+void lr_score(const RubatoRows *rows, size_t first, size_t n, const RubatoKey *keys,
               const float *weights, size_t n_keys, double *scores);
 
 typedef struct {
@@ -45,7 +44,7 @@ typedef struct {
 } LrRating;
 
 /* How good the scores of all rows are. */
-bool lr_rate(const RubatoSparseRows *rows, const LrLabels *labels, const double *scores,
-             LrRating *rating, GError **error);
+bool lr_rate(const RubatoRows *rows, const LrLabels *labels, const double *scores, LrRating *rating,
+             GError **error);
 
 #endif

@@ -1,44 +1,24 @@
-/* The libsvm reader: what it reads, what it refuses and where it says the fault is. */
-#include "io/data/libsvm.h"
-
-#include <glib/gstdio.h>
-#include <locale.h>
-#include <math.h>
-#include <stdlib.h>
+/* libsvm and libffm: what is read, what is refused and where the fault is said to be. */
 #include <string.h>
-#include <zlib.h>
 
-#include "io/data/decimal.h"
+#include "tests/support/data_text.h"
 #include "tests/support/runner.h"
 
-static RubatoSparseRows *read_text(const char *text, size_t size, GError **error)
-{
-    g_autoptr(ByteSource) source = byte_source_new_memory("rows", text, size);
-
-    return libsvm_read(source, error);
-}
-
-static RubatoSparseRows *read_good(const char *text)
-{
-    g_autoptr(GError) error = NULL;
-    RubatoSparseRows *rows = read_text(text, strlen(text), &error);
-
-    ck_assert_msg(rows != NULL, "\"%s\" was refused: %s", text,
-                  error != NULL ? error->message : "");
-    return rows;
-}
+static const RubatoDataSpec libsvm = { .format = "libsvm" }, libffm = { .format = "libffm" };
 
 START_TEST(libsvm_reads_rows_entries_and_labels)
 {
-    g_autoptr(RubatoSparseRows) rows = read_good("-1 1:0.5 7:-2e1\n+1\n3.25 4294967295:1\n");
+    g_autoptr(RubatoRows) rows =
+        load_good(&libsvm, "-1 0:0.5 7:-2e1\n+1\n3.25 18446744073709551615:1\n");
 
     ck_assert_uint_eq(rows->n_rows, 3);
     ck_assert_uint_eq(rows->n_entries, 3);
-    ck_assert_uint_eq(rows->n_columns, UINT32_MAX);
+    ck_assert_uint_eq(rows->max_key, UINT64_MAX);
+    ck_assert_ptr_null(rows->field);
     const size_t starts[] = { 0, 2, 2, 3 };
     ck_assert_mem_eq(rows->row_start, starts, sizeof starts);
-    const uint32_t indices[] = { 1, 7, UINT32_MAX };
-    ck_assert_mem_eq(rows->index, indices, sizeof indices);
+    const RubatoKey keys[] = { 0, 7, UINT64_MAX };
+    ck_assert_mem_eq(rows->key, keys, sizeof keys);
     const float values[] = { 0.5f, -20.0f, 1.0f };
     ck_assert_mem_eq(rows->value, values, sizeof values);
     const float labels[] = { -1.0f, 1.0f, 3.25f };
@@ -65,11 +45,11 @@ static const char *const same_rows[] = {
 
 START_TEST(libsvm_allows_blanks_comments_and_line_ends)
 {
-    g_autoptr(RubatoSparseRows) rows = read_good(same_rows[_i]);
+    g_autoptr(RubatoRows) rows = load_good(&libsvm, same_rows[_i]);
 
     ck_assert_uint_eq(rows->n_rows, 1);
     ck_assert_uint_eq(rows->n_entries, 1);
-    ck_assert_uint_eq(rows->n_columns, 2);
+    ck_assert_uint_eq(rows->key[0], 2);
     ck_assert(rows->label[0] == 1.0f);
     ck_assert(rows->value[0] == 3.0f);
 }
@@ -79,16 +59,17 @@ static const struct {
     const char *text;
     const char *message; /* what it must begin with */
 } bad_rows[] = {
-    { "", "rows:1:1: expected a row" },
-    { "\n# nothing\n", "rows:3:1: expected a row" },
+    { "", "rows: expected a row" },
+    { "\n# nothing\n", "rows: expected a row" },
     { "yes 1:1\n", "rows:1:1: expected a finite number as label, found \"yes\"" },
     { "1:1 2:1\n", "rows:1:1: expected a finite number as label, found \"1:1\"" },
     { "1,2 1:1\n", "rows:1:1: expected a finite number as label, found \"1,2\"" },
     { "nan 1:1\n", "rows:1:1: expected a finite number as label, found \"nan\"" },
     { "1e39 1:1\n", "rows:1:1: expected a number within the range of a float, found \"1e39\"" },
-    { "1 1:1\n1 0:1\n", "rows:2:3: expected an index from 1 to 4294967295, found \"0:1\"" },
-    { "1 1:1 4294967296:1\n", "rows:1:7: expected an index from 1 to 4294967295, found" },
-    { "1 99999999999999999999999999:1\n", "rows:1:3: expected an index from 1 to 4294967295" },
+    { "1 1:1 18446744073709551616:1\n",
+      "rows:1:7: expected an index up to 18446744073709551615, found" },
+    { "1 18446744073709551615:1 18446744073709551615:1\n",
+      "rows:1:26: expected an index above 18446744073709551615" },
     { "1 -3:1\n", "rows:1:3: expected index:value, found \"-3:1\"" },
     { "1 1.5:1\n", "rows:1:3: expected index:value, found \"1.5:1\"" },
     { "1 3\n", "rows:1:3: expected index:value, found \"3\"" },
@@ -112,27 +93,20 @@ static const struct {
     { "1 3:1\r2\n",
       "rows:1:7: expected the end of the line behind a carriage return, found \"2\"" },
     { "1 3:1 \x01\xff\n", "rows:1:7: expected index:value, found \"\\001\\377\"" },
+    { "\rx\n", "rows:1:2: expected the end of the line behind a carriage return, found \"x\"" },
     { "1 2:3\n\x1f\x8b\n", "rows:2:1: expected a finite number as label, found \"\\037\\213\"" },
 };
 
 START_TEST(libsvm_refuses_with_line_and_column)
 {
-    g_autoptr(GError) error = NULL;
-
-    ck_assert_ptr_null(read_text(bad_rows[_i].text, strlen(bad_rows[_i].text), &error));
-    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
-    ck_assert_msg(g_str_has_prefix(error->message, bad_rows[_i].message),
-                  "\"%s\" does not begin with \"%s\"", error->message, bad_rows[_i].message);
+    check_refused(&libsvm, bad_rows[_i].text, strlen(bad_rows[_i].text), bad_rows[_i].message);
 }
 END_TEST
 
 START_TEST(libsvm_refuses_zero_bytes)
 {
-    g_autoptr(GError) error = NULL;
-
-    ck_assert_ptr_null(read_text("1 2:3\n\0", 7, &error));
-    ck_assert_str_eq(error->message,
-                     "rows:2:1: expected a finite number as label, found a zero byte");
+    check_refused(&libsvm, "1 2:3\n\0", 7,
+                  "rows:2:1: expected a finite number as label, found a zero byte");
 }
 END_TEST
 
@@ -140,7 +114,7 @@ END_TEST
 START_TEST(libsvm_reads_lines_of_any_length)
 {
     g_autoptr(GString) text = g_string_new(NULL);
-    const uint32_t n_long = 200000, n_short = 50000;
+    const uint32_t n_long = 100000, n_short = 20000;
 
     g_string_append(text, "1");
     for (uint32_t i = 1; i <= n_long; i++)
@@ -149,201 +123,94 @@ START_TEST(libsvm_reads_lines_of_any_length)
     for (uint32_t i = 0; i < n_short; i++)
         g_string_append_printf(text, "%u %u:%u\n", i % 3, i + 1, i % 89);
 
-    g_autoptr(RubatoSparseRows) rows = read_good(text->str);
+    g_autoptr(RubatoRows) rows = load_good(&libsvm, text->str);
     ck_assert_uint_eq(rows->n_rows, n_short + 1);
     ck_assert_uint_eq(rows->row_start[1], n_long);
     for (uint32_t i = 0; i < n_long; i++)
-        ck_assert(rows->index[i] == i + 1 && rows->value[i] == (float)((i + 1) % 97));
+        require_msg(rows->key[i] == i + 1 && rows->value[i] == (float)((i + 1) % 97), "%u", i);
     for (uint32_t i = 0; i < n_short; i++)
-        ck_assert(rows->row_start[i + 2] == n_long + i + 1 &&
-                  rows->label[i + 1] == (float)(i % 3) && rows->index[n_long + i] == i + 1 &&
-                  rows->value[n_long + i] == (float)(i % 89));
+        require_msg(rows->row_start[i + 2] == n_long + i + 1 &&
+                        rows->label[i + 1] == (float)(i % 3) && rows->key[n_long + i] == i + 1 &&
+                        rows->value[n_long + i] == (float)(i % 89),
+                    "row %u", i);
 }
 END_TEST
 
 START_TEST(libsvm_tells_the_line_of_a_fault_far_inside)
 {
     g_autoptr(GString) text = g_string_new(NULL);
-    g_autoptr(GError) error = NULL;
 
     for (int i = 1; i < 100000; i++)
         g_string_append(text, "1 1:1 22:22 333:333\n");
     g_string_append(text, "1 1:1 22:2z\n");
-    ck_assert_ptr_null(read_text(text->str, text->len, &error));
-    ck_assert_str_eq(error->message,
-                     "rows:100000:10: expected a finite number as value, found \"2z\"");
+    check_refused(&libsvm, text->str, text->len,
+                  "rows:100000:10: expected a finite number as value, found \"2z\"");
 }
 END_TEST
 
-/* Files: plain and gzipped ones are read alike. */
+/* ---- libffm ---- */
 
-static char *temporary_file(void)
+START_TEST(libffm_reads_fields_indices_and_values)
 {
-    char *path = NULL;
-    g_autoptr(GError) error = NULL;
-    const int fd = g_file_open_tmp("rubato-libsvm-XXXXXX", &path, &error);
+    g_autoptr(RubatoRows) rows = load_good(
+        &libffm, "1 0:5:1 3:123456:1 3:5:0.25\n# x\n-1\n0 4294967294:18446744073709551615:2 "
+                 "123456:7:1 # y\n");
+    const size_t starts[] = { 0, 3, 3, 5 };
+    const RubatoKey keys[] = { 5, 123456, 5, UINT64_MAX, 7 };
+    const uint32_t fields[] = { 0, 3, 3, UINT32_MAX - 1, 123456 };
+    const float values[] = { 1, 1, 0.25f, 2, 1 };
+    const float labels[] = { 1, -1, 0 };
 
-    ck_assert_msg(fd >= 0, "%s", error != NULL ? error->message : "");
-    g_close(fd, NULL);
-    return path;
-}
-
-static void write_gzipped(const char *path, const char *text)
-{
-    gzFile file = gzopen(path, "wb");
-
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_eq(gzwrite(file, text, (unsigned)strlen(text)), (int)strlen(text));
-    ck_assert_int_eq(gzclose(file), Z_OK);
-}
-
-static const char file_text[] = "1 1:1 2:2\n-1 3:3\n";
-
-START_TEST(libsvm_loads_plain_and_gzipped_files)
-{
-    g_autofree char *path = temporary_file();
-    g_autoptr(GError) error = NULL;
-
-    if (_i == 0)
-        ck_assert(g_file_set_contents(path, file_text, -1, NULL));
-    else
-        write_gzipped(path, file_text);
-    g_autoptr(RubatoSparseRows) rows = rubato_libsvm_load(path, &error);
-    g_unlink(path);
-    ck_assert_ptr_nonnull(rows);
-    ck_assert_uint_eq(rows->n_rows, 2);
-    ck_assert_uint_eq(rows->n_entries, 3);
+    ck_assert_uint_eq(rows->n_rows, 3);
+    ck_assert_uint_eq(rows->n_entries, 5);
+    ck_assert_uint_eq(rows->n_fields, UINT32_MAX);
+    ck_assert_mem_eq(rows->row_start, starts, sizeof starts);
+    ck_assert_mem_eq(rows->key, keys, sizeof keys);
+    ck_assert_mem_eq(rows->field, fields, sizeof fields);
+    ck_assert_mem_eq(rows->value, values, sizeof values);
+    ck_assert_mem_eq(rows->label, labels, sizeof labels);
 }
 END_TEST
 
-/* The gzipped file, without its last bytes and with some bits turned over. */
-START_TEST(libsvm_refuses_damaged_gzip)
+static const struct {
+    const char *text;
+    const char *message;
+} bad_fields[] = {
+    { "1 0:5\n", "rows:1:3: expected field:index:value, found \"0:5\"" },
+    { "1 0:5:\n", "rows:1:7: expected a finite number as value, found the end of the line" },
+    { "1 0::1\n", "rows:1:3: expected field:index:value, found \"0::1\"" },
+    { "1 :5:1\n", "rows:1:3: expected field:index:value, found \":5:1\"" },
+    { "1 0:5:1:2\n", "rows:1:7: expected a finite number as value, found \"1:2\"" },
+    { "1 -1:5:1\n", "rows:1:3: expected field:index:value, found \"-1:5:1\"" },
+    { "1 1:1:1\n0 4294967295:5:1\n", "rows:2:3: expected a field up to 4294967294, found" },
+    { "1 1:18446744073709551616:1\n", "rows:1:3: expected an index up to 18446744073709551615" },
+    { "1 1:1:1 2:2:inf\n", "rows:1:13: expected a finite number as value, found \"inf\"" },
+    { "1 1:1:9e99\n", "rows:1:7: expected a number within the range of a float, found \"9e99\"" },
+    { "x 1:1:1\n", "rows:1:1: expected a finite number as label, found \"x\"" },
+};
+
+START_TEST(libffm_refuses_with_line_and_column)
 {
-    g_autofree char *path = temporary_file();
-    g_autofree char *bytes = NULL;
-    g_autoptr(GError) error = NULL;
-    gsize size;
-
-    write_gzipped(path, file_text);
-    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
-    if (_i == 0)
-        size -= 9;
-    else
-        bytes[size - 6] = (char)~bytes[size - 6];
-    ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
-    ck_assert_ptr_null(rubato_libsvm_load(path, &error));
-    g_unlink(path);
-    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
-    ck_assert(strstr(error->message, path) != NULL);
-    ck_assert_msg(strstr(error->message, _i == 0 ? "truncated" : "damaged") != NULL, "%s",
-                  error->message);
-}
-END_TEST
-
-START_TEST(libsvm_names_a_file_that_cannot_be_read)
-{
-    const char *const path = _i == 0 ? "/no/such/file.svm" : g_get_tmp_dir();
-    g_autoptr(GError) error = NULL;
-
-    ck_assert_ptr_null(rubato_libsvm_load(path, &error));
-    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
-    ck_assert(g_str_has_prefix(error->message, path));
-}
-END_TEST
-
-/* Numbers: the fast way must give what strtod gives, bit by bit. */
-
-START_TEST(decimal_agrees_with_strtod)
-{
-    g_autoptr(GRand) random = g_rand_new_with_seed(20260);
-
-    for (int i = 0; i < 200000; i++) {
-        char text[64], expected_text[64];
-        const char *end;
-        float number;
-        const int digits = g_rand_int_range(random, 1, 22);
-        GString *built = g_string_new(g_rand_boolean(random) ? "-" : "");
-
-        for (int d = 0; d < digits; d++)
-            g_string_append_c(built, (char)('0' + g_rand_int_range(random, 0, 10)));
-        g_string_insert_c(built,
-                          g_rand_int_range(random, built->str[0] == '-', (int)built->len + 1), '.');
-        if (g_rand_boolean(random))
-            g_string_append_printf(built, "e%d", g_rand_int_range(random, -40, 16));
-        g_strlcpy(text, built->str, sizeof text);
-        g_strlcpy(expected_text, built->str, sizeof expected_text);
-        g_string_append_c(built, '\n');
-
-        const float expected = (float)g_ascii_strtod(expected_text, NULL);
-        const DecimalStatus status = decimal_read_float(built->str, &end, &number);
-        ck_assert_msg(status == DECIMAL_OK, "%s: status %d", text, (int)status);
-        ck_assert_msg(memcmp(&number, &expected, sizeof number) == 0, "%s: %a, strtod has %a", text,
-                      (double)number, (double)expected);
-        ck_assert_ptr_eq(end, built->str + built->len - 1);
-        g_string_free(built, TRUE);
-    }
-}
-END_TEST
-
-START_TEST(decimal_ignores_the_locale)
-{
-    static const char *const names[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8" };
-    float number;
-    const char *end;
-
-    /* Where none of them is installed this says no more than the other cases do. */
-    for (size_t i = 0; i < G_N_ELEMENTS(names) && setlocale(LC_NUMERIC, names[i]) == NULL; i++)
-        ;
-    ck_assert_int_eq(decimal_read_float("1.5 ", &end, &number), DECIMAL_OK);
-    ck_assert(number == 1.5f);
-    ck_assert_int_eq(decimal_read_float("1.234567890123456789012e0 ", &end, &number), DECIMAL_OK);
-    ck_assert(number == 1.23456789f);
-}
-END_TEST
-
-START_TEST(decimal_stops_where_the_number_stops)
-{
-    const char *const text = "12e+ ";
-    const char *end;
-    float number;
-    uint32_t index;
-
-    ck_assert_int_eq(decimal_read_float(text, &end, &number), DECIMAL_OK);
-    ck_assert_ptr_eq(end, text + 2);
-    ck_assert(number == 12.0f);
-    ck_assert_int_eq(decimal_read_index(text, &end, &index), DECIMAL_OK);
-    ck_assert_ptr_eq(end, text + 2);
-    ck_assert_int_eq(decimal_read_index("-1 ", &end, &index), DECIMAL_NO_NUMBER);
-    ck_assert_int_eq(decimal_read_index("4294967296 ", &end, &index), DECIMAL_TOO_LARGE);
-    ck_assert_int_eq(decimal_read_float("3.5e38 ", &end, &number), DECIMAL_TOO_LARGE);
-    ck_assert_int_eq(decimal_read_float("1e-400 ", &end, &number), DECIMAL_OK);
-    ck_assert(number == 0.0f);
+    check_refused(&libffm, bad_fields[_i].text, strlen(bad_fields[_i].text),
+                  bad_fields[_i].message);
 }
 END_TEST
 
 int main(void)
 {
     Suite *suite = suite_create("libsvm");
-    TCase *reading = tcase_create("reading");
-    TCase *files = tcase_create("files");
-    TCase *numbers = tcase_create("numbers");
+    TCase *svm = tcase_create("libsvm"), *ffm = tcase_create("libffm");
 
-    tcase_add_test(reading, libsvm_reads_rows_entries_and_labels);
-    tcase_add_loop_test(reading, libsvm_allows_blanks_comments_and_line_ends, 0,
+    tcase_add_test(svm, libsvm_reads_rows_entries_and_labels);
+    tcase_add_loop_test(svm, libsvm_allows_blanks_comments_and_line_ends, 0,
                         (int)G_N_ELEMENTS(same_rows));
-    tcase_add_loop_test(reading, libsvm_refuses_with_line_and_column, 0,
-                        (int)G_N_ELEMENTS(bad_rows));
-    tcase_add_test(reading, libsvm_refuses_zero_bytes);
-    tcase_add_test(reading, libsvm_reads_lines_of_any_length);
-    tcase_add_test(reading, libsvm_tells_the_line_of_a_fault_far_inside);
-    tcase_add_loop_test(files, libsvm_loads_plain_and_gzipped_files, 0, 2);
-    tcase_add_loop_test(files, libsvm_refuses_damaged_gzip, 0, 2);
-    tcase_add_loop_test(files, libsvm_names_a_file_that_cannot_be_read, 0, 2);
-    tcase_add_test(numbers, decimal_agrees_with_strtod);
-    tcase_add_test(numbers, decimal_ignores_the_locale);
-    tcase_add_test(numbers, decimal_stops_where_the_number_stops);
-    suite_add_tcase(suite, reading);
-    suite_add_tcase(suite, files);
-    suite_add_tcase(suite, numbers);
+    tcase_add_loop_test(svm, libsvm_refuses_with_line_and_column, 0, (int)G_N_ELEMENTS(bad_rows));
+    tcase_add_test(svm, libsvm_refuses_zero_bytes);
+    tcase_add_test(svm, libsvm_reads_lines_of_any_length);
+    tcase_add_test(svm, libsvm_tells_the_line_of_a_fault_far_inside);
+    tcase_add_test(ffm, libffm_reads_fields_indices_and_values);
+    tcase_add_loop_test(ffm, libffm_refuses_with_line_and_column, 0, (int)G_N_ELEMENTS(bad_fields));
+    suite_add_tcase(suite, svm);
+    suite_add_tcase(suite, ffm);
     return run_suite(suite);
 }

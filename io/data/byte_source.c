@@ -1,57 +1,93 @@
 /* Bytes of a file or of memory, in order.
  *
- * zlib reads plain files and gzipped ones alike; only this file knows zlib. Runs on the caller's
- * thread. Either `file` or `memory` is set. */
+ * A file's first bytes are read at once to see how it is packed; what is not packed then goes straight
+ * into the caller's buffer. Runs on the caller's thread. Either `fd` or `memory` is set. */
 #include "io/data/byte_source.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zlib.h>
+#include <unistd.h>
 
-#define BUFFER_BYTES (256u * 1024u)
-#define READ_MAX_BYTES (1u << 30)
+#include "io/data/unpacker.h"
 
-/* Deflate packs at most 258 bytes into two bits. */
-#define UNPACKING_MAX 1032u
+#define BUFFER_BYTES ((size_t)256 * 1024)
+#define READ_MAX_BYTES ((size_t)1 << 30)
 
 struct ByteSource {
     char *name;
     uint64_t limit;
-    gzFile file;
+    int fd; /* -1: memory */
     const uint8_t *memory;
     size_t memory_size;
     size_t at; /* bytes given out */
+
+    uint8_t *input; /* what was read from the file and not yet used */
+    size_t input_at, input_size;
+    bool input_ended;
+    Unpacker *unpacker; /* NULL: not packed */
 };
 
-ByteSource *byte_source_open(const char *path, GError **error)
+static bool fail_to_open(const char *path, const char *why, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be opened: %s", path, why);
+    return false;
+}
+
+/* Reads until there are `size` bytes or the file ends. */
+static bool read_file(ByteSource *source, uint8_t *buffer, size_t size, size_t *got, GError **error)
+{
+    size_t done = 0;
+
+    while (done < size && !source->input_ended) {
+        const ssize_t n = read(source->fd, buffer + done, MIN(size - done, READ_MAX_BYTES));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be read: %s",
+                        source->name, g_strerror(errno));
+            return false;
+        }
+        source->input_ended = n == 0;
+        done += (size_t)n;
+    }
+    *got = done;
+    return true;
+}
+
+/* Opens the file, and sees how it is packed. */
+static bool open_file(ByteSource *source, GError **error)
 {
     struct stat status;
 
-    if (stat(path, &status) != 0) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be opened: %s", path,
-                    g_strerror(errno));
-        return NULL;
-    }
+    source->fd = open(source->name, O_RDONLY | O_CLOEXEC);
+    if (source->fd < 0 || fstat(source->fd, &status) != 0)
+        return fail_to_open(source->name, g_strerror(errno), error);
     if (S_ISDIR(status.st_mode)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: is a directory; name a file", path);
-        return NULL;
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: is a directory; name a file",
+                    source->name);
+        return false;
     }
+    source->input = g_malloc(BUFFER_BYTES);
+    if (!read_file(source, source->input, UNPACKER_MAGIC_BYTES, &source->input_size, error))
+        return false;
+    if (!unpacker_new(source->input, source->input_size, &source->unpacker))
+        return fail_to_open(source->name, "no memory to unpack it", error);
+    source->limit = !S_ISREG(status.st_mode) ? UINT64_MAX : (uint64_t)status.st_size;
+    if (source->unpacker != NULL && S_ISREG(status.st_mode))
+        source->limit *= unpacker_ratio_max(source->unpacker);
+    return true;
+}
 
-    errno = 0;
-    gzFile file = gzopen(path, "rb");
-    if (file == NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be opened: %s", path,
-                    g_strerror(errno != 0 ? errno : ENOMEM));
-        return NULL;
-    }
-    gzbuffer(file, BUFFER_BYTES);
+ByteSource *byte_source_open(const char *path, GError **error)
+{
+    g_autoptr(ByteSource) source = g_new0(ByteSource, 1);
 
-    ByteSource *source = g_new0(ByteSource, 1);
     source->name = g_strdup(path);
-    source->file = file;
-    source->limit = S_ISREG(status.st_mode) ? (uint64_t)status.st_size * UNPACKING_MAX : UINT64_MAX;
-    return source;
+    source->fd = -1;
+    return open_file(source, error) ? g_steal_pointer(&source) : NULL;
 }
 
 ByteSource *byte_source_new_memory(const char *name, const void *bytes, size_t size)
@@ -59,6 +95,7 @@ ByteSource *byte_source_new_memory(const char *name, const void *bytes, size_t s
     ByteSource *source = g_new0(ByteSource, 1);
 
     source->name = g_strdup(name);
+    source->fd = -1;
     source->memory = bytes;
     source->memory_size = size;
     source->limit = size;
@@ -69,8 +106,10 @@ void byte_source_free(ByteSource *source)
 {
     if (source == NULL)
         return;
-    if (source->file != NULL)
-        gzclose(source->file);
+    if (source->fd >= 0)
+        close(source->fd);
+    unpacker_free(source->unpacker);
+    g_free(source->input);
     g_free(source->name);
     g_free(source);
 }
@@ -80,62 +119,99 @@ const char *byte_source_name(const ByteSource *source)
     return source->name;
 }
 
+bool byte_source_is_packed(const ByteSource *source)
+{
+    return source->unpacker != NULL;
+}
+
 uint64_t byte_source_limit(const ByteSource *source)
 {
     return source->limit;
 }
 
-/* zlib gives what it could unpack and tells of a stream that ends too early only when asked. */
-static bool check_file(ByteSource *source, GError **error)
+/* What is in memory, or was read to see how the file is packed. */
+static size_t take(const uint8_t *from, size_t size, void *buffer, size_t wanted)
 {
-    int code = Z_OK;
-    int read_errno = errno;
-    const char *text = gzerror(source->file, &code);
+    const size_t n = MIN(size, wanted);
 
-    if (code == Z_OK || code == Z_STREAM_END)
-        return true;
-    if (code == Z_ERRNO)
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be read: %s", source->name,
-                    g_strerror(read_errno));
-    else if (code == Z_BUF_ERROR)
+    if (n > 0)
+        memcpy(buffer, from, n);
+    return n;
+}
+
+static bool read_plain(ByteSource *source, uint8_t *buffer, size_t size, size_t *got,
+                       GError **error)
+{
+    const size_t n =
+        take(source->input + source->input_at, source->input_size - source->input_at, buffer, size);
+
+    source->input_at += n;
+    if (!read_file(source, buffer + n, size - n, got, error))
+        return false;
+    *got += n;
+    return true;
+}
+
+/* Why a packed stream cannot go on. */
+static bool fail_to_unpack(const ByteSource *source, UnpackerStatus status, GError **error)
+{
+    const char *packing = unpacker_name(source->unpacker);
+
+    if (status == UNPACKER_NO_MEMORY)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "%s: near byte %zu: no memory to unpack the %s stream", source->name,
+                    source->at, packing);
+    else if (status == UNPACKER_DAMAGED)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "%s: byte %zu: the gzip stream ends here, too early; the file is truncated",
-                    source->name, source->at);
+                    "%s: near byte %zu: the %s stream is damaged (%s)", source->name, source->at,
+                    packing, unpacker_fault(source->unpacker));
     else
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "%s: near byte %zu: the gzip stream is damaged (%s)", source->name, source->at,
-                    text);
+                    "%s: byte %zu: the %s stream ends here, too early; the file is truncated",
+                    source->name, source->at, packing);
     return false;
+}
+
+static bool read_packed(ByteSource *source, uint8_t *buffer, size_t size, size_t *got,
+                        GError **error)
+{
+    UnpackerBuffers buffers = { .out = buffer, .out_size = size };
+
+    while (buffers.out_size > 0) {
+        UnpackerStatus status;
+        size_t out_before = buffers.out_size;
+
+        if (source->input_at == source->input_size && !source->input_ended) {
+            source->input_at = 0;
+            if (!read_file(source, source->input, BUFFER_BYTES, &source->input_size, error))
+                return false;
+        }
+        buffers.in = source->input + source->input_at;
+        buffers.in_size = source->input_size - source->input_at;
+        if (buffers.in_size == 0 && unpacker_is_whole(source->unpacker))
+            break;
+        status = unpacker_run(source->unpacker, &buffers);
+        source->input_at = source->input_size - buffers.in_size;
+        source->at += out_before - buffers.out_size;
+        if (status != UNPACKER_GOES_ON ||
+            (buffers.in_size == 0 && source->input_ended && buffers.out_size == out_before &&
+             !unpacker_is_whole(source->unpacker)))
+            return fail_to_unpack(source, status, error);
+    }
+    *got = size - buffers.out_size;
+    return true;
 }
 
 bool byte_source_read(ByteSource *source, void *buffer, size_t size, size_t *got, GError **error)
 {
-    size_t done = 0;
-
-    if (source->file == NULL) {
-        done = MIN(size, source->memory_size - source->at);
-        if (done > 0)
-            memcpy(buffer, source->memory + source->at, done);
-        source->at += done;
-        *got = done;
-        return true;
+    if (source->unpacker != NULL)
+        return read_packed(source, buffer, size, got, error);
+    if (source->fd >= 0) {
+        if (!read_plain(source, buffer, size, got, error))
+            return false;
+    } else {
+        *got = take(source->memory + source->at, source->memory_size - source->at, buffer, size);
     }
-
-    while (done < size) {
-        const unsigned want = (unsigned)MIN(size - done, READ_MAX_BYTES);
-
-        errno = 0;
-        const int n = gzread(source->file, (uint8_t *)buffer + done, want);
-        if (n > 0) {
-            done += (size_t)n;
-            source->at += (size_t)n;
-        }
-        if (n < (int)want) {
-            if (!check_file(source, error))
-                return false;
-            break;
-        }
-    }
-    *got = done;
+    source->at += *got;
     return true;
 }

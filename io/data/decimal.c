@@ -26,20 +26,25 @@ static inline bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-DecimalStatus decimal_read_index(const char *text, const char **end, uint32_t *number)
+DecimalStatus decimal_read_key(const char *text, const char **end, uint64_t *number)
 {
     const char *at = text;
     uint64_t value = 0;
+    bool fits = true;
 
     if (!is_digit(*at))
         return DECIMAL_NO_NUMBER;
-    for (; is_digit(*at); at++)
-        if (value <= UINT32_MAX)
-            value = value * 10 + (uint64_t)(*at - '0');
+    for (; is_digit(*at); at++) {
+        const uint64_t digit = (uint64_t)(*at - '0');
+
+        fits = fits &&
+               (value < UINT64_MAX / 10 || (value == UINT64_MAX / 10 && digit <= UINT64_MAX % 10));
+        value = value * 10 + digit;
+    }
     *end = at;
-    if (value > UINT32_MAX)
+    if (!fits)
         return DECIMAL_TOO_LARGE;
-    *number = (uint32_t)value;
+    *number = value;
     return DECIMAL_OK;
 }
 

@@ -16,7 +16,7 @@ typedef enum {
  * as a newline, and set *end behind what they read. */
 
 /* Digits alone. */
-DecimalStatus decimal_read_index(const char *text, const char **end, uint32_t *number);
+DecimalStatus decimal_read_key(const char *text, const char **end, uint64_t *number);
 
 /* [+-] digits [. digits] [e [+-] digits]; digits on one side of the point are enough. What is too
  * small becomes 0. */

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "io/data/random.h"
+
 #define SIDE 28
 #define N_PIXELS ((size_t)SIDE * SIDE)
 #define N_CLASSES 10u
@@ -18,39 +20,15 @@ typedef struct {
     float ink[N_CLASSES][N_PIXELS]; /* 0 .. 1 */
 } Classes;
 
-typedef struct {
-    uint64_t state;
-} Random;
-
-/* SplitMix64 (G. Steele, D. Lea, C. Flood: Fast splittable pseudorandom number generators, 2014). */
-static uint64_t next_bits(Random *random)
-{
-    uint64_t z = random->state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 /* In [low, high). */
 static float next_float(Random *random, float low, float high)
 {
-    return low + (high - low) * (float)(next_bits(random) >> 40) * 0x1p-24f;
+    return low + (high - low) * (float)(random_bits(random) >> 40) * 0x1p-24f;
 }
 
 static int next_int(Random *random, int n)
 {
-    return (int)(next_bits(random) % (uint64_t)n);
-}
-
-/* A stream of its own for each number. */
-static Random stream(uint64_t seed, uint64_t number)
-{
-    Random random = { seed };
-
-    random.state = next_bits(&random) ^ number;
-    random.state = next_bits(&random);
-    return random;
+    return (int)(random_bits(random) % (uint64_t)n);
 }
 
 static void draw_blob(float *ink, Random *random)
@@ -75,7 +53,7 @@ static void draw_classes(Classes *classes, uint64_t seed)
 {
     memset(classes, 0, sizeof *classes);
     for (uint32_t c = 0; c < N_CLASSES; c++) {
-        Random random = stream(seed, UINT64_MAX - c); /* no image has such a number */
+        Random random = random_stream(seed, UINT64_MAX - c); /* no image has such a number */
 
         for (uint32_t i = 0; i < N_BLOBS; i++)
             draw_blob(classes->ink[c], &random);
@@ -125,7 +103,7 @@ RubatoImages *rubato_images_generate(size_t n_images, uint64_t seed, uint64_t fi
 
     draw_classes(classes, seed);
     for (size_t i = 0; i < n_images; i++) {
-        Random random = stream(seed, first + i);
+        Random random = random_stream(seed, first + i);
 
         labels[i] = (uint8_t)next_int(&random, N_CLASSES);
         draw_image(classes, labels[i], &random, pixels + i * N_PIXELS);

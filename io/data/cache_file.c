@@ -1,0 +1,314 @@
+/* Cache files, read and written.
+ *
+ *   header   says whose cache it is, where the index lies, what all blocks hold together
+ *   blocks   each at a multiple of 8 bytes
+ *   index    offset, size and checksum of each block
+ *
+ * The header's checksum is over itself and the index. A file is written under a name of its own, the
+ * header last, and renamed when all of it has reached the disk. Checksums are XXH3
+ * (https://github.com/Cyan4973/xxHash): a block's is compared when it is first used, and what its
+ * arrays say of one another is checked then too.
+ *
+ * Runs on any thread: what changes in a CacheFile are counts and the marks of checked blocks, in a
+ * writer what its lock guards. */
+#include "io/data/cache_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define MAGIC "rubatoDC"
+#define VERSION 1u
+#define BYTE_ORDER_MARK 0x01020304u
+
+typedef struct {
+    char magic[8];
+    uint32_t version;
+    uint32_t byte_order;
+    uint32_t header_bytes;
+    uint32_t head_bytes; /* of a block */
+    CacheKey key;
+    uint64_t n_blocks;
+    uint64_t index_offset;
+    uint64_t file_bytes;
+    RubatoDataSummary summary;
+    uint64_t checksum; /* last: of all before it, and of the index */
+} CacheHeader;
+
+typedef struct {
+    uint64_t offset, size, checksum;
+} CacheEntry;
+
+struct CacheFile {
+    _Atomic uint32_t n_refs;
+
+    /* immutable */
+    char *path;
+    const char *bytes; /* the whole file */
+    size_t size;
+    bool resident; /* pages may stay in memory */
+    const CacheHeader *header;
+    const CacheEntry *index;
+
+    _Atomic bool *checked; /* by block: it is sound */
+};
+
+/* A block's hold on its file. */
+typedef struct {
+    CacheFile *cache;
+    uint64_t number;
+} Hold;
+
+static uint64_t checksum_of(const CacheHeader *header, const CacheEntry *index, uint64_t n)
+{
+    const uint64_t sum = XXH3_64bits(header, offsetof(CacheHeader, checksum));
+
+    return XXH3_64bits_withSeed(index, n * sizeof *index, sum);
+}
+
+/* ---- reading ---- */
+
+/* Whether the mapped file is whole, ours, and of this key. */
+static bool fits(CacheFile *cache, const CacheKey *key)
+{
+    const CacheHeader *header = (const CacheHeader *)(const void *)cache->bytes;
+
+    if (cache->size < sizeof *header || memcmp(header->magic, MAGIC, sizeof header->magic) != 0 ||
+        header->version != VERSION || header->byte_order != BYTE_ORDER_MARK ||
+        header->header_bytes != sizeof *header || header->head_bytes != sizeof(BlockHead) ||
+        header->file_bytes != cache->size || memcmp(&header->key, key, sizeof *key) != 0)
+        return false;
+    if (header->index_offset > cache->size || header->index_offset % 8 != 0 ||
+        header->n_blocks != (cache->size - header->index_offset) / sizeof *cache->index)
+        return false;
+    cache->header = header;
+    cache->index = (const CacheEntry *)(const void *)(cache->bytes + header->index_offset);
+    if (checksum_of(header, cache->index, header->n_blocks) != header->checksum)
+        return false;
+    for (uint64_t i = 0; i < header->n_blocks; i++)
+        if (cache->index[i].offset % 8 != 0 || cache->index[i].offset > cache->size ||
+            cache->index[i].size > cache->size - cache->index[i].offset)
+            return false;
+    return true;
+}
+
+CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resident_bytes)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    void *bytes = MAP_FAILED;
+
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
+        bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    if (bytes == MAP_FAILED)
+        return NULL;
+
+    CacheFile *cache = g_new0(CacheFile, 1);
+    cache->n_refs = 1;
+    cache->path = g_strdup(path);
+    cache->bytes = bytes;
+    cache->size = (size_t)status.st_size;
+    cache->resident = cache->size <= resident_bytes;
+    if (fits(cache, key))
+        cache->checked = g_try_malloc0_n(MAX(cache->header->n_blocks, 1), sizeof *cache->checked);
+    if (cache->checked == NULL)
+        g_clear_pointer(&cache, cache_file_unref);
+    return cache;
+}
+
+void cache_file_unref(CacheFile *cache)
+{
+    /* acquire and release: with one another, so that the last sees what all others did */
+    if (cache == NULL || atomic_fetch_sub_explicit(&cache->n_refs, 1, memory_order_acq_rel) > 1)
+        return;
+    munmap((void *)(uintptr_t)cache->bytes, cache->size);
+    g_free(cache->checked);
+    g_free(cache->path);
+    g_free(cache);
+}
+
+const char *cache_file_path(const CacheFile *cache)
+{
+    return cache->path;
+}
+
+uint64_t cache_file_n_blocks(const CacheFile *cache)
+{
+    return cache->header->n_blocks;
+}
+
+const RubatoDataSummary *cache_file_summary(const CacheFile *cache)
+{
+    return &cache->header->summary;
+}
+
+/* Lets the pages that lie in a block alone go; the file still has them. */
+static void release_pages(const CacheFile *cache, const CacheEntry *entry)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t first = (entry->offset + page - 1) / page * page;
+    const uint64_t end = (entry->offset + entry->size) / page * page;
+
+    if (first < end)
+        (void)madvise((void *)(uintptr_t)(cache->bytes + first), end - first, MADV_DONTNEED);
+}
+
+static void release_hold(void *owner)
+{
+    Hold *hold = owner;
+
+    if (!hold->cache->resident)
+        release_pages(hold->cache, &hold->cache->index[hold->number]);
+    cache_file_unref(hold->cache);
+    g_free(hold);
+}
+
+DataBlock *cache_file_block(CacheFile *cache, uint64_t number)
+{
+    const CacheEntry *entry = &cache->index[number];
+    const char *image = cache->bytes + entry->offset;
+    /* relaxed: the mark alone is told; who misses it checks once more */
+    const bool checked = atomic_load_explicit(&cache->checked[number], memory_order_relaxed);
+
+    if (!checked && XXH3_64bits(image, entry->size) != entry->checksum)
+        return NULL;
+    Hold *hold = g_new(Hold, 1);
+    *hold = (Hold){ cache, number };
+    DataBlock *block = data_block_new_image(image, entry->size, checked ? IMAGE_CHECKED : IMAGE_NEW,
+                                            hold, release_hold);
+    if (block == NULL) {
+        g_free(hold);
+        return NULL;
+    }
+    atomic_fetch_add_explicit(&cache->n_refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&cache->checked[number], true, memory_order_relaxed);
+    return block;
+}
+
+/* ---- writing ---- */
+
+struct CacheWriter {
+    /* immutable */
+    char *path;
+    char *temporary;
+    CacheKey key;
+    int fd;
+
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    uint64_t end;  /* where the next block goes */
+    GArray *index; /* of CacheEntry, by block */
+    RubatoDataSummary summary;
+};
+
+static bool write_failed(const CacheWriter *writer, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be written: %s", writer->path,
+                g_strerror(errno));
+    return false;
+}
+
+static bool write_at(const CacheWriter *writer, uint64_t offset, const void *bytes, size_t size,
+                     GError **error)
+{
+    for (size_t done = 0; done < size;) {
+        const ssize_t n =
+            pwrite(writer->fd, (const char *)bytes + done, size - done, (off_t)(offset + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return write_failed(writer, error);
+        done += (size_t)n;
+    }
+    return true;
+}
+
+CacheWriter *cache_writer_new(const char *path, const CacheKey *key, GError **error)
+{
+    g_autoptr(CacheWriter) writer = g_new0(CacheWriter, 1);
+
+    writer->path = g_strdup(path);
+    writer->temporary = g_strconcat(path, ".XXXXXX", NULL);
+    writer->key = *key;
+    writer->end = sizeof(CacheHeader);
+    writer->index = g_array_new(FALSE, TRUE, sizeof(CacheEntry));
+    pthread_mutex_init(&writer->lock, NULL);
+    writer->fd = g_mkstemp_full(writer->temporary, O_RDWR | O_CLOEXEC, 0666);
+    if (writer->fd < 0) {
+        write_failed(writer, error);
+        g_clear_pointer(&writer->temporary, g_free);
+        return NULL;
+    }
+    return g_steal_pointer(&writer);
+}
+
+bool cache_writer_add(CacheWriter *writer, uint64_t number, const DataBlock *block, GError **error)
+{
+    CacheEntry entry = { .size = block->image_bytes,
+                         .checksum = XXH3_64bits(block->head, block->image_bytes) };
+
+    const RubatoDataSummary summary = data_block_summary(block);
+
+    pthread_mutex_lock(&writer->lock);
+    entry.offset = writer->end;
+    writer->end += (entry.size + 7) / 8 * 8;
+    if (number >= writer->index->len)
+        g_array_set_size(writer->index, (guint)number + 1);
+    g_array_index(writer->index, CacheEntry, number) = entry;
+    data_summary_add(&writer->summary, &summary);
+    pthread_mutex_unlock(&writer->lock);
+    return write_at(writer, entry.offset, block->head, entry.size, error);
+}
+
+bool cache_writer_finish(CacheWriter *writer, uint64_t n_blocks, GError **error)
+{
+    const CacheEntry *index = (const CacheEntry *)(const void *)writer->index->data;
+    CacheHeader header = {
+        .version = VERSION,
+        .byte_order = BYTE_ORDER_MARK,
+        .header_bytes = sizeof header,
+        .head_bytes = sizeof(BlockHead),
+        .key = writer->key,
+        .n_blocks = n_blocks,
+        .index_offset = writer->end,
+        .file_bytes = writer->end + n_blocks * sizeof *index,
+        .summary = writer->summary,
+    };
+
+    memcpy(header.magic, MAGIC, sizeof header.magic);
+    header.checksum = checksum_of(&header, index, n_blocks);
+    if (!write_at(writer, writer->end, index, n_blocks * sizeof *index, error) ||
+        !write_at(writer, 0, &header, sizeof header, error))
+        return false;
+    if (fdatasync(writer->fd) != 0 || g_rename(writer->temporary, writer->path) != 0)
+        return write_failed(writer, error);
+    g_clear_pointer(&writer->temporary, g_free);
+    return true;
+}
+
+void cache_writer_free(CacheWriter *writer)
+{
+    if (writer == NULL)
+        return;
+    if (writer->fd >= 0)
+        close(writer->fd);
+    if (writer->temporary != NULL)
+        g_unlink(writer->temporary);
+    g_array_free(writer->index, TRUE);
+    pthread_mutex_destroy(&writer->lock);
+    g_free(writer->temporary);
+    g_free(writer->path);
+    g_free(writer);
+}

@@ -1,0 +1,55 @@
+/* Cache files: the parsed blocks of one input, to be mapped into memory.
+ *
+ * A file holds blocks as images (data_block.h), each with its checksum, and says of which input and by
+ * which options they were made. It appears under its name whole or not at all, and is never changed.
+ * Byte order and layout are the machine's: a file from another kind is one that does not fit.
+ *
+ * Threads: a CacheFile may be read by any number at once; cache_writer_add may be called by any number
+ * at once, the other calls on a writer by one. */
+#ifndef RUBATO_IO_DATA_CACHE_FILE_H
+#define RUBATO_IO_DATA_CACHE_FILE_H
+
+#include "io/data/data_block.h"
+
+/* What a cache must agree with. */
+typedef struct {
+    uint64_t input_bytes;
+    int64_t input_modified_ns;
+    uint64_t options; /* a digest of all else that decides what the blocks hold */
+} CacheKey;
+
+typedef struct CacheFile CacheFile;
+
+/* NULL where there is none that fits, whatever the reason. Blocks that are no longer used leave memory
+ * again where the file has more than resident_bytes. (transfer full) */
+CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resident_bytes);
+
+/* Blocks keep what they lie in. NULL is allowed. */
+void cache_file_unref(CacheFile *cache);
+
+const char *cache_file_path(const CacheFile *cache);
+uint64_t cache_file_n_blocks(const CacheFile *cache);
+
+/* Of all blocks. */
+const RubatoDataSummary *cache_file_summary(const CacheFile *cache);
+
+/* A block, number < n_blocks; NULL where it is damaged. (transfer full) */
+DataBlock *cache_file_block(CacheFile *cache, uint64_t number);
+
+typedef struct CacheWriter CacheWriter;
+
+/* RUBATO_ERROR_IO. (transfer full) */
+CacheWriter *cache_writer_new(const char *path, const CacheKey *key, GError **error);
+
+/* Adds a block; each number once, in any order. */
+bool cache_writer_add(CacheWriter *writer, uint64_t number, const DataBlock *block, GError **error);
+
+/* Writes what is left and gives the file its name: the blocks 0 .. n_blocks - 1 are there. */
+bool cache_writer_finish(CacheWriter *writer, uint64_t n_blocks, GError **error);
+
+/* Removes what was not finished. NULL is allowed. */
+void cache_writer_free(CacheWriter *writer);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(CacheWriter, cache_writer_free)
+
+#endif

@@ -1,0 +1,37 @@
+/* What the columns of CSV files are: told by a spec and the first line of each file.
+ *
+ * Threads: columns_begin_file from one at a time; the rest is read only. */
+#ifndef RUBATO_IO_DATA_CSV_COLUMNS_H
+#define RUBATO_IO_DATA_CSV_COLUMNS_H
+
+#include "io/data/csv_cell.h"
+
+#define CSV_COLUMNS_MAX 1000000u
+
+typedef enum {
+    CSV_NUMBER,
+    CSV_CATEGORY,
+    CSV_LABEL,
+} CsvKind;
+
+typedef struct {
+    const RubatoDataSpec *spec;
+    char separator;
+    uint32_t n_columns; /* 0: no file had a line yet */
+    uint8_t *kind;      /* CsvKind of each */
+    char **names;       /* NULL: there is no header; ended by NULL */
+} CsvColumns;
+
+/* The spec stays the caller's. */
+void csv_columns_init(CsvColumns *columns, const RubatoDataSpec *spec);
+void csv_columns_clear(CsvColumns *columns);
+
+/* Takes in the first line of a file, and holds it against that of the first one. *first_row is then
+ * the offset of the first row. */
+bool csv_columns_begin_file(CsvColumns *columns, const RowText *head, uint64_t *first_row,
+                            RowFault *fault);
+
+/* "3 (age)", as messages call a column. */
+void csv_columns_describe(const CsvColumns *columns, uint32_t column, char *text, size_t size);
+
+#endif

@@ -1,0 +1,43 @@
+/* A dataset: its inputs in order, and their blocks, parsed, from a cache, from memory or from the
+ * files.
+ *
+ * Threads: any; see rubato/data.h for the public calls. */
+#ifndef RUBATO_IO_DATA_DATASET_H
+#define RUBATO_IO_DATA_DATASET_H
+
+#include "io/data/data_block.h"
+#include "io/data/input.h"
+
+/* What a thread keeps from block to block, so as not to ask for memory anew. */
+typedef struct {
+    TextBuffer text;
+    RowBlock rows;
+    KeyCoder coder;
+} BlockScratch;
+
+void block_scratch_init(BlockScratch *scratch);
+void block_scratch_clear(BlockScratch *scratch);
+
+/* Whether blocks are kept in memory for those who ask again. */
+typedef enum {
+    DATASET_DROP,
+    DATASET_KEEP,
+} DatasetKeep;
+
+RubatoDataset *dataset_ref(RubatoDataset *dataset);
+
+uint32_t dataset_n_inputs(const RubatoDataset *dataset);
+Input *dataset_input(const RubatoDataset *dataset, uint32_t input);
+
+/* The blocks of an input; INPUT_BLOCKS_UNKNOWN as there. */
+uint64_t dataset_n_blocks(const RubatoDataset *dataset, uint32_t input);
+
+/* Whether its blocks may be asked for in any order at the same price. */
+bool dataset_in_any_order(const RubatoDataset *dataset, uint32_t input);
+
+/* A block of an input, by number. *block is NULL where the input ends before it.
+ * (transfer full) */
+bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, DatasetKeep keep,
+                   BlockScratch *scratch, DataBlock **block, GError **error);
+
+#endif

@@ -1,0 +1,56 @@
+/* What the files of a dataset share; nobody else includes this.
+ *
+ *   dataset.c         opening, blocks, what all of them hold
+ *   dataset_cache.c   the caches of its inputs: looking for them, making them
+ *   dataset_load.c    one read whole
+ *
+ * Threads: as dataset.h. */
+#ifndef RUBATO_IO_DATA_DATASET_STATE_H
+#define RUBATO_IO_DATA_DATASET_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "io/data/cache_file.h"
+#include "io/data/dataset.h"
+
+/* An input and what is kept of it. */
+typedef struct {
+    /* immutable */
+    Input *input;
+    CacheFile *cache; /* NULL: none */
+
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    GPtrArray *kept;     /* of DataBlock by number, those in memory; NULL between them */
+    GByteArray *counted; /* by number, 1: its bad rows have been counted */
+} Part;
+
+struct RubatoDataset {
+    _Atomic uint32_t n_refs;
+
+    /* immutable */
+    RubatoDataSpec *spec;
+    RowParser *parser;
+    Part *parts;
+    uint32_t n_parts;
+    bool
+        can_parse; /* false: every input has a cache, and the parser was spared what it learns from */
+
+    _Atomic uint64_t n_kept_bytes;
+    _Atomic bool damage_told;
+    BadRows bad_rows;
+};
+
+/* Opens the caches that fit their inputs. Returns whether every input has one. */
+bool dataset_open_caches(RubatoDataset *dataset);
+
+/* Makes those that are missing. Where one cannot be written that is logged, and the rest done
+ * without. */
+bool dataset_make_caches(RubatoDataset *dataset, GError **error);
+
+/* Parses a block out of its text. *block is NULL where the input ends before it. (transfer full) */
+bool dataset_parse_block(RubatoDataset *dataset, Part *part, uint64_t number, BlockScratch *scratch,
+                         DataBlock **block, GError **error);
+
+#endif

@@ -1,0 +1,22 @@
+/* Rows from a text that stands in a test.
+ *
+ * Threads: any. */
+#ifndef TESTS_SUPPORT_DATA_TEXT_H
+#define TESTS_SUPPORT_DATA_TEXT_H
+
+#include <rubato/data.h>
+
+/* Removes a folder of files. */
+void remove_files(const char *dir);
+
+/* Writes the text to a file, loads it as the spec says, whose paths are left out, and removes it. An
+ * error calls the file "rows". (transfer full) */
+RubatoRows *load_text(const RubatoDataSpec *spec, const void *text, size_t size, GError **error);
+
+/* The same of a string that must be good. (transfer full) */
+RubatoRows *load_good(const RubatoDataSpec *spec, const char *text);
+
+/* A text that must be refused, as RUBATO_ERROR_FORMAT; the message has to begin like this. */
+void check_refused(const RubatoDataSpec *spec, const void *text, size_t size, const char *message);
+
+#endif
