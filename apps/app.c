@@ -160,6 +160,8 @@ int app_end(App *app, const GError *error)
         g_free(g_array_index(app->metrics, AppMetric, i).name);
     g_array_unref(app->metrics);
     g_ptr_array_unref(app->notes);
+    if (app->program->data != NULL)
+        app_data_clear(app->program->data);
     app_curve_clear(&app->curve);
     g_free(app->model);
     g_free(app->json);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "apps/app_curve.h"
+#include "apps/app_data.h"
 #include "apps/app_progress.h"
 
 /* What is special about a program. */
@@ -23,6 +24,7 @@ typedef struct {
     const char *name;            /* "rubato-lr" */
     const char *summary;         /* of what it does, for --help */
     const GOptionEntry *options; /* flags of its own, ended by G_OPTION_ENTRY_NULL */
+    AppData *data;      /* where the flags of training data go; NULL: it has none of them */
     const char *metric; /* what its workers count beside the loss, "accuracy"; NULL: nothing */
 
     /* What the shared flags are when they are not given. */
@@ -42,7 +44,7 @@ typedef enum {
     APP_STOPPED_BY_LOSS, /* --target-loss */
 } AppStopped;
 
-typedef struct {
+struct App {
     const AppProgram *program;
 
     /* The flags; immutable once parsed. A file or folder that was not given is NULL. */
@@ -76,7 +78,7 @@ typedef struct {
     AppStopped stopped;
     AppCurve curve;
     AppProgress progress;
-} App;
+};
 
 /* What a program returns when its flags are wrong. */
 #define APP_EXIT_USAGE 2

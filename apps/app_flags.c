@@ -24,6 +24,7 @@ typedef struct {
     double time_limit; /* 0: not given */
     int64_t seed;
     char **rest;
+    AppDataFlags data;
 } Flags;
 
 static bool refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
@@ -188,13 +189,20 @@ static bool read_epochs(App *app, const Flags *flags, GError **error)
     return true;
 }
 
-static bool read_flags(App *app, const Flags *flags, GError **error)
+static bool read_data(App *app, Flags *flags, GError **error)
+{
+    return app->program->data == NULL ||
+           app_data_take(app->program->data, &flags->data, !app_predicts_only(app), error);
+}
+
+static bool read_flags(App *app, Flags *flags, GError **error)
 {
     if (flags->rest != NULL && flags->rest[0] != NULL)
         return refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
     if (!read_place(app, flags, error) || !read_model(app, flags, error) ||
         !read_epochs(app, flags, error) || !read_files(app, flags, error) ||
-        !read_straggler(app, flags->straggler, error) || !read_ends(app, flags, error) ||
+        !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
+        !read_ends(app, flags, error) ||
         !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error))
         return false;
     if (!isfinite(flags->learning_rate) || flags->learning_rate <= 0)
@@ -264,6 +272,8 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
     g_option_context_set_description(context, description);
     if (program->options != NULL)
         g_option_context_add_main_entries(context, program->options, NULL);
+    if (program->data != NULL)
+        app_data_add_flags(context, &flags->data);
     g_option_context_add_main_entries(context, shared, NULL);
     return context;
 }
@@ -277,6 +287,7 @@ static void flags_clear(Flags *flags)
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);
     g_strfreev(flags->rest);
+    app_data_flags_clear(&flags->data);
 }
 
 bool app_parse(App *app, const AppProgram *program, int argc, char **argv)

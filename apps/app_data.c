@@ -1,0 +1,146 @@
+/* Flags of training data, and readers as they ask for them. */
+#include "apps/app_data.h"
+
+#include <string.h>
+
+#include "apps/app.h"
+
+#define HASH_BITS_MAX 64
+
+void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
+{
+    const GOptionEntry entries[] = {
+        { "train", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->train,
+          "The rows to train on, a file or glob; may be given again for more", "FILE" },
+        { "test", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->test, "The rows to test on, likewise",
+          "FILE" },
+        { "format", 0, 0, G_OPTION_ARG_STRING, &flags->format,
+          "libsvm, libffm, csv, ratings, bag_of_words, text or idx (default: by the file's name, "
+          "else libsvm)",
+          "NAME" },
+        { "label-column", 0, 0, G_OPTION_ARG_STRING, &flags->label_column,
+          "csv: the column of the label, by name or number from 0 (default: the first)", "COLUMN" },
+        { "categorical", 0, 0, G_OPTION_ARG_STRING, &flags->categorical,
+          "csv: columns whose cells are words, not numbers", "COLUMN,..." },
+        { "hash-bits", 0, 0, G_OPTION_ARG_INT, &flags->hash_bits,
+          "csv, text: keep so many bits of a word's hash (default 64)", "N" },
+        { "max-bad-rows", 0, 0, G_OPTION_ARG_INT64, &flags->max_bad_rows,
+          "Skip up to N rows that cannot be read (default 0)", "N" },
+        { "cache", 0, 0, G_OPTION_ARG_FILENAME, &flags->cache,
+          "Keep the rows in binary form, which later runs read faster: in the folder DIR, or "
+          "beside each input (default none)",
+          "DIR|beside|none" },
+        { "split", 0, 0, G_OPTION_ARG_STRING, &flags->split,
+          "fixed (default): each worker has its share; dynamic: who is done gets more",
+          "fixed|dynamic" },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    g_option_context_add_main_entries(context, entries, NULL);
+}
+
+void app_data_flags_clear(AppDataFlags *flags)
+{
+    g_strfreev(flags->train);
+    g_strfreev(flags->test);
+    g_free(flags->format);
+    g_free(flags->label_column);
+    g_free(flags->categorical);
+    g_free(flags->cache);
+    g_free(flags->split);
+    *flags = (AppDataFlags){ NULL };
+}
+
+void app_data_clear(AppData *data)
+{
+    g_strfreev(data->train);
+    g_strfreev(data->test);
+    g_free(data->format);
+    g_free(data->label_column);
+    g_strfreev(data->categorical);
+    g_free(data->cache_directory);
+    *data = (AppData){ NULL };
+}
+
+static bool refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+static bool refuse(GError **error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, text);
+    return false;
+}
+
+static void take_cache(AppData *data, AppDataFlags *flags)
+{
+    if (flags->cache == NULL || strcmp(flags->cache, "none") == 0)
+        return;
+    data->cache = RUBATO_DATA_CACHE_KEEP;
+    if (strcmp(flags->cache, "beside") != 0)
+        data->cache_directory = g_steal_pointer(&flags->cache);
+}
+
+bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError **error)
+{
+    *data = (AppData){
+        .train = g_steal_pointer(&flags->train),
+        .test = g_steal_pointer(&flags->test),
+        .format = g_steal_pointer(&flags->format),
+        .label_column = g_steal_pointer(&flags->label_column),
+        .categorical = flags->categorical != NULL ? g_strsplit(flags->categorical, ",", -1) : NULL,
+    };
+    take_cache(data, flags);
+    if (needs_train && data->train == NULL)
+        return refuse(error, "--train: give the file to train on");
+    if (flags->hash_bits < 0 || flags->hash_bits > HASH_BITS_MAX)
+        return refuse(error, "--hash-bits: expected a number from 1 to %d, found %d", HASH_BITS_MAX,
+                      flags->hash_bits);
+    if (flags->max_bad_rows < 0)
+        return refuse(error, "--max-bad-rows: expected a number from 0, found %" G_GINT64_FORMAT,
+                      flags->max_bad_rows);
+    data->hash_bits = flags->hash_bits == HASH_BITS_MAX ? 0 : (uint32_t)flags->hash_bits;
+    data->max_bad_rows = (uint64_t)flags->max_bad_rows;
+    if (flags->split == NULL || strcmp(flags->split, "fixed") == 0)
+        data->split = RUBATO_SPLIT_FIXED;
+    else if (strcmp(flags->split, "dynamic") == 0)
+        data->split = RUBATO_SPLIT_DYNAMIC;
+    else
+        return refuse(error, "--split: expected fixed or dynamic, found \"%s\"", flags->split);
+    return true;
+}
+
+RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error)
+{
+    const RubatoDataSpec spec = {
+        .paths = paths,
+        .format = data->format,
+        .label_column = data->label_column,
+        .categorical_columns = (const char *const *)data->categorical,
+        .hash_bits = data->hash_bits,
+        .max_bad_rows = data->max_bad_rows,
+        .cache = data->cache,
+        .cache_directory = data->cache_directory,
+    };
+
+    return rubato_dataset_open(&spec, error);
+}
+
+RubatoDataset *app_data_open_file(const AppData *data, const char *path, GError **error)
+{
+    return app_data_open(data, (const char *const[]){ path, NULL }, error);
+}
+
+RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data, uint32_t n_workers)
+{
+    return (RubatoReaderOptions){
+        .epochs = app->epochs,
+        .batch_rows = (app->batch_size - 1) / n_workers + 1,
+        .shuffle = true,
+        .seed = app->seed,
+        .split = data->split,
+    };
+}

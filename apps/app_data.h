@@ -1,0 +1,52 @@
+/* The flags that say where a program's rows are and how they are read, for programs whose
+ * AppProgram has a place for them.
+ *
+ * Threads: main's; app_data_reader_options from any. */
+#ifndef RUBATO_APPS_APP_DATA_H
+#define RUBATO_APPS_APP_DATA_H
+
+#include <rubato/rubato.h>
+
+typedef struct App App;
+
+/* What the flags say; immutable once parsed. */
+typedef struct {
+    char **train, **test; /* files and globs; NULL: not given */
+    char *format;         /* NULL: by the name */
+    char *label_column;   /* csv: NULL: the first */
+    char **categorical;   /* csv: columns; NULL: none */
+    uint32_t hash_bits;   /* 0: all */
+    RubatoDataCache cache;
+    char *cache_directory; /* NULL: beside the input */
+    RubatoSplit split;
+    uint64_t max_bad_rows;
+} AppData;
+
+/* Opens files or globs, a list ended by NULL, as the flags say. (transfer full) */
+RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error);
+
+/* The same for a single one. (transfer full) */
+RubatoDataset *app_data_open_file(const AppData *data, const char *path, GError **error);
+
+/* How a worker of n_workers reads what it trains on: its part of each step, shuffled, all epochs. */
+RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data,
+                                            uint32_t n_workers);
+
+/* ---- for app_flags.c ---- */
+
+/* The flags as GOption takes them. */
+typedef struct {
+    char **train, **test;
+    char *format, *label_column, *categorical, *cache, *split;
+    int hash_bits;
+    int64_t max_bad_rows;
+} AppDataFlags;
+
+void app_data_add_flags(GOptionContext *context, AppDataFlags *flags);
+
+/* Takes over what they say, and them. Where one is wrong *data is still to be cleared. */
+bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError **error);
+void app_data_flags_clear(AppDataFlags *flags);
+void app_data_clear(AppData *data);
+
+#endif

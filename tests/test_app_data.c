@@ -1,0 +1,169 @@
+/* The flags of training data, and the readers that they ask for. */
+#include <glib/gstdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/app.h"
+#include "tests/support/runner.h"
+
+#define ARGUMENTS_MAX 12
+
+static AppData data;
+
+static const AppProgram program = {
+    .name = "rubato-test",
+    .summary = "Tests.",
+    .data = &data,
+    .epochs = 3,
+    .batch_size = 10,
+    .learning_rate = 1,
+};
+
+static bool parse(App *app, const char *const *arguments)
+{
+    char *argv[ARGUMENTS_MAX + 2] = { (char *)"rubato-test" };
+    int argc = 1;
+
+    g_unsetenv("RUBATO_CLUSTER");
+    for (; arguments[argc - 1] != NULL; argc++)
+        argv[argc] = (char *)arguments[argc - 1];
+    return app_parse(app, &program, argc, argv);
+}
+
+START_TEST(data_flags_not_given_have_their_defaults)
+{
+    App app;
+
+    ck_assert(parse(&app, (const char *const[]){ "--train", "a", NULL }));
+    ck_assert_str_eq(data.train[0], "a");
+    ck_assert_ptr_null(data.test);
+    ck_assert_ptr_null(data.format);
+    ck_assert_uint_eq(data.max_bad_rows, 0);
+    ck_assert_int_eq(data.cache, RUBATO_DATA_CACHE_NONE);
+    ck_assert_int_eq(data.split, RUBATO_SPLIT_FIXED);
+    app_end(&app, NULL);
+    ck_assert_ptr_null(data.train);
+}
+END_TEST
+
+START_TEST(data_flags_given_are_taken)
+{
+    App app;
+
+    ck_assert(
+        parse(&app, (const char *const[]){ "--train=a", "--train=b*", "--test=c", "--format=csv",
+                                           "--label-column=y", "--categorical=u,v",
+                                           "--hash-bits=20", "--max-bad-rows=7", "--cache=d",
+                                           "--split=dynamic", "--batch-size=11", NULL }));
+    ck_assert_uint_eq(g_strv_length(data.train), 2);
+    ck_assert_str_eq(data.test[0], "c");
+    ck_assert_str_eq(data.format, "csv");
+    ck_assert_str_eq(data.label_column, "y");
+    ck_assert_str_eq(data.categorical[1], "v");
+    ck_assert_uint_eq(data.hash_bits, 20);
+    ck_assert_uint_eq(data.max_bad_rows, 7);
+    ck_assert_int_eq(data.cache, RUBATO_DATA_CACHE_KEEP);
+    ck_assert_str_eq(data.cache_directory, "d");
+
+    const RubatoReaderOptions options = app_data_reader_options(&app, &data, 4);
+    ck_assert_uint_eq(options.epochs, 3);
+    ck_assert_uint_eq(options.batch_rows, 3);
+    ck_assert(options.shuffle);
+    ck_assert_uint_eq(options.seed, 1);
+    ck_assert_int_eq(options.split, RUBATO_SPLIT_DYNAMIC);
+    app_end(&app, NULL);
+}
+END_TEST
+
+START_TEST(a_cache_lies_beside_its_input_or_nowhere)
+{
+    App app;
+
+    ck_assert(parse(&app, (const char *const[]){ "--train=a", "--cache=beside", NULL }));
+    ck_assert_int_eq(data.cache, RUBATO_DATA_CACHE_KEEP);
+    ck_assert_ptr_null(data.cache_directory);
+    app_end(&app, NULL);
+    ck_assert(parse(&app, (const char *const[]){ "--train=a", "--cache=none", NULL }));
+    ck_assert_int_eq(data.cache, RUBATO_DATA_CACHE_NONE);
+    app_end(&app, NULL);
+}
+END_TEST
+
+START_TEST(a_model_that_only_predicts_needs_no_rows_to_train_on)
+{
+    App app;
+
+    ck_assert(parse(&app, (const char *const[]){ "--load=a", "--predict=b", NULL }));
+    app_end(&app, NULL);
+}
+END_TEST
+
+static const char *const bad_flags[][2] = {
+    { "--seed=1", "--train: give the file to train on" },
+    { "--hash-bits=65", "--hash-bits: expected a number from 1 to 64, found 65" },
+    { "--hash-bits=-1", "--hash-bits: expected a number from 1" },
+    { "--max-bad-rows=-1", "--max-bad-rows: expected a number from 0, found -1" },
+    { "--split=even", "--split: expected fixed or dynamic, found \"even\"" },
+};
+
+START_TEST(data_flags_that_are_wrong_are_refused_with_a_reason)
+{
+    char text[1024];
+    int ends[2];
+    App app;
+
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_ge(dup2(ends[1], STDERR_FILENO), 0);
+    ck_assert(
+        !parse(&app, (const char *const[]){ bad_flags[_i][0], _i > 0 ? "--train=a" : NULL, NULL }));
+    const ssize_t n = read(ends[0], text, sizeof text - 1);
+    ck_assert_int_gt(n, 0);
+    text[n] = '\0';
+    ck_assert_msg(strstr(text, bad_flags[_i][1]) != NULL, "%s", text);
+}
+END_TEST
+
+START_TEST(files_are_opened_as_the_flags_say)
+{
+    g_autofree char *path = NULL;
+    const int fd = g_file_open_tmp("rubato-rows-XXXXXX", &path, NULL);
+    g_autoptr(GError) error = NULL;
+    RubatoDataSummary summary;
+    App app;
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert(g_file_set_contents(path, "x,y\nred,1\nblue,2\nblue\n", -1, NULL));
+    ck_assert(parse(&app, (const char *const[]){ "--train", path, "--format=csv",
+                                                 "--label-column=y", "--categorical=x",
+                                                 "--hash-bits=8", "--max-bad-rows=1", NULL }));
+    g_autoptr(RubatoDataset) dataset =
+        app_data_open(&data, (const char *const *)data.train, &error);
+    ck_assert_msg(dataset != NULL, "%s", error != NULL ? error->message : "");
+    ck_assert(rubato_dataset_summary(dataset, &summary, NULL));
+    ck_assert_uint_eq(summary.n_rows, 2);
+    ck_assert_uint_eq(summary.n_bad_rows, 1);
+    ck_assert_uint_lt(summary.max_key, 256);
+    ck_assert_double_eq((double)summary.max_label, 2);
+    g_unlink(path);
+    ck_assert_ptr_null(app_data_open_file(&data, path, &error));
+    app_end(&app, NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("app data");
+    TCase *cases = tcase_create("data");
+
+    tcase_add_test(cases, data_flags_not_given_have_their_defaults);
+    tcase_add_test(cases, data_flags_given_are_taken);
+    tcase_add_test(cases, a_cache_lies_beside_its_input_or_nowhere);
+    tcase_add_test(cases, a_model_that_only_predicts_needs_no_rows_to_train_on);
+    tcase_add_loop_test(cases, data_flags_that_are_wrong_are_refused_with_a_reason, 0,
+                        (int)G_N_ELEMENTS(bad_flags));
+    tcase_add_test(cases, files_are_opened_as_the_flags_say);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
