@@ -14,6 +14,8 @@ static const char *const KIND_NAMES[CONTROL_END_OF_KINDS] = {
     [CONTROL_REFUSE] = "REFUSE",   [CONTROL_BEAT] = "BEAT",
     [CONTROL_PROPOSE] = "PROPOSE", [CONTROL_READY] = "READY",
     [CONTROL_FAIL] = "FAIL",       [CONTROL_TASK_DONE] = "TASK_DONE",
+    [CONTROL_READER] = "READER",   [CONTROL_INPUTS] = "INPUTS",
+    [CONTROL_WANT] = "WANT",       [CONTROL_BLOCKS] = "BLOCKS",
     [CONTROL_ARRIVE] = "ARRIVE",   [CONTROL_INTERRUPT] = "INTERRUPT",
     [CONTROL_STOP] = "STOP",       [CONTROL_LEAVE] = "LEAVE",
     [CONTROL_GO] = "GO",           [CONTROL_COMMIT] = "COMMIT",
@@ -191,6 +193,15 @@ static const char *what_is_wrong(const Control *control)
         return control->epoch == 0 || control->epoch > UINT32_MAX ? "names no task" : NULL;
     case CONTROL_REFUSE:
         return control->code == CONTROL_OK ? "refuses with the code of success" : NULL;
+    case CONTROL_READER:
+    case CONTROL_INPUTS:
+    case CONTROL_WANT:
+    case CONTROL_BLOCKS:
+        if (control->id >= CONTROL_MAX_READERS)
+            return "is of more readers than can be";
+        if (control->op > UINT32_MAX)
+            return "has an epoch that is too large";
+        return control->epoch == 0 || control->epoch > UINT32_MAX ? "names no task" : NULL;
     default:
         return NULL;
     }

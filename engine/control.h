@@ -24,6 +24,10 @@ typedef enum {
     CONTROL_FAIL,    /* epoch, code, text: a worker of mine failed in the task */
     CONTROL_TASK_DONE, /* epoch: my workers have ended, all they sent has arrived */
     CONTROL_ARRIVE,    /* epoch, round: all live workers of mine wait in this barrier of the task */
+    CONTROL_READER, /* epoch, id, what, op, round, text, digest: a worker of mine opened its reader `id`
+                     * of a dataset, and how it is split */
+    CONTROL_INPUTS, /* epoch, id, number, detail: the inputs of it that I hold, from number on */
+    CONTROL_WANT, /* epoch, id, number, detail: so many more of its blocks; what became of others */
     CONTROL_INTERRUPT, /* text: cancel every running task */
     CONTROL_STOP,      /* text: cancel every running task, fail every waiting and further collective
                         * call: a signal has ended the run */
@@ -37,6 +41,7 @@ typedef enum {
     CONTROL_CANCEL,   /* epoch, code, text: the task has failed; text is the first cause */
     CONTROL_TASK_END, /* epoch, code, text: every node has said TASK_DONE; the first cause, if any */
     CONTROL_RELEASE,  /* epoch, round: go on behind this barrier of the task */
+    CONTROL_BLOCKS,   /* epoch, id, what, detail: blocks to read; what = 1: no more will come */
     CONTROL_LOST, /* number, text: a node is gone; sent with a node's own number if it still talks */
     CONTROL_WAITING, /* text, for the log: whom something that this node waits for is waiting for */
     CONTROL_LEFT,    /* every node has left or is lost: you may go */
@@ -52,6 +57,14 @@ typedef enum {
     CONTROL_BARRIER,    /* never has a GO: when all are there, COMMIT says so */
     CONTROL_END_OF_CALLS,
 } ControlCall;
+
+/* How a reader's blocks are split, as bits. */
+typedef enum {
+    CONTROL_SPLIT_DYNAMIC = 1, /* INPUTS and WANT follow */
+    CONTROL_SPLIT_SHUFFLED = 2,
+} ControlSplit;
+
+#define CONTROL_MAX_READERS 65536u /* that a worker opens in a task */
 
 /* The round of an ARRIVE from a node of whose workers none is left in the task, or none ever was. */
 #define CONTROL_NO_ROUND UINT64_MAX
@@ -74,13 +87,14 @@ typedef struct {
     ControlKind kind;
     uint32_t node;   /* HELLO: the sender's node id */
     uint32_t number; /* HELLO: the sender's node number; LOST: that of the node which is gone */
-    uint32_t what;   /* PROPOSE: a ControlCall */
+    uint32_t what;   /* PROPOSE: a ControlCall; READER: a ControlSplit; BLOCKS: whether it is all */
     uint32_t code;   /* CONTROL_OK or CONTROL_CODE(…) */
 
-    uint64_t op;          /* the node's collective calls, counted from 1 */
-    uint64_t id;          /* GO: the new table's id or the new task's epoch */
-    uint64_t epoch;       /* which task */
-    uint64_t round;       /* ARRIVE, RELEASE: the task's barriers, counted from 0 */
+    uint64_t op;    /* the node's collective calls, counted from 1; READER: epochs of data */
+    uint64_t id;    /* GO: the new table's id or the new task's epoch; data: the reader's number
+                           * among those that a worker opens, from 0 */
+    uint64_t epoch; /* which task */
+    uint64_t round; /* ARRIVE, RELEASE: the task's barriers, counted from 0; READER: seed */
     uint64_t incarnation; /* HELLO: random, tells two processes with one node id apart */
     uint64_t run_id;      /* WELCOME: tells this run's packets from another's */
 

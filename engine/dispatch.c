@@ -161,6 +161,9 @@ static void tell_run(RubatoEngine *engine, const Control *control)
         case CONTROL_TASK_END:
             task_run_end(run, control->code, control->text);
             break;
+        case CONTROL_BLOCKS:
+            task_run_blocks(run, control);
+            break;
         default:
             task_run_release(run, control->round);
             break;
@@ -186,6 +189,7 @@ static void handle_for_node(RubatoEngine *engine, const Control *control)
     case CONTROL_CANCEL:
     case CONTROL_TASK_END:
     case CONTROL_RELEASE:
+    case CONTROL_BLOCKS:
         tell_run(engine, control);
         break;
     case CONTROL_LOST:
@@ -326,6 +330,7 @@ static void receive_control(RubatoEngine *engine, Incoming *incoming)
     case CONTROL_CANCEL:
     case CONTROL_TASK_END:
     case CONTROL_RELEASE:
+    case CONTROL_BLOCKS:
     case CONTROL_LOST:
     case CONTROL_WAITING:
     case CONTROL_LEFT:

@@ -11,6 +11,7 @@
  *   dispatch.c    where control messages and the network's events go
  *   collective.c  calls that every node makes: propose, do, commit
  *   task_run.c    a task on this node: its workers, barriers, end
+ *   feed.c        the data that a task's workers read here
  *   server.c      the servers
  *
  * Threads: as each member says. The order of locks: an engine's `lock` before a task run's. */
@@ -169,6 +170,7 @@ RubatoTaskRun *task_run_find(RubatoEngine *engine, uint64_t epoch);
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
 void task_run_release(RubatoTaskRun *run, uint64_t round);
+void task_run_blocks(RubatoTaskRun *run, const Control *blocks);
 void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text);
 
 /* The I/O thread: the node's clocks on the run's tables, told again where they have changed. */

@@ -243,6 +243,12 @@ static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control
         return task_done(scheduler, node, control);
     case CONTROL_ARRIVE:
         return task_arrive(scheduler, node, control);
+    case CONTROL_READER:
+        return data_reader(scheduler, node, control);
+    case CONTROL_INPUTS:
+        return data_inputs(scheduler, node, control);
+    case CONTROL_WANT:
+        return data_want(scheduler, node, control);
     case CONTROL_INTERRUPT:
         tasks_cancel(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
         return true;

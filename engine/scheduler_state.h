@@ -4,6 +4,7 @@
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
+ *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
  *
  * Each part changes its own members; what concerns several goes through the functions below.
  *
@@ -69,6 +70,7 @@ typedef struct {
     bool *done;             /* by node number: TASK_DONE */
     int64_t round_since_ms; /* when the first node came to the barrier */
     int64_t done_since_ms;  /* when the first node was done */
+    GPtrArray *readings;    /* of Reading, by reader; NULL between them */
 } SchedulerTask;
 
 /* Something that nodes wait for, in words. */
@@ -157,9 +159,23 @@ void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
 bool task_fail(Scheduler *scheduler, const Control *control);
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
+/* The task of an epoch, NULL where there is none; and whether there was one, so that a message about it
+ * is late. */
+SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch);
+bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
+
+/* The first cause wins. */
+void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text);
 void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text);
 void tasks_node_out(Scheduler *scheduler, uint32_t node);
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits);
 void tasks_clear(Scheduler *scheduler);
+
+/* scheduler_data.c */
+bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control);
+bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control);
+bool data_want(Scheduler *scheduler, uint32_t node, const Control *control);
+void data_node_out(SchedulerTask *task, uint32_t node);
+void data_clear(SchedulerTask *task);
 
 #endif

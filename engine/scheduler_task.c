@@ -16,6 +16,7 @@ static void task_free(SchedulerTask *task)
     g_free(task->retired);
     g_free(task->done);
     verdict_clear(&task->cause);
+    data_clear(task);
     g_free(task);
 }
 
@@ -32,7 +33,7 @@ static void forget(Scheduler *scheduler, SchedulerTask *task)
     task_free(task);
 }
 
-static SchedulerTask *find_task(const Scheduler *scheduler, uint64_t epoch)
+SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++) {
         SchedulerTask *task = scheduler->tasks->pdata[i];
@@ -43,7 +44,7 @@ static SchedulerTask *find_task(const Scheduler *scheduler, uint64_t epoch)
 }
 
 /* Of a message about a task that there is not: whether there was one, and the message is late. */
-static bool is_late(const Scheduler *scheduler, uint64_t epoch)
+bool task_is_late(const Scheduler *scheduler, uint64_t epoch)
 {
     return epoch > 0 && epoch < scheduler->next_epoch;
 }
@@ -77,7 +78,7 @@ static void send_cancel(Scheduler *scheduler, const SchedulerTask *task)
     scheduler_send_all(scheduler, &cancel);
 }
 
-static void cancel_task(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text)
+void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text)
 {
     if (task->cause.code != CONTROL_OK)
         return;
@@ -128,12 +129,13 @@ void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name)
     task->retired = g_new0(bool, n_nodes);
     task->done = g_new0(bool, n_nodes);
     task->round_since_ms = task->done_since_ms = INT64_MAX;
+    task->readings = g_ptr_array_new();
     g_ptr_array_add(scheduler->tasks, task);
 }
 
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
 {
-    SchedulerTask *task = find_task(scheduler, epoch);
+    SchedulerTask *task = task_find(scheduler, epoch);
 
     assert(task != NULL && !task->running);
     if (!runs) {
@@ -149,22 +151,22 @@ void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
 
 bool task_fail(Scheduler *scheduler, const Control *control)
 {
-    SchedulerTask *task = find_task(scheduler, control->epoch);
+    SchedulerTask *task = task_find(scheduler, control->epoch);
 
     if (task == NULL)
-        return is_late(scheduler, control->epoch);
+        return task_is_late(scheduler, control->epoch);
     if (control->code == CONTROL_OK)
         return false;
-    cancel_task(scheduler, task, control->code, control->text);
+    task_cancel(scheduler, task, control->code, control->text);
     return true;
 }
 
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = find_task(scheduler, control->epoch);
+    SchedulerTask *task = task_find(scheduler, control->epoch);
 
     if (task == NULL)
-        return is_late(scheduler, control->epoch);
+        return task_is_late(scheduler, control->epoch);
     if (task->done[node])
         return false;
     task->done[node] = true;
@@ -178,10 +180,10 @@ bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
 
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = find_task(scheduler, control->epoch);
+    SchedulerTask *task = task_find(scheduler, control->epoch);
 
     if (task == NULL)
-        return is_late(scheduler, control->epoch);
+        return task_is_late(scheduler, control->epoch);
     /* Workers leave a cancelled task in any order: a node's last one may overtake the one that is
      * about to tell that all were in the barrier. */
     if (task->cause.code != CONTROL_OK && control->round != CONTROL_NO_ROUND)
@@ -204,7 +206,7 @@ bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
 void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++)
-        cancel_task(scheduler, scheduler->tasks->pdata[i], code, text);
+        task_cancel(scheduler, scheduler->tasks->pdata[i], code, text);
 }
 
 void tasks_node_out(Scheduler *scheduler, uint32_t node)
@@ -215,9 +217,10 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node)
         if (!task->done[node] && !scheduler->nodes[node].lost) {
             g_autofree char *text = g_strdup_printf("node %u left the run while %s ran",
                                                     scheduler->nodes[node].id, task->name);
-            cancel_task(scheduler, task, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+            task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
         }
         retire(task, node);
+        data_node_out(task, node);
         check_end(scheduler, task);
     }
 }

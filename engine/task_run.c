@@ -54,8 +54,9 @@ struct RubatoTaskRun {
     uint64_t round;     /* of the barrier that they are, or will be, in */
     uint32_t end_code;  /* the first cause, CONTROL_OK where there is none */
     char *end_text;
-    bool ended;    /* TASK_END has come */
-    Call teardown; /* of the models, once it has ended */
+    bool ended;       /* TASK_END has come */
+    GPtrArray *feeds; /* of Feed, by reader; NULL between them */
+    Call teardown;    /* of the models, once it has ended */
 };
 
 /* ---- making ---- */
@@ -140,6 +141,7 @@ RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError
     run = g_new0(RubatoTaskRun, 1);
     run->engine = engine;
     run->name = g_strdup(task->name);
+    run->feeds = g_ptr_array_new();
     run->function = task->run;
     run->user_data = task->user_data;
     pthread_mutex_init(&run->lock, NULL);
@@ -184,11 +186,25 @@ static void clear_routes(RubatoTaskRun *run)
     g_clear_pointer(&run->clocks, g_free);
 }
 
+static void close_feeds(RubatoTaskRun *run)
+{
+    for (guint i = 0; i < run->feeds->len; i++) {
+        Feed *feed = run->feeds->pdata[i];
+
+        if (feed == NULL)
+            continue;
+        feed_close(feed);
+        feed_unref(feed);
+    }
+    g_ptr_array_free(run->feeds, TRUE);
+}
+
 void task_run_free(RubatoTaskRun *run)
 {
     RubatoEngine *engine = run->engine;
 
     clear_routes(run);
+    close_feeds(run);
     pthread_mutex_lock(&engine->lock);
     for (size_t i = 0; i < run->n_tables; i++)
         if (run->tables[i] != NULL)
@@ -498,6 +514,30 @@ void task_run_start_workers(RubatoTaskRun *run)
     }
 }
 
+/* ---- the data that they read ---- */
+
+Feed *task_run_feed(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
+                    const RubatoReaderOptions *options, GError **error)
+{
+    const FeedPlace place = { run->engine, run->name, run->epoch, id };
+    Feed *feed;
+    bool made;
+
+    pthread_mutex_lock(&run->lock);
+    if (id >= run->feeds->len)
+        g_ptr_array_set_size(run->feeds, (gint)id + 1);
+    made = run->feeds->pdata[id] == NULL;
+    if (made)
+        run->feeds->pdata[id] = feed_new(&place, dataset, options);
+    feed = run->feeds->pdata[id];
+    if (made && is_cancelled(run))
+        feed_cancel(feed);
+    pthread_mutex_unlock(&run->lock);
+    if (made)
+        feed_announce(feed);
+    return made || feed_check(feed, dataset, options, error) ? feed : NULL;
+}
+
 /* ---- what the scheduler says of it ---- */
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
@@ -516,11 +556,26 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
     call_begin(&run->teardown, NULL);
     servers_post(engine->servers, engine->n_servers, end_models, (void *)(uintptr_t)run->epoch,
                  &run->teardown);
+    for (guint i = 0; i < run->feeds->len; i++)
+        if (run->feeds->pdata[i] != NULL)
+            feed_cancel(run->feeds->pdata[i]);
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
     post_office_cancel(&engine->office, run->epoch);
     if (engine->network != NULL)
         network_wake_waiters(engine->network);
+}
+
+void task_run_blocks(RubatoTaskRun *run, const Control *blocks)
+{
+    Feed *feed = NULL;
+
+    pthread_mutex_lock(&run->lock);
+    if (blocks->id < run->feeds->len)
+        feed = run->feeds->pdata[blocks->id];
+    if (feed != NULL)
+        feed_receive(feed, blocks);
+    pthread_mutex_unlock(&run->lock);
 }
 
 void task_run_release(RubatoTaskRun *run, uint64_t round)

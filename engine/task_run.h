@@ -4,6 +4,7 @@
 #ifndef RUBATO_ENGINE_TASK_RUN_H
 #define RUBATO_ENGINE_TASK_RUN_H
 
+#include "engine/feed.h"
 #include "engine/node.h"
 #include "tables/client.h"
 
@@ -24,5 +25,10 @@ void task_run_start_workers(RubatoTaskRun *run);
 void task_run_abandon(RubatoTaskRun *run);
 
 void task_run_free(RubatoTaskRun *run);
+
+/* A worker opens its reader `id`: the feed of those of this node, made where it is the first.
+ * RUBATO_ERROR_MISMATCH. (transfer none) */
+Feed *task_run_feed(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
+                    const RubatoReaderOptions *options, GError **error);
 
 #endif

@@ -7,6 +7,7 @@
  *   cases_*.c     what is measured, each with its goal
  *   operations.c  what the cases do with Rubato
  *   counts.c      samples that count messages, bytes and stalls
+ *   data.c        samples that read files of training data
  *   limits.c, raw_*.c, twin.c   what they are measured beside
  *   measure.c     taking the samples; nodes.c, process.c: with a second process
  *   goal.c, report*.c   what comes out
@@ -112,6 +113,8 @@ struct Bench {
     long peer_pid;          /* of the other node; 0: there is none */
     BenchDetails *details;
 
+    char *data_path; /* data.c: the file that is read; NULL until a sample wants it */
+
     void *raw; /* limits.c, raw_hash.c: the bare table, NULL until a limit wants it */
     size_t raw_bytes;
     void *raw_zmq, *raw_shm; /* the bare process at the other end, likewise */
@@ -121,7 +124,7 @@ struct Bench {
 /* ---- cases_*.c: ended by one without a name ---- */
 
 extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
-    bench_rule_cases[];
+    bench_rule_cases[], bench_data_cases[];
 
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);
@@ -156,6 +159,12 @@ bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error
 bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
+/* ---- data.c: each is a `sample` of cases, of a file of n rows ---- */
+
+bool sample_parse_libsvm(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_parse_csv(Bench *bench, size_t n, BenchSample *sample, GError **error);
+void data_close(Bench *bench);
 
 /* Bytes of memory that a process has; 0: this one. */
 size_t bench_resident_bytes(long pid);

@@ -139,6 +139,7 @@ void bench_close(Bench *bench)
     raw_zmq_stop(bench);
     raw_shm_stop(bench);
     raw_free(bench);
+    data_close(bench);
     rubato_kv_table_free(bench->table);
     g_free(bench->keys);
     g_free(bench->values);

@@ -87,6 +87,7 @@ typedef enum {
 /* Which files, and what is in them. The caller's; a dataset copies what it keeps. */
 typedef struct {
     const char *const *paths; /* files or globs ("day-*.gz"), in this order, ended by NULL */
+    bool skip_missing; /* files that are not here are left out: others of the run may have them */
 
     /* "libsvm", "libffm", "csv", "ratings", "bag_of_words", "text" or "idx". NULL: by the name of
      * the first file, .gz and .zst left aside; "libsvm" where that says nothing. */
@@ -184,8 +185,9 @@ RUBATO_API void rubato_batch_free(RubatoBatch *batch);
 typedef struct RubatoReader RubatoReader;
 
 /* Opens a worker's part of a dataset. All workers of the task call it, for the same datasets in the
- * same order and with the same options: RUBATO_ERROR_MISMATCH where they differ. A thread of the
- * reader's own reads, parses and makes batches from now on. (transfer full) */
+ * same order and with the same options: where they differ the task fails with RUBATO_ERROR_MISMATCH.
+ * A thread of the reader's own reads, parses and makes batches from now on. The reader is freed before
+ * the worker's function returns. (transfer full) */
 RUBATO_API RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dataset,
                                                    const RubatoReaderOptions *options,
                                                    GError **error);

@@ -12,15 +12,19 @@ static bool has_wildcard(const char *path)
 }
 
 /* Appends the files that a path names. One with wildcards that exists as it stands is itself. */
-static bool add_files(GPtrArray *files, const char *path, GError **error)
+static bool add_files(GPtrArray *files, const char *path, bool skip_missing, GError **error)
 {
+    const bool there = g_file_test(path, G_FILE_TEST_EXISTS);
     glob_t found;
 
-    if (!has_wildcard(path) || g_file_test(path, G_FILE_TEST_EXISTS)) {
-        g_ptr_array_add(files, g_strdup(path));
+    if (!has_wildcard(path) || there) {
+        if (there || !skip_missing)
+            g_ptr_array_add(files, g_strdup(path));
         return true;
     }
     const int status = glob(path, GLOB_ERR, NULL, &found);
+    if (status == GLOB_NOMATCH && skip_missing)
+        return true;
     if (status != 0) {
         g_set_error(error, RUBATO_ERROR,
                     status == GLOB_NOMATCH ? RUBATO_ERROR_NOT_FOUND : RUBATO_ERROR_IO,
@@ -40,9 +44,9 @@ RubatoDataSpec *data_spec_copy(const RubatoDataSpec *spec, GError **error)
     g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
 
     for (const char *const *path = spec->paths; path != NULL && *path != NULL; path++)
-        if (!add_files(files, *path, error))
+        if (!add_files(files, *path, spec->skip_missing, error))
             return NULL;
-    if (files->len == 0) {
+    if (spec->paths == NULL || spec->paths[0] == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "no file to read; name one at least");
         return NULL;

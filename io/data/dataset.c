@@ -110,7 +110,9 @@ RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error)
     if (dataset->spec == NULL)
         return NULL;
     dataset->bad_rows.max = spec->max_bad_rows;
-    const RowParserOps *ops = row_parser_ops(dataset->spec, dataset->spec->paths[0], error);
+    /* of files that are not here the names still say what is in them */
+    const char *name = dataset->spec->paths[0] != NULL ? dataset->spec->paths[0] : spec->paths[0];
+    const RowParserOps *ops = row_parser_ops(dataset->spec, name, error);
     dataset->parser = ops != NULL ? row_parser_create(ops, dataset->spec, error) : NULL;
     if (dataset->parser == NULL || !open_parts(dataset, error))
         return NULL;

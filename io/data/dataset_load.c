@@ -59,11 +59,11 @@ RubatoRows *rubato_dataset_load(const RubatoDataSpec *spec, GError **error)
         ok = load_input(dataset, dataset->parts[i].input, &block, &buffer, error);
     if (ok && block.n_rows == 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "%s: expected a row, found the end of the file", dataset->spec->paths[0]);
+                    "%s: expected a row, found the end of the file", spec->paths[0]);
         ok = false;
     } else if (ok && !give_rows(&block, rows)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "%s: no memory for its rows",
-                    dataset->spec->paths[0]);
+                    spec->paths[0]);
         ok = false;
     }
     text_buffer_clear(&buffer);
