@@ -1,167 +1,14 @@
 /* The programs as a user runs them: in one process and as two nodes through `rubato run`. */
-#include <glib.h>
 #include <glib/gstdio.h>
-#include <json-glib/json-glib.h>
-#include <netinet/in.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/program_run.h"
 #include "tests/support/runner.h"
 
-#define ARGUMENTS_MAX 32
 #define ACCURACY_A9A 0.847
 #define ACCURACY_GENERATED 0.9
-
-typedef enum { ONE_PROCESS, TWO_NODES } Place;
-
-/* What a program left behind. */
-typedef struct {
-    int status;
-    char *out, *err;
-} Outcome;
-
-static void outcome_clear(Outcome *outcome)
-{
-    g_free(outcome->out);
-    g_free(outcome->err);
-}
-
-/* Without optimisation, or with a sanitizer, everything is many times slower: less data then. */
-static bool is_slow(void)
-{
-#ifdef __OPTIMIZE__
-    const char *sanitize = g_getenv("RUBATO_SANITIZE");
-
-    return sanitize != NULL && *sanitize != '\0';
-#else
-    return true;
-#endif
-}
-
-static char *program_path(const char *name)
-{
-    return g_build_filename(TEST_BIN_DIR, name, NULL);
-}
-
-static Outcome run(const char *const *arguments)
-{
-    Outcome outcome = { .status = -1 };
-    g_autoptr(GError) error = NULL;
-    int wait_status = 0;
-
-    g_unsetenv("RUBATO_CLUSTER");
-    g_unsetenv("RUBATO_NODE");
-    ck_assert_msg(g_spawn_sync(NULL, (char **)arguments, NULL, G_SPAWN_DEFAULT, NULL, NULL,
-                               &outcome.out, &outcome.err, &wait_status, &error),
-                  "%s", error != NULL ? error->message : "");
-    if (WIFEXITED(wait_status))
-        outcome.status = WEXITSTATUS(wait_status);
-    return outcome;
-}
-
-/* A cluster file of two nodes of two workers, whose scheduler has a port that was free just now. */
-static char *write_cluster(void)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
-    socklen_t size = sizeof address;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char *path = NULL;
-
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    close(fd);
-
-    g_autofree char *text = g_strdup_printf(
-        "cluster: { name = \"apps\"; scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
-        "  nodes = ( { id = 3; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 2; },\n"
-        "            { id = 7; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 2; } );\n"
-        "  heartbeat_ms = 500; timeout_ms = %d; };\n",
-        ntohs(address.sin_port), is_slow() ? 20000 : 5000);
-    const int file = g_file_open_tmp("rubato-apps-XXXXXX.cfg", &path, NULL);
-    ck_assert_int_ge(file, 0);
-    close(file);
-    ck_assert(g_file_set_contents(path, text, -1, NULL));
-    return path;
-}
-
-/* Runs a program with the arguments, ended by NULL, on one process of four workers or on two nodes
- * of two. */
-static Outcome run_program(Place place, const char *name, const char *const *arguments)
-{
-    g_autofree char *launcher = program_path("rubato");
-    g_autofree char *program = program_path(name);
-    g_autofree char *cluster = NULL;
-    const char *all[ARGUMENTS_MAX + 8];
-    size_t n = 0;
-
-    if (place == TWO_NODES) {
-        cluster = write_cluster();
-        all[n++] = launcher;
-        all[n++] = "run";
-        all[n++] = cluster;
-        all[n++] = "--";
-    }
-    all[n++] = program;
-    if (place == ONE_PROCESS && strcmp(name, "rubato-hello") != 0) {
-        all[n++] = "--servers=2";
-        all[n++] = "--workers=4";
-    }
-    for (size_t i = 0; arguments[i] != NULL; i++)
-        all[n++] = arguments[i];
-    all[n] = NULL;
-
-    const Outcome outcome = run(all);
-    if (cluster != NULL)
-        g_unlink(cluster);
-    return outcome;
-}
-
-/* Runs a program that is to succeed, and gives its result card. */
-static JsonNode *run_for_card(Place place, const char *name, const char *const *arguments)
-{
-    const char *all[ARGUMENTS_MAX];
-    g_autofree char *path = NULL;
-    g_autofree char *text = NULL;
-    g_autoptr(GError) error = NULL;
-    size_t n = 0;
-    const int fd = g_file_open_tmp("rubato-card-XXXXXX", &path, NULL);
-
-    ck_assert_int_ge(fd, 0);
-    close(fd);
-    for (; arguments[n] != NULL; n++)
-        all[n] = arguments[n];
-    all[n++] = "--json";
-    all[n++] = path;
-    all[n] = NULL;
-
-    Outcome outcome = run_program(place, name, all);
-    ck_assert_msg(outcome.status == 0, "%s ended with %d: %.4000s", name, outcome.status,
-                  outcome.err);
-    outcome_clear(&outcome);
-    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
-    g_unlink(path);
-    JsonNode *card = json_from_string(text, &error);
-    ck_assert_msg(card != NULL, "%s", error != NULL ? error->message : "nothing was written");
-    return card;
-}
-
-static double metric(JsonNode *card, const char *name)
-{
-    JsonObject *metrics = json_object_get_object_member(json_node_get_object(card), "metrics");
-
-    ck_assert_msg(json_object_has_member(metrics, name), "no metric %s", name);
-    return json_object_get_double_member(metrics, name);
-}
-
-static int64_t number(JsonNode *card, const char *name)
-{
-    return json_object_get_int_member(json_node_get_object(card), name);
-}
 
 START_TEST(hello_counts_with_two_workers_on_each_node)
 {
@@ -181,22 +28,6 @@ END_TEST
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 #define N_STALENESSES 5
 #define N_LR_CASES ((int)G_N_ELEMENTS(models) * N_STALENESSES * 2)
-
-static char *a9a_path(const char *name)
-{
-    const char *dir = g_getenv("RUBATO_DATA_DIR");
-
-    return dir != NULL && *dir != '\0'
-               ? g_build_filename(dir, "a9a", name, NULL)
-               : g_build_filename(TEST_SOURCE_DIR, "..", "shared", "data", "a9a", name, NULL);
-}
-
-static bool has_a9a(void)
-{
-    g_autofree char *path = a9a_path("a9a");
-
-    return g_file_test(path, G_FILE_TEST_EXISTS);
-}
 
 START_TEST(lr_is_accurate_under_every_model)
 {
@@ -330,27 +161,6 @@ START_TEST(softmax_under_bsp_comes_out_the_same_everywhere)
 END_TEST
 
 /* Saved, loaded and used. */
-
-static char *make_folder(void)
-{
-    char *path = g_dir_make_tmp("rubato-apps-XXXXXX", NULL);
-
-    ck_assert_ptr_nonnull(path);
-    return path;
-}
-
-static void remove_folder(const char *path)
-{
-    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
-
-    for (const char *name = g_dir_read_name(dir); name != NULL; name = g_dir_read_name(dir)) {
-        g_autofree char *inner = g_build_filename(path, name, NULL);
-
-        if (g_unlink(inner) != 0)
-            remove_folder(inner);
-    }
-    g_rmdir(path);
-}
 
 /* Three black images of 28 × 28. */
 static char *write_images(const char *dir)

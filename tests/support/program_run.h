@@ -1,0 +1,43 @@
+/* Programs as a user runs them: in one process, and as two nodes through `rubato run`.
+ *
+ * Threads: the case's only one. */
+#ifndef TESTS_SUPPORT_PROGRAM_RUN_H
+#define TESTS_SUPPORT_PROGRAM_RUN_H
+
+#include <glib.h>
+#include <json-glib/json-glib.h>
+#include <stdbool.h>
+
+typedef enum { ONE_PROCESS, TWO_NODES } Place;
+
+/* What a program left behind. */
+typedef struct {
+    int status;
+    char *out, *err;
+} Outcome;
+
+void outcome_clear(Outcome *outcome);
+
+/* Without optimisation, or with a sanitizer, everything is many times slower: less data then. */
+bool is_slow(void);
+
+/* Runs a program with the arguments, ended by NULL, on one process of four workers or on two nodes
+ * of two. */
+Outcome run_program(Place place, const char *name, const char *const *arguments);
+
+/* Runs a program that is to succeed, and gives its result card. (transfer full) */
+JsonNode *run_for_card(Place place, const char *name, const char *const *arguments);
+
+/* What a card says. */
+double metric(JsonNode *card, const char *name);
+int64_t number(JsonNode *card, const char *name);
+
+/* A file of the real rows of a9a, and whether they are there. (transfer full) */
+char *a9a_path(const char *name);
+bool has_a9a(void);
+
+/* A new folder, and its end with all that is in it. (transfer full) */
+char *make_folder(void);
+void remove_folder(const char *path);
+
+#endif
