@@ -103,7 +103,7 @@ bool app_speaks(const App *app);
 /* ---- the model: what is created, saved, loaded and predicted with ---- */
 
 /* A table of the model, saved as NAME.npy (rows × width) and, where it is a hash table, beside it
- * NAME.keys.npy. Its consistency model is the flags' to say. */
+ * NAME.keys.npy. Its consistency model is the flags' to say, where the spec has none. */
 typedef struct {
     const char *name;
     RubatoTableSpec spec;

@@ -9,7 +9,8 @@ static bool create_tables(App *app, const AppModel *model, GError **error)
     for (size_t i = 0; i < model->n_arrays; i++) {
         RubatoTableSpec spec = model->arrays[i].spec;
 
-        app_set_model(app, &spec);
+        if (spec.model == NULL)
+            app_set_model(app, &spec);
         if (!rubato_engine_create_table(app->engine, &spec, error))
             return false;
     }
