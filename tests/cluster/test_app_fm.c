@@ -1,0 +1,316 @@
+/* rubato-fm as a user runs it: on rows of which the true model is known, on ratings, and on real
+ * rows. */
+#include <stdio.h>
+#include <string.h>
+
+#include "apps/app_rating.h"
+#include "tests/support/factor_rows.h"
+#include "tests/support/program_run.h"
+#include "tests/support/runner.h"
+
+#define N_TRAIN 40000
+#define N_TEST 20000
+
+/* What the true model reaches may not be missed by more, in AUC. */
+#define SHORTFALL 0.005
+
+static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+
+static const FactorRows plain = {
+    .n_fields = 8, .n_values = 8, .n_factors = 4, .linear = 0.5, .pairs = 2, .seed = 1
+};
+
+static const FactorRows field_aware = {
+    .n_fields = 6,
+    .n_values = 4,
+    .n_factors = 4,
+    .field_aware = true,
+    .linear = 0.5,
+    .pairs = 2,
+    .seed = 1,
+};
+
+static const FactorRows ratings = { .n_fields = 4,
+                                    .n_values = 20,
+                                    .n_factors = 4,
+                                    .ratings = true,
+                                    .linear = 1,
+                                    .pairs = 1,
+                                    .seed = 1 };
+
+/* Made-up rows in files of a new folder. */
+typedef struct {
+    char *dir, *train, *test;
+    double true_auc; /* of the test rows; no number for ratings */
+} Rows;
+
+static void write_rows(Rows *rows, const FactorRows *spec, const char *suffix)
+{
+    g_autofree double *scores = g_new(double, N_TEST);
+    g_autofree double *drawn = g_new(double, N_TEST);
+    g_autofree float *labels = g_new(float, N_TEST);
+    AppRating rating;
+
+    rows->dir = make_folder();
+    rows->train = g_strconcat(rows->dir, "/train", suffix, NULL);
+    rows->test = g_strconcat(rows->dir, "/test", suffix, NULL);
+    ck_assert(factor_rows_write(spec, rows->train, 0, N_TRAIN, NULL, NULL));
+    ck_assert(factor_rows_write(spec, rows->test, N_TRAIN, N_TEST, scores, drawn));
+    for (size_t i = 0; i < N_TEST; i++)
+        labels[i] = (float)drawn[i];
+    ck_assert(app_rate(scores, labels, 1, N_TEST, &rating, NULL));
+    rows->true_auc = rating.auc;
+}
+
+static void remove_rows(Rows *rows)
+{
+    remove_folder(rows->dir);
+    g_free(rows->dir);
+    g_free(rows->train);
+    g_free(rows->test);
+}
+
+START_TEST(fm_is_as_good_as_the_model_that_made_the_rows)
+{
+    const Place place = (Place)(_i % 2);
+    const char *model = models[_i / 2];
+    Rows rows;
+
+    write_rows(&rows, &plain, ".svm");
+    g_autoptr(JsonNode) card =
+        run_for_card(place, "rubato-fm",
+                     (const char *const[]){ "--train", rows.train, "--test", rows.test, "--model",
+                                            model, "--epochs", "5", NULL });
+    ck_assert_double_ge(metric(card, "test_auc"), rows.true_auc - SHORTFALL);
+    ck_assert_int_eq(number(card, "nodes"), place == TWO_NODES ? 2 : 1);
+    ck_assert_int_eq(number(card, "workers"), 4);
+    remove_rows(&rows);
+}
+END_TEST
+
+START_TEST(fm_finds_what_linear_terms_cannot)
+{
+    Rows rows;
+
+    write_rows(&rows, &plain, ".svm");
+    const char *const arguments[] = { "--train", rows.train, "--test", rows.test, NULL };
+    g_autoptr(JsonNode) fm = run_for_card(ONE_PROCESS, "rubato-fm", arguments);
+    g_autoptr(JsonNode) lr = run_for_card(ONE_PROCESS, "rubato-lr", arguments);
+    ck_assert_double_ge(metric(fm, "test_auc"), rows.true_auc - SHORTFALL);
+    ck_assert_double_gt(metric(fm, "test_auc"), metric(lr, "test_auc") + 0.05);
+    remove_rows(&rows);
+}
+END_TEST
+
+/* Where a key has other factors against each field, these must be learned apart. */
+START_TEST(ffm_finds_what_one_set_of_factors_cannot)
+{
+    const Place place = (Place)_i;
+    Rows rows;
+
+    write_rows(&rows, &field_aware, ".ffm");
+    g_autoptr(JsonNode) ffm =
+        run_for_card(place, "rubato-fm",
+                     (const char *const[]){ "--train", rows.train, "--test", rows.test, "--ffm",
+                                            "--factors", "4", NULL });
+    g_autoptr(JsonNode) fm =
+        run_for_card(ONE_PROCESS, "rubato-fm",
+                     (const char *const[]){ "--train", rows.train, "--test", rows.test, "--factors",
+                                            "4", NULL });
+    ck_assert_double_ge(metric(ffm, "test_auc"), rows.true_auc - SHORTFALL);
+    ck_assert_double_gt(metric(ffm, "test_auc"), metric(fm, "test_auc") + 0.01);
+    remove_rows(&rows);
+}
+END_TEST
+
+/* The noise of the ratings is 0.1. */
+START_TEST(fm_predicts_ratings)
+{
+    Rows rows;
+
+    write_rows(&rows, &ratings, ".svm");
+    g_autoptr(JsonNode) card =
+        run_for_card(ONE_PROCESS, "rubato-fm",
+                     (const char *const[]){ "--train", rows.train, "--test", rows.test, "--loss",
+                                            "squared", "--factors", "4", NULL });
+    ck_assert_double_le(metric(card, "test_rmse"), 0.13);
+    remove_rows(&rows);
+}
+END_TEST
+
+/* Under bsp the floats are the same wherever servers and workers are. */
+START_TEST(fm_under_bsp_comes_out_the_same_everywhere)
+{
+    Rows rows;
+
+    write_rows(&rows, &plain, ".svm");
+    const char *const arguments[] = { "--train", rows.train, "--test", rows.test, "--model",
+                                      "bsp",     "--epochs", "1",      NULL };
+    g_autoptr(JsonNode) one = run_for_card(ONE_PROCESS, "rubato-fm", arguments);
+    g_autoptr(JsonNode) two = run_for_card(TWO_NODES, "rubato-fm", arguments);
+    ck_assert_double_eq(metric(one, "test_logloss"), metric(two, "test_logloss"));
+    remove_rows(&rows);
+}
+END_TEST
+
+START_TEST(fm_learns_under_every_rule)
+{
+    static const struct {
+        const char *rule, *rate;
+    } rules[] = { { "adagrad", "0.03" }, { "adam", "0.003" }, { "ftrl", "0.3" }, { "sgd", "2" } };
+    Rows rows;
+
+    write_rows(&rows, &plain, ".svm");
+    g_autoptr(JsonNode) card = run_for_card(
+        ONE_PROCESS, "rubato-fm",
+        (const char *const[]){ "--train", rows.train, "--test", rows.test, "--rule", rules[_i].rule,
+                               "--learning-rate", rules[_i].rate, NULL });
+    ck_assert_msg(metric(card, "test_auc") >= rows.true_auc - 0.02, "%s: AUC %g of %g",
+                  rules[_i].rule, metric(card, "test_auc"), rows.true_auc);
+    remove_rows(&rows);
+}
+END_TEST
+
+/* Real rows, in which pairs say little more than linear terms. */
+START_TEST(fm_is_no_worse_than_linear_terms_on_real_rows)
+{
+    g_autofree char *train = a9a_path("a9a");
+    g_autofree char *test = a9a_path("a9a.t");
+    const char *const arguments[] = { "--train", train, "--test", test, NULL };
+    g_autoptr(JsonNode) fm = run_for_card(ONE_PROCESS, "rubato-fm", arguments);
+    g_autoptr(JsonNode) lr = run_for_card(ONE_PROCESS, "rubato-lr", arguments);
+
+    ck_assert_double_ge(metric(fm, "test_auc"), metric(lr, "test_auc"));
+    ck_assert_double_le(metric(fm, "test_logloss"), metric(lr, "test_logloss"));
+}
+END_TEST
+
+/* What was saved by one process, two nodes evaluate and one predicts with. */
+START_TEST(fm_goes_on_from_a_saved_model)
+{
+    Rows rows;
+    size_t n_lines = 0, n_right = 0;
+
+    write_rows(&rows, &field_aware, ".ffm");
+    g_autofree char *model = g_build_filename(rows.dir, "model", NULL);
+    g_autofree char *output = g_build_filename(rows.dir, "output", NULL);
+    g_autofree char *text = NULL, *test = NULL;
+    g_autoptr(JsonNode) trained =
+        run_for_card(ONE_PROCESS, "rubato-fm",
+                     (const char *const[]){ "--train", rows.train, "--test", rows.test, "--ffm",
+                                            "--epochs", "2", "--save", model, NULL });
+    g_autoptr(JsonNode) loaded =
+        run_for_card(TWO_NODES, "rubato-fm",
+                     (const char *const[]){ "--train", rows.train, "--test", rows.test, "--ffm",
+                                            "--epochs", "0", "--load", model, NULL });
+    ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
+
+    Outcome outcome =
+        run_program(ONE_PROCESS, "rubato-fm",
+                    (const char *const[]){ "--ffm", "--epochs", "0", "--load", model, "--predict",
+                                           rows.test, "--output", output, NULL });
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(output, &text, NULL, NULL));
+    ck_assert(g_file_get_contents(rows.test, &test, NULL, NULL));
+    g_auto(GStrv) predictions = g_strsplit(text, "\n", -1);
+    g_auto(GStrv) lines = g_strsplit(test, "\n", -1);
+    for (; lines[n_lines][0] != '\0'; n_lines++)
+        n_right += (g_ascii_strtod(predictions[n_lines], NULL) > 0.5) == (lines[n_lines][0] == '1');
+    ck_assert_uint_eq(g_strv_length(predictions), n_lines + 1);
+    ck_assert_double_eq_tol((double)n_right / (double)n_lines, metric(trained, "test_accuracy"),
+                            1e-9);
+    remove_rows(&rows);
+}
+END_TEST
+
+static const struct {
+    const char *text;         /* of the training rows; NULL: no such file */
+    const char *arguments[3]; /* beside --train */
+    int status;
+    const char *message;
+} bad_calls[] = {
+    { "1 1:1\n2 2:1\n", { "--factors", "0" }, 2, "--factors: expected a number from 1 to 256" },
+    { "1 1:1\n2 2:1\n", { "--rule", "best" }, 2, "--rule: expected one of adagrad, adam, ftrl" },
+    { "1 1:1\n2 2:1\n", { "--loss", "none" }, 2, "--loss: expected one of logistic, squared" },
+    { "1 1:1\n2 2:1\n", { "--l1", "1" }, 2, "--l1: needs --rule ftrl" },
+    { "1 1:1\n2 2:1\n", { "--l2-factors=-1" }, 2, "--l2-factors: expected a number from 0" },
+    { "1 1:1\n2 2:1\n", { "--ffm" }, 1, "--ffm needs rows with fields" },
+    { "1 1:1\n1 2:1\n",
+      { NULL },
+      1,
+      "expected two labels, such as -1 and 1; all rows have label 1" },
+    { "1 1:1\n2 2:1\n3 2:1\n",
+      { NULL },
+      1,
+      "a row has label 2: expected one of two labels, 1 or 3" },
+    { "1 1:1\n2 2:x\n", { NULL }, 1, ":2:5: expected " },
+    { NULL, { NULL }, 1, "/train" },
+};
+
+START_TEST(fm_refuses_what_is_wrong)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *train = g_build_filename(dir, "train", NULL);
+    const char *const arguments[] = { "--train", train, bad_calls[_i].arguments[0],
+                                      bad_calls[_i].arguments[1], NULL };
+
+    if (bad_calls[_i].text != NULL)
+        ck_assert(g_file_set_contents(train, bad_calls[_i].text, -1, NULL));
+    Outcome outcome = run_program(ONE_PROCESS, "rubato-fm", arguments);
+    ck_assert_int_eq(outcome.status, bad_calls[_i].status);
+    ck_assert_msg(strstr(outcome.err, bad_calls[_i].message) != NULL, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
+/* Fields that no training row has are no part of the model. */
+START_TEST(ffm_refuses_rows_with_other_fields)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *train = g_build_filename(dir, "train.ffm", NULL);
+    g_autofree char *test = g_build_filename(dir, "test.ffm", NULL);
+
+    ck_assert(g_file_set_contents(train, "1 0:1:1 1:2:1\n0 0:3:1 1:2:1\n", -1, NULL));
+    ck_assert(g_file_set_contents(test, "1 0:1:1 2:4:1\n", -1, NULL));
+    Outcome outcome =
+        run_program(ONE_PROCESS, "rubato-fm",
+                    (const char *const[]){ "--train", train, "--test", test, "--ffm", NULL });
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "a row has field 2: the rows to train on have fields from "
+                                      "0 to 1") != NULL,
+                  "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
+static Suite *fm_suite(void)
+{
+    Suite *suite = suite_create("app_fm");
+    TCase *tcase = tcase_create("fm");
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, fm_is_as_good_as_the_model_that_made_the_rows, 0,
+                        (int)G_N_ELEMENTS(models) * 2);
+    tcase_add_test(tcase, fm_finds_what_linear_terms_cannot);
+    tcase_add_loop_test(tcase, ffm_finds_what_one_set_of_factors_cannot, 0, 2);
+    tcase_add_test(tcase, fm_predicts_ratings);
+    tcase_add_test(tcase, fm_under_bsp_comes_out_the_same_everywhere);
+    tcase_add_loop_test(tcase, fm_learns_under_every_rule, 0, 4);
+    if (has_a9a())
+        tcase_add_test(tcase, fm_is_no_worse_than_linear_terms_on_real_rows);
+    else
+        g_print("skipped: the case on a9a; put the folder that has it into RUBATO_DATA_DIR\n");
+    tcase_add_test(tcase, fm_goes_on_from_a_saved_model);
+    tcase_add_loop_test(tcase, fm_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
+    tcase_add_test(tcase, ffm_refuses_rows_with_other_fields);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(fm_suite());
+}
