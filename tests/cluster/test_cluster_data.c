@@ -157,10 +157,10 @@ static void end_case(ClusterRun *run)
 
 START_TEST(every_row_comes_to_one_worker_in_each_epoch)
 {
-    const Case *scene = &cases[(size_t)_i % G_N_ELEMENTS(cases)];
+    const Case *scene = &cases[_i];
 
     begin_case(scene->packing);
-    ClusterRun *run = cluster_run_new(&shapes[(size_t)_i / G_N_ELEMENTS(cases)].shape);
+    ClusterRun *run = cluster_run_new(&shapes[(size_t)_i % G_N_ELEMENTS(shapes)].shape);
     cluster_start(run, play, scene);
     cluster_expect_success(run);
     end_case(run);
@@ -189,7 +189,7 @@ int main(void)
     TCase *reading = cluster_add_case(suite, "reading");
 
     tcase_add_loop_test(reading, every_row_comes_to_one_worker_in_each_epoch, 0,
-                        (int)(G_N_ELEMENTS(cases) * G_N_ELEMENTS(shapes)));
+                        (int)G_N_ELEMENTS(cases));
     tcase_add_loop_test(reading, nodes_that_read_different_data_are_told, 0, 2);
     return run_suite(suite);
 }
