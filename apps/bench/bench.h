@@ -164,6 +164,8 @@ bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **erro
 
 bool sample_parse_libsvm(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_parse_csv(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_read_text(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_read_cache(Bench *bench, size_t n, BenchSample *sample, GError **error);
 void data_close(Bench *bench);
 
 /* Bytes of memory that a process has; 0: this one. */

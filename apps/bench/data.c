@@ -7,6 +7,7 @@
 
 #include "apps/bench/bench.h"
 
+#define CACHE_EXTENSION ".rubato-cache"
 #define READ_BYTES ((size_t)1024 * 1024)
 
 typedef void (*AppendRow)(GString *text, GRand *random);
@@ -38,6 +39,19 @@ static void append_csv_row(GString *text, GRand *random)
     g_string_append_c(text, '\n');
 }
 
+/* Twenty fields, each with 50,000 indices of which the small ones are the frequent: about 230 bytes. */
+static void append_libffm_row(GString *text, GRand *random)
+{
+    g_string_append(text, g_rand_boolean(random) ? "1" : "0");
+    for (int field = 0; field < 20; field++) {
+        const double place = g_rand_double(random);
+
+        g_string_append_printf(text, " %d:%d:1", field,
+                               field * 50000 + (int)(50000 * place * place * place));
+    }
+    g_string_append_c(text, '\n');
+}
+
 /* Makes the file of n rows, once. */
 static bool make_file(Bench *bench, size_t n, AppendRow append, GError **error)
 {
@@ -60,29 +74,44 @@ static bool make_file(Bench *bench, size_t n, AppendRow append, GError **error)
 
 void data_close(Bench *bench)
 {
-    if (bench->data_path != NULL)
+    if (bench->data_path != NULL) {
+        g_autofree char *cache = g_strconcat(bench->data_path, CACHE_EXTENSION, NULL);
+
         g_unlink(bench->data_path);
+        g_unlink(cache);
+    }
     g_clear_pointer(&bench->data_path, g_free);
 }
 
-/* Reads the file and goes from newline to newline; its size, 0 where it cannot be read. */
-static size_t scan_file(const char *path, char *buffer)
+typedef void (*Look)(const char *bytes, size_t size);
+
+/* Goes from newline to newline. */
+static void find_lines(const char *bytes, size_t size)
+{
+    const char *const end = bytes + size;
+    size_t n_lines = 0;
+
+    for (const char *at = bytes; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
+        n_lines++;
+    clobber(&n_lines);
+}
+
+/* Reads the file and looks at it piece by piece; NULL: not at all. Its size, 0 where it cannot be
+ * read. */
+static size_t scan_file(const char *path, char *buffer, Look look)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t size = 0, n_lines = 0;
+    size_t size = 0;
     ssize_t n;
 
     if (fd < 0)
         return 0;
     while ((n = read(fd, buffer, READ_BYTES)) > 0) {
-        const char *const end = buffer + n;
-
-        for (const char *at = buffer; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
-            n_lines++;
+        if (look != NULL)
+            look(buffer, (size_t)n);
         size += (size_t)n;
     }
     close(fd);
-    clobber(&n_lines);
     return n < 0 ? 0 : size;
 }
 
@@ -101,7 +130,7 @@ static bool sample_parse(Bench *bench, const RubatoDataSpec *spec, BenchSample *
     if (rows == NULL)
         return false;
     middle = bench_now();
-    size = scan_file(bench->data_path, buffer);
+    size = scan_file(bench->data_path, buffer, find_lines);
     if (size == 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be read: %s",
                     bench->data_path, g_strerror(errno));
@@ -125,4 +154,49 @@ bool sample_parse_csv(Bench *bench, size_t n, BenchSample *sample, GError **erro
                bench,
                &(RubatoDataSpec){ .format = "csv", .categorical_columns = categorical_columns },
                sample, error);
+}
+
+/* Reads n rows by one reader, whose batches are looked at no further. */
+static bool sample_read(Bench *bench, size_t n, RubatoDataCache cache, BenchSample *sample,
+                        GError **error)
+{
+    const char *const paths[] = { bench->data_path, NULL };
+    const RubatoDataSpec spec = { .paths = paths, .format = "libffm", .cache = cache };
+    const RubatoReaderOptions options = { .batch_rows = 256, .shuffle = true };
+    g_autofree char *path =
+        g_strconcat(bench->data_path, cache == RUBATO_DATA_CACHE_KEEP ? CACHE_EXTENSION : "", NULL);
+    g_autofree char *buffer = g_malloc(READ_BYTES);
+    g_autoptr(RubatoBatch) batch = NULL;
+    g_autoptr(RubatoDataset) dataset = rubato_dataset_open(&spec, error);
+    double began, middle;
+
+    if (dataset == NULL)
+        return false;
+    began = bench_now();
+    g_autoptr(RubatoReader) reader = rubato_dataset_open_reader(dataset, &options, error);
+    while (reader != NULL && rubato_reader_next(reader, &batch, error))
+        clobber(batch);
+    if (reader == NULL || rubato_reader_failed(reader))
+        return false;
+    middle = bench_now();
+    if (scan_file(path, buffer, cache == RUBATO_DATA_CACHE_KEEP ? NULL : find_lines) == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be read: %s", path,
+                    g_strerror(errno));
+        return false;
+    }
+    sample->own = (double)n / (middle - began);
+    sample->limit = (double)n / (bench_now() - middle);
+    return true;
+}
+
+bool sample_read_text(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    return make_file(bench, n, append_libffm_row, error) &&
+           sample_read(bench, n, RUBATO_DATA_CACHE_NONE, sample, error);
+}
+
+bool sample_read_cache(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    return make_file(bench, n, append_libffm_row, error) &&
+           sample_read(bench, n, RUBATO_DATA_CACHE_KEEP, sample, error);
 }

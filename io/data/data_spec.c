@@ -22,14 +22,15 @@ static bool add_files(GPtrArray *files, const char *path, bool skip_missing, GEr
             g_ptr_array_add(files, g_strdup(path));
         return true;
     }
-    const int status = glob(path, GLOB_ERR, NULL, &found);
+    const int status = glob(path, 0, NULL, &found);
     if (status == GLOB_NOMATCH && skip_missing)
         return true;
     if (status != 0) {
         g_set_error(error, RUBATO_ERROR,
-                    status == GLOB_NOMATCH ? RUBATO_ERROR_NOT_FOUND : RUBATO_ERROR_IO,
-                    status == GLOB_NOMATCH ? "%s: there is no such file; give files that are there"
-                                           : "%s: its folder cannot be read",
+                    status == GLOB_NOMATCH ? RUBATO_ERROR_NOT_FOUND : RUBATO_ERROR_MEMORY,
+                    status == GLOB_NOMATCH
+                        ? "%s: there is no such file, or its folder cannot be read"
+                        : "%s: no memory for the names of all such files",
                     path);
         return false;
     }

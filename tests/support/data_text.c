@@ -52,7 +52,8 @@ void check_refused(const RubatoDataSpec *spec, const void *text, size_t size, co
 {
     g_autoptr(GError) error = NULL;
 
-    ck_assert_ptr_null(load_text(spec, text, size, &error));
+    ck_assert_msg(load_text(spec, text, size, &error) == NULL, "accepted where \"%s\" is wrong",
+                  message);
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
     ck_assert_msg(g_str_has_prefix(error->message, message), "\"%s\" does not begin with \"%s\"",
                   error->message, message);

@@ -1,0 +1,403 @@
+/* The dealer of blocks: seeded simulations of nodes that take tickets, read their rows, give some back,
+ * find ends, and are given up; and the rules by which it chooses.
+ *
+ * In each simulation every row of every epoch is read once, by a node that holds its input, as long as
+ * somebody does. A failure prints its seed: SEED=n runs that one alone. */
+#include "engine/dealer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/ticket_text.h"
+#include "tests/support/runner.h"
+
+enum {
+    MAX_NODES = 4,
+    MAX_INPUTS = 5,
+    MAX_BLOCKS = 12,
+    MAX_EPOCHS = 3,
+    ROWS = 4, /* of each block */
+    SEEDS_PER_CASE = 200,
+    N_CASES = 10,
+    MOST_TICKETS = 6,
+};
+
+typedef struct {
+    uint64_t n_blocks;
+    bool packed; /* its end must be found */
+    bool held[MAX_NODES];
+} SimInput;
+
+typedef struct {
+    uint32_t numbers[MAX_INPUTS]; /* the dealer's, by our own */
+    GArray *tickets;              /* with `input` as the dealer numbers it */
+    bool ended, out;
+} SimNode;
+
+typedef struct {
+    uint64_t seed;
+    GRand *rand;
+    DealerConfig config;
+    Dealer *dealer;
+    uint32_t n_inputs;
+    SimInput inputs[MAX_INPUTS];
+    SimNode nodes[MAX_NODES];
+    unsigned read[MAX_EPOCHS][MAX_INPUTS][MAX_BLOCKS][ROWS];
+} Sim;
+
+static Sim *sim;
+
+#define sim_assert(condition, ...)                                                      \
+    require_msg(condition, "seed %" G_GUINT64_FORMAT ": %s: %s", sim->seed, #condition, \
+                g_strdup_printf(__VA_ARGS__))
+
+static uint32_t draw(uint32_t n)
+{
+    return (uint32_t)g_rand_int_range(sim->rand, 0, (gint32)n);
+}
+
+static bool chance(unsigned percent)
+{
+    return draw(100) < percent;
+}
+
+/* Which of our inputs the dealer means. */
+static uint32_t input_of(const SimNode *node, uint32_t number)
+{
+    uint32_t input = 0;
+
+    while (input < sim->n_inputs && node->numbers[input] != number)
+        input++;
+    sim_assert(input < sim->n_inputs, "input %u is none of the node's", number);
+    return input;
+}
+
+static void join(uint32_t number)
+{
+    SimNode *node = &sim->nodes[number];
+
+    node->tickets = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    for (uint32_t i = 0; i < sim->n_inputs; i++) {
+        const SimInput *input = &sim->inputs[i];
+        g_autofree char *name = g_strdup_printf("input-%u", i);
+        const bool knows = !input->packed || chance(30);
+        char *wrong = NULL;
+
+        node->numbers[i] = DEALER_NO_INPUT;
+        if (!input->held[number])
+            continue;
+        node->numbers[i] = dealer_add_input(
+            sim->dealer, number,
+            &(DealerInput){ .name = name,
+                            .bytes = 100 + i,
+                            .n_blocks = knows ? input->n_blocks : INPUT_BLOCKS_UNKNOWN,
+                            .any_order = knows },
+            &wrong);
+        sim_assert(node->numbers[i] != DEALER_NO_INPUT, "%s", wrong);
+    }
+}
+
+static void begin(uint64_t seed)
+{
+    sim->seed = seed;
+    sim->rand = g_rand_new_with_seed_array((const guint32[]){ (guint32)seed, 23 }, 2);
+    sim->config = (DealerConfig){ .n_nodes = 1 + draw(MAX_NODES),
+                                  .epochs = 1 + draw(MAX_EPOCHS),
+                                  .shuffle = chance(50),
+                                  .seed = seed };
+    sim->dealer = dealer_new(&sim->config);
+    sim->n_inputs = 1 + draw(MAX_INPUTS);
+    for (uint32_t i = 0; i < sim->n_inputs; i++) {
+        sim->inputs[i].n_blocks = draw(MAX_BLOCKS + 1);
+        sim->inputs[i].packed = chance(40);
+        /* node 0 is never given up and has everything: nothing can be left */
+        for (uint32_t n = 0; n < sim->config.n_nodes; n++)
+            sim->inputs[i].held[n] = n == 0 || chance(60);
+    }
+    for (uint32_t n = 0; n < sim->config.n_nodes; n++)
+        join(n);
+}
+
+static void ask(uint32_t number)
+{
+    SimNode *node = &sim->nodes[number];
+    BlockTicket tickets[MOST_TICKETS];
+    const uint32_t wanted = 1 + draw(MOST_TICKETS);
+    const size_t n = dealer_deal(sim->dealer, number, wanted, tickets);
+
+    sim_assert(n <= wanted, "%zu tickets", n);
+    node->ended = n == 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t input = input_of(node, tickets[i].input);
+
+        sim_assert(sim->inputs[input].held[number], "node %u", number);
+        sim_assert(tickets[i].epoch < sim->config.epochs, "epoch %u", tickets[i].epoch);
+        sim_assert(sim->inputs[input].packed || tickets[i].block < sim->inputs[input].n_blocks,
+                   "block %" G_GUINT64_FORMAT, tickets[i].block);
+        g_array_append_val(node->tickets, tickets[i]);
+    }
+}
+
+/* Reads the first ticket, or some of its rows. */
+static void read_some(uint32_t number, bool all)
+{
+    SimNode *node = &sim->nodes[number];
+    BlockTicket ticket = g_array_index(node->tickets, BlockTicket, 0);
+    const uint32_t input = input_of(node, ticket.input);
+    bool sensible;
+
+    g_array_remove_index(node->tickets, 0);
+    if (ticket.block >= sim->inputs[input].n_blocks) {
+        sensible = dealer_absent(sim->dealer, number, &ticket);
+    } else {
+        const uint64_t end = all ? ROWS : ticket.n_read + draw(ROWS + 1 - (uint32_t)ticket.n_read);
+
+        for (; ticket.n_read < end; ticket.n_read++)
+            sim->read[ticket.epoch][input][ticket.block][ticket.n_read]++;
+        sensible = ticket.n_read == ROWS ? dealer_finish(sim->dealer, number, &ticket)
+                                         : dealer_give_back(sim->dealer, number, &ticket);
+    }
+    sim_assert(sensible, "node %u", number);
+    sim_assert(!dealer_finish(sim->dealer, number, &ticket), "twice");
+}
+
+/* The node dies: nobody knows what it has read of what it has not told of. */
+static void give_up(uint32_t number)
+{
+    SimNode *node = &sim->nodes[number];
+
+    node->out = true;
+    dealer_node_out(sim->dealer, number);
+}
+
+static bool is_over(void)
+{
+    for (uint32_t i = 0; i < sim->config.n_nodes; i++)
+        if (!sim->nodes[i].out && (!sim->nodes[i].ended || sim->nodes[i].tickets->len > 0))
+            return false;
+    return true;
+}
+
+static void check_all_read(void)
+{
+    for (uint32_t epoch = 0; epoch < sim->config.epochs; epoch++)
+        for (uint32_t i = 0; i < sim->n_inputs; i++)
+            for (uint64_t block = 0; block < sim->inputs[i].n_blocks; block++)
+                for (unsigned row = 0; row < ROWS; row++)
+                    sim_assert(sim->read[epoch][i][block][row] == 1,
+                               "row %u of block %" G_GUINT64_FORMAT
+                               " of input %u was read %u times in epoch %u",
+                               row, block, i, sim->read[epoch][i][block][row], epoch);
+}
+
+static void simulate(uint64_t seed)
+{
+    Sim run = { 0 };
+
+    sim = &run;
+    begin(seed);
+    for (unsigned step = 0; !is_over(); step++) {
+        const uint32_t number = draw(sim->config.n_nodes);
+        SimNode *node = &sim->nodes[number];
+
+        sim_assert(step < 100000, "it hangs");
+        if (node->out)
+            continue;
+        if (number > 0 && chance(1))
+            give_up(number);
+        else if (node->tickets->len == 0 || (!node->ended && chance(30)))
+            ask(number);
+        else
+            read_some(number, /* all= */ node->ended || chance(80));
+        /* what came back after the end is asked for again, by the node that has everything */
+        if (is_over())
+            ask(0);
+    }
+    check_all_read();
+    dealer_free(sim->dealer);
+    for (uint32_t n = 0; n < sim->config.n_nodes; n++)
+        g_array_free(sim->nodes[n].tickets, TRUE);
+    g_rand_free(sim->rand);
+}
+
+START_TEST(dealer_deals_every_row_once_in_each_epoch)
+{
+    const char *const seed = getenv("SEED");
+
+    if (seed != NULL) {
+        simulate(strtoull(seed, NULL, 10));
+        return;
+    }
+    for (uint64_t i = 0; i < SEEDS_PER_CASE; i++)
+        simulate((uint64_t)_i * SEEDS_PER_CASE + i);
+}
+END_TEST
+
+/* ---- the rules ---- */
+
+static uint32_t add(Dealer *dealer, uint32_t node, const char *name, uint64_t n_blocks,
+                    bool any_order)
+{
+    char *wrong = NULL;
+
+    return dealer_add_input(
+        dealer, node,
+        &(DealerInput){ .name = name, .bytes = 10, .n_blocks = n_blocks, .any_order = any_order },
+        &wrong);
+}
+
+START_TEST(dealer_gives_first_what_fewest_hold)
+{
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1, .shuffle = true });
+    BlockTicket tickets[4];
+
+    const uint32_t both = add(dealer, 0, "both", 8, true);
+    ck_assert_uint_eq(add(dealer, 1, "both", 8, true), both);
+    const uint32_t own = add(dealer, 1, "own", 4, true);
+    ck_assert_uint_ge(dealer_deal(dealer, 1, 3, tickets), 1);
+    ck_assert_uint_eq(tickets[0].input, own);
+    ck_assert_uint_ge(dealer_deal(dealer, 0, 1, tickets), 1);
+    ck_assert_uint_eq(tickets[0].input, both);
+    dealer_free(dealer);
+}
+END_TEST
+
+START_TEST(dealer_leaves_a_packed_file_to_whoever_began_it)
+{
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1, .shuffle = true });
+    BlockTicket ticket;
+
+    for (uint32_t node = 0; node < 2; node++) {
+        add(dealer, node, "a", INPUT_BLOCKS_UNKNOWN, false);
+        add(dealer, node, "b", INPUT_BLOCKS_UNKNOWN, false);
+    }
+    for (uint64_t block = 0; block < 3; block++)
+        for (uint32_t node = 0; node < 2; node++) {
+            ck_assert_uint_eq(dealer_deal(dealer, node, 1, &ticket), 1);
+            ck_assert_uint_eq(ticket.input, node);
+            ck_assert_uint_eq(ticket.block, block);
+        }
+    /* node 0 finds the end of its own and helps with the other */
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+    ck_assert(dealer_absent(dealer, 0, &ticket));
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+    ck_assert_uint_eq(ticket.input, 1);
+    ck_assert_uint_eq(ticket.block, 3);
+    dealer_free(dealer);
+}
+END_TEST
+
+START_TEST(dealer_gives_less_at_the_end)
+{
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1 });
+    BlockTicket tickets[16];
+
+    add(dealer, 0, "a", 32, true);
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 16, tickets), 8);
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 16, tickets), 6);
+    for (unsigned left = 18; left > 4;)
+        left -= (unsigned)dealer_deal(dealer, 0, 16, tickets);
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 16, tickets), 1);
+    ck_assert_uint_eq(tickets[0].block, 28);
+    dealer_free(dealer);
+}
+END_TEST
+
+START_TEST(dealer_refuses_files_that_differ)
+{
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1 });
+    g_autofree char *wrong = NULL;
+
+    add(dealer, 0, "day 1", 4, true);
+    ck_assert_uint_eq(
+        dealer_add_input(dealer, 1, &(DealerInput){ .name = "day 1", .bytes = 11, .n_blocks = 4 },
+                         &wrong),
+        DEALER_NO_INPUT);
+    ck_assert_str_eq(wrong, "day 1 of 11 bytes, where others see 10");
+    dealer_free(dealer);
+}
+END_TEST
+
+START_TEST(dealer_takes_no_ticket_that_it_did_not_give)
+{
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1 });
+    BlockTicket ticket;
+
+    add(dealer, 0, "a", 4, true);
+    add(dealer, 1, "a", 4, true);
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+    ck_assert(!dealer_finish(dealer, 1, &ticket));
+    ticket.block++;
+    ck_assert(!dealer_give_back(dealer, 0, &ticket));
+    ck_assert(!dealer_absent(dealer, 0, &ticket));
+    ticket.block--;
+    ck_assert(dealer_give_back(dealer, 0, &ticket));
+    ck_assert(!dealer_give_back(dealer, 0, &ticket));
+    dealer_free(dealer);
+}
+END_TEST
+
+/* ---- tickets as text ---- */
+
+START_TEST(tickets_come_back_from_text)
+{
+    const BlockTicket ticket = { UINT32_MAX, 7, UINT64_MAX, 3 };
+    g_autoptr(GString) text = g_string_new(NULL);
+    TicketNews news;
+    BlockTicket read;
+
+    ticket_text_add(text, TICKET_GIVEN_BACK, &ticket);
+    ck_assert_uint_le(text->len, TICKET_TEXT_MAX);
+    ticket_text_add(text, TICKET_DEALT, &(BlockTicket){ 0 });
+    const char *at = text->str;
+    ck_assert(ticket_text_read(&at, &news, &read));
+    ck_assert_int_eq(news, TICKET_GIVEN_BACK);
+    ck_assert(read.epoch == ticket.epoch && read.input == ticket.input &&
+              read.block == ticket.block && read.n_read == ticket.n_read);
+    ck_assert(ticket_text_read(&at, &news, &read));
+    ck_assert_int_eq(news, TICKET_DEALT);
+    ck_assert_int_eq(*at, '\0');
+}
+END_TEST
+
+static const char *const no_tickets[] = {
+    "",
+    "x1 2 3 4\n",
+    "d1 2 3\n",
+    "d1 2 3 4",
+    "d-1 2 3 4\n",
+    "d4294967296 2 3 4\n",
+    "d1 2 99999999999999999999 4\n",
+    "d1 2 111111111111111111111 4\n",
+    "d1  2 3 4\n",
+};
+
+START_TEST(text_that_is_no_ticket_is_refused)
+{
+    const char *at = no_tickets[_i];
+    TicketNews news;
+    BlockTicket read;
+
+    ck_assert(!ticket_text_read(&at, &news, &read));
+    ck_assert_ptr_eq(at, no_tickets[_i]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("dealer");
+    TCase *simulations = tcase_create("simulations"), *rules = tcase_create("rules");
+
+    tcase_set_timeout(simulations, 20);
+    tcase_add_loop_test(simulations, dealer_deals_every_row_once_in_each_epoch, 0, N_CASES);
+    tcase_add_test(rules, dealer_gives_first_what_fewest_hold);
+    tcase_add_test(rules, dealer_leaves_a_packed_file_to_whoever_began_it);
+    tcase_add_test(rules, dealer_gives_less_at_the_end);
+    tcase_add_test(rules, dealer_refuses_files_that_differ);
+    tcase_add_test(rules, dealer_takes_no_ticket_that_it_did_not_give);
+    tcase_add_test(rules, tickets_come_back_from_text);
+    tcase_add_loop_test(rules, text_that_is_no_ticket_is_refused, 0, G_N_ELEMENTS(no_tickets));
+    suite_add_tcase(suite, simulations);
+    suite_add_tcase(suite, rules);
+    return run_suite(suite);
+}

@@ -1,0 +1,182 @@
+/* The scheduler and the data of a task: readers that must be the same, blocks for those who ask, what
+ * makes no sense. */
+#include <string.h>
+
+#include "tests/support/runner.h"
+#include "tests/support/scheduler_fixture.h"
+
+static uint64_t epoch; /* of the task */
+
+static void begin_task(void)
+{
+    begin();
+    epoch = agree(1, CONTROL_RUN, "task x");
+}
+
+static Control reader(uint64_t id, const char *text)
+{
+    return (Control){ .kind = CONTROL_READER,
+                      .epoch = epoch,
+                      .id = id,
+                      .op = 1,
+                      .what = CONTROL_SPLIT_DYNAMIC,
+                      .text = text,
+                      .digest = "" };
+}
+
+static Control inputs(uint64_t id, uint32_t number, const char *detail)
+{
+    return (Control){
+        .kind = CONTROL_INPUTS, .epoch = epoch, .id = id, .number = number, .detail = detail
+    };
+}
+
+static Control want(uint64_t id, uint32_t number, const char *detail)
+{
+    return (Control){
+        .kind = CONTROL_WANT, .epoch = epoch, .id = id, .number = number, .detail = detail
+    };
+}
+
+static void expect_blocks(uint32_t node, uint64_t id, bool last, const char *detail)
+{
+    const Control *blocks = expect(node, CONTROL_BLOCKS);
+
+    ck_assert_uint_eq(blocks->epoch, epoch);
+    ck_assert_uint_eq(blocks->id, id);
+    ck_assert_uint_eq(blocks->what, last);
+    ck_assert_str_eq(blocks->detail, detail);
+}
+
+START_TEST(scheduler_deals_blocks_in_each_node_s_own_numbers)
+{
+    begin_task();
+    say(0, reader(0, "the same"));
+    say(0, inputs(0, 0, "10 2 1 a\n20 1 1 b\n"));
+    say(2, reader(0, "the same"));
+    say(2, inputs(0, 0, "20 1 1 b\n"));
+    expect_quiet();
+    say(2, want(0, 5, ""));
+    expect_blocks(2, 0, false, "d0 0 0 0\n");
+    say(0, want(0, 1, ""));
+    expect_blocks(0, 0, false, "d0 0 0 0\n");
+    say(0, want(0, 1, "f0 0 0 9\n"));
+    expect_blocks(0, 0, false, "d0 0 1 0\n");
+    say(0, want(0, 1, ""));
+    expect_blocks(0, 0, true, "");
+    /* what node 2 gives back goes to node 0, which calls it by another number */
+    say(2, want(0, 0, "b0 0 0 4\n"));
+    expect_quiet();
+    say(0, want(0, 1, ""));
+    expect_blocks(0, 0, false, "d0 1 0 4\n");
+}
+END_TEST
+
+START_TEST(scheduler_keeps_readers_apart)
+{
+    begin_task();
+    say(0, reader(3, "three"));
+    say(0, inputs(3, 0, "10 1 1 a\n"));
+    say(0, reader(1, "one"));
+    say(0, inputs(1, 0, "10 1 1 a\n"));
+    say(0, want(3, 1, ""));
+    expect_blocks(0, 3, false, "d0 0 0 0\n");
+    say(0, want(1, 1, ""));
+    expect_blocks(0, 1, false, "d0 0 0 0\n");
+}
+END_TEST
+
+START_TEST(scheduler_fails_a_task_whose_nodes_read_different_data)
+{
+    begin_task();
+    say(1, reader(0, "1 epochs"));
+    say(2, reader(0, "2 epochs"));
+    expect_verdict_everywhere(
+        CONTROL_CANCEL, MISMATCH_CODE,
+        "task x: reader 0 of its workers reads 2 epochs on node 7, but 1 epochs on node 4");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_fails_a_task_whose_nodes_read_other_files)
+{
+    Control fixed = reader(0, "1 epochs");
+
+    begin_task();
+    fixed.epoch = epoch;
+    fixed.what = 0;
+    fixed.digest = "a";
+    say(1, fixed);
+    fixed.digest = "b";
+    say(0, fixed);
+    expect_verdict_everywhere(CONTROL_CANCEL, MISMATCH_CODE,
+                              "task x: reader 0 of its workers reads 1 epochs on node 0, but 1 "
+                              "epochs on node 4, from other files");
+}
+END_TEST
+
+START_TEST(scheduler_fails_a_task_whose_files_differ)
+{
+    begin_task();
+    say(1, reader(0, "r"));
+    say(1, inputs(0, 0, "10 1 1 a\n"));
+    say(2, reader(0, "r"));
+    say(2, inputs(0, 0, "11 1 1 a\n"));
+    expect_verdict_everywhere(CONTROL_CANCEL, MISMATCH_CODE,
+                              "task x: node 7 reads a of 11 bytes, where others see 10; give all "
+                              "nodes the same");
+}
+END_TEST
+
+START_TEST(scheduler_drops_what_makes_no_sense_of_data)
+{
+    begin_task();
+    ck_assert(!hears(0, want(0, 1, "")));
+    ck_assert(!hears(0, inputs(0, 0, "10 1 1 a\n")));
+    say(0, reader(0, "r"));
+    ck_assert(!hears(0, inputs(0, 1, "10 1 1 a\n")));
+    ck_assert(!hears(0, inputs(0, 0, "10 1 2 a\n")));
+    ck_assert(!hears(0, inputs(0, 0, "10 1 1 a")));
+    ck_assert(!hears(0, inputs(0, 0, "x 1 1 a\n")));
+    say(0, inputs(0, 0, "10 1 1 a\n"));
+    ck_assert(!hears(0, want(0, 1, "f0 0 0 0\n")));
+    ck_assert(!hears(0, want(0, 1, "d0 0 0 0\n")));
+    ck_assert(!hears(0, want(0, 1, "f0 1 0 0\n")));
+    ck_assert(!hears(0, want(0, 1, "rubbish")));
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(scheduler_minds_no_late_word_of_data)
+{
+    begin_task();
+    say(0, reader(0, "r"));
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_TASK_END);
+    say(0, want(0, 1, ""));
+    say(0, inputs(0, 0, "10 1 1 a\n"));
+    say(0, reader(0, "r"));
+    expect_quiet();
+    epoch += 7;
+    ck_assert(!hears(0, reader(0, "r")));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scheduler data");
+    TCase *cases = tcase_create("data");
+
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, scheduler_deals_blocks_in_each_node_s_own_numbers);
+    tcase_add_test(cases, scheduler_keeps_readers_apart);
+    tcase_add_test(cases, scheduler_fails_a_task_whose_nodes_read_different_data);
+    tcase_add_test(cases, scheduler_fails_a_task_whose_nodes_read_other_files);
+    tcase_add_test(cases, scheduler_fails_a_task_whose_files_differ);
+    tcase_add_test(cases, scheduler_drops_what_makes_no_sense_of_data);
+    tcase_add_test(cases, scheduler_minds_no_late_word_of_data);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
