@@ -11,6 +11,8 @@
 #include "apps/app_ahead.h"
 #include "apps/fm_job.h"
 
+#define RATE_CHANGES 50 /* of a run */
+
 typedef struct {
     AppAhead *ahead;
     RubatoKVTable *bias;
@@ -18,6 +20,7 @@ typedef struct {
 } Tables;
 
 static const RubatoKey bias_key = FM_BIAS_KEY;
+static const char *const table_names[] = { FM_BIAS, FM_LINEAR, FM_FACTORS, NULL };
 
 static bool get(const Tables *tables, FmWorkspace *workspace, GError **error)
 {
@@ -34,7 +37,24 @@ static bool add(const Tables *tables, const FmWorkspace *workspace, GError **err
            rubato_sparse_kv_client_table_add(tables->factors, workspace->d_factors, error);
 }
 
-static bool train_steps(FmJob *job, const Tables *tables, AppWorker *self, GError **error)
+/* Worker 0 lowers the learning rate now and then, for everybody. Not that of "ftrl": it is part of how
+ * weights follow from the gradients so far, and all of them would shrink. */
+static bool lower_rate(const FmJob *job, RubatoWorker *worker, uint64_t step, GError **error)
+{
+    const uint64_t n_steps = MAX(1, job->n_rows * job->app.epochs / job->app.batch_size);
+
+    if (rubato_worker_rank(worker) != 0 || step == 0 || step > n_steps ||
+        step % (n_steps / RATE_CHANGES + 1) != 0 || strcmp(job->rule, "ftrl") == 0)
+        return true;
+    const double rate = app_learning_rate(&job->app, step, n_steps);
+    for (size_t i = 0; table_names[i] != NULL; i++)
+        if (!rubato_worker_tune(worker, table_names[i], RUBATO_LEARNING_RATE, rate, error))
+            return false;
+    return true;
+}
+
+static bool train_steps(FmJob *job, RubatoWorker *worker, const Tables *tables, AppWorker *self,
+                        GError **error)
 {
     g_auto(FmWorkspace) workspace = { 0 };
     const RubatoBatch *batch;
@@ -44,7 +64,7 @@ static bool train_steps(FmJob *job, const Tables *tables, AppWorker *self, GErro
             return app_ahead_ended(tables->ahead, error);
         if (!fm_check_batch(job, batch, error) ||
             !fm_workspace_fit(&workspace, &job->model, batch, error) ||
-            !get(tables, &workspace, error))
+            !lower_rate(job, worker, step, error) || !get(tables, &workspace, error))
             return false;
         /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
         const FmTally tally =
@@ -81,12 +101,14 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
         worker, FM_FACTORS, RUBATO_F32, app_ahead_tell, ahead, error);
     if (factors == NULL)
         return false;
-    return train_steps(job, &(Tables){ ahead, bias, linear, factors }, self, error);
+    return train_steps(job, worker, &(Tables){ ahead, bias, linear, factors }, self, error);
 }
 
-static bool run(FmJob *job, GError **error)
+enum { BIAS, LINEAR, FACTORS, N_TABLES };
+
+static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 {
-    App *app = &job->app;
+    const App *app = &job->app;
     const RubatoTableSpec common = {
         .dtype = RUBATO_F32,
         .update = job->rule,
@@ -94,8 +116,27 @@ static bool run(FmJob *job, GError **error)
         .aggregate = strcmp(app->model, "bsp") == 0 ? RUBATO_AGGREGATE_SUM : RUBATO_AGGREGATE_NONE,
         .seed = app->seed,
     };
-    AppArray arrays[] = { { FM_BIAS, common }, { FM_LINEAR, common }, { FM_FACTORS, common } };
-    const char *const tables[] = { FM_BIAS, FM_LINEAR, FM_FACTORS, NULL };
+
+    for (size_t i = 0; i < N_TABLES; i++) {
+        arrays[i] = (AppArray){ .name = table_names[i], .spec = common };
+        arrays[i].spec.name = table_names[i];
+        arrays[i].spec.storage = i == BIAS ? "dense" : "hash";
+    }
+    arrays[BIAS].spec.n_keys = 1;
+    arrays[BIAS].spec.init_value = job->start;
+    if (strcmp(app->model, "sparse_ssp") == 0) { /* every step uses it, which would hold all up */
+        arrays[BIAS].spec.model = "ssp";
+        arrays[BIAS].spec.staleness = app->staleness + app->speculation;
+    }
+    arrays[FACTORS].spec.width = (uint32_t)fm_width(&job->model);
+    arrays[FACTORS].spec.init = "normal";
+    arrays[FACTORS].spec.init_stddev = job->init_stddev;
+}
+
+static bool run(FmJob *job, GError **error)
+{
+    App *app = &job->app;
+    AppArray arrays[N_TABLES];
     char n_factors[16];
     const AppSetting settings[] = {
         { "loss", job->model.loss == FM_LOGISTIC ? "logistic" : "squared" },
@@ -110,30 +151,16 @@ static bool run(FmJob *job, GError **error)
     };
     const AppModel model = {
         .arrays = arrays,
-        .n_arrays = G_N_ELEMENTS(arrays),
+        .n_arrays = N_TABLES,
         .settings = settings,
         .numbers = numbers,
         .predict = fm_predict,
         .user_data = job,
     };
-    const RubatoTask task = { .name = "fm", .run = train, .user_data = job, .tables = tables };
+    const RubatoTask task = { .name = "fm", .run = train, .user_data = job, .tables = table_names };
 
     g_snprintf(n_factors, sizeof n_factors, "%u", job->model.n_factors);
-    arrays[0].spec.name = FM_BIAS;
-    arrays[0].spec.n_keys = 1;
-    arrays[0].spec.init_value = job->start;
-    if (strcmp(app->model, "sparse_ssp") == 0) { /* every step uses it, which would hold all up */
-        arrays[0].spec.model = "ssp";
-        arrays[0].spec.staleness = app->staleness + app->speculation;
-    }
-    arrays[1].spec.name = FM_LINEAR;
-    arrays[1].spec.storage = "hash";
-    arrays[2].spec.name = FM_FACTORS;
-    arrays[2].spec.storage = "hash";
-    arrays[2].spec.width = (uint32_t)fm_width(&job->model);
-    arrays[2].spec.init = "normal";
-    arrays[2].spec.init_stddev = job->init_stddev;
-
+    describe_tables(job, arrays);
     return app_start(app, error) && app_create_model(app, &model, error) &&
            (job->train == NULL || (app_train(app, &task, job->n_rows, error) &&
                                    (!app_speaks(app) || fm_evaluate(job, error)))) &&

@@ -50,18 +50,24 @@ static bool check_flags(const FmJob *job, const Flags *flags, GError **error)
         return refuse(error, RUBATO_ERROR_INVALID,
                       "--factors: expected a number from 1 to %d, found %d", FM_FACTORS_MAX,
                       flags->n_factors);
+    if (!isfinite(job->init_stddev) || job->init_stddev <= 0)
+        return refuse(error, RUBATO_ERROR_INVALID,
+                      "--init-stddev: expected a number above 0, found %g", job->init_stddev);
     if (job->l1 > 0 && strcmp(job->rule, "ftrl") != 0)
         return refuse(error, RUBATO_ERROR_INVALID, "--l1: needs --rule ftrl");
     return check_word("loss", losses, flags->loss, error) &&
            check_word("rule", rules, job->rule, error) && check_number("l1", job->l1, error) &&
            check_number("l2", job->model.l2, error) &&
-           check_number("l2-factors", job->model.l2_factors, error) &&
-           check_number("init-stddev", job->init_stddev, error);
+           check_number("l2-factors", job->model.l2_factors, error);
 }
 
 /* Takes over what the flags say, once they are good. */
-static bool take_flags(FmJob *job, const Flags *flags, GError **error)
+static bool take_flags(FmJob *job, Flags *flags, GError **error)
 {
+    if (flags->loss == NULL)
+        flags->loss = g_strdup(losses[0]);
+    if (job->rule == NULL)
+        job->rule = g_strdup(rules[0]);
     if (!check_flags(job, flags, error))
         return false;
     job->model.loss = strcmp(flags->loss, losses[0]) == 0 ? FM_LOGISTIC : FM_SQUARED;
@@ -80,7 +86,7 @@ static void clear(FmJob *job)
 bool fm_parse(FmJob *job, int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
-    Flags flags = { .loss = g_strdup(losses[0]), .n_factors = 8 };
+    Flags flags = { .n_factors = 8 };
     const GOptionEntry options[] = {
         { "ffm", 0, 0, G_OPTION_ARG_NONE, &job->field_aware,
           "Field-aware: a key has other factors against each field", NULL },
@@ -101,15 +107,14 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         G_OPTION_ENTRY_NULL,
     };
 
-    *job = (FmJob){ .rule = g_strdup(rules[0]),
-                    .init_stddev = 0.05,
+    *job = (FmJob){ .init_stddev = 0.05,
                     .program = { .name = "rubato-fm",
                                  .summary = "Trains factorisation machines on sparse rows.",
                                  .options = options,
                                  .data = &job->data,
                                  .epochs = 10,
                                  .batch_size = 256,
-                                 .learning_rate = 0.03 } };
+                                 .learning_rate = 0.05 } };
     if (!app_parse(&job->app, &job->program, argc, argv)) {
         clear(job);
         g_free(flags.loss);
@@ -149,6 +154,10 @@ static bool fit_model(FmJob *job, GError **error)
         return refuse(error, RUBATO_ERROR_FORMAT,
                       "%s: --ffm needs rows with fields, as libffm, csv and ratings have them",
                       job->data.train[0]);
+    if (job->field_aware && rows.n_fields > FM_FIELDS_MAX)
+        return refuse(error, RUBATO_ERROR_FORMAT,
+                      "%s: --ffm is for fields from 0 to %d, found field %u", job->data.train[0],
+                      FM_FIELDS_MAX - 1, rows.n_fields - 1);
     job->n_rows = rows.n_rows;
     job->negative = (double)rows.min_label;
     job->positive = (double)rows.max_label;

@@ -17,6 +17,7 @@
 #include <rubato/rubato.h>
 
 #define FM_FACTORS_MAX 256
+#define FM_FIELDS_MAX 4096
 
 typedef enum {
     FM_LOGISTIC, /* log(1 + exp(−±score)) */
@@ -25,7 +26,8 @@ typedef enum {
 
 typedef struct {
     uint32_t n_factors; /* at most FM_FACTORS_MAX */
-    uint32_t n_fields;  /* field-aware: every field is below it; 0: not field-aware */
+    uint32_t n_fields;  /* field-aware: every field is below it, at most
+                        * FM_FIELDS_MAX; 0: not field-aware */
     FmLoss loss;
     float positive; /* logistic: the label of positive rows; all others are negative */
     double l2,

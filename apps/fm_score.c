@@ -14,7 +14,8 @@ bool fm_check_batch(const FmJob *job, const RubatoBatch *batch, GError **error)
 
     if (model->loss == FM_LOGISTIC)
         for (size_t i = 0; i < batch->n_rows; i++)
-            if (batch->label[i] != (float)job->negative && batch->label[i] != model->positive) {
+            if (batch->label[i] != (float)job->negative &&
+                batch->label[i] != (float)job->positive) {
                 g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
                             "a row has label %g: expected one of two labels, %g or %g",
                             (double)batch->label[i], job->negative, job->positive);

@@ -157,7 +157,7 @@ START_TEST(fm_learns_under_every_rule)
 {
     static const struct {
         const char *rule, *rate;
-    } rules[] = { { "adagrad", "0.03" }, { "adam", "0.003" }, { "ftrl", "0.3" }, { "sgd", "2" } };
+    } rules[] = { { "adagrad", "0.05" }, { "adam", "0.003" }, { "ftrl", "0.3" }, { "sgd", "2" } };
     Rows rows;
 
     write_rows(&rows, &plain, ".svm");
