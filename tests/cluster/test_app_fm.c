@@ -282,14 +282,15 @@ static Suite *fm_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, fm_is_as_good_as_the_model_that_made_the_rows, 0,
                         (int)G_N_ELEMENTS(models) * 2);
-    tcase_add_test(tcase, fm_finds_what_linear_terms_cannot);
+    if (!is_slow())
+        tcase_add_test(tcase, fm_finds_what_linear_terms_cannot);
     tcase_add_loop_test(tcase, ffm_finds_what_one_set_of_factors_cannot, 0, 2);
     tcase_add_test(tcase, fm_predicts_ratings);
     tcase_add_test(tcase, fm_under_bsp_comes_out_the_same_everywhere);
     tcase_add_loop_test(tcase, fm_learns_under_every_rule, 0, 4);
-    if (has_a9a())
+    if (has_a9a() && !is_slow())
         tcase_add_test(tcase, fm_is_no_worse_than_linear_terms_on_real_rows);
-    else
+    else if (!is_slow())
         g_print("skipped: the case on a9a; put the folder that has it into RUBATO_DATA_DIR\n");
     tcase_add_test(tcase, fm_goes_on_from_a_saved_model);
     tcase_add_loop_test(tcase, fm_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
