@@ -48,7 +48,7 @@ void app_data_flags_clear(AppDataFlags *flags)
     g_free(flags->categorical);
     g_free(flags->cache);
     g_free(flags->split);
-    *flags = (AppDataFlags){ NULL };
+    *flags = (AppDataFlags){ .train = NULL };
 }
 
 void app_data_clear(AppData *data)
@@ -59,7 +59,7 @@ void app_data_clear(AppData *data)
     g_free(data->label_column);
     g_strfreev(data->categorical);
     g_free(data->cache_directory);
-    *data = (AppData){ NULL };
+    *data = (AppData){ .train = NULL };
 }
 
 static bool refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);

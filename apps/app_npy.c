@@ -151,7 +151,7 @@ static bool read_dict(const char *at, AppNpy *npy)
 
 static bool fail(const AppNpy *npy, RubatoError code, GError **error, const char *what)
 {
-    g_set_error(error, RUBATO_ERROR, code, "%s: %s", npy->path, what);
+    g_set_error(error, RUBATO_ERROR, (gint)code, "%s: %s", npy->path, what);
     return false;
 }
 

@@ -35,12 +35,14 @@ static bool ask_list(TableClient *client, const Part *parts, uint32_t n_parts, R
 static bool count_rows(TableClient *client, Part *parts, uint32_t n_servers, uint64_t *n_rows,
                        GError **error)
 {
+    RubatoKey none;
+
     *n_rows = 0;
     for (uint32_t i = 0; i < n_servers; i++) {
         uint64_t n;
 
         parts[i] = (Part){ .server = i };
-        if (!ask_list(client, &parts[i], 1, NULL, &n, error))
+        if (!ask_list(client, &parts[i], 1, &none, &n, error))
             return false;
         parts[i].keys.n = (size_t)n;
         parts[i].row = (size_t)*n_rows;

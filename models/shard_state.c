@@ -110,12 +110,18 @@ static void set_state(RubatoShard *shard, const RubatoKeys *keys, const void *st
     }
 }
 
+static void list(const RubatoShard *shard, const RubatoKeys *numbers, RubatoKey *keys)
+{
+    if (numbers->n > 0) /* of none only their count is wanted */
+        shard->ops->list(shard->storage, numbers->first, numbers->n, keys);
+}
+
 void shard_read(RubatoShard *shard, const RubatoRequest *request)
 {
     if (request->subject == RUBATO_SUBJECT_STATE)
         get_state(shard, &request->keys, request->values);
     else if (request->subject == RUBATO_SUBJECT_KEYS)
-        shard->ops->list(shard->storage, request->keys.first, request->keys.n, request->values);
+        list(shard, &request->keys, request->values);
     else
         shard_get(shard, &request->keys, request->values);
 }

@@ -13,7 +13,7 @@ static const AppCurvePoint *last_point(const AppCurve *curve)
 
 START_TEST(a_loss_that_stays_is_shown_as_it_is)
 {
-    AppCurve curve = { NULL };
+    AppCurve curve = { .points = NULL };
 
     app_curve_init(&curve, 800);
     for (int i = 1; i <= 40; i++)
@@ -34,7 +34,7 @@ START_TEST(what_is_older_weighs_less)
 {
     static const int reports[] = { 1, 10, 100 };
     const double window = 100, n_after = 200;
-    AppCurve curve = { NULL };
+    AppCurve curve = { .points = NULL };
 
     app_curve_init(&curve, 800); /* an eighth of it is the window */
     app_curve_take(&curve, 1, 100000, 100000, 0);
@@ -47,7 +47,7 @@ END_TEST
 
 START_TEST(no_loss_is_told_before_an_eighth_of_an_epoch)
 {
-    AppCurve curve = { NULL };
+    AppCurve curve = { .points = NULL };
 
     app_curve_init(&curve, 800);
     app_curve_take(&curve, 1, 99, 9.9, 0);
@@ -60,7 +60,7 @@ END_TEST
 
 START_TEST(a_long_run_has_few_points_and_a_last_one)
 {
-    AppCurve curve = { NULL };
+    AppCurve curve = { .points = NULL };
     const int n = 100000;
 
     app_curve_init(&curve, 1000);

@@ -337,9 +337,9 @@ END_TEST
 START_TEST(a_model_takes_the_place_of_an_older_one)
 {
     g_autofree char *dir = save_model(5);
-    g_autofree char *again = save_model(6);
     Run *run = run_new("--load", dir, NULL);
 
+    g_free(save_model(6));
     ck_assert_uint_eq(count_entries(scratch), 1);
     ck_assert(run_begin(run, NULL));
     check_model(run, 6);

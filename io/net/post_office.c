@@ -84,7 +84,7 @@ static uint64_t add_pending(PostOffice *office, const Message *message, const Ru
     slot->call = message->call;
     slot->keys = *keys;
     slot->values = values;
-    slot->row_bytes = message->kind == MESSAGE_GET ? row_bytes : 0;
+    slot->row_bytes = message->kind == MESSAGE_GET && keys->n > 0 ? row_bytes : 0;
     slot->epoch = message->epoch;
     slot->node = office->servers[message->server].node;
     pthread_mutex_unlock(&office->lock);
