@@ -109,8 +109,8 @@ typedef struct {
     RubatoDataCache cache;
     const char *cache_directory; /* where to keep it; NULL: beside each input */
 
-    /* Without a cache: rows kept in memory for later epochs take at most this many bytes; 0 means
-     * 1 GiB. What does not fit is read again in each epoch. */
+    /* Without a cache: rows that are read more than once stay in memory, up to so many bytes; 0 means
+     * 1 GiB. What does not fit is read from the files each time. */
     uint64_t memory_bytes;
 } RubatoDataSpec;
 
