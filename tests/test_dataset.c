@@ -94,9 +94,9 @@ START_TEST(globs_mean_files_in_their_order)
     g_autofree char *pattern = g_build_filename(dir, "day-*.ffm", NULL);
     g_autofree char *last = rows_write(dir, "last.ffm", ROWS_PLAIN, 30, 10);
     const char *const paths[] = { pattern, last, NULL };
-    g_autofree char *two = rows_write(dir, "day-2.ffm", ROWS_GZIP, 10, 20);
-    g_autofree char *one = rows_write(dir, "day-1.ffm", ROWS_PLAIN, 0, 10);
 
+    g_free(rows_write(dir, "day-2.ffm", ROWS_GZIP, 10, 20));
+    g_free(rows_write(dir, "day-1.ffm", ROWS_PLAIN, 0, 10));
     g_autoptr(RubatoRows) rows = rubato_dataset_load(&(RubatoDataSpec){ .paths = paths }, NULL);
     ck_assert_ptr_nonnull(rows);
     ck_assert_uint_eq(rows->n_rows, 40);
@@ -250,6 +250,8 @@ START_TEST(blocks_are_kept_as_long_as_there_is_room)
     g_autoptr(DataBlock) dropped = get_block(&opened, 1, DATASET_DROP);
     g_autoptr(DataBlock) other = get_block(&opened, 1, DATASET_DROP);
     ck_assert_ptr_ne(dropped, other);
+    g_autoptr(DataBlock) third = get_block(&opened, 1, DATASET_DROP);
+    ck_assert_ptr_eq(other, third);
     for (uint64_t i = 2; i < 6; i++)
         data_block_unref(get_block(&opened, i, DATASET_KEEP));
     g_autoptr(DataBlock) last = get_block(&opened, 5, DATASET_KEEP);

@@ -110,8 +110,8 @@ typedef struct {
     RubatoDataCache cache;
     const char *cache_directory; /* where to keep it; NULL: beside each input */
 
-    /* Rows that a dataset keeps in memory for later epochs take at most this many bytes; 0 means
-     * 1 GiB. What does not fit is read again in each epoch. */
+    /* Without a cache: rows that are read more than once stay in memory, up to so many bytes; 0 means
+     * 1 GiB. What does not fit is read from the files each time. */
     uint64_t memory_bytes;
 } RubatoDataSpec;
 
@@ -155,11 +155,10 @@ typedef enum {
 } RubatoSplit;
 
 typedef struct {
-    uint32_t epochs; /* times that every row is read; 0 means 1 */
-    uint32_t
-        batch_rows; /* rows in a batch; 0 means 256. A worker's last of an epoch may have fewer */
-    bool shuffle;   /* blocks, and the rows in each, come in another order in each epoch */
-    uint64_t seed;  /* of that order */
+    uint32_t epochs;     /* times that every row is read; 0 means 1 */
+    uint32_t batch_rows; /* rows in a batch, the last of an epoch may have fewer; 0 means 256 */
+    bool shuffle;        /* blocks, and the rows in each, in another order in each epoch */
+    uint64_t seed;       /* of that order */
     RubatoSplit split;
     uint32_t ahead; /* batches that are made before they are asked for; 0 means 4 */
 } RubatoReaderOptions;

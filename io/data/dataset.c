@@ -209,7 +209,7 @@ static bool first_time(Part *part, uint64_t number)
 }
 
 bool dataset_parse_block(RubatoDataset *dataset, Part *part, uint64_t number, BlockScratch *scratch,
-                         DataBlock **block, GError **error)
+                         DataBlock **block, bool *again, GError **error)
 {
     uint64_t n_bad = 0;
     bool there;
@@ -222,8 +222,9 @@ bool dataset_parse_block(RubatoDataset *dataset, Part *part, uint64_t number, Bl
         return true;
     scratch->rows.has_fields = dataset->parser->ops->has_fields;
     row_block_reset(&scratch->rows);
-    if (!input_parse(part->input, &text, &scratch->rows,
-                     first_time(part, number) ? &dataset->bad_rows : NULL, &n_bad, error))
+    *again = !first_time(part, number);
+    if (!input_parse(part->input, &text, &scratch->rows, *again ? NULL : &dataset->bad_rows, &n_bad,
+                     error))
         return false;
     *block = data_block_new(&scratch->rows, n_bad, &scratch->coder);
     if (*block == NULL)
@@ -255,6 +256,7 @@ bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, Data
                    BlockScratch *scratch, DataBlock **block, GError **error)
 {
     Part *part = &dataset->parts[input];
+    bool again = false;
 
     *block = NULL;
     if (part->cache != NULL) {
@@ -269,9 +271,10 @@ bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, Data
     *block = find_kept(part, number);
     if (*block != NULL)
         return true;
-    if (!dataset_parse_block(dataset, part, number, scratch, block, error))
+    if (!dataset_parse_block(dataset, part, number, scratch, block, &again, error))
         return false;
-    if (*block != NULL && keep == DATASET_KEEP)
+    /* what is read for the second time will be for a third */
+    if (*block != NULL && (keep == DATASET_KEEP || again))
         keep_block(dataset, part, number, *block);
     return true;
 }

@@ -18,7 +18,8 @@ typedef struct {
 void block_scratch_init(BlockScratch *scratch);
 void block_scratch_clear(BlockScratch *scratch);
 
-/* Whether blocks are kept in memory for those who ask again. */
+/* Whether blocks are kept in memory for those who ask again; those that somebody does ask for again
+ * are in any case. */
 typedef enum {
     DATASET_DROP,
     DATASET_KEEP,

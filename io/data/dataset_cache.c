@@ -134,8 +134,10 @@ static void *parse_blocks(void *user)
         const uint64_t number = atomic_fetch_add_explicit(&making->next, 1, memory_order_relaxed);
         g_autoptr(DataBlock) block = NULL;
         GError *error = NULL;
+        bool again;
 
-        if (!dataset_parse_block(making->dataset, making->part, number, &scratch, &block, &error)) {
+        if (!dataset_parse_block(making->dataset, making->part, number, &scratch, &block, &again,
+                                 &error)) {
             fail(making, &making->parse_error, error);
             break;
         }

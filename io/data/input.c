@@ -4,59 +4,20 @@
  * k × block_bytes. Any reader that sees the text from the byte before finds the same place, and the
  * end of one block is the beginning of the next.
  *
- * Packed files have a stream, guarded by stream_lock: the text from `base`, where block `next` begins.
- * Blocks that are passed on the way to the one asked for are kept for those who will ask for
- * them, up to PARKED_MAX_BYTES, the oldest go first. */
-#include "io/data/input.h"
+ * Runs on whichever thread asks. */
+#include "io/data/input_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/data/byte_source.h"
-
 #define HEAD_BYTES ((size_t)64 * 1024)
-#define SLACK_BYTES ((size_t)64 * 1024)
 #define BLOCK_MIN_BYTES ((uint64_t)16 * 1024)
 #define BLOCK_MAX_BYTES ((uint64_t)1024 * 1024)
 #define BLOCKS_WANTED 64u
 #define PACKED_TIMES 4u /* how much larger the text is than the file, about */
-#define ROW_MAX_BYTES ((size_t)1 << 30)
-#define PARKED_MAX_BYTES ((size_t)64 * 1024 * 1024)
-#define FOUND_MAX 24
-
-typedef struct {
-    uint64_t block;
-    RowText text; /* its bytes are owned */
-} Parked;
-
-struct Input {
-    /* immutable */
-    char *path;
-    RowParser *parser;
-    RowFile *file;
-    int fd; /* plain only */
-    bool packed;
-    uint64_t size;
-    int64_t modified_ns;
-    uint64_t block_bytes;
-
-    _Atomic uint64_t n_blocks;
-
-    pthread_mutex_t stream_lock;
-    /* guarded by stream_lock */
-    ByteSource *source; /* NULL: at the beginning */
-    TextBuffer stream;
-    size_t filled;
-    uint64_t base; /* offset of the stream's first byte */
-    uint64_t next; /* the block that begins there */
-    bool at_end;   /* the source has no more */
-    GQueue parked; /* of Parked, oldest first */
-    size_t parked_bytes;
-};
 
 /* ---- memory ---- */
 
@@ -66,7 +27,7 @@ void text_buffer_clear(TextBuffer *buffer)
     *buffer = (TextBuffer){ NULL, 0 };
 }
 
-static bool text_buffer_want(const Input *input, TextBuffer *buffer, size_t size, GError **error)
+bool text_buffer_want(const Input *input, TextBuffer *buffer, size_t size, GError **error)
 {
     char *larger;
 
@@ -83,13 +44,13 @@ static bool text_buffer_want(const Input *input, TextBuffer *buffer, size_t size
     return true;
 }
 
-static RowText padded(TextBuffer *buffer, size_t size, uint64_t offset)
+RowText text_buffer_text(TextBuffer *buffer, size_t size, uint64_t offset)
 {
     memset(buffer->bytes + size, 0, ROW_TEXT_PADDING);
     return (RowText){ .bytes = buffer->bytes, .size = size, .offset = offset };
 }
 
-static bool row_too_long(const Input *input, uint64_t offset, GError **error)
+bool input_row_too_long(const Input *input, uint64_t offset, GError **error)
 {
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
                 "%s: expected the end of the row at byte %" G_GUINT64_FORMAT " within 2^30 bytes",
@@ -99,10 +60,8 @@ static bool row_too_long(const Input *input, uint64_t offset, GError **error)
 
 /* ---- where blocks begin ---- */
 
-/* Finds where block `block` begins in a window of the text; its first byte is at or before the byte
- * before the place where that is looked for. False: not in this window. */
-static bool find_start(const Input *input, const RowText *window, uint64_t block, bool to_the_end,
-                       uint64_t *start)
+bool input_find_start(const Input *input, const RowText *window, uint64_t block, bool to_the_end,
+                      uint64_t *start)
 {
     const uint64_t from = block * input->block_bytes;
     const uint64_t end = window->offset + window->size;
@@ -155,7 +114,7 @@ static bool read_plain(Input *input, uint64_t block, TextBuffer *buffer, RowText
 {
     const uint64_t low = block * input->block_bytes;
     const uint64_t begin = low > input->file->first_row ? low - 1 : input->file->first_row;
-    uint64_t slack = SLACK_BYTES, start = 0, end = 0;
+    uint64_t slack = INPUT_SLACK_BYTES, start = 0, end = 0;
 
     for (;;) {
         const uint64_t stop =
@@ -166,13 +125,13 @@ static bool read_plain(Input *input, uint64_t block, TextBuffer *buffer, RowText
         if (!text_buffer_want(input, buffer, size + 1, error) ||
             !read_at(input, begin, buffer->bytes, size, error))
             return false;
-        const RowText window = padded(buffer, size, begin);
+        const RowText window = text_buffer_text(buffer, size, begin);
         const bool to_the_end = stop == input->size;
-        if (find_start(input, &window, block, to_the_end, &start) &&
-            find_start(input, &window, block + 1, to_the_end, &end))
+        if (input_find_start(input, &window, block, to_the_end, &start) &&
+            input_find_start(input, &window, block + 1, to_the_end, &end))
             break;
-        if (slack > ROW_MAX_BYTES)
-            return row_too_long(input, MAX(start, begin), error);
+        if (slack > INPUT_ROW_MAX_BYTES)
+            return input_row_too_long(input, MAX(start, begin), error);
         slack *= 4;
     }
     *text = (RowText){ .bytes = buffer->bytes + (start - begin),
@@ -181,170 +140,7 @@ static bool read_plain(Input *input, uint64_t block, TextBuffer *buffer, RowText
     return true;
 }
 
-/* ---- packed files ---- */
-
-static void parked_free(Parked *parked)
-{
-    g_free((char *)(uintptr_t)parked->text.bytes);
-    g_free(parked);
-}
-
-static void restart(Input *input)
-{
-    g_clear_pointer(&input->source, byte_source_free);
-    input->filled = 0;
-    input->base = 0;
-    input->next = 0;
-    input->at_end = false;
-}
-
-static bool fill(Input *input, size_t size, GError **error)
-{
-    size_t got;
-
-    if (input->source == NULL) {
-        input->source = byte_source_open(input->path, error);
-        if (input->source == NULL)
-            return false;
-    }
-    if (size <= input->filled || input->at_end)
-        return true;
-    if (!text_buffer_want(input, &input->stream, size + 1, error) ||
-        !byte_source_read(input->source, input->stream.bytes + input->filled, size - input->filled,
-                          &got, error))
-        return false;
-    input->filled += got;
-    input->at_end = input->filled < size;
-    return true;
-}
-
-/* Reads on until the end of the block at the stream's beginning is there; *size is then how many bytes
- * there are up to it. */
-static bool fill_block(Input *input, size_t *size, GError **error)
-{
-    const uint64_t high = MAX((input->next + 1) * input->block_bytes, input->file->first_row);
-    uint64_t end;
-
-    for (size_t slack = SLACK_BYTES;; slack *= 4) {
-        const uint64_t wanted = high > input->base ? high - input->base : 0;
-
-        if (!fill(input, (size_t)wanted + slack, error))
-            return false;
-        const RowText window = padded(&input->stream, input->filled, input->base);
-        if (high <= input->base && input->next > 0) {
-            end = input->base; /* a row longer than a block: it began in one before */
-            break;
-        }
-        if (find_start(input, &window, input->next + 1, input->at_end, &end))
-            break;
-        if (slack > ROW_MAX_BYTES)
-            return row_too_long(input, input->base, error);
-    }
-    *size = (size_t)(end - input->base);
-    return true;
-}
-
-static void drop(Input *input, size_t size)
-{
-    input->filled -= size;
-    memmove(input->stream.bytes, input->stream.bytes + size, input->filled);
-    input->base += size;
-    input->next++;
-    if (input->at_end && input->filled == 0)
-        atomic_store_explicit(&input->n_blocks, MAX(input->next, 1), memory_order_relaxed);
-}
-
-/* What of the stream's first bytes are rows: all but the head. */
-static RowText first_block(const Input *input, size_t size)
-{
-    const uint64_t head =
-        MIN(input->base < input->file->first_row ? input->file->first_row - input->base : 0, size);
-
-    return (RowText){ .bytes = input->stream.bytes + head,
-                      .size = size - (size_t)head,
-                      .offset = input->base + head };
-}
-
-static bool copy_text(const Input *input, const RowText *from, TextBuffer *buffer, RowText *text,
-                      GError **error)
-{
-    if (!text_buffer_want(input, buffer, from->size + 1, error))
-        return false;
-    memcpy(buffer->bytes, from->bytes, from->size);
-    *text = padded(buffer, from->size, from->offset);
-    return true;
-}
-
-static bool park(Input *input, size_t size, GError **error)
-{
-    TextBuffer own = { NULL, 0 };
-    const RowText block = first_block(input, size);
-    RowText text;
-
-    if (!copy_text(input, &block, &own, &text, error))
-        return false;
-    Parked *parked = g_new(Parked, 1);
-    *parked = (Parked){ input->next, text };
-    g_queue_push_tail(&input->parked, parked);
-    input->parked_bytes += text.size;
-    while (input->parked_bytes > PARKED_MAX_BYTES) {
-        Parked *oldest = g_queue_pop_head(&input->parked);
-
-        input->parked_bytes -= oldest->text.size;
-        parked_free(oldest);
-    }
-    return true;
-}
-
-static Parked *find_parked(Input *input, uint64_t block)
-{
-    for (GList *at = input->parked.head; at != NULL; at = at->next) {
-        Parked *parked = at->data;
-
-        if (parked->block == block) {
-            g_queue_delete_link(&input->parked, at);
-            input->parked_bytes -= parked->text.size;
-            return parked;
-        }
-    }
-    return NULL;
-}
-
-static bool read_packed(Input *input, uint64_t block, TextBuffer *buffer, RowText *text,
-                        bool *there, GError **error)
-{
-    Parked *parked = find_parked(input, block);
-    size_t size;
-
-    *there = true;
-    if (parked != NULL) {
-        text_buffer_clear(buffer);
-        *text = parked->text;
-        *buffer = (TextBuffer){ (char *)(uintptr_t)parked->text.bytes, parked->text.size };
-        g_free(parked);
-        return true;
-    }
-    if (block < input->next)
-        restart(input);
-    for (;;) {
-        if (block >= atomic_load_explicit(&input->n_blocks, memory_order_relaxed)) {
-            *there = false;
-            return true;
-        }
-        if (!fill_block(input, &size, error))
-            return false;
-        if (input->next == block)
-            break;
-        if (!park(input, size, error))
-            return false;
-        drop(input, size);
-    }
-    const RowText found = first_block(input, size);
-    if (!copy_text(input, &found, buffer, text, error))
-        return false;
-    drop(input, size);
-    return true;
-}
+/* ---- either ---- */
 
 bool input_read(Input *input, uint64_t block, TextBuffer *buffer, RowText *text, bool *there,
                 GError **error)
@@ -356,7 +152,7 @@ bool input_read(Input *input, uint64_t block, TextBuffer *buffer, RowText *text,
         ok = !*there || read_plain(input, block, buffer, text, error);
     } else {
         pthread_mutex_lock(&input->stream_lock);
-        ok = read_packed(input, block, buffer, text, there, error);
+        ok = input_stream_read(input, block, buffer, text, there, error);
         pthread_mutex_unlock(&input->stream_lock);
     }
     if (!ok || !*there)
@@ -372,77 +168,6 @@ bool input_read(Input *input, uint64_t block, TextBuffer *buffer, RowText *text,
 }
 
 /* ---- rows ---- */
-
-/* Line and column, both from 1, of a byte of the unpacked text. */
-static bool locate(const Input *input, uint64_t offset, uint64_t *line, uint64_t *column)
-{
-    g_autoptr(ByteSource) source = byte_source_open(input->path, NULL);
-    g_autofree char *buffer = g_malloc(HEAD_BYTES);
-    uint64_t at = 0, line_start = 0;
-    size_t got;
-
-    *line = 1;
-    while (source != NULL && at < offset) {
-        const size_t wanted = (size_t)MIN(HEAD_BYTES, offset - at);
-
-        if (!byte_source_read(source, buffer, wanted, &got, NULL) || got == 0)
-            return false;
-        for (const char *next = buffer; (next = memchr(next, '\n', (size_t)(buffer + got - next)));
-             next++) {
-            ++*line;
-            line_start = at + (uint64_t)(next - buffer) + 1;
-        }
-        at += got;
-    }
-    *column = offset - line_start + 1;
-    return source != NULL;
-}
-
-/* What stands at the fault, up to the next blank. */
-static char *found_text(const RowText *text, const RowFault *fault)
-{
-    const char *const end = text->bytes + text->size;
-    size_t length = 0;
-
-    if (fault->found[0] != '\0')
-        return g_strdup(fault->found);
-    if (fault->at >= end)
-        return g_strdup("the end of the file");
-    while (length < FOUND_MAX && fault->at + length < end &&
-           memchr(" \t\r\n#", fault->at[length], 5) == NULL)
-        length++;
-    if (length == 0)
-        return g_strdup(*fault->at == '\n' || *fault->at == '\r' ? "the end of the line"
-                        : *fault->at == '#'                      ? "a comment"
-                                                                 : "a blank");
-    if (*fault->at == '\0')
-        return g_strdup("a zero byte");
-    g_autofree char *token = g_strndup(fault->at, length);
-    g_autofree char *escaped = g_strescape(token, NULL);
-    return g_strdup_printf("\"%s\"", escaped);
-}
-
-void input_report(Input *input, const RowText *text, const RowFault *fault, GError **error)
-{
-    uint64_t offset, line, column;
-
-    if (fault->out_of_memory) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
-                    "%s: no memory for the rows from byte %" G_GUINT64_FORMAT " on", input->path,
-                    text->offset);
-        return;
-    }
-    g_autofree char *found = found_text(text, fault);
-    offset = text->offset + (uint64_t)(fault->at - text->bytes);
-    if (!input->parser->ops->binary && locate(input, offset, &line, &column))
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "%s:%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT ": expected %s, found %s",
-                    input->path, line, column, fault->expected, found);
-    else
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "%s: byte %" G_GUINT64_FORMAT ": expected %s, found %s", input->path, offset,
-                    fault->expected, found);
-}
 
 /* Counts a bad row; false where it is one too many. */
 static bool allow(BadRows *bad_rows)
@@ -504,7 +229,7 @@ static bool read_head(Input *input, GError **error)
         return false;
     bool ok = byte_source_read(source, buffer.bytes, HEAD_BYTES, &got, error);
     if (ok) {
-        RowText head = padded(&buffer, got, 0);
+        RowText head = text_buffer_text(&buffer, got, 0);
 
         input->packed = byte_source_is_packed(source);
         head.file_size = input->packed ? 0 : input->size;
@@ -564,9 +289,7 @@ void input_free(Input *input)
 {
     if (input == NULL)
         return;
-    restart(input);
-    text_buffer_clear(&input->stream);
-    g_queue_clear_full(&input->parked, (GDestroyNotify)parked_free);
+    input_stream_clear(input);
     pthread_mutex_destroy(&input->stream_lock);
     row_parser_end_file(input->parser, input->file);
     if (input->fd >= 0)
