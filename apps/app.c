@@ -88,15 +88,16 @@ void app_set_model(const App *app, RubatoTableSpec *spec)
     spec->speculation = app->speculation;
 }
 
-/* The task's tables and the board. */
-static const char **add_board(const char *const *tables)
+/* The task's tables and those over which the workers tell what they did. */
+static const char **add_boards(const char *const *tables)
 {
     const guint n = tables != NULL ? g_strv_length((char **)(uintptr_t)tables) : 0;
-    const char **all = g_new0(const char *, n + 2);
+    const char **all = g_new0(const char *, n + 3);
 
     for (guint i = 0; i < n; i++)
         all[i] = tables[i];
     all[n] = APP_BOARD;
+    all[n + 1] = APP_WAITS;
     return all;
 }
 
@@ -111,15 +112,16 @@ static bool take_totals(App *app, GError **error)
     app->n_samples = (uint64_t)board[APP_BOARD_ROWS];
     app_curve_end(&app->curve, app->seconds, board[APP_BOARD_ROWS], board[APP_BOARD_LOSS],
                   board[APP_BOARD_METRIC]);
-    return true;
+    return app_waits_read(&app->waits, app->engine, rubato_engine_n_workers(app->engine), error);
 }
 
 static bool run_task(App *app, const RubatoTask *task, GError **error)
 {
     RubatoTask whole = *task;
-    g_autofree const char **tables = add_board(task->tables);
+    g_autofree const char **tables = add_boards(task->tables);
 
     whole.tables = tables;
+    app->tables = task->tables;
     if (app->speaks)
         for (guint i = 0; i < app->notes->len; i++)
             g_printerr("%s: %s\n", app->program->name, (const char *)app->notes->pdata[i]);
@@ -141,8 +143,10 @@ bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error
         return true;
     app->n_rows = n_rows;
     app_curve_init(&app->curve, n_rows);
-    return rubato_engine_create_table(app->engine, &board, error) && run_task(app, task, error) &&
+    return rubato_engine_create_table(app->engine, &board, error) &&
+           app_waits_create_table(app->engine, error) && run_task(app, task, error) &&
            (!app->speaks || take_totals(app, error)) &&
+           rubato_engine_drop_table(app->engine, APP_WAITS, error) &&
            rubato_engine_drop_table(app->engine, APP_BOARD, error);
 }
 
@@ -163,6 +167,7 @@ int app_end(App *app, const GError *error)
     if (app->program->data != NULL)
         app_data_clear(app->program->data);
     app_curve_clear(&app->curve);
+    app_waits_clear(&app->waits);
     g_free(app->model);
     g_free(app->json);
     g_free(app->save);

@@ -18,6 +18,7 @@
 #include "apps/app_curve.h"
 #include "apps/app_data.h"
 #include "apps/app_progress.h"
+#include "apps/app_waits.h"
 
 /* What is special about a program. */
 typedef struct {
@@ -70,6 +71,8 @@ struct App {
     GPtrArray *notes; /* said when training begins */
     GArray *metrics;  /* of AppMetric */
 
+    const char *const *tables; /* of the task, while it runs */
+
     /* main's before and after a run, worker 0's during it */
     uint64_t n_rows;    /* of an epoch */
     uint64_t n_samples; /* trained on */
@@ -77,6 +80,7 @@ struct App {
     int64_t begun_us;
     AppStopped stopped;
     AppCurve curve;
+    AppWaits waits;
     AppProgress progress;
 };
 

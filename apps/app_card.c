@@ -89,6 +89,7 @@ char *app_card_text(const App *app)
     g_string_append_printf(text, "%s\n  %-14s %s\n", app->program->name, "run", run);
     if (app->epochs > 0)
         add_training(text, app);
+    app_waits_add_text(&app->waits, text);
     for (guint i = 0; i < app->metrics->len; i++) {
         const AppMetric *metric = &g_array_index(app->metrics, AppMetric, i);
         g_autofree char *name = g_strdelimit(g_strdup(metric->name), "_", ' ');
@@ -188,6 +189,7 @@ char *app_card_json(const App *app)
     add_double(builder, "seconds", app->seconds);
     add_double(builder, "samples_per_second", samples_per_second(app));
     add_string(builder, "stopped", stopped_name(app->stopped));
+    app_waits_add_json(&app->waits, builder);
     json_builder_set_member_name(builder, "metrics");
     json_builder_begin_object(builder);
     for (guint i = 0; i < app->metrics->len; i++) {

@@ -71,7 +71,9 @@ void app_worker_free(AppWorker *self)
 {
     if (self == NULL)
         return;
-    (void)tell(self, NULL); /* it fails where the task has failed, which is told without it */
+    /* these fail where the task has failed, which is told without them */
+    (void)tell(self, NULL);
+    (void)app_waits_tell(self->worker, self->app->tables, NULL);
     rubato_kv_table_free(self->board);
     g_rand_free(self->random);
     g_free(self);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tables/process_cache.h"
+#include "tables/worker_stats.h"
 
 /* What one worker may have waiting in the mailboxes of busy local servers. */
 #define MAX_UNHEARD_BYTES ((size_t)32 << 20)
@@ -21,6 +22,7 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     client->rank = rank;
     slicer_init(&client->slicer, route->partition);
     client->messages = g_new0(Message, route->partition->n_servers);
+    pthread_mutex_init(&client->late_lock, NULL);
     return client;
 }
 
@@ -28,6 +30,7 @@ void table_client_free(TableClient *client)
 {
     if (client == NULL)
         return;
+    pthread_mutex_destroy(&client->late_lock);
     slicer_clear(&client->slicer);
     g_free(client->messages);
     g_free(client);
@@ -158,15 +161,21 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
     g_message("%s (for %.1f s so far)", text->str, (double)waited_ms / 1000);
 }
 
+/* Time is taken only where there is something to wait for. */
 static bool wait_by(TableClient *client, Call *call,
-                    bool (*wait)(PostOffice *office, Call *call, int timeout_ms), GError **error)
+                    bool (*wait)(PostOffice *office, Call *call, int timeout_ms),
+                    uint64_t *waited_ns, GError **error)
 {
     const uint32_t stall_ms = client->route->stall_ms;
-    unsigned waited_ms = 0;
 
-    while (!wait(client->route->office, call, (int)stall_ms)) {
-        waited_ms += stall_ms;
-        table_client_say_stalled(client, call, waited_ms);
+    if (!call_has_ended(call)) {
+        const uint64_t begun_ns = worker_stats_now_ns();
+
+        for (unsigned waited_ms = 0; !wait(client->route->office, call, (int)stall_ms);) {
+            waited_ms += stall_ms;
+            table_client_say_stalled(client, call, waited_ms);
+        }
+        *waited_ns += worker_stats_now_ns() - begun_ns;
     }
     return table_client_check_status(
         client, (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed), error);
@@ -174,7 +183,7 @@ static bool wait_by(TableClient *client, Call *call,
 
 bool table_client_wait(TableClient *client, Call *call, GError **error)
 {
-    return wait_by(client, call, post_office_wait, error);
+    return wait_by(client, call, post_office_wait, &client->stats.get_wait_ns, error);
 }
 
 static bool wait_only(PostOffice *office, Call *call, int timeout_ms)
@@ -183,32 +192,43 @@ static bool wait_only(PostOffice *office, Call *call, int timeout_ms)
     return call_wait(call, timeout_ms);
 }
 
-bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
-                            GError **error)
+static bool wait_room_of(TableClient *client, uint32_t node, GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
+    unsigned waited_ms = 0;
 
-    for (uint32_t i = 0; i < n_parts; i++) {
+    while (!network_wait_room(office->network, node, is_cancelled, client, (int)route->stall_ms)) {
+        g_autoptr(GString) text = g_string_new(NULL);
+
+        if (!check_cancelled(client, error))
+            return false;
+        waited_ms += route->stall_ms;
+        append_silence(office, node, text);
+        g_message("worker %u waits for node %u to take in what was sent to it%s (for %.1f s so "
+                  "far)",
+                  client->rank, office->node_ids[node], text->str, (double)waited_ms / 1000);
+    }
+    return true;
+}
+
+bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
+                            GError **error)
+{
+    PostOffice *office = client->route->office;
+    bool has_room = true;
+
+    for (uint32_t i = 0; i < n_parts && has_room; i++) {
         const uint32_t node = office->servers[parts[i].server].node;
-        unsigned waited_ms = 0;
+        uint64_t begun_ns;
 
         if (node == office->self || network_has_room(office->network, node))
             continue;
-        while (
-            !network_wait_room(office->network, node, is_cancelled, client, (int)route->stall_ms)) {
-            g_autoptr(GString) text = g_string_new(NULL);
-
-            if (!check_cancelled(client, error))
-                return false;
-            waited_ms += route->stall_ms;
-            append_silence(office, node, text);
-            g_message("worker %u waits for node %u to take in what was sent to it%s (for %.1f s so "
-                      "far)",
-                      client->rank, office->node_ids[node], text->str, (double)waited_ms / 1000);
-        }
+        begun_ns = worker_stats_now_ns();
+        has_room = wait_room_of(client, node, error);
+        client->stats.send_wait_ns += worker_stats_now_ns() - begun_ns;
     }
-    return true;
+    return has_room;
 }
 
 /* ---- sending ---- */
@@ -280,6 +300,7 @@ static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GErro
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
         return false;
+    table_client_count_get(client, &call);
     client->unheard_bytes = 0;
     return true;
 }
@@ -299,6 +320,7 @@ static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas,
         client->unheard_bytes += post_office_tell(office, &message, route->row_bytes);
     }
     post_office_flush(office);
+    client->stats.n_adds++;
     if (client->unheard_bytes < MAX_UNHEARD_BYTES)
         return true;
     return table_client_fence(client, error);
@@ -403,6 +425,7 @@ bool table_client_clock(TableClient *client, GError **error)
     if (!check_cancelled(client, error))
         return false;
     client->clock++;
+    client->stats.n_clocks++;
     advance(client->route, client->rank, client->clock);
     return true;
 }
@@ -482,5 +505,29 @@ bool table_client_fence(TableClient *client, GError **error)
     g_free(parts);
     client->unheard_bytes = 0;
     /* Perhaps with the process cache locked: nobody else's messages are handled here. */
-    return wait_by(client, &call, wait_only, error);
+    return wait_by(client, &call, wait_only, &client->stats.send_wait_ns, error);
+}
+
+/* ---- what was counted ---- */
+
+void table_client_count_get(TableClient *client, const Call *call)
+{
+    worker_stats_count_get(&client->stats, client->clock,
+                           atomic_load_explicit(&call->min_clock, memory_order_relaxed));
+}
+
+void table_client_count_late_get(TableClient *client, uint64_t clock, const Call *call)
+{
+    pthread_mutex_lock(&client->late_lock);
+    worker_stats_count_get(&client->late, clock,
+                           atomic_load_explicit(&call->min_clock, memory_order_relaxed));
+    pthread_mutex_unlock(&client->late_lock);
+}
+
+void table_client_add_stats(TableClient *client, RubatoWorkerStats *stats)
+{
+    rubato_worker_stats_add(stats, &client->stats);
+    pthread_mutex_lock(&client->late_lock);
+    rubato_worker_stats_add(stats, &client->late);
+    pthread_mutex_unlock(&client->late_lock);
 }

@@ -9,6 +9,7 @@
 #define RUBATO_TABLES_CLIENT_H
 
 #include <rubato/error.h>
+#include <rubato/task.h>
 #include <rubato/update_ops.h>
 
 #include "io/net/post_office.h"
@@ -42,10 +43,14 @@ typedef struct TableClient {
     RubatoSubject subject; /* of what it gets and adds: of the engine's, between tasks */
     uint64_t clock;
     Slicer slicer;
-    bool announces;       /* a RubatoSparseKVClientTable tells its keys */
-    bool adds_uncached;   /* it has added while there was no process cache */
-    Message *messages;    /* of the blocking call: one for each server */
-    size_t unheard_bytes; /* told to busy local servers since one of them last answered */
+    bool announces;          /* a RubatoSparseKVClientTable tells its keys */
+    bool adds_uncached;      /* it has added while there was no process cache */
+    Message *messages;       /* of the blocking call: one for each server */
+    size_t unheard_bytes;    /* told to busy local servers since one of them last answered */
+    RubatoWorkerStats stats; /* but for what tickets read */
+
+    pthread_mutex_t late_lock;
+    RubatoWorkerStats late; /* guarded by late_lock: Gets that ended on other threads */
 } TableClient;
 
 /* NULL where there is none (yet). */
@@ -103,6 +108,15 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
 /* Waits for a call, saying now and then in the log whom it waits for. False with
  * RUBATO_ERROR_CANCELLED, or RUBATO_ERROR_INVALID where a server refused it. */
 bool table_client_wait(TableClient *client, Call *call, GError **error);
+
+/* Counts a Get made at the client's clock that was waited for. */
+void table_client_count_get(TableClient *client, const Call *call);
+
+/* Counts a Get made at that clock that ended without being waited for there. Any thread. */
+void table_client_count_late_get(TableClient *client, uint64_t clock, const Call *call);
+
+/* Adds what was counted so far to *stats. */
+void table_client_add_stats(TableClient *client, RubatoWorkerStats *stats);
 
 /* Says in the log whom a call waits for. */
 void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms);

@@ -13,6 +13,7 @@
 
 #include "tables/process_cache.h"
 #include "tables/worker.h"
+#include "tables/worker_stats.h"
 
 struct RubatoKVClientTable {
     TableClient *client; /* worker thread only */
@@ -32,7 +33,9 @@ typedef struct {
     RubatoKVClientTable *table;
     RubatoCallback callback;
     void *user_data;
-    bool ended; /* guarded by the table's lock */
+    bool is_get;
+    uint64_t clock; /* the worker's when it asked */
+    bool ended;     /* guarded by the table's lock */
     CallStatus status;
     Slicer slicer; /* of its own: positions stay until the call has ended */
     Message *messages;
@@ -127,6 +130,8 @@ static void end_ticket(Ticket *ticket, CallStatus status)
 {
     RubatoKVClientTable *table = ticket->table;
 
+    if (ticket->is_get && status == CALL_OK)
+        table_client_count_late_get(table->client, ticket->clock, &ticket->call);
     pthread_mutex_lock(&table->lock);
     ticket->ended = true;
     ticket->status = status;
@@ -196,13 +201,18 @@ bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *key
         return table_client_get(client, keys, n, values, error);
     if (!table_client_check(client, keys, n, error))
         return false;
+    if (n == 0)
+        return true;
     n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
     if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
         return false;
     call_begin(&call, NULL);
     send_get(client, client->slicer.parts, n_parts, values, &call, client->messages);
     call_sent(&call);
-    return table_client_wait(client, &call, error);
+    if (!table_client_wait(client, &call, error))
+        return false;
+    table_client_count_get(client, &call);
+    return true;
 }
 
 bool rubato_kv_client_table_add(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
@@ -242,6 +252,7 @@ static Ticket *new_ticket(RubatoKVClientTable *table, const RubatoKey *keys, siz
     ticket->table = table;
     ticket->callback = callback;
     ticket->user_data = user_data;
+    ticket->clock = table->client->clock;
     ticket->to_helper = (Message){ .kind = MESSAGE_INVOKE, .invoke = call_back };
     ticket->keys = g_memdup2(keys, n * sizeof *keys);
     ticket->messages = g_new0(Message, route->partition->n_servers);
@@ -270,6 +281,7 @@ RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const 
     if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
         return 0;
     ticket = new_ticket(table, keys, n, callback, user_data);
+    ticket->is_get = n > 0;
     id = ticket->id;
     n_parts = slicer_cut(&ticket->slicer, client->route->partition, ticket->keys, n);
     send_get(client, ticket->slicer.parts, n_parts, values, &ticket->call, ticket->messages);
@@ -302,6 +314,7 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
     table_client_send(client, MESSAGE_ADD, ticket->slicer.parts, n_parts, ticket->deltas,
                       &ticket->call, ticket->messages);
     process_cache_end_add(cache);
+    client->stats.n_adds += n > 0;
     call_sent(&ticket->call); /* the ticket may be gone from here on */
     return id;
 }
@@ -310,7 +323,7 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
 
 /* Waits until the ticket has ended, saying now and then whom it waits for. Returns it, still in the
  * table, or NULL where it has been dropped; the lock is held. */
-static Ticket *wait_for(RubatoKVClientTable *table, RubatoTicket id)
+static Ticket *wait_ended(RubatoKVClientTable *table, RubatoTicket id)
 {
     const uint32_t stall_ms = table->client->route->stall_ms;
     unsigned waited_ms = 0;
@@ -335,6 +348,22 @@ static Ticket *wait_for(RubatoKVClientTable *table, RubatoTicket id)
                 break;
             }
     }
+}
+
+/* The same, counting the time. */
+static Ticket *wait_for(RubatoKVClientTable *table, RubatoTicket id)
+{
+    RubatoWorkerStats *stats = &table->client->stats;
+    Ticket *ticket = g_hash_table_lookup(table->tickets, &id);
+    uint64_t *waited_ns, begun_ns;
+
+    if (ticket == NULL || ticket->ended)
+        return ticket;
+    waited_ns = ticket->is_get ? &stats->get_wait_ns : &stats->send_wait_ns;
+    begun_ns = worker_stats_now_ns();
+    ticket = wait_ended(table, id);
+    *waited_ns += worker_stats_now_ns() - begun_ns;
+    return ticket;
 }
 
 bool rubato_kv_client_table_wait(RubatoKVClientTable *table, RubatoTicket id, GError **error)

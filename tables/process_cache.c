@@ -247,6 +247,7 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
     const size_t row_bytes = route->row_bytes;
     const uint64_t staleness = route->spec->staleness;
     const uint64_t needed = client->clock > staleness ? client->clock - staleness : 0;
+    uint64_t oldest = UINT64_MAX;
     Fetch *fetch = NULL;
 
     pthread_mutex_lock(&cache->lock);
@@ -260,6 +261,7 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
 
         if (row->valid && row->tag >= needed) {
             memcpy(out, row->values, row_bytes);
+            oldest = MIN(oldest, row->tag);
             cache->stats.hits++;
             continue;
         }
@@ -275,6 +277,7 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
         call_add_parts(call, 1);
         g_array_append_val(row->fetch->joiners, ((Joiner){ row->position, out, call }));
     }
+    call_note_clock(call, oldest);
     if (fetch != NULL)
         send_fetch(fetch, client);
     pthread_mutex_unlock(&cache->lock);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "tables/worker_stats.h"
+
 uint32_t rubato_worker_rank(const RubatoWorker *worker)
 {
     return worker->rank;
@@ -35,7 +37,12 @@ uint64_t rubato_worker_id(const RubatoWorker *worker)
 
 bool rubato_worker_barrier(RubatoWorker *worker, GError **error)
 {
-    return worker->barrier(worker, error);
+    const uint64_t begun_ns = worker_stats_now_ns();
+    const bool passed = worker->barrier(worker, error);
+
+    worker->n_barriers += passed;
+    worker->barrier_wait_ns += worker_stats_now_ns() - begun_ns;
+    return passed;
 }
 
 /* The route of a table of the task, n_routes with RUBATO_ERROR_NOT_FOUND for another. */
@@ -68,6 +75,30 @@ bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyp
     g_return_val_if_fail(worker != NULL && table != NULL, false);
     client = open_client(worker, find_route(worker, table, error));
     return client != NULL && table_client_tune(client, hyper, value, error);
+}
+
+bool rubato_worker_stats(const RubatoWorker *worker, const char *table, RubatoWorkerStats *stats,
+                         GError **error)
+{
+    size_t first = 0, end;
+    RubatoWorkerStats sum = { 0 };
+
+    g_return_val_if_fail(worker != NULL && stats != NULL, false);
+    end = worker->n_routes;
+    if (table != NULL) {
+        first = find_route(worker, table, error);
+        if (first == worker->n_routes)
+            return false;
+        end = first + 1;
+    } else {
+        sum.n_barriers = worker->n_barriers;
+        sum.barrier_wait_ns = worker->barrier_wait_ns;
+    }
+    for (size_t i = first; i < end; i++)
+        if (worker->clients[i] != NULL)
+            table_client_add_stats(worker->clients[i], &sum);
+    *stats = sum;
+    return true;
 }
 
 bool rubato_worker_cancelled(const RubatoWorker *worker)

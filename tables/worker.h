@@ -29,6 +29,7 @@ struct RubatoWorker {
     /* worker thread only */
     TableClient **clients; /* by route; NULL: not opened yet */
     uint32_t n_readers;    /* of data, that it has opened */
+    uint64_t n_barriers, barrier_wait_ns;
 };
 
 /* What a handle needs of a table: the worker's client on it. The worker keeps it, and with it the

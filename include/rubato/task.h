@@ -65,6 +65,45 @@ RUBATO_API bool rubato_worker_barrier(RubatoWorker *worker, GError **error);
 RUBATO_API bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyper,
                                    double value, GError **error);
 
+/* Buckets of RubatoWorkerStats.staleness; the last takes what is beyond. */
+#define RUBATO_STALENESS_BUCKETS 64
+
+/* What a worker has asked for so far, how long it waited, and how stale what it read was. All
+ * members are uint64_t, so that a table row of RUBATO_I64 takes them and a task can tell a sum or a
+ * list of its workers' through a table.
+ *
+ * The staleness of a Get is the worker's clock at the Get less the min clock at which its rows were
+ * read, 0 where that had gone past; of rows from several servers, and from the process cache, the
+ * lowest min clock counts. So what was read held every Add that any worker made at a clock below the
+ * reader's less the staleness (and maybe later ones). It is 0 under "bsp", at most the table's
+ * staleness s under "ssp", at most s + speculation under "sparse_ssp" (where the Adds that are
+ * missing beyond s are known to be of other keys), and has no bound under "asp". */
+typedef struct {
+    uint64_t n_gets;   /* answered; calls without keys are not counted, here and below */
+    uint64_t n_adds;   /* sent */
+    uint64_t n_clocks; /* by clock, or by a handle that clocks itself */
+    uint64_t n_barriers;
+
+    /* Nanoseconds in which the worker was blocked. Under a model that makes Gets wait that is mostly
+     * for other workers' clocks; the way to other nodes and back is in it too. */
+    uint64_t get_wait_ns;     /* by Gets, and by waits for the tickets of Gets */
+    uint64_t send_wait_ns;    /* until servers and nodes had taken in what it sent them */
+    uint64_t barrier_wait_ns; /* in rubato_worker_barrier */
+
+    uint64_t staleness_sum; /* over all Gets: by n_gets, the mean */
+    uint64_t staleness_max;
+    uint64_t staleness[RUBATO_STALENESS_BUCKETS]; /* Gets by staleness: 0, 1, …, and "or more" */
+} RubatoWorkerStats;
+
+/* Adds up what two tell; of the two highest, the higher. Any thread. */
+RUBATO_API void rubato_worker_stats_add(RubatoWorkerStats *to, const RubatoWorkerStats *from);
+
+/* What the worker has done on a table of its task since the task began; with NULL, on all of them
+ * together, and in barriers (which belong to no table). Gets that are in flight count once their
+ * tickets have ended. False with RUBATO_ERROR_NOT_FOUND where the task does not use the table. */
+RUBATO_API bool rubato_worker_stats(const RubatoWorker *worker, const char *table,
+                                    RubatoWorkerStats *stats, GError **error);
+
 /* Whether the task was cancelled: a long computation that makes no other call may ask. */
 RUBATO_API bool rubato_worker_cancelled(const RubatoWorker *worker);
 

@@ -58,19 +58,26 @@ static void end_parts(Call *call)
     }
 }
 
+/* Relaxed: whoever reads it has seen the call end, which orders it. */
+void call_note_clock(Call *call, uint64_t min_clock)
+{
+    uint64_t lowest = atomic_load_explicit(&call->min_clock, memory_order_relaxed);
+
+    while (min_clock < lowest &&
+           !atomic_compare_exchange_weak_explicit(&call->min_clock, &lowest, min_clock,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 void call_end_part(Call *call, CallStatus status, uint64_t min_clock)
 {
     uint32_t worst = atomic_load_explicit(&call->status, memory_order_relaxed);
-    uint64_t lowest = atomic_load_explicit(&call->min_clock, memory_order_relaxed);
 
     while ((uint32_t)status > worst &&
            !atomic_compare_exchange_weak_explicit(&call->status, &worst, (uint32_t)status,
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
-    while (min_clock < lowest &&
-           !atomic_compare_exchange_weak_explicit(&call->min_clock, &lowest, min_clock,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
+    call_note_clock(call, min_clock);
     end_parts(call);
 }
 

@@ -4,7 +4,7 @@
  * that cancels. The last one wakes the waiter, or hands the call to `ended`. A call's memory must
  * stay until then, which is why a cancelled call is waited for like any other.
  *
- * Threads: call_begin, call_add_parts, the bell and call_wait from the caller; call_end_part from any. */
+ * Threads: call_end_part from any; the rest from the caller. */
 #ifndef RUBATO_IO_NET_CALL_H
 #define RUBATO_IO_NET_CALL_H
 
@@ -33,6 +33,9 @@ struct Call {
 void call_begin(Call *call, void (*ended)(Call *call));
 void call_add_parts(Call *call, uint32_t n_parts);
 void call_end_part(Call *call, CallStatus status, uint64_t min_clock);
+
+/* A part was answered at once, from what was read at that min clock. The caller, before call_sent. */
+void call_note_clock(Call *call, uint64_t min_clock);
 
 /* The caller has sent all parts: gives up the part that it held. */
 void call_sent(Call *call);

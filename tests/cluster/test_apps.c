@@ -10,6 +10,20 @@
 #define ACCURACY_A9A 0.847
 #define ACCURACY_GENERATED 0.9
 
+/* All workers of all nodes have told, and nobody read what was staler than the model allows. */
+static void check_waits(JsonNode *card, const char *model)
+{
+    JsonObject *members = json_node_get_object(card);
+
+    ck_assert_uint_eq(json_array_get_length(json_object_get_array_member(members, "waits")),
+                      (guint)number(card, "workers"));
+    ck_assert_uint_gt(
+        json_array_get_length(json_object_get_array_member(members, "staleness_seen")), 0);
+    if (strcmp(model, "asp") != 0)
+        ck_assert_int_le(number(card, "staleness_most"),
+                         number(card, "staleness") + number(card, "speculation"));
+}
+
 START_TEST(hello_counts_with_two_workers_on_each_node)
 {
     const Place place = (Place)_i;
@@ -52,6 +66,7 @@ START_TEST(lr_is_accurate_under_every_model)
     ck_assert_double_le(metric(card, "train_loss"), 0.335);
     ck_assert_int_eq(number(card, "nodes"), place == TWO_NODES ? 2 : 1);
     ck_assert_int_eq(number(card, "workers"), 4);
+    check_waits(card, model);
 }
 END_TEST
 

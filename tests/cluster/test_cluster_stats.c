@@ -1,4 +1,5 @@
-/* What an engine tells of itself, on two nodes: each message is counted once, on both sides. */
+/* What an engine and a worker tell of themselves, on two nodes: each message is counted once, on
+ * both sides; rows of other nodes are as stale as their servers say. */
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 
@@ -60,11 +61,77 @@ START_TEST(both_nodes_count_the_same_messages)
 }
 END_TEST
 
+/* ---- staleness ---- */
+
+enum { N_AHEAD = 4 };
+
+/* Worker 0, on node 0, stays at clock 0 until worker 1, on node 1, has made all its Gets. */
+static bool run_ahead(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+    g_autoptr(RubatoKVTable) flag = rubato_worker_open_kv_table(worker, "flag", RUBATO_F32, error);
+    const RubatoKey far = 0, both[] = { 0, 999 }, none = 0;
+    float values[] = { 1, 1 };
+    RubatoWorkerStats stats;
+
+    (void)user_data;
+    if (table == NULL || flag == NULL)
+        return false;
+    if (rubato_worker_rank(worker) == 0) {
+        values[0] = 0;
+        while (values[0] < 1)
+            if (!rubato_kv_table_get(flag, &none, 1, values, error))
+                return false;
+        return true;
+    }
+    for (int i = 0; i < N_AHEAD; i++)
+        if ((i > 0 && !rubato_kv_table_clock(table, error)) ||
+            !rubato_kv_table_get(table, &far, 1, values, error) ||
+            !rubato_kv_table_get(table, both, 2, values, error))
+            return false;
+    if (!rubato_worker_stats(worker, "t", &stats, error))
+        return false;
+    EXPECT(stats.n_gets == (uint64_t)2 * N_AHEAD, "%" G_GUINT64_FORMAT, stats.n_gets);
+    for (int i = 0; i < RUBATO_STALENESS_BUCKETS; i++)
+        EXPECT(stats.staleness[i] == (i < N_AHEAD ? 2 : 0),
+               "%" G_GUINT64_FORMAT " Gets of staleness %d", stats.staleness[i], i);
+    values[0] = 1;
+    return rubato_kv_table_add(flag, &none, 1, values, error);
+}
+
+static bool play_ahead(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "t", .n_keys = 1000, .model = data, .staleness = N_AHEAD - 1
+    };
+    const RubatoTableSpec flag = { .name = "flag", .n_keys = 1 };
+    const char *const tables[] = { "t", "flag", NULL };
+
+    return rubato_engine_create_table(engine, &spec, error) &&
+           rubato_engine_create_table(engine, &flag, error) &&
+           cluster_run_task(engine, "task", run_ahead, NULL, tables, error);
+}
+
+static const char *const models[] = { "ssp", "sparse_ssp", "asp" };
+
+START_TEST(rows_of_another_node_are_as_stale_as_its_server_says)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } });
+
+    cluster_start(run, play_ahead, models[_i]);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster_stats");
     TCase *tcase = cluster_add_case(suite, "stats");
 
     tcase_add_test(tcase, both_nodes_count_the_same_messages);
+    tcase_add_loop_test(tcase, rows_of_another_node_are_as_stale_as_its_server_says, 0,
+                        G_N_ELEMENTS(models));
     return run_suite(suite);
 }
