@@ -18,6 +18,7 @@
 #include "models/update.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
+#define ADD_BLOCK 32u      /* keys; measured: their rows are still at hand when they are added to */
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
 struct RubatoShard {
@@ -168,7 +169,7 @@ static void get_dense(const RubatoShard *shard, const RubatoKeys *keys, unsigned
 static void add_dense(const RubatoShard *shard, const RubatoKeys *keys, const unsigned char *deltas)
 {
     const RubatoUpdateOps *update = shard->update;
-    void *rows[BLOCK];
+    void *rows[ADD_BLOCK];
 
     if (keys->keys == NULL) {
         if (keys->n > 0)
@@ -181,8 +182,8 @@ static void add_dense(const RubatoShard *shard, const RubatoKeys *keys, const un
                       deltas + keys_row(keys, 0) * shard->row_bytes, shard->width);
         return;
     }
-    for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
-        const size_t n = MIN(keys->n - begin, BLOCK);
+    for (size_t begin = 0; begin < keys->n; begin += ADD_BLOCK) {
+        const size_t n = MIN(keys->n - begin, ADD_BLOCK);
 
         for (size_t i = 0; i < n; i++) {
             rows[i] = dense_row(shard, keys_get(keys, begin + i));
