@@ -303,20 +303,29 @@ uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey fi
     return n_parts;
 }
 
+/* A key outside the range has the uppermost bit in its offset or in what is left behind it. To look
+ * at these bits alone is done for several keys at once; a range of more than half of all keys has
+ * them set too, and is looked at again. */
 bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n, RubatoKey *wrong)
 {
-    bool all = true;
+    const uint64_t last = partition->n_keys - 1;
+    uint64_t outside = 0;
 
     if (!partition->dense)
         return true;
-    for (size_t i = 0; i < n; i++) /* no early exit: this vectorises, and errors are rare */
-        all &= keys[i] - partition->first_key < partition->n_keys;
-    for (size_t i = 0; !all && i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t offset = keys[i] - partition->first_key;
+
+        outside |= offset | (last - offset);
+    }
+    if (outside >> 63 == 0)
+        return true;
+    for (size_t i = 0; i < n; i++)
         if (keys[i] - partition->first_key >= partition->n_keys) {
             *wrong = keys[i];
-            break;
+            return false;
         }
-    return all;
+    return true;
 }
 
 bool partition_holds_run(const Partition *partition, RubatoKey first, size_t n, RubatoKey *wrong)

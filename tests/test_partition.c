@@ -347,6 +347,22 @@ START_TEST(the_first_key_outside_is_named)
 }
 END_TEST
 
+START_TEST(a_range_may_have_more_than_half_of_all_keys)
+{
+    const RubatoTableSpec spec = dense(7, UINT64_MAX - 10, 1);
+    Partition partition = make(&spec, 2);
+    RubatoKey wrong = 1;
+
+    ck_assert(partition_holds(&partition, (const RubatoKey[]){ 7, UINT64_MAX - 4 }, 2, &wrong));
+    ck_assert_uint_eq(wrong, 1);
+    ck_assert(!partition_holds(&partition, (const RubatoKey[]){ 7, 6 }, 2, &wrong));
+    ck_assert_uint_eq(wrong, 6);
+    ck_assert(!partition_holds(&partition, (const RubatoKey[]){ UINT64_MAX - 3, 8 }, 2, &wrong));
+    ck_assert_uint_eq(wrong, UINT64_MAX - 3);
+    partition_clear(&partition);
+}
+END_TEST
+
 START_TEST(a_run_has_to_lie_inside_with_its_whole_length)
 {
     static const struct {
@@ -394,6 +410,7 @@ int main(void)
     tcase_add_loop_test(cases, cut_keys_are_those_of_a_plain_look_at_each, 0, 150);
     tcase_add_test(cases, no_keys_make_no_parts);
     tcase_add_test(cases, the_first_key_outside_is_named);
+    tcase_add_test(cases, a_range_may_have_more_than_half_of_all_keys);
     tcase_add_test(cases, a_run_has_to_lie_inside_with_its_whole_length);
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);
