@@ -79,7 +79,7 @@ static bool start_threads(RubatoEngine *engine, GError **error)
     for (uint32_t node = 0; node < engine->self; node++)
         first += engine->servers_of[node];
     engine->n_servers = engine->servers_of[engine->self];
-    engine->servers = g_new0(Server, engine->n_servers + 1);
+    engine->servers = g_aligned_alloc0(engine->n_servers + 1, sizeof(Server), _Alignof(Server));
     for (uint32_t i = 0; i < engine->n_servers; i++) {
         server_init(&engine->servers[i], first + i, &engine->office);
         engine->office.servers[first + i].actor = &engine->servers[i].actor;
@@ -220,7 +220,7 @@ void rubato_engine_free(RubatoEngine *engine)
     scheduler_free(engine->scheduler);
     if (engine->office.servers != NULL)
         post_office_clear(&engine->office);
-    g_free(engine->servers);
+    g_aligned_free(engine->servers);
     g_ptr_array_unref(engine->tables);
     g_ptr_array_unref(engine->runs);
     g_free((void *)(uintptr_t)engine->config.cluster_file);
