@@ -299,7 +299,7 @@ void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
 
     if (actor == NULL)
         send_pieces(office, message, row_bytes);
-    else if (!actor_try_handle(actor, message))
+    else if (!actor_try_handle_soon(actor, message))
         actor_post(actor, message);
 }
 
@@ -313,7 +313,7 @@ size_t post_office_tell(PostOffice *office, const Message *message, size_t row_b
         send_pieces(office, message, row_bytes);
         return 0;
     }
-    if (actor_try_handle(actor, &here))
+    if (actor_try_handle_soon(actor, &here))
         return 0;
     actor_post(actor, message_copy(message, row_bytes));
     return message->request.keys.n * (row_bytes + sizeof(RubatoKey)) + sizeof(Message);
