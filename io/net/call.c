@@ -8,8 +8,6 @@
 
 #include <time.h>
 
-#include "io/net/futex.h"
-
 #define SLEEPING 0x80000000u
 #define BELL 0x40000000u
 #define FLAGS (SLEEPING | BELL)
@@ -25,6 +23,7 @@ void call_begin(Call *call, void (*ended)(Call *call))
     atomic_init(&call->bell_fd, -1);
     call->ended = ended;
     call->is_remote = false;
+    call->spinner = NULL;
 }
 
 void call_add_parts(Call *call, uint32_t n_parts)
@@ -104,15 +103,38 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-bool call_wait(Call *call, int timeout_ms)
+static bool look(Call *call, unsigned times)
 {
-    int64_t deadline_ms;
-
-    for (int i = 0; i < SPINS; i++) {
+    for (unsigned i = 0; i < times; i++) {
         if (call_has_ended(call))
             return true;
         spin_pause();
     }
+    return false;
+}
+
+/* Answers of other nodes are not looked for: whoever receives them needs the processor. */
+static bool look_longer(Call *call)
+{
+    SpinnerEnd end;
+
+    if (call->spinner == NULL || call->is_remote || !spinner_begin(call->spinner, &end))
+        return false;
+    do
+        if (look(call, SPINNER_LOOKS)) {
+            spinner_found(call->spinner);
+            return true;
+        }
+    while (spinner_go_on(call->spinner, end));
+    return false;
+}
+
+bool call_wait(Call *call, int timeout_ms)
+{
+    int64_t deadline_ms;
+
+    if (look(call, SPINS) || look_longer(call))
+        return true;
     deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
     for (;;) {
         uint32_t pending = atomic_fetch_or_explicit(&call->pending, SLEEPING, memory_order_acquire);

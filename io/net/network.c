@@ -132,7 +132,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->complained_at = INT64_MIN / 2;
     network->endpoints = g_new0(char *, config->n_bind_endpoints + 1);
     network->greeted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, close_greeted);
-    network->may_spin = g_get_num_processors() > 1;
+    spinner_init(&network->helper);
     init_lock(network);
 
     network->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

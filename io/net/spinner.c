@@ -1,0 +1,49 @@
+/* How long, and how often, it is worth looking before going to sleep. */
+#include "io/net/spinner.h"
+
+#include <glib.h>
+#include <sched.h>
+#include <time.h>
+
+/* A look takes no longer: about what a sleep and two wake-ups cost. */
+#define LONGEST_NS 50000
+
+/* After so many looks in vain one is only tried each so many times. */
+#define MOST_FAILED 3
+#define SKIPPED 64
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void spinner_init(Spinner *spinner)
+{
+    *spinner = (Spinner){ .is_alone = g_get_num_processors() == 1 };
+}
+
+bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
+{
+    if (spinner->is_alone || (spinner->n_failed >= MOST_FAILED && ++spinner->n_skipped < SKIPPED))
+        return false;
+    spinner->n_skipped = 0;
+    *end = now_ns() + LONGEST_NS;
+    return true;
+}
+
+bool spinner_go_on(Spinner *spinner, SpinnerEnd end)
+{
+    sched_yield();
+    if (now_ns() < end)
+        return true;
+    spinner->n_failed++;
+    return false;
+}
+
+void spinner_found(Spinner *spinner)
+{
+    spinner->n_failed = 0;
+}
