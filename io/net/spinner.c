@@ -8,9 +8,10 @@
 /* A look takes no longer: about what a sleep and two wake-ups cost. */
 #define LONGEST_NS 50000
 
-/* After so many looks in vain one is only tried each so many times. */
+/* After so many looks in vain the next time is left out, then the next two, four, …, up to so many:
+ * what comes after a pause, in which only heartbeats were found, is soon looked for again. */
 #define MOST_FAILED 3
-#define SKIPPED 64
+#define MOST_SKIPPED 64u
 
 static int64_t now_ns(void)
 {
@@ -27,8 +28,10 @@ void spinner_init(Spinner *spinner)
 
 bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
 {
-    if (spinner->is_alone || (spinner->n_failed >= MOST_FAILED && ++spinner->n_skipped < SKIPPED))
+    if (spinner->is_alone || spinner->n_skipped < spinner->n_to_skip) {
+        spinner->n_skipped++;
         return false;
+    }
     spinner->n_skipped = 0;
     *end = now_ns() + LONGEST_NS;
     return true;
@@ -39,11 +42,13 @@ bool spinner_go_on(Spinner *spinner, SpinnerEnd end)
     sched_yield();
     if (now_ns() < end)
         return true;
-    spinner->n_failed++;
+    if (++spinner->n_failed >= MOST_FAILED)
+        spinner->n_to_skip = MIN(MOST_SKIPPED, MAX(1, 2 * spinner->n_to_skip));
     return false;
 }
 
 void spinner_found(Spinner *spinner)
 {
     spinner->n_failed = 0;
+    spinner->n_to_skip = 0;
 }

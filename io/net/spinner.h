@@ -2,7 +2,7 @@
  *
  * Two threads on two processors exchange a message in a fraction of the time that it takes to wake
  * one. So whoever waits first looks again and again, and gives the processor away in between to
- * whoever has use for it; after a few times in vain this is only tried now and then.
+ * whoever has use for it; after a few times in vain this is tried more and more seldom.
  *
  *     SpinnerEnd end;
  *
@@ -27,7 +27,8 @@
 typedef struct {
     bool is_alone;      /* there is one processor: whoever is waited for could not get on */
     unsigned n_failed;  /* in a row */
-    unsigned n_skipped; /* since the last attempt */
+    unsigned n_to_skip; /* times, before the next attempt */
+    unsigned n_skipped; /* since the last one */
 } Spinner;
 
 typedef int64_t SpinnerEnd;
