@@ -87,6 +87,7 @@ struct Network {
     char **endpoints;
     size_t n_endpoints;
     int wake_fd;
+    BlockPool *pool; /* of frames */
 
     /* immutable once joined is true: released by network_join, acquired by whoever looks */
     _Atomic bool joined;

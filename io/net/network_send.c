@@ -248,6 +248,11 @@ void peer_close(Peer *peer, unsigned linger_ms)
     peer_flush(peer); /* what came meanwhile is dropped */
 }
 
+Frame *network_new_frame(Network *network, const WireHeader *header)
+{
+    return frame_new_from(network->pool, header);
+}
+
 void network_push(Network *network, uint32_t node, Frame *frame)
 {
     Peer *const peer = network_peer(network, node);
