@@ -7,6 +7,7 @@
 
 #include "engine/node.h"
 #include "engine/signals.h"
+#include "io/net/monotonic.h"
 
 /* ---- making ---- */
 
@@ -134,7 +135,6 @@ RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportO
                               GError **error)
 {
     RubatoEngine *engine = NULL;
-    pthread_condattr_t monotonic;
 
     if (posix_memalign((void **)&engine, _Alignof(RubatoEngine), sizeof *engine) != 0)
         g_error("no memory for an engine");
@@ -146,10 +146,7 @@ RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportO
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
     pthread_mutex_init(&engine->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&engine->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    monotonic_cond_init(&engine->changed);
     actor_init(&engine->helper, handle_for_helper, NULL);
     if (!start(engine, error))
         g_clear_pointer(&engine, rubato_engine_free);

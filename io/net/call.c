@@ -6,7 +6,7 @@
  * touches the call only by its address: the waiter may be gone. */
 #include "io/net/call.h"
 
-#include <time.h>
+#include "io/net/monotonic.h"
 
 #define SLEEPING 0x80000000u
 #define BELL 0x40000000u
@@ -95,14 +95,6 @@ void call_clear_bell(Call *call)
     atomic_fetch_and_explicit(&call->pending, ~BELL, memory_order_acquire);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static bool look(Call *call, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -135,10 +127,10 @@ bool call_wait(Call *call, int timeout_ms)
 
     if (look(call, SPINS) || look_longer(call))
         return true;
-    deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+    deadline_ms = timeout_ms < 0 ? INT64_MAX : monotonic_ms() + timeout_ms;
     for (;;) {
         uint32_t pending = atomic_fetch_or_explicit(&call->pending, SLEEPING, memory_order_acquire);
-        const int64_t left_ms = timeout_ms < 0 ? -1 : deadline_ms - now_ms();
+        const int64_t left_ms = timeout_ms < 0 ? -1 : deadline_ms - monotonic_ms();
 
         if ((pending & ~FLAGS) == 0)
             return true;

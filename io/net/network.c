@@ -32,23 +32,15 @@
 
 int64_t network_now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return monotonic_ms();
 }
 
 static void init_lock(Network *network)
 {
-    pthread_condattr_t attributes;
-
     pthread_mutex_init(&network->lock, NULL);
     pthread_mutex_init(&network->greeting_lock, NULL);
     pthread_mutex_init(&network->receiving, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&network->room, &attributes);
-    pthread_condattr_destroy(&attributes);
+    monotonic_cond_init(&network->room);
 }
 
 static void close_greeted(gpointer channel)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "io/net/link.h"
+#include "io/net/monotonic.h"
 #include "io/net/spinner.h"
 #include "io/net/transport_ops.h"
 

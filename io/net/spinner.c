@@ -3,7 +3,8 @@
 
 #include <glib.h>
 #include <sched.h>
-#include <time.h>
+
+#include "io/net/monotonic.h"
 
 /* A look takes no longer: about what a sleep and two wake-ups cost. */
 #define LONGEST_NS 50000
@@ -12,14 +13,6 @@
  * what comes after a pause, in which only heartbeats were found, is soon looked for again. */
 #define MOST_FAILED 3
 #define MOST_SKIPPED 64u
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 void spinner_init(Spinner *spinner)
 {
@@ -33,14 +26,14 @@ bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
         return false;
     }
     spinner->n_skipped = 0;
-    *end = now_ns() + LONGEST_NS;
+    *end = monotonic_ns() + LONGEST_NS;
     return true;
 }
 
 bool spinner_go_on(Spinner *spinner, SpinnerEnd end)
 {
     sched_yield();
-    if (now_ns() < end)
+    if (monotonic_ns() < end)
         return true;
     if (++spinner->n_failed >= MOST_FAILED)
         spinner->n_to_skip = MIN(MOST_SKIPPED, MAX(1, 2 * spinner->n_to_skip));
