@@ -12,6 +12,7 @@
 #include "models/spec.h"
 #include "models/storage.h"
 
+#define ADD_BLOCK 32u      /* keys; measured: their rows are still at hand when they are added to */
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
 RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
@@ -168,7 +169,7 @@ static void get_dense(const RubatoShard *shard, const RubatoKeys *keys, unsigned
 static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys,
                       const unsigned char *deltas)
 {
-    void *rows[BLOCK];
+    void *rows[ADD_BLOCK];
 
     if (keys->keys == NULL) {
         if (keys->n > 0)
@@ -181,8 +182,8 @@ static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
                           deltas + keys_row(keys, 0) * shard->row_bytes, 1);
         return;
     }
-    for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
-        const size_t n = MIN(keys->n - begin, BLOCK);
+    for (size_t begin = 0; begin < keys->n; begin += ADD_BLOCK) {
+        const size_t n = MIN(keys->n - begin, ADD_BLOCK);
 
         for (size_t i = 0; i < n; i++) {
             rows[i] = shard_dense_row(shard, keys_get(keys, begin + i));
@@ -196,8 +197,25 @@ static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
     }
 }
 
+/* Copies what the storage has found of a block of keys; called with a constant for narrow rows.
+ * Value i goes to row i of `values`, or to row at[i]. */
+static inline __attribute__((always_inline)) void copy_found(
+    const RubatoShard *shard, const RubatoKey *keys, void *const *restrict rows, size_t n,
+    const uint32_t *restrict at, unsigned char *restrict values, size_t bytes)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char *value = values + (at == NULL ? i : at[i]) * bytes;
+
+        if (rows[i] != NULL)
+            memcpy(value, rows[i], bytes);
+        else
+            init_values(&shard->init, keys[i], value);
+    }
+}
+
 static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char *values)
 {
+    const uint32_t *at = keys->keys == NULL ? NULL : keys->at;
     const size_t row_bytes = shard->row_bytes;
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
@@ -205,19 +223,19 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
+        unsigned char *to = at == NULL ? values + begin * row_bytes : values;
+        const uint32_t *some_at = at == NULL ? NULL : at + begin;
 
         if (shard->create_on_get)
             shard->ops->find_or_create(shard->storage, some, n, rows);
         else
             shard->ops->find(shard->storage, some, n, rows);
-        for (size_t i = 0; i < n; i++) {
-            unsigned char *value = values + keys_row(keys, begin + i) * row_bytes;
-
-            if (rows[i] == NULL)
-                init_values(&shard->init, some[i], value);
-            else
-                shard_copy_row(value, rows[i], row_bytes);
-        }
+        if (row_bytes == 4)
+            copy_found(shard, some, rows, n, some_at, to, 4);
+        else if (row_bytes == 8)
+            copy_found(shard, some, rows, n, some_at, to, 8);
+        else
+            copy_found(shard, some, rows, n, some_at, to, row_bytes);
     }
 }
 
