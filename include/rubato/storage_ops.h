@@ -24,17 +24,17 @@ typedef struct {
     const RubatoTableSpec *spec; /* valid only during create */
     RubatoKey first_key;         /* dense: the shard's keys first_key .. first_key + n_keys - 1 */
     uint64_t n_keys;
-    size_t row_bytes;
+    size_t row_bytes;       /* of a row's values and the update rule's state behind them */
     const RubatoInit *init; /* outlives the storage */
 } RubatoStorageSetup;
 
-/* Writes the initial values of a key's row. */
+/* Writes the initial values of a key's row, and the state behind them. */
 RUBATO_API void rubato_init_row(const RubatoInit *init, RubatoKey key, void *row);
 
-/* Writes the initial values of the rows of n consecutive keys. */
+/* The same for the rows of n consecutive keys. */
 RUBATO_API void rubato_init_run(const RubatoInit *init, RubatoKey first, uint64_t n, void *rows);
 
-/* Whether every initial value is zero, so that fresh pages will do. */
+/* Whether all of this is zero for every key, so that fresh pages will do. */
 RUBATO_API bool rubato_init_is_zero(const RubatoInit *init);
 
 struct RubatoStorageOps {
