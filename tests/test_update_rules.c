@@ -376,6 +376,58 @@ START_TEST(rules_do_what_their_papers_say)
 }
 END_TEST
 
+/* ---- many rows at once ---- */
+
+enum { N_MANY = 700, MANY_WIDTH = 32 };
+
+/* Adds of many rows are taken in pieces where bad ones are looked for, and where gradients are
+ * clipped: that must show nowhere. */
+START_TEST(many_rows_at_once_are_as_each_alone)
+{
+    static const RubatoRule rules[] = {
+        { .on_bad_gradient = RUBATO_BAD_UNCHECKED },
+        { .on_bad_gradient = RUBATO_BAD_REFUSE },
+        { .on_bad_gradient = RUBATO_BAD_UNCHECKED, .clip_value = 2 },
+    };
+    static const char *const updates[] = { "sgd", "adagrad" };
+    float values[N_MANY * MANY_WIDTH], read[N_MANY * MANY_WIDTH], expected[N_MANY * MANY_WIDTH];
+    RubatoKey keys[N_MANY];
+    uint32_t at[N_MANY];
+    const RubatoKeys all = { .n = N_MANY };
+    const RubatoKeys forms[] = { all,
+                                 { .keys = keys, .n = N_MANY },
+                                 { .keys = keys, .at = at, .n = N_MANY } };
+
+    for (uint32_t i = 0; i < N_MANY; i++) {
+        keys[i] = N_MANY - 1 - i;
+        at[i] = (i + 300) % N_MANY;
+        for (uint32_t c = 0; c < MANY_WIDTH; c++)
+            values[i * MANY_WIDTH + c] = 1 + (float)(i * MANY_WIDTH + c) / 65536;
+    }
+    for (size_t rule = 0; rule < G_N_ELEMENTS(rules); rule++)
+        for (size_t form = 0; form < G_N_ELEMENTS(forms); form++) {
+            const RubatoTableSpec spec = { .name = "t",
+                                           .storage = storages[_i % 2],
+                                           .n_keys = N_MANY,
+                                           .width = MANY_WIDTH,
+                                           .update = updates[_i / 2],
+                                           .rule = rules[rule] };
+            RubatoShard *together = shard_new(&spec, 0, N_MANY, NULL);
+            RubatoShard *alone = shard_new(&spec, 0, N_MANY, NULL);
+
+            for (uint32_t i = 0; i < N_MANY; i++)
+                shard_add(alone, &(RubatoKeys){ .first = form == 0 ? i : keys[i], .n = 1 },
+                          values + i * MANY_WIDTH);
+            shard_add(together, &forms[form], values);
+            shard_get(alone, &all, expected);
+            shard_get(together, &all, read);
+            require_msg(memcmp(read, expected, sizeof read) == 0, "rule %zu, form %zu", rule, form);
+            shard_free(together);
+            shard_free(alone);
+        }
+}
+END_TEST
+
 /* ---- one step by hand, so that formulas and program cannot be wrong together ---- */
 
 static const struct {
@@ -428,6 +480,7 @@ static Suite *update_rules_suite(void)
     TCase *tcase = tcase_create("rules");
 
     tcase_add_loop_test(tcase, rules_do_what_their_papers_say, 0, (int)G_N_ELEMENTS(cases));
+    tcase_add_loop_test(tcase, many_rows_at_once_are_as_each_alone, 0, 4);
     tcase_add_loop_test(tcase, two_steps_come_out_as_by_hand, 0, (int)G_N_ELEMENTS(by_hand));
     suite_add_tcase(suite, tcase);
     return suite;

@@ -48,7 +48,7 @@ RUBATO_API uint64_t rubato_model_clock(const RubatoModel *model, uint32_t source
 /* Reads the rows of a Get and sends it back. */
 RUBATO_API void rubato_model_answer(RubatoModel *model, RubatoRequest *request);
 
-/* Applies an Add's deltas to the shard. */
+/* Applies an Add to the shard: its deltas, or the hyper-parameter that it changes. */
 RUBATO_API void rubato_model_apply(RubatoModel *model, const RubatoRequest *request);
 
 /* Sends back an Add or an announcement that has been taken in: it is gone for the model. */

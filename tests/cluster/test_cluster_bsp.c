@@ -7,7 +7,7 @@
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 
-enum { N_KEYS = 97, WIDTH = 4, N_CLOCKS = 12, N_WORKERS = 6 };
+enum { N_KEYS = 97, WIDTH = 4, N_CLOCKS = 8, N_WORKERS = 6 };
 
 /* Six workers each, in the same order of ranks. */
 static const ClusterShape shapes[] = {
