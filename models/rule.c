@@ -83,7 +83,7 @@ static bool is_given(double value)
 
 void rule_set(RubatoRule *rule, RubatoHyper hyper, double value)
 {
-    assert(hyper < N_HYPERS);
+    assert((unsigned)hyper < N_HYPERS);
     *(double *)(void *)((char *)rule + hypers[hyper].offset) = value == 0 ? RUBATO_ZERO : value;
 }
 
