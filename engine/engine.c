@@ -7,6 +7,7 @@
 
 #include "engine/node.h"
 #include "engine/signals.h"
+#include "io/net/monotonic.h"
 
 /* ---- making ---- */
 
@@ -79,7 +80,7 @@ static bool start_threads(RubatoEngine *engine, GError **error)
     for (uint32_t node = 0; node < engine->self; node++)
         first += engine->servers_of[node];
     engine->n_servers = engine->servers_of[engine->self];
-    engine->servers = g_new0(Server, engine->n_servers + 1);
+    engine->servers = g_aligned_alloc0(engine->n_servers + 1, sizeof(Server), _Alignof(Server));
     for (uint32_t i = 0; i < engine->n_servers; i++) {
         server_init(&engine->servers[i], first + i, &engine->office);
         engine->office.servers[first + i].actor = &engine->servers[i].actor;
@@ -134,7 +135,6 @@ RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportO
                               GError **error)
 {
     RubatoEngine *engine = NULL;
-    pthread_condattr_t monotonic;
 
     if (posix_memalign((void **)&engine, _Alignof(RubatoEngine), sizeof *engine) != 0)
         g_error("no memory for an engine");
@@ -146,10 +146,7 @@ RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportO
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
     pthread_mutex_init(&engine->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&engine->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    monotonic_cond_init(&engine->changed);
     actor_init(&engine->helper, handle_for_helper, NULL);
     if (!start(engine, error))
         g_clear_pointer(&engine, rubato_engine_free);
@@ -220,7 +217,7 @@ void rubato_engine_free(RubatoEngine *engine)
     scheduler_free(engine->scheduler);
     if (engine->office.servers != NULL)
         post_office_clear(&engine->office);
-    g_free(engine->servers);
+    g_aligned_free(engine->servers);
     g_ptr_array_unref(engine->tables);
     g_ptr_array_unref(engine->runs);
     g_free((void *)(uintptr_t)engine->config.cluster_file);

@@ -3,7 +3,8 @@
 #include "engine/node.h"
 
 #include <string.h>
-#include <time.h>
+
+#include "io/net/monotonic.h"
 
 char *engine_node_text(const RubatoEngine *engine, uint32_t number)
 {
@@ -12,16 +13,7 @@ char *engine_node_text(const RubatoEngine *engine, uint32_t number)
 
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms)
 {
-    struct timespec deadline;
-
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_sec += ms / 1000;
-    deadline.tv_nsec += (long)(ms % 1000) * 1000000L;
-    if (deadline.tv_nsec >= 1000000000L) {
-        deadline.tv_nsec -= 1000000000L;
-        deadline.tv_sec++;
-    }
-    pthread_cond_timedwait(&engine->changed, &engine->lock, &deadline);
+    monotonic_wait(&engine->changed, &engine->lock, monotonic_ms() + ms);
 }
 
 Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error)

@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "io/net/monotonic.h"
 #include "models/model.h"
 #include "models/shard.h"
 #include "models/update.h"
@@ -129,7 +130,6 @@ static bool find_tables(RubatoTaskRun *run, const RubatoTask *task, GError **err
 RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
     RubatoTaskRun *run;
-    pthread_condattr_t monotonic;
 
     if (task->name == NULL || task->name[0] == '\0' || task->run == NULL ||
         (task->n_allocation > 0 && task->allocation == NULL)) {
@@ -144,10 +144,7 @@ RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError
     run->function = task->run;
     run->user_data = task->user_data;
     pthread_mutex_init(&run->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&run->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    monotonic_cond_init(&run->changed);
     run->workers_of = allocate_workers(engine, task, error);
     if (run->workers_of == NULL || !find_tables(run, task, error)) {
         task_run_free(run);
@@ -362,16 +359,7 @@ static void arrive(RubatoTaskRun *run, uint64_t round)
 /* Waits on `changed` for ms at most; the run's lock is held. */
 static void wait_changed(RubatoTaskRun *run, uint32_t ms)
 {
-    struct timespec deadline;
-
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_sec += ms / 1000;
-    deadline.tv_nsec += (long)(ms % 1000) * 1000000L;
-    if (deadline.tv_nsec >= 1000000000L) {
-        deadline.tv_nsec -= 1000000000L;
-        deadline.tv_sec++;
-    }
-    pthread_cond_timedwait(&run->changed, &run->lock, &deadline);
+    monotonic_wait(&run->changed, &run->lock, monotonic_ms() + ms);
 }
 
 static bool barrier(RubatoWorker *worker, GError **error)

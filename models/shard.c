@@ -18,6 +18,7 @@
 #include "models/update.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
+#define ADD_BLOCK 32u      /* keys; measured: their rows are still at hand when they are added to */
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
 struct RubatoShard {
@@ -168,7 +169,7 @@ static void get_dense(const RubatoShard *shard, const RubatoKeys *keys, unsigned
 static void add_dense(const RubatoShard *shard, const RubatoKeys *keys, const unsigned char *deltas)
 {
     const RubatoUpdateOps *update = shard->update;
-    void *rows[BLOCK];
+    void *rows[ADD_BLOCK];
 
     if (keys->keys == NULL) {
         if (keys->n > 0)
@@ -181,8 +182,8 @@ static void add_dense(const RubatoShard *shard, const RubatoKeys *keys, const un
                       deltas + keys_row(keys, 0) * shard->row_bytes, shard->width);
         return;
     }
-    for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
-        const size_t n = MIN(keys->n - begin, BLOCK);
+    for (size_t begin = 0; begin < keys->n; begin += ADD_BLOCK) {
+        const size_t n = MIN(keys->n - begin, ADD_BLOCK);
 
         for (size_t i = 0; i < n; i++) {
             rows[i] = dense_row(shard, keys_get(keys, begin + i));
@@ -206,8 +207,25 @@ static const RubatoKey *take_block(const RubatoKeys *keys, size_t begin, size_t 
     return block;
 }
 
+/* Copies what the storage has found of a block of keys; called with a constant for narrow rows.
+ * Value i goes to row i of `values`, or to row at[i]. */
+static inline __attribute__((always_inline)) void copy_found(
+    const RubatoShard *shard, const RubatoKey *keys, void *const *restrict rows, size_t n,
+    const uint32_t *restrict at, unsigned char *restrict values, size_t bytes)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char *value = values + (at == NULL ? i : at[i]) * bytes;
+
+        if (rows[i] != NULL)
+            memcpy(value, rows[i], bytes);
+        else
+            rubato_init_row(&shard->init, keys[i], value);
+    }
+}
+
 static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char *values)
 {
+    const uint32_t *at = keys->keys == NULL ? NULL : keys->at;
     const size_t row_bytes = shard->row_bytes;
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
@@ -215,23 +233,19 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = take_block(keys, begin, n, block);
+        unsigned char *to = at == NULL ? values + begin * row_bytes : values;
+        const uint32_t *some_at = at == NULL ? NULL : at + begin;
 
         if (shard->create_on_get)
             shard->ops->find_or_create(shard->storage, some, n, rows);
         else
             shard->ops->find(shard->storage, some, n, rows);
-        for (size_t i = 0; i < n; i++) {
-            unsigned char *value = values + keys_row(keys, begin + i) * row_bytes;
-
-            if (rows[i] == NULL)
-                rubato_init_row(&shard->init, some[i], value);
-            else if (row_bytes == 4)
-                memcpy(value, rows[i], 4);
-            else if (row_bytes == 8)
-                memcpy(value, rows[i], 8);
-            else
-                memcpy(value, rows[i], row_bytes);
-        }
+        if (row_bytes == 4)
+            copy_found(shard, some, rows, n, some_at, to, 4);
+        else if (row_bytes == 8)
+            copy_found(shard, some, rows, n, some_at, to, 8);
+        else
+            copy_found(shard, some, rows, n, some_at, to, row_bytes);
     }
 }
 

@@ -1,190 +1,81 @@
 /* Hash storage: rows of any 64-bit keys, made as they are needed.
  *
  * Extendible hashing (Fagin, Nievergelt, Pippenger, Strong, ACM TODS 4(3), 1979) over small tables
- * of open addressing. The upper bits of a key's hash choose an entry of the directory, which knows a
- * segment; the lower ones choose the slot in it where a linear search begins.
+ * of open addressing. The upper half of a key's hash chooses an entry of the directory, which knows a
+ * segment; some of its lower bits choose the bucket there in which the search begins.
  *
- *     directory   2^depth entries { slots, capacity, depth }: one line to read, and it stays cached
- *     segment     { n_used } and up to SEGMENT_SLOTS slots of { key, row } or { key, row number }
+ *     directory   2^depth entries { buckets, home mask, size, depth }: small, it stays cached
+ *     segment     2^size buckets that are homes, and some more for what spills over from the last
+ *     bucket      a cache line or two: a few keys and their cells; see bucket.h
  *
- * A segment that is too full grows by three eighths or, at its full size, splits in two. So growth never
- * touches more than one segment (and, rarely, the directory), and tables are between 55 % and 75 %
- * full. Narrow rows lie in the slot, next to their key: one cache miss. Wide ones lie in slabs that
- * never move, and the slot has their number.
+ * A segment that is too full doubles or, at its full size, splits in two; growth never touches more
+ * than one segment (and, rarely, the directory). Were the keys spread evenly over the directory, all
+ * segments would split at about the same time and lie half empty together afterwards. So they are
+ * spread as in spiral storage (Martin, 1979): twice as dense at one end of the directory as at the
+ * other. At any size some segments have just split and some are about to, and the table as a whole
+ * stays about 60 % full.
  *
- * Key 0 marks an empty slot, so its own row lies apart. Nothing is ever erased.
+ * Narrow rows lie in their key's cell: one cache miss. Wide ones lie in slabs that never move, and
+ * the cells have their numbers. Key 0 marks an empty slot, so its own row lies apart. Nothing is ever
+ * erased.
  *
- * Thread: the shard's present owner. A search is made over a block of keys at once: first the slots
- * of all are prefetched, then looked at. */
-#include <assert.h>
+ * Thread: the shard's present owner. A search is made over several keys at once: first the home
+ * buckets of all are prefetched, then looked at. */
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/mix.h"
+#include "models/segment.h"
 #include "models/spec.h"
 #include "models/storage.h"
 
-#define EMPTY_KEY UINT64_C(0)
-#define FIRST_SLOTS 64u
-#define SEGMENT_SLOTS 4096u
-#define MAX_DEPTH 32u        /* the upper half of the hash; the lower one is the slot's */
-#define MAX_INLINE_BYTES 16u /* wider rows would make a search skip over too much */
+#define FIRST_DEPTH 2u
+#define FIRST_ENTRY(depth) (UINT64_C(1) << (depth) >> 2) /* no key stands before it */
+#define MAX_DEPTH 31u     /* the bits of a hash that its place in the directory goes by */
+#define MAX_EMPTINESS 64u /* entries of the directory for each segment; a few are usual */
+#define PREFETCHED 64u    /* keys; enough to cover a miss, few enough to stay in the cache */
 #define SLAB_BYTES (1u << 20)
 #define ALIGNMENT 64u
 
-typedef struct {
-    unsigned char *slots; /* behind the SegmentHeader */
-    uint32_t capacity;
-    uint32_t depth; /* how many upper bits all its keys have in common */
-} Segment;
+typedef struct HashStorage HashStorage;
 
-typedef struct {
-    uint64_t n_used;
-    uint64_t unused; /* keeps the slots aligned to 16 bytes */
-} SegmentHeader;
-
-typedef struct {
+struct HashStorage {
     RubatoStorage base;
 
     /* immutable */
     const RubatoInit *init;
     size_t row_bytes;
-    size_t slot_bytes;
-    bool is_inline;     /* rows lie in the slots */
+    bool (*find_cells)(const HashStorage *hash, const RubatoKey *keys, size_t n, void **cells);
+    bool is_inline;     /* rows lie in the cells */
     uint32_t slab_bits; /* a slab has 2^slab_bits rows */
 
     /* what grows */
     Segment *directory; /* 2^depth; a segment of lesser depth stands in it several times over */
     uint32_t depth;
+    SegmentSource source;
     uint64_t n_rows;
-    uint64_t n_bytes;
+    uint64_t n_bytes; /* besides those of the segments */
     unsigned char **slabs;
     uint32_t n_slabs;
     uint32_t n_slab_rows;
     void *row_of_empty_key; /* NULL: absent */
-} HashStorage;
-
-/* The salt sets this hash apart from the one that spread the keys over servers: were it the same,
- * one server's keys would share their upper bits. */
-static inline uint64_t hash_of(RubatoKey key)
-{
-    return mix64(key ^ UINT64_C(0x8ebc6af09c88c6e3));
-}
-
-/* The upper `depth` bits. Two shifts, for one of 64 is undefined. */
-static inline uint64_t upper_bits(uint64_t hash, uint32_t depth)
-{
-    return (hash >> 1) >> (63 - depth);
-}
+};
 
 static inline Segment *segment_of(const HashStorage *hash, uint64_t h)
 {
-    return &hash->directory[upper_bits(h, hash->depth)];
+    return &hash->directory[segment_place(h) >> (64 - hash->depth)];
 }
 
-static inline SegmentHeader *header_of(const Segment *segment)
-{
-    return (SegmentHeader *)(void *)segment->slots - 1;
-}
-
-static inline RubatoKey key_at(const unsigned char *slot)
-{
-    RubatoKey key;
-
-    memcpy(&key, slot, sizeof(key));
-    return key;
-}
-
-static inline unsigned char *home_slot(const HashStorage *hash, const Segment *segment, uint64_t h)
-{
-    return segment->slots + (((h & UINT32_MAX) * segment->capacity) >> 32) * hash->slot_bytes;
-}
-
-/* The slot that has the key, or the empty one where it would be. */
-static inline unsigned char *search(const HashStorage *hash, const Segment *segment, uint64_t h,
-                                    RubatoKey key)
-{
-    unsigned char *slot = home_slot(hash, segment, h);
-    const unsigned char *end = segment->slots + segment->capacity * hash->slot_bytes;
-
-    for (;;) {
-        const RubatoKey found = key_at(slot);
-
-        if (found == key || found == EMPTY_KEY)
-            return slot;
-        slot += hash->slot_bytes;
-        if (slot == end)
-            slot = segment->slots;
-    }
-}
-
-static inline void *row_of_slot(const HashStorage *hash, unsigned char *slot)
-{
-    uint32_t number;
-
-    if (hash->is_inline)
-        return slot + sizeof(RubatoKey);
-    memcpy(&number, slot + sizeof(RubatoKey), sizeof(number));
-    return hash->slabs[number >> hash->slab_bits] +
-           (number & ((1u << hash->slab_bits) - 1)) * hash->row_bytes;
-}
-
-static size_t segment_bytes(const HashStorage *hash, uint32_t capacity)
-{
-    return sizeof(SegmentHeader) + capacity * hash->slot_bytes;
-}
-
-/* A segment of empty slots. */
-static Segment make_segment(HashStorage *hash, uint32_t capacity, uint32_t depth)
-{
-    SegmentHeader *header = g_malloc0(segment_bytes(hash, capacity));
-    unsigned char *slots = (unsigned char *)(header + 1);
-
-    hash->n_bytes += segment_bytes(hash, capacity);
-    return (Segment){ .slots = slots, .capacity = capacity, .depth = depth };
-}
-
-static void free_segment(HashStorage *hash, const Segment *segment)
-{
-    hash->n_bytes -= segment_bytes(hash, segment->capacity);
-    g_free(header_of(segment));
-}
-
-/* Copies a slot into a segment that does not have its key. */
-static void copy_slot(const HashStorage *hash, const Segment *to, uint64_t h,
-                      const unsigned char *slot)
-{
-    memcpy(search(hash, to, h, key_at(slot)), slot, hash->slot_bytes);
-    header_of(to)->n_used++;
-}
+/* ---- growth ---- */
 
 /* Makes the directory know a segment by all the entries whose upper bits are its own. */
-static void enter_segment(HashStorage *hash, uint64_t h, const Segment *segment)
+static void enter_segment(HashStorage *hash, uint64_t place, const Segment *segment)
 {
     const uint32_t spare = hash->depth - segment->depth;
-    const uint64_t first = upper_bits(h, segment->depth) << spare;
+    const uint64_t first = place >> (64 - segment->depth) << spare;
 
     for (uint64_t i = 0; i < UINT64_C(1) << spare; i++)
         hash->directory[first + i] = *segment;
-}
-
-static void grow_segment(HashStorage *hash, uint64_t h)
-{
-    const Segment before = *segment_of(hash, h);
-    const uint64_t larger = before.capacity < 1024
-                                ? before.capacity * UINT64_C(2)
-                                : before.capacity + before.capacity * UINT64_C(3) / 8;
-    const Segment after = make_segment(hash, (uint32_t)MIN(larger, UINT32_MAX), before.depth);
-
-    for (uint32_t i = 0; i < before.capacity; i++) {
-        const unsigned char *slot = before.slots + i * hash->slot_bytes;
-
-        if (key_at(slot) != EMPTY_KEY)
-            copy_slot(hash, &after, hash_of(key_at(slot)), slot);
-    }
-    enter_segment(hash, h, &after);
-    free_segment(hash, &before);
 }
 
 static void double_directory(HashStorage *hash)
@@ -200,54 +91,62 @@ static void double_directory(HashStorage *hash)
     hash->n_bytes += n * sizeof(Segment);
 }
 
-static void split_segment(HashStorage *hash, uint64_t h)
+static void double_segment(HashStorage *hash, uint64_t place, const Segment *before)
 {
-    const Segment before = *segment_of(hash, h);
-    const uint32_t depth = before.depth + 1;
+    Segment after = segment_make(&hash->source, before->size_bits + 1u, before->depth);
+
+    while (!segment_copy(hash->source.layout, before, 0, &after, NULL)) {
+        const uint32_t size_bits = after.size_bits + 1u;
+
+        segment_free(&hash->source, &after);
+        after = segment_make(&hash->source, size_bits, before->depth);
+    }
+    enter_segment(hash, place, &after);
+    segment_free(&hash->source, before);
+}
+
+/* What spills over in a half is no more than what spilled over in the whole: there is room. */
+static void split_segment(HashStorage *hash, uint64_t place, const Segment *before)
+{
+    const uint32_t depth = before->depth + 1u;
     const uint64_t bit = UINT64_C(1) << (64 - depth);
-    uint32_t n_upper = 0;
+    const Segment lower = segment_make(&hash->source, before->size_bits, depth);
+    const Segment upper = segment_make(&hash->source, before->size_bits, depth);
 
-    if (before.depth == hash->depth)
+    if (before->depth == hash->depth)
         double_directory(hash);
-    for (uint32_t i = 0; i < before.capacity; i++) {
-        const RubatoKey key = key_at(before.slots + i * hash->slot_bytes);
-
-        n_upper += key != EMPTY_KEY && (hash_of(key) & bit) != 0;
-    }
-
-    const uint32_t n_lower = (uint32_t)header_of(&before)->n_used - n_upper;
-    const Segment lower = make_segment(hash, MAX(FIRST_SLOTS, n_lower / 5 * 8 + 8), depth);
-    const Segment upper = make_segment(hash, MAX(FIRST_SLOTS, n_upper / 5 * 8 + 8), depth);
-    for (uint32_t i = 0; i < before.capacity; i++) {
-        const unsigned char *slot = before.slots + i * hash->slot_bytes;
-        const uint64_t slot_hash = hash_of(key_at(slot));
-
-        if (key_at(slot) != EMPTY_KEY)
-            copy_slot(hash, (slot_hash & bit) != 0 ? &upper : &lower, slot_hash, slot);
-    }
-    enter_segment(hash, h & ~bit, &lower);
-    enter_segment(hash, h | bit, &upper);
-    free_segment(hash, &before);
+    (void)segment_copy(hash->source.layout, before, bit, &lower, &upper);
+    enter_segment(hash, place & ~bit, &lower);
+    enter_segment(hash, place | bit, &upper);
+    segment_free(&hash->source, before);
 }
 
-/* Whether one more key would make the segment of a hash too full. */
-static bool is_full(const HashStorage *hash, uint64_t h)
-{
-    const Segment *segment = segment_of(hash, h);
-
-    return header_of(segment)->n_used + 1 > segment->capacity / 4u * 3u;
-}
-
-/* Makes room for one more key; slots move. A capacity above SEGMENT_SLOTS comes up only where keys
- * have their whole upper half of the hash in common. */
+/* Makes room for one more key; cells move. Keys whose places have so much in common that to split
+ * them would take a directory out of all proportion get a larger segment instead. */
 static void make_room(HashStorage *hash, uint64_t h)
 {
-    const Segment *segment = segment_of(hash, h);
+    const Segment segment = *segment_of(hash, h);
+    const bool may_split = segment.depth < hash->depth ||
+                           (hash->depth < MAX_DEPTH &&
+                            UINT64_C(2) << hash->depth <= MAX_EMPTINESS * hash->source.n_segments);
 
-    if (segment->capacity < SEGMENT_SLOTS || segment->depth == MAX_DEPTH)
-        grow_segment(hash, h);
+    if (may_split && segment.size_bits >= segment_full_size_bits(&hash->source))
+        split_segment(hash, segment_place(h), &segment);
     else
-        split_segment(hash, h);
+        double_segment(hash, segment_place(h), &segment);
+}
+
+/* ---- rows ---- */
+
+static inline void *row_of_cell(const HashStorage *hash, unsigned char *cell)
+{
+    uint32_t number;
+
+    if (hash->is_inline)
+        return cell;
+    memcpy(&number, cell, sizeof(number));
+    return hash->slabs[number >> hash->slab_bits] +
+           (number & ((1u << hash->slab_bits) - 1)) * hash->row_bytes;
 }
 
 /* The number of a fresh row in the slabs. */
@@ -271,97 +170,140 @@ static uint32_t make_slab_row(HashStorage *hash)
     return number;
 }
 
-/* Takes an empty slot for a key, with its initial row. */
-static void take_slot(HashStorage *hash, uint64_t h, RubatoKey key, unsigned char *slot)
-{
-    memcpy(slot, &key, sizeof(key));
-    if (!hash->is_inline) {
-        const uint32_t number = make_slab_row(hash);
-
-        memcpy(slot + sizeof(key), &number, sizeof(number));
-    }
-    rubato_init_row(hash->init, key, row_of_slot(hash, slot));
-    header_of(segment_of(hash, h))->n_used++;
-    hash->n_rows++;
-}
-
 static void *find_or_create_empty_key(HashStorage *hash)
 {
     if (hash->row_of_empty_key == NULL) {
         hash->row_of_empty_key = g_malloc(hash->row_bytes);
-        rubato_init_row(hash->init, EMPTY_KEY, hash->row_of_empty_key);
+        rubato_init_row(hash->init, BUCKET_EMPTY_KEY, hash->row_of_empty_key);
         hash->n_rows++;
         hash->n_bytes += hash->row_bytes;
     }
     return hash->row_of_empty_key;
 }
 
-static void hash_and_prefetch(const HashStorage *hash, const RubatoKey *keys, size_t n,
-                              uint64_t *hashes)
+/* The row of one key, created if it is absent. Sets *moved where others have moved for it. */
+static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
 {
+    const uint64_t h = segment_hash(key);
+    unsigned char *cell;
+    void *row;
+
+    if (key == BUCKET_EMPTY_KEY)
+        return find_or_create_empty_key(hash);
+    cell = bucket_search(hash->source.layout, segment_home(segment_of(hash, h), h), key);
+    if (cell != NULL)
+        return row_of_cell(hash, cell);
+    while ((cell = segment_insert(hash->source.layout, segment_of(hash, h), h, key)) == NULL) {
+        make_room(hash, h);
+        *moved = true;
+    }
+    if (!hash->is_inline) {
+        const uint32_t number = make_slab_row(hash);
+
+        memcpy(cell, &number, sizeof(number));
+    }
+    row = row_of_cell(hash, cell);
+    rubato_init_row(hash->init, key, row);
+    hash->n_rows++;
+    return row;
+}
+
+/* Finds the home buckets of keys and has them fetched. In a loop of its own, with no variable beside
+ * its own few, it keeps them all in registers. */
+static __attribute__((noinline)) void fetch_homes(const HashStorage *hash, const RubatoKey *keys,
+                                                  size_t n, unsigned char **homes)
+{
+    const Segment *directory = hash->directory;
+    const uint32_t shift = 64 - hash->depth;
+    const bool has_two_lines = hash->source.layout.bucket_bytes > ALIGNMENT;
+
     for (size_t i = 0; i < n; i++) {
-        hashes[i] = hash_of(keys[i]);
-        __builtin_prefetch(home_slot(hash, segment_of(hash, hashes[i]), hashes[i]), 1);
+        const uint64_t h = segment_hash(keys[i]);
+
+        homes[i] = segment_home(&directory[segment_place(h) >> shift], h);
+        __builtin_prefetch(homes[i], 1);
+        if (has_two_lines)
+            __builtin_prefetch(homes[i] + ALIGNMENT, 1);
     }
 }
 
-static void search_block(const HashStorage *hash, const RubatoKey *keys, size_t n,
-                         const uint64_t *hashes, void **rows)
+/* Finds the cells of keys, for key 0 its row; false if one is absent, which then is NULL. */
+BUCKET_INLINE bool find_cells(const HashStorage *hash, BucketLayout layout, const RubatoKey *keys,
+                              size_t n, void **cells)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (keys[i] == EMPTY_KEY) {
-            rows[i] = hash->row_of_empty_key;
-            continue;
-        }
+    unsigned char *homes[PREFETCHED];
+    bool all = true;
 
-        unsigned char *slot = search(hash, segment_of(hash, hashes[i]), hashes[i], keys[i]);
-        rows[i] = key_at(slot) == EMPTY_KEY ? NULL : row_of_slot(hash, slot);
-        if (!hash->is_inline)
-            __builtin_prefetch(rows[i], 1);
+    for (size_t begin = 0; begin < n; begin += PREFETCHED) {
+        const size_t end = MIN(n, begin + PREFETCHED);
+
+        fetch_homes(hash, keys + begin, end - begin, homes);
+        for (size_t i = begin; i < end; i++) {
+            cells[i] = keys[i] == BUCKET_EMPTY_KEY
+                           ? hash->row_of_empty_key
+                           : bucket_search(layout, homes[i - begin], keys[i]);
+            all &= cells[i] != NULL;
+        }
     }
+    return all;
+}
+
+/* A function for each layout. */
+#define DEFINE_FIND(bytes)                                                                      \
+    static bool find_cells_of_##bytes(const HashStorage *hash, const RubatoKey *keys, size_t n, \
+                                      void **cells)                                             \
+    {                                                                                           \
+        return find_cells(hash, bucket_layout(bytes), keys, n, cells);                          \
+    }
+
+DEFINE_FIND(4)
+DEFINE_FIND(8)
+DEFINE_FIND(12)
+DEFINE_FIND(16)
+
+/* Finds rows; false if one is absent, which then is NULL. */
+static bool find_rows(const HashStorage *hash, const RubatoKey *keys, size_t n, void **rows)
+{
+    const bool all = hash->find_cells(hash, keys, n, rows);
+
+    for (size_t i = 0; i < n && !hash->is_inline; i++)
+        if (rows[i] != NULL && keys[i] != BUCKET_EMPTY_KEY) {
+            rows[i] = row_of_cell(hash, rows[i]);
+            __builtin_prefetch(rows[i], 1);
+        }
+    return all;
 }
 
 static void find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
 {
-    const HashStorage *hash = (HashStorage *)storage;
-    uint64_t hashes[RUBATO_STORAGE_BLOCK];
-
-    assert(n <= RUBATO_STORAGE_BLOCK);
-    hash_and_prefetch(hash, keys, n, hashes);
-    search_block(hash, keys, n, hashes, rows);
+    (void)find_rows((HashStorage *)storage, keys, n, rows);
 }
 
 static void find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
 {
     HashStorage *hash = (HashStorage *)storage;
-    uint64_t hashes[RUBATO_STORAGE_BLOCK];
-    bool has_moved = false;
+    bool moved = false;
 
-    assert(n <= RUBATO_STORAGE_BLOCK);
-    hash_and_prefetch(hash, keys, n, hashes);
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t h = hashes[i];
+    if (find_rows(hash, keys, n, rows))
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (rows[i] == NULL)
+            rows[i] = find_or_create_row(hash, keys[i], &moved);
+    if (moved)
+        (void)find_rows(hash, keys, n, rows);
+}
 
-        if (keys[i] == EMPTY_KEY) {
-            rows[i] = find_or_create_empty_key(hash);
-            continue;
-        }
+/* ---- the ops ---- */
 
-        unsigned char *slot = search(hash, segment_of(hash, h), h, keys[i]);
-        if (key_at(slot) == EMPTY_KEY) {
-            while (is_full(hash, h)) {
-                make_room(hash, h);
-                has_moved = true;
-                slot = search(hash, segment_of(hash, h), h, keys[i]);
-            }
-            take_slot(hash, h, keys[i], slot);
-        }
-        rows[i] = row_of_slot(hash, slot);
-        if (!hash->is_inline)
-            __builtin_prefetch(rows[i], 1);
-    }
-    if (has_moved && hash->is_inline)
-        search_block(hash, keys, n, hashes, rows);
+static void choose_layout(HashStorage *hash)
+{
+    const size_t cell_bytes = hash->is_inline ? hash->row_bytes : sizeof(uint32_t);
+
+    segment_source_init(&hash->source, cell_bytes);
+    hash->find_cells = cell_bytes == 4    ? find_cells_of_4
+                       : cell_bytes == 8  ? find_cells_of_8
+                       : cell_bytes == 12 ? find_cells_of_12
+                                          : find_cells_of_16;
 }
 
 static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
@@ -371,13 +313,16 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
     (void)error;
     hash->init = setup->init;
     hash->row_bytes = setup->row_bytes;
-    hash->is_inline = setup->row_bytes <= MAX_INLINE_BYTES;
-    hash->slot_bytes = sizeof(RubatoKey) + (hash->is_inline ? setup->row_bytes : sizeof(uint32_t));
+    hash->is_inline = setup->row_bytes <= BUCKET_MAX_CELL_BYTES;
+    choose_layout(hash);
     while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
         hash->slab_bits++;
-    hash->directory = g_new(Segment, 1);
-    hash->directory[0] = make_segment(hash, FIRST_SLOTS, 0);
-    hash->n_bytes += sizeof(*hash) + sizeof(Segment);
+    hash->depth = FIRST_DEPTH;
+    hash->directory = g_new0(Segment, 1u << FIRST_DEPTH);
+    hash->n_bytes = sizeof(*hash) + (sizeof(Segment) << FIRST_DEPTH);
+    for (uint64_t i = FIRST_ENTRY(FIRST_DEPTH); i < 1u << FIRST_DEPTH; i++)
+        hash->directory[i] =
+            segment_make(&hash->source, segment_first_size_bits(&hash->source), FIRST_DEPTH);
     return &hash->base;
 }
 
@@ -385,12 +330,13 @@ static void destroy(RubatoStorage *storage)
 {
     HashStorage *hash = (HashStorage *)storage;
 
-    for (uint64_t i = 0; i < UINT64_C(1) << hash->depth;) {
+    for (uint64_t i = FIRST_ENTRY(hash->depth); i < UINT64_C(1) << hash->depth;) {
         const Segment segment = hash->directory[i];
 
         i += UINT64_C(1) << (hash->depth - segment.depth);
-        free_segment(hash, &segment);
+        segment_free(&hash->source, &segment);
     }
+    segment_source_clear(&hash->source);
     for (uint32_t i = 0; i < hash->n_slabs; i++)
         free(hash->slabs[i]);
     g_free(hash->slabs);
@@ -412,7 +358,7 @@ static void size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_byt
     const HashStorage *hash = (const HashStorage *)storage;
 
     *n_rows = hash->n_rows;
-    *n_bytes = hash->n_bytes;
+    *n_bytes = hash->n_bytes + segment_source_bytes(&hash->source);
 }
 
 const RubatoStorageOps hash_storage_ops = {

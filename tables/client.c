@@ -13,13 +13,25 @@
 /* What one worker may have waiting in the mailboxes of busy local servers. */
 #define MAX_UNHEARD_BYTES ((size_t)32 << 20)
 
+/* By how many clocks Gets may be ahead of the slowest worker and still be answered in any case. */
+static uint64_t lead_of(const TableRoute *route)
+{
+    const char *model = route->spec->model;
+
+    if (strcmp(model, "bsp") == 0)
+        return 0; /* whatever the spec says */
+    return strcmp(model, "asp") == 0 ? UINT64_MAX : route->spec->staleness;
+}
+
 TableClient *table_client_new(const TableRoute *route, uint32_t rank)
 {
     TableClient *client = g_new0(TableClient, 1);
 
     client->route = route;
     client->rank = rank;
+    client->lead = lead_of(route);
     slicer_init(&client->slicer, route->partition);
+    spinner_init(&client->spinner);
     client->messages = g_new0(Message, route->partition->n_servers);
     return client;
 }
@@ -131,9 +143,7 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
     const TableRoute *route = client->route;
     const char *table = route->spec->name;
     PostOffice *office = route->office;
-    /* BSP allows none, whatever the spec says */
-    const uint64_t staleness = strcmp(route->spec->model, "bsp") == 0 ? 0 : route->spec->staleness;
-    const uint64_t needed = client->clock > staleness ? client->clock - staleness : 0;
+    const uint64_t needed = client->clock > client->lead ? client->clock - client->lead : 0;
     g_autoptr(GString) text = g_string_new(NULL);
     NodeClock slowest;
     uint32_t node = office->self;
@@ -267,13 +277,47 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
         }
 }
 
+static bool all_local(const PostOffice *office, const Part *parts, uint32_t n_parts)
+{
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (!post_office_is_local(office, parts[i].server))
+            return false;
+    return true;
+}
+
+/* Servers would keep the Get until the slowest worker of this node has come to a certain clock. It will
+ * soon, as a rule: then it is better to ask late than to leave the rows for that worker to gather,
+ * which makes the slowest one slower still. The servers decide all the same. */
+static void wait_for_others(TableClient *client, uint32_t n_parts)
+{
+    const TableRoute *route = client->route;
+    SpinnerEnd end;
+
+    if (route->clocks == NULL || route->per_worker_clocks || client->clock <= client->lead ||
+        clocks_told(route->clocks) >= client->clock - client->lead ||
+        !all_local(route->office, client->slicer.parts, n_parts) ||
+        !spinner_begin(&client->spinner, &end))
+        return;
+    do
+        for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
+            if (clocks_told(route->clocks) >= client->clock - client->lead) {
+                spinner_found(&client->spinner);
+                return;
+            }
+            spin_pause();
+        }
+    while (spinner_go_on(&client->spinner, end));
+}
+
 static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GError **error)
 {
     Call call;
 
     if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
         return false;
+    wait_for_others(client, n_parts);
     call_begin(&call, NULL);
+    call.spinner = &client->spinner;
     table_client_send(client, MESSAGE_GET, client->slicer.parts, n_parts, values, &call,
                       client->messages);
     call_sent(&call);
@@ -384,6 +428,8 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
 
             post_office_tell(office, &message, 0);
         }
+    if (!route->per_worker_clocks)
+        clocks_tell(route->clocks, clock);
 }
 
 static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)

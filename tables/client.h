@@ -36,10 +36,12 @@ typedef struct {
     const TableRoute *route;
     uint32_t rank; /* the worker's in the task */
     uint64_t clock;
+    uint64_t lead; /* clocks by which its Gets may be ahead of the slowest worker; see client.c */
     Slicer slicer;
     bool announces;       /* a RubatoSparseKVClientTable tells its keys */
     bool adds_uncached;   /* it has added while there was no process cache */
     Message *messages;    /* of the blocking call: one for each server */
+    Spinner spinner;      /* of the blocking call */
     size_t unheard_bytes; /* told to busy local servers since one of them last answered */
 } TableClient;
 

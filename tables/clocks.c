@@ -1,10 +1,18 @@
 /* A node's view of the clocks of a task on a table.
  *
- * Order. A worker posts its Adds, then advances its clock here; whichever worker moves the node's
- * clock tells the servers afterwards. The lock orders the first worker's posts before the second's
- * message, and mailboxes and links keep order: so when a shard hears the node's clock c, every Add
- * made by the node's workers at clocks < c has arrived. Two such messages may overtake one another
- * on their way out of two threads; servers ignore the older. */
+ * Order. A worker posts its Adds, then stores its clock here; whichever worker moves the node's
+ * clock has read that store (acquire) and tells the servers afterwards, and mailboxes and links keep
+ * order: so when a shard hears the node's clock c, every Add made by the node's workers at clocks < c
+ * has arrived. Two such messages may overtake one another on their way out of two threads; servers
+ * ignore the older.
+ *
+ * No lock, and in the usual case nothing written that others write. A worker stores its clock, then
+ * looks whether it was among the slowest, and whether another of those still is; if so it leaves.
+ * Otherwise it moves the node's clock. The stores and loads of all workers' clocks and of the node's
+ * are sequentially consistent, so they have one order. Let m be the node's clock. Somebody had m
+ * after it was stored, for whoever stored it has looked again. Consider the last of those to store a
+ * higher clock: he finds that he had m, that nobody has it any more, and moves it. The node's clock
+ * only grows: no worker's is below it, ever, so nor is the lowest that a search finds. */
 #include "tables/clocks.h"
 
 #include <glib.h>
@@ -16,59 +24,129 @@ void clocks_init(Clocks *clocks, uint32_t self, uint32_t n_nodes, const uint32_t
     *clocks = (Clocks){ .self = self,
                         .n_nodes = n_nodes,
                         .n_workers = workers_of[self],
-                        .n_at_minimum = workers_of[self],
-                        .workers = g_new0(uint64_t, workers_of[self]),
+                        .own = g_aligned_alloc0(1, sizeof(OwnClock), _Alignof(OwnClock)),
+                        .workers = g_aligned_alloc0(workers_of[self], sizeof(WorkerClock),
+                                                    _Alignof(WorkerClock)),
                         .nodes = g_new0(NodeClock, n_nodes) };
     pthread_mutex_init(&clocks->lock, NULL);
+    atomic_init(&clocks->own->clock, workers_of[self] == 0 ? RUBATO_CLOCK_RETIRED : 0);
+    atomic_init(&clocks->own->slowest, 0);
+    atomic_init(&clocks->own->told, 0);
+    for (uint32_t i = 0; i < clocks->n_workers; i++)
+        atomic_init(&clocks->workers[i].clock, 0);
     for (uint32_t node = 0; node < n_nodes; rank += workers_of[node++]) {
         if (node == self)
-            clocks->first_rank = clocks->told_slowest = rank;
+            clocks->first_rank = rank;
         clocks->nodes[node].slowest = rank;
         if (workers_of[node] == 0)
             clocks->nodes[node].clock = RUBATO_CLOCK_RETIRED;
     }
+    atomic_init(&clocks->told_slowest, clocks->first_rank);
 }
 
 void clocks_clear(Clocks *clocks)
 {
-    g_clear_pointer(&clocks->workers, g_free);
+    g_clear_pointer(&clocks->own, g_aligned_free);
+    g_clear_pointer(&clocks->workers, g_aligned_free);
     g_clear_pointer(&clocks->nodes, g_free);
     pthread_mutex_destroy(&clocks->lock);
 }
 
-/* Finds the slowest of this node's workers anew; the lock is held. */
-static void recount(Clocks *clocks)
+/* All sequentially consistent: see the top. */
+static uint64_t worker_clock(const Clocks *clocks, uint32_t worker)
 {
-    NodeClock *own = &clocks->nodes[clocks->self];
+    return atomic_load(&clocks->workers[worker].clock);
+}
 
-    own->clock = RUBATO_CLOCK_RETIRED;
-    clocks->n_at_minimum = 0;
-    for (uint32_t i = 0; i < clocks->n_workers; i++) {
-        if (clocks->workers[i] < own->clock) {
-            own->clock = clocks->workers[i];
-            own->slowest = clocks->first_rank + i;
-            clocks->n_at_minimum = 0;
+static uint64_t own_clock(const Clocks *clocks)
+{
+    return atomic_load(&clocks->own->clock);
+}
+
+static uint32_t own_slowest(const Clocks *clocks)
+{
+    /* Relaxed: a hint, and a name for messages to the user. */
+    return atomic_load_explicit(&clocks->own->slowest, memory_order_relaxed);
+}
+
+static NodeClock own_news(const Clocks *clocks)
+{
+    return (NodeClock){ own_clock(clocks), clocks->first_rank + own_slowest(clocks) };
+}
+
+/* Finds a worker that has this clock, the node's, beginning with the one who had it last: so each is
+ * passed over once while the clock stays. False: none has. */
+static bool find_slowest(Clocks *clocks, uint64_t clock)
+{
+    const uint32_t begin = own_slowest(clocks);
+
+    for (uint32_t i = 0, at = begin; i < clocks->n_workers; i++, at++) {
+        at = at < clocks->n_workers ? at : 0;
+        if (worker_clock(clocks, at) <= clock) {
+            atomic_store_explicit(&clocks->own->slowest, at, memory_order_relaxed);
+            return true;
         }
-        clocks->n_at_minimum += clocks->workers[i] == own->clock;
     }
+    return false;
+}
+
+/* The lowest clock of the workers. */
+static uint64_t find_lowest(const Clocks *clocks)
+{
+    uint64_t lowest = RUBATO_CLOCK_RETIRED;
+
+    for (uint32_t i = 0; i < clocks->n_workers; i++)
+        lowest = MIN(lowest, worker_clock(clocks, i));
+    return lowest;
+}
+
+/* Whether a worker that has left a clock may be the last that had it, and that was the node's. */
+static bool may_be_last(const Clocks *clocks, uint64_t left)
+{
+    const uint64_t clock = own_clock(clocks);
+
+    return left <= clock && worker_clock(clocks, own_slowest(clocks)) > clock;
 }
 
 bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *news)
 {
-    uint64_t *worker = &clocks->workers[rank - clocks->first_rank];
+    _Atomic uint64_t *const own = &clocks->workers[rank - clocks->first_rank].clock;
+    const uint64_t left = atomic_load_explicit(own, memory_order_relaxed); /* ours */
     bool moved = false;
 
-    pthread_mutex_lock(&clocks->lock);
-    if (*worker == clocks->nodes[clocks->self].clock && clock > *worker)
-        moved = --clocks->n_at_minimum == 0;
-    *worker = clock;
+    atomic_store(own, clock);
+    if (may_be_last(clocks, left)) {
+        uint64_t node = own_clock(clocks);
+
+        while (node != RUBATO_CLOCK_RETIRED && !find_slowest(clocks, node)) {
+            const uint64_t lowest = find_lowest(clocks);
+
+            if (atomic_compare_exchange_strong(&clocks->own->clock, &node, lowest)) {
+                node = lowest;
+                moved = true;
+            }
+        }
+    }
+    *news = own_news(clocks);
     if (moved)
-        recount(clocks);
-    *news = clocks->nodes[clocks->self];
-    if (moved)
-        clocks->told_slowest = news->slowest;
-    pthread_mutex_unlock(&clocks->lock);
+        atomic_store_explicit(&clocks->told_slowest, news->slowest, memory_order_relaxed);
     return moved;
+}
+
+void clocks_tell(Clocks *clocks, uint64_t clock)
+{
+    uint64_t told = atomic_load_explicit(&clocks->own->told, memory_order_relaxed);
+
+    /* Release: pairs with clocks_told, so that what the servers were told comes first. */
+    while (told < clock &&
+           !atomic_compare_exchange_weak_explicit(&clocks->own->told, &told, clock,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+}
+
+uint64_t clocks_told(const Clocks *clocks)
+{
+    return atomic_load_explicit(&clocks->own->told, memory_order_acquire); /* see clocks_tell */
 }
 
 void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news)
@@ -83,26 +161,29 @@ bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node)
 {
     *slowest = (NodeClock){ .clock = RUBATO_CLOCK_RETIRED };
     pthread_mutex_lock(&clocks->lock);
-    recount(clocks); /* the node's clock stays; which worker is the slowest may have changed */
-    for (uint32_t i = 0; i < clocks->n_nodes; i++)
-        if (clocks->nodes[i].clock < slowest->clock) {
-            *slowest = clocks->nodes[i];
+    find_slowest(
+        clocks,
+        own_clock(
+            clocks)); /* the node's clock stays; which worker is the slowest may have changed */
+    for (uint32_t i = 0; i < clocks->n_nodes; i++) {
+        const NodeClock one = i == clocks->self ? own_news(clocks) : clocks->nodes[i];
+
+        if (one.clock < slowest->clock) {
+            *slowest = one;
             *node = i;
         }
+    }
     pthread_mutex_unlock(&clocks->lock);
     return slowest->clock != RUBATO_CLOCK_RETIRED;
 }
 
 bool clocks_has_news(Clocks *clocks, NodeClock *news)
 {
-    bool changed;
-
-    pthread_mutex_lock(&clocks->lock);
-    recount(clocks);
-    *news = clocks->nodes[clocks->self];
-    changed = news->slowest != clocks->told_slowest && news->clock != RUBATO_CLOCK_RETIRED;
-    if (changed)
-        clocks->told_slowest = news->slowest;
-    pthread_mutex_unlock(&clocks->lock);
-    return changed;
+    find_slowest(clocks, own_clock(clocks));
+    *news = own_news(clocks);
+    if (news->clock == RUBATO_CLOCK_RETIRED)
+        return false;
+    /* Relaxed: a name for messages to the user. */
+    return atomic_exchange_explicit(&clocks->told_slowest, news->slowest, memory_order_relaxed) !=
+           news->slowest;
 }

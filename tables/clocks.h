@@ -5,18 +5,31 @@
  * it was the node's slowest. So messages per iteration grow with the nodes and not with the workers.
  * (Tables whose model wants every worker's clock are told each.)
  *
- * Threads: any; a lock inside. */
+ * Threads: any; one at a time for each worker's rank in clocks_advance. */
 #ifndef RUBATO_TABLES_CLOCKS_H
 #define RUBATO_TABLES_CLOCKS_H
 
 #include <pthread.h>
 #include <rubato/request.h>
+#include <stdatomic.h>
 
 /* What a node tells the others: the clock of its slowest live worker, and which that is. */
 typedef struct {
     uint64_t clock;   /* RUBATO_CLOCK_RETIRED: none of its workers is left */
     uint32_t slowest; /* rank */
 } NodeClock;
+
+/* A worker's clock, in a cache line of its own: only this worker writes it, each time. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t clock;
+} WorkerClock;
+
+/* What all workers of the node read at each clock, and the one that moves the node's clock writes. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t clock; /* the node's: its slowest live worker's */
+    _Atomic uint32_t slowest;           /* local rank of a worker that had it when last looked at */
+    _Alignas(64) _Atomic uint64_t told; /* the clock that the node's servers were told last */
+} OwnClock;
 
 typedef struct {
     /* immutable */
@@ -25,12 +38,14 @@ typedef struct {
     uint32_t first_rank; /* of this node's workers */
     uint32_t n_workers;  /* of this node */
 
+    OwnClock *own;
+    WorkerClock *workers; /* this node's, by local rank */
+
+    _Atomic uint32_t told_slowest; /* the slowest worker that the others were told of last */
+
     pthread_mutex_t lock;
     /* guarded by lock */
-    uint64_t *workers;     /* this node's, by local rank */
-    uint32_t n_at_minimum; /* how many of them have the node's clock */
-    NodeClock *nodes;      /* by number; [self] is this node's */
-    uint32_t told_slowest; /* the slowest worker that the others were told of last */
+    NodeClock *nodes; /* by number; [self] is not used */
 } Clocks;
 
 /* workers_of[i]: the workers of node i in the task. */
@@ -40,6 +55,11 @@ void clocks_clear(Clocks *clocks);
 /* A worker of this node has come to a clock (RUBATO_CLOCK_RETIRED: its end). Whether the node's
  * clock has gone up with it; *news is what to tell of the node, in any case. */
 bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *news);
+
+/* All servers of this node were told the node's clock; whoever sees that in clocks_told and then asks
+ * one of them will be behind the news. */
+void clocks_tell(Clocks *clocks, uint64_t clock);
+uint64_t clocks_told(const Clocks *clocks);
 
 /* Another node has told its clock. Older news than what is known are ignored. */
 void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news);

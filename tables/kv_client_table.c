@@ -6,11 +6,10 @@
  * handle's table until it is waited for; one that has called back with success is dropped at once.
  * So whoever ends a ticket does that, and wakes the waiter, under the handle's lock, and touches
  * neither ticket nor handle afterwards: the waiter may free both. */
-#include <errno.h>
 #include <rubato/kv_client_table.h>
 #include <string.h>
-#include <time.h>
 
+#include "io/net/monotonic.h"
 #include "tables/process_cache.h"
 #include "tables/worker.h"
 
@@ -71,7 +70,6 @@ static void ensure_cache(TableRoute *route, Actor *helper)
 RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, const char *name,
                                                         RubatoDtype dtype, GError **error)
 {
-    pthread_condattr_t monotonic;
     RubatoKVClientTable *table;
     ProcessCache *cache;
     TableClient *client;
@@ -91,10 +89,7 @@ RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, co
     table->helper = worker->helper;
     table->tickets = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_ticket);
     pthread_mutex_init(&table->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&table->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    monotonic_cond_init(&table->changed);
     return table;
 }
 
@@ -315,21 +310,15 @@ static Ticket *wait_for(RubatoKVClientTable *table, RubatoTicket id)
     const uint32_t stall_ms = table->client->route->stall_ms;
     unsigned waited_ms = 0;
     Ticket *ticket;
-    struct timespec deadline;
+    int64_t end_ms = monotonic_ms();
 
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
     for (;;) {
         ticket = g_hash_table_lookup(table->tickets, &id);
         if (ticket == NULL || ticket->ended)
             return ticket;
-        deadline.tv_sec += stall_ms / 1000;
-        deadline.tv_nsec += (long)(stall_ms % 1000) * 1000000L;
-        if (deadline.tv_nsec >= 1000000000L) {
-            deadline.tv_nsec -= 1000000000L;
-            deadline.tv_sec++;
-        }
+        end_ms += stall_ms;
         while ((ticket = g_hash_table_lookup(table->tickets, &id)) != NULL && !ticket->ended)
-            if (pthread_cond_timedwait(&table->changed, &table->lock, &deadline) == ETIMEDOUT) {
+            if (!monotonic_wait(&table->changed, &table->lock, end_ms)) {
                 waited_ms += stall_ms;
                 table_client_say_stalled(table->client, &ticket->call, waited_ms);
                 break;

@@ -1,11 +1,14 @@
 /* Partitions: even ranges, the caller's own ranges, or a hash, and the cutting of keys.
  *
- * A cut is one pass where a single server holds everything or the keys are sorted, and a counting
- * sort of positions otherwise: no key is copied. */
+ * A cut is one pass where a single server holds everything or the keys are sorted, and a sort of
+ * positions otherwise: no key is copied. */
 #include "tables/partition.h"
 
 #include <rubato/error.h>
 #include <string.h>
+
+/* Up to so many servers a pass over all keys for each is faster than a counting sort. */
+#define FEW_SERVERS 4
 
 static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, GError **error)
 {
@@ -171,7 +174,7 @@ static void ensure_capacity(Slicer *slicer, size_t n)
     slicer->capacity = MAX(n, slicer->capacity * 2);
     g_free(slicer->at);
     g_free(slicer->servers_of);
-    slicer->at = g_new(uint32_t, slicer->capacity);
+    slicer->at = g_new(uint32_t, slicer->capacity + 1); /* one more for sort_for_few */
     slicer->servers_of = g_new(uint32_t, slicer->capacity);
 }
 
@@ -223,29 +226,82 @@ static uint32_t cut_ascending(Slicer *slicer, const Partition *partition, const 
     return n_parts;
 }
 
-/* A counting sort of the keys' positions by server. */
-static uint32_t cut_unsorted(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
-                             size_t n)
+/* The server of each key, where there are few servers: a pass for each bound vectorises. */
+static void find_servers(const Partition *partition, const RubatoKey *restrict keys, size_t n,
+                         uint32_t *restrict servers_of)
 {
-    const uint32_t n_servers = partition->n_servers;
+    if (partition->kind != PARTITION_RANGE) {
+        for (size_t i = 0; i < n; i++)
+            servers_of[i] = partition_server(partition, keys[i]);
+        return;
+    }
+    memset(servers_of, 0, n * sizeof *servers_of);
+    for (uint32_t server = 1; server < partition->n_servers; server++) {
+        const uint64_t first_key = partition->first_key;
+        const uint64_t bound = partition->bounds[server] - first_key; /* see lies_below */
+
+        for (size_t i = 0; i < n; i++)
+            servers_of[i] += keys[i] - first_key >= bound;
+    }
+}
+
+/* The keys' positions by server, where there are few: each looks through all keys, without a branch
+ * and without a count in memory that the next key would have to wait for. */
+static void sort_for_few(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
+                         size_t n)
+{
+    const uint32_t *restrict servers_of = slicer->servers_of;
+    uint32_t *restrict at = slicer->at;
+    size_t end = 0;
+
+    find_servers(partition, keys, n, slicer->servers_of);
+    for (uint32_t server = 0; server < partition->n_servers; server++) {
+        const size_t begin = end;
+
+        for (size_t i = 0; i < n; i++) {
+            at[end] = (uint32_t)i; /* stays if the next line counts it */
+            end += servers_of[i] == server;
+        }
+        slicer->parts[server].keys.at = at + begin;
+        slicer->parts[server].keys.n = end - begin;
+    }
+}
+
+/* The same by a counting sort. */
+static void sort_for_many(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
+                          size_t n)
+{
     Part *parts = slicer->parts;
-    uint32_t n_parts = 0;
     size_t begin = 0;
 
-    ensure_capacity(slicer, n);
-    for (uint32_t server = 0; server < n_servers; server++)
-        parts[server] = (Part){ .server = server, .keys = { .keys = keys } };
     for (size_t i = 0; i < n; i++) {
         slicer->servers_of[i] = partition_server(partition, keys[i]);
         parts[slicer->servers_of[i]].keys.n++;
     }
-    for (uint32_t server = 0; server < n_servers; server++) {
+    for (uint32_t server = 0; server < partition->n_servers; server++) {
         parts[server].row = begin; /* for the loop below: where the server's next position goes */
         parts[server].keys.at = slicer->at + begin;
         begin += parts[server].keys.n;
     }
     for (size_t i = 0; i < n; i++)
         slicer->at[parts[slicer->servers_of[i]].row++] = (uint32_t)i;
+}
+
+/* Parts that select their keys by position. */
+static uint32_t cut_unsorted(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
+                             size_t n)
+{
+    const uint32_t n_servers = partition->n_servers;
+    Part *parts = slicer->parts;
+    uint32_t n_parts = 0;
+
+    ensure_capacity(slicer, n);
+    for (uint32_t server = 0; server < n_servers; server++)
+        parts[server] = (Part){ .server = server, .keys = { .keys = keys } };
+    if (n_servers <= FEW_SERVERS)
+        sort_for_few(slicer, partition, keys, n);
+    else
+        sort_for_many(slicer, partition, keys, n);
     for (uint32_t server = 0; server < n_servers; server++)
         if (parts[server].keys.n > 0) {
             parts[n_parts] = parts[server];
@@ -303,20 +359,29 @@ uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey fi
     return n_parts;
 }
 
+/* A key outside the range has the uppermost bit in its offset or in what is left behind it. To look
+ * at these bits alone is done for several keys at once; a range of more than half of all keys has
+ * them set too, and is looked at again. */
 bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n, RubatoKey *wrong)
 {
-    bool all = true;
+    const uint64_t last = partition->n_keys - 1;
+    uint64_t outside = 0;
 
     if (!partition->dense)
         return true;
-    for (size_t i = 0; i < n; i++) /* no early exit: this vectorises, and errors are rare */
-        all &= keys[i] - partition->first_key < partition->n_keys;
-    for (size_t i = 0; !all && i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t offset = keys[i] - partition->first_key;
+
+        outside |= offset | (last - offset);
+    }
+    if (outside >> 63 == 0)
+        return true;
+    for (size_t i = 0; i < n; i++)
         if (keys[i] - partition->first_key >= partition->n_keys) {
             *wrong = keys[i];
-            break;
+            return false;
         }
-    return all;
+    return true;
 }
 
 bool partition_holds_run(const Partition *partition, RubatoKey first, size_t n, RubatoKey *wrong)

@@ -166,6 +166,7 @@ START_TEST(a_busy_actor_is_left_alone_and_handles_what_was_posted)
     pthread_create(&thread, NULL, enter_gate, &gate);
     event_wait(&gate.inside, 1);
     ck_assert(!actor_try_handle(&gate.actor, &refused));
+    ck_assert(!actor_try_handle_soon(&gate.actor, &refused));
     actor_post(&gate.actor, &posted[0]);
     actor_post(&gate.actor, &posted[1]);
     ck_assert_uint_eq(gate.n_handled, 0);
@@ -324,7 +325,7 @@ static void *send_all(void *user)
             copy->call = &sender->call;
             call_add_parts(&sender->call, 1);
         }
-        if (random_below(&random, 2) == 0 || !actor_try_handle(actor, copy))
+        if (random_below(&random, 2) == 0 || !actor_try_handle_soon(actor, copy))
             actor_post(actor, copy);
     }
     return NULL;

@@ -140,6 +140,21 @@ START_TEST(another_slowest_worker_is_news)
 }
 END_TEST
 
+START_TEST(what_servers_were_told_does_not_go_back)
+{
+    Clocks clocks;
+
+    init(&clocks);
+    ck_assert_uint_eq(clocks_told(&clocks), 0);
+    clocks_tell(&clocks, 5);
+    clocks_tell(&clocks, 3); /* overtaken on its way */
+    ck_assert_uint_eq(clocks_told(&clocks), 5);
+    clocks_tell(&clocks, RETIRED);
+    ck_assert_uint_eq(clocks_told(&clocks), RETIRED);
+    clocks_clear(&clocks);
+}
+END_TEST
+
 /* ---- against a plain reference ---- */
 
 START_TEST(a_thousand_steps_agree_with_a_plain_minimum)
@@ -236,6 +251,7 @@ int main(void)
     tcase_add_test(cases, old_news_and_news_of_itself_are_ignored);
     tcase_add_test(cases, nobody_is_slowest_once_all_have_retired);
     tcase_add_test(cases, another_slowest_worker_is_news);
+    tcase_add_test(cases, what_servers_were_told_does_not_go_back);
     tcase_add_loop_test(cases, a_thousand_steps_agree_with_a_plain_minimum, 0, 20);
     tcase_add_test(cases, each_move_of_the_nodes_clock_is_told_by_one_worker);
     tcase_set_timeout(cases, 20);

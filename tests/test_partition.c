@@ -347,6 +347,36 @@ START_TEST(the_first_key_outside_is_named)
 }
 END_TEST
 
+/* Ranges of every length up to nearly all keys, and the keys around their ends. */
+START_TEST(each_range_holds_its_own_keys_and_no_others)
+{
+    static const uint64_t lengths[] = {
+        1, 2, 1000, (UINT64_C(1) << 63) - 1, UINT64_C(1) << 63, (UINT64_C(1) << 63) + 1, UINT64_MAX
+    };
+    static const uint64_t firsts[] = { 0, 1, 100, UINT64_C(1) << 63, UINT64_MAX - 2000 };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++)
+        for (size_t j = 0; j < G_N_ELEMENTS(firsts); j++) {
+            const uint64_t first = firsts[j], n = lengths[i];
+            const Partition partition = { .dense = true, .first_key = first, .n_keys = n };
+            const RubatoKey around[] = { first,     first + 1,         first + (n - 1),
+                                         first + n, first + n / 2,     first - 1,
+                                         0,         UINT64_C(1) << 63, UINT64_MAX };
+
+            if (first > UINT64_MAX - (n - 1))
+                continue;
+            for (size_t k = 0; k < G_N_ELEMENTS(around); k++) {
+                const RubatoKey keys[] = { first, around[k], first };
+                const bool is_in = around[k] >= first && around[k] - first < n;
+                RubatoKey wrong = 7;
+
+                ck_assert(partition_holds(&partition, keys, 3, &wrong) == is_in);
+                ck_assert_uint_eq(wrong, is_in ? 7 : around[k]);
+            }
+        }
+}
+END_TEST
+
 START_TEST(a_run_has_to_lie_inside_with_its_whole_length)
 {
     static const struct {
@@ -394,6 +424,7 @@ int main(void)
     tcase_add_loop_test(cases, cut_keys_are_those_of_a_plain_look_at_each, 0, 150);
     tcase_add_test(cases, no_keys_make_no_parts);
     tcase_add_test(cases, the_first_key_outside_is_named);
+    tcase_add_test(cases, each_range_holds_its_own_keys_and_no_others);
     tcase_add_test(cases, a_run_has_to_lie_inside_with_its_whole_length);
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);

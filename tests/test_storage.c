@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "models/init.h"
+#include "models/segment.h"
 #include "models/shard.h"
 #include "models/spec.h"
 #include "tests/support/runner.h"
@@ -304,6 +305,99 @@ START_TEST(hash_keeps_every_row_while_it_grows)
 }
 END_TEST
 
+/* Keys that have much in common: consecutive ones, multiples, pairs of numbers, numbers of floating
+ * point. Were the hash to put many of them in the same place, segments would split before they are
+ * full. */
+static RubatoKey patterned_key(int pattern, uint64_t i)
+{
+    const double number = (double)i;
+    RubatoKey key;
+
+    switch (pattern) {
+    case 0:
+        return UINT64_MAX - i;
+    case 1:
+        return i * 1000;
+    case 2:
+        return i / 1000 << 32 | i % 1000;
+    case 3:
+        return i % 1000 << 32 | i / 1000;
+    case 4:
+        memcpy(&key, &number, sizeof(key));
+        return key;
+    case 5:
+        return i * UINT64_C(0x9e3779b97f4a7c15);
+    case 6:
+        return i * UINT64_C(0x0001000100010001);
+    default: /* i << 3, i << 8, … in turn, up to the last bits */
+        return i << (pattern - 7) * 5 << 3;
+    }
+}
+
+START_TEST(hash_has_room_for_keys_of_any_pattern)
+{
+    const uint64_t n = 40000; /* the last pattern leaves them 2^16 keys */
+    RubatoTableSpec spec = { .dtype = RUBATO_F32, .width = (uint32_t)_i % 4 + 1 };
+    const size_t payload = 8 + 4 * spec.width;
+    RubatoShard *shard = make_shard(&spec, "hash", 0);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, n);
+    g_autofree float *values = g_new(float, n *spec.width);
+    g_autofree float *read = g_new0(float, n *spec.width);
+    const RubatoKeys all = { .keys = keys, .n = n };
+    uint64_t n_rows, n_bytes;
+
+    for (uint64_t i = 0; i < n; i++)
+        keys[i] = patterned_key(_i, i);
+    for (uint64_t i = 0; i < n * spec.width; i++)
+        values[i] = (float)i;
+    shard_add(shard, &all, values);
+    shard_get(shard, &all, read);
+    ck_assert_mem_eq(read, values, n * spec.width * sizeof(*read));
+    shard_size(shard, &n_rows, &n_bytes);
+    ck_assert_uint_eq(n_rows, n);
+    ck_assert_msg(n_bytes < 24 * n * payload / 10, "%.2f", (double)n_bytes / (double)(n * payload));
+    shard_free(shard);
+}
+END_TEST
+
+/* Nobody's keys are like this by chance; a directory that told them apart would have millions of
+ * entries. */
+START_TEST(hash_keys_in_one_place_take_a_larger_segment)
+{
+    enum { N = 24000, N_OTHERS = 100000 };
+    RubatoTableSpec spec = { .dtype = RUBATO_F32 };
+    RubatoShard *shard = make_shard(&spec, "hash", 0);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N);
+    g_autofree float *values = g_new(float, N_OTHERS);
+    g_autofree float *read = g_new0(float, N);
+    const RubatoKeys all = { .keys = keys, .n = N };
+    const RubatoKeys first_half = { .keys = keys, .n = N / 2 };
+    const RubatoKeys others = { .first = UINT64_C(1) << 40, .n = N_OTHERS };
+    uint64_t n_rows, n_bytes;
+
+    for (uint64_t i = 0; i < N_OTHERS; i++)
+        values[i] = (float)i;
+    for (uint64_t i = 0, key = 1; i < N; key++)
+        if (segment_place(segment_hash(key)) >> 54 == 600)
+            keys[i++] = key;
+    shard_add(shard, &first_half, values);
+    shard_size(shard, &n_rows, &n_bytes);
+    ck_assert_uint_eq(n_rows, N / 2);
+    ck_assert_uint_lt(n_bytes, 4 << 20);
+
+    shard_add(shard, &others, values); /* they make the directory worth its size, */
+    shard_add(shard, &all, values);    /* so that the larger segment splits */
+    shard_get(shard, &all, read);
+    for (uint64_t i = 0; i < N; i++)
+        require_msg(fabsf(read[i] - values[i] * (i < N / 2 ? 2 : 1)) <= 0, "row %u has %g",
+                    (unsigned)i, (double)read[i]);
+    shard_size(shard, &n_rows, &n_bytes);
+    ck_assert_uint_eq(n_rows, N + N_OTHERS);
+    ck_assert_uint_lt(n_bytes, 10 << 20);
+    shard_free(shard);
+}
+END_TEST
+
 /* A bound that admission and checkpoints count on: it holds at every size, not only after growth. */
 START_TEST(hash_takes_little_more_memory_than_its_keys_and_values)
 {
@@ -538,6 +632,8 @@ int main(void)
     tcase_add_test(shards, more_rows_than_there_is_memory_is_an_error);
     tcase_add_loop_test(shards, a_get_of_an_absent_key_creates_nothing_unless_told_to, 0, 2);
     tcase_add_loop_test(shards, hash_keeps_every_row_while_it_grows, 0, 4);
+    tcase_add_loop_test(shards, hash_has_room_for_keys_of_any_pattern, 0, 17);
+    tcase_add_test(shards, hash_keys_in_one_place_take_a_larger_segment);
     tcase_add_test(shards, hash_takes_little_more_memory_than_its_keys_and_values);
     tcase_set_timeout(shards, 60);
     suite_add_tcase(suite, shards);

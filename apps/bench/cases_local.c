@@ -40,7 +40,9 @@ const BenchCase bench_local_cases[] = {
       .what = "the same by two workers on two servers, both together",
       .limit = "the same by one worker on one server",
       .unit = BENCH_PER_SECOND,
-      .goal = { .ratio = 1.5 },
+      /* 1.5 times the figure that one worker is to reach, not the one that it does reach: this the
+       * ratio tells */
+      .goal = { .median = 1.5 * 700e3 },
       .workers = 2,
       .servers = 2,
       .table = { .model = "ssp", .staleness = 2 },

@@ -3,7 +3,8 @@
  * DESIGN NOTE
  *
  * Exclusion. `owned` is a try-lock. Taking it is an acquire, giving it back a release, so each owner
- * sees all that the owners before it did to the actor's state. Nobody ever waits for the token.
+ * sees all that the owners before it did to the actor's state. Nobody waits for the token: who finds
+ * it taken looks again for a moment at most, and then leaves the message in the mailbox.
  *
  * Order. A thread that posts m1 and then handles m2 itself must not overtake m1. After taking the
  * token, actor_try_handle first handles everything in the mailbox; m1 is there, or an earlier owner
@@ -29,6 +30,10 @@
 
 /* How often a guest of an actor with a thread looks into the mailbox again before it leaves. */
 enum { MAX_ROUNDS = 4 };
+
+/* How often a sender looks whether the token is free: for about as long as it takes to copy an Add of
+ * some hundred keys, to hand it over, and to have it freed by another thread. */
+enum { LOOKS = 32 };
 
 void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
                 void (*settled)(Actor *actor))
@@ -116,6 +121,16 @@ bool actor_try_handle(Actor *actor, Message *message)
     actor->handle(actor, message);
     leave(actor);
     return true;
+}
+
+bool actor_try_handle_soon(Actor *actor, Message *message)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        if (actor_try_handle(actor, message))
+            return true;
+        spin_pause();
+    }
+    return false;
 }
 
 void actor_post(Actor *actor, Message *message)

@@ -5,7 +5,7 @@
  * and handles its message itself; otherwise the message waits in the mailbox for the present owner
  * or the actor's own thread. The design note is in actor.c.
  *
- * Threads: actor_try_handle and actor_post from any; actor_answer from the owner, that is from
+ * Threads: actor_try_handle, actor_try_handle_soon and actor_post from any; actor_answer from the owner, that is from
  * inside `handle`; actor_start and actor_stop from the thread that owns the actor's memory. */
 #ifndef RUBATO_IO_NET_ACTOR_H
 #define RUBATO_IO_NET_ACTOR_H
@@ -48,6 +48,10 @@ void actor_stop(Actor *actor);
 /* Where the actor is idle: handles what waits in the mailbox, then the message, on this thread.
  * False: another thread is at it and nothing has happened. */
 bool actor_try_handle(Actor *actor, Message *message);
+
+/* The same, but looks a moment whether the other thread is done: for short requests that costs less
+ * than leaving it the message. For threads that have nothing better to do. */
+bool actor_try_handle_soon(Actor *actor, Message *message);
 
 /* Puts the message into the mailbox and sees to it that somebody handles it. */
 void actor_post(Actor *actor, Message *message);

@@ -6,9 +6,7 @@
  * touches the call only by its address: the waiter may be gone. */
 #include "io/net/call.h"
 
-#include <time.h>
-
-#include "io/net/futex.h"
+#include "io/net/monotonic.h"
 
 #define SLEEPING 0x80000000u
 #define BELL 0x40000000u
@@ -25,6 +23,7 @@ void call_begin(Call *call, void (*ended)(Call *call))
     atomic_init(&call->bell_fd, -1);
     call->ended = ended;
     call->is_remote = false;
+    call->spinner = NULL;
 }
 
 void call_add_parts(Call *call, uint32_t n_parts)
@@ -96,27 +95,42 @@ void call_clear_bell(Call *call)
     atomic_fetch_and_explicit(&call->pending, ~BELL, memory_order_acquire);
 }
 
-static int64_t now_ms(void)
+static bool look(Call *call, unsigned times)
 {
-    struct timespec now;
+    for (unsigned i = 0; i < times; i++) {
+        if (call_has_ended(call))
+            return true;
+        spin_pause();
+    }
+    return false;
+}
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+/* Answers of other nodes are not looked for: whoever receives them needs the processor. */
+static bool look_longer(Call *call)
+{
+    SpinnerEnd end;
+
+    if (call->spinner == NULL || call->is_remote || !spinner_begin(call->spinner, &end))
+        return false;
+    do
+        if (look(call, SPINNER_LOOKS)) {
+            spinner_found(call->spinner);
+            return true;
+        }
+    while (spinner_go_on(call->spinner, end));
+    return false;
 }
 
 bool call_wait(Call *call, int timeout_ms)
 {
     int64_t deadline_ms;
 
-    for (int i = 0; i < SPINS; i++) {
-        if (call_has_ended(call))
-            return true;
-        spin_pause();
-    }
-    deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+    if (look(call, SPINS) || look_longer(call))
+        return true;
+    deadline_ms = timeout_ms < 0 ? INT64_MAX : monotonic_ms() + timeout_ms;
     for (;;) {
         uint32_t pending = atomic_fetch_or_explicit(&call->pending, SLEEPING, memory_order_acquire);
-        const int64_t left_ms = timeout_ms < 0 ? -1 : deadline_ms - now_ms();
+        const int64_t left_ms = timeout_ms < 0 ? -1 : deadline_ms - monotonic_ms();
 
         if ((pending & ~FLAGS) == 0)
             return true;

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "io/net/spinner.h"
+
 typedef enum {
     CALL_OK,
     CALL_CANCELLED, /* the task is over, or was cancelled */
@@ -28,6 +30,7 @@ struct Call {
         Call *call);     /* runs on the thread that ends the last part; NULL: wake the waiter */
     _Atomic int bell_fd; /* see call_set_bell */
     bool is_remote;      /* the caller's: a part of it was asked of another node */
+    Spinner *spinner;    /* the caller's, for call_wait; NULL: it sleeps soon */
 };
 
 void call_begin(Call *call, void (*ended)(Call *call));

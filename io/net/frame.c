@@ -13,16 +13,22 @@
 
 Frame *frame_new(const WireHeader *header)
 {
+    return frame_new_from(NULL, header);
+}
+
+Frame *frame_new_from(BlockPool *pool, const WireHeader *header)
+{
     if (header->key_bytes > WIRE_MAX_PAYLOAD_BYTES || header->value_bytes > WIRE_MAX_PAYLOAD_BYTES)
         return NULL;
     const size_t payload =
         wire_padded((size_t)header->key_bytes) + wire_padded((size_t)header->value_bytes);
     if (payload > WIRE_MAX_PAYLOAD_BYTES)
         return NULL;
-    Frame *const frame = g_try_malloc(sizeof *frame + PAYLOAD_AT + payload);
+    const size_t block_bytes = sizeof(Frame) + PAYLOAD_AT + payload;
+    Frame *const frame = block_pool_take(pool, block_bytes);
     if (frame == NULL)
         return NULL;
-    *frame = (Frame){ .packet = { .bytes = frame->bytes },
+    *frame = (Frame){ .packet = { .bytes = frame->bytes, .pool = pool, .block_bytes = block_bytes },
                       .header = *header,
                       .value_room = (size_t)header->value_bytes };
     atomic_init(&frame->packet.refs, 1);
@@ -31,7 +37,8 @@ Frame *frame_new(const WireHeader *header)
 
 void frame_free(Frame *frame)
 {
-    g_free(frame);
+    if (frame != NULL)
+        packet_unref(&frame->packet);
 }
 
 WireHeader *frame_header(Frame *frame)
@@ -80,11 +87,13 @@ static void finish(Frame *frame)
 
 Packet *packet_new(size_t size)
 {
-    Frame *const frame = g_try_malloc(sizeof *frame + size);
+    Frame *const frame = block_pool_take(NULL, sizeof *frame + size);
 
     if (frame == NULL)
         return NULL;
-    *frame = (Frame){ .packet = { .bytes = frame->bytes, .size = size } };
+    *frame = (Frame){
+        .packet = { .bytes = frame->bytes, .size = size, .block_bytes = sizeof *frame + size }
+    };
     atomic_init(&frame->packet.refs, 1);
     return &frame->packet;
 }
@@ -135,5 +144,5 @@ void packet_unref(Packet *packet)
     /* Release: what this holder did to the bytes comes before the last one frees them; acquire:
      * the last one sees it. */
     if (atomic_fetch_sub_explicit(&packet->refs, 1, memory_order_acq_rel) == 1)
-        g_free(packet);
+        block_pool_give(packet->pool, packet, packet->block_bytes);
 }

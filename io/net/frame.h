@@ -7,6 +7,7 @@
 #ifndef RUBATO_IO_NET_FRAME_H
 #define RUBATO_IO_NET_FRAME_H
 
+#include "io/net/block_pool.h"
 #include "io/net/wire.h"
 
 typedef struct Frame Frame;
@@ -15,6 +16,9 @@ typedef struct Frame Frame;
  * is. Keys and values are not initialised. NULL where the memory is not there, or where they take
  * more than WIRE_MAX_PAYLOAD_BYTES. (transfer full) */
 Frame *frame_new(const WireHeader *header);
+
+/* The same with memory of a pool, which has to outlive it. NULL: no pool. */
+Frame *frame_new_from(BlockPool *pool, const WireHeader *header);
 
 /* NULL is allowed. */
 void frame_free(Frame *frame);

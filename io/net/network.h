@@ -61,7 +61,7 @@ typedef struct {
     uint64_t incarnation; /* differs between any two processes that ever were this node */
     const char *const *bind_endpoints; /* "tcp://host:port"; port 0: any free one */
     size_t n_bind_endpoints;
-    size_t window_bytes; /* requests in flight to one node; 0: 64 MiB */
+    size_t window_bytes; /* requests in flight to one node; 0: 4 MiB */
     size_t room_bytes;   /* see Incoming.room */
     bool drops_replies;  /* the handler frees each reply before its receive returns */
     unsigned tick_ms;    /* 0: 50 */
@@ -125,6 +125,9 @@ bool network_greet(Network *network, const char *endpoint, GVariant *body, GErro
  * and that reaches there. peers has n_nodes entries; that of this node is ignored. Once only. False
  * where an endpoint makes no sense, or none can be reached; then no link exists. */
 bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, GError **error);
+
+/* A frame for network_push, whose memory is used again. As frame_new. (transfer full) */
+Frame *network_new_frame(Network *network, const WireHeader *header);
 
 /* Queues a frame for another node; goes out with the next flush for that node, together with what
  * others queued meanwhile. Not before network_join. (transfer full) */

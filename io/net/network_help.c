@@ -21,40 +21,19 @@
  * once only. Therefore all receive until nothing is found, or go on, or (the helper whose call has
  * ended) wake the I/O thread.
  *
- * A look before sleeping. Two threads on two processors exchange a message in a fraction of the time
- * that it takes to wake one. So both look for a while first, as long as that has been worth it
- * lately, and give their processor away again and again to whoever else has use for it. */
+ * A look before sleeping. Both look for a while first, as spinner.h tells. Who finds something takes in
+ * no more than that before he looks again, or the call has ended: to find that there is no more costs
+ * system calls with some transports, and makes senders ring with others. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "io/net/futex.h"
 #include "io/net/network_private.h"
 
 /* What the helper takes in before it looks whether its call has ended. */
 #define HELP_PACKETS 8
-
-/* A look takes no longer: about what a sleep and two wake-ups cost. */
-#define SPIN_NS 50000
-
-/* Looks between two times that the processor is given away. */
-#define SPINS 32
-
-/* After so many looks in vain one is only tried each so many times. */
-#define MOST_FAILED 3
-#define SKIPPED 64
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static bool glance(const Network *network)
 {
@@ -74,26 +53,17 @@ static bool can_glance(const Network *network)
     return false;
 }
 
-static bool is_worth_it(const Network *network, Spinner *spinner)
+bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
 {
-    if (!network->may_spin || !can_glance(network))
-        return false;
-    if (spinner->n_failed < MOST_FAILED || ++spinner->n_skipped >= SKIPPED) {
-        spinner->n_skipped = 0;
-        return true;
-    }
-    return false;
-}
+    SpinnerEnd end;
 
-bool network_spin(Network *network, Spinner *spinner, Call *call)
-{
-    if (!is_worth_it(network, spinner))
+    if (!can_glance(network) || !spinner_begin(spinner, &end))
         return false;
-    const int64_t end_ns = now_ns() + SPIN_NS;
     do {
-        for (unsigned i = 0; i < SPINS; i++) {
-            if (glance(network) || (call != NULL && call_has_ended(call))) {
-                spinner->n_failed = 0;
+        for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
+            *seen = glance(network);
+            if (*seen || (call != NULL && call_has_ended(call))) {
+                spinner_found(spinner);
                 return true;
             }
             spin_pause();
@@ -101,9 +71,7 @@ bool network_spin(Network *network, Spinner *spinner, Call *call)
         /* The I/O thread makes way for a helper. */
         if (call == NULL && atomic_load_explicit(&network->helping, memory_order_relaxed))
             return true;
-        sched_yield();
-    } while (now_ns() < end_ns);
-    spinner->n_failed++;
+    } while (spinner_go_on(spinner, end));
     return true;
 }
 
@@ -145,19 +113,25 @@ static void sleep_a_while(Network *network, Call *call, int timeout_ms)
 static void help(Network *network, Call *call, int64_t end_ms)
 {
     bool is_our_turn = false;
-    Batch batch = BATCH_SOME; /* a look is worth trying */
+    Batch batch = BATCH_SOME; /* a look is worth trying: whoever received last has found nothing */
 
     for (;;) {
         int64_t next;
+        bool seen = false;
 
         pthread_mutex_lock(&network->receiving);
         if (batch == BATCH_SOME)
-            (void)network_spin(network, &network->helper, call);
-        batch = network_receive(network, HELP_PACKETS, /* serve_all= */ false, &next);
+            (void)network_spin(network, &network->helper, call, &seen);
+        batch = network_receive(network, seen ? REACH_SEEN : REACH_ALL, HELP_PACKETS,
+                                /* serve_all= */ false, &next);
+        const bool has_ended = call_has_ended(call);
+        if (has_ended && seen)
+            batch =
+                network_receive(network, REACH_NEAR, HELP_PACKETS, /* serve_all= */ false, &next);
         pthread_mutex_unlock(&network->receiving);
-        if (call_has_ended(call))
+        if (has_ended)
             break;
-        if (batch != BATCH_NOTHING)
+        if (batch != BATCH_NOTHING || seen)
             continue;
         const int64_t left_ms = end_ms == INT64_MAX ? -1 : end_ms - network_now_ms();
         if (end_ms != INT64_MAX && left_ms <= 0)

@@ -7,6 +7,8 @@
 #include <pthread.h>
 
 #include "io/net/link.h"
+#include "io/net/monotonic.h"
+#include "io/net/spinner.h"
 #include "io/net/transport_ops.h"
 
 /* What the holder of a peer's token is asked to do besides emptying the queue. */
@@ -64,12 +66,6 @@ typedef struct {
     bool touched; /* something has come of it in this batch */
 } Peer;
 
-/* Whether looking for a while before going to sleep has been worth it. */
-typedef struct {
-    unsigned n_failed;  /* in a row */
-    unsigned n_skipped; /* since the last attempt */
-} Spinner;
-
 #define NETWORK_MOST_TRANSPORTS 4
 
 struct Network {
@@ -81,7 +77,6 @@ struct Network {
     int news_fd;                 /* an epoll: something has come by one of the transports */
     int turn_fd;                 /* an epoll: the same, unless a helper is at it */
     int help_fd;                 /* an eventfd: the helper's call has ended */
-    bool may_spin;               /* there is more than one processor */
     NetworkHandler handler;
     void *user;
     uint32_t self, n_nodes;
@@ -93,6 +88,7 @@ struct Network {
     char **endpoints;
     size_t n_endpoints;
     int wake_fd;
+    BlockPool *pool; /* of frames */
 
     /* immutable once joined is true: released by network_join, acquired by whoever looks */
     _Atomic bool joined;
@@ -127,7 +123,8 @@ struct Network {
     /* guarded by receiving: held by whoever receives, the I/O thread or a helper */
     pthread_mutex_t receiving;
     int64_t complained_at;
-    uint64_t n_unsaid; /* complaints since then */
+    uint64_t n_unsaid;  /* complaints since then */
+    unsigned n_partial; /* times that not all transports were asked, in a row */
 
     _Atomic bool helping; /* a thread that waits for an answer is the helper */
     Spinner helper;       /* the helper only */
@@ -171,15 +168,24 @@ typedef enum {
     BATCH_MORE, /* and there may be more */
 } Batch;
 
+/* How far to look for what has come. */
+typedef enum {
+    REACH_ALL,  /* by every transport, until nothing is found: then news_fd tells of more */
+    REACH_NEAR, /* the same, but only of those transports that can be glanced at */
+    REACH_SEEN, /* of these, what a glance shows: news_fd tells of none of them what comes later */
+} Reach;
+
 /* Takes in what has come, up to so many packets of each transport, and answers it. Returns in *next
- * when a peer will need to be served. `receiving` is held. */
-Batch network_receive(Network *network, unsigned most, bool serve_all, int64_t *next);
+ * when a peer will need to be served. Only where REACH_ALL has just returned BATCH_SOME or
+ * BATCH_NOTHING may less than all be asked for, and now and then it is all the same. `receiving` is
+ * held. */
+Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_all, int64_t *next);
 
 /* network_help.c */
 
 /* Looks for packets for a while; stops when the call (which may be NULL) has ended. False: it did
- * not look at all; otherwise network_receive is to be called again before sleeping. `receiving` is
- * held. */
-bool network_spin(Network *network, Spinner *spinner, Call *call);
+ * not look at all; otherwise network_receive is to be called again before sleeping. *seen: a glance
+ * shows something. `receiving` is held. */
+bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen);
 
 #endif

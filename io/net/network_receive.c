@@ -24,6 +24,9 @@
 /* Packets taken in before timers and answers get their turn. */
 #define BATCH_PACKETS 64
 
+/* After so many times that only some transports were asked, all are. */
+#define MOST_PARTIAL 64
+
 /* One line of complaint in so many ms. */
 #define COMPLAINT_MS 1000
 
@@ -343,12 +346,14 @@ static void take_packet(Network *network, Received *received, int64_t now_ms, bo
 }
 
 /* Takes in what has come by one transport, but not for ever; how many packets. */
-static unsigned receive_from(Network *network, Transport *transport, unsigned most, int64_t now_ms)
+static unsigned receive_from(Network *network, Transport *transport, bool only_seen, unsigned most,
+                             int64_t now_ms)
 {
     Received received;
     unsigned n = 0;
 
-    while (n < most && transport->ops->receive(transport, &received)) {
+    while (n < most && (!only_seen || transport->ops->glance(transport)) &&
+           transport->ops->receive(transport, &received)) {
         bool moved = false;
         take_packet(network, &received, now_ms, &moved);
         if (!moved)
@@ -359,12 +364,19 @@ static unsigned receive_from(Network *network, Transport *transport, unsigned mo
 }
 
 /* Takes in what has come, but not for ever. */
-static Batch receive_batch(Network *network, unsigned most, int64_t now_ms)
+static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t now_ms)
 {
     Batch batch = BATCH_NOTHING;
 
+    if (reach == REACH_ALL || ++network->n_partial == MOST_PARTIAL) {
+        reach = REACH_ALL;
+        network->n_partial = 0;
+    }
     for (size_t i = 0; i < network->n_transports; i++) {
-        const unsigned n = receive_from(network, network->transports[i], most, now_ms);
+        Transport *const transport = network->transports[i];
+        if (reach != REACH_ALL && transport->ops->glance == NULL)
+            continue;
+        const unsigned n = receive_from(network, transport, reach == REACH_SEEN, most, now_ms);
         batch = MAX(batch, n == most ? BATCH_MORE : n > 0 ? BATCH_SOME : BATCH_NOTHING);
     }
     if (batch != BATCH_NOTHING && network->handler.received != NULL)
@@ -421,9 +433,9 @@ static int64_t serve_peers(Network *network, int64_t now_ms, bool all)
     return next;
 }
 
-Batch network_receive(Network *network, unsigned most, bool serve_all, int64_t *next)
+Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_all, int64_t *next)
 {
-    const Batch batch = receive_batch(network, most, network_now_ms());
+    const Batch batch = receive_batch(network, reach, most, network_now_ms());
 
     *next = serve_peers(network, network_now_ms(), serve_all);
     return batch;
@@ -478,8 +490,10 @@ void *network_run(void *data)
     Network *const network = data;
     int64_t next_tick = network_now_ms();
     int64_t next_timer = next_tick;
-    Spinner spinner = { 0 };
+    Spinner spinner;
+    bool seen = false;
 
+    spinner_init(&spinner);
     for (;;) {
         int64_t now_ms = network_now_ms(), next;
         /* Acquire: pairs with peer_flush; what it left is seen. */
@@ -488,8 +502,10 @@ void *network_run(void *data)
             atomic_exchange_explicit(&network->unflushed, false, memory_order_acquire);
         const bool all = unflushed || now_ms >= next_timer;
         pthread_mutex_lock(&network->receiving);
-        const Batch batch = network_receive(network, BATCH_PACKETS, all, &next);
-        const bool spun = batch == BATCH_SOME && network_spin(network, &spinner, NULL);
+        const Reach reach = seen ? REACH_SEEN : REACH_ALL;
+        const Batch batch = network_receive(network, reach, BATCH_PACKETS, all, &next);
+        seen = false;
+        const bool spun = batch == BATCH_SOME && network_spin(network, &spinner, NULL, &seen);
         pthread_mutex_unlock(&network->receiving);
         next_timer = all ? next : MIN(next, next_timer);
 
@@ -508,7 +524,7 @@ void *network_run(void *data)
             (is_done(network) ||
              now_ms >= atomic_load_explicit(&network->stop_at_ms, memory_order_relaxed)))
             break;
-        if (batch != BATCH_MORE && !spun)
+        if (reach == REACH_ALL && batch != BATCH_MORE && !spun)
             wait_for_something(network, now_ms, MIN(next_timer, next_tick));
     }
     /* The others need not send again what has come. */

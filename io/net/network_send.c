@@ -248,6 +248,11 @@ void peer_close(Peer *peer, unsigned linger_ms)
     peer_flush(peer); /* what came meanwhile is dropped */
 }
 
+Frame *network_new_frame(Network *network, const WireHeader *header)
+{
+    return frame_new_from(network->pool, header);
+}
+
 void network_push(Network *network, uint32_t node, Frame *frame)
 {
     Peer *const peer = network_peer(network, node);
@@ -294,15 +299,8 @@ bool network_has_room(const Network *network, uint32_t node)
     return charged <= consumed || charged - consumed < network->window_bytes;
 }
 
-/* The end of a wait that begins now; a waiter also looks up now and then. */
-static void deadline(struct timespec *at, int64_t now_ms, int64_t end_ms)
-{
-    const int64_t longest_ms = 50;
-    const int64_t until_ms = end_ms - now_ms < longest_ms ? end_ms : now_ms + longest_ms;
-
-    *at = (struct timespec){ .tv_sec = (time_t)(until_ms / 1000),
-                             .tv_nsec = (long)(until_ms % 1000) * 1000000 };
-}
+/* A waiter looks up now and then. */
+#define LONGEST_WAIT_MS 50
 
 bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *user), void *user,
                        int timeout_ms)
@@ -318,7 +316,6 @@ bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *
     pthread_mutex_lock(&network->lock);
     while (!(room = network_has_room(network, node))) {
         const int64_t now_ms = network_now_ms();
-        struct timespec at;
         if (now_ms >= end_ms || atomic_load_explicit(&network->stopping, memory_order_relaxed))
             break;
         pthread_mutex_unlock(&network->lock);
@@ -328,8 +325,7 @@ bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *
             break;
         if (network_has_room(network, node))
             continue;
-        deadline(&at, now_ms, end_ms);
-        pthread_cond_timedwait(&network->room, &network->lock, &at);
+        monotonic_wait(&network->room, &network->lock, MIN(end_ms, now_ms + LONGEST_WAIT_MS));
     }
     pthread_mutex_unlock(&network->lock);
     atomic_fetch_sub(&peer->n_waiters, 1);

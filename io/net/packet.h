@@ -23,6 +23,10 @@ struct Packet {
     size_t size;
     uint32_t n_messages;
 
+    /* immutable: where its memory came from */
+    BlockPool *pool;
+    size_t block_bytes;
+
     _Atomic uint32_t refs;
 };
 

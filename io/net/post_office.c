@@ -249,7 +249,7 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
                                         : keys->n * sizeof(RubatoKey),
         .value_bytes = adds ? keys->n * row_bytes : 0,
     };
-    Frame *frame = frame_new(&header);
+    Frame *frame = network_new_frame(office->network, &header);
 
     /* GLib ends the process when memory runs out; so does this, for the request cannot be undone */
     if (frame == NULL)
@@ -268,10 +268,19 @@ size_t post_office_max_keys(size_t row_bytes)
     return MAX(1, POST_OFFICE_MAX_VALUE_BYTES / MAX(row_bytes, sizeof(RubatoKey)));
 }
 
+/* The keys of a piece for a node. */
+static size_t piece_keys(const PostOffice *office, uint32_t node, size_t row_bytes)
+{
+    const size_t bytes = network_is_memory(office->network, node) ? POST_OFFICE_MEMORY_VALUE_BYTES
+                                                                  : POST_OFFICE_MAX_VALUE_BYTES;
+
+    return MAX(1, bytes / MAX(row_bytes, sizeof(RubatoKey)));
+}
+
 static void send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
 {
     const RubatoKeys *keys = &message->request.keys;
-    const size_t most = post_office_max_keys(row_bytes);
+    const size_t most = piece_keys(office, office->servers[message->server].node, row_bytes);
     size_t n_pieces = (keys->n + most - 1) / most;
 
     if (n_pieces == 0)
@@ -299,7 +308,7 @@ void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
 
     if (actor == NULL)
         send_pieces(office, message, row_bytes);
-    else if (!actor_try_handle(actor, message))
+    else if (!actor_try_handle_soon(actor, message))
         actor_post(actor, message);
 }
 
@@ -313,7 +322,7 @@ size_t post_office_tell(PostOffice *office, const Message *message, size_t row_b
         send_pieces(office, message, row_bytes);
         return 0;
     }
-    if (actor_try_handle(actor, &here))
+    if (actor_try_handle_soon(actor, &here))
         return 0;
     actor_post(actor, message_copy(message, row_bytes));
     return message->request.keys.n * (row_bytes + sizeof(RubatoKey)) + sizeof(Message);
@@ -365,12 +374,13 @@ size_t post_office_room_bytes(void)
 
 static Frame *new_reply(const RemoteRequest *request, size_t value_bytes)
 {
-    return frame_new(&(WireHeader){ .kind = MESSAGE_REPLY,
-                                    .epoch = request->message.epoch,
-                                    .table = request->message.table,
-                                    .server = request->message.server,
-                                    .request_id = request->incoming->header.request_id,
-                                    .value_bytes = value_bytes });
+    return network_new_frame(request->office->network,
+                             &(WireHeader){ .kind = MESSAGE_REPLY,
+                                            .epoch = request->message.epoch,
+                                            .table = request->message.table,
+                                            .server = request->message.server,
+                                            .request_id = request->incoming->header.request_id,
+                                            .value_bytes = value_bytes });
 }
 
 bool post_office_make_room(Message *message, size_t row_bytes)

@@ -37,8 +37,9 @@ typedef struct {
 
 /* The most bytes of rows that one message to or from another node carries; larger requests become
  * several, so that one node gathers a piece while the other scatters the one before, and pieces
- * stay in the processors' caches on their way. */
-#define POST_OFFICE_MAX_VALUE_BYTES ((size_t)128 << 10)
+ * stay in the processors' caches on their way. Where bytes are only copied smaller pieces are better. */
+#define POST_OFFICE_MAX_VALUE_BYTES ((size_t)512 << 10)
+#define POST_OFFICE_MEMORY_VALUE_BYTES ((size_t)128 << 10)
 
 /* The most keys of rows so long that one message to or from another node carries. */
 size_t post_office_max_keys(size_t row_bytes);

@@ -1,0 +1,149 @@
+/* Segments of hash storage.
+ *
+ * The count of a segment's keys stands in the last bytes of its last bucket, behind all slots.
+ *
+ * Thread: the shard's present owner. */
+#include "models/segment.h"
+
+#include <glib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_HOME_BYTES ((size_t)1 << 10)
+#define FULL_HOME_BYTES ((size_t)128 << 10)
+#define HOMES_PER_SPARE 32u
+#define ALIGNMENT 64u
+
+/* The buckets that are no home. */
+static size_t n_spare(uint32_t size_bits)
+{
+    return MAX(2, ((size_t)1 << size_bits) / HOMES_PER_SPARE);
+}
+
+static size_t bytes_of(BucketLayout layout, uint32_t size_bits)
+{
+    return (((size_t)1 << size_bits) + n_spare(size_bits)) * layout.bucket_bytes;
+}
+
+static unsigned char *last_bucket(BucketLayout layout, const Segment *segment)
+{
+    return segment->buckets + bytes_of(layout, segment->size_bits) - layout.bucket_bytes;
+}
+
+static uint64_t *n_used_of(BucketLayout layout, const Segment *segment)
+{
+    return (uint64_t *)(void *)(last_bucket(layout, segment) + layout.bucket_bytes) - 1;
+}
+
+/* Fuller ones would have long searches. */
+static uint64_t max_keys(BucketLayout layout, const Segment *segment)
+{
+    return (UINT64_C(6) * layout.n_slots << segment->size_bits) / 7;
+}
+
+static uint32_t size_bits_for(BucketLayout layout, size_t home_bytes)
+{
+    return (uint32_t)__builtin_ctzll(home_bytes / layout.bucket_bytes);
+}
+
+uint32_t segment_first_size_bits(const SegmentSource *source)
+{
+    return size_bits_for(source->layout, FIRST_HOME_BYTES);
+}
+
+uint32_t segment_full_size_bits(const SegmentSource *source)
+{
+    return size_bits_for(source->layout, FULL_HOME_BYTES);
+}
+
+void segment_source_init(SegmentSource *source, size_t cell_bytes)
+{
+    *source = (SegmentSource){ .layout = bucket_layout(cell_bytes) };
+    segment_pool_init(&source->pool, bytes_of(source->layout, segment_full_size_bits(source)));
+}
+
+void segment_source_clear(SegmentSource *source)
+{
+    segment_pool_clear(&source->pool);
+}
+
+uint64_t segment_source_bytes(const SegmentSource *source)
+{
+    return segment_pool_bytes(&source->pool) + source->n_other_bytes;
+}
+
+Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth)
+{
+    const size_t n_bytes = bytes_of(source->layout, size_bits);
+    const uint64_t last_home = source->layout.bucket_bytes * ((UINT64_C(1) << size_bits) - 1);
+    unsigned char *buckets;
+
+    if (last_home > UINT32_MAX)
+        g_error("hash storage: too many keys with the same hash");
+    if (size_bits == segment_full_size_bits(source)) {
+        buckets = segment_pool_take(&source->pool);
+    } else {
+        buckets = aligned_alloc(ALIGNMENT, n_bytes);
+        if (buckets == NULL)
+            g_error("no memory for %zu bytes of hash storage", n_bytes);
+        memset(buckets, 0, n_bytes);
+        source->n_other_bytes += n_bytes;
+    }
+    source->n_segments++;
+    return (Segment){ .buckets = buckets,
+                      .home_mask = (uint32_t)last_home,
+                      .size_bits = (uint16_t)size_bits,
+                      .depth = (uint16_t)depth };
+}
+
+void segment_free(SegmentSource *source, const Segment *segment)
+{
+    if (segment->size_bits == segment_full_size_bits(source)) {
+        segment_pool_give(&source->pool, segment->buckets);
+    } else {
+        free(segment->buckets);
+        source->n_other_bytes -= bytes_of(source->layout, segment->size_bits);
+    }
+    source->n_segments--;
+}
+
+unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,
+                              RubatoKey key)
+{
+    uint64_t *n_used = n_used_of(layout, segment);
+    unsigned char *bucket = segment_home(segment, hash);
+    uint32_t slot;
+
+    if (*n_used >= max_keys(layout, segment))
+        return NULL;
+    while (bucket_is_full(layout, bucket))
+        bucket += layout.bucket_bytes;
+    if (bucket == last_bucket(layout, segment))
+        return NULL;
+    slot = bucket_slot(bucket_match(layout, bucket, BUCKET_EMPTY_KEY));
+    bucket_keys(bucket)[slot] = key;
+    ++*n_used;
+    return bucket_cell(layout, bucket, slot);
+}
+
+bool segment_copy(BucketLayout layout, const Segment *from, uint64_t bit, const Segment *lower,
+                  const Segment *upper)
+{
+    unsigned char *end = last_bucket(layout, from);
+
+    for (unsigned char *bucket = from->buckets; bucket < end; bucket += layout.bucket_bytes)
+        for (uint32_t slot = 0; slot < layout.n_slots; slot++) {
+            const RubatoKey key = bucket_keys(bucket)[slot];
+            const uint64_t hash = segment_hash(key);
+            unsigned char *cell;
+
+            if (key == BUCKET_EMPTY_KEY)
+                break;
+            cell =
+                segment_insert(layout, (segment_place(hash) & bit) != 0 ? upper : lower, hash, key);
+            if (cell == NULL)
+                return false;
+            memcpy(cell, bucket_cell(layout, bucket, slot), layout.cell_bytes);
+        }
+    return true;
+}

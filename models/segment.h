@@ -1,0 +1,77 @@
+/* Segments of hash storage: small tables of open addressing.
+ *
+ * A segment has 2^size_bits buckets that are homes of keys and, behind them, some more for what
+ * spills over from the last ones; so a search goes on from bucket to bucket and never turns around.
+ * The very last one stays empty, where every search ends.
+ *
+ * Threads: one at a time. */
+#ifndef RUBATO_MODELS_SEGMENT_H
+#define RUBATO_MODELS_SEGMENT_H
+
+#include "models/bucket.h"
+#include "models/segment_pool.h"
+
+typedef struct {
+    unsigned char *buckets;
+    uint32_t home_mask; /* what a hash has of its home bucket's offset */
+    uint16_t size_bits;
+    uint16_t depth; /* how many upper bits of their places all its keys have in common */
+} Segment;
+
+/* What segments are made from. */
+typedef struct {
+    BucketLayout layout; /* immutable */
+    SegmentPool pool;    /* of segments of the full size */
+    uint64_t n_segments;
+    uint64_t n_other_bytes; /* of all other segments */
+} SegmentSource;
+
+/* Both halves of a product of 128 bits, folded: the mixer of wyhash (Wang Yi, 2019), with a factor
+ * and a salt of random bits. What many keys have in common, below or above, spreads over all bits of
+ * the one half or the other. The salt also sets it apart from the hash that spread the keys over
+ * servers. */
+static inline uint64_t segment_hash(RubatoKey key)
+{
+    const unsigned __int128 product =
+        (unsigned __int128)(key ^ UINT64_C(0x8ebc6af09c88c6e3)) * UINT64_C(0x9fb21c651e98df25);
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Where a hash stands among all segments, as a fraction: y² for an even y between 1/2 and 1. Its
+ * density, 1/2y, falls by half from there to the end. Nothing stands in the first quarter. By the
+ * upper 31 bits of the hash; the home goes by others. */
+static inline uint64_t segment_place(uint64_t hash)
+{
+    const uint64_t y = hash >> 33 | UINT64_C(1) << 31;
+
+    return y * y;
+}
+
+static inline unsigned char *segment_home(const Segment *segment, uint64_t hash)
+{
+    return segment->buckets + (hash & segment->home_mask);
+}
+
+void segment_source_init(SegmentSource *source, size_t cell_bytes);
+void segment_source_clear(SegmentSource *source); /* its segments have been freed */
+uint64_t segment_source_bytes(const SegmentSource *source);
+
+/* The size of the first segments, and of those that would rather split than grow. */
+uint32_t segment_first_size_bits(const SegmentSource *source);
+uint32_t segment_full_size_bits(const SegmentSource *source);
+
+/* A segment without keys; the process ends where there is no memory. */
+Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth);
+void segment_free(SegmentSource *source, const Segment *segment);
+
+/* Gives a key that is not there a cell; NULL where there is no room. */
+unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,
+                              RubatoKey key);
+
+/* Copies the keys of a segment and their cells to others; those whose place has the bit go to
+ * `upper`. False where one of them has no room. */
+bool segment_copy(BucketLayout layout, const Segment *from, uint64_t bit, const Segment *lower,
+                  const Segment *upper);
+
+#endif

@@ -1,0 +1,155 @@
+/* The pool of hash storage's segments.
+ *
+ * A table that grows gives back what it took first, segment by segment, as they split. So blocks that
+ * were mapped one by one go back to the kernel, and in the end a large table lies in huge pages
+ * alone.
+ *
+ * A huge page has to be cleared by the kernel when it is first touched, all 2 MB of it; on a virtual
+ * machine the host may have to find memory for it too, which takes milliseconds. A request would be
+ * held up for so long. So the page that comes next is touched beforehand, by a thread that does this
+ * and ends. It writes one byte, the page's last, and that belongs to no block: the two threads share
+ * no memory. Where there is no thread in time, the request waits.
+ *
+ * Thread: the shard's present owner. */
+#include "models/segment_pool.h"
+
+#include <glib.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define HUGE_FROM_BYTES ((size_t)48 << 20) /* then two huge pages more or less weigh little */
+#define FIRST_REGION_PAGES ((size_t)32)
+#define MAX_REGION_PAGES ((size_t)4096)
+
+static unsigned char *map(size_t n_bytes)
+{
+    void *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (memory == MAP_FAILED)
+        g_error("no memory for %zu bytes more of a table's hash storage", n_bytes);
+    return memory;
+}
+
+/* Addresses for pages that begin where a huge one may. */
+static unsigned char *map_huge(size_t n_bytes)
+{
+    unsigned char *memory = map(n_bytes + HUGE_PAGE_BYTES);
+    const size_t before = -(uintptr_t)memory & (HUGE_PAGE_BYTES - 1);
+
+    if (before > 0)
+        munmap(memory, before);
+    munmap(memory + before + n_bytes, HUGE_PAGE_BYTES - before);
+    memory += before;
+    (void)madvise(memory, n_bytes, MADV_HUGEPAGE); /* advice: it works without them, slower */
+    return memory;
+}
+
+static size_t region_pages(size_t i)
+{
+    return MIN(FIRST_REGION_PAGES << MIN(i, 16), MAX_REGION_PAGES);
+}
+
+/* ---- huge pages ---- */
+
+static void *fetch(void *page)
+{
+    *((volatile unsigned char *)page + HUGE_PAGE_BYTES - 1) = 0;
+    return NULL;
+}
+
+/* Has the next page fetched, unless the thread before is still at it: a busy machine may not have let
+ * it run yet. Then nobody waits for it, whoever needs its page fetches that himself. */
+static void fetch_next(SegmentPool *pool)
+{
+    sigset_t all, before;
+
+    if (pool->is_fetching && pthread_tryjoin_np(pool->fetcher, NULL) != 0)
+        return;
+    sigfillset(&all); /* signals are for threads that are there to stay */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pool->is_fetching = pthread_create(&pool->fetcher, NULL, fetch, pool->next) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static unsigned char *take_page(SegmentPool *pool)
+{
+    if (pool->n_unused == 0) {
+        pool->n_unused = region_pages(pool->n_regions);
+        pool->regions = g_renew(unsigned char *, pool->regions, pool->n_regions + 1);
+        pool->regions[pool->n_regions++] = map_huge(pool->n_unused * HUGE_PAGE_BYTES);
+    }
+    pool->n_pages++;
+    return pool->regions[pool->n_regions - 1] +
+           (region_pages(pool->n_regions - 1) - pool->n_unused--) * HUGE_PAGE_BYTES;
+}
+
+static unsigned char *cut_block(SegmentPool *pool)
+{
+    unsigned char *block;
+
+    if (pool->n_fresh <= pool->block_bytes) { /* the last byte stays */
+        pool->fresh = pool->next != NULL ? pool->next : take_page(pool);
+        pool->n_fresh = HUGE_PAGE_BYTES;
+        pool->next = take_page(pool);
+        fetch_next(pool);
+    }
+    block = pool->fresh;
+    pool->fresh += pool->block_bytes;
+    pool->n_fresh -= pool->block_bytes;
+    return block;
+}
+
+/* ---- blocks ---- */
+
+void segment_pool_init(SegmentPool *pool, size_t block_bytes)
+{
+    *pool = (SegmentPool){ .block_bytes = block_bytes };
+}
+
+void *segment_pool_take(SegmentPool *pool)
+{
+    unsigned char *block = pool->returned;
+
+    if (block != NULL) {
+        memcpy(&pool->returned, block, sizeof pool->returned);
+        return memset(block, 0, pool->block_bytes);
+    }
+    if (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES)
+        return cut_block(pool);
+    pool->singles = g_renew(void *, pool->singles, pool->n_singles + 1);
+    return pool->singles[pool->n_singles++] = map(pool->block_bytes);
+}
+
+void segment_pool_give(SegmentPool *pool, void *block)
+{
+    for (size_t i = 0; i < pool->n_singles; i++)
+        if (pool->singles[i] == block) {
+            munmap(block, pool->block_bytes);
+            pool->singles[i] = pool->singles[--pool->n_singles];
+            return;
+        }
+    memcpy(block, &pool->returned, sizeof pool->returned);
+    pool->returned = block;
+}
+
+size_t segment_pool_bytes(const SegmentPool *pool)
+{
+    return pool->n_singles * pool->block_bytes + pool->n_pages * HUGE_PAGE_BYTES;
+}
+
+void segment_pool_clear(SegmentPool *pool)
+{
+    if (pool->is_fetching)
+        pthread_join(pool->fetcher, NULL);
+    for (size_t i = 0; i < pool->n_singles; i++)
+        munmap(pool->singles[i], pool->block_bytes);
+    for (size_t i = 0; i < pool->n_regions; i++)
+        munmap(pool->regions[i], region_pages(i) * HUGE_PAGE_BYTES);
+    g_free(pool->singles);
+    g_free(pool->regions);
+    segment_pool_init(pool, pool->block_bytes);
+}

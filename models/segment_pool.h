@@ -1,0 +1,45 @@
+/* A pool of equal blocks of memory, for the segments of hash storage.
+ *
+ * The first blocks are mapped one by one, so that a small table takes little more than it uses. Those
+ * that follow are cut from huge pages, which spare a random reader most misses of the translation
+ * buffer.
+ *
+ * Threads: one at a time. */
+#ifndef RUBATO_MODELS_SEGMENT_POOL_H
+#define RUBATO_MODELS_SEGMENT_POOL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct {
+    /* immutable */
+    size_t block_bytes;
+
+    void **singles; /* blocks with a mapping of their own */
+    size_t n_singles;
+    void *returned; /* blocks of huge pages; each begins with a pointer to the next */
+
+    unsigned char **regions; /* mapped for huge pages; each twice as large as the one before it */
+    size_t n_regions;
+    size_t n_unused;      /* pages of the last region that are still to come */
+    size_t n_pages;       /* that are in use, the next one included */
+    unsigned char *fresh; /* the rest of the page from which blocks are cut */
+    size_t n_fresh;       /* bytes */
+    unsigned char *next;  /* the page after it; NULL until there are huge pages */
+    pthread_t fetcher;    /* has the kernel make the next page */
+    bool is_fetching;
+} SegmentPool;
+
+/* Takes nothing yet. Blocks are whole pages; a huge one has several, and room for a byte more. */
+void segment_pool_init(SegmentPool *pool, size_t block_bytes);
+void segment_pool_clear(SegmentPool *pool);
+
+/* A block of zeros, at the beginning of a page; the process ends where there is no memory. */
+void *segment_pool_take(SegmentPool *pool);
+void segment_pool_give(SegmentPool *pool, void *block);
+
+/* What the pool takes of the machine's memory. */
+size_t segment_pool_bytes(const SegmentPool *pool);
+
+#endif

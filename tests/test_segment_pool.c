@@ -1,0 +1,96 @@
+/* The pool of blocks below hash storage, and what fetches its pages. */
+#include "models/segment_pool.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "tests/support/runner.h"
+
+#define BLOCK_BYTES ((size_t)132 << 10)
+#define MANY 420 /* some of them in huge pages */
+
+static bool is_zero(const unsigned char *block)
+{
+    return block[0] == 0 && memcmp(block, block + 1, BLOCK_BYTES - 1) == 0;
+}
+
+/* Blocks are written from end to end while the next page is being fetched. */
+START_TEST(blocks_are_zero_and_no_two_share_a_byte)
+{
+    static unsigned char *blocks[MANY];
+    SegmentPool pool;
+
+    segment_pool_init(&pool, BLOCK_BYTES);
+    for (size_t i = 0; i < MANY; i++) {
+        blocks[i] = segment_pool_take(&pool);
+        require_msg((uintptr_t)blocks[i] % 4096 == 0, "block %zu begins within a page", i);
+        require_msg(is_zero(blocks[i]), "block %zu is not fresh", i);
+        memset(blocks[i], (int)(i % 255) + 1, BLOCK_BYTES);
+    }
+    for (size_t i = 0; i < MANY; i++)
+        require_msg(blocks[i][0] == i % 255 + 1 &&
+                        memcmp(blocks[i], blocks[i] + 1, BLOCK_BYTES - 1) == 0,
+                    "block %zu was written by another's owner", i);
+    segment_pool_clear(&pool);
+    ck_assert_uint_eq(segment_pool_bytes(&pool), 0);
+}
+END_TEST
+
+START_TEST(what_is_given_back_is_taken_again_as_zeros)
+{
+    SegmentPool pool;
+    unsigned char *last = NULL, *again;
+    size_t n_bytes;
+
+    segment_pool_init(&pool, BLOCK_BYTES);
+    for (size_t i = 0; i < MANY; i++)
+        last = segment_pool_take(&pool);
+    memset(last, 7, BLOCK_BYTES);
+    n_bytes = segment_pool_bytes(&pool);
+    segment_pool_give(&pool, last);
+    again = segment_pool_take(&pool);
+    ck_assert_ptr_eq(again, last);
+    ck_assert(is_zero(again));
+    ck_assert_uint_eq(segment_pool_bytes(&pool), n_bytes);
+    segment_pool_clear(&pool);
+}
+END_TEST
+
+/* Small tables have few bytes, large ones no small mappings for ever. */
+START_TEST(first_blocks_are_mapped_and_unmapped_one_by_one)
+{
+    static void *blocks[MANY];
+    SegmentPool pool;
+
+    segment_pool_init(&pool, BLOCK_BYTES);
+    for (size_t i = 0; i < 10; i++)
+        blocks[i] = segment_pool_take(&pool);
+    ck_assert_uint_eq(segment_pool_bytes(&pool), 10 * BLOCK_BYTES);
+    segment_pool_give(&pool, blocks[3]);
+    ck_assert_uint_eq(segment_pool_bytes(&pool), 9 * BLOCK_BYTES);
+    blocks[3] = segment_pool_take(&pool);
+
+    for (size_t i = 10; i < MANY; i++)
+        blocks[i] = segment_pool_take(&pool);
+    const size_t n_bytes = segment_pool_bytes(&pool);
+    ck_assert_uint_ge(n_bytes, MANY * BLOCK_BYTES);
+    ck_assert_uint_le(n_bytes, MANY * BLOCK_BYTES * 11 / 10);
+    for (size_t i = 0; i < 10; i++)
+        segment_pool_give(&pool, blocks[i]);
+    ck_assert_uint_eq(segment_pool_bytes(&pool), n_bytes - 10 * BLOCK_BYTES);
+    segment_pool_clear(&pool);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("segment pool");
+    TCase *tcase = tcase_create("segment pool");
+
+    tcase_add_test(tcase, blocks_are_zero_and_no_two_share_a_byte);
+    tcase_add_test(tcase, what_is_given_back_is_taken_again_as_zeros);
+    tcase_add_test(tcase, first_blocks_are_mapped_and_unmapped_one_by_one);
+    tcase_set_timeout(tcase, 60);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

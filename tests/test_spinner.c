@@ -1,0 +1,102 @@
+/* Looking before sleeping: as long as it is worth it, and only now and then after that. */
+#include "io/net/spinner.h"
+#include "tests/support/runner.h"
+
+/* As if there were several processors, however many this machine has. */
+static Spinner new_spinner(void)
+{
+    Spinner spinner;
+
+    spinner_init(&spinner);
+    spinner.is_alone = false;
+    return spinner;
+}
+
+static void look_in_vain(Spinner *spinner, SpinnerEnd end)
+{
+    while (spinner_go_on(spinner, end))
+        ;
+}
+
+START_TEST(a_look_ends_when_its_time_is_over)
+{
+    Spinner spinner = new_spinner();
+    SpinnerEnd end;
+
+    ck_assert(spinner_begin(&spinner, &end));
+    look_in_vain(&spinner, end);
+    ck_assert(!spinner_go_on(&spinner, end));
+}
+END_TEST
+
+/* How often it is not worth it before it is tried once more, in vain. */
+static unsigned count_skipped(Spinner *spinner)
+{
+    SpinnerEnd end;
+    unsigned n_skipped = 0;
+
+    for (; !spinner_begin(spinner, &end); n_skipped++)
+        ;
+    look_in_vain(spinner, end);
+    return n_skipped;
+}
+
+START_TEST(looks_in_vain_become_seldom_but_do_not_cease)
+{
+    Spinner spinner = new_spinner();
+    unsigned n_skipped = 0;
+
+    ck_assert_uint_eq(count_skipped(&spinner), 0);
+    ck_assert_uint_eq(count_skipped(&spinner), 0);
+    for (int i = 0; i < 12; i++) {
+        const unsigned before = n_skipped;
+
+        n_skipped = count_skipped(&spinner);
+        ck_assert_uint_ge(n_skipped, before);
+        ck_assert_uint_le(n_skipped, 2 * before + 1);
+    }
+    ck_assert_uint_gt(n_skipped, 10);
+    ck_assert_uint_lt(n_skipped, 100);
+}
+END_TEST
+
+START_TEST(one_that_finds_something_makes_all_worth_it)
+{
+    Spinner spinner = new_spinner();
+    SpinnerEnd end;
+
+    while (spinner_begin(&spinner, &end))
+        look_in_vain(&spinner, end);
+    while (!spinner_begin(&spinner, &end))
+        ;
+    spinner_found(&spinner);
+    for (int i = 0; i < 100; i++) {
+        ck_assert(spinner_begin(&spinner, &end));
+        spinner_found(&spinner);
+    }
+}
+END_TEST
+
+START_TEST(on_a_single_processor_nobody_looks)
+{
+    Spinner spinner = new_spinner();
+    SpinnerEnd end;
+
+    spinner.is_alone = true;
+    for (int i = 0; i < 200; i++)
+        ck_assert(!spinner_begin(&spinner, &end));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("spinner");
+    TCase *cases = tcase_create("spinner");
+
+    tcase_add_test(cases, a_look_ends_when_its_time_is_over);
+    tcase_add_test(cases, looks_in_vain_become_seldom_but_do_not_cease);
+    tcase_add_test(cases, one_that_finds_something_makes_all_worth_it);
+    tcase_add_test(cases, on_a_single_processor_nobody_looks);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
