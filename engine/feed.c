@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/ticket_text.h"
+#include "io/net/monotonic.h"
 
 #define NEWS_MAX (CONTROL_MAX_DETAIL / 2) /* bytes; then they are sent without a question */
 #define READY_PER_READER 2u
@@ -54,7 +55,6 @@ typedef struct {
 Feed *feed_new(const FeedPlace *place, RubatoDataset *dataset, const RubatoReaderOptions *options)
 {
     Feed *feed = g_new0(Feed, 1);
-    pthread_condattr_t monotonic;
 
     feed->n_refs = 1;
     feed->engine = place->engine;
@@ -67,10 +67,7 @@ Feed *feed_new(const FeedPlace *place, RubatoDataset *dataset, const RubatoReade
     feed->ready = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     feed->news = g_string_new(NULL);
     pthread_mutex_init(&feed->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&feed->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    monotonic_cond_init(&feed->changed);
     return feed;
 }
 
@@ -294,18 +291,10 @@ void feed_receive(Feed *feed, const Control *blocks)
 /* Waits; says so in the log when it takes long. */
 static void wait_for_blocks(Feed *feed, uint32_t *waited_ms)
 {
-    const int64_t before_ms = network_now_ms();
-    struct timespec deadline;
+    const int64_t before_ms = monotonic_ms();
 
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_sec += feed->stall_ms / 1000;
-    deadline.tv_nsec += (long)(feed->stall_ms % 1000) * 1000000L;
-    if (deadline.tv_nsec >= 1000000000L) {
-        deadline.tv_nsec -= 1000000000L;
-        deadline.tv_sec++;
-    }
-    pthread_cond_timedwait(&feed->changed, &feed->lock, &deadline);
-    if (network_now_ms() - before_ms < feed->stall_ms)
+    monotonic_wait(&feed->changed, &feed->lock, before_ms + feed->stall_ms);
+    if (monotonic_ms() - before_ms < feed->stall_ms)
         return;
     *waited_ms += feed->stall_ms;
     g_message("a reader of task %s waits for the scheduler to deal blocks (for %.1f s so far)",
