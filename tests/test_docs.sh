@@ -458,8 +458,8 @@ check_reference()
         grep -q "^## $name\$" "$source_dir/$where" || fail "$where" "has no heading for $name"
         while read -r key; do
             # A flag of one program may be one of another too: look below the right heading.
-            grep -q -- "\`${key}[ \`]" < <(sed -n \
-                "/^## $name\$/,/^## /p; /^## Flags that/,/^## /p" "$source_dir/$where") ||
+            grep -q -- "\`${key}[ \`]" < <(awk -v heading="## $name" \
+                '/^## / { here = $0 == heading || /^## Flags that/ } here' "$source_dir/$where") ||
                 fail "$where" "does not speak of $key of $name"
             page=$source_dir/docs/man/$name.1
             [ ! -e "$page" ] || grep -q -- "Fl -${key#--}\b" < <(sed 's/\\-/-/g' "$page") ||
