@@ -156,6 +156,21 @@ START_TEST(idx_loads_plain_and_gzipped_files)
 }
 END_TEST
 
+START_TEST(idx_loads_images_without_labels)
+{
+    Files files = files_new("wb", "wb");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoImages) images = rubato_images_load(files.images, NULL, &error);
+
+    files_remove(&files);
+    ck_assert_ptr_nonnull(images);
+    ck_assert_uint_eq(images->n_images, 2);
+    ck_assert_uint_eq(images->n_classes, 0);
+    ck_assert_ptr_null(images->labels);
+    ck_assert_mem_eq(images->pixels, good_images + 16, 12);
+}
+END_TEST
+
 START_TEST(idx_names_a_file_that_is_not_there)
 {
     Files files = files_new("wb", "wb");
@@ -235,6 +250,7 @@ int main(void)
                         (int)G_N_ELEMENTS(bad_bytes));
     tcase_add_test(reading, idx_refuses_every_truncation);
     tcase_add_loop_test(files, idx_loads_plain_and_gzipped_files, 0, 4);
+    tcase_add_test(files, idx_loads_images_without_labels);
     tcase_add_loop_test(files, idx_names_a_file_that_is_not_there, 0, 2);
     tcase_add_loop_test(files, idx_bounds_sizes_by_the_file, 0, 2);
     tcase_add_test(generated, generated_images_follow_from_seed_and_number);

@@ -428,6 +428,15 @@ START_TEST(hash_lists_its_keys_piece_by_piece)
     for (uint64_t i = 0; i < n; i++)
         n_wrong += listed[i] >= n || seen[listed[i]]++ != 0;
     ck_assert_uint_eq(n_wrong, 0);
+    for (uint64_t at = n; at-- > n - 50;) { /* in any order */
+        RubatoKey key;
+
+        shard_read(shard, &(RubatoRequest){ .subject = RUBATO_SUBJECT_KEYS,
+                                            .keys = { .first = at, .n = 1 },
+                                            .values = &key });
+        n_wrong += key != listed[at];
+    }
+    ck_assert_uint_eq(n_wrong, 0);
     shard_free(shard);
 }
 END_TEST

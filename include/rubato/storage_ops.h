@@ -60,9 +60,9 @@ struct RubatoStorageOps {
      * shard then goes by this pointer alone, and both find ops may be NULL. */
     void *(*run)(RubatoStorage *storage, RubatoKey first, size_t n);
 
-    /* Writes the keys of n rows, at least one, from the first-th on; there are so many. Any order will do that
-     * stays the same until the next row is made. May be NULL: the keys of such a table cannot be
-     * listed, unless it is "dense". */
+    /* Writes the keys of n rows, at least one, from the first-th on; there are so many. Any order
+     * will do that stays the same until the next row is made. May be NULL: the keys of such a table
+     * cannot be listed, unless it is "dense". */
     void (*list)(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys);
 
     /* How many rows there are, and how many bytes the storage takes in all. */
