@@ -8,27 +8,34 @@
 
 static const RubatoKey bias_key = FM_BIAS_KEY;
 
-bool fm_check_batch(const FmJob *job, const RubatoBatch *batch, GError **error)
+static bool check_fields(const FmModel *model, const RubatoBatch *batch, GError **error)
 {
-    const FmModel *model = &job->model;
-
-    if (model->loss == FM_LOGISTIC)
-        for (size_t i = 0; i < batch->n_rows; i++)
-            if (batch->label[i] != (float)job->negative &&
-                batch->label[i] != (float)job->positive) {
-                g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                            "a row has label %g: expected one of two labels, %g or %g",
-                            (double)batch->label[i], job->negative, job->positive);
-                return false;
-            }
+    if (model->n_fields > 0 && batch->field == NULL && batch->n_entries > 0) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                            "rows have no fields: --ffm needs them, as libffm, csv and ratings "
+                            "have them");
+        return false;
+    }
     for (size_t e = 0; model->n_fields > 0 && e < batch->n_entries; e++)
-        if (batch->field == NULL || batch->field[e] >= model->n_fields) {
+        if (batch->field[e] >= model->n_fields) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
                         "a row has field %u: the rows to train on have fields from 0 to %u",
-                        batch->field != NULL ? batch->field[e] : 0, model->n_fields - 1);
+                        batch->field[e], model->n_fields - 1);
             return false;
         }
     return true;
+}
+
+bool fm_check_batch(const FmJob *job, const RubatoBatch *batch, GError **error)
+{
+    for (size_t i = 0; job->model.loss == FM_LOGISTIC && i < batch->n_rows; i++)
+        if (batch->label[i] != (float)job->negative && batch->label[i] != (float)job->positive) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "a row has label %g: expected one of two labels, %g or %g",
+                        (double)batch->label[i], job->negative, job->positive);
+            return false;
+        }
+    return check_fields(&job->model, batch, error);
 }
 
 /* Gets called with each batch and its scores. */
@@ -61,7 +68,7 @@ static bool score(const FmJob *job, RubatoDataset *dataset, ScoredFunc scored, v
     if (reader == NULL)
         return false;
     while (rubato_reader_next(reader, &batch, error)) {
-        if (!get_weights(job, batch, &workspace, error))
+        if (!check_fields(&job->model, batch, error) || !get_weights(job, batch, &workspace, error))
             return false;
         fm_score(&job->model, batch, &workspace, scores);
         if (!scored(job, batch, scores, user_data, error))

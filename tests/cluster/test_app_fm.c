@@ -254,21 +254,29 @@ START_TEST(fm_refuses_what_is_wrong)
 END_TEST
 
 /* Fields that no training row has are no part of the model. */
+static const struct {
+    const char *name, *text; /* of a file */
+    const char *flag;        /* that is given it */
+    const char *message;
+} bad_fields[] = {
+    { "other.ffm", "1 0:1:1 2:4:1\n", "--test", "a row has field 2: the rows to train on have" },
+    { "other.ffm", "1 0:1:1 2:4:1\n", "--predict", "a row has field 2: the rows to train on have" },
+    { "none.svm", "1 1:1 4:1\n", "--predict", "rows have no fields: --ffm needs them" },
+};
+
 START_TEST(ffm_refuses_rows_with_other_fields)
 {
     g_autofree char *dir = make_folder();
     g_autofree char *train = g_build_filename(dir, "train.ffm", NULL);
-    g_autofree char *test = g_build_filename(dir, "test.ffm", NULL);
+    g_autofree char *other = g_build_filename(dir, bad_fields[_i].name, NULL);
 
     ck_assert(g_file_set_contents(train, "1 0:1:1 1:2:1\n0 0:3:1 1:2:1\n", -1, NULL));
-    ck_assert(g_file_set_contents(test, "1 0:1:1 2:4:1\n", -1, NULL));
-    Outcome outcome =
-        run_program(ONE_PROCESS, "rubato-fm",
-                    (const char *const[]){ "--train", train, "--test", test, "--ffm", NULL });
+    ck_assert(g_file_set_contents(other, bad_fields[_i].text, -1, NULL));
+    Outcome outcome = run_program(
+        ONE_PROCESS, "rubato-fm",
+        (const char *const[]){ "--train", train, bad_fields[_i].flag, other, "--ffm", NULL });
     ck_assert_int_eq(outcome.status, 1);
-    ck_assert_msg(strstr(outcome.err, "a row has field 2: the rows to train on have fields from "
-                                      "0 to 1") != NULL,
-                  "%.4000s", outcome.err);
+    ck_assert_msg(strstr(outcome.err, bad_fields[_i].message) != NULL, "%.4000s", outcome.err);
     outcome_clear(&outcome);
     remove_folder(dir);
 }
@@ -294,7 +302,8 @@ static Suite *fm_suite(void)
         g_print("skipped: the case on a9a; put the folder that has it into RUBATO_DATA_DIR\n");
     tcase_add_test(tcase, fm_goes_on_from_a_saved_model);
     tcase_add_loop_test(tcase, fm_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
-    tcase_add_test(tcase, ffm_refuses_rows_with_other_fields);
+    tcase_add_loop_test(tcase, ffm_refuses_rows_with_other_fields, 0,
+                        (int)G_N_ELEMENTS(bad_fields));
     suite_add_tcase(suite, tcase);
     return suite;
 }
