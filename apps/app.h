@@ -28,9 +28,13 @@ typedef struct {
     AppData *data;      /* where the flags of training data go; NULL: it has none of them */
     const char *metric; /* what its workers count beside the loss, "accuracy"; NULL: nothing */
 
+    /* Checks and takes over the flags of its own, after the shared ones; NULL: nothing to do. */
+    bool (*take_flags)(void *user_data, GError **error);
+    void *user_data;
+
     /* What the shared flags are when they are not given. */
     uint32_t epochs, batch_size;
-    double learning_rate;
+    double learning_rate; /* 0: take_flags sets it where it finds 0 */
 } AppProgram;
 
 typedef struct {
@@ -90,6 +94,11 @@ struct App {
 /* Reads the flags. False, after saying so, where one is wrong: the program is then to return
  * APP_EXIT_USAGE. --help ends the program right here. */
 bool app_parse(App *app, const AppProgram *program, int argc, char **argv);
+
+/* For take_flags: whether a flag's word is one of some, which NULL ends; whether a number is one from
+ * 0. */
+bool app_check_word(const char *flag, const char *const *words, const char *word, GError **error);
+bool app_check_number(const char *flag, double number, GError **error);
 
 /* Starts the engine that the flags ask for; from here on it is known which node speaks. */
 bool app_start(App *app, GError **error);
@@ -182,6 +191,10 @@ bool app_worker_goes_on(AppWorker *self);
 /* After each step: how many rows it took, and the sums over them of loss and of what the program's
  * metric counts (0 where there is none), as the model was before the step. */
 bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error);
+
+/* Before each step's Adds, where the servers' update rule has a learning rate that is to fall in the
+ * course of training: worker 0 tunes it on the tables, ended by NULL, as app_learning_rate says. */
+bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(AppWorker, app_worker_free)
 

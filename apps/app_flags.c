@@ -1,6 +1,7 @@
 /* The flags that every program has. Runs on main's thread. */
 #include "apps/app.h"
 
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <string.h>
@@ -13,6 +14,7 @@ static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp", NULL };
 
 /* The flags as GOption takes them; NOT_GIVEN where a number was not. */
 #define NOT_GIVEN G_MININT
+#define RATE_NOT_GIVEN (-DBL_MAX)
 
 typedef struct {
     char *cluster, *model, *json;
@@ -45,6 +47,20 @@ static bool check_count(const char *flag, int value, int low, int high, GError *
     if (value >= low && value <= high)
         return true;
     return refuse(error, "--%s: expected a number from %d to %d, found %d", flag, low, high, value);
+}
+
+bool app_check_word(const char *flag, const char *const *words, const char *word, GError **error)
+{
+    if (g_strv_contains(words, word))
+        return true;
+    g_autofree char *known = g_strjoinv(", ", (char **)(uintptr_t)words);
+    return refuse(error, "--%s: expected one of %s, found \"%s\"", flag, known, word);
+}
+
+bool app_check_number(const char *flag, double number, GError **error)
+{
+    return (isfinite(number) && number >= 0) ||
+           refuse(error, "--%s: expected a number from 0, found %g", flag, number);
 }
 
 /* Which node of which cluster: flags first, then what `rubato run` sets. */
@@ -92,12 +108,8 @@ static bool read_model(App *app, const Flags *flags, GError **error)
 {
     const char *model = flags->model != NULL ? flags->model : "bsp";
 
-    if (!g_strv_contains(models, model)) {
-        g_autofree char *known = g_strjoinv(", ", (char **)models);
-
-        return refuse(error, "--model: expected one of %s, found \"%s\"", known, model);
-    }
-    if (!check_count("staleness", flags->staleness, 0, COUNT_MAX, error) ||
+    if (!app_check_word("model", models, model, error) ||
+        !check_count("staleness", flags->staleness, 0, COUNT_MAX, error) ||
         !check_count("speculation", flags->speculation, 0, COUNT_MAX, error))
         return false;
 
@@ -205,14 +217,16 @@ static bool read_flags(App *app, Flags *flags, GError **error)
         !read_ends(app, flags, error) ||
         !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error))
         return false;
-    if (!isfinite(flags->learning_rate) || flags->learning_rate <= 0)
+    if (flags->learning_rate != RATE_NOT_GIVEN &&
+        !(isfinite(flags->learning_rate) && flags->learning_rate > 0))
         return refuse(error, "--learning-rate: expected a number above 0, found %g",
                       flags->learning_rate);
     if (flags->seed < 0)
         return refuse(error, "--seed: expected a number from 0, found %" G_GINT64_FORMAT,
                       flags->seed);
     app->batch_size = (uint32_t)flags->batch_size;
-    app->learning_rate = flags->learning_rate;
+    app->learning_rate =
+        flags->learning_rate != RATE_NOT_GIVEN ? flags->learning_rate : app->program->learning_rate;
     app->seed = (uint64_t)flags->seed;
     return true;
 }
@@ -264,10 +278,13 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
     };
     GOptionContext *context = g_option_context_new(NULL);
 
-    g_autofree char *description = g_strdup_printf(
-        "Defaults: --epochs %u --batch-size %u --learning-rate %g. Without --cluster it is one\n"
-        "process; on a cluster start it with: rubato run FILE -- %s ...\n",
-        program->epochs, program->batch_size, program->learning_rate, program->name);
+    g_autofree char *rate = program->learning_rate > 0
+                                ? g_strdup_printf(" --learning-rate %g", program->learning_rate)
+                                : g_strdup("");
+    g_autofree char *description =
+        g_strdup_printf("Defaults: --epochs %u --batch-size %u%s. Without --cluster it is one\n"
+                        "process; on a cluster start it with: rubato run FILE -- %s ...\n",
+                        program->epochs, program->batch_size, rate, program->name);
     g_option_context_set_summary(context, program->summary);
     g_option_context_set_description(context, description);
     if (program->options != NULL)
@@ -300,7 +317,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
         .speculation = 1,
         .epochs = NOT_GIVEN,
         .batch_size = (int)program->batch_size,
-        .learning_rate = program->learning_rate,
+        .learning_rate = RATE_NOT_GIVEN,
         .seed = 1,
     };
     g_autoptr(GOptionContext) context = context_new(program, &flags);
@@ -313,7 +330,8 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
     g_set_prgname(program->name);
 
     const bool good =
-        g_option_context_parse(context, &argc, &argv, &error) && read_flags(app, &flags, &error);
+        g_option_context_parse(context, &argc, &argv, &error) && read_flags(app, &flags, &error) &&
+        (program->take_flags == NULL || program->take_flags(program->user_data, &error));
     flags_clear(&flags);
     if (good)
         return true;

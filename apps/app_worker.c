@@ -17,6 +17,8 @@
 #define LOOK_LEAST_US (5 * 1000)
 #define LOOK_MOST_US (200 * 1000)
 
+#define RATE_STEPS 64 /* in which the learning rate falls: a straight line, near enough */
+
 #define NAP_MOST_US (50 * 1000) /* a sleeper looks whether the task was cancelled */
 
 struct AppWorker {
@@ -30,6 +32,8 @@ struct AppWorker {
     GRand *random;
     bool stopped;
     int64_t look_us;              /* when to look at the board next */
+    uint64_t n_rows;              /* taken so far */
+    uint64_t rate_step;           /* of RATE_STEPS, that the tables have */
     double news[APP_BOARD_WIDTH]; /* not told yet */
 };
 
@@ -138,6 +142,7 @@ bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metri
     App *app = self->app;
     const int64_t now_us = g_get_monotonic_time();
 
+    self->n_rows += n_rows;
     app_progress_count(&app->progress, n_rows);
     if (self->leads)
         app_progress_draw(&app->progress, n_rows, loss);
@@ -149,4 +154,24 @@ bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metri
     self->look_us =
         now_us + CLAMP((now_us - app->begun_us) / LOOKS_BY_SHARE, LOOK_LEAST_US, LOOK_MOST_US);
     return tell(self, error) && look(self, now_us, error);
+}
+
+/* By its own rows, for those of the others are as many: so that it does not depend on time. */
+bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error)
+{
+    const App *app = self->app;
+
+    if (!self->leads)
+        return true;
+    const double done = (double)self->n_rows * rubato_worker_n_workers(self->worker);
+    const double share = done / ((double)app->n_rows * app->epochs);
+    const uint64_t rate_step = (uint64_t)(MIN(share, 1) * RATE_STEPS);
+    if (rate_step == self->rate_step)
+        return true;
+    self->rate_step = rate_step;
+    const double rate = app_learning_rate(app, rate_step, RATE_STEPS);
+    for (size_t i = 0; tables[i] != NULL; i++)
+        if (!rubato_worker_tune(self->worker, tables[i], RUBATO_LEARNING_RATE, rate, error))
+            return false;
+    return true;
 }

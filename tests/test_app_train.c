@@ -19,6 +19,7 @@ static const AppProgram program = {
 
 typedef struct {
     App app;
+    bool rate_falls;
     double loss_of_row; /* falls as 1 / (1 + steps / this) where above 0, else it is 1 */
     _Atomic uint64_t n_steps[N_WORKERS];
 } Job;
@@ -28,6 +29,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
 {
     Job *job = user_data;
     const RubatoKey key = 0;
+    static const char *const tables[] = { "sum", NULL };
     const uint64_t n_steps = (uint64_t)job->app.epochs * (N_ROWS / BATCH / N_WORKERS);
     const float one = 1;
     float sum;
@@ -42,6 +44,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
 
         job->n_steps[rubato_worker_rank(worker)]++;
         if (!rubato_kv_table_get(table, &key, 1, &sum, error) ||
+            (job->rate_falls && !app_worker_lower_rate(self, tables, error)) ||
             !rubato_kv_table_add(table, &key, 1, &one, error) ||
             !rubato_kv_table_clock(table, error) ||
             !app_worker_step(self, BATCH, BATCH * loss, BATCH / 2, error))
@@ -66,7 +69,11 @@ static Job *start(const char *const *arguments)
 
 static void run(Job *job)
 {
-    const AppArray sum = { .name = "sum", .spec = { .name = "sum", .n_keys = 1 } };
+    const AppArray sum = { .name = "sum",
+                           .spec = { .name = "sum",
+                                     .n_keys = 1,
+                                     .update = job->rate_falls ? "sgd" : "add",
+                                     .rule.learning_rate = job->rate_falls ? 1 : 0 } };
     const AppModel model = { .arrays = &sum, .n_arrays = 1 };
     const char *const tables[] = { "sum", NULL };
     const RubatoTask task = { .name = "t", .run = train, .user_data = job, .tables = tables };
@@ -101,6 +108,25 @@ START_TEST(every_row_is_counted_once)
     ck_assert_double_eq(last->seconds, job->app.seconds);
     ck_assert_double_eq_tol(last->loss, 1, 1e-9);
     ck_assert_double_eq_tol(last->metric, 0.5, 1e-9);
+    end(job);
+}
+END_TEST
+
+/* Each worker's gradient of 1 takes the rate off the sum. */
+START_TEST(the_rate_falls_for_all_workers_as_rows_are_learned)
+{
+    const RubatoKey key = 0;
+    const int n_steps = 2 * N_ROWS / BATCH / N_WORKERS;
+    double expected = 0;
+    float sum;
+    Job *job = start((const char *const[]){ "--model", "bsp", NULL });
+
+    job->rate_falls = true;
+    run(job);
+    for (int step = 0; step < n_steps; step++)
+        expected -= N_WORKERS * (1 - 0.95 * (double)(step * 64 / n_steps) / 64);
+    ck_assert(rubato_engine_get(job->app.engine, "sum", &key, 1, &sum, NULL));
+    ck_assert_double_eq_tol((double)sum, expected, 1e-3 * -expected);
     end(job);
 }
 END_TEST
@@ -197,6 +223,7 @@ int main(void)
 
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, every_row_is_counted_once, 0, 4);
+    tcase_add_test(cases, the_rate_falls_for_all_workers_as_rows_are_learned);
     tcase_add_loop_test(cases, all_workers_stop_at_the_target_loss, 0, 4);
     tcase_add_loop_test(cases, all_workers_stop_at_the_time_limit, 0, 4);
     tcase_add_test(cases, a_straggler_sleeps_no_longer_than_training_lasts);
