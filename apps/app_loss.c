@@ -1,0 +1,43 @@
+/* Labels that a loss can be for. Pure functions. */
+#include "apps/app_loss.h"
+
+const char *const app_loss_names[] = { "logistic", "hinge", "squared", NULL };
+
+bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error)
+{
+    if (rows->n_rows == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s: expected rows, found none",
+                    source);
+        return false;
+    }
+    if (loss->kind != APP_LOSS_SQUARED && !(rows->min_label < rows->max_label)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: expected two labels, such as -1 and 1; all rows have label %g", source,
+                    (double)rows->min_label);
+        return false;
+    }
+    loss->negative = (double)rows->min_label;
+    loss->positive = (double)rows->max_label;
+    return true;
+}
+
+bool app_loss_check(const AppLoss *loss, const RubatoBatch *batch, GError **error)
+{
+    const float negative = (float)loss->negative, positive = (float)loss->positive;
+
+    if (loss->kind == APP_LOSS_SQUARED)
+        return true;
+    for (size_t i = 0; i < batch->n_rows; i++)
+        if (batch->label[i] != negative && batch->label[i] != positive) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "a row has label %g: expected one of two labels, %g or %g",
+                        (double)batch->label[i], loss->negative, loss->positive);
+            return false;
+        }
+    return true;
+}
+
+double app_loss_start(const AppLoss *loss)
+{
+    return loss->kind == APP_LOSS_SQUARED ? (loss->negative + loss->positive) / 2 : 0;
+}

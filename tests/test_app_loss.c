@@ -1,0 +1,128 @@
+/* Losses and their labels: against values worked out by hand. */
+#include <check.h>
+
+#include "apps/app_loss.h"
+#include "tests/support/runner.h"
+
+static const struct {
+    AppLossKind kind;
+    float score, label;
+    double loss, slope;
+} points[] = {
+    { APP_LOSS_LOGISTIC, 0, 1, G_LN2, -0.5 },
+    { APP_LOSS_LOGISTIC, 0, -1, G_LN2, 0.5 },
+    { APP_LOSS_LOGISTIC, 1, 1, 0.3132617, -0.2689414 },
+    { APP_LOSS_LOGISTIC, 1, -1, 1.3132617, 0.7310586 },
+    { APP_LOSS_LOGISTIC, -1, 1, 1.3132617, -0.7310586 },
+    { APP_LOSS_LOGISTIC, 1e30F, 1, 0, 0 },
+    { APP_LOSS_LOGISTIC, -1e30F, 1, 1e30, -1 },
+    { APP_LOSS_LOGISTIC, 1e30F, -1, 1e30, 1 },
+    { APP_LOSS_HINGE, 0, 1, 1, -1 },
+    { APP_LOSS_HINGE, 0.5F, 1, 0.5, -1 },
+    { APP_LOSS_HINGE, 2, 1, 0, 0 },
+    { APP_LOSS_HINGE, 0.5F, -1, 1.5, 1 },
+    { APP_LOSS_HINGE, -2, -1, 0, 0 },
+    { APP_LOSS_SQUARED, 3, 1, 2, 2 },
+    { APP_LOSS_SQUARED, -3, 1, 8, -4 },
+    { APP_LOSS_SQUARED, 0.25F, 0.25F, 0, 0 },
+};
+
+START_TEST(loss_and_slope_of_a_score)
+{
+    const AppLoss loss = { .kind = points[_i].kind, .negative = -1, .positive = 1 };
+    float slope;
+    const double value = (double)app_loss_of(&loss, points[_i].score, points[_i].label, &slope);
+
+    ck_assert_double_eq_tol(value, points[_i].loss, 1e-6 * (1 + points[_i].loss));
+    ck_assert_double_eq_tol((double)slope, points[_i].slope, 1e-6);
+}
+END_TEST
+
+START_TEST(score_is_right_on_the_side_of_its_label)
+{
+    AppLoss loss = { .kind = APP_LOSS_HINGE, .negative = 0, .positive = 1 };
+
+    ck_assert(app_loss_is_right(&loss, 0.1F, 1));
+    ck_assert(!app_loss_is_right(&loss, 0, 1));
+    ck_assert(app_loss_is_right(&loss, 0, 0));
+    ck_assert(!app_loss_is_right(&loss, 0.1F, 0));
+    loss.kind = APP_LOSS_SQUARED;
+    ck_assert(!app_loss_is_right(&loss, 1, 1));
+}
+END_TEST
+
+START_TEST(labels_are_the_least_and_the_largest_of_the_rows)
+{
+    const RubatoDataSummary rows = { .n_rows = 9, .min_label = 1, .max_label = 4 };
+    AppLoss loss = { .kind = APP_LOSS_LOGISTIC };
+
+    ck_assert(app_loss_fit(&loss, &rows, "rows", NULL));
+    ck_assert_double_eq(loss.negative, 1);
+    ck_assert_double_eq(loss.positive, 4);
+    ck_assert_double_eq(app_loss_start(&loss), 0);
+    loss.kind = APP_LOSS_SQUARED;
+    ck_assert_double_eq(app_loss_start(&loss), 2.5);
+}
+END_TEST
+
+START_TEST(one_label_is_enough_for_squared_loss_alone)
+{
+    const RubatoDataSummary rows = { .n_rows = 9, .min_label = 2, .max_label = 2 };
+    AppLoss loss = { .kind = APP_LOSS_SQUARED };
+    g_autoptr(GError) error = NULL;
+
+    ck_assert(app_loss_fit(&loss, &rows, "rows", &error));
+    loss.kind = APP_LOSS_HINGE;
+    ck_assert(!app_loss_fit(&loss, &rows, "rows", &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
+    ck_assert_str_eq(error->message,
+                     "rows: expected two labels, such as -1 and 1; all rows have label 2");
+}
+END_TEST
+
+START_TEST(no_rows_are_too_few)
+{
+    const RubatoDataSummary rows = { .n_rows = 0 };
+    AppLoss loss = { .kind = APP_LOSS_SQUARED };
+    g_autoptr(GError) error = NULL;
+
+    ck_assert(!app_loss_fit(&loss, &rows, "rows", &error));
+    ck_assert_str_eq(error->message, "rows: expected rows, found none");
+}
+END_TEST
+
+START_TEST(third_label_is_refused)
+{
+    const float labels[] = { 1, 4, 3 };
+    RubatoBatch batch = { .n_rows = 2, .label = labels };
+    AppLoss loss = { .kind = APP_LOSS_LOGISTIC, .negative = 1, .positive = 4 };
+    g_autoptr(GError) error = NULL;
+
+    ck_assert(app_loss_check(&loss, &batch, &error));
+    batch.n_rows = 3;
+    ck_assert(!app_loss_check(&loss, &batch, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
+    loss.kind = APP_LOSS_SQUARED;
+    ck_assert(app_loss_check(&loss, &batch, NULL));
+}
+END_TEST
+
+static Suite *app_loss_suite(void)
+{
+    Suite *suite = suite_create("app_loss");
+    TCase *tcase = tcase_create("app_loss");
+
+    tcase_add_loop_test(tcase, loss_and_slope_of_a_score, 0, (int)G_N_ELEMENTS(points));
+    tcase_add_test(tcase, score_is_right_on_the_side_of_its_label);
+    tcase_add_test(tcase, labels_are_the_least_and_the_largest_of_the_rows);
+    tcase_add_test(tcase, one_label_is_enough_for_squared_loss_alone);
+    tcase_add_test(tcase, no_rows_are_too_few);
+    tcase_add_test(tcase, third_label_is_refused);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(app_loss_suite());
+}
