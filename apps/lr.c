@@ -1,79 +1,71 @@
-/* rubato-lr: logistic regression on sparse libsvm files.
+/* rubato-lr: linear models on sparse rows.
  *
- * The weights are one hash table, a row of one value for each column and one for the bias. A step
- * gets and adds just the keys that its rows use; which these are each worker tells ahead of time, so
- * that under sparse_ssp workers whose rows share no columns need not wait for each other. */
-#include "apps/app.h"
-#include "apps/app_batches.h"
-#include "apps/lr_model.h"
+ * A step gets the weights of its batch's keys and adds their gradients; the servers apply the update
+ * rule. Weights that nobody has added to are 0 and take no room: so any 64-bit key will do.
+ *
+ * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
+ * batches share none need not wait for each other. Every step uses the bias, which is therefore a
+ * table of its own. */
+#include <string.h>
 
-#include <math.h>
-#include <stdlib.h>
+#include "apps/app_ahead.h"
+#include "apps/app_score.h"
+#include "apps/lr_job.h"
 
-#define TABLE "weights"
-#define EVALUATED_AT_ONCE 1024
+static const RubatoKey bias_key = 0;
 
+/* What a worker has at hand. */
 typedef struct {
-    App app;
-    RubatoRows *train, *test;
-    LrLabels labels;
-    double l2;
-} Job;
+    const LrJob *job;
+    AppAhead *ahead;
+    RubatoSparseKVClientTable *weights;
+    RubatoKVClientTable *bias; /* NULL: none */
+} Tables;
 
-/* What a worker tells ahead: the keys of its part of each step. */
-typedef struct {
-    const Job *job;
-    const AppBatches *batches;
-    uint64_t n_steps;
-    uint64_t *rows;
-    GArray *keys;
-} Ahead;
-
-static bool tell_keys(uint64_t step, RubatoIteration *iteration, void *user_data)
+/* Asks for the bias and, while that is on its way, for the weights. */
+static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
 {
-    Ahead *ahead = user_data;
-    uint64_t n_step;
+    RubatoTicket ticket = 0;
 
-    if (step >= ahead->n_steps)
-        return false;
-    const size_t n = app_batches_take(ahead->batches, step, ahead->rows, &n_step);
-    lr_collect_keys(ahead->job->train, ahead->rows, n, ahead->keys);
-    iteration->keys = (const RubatoKey *)(void *)ahead->keys->data;
-    iteration->n = ahead->keys->len;
-    return true;
+    if (tables->bias != NULL) {
+        ticket = rubato_kv_client_table_get_async(tables->bias, &bias_key, 1, &workspace->bias,
+                                                  NULL, NULL, error);
+        if (ticket == 0)
+            return false;
+    }
+    const bool good = rubato_sparse_kv_client_table_get(tables->weights, workspace->weights, error);
+    /* In any case, for until then the bias may be written to. */
+    return (ticket == 0 ||
+            rubato_kv_client_table_wait(tables->bias, ticket, good ? error : NULL)) &&
+           good;
 }
 
-static bool train_steps(Job *job, RubatoWorker *worker, Ahead *ahead, GError **error)
+static bool add(const Tables *tables, const LrWorkspace *workspace, GError **error)
 {
-    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
-    const AppBatches *batches = ahead->batches;
-    g_autofree uint64_t *rows = g_new(uint64_t, app_batches_max(batches));
-    g_autoptr(GArray) weights = g_array_new(FALSE, FALSE, sizeof(float));
-    g_autoptr(GArray) delta = g_array_new(FALSE, FALSE, sizeof(float));
-    RubatoIteration keys;
-
-    if (self == NULL)
+    if (tables->bias != NULL &&
+        (!rubato_kv_client_table_add(tables->bias, &bias_key, 1, &workspace->d_bias, error) ||
+         !rubato_kv_client_table_clock(tables->bias, error)))
         return false;
-    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table_with(
-        worker, TABLE, RUBATO_F32, tell_keys, ahead, error);
-    if (table == NULL)
-        return false;
-    for (uint64_t step = 0;
-         app_worker_goes_on(self) && rubato_sparse_kv_client_table_next(table, &keys); step++) {
-        uint64_t n_step;
-        const size_t n = app_batches_take(batches, step, rows, &n_step);
-        const double rate = app_learning_rate(&job->app, step, ahead->n_steps);
+    return rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error);
+}
 
-        g_array_set_size(weights, (guint)keys.n);
-        g_array_set_size(delta, (guint)keys.n);
-        if (!rubato_sparse_kv_client_table_get(table, weights->data, error))
+static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
+{
+    const LrJob *job = tables->job;
+    g_auto(LrWorkspace) workspace = { 0 };
+    const RubatoBatch *batch;
+
+    for (uint64_t step = 0; app_worker_goes_on(self); step++) {
+        if ((batch = app_ahead_batch(tables->ahead, step)) == NULL)
+            return app_ahead_ended(tables->ahead, error);
+        if (!app_loss_check(&job->model.loss, batch, error) ||
+            !lr_workspace_fit(&workspace, batch, error) || !get(tables, &workspace, error))
             return false;
-        /* Divided by the whole step's rows: the workers' deltas add up to one mean gradient. */
-        const double loss = lr_gradient(job->train, &job->labels, rows, n, keys.keys,
-                                        (const float *)(void *)weights->data, keys.n, job->l2,
-                                        -rate / (double)n_step, (float *)(void *)delta->data);
-        if (!rubato_sparse_kv_client_table_add(table, delta->data, error) ||
-            !app_worker_step(self, n, loss, 0, error))
+        /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
+        const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->scale);
+        if ((job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
+            !add(tables, &workspace, error) ||
+            !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
             return false;
     }
     return true;
@@ -81,139 +73,118 @@ static bool train_steps(Job *job, RubatoWorker *worker, Ahead *ahead, GError **e
 
 static bool train(RubatoWorker *worker, void *user_data, GError **error)
 {
-    Job *job = user_data;
-    AppBatches batches;
+    LrJob *job = user_data;
+    const RubatoReaderOptions options =
+        app_data_reader_options(&job->app, &job->data, rubato_worker_n_workers(worker));
+    g_autoptr(RubatoKVClientTable) bias = NULL;
 
-    app_batches_init(&batches, job->train->n_rows, job->app.batch_size, rubato_worker_rank(worker),
-                     rubato_worker_n_workers(worker), job->app.seed);
-    g_autofree uint64_t *rows = g_new(uint64_t, app_batches_max(&batches));
-    g_autoptr(GArray) keys = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
-    Ahead ahead = {
-        .job = job,
-        .batches = &batches,
-        .n_steps = app_batches_per_epoch(&batches) * job->app.epochs,
-        .rows = rows,
-        .keys = keys,
-    };
-    return train_steps(job, worker, &ahead, error);
-}
-
-/* Scores rows by the table's weights, as many at a time as need few of them at once. */
-static bool evaluate(Job *job, const RubatoRows *rows, LrRating *rating, GError **error)
-{
-    g_autofree double *scores = g_try_new(double, rows->n_rows);
-    g_autoptr(GArray) keys = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
-    g_autoptr(GArray) weights = g_array_new(FALSE, FALSE, sizeof(float));
-    uint64_t which[EVALUATED_AT_ONCE];
-
-    if (scores == NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory to score %zu rows",
-                    rows->n_rows);
+    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
+    if (self == NULL)
         return false;
-    }
-    for (size_t first = 0; first < rows->n_rows; first += EVALUATED_AT_ONCE) {
-        const size_t n = MIN(rows->n_rows - first, EVALUATED_AT_ONCE);
-
-        for (size_t i = 0; i < n; i++)
-            which[i] = first + i;
-        lr_collect_keys(rows, which, n, keys);
-        g_array_set_size(weights, keys->len);
-        const RubatoKey *wanted = (const RubatoKey *)(void *)keys->data;
-        if (!rubato_engine_get(job->app.engine, TABLE, wanted, keys->len, weights->data, error))
+    g_autoptr(AppAhead) ahead =
+        app_ahead_new(rubato_worker_open_reader(worker, job->train, &options, error),
+                      MAX(1, job->app.speculation));
+    if (ahead == NULL)
+        return false;
+    if (job->has_bias) {
+        bias = rubato_worker_open_kv_client_table(worker, LR_BIAS, RUBATO_F32, error);
+        if (bias == NULL)
             return false;
-        lr_score(rows, first, n, wanted, (const float *)(void *)weights->data, keys->len, scores);
     }
-    return lr_rate(rows, &job->labels, scores, rating, error);
+    g_autoptr(RubatoSparseKVClientTable) weights = rubato_worker_open_sparse_kv_client_table_with(
+        worker, LR_WEIGHTS, RUBATO_F32, app_ahead_tell, ahead, error);
+    return weights != NULL && train_steps(&(Tables){ job, ahead, weights, bias }, self, error);
 }
 
-static bool add_metrics(Job *job, GError **error)
+/* Scores of a batch by the weights as they are between tasks; an AppScoreFunc. */
+static bool score(const RubatoBatch *batch, double *scores, void *user_data, GError **error)
 {
-    LrRating rating;
+    const LrJob *job = user_data;
+    RubatoEngine *engine = job->app.engine;
+    g_auto(LrWorkspace) workspace = { 0 };
 
-    if (!evaluate(job, job->train, &rating, error))
+    if (!lr_workspace_fit(&workspace, batch, error) ||
+        (job->has_bias &&
+         !rubato_engine_get(engine, LR_BIAS, &bias_key, 1, &workspace.bias, error)) ||
+        !rubato_engine_get(engine, LR_WEIGHTS, batch->keys, batch->n_keys, workspace.weights,
+                           error))
         return false;
-    app_add_metric(&job->app, "train_loss", rating.logloss);
-    if (job->test == NULL)
-        return true;
-    if (!evaluate(job, job->test, &rating, error))
-        return false;
-    app_add_metric(&job->app, "test_accuracy", rating.accuracy);
-    app_add_metric(&job->app, "test_logloss", rating.logloss);
-    app_add_metric(&job->app, "test_auc", rating.auc);
+    lr_score(batch, &workspace, scores);
     return true;
 }
 
-static bool run(Job *job, GError **error)
+static bool predict(const char *path, FILE *output, void *user_data, GError **error)
+{
+    LrJob *job = user_data;
+    g_autoptr(RubatoDataset) rows = app_data_open_file(&job->data, path, error);
+
+    return rows != NULL && app_print_predictions(output, rows, &job->model.loss, score, job, error);
+}
+
+static bool evaluate(LrJob *job, GError **error)
+{
+    app_add_metric(&job->app, "train_loss", app_curve_loss(&job->app.curve));
+    return job->test == NULL ||
+           app_add_test_metrics(&job->app, job->test, &job->model.loss, score, job, error);
+}
+
+static bool run(LrJob *job, GError **error)
 {
     App *app = &job->app;
-    const AppArray weights = {
-        .name = TABLE,
-        .spec = { .name = TABLE, .dtype = RUBATO_F32, .storage = "hash" },
+    const bool bsp = strcmp(app->model, "bsp") == 0, sparse = strcmp(app->model, "sparse_ssp") == 0;
+    const RubatoAggregate aggregate = bsp ? RUBATO_AGGREGATE_SUM : RUBATO_AGGREGATE_NONE;
+    const AppArray arrays[] = {
+        { LR_WEIGHTS,
+          { .name = LR_WEIGHTS,
+            .storage = "hash",
+            .update = job->rule,
+            .rule = job->weights_rule,
+            .aggregate = aggregate } },
+        { LR_BIAS,
+          { .name = LR_BIAS,
+            .n_keys = 1,
+            /* All use it: sparse_ssp would hold them together as tightly as its staleness. */
+            .model = sparse ? "ssp" : NULL,
+            .staleness = sparse ? app->staleness + app->speculation : 0,
+            .update = job->rule,
+            .rule = job->bias_rule,
+            .aggregate = aggregate,
+            .init_value = app_loss_start(&job->model.loss) } },
     };
-    const AppModel model = { .arrays = &weights, .n_arrays = 1 };
-    const char *const tables[] = { TABLE, NULL };
-    const RubatoTask task = { .name = "lr", .run = train, .user_data = job, .tables = tables };
+    const AppSetting settings[] = {
+        { "loss", job->loss },
+        { "bias", job->has_bias ? "yes" : "no" },
+        { NULL, NULL },
+    };
+    const AppNumber numbers[] = {
+        { "negative", &job->model.loss.negative },
+        { "positive", &job->model.loss.positive },
+        { NULL, NULL },
+    };
+    const AppModel model = {
+        .arrays = arrays,
+        .n_arrays = job->has_bias ? 2 : 1,
+        .settings = settings,
+        .numbers = numbers,
+        .predict = predict,
+        .user_data = job,
+    };
+    const RubatoTask task = { .name = "lr", .run = train, .user_data = job, .tables = job->tables };
 
     return app_start(app, error) && app_create_model(app, &model, error) &&
-           app_train(app, &task, job->train->n_rows, error) &&
-           (!app_speaks(app) || add_metrics(job, error)) && app_finish(app, &model, error);
-}
-
-static RubatoRows *load_rows(const char *path, GError **error)
-{
-    const char *const paths[] = { path, NULL };
-    const RubatoDataSpec spec = { .paths = paths, .format = "libsvm" };
-
-    return rubato_dataset_load(&spec, error);
-}
-
-static bool load(Job *job, const char *train_path, const char *test_path, GError **error)
-{
-    job->train = load_rows(train_path, error);
-    if (job->train == NULL || !lr_find_labels(job->train, train_path, &job->labels, error))
-        return false;
-    if (test_path == NULL)
-        return true;
-    job->test = load_rows(test_path, error);
-    return job->test != NULL && lr_check_labels(job->test, test_path, &job->labels, error);
+           (job->train == NULL || (app_train(app, &task, job->n_rows, error) &&
+                                   (!app_speaks(app) || evaluate(job, error)))) &&
+           app_finish(app, &model, error);
 }
 
 int main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
-    g_autofree char *train_path = NULL;
-    g_autofree char *test_path = NULL;
-    Job job = { .train = NULL };
-    const GOptionEntry options[] = {
-        { "train", 0, 0, G_OPTION_ARG_FILENAME, &train_path,
-          "The rows to train on, in libsvm's format, plain or gzipped", "FILE" },
-        { "test", 0, 0, G_OPTION_ARG_FILENAME, &test_path, "The rows to test on", "FILE" },
-        { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job.l2,
-          "Penalty on the squares of the weights that a row uses (default 0)", "X" },
-        G_OPTION_ENTRY_NULL,
-    };
-    const AppProgram program = {
-        .name = "rubato-lr",
-        .summary = "Trains logistic regression on sparse rows with two labels.",
-        .options = options,
-        .epochs = 10,
-        .batch_size = 64,
-        .learning_rate = 0.5,
-    };
+    LrJob job;
 
-    if (!app_parse(&job.app, &program, argc, argv))
+    if (!lr_parse(&job, argc, argv))
         return APP_EXIT_USAGE;
-    if (train_path == NULL || !isfinite(job.l2) || job.l2 < 0) {
-        g_printerr("rubato-lr: %s\nTry \"rubato-lr --help\".\n",
-                   train_path == NULL ? "--train: give the file to train on"
-                                      : "--l2: expected a number from 0");
-        app_end(&job.app, NULL);
-        return APP_EXIT_USAGE;
-    }
-    if (load(&job, train_path, test_path, &error))
+    if (lr_load(&job, &error))
         (void)run(&job, &error); /* what fails is in error */
-    const int status = app_end(&job.app, error);
-    rubato_rows_free(job.train);
-    rubato_rows_free(job.test);
-    return status;
+    return lr_end(&job, error);
 }

@@ -1,218 +1,84 @@
-/* Logistic regression: the loss of a row is log(1 + exp(−y · w·x)) with y = ±1, its gradient
- * (σ(w·x) − [y = 1]) · x. Pure functions. */
+/* The arithmetic of linear models. Pure functions.
+ *
+ * Sums are in single precision, over a row's entries and a batch's rows. */
 #include "apps/lr_model.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-static bool label_fault(const char *path, size_t row, const char *expected, float label,
-                        GError **error)
+void lr_workspace_clear(LrWorkspace *workspace)
 {
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                "%s: row %zu: expected %s, found label %g", path, row + 1, expected, (double)label);
-    return false;
+    g_free(workspace->weights);
+    g_free(workspace->d_weights);
+    *workspace = (LrWorkspace){ 0 };
 }
 
-bool lr_find_labels(const RubatoRows *rows, const char *path, LrLabels *labels, GError **error)
+bool lr_workspace_fit(LrWorkspace *workspace, const RubatoBatch *batch, GError **error)
 {
-    float low = rows->label[0], high = rows->label[0];
+    const size_t n = MAX(1, batch->n_keys);
 
-    for (size_t i = 1; i < rows->n_rows; i++) {
-        low = MIN(low, rows->label[i]);
-        high = MAX(high, rows->label[i]);
-    }
-    if (!(low < high)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "%s: expected two labels, such as -1 and 1; all rows have label %g", path,
-                    (double)low);
+    if (n <= workspace->n_keys_max)
+        return true;
+    lr_workspace_clear(workspace);
+    workspace->weights = g_try_new(float, n);
+    workspace->d_weights = g_try_new(float, n);
+    if (workspace->weights == NULL || workspace->d_weights == NULL) {
+        lr_workspace_clear(workspace);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "no memory for a batch of %zu keys: give a smaller --batch-size", n);
         return false;
     }
-    *labels = (LrLabels){ .negative = low, .positive = high };
-    return lr_check_labels(rows, path, labels, error);
-}
-
-bool lr_check_labels(const RubatoRows *rows, const char *path, const LrLabels *labels,
-                     GError **error)
-{
-    for (size_t i = 0; i < rows->n_rows; i++)
-        if (!(rows->label[i] <= labels->negative && rows->label[i] >= labels->negative) &&
-            !(rows->label[i] <= labels->positive && rows->label[i] >= labels->positive)) {
-            char expected[96];
-
-            g_snprintf(expected, sizeof expected, "one of two labels, %g or %g",
-                       (double)labels->negative, (double)labels->positive);
-            return label_fault(path, i, expected, rows->label[i], error);
-        }
+    workspace->n_keys_max = n;
     return true;
 }
 
-static int compare_keys(const void *a, const void *b)
+static float score_row(const RubatoBatch *batch, const LrWorkspace *workspace, size_t row)
 {
-    const RubatoKey left = *(const RubatoKey *)a, right = *(const RubatoKey *)b;
+    float score = workspace->bias;
 
-    return (left > right) - (left < right);
+    for (size_t e = batch->row_start[row]; e < batch->row_start[row + 1]; e++)
+        score += workspace->weights[batch->index[e]] * batch->value[e];
+    return score;
 }
 
-void lr_collect_keys(const RubatoRows *rows, const uint64_t *which, size_t n, GArray *keys)
+static void add_penalties(const LrModel *model, const RubatoBatch *batch, LrWorkspace *workspace,
+                          float scale)
 {
-    g_array_set_size(keys, 0);
-    if (n == 0)
-        return;
+    const float l1 = (float)model->l1 * scale, l2 = (float)model->l2 * scale;
 
-    const RubatoKey bias = LR_BIAS_KEY;
-    g_array_append_val(keys, bias);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = rows->row_start[which[i]]; k < rows->row_start[which[i] + 1]; k++) {
-            const RubatoKey key = rows->key[k];
+    for (size_t e = 0; e < batch->n_entries; e++) {
+        const float weight = workspace->weights[batch->index[e]];
+        const float sign = (float)((weight > 0) - (weight < 0));
 
-            g_array_append_val(keys, key);
-        }
-    qsort(keys->data, keys->len, sizeof(RubatoKey), compare_keys);
-
-    RubatoKey *sorted = (RubatoKey *)(void *)keys->data;
-    guint n_unique = 0;
-    for (guint i = 0; i < keys->len; i++)
-        if (n_unique == 0 || sorted[i] != sorted[n_unique - 1])
-            sorted[n_unique++] = sorted[i];
-    g_array_set_size(keys, n_unique);
-}
-
-/* Where a key stands among the sorted keys; it is there, and not before `from`. */
-static size_t find_key(const RubatoKey *keys, size_t n_keys, size_t from, RubatoKey key)
-{
-    size_t low = from, high = n_keys;
-
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-
-        if (keys[middle] <= key)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* log(1 + exp(−margin)), without overflow. */
-static double loss_of(double margin)
-{
-    return margin > 0 ? log1p(exp(-margin)) : log1p(exp(margin)) - margin;
-}
-
-static double probability_of(double score)
-{
-    return 1 / (1 + exp(-score));
-}
-
-static bool is_positive(const LrLabels *labels, float label)
-{
-    return label >= labels->positive;
-}
-
-double lr_gradient(const RubatoRows *rows, const LrLabels *labels, const uint64_t *which, size_t n,
-                   const RubatoKey *keys, const float *weights, size_t n_keys, double l2,
-                   double scale, float *gradient)
-{
-    double loss = 0;
-
-    memset(gradient, 0, n_keys * sizeof *gradient);
-    for (size_t i = 0; i < n; i++) {
-        const size_t begin = rows->row_start[which[i]], end = rows->row_start[which[i] + 1];
-        const bool positive = is_positive(labels, rows->label[which[i]]);
-        double score = (double)weights[0];
-        size_t at = 0;
-
-        for (size_t k = begin; k < end; k++) {
-            at = find_key(keys, n_keys, at, rows->key[k]);
-            score += (double)weights[at] * (double)rows->value[k];
-        }
-        const double error = probability_of(score) - (positive ? 1 : 0);
-        loss += loss_of(positive ? score : -score);
-
-        gradient[0] += (float)(scale * error);
-        at = 0;
-        for (size_t k = begin; k < end; k++) {
-            at = find_key(keys, n_keys, at, rows->key[k]);
-            gradient[at] +=
-                (float)(scale * (error * (double)rows->value[k] + l2 * (double)weights[at]));
-        }
-    }
-    return loss;
-}
-
-typedef struct {
-    double score;
-    bool positive;
-} Scored;
-
-static int compare_scores(const void *a, const void *b)
-{
-    const Scored *left = a, *right = b;
-
-    return (left->score > right->score) - (left->score < right->score);
-}
-
-/* The share of pairs of a positive and a negative row that the scores order rightly, ties counting
- * half: from the sum of the positives' ranks (J. Hanley, B. McNeil, 1982). */
-static double auc_of(Scored *scored, size_t n)
-{
-    double rank_sum = 0;
-    size_t n_positive = 0;
-
-    qsort(scored, n, sizeof *scored, compare_scores);
-    for (size_t begin = 0, end; begin < n; begin = end) {
-        size_t n_tied_positive = 0;
-
-        end = begin;
-        do
-            n_tied_positive += scored[end++].positive;
-        while (end < n && scored[end].score <= scored[begin].score);
-        rank_sum += (double)n_tied_positive * ((double)(begin + end) + 1) / 2;
-        n_positive += n_tied_positive;
-    }
-    const double positives = (double)n_positive, negatives = (double)(n - n_positive);
-    if (n_positive == 0 || n_positive == n)
-        return (double)NAN;
-    return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives);
-}
-
-void lr_score(const RubatoRows *rows, size_t first, size_t n, const RubatoKey *keys,
-              const float *weights, size_t n_keys, double *scores)
-{
-    for (size_t i = first; i < first + n; i++) {
-        double score = (double)weights[0];
-        size_t at = 0;
-
-        for (size_t k = rows->row_start[i]; k < rows->row_start[i + 1]; k++) {
-            at = find_key(keys, n_keys, at, rows->key[k]);
-            score += (double)weights[at] * (double)rows->value[k];
-        }
-        scores[i] = score;
+        workspace->d_weights[batch->index[e]] += l1 * sign + l2 * weight;
     }
 }
 
-bool lr_rate(const RubatoRows *rows, const LrLabels *labels, const double *scores, LrRating *rating,
-             GError **error)
+LrTally lr_gradient(const LrModel *model, const RubatoBatch *batch, LrWorkspace *workspace,
+                    double scale)
 {
-    g_autofree Scored *scored = g_try_new(Scored, rows->n_rows);
-    size_t n_right = 0;
-    double loss = 0;
+    LrTally tally = { 0 };
+    double d_bias = 0;
 
-    if (scored == NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory to rate %zu rows",
-                    rows->n_rows);
-        return false;
-    }
-    for (size_t i = 0; i < rows->n_rows; i++) {
-        const bool positive = is_positive(labels, rows->label[i]);
+    memset(workspace->d_weights, 0, batch->n_keys * sizeof *workspace->d_weights);
+    for (size_t row = 0; row < batch->n_rows; row++) {
+        const float score = score_row(batch, workspace, row), label = batch->label[row];
+        float slope;
 
-        scored[i] = (Scored){ .score = scores[i], .positive = positive };
-        n_right += (scores[i] > 0) == positive;
-        loss += loss_of(positive ? scores[i] : -scores[i]);
+        tally.loss += (double)app_loss_of(&model->loss, score, label, &slope);
+        tally.n_right += app_loss_is_right(&model->loss, score, label);
+        slope *= (float)scale;
+        d_bias += (double)slope;
+        for (size_t e = batch->row_start[row]; e < batch->row_start[row + 1]; e++)
+            workspace->d_weights[batch->index[e]] += slope * batch->value[e];
     }
-    rating->logloss = loss / (double)rows->n_rows;
-    rating->accuracy = (double)n_right / (double)rows->n_rows;
-    rating->auc = auc_of(scored, rows->n_rows);
-    return true;
+    workspace->d_bias = (float)d_bias;
+    if (model->l1 > 0 || model->l2 > 0)
+        add_penalties(model, batch, workspace, (float)scale);
+    return tally;
+}
+
+void lr_score(const RubatoBatch *batch, const LrWorkspace *workspace, double *scores)
+{
+    for (size_t row = 0; row < batch->n_rows; row++)
+        scores[row] = (double)score_row(batch, workspace, row);
 }

@@ -1,50 +1,49 @@
-/* Logistic regression on sparse rows: the arithmetic, without tables.
+/* Linear models on batches of sparse rows: the arithmetic, without tables.
  *
- * Weights are known by key: 0 is the bias, key i the weight of column i.
+ * A row with the entries (key j, value x_j) has the score b + Σ_j w_j x_j.
  *
- * Threads: any; a batch from one. */
+ * Threads: any; a workspace has one at a time. */
 #ifndef RUBATO_APPS_LR_MODEL_H
 #define RUBATO_APPS_LR_MODEL_H
 
 #include <rubato/rubato.h>
 
-#define LR_BIAS_KEY 0
-
-/* The two labels that the rows have: the larger is the positive one. */
-typedef struct {
-    float negative, positive;
-} LrLabels;
-
-/* RUBATO_ERROR_FORMAT where rows have more or fewer than two; path is for the message. */
-bool lr_find_labels(const RubatoRows *rows, const char *path, LrLabels *labels, GError **error);
-
-/* RUBATO_ERROR_FORMAT where rows have others. */
-bool lr_check_labels(const RubatoRows *rows, const char *path, const LrLabels *labels,
-                     GError **error);
-
-/* The keys that some rows use: ascending, each once, the bias always among them; none for no
- * rows. */
-void lr_collect_keys(const RubatoRows *rows, const uint64_t *which, size_t n,
-                     GArray /* of RubatoKey */ *keys);
-
-/* Given the weights of just these keys, writes scale × the gradient over the rows, the penalty
- * included, into gradient, and returns the sum of the rows' losses without it. The penalty is
- * l2 / 2 × the squares of the weights that a row uses (the bias apart), per row. */
-double lr_gradient(const RubatoRows *rows, const LrLabels *labels, const uint64_t *which, size_t n,
-                   const RubatoKey *keys, const float *weights, size_t n_keys, double l2,
-                   double scale, float *gradient);
-
-/* Writes w·x of n rows from `first` on to their places in scores, given the weights of their keys. */
-void lr_score(const RubatoRows *rows, size_t first, size_t n, const RubatoKey *keys,
-              const float *weights, size_t n_keys, double *scores);
+#include "apps/app_loss.h"
 
 typedef struct {
-    double logloss, accuracy;
-    double auc; /* NaN where all labels are the same */
-} LrRating;
+    AppLoss loss;
+    double l1, l2; /* for each entry of a row: l1 × |w_j| + l2 / 2 × w_j² */
+} LrModel;
 
-/* How good the scores of all rows are. */
-bool lr_rate(const RubatoRows *rows, const LrLabels *labels, const double *scores, LrRating *rating,
-             GError **error);
+/* The weights of a batch's keys, and their gradients; it grows with the largest batch. */
+typedef struct {
+    float bias;
+    float d_bias;
+    float *weights;   /* n_keys */
+    float *d_weights; /* n_keys */
+    size_t n_keys_max;
+} LrWorkspace;
+
+/* Makes room for a batch. RUBATO_ERROR_MEMORY where there is none. */
+bool lr_workspace_fit(LrWorkspace *workspace, const RubatoBatch *batch, GError **error);
+
+/* A zeroed one is allowed. */
+void lr_workspace_clear(LrWorkspace *workspace);
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(LrWorkspace, lr_workspace_clear)
+
+/* What came of a batch's rows. */
+typedef struct {
+    double loss;    /* their sum, without penalties */
+    size_t n_right; /* scores on the side of the label, where there are two */
+} LrTally;
+
+/* From bias and weights: writes scale × the gradient over the batch's rows, penalties included, into
+ * d_bias and d_weights. */
+LrTally lr_gradient(const LrModel *model, const RubatoBatch *batch, LrWorkspace *workspace,
+                    double scale);
+
+/* From bias and weights: the scores of the batch's rows. */
+void lr_score(const RubatoBatch *batch, const LrWorkspace *workspace, double *scores);
 
 #endif

@@ -166,8 +166,8 @@ END_TEST
 /* Real rows, in which pairs say little more than linear terms. */
 START_TEST(fm_is_no_worse_than_linear_terms_on_real_rows)
 {
-    g_autofree char *train = a9a_path("a9a");
-    g_autofree char *test = a9a_path("a9a.t");
+    g_autofree char *train = data_path("a9a/a9a");
+    g_autofree char *test = data_path("a9a/a9a.t");
     const char *const arguments[] = { "--train", train, "--test", test, NULL };
     g_autoptr(JsonNode) fm = run_for_card(ONE_PROCESS, "rubato-fm", arguments);
     g_autoptr(JsonNode) lr = run_for_card(ONE_PROCESS, "rubato-lr", arguments);
@@ -296,7 +296,7 @@ static Suite *fm_suite(void)
     tcase_add_test(tcase, fm_predicts_ratings);
     tcase_add_test(tcase, fm_under_bsp_comes_out_the_same_everywhere);
     tcase_add_loop_test(tcase, fm_learns_under_every_rule, 0, 4);
-    if (has_a9a() && !is_slow())
+    if (has_data("a9a/a9a") && !is_slow())
         tcase_add_test(tcase, fm_is_no_worse_than_linear_terms_on_real_rows);
     else if (!is_slow())
         g_print("skipped: the case on a9a; put the folder that has it into RUBATO_DATA_DIR\n");

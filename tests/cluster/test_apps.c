@@ -7,22 +7,7 @@
 #include "tests/support/program_run.h"
 #include "tests/support/runner.h"
 
-#define ACCURACY_A9A 0.847
 #define ACCURACY_GENERATED 0.9
-
-/* All workers of all nodes have told, and nobody read what was staler than the model allows. */
-static void check_waits(JsonNode *card, const char *model)
-{
-    JsonObject *members = json_node_get_object(card);
-
-    ck_assert_uint_eq(json_array_get_length(json_object_get_array_member(members, "waits")),
-                      (guint)number(card, "workers"));
-    ck_assert_uint_gt(
-        json_array_get_length(json_object_get_array_member(members, "staleness_seen")), 0);
-    if (strcmp(model, "asp") != 0)
-        ck_assert_int_le(number(card, "staleness_most"),
-                         number(card, "staleness") + number(card, "speculation"));
-}
 
 START_TEST(hello_counts_with_two_workers_on_each_node)
 {
@@ -37,81 +22,6 @@ START_TEST(hello_counts_with_two_workers_on_each_node)
 }
 END_TEST
 
-/* Logistic regression on real rows: every model, every staleness, both places. */
-
-static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
-#define N_STALENESSES 5
-#define N_LR_CASES ((int)G_N_ELEMENTS(models) * N_STALENESSES * 2)
-
-START_TEST(lr_is_accurate_under_every_model)
-{
-    const Place place = (Place)(_i % 2);
-    const char *model = models[_i / 2 % (int)G_N_ELEMENTS(models)];
-    const int staleness_number = _i / 2 / (int)G_N_ELEMENTS(models);
-    g_autofree char *train = a9a_path("a9a");
-    g_autofree char *test = a9a_path("a9a.t");
-    g_autofree char *staleness = g_strdup_printf("%d", staleness_number);
-
-    /* Models without staleness need one case each; slow builds take the two ends. */
-    if ((strstr(model, "ssp") == NULL && staleness_number > 0) ||
-        (is_slow() && staleness_number != 0 && staleness_number != N_STALENESSES - 1))
-        return;
-    g_autoptr(JsonNode) card = run_for_card(
-        place, "rubato-lr",
-        (const char *const[]){ "--train", train, "--test", test, "--model", model, "--staleness",
-                               staleness, "--epochs", is_slow() ? "2" : "10", NULL });
-    ck_assert_double_ge(metric(card, "test_accuracy"), ACCURACY_A9A);
-    ck_assert_double_ge(metric(card, "test_auc"), 0.9);
-    ck_assert_double_le(metric(card, "test_logloss"), 0.33);
-    ck_assert_double_le(metric(card, "train_loss"), 0.335);
-    ck_assert_int_eq(number(card, "nodes"), place == TWO_NODES ? 2 : 1);
-    ck_assert_int_eq(number(card, "workers"), 4);
-    check_waits(card, model);
-}
-END_TEST
-
-START_TEST(lr_with_a_penalty_has_a_higher_loss)
-{
-    g_autofree char *train = a9a_path("a9a");
-    double losses[2];
-
-    for (int i = 0; i < 2; i++) {
-        g_autoptr(JsonNode) card =
-            run_for_card(ONE_PROCESS, "rubato-lr",
-                         (const char *const[]){ "--train", train, "--epochs", "1", "--l2",
-                                                i == 0 ? "0" : "0.1", NULL });
-        losses[i] = metric(card, "train_loss");
-    }
-    ck_assert_double_gt(losses[1], losses[0] + 0.01);
-}
-END_TEST
-
-static const struct {
-    const char *text, *message;
-} bad_files[] = {
-    { "1 1:1\n-1 2:x\n", ":2:6: expected a finite number as value, found \"x\"" },
-    { "1 1:1\n1 2:1\n", ": expected two labels" },
-    { "1 1:1\n2 2:1\n3 1:1\n", ": row 2: expected one of two labels, 1 or 3, found label 2" },
-};
-
-START_TEST(lr_refuses_a_file_that_is_wrong)
-{
-    g_autofree char *path = NULL;
-    const int fd = g_file_open_tmp("rubato-rows-XXXXXX", &path, NULL);
-
-    ck_assert_int_ge(fd, 0);
-    close(fd);
-    ck_assert(g_file_set_contents(path, bad_files[_i].text, -1, NULL));
-    Outcome outcome =
-        run_program(ONE_PROCESS, "rubato-lr", (const char *const[]){ "--train", path, NULL });
-    g_unlink(path);
-    ck_assert_int_eq(outcome.status, 1);
-    g_autofree char *message = g_strdup_printf("rubato-lr: %s%s", path, bad_files[_i].message);
-    ck_assert_msg(g_str_has_prefix(outcome.err, message), "%.4000s", outcome.err);
-    outcome_clear(&outcome);
-}
-END_TEST
-
 static const struct {
     const char *program;
     const char *arguments[4];
@@ -119,7 +29,6 @@ static const struct {
     const char *message;
 } bad_calls[] = {
     { "rubato-lr", { NULL }, 2, "rubato-lr: --train: give the file to train on" },
-    { "rubato-lr", { "--train", "x", "--l2=-1" }, 2, "rubato-lr: --l2: expected a number from 0" },
     { "rubato-lr",
       { "--train", "/no/such/file" },
       1,
@@ -139,6 +48,8 @@ START_TEST(programs_refuse_bad_calls)
 END_TEST
 
 /* Softmax regression on generated images, which every machine has. */
+
+static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
 START_TEST(softmax_learns_generated_images)
 {
@@ -237,54 +148,6 @@ START_TEST(softmax_stops_on_every_node_at_the_target_loss)
 }
 END_TEST
 
-static char *write_rows(const char *dir)
-{
-    char *path = g_build_filename(dir, "rows", NULL);
-
-    ck_assert(g_file_set_contents(path, "1 1:1 7:1\n-1 2:1 7:1\n1 1:1 9:2\n-1 3:4\n", -1, NULL));
-    return path;
-}
-
-/* The saved model stands for the run, wherever it was trained and is loaded. */
-START_TEST(lr_has_the_same_metrics_with_a_saved_model)
-{
-    const Place place = (Place)_i, other = place == ONE_PROCESS ? TWO_NODES : ONE_PROCESS;
-    g_autofree char *dir = make_folder();
-    g_autofree char *model = g_build_filename(dir, "model", NULL);
-    g_autofree char *rows = write_rows(dir);
-
-    g_autoptr(JsonNode) trained = run_for_card(
-        place, "rubato-lr",
-        (const char *const[]){ "--train", rows, "--test", rows, "--save", model, NULL });
-    g_autoptr(JsonNode) loaded =
-        run_for_card(other, "rubato-lr",
-                     (const char *const[]){ "--train", rows, "--test", rows, "--epochs", "0",
-                                            "--load", model, NULL });
-    ck_assert_double_lt(metric(trained, "test_logloss"), 0.5);
-    ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
-    ck_assert_int_eq(number(loaded, "samples"), 0);
-    remove_folder(dir);
-}
-END_TEST
-
-START_TEST(a_model_that_cannot_be_loaded_ends_the_run_on_every_node)
-{
-    const Place place = (Place)_i;
-    g_autofree char *dir = make_folder();
-    g_autofree char *rows = write_rows(dir);
-    Outcome outcome = run_program(
-        place, "rubato-lr", (const char *const[]){ "--train", rows, "--load", "/no/such", NULL });
-
-    ck_assert_int_eq(outcome.status, 1);
-    ck_assert_msg(strstr(outcome.err, "rubato-lr: --load: ") != NULL, "%.4000s", outcome.err);
-    if (place == TWO_NODES)
-        ck_assert_msg(strstr(outcome.err, "[7] rubato-lr: task load: worker 0 (node 3)") != NULL,
-                      "%.4000s", outcome.err);
-    outcome_clear(&outcome);
-    remove_folder(dir);
-}
-END_TEST
-
 /* With --json - standard output has the JSON alone; on a cluster one node speaks. */
 START_TEST(json_on_standard_output_stands_alone)
 {
@@ -315,24 +178,13 @@ static Suite *apps_suite(void)
 {
     Suite *suite = suite_create("apps");
     TCase *hello = tcase_create("hello");
-    TCase *lr = tcase_create("lr");
     TCase *softmax = tcase_create("softmax");
     TCase *calls = tcase_create("calls");
 
     tcase_set_timeout(hello, 60);
-    tcase_set_timeout(lr, 120);
     tcase_set_timeout(softmax, 200);
     tcase_set_timeout(calls, 60);
     tcase_add_loop_test(hello, hello_counts_with_two_workers_on_each_node, 0, 2);
-    if (has_a9a()) {
-        tcase_add_loop_test(lr, lr_is_accurate_under_every_model, 0, N_LR_CASES);
-        tcase_add_test(lr, lr_with_a_penalty_has_a_higher_loss);
-    } else {
-        g_print("skipped: the cases on a9a; put the folder that has it into RUBATO_DATA_DIR\n");
-    }
-    tcase_add_loop_test(lr, lr_refuses_a_file_that_is_wrong, 0, (int)G_N_ELEMENTS(bad_files));
-    tcase_add_loop_test(lr, lr_has_the_same_metrics_with_a_saved_model, 0, 2);
-    tcase_add_loop_test(lr, a_model_that_cannot_be_loaded_ends_the_run_on_every_node, 0, 2);
     tcase_add_loop_test(softmax, softmax_learns_generated_images, 0, (int)G_N_ELEMENTS(models) * 2);
     tcase_add_test(softmax, softmax_under_bsp_comes_out_the_same_everywhere);
     tcase_add_test(softmax, softmax_predicts_with_a_saved_model);
@@ -340,7 +192,6 @@ static Suite *apps_suite(void)
     tcase_add_loop_test(softmax, json_on_standard_output_stands_alone, 0, 2);
     tcase_add_loop_test(calls, programs_refuse_bad_calls, 0, (int)G_N_ELEMENTS(bad_calls));
     suite_add_tcase(suite, hello);
-    suite_add_tcase(suite, lr);
     suite_add_tcase(suite, softmax);
     suite_add_tcase(suite, calls);
     return suite;

@@ -147,18 +147,18 @@ int64_t number(JsonNode *card, const char *name)
     return json_object_get_int_member(json_node_get_object(card), name);
 }
 
-char *a9a_path(const char *name)
+char *data_path(const char *name)
 {
     const char *dir = g_getenv("RUBATO_DATA_DIR");
 
     return dir != NULL && *dir != '\0'
-               ? g_build_filename(dir, "a9a", name, NULL)
-               : g_build_filename(TEST_SOURCE_DIR, "..", "shared", "data", "a9a", name, NULL);
+               ? g_build_filename(dir, name, NULL)
+               : g_build_filename(TEST_SOURCE_DIR, "..", "shared", "data", name, NULL);
 }
 
-bool has_a9a(void)
+bool has_data(const char *name)
 {
-    g_autofree char *path = a9a_path("a9a");
+    g_autofree char *path = data_path(name);
 
     return g_file_test(path, G_FILE_TEST_EXISTS);
 }

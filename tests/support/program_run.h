@@ -32,9 +32,9 @@ JsonNode *run_for_card(Place place, const char *name, const char *const *argumen
 double metric(JsonNode *card, const char *name);
 int64_t number(JsonNode *card, const char *name);
 
-/* A file of the real rows of a9a, and whether they are there. (transfer full) */
-char *a9a_path(const char *name);
-bool has_a9a(void);
+/* A file of real rows, such as "a9a/a9a.t", and whether it is there. (transfer full) */
+char *data_path(const char *name);
+bool has_data(const char *name);
 
 /* A new folder, and its end with all that is in it. (transfer full) */
 char *make_folder(void);

@@ -1,0 +1,394 @@
+/* rubato-lr as a user runs it: on real rows, on rows of which the true model is known, and on some
+ * that are wrong. */
+#include <stdio.h>
+#include <string.h>
+
+#include "apps/app_rating.h"
+#include "tests/support/factor_rows.h"
+#include "tests/support/program_run.h"
+#include "tests/support/runner.h"
+
+/* ---- real rows ---- */
+
+/* What rubato-lr is to reach with its defaults: liblinear's logistic regression has .8499, .9022 and
+ * .3241 on a9a, .9673 and .0541 on w8a. */
+static const struct {
+    const char *train, *test;
+    double accuracy, auc, logloss;
+} sets[] = {
+    { "a9a/a9a", "a9a/a9a.t", 0.8495, 0.901, 0.326 },
+    { "w8a/w8a.train.svm", "w8a/w8a.test.svm", 0.9825, 0.965, 0.057 },
+};
+
+/* By so much other models, whose order of Adds no two runs have, may be worse than bsp, of which all
+ * runs are the same. */
+#define ACCURACY_NOISE 0.002
+#define AUC_NOISE 0.001
+#define LOGLOSS_NOISE 0.002
+
+/* epochs: NULL for the default. */
+static JsonNode *train_on(int set, Place place, const char *model, const char *staleness,
+                          const char *epochs)
+{
+    g_autofree char *train = data_path(sets[set].train);
+    g_autofree char *test = data_path(sets[set].test);
+
+    return run_for_card(place, "rubato-lr",
+                        (const char *const[]){ "--train", train, "--test", test, "--model", model,
+                                               "--staleness", staleness,
+                                               epochs != NULL ? "--epochs" : NULL, epochs, NULL });
+}
+
+START_TEST(lr_is_as_good_as_a_specialist)
+{
+    g_autoptr(JsonNode) card = train_on(_i, ONE_PROCESS, "bsp", "0", NULL);
+
+    ck_assert_double_ge(metric(card, "test_accuracy"), sets[_i].accuracy);
+    ck_assert_double_ge(metric(card, "test_auc"), sets[_i].auc);
+    ck_assert_double_le(metric(card, "test_logloss"), sets[_i].logloss);
+    ck_assert_double_le(metric(card, "train_loss"), sets[_i].logloss + 0.02);
+}
+END_TEST
+
+static const struct {
+    const char *model, *staleness;
+} models[] = {
+    { "bsp", "0" }, { "asp", "0" },        { "ssp", "0" },        { "ssp", "1" },
+    { "ssp", "4" }, { "sparse_ssp", "0" }, { "sparse_ssp", "1" }, { "sparse_ssp", "4" },
+};
+
+/* All workers of all nodes have told, and nobody read what was staler than the model allows. */
+static void check_waits(JsonNode *card, const char *model)
+{
+    JsonObject *members = json_node_get_object(card);
+
+    ck_assert_uint_eq(json_array_get_length(json_object_get_array_member(members, "waits")),
+                      (guint)number(card, "workers"));
+    ck_assert_uint_gt(
+        json_array_get_length(json_object_get_array_member(members, "staleness_seen")), 0);
+    if (strcmp(model, "asp") != 0)
+        ck_assert_int_le(number(card, "staleness_most"),
+                         number(card, "staleness") + number(card, "speculation"));
+}
+
+/* Slow builds take some models, and eight epochs: most is learned by then. */
+START_TEST(lr_is_as_good_under_every_model)
+{
+    const Place place = (Place)(_i % 2);
+    const char *staleness = models[_i / 2].staleness;
+
+    if (is_slow() && strcmp(staleness, "1") == 0)
+        return;
+    g_autoptr(JsonNode) card =
+        train_on(0, place, models[_i / 2].model, staleness, is_slow() ? "8" : NULL);
+    ck_assert_double_ge(metric(card, "test_accuracy"), sets[0].accuracy - ACCURACY_NOISE);
+    ck_assert_double_ge(metric(card, "test_auc"), sets[0].auc - AUC_NOISE);
+    ck_assert_double_le(metric(card, "test_logloss"), sets[0].logloss + LOGLOSS_NOISE);
+    ck_assert_int_eq(number(card, "nodes"), place == TWO_NODES ? 2 : 1);
+    ck_assert_int_eq(number(card, "workers"), 4);
+    check_waits(card, models[_i / 2].model);
+}
+END_TEST
+
+/* ---- made-up rows, which every machine has ---- */
+
+#define N_TRAIN 8000
+#define N_TEST 4000
+
+/* What the true model reaches may not be missed by more, in AUC. */
+#define SHORTFALL 0.01
+
+static const FactorRows linear = {
+    .n_fields = 8, .n_values = 4, .n_factors = 1, .linear = 2, .seed = 1
+};
+
+static const FactorRows ratings = {
+    .n_fields = 4, .n_values = 20, .n_factors = 1, .ratings = true, .linear = 1, .seed = 1
+};
+
+typedef struct {
+    char *dir, *train, *test;
+    double true_auc; /* of the test rows; no number for ratings */
+} Rows;
+
+static void write_rows(Rows *rows, const FactorRows *spec)
+{
+    g_autofree double *scores = g_new(double, N_TEST);
+    g_autofree double *drawn = g_new(double, N_TEST);
+    g_autofree float *labels = g_new(float, N_TEST);
+    AppRating rating;
+
+    rows->dir = make_folder();
+    rows->train = g_build_filename(rows->dir, "train.svm", NULL);
+    rows->test = g_build_filename(rows->dir, "test.svm", NULL);
+    ck_assert(factor_rows_write(spec, rows->train, 0, N_TRAIN, NULL, NULL));
+    ck_assert(factor_rows_write(spec, rows->test, N_TRAIN, N_TEST, scores, drawn));
+    for (size_t i = 0; i < N_TEST; i++)
+        labels[i] = (float)drawn[i];
+    ck_assert(app_rate(scores, labels, 1, N_TEST, &rating, NULL));
+    rows->true_auc = rating.auc;
+}
+
+static void remove_rows(Rows *rows)
+{
+    remove_folder(rows->dir);
+    g_free(rows->dir);
+    g_free(rows->train);
+    g_free(rows->test);
+}
+
+/* Those of every rule and of both losses for labels, at the rate that the rule has by itself. */
+static const char *const ways[][4] = {
+    { "--rule", "adagrad" }, { "--rule", "adam" },  { "--rule", "ftrl" },
+    { "--rule", "sgd" },     { "--loss", "hinge" }, { "--rule", "ftrl", "--l1", "1" },
+};
+
+START_TEST(lr_learns_in_every_way)
+{
+    Rows rows;
+
+    write_rows(&rows, &linear);
+    g_autoptr(JsonNode) card =
+        run_for_card(ONE_PROCESS, "rubato-lr",
+                     (const char *const[]){ "--train", rows.train, "--test", rows.test, ways[_i][0],
+                                            ways[_i][1], ways[_i][2], ways[_i][3], NULL });
+    ck_assert_msg(metric(card, "test_auc") >= rows.true_auc - SHORTFALL, "%s %s: AUC %g of %g",
+                  ways[_i][0], ways[_i][1], metric(card, "test_auc"), rows.true_auc);
+    remove_rows(&rows);
+}
+END_TEST
+
+/* The noise of the ratings is 0.1. */
+START_TEST(lr_predicts_ratings)
+{
+    Rows rows;
+
+    write_rows(&rows, &ratings);
+    g_autoptr(JsonNode) card =
+        run_for_card(ONE_PROCESS, "rubato-lr",
+                     (const char *const[]){ "--train", rows.train, "--test", rows.test, "--loss",
+                                            "squared", NULL });
+    ck_assert_double_le(metric(card, "test_rmse"), 0.11);
+    remove_rows(&rows);
+}
+END_TEST
+
+/* Under bsp the floats are the same wherever servers and workers are. */
+START_TEST(lr_under_bsp_comes_out_the_same_everywhere)
+{
+    Rows rows;
+
+    write_rows(&rows, &linear);
+    const char *const arguments[] = { "--train", rows.train,     "--test", rows.test, "--epochs",
+                                      "2",       "--batch-size", "256",    NULL };
+    g_autoptr(JsonNode) one = run_for_card(ONE_PROCESS, "rubato-lr", arguments);
+    g_autoptr(JsonNode) two = run_for_card(TWO_NODES, "rubato-lr", arguments);
+    ck_assert_double_eq(metric(one, "test_logloss"), metric(two, "test_logloss"));
+    remove_rows(&rows);
+}
+END_TEST
+
+static char *write_text(const char *dir, const char *name, const char *text)
+{
+    char *path = g_build_filename(dir, name, NULL);
+
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
+    return path;
+}
+
+/* With a penalty that nothing outweighs, what is left of a row is the bias: the share of positives. */
+START_TEST(lr_with_a_great_penalty_has_a_bias_alone)
+{
+    static const char *const penalties[][4] = {
+        { "--rule", "ftrl", "--l1", "1000" },
+        { "--rule", "adagrad", "--l2", "1000" },
+    };
+    g_autofree char *dir = make_folder();
+    g_autofree char *rows = write_text(dir, "rows", "1 1:1\n1 2:1\n-1 3:1\n1 1:1\n");
+    g_autofree char *output = g_build_filename(dir, "output", NULL);
+    g_autofree char *text = NULL;
+
+    Outcome outcome =
+        run_program(ONE_PROCESS, "rubato-lr",
+                    (const char *const[]){ "--train", rows, "--epochs", "100", penalties[_i][0],
+                                           penalties[_i][1], penalties[_i][2], penalties[_i][3],
+                                           "--learning-rate", "0.1", "--predict", rows, "--output",
+                                           output, NULL });
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(output, &text, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(lines), 5);
+    const double share = g_ascii_strtod(lines[0], NULL);
+    ck_assert_double_eq_tol(share, 0.75, 0.15);
+    for (size_t i = 1; i < 4; i++)
+        ck_assert_double_eq_tol(g_ascii_strtod(lines[i], NULL), share, 0.01);
+    remove_folder(dir);
+}
+END_TEST
+
+/* ---- saved, loaded and used ---- */
+
+#define FEW_ROWS "1 1:1 7:1\n-1 2:1 7:1\n1 1:1 9:2\n-1 3:4\n"
+
+/* The saved model stands for the run, wherever it was trained and is loaded. */
+START_TEST(lr_has_the_same_metrics_with_a_saved_model)
+{
+    const Place place = (Place)_i, other = place == ONE_PROCESS ? TWO_NODES : ONE_PROCESS;
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *rows = write_text(dir, "rows", FEW_ROWS);
+
+    g_autoptr(JsonNode) trained = run_for_card(
+        place, "rubato-lr",
+        (const char *const[]){ "--train", rows, "--test", rows, "--save", model, NULL });
+    g_autoptr(JsonNode) loaded =
+        run_for_card(other, "rubato-lr",
+                     (const char *const[]){ "--train", rows, "--test", rows, "--epochs", "0",
+                                            "--load", model, NULL });
+    ck_assert_double_lt(metric(trained, "test_logloss"), 0.5);
+    ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
+    ck_assert_int_eq(number(loaded, "samples"), 0);
+    remove_folder(dir);
+}
+END_TEST
+
+/* Of a row without keys a model without bias knows nothing. */
+START_TEST(lr_predicts_with_a_saved_model)
+{
+    const Place place = (Place)_i;
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *output = g_build_filename(dir, "output", NULL);
+    g_autofree char *rows = write_text(dir, "rows", FEW_ROWS);
+    g_autofree char *unlabelled = write_text(dir, "unlabelled", "0 1:1\n0\n0 3:1\n");
+    g_autofree char *text = NULL;
+
+    Outcome trained =
+        run_program(place, "rubato-lr",
+                    (const char *const[]){ "--no-bias", "--train", rows, "--save", model, NULL });
+    ck_assert_msg(trained.status == 0, "%.4000s", trained.err);
+    outcome_clear(&trained);
+    Outcome outcome = run_program(place, "rubato-lr",
+                                  (const char *const[]){ "--no-bias", "--load", model, "--predict",
+                                                         unlabelled, "--output", output, NULL });
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(output, &text, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(lines), 4);
+    ck_assert_double_gt(g_ascii_strtod(lines[0], NULL), 0.6);
+    ck_assert_str_eq(lines[1], "0.5");
+    ck_assert_double_lt(g_ascii_strtod(lines[2], NULL), 0.4);
+    remove_folder(dir);
+}
+END_TEST
+
+START_TEST(a_model_that_cannot_be_loaded_ends_the_run_on_every_node)
+{
+    const Place place = (Place)_i;
+    g_autofree char *dir = make_folder();
+    g_autofree char *rows = write_text(dir, "rows", FEW_ROWS);
+    Outcome outcome = run_program(
+        place, "rubato-lr", (const char *const[]){ "--train", rows, "--load", "/no/such", NULL });
+
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "rubato-lr: --load: ") != NULL, "%.4000s", outcome.err);
+    if (place == TWO_NODES)
+        ck_assert_msg(strstr(outcome.err, "[7] rubato-lr: task load: worker 0 (node 3)") != NULL,
+                      "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
+/* ---- what is wrong ---- */
+
+static const struct {
+    const char *text;         /* of the training rows; NULL: no such file */
+    const char *arguments[2]; /* beside --train */
+    int status;
+    const char *message;
+} bad_calls[] = {
+    { "", { "--rule", "best" }, 2, "--rule: expected one of adagrad, adam, ftrl, sgd" },
+    { "", { "--loss", "none" }, 2, "--loss: expected one of logistic, hinge, squared" },
+    { "", { "--l1=-1" }, 2, "--l1: expected a number from 0, found -1" },
+    { "", { "--l2", "inf" }, 2, "--l2: expected a number from 0, found inf" },
+    { "1 1:1\n1 2:1\n",
+      { NULL },
+      1,
+      "expected two labels, such as -1 and 1; all rows have label 1" },
+    { "1 1:1\n2 2:1\n3 2:1\n",
+      { NULL },
+      1,
+      "a row has label 2: expected one of two labels, 1 or 3" },
+    { "1 1:1\n-1 2:x\n", { NULL }, 1, "/train:2:6: expected a finite number" },
+    { "", { NULL }, 1, "/train: expected rows, found none" },
+    { NULL, { NULL }, 1, "/train: " },
+};
+
+START_TEST(lr_refuses_what_is_wrong)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *train = g_build_filename(dir, "train", NULL);
+    const char *const arguments[] = { "--train", train, bad_calls[_i].arguments[0],
+                                      bad_calls[_i].arguments[1], NULL };
+
+    if (bad_calls[_i].text != NULL)
+        ck_assert(g_file_set_contents(train, bad_calls[_i].text, -1, NULL));
+    Outcome outcome = run_program(ONE_PROCESS, "rubato-lr", arguments);
+    ck_assert_int_eq(outcome.status, bad_calls[_i].status);
+    ck_assert_msg(strstr(outcome.err, bad_calls[_i].message) != NULL, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
+START_TEST(lr_refuses_to_test_on_nothing)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *rows = write_text(dir, "rows", FEW_ROWS);
+    g_autofree char *nothing = write_text(dir, "nothing", "");
+    Outcome outcome =
+        run_program(ONE_PROCESS, "rubato-lr",
+                    (const char *const[]){ "--train", rows, "--test", nothing, NULL });
+
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "--test: there are no rows to test on") != NULL, "%.4000s",
+                  outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
+static Suite *lr_suite(void)
+{
+    Suite *suite = suite_create("app_lr");
+    TCase *tcase = tcase_create("lr");
+
+    tcase_set_timeout(tcase, 60);
+    if (has_data(sets[0].train) && has_data(sets[1].train)) {
+        tcase_add_loop_test(tcase, lr_is_as_good_as_a_specialist, 0, (int)G_N_ELEMENTS(sets));
+        tcase_add_loop_test(tcase, lr_is_as_good_under_every_model, 0,
+                            (int)G_N_ELEMENTS(models) * 2);
+    } else {
+        g_print(
+            "skipped: cases on a9a and w8a; put the folder that has them into RUBATO_DATA_DIR\n");
+    }
+    tcase_add_loop_test(tcase, lr_learns_in_every_way, 0, (int)G_N_ELEMENTS(ways));
+    tcase_add_test(tcase, lr_predicts_ratings);
+    tcase_add_test(tcase, lr_under_bsp_comes_out_the_same_everywhere);
+    tcase_add_loop_test(tcase, lr_with_a_great_penalty_has_a_bias_alone, 0, 2);
+    tcase_add_loop_test(tcase, lr_has_the_same_metrics_with_a_saved_model, 0, 2);
+    tcase_add_loop_test(tcase, lr_predicts_with_a_saved_model, 0, 2);
+    tcase_add_loop_test(tcase, a_model_that_cannot_be_loaded_ends_the_run_on_every_node, 0, 2);
+    tcase_add_loop_test(tcase, lr_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
+    tcase_add_test(tcase, lr_refuses_to_test_on_nothing);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(lr_suite());
+}
