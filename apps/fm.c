@@ -9,10 +9,29 @@
 #include <string.h>
 
 #include "apps/app_ahead.h"
+#include "apps/app_score.h"
 #include "apps/fm_job.h"
 
-#define RATE_CHANGES 50 /* of a run */
+/* Rows need fields that the model has. */
+static bool check_fields(const FmModel *model, const RubatoBatch *batch, GError **error)
+{
+    if (model->n_fields > 0 && batch->field == NULL && batch->n_entries > 0) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                            "rows have no fields: --ffm needs them, as libffm, csv and ratings "
+                            "have them");
+        return false;
+    }
+    for (size_t e = 0; model->n_fields > 0 && e < batch->n_entries; e++)
+        if (batch->field[e] >= model->n_fields) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "a row has field %u: the rows to train on have fields from 0 to %u",
+                        batch->field[e], model->n_fields - 1);
+            return false;
+        }
+    return true;
+}
 
+/* What a worker has at hand. */
 typedef struct {
     AppAhead *ahead;
     RubatoKVTable *bias;
@@ -37,24 +56,7 @@ static bool add(const Tables *tables, const FmWorkspace *workspace, GError **err
            rubato_sparse_kv_client_table_add(tables->factors, workspace->d_factors, error);
 }
 
-/* Worker 0 lowers the learning rate now and then, for everybody. Not that of "ftrl": it is part of how
- * weights follow from the gradients so far, and all of them would shrink. */
-static bool lower_rate(const FmJob *job, RubatoWorker *worker, uint64_t step, GError **error)
-{
-    const uint64_t n_steps = MAX(1, job->n_rows * job->app.epochs / job->app.batch_size);
-
-    if (rubato_worker_rank(worker) != 0 || step == 0 || step > n_steps ||
-        step % (n_steps / RATE_CHANGES + 1) != 0 || strcmp(job->rule, "ftrl") == 0)
-        return true;
-    const double rate = app_learning_rate(&job->app, step, n_steps);
-    for (size_t i = 0; table_names[i] != NULL; i++)
-        if (!rubato_worker_tune(worker, table_names[i], RUBATO_LEARNING_RATE, rate, error))
-            return false;
-    return true;
-}
-
-static bool train_steps(FmJob *job, RubatoWorker *worker, const Tables *tables, AppWorker *self,
-                        GError **error)
+static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self, GError **error)
 {
     g_auto(FmWorkspace) workspace = { 0 };
     const RubatoBatch *batch;
@@ -62,14 +64,15 @@ static bool train_steps(FmJob *job, RubatoWorker *worker, const Tables *tables, 
     for (uint64_t step = 0; app_worker_goes_on(self); step++) {
         if ((batch = app_ahead_batch(tables->ahead, step)) == NULL)
             return app_ahead_ended(tables->ahead, error);
-        if (!fm_check_batch(job, batch, error) ||
+        if (!app_loss_check(&job->model.loss, batch, error) ||
+            !check_fields(&job->model, batch, error) ||
             !fm_workspace_fit(&workspace, &job->model, batch, error) ||
-            !lower_rate(job, worker, step, error) || !get(tables, &workspace, error))
+            !get(tables, &workspace, error))
             return false;
         /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
-        const FmTally tally =
-            fm_gradient(&job->model, batch, &workspace, 1.0 / job->app.batch_size);
-        if (!add(tables, &workspace, error) ||
+        const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->scale);
+        if ((job->rate_falls && !app_worker_lower_rate(self, table_names, error)) ||
+            !add(tables, &workspace, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
             return false;
     }
@@ -101,7 +104,41 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
         worker, FM_FACTORS, RUBATO_F32, app_ahead_tell, ahead, error);
     if (factors == NULL)
         return false;
-    return train_steps(job, worker, &(Tables){ ahead, bias, linear, factors }, self, error);
+    return train_steps(job, &(Tables){ ahead, bias, linear, factors }, self, error);
+}
+
+/* Scores of a batch by the weights as they are between tasks; an AppScoreFunc. */
+static bool score(const RubatoBatch *batch, double *scores, void *user_data, GError **error)
+{
+    const FmJob *job = user_data;
+    RubatoEngine *engine = job->app.engine;
+    g_auto(FmWorkspace) workspace = { 0 };
+
+    if (!check_fields(&job->model, batch, error) ||
+        !fm_workspace_fit(&workspace, &job->model, batch, error) ||
+        !rubato_engine_get(engine, FM_BIAS, &bias_key, 1, &workspace.bias, error) ||
+        !rubato_engine_get(engine, FM_LINEAR, batch->keys, batch->n_keys, workspace.linear,
+                           error) ||
+        !rubato_engine_get(engine, FM_FACTORS, batch->keys, batch->n_keys, workspace.factors,
+                           error))
+        return false;
+    fm_score(&job->model, batch, &workspace, scores);
+    return true;
+}
+
+static bool predict(const char *path, FILE *output, void *user_data, GError **error)
+{
+    FmJob *job = user_data;
+    g_autoptr(RubatoDataset) rows = app_data_open_file(&job->data, path, error);
+
+    return rows != NULL && app_print_predictions(output, rows, &job->model.loss, score, job, error);
+}
+
+static bool evaluate(FmJob *job, GError **error)
+{
+    app_add_metric(&job->app, "train_loss", app_curve_loss(&job->app.curve));
+    return job->test == NULL ||
+           app_add_test_metrics(&job->app, job->test, &job->model.loss, score, job, error);
 }
 
 enum { BIAS, LINEAR, FACTORS, N_TABLES };
@@ -109,21 +146,26 @@ enum { BIAS, LINEAR, FACTORS, N_TABLES };
 static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 {
     const App *app = &job->app;
-    const RubatoTableSpec common = {
+    RubatoTableSpec common = {
         .dtype = RUBATO_F32,
         .update = job->rule,
-        .rule = { .learning_rate = app->learning_rate, .l1 = job->l1 },
+        .rule = { .learning_rate = app->learning_rate },
         .aggregate = strcmp(app->model, "bsp") == 0 ? RUBATO_AGGREGATE_SUM : RUBATO_AGGREGATE_NONE,
         .seed = app->seed,
     };
 
+    /* ftrl holds beta and L1 against sums of rows' gradients, which come scaled. */
+    if (strcmp(job->rule, "ftrl") == 0) {
+        common.rule.beta = job->scale;
+        common.rule.l1 = job->l1 * job->scale;
+    }
     for (size_t i = 0; i < N_TABLES; i++) {
         arrays[i] = (AppArray){ .name = table_names[i], .spec = common };
         arrays[i].spec.name = table_names[i];
         arrays[i].spec.storage = i == BIAS ? "dense" : "hash";
     }
     arrays[BIAS].spec.n_keys = 1;
-    arrays[BIAS].spec.init_value = job->start;
+    arrays[BIAS].spec.init_value = app_loss_start(&job->model.loss);
     if (strcmp(app->model, "sparse_ssp") == 0) { /* every step uses it, which would hold all up */
         arrays[BIAS].spec.model = "ssp";
         arrays[BIAS].spec.staleness = app->staleness + app->speculation;
@@ -139,14 +181,14 @@ static bool run(FmJob *job, GError **error)
     AppArray arrays[N_TABLES];
     char n_factors[16];
     const AppSetting settings[] = {
-        { "loss", job->model.loss == FM_LOGISTIC ? "logistic" : "squared" },
+        { "loss", job->loss },
         { "factors", n_factors },
         { "field_aware", job->model.n_fields > 0 ? "yes" : "no" },
         { NULL, NULL },
     };
     const AppNumber numbers[] = {
-        { "negative", &job->negative },
-        { "positive", &job->positive },
+        { "negative", &job->model.loss.negative },
+        { "positive", &job->model.loss.positive },
         { NULL, NULL },
     };
     const AppModel model = {
@@ -154,7 +196,7 @@ static bool run(FmJob *job, GError **error)
         .n_arrays = N_TABLES,
         .settings = settings,
         .numbers = numbers,
-        .predict = fm_predict,
+        .predict = predict,
         .user_data = job,
     };
     const RubatoTask task = { .name = "fm", .run = train, .user_data = job, .tables = table_names };
@@ -163,7 +205,7 @@ static bool run(FmJob *job, GError **error)
     describe_tables(job, arrays);
     return app_start(app, error) && app_create_model(app, &model, error) &&
            (job->train == NULL || (app_train(app, &task, job->n_rows, error) &&
-                                   (!app_speaks(app) || fm_evaluate(job, error)))) &&
+                                   (!app_speaks(app) || evaluate(job, error)))) &&
            app_finish(app, &model, error);
 }
 

@@ -4,14 +4,11 @@
 
 #include "apps/fm_job.h"
 
-static const char *const rules[] = { "adagrad", "adam", "ftrl", "sgd", NULL };
-static const char *const losses[] = { "logistic", "squared", NULL };
-
-/* Flags as GOption takes them. */
-typedef struct {
-    char *loss;
-    int n_factors;
-} Flags;
+/* Where --learning-rate is not given. */
+static const struct {
+    const char *name;
+    double learning_rate;
+} rules[] = { { "adagrad", 0.05 }, { "adam", 0.003 }, { "ftrl", 0.05 }, { "sgd", 0.5 } };
 
 static bool refuse(GError **error, RubatoError code, const char *format, ...) G_GNUC_PRINTF(3, 4);
 
@@ -28,51 +25,48 @@ static bool refuse(GError **error, RubatoError code, const char *format, ...)
 
 /* ---- flags ---- */
 
-static bool check_word(const char *flag, const char *const *words, const char *word, GError **error)
+static bool find_rule(FmJob *job, GError **error)
 {
-    if (g_strv_contains(words, word))
-        return true;
-    g_autofree char *known = g_strjoinv(", ", (char **)(uintptr_t)words);
-    return refuse(error, RUBATO_ERROR_INVALID, "--%s: expected one of %s, found \"%s\"", flag,
-                  known, word);
+    const char *names[G_N_ELEMENTS(rules) + 1] = { NULL };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(rules); i++)
+        names[i] = rules[i].name;
+    if (!app_check_word("rule", names, job->rule, error))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(rules); i++)
+        if (strcmp(job->rule, rules[i].name) == 0 && job->app.learning_rate <= 0)
+            job->app.learning_rate = rules[i].learning_rate;
+    job->rate_falls = strcmp(job->rule, "ftrl") != 0; /* its weights would shrink with the rate */
+    if (job->l1 > 0 && job->rate_falls)
+        return refuse(error, RUBATO_ERROR_INVALID, "--l1: needs --rule ftrl");
+    return true;
 }
 
-static bool check_number(const char *flag, double number, GError **error)
+static bool take_flags(void *user_data, GError **error)
 {
-    return (isfinite(number) && number >= 0) ||
-           refuse(error, RUBATO_ERROR_INVALID, "--%s: expected a number from 0, found %g", flag,
-                  number);
-}
+    FmJob *job = user_data;
 
-static bool check_flags(const FmJob *job, const Flags *flags, GError **error)
-{
-    if (flags->n_factors < 1 || flags->n_factors > FM_FACTORS_MAX)
+    if (job->loss == NULL)
+        job->loss = g_strdup(app_loss_names[0]);
+    if (job->rule == NULL)
+        job->rule = g_strdup(rules[0].name);
+    if (job->n_factors < 1 || job->n_factors > FM_FACTORS_MAX)
         return refuse(error, RUBATO_ERROR_INVALID,
                       "--factors: expected a number from 1 to %d, found %d", FM_FACTORS_MAX,
-                      flags->n_factors);
+                      job->n_factors);
     if (!isfinite(job->init_stddev) || job->init_stddev <= 0)
         return refuse(error, RUBATO_ERROR_INVALID,
                       "--init-stddev: expected a number above 0, found %g", job->init_stddev);
-    if (job->l1 > 0 && strcmp(job->rule, "ftrl") != 0)
-        return refuse(error, RUBATO_ERROR_INVALID, "--l1: needs --rule ftrl");
-    return check_word("loss", losses, flags->loss, error) &&
-           check_word("rule", rules, job->rule, error) && check_number("l1", job->l1, error) &&
-           check_number("l2", job->model.l2, error) &&
-           check_number("l2-factors", job->model.l2_factors, error);
-}
-
-/* Takes over what the flags say, once they are good. */
-static bool take_flags(FmJob *job, Flags *flags, GError **error)
-{
-    if (flags->loss == NULL)
-        flags->loss = g_strdup(losses[0]);
-    if (job->rule == NULL)
-        job->rule = g_strdup(rules[0]);
-    if (!check_flags(job, flags, error))
+    if (!app_check_word("loss", app_loss_names, job->loss, error) || !find_rule(job, error) ||
+        !app_check_number("l1", job->l1, error) || !app_check_number("l2", job->model.l2, error) ||
+        !app_check_number("l2-factors", job->model.l2_factors, error))
         return false;
-    job->model.loss = strcmp(flags->loss, losses[0]) == 0 ? FM_LOGISTIC : FM_SQUARED;
-    job->model.n_factors = (uint32_t)flags->n_factors;
-    job->program.metric = job->model.loss == FM_LOGISTIC ? "accuracy" : NULL;
+    for (AppLossKind kind = 0; app_loss_names[kind] != NULL; kind++)
+        if (strcmp(job->loss, app_loss_names[kind]) == 0)
+            job->model.loss.kind = kind;
+    if (job->model.loss.kind != APP_LOSS_SQUARED)
+        job->program.metric = "accuracy";
+    job->model.n_factors = (uint32_t)job->n_factors;
     return true;
 }
 
@@ -80,22 +74,23 @@ static void clear(FmJob *job)
 {
     rubato_dataset_free(job->train);
     rubato_dataset_free(job->test);
+    g_free(job->loss);
     g_free(job->rule);
 }
 
 bool fm_parse(FmJob *job, int argc, char **argv)
 {
-    g_autoptr(GError) error = NULL;
-    Flags flags = { .n_factors = 8 };
     const GOptionEntry options[] = {
         { "ffm", 0, 0, G_OPTION_ARG_NONE, &job->field_aware,
           "Field-aware: a key has other factors against each field", NULL },
-        { "factors", 'k', 0, G_OPTION_ARG_INT, &flags.n_factors,
+        { "factors", 'k', 0, G_OPTION_ARG_INT, &job->n_factors,
           "Factors of a key, against each field (default 8)", "N" },
-        { "loss", 0, 0, G_OPTION_ARG_STRING, &flags.loss,
-          "logistic (default; two labels) or squared (ratings)", "NAME" },
+        { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss,
+          "logistic (default) or hinge (two labels), or squared (ratings)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule,
-          "How servers apply gradients: adagrad (default), adam, ftrl or sgd", "NAME" },
+          "How servers apply gradients: adagrad (default; learning rate 0.05), adam (0.003), ftrl "
+          "(0.05) or sgd (0.5)",
+          "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->l1,
           "Penalty on the sizes of all weights (ftrl; default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,
@@ -107,26 +102,20 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         G_OPTION_ENTRY_NULL,
     };
 
-    *job = (FmJob){ .init_stddev = 0.05,
+    *job = (FmJob){ .n_factors = 8,
+                    .init_stddev = 0.05,
                     .program = { .name = "rubato-fm",
                                  .summary = "Trains factorisation machines on sparse rows.",
                                  .options = options,
                                  .data = &job->data,
+                                 .take_flags = take_flags,
+                                 .user_data = job,
                                  .epochs = 10,
-                                 .batch_size = 256,
-                                 .learning_rate = 0.05 } };
-    if (!app_parse(&job->app, &job->program, argc, argv)) {
-        clear(job);
-        g_free(flags.loss);
-        return false;
-    }
-    const bool good = take_flags(job, &flags, &error);
-    g_free(flags.loss);
-    if (!good) {
-        g_printerr("rubato-fm: %s\nTry \"rubato-fm --help\".\n", error->message);
-        fm_end(job, NULL);
-    }
-    return good;
+                                 .batch_size = 256 } };
+    if (app_parse(&job->app, &job->program, argc, argv))
+        return true;
+    clear(job);
+    return false;
 }
 
 int fm_end(FmJob *job, const GError *error)
@@ -144,12 +133,9 @@ static bool fit_model(FmJob *job, GError **error)
 {
     RubatoDataSummary rows;
 
-    if (!rubato_dataset_summary(job->train, &rows, error))
+    if (!rubato_dataset_summary(job->train, &rows, error) ||
+        !app_loss_fit(&job->model.loss, &rows, job->data.train[0], error))
         return false;
-    if (job->model.loss == FM_LOGISTIC && !(rows.min_label < rows.max_label))
-        return refuse(error, RUBATO_ERROR_FORMAT,
-                      "%s: expected two labels, such as -1 and 1; all rows have label %g",
-                      job->data.train[0], (double)rows.min_label);
     if (job->field_aware && rows.n_fields == 0)
         return refuse(error, RUBATO_ERROR_FORMAT,
                       "%s: --ffm needs rows with fields, as libffm, csv and ratings have them",
@@ -159,12 +145,8 @@ static bool fit_model(FmJob *job, GError **error)
                       "%s: --ffm is for fields from 0 to %d, found field %u", job->data.train[0],
                       FM_FIELDS_MAX - 1, rows.n_fields - 1);
     job->n_rows = rows.n_rows;
-    job->negative = (double)rows.min_label;
-    job->positive = (double)rows.max_label;
-    job->model.positive = rows.max_label;
+    job->scale = 1.0 / (double)MIN(job->app.batch_size, rows.n_rows);
     job->model.n_fields = job->field_aware ? rows.n_fields : 0;
-    if (job->model.loss == FM_SQUARED)
-        job->start = (job->negative + job->positive) / 2;
     return true;
 }
 
@@ -189,6 +171,7 @@ static RubatoDataset *open_data(const FmJob *job, char *const *paths, GError **e
 
 bool fm_load(FmJob *job, GError **error)
 {
+    job->scale = 1;
     if (app_predicts_only(&job->app))
         return take_shape(job, error);
     job->train = open_data(job, job->data.train, error);

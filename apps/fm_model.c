@@ -10,7 +10,6 @@
  * entries and a batch's rows. */
 #include "apps/fm_model.h"
 
-#include <math.h>
 #include <string.h>
 
 /* Sums over the entries of one key: of e x and e x², scaled, and of 1. */
@@ -210,29 +209,6 @@ KERNEL void spread_fields(const Pass *pass, size_t row, size_t k, float slope)
         }
 }
 
-/* ---- a row's loss ---- */
-
-static bool is_positive(const FmModel *model, float label)
-{
-    return label >= model->positive;
-}
-
-/* The loss of a score, and its slope there. */
-static double loss_of(const FmModel *model, float score, float label, float *slope)
-{
-    if (model->loss == FM_SQUARED) {
-        *slope = score - label;
-        return 0.5 * (double)*slope * (double)*slope;
-    }
-    const bool positive = is_positive(model, label);
-    const float margin = positive ? score : -score;
-    const float small = expf(-fabsf(margin));
-    const float wrong = margin > 0 ? small / (1 + small) : 1 / (1 + small);
-
-    *slope = positive ? -wrong : wrong;
-    return (double)(log1pf(small) + MAX(0, -margin));
-}
-
 /* ---- a batch ---- */
 
 KERNEL float linear_score(const Pass *pass, size_t row)
@@ -277,8 +253,8 @@ KERNEL FmTally go_through(const Pass *pass, size_t k, bool fields, double *score
             scores[row] = (double)score;
             continue;
         }
-        tally.loss += loss_of(pass->model, score, batch->label[row], &slope);
-        tally.n_right += (score > 0) == is_positive(pass->model, batch->label[row]);
+        tally.loss += (double)app_loss_of(&pass->model->loss, score, batch->label[row], &slope);
+        tally.n_right += app_loss_is_right(&pass->model->loss, score, batch->label[row]);
         slope *= pass->scale;
         d_bias += (double)slope;
         count_totals(pass, row, slope);

@@ -16,20 +16,16 @@
 
 #include <rubato/rubato.h>
 
+#include "apps/app_loss.h"
+
 #define FM_FACTORS_MAX 256
 #define FM_FIELDS_MAX 4096
-
-typedef enum {
-    FM_LOGISTIC, /* log(1 + exp(−±score)) */
-    FM_SQUARED,  /* (score − label)² / 2 */
-} FmLoss;
 
 typedef struct {
     uint32_t n_factors; /* at most FM_FACTORS_MAX */
     uint32_t n_fields;  /* field-aware: every field is below it, at most
                         * FM_FIELDS_MAX; 0: not field-aware */
-    FmLoss loss;
-    float positive; /* logistic: the label of positive rows; all others are negative */
+    AppLoss loss;
     double l2,
         l2_factors; /* for each entry of a row: half this × the square of what it multiplies */
 } FmModel;
@@ -61,7 +57,7 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(FmWorkspace, fm_workspace_clear)
 /* What came of a batch's rows. */
 typedef struct {
     double loss;    /* their sum, without penalties */
-    size_t n_right; /* logistic: scores on the side of the label */
+    size_t n_right; /* scores on the side of the label */
 } FmTally;
 
 /* From bias, linear and factors: writes scale × the gradient over the batch's rows, penalties

@@ -45,8 +45,8 @@ static void fill_batch(Rig *rig)
         rig->keys[i] = 10 * i + 3;
     for (size_t i = 0; i < N_ROWS; i++) {
         rig->row_start[i] = n;
-        rig->label[i] =
-            rig->model.loss == FM_LOGISTIC ? (draw(rig, 2) == 1 ? 1 : -1) : 3 * draw_real(rig);
+        rig->label[i] = rig->model.loss.kind == APP_LOSS_LOGISTIC ? (draw(rig, 2) == 1 ? 1 : -1)
+                                                                  : 3 * draw_real(rig);
         for (size_t e = i == 0 ? 0 : draw(rig, MAX_ENTRIES + 1); e > 0; e--, n++) {
             rig->index[n] = (uint32_t)draw(rig, N_KEYS);
             rig->field[n] = (uint32_t)draw(rig, N_FIELDS);
@@ -70,7 +70,7 @@ static void fill_batch(Rig *rig)
 static void rig_init(Rig *rig, const FmModel *model)
 {
     *rig = (Rig){ .model = *model, .state = 77 * model->n_factors + model->n_fields };
-    rig->model.positive = 1;
+    rig->model.loss.positive = 1;
     fill_batch(rig);
     ck_assert(fm_workspace_fit(&rig->workspace, model, &rig->batch, NULL));
     rig->workspace.bias = draw_real(rig);
@@ -81,18 +81,26 @@ static void rig_init(Rig *rig, const FmModel *model)
 }
 
 static const FmModel shapes[] = {
-    { .n_factors = 1, .n_fields = 0, .loss = FM_LOGISTIC },
-    { .n_factors = 3, .n_fields = 0, .loss = FM_SQUARED },
-    { .n_factors = 4, .n_fields = 0, .loss = FM_LOGISTIC, .l2 = 0.5, .l2_factors = 0.25 },
-    { .n_factors = 8, .n_fields = 0, .loss = FM_SQUARED, .l2_factors = 0.5 },
-    { .n_factors = 16, .n_fields = 0, .loss = FM_LOGISTIC },
-    { .n_factors = 17, .n_fields = 0, .loss = FM_LOGISTIC },
-    { .n_factors = FM_FACTORS_MAX, .n_fields = 0, .loss = FM_SQUARED },
-    { .n_factors = 1, .n_fields = N_FIELDS, .loss = FM_SQUARED },
-    { .n_factors = 4, .n_fields = N_FIELDS, .loss = FM_LOGISTIC, .l2 = 0.5, .l2_factors = 0.25 },
-    { .n_factors = 5, .n_fields = N_FIELDS, .loss = FM_LOGISTIC },
-    { .n_factors = 8, .n_fields = N_FIELDS, .loss = FM_SQUARED },
-    { .n_factors = 16, .n_fields = N_FIELDS, .loss = FM_LOGISTIC },
+    { .n_factors = 1, .n_fields = 0, .loss.kind = APP_LOSS_LOGISTIC },
+    { .n_factors = 3, .n_fields = 0, .loss.kind = APP_LOSS_SQUARED },
+    { .n_factors = 4,
+      .n_fields = 0,
+      .loss.kind = APP_LOSS_LOGISTIC,
+      .l2 = 0.5,
+      .l2_factors = 0.25 },
+    { .n_factors = 8, .n_fields = 0, .loss.kind = APP_LOSS_SQUARED, .l2_factors = 0.5 },
+    { .n_factors = 16, .n_fields = 0, .loss.kind = APP_LOSS_LOGISTIC },
+    { .n_factors = 17, .n_fields = 0, .loss.kind = APP_LOSS_LOGISTIC },
+    { .n_factors = FM_FACTORS_MAX, .n_fields = 0, .loss.kind = APP_LOSS_SQUARED },
+    { .n_factors = 1, .n_fields = N_FIELDS, .loss.kind = APP_LOSS_SQUARED },
+    { .n_factors = 4,
+      .n_fields = N_FIELDS,
+      .loss.kind = APP_LOSS_LOGISTIC,
+      .l2 = 0.5,
+      .l2_factors = 0.25 },
+    { .n_factors = 5, .n_fields = N_FIELDS, .loss.kind = APP_LOSS_LOGISTIC },
+    { .n_factors = 8, .n_fields = N_FIELDS, .loss.kind = APP_LOSS_SQUARED },
+    { .n_factors = 16, .n_fields = N_FIELDS, .loss.kind = APP_LOSS_LOGISTIC },
 };
 
 /* As the papers have it: pair by pair, in double precision. */
@@ -131,8 +139,8 @@ static double objective(const Rig *rig, FmTally *tally)
         const double score = plain_score(rig, i), label = (double)rig->label[i];
 
         n_right += (score > 0) == (label > 0);
-        sum += model->loss == FM_LOGISTIC ? log1p(exp(-label * score))
-                                          : (score - label) * (score - label) / 2;
+        sum += model->loss.kind == APP_LOSS_LOGISTIC ? log1p(exp(-label * score))
+                                                     : (score - label) * (score - label) / 2;
     }
     for (size_t e = 0; e < rig->batch.n_entries; e++) {
         const double w = (double)rig->workspace.linear[rig->index[e]];
@@ -197,7 +205,7 @@ START_TEST(gradient_is_the_slope_of_the_objective)
     const FmTally tally = fm_gradient(&rig.model, &rig.batch, &rig.workspace, scale);
     (void)objective(&rig, &expected);
     ck_assert_double_eq_tol(tally.loss, expected.loss, 1e-4 * (1 + expected.loss));
-    if (rig.model.loss == FM_LOGISTIC)
+    if (rig.model.loss.kind == APP_LOSS_LOGISTIC)
         ck_assert_uint_eq(tally.n_right, expected.n_right);
     check_slopes(&rig, &rig.workspace.bias, &rig.workspace.d_bias, 1, scale, "bias");
     check_slopes(&rig, rig.workspace.linear, rig.workspace.d_linear, N_KEYS, scale, "linear");
@@ -231,7 +239,7 @@ static const struct {
 
 START_TEST(loss_of_any_score_is_a_number)
 {
-    const FmModel model = { .n_factors = 4, .loss = FM_LOGISTIC, .positive = 1 };
+    const FmModel model = { .n_factors = 4, .loss.positive = 1 };
     const size_t row_start[] = { 0, 0 };
     const RubatoBatch batch = { .n_rows = 1, .row_start = row_start, .label = &extremes[_i].label };
     FmWorkspace workspace = { 0 };
