@@ -18,17 +18,6 @@ void outcome_clear(Outcome *outcome)
     g_free(outcome->err);
 }
 
-bool is_slow(void)
-{
-#ifdef __OPTIMIZE__
-    const char *sanitize = g_getenv("RUBATO_SANITIZE");
-
-    return sanitize != NULL && *sanitize != '\0';
-#else
-    return true;
-#endif
-}
-
 static char *program_path(const char *name)
 {
     return g_build_filename(TEST_BIN_DIR, name, NULL);

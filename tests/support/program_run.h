@@ -18,9 +18,6 @@ typedef struct {
 
 void outcome_clear(Outcome *outcome);
 
-/* Without optimisation, or with a sanitizer, everything is many times slower: less data then. */
-bool is_slow(void);
-
 /* Runs a program with the arguments, ended by NULL, on one process of four workers or on two nodes
  * of two. */
 Outcome run_program(Place place, const char *name, const char *const *arguments);

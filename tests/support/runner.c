@@ -18,6 +18,17 @@ int run_suites(Suite *const *suites, size_t n_suites)
     return n_failed == 0 && n_run > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+bool is_slow(void)
+{
+#ifdef __OPTIMIZE__
+    const char *sanitize = getenv("RUBATO_SANITIZE");
+
+    return sanitize != NULL && *sanitize != '\0';
+#else
+    return true;
+#endif
+}
+
 int run_suite(Suite *suite)
 {
     return run_suites(&suite, 1);

@@ -5,6 +5,7 @@
 #define TESTS_SUPPORT_RUNNER_H
 
 #include <check.h>
+#include <stdbool.h>
 
 /* What a test program returns when it could test nothing here; it says on its output why. */
 #define TEST_SKIPPED 77
@@ -12,6 +13,10 @@
 /* Runs the suite and frees it; what main is to return. check's environment variables hold:
  * CK_FORK=no under a debugger, CK_RUN_CASE=…, CK_VERBOSITY=verbose, CK_TIMEOUT_MULTIPLIER=…. */
 int run_suite(Suite *suite);
+
+/* Without optimisation, or with a sanitizer, everything is many times slower: less data then, and
+ * fewer seeds. */
+bool is_slow(void);
 
 /* As ck_assert_msg, for loops: check writes to a file at each of its own assertions. */
 #define require_msg(condition, ...)    \
