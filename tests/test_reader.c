@@ -256,6 +256,79 @@ START_TEST(a_reader_may_be_freed_at_any_time)
 }
 END_TEST
 
+/* One block for one reader; notes how it was left. */
+typedef struct {
+    BlockSource source;
+    BlockTicket ticket;
+    bool taken, given_back;
+} OneBlock;
+
+static bool one_block_take(BlockSource *source, BlockTicket *ticket, GError **error)
+{
+    OneBlock *one = (OneBlock *)source;
+    const bool there = !one->taken;
+
+    (void)error;
+    one->taken = true;
+    *ticket = one->ticket;
+    return there;
+}
+
+static void one_block_give_back(BlockSource *source, const BlockTicket *ticket)
+{
+    OneBlock *one = (OneBlock *)source;
+
+    one->ticket = *ticket;
+    one->given_back = true;
+}
+
+static void one_block_destroy(BlockSource *source)
+{
+    (void)source; /* on the stack */
+}
+
+static const BlockSourceOps one_block_ops = { .take = one_block_take,
+                                              .give_back = one_block_give_back,
+                                              .destroy = one_block_destroy };
+
+START_TEST(rows_left_by_one_node_go_on_at_another)
+{
+    Files files = write_files(2, ROWS_PLAIN);
+    const RubatoDataSpec both = spec_of(&files);
+    const RubatoDataSpec second = { .paths = both.paths + 1, .format = both.format };
+    RubatoDataset *here = open_dataset(&both), *there = open_dataset(&second);
+    const RubatoReaderOptions options = { .split = RUBATO_SPLIT_DYNAMIC,
+                                          .epochs = 1,
+                                          .batch_rows = 10,
+                                          .ahead = 1,
+                                          .shuffle = true,
+                                          .seed = 5 };
+    /* the same file is number 1 here and number 0 there */
+    OneBlock one = { .source.ops = &one_block_ops, .ticket = { .input = 1 } };
+    g_autofree _Atomic uint32_t *counts = g_malloc0_n(N_ROWS, sizeof *counts);
+    g_autoptr(RubatoBatch) batch = NULL;
+
+    RubatoReader *reader = reader_new(here, &options, &one.source, NULL, NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert(rubato_reader_next(reader, &batch, NULL));
+        ck_assert_ptr_null(rows_count(batch, counts, N_ROWS));
+    }
+    rubato_reader_free(reader);
+    ck_assert(one.given_back);
+    ck_assert_uint_eq(one.ticket.n_read, 30);
+
+    one = (OneBlock){ .source.ops = &one_block_ops, .ticket = { .n_read = one.ticket.n_read } };
+    reader = reader_new(there, &options, &one.source, NULL, NULL);
+    ck_assert_uint_gt(read_all(reader, counts, 10), 30);
+    rubato_reader_free(reader);
+    for (uint32_t row = 0; row < N_ROWS; row++)
+        require_msg(counts[row] <= 1, "row %u was read %u times", row, counts[row]);
+    rubato_dataset_free(there);
+    rubato_dataset_free(here);
+    remove_all(&files);
+}
+END_TEST
+
 START_TEST(an_error_comes_behind_the_rows_before_it)
 {
     g_autofree char *dir = g_dir_make_tmp("rubato-reader-XXXXXX", NULL);
@@ -337,6 +410,7 @@ int main(void)
     tcase_add_test(cases, a_batch_ends_with_its_epoch);
     tcase_add_test(cases, batches_stay_valid_while_later_ones_are_read);
     tcase_add_loop_test(cases, a_reader_may_be_freed_at_any_time, 0, 4);
+    tcase_add_test(cases, rows_left_by_one_node_go_on_at_another);
     tcase_add_test(cases, an_error_comes_behind_the_rows_before_it);
     tcase_add_test(cases, a_file_that_shrinks_is_an_error);
     tcase_add_test(cases, options_out_of_range_are_refused);

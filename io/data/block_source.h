@@ -44,8 +44,8 @@ BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *
                              uint32_t rank, uint32_t n_workers);
 
 /* The order of a block's rows in an epoch: n of them; NULL where they are not shuffled. Out of
- * `order`, which has room for n. */
-const uint32_t *block_row_order(const RubatoReaderOptions *options, const BlockTicket *ticket,
-                                size_t n, uint32_t *order);
+ * `order`, which has room for n. All who may read rows of one block have the same order. */
+const uint32_t *block_row_order(const RubatoDataset *dataset, const RubatoReaderOptions *options,
+                                const BlockTicket *ticket, size_t n, uint32_t *order);
 
 #endif

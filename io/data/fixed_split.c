@@ -7,8 +7,11 @@
  * such as how many blocks a packed file has.
  *
  * Runs on the reader's thread. */
+#include <string.h>
+
 #include "io/data/block_source.h"
 #include "io/data/random.h"
+#include "io/data/text_hash.h"
 
 #define ORDER_STREAM UINT64_C(0x626c6f636b73) /* apart from those of rows */
 
@@ -224,13 +227,26 @@ BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *
     return &split->source;
 }
 
-const uint32_t *block_row_order(const RubatoReaderOptions *options, const BlockTicket *ticket,
-                                size_t n, uint32_t *order)
+/* What stands for an input in the order of its rows. In a dynamic split one node may go on where
+ * another has left off, and each numbers its inputs itself: what they agree on is the path. In a fixed
+ * split inputs have the same numbers everywhere, but may lie elsewhere. */
+static uint64_t order_number(const RubatoDataset *dataset, const RubatoReaderOptions *options,
+                             uint32_t input)
+{
+    if (options->split != RUBATO_SPLIT_DYNAMIC)
+        return input;
+    const char *path = input_path(dataset_input(dataset, input));
+    return text_hash(path, strlen(path), 0, 0);
+}
+
+const uint32_t *block_row_order(const RubatoDataset *dataset, const RubatoReaderOptions *options,
+                                const BlockTicket *ticket, size_t n, uint32_t *order)
 {
     if (!options->shuffle)
         return NULL;
     Random blocks = random_stream(options->seed, ticket->epoch);
-    Random inputs = random_stream(random_bits(&blocks), ticket->input);
+    Random inputs =
+        random_stream(random_bits(&blocks), order_number(dataset, options, ticket->input));
     Random rows = random_stream(random_bits(&inputs), ticket->block);
     random_order(&rows, order, n);
     return order;

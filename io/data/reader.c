@@ -84,7 +84,8 @@ static bool order_rows(RubatoReader *reader, Present *present, GError **error)
         reader->order = larger;
         reader->order_capacity = n;
     }
-    present->order = block_row_order(&reader->options, &present->ticket, n, reader->order);
+    present->order =
+        block_row_order(reader->dataset, &reader->options, &present->ticket, n, reader->order);
     return true;
 }
 
