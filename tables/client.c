@@ -306,28 +306,41 @@ static bool all_local(const PostOffice *office, const Part *parts, uint32_t n_pa
     return true;
 }
 
-/* Servers would keep the Get until the slowest worker of this node has come to a certain clock. It will
- * soon, as a rule: then it is better to ask late than to leave the rows for that worker to gather,
- * which makes the slowest one slower still. The servers decide all the same. */
-static void wait_for_others(TableClient *client, uint32_t n_parts)
+/* Whether the servers would answer a Get at once, as far as this node's workers are concerned. */
+static bool others_have_come(const TableClient *client)
 {
-    const TableRoute *route = client->route;
-    SpinnerEnd end;
+    return clocks_told(client->route->clocks) >= client->clock - client->lead;
+}
 
-    if (route->clocks == NULL || route->per_worker_clocks || client->clock <= client->lead ||
-        clocks_told(route->clocks) >= client->clock - client->lead ||
-        !all_local(route->office, client->slicer.parts, n_parts) ||
-        !spinner_begin(&client->spinner, &end))
-        return;
+static void look_for_others(TableClient *client, SpinnerEnd end)
+{
     do
         for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
-            if (clocks_told(route->clocks) >= client->clock - client->lead) {
+            if (others_have_come(client)) {
                 spinner_found(&client->spinner);
                 return;
             }
             spin_pause();
         }
     while (spinner_go_on(&client->spinner, end));
+}
+
+/* Servers would keep the Get until the slowest worker of this node has come to a certain clock. It will
+ * soon, as a rule: then it is better to ask late than to leave the rows for that worker to gather,
+ * which makes the slowest one slower still. The servers decide all the same. */
+static void wait_for_others(TableClient *client, uint32_t n_parts)
+{
+    const TableRoute *route = client->route;
+    uint64_t begun_ns;
+    SpinnerEnd end;
+
+    if (route->clocks == NULL || route->per_worker_clocks || client->clock <= client->lead ||
+        others_have_come(client) || !all_local(route->office, client->slicer.parts, n_parts) ||
+        !spinner_begin(&client->spinner, &end))
+        return;
+    begun_ns = worker_stats_now_ns();
+    look_for_others(client, end);
+    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
 }
 
 static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GError **error)

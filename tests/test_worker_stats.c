@@ -2,6 +2,7 @@
  * still while another runs ahead, so that every number is known. */
 #include <string.h>
 
+#include "tables/worker_stats.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -281,6 +282,57 @@ START_TEST(waiting_for_a_slow_worker_adds_up)
 }
 END_TEST
 
+enum { N_SHORT = 500, SHORT_NS = 30000 };
+
+typedef struct {
+    uint32_t n_waits;     /* Gets that took long enough */
+    uint32_t n_uncounted; /* of which get_wait_ns tells less than half */
+} ShortWaits;
+
+/* Worker 0 comes a little later to each clock than worker 1. */
+static bool wait_shortly(RubatoWorker *worker, void *user_data, GError **error)
+{
+    ShortWaits *waits = user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    RubatoWorkerStats before, after;
+    const RubatoKey key = 0;
+    int64_t value;
+
+    TRY(table != NULL);
+    for (int i = 0; i < N_SHORT; i++) {
+        TRY(rubato_worker_stats(worker, NULL, &before, error));
+        const uint64_t begun_ns = worker_stats_now_ns();
+
+        while (rubato_worker_rank(worker) == 0 && worker_stats_now_ns() - begun_ns < SHORT_NS)
+            ;
+        if (rubato_worker_rank(worker) == 1) {
+            TRY(rubato_kv_table_get(table, &key, 1, &value, error));
+            const uint64_t took_ns = worker_stats_now_ns() - begun_ns;
+
+            TRY(rubato_worker_stats(worker, NULL, &after, error));
+            if (took_ns > SHORT_NS / 2) {
+                waits->n_waits++;
+                waits->n_uncounted += after.get_wait_ns - before.get_wait_ns < took_ns / 2;
+            }
+        }
+        TRY(rubato_kv_table_clock(table, error));
+    }
+    return true;
+}
+
+START_TEST(short_waits_count_like_long_ones)
+{
+    RubatoEngine *engine = start(&(RubatoTableSpec){ .model = "bsp" });
+    ShortWaits waits = { 0 };
+
+    run_ok(engine, 2, wait_shortly, &waits, "t");
+    /* a busy machine may hold up a Get where it waits for nobody */
+    ck_assert_msg(waits.n_uncounted <= 5 + waits.n_waits / 2, "%u of %u waits are not counted",
+                  waits.n_uncounted, waits.n_waits);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 static bool meet(RubatoWorker *worker, void *user_data, GError **error)
 {
     Scene *scene = user_data;
@@ -361,6 +413,7 @@ int main(void)
     tcase_add_test(tcase, rows_from_the_cache_count_with_the_clock_at_which_they_were_read);
     tcase_add_test(tcase, gets_with_tickets_count_when_they_have_ended);
     tcase_add_test(tcase, waiting_for_a_slow_worker_adds_up);
+    tcase_add_test(tcase, short_waits_count_like_long_ones);
     tcase_add_test(tcase, waiting_in_barriers_is_counted_apart);
     tcase_add_test(tcase, a_table_counts_apart_or_with_the_others);
     tcase_set_timeout(tcase, 60);
