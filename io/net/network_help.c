@@ -125,9 +125,13 @@ static void help(Network *network, Call *call, int64_t end_ms)
         batch = network_receive(network, seen ? REACH_SEEN : REACH_ALL, HELP_PACKETS,
                                 /* serve_all= */ false, &next);
         const bool has_ended = call_has_ended(call);
-        if (has_ended && seen)
-            batch =
+        if (has_ended && seen) {
+            const Batch near =
                 network_receive(network, REACH_NEAR, HELP_PACKETS, /* serve_all= */ false, &next);
+
+            /* the first may have asked all transports, and have left something with the others */
+            batch = MAX(batch, near);
+        }
         pthread_mutex_unlock(&network->receiving);
         if (has_ended)
             break;
