@@ -245,16 +245,14 @@ static void find_servers(const Partition *partition, const RubatoKey *restrict k
     }
 }
 
-/* The keys' positions by server, where there are few: each looks through all keys, without a branch
- * and without a count in memory that the next key would have to wait for. */
-static void sort_for_few(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
-                         size_t n)
+/* The keys' positions by server, which have been found, where there are few: each looks through all
+ * keys, without a branch and without a count in memory that the next key would have to wait for. */
+static void sort_for_few(Slicer *slicer, const Partition *partition, size_t n)
 {
     const uint32_t *restrict servers_of = slicer->servers_of;
     uint32_t *restrict at = slicer->at;
     size_t end = 0;
 
-    find_servers(partition, keys, n, slicer->servers_of);
     for (uint32_t server = 0; server < partition->n_servers; server++) {
         const size_t begin = end;
 
@@ -298,10 +296,12 @@ static uint32_t cut_unsorted(Slicer *slicer, const Partition *partition, const R
     ensure_capacity(slicer, n);
     for (uint32_t server = 0; server < n_servers; server++)
         parts[server] = (Part){ .server = server, .keys = { .keys = keys } };
-    if (n_servers <= FEW_SERVERS)
-        sort_for_few(slicer, partition, keys, n);
-    else
+    if (n_servers <= FEW_SERVERS) {
+        find_servers(partition, keys, n, slicer->servers_of);
+        sort_for_few(slicer, partition, n);
+    } else {
         sort_for_many(slicer, partition, keys, n);
+    }
     for (uint32_t server = 0; server < n_servers; server++)
         if (parts[server].keys.n > 0) {
             parts[n_parts] = parts[server];
