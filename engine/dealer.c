@@ -181,6 +181,12 @@ static int compare_piles(const Pile *a, const Pile *b, uint32_t node)
     return rank_a - rank_b;
 }
 
+/* Blocks that are left of a pile's epoch; of very many so many that the sum over all piles holds. */
+static uint64_t left_of(const Pile *pile)
+{
+    return MIN(pile->n_blocks - pile->next, UINT32_MAX);
+}
+
 /* The pile to deal from; among equals, where blocks are shuffled, one by lot, each block having the
  * same chance. NULL: none. */
 static Pile *choose_pile(Dealer *dealer, uint32_t node)
@@ -194,7 +200,7 @@ static Pile *choose_pile(Dealer *dealer, uint32_t node)
         if (!pile->held[node] || pile->epoch >= dealer->config.epochs)
             continue;
         const int order = chosen != NULL ? compare_piles(pile, chosen, node) : -1;
-        const uint64_t n_left = pile->n_blocks - pile->next;
+        const uint64_t n_left = left_of(pile);
         if (order < 0) {
             chosen = pile;
             n_before = n_left;
@@ -220,7 +226,7 @@ static uint64_t count_left(const Dealer *dealer, uint32_t node)
             continue;
         if (epochs > 1 || pile->n_blocks == INPUT_BLOCKS_UNKNOWN)
             return UINT64_MAX;
-        n_left += pile->n_blocks - pile->next;
+        n_left += left_of(pile);
     }
     return n_left;
 }

@@ -303,6 +303,24 @@ START_TEST(dealer_gives_less_at_the_end)
 }
 END_TEST
 
+START_TEST(dealer_minds_no_number_of_blocks)
+{
+    const DealerInput inputs[] = {
+        { .name = "a", .n_blocks = UINT64_C(1) << 63, .any_order = true },
+        { .name = "b", .n_blocks = UINT64_C(1) << 63, .any_order = true },
+    };
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 1, .epochs = 1, .shuffle = true });
+    BlockTicket tickets[8];
+    char *wrong = NULL;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(inputs); i++)
+        ck_assert_uint_eq(dealer_add_input(dealer, 0, &inputs[i], &wrong), i);
+    ck_assert_uint_eq(dealer_deal(dealer, 0, G_N_ELEMENTS(tickets), tickets),
+                      G_N_ELEMENTS(tickets));
+    dealer_free(dealer);
+}
+END_TEST
+
 START_TEST(dealer_refuses_files_that_differ)
 {
     Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1 });
@@ -393,6 +411,7 @@ int main(void)
     tcase_add_test(rules, dealer_gives_first_what_fewest_hold);
     tcase_add_test(rules, dealer_leaves_a_packed_file_to_whoever_began_it);
     tcase_add_test(rules, dealer_gives_less_at_the_end);
+    tcase_add_test(rules, dealer_minds_no_number_of_blocks);
     tcase_add_test(rules, dealer_refuses_files_that_differ);
     tcase_add_test(rules, dealer_takes_no_ticket_that_it_did_not_give);
     tcase_add_test(rules, tickets_come_back_from_text);
