@@ -134,6 +134,13 @@ RubatoDataset *app_data_open_file(const AppData *data, const char *path, GError 
     return app_data_open(data, (const char *const[]){ path, NULL }, error);
 }
 
+void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows)
+{
+    if (rows->n_bad_rows > 0)
+        app_note(app, "rows left out because they cannot be read: %" G_GUINT64_FORMAT,
+                 rows->n_bad_rows);
+}
+
 RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data, uint32_t n_workers)
 {
     return (RubatoReaderOptions){

@@ -144,6 +144,7 @@ static bool fit_model(FmJob *job, GError **error)
         return refuse(error, RUBATO_ERROR_FORMAT,
                       "%s: --ffm is for fields from 0 to %d, found field %u", job->data.train[0],
                       FM_FIELDS_MAX - 1, rows.n_fields - 1);
+    app_data_note_bad_rows(&job->app, &rows);
     job->n_rows = rows.n_rows;
     job->scale = 1.0 / (double)MIN(job->app.batch_size, rows.n_rows);
     job->model.n_fields = job->field_aware ? rows.n_fields : 0;

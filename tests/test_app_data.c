@@ -146,6 +146,12 @@ START_TEST(files_are_opened_as_the_flags_say)
     ck_assert_uint_eq(summary.n_bad_rows, 1);
     ck_assert_uint_lt(summary.max_key, 256);
     ck_assert_double_eq((double)summary.max_label, 2);
+    app_data_note_bad_rows(&app, &summary);
+    ck_assert_uint_eq(app.notes->len, 1);
+    ck_assert_ptr_nonnull(strstr(app.notes->pdata[0], "cannot be read: 1"));
+    summary.n_bad_rows = 0;
+    app_data_note_bad_rows(&app, &summary);
+    ck_assert_uint_eq(app.notes->len, 1);
     g_unlink(path);
     ck_assert_ptr_null(app_data_open_file(&data, path, &error));
     app_end(&app, NULL);
