@@ -88,9 +88,7 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss,
           "logistic (default) or hinge (two labels), or squared (ratings)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule,
-          "How servers apply gradients: adagrad (default; learning rate 0.05), adam (0.003), ftrl "
-          "(0.05) or sgd (0.5)",
-          "NAME" },
+          "adagrad (default, rate 0.05), adam (0.003), ftrl (0.05), sgd (0.5)", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->l1,
           "Penalty on the sizes of all weights (ftrl; default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,
