@@ -15,11 +15,9 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
         { "test", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->test, "The rows to test on, likewise",
           "FILE" },
         { "format", 0, 0, G_OPTION_ARG_STRING, &flags->format,
-          "libsvm, libffm, csv, ratings, bag_of_words, text or idx (default: by the file's name, "
-          "else libsvm)",
-          "NAME" },
+          "libsvm, libffm, csv, ratings, bag_of_words, text, idx (by the name)", "NAME" },
         { "label-column", 0, 0, G_OPTION_ARG_STRING, &flags->label_column,
-          "csv: the column of the label, by name or number from 0 (default: the first)", "COLUMN" },
+          "csv: the label, by name or number from 0 (default: the first)", "COLUMN" },
         { "categorical", 0, 0, G_OPTION_ARG_STRING, &flags->categorical,
           "csv: columns whose cells are words, not numbers", "COLUMN,..." },
         { "hash-bits", 0, 0, G_OPTION_ARG_INT, &flags->hash_bits,
@@ -27,12 +25,9 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
         { "max-bad-rows", 0, 0, G_OPTION_ARG_INT64, &flags->max_bad_rows,
           "Skip up to N rows that cannot be read (default 0)", "N" },
         { "cache", 0, 0, G_OPTION_ARG_FILENAME, &flags->cache,
-          "Keep the rows in binary form, which later runs read faster: in the folder DIR, or "
-          "beside each input (default none)",
-          "DIR|beside|none" },
+          "Keep rows in binary form, read faster later (default none)", "DIR|beside|none" },
         { "split", 0, 0, G_OPTION_ARG_STRING, &flags->split,
-          "fixed (default): each worker has its share; dynamic: who is done gets more",
-          "fixed|dynamic" },
+          "fixed (default): equal shares; dynamic: who is done gets more", "fixed|dynamic" },
         G_OPTION_ENTRY_NULL,
     };
 
