@@ -1,6 +1,7 @@
 /* Flags of training data, and readers as they ask for them. */
 #include "apps/app_data.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 #include "apps/app.h"
@@ -121,6 +122,9 @@ RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GErr
         .cache_directory = data->cache_directory,
     };
 
+    if (data->cache_directory !=
+        NULL) /* where there is none, the dataset says that it does without */
+        (void)g_mkdir(data->cache_directory, 0777);
     return rubato_dataset_open(&spec, error);
 }
 
