@@ -6,8 +6,12 @@
 #include "apps/app_gnuplot.h"
 #include "apps/app_model.h"
 
+#include <errno.h>
+#include <glib/gstdio.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define FINAL_RATE 0.05
 
@@ -25,11 +29,45 @@ bool app_speaks(const App *app)
     return app->speaks;
 }
 
+/* Files are put into their folder whole, in place of older ones; what is no file is written to. */
+static bool check_place(const char *flag, const char *path, GError **error)
+{
+    if (path == NULL || strcmp(path, "-") == 0)
+        return true;
+
+    const bool is_other = g_file_test(path, G_FILE_TEST_EXISTS) &&
+                          !g_file_test(path, G_FILE_TEST_IS_REGULAR | G_FILE_TEST_IS_DIR);
+    g_autofree char *place = is_other ? g_strdup(path) : g_path_get_dirname(path);
+    if (g_file_test(path, G_FILE_TEST_IS_DIR))
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s %s: is a folder; name a file", flag,
+                    path);
+    else if (g_access(place, is_other ? W_OK : W_OK | X_OK) != 0)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s %s: %s: %s", flag, path, place,
+                    g_strerror(errno));
+    else
+        return true;
+    return false;
+}
+
+/* A program that trains on rows in files predicts a glob of them, too. */
+static bool check_input(const App *app, GError **error)
+{
+    if (app->predict == NULL || strpbrk(app->predict, "*?[") != NULL ||
+        g_access(app->predict, R_OK) == 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--predict %s: cannot be opened: %s",
+                app->predict, g_strerror(errno));
+    return false;
+}
+
 /* What would fail only at the end, on the speaking node. */
 static bool check_flags(App *app, void *data, GError **error)
 {
     (void)data;
     return (app->save == NULL || app_model_check_place(app->save, error)) &&
+           check_input(app, error) &&
+           (app->predict == NULL || check_place("--output", app->output, error)) &&
+           check_place("--json", app->json, error) && check_place("--plot", app->plot, error) &&
            (app->plot == NULL || app_gnuplot_check(error));
 }
 

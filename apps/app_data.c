@@ -1,6 +1,7 @@
 /* Flags of training data, and readers as they ask for them. */
 #include "apps/app_data.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 #include "apps/app.h"
@@ -15,11 +16,9 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
         { "test", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->test, "The rows to test on, likewise",
           "FILE" },
         { "format", 0, 0, G_OPTION_ARG_STRING, &flags->format,
-          "libsvm, libffm, csv, ratings, bag_of_words, text or idx (default: by the file's name, "
-          "else libsvm)",
-          "NAME" },
+          "libsvm, libffm, csv, ratings, bag_of_words, text, idx (by the name)", "NAME" },
         { "label-column", 0, 0, G_OPTION_ARG_STRING, &flags->label_column,
-          "csv: the column of the label, by name or number from 0 (default: the first)", "COLUMN" },
+          "csv: the label, by name or number from 0 (default: the first)", "COLUMN" },
         { "categorical", 0, 0, G_OPTION_ARG_STRING, &flags->categorical,
           "csv: columns whose cells are words, not numbers", "COLUMN,..." },
         { "hash-bits", 0, 0, G_OPTION_ARG_INT, &flags->hash_bits,
@@ -27,12 +26,9 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
         { "max-bad-rows", 0, 0, G_OPTION_ARG_INT64, &flags->max_bad_rows,
           "Skip up to N rows that cannot be read (default 0)", "N" },
         { "cache", 0, 0, G_OPTION_ARG_FILENAME, &flags->cache,
-          "Keep the rows in binary form, which later runs read faster: in the folder DIR, or "
-          "beside each input (default none)",
-          "DIR|beside|none" },
+          "Keep rows in binary form, read faster later (default none)", "DIR|beside|none" },
         { "split", 0, 0, G_OPTION_ARG_STRING, &flags->split,
-          "fixed (default): each worker has its share; dynamic: who is done gets more",
-          "fixed|dynamic" },
+          "fixed (default): equal shares; dynamic: who is done gets more", "fixed|dynamic" },
         G_OPTION_ENTRY_NULL,
     };
 
@@ -126,12 +122,22 @@ RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GErr
         .cache_directory = data->cache_directory,
     };
 
+    if (data->cache_directory !=
+        NULL) /* where there is none, the dataset says that it does without */
+        (void)g_mkdir(data->cache_directory, 0777);
     return rubato_dataset_open(&spec, error);
 }
 
 RubatoDataset *app_data_open_file(const AppData *data, const char *path, GError **error)
 {
     return app_data_open(data, (const char *const[]){ path, NULL }, error);
+}
+
+void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows)
+{
+    if (rows->n_bad_rows > 0)
+        app_note(app, "rows left out because they cannot be read: %" G_GUINT64_FORMAT,
+                 rows->n_bad_rows);
 }
 
 RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data, uint32_t n_workers)

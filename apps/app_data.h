@@ -28,6 +28,9 @@ RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GErr
 /* The same for a single one. (transfer full) */
 RubatoDataset *app_data_open_file(const AppData *data, const char *path, GError **error);
 
+/* Has the user told how many rows were left out, if any. */
+void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows);
+
 /* How a worker of n_workers reads what it trains on: its part of each step, shuffled, all epochs. */
 RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data,
                                             uint32_t n_workers);

@@ -88,15 +88,13 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss,
           "logistic (default) or hinge (two labels), or squared (ratings)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule,
-          "How servers apply gradients: adagrad (default; learning rate 0.05), adam (0.003), ftrl "
-          "(0.05) or sgd (0.5)",
-          "NAME" },
+          "adagrad (default, rate 0.05), adam (0.003), ftrl (0.05), sgd (0.5)", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->l1,
           "Penalty on the sizes of all weights (ftrl; default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,
-          "Penalty on the squares of the linear terms that a row uses (default 0)", "X" },
+          "Penalty on the squares of linear terms in use (default 0)", "X" },
         { "l2-factors", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2_factors,
-          "Penalty on the squares of the factors of the keys that a row uses (default 0)", "X" },
+          "Penalty on the squares of factors in use (default 0)", "X" },
         { "init-stddev", 0, 0, G_OPTION_ARG_DOUBLE, &job->init_stddev,
           "Standard deviation of the factors at the start (default 0.05)", "X" },
         G_OPTION_ENTRY_NULL,
@@ -144,6 +142,7 @@ static bool fit_model(FmJob *job, GError **error)
         return refuse(error, RUBATO_ERROR_FORMAT,
                       "%s: --ffm is for fields from 0 to %d, found field %u", job->data.train[0],
                       FM_FIELDS_MAX - 1, rows.n_fields - 1);
+    app_data_note_bad_rows(&job->app, &rows);
     job->n_rows = rows.n_rows;
     job->scale = 1.0 / (double)MIN(job->app.batch_size, rows.n_rows);
     job->model.n_fields = job->field_aware ? rows.n_fields : 0;

@@ -4,6 +4,7 @@
  * On two nodes:     rubato run config/pair.cfg -- rubato-hello */
 #include <rubato/rubato.h>
 
+#include <locale.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -54,6 +55,7 @@ int main(int argc, char **argv)
     const RubatoKey key = 42;
     float total;
 
+    setlocale(LC_CTYPE, ""); /* how text is encoded */
     g_autoptr(RubatoEngine) engine = rubato_engine_new_from_args(&argc, &argv, &error);
     if (engine == NULL || !rubato_engine_create_table(engine, &counts, &error) ||
         !rubato_engine_run(engine, &task, &error) ||

@@ -60,13 +60,9 @@ bool lr_parse(LrJob *job, int argc, char **argv)
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss,
           "logistic (default) or hinge (two labels), or squared (any number)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule,
-          "How servers apply gradients: adagrad (default; learning rate 0.5), adam (0.05), ftrl "
-          "(0.3) or sgd (2)",
-          "NAME" },
+          "adagrad (default, rate 0.5), adam (0.05), ftrl (0.3) or sgd (2)", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l1,
-          "Penalty on the sizes of the weights (default 0); with ftrl weights are 0 until more "
-          "than X speaks for them",
-          "X" },
+          "Penalty on the sizes of weights; ftrl makes many 0 (default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,
           "Penalty on the squares of the weights that a row uses (default 0)", "X" },
         { "no-bias", 0, G_OPTION_FLAG_REVERSE, G_OPTION_ARG_NONE, &job->has_bias,
@@ -133,6 +129,7 @@ bool lr_load(LrJob *job, GError **error)
     if (job->train == NULL || !rubato_dataset_summary(job->train, &rows, error) ||
         !app_loss_fit(&job->model.loss, &rows, job->data.train[0], error))
         return false;
+    app_data_note_bad_rows(&job->app, &rows);
     job->n_rows = rows.n_rows;
     job->scale = 1.0 / (double)MIN(job->app.batch_size, rows.n_rows);
     fit_rule(job);

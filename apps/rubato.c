@@ -1,4 +1,5 @@
 /* rubato: runs a program on the nodes of a cluster file, and checks such files. */
+#include <locale.h>
 #include <rubato/launcher.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,6 +208,7 @@ int main(int argc, char **argv)
         { "run", run }, { "check", check }, { "help", help }, { "--help", help }, { "-h", help }
     };
 
+    setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
         return fail_usage("", "which command? run, check or help");
     if (strcmp(argv[1], "--version") == 0) {

@@ -244,7 +244,7 @@ int main(int argc, char **argv)
     Job job = { .train = NULL };
     const GOptionEntry options[] = {
         { "data", 'd', 0, G_OPTION_ARG_FILENAME, &dir,
-          "Folder of the IDX files train-… and t10k-… (default " DATA_DEFAULT ")", "DIR" },
+          "Folder of the IDX files (default " DATA_DEFAULT ")", "DIR" },
         { "generated", 0, 0, G_OPTION_ARG_NONE, &generated,
           "Train on generated images, which need no files", NULL },
         G_OPTION_ENTRY_NULL,

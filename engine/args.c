@@ -59,10 +59,10 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
         { "cluster", 0, 0, G_OPTION_ARG_FILENAME, &file, "Run as a node of this cluster file",
           "FILE" },
         { "node", 0, 0, G_OPTION_ARG_INT, &node, "Which of its nodes this process is", "ID" },
-        { "servers", 0, 0, G_OPTION_ARG_INT, &servers, "Server threads of a single process (1)",
-          "N" },
+        { "servers", 0, 0, G_OPTION_ARG_INT, &servers,
+          "Server threads of a single process (default 1)", "N" },
         { "workers", 0, 0, G_OPTION_ARG_INT, &workers,
-          "Workers of a single process, where the task names no number (1)", "N" },
+          "Workers of a single process, where the task does not say (default 1)", "N" },
         { 0 },
     };
     g_autoptr(GOptionContext) context = g_option_context_new(NULL);

@@ -146,8 +146,38 @@ START_TEST(files_are_opened_as_the_flags_say)
     ck_assert_uint_eq(summary.n_bad_rows, 1);
     ck_assert_uint_lt(summary.max_key, 256);
     ck_assert_double_eq((double)summary.max_label, 2);
+    app_data_note_bad_rows(&app, &summary);
+    ck_assert_uint_eq(app.notes->len, 1);
+    ck_assert_ptr_nonnull(strstr(app.notes->pdata[0], "cannot be read: 1"));
+    summary.n_bad_rows = 0;
+    app_data_note_bad_rows(&app, &summary);
+    ck_assert_uint_eq(app.notes->len, 1);
     g_unlink(path);
     ck_assert_ptr_null(app_data_open_file(&data, path, &error));
+    app_end(&app, NULL);
+}
+END_TEST
+
+START_TEST(a_folder_for_caches_is_made)
+{
+    g_autofree char *dir = g_dir_make_tmp("rubato-app-data-XXXXXX", NULL);
+    g_autofree char *rows = g_build_filename(dir, "rows", NULL);
+    g_autofree char *caches = g_build_filename(dir, "caches", NULL);
+    g_autoptr(GError) error = NULL;
+    App app;
+
+    ck_assert(g_file_set_contents(rows, "1 1:1\n", -1, NULL));
+    ck_assert(parse(&app, (const char *const[]){ "--train", rows, "--cache", caches, NULL }));
+    g_autoptr(RubatoDataset) dataset = app_data_open_file(&data, rows, &error);
+    ck_assert_msg(dataset != NULL, "%s", error != NULL ? error->message : "");
+    GDir *made = g_dir_open(caches, 0, NULL);
+    ck_assert_ptr_nonnull(made);
+    g_autofree char *cache = g_build_filename(caches, g_dir_read_name(made), NULL);
+    g_dir_close(made);
+    ck_assert_int_eq(g_unlink(cache), 0);
+    ck_assert_int_eq(g_rmdir(caches), 0);
+    ck_assert_int_eq(g_unlink(rows), 0);
+    ck_assert_int_eq(g_rmdir(dir), 0);
     app_end(&app, NULL);
 }
 END_TEST
@@ -164,6 +194,7 @@ int main(void)
     tcase_add_loop_test(cases, data_flags_that_are_wrong_are_refused_with_a_reason, 0,
                         (int)G_N_ELEMENTS(bad_flags));
     tcase_add_test(cases, files_are_opened_as_the_flags_say);
+    tcase_add_test(cases, a_folder_for_caches_is_made);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -475,7 +475,7 @@ START_TEST(predictions_are_written_whole_or_not_at_all)
     g_autofree char *flag = g_strdup_printf("--output=%s", path);
     g_autofree char *text = NULL;
     g_autoptr(GError) error = NULL;
-    Run *run = run_new("--predict", "rows", flag);
+    Run *run = run_new("--predict", "/dev/null", flag);
 
     ck_assert(run_begin(run, NULL));
     ck_assert(app_finish(&run->app, &run->model, NULL));
@@ -483,7 +483,7 @@ START_TEST(predictions_are_written_whole_or_not_at_all)
     ck_assert(!app_finish(&run->app, &run->model, &error));
     expect_error(error, RUBATO_ERROR_FORMAT, "no rows");
     ck_assert(g_file_get_contents(path, &text, NULL, NULL));
-    ck_assert_str_eq(text, "rows\n");
+    ck_assert_str_eq(text, "/dev/null\n");
     ck_assert_uint_eq(count_entries(scratch), 1);
     run_free(run);
 }
@@ -491,9 +491,8 @@ END_TEST
 
 START_TEST(predictions_that_find_no_room_are_an_error)
 {
-    static const char *const flags[] = { "--output=/dev/full", "--output=/no/such/folder/out" };
     g_autoptr(GError) error = NULL;
-    Run *run = run_new("--predict", "rows", flags[_i]);
+    Run *run = run_new("--predict", "/dev/null", "--output=/dev/full");
 
     ck_assert(run_begin(run, NULL));
     ck_assert(!app_finish(&run->app, &run->model, &error));
@@ -502,10 +501,34 @@ START_TEST(predictions_that_find_no_room_are_an_error)
 }
 END_TEST
 
+/* What would else fail when training is over. */
+START_TEST(files_that_cannot_be_read_or_written_are_told_at_the_start)
+{
+    static const struct {
+        const char *flag, *value, *message;
+    } cases[] = {
+        { "--predict", "/no/such/rows", "--predict /no/such/rows: cannot be opened: No such" },
+        { "--json", "/no/such/card", "--json /no/such/card: /no/such: No such" },
+        { "--json", "/tmp", "--json /tmp: is a folder; name a file" },
+        { "--plot", "/no/such/plot", "--plot /no/such/plot: /no/such: No such" },
+        { "--output", "/no/such/out", "--output /no/such/out: /no/such: No such" },
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        const bool is_output = strcmp(cases[i].flag, "--output") == 0;
+        g_autoptr(GError) error = NULL;
+        Run *run = run_new(cases[i].flag, cases[i].value, is_output ? "--predict=/dev/null" : NULL);
+
+        ck_assert(!run_begin(run, &error));
+        expect_error(error, RUBATO_ERROR_IO, cases[i].message);
+        run_free(run);
+    }
+}
+END_TEST
+
 START_TEST(a_program_that_does_not_predict_says_so)
 {
     g_autoptr(GError) error = NULL;
-    Run *run = run_new("--predict", "rows", NULL);
+    Run *run = run_new("--predict", "/dev/null", NULL);
 
     run->model.predict = NULL;
     ck_assert(!run_begin(run, &error));
@@ -541,7 +564,8 @@ int main(void)
     tcase_add_loop_test(cases, other_folders_are_left_alone, 0, 2);
     tcase_add_test(cases, a_folder_that_is_taken_meanwhile_is_not_replaced);
     tcase_add_test(cases, predictions_are_written_whole_or_not_at_all);
-    tcase_add_loop_test(cases, predictions_that_find_no_room_are_an_error, 0, 2);
+    tcase_add_test(cases, predictions_that_find_no_room_are_an_error);
+    tcase_add_test(cases, files_that_cannot_be_read_or_written_are_told_at_the_start);
     tcase_add_test(cases, a_program_that_does_not_predict_says_so);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -455,14 +455,20 @@ check_reference()
     for program in "$prefix"/bin/*; do
         name=$(basename "$program")
         where=docs/reference/programs.md
+        page=$source_dir/docs/man/$name.1
+        [ -e "$page" ] || {
+            fail "docs/man/$name.1" "is not there"
+            continue
+        }
+        awk 'length > 100 { exit 1 }' < <(LC_ALL=C "$program" --help) ||
+            fail "$name --help" "has lines of more than 100 columns"
         grep -q "^## $name\$" "$source_dir/$where" || fail "$where" "has no heading for $name"
         while read -r key; do
             # A flag of one program may be one of another too: look below the right heading.
             grep -q -- "\`${key}[ \`]" < <(awk -v heading="## $name" \
                 '/^## / { here = $0 == heading || /^## Flags that/ } here' "$source_dir/$where") ||
                 fail "$where" "does not speak of $key of $name"
-            page=$source_dir/docs/man/$name.1
-            [ ! -e "$page" ] || grep -q -- "Fl -${key#--}\b" < <(sed 's/\\-/-/g' "$page") ||
+            grep -q -- "Fl -${key#--}\b" < <(sed 's/\\-/-/g' "$page") ||
                 fail "docs/man/$name.1" "does not speak of $key"
         done < <({
             "$program" --help

@@ -1,4 +1,5 @@
 /* rubato-bench: runs the cases and prints them as they are done. */
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,18 +40,19 @@ static bool parse(Flags *flags, int *argc, char ***argv, GError **error)
 {
     const GOptionEntry entries[] = {
         { "case", 'c', 0, G_OPTION_ARG_STRING_ARRAY, &flags->patterns,
-          "Only cases like this, * and ? standing for anything; may be given several times",
-          "PATTERN" },
-        { "repeat", 'r', 0, G_OPTION_ARG_INT, &flags->repeat, "Samples of each case (7)", "N" },
+          "Only cases like this (* and ? for anything); may be given again", "PATTERN" },
+        { "repeat", 'r', 0, G_OPTION_ARG_INT, &flags->repeat, "Samples of each case (default 7)",
+          "N" },
         { "quick", 'q', 0, G_OPTION_ARG_NONE, &flags->quick,
-          "Short samples of small tables: shows that the cases work, not how fast they are", NULL },
-        { "list", 'l', 0, G_OPTION_ARG_NONE, &flags->list, "Lists the cases and ends", NULL },
+          "Short samples of small tables: do the cases work?", NULL },
+        { "list", 'l', 0, G_OPTION_ARG_NONE, &flags->list,
+          "List the cases, their limits and goals, and end", NULL },
         { "markdown", 'm', 0, G_OPTION_ARG_NONE, &flags->markdown,
           "Print the table of docs/performance.md instead of lines", NULL },
         { "json", 0, 0, G_OPTION_ARG_FILENAME, &flags->json,
           "Write the results to FILE as JSON, - for standard output", "FILE" },
         { "plot", 0, 0, G_OPTION_ARG_FILENAME, &flags->plot,
-          "Draw the cases against their limits, by gnuplot", "FILE.svg" },
+          "Draw the cases against their limits as SVG; needs gnuplot", "FILE" },
         { 0 },
     };
     g_autoptr(GOptionContext) context = g_option_context_new(NULL);
@@ -166,6 +168,7 @@ int main(int argc, char **argv)
 
     if (is_other_end(argc, argv, &status))
         return status;
+    setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (!parse(&flags, &argc, &argv, &error))
         status = EXIT_USAGE;
     else if (flags.list)
