@@ -1,5 +1,8 @@
 /* Looking before sleeping: as long as it is worth it, and only now and then after that. */
 #include "io/net/spinner.h"
+
+#include <sched.h>
+
 #include "tests/support/runner.h"
 
 /* As if there were several processors, however many this machine has. */
@@ -88,6 +91,57 @@ START_TEST(on_a_single_processor_nobody_looks)
 }
 END_TEST
 
+/* As if so much had been found only after somebody else had used the processor. */
+static void be_crowded(Spinner *spinner)
+{
+    spinner->moved_at = 0;
+    for (int i = 0; i < 20; i++) {
+        spinner->gave_way = true;
+        spinner_found(spinner);
+    }
+}
+
+START_TEST(who_shares_a_processor_leaves_it_and_may_come_back)
+{
+    Spinner spinner = new_spinner();
+    cpu_set_t before, after;
+    SpinnerEnd end;
+    int n_moves = 0;
+
+    spinner.moves = true;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
+    for (int i = 0; i < 50; i++) {
+        const int processor = sched_getcpu();
+
+        be_crowded(&spinner);
+        ck_assert(spinner_begin(&spinner, &end));
+        n_moves += sched_getcpu() != processor;
+        ck_assert_int_eq(sched_getaffinity(0, sizeof after, &after), 0);
+        ck_assert(CPU_EQUAL(&before, &after));
+    }
+    if (CPU_COUNT(&before) > 1) /* others may move it too, but not back each time */
+        ck_assert_int_gt(n_moves, 10);
+    else
+        ck_assert_int_eq(n_moves, 0);
+}
+END_TEST
+
+START_TEST(who_does_not_share_or_may_not_move_stays)
+{
+    Spinner spinner = new_spinner();
+    SpinnerEnd end;
+
+    be_crowded(&spinner);
+    ck_assert(spinner_begin(&spinner, &end));
+    ck_assert_int_eq(spinner.moved_at, 0);
+
+    spinner.moves = true;
+    spinner_found(&spinner); /* at once */
+    ck_assert(spinner_begin(&spinner, &end));
+    ck_assert_int_eq(spinner.moved_at, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("spinner");
@@ -97,6 +151,8 @@ int main(void)
     tcase_add_test(cases, looks_in_vain_become_seldom_but_do_not_cease);
     tcase_add_test(cases, one_that_finds_something_makes_all_worth_it);
     tcase_add_test(cases, on_a_single_processor_nobody_looks);
+    tcase_add_test(cases, who_shares_a_processor_leaves_it_and_may_come_back);
+    tcase_add_test(cases, who_does_not_share_or_may_not_move_stays);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -494,6 +494,7 @@ void *network_run(void *data)
     bool seen = false;
 
     spinner_init(&spinner);
+    spinner.moves = true;
     for (;;) {
         int64_t now_ms = network_now_ms(), next;
         /* Acquire: pairs with peer_flush; what it left is seen. */

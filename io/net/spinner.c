@@ -1,4 +1,10 @@
-/* How long, and how often, it is worth looking before going to sleep. */
+/* How long, and how often, it is worth looking before going to sleep.
+ *
+ * A kernel may wake the thread that answers on the processor of the one that asks, and leave both
+ * there for many milliseconds while another processor is idle; a sleep does not part them. They then
+ * find each other's messages only by giving way, at six times the cost. A thread that sees this several
+ * times in a row asks for any other of the processors that it may use, and then for all of them again:
+ * to leave the first out even for a moment moves it. */
 #include "io/net/spinner.h"
 
 #include <glib.h>
@@ -14,9 +20,43 @@
 #define MOST_FAILED 3
 #define MOST_SKIPPED 64u
 
+/* Who gave way for longer had somebody else on its processor. So many such finds in a row make it
+ * move; again only after a while, which doubles as long as it has not helped. */
+#define CROWDED_NS 1500
+#define MOST_CROWDED 8u
+#define SHORTEST_STAY_NS 250000
+#define LONGEST_STAY_NS 16000000
+
 void spinner_init(Spinner *spinner)
 {
     *spinner = (Spinner){ .is_alone = g_get_num_processors() == 1 };
+}
+
+/* Nothing is lost where it fails, or where the machine has more processors than a cpu_set_t. (What
+ * somebody else says of this thread's processors between the two calls is undone: a few
+ * microseconds, some times a second at the most.) */
+static void move_elsewhere(void)
+{
+    const int processor = sched_getcpu();
+    cpu_set_t allowed, others;
+
+    if (processor < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
+    others = allowed;
+    CPU_CLR((size_t)processor, &others);
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
+        (void)sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
+static void move_if_crowded(Spinner *spinner, int64_t now)
+{
+    if (!spinner->moves || spinner->n_crowded < MOST_CROWDED ||
+        now - spinner->moved_at < spinner->stay_ns)
+        return;
+    spinner->n_crowded = 0;
+    spinner->moved_at = now;
+    spinner->stay_ns = MIN(LONGEST_STAY_NS, MAX(SHORTEST_STAY_NS, 2 * spinner->stay_ns));
+    move_elsewhere();
 }
 
 bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
@@ -25,15 +65,23 @@ bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
         spinner->n_skipped++;
         return false;
     }
+    const int64_t now = monotonic_ns();
+
+    move_if_crowded(spinner, now);
     spinner->n_skipped = 0;
-    *end = monotonic_ns() + LONGEST_NS;
+    spinner->gave_way = false;
+    *end = now + LONGEST_NS;
     return true;
 }
 
 bool spinner_go_on(Spinner *spinner, SpinnerEnd end)
 {
+    const int64_t before = monotonic_ns();
+
     sched_yield();
-    if (monotonic_ns() < end)
+    const int64_t now = monotonic_ns();
+    spinner->gave_way = spinner->gave_way || now - before > CROWDED_NS;
+    if (now < end)
         return true;
     if (++spinner->n_failed >= MOST_FAILED)
         spinner->n_to_skip = MIN(MOST_SKIPPED, MAX(1, 2 * spinner->n_to_skip));
@@ -44,4 +92,10 @@ void spinner_found(Spinner *spinner)
 {
     spinner->n_failed = 0;
     spinner->n_to_skip = 0;
+    if (spinner->gave_way) {
+        spinner->n_crowded++;
+    } else {
+        spinner->n_crowded = 0;
+        spinner->stay_ns /= 2;
+    }
 }

@@ -29,6 +29,14 @@ typedef struct {
     unsigned n_failed;  /* in a row */
     unsigned n_to_skip; /* times, before the next attempt */
     unsigned n_skipped; /* since the last one */
+
+    /* Set it after spinner_init, for threads of the library's own: they leave a processor that they
+     * share with who they wait for. Where a worker runs is its program's business. */
+    bool moves;
+    bool gave_way;      /* in this attempt somebody else used the processor meanwhile */
+    unsigned n_crowded; /* attempts in a row that found something only after that */
+    int64_t moved_at;
+    int64_t stay_ns; /* before the next move */
 } Spinner;
 
 typedef int64_t SpinnerEnd;
