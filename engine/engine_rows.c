@@ -3,6 +3,7 @@
  *
  * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
 #include "engine/node.h"
+#include "models/bad_gradients.h"
 #include "models/rule.h"
 #include "models/update.h"
 #include "tables/client.h"
@@ -36,6 +37,8 @@ static size_t subject_bytes(const Table *table, RubatoSubject subject)
         return 0;
     case RUBATO_SUBJECT_KEYS:
         return sizeof(RubatoKey);
+    case RUBATO_SUBJECT_BAD_GRADIENTS:
+        return sizeof(BadCounts);
     default:
         return table->row_bytes;
     }
@@ -126,7 +129,7 @@ static bool access_table(RubatoEngine *engine, const Access *access, GError **er
 
     if (!begin_access(engine, access, &route, error))
         return false;
-    client = table_client_new(&route, UINT32_MAX);
+    client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
     ok = access_rows(client, access, &found);
     table_client_free(client);
     end_access(engine, &route);
@@ -135,7 +138,31 @@ static bool access_table(RubatoEngine *engine, const Access *access, GError **er
     return ok;
 }
 
-/* ---- the calls: each is an Access ---- */
+/* A client that asks the servers for their lists, NULL where there can be none. To be ended. */
+static TableClient *begin_list(RubatoEngine *engine, const char *table, RubatoSubject subject,
+                               TableRoute *route, GError **error)
+{
+    TableClient *client;
+
+    if (!begin_access(engine, &(Access){ .table = table, .subject = subject }, route, error))
+        return NULL;
+    client = table_client_new(route, BAD_GRADIENTS_NO_WORKER);
+    client->subject = subject;
+    return client;
+}
+
+/* found: what went wrong, NULL where nothing did. */
+static void end_list(RubatoEngine *engine, TableClient *client, GError *found, GError **error)
+{
+    const TableRoute *route = client->route;
+
+    table_client_free(client);
+    end_access(engine, route);
+    if (found != NULL)
+        propagate_cause(engine, found, error);
+}
+
+/* ---- the calls: each is an Access, or a list ---- */
 
 bool rubato_engine_get(RubatoEngine *engine, const char *table, const RubatoKey *keys, size_t n,
                        void *values, GError **error)
@@ -290,16 +317,26 @@ bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey 
     GError *found = NULL;
 
     g_return_val_if_fail(engine != NULL && table != NULL && keys != NULL && n != NULL, false);
-    if (!begin_access(engine, &(Access){ .table = table, .subject = RUBATO_SUBJECT_KEYS }, &route,
-                      error))
+    TableClient *client = begin_list(engine, table, RUBATO_SUBJECT_KEYS, &route, error);
+    if (client == NULL)
         return false;
-    TableClient *client = table_client_new(&route, UINT32_MAX);
-    client->subject = RUBATO_SUBJECT_KEYS;
     const bool ok = engine_list_keys(client, keys, n, &found);
-    table_client_free(client);
-    end_access(engine, &route);
-    if (!ok)
-        propagate_cause(engine, found, error);
+    end_list(engine, client, found, error);
+    return ok;
+}
+
+bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
+                                 RubatoBadGradients **counts, size_t *n, GError **error)
+{
+    TableRoute route;
+    GError *found = NULL;
+
+    g_return_val_if_fail(engine != NULL && table != NULL && counts != NULL && n != NULL, false);
+    TableClient *client = begin_list(engine, table, RUBATO_SUBJECT_BAD_GRADIENTS, &route, error);
+    if (client == NULL)
+        return false;
+    const bool ok = engine_bad_gradients(client, counts, n, &found);
+    end_list(engine, client, found, error);
     return ok;
 }
 

@@ -90,37 +90,3 @@ bool rubato_engine_table_stats(RubatoEngine *engine, const char *name, RubatoTab
     let_table_go(engine, table);
     return true;
 }
-
-typedef struct {
-    uint32_t table;
-    pthread_mutex_t lock;
-    GArray *counts; /* guarded by lock: of RubatoBadGradients, by worker */
-} BadCount;
-
-static void add_bad_gradients(Server *server, void *data)
-{
-    BadCount *count = data;
-
-    pthread_mutex_lock(&count->lock);
-    shard_bad_gradients(g_ptr_array_index(server->shards, count->table), count->counts);
-    pthread_mutex_unlock(&count->lock);
-}
-
-bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *name,
-                                 RubatoBadGradients **counts, size_t *n, GError **error)
-{
-    BadCount count = { .lock = PTHREAD_MUTEX_INITIALIZER };
-    Table *table;
-
-    g_return_val_if_fail(engine != NULL && name != NULL && counts != NULL && n != NULL, false);
-    table = hold_table(engine, name, error);
-    if (table == NULL)
-        return false;
-    count.table = table->id;
-    count.counts = g_array_new(FALSE, FALSE, sizeof(RubatoBadGradients));
-    servers_run(engine->servers, engine->n_servers, add_bad_gradients, &count);
-    let_table_go(engine, table);
-    *n = count.counts->len;
-    *counts = (RubatoBadGradients *)(void *)g_array_free(count.counts, FALSE);
-    return true;
-}

@@ -3,7 +3,7 @@
  *   engine.c      its life: making, leaving, freeing
  *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
  *                 on tasks
- *   engine_keys.c    the list of a table's keys
+ *   engine_lists.c   lists that servers tell: keys, counts of bad deltas
  *   engine_stats.c   what it tells of itself in numbers
  *   node.c        what these files ask it
  *   rendezvous.c  how a node of a cluster finds the others
@@ -155,13 +155,18 @@ char *engine_node_text(const RubatoEngine *engine, uint32_t number);
 /* Waits on `changed` for ms at most; the lock is held. */
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
 
-/* ---- engine_keys.c ---- */
+/* ---- engine_lists.c ---- */
 
 typedef struct TableClient TableClient;
 
 /* The keys of a table, ascending; the client's rows are of one key, its subject RUBATO_SUBJECT_KEYS.
  * (*keys: transfer full) */
 bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError **error);
+
+/* The bad deltas that the servers of all nodes have counted, ordered by worker; the client's rows are
+ * BadCounts, its subject RUBATO_SUBJECT_BAD_GRADIENTS. (*counts: transfer full) */
+bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size_t *n,
+                          GError **error);
 
 /* ---- task_run.c: called by the control actor's owner ---- */
 

@@ -49,6 +49,7 @@ static bool subject_ok(const Message *message, bool in_task)
     case RUBATO_SUBJECT_INITIAL:
         return !in_task && message->kind == MESSAGE_ADD;
     case RUBATO_SUBJECT_KEYS:
+    case RUBATO_SUBJECT_BAD_GRADIENTS:
         return !in_task && message->kind == MESSAGE_GET;
     }
     return false;
@@ -63,8 +64,10 @@ static const char *find_key_fault(const RubatoShard *shard, const RubatoRequest 
                    ? NULL
                    : "a hyper-parameter that cannot be";
     case RUBATO_SUBJECT_KEYS:
-        return shard_numbers_ok(shard, &request->keys) ? NULL
-                                                       : "a row that this server does not have";
+    case RUBATO_SUBJECT_BAD_GRADIENTS:
+        return shard_numbers_ok(shard, request->subject, &request->keys)
+                   ? NULL
+                   : "a number of what this server does not have";
     default:
         return shard_keys_ok(shard, &request->keys) ? NULL : "a key that this server does not hold";
     }
@@ -158,14 +161,14 @@ static void handle_for_task(Server *server, Message *message)
     empty_outbox(server, binding->model);
 }
 
-/* The answer to a list of keys tells how many rows there are, for there are no clocks. */
+/* The answer to a Get of a list tells how long that is, for there are no clocks. */
 static void read_past_models(RubatoShard *shard, Message *message)
 {
-    uint64_t n_bytes;
+    const RubatoSubject subject = message->request.subject;
 
     shard_read(shard, &message->request);
-    if (message->request.subject == RUBATO_SUBJECT_KEYS)
-        shard_size(shard, &message->min_clock, &n_bytes);
+    if (subject == RUBATO_SUBJECT_KEYS || subject == RUBATO_SUBJECT_BAD_GRADIENTS)
+        message->min_clock = shard_n_listed(shard, subject);
 }
 
 static void handle_past_models(Server *server, Message *message)

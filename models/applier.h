@@ -10,9 +10,6 @@
 
 #include "models/bad_gradients.h"
 
-/* Deltas of no worker: those that the engine adds between tasks. */
-#define APPLIER_NO_WORKER UINT32_MAX
-
 typedef struct {
     /* immutable */
     const RubatoUpdateOps *ops;

@@ -13,7 +13,7 @@
 
 void bad_gradients_clear(BadGradients *bad)
 {
-    g_clear_pointer(&bad->by_worker, g_hash_table_destroy);
+    g_clear_pointer(&bad->counts, g_array_unref);
 }
 
 enum { N_LANES = 16 }; /* so many that one need not wait for another */
@@ -52,25 +52,21 @@ bool deltas_are_good(RubatoDtype dtype, const void *deltas, size_t n, double lar
                                : are_good_f64(deltas, n, largest);
 }
 
-static RubatoBadGradients *counts_of(BadGradients *bad, uint32_t worker)
+static BadCounts *counts_of(BadGradients *bad, uint32_t worker)
 {
-    RubatoBadGradients *counts;
+    const uint32_t number = worker + 1; /* 0 of BAD_GRADIENTS_NO_WORKER */
 
-    if (bad->by_worker == NULL)
-        bad->by_worker = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    counts = g_hash_table_lookup(bad->by_worker, GUINT_TO_POINTER(worker));
-    if (counts == NULL) {
-        counts = g_new0(RubatoBadGradients, 1);
-        counts->worker = worker;
-        g_hash_table_insert(bad->by_worker, GUINT_TO_POINTER(worker), counts);
-    }
-    return counts;
+    if (bad->counts == NULL)
+        bad->counts = g_array_new(FALSE, /* clear= */ TRUE, sizeof(BadCounts));
+    if (bad->counts->len <= number)
+        g_array_set_size(bad->counts, number + 1);
+    return &g_array_index(bad->counts, BadCounts, number);
 }
 
 void bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, const void *deltas,
                          size_t n, double largest, bool is_refused)
 {
-    RubatoBadGradients *counts = counts_of(bad, worker);
+    BadCounts *counts = counts_of(bad, worker);
 
     for (size_t i = 0; i < n; i++) {
         const double delta =
@@ -86,29 +82,13 @@ void bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, 
     counts->n_refused_rows += is_refused;
 }
 
-void bad_gradients_collect(const BadGradients *bad, GArray *counts)
+uint32_t bad_gradients_length(const BadGradients *bad)
 {
-    GHashTableIter iter;
-    void *value;
+    return bad->counts == NULL ? 0 : bad->counts->len;
+}
 
-    if (bad->by_worker == NULL)
-        return;
-    g_hash_table_iter_init(&iter, bad->by_worker);
-    while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        const RubatoBadGradients *found = value;
-        RubatoBadGradients *at;
-        guint i = 0;
-
-        while (i < counts->len &&
-               g_array_index(counts, RubatoBadGradients, i).worker < found->worker)
-            i++;
-        if (i == counts->len ||
-            g_array_index(counts, RubatoBadGradients, i).worker != found->worker)
-            g_array_insert_val(counts, i, ((RubatoBadGradients){ .worker = found->worker }));
-        at = &g_array_index(counts, RubatoBadGradients, i);
-        at->n_nan += found->n_nan;
-        at->n_infinite += found->n_infinite;
-        at->n_large += found->n_large;
-        at->n_refused_rows += found->n_refused_rows;
-    }
+void bad_gradients_read(const BadGradients *bad, size_t first, size_t n, BadCounts *counts)
+{
+    if (n > 0)
+        memcpy(counts, &g_array_index(bad->counts, BadCounts, first), n * sizeof *counts);
 }

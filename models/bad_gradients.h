@@ -4,11 +4,22 @@
 #ifndef RUBATO_MODELS_BAD_GRADIENTS_H
 #define RUBATO_MODELS_BAD_GRADIENTS_H
 
-#include <rubato/engine.h>
+#include <rubato/table.h>
 
-/* All zero: nothing was counted. */
+/* Deltas of no worker: those that the engine adds between tasks. */
+#define BAD_GRADIENTS_NO_WORKER UINT32_MAX
+
+/* What was counted of one worker: a row of the list that a server tells. */
 typedef struct {
-    GHashTable *by_worker; /* rank → RubatoBadGradients; NULL until there is one */
+    uint64_t n_nan, n_infinite, n_large; /* deltas */
+    uint64_t n_refused_rows;
+} BadCounts;
+
+/* All zero: nothing was counted. Counts never go, and keep their numbers: so the list may be read
+ * piece by piece while more is counted. It is as long as the highest rank asks for; who lets Adds in
+ * sees to it that no rank is invented. */
+typedef struct {
+    GArray *counts; /* of BadCounts: number 0 is nobody's, 1 + r that of rank r; NULL: none yet */
 } BadGradients;
 
 void bad_gradients_clear(BadGradients *bad);
@@ -20,7 +31,16 @@ bool deltas_are_good(RubatoDtype dtype, const void *deltas, size_t n, double lar
 void bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, const void *deltas,
                          size_t n, double largest, bool is_refused);
 
-/* Adds what was counted to an array of RubatoBadGradients, which is ordered by worker. */
-void bad_gradients_collect(const BadGradients *bad, GArray *counts);
+/* How long the list of counts is. */
+uint32_t bad_gradients_length(const BadGradients *bad);
+
+/* Copies n counts from number `first` on; there are so many. */
+void bad_gradients_read(const BadGradients *bad, size_t first, size_t n, BadCounts *counts);
+
+/* The worker of a number. */
+static inline uint32_t bad_gradients_worker(uint32_t number)
+{
+    return number - 1; /* BAD_GRADIENTS_NO_WORKER where it is 0 */
+}
 
 #endif

@@ -64,13 +64,22 @@ size_t shard_row_bytes(const RubatoShard *shard)
     return shard->row_bytes;
 }
 
-bool shard_numbers_ok(const RubatoShard *shard, const RubatoKeys *keys)
+uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject)
 {
     uint64_t n_rows, n_bytes;
 
+    if (subject == RUBATO_SUBJECT_BAD_GRADIENTS)
+        return bad_gradients_length(&shard->applier.bad);
     shard_size(shard, &n_rows, &n_bytes);
-    return shard->ops->list != NULL && keys->keys == NULL && keys->first <= n_rows &&
-           keys->n <= n_rows - keys->first;
+    return n_rows;
+}
+
+bool shard_numbers_ok(const RubatoShard *shard, RubatoSubject subject, const RubatoKeys *keys)
+{
+    const uint64_t n = shard_n_listed(shard, subject);
+
+    return (subject != RUBATO_SUBJECT_KEYS || shard->ops->list != NULL) && keys->keys == NULL &&
+           keys->first <= n && keys->n <= n - keys->first;
 }
 
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes)
@@ -277,7 +286,7 @@ void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, c
 
 void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas)
 {
-    shard_add_by(shard, APPLIER_NO_WORKER, keys, deltas);
+    shard_add_by(shard, BAD_GRADIENTS_NO_WORKER, keys, deltas);
 }
 
 /* ---- sums of a clock ---- */

@@ -38,7 +38,8 @@ void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas);
 bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas);
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas);
 
-/* What a request asks, by its subject: a Get of ROWS, STATE or KEYS, an Add of any. */
+/* What a request asks, by its subject: a Get of ROWS, STATE, KEYS or BAD_GRADIENTS, an Add of any
+ * but the last two. */
 void shard_read(RubatoShard *shard, const RubatoRequest *request);
 void shard_write(RubatoShard *shard, const RubatoRequest *request);
 
@@ -48,11 +49,12 @@ size_t shard_subject_bytes(const RubatoShard *shard, RubatoSubject subject);
 /* Whether keys and value make sense as those of a RUBATO_SUBJECT_HYPER. */
 bool shard_hyper_ok(const RubatoShard *shard, const RubatoKeys *keys, const void *value);
 
-/* Adds the bad deltas that were counted to an array of RubatoBadGradients, ordered by worker. */
-void shard_bad_gradients(const RubatoShard *shard, GArray *counts);
+/* How much the shard has of what is asked for by number: of RUBATO_SUBJECT_KEYS rows, of
+ * RUBATO_SUBJECT_BAD_GRADIENTS counts. */
+uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject);
 
-/* Whether keys are a run of row numbers that the shard has: those of a RUBATO_SUBJECT_KEYS. */
-bool shard_numbers_ok(const RubatoShard *shard, const RubatoKeys *keys);
+/* Whether keys are a run of such numbers that the shard has. */
+bool shard_numbers_ok(const RubatoShard *shard, RubatoSubject subject, const RubatoKeys *keys);
 
 /* Bytes of a row: width × the size of the dtype. */
 size_t shard_row_bytes(const RubatoShard *shard);

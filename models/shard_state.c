@@ -16,6 +16,8 @@ size_t shard_subject_bytes(const RubatoShard *shard, RubatoSubject subject)
         return shard->stride - shard->row_bytes;
     case RUBATO_SUBJECT_KEYS:
         return sizeof(RubatoKey);
+    case RUBATO_SUBJECT_BAD_GRADIENTS:
+        return sizeof(BadCounts);
     case RUBATO_SUBJECT_INITIAL:
         break;
     }
@@ -122,6 +124,9 @@ void shard_read(RubatoShard *shard, const RubatoRequest *request)
         get_state(shard, &request->keys, request->values);
     else if (request->subject == RUBATO_SUBJECT_KEYS)
         list(shard, &request->keys, request->values);
+    else if (request->subject == RUBATO_SUBJECT_BAD_GRADIENTS)
+        bad_gradients_read(&shard->applier.bad, (size_t)request->keys.first, request->keys.n,
+                           request->values);
     else
         shard_get(shard, &request->keys, request->values);
 }
@@ -145,12 +150,8 @@ void shard_write(RubatoShard *shard, const RubatoRequest *request)
     case RUBATO_SUBJECT_INITIAL:
         reset(shard, &request->keys);
         break;
-    case RUBATO_SUBJECT_KEYS: /* no Add has it */
+    case RUBATO_SUBJECT_KEYS: /* no Add has these */
+    case RUBATO_SUBJECT_BAD_GRADIENTS:
         break;
     }
-}
-
-void shard_bad_gradients(const RubatoShard *shard, GArray *counts)
-{
-    bad_gradients_collect(&shard->applier.bad, counts);
 }

@@ -419,12 +419,13 @@ START_TEST(hash_lists_its_keys_piece_by_piece)
             .values = listed + first,
         };
 
-        n_wrong += !shard_numbers_ok(shard, &request.keys);
+        n_wrong += !shard_numbers_ok(shard, RUBATO_SUBJECT_KEYS, &request.keys);
         shard_read(shard, &request);
     }
-    ck_assert(!shard_numbers_ok(shard, &(RubatoKeys){ .first = n, .n = 1 }));
-    ck_assert(!shard_numbers_ok(shard, &(RubatoKeys){ .first = n + 1 }));
-    ck_assert(!shard_numbers_ok(shard, &(RubatoKeys){ .keys = listed, .n = 1 }));
+    ck_assert(!shard_numbers_ok(shard, RUBATO_SUBJECT_KEYS, &(RubatoKeys){ .first = n, .n = 1 }));
+    ck_assert(!shard_numbers_ok(shard, RUBATO_SUBJECT_KEYS, &(RubatoKeys){ .first = n + 1 }));
+    ck_assert(
+        !shard_numbers_ok(shard, RUBATO_SUBJECT_KEYS, &(RubatoKeys){ .keys = listed, .n = 1 }));
     for (uint64_t i = 0; i < n; i++)
         n_wrong += listed[i] >= n || seen[listed[i]]++ != 0;
     ck_assert_uint_eq(n_wrong, 0);

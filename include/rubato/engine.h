@@ -173,8 +173,8 @@ typedef struct {
 RUBATO_API bool rubato_engine_table_stats(RubatoEngine *engine, const char *table,
                                           RubatoTableStats *stats, GError **error);
 
-/* Bad deltas that came from the workers of one rank to this node's servers, in all tasks so far; from
- * the engine's own calls between tasks where `worker` is UINT32_MAX. */
+/* Bad deltas that came from the workers of one rank to the servers of all nodes, in all tasks so far;
+ * from the engine's own calls between tasks where `worker` is UINT32_MAX. */
 typedef struct {
     uint32_t worker;
     uint64_t n_nan, n_infinite; /* deltas */
@@ -182,9 +182,11 @@ typedef struct {
     uint64_t n_refused_rows;    /* that were left out of an Add because of them */
 } RubatoBadGradients;
 
-/* What this node's servers counted of a table, by worker; workers of which nothing bad came are not
- * there. *counts, of n, is the caller's to free with g_free. Not collective; also from a task's
- * function. False with RUBATO_ERROR_NOT_FOUND. */
+/* What the servers of all nodes have counted of a table, ordered by worker; workers of which nothing
+ * bad came are not there. Any node gets the same, which between tasks is all there is; of what is
+ * added meanwhile some may be missing. *counts, of *n, is the caller's to free with g_free. Not
+ * collective; also from a task's function, but not from a callback. RUBATO_ERROR_NOT_FOUND;
+ * RUBATO_ERROR_NODE_LOST where not all nodes are there. */
 RUBATO_API bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
                                             RubatoBadGradients **counts, size_t *n, GError **error);
 

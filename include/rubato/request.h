@@ -34,6 +34,7 @@ typedef enum {
     RUBATO_SUBJECT_INITIAL, /* Add, without values: rows as they were made, and their state */
     RUBATO_SUBJECT_KEYS,    /* Get: the keys themselves of the shard's rows number keys.first and so
                              * on, in an order that stays the same until a row is made */
+    RUBATO_SUBJECT_BAD_GRADIENTS, /* Get: the counts of bad deltas number keys.first and so on */
 } RubatoSubject;
 
 /* A Get, an Add, or an announcement of keys. */

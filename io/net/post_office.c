@@ -457,7 +457,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         wrong = "a request for a server that is not here";
     else if (header->n_keys > UINT32_MAX)
         wrong = "a request with too many keys";
-    else if (header->flags > RUBATO_SUBJECT_KEYS)
+    else if (header->flags > RUBATO_SUBJECT_BAD_GRADIENTS)
         wrong = "a request for something unknown";
     else
         keys = list_keys(request, incoming, &wrong);

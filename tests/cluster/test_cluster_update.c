@@ -1,5 +1,5 @@
 /* Update rules over several processes: numbers that change reach the servers of all nodes, state
- * and resets go where the rows are, bad gradients are counted where they arrive, and messages that
+ * and resets go where the rows are, every node can tell the bad gradients of all, and messages that
  * make no sense are dropped with a word. */
 #include <math.h>
 #include <stdlib.h>
@@ -74,21 +74,17 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
         .name = "m", .dtype = RUBATO_F64, .n_keys = N_KEYS, .update = "momentum", .init_value = 0.5
     };
     const char *const tables[] = { "t", NULL };
-    g_autofree RubatoBadGradients *bad = NULL;
     double values[N_KEYS];
-    size_t n_bad;
 
     (void)data;
     if (!rubato_engine_create_table(engine, &learned, error) ||
         !rubato_engine_create_table(engine, &moved, error) ||
         !cluster_run_task(engine, "halve", halve, NULL, tables, error) ||
-        !rubato_engine_get_range(engine, "t", 0, N_KEYS, values, error) ||
-        !rubato_engine_bad_gradients(engine, "t", &bad, &n_bad, error))
+        !rubato_engine_get_range(engine, "t", 0, N_KEYS, values, error))
         return false;
     for (int i = 0; i < N_KEYS; i++)
         EXPECT(values[i] == -1 - 0.5 - 0.25 - 0.125 - (i == 3 ? 0 : 0.0625), "key %d: %g", i,
                values[i]);
-    cluster_say("bad: %zu", n_bad); /* key 3 is node 0's */
     if (!rubato_engine_barrier(engine, error))
         return false;
     if (rubato_engine_node(engine) == CLUSTER_IDS[1] &&
@@ -116,8 +112,95 @@ START_TEST(rules_do_on_all_nodes_what_one_asks)
 
     cluster_start(run, play, NULL);
     cluster_expect_success(run);
-    cluster_expect_text(run, 0, "bad: 1");
-    cluster_expect_text(run, 1, "bad: 0");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- bad gradients ---- */
+
+static bool expect_counts(RubatoEngine *engine, const RubatoBadGradients *expected, size_t n,
+                          GError **error)
+{
+    g_autofree RubatoBadGradients *found = NULL;
+    size_t n_found;
+
+    if (!rubato_engine_bad_gradients(engine, "t", &found, &n_found, error))
+        return false;
+    EXPECT(n_found == n, "%zu workers", n_found);
+    for (size_t i = 0; i < n; i++) {
+        const RubatoBadGradients *one = &found[i], *wanted = &expected[i];
+
+        EXPECT(one->worker == wanted->worker, "number %zu is worker %u", i, one->worker);
+        EXPECT(one->n_nan == wanted->n_nan && one->n_infinite == wanted->n_infinite &&
+                   one->n_large == wanted->n_large && one->n_refused_rows == wanted->n_refused_rows,
+               "worker %u: %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
+               ", %" G_GUINT64_FORMAT,
+               one->worker, one->n_nan, one->n_infinite, one->n_large, one->n_refused_rows);
+    }
+    return true;
+}
+
+/* Keys 0 to 13 are of the first server, 14 to 26 of the second, the others of node 1. */
+static const RubatoBadGradients in_task[] = {
+    { .worker = 0, .n_nan = 2, .n_large = 1, .n_refused_rows = 3 },
+    { .worker = 2, .n_nan = 1, .n_infinite = 2, .n_refused_rows = 3 },
+};
+
+/* Rank 0 is node 0's, 1 and 2 are node 1's. All ask, in the task, once all have added. */
+static bool add_bad(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker);
+    double deltas[N_KEYS] = { 0 };
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F64, error);
+
+    if (table == NULL)
+        return false;
+    if (rank == 0) {
+        deltas[3] = deltas[35] = NAN;
+        deltas[20] = 101;
+    } else if (rank == 2) {
+        deltas[3] = NAN;
+        deltas[20] = deltas[39] = -INFINITY;
+    }
+    return rubato_kv_table_add_range(table, 0, N_KEYS, deltas, error) &&
+           rubato_worker_barrier(worker, error) &&
+           expect_counts(user_data, in_task, G_N_ELEMENTS(in_task), error);
+}
+
+static bool play_bad(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "t",
+        .dtype = RUBATO_F64,
+        .n_keys = N_KEYS,
+        .update = "sgd",
+        .rule = { .learning_rate = 1, .max_gradient = 100, .on_bad_gradient = RUBATO_BAD_REFUSE }
+    };
+    const char *const tables[] = { "t", NULL };
+    const double bad = NAN;
+    const RubatoKey key = 39;
+    const RubatoBadGradients with_engine[] = {
+        in_task[0], in_task[1], { .worker = UINT32_MAX, .n_nan = 1, .n_refused_rows = 1 }
+    };
+
+    (void)data;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           expect_counts(engine, NULL, 0, error) && rubato_engine_barrier(engine, error) &&
+           cluster_run_task(engine, "add", add_bad, engine, tables, error) &&
+           (rubato_engine_node(engine) != CLUSTER_IDS[0] ||
+            rubato_engine_add(engine, "t", &key, 1, &bad, error)) &&
+           rubato_engine_barrier(engine, error) &&
+           expect_counts(engine, with_engine, G_N_ELEMENTS(with_engine), error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+START_TEST(every_node_tells_the_bad_gradients_that_all_have_counted)
+{
+    static const ClusterShape shape = { .n_nodes = 2, .nodes = { { 2, 1 }, { 1, 2 } } };
+    ClusterRun *run = cluster_run_new(&shape);
+
+    cluster_start(run, play_bad, NULL);
+    cluster_expect_success(run);
     cluster_run_free(run);
 }
 END_TEST
@@ -227,6 +310,30 @@ static const WrongMessage wrong_messages[] = {
       { .first = 0, .n = 1 },
       0,
       0 },
+    { "a request for what cannot be asked",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_BAD_GRADIENTS,
+      { .n = 0 },
+      0,
+      32 },
+    { "a number of what this server does not have",
+      MESSAGE_GET,
+      RUBATO_SUBJECT_BAD_GRADIENTS,
+      { .first = 0, .n = 2 },
+      0,
+      32 },
+    { "a number of what this server does not have",
+      MESSAGE_GET,
+      RUBATO_SUBJECT_BAD_GRADIENTS,
+      { .first = UINT64_MAX - 2, .n = 2 },
+      0,
+      32 },
+    { "a number of what this server does not have",
+      MESSAGE_GET,
+      RUBATO_SUBJECT_BAD_GRADIENTS,
+      { .keys = &listed, .n = 1 },
+      0,
+      32 },
     { "a request for something unknown",
       MESSAGE_ADD,
       (RubatoSubject)99,
@@ -236,12 +343,13 @@ static const WrongMessage wrong_messages[] = {
 };
 
 /* Node 0 sends them to the server of node 1 as itself would. */
-static bool send_nonsense(RubatoEngine *engine, GError **error)
+static void send_nonsense(RubatoEngine *engine, const WrongMessage *messages, size_t n,
+                          uint32_t worker)
 {
-    for (size_t i = 0; i < G_N_ELEMENTS(wrong_messages); i++) {
-        const WrongMessage *wrong = &wrong_messages[i];
+    for (size_t i = 0; i < n; i++) {
+        const WrongMessage *wrong = &messages[i];
         double value = wrong->value;
-        const Message message = { .request = { .worker = UINT32_MAX,
+        const Message message = { .request = { .worker = worker,
                                                .subject = wrong->subject,
                                                .keys = wrong->keys,
                                                .values = &value },
@@ -253,31 +361,54 @@ static bool send_nonsense(RubatoEngine *engine, GError **error)
         post_office_tell(&engine->office, &message, wrong->row_bytes);
     }
     post_office_flush(&engine->office);
-    (void)error;
-    return true;
 }
 
+static void expect_dropped(ClusterRun *run, const WrongMessage *messages, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *text = g_strdup_printf("sent %s; dropped", messages[i].says);
+
+        cluster_expect_text(run, 1, text);
+    }
+}
+
+static void say_refused(Server *server, void *data)
+{
+    (void)data;
+    cluster_say("refused: %" G_GUINT64_FORMAT, server->n_refused);
+}
+
+/* The nonsense finds a server that has one count. */
 static bool play_nonsense(RubatoEngine *engine, const void *data, GError **error)
 {
     const RubatoTableSpec learned = { .name = "t",
                                       .dtype = RUBATO_F64,
                                       .n_keys = N_KEYS,
                                       .update = "sgd",
-                                      .rule = { .learning_rate = 1 } };
+                                      .rule = { .learning_rate = 1,
+                                                .on_bad_gradient = RUBATO_BAD_REFUSE } };
+    const RubatoBadGradients nobody = { .worker = UINT32_MAX, .n_nan = 1, .n_refused_rows = 1 };
     const RubatoKey key = 39;
-    const double one = 1;
+    const double one = 1, bad = NAN;
     double value;
 
     (void)data;
-    if (!rubato_engine_create_table(engine, &learned, error) ||
-        (rubato_engine_node(engine) == CLUSTER_IDS[0] &&
-         (!send_nonsense(engine, error) ||
-          !rubato_engine_add(engine, "t", &key, 1, &one, error))) ||
-        !rubato_engine_barrier(engine, error) ||
+    if (!rubato_engine_create_table(engine, &learned, error))
+        return false;
+    if (rubato_engine_node(engine) == CLUSTER_IDS[0]) {
+        if (!rubato_engine_add(engine, "t", &key, 1, &bad, error))
+            return false;
+        send_nonsense(engine, wrong_messages, G_N_ELEMENTS(wrong_messages), UINT32_MAX);
+        if (!rubato_engine_add(engine, "t", &key, 1, &one, error))
+            return false;
+    }
+    if (!rubato_engine_barrier(engine, error) ||
         !rubato_engine_get(engine, "t", &key, 1, &value, error))
         return false;
     EXPECT(value == -1, "%g", value);
-    return true;
+    if (rubato_engine_node(engine) == CLUSTER_IDS[1])
+        servers_run(engine->servers, engine->n_servers, say_refused, NULL);
+    return expect_counts(engine, &nobody, 1, error) && rubato_engine_barrier(engine, error);
 }
 
 START_TEST(messages_that_make_no_sense_change_nothing)
@@ -286,11 +417,8 @@ START_TEST(messages_that_make_no_sense_change_nothing)
 
     cluster_start(run, play_nonsense, NULL);
     cluster_expect_success(run);
-    for (size_t i = 0; i < G_N_ELEMENTS(wrong_messages); i++) {
-        g_autofree char *text = g_strdup_printf("sent %s; dropped", wrong_messages[i].says);
-
-        cluster_expect_text(run, 1, text);
-    }
+    cluster_expect_text(run, 1, "refused: 15"); /* the unknown one got to no server */
+    expect_dropped(run, wrong_messages, G_N_ELEMENTS(wrong_messages));
     cluster_run_free(run);
 }
 END_TEST
@@ -301,6 +429,7 @@ static Suite *update_suite(void)
     TCase *tcase = cluster_add_case(suite, "update rules");
 
     tcase_add_test(tcase, rules_do_on_all_nodes_what_one_asks);
+    tcase_add_test(tcase, every_node_tells_the_bad_gradients_that_all_have_counted);
     tcase_add_test(tcase, other_numbers_on_another_node_are_a_mismatch);
     tcase_add_test(tcase, messages_that_make_no_sense_change_nothing);
     return suite;

@@ -1,0 +1,194 @@
+/* Lists that a table's servers tell: of its keys, and of the bad deltas that they counted. Each server
+ * is asked how long its list is, then for the list.
+ *
+ * Threads: any; a client from one. */
+#include <stdlib.h>
+
+#include "engine/node.h"
+#include "models/bad_gradients.h"
+#include "models/storage.h"
+#include "tables/client.h"
+
+/* Asks servers for their parts of the list. */
+static bool ask_list(TableClient *client, const Part *parts, uint32_t n_parts, void *list,
+                     uint64_t *shortest, GError **error)
+{
+    Call call;
+
+    if (!table_client_wait_room(client, parts, n_parts, error))
+        return false;
+    call_begin(&call, NULL);
+    table_client_send(client, MESSAGE_GET, parts, n_parts, list, &call, client->messages);
+    call_sent(&call);
+    if (!table_client_wait(client, &call, error))
+        return false;
+    *shortest = atomic_load_explicit(&call.min_clock, memory_order_relaxed); /* it has ended */
+    return true;
+}
+
+/* How long the list of each server is: it says so to a Get of nothing. parts become these lists. */
+static bool count_entries(TableClient *client, Part *parts, uint64_t *n_entries, GError **error)
+{
+    uint64_t none, sum = 0;
+
+    for (uint32_t i = 0; i < client->route->partition->n_servers; i++) {
+        uint64_t n;
+
+        parts[i] = (Part){ .server = i };
+        if (!ask_list(client, &parts[i], 1, &none, &n, error))
+            return false;
+        parts[i].keys.n = (size_t)n;
+        parts[i].row = (size_t)sum;
+        sum += n;
+    }
+    *n_entries = sum;
+    return true;
+}
+
+static bool fail_memory(const TableClient *client, uint64_t n, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                "table %s: no memory for a list of %" G_GUINT64_FORMAT " entries",
+                client->route->spec->name, n);
+    return false;
+}
+
+/* Room for a list. (transfer full) */
+static void *new_list(const TableClient *client, uint64_t n, GError **error)
+{
+    const size_t bytes = client->route->row_bytes;
+    void *list = n <= SIZE_MAX / bytes ? g_try_malloc_n((size_t)MAX(n, 1), bytes) : NULL;
+
+    if (list == NULL)
+        fail_memory(client, n, error);
+    return list;
+}
+
+/* The lists of all servers, one after the other; parts, one for each server, tell which is whose.
+ * (*list: transfer full) */
+static bool list_all(TableClient *client, Part *parts, void **list, uint64_t *n_entries,
+                     GError **error)
+{
+    const uint32_t n_servers = client->route->partition->n_servers;
+    uint64_t n, shortest;
+
+    if (!count_entries(client, parts, &n, error))
+        return false;
+    g_autofree void *made = new_list(client, n, error);
+    if (made == NULL || !ask_list(client, parts, n_servers, made, &shortest, error))
+        return false;
+    *list = g_steal_pointer(&made);
+    *n_entries = n;
+    return true;
+}
+
+/* ---- keys ---- */
+
+static int compare_keys(const void *a, const void *b)
+{
+    const RubatoKey left = *(const RubatoKey *)a, right = *(const RubatoKey *)b;
+
+    return (left > right) - (left < right);
+}
+
+static bool list_range(const TableClient *client, RubatoKey **keys, size_t *n, GError **error)
+{
+    const Partition *partition = client->route->partition;
+    RubatoKey *list = new_list(client, partition->n_keys, error);
+
+    if (list == NULL)
+        return false;
+    for (uint64_t i = 0; i < partition->n_keys; i++)
+        list[i] = partition->first_key + i;
+    *keys = list;
+    *n = (size_t)partition->n_keys;
+    return true;
+}
+
+static bool can_list(const TableClient *client, GError **error)
+{
+    const RubatoTableSpec *spec = client->route->spec;
+
+    if (storage_find(spec->storage)->list != NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: its storage \"%s\" cannot tell its keys", spec->name, spec->storage);
+    return false;
+}
+
+static bool list_rows(TableClient *client, RubatoKey **keys, size_t *n, GError **error)
+{
+    g_autofree Part *parts = g_new(Part, client->route->partition->n_servers);
+    void *list;
+    uint64_t n_rows;
+
+    if (!can_list(client, error) || !list_all(client, parts, &list, &n_rows, error))
+        return false;
+    qsort(list, (size_t)n_rows, sizeof **keys, compare_keys);
+    *keys = list;
+    *n = (size_t)n_rows;
+    return true;
+}
+
+bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError **error)
+{
+    return client->route->partition->dense ? list_range(client, keys, n, error)
+                                           : list_rows(client, keys, n, error);
+}
+
+/* ---- bad deltas ---- */
+
+static size_t find_longest(const Part *parts, uint32_t n)
+{
+    size_t longest = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        longest = MAX(longest, parts[i].keys.n);
+    return longest;
+}
+
+/* Adds a server's counts to those of n workers: rank 0 and so on, and nobody behind them. */
+static void add_counts(RubatoBadGradients *sums, size_t n, const BadCounts *counts, size_t n_counts)
+{
+    for (size_t number = 0; number < n_counts; number++) {
+        RubatoBadGradients *sum = &sums[number == 0 ? n - 1 : number - 1];
+
+        sum->worker = bad_gradients_worker((uint32_t)number);
+        sum->n_nan += counts[number].n_nan;
+        sum->n_infinite += counts[number].n_infinite;
+        sum->n_large += counts[number].n_large;
+        sum->n_refused_rows += counts[number].n_refused_rows;
+    }
+}
+
+/* Moves those of which something bad came to the front; how many they are. */
+static size_t keep_bad(RubatoBadGradients *sums, size_t n)
+{
+    size_t n_kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (sums[i].n_nan + sums[i].n_infinite + sums[i].n_large > 0)
+            sums[n_kept++] = sums[i];
+    return n_kept;
+}
+
+bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size_t *n,
+                          GError **error)
+{
+    const uint32_t n_servers = client->route->partition->n_servers;
+    g_autofree Part *parts = g_new(Part, n_servers);
+    g_autofree void *list = NULL;
+    uint64_t n_listed;
+
+    if (!list_all(client, parts, &list, &n_listed, error))
+        return false;
+    const size_t n_sums = find_longest(parts, n_servers);
+    RubatoBadGradients *sums = g_try_new0(RubatoBadGradients, MAX(n_sums, 1));
+    if (sums == NULL)
+        return fail_memory(client, n_sums, error);
+    for (uint32_t i = 0; i < n_servers; i++)
+        add_counts(sums, n_sums, (const BadCounts *)list + parts[i].row, parts[i].keys.n);
+    *counts = sums;
+    *n = keep_bad(sums, n_sums);
+    return true;
+}
