@@ -8,6 +8,7 @@
  * checked here, before their sizes and keys are used: a wrong one is counted, logged and refused. */
 #include "engine/server.h"
 
+#include "models/bad_gradients.h"
 #include "models/model.h"
 #include "models/shard.h"
 
@@ -88,6 +89,9 @@ static const char *find_fault(const RubatoShard *shard, const RubatoModel *model
         return "a request for what cannot be asked";
     if (model != NULL && !model_request_ok(model, request))
         return "a request of no worker of the task";
+    /* bad deltas are counted by worker: an invented one must not get a count */
+    if (model == NULL && request->worker != BAD_GRADIENTS_NO_WORKER)
+        return "a request of a worker between tasks";
     return find_key_fault(shard, request);
 }
 

@@ -42,7 +42,7 @@ typedef struct RubatoRequest RubatoRequest;
 struct RubatoRequest {
     RubatoRequest
         *next;       /* belongs to whoever holds the request: a model may chain those it keeps */
-    uint32_t worker; /* its rank in the task */
+    uint32_t worker; /* its rank in the task; UINT32_MAX between tasks */
     RubatoSubject subject;
     uint64_t clock; /* the worker's clock when it asked; of an announcement: the iteration */
     RubatoKeys keys;

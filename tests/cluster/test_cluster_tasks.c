@@ -579,7 +579,8 @@ static bool expect_refused(RubatoEngine *engine, RubatoKey first, GError **error
         RubatoKey keys[2];
         Call call;
         Message message = {
-            .request = { .subject = RUBATO_SUBJECT_KEYS,
+            .request = { .worker = UINT32_MAX,
+                         .subject = RUBATO_SUBJECT_KEYS,
                          .keys = { .first = first, .n = 2 },
                          .values = keys },
             .kind = MESSAGE_GET,

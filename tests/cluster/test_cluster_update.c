@@ -342,6 +342,22 @@ static const WrongMessage wrong_messages[] = {
       8 },
 };
 
+/* The same from a worker, though no task runs. */
+static const WrongMessage worker_messages[] = {
+    { "a request of a worker between tasks",
+      MESSAGE_ADD,
+      RUBATO_SUBJECT_ROWS,
+      { .first = 39, .n = 1 },
+      NAN,
+      8 },
+    { "a request of a worker between tasks",
+      MESSAGE_GET,
+      RUBATO_SUBJECT_BAD_GRADIENTS,
+      { .n = 0 },
+      0,
+      32 },
+};
+
 /* Node 0 sends them to the server of node 1 as itself would. */
 static void send_nonsense(RubatoEngine *engine, const WrongMessage *messages, size_t n,
                           uint32_t worker)
@@ -399,6 +415,7 @@ static bool play_nonsense(RubatoEngine *engine, const void *data, GError **error
         if (!rubato_engine_add(engine, "t", &key, 1, &bad, error))
             return false;
         send_nonsense(engine, wrong_messages, G_N_ELEMENTS(wrong_messages), UINT32_MAX);
+        send_nonsense(engine, worker_messages, G_N_ELEMENTS(worker_messages), 1000000);
         if (!rubato_engine_add(engine, "t", &key, 1, &one, error))
             return false;
     }
@@ -417,8 +434,9 @@ START_TEST(messages_that_make_no_sense_change_nothing)
 
     cluster_start(run, play_nonsense, NULL);
     cluster_expect_success(run);
-    cluster_expect_text(run, 1, "refused: 15"); /* the unknown one got to no server */
+    cluster_expect_text(run, 1, "refused: 17"); /* the unknown one got to no server */
     expect_dropped(run, wrong_messages, G_N_ELEMENTS(wrong_messages));
+    expect_dropped(run, worker_messages, G_N_ELEMENTS(worker_messages));
     cluster_run_free(run);
 }
 END_TEST
