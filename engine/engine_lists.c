@@ -1,5 +1,6 @@
 /* Lists that a table's servers tell: of its keys, and of the bad deltas that they counted. Each server
- * is asked how long its list is, then for the list.
+ * is asked how long its list is, then for the list. What the servers of other nodes say of lengths is
+ * not believed beyond what can be.
  *
  * Threads: any; a client from one. */
 #include <stdlib.h>
@@ -26,9 +27,25 @@ static bool ask_list(TableClient *client, const Part *parts, uint32_t n_parts, v
     return true;
 }
 
-/* How long the list of each server is: it says so to a Get of nothing. parts become these lists. */
-static bool count_entries(TableClient *client, Part *parts, uint64_t *n_entries, GError **error)
+static bool fail_length(const TableClient *client, uint32_t server, uint64_t n, GError **error)
 {
+    const PostOffice *office = client->route->office;
+
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                "table %s: server %u (node %u) says that its list has %" G_GUINT64_FORMAT
+                " entries, which cannot be; end the run, for that node's "
+                "memory or program is damaged",
+                client->route->spec->name, server, office->node_ids[office->servers[server].node],
+                n);
+    return false;
+}
+
+/* How long the list of each server is: it says so to a Get of nothing. parts become these lists. No
+ * list may have more than `longest` entries, nor all together more than any memory holds. */
+static bool count_entries(TableClient *client, uint64_t longest, Part *parts, uint64_t *n_entries,
+                          GError **error)
+{
+    const uint64_t most = SIZE_MAX / client->route->row_bytes;
     uint64_t none, sum = 0;
 
     for (uint32_t i = 0; i < client->route->partition->n_servers; i++) {
@@ -37,6 +54,8 @@ static bool count_entries(TableClient *client, Part *parts, uint64_t *n_entries,
         parts[i] = (Part){ .server = i };
         if (!ask_list(client, &parts[i], 1, &none, &n, error))
             return false;
+        if (n > longest || n > most - sum)
+            return fail_length(client, i, n, error);
         parts[i].keys.n = (size_t)n;
         parts[i].row = (size_t)sum;
         sum += n;
@@ -66,13 +85,13 @@ static void *new_list(const TableClient *client, uint64_t n, GError **error)
 
 /* The lists of all servers, one after the other; parts, one for each server, tell which is whose.
  * (*list: transfer full) */
-static bool list_all(TableClient *client, Part *parts, void **list, uint64_t *n_entries,
-                     GError **error)
+static bool list_all(TableClient *client, uint64_t longest, Part *parts, void **list,
+                     uint64_t *n_entries, GError **error)
 {
     const uint32_t n_servers = client->route->partition->n_servers;
     uint64_t n, shortest;
 
-    if (!count_entries(client, parts, &n, error))
+    if (!count_entries(client, longest, parts, &n, error))
         return false;
     g_autofree void *made = new_list(client, n, error);
     if (made == NULL || !ask_list(client, parts, n_servers, made, &shortest, error))
@@ -122,7 +141,7 @@ static bool list_rows(TableClient *client, RubatoKey **keys, size_t *n, GError *
     void *list;
     uint64_t n_rows;
 
-    if (!can_list(client, error) || !list_all(client, parts, &list, &n_rows, error))
+    if (!can_list(client, error) || !list_all(client, UINT64_MAX, parts, &list, &n_rows, error))
         return false;
     qsort(list, (size_t)n_rows, sizeof **keys, compare_keys);
     *keys = list;
@@ -137,6 +156,9 @@ bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError *
 }
 
 /* ---- bad deltas ---- */
+
+/* One for each worker that a task may have, and nobody's. */
+#define MAX_COUNTS ((uint64_t)CLUSTER_MAX_NODES * CLUSTER_MAX_THREADS + 1)
 
 static size_t find_longest(const Part *parts, uint32_t n)
 {
@@ -180,7 +202,7 @@ bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size
     g_autofree void *list = NULL;
     uint64_t n_listed;
 
-    if (!list_all(client, parts, &list, &n_listed, error))
+    if (!list_all(client, MAX_COUNTS, parts, &list, &n_listed, error))
         return false;
     const size_t n_sums = find_longest(parts, n_servers);
     RubatoBadGradients *sums = g_try_new0(RubatoBadGradients, MAX(n_sums, 1));

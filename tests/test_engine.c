@@ -2,6 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/node.h"
+#include "models/shard_private.h"
+#include "models/storage.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -242,6 +245,79 @@ START_TEST(keys_of_a_dense_table_are_its_range)
         QUICK_ASSERT(keys[i] == 40 + i);
     ck_assert(!rubato_engine_list_keys(engine, "other", &keys, &n, &error));
     check_error(&error, RUBATO_ERROR_NOT_FOUND, "other", NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- servers that tell what cannot be ---- */
+
+static uint64_t told; /* written before the servers run with it */
+
+static void tell_size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_bytes)
+{
+    (void)storage;
+    *n_rows = told;
+    *n_bytes = 0;
+}
+
+static void tell_wrongly(Server *server, void *data)
+{
+    RubatoShard *shard = g_ptr_array_index(server->shards, server->shards->len - 1);
+
+    shard->ops = data;
+}
+
+/* Only how many counts there are is told: they are not there. */
+static void tell_many_counts(Server *server, void *data)
+{
+    RubatoShard *shard = g_ptr_array_index(server->shards, server->shards->len - 1);
+
+    shard->applier.bad.counts = data;
+}
+
+START_TEST(more_counts_than_a_task_has_workers_are_an_error)
+{
+    const guint n_told = CLUSTER_MAX_NODES * CLUSTER_MAX_THREADS + 2;
+    RubatoEngine *engine = engine_with_servers(1);
+    GArray *counts = g_array_new(FALSE, FALSE, 1);
+    RubatoBadGradients *found = NULL;
+    GError *error = NULL;
+    size_t n = 77;
+
+    create_table(engine, I64_TABLE(.n_keys = 10));
+    counts->len = n_told;
+    servers_run(engine->servers, engine->n_servers, tell_many_counts, counts);
+    ck_assert(!rubato_engine_bad_gradients(engine, "t", &found, &n, &error));
+    check_error(&error, RUBATO_ERROR_NETWORK, "table t", "server 0 (node 0)", NULL);
+    ck_assert(found == NULL && n == 77);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(lists_longer_than_any_memory_are_an_error)
+{
+    static const struct {
+        uint32_t servers;
+        uint64_t told;
+        const char *first_wrong;
+    } cases[] = {
+        { 1, UINT64_MAX, "server 0 (node 0)" },
+        { 2, UINT64_C(1) << 63, "server 0 (node 0)" },
+        { 2, (SIZE_MAX / sizeof(RubatoKey)) / 2 + 1, "server 1 (node 0)" }, /* their sum */
+    };
+    RubatoEngine *engine = engine_with_servers(cases[_i].servers);
+    RubatoStorageOps ops = *storage_find("hash");
+    RubatoKey *keys = NULL;
+    GError *error = NULL;
+    size_t n = 77;
+
+    create_table(engine, I64_TABLE(.n_keys = 0));
+    told = cases[_i].told;
+    ops.size = tell_size;
+    servers_run(engine->servers, engine->n_servers, tell_wrongly, &ops);
+    ck_assert(!rubato_engine_list_keys(engine, "t", &keys, &n, &error));
+    check_error(&error, RUBATO_ERROR_NETWORK, "table t", cases[_i].first_wrong, NULL);
+    ck_assert(keys == NULL && n == 77);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -506,6 +582,8 @@ int main(void)
     tcase_add_loop_test(cases, rows_are_read_and_written_between_tasks, 0, 2);
     tcase_add_loop_test(cases, keys_are_listed_in_order, 0, 2);
     tcase_add_test(cases, keys_of_a_dense_table_are_its_range);
+    tcase_add_test(cases, more_counts_than_a_task_has_workers_are_an_error);
+    tcase_add_loop_test(cases, lists_longer_than_any_memory_are_an_error, 0, 3);
     tcase_add_test(cases, any_thread_may_read_and_write);
     tcase_add_test(cases, dropping_a_table_that_others_read_hurts_nobody);
     tcase_add_test(cases, two_engines_in_one_process_know_nothing_of_each_other);

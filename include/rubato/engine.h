@@ -140,7 +140,8 @@ RUBATO_API bool rubato_engine_tune(RubatoEngine *engine, const char *table, Ruba
  * range, of a hash table those that somebody has added to (or, where the table says so, read). What
  * is added meanwhile, here or on another node, may be missing. Like rubato_engine_get it is meant
  * for between tasks, and not collective. RUBATO_ERROR_INVALID where the table's storage cannot tell
- * its keys. (*keys: transfer full, g_free) */
+ * its keys, RUBATO_ERROR_NETWORK where a node tells of more than there can be. (*keys: transfer full,
+ * g_free) */
 RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey **keys,
                                         size_t *n, GError **error);
 
@@ -186,7 +187,8 @@ typedef struct {
  * bad came are not there. Any node gets the same, which between tasks is all there is; of what is
  * added meanwhile some may be missing. *counts, of *n, is the caller's to free with g_free. Not
  * collective; also from a task's function, but not from a callback. RUBATO_ERROR_NOT_FOUND;
- * RUBATO_ERROR_NODE_LOST where not all nodes are there. */
+ * RUBATO_ERROR_NODE_LOST where not all nodes are there; RUBATO_ERROR_NETWORK where one of them tells
+ * of more than there can be. */
 RUBATO_API bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
                                             RubatoBadGradients **counts, size_t *n, GError **error);
 

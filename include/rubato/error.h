@@ -15,7 +15,7 @@ typedef enum {
     RUBATO_ERROR_CONFIG,    /* a cluster file that is wrong; the message has file and line */
     RUBATO_ERROR_FORMAT,    /* a data file that is wrong; the message has file, line and column */
     RUBATO_ERROR_IO,        /* a file that cannot be read or written */
-    RUBATO_ERROR_NETWORK,   /* a port that is busy, a host that cannot be resolved */
+    RUBATO_ERROR_NETWORK,   /* a busy port, an unknown host, an answer that cannot be */
     RUBATO_ERROR_NOT_FOUND, /* no table, model, storage or rule of that name */
     RUBATO_ERROR_EXISTS,    /* a table of that name is there already */
     RUBATO_ERROR_TYPE,      /* a handle opened with another dtype than the table's */
