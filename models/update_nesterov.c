@@ -5,36 +5,14 @@
  * Mathematics Doklady 27, 1983, as Sutskever, Martens, Dahl, Hinton, "On the importance of
  * initialization and momentum in deep learning", ICML 2013, write it with a velocity, and with the
  * values taken where the gradient is: Bengio, Boulanger-Lewandowski, Pascanu, "Advances in
- * optimizing recurrent networks", ICASSP 2013, eq. 7. As in "momentum", the velocity is one of
- * gradients.
- *
- * State of a row: its velocity, `width` values.
+ * optimizing recurrent networks", ICASSP 2013, eq. 7.
  *
  * Thread: the shard's present owner. */
-#include "models/update_loops.h"
+#include "models/update_velocity.h"
 
-#define DEFINE_STEP(suffix, type)                                                  \
-    UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
-                                   const type *restrict gradients, size_t width)   \
-    {                                                                              \
-        const type rate = (type)update->rule.learning_rate;                        \
-        const type momentum = (type)update->rule.momentum;                         \
-        type *restrict velocity = row + width;                                     \
-                                                                                   \
-        for (size_t i = 0; i < width; i++) {                                       \
-            velocity[i] = momentum * velocity[i] + gradients[i];                   \
-            row[i] -= rate * (gradients[i] + momentum * velocity[i]);              \
-        }                                                                          \
-    }
+#define MOVE(gradient, momentum, velocity) ((gradient) + (momentum) * (velocity))
 
-DEFINE_STEP(f32, float)
-DEFINE_STEP(f64, double)
-DEFINE_APPLY_ROWS
-
-static uint32_t state_width(const RubatoUpdate *update)
-{
-    return update->width;
-}
+DEFINE_VELOCITY_RULE
 
 const RubatoUpdateOps nesterov_update_ops = {
     .name = "nesterov",
