@@ -100,18 +100,6 @@ RubatoRule rule_resolve(const RubatoTableSpec *spec)
     return rule;
 }
 
-G_GNUC_PRINTF(3, 4)
-static bool refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    g_autofree char *what = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s: %s", spec->name, what);
-    return false;
-}
-
 static bool check_range(const RubatoTableSpec *spec, size_t hyper, double given, GError **error)
 {
     const bool is_single = spec->dtype == RUBATO_F32;
@@ -121,27 +109,28 @@ static bool check_range(const RubatoTableSpec *spec, size_t hyper, double given,
     given += 0.0; /* 0 is written without the sign of RUBATO_ZERO */
 
     if (!isfinite(value) || value < 0)
-        return refuse(spec, error, "%s is %g; it has to be a number of 0 or more that %s holds",
-                      name, given, rubato_dtype_name(spec->dtype));
+        return spec_refuse(spec, error,
+                           "%s is %g; it has to be a number of 0 or more that %s holds", name,
+                           given, rubato_dtype_name(spec->dtype));
     if (hypers[hyper].range == POSITIVE && value < (is_single ? (double)FLT_MIN : DBL_MIN))
-        return refuse(spec, error, "%s is %g; it has to be above 0", name, given);
+        return spec_refuse(spec, error, "%s is %g; it has to be above 0", name, given);
     if (hypers[hyper].range == BELOW_ONE && value >= 1)
-        return refuse(spec, error, "%s is %.17g; it has to be below 1", name, given);
+        return spec_refuse(spec, error, "%s is %.17g; it has to be below 1", name, given);
     return true;
 }
 
 static bool check_bad_gradients(const RubatoTableSpec *spec, const RubatoRule *rule, GError **error)
 {
     if ((unsigned)rule->on_bad_gradient > RUBATO_BAD_UNCHECKED)
-        return refuse(spec, error, "%d is no RubatoOnBadGradient", (int)rule->on_bad_gradient);
+        return spec_refuse(spec, error, "%d is no RubatoOnBadGradient", (int)rule->on_bad_gradient);
     if (rule->on_bad_gradient != RUBATO_BAD_UNCHECKED && !is_real(spec->dtype))
-        return refuse(spec, error,
-                      "only deltas of f32 and f64 can be looked at for bad ones, not %s",
-                      rubato_dtype_name(spec->dtype));
+        return spec_refuse(spec, error,
+                           "only deltas of f32 and f64 can be looked at for bad ones, not %s",
+                           rubato_dtype_name(spec->dtype));
     if (rule->max_gradient != 0 && rule->on_bad_gradient == RUBATO_BAD_UNCHECKED)
-        return refuse(spec, error,
-                      "max_gradient is given, but nobody looks: set on_bad_gradient to "
-                      "RUBATO_BAD_COUNT or RUBATO_BAD_REFUSE");
+        return spec_refuse(spec, error,
+                           "max_gradient is given, but nobody looks: set on_bad_gradient to "
+                           "RUBATO_BAD_COUNT or RUBATO_BAD_REFUSE");
     return true;
 }
 
@@ -150,14 +139,14 @@ static bool check_aggregate(const RubatoTableSpec *spec, GError **error)
     if (spec->aggregate == RUBATO_AGGREGATE_NONE)
         return true;
     if ((unsigned)spec->aggregate > RUBATO_AGGREGATE_MEAN)
-        return refuse(spec, error, "%d is no RubatoAggregate", (int)spec->aggregate);
+        return spec_refuse(spec, error, "%d is no RubatoAggregate", (int)spec->aggregate);
     if (strcmp(spec_model_name(spec), "bsp") != 0)
-        return refuse(spec, error,
-                      "the Adds of a clock are aggregated under \"bsp\" only, not under \"%s\"",
-                      spec_model_name(spec));
+        return spec_refuse(
+            spec, error, "the Adds of a clock are aggregated under \"bsp\" only, not under \"%s\"",
+            spec_model_name(spec));
     if (!is_real(spec->dtype))
-        return refuse(spec, error, "Adds are aggregated for f32 and f64 only, not for %s",
-                      rubato_dtype_name(spec->dtype));
+        return spec_refuse(spec, error, "Adds are aggregated for f32 and f64 only, not for %s",
+                           rubato_dtype_name(spec->dtype));
     return true;
 }
 
@@ -168,18 +157,18 @@ bool rule_check(const RubatoTableSpec *spec, GError **error)
 
     resolved.rule = rule_resolve(spec);
     if (ops->traits.takes_gradients && !is_real(spec->dtype))
-        return refuse(spec, error, "the update rule \"%s\" is for f32 and f64, not for %s",
-                      ops->name, rubato_dtype_name(spec->dtype));
+        return spec_refuse(spec, error, "the update rule \"%s\" is for f32 and f64, not for %s",
+                           ops->name, rubato_dtype_name(spec->dtype));
     if (spec->rule.row_wise && !ops->traits.may_be_row_wise)
-        return refuse(spec, error, "the update rule \"%s\" has no row-wise form", ops->name);
+        return spec_refuse(spec, error, "the update rule \"%s\" has no row-wise form", ops->name);
     if (!check_bad_gradients(spec, &resolved.rule, error) || !check_aggregate(spec, error))
         return false;
     for (size_t i = 0; i < N_HYPERS; i++) {
         const double given = number_of(&spec->rule, i);
 
         if (is_given(given) && !has(spec, &resolved.rule, i))
-            return refuse(spec, error, "the update rule \"%s\" has no %s; leave it out", ops->name,
-                          hypers[i].name);
+            return spec_refuse(spec, error, "the update rule \"%s\" has no %s; leave it out",
+                               ops->name, hypers[i].name);
         if (has(spec, &resolved.rule, i) &&
             !check_range(spec, i, number_of(&resolved.rule, i), error))
             return false;
@@ -192,7 +181,7 @@ bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double va
     RubatoTableSpec tuned = *spec;
 
     if ((unsigned)hyper >= N_HYPERS)
-        return refuse(spec, error, "%d is no RubatoHyper", (int)hyper);
+        return spec_refuse(spec, error, "%d is no RubatoHyper", (int)hyper);
     rule_set(&tuned.rule, hyper, value);
     return rule_check(&tuned, error);
 }

@@ -118,8 +118,7 @@ static bool check_known(const RubatoTableSpec *spec, const char *field, const ch
     return false;
 }
 
-G_GNUC_PRINTF(3, 4)
-static bool refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
+bool spec_refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
 {
     va_list arguments;
 
@@ -155,15 +154,15 @@ static bool check_name(const RubatoTableSpec *spec, GError **error)
 static bool check_shape(const RubatoTableSpec *spec, GError **error)
 {
     if (rubato_dtype_size(spec->dtype) == 0)
-        return refuse(spec, error, "%d is no dtype; take one of RUBATO_F32, _F64, _I32, _I64",
-                      (int)spec->dtype);
+        return spec_refuse(spec, error, "%d is no dtype; take one of RUBATO_F32, _F64, _I32, _I64",
+                           (int)spec->dtype);
     if (spec->width > SPEC_MAX_WIDTH)
-        return refuse(spec, error, "rows of %u values are too wide; there may be %u at most",
-                      spec->width, SPEC_MAX_WIDTH);
+        return spec_refuse(spec, error, "rows of %u values are too wide; there may be %u at most",
+                           spec->width, SPEC_MAX_WIDTH);
     if (spec->chunk_size > 1 && !spec_is_dense(spec))
-        return refuse(spec, error, "chunks of %u keys need dense storage", spec->chunk_size);
+        return spec_refuse(spec, error, "chunks of %u keys need dense storage", spec->chunk_size);
     if ((unsigned)spec->cache > RUBATO_CACHE_NONE)
-        return refuse(spec, error, "%d is no RubatoCache", (int)spec->cache);
+        return spec_refuse(spec, error, "%d is no RubatoCache", (int)spec->cache);
     return true;
 }
 
@@ -172,25 +171,25 @@ static bool check_partition(const RubatoTableSpec *spec, GError **error)
     const char *name = spec_partition_name(spec);
 
     if (strcmp(name, "hash") == 0 && spec_is_dense(spec))
-        return refuse(spec, error,
-                      "the partition \"hash\" scatters keys that dense storage wants "
-                      "in ranges; take \"range\" or \"bounds\"");
+        return spec_refuse(spec, error,
+                           "the partition \"hash\" scatters keys that dense storage wants "
+                           "in ranges; take \"range\" or \"bounds\"");
     if (strcmp(name, "bounds") != 0) {
         if (spec->n_bounds > 0)
-            return refuse(spec, error,
-                          "bounds are given, but the partition is \"%s\"; take "
-                          "\"bounds\" or leave them out",
-                          name);
+            return spec_refuse(spec, error,
+                               "bounds are given, but the partition is \"%s\"; take "
+                               "\"bounds\" or leave them out",
+                               name);
         return true;
     }
     if (spec->n_bounds > 0 && spec->bounds == NULL)
-        return refuse(spec, error, "n_bounds is %zu, but bounds is NULL", spec->n_bounds);
+        return spec_refuse(spec, error, "n_bounds is %zu, but bounds is NULL", spec->n_bounds);
     for (size_t i = 1; i < spec->n_bounds; i++)
         if (spec->bounds[i] < spec->bounds[i - 1])
-            return refuse(spec, error,
-                          "bounds have to ascend, but bounds[%zu] = %" G_GUINT64_FORMAT
-                          " comes after %" G_GUINT64_FORMAT,
-                          i, spec->bounds[i], spec->bounds[i - 1]);
+            return spec_refuse(spec, error,
+                               "bounds have to ascend, but bounds[%zu] = %" G_GUINT64_FORMAT
+                               " comes after %" G_GUINT64_FORMAT,
+                               i, spec->bounds[i], spec->bounds[i - 1]);
     return true;
 }
 
@@ -198,7 +197,7 @@ static bool check_model(const RubatoTableSpec *spec, GError **error)
 {
     if (strcmp(spec_model_name(spec), "sparse_ssp") == 0 &&
         strcmp(spec_record_name(spec), "dense") == 0 && !spec_is_dense(spec))
-        return refuse(spec, error, "the record \"dense\" needs dense storage; take \"hash\"");
+        return spec_refuse(spec, error, "the record \"dense\" needs dense storage; take \"hash\"");
     return true;
 }
 

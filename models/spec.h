@@ -15,6 +15,10 @@
  * and lists the known ones. */
 bool spec_check(const RubatoTableSpec *spec, GError **error);
 
+/* Refuses a spec, as RUBATO_ERROR_INVALID with the table's name before what is wrong; false. */
+bool spec_refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
+
 /* The names, with the defaults of rubato/table.h for NULL. (transfer none) */
 const char *spec_storage_name(const RubatoTableSpec *spec);
 const char *spec_model_name(const RubatoTableSpec *spec);
