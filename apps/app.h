@@ -95,6 +95,9 @@ struct App {
  * APP_EXIT_USAGE. --help ends the program right here. */
 bool app_parse(App *app, const AppProgram *program, int argc, char **argv);
 
+/* For take_flags: refuses a flag, as RUBATO_ERROR_INVALID; false. */
+bool app_refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
 /* For take_flags: whether a flag's word is one of some, which NULL ends; whether a number is one from
  * 0. */
 bool app_check_word(const char *flag, const char *const *words, const char *word, GError **error);

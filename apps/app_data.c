@@ -58,19 +58,6 @@ void app_data_clear(AppData *data)
     *data = (AppData){ .train = NULL };
 }
 
-static bool refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
-
-static bool refuse(GError **error, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    g_autofree char *text = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, text);
-    return false;
-}
-
 static void take_cache(AppData *data, AppDataFlags *flags)
 {
     if (flags->cache == NULL || strcmp(flags->cache, "none") == 0)
@@ -91,13 +78,14 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
     };
     take_cache(data, flags);
     if (needs_train && data->train == NULL)
-        return refuse(error, "--train: give the file to train on");
+        return app_refuse(error, "--train: give the file to train on");
     if (flags->hash_bits < 0 || flags->hash_bits > HASH_BITS_MAX)
-        return refuse(error, "--hash-bits: expected a number from 1 to %d, found %d", HASH_BITS_MAX,
-                      flags->hash_bits);
+        return app_refuse(error, "--hash-bits: expected a number from 1 to %d, found %d",
+                          HASH_BITS_MAX, flags->hash_bits);
     if (flags->max_bad_rows < 0)
-        return refuse(error, "--max-bad-rows: expected a number from 0, found %" G_GINT64_FORMAT,
-                      flags->max_bad_rows);
+        return app_refuse(error,
+                          "--max-bad-rows: expected a number from 0, found %" G_GINT64_FORMAT,
+                          flags->max_bad_rows);
     data->hash_bits = flags->hash_bits == HASH_BITS_MAX ? 0 : (uint32_t)flags->hash_bits;
     data->max_bad_rows = (uint64_t)flags->max_bad_rows;
     if (flags->split == NULL || strcmp(flags->split, "fixed") == 0)
@@ -105,7 +93,7 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
     else if (strcmp(flags->split, "dynamic") == 0)
         data->split = RUBATO_SPLIT_DYNAMIC;
     else
-        return refuse(error, "--split: expected fixed or dynamic, found \"%s\"", flags->split);
+        return app_refuse(error, "--split: expected fixed or dynamic, found \"%s\"", flags->split);
     return true;
 }
 

@@ -29,9 +29,7 @@ typedef struct {
     AppDataFlags data;
 } Flags;
 
-static bool refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
-
-static bool refuse(GError **error, const char *format, ...)
+bool app_refuse(GError **error, const char *format, ...)
 {
     va_list arguments;
 
@@ -46,7 +44,8 @@ static bool check_count(const char *flag, int value, int low, int high, GError *
 {
     if (value >= low && value <= high)
         return true;
-    return refuse(error, "--%s: expected a number from %d to %d, found %d", flag, low, high, value);
+    return app_refuse(error, "--%s: expected a number from %d to %d, found %d", flag, low, high,
+                      value);
 }
 
 bool app_check_word(const char *flag, const char *const *words, const char *word, GError **error)
@@ -54,13 +53,13 @@ bool app_check_word(const char *flag, const char *const *words, const char *word
     if (g_strv_contains(words, word))
         return true;
     g_autofree char *known = g_strjoinv(", ", (char **)(uintptr_t)words);
-    return refuse(error, "--%s: expected one of %s, found \"%s\"", flag, known, word);
+    return app_refuse(error, "--%s: expected one of %s, found \"%s\"", flag, known, word);
 }
 
 bool app_check_number(const char *flag, double number, GError **error)
 {
     return (isfinite(number) && number >= 0) ||
-           refuse(error, "--%s: expected a number from 0, found %g", flag, number);
+           app_refuse(error, "--%s: expected a number from 0, found %g", flag, number);
 }
 
 /* Which node of which cluster: flags first, then what `rubato run` sets. */
@@ -71,7 +70,7 @@ static bool read_place(App *app, const Flags *flags, GError **error)
 
     if (file == NULL || *file == '\0') {
         if (flags->node != NOT_GIVEN)
-            return refuse(error, "--node: needs --cluster FILE, the file that lists the nodes");
+            return app_refuse(error, "--node: needs --cluster FILE, the file that lists the nodes");
         if (flags->servers != NOT_GIVEN &&
             !check_count("servers", flags->servers, 1, THREADS_MAX, error))
             return false;
@@ -84,7 +83,7 @@ static bool read_place(App *app, const Flags *flags, GError **error)
     }
 
     if (flags->servers != NOT_GIVEN || flags->workers != NOT_GIVEN)
-        return refuse(
+        return app_refuse(
             error, "--%s: is for a single process; on a cluster the numbers stand in its file, %s",
             flags->servers != NOT_GIVEN ? "servers" : "workers", file);
     if (flags->node != NOT_GIVEN) {
@@ -95,10 +94,10 @@ static bool read_place(App *app, const Flags *flags, GError **error)
         uint64_t id;
 
         if (!g_ascii_string_to_unsigned(node, 10, 0, UINT32_MAX, &id, NULL))
-            return refuse(error, "RUBATO_NODE: expected the id of a node, found \"%s\"", node);
+            return app_refuse(error, "RUBATO_NODE: expected the id of a node, found \"%s\"", node);
         app->node = (uint32_t)id;
     } else {
-        return refuse(error, "--node: give the id that this node has in %s", file);
+        return app_refuse(error, "--node: give the id that this node has in %s", file);
     }
     app->cluster = g_strdup(file);
     return true;
@@ -131,10 +130,11 @@ static bool read_straggler(App *app, const char *text, GError **error)
     const double ms = *colon == ':' ? g_ascii_strtod(colon + 1, &end) : -1;
     if (colon == text || *colon != ':' || end == colon + 1 || *end != '\0' ||
         !(probability >= 0 && probability <= 1) || !(ms >= 0 && ms <= STRAGGLER_MS_MAX))
-        return refuse(error,
-                      "--straggler: expected PROBABILITY:MS, a number from 0 to 1 and milliseconds "
-                      "from 0 to %.0f, such as 0.05:20, found \"%s\"",
-                      STRAGGLER_MS_MAX, text);
+        return app_refuse(
+            error,
+            "--straggler: expected PROBABILITY:MS, a number from 0 to 1 and milliseconds "
+            "from 0 to %.0f, such as 0.05:20, found \"%s\"",
+            STRAGGLER_MS_MAX, text);
     app->straggler_probability = probability;
     app->straggler_ms = ms;
     return true;
@@ -147,14 +147,16 @@ static bool read_ends(App *app, const Flags *flags, GError **error)
     app->time_limit = (double)INFINITY;
     app->target_loss = -(double)INFINITY;
     if (!isfinite(flags->time_limit) || flags->time_limit < 0)
-        return refuse(error, "--time-limit: expected seconds above 0, found %g", flags->time_limit);
+        return app_refuse(error, "--time-limit: expected seconds above 0, found %g",
+                          flags->time_limit);
     if (flags->time_limit > 0)
         app->time_limit = flags->time_limit;
     if (flags->target_loss == NULL)
         return true;
     app->target_loss = g_ascii_strtod(flags->target_loss, &end);
     if (end == flags->target_loss || *end != '\0' || !isfinite(app->target_loss))
-        return refuse(error, "--target-loss: expected a number, found \"%s\"", flags->target_loss);
+        return app_refuse(error, "--target-loss: expected a number, found \"%s\"",
+                          flags->target_loss);
     return true;
 }
 
@@ -172,7 +174,7 @@ static char *without_slashes(const char *path)
 static bool read_files(App *app, const Flags *flags, GError **error)
 {
     if (flags->output != NULL && flags->predict == NULL)
-        return refuse(error, "--output: needs --predict FILE, the rows to predict");
+        return app_refuse(error, "--output: needs --predict FILE, the rows to predict");
     app->json = g_strdup(flags->json);
     app->save = without_slashes(flags->save);
     app->load = g_strdup(flags->load);
@@ -181,8 +183,9 @@ static bool read_files(App *app, const Flags *flags, GError **error)
     app->plot = g_strdup(flags->plot);
     if (app->predict != NULL && app->json != NULL && strcmp(app->json, "-") == 0 &&
         strcmp(app->output, "-") == 0)
-        return refuse(error, "--json and --output: standard output cannot take both; name a file "
-                             "for one of them");
+        return app_refuse(error,
+                          "--json and --output: standard output cannot take both; name a file "
+                          "for one of them");
     return true;
 }
 
@@ -210,7 +213,7 @@ static bool read_data(App *app, Flags *flags, GError **error)
 static bool read_flags(App *app, Flags *flags, GError **error)
 {
     if (flags->rest != NULL && flags->rest[0] != NULL)
-        return refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
+        return app_refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
     if (!read_place(app, flags, error) || !read_model(app, flags, error) ||
         !read_epochs(app, flags, error) || !read_files(app, flags, error) ||
         !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
@@ -219,11 +222,11 @@ static bool read_flags(App *app, Flags *flags, GError **error)
         return false;
     if (flags->learning_rate != RATE_NOT_GIVEN &&
         !(isfinite(flags->learning_rate) && flags->learning_rate > 0))
-        return refuse(error, "--learning-rate: expected a number above 0, found %g",
-                      flags->learning_rate);
+        return app_refuse(error, "--learning-rate: expected a number above 0, found %g",
+                          flags->learning_rate);
     if (flags->seed < 0)
-        return refuse(error, "--seed: expected a number from 0, found %" G_GINT64_FORMAT,
-                      flags->seed);
+        return app_refuse(error, "--seed: expected a number from 0, found %" G_GINT64_FORMAT,
+                          flags->seed);
     app->batch_size = (uint32_t)flags->batch_size;
     app->learning_rate =
         flags->learning_rate != RATE_NOT_GIVEN ? flags->learning_rate : app->program->learning_rate;

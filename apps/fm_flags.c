@@ -10,19 +10,6 @@ static const struct {
     double learning_rate;
 } rules[] = { { "adagrad", 0.05 }, { "adam", 0.003 }, { "ftrl", 0.05 }, { "sgd", 0.5 } };
 
-static bool refuse(GError **error, RubatoError code, const char *format, ...) G_GNUC_PRINTF(3, 4);
-
-static bool refuse(GError **error, RubatoError code, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    g_autofree char *text = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    g_set_error_literal(error, RUBATO_ERROR, (int)code, text);
-    return false;
-}
-
 /* ---- flags ---- */
 
 static bool find_rule(FmJob *job, GError **error)
@@ -38,7 +25,7 @@ static bool find_rule(FmJob *job, GError **error)
             job->app.learning_rate = rules[i].learning_rate;
     job->rate_falls = strcmp(job->rule, "ftrl") != 0; /* its weights would shrink with the rate */
     if (job->l1 > 0 && job->rate_falls)
-        return refuse(error, RUBATO_ERROR_INVALID, "--l1: needs --rule ftrl");
+        return app_refuse(error, "--l1: needs --rule ftrl");
     return true;
 }
 
@@ -51,12 +38,11 @@ static bool take_flags(void *user_data, GError **error)
     if (job->rule == NULL)
         job->rule = g_strdup(rules[0].name);
     if (job->n_factors < 1 || job->n_factors > FM_FACTORS_MAX)
-        return refuse(error, RUBATO_ERROR_INVALID,
-                      "--factors: expected a number from 1 to %d, found %d", FM_FACTORS_MAX,
-                      job->n_factors);
+        return app_refuse(error, "--factors: expected a number from 1 to %d, found %d",
+                          FM_FACTORS_MAX, job->n_factors);
     if (!isfinite(job->init_stddev) || job->init_stddev <= 0)
-        return refuse(error, RUBATO_ERROR_INVALID,
-                      "--init-stddev: expected a number above 0, found %g", job->init_stddev);
+        return app_refuse(error, "--init-stddev: expected a number above 0, found %g",
+                          job->init_stddev);
     if (!app_check_word("loss", app_loss_names, job->loss, error) || !find_rule(job, error) ||
         !app_check_number("l1", job->l1, error) || !app_check_number("l2", job->model.l2, error) ||
         !app_check_number("l2-factors", job->model.l2_factors, error))
@@ -134,14 +120,18 @@ static bool fit_model(FmJob *job, GError **error)
     if (!rubato_dataset_summary(job->train, &rows, error) ||
         !app_loss_fit(&job->model.loss, &rows, job->data.train[0], error))
         return false;
-    if (job->field_aware && rows.n_fields == 0)
-        return refuse(error, RUBATO_ERROR_FORMAT,
-                      "%s: --ffm needs rows with fields, as libffm, csv and ratings have them",
-                      job->data.train[0]);
-    if (job->field_aware && rows.n_fields > FM_FIELDS_MAX)
-        return refuse(error, RUBATO_ERROR_FORMAT,
-                      "%s: --ffm is for fields from 0 to %d, found field %u", job->data.train[0],
-                      FM_FIELDS_MAX - 1, rows.n_fields - 1);
+    if (job->field_aware && rows.n_fields == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: --ffm needs rows with fields, as libffm, csv and ratings have them",
+                    job->data.train[0]);
+        return false;
+    }
+    if (job->field_aware && rows.n_fields > FM_FIELDS_MAX) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: --ffm is for fields from 0 to %d, found field %u", job->data.train[0],
+                    FM_FIELDS_MAX - 1, rows.n_fields - 1);
+        return false;
+    }
     app_data_note_bad_rows(&job->app, &rows);
     job->n_rows = rows.n_rows;
     job->scale = 1.0 / (double)MIN(job->app.batch_size, rows.n_rows);
