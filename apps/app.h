@@ -98,9 +98,11 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv);
 /* For take_flags: refuses a flag, as RUBATO_ERROR_INVALID; false. */
 bool app_refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
-/* For take_flags: whether a flag's word is one of some, which NULL ends; whether a number is one from
- * 0. */
-bool app_check_word(const char *flag, const char *const *words, const char *word, GError **error);
+/* For take_flags: which of some words, which NULL ends, a flag's is; NULL is the first. */
+bool app_find_word(const char *flag, const char *const *words, const char *word, size_t *index,
+                   GError **error);
+
+/* For take_flags: whether a flag's number is one from 0. */
 bool app_check_number(const char *flag, double number, GError **error);
 
 /* Starts the engine that the flags ask for; from here on it is known which node speaks. */

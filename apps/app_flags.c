@@ -48,10 +48,14 @@ static bool check_count(const char *flag, int value, int low, int high, GError *
                       value);
 }
 
-bool app_check_word(const char *flag, const char *const *words, const char *word, GError **error)
+bool app_find_word(const char *flag, const char *const *words, const char *word, size_t *index,
+                   GError **error)
 {
-    if (g_strv_contains(words, word))
-        return true;
+    for (size_t i = 0; words[i] != NULL; i++)
+        if (word == NULL || strcmp(words[i], word) == 0) {
+            *index = i;
+            return true;
+        }
     g_autofree char *known = g_strjoinv(", ", (char **)(uintptr_t)words);
     return app_refuse(error, "--%s: expected one of %s, found \"%s\"", flag, known, word);
 }
@@ -106,14 +110,15 @@ static bool read_place(App *app, const Flags *flags, GError **error)
 static bool read_model(App *app, const Flags *flags, GError **error)
 {
     const char *model = flags->model != NULL ? flags->model : "bsp";
+    size_t index = 0;
 
-    if (!app_check_word("model", models, model, error) ||
+    if (!app_find_word("model", models, model, &index, error) ||
         !check_count("staleness", flags->staleness, 0, COUNT_MAX, error) ||
         !check_count("speculation", flags->speculation, 0, COUNT_MAX, error))
         return false;
 
     const bool sparse = strcmp(model, "sparse_ssp") == 0;
-    app->model = g_strdup(model);
+    app->model = g_strdup(models[index]);
     app->staleness = sparse || strcmp(model, "ssp") == 0 ? (uint32_t)flags->staleness : 0;
     app->speculation = sparse ? (uint32_t)flags->speculation : 0;
     return true;

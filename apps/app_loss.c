@@ -1,7 +1,24 @@
 /* Labels that a loss can be for. Pure functions. */
 #include "apps/app_loss.h"
 
+#include "apps/app.h"
+
 const char *const app_loss_names[] = { "logistic", "hinge", "squared", NULL };
+
+bool app_loss_take(AppLoss *loss, const char *name, GError **error)
+{
+    size_t kind = 0;
+
+    if (!app_find_word("loss", app_loss_names, name, &kind, error))
+        return false;
+    loss->kind = (AppLossKind)kind;
+    return true;
+}
+
+const char *app_loss_metric(const AppLoss *loss)
+{
+    return loss->kind == APP_LOSS_SQUARED ? NULL : "accuracy";
+}
 
 bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error)
 {

@@ -23,6 +23,13 @@ typedef struct {
 /* "logistic", …; ended by NULL, in the order of AppLossKind. */
 extern const char *const app_loss_names[];
 
+/* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --loss, where there is
+ * none of that name. */
+bool app_loss_take(AppLoss *loss, const char *name, GError **error);
+
+/* What workers count beside the loss, as AppProgram has it; NULL: nothing. */
+const char *app_loss_metric(const AppLoss *loss);
+
 /* Takes the labels from rows. RUBATO_ERROR_FORMAT where there are none, or where they are all the same
  * but two are needed; `source` names the rows in the message. */
 bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error);

@@ -60,8 +60,8 @@ static bool add_metrics(App *app, const AppLoss *loss, const GArray *scores, con
     return true;
 }
 
-bool app_add_test_metrics(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFunc score,
-                          void *user_data, GError **error)
+static bool test(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFunc score,
+                 void *user_data, GError **error)
 {
     g_autoptr(GArray) scores = g_array_new(FALSE, FALSE, sizeof(double));
     g_autoptr(GArray) labels = g_array_new(FALSE, FALSE, sizeof(float));
@@ -85,13 +85,23 @@ bool app_add_test_metrics(App *app, RubatoDataset *rows, const AppLoss *loss, Ap
     return add_metrics(app, loss, scores, labels, error);
 }
 
-bool app_print_predictions(FILE *output, RubatoDataset *rows, const AppLoss *loss,
+bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
+                           void *user_data, GError **error)
+{
+    if (!app_speaks(app))
+        return true;
+    app_add_metric(app, "train_loss", app_curve_loss(&app->curve));
+    return rows->test == NULL || test(app, rows->test, loss, score, user_data, error);
+}
+
+bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
                            AppScoreFunc score, void *user_data, GError **error)
 {
+    g_autoptr(RubatoDataset) rows = app_data_open_file(data, path, error);
     g_autoptr(GError) cause = NULL;
     Pass pass;
 
-    if (!begin(&pass, rows, score, user_data, error))
+    if (rows == NULL || !begin(&pass, rows, score, user_data, error))
         return false;
     while (next(&pass, &cause))
         for (size_t i = 0; i < pass.batch->n_rows; i++)

@@ -6,19 +6,21 @@
 
 #include "apps/app.h"
 #include "apps/app_loss.h"
+#include "apps/app_rows.h"
 
 /* Writes the scores of a batch's rows. */
 typedef bool (*AppScoreFunc)(const RubatoBatch *batch, double *scores, void *user_data,
                              GError **error);
 
-/* Puts test_accuracy, test_auc and, of the logistic loss, test_logloss on the result card; of the
- * squared one test_rmse. */
-bool app_add_test_metrics(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFunc score,
-                          void *user_data, GError **error);
+/* Puts train_loss on the result card and, where there are rows to test on, test_accuracy, test_auc
+ * and, of the logistic loss, test_logloss; of the squared one test_rmse. On a node that does not
+ * speak there is nothing to do. */
+bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
+                           void *user_data, GError **error);
 
-/* Writes a line for each row: of the logistic loss the probability of the positive label, of the
- * others the score. */
-bool app_print_predictions(FILE *output, RubatoDataset *rows, const AppLoss *loss,
+/* Writes a line for each row of a file: of the logistic loss the probability of the positive label,
+ * of the others the score. */
+bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
                            AppScoreFunc score, void *user_data, GError **error);
 
 #endif

@@ -6,8 +6,6 @@
  *
  * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
  * batches share none need not wait for each other. */
-#include <string.h>
-
 #include "apps/app_ahead.h"
 #include "apps/app_score.h"
 #include "apps/fm_job.h"
@@ -70,7 +68,7 @@ static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self,
             !get(tables, &workspace, error))
             return false;
         /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
-        const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->scale);
+        const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->rows.scale);
         if ((job->rate_falls && !app_worker_lower_rate(self, table_names, error)) ||
             !add(tables, &workspace, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
@@ -89,7 +87,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     if (self == NULL)
         return false;
     g_autoptr(AppAhead) ahead =
-        app_ahead_new(rubato_worker_open_reader(worker, job->train, &options, error),
+        app_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
                       MAX(1, job->app.speculation));
     if (ahead == NULL)
         return false;
@@ -129,47 +127,22 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
 static bool predict(const char *path, FILE *output, void *user_data, GError **error)
 {
     FmJob *job = user_data;
-    g_autoptr(RubatoDataset) rows = app_data_open_file(&job->data, path, error);
 
-    return rows != NULL && app_print_predictions(output, rows, &job->model.loss, score, job, error);
-}
-
-static bool evaluate(FmJob *job, GError **error)
-{
-    app_add_metric(&job->app, "train_loss", app_curve_loss(&job->app.curve));
-    return job->test == NULL ||
-           app_add_test_metrics(&job->app, job->test, &job->model.loss, score, job, error);
+    return app_print_predictions(output, &job->data, path, &job->model.loss, score, job, error);
 }
 
 enum { BIAS, LINEAR, FACTORS, N_TABLES };
 
 static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 {
-    const App *app = &job->app;
-    RubatoTableSpec common = {
-        .dtype = RUBATO_F32,
-        .update = job->rule,
-        .rule = { .learning_rate = app->learning_rate },
-        .aggregate = strcmp(app->model, "bsp") == 0 ? RUBATO_AGGREGATE_SUM : RUBATO_AGGREGATE_NONE,
-        .seed = app->seed,
-    };
+    const double scale = job->rows.scale;
 
-    /* ftrl holds beta and L1 against sums of rows' gradients, which come scaled. */
-    if (strcmp(job->rule, "ftrl") == 0) {
-        common.rule.beta = job->scale;
-        common.rule.l1 = job->l1 * job->scale;
-    }
-    for (size_t i = 0; i < N_TABLES; i++) {
-        arrays[i] = (AppArray){ .name = table_names[i], .spec = common };
-        arrays[i].spec.name = table_names[i];
-        arrays[i].spec.storage = i == BIAS ? "dense" : "hash";
-    }
-    arrays[BIAS].spec.n_keys = 1;
-    arrays[BIAS].spec.init_value = app_loss_start(&job->model.loss);
-    if (strcmp(app->model, "sparse_ssp") == 0) { /* every step uses it, which would hold all up */
-        arrays[BIAS].spec.model = "ssp";
-        arrays[BIAS].spec.staleness = app->staleness + app->speculation;
-    }
+    arrays[BIAS] = (AppArray){ FM_BIAS, app_rule_bias(&job->app, FM_BIAS, &job->rule, scale,
+                                                      &job->model.loss) };
+    arrays[LINEAR] =
+        (AppArray){ FM_LINEAR, app_rule_table(&job->app, FM_LINEAR, &job->rule, scale) };
+    arrays[FACTORS] =
+        (AppArray){ FM_FACTORS, app_rule_table(&job->app, FM_FACTORS, &job->rule, scale) };
     arrays[FACTORS].spec.width = (uint32_t)fm_width(&job->model);
     arrays[FACTORS].spec.init = "normal";
     arrays[FACTORS].spec.init_stddev = job->init_stddev;
@@ -178,10 +151,11 @@ static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 static bool run(FmJob *job, GError **error)
 {
     App *app = &job->app;
+    const AppRows *rows = &job->rows;
     AppArray arrays[N_TABLES];
     char n_factors[16];
     const AppSetting settings[] = {
-        { "loss", job->loss },
+        { "loss", app_loss_names[job->model.loss.kind] },
         { "factors", n_factors },
         { "field_aware", job->model.n_fields > 0 ? "yes" : "no" },
         { NULL, NULL },
@@ -204,8 +178,9 @@ static bool run(FmJob *job, GError **error)
     g_snprintf(n_factors, sizeof n_factors, "%u", job->model.n_factors);
     describe_tables(job, arrays);
     return app_start(app, error) && app_create_model(app, &model, error) &&
-           (job->train == NULL || (app_train(app, &task, job->n_rows, error) &&
-                                   (!app_speaks(app) || evaluate(job, error)))) &&
+           (rows->train == NULL ||
+            (app_train(app, &task, rows->n_rows, error) &&
+             app_add_score_metrics(app, rows, &job->model.loss, score, job, error))) &&
            app_finish(app, &model, error);
 }
 

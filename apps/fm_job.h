@@ -9,6 +9,8 @@
 #define RUBATO_APPS_FM_JOB_H
 
 #include "apps/app.h"
+#include "apps/app_rows.h"
+#include "apps/app_rule.h"
 #include "apps/fm_model.h"
 
 /* The tables. The bias is a dense one of one row; linear terms and factors are hash tables. */
@@ -24,15 +26,14 @@ typedef struct {
 
     /* flags */
     AppData data;
-    char *loss, *rule;
+    char *loss_name, *rule_name; /* NULL: not given */
     gboolean field_aware;
     int n_factors;
-    double l1, init_stddev;
+    double init_stddev;
 
-    RubatoDataset *train, *test; /* NULL: none */
-    uint64_t n_rows;             /* to train on */
-    double scale;                /* of a row's gradient in a step */
-    bool rate_falls;             /* in the course of training */
+    AppRule rule;
+    AppRows rows;
+    bool rate_falls; /* in the course of training */
 } FmJob;
 
 /* Reads the flags. False, after saying so, where one is wrong: APP_EXIT_USAGE. */

@@ -6,8 +6,6 @@
  * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
  * batches share none need not wait for each other. Every step uses the bias, which is therefore a
  * table of its own. */
-#include <string.h>
-
 #include "apps/app_ahead.h"
 #include "apps/app_score.h"
 #include "apps/lr_job.h"
@@ -62,7 +60,7 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
             !lr_workspace_fit(&workspace, batch, error) || !get(tables, &workspace, error))
             return false;
         /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
-        const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->scale);
+        const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->rows.scale);
         if ((job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
             !add(tables, &workspace, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
@@ -82,7 +80,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     if (self == NULL)
         return false;
     g_autoptr(AppAhead) ahead =
-        app_ahead_new(rubato_worker_open_reader(worker, job->train, &options, error),
+        app_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
                       MAX(1, job->app.speculation));
     if (ahead == NULL)
         return false;
@@ -116,43 +114,21 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
 static bool predict(const char *path, FILE *output, void *user_data, GError **error)
 {
     LrJob *job = user_data;
-    g_autoptr(RubatoDataset) rows = app_data_open_file(&job->data, path, error);
 
-    return rows != NULL && app_print_predictions(output, rows, &job->model.loss, score, job, error);
-}
-
-static bool evaluate(LrJob *job, GError **error)
-{
-    app_add_metric(&job->app, "train_loss", app_curve_loss(&job->app.curve));
-    return job->test == NULL ||
-           app_add_test_metrics(&job->app, job->test, &job->model.loss, score, job, error);
+    return app_print_predictions(output, &job->data, path, &job->model.loss, score, job, error);
 }
 
 static bool run(LrJob *job, GError **error)
 {
     App *app = &job->app;
-    const bool bsp = strcmp(app->model, "bsp") == 0, sparse = strcmp(app->model, "sparse_ssp") == 0;
-    const RubatoAggregate aggregate = bsp ? RUBATO_AGGREGATE_SUM : RUBATO_AGGREGATE_NONE;
+    const AppRows *rows = &job->rows;
+    const AppRule bias_rule = { .kind = job->rule.kind }; /* it has no penalty */
     const AppArray arrays[] = {
-        { LR_WEIGHTS,
-          { .name = LR_WEIGHTS,
-            .storage = "hash",
-            .update = job->rule,
-            .rule = job->weights_rule,
-            .aggregate = aggregate } },
-        { LR_BIAS,
-          { .name = LR_BIAS,
-            .n_keys = 1,
-            /* All use it: sparse_ssp would hold them together as tightly as its staleness. */
-            .model = sparse ? "ssp" : NULL,
-            .staleness = sparse ? app->staleness + app->speculation : 0,
-            .update = job->rule,
-            .rule = job->bias_rule,
-            .aggregate = aggregate,
-            .init_value = app_loss_start(&job->model.loss) } },
+        { LR_WEIGHTS, app_rule_table(app, LR_WEIGHTS, &job->rule, rows->scale) },
+        { LR_BIAS, app_rule_bias(app, LR_BIAS, &bias_rule, rows->scale, &job->model.loss) },
     };
     const AppSetting settings[] = {
-        { "loss", job->loss },
+        { "loss", app_loss_names[job->model.loss.kind] },
         { "bias", job->has_bias ? "yes" : "no" },
         { NULL, NULL },
     };
@@ -172,8 +148,9 @@ static bool run(LrJob *job, GError **error)
     const RubatoTask task = { .name = "lr", .run = train, .user_data = job, .tables = job->tables };
 
     return app_start(app, error) && app_create_model(app, &model, error) &&
-           (job->train == NULL || (app_train(app, &task, job->n_rows, error) &&
-                                   (!app_speaks(app) || evaluate(job, error)))) &&
+           (rows->train == NULL ||
+            (app_train(app, &task, rows->n_rows, error) &&
+             app_add_score_metrics(app, rows, &job->model.loss, score, job, error))) &&
            app_finish(app, &model, error);
 }
 

@@ -9,6 +9,8 @@
 #define RUBATO_APPS_LR_JOB_H
 
 #include "apps/app.h"
+#include "apps/app_rows.h"
+#include "apps/app_rule.h"
 #include "apps/lr_model.h"
 
 /* The tables: one hash table, and a dense one of one row. */
@@ -22,15 +24,13 @@ typedef struct {
 
     /* flags */
     AppData data;
-    char *loss, *rule;
+    char *loss_name, *rule_name; /* NULL: not given */
     gboolean has_bias;
 
-    const char *tables[3];              /* ended by NULL */
-    RubatoDataset *train, *test;        /* NULL: none */
-    uint64_t n_rows;                    /* to train on */
-    double scale;                       /* of a row's gradient in a step */
-    RubatoRule weights_rule, bias_rule; /* the bias has no penalty */
-    bool rate_falls;                    /* in the course of training */
+    AppRule rule;
+    AppRows rows;
+    const char *tables[3]; /* ended by NULL */
+    bool rate_falls;       /* in the course of training */
 } LrJob;
 
 /* Reads the flags. False, after saying so, where one is wrong: APP_EXIT_USAGE. */
