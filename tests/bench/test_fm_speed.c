@@ -27,24 +27,14 @@ static char *dir, *train; /* made before the first case */
 static size_t n_rows;
 static int n_repeats = 1;
 
-static double run_once(const char *model)
-{
-    g_autoptr(JsonNode) card =
-        run_for_card(ONE_PROCESS, "rubato-fm",
-                     (const char *const[]){ "--train", train, "--cache", dir, "--factors", "16",
-                                            "--workers", "2", "--batch-size", "16384", "--epochs",
-                                            "4", "--model", model, NULL });
-
-    ck_assert_int_eq(number(card, "samples"), (int64_t)(4 * n_rows));
-    return json_object_get_double_member(json_node_get_object(card), "samples_per_second");
-}
-
 START_TEST(fm_learns_rows_from_the_cache)
 {
-    double best = 0;
+    const double best =
+        best_rows_per_second(n_repeats, (int64_t)(4 * n_rows), ONE_PROCESS, "rubato-fm",
+                             (const char *const[]){ "--train", train, "--cache", dir, "--factors",
+                                                    "16", "--workers", "2", "--batch-size", "16384",
+                                                    "--epochs", "4", "--model", models[_i], NULL });
 
-    for (int i = 0; i < n_repeats; i++)
-        best = MAX(best, run_once(models[_i]));
     g_print("%s: %.0f rows a second\n", models[_i], best);
     ck_assert_double_gt(best, 0);
 }

@@ -9,29 +9,18 @@
 #include "tests/support/program_run.h"
 #include "tests/support/runner.h"
 
+#define N_ROWS (30 * 32561) /* a9a, in as many epochs as there are by default */
+
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
 static char *train, *test; /* made before the first case */
 static int n_repeats = 1;
 
-static double rows_per_second(Place place, const char *model)
-{
-    double best = 0;
-
-    for (int i = 0; i < n_repeats; i++) {
-        g_autoptr(JsonNode) card = run_for_card(
-            place, "rubato-lr", (const char *const[]){ "--train", train, "--model", model, NULL });
-        JsonObject *object = json_node_get_object(card);
-
-        best = MAX(best, json_object_get_double_member(object, "samples_per_second"));
-    }
-    return best;
-}
-
 START_TEST(lr_learns_on_one_node_and_on_two)
 {
-    const double one = rows_per_second(ONE_PROCESS, models[_i]);
-    const double two = rows_per_second(TWO_NODES, models[_i]);
+    const char *const arguments[] = { "--train", train, "--model", models[_i], NULL };
+    const double one = best_rows_per_second(n_repeats, N_ROWS, ONE_PROCESS, "rubato-lr", arguments);
+    const double two = best_rows_per_second(n_repeats, N_ROWS, TWO_NODES, "rubato-lr", arguments);
 
     g_print("%s: %.0f rows a second in one process, %.0f on two nodes, %.2f of that\n", models[_i],
             one, two, two / one);

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/app_rating.h"
-#include "tests/support/factor_rows.h"
+#include "tests/support/factor_files.h"
 #include "tests/support/program_run.h"
 #include "tests/support/runner.h"
 
@@ -38,44 +37,8 @@ static const FactorRows ratings_spec = { .n_fields = 4,
                                          .pairs = 1,
                                          .seed = 1 };
 
-/* Made-up rows in files, made before the first case. */
-typedef struct {
-    const FactorRows *spec;
-    const char *suffix; /* of the files' names */
-    char *train, *test;
-    double true_auc; /* of the test rows; no number for ratings */
-} Rows;
-
-static char *data_dir; /* of all these files */
-static Rows plain = { .spec = &plain_spec, .suffix = "plain.svm" };
-static Rows field_aware = { .spec = &field_aware_spec, .suffix = "fields.ffm" };
-static Rows ratings = { .spec = &ratings_spec, .suffix = "ratings.svm" };
-
-static bool write_rows(Rows *rows)
-{
-    g_autofree double *scores = g_new(double, N_TEST);
-    g_autofree double *drawn = g_new(double, N_TEST);
-    g_autofree float *labels = g_new(float, N_TEST);
-    AppRating rating;
-
-    rows->train = g_strdup_printf("%s/train-%s", data_dir, rows->suffix);
-    rows->test = g_strdup_printf("%s/test-%s", data_dir, rows->suffix);
-    if (!factor_rows_write(rows->spec, rows->train, 0, N_TRAIN, NULL, NULL) ||
-        !factor_rows_write(rows->spec, rows->test, N_TRAIN, N_TEST, scores, drawn))
-        return false;
-    for (size_t i = 0; i < N_TEST; i++)
-        labels[i] = (float)drawn[i];
-    if (!app_rate(scores, labels, 1, N_TEST, &rating, NULL))
-        return false;
-    rows->true_auc = rating.auc;
-    return true;
-}
-
-static void free_rows(Rows *rows)
-{
-    g_free(rows->train);
-    g_free(rows->test);
-}
+static char *data_dir; /* of all files that are made before the first case */
+static FactorFiles plain, field_aware, ratings;
 
 START_TEST(fm_is_as_good_as_the_model_that_made_the_rows)
 {
@@ -210,12 +173,7 @@ START_TEST(fm_goes_on_from_a_saved_model)
 }
 END_TEST
 
-static const struct {
-    const char *text;         /* of the training rows; NULL: no such file */
-    const char *arguments[3]; /* beside --train */
-    int status;
-    const char *message;
-} bad_calls[] = {
+static const BadCall bad_calls[] = {
     { "1 1:1\n2 2:1\n", { "--factors", "0" }, 2, "--factors: expected a number from 1 to 256" },
     { "1 1:1\n2 2:1\n", { "--rule", "best" }, 2, "--rule: expected one of adagrad, adam, ftrl" },
     { "1 1:1\n2 2:1\n",
@@ -239,18 +197,7 @@ static const struct {
 
 START_TEST(fm_refuses_what_is_wrong)
 {
-    g_autofree char *dir = make_folder();
-    g_autofree char *train = g_build_filename(dir, "train", NULL);
-    const char *const arguments[] = { "--train", train, bad_calls[_i].arguments[0],
-                                      bad_calls[_i].arguments[1], NULL };
-
-    if (bad_calls[_i].text != NULL)
-        ck_assert(g_file_set_contents(train, bad_calls[_i].text, -1, NULL));
-    Outcome outcome = run_program(ONE_PROCESS, "rubato-fm", arguments);
-    ck_assert_int_eq(outcome.status, bad_calls[_i].status);
-    ck_assert_msg(strstr(outcome.err, bad_calls[_i].message) != NULL, "%.4000s", outcome.err);
-    outcome_clear(&outcome);
-    remove_folder(dir);
+    check_bad_call("rubato-fm", &bad_calls[_i]);
 }
 END_TEST
 
@@ -314,13 +261,17 @@ int main(void)
     int status = EXIT_FAILURE;
 
     data_dir = g_dir_make_tmp("rubato-fm-XXXXXX", NULL);
-    if (data_dir != NULL && write_rows(&plain) && write_rows(&field_aware) && write_rows(&ratings))
+    if (data_dir != NULL &&
+        factor_files_write(&plain, &plain_spec, data_dir, "plain.svm", N_TRAIN, N_TEST) &&
+        factor_files_write(&field_aware, &field_aware_spec, data_dir, "fields.ffm", N_TRAIN,
+                           N_TEST) &&
+        factor_files_write(&ratings, &ratings_spec, data_dir, "ratings.svm", N_TRAIN, N_TEST))
         status = run_suite(fm_suite());
     if (data_dir != NULL)
         remove_folder(data_dir);
     g_free(data_dir);
-    free_rows(&plain);
-    free_rows(&field_aware);
-    free_rows(&ratings);
+    factor_files_clear(&plain);
+    factor_files_clear(&field_aware);
+    factor_files_clear(&ratings);
     return status;
 }

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apps/app_rating.h"
-#include "tests/support/factor_rows.h"
+#include "tests/support/factor_files.h"
 #include "tests/support/program_run.h"
 #include "tests/support/runner.h"
 
@@ -107,34 +106,21 @@ static const FactorRows ratings = {
 };
 
 typedef struct {
-    char *dir, *train, *test;
-    double true_auc; /* of the test rows; no number for ratings */
+    char *dir;
+    FactorFiles files;
 } Rows;
 
 static void write_rows(Rows *rows, const FactorRows *spec)
 {
-    g_autofree double *scores = g_new(double, N_TEST);
-    g_autofree double *drawn = g_new(double, N_TEST);
-    g_autofree float *labels = g_new(float, N_TEST);
-    AppRating rating;
-
     rows->dir = make_folder();
-    rows->train = g_build_filename(rows->dir, "train.svm", NULL);
-    rows->test = g_build_filename(rows->dir, "test.svm", NULL);
-    ck_assert(factor_rows_write(spec, rows->train, 0, N_TRAIN, NULL, NULL));
-    ck_assert(factor_rows_write(spec, rows->test, N_TRAIN, N_TEST, scores, drawn));
-    for (size_t i = 0; i < N_TEST; i++)
-        labels[i] = (float)drawn[i];
-    ck_assert(app_rate(scores, labels, 1, N_TEST, &rating, NULL));
-    rows->true_auc = rating.auc;
+    ck_assert(factor_files_write(&rows->files, spec, rows->dir, "rows.svm", N_TRAIN, N_TEST));
 }
 
 static void remove_rows(Rows *rows)
 {
     remove_folder(rows->dir);
     g_free(rows->dir);
-    g_free(rows->train);
-    g_free(rows->test);
+    factor_files_clear(&rows->files);
 }
 
 /* Those of every rule and of both losses for labels, at the rate that the rule has by itself. */
@@ -148,12 +134,13 @@ START_TEST(lr_learns_in_every_way)
     Rows rows;
 
     write_rows(&rows, &linear);
-    g_autoptr(JsonNode) card =
-        run_for_card(ONE_PROCESS, "rubato-lr",
-                     (const char *const[]){ "--train", rows.train, "--test", rows.test, ways[_i][0],
-                                            ways[_i][1], ways[_i][2], ways[_i][3], NULL });
-    ck_assert_msg(metric(card, "test_auc") >= rows.true_auc - SHORTFALL, "%s %s: AUC %g of %g",
-                  ways[_i][0], ways[_i][1], metric(card, "test_auc"), rows.true_auc);
+    g_autoptr(JsonNode) card = run_for_card(
+        ONE_PROCESS, "rubato-lr",
+        (const char *const[]){ "--train", rows.files.train, "--test", rows.files.test, ways[_i][0],
+                               ways[_i][1], ways[_i][2], ways[_i][3], NULL });
+    ck_assert_msg(metric(card, "test_auc") >= rows.files.true_auc - SHORTFALL,
+                  "%s %s: AUC %g of %g", ways[_i][0], ways[_i][1], metric(card, "test_auc"),
+                  rows.files.true_auc);
     remove_rows(&rows);
 }
 END_TEST
@@ -166,8 +153,8 @@ START_TEST(lr_predicts_ratings)
     write_rows(&rows, &ratings);
     g_autoptr(JsonNode) card =
         run_for_card(ONE_PROCESS, "rubato-lr",
-                     (const char *const[]){ "--train", rows.train, "--test", rows.test, "--loss",
-                                            "squared", NULL });
+                     (const char *const[]){ "--train", rows.files.train, "--test", rows.files.test,
+                                            "--loss", "squared", NULL });
     ck_assert_double_le(metric(card, "test_rmse"), 0.11);
     remove_rows(&rows);
 }
@@ -179,8 +166,15 @@ START_TEST(lr_under_bsp_comes_out_the_same_everywhere)
     Rows rows;
 
     write_rows(&rows, &linear);
-    const char *const arguments[] = { "--train", rows.train,     "--test", rows.test, "--epochs",
-                                      "2",       "--batch-size", "256",    NULL };
+    const char *const arguments[] = { "--train",
+                                      rows.files.train,
+                                      "--test",
+                                      rows.files.test,
+                                      "--epochs",
+                                      "2",
+                                      "--batch-size",
+                                      "256",
+                                      NULL };
     g_autoptr(JsonNode) one = run_for_card(ONE_PROCESS, "rubato-lr", arguments);
     g_autoptr(JsonNode) two = run_for_card(TWO_NODES, "rubato-lr", arguments);
     ck_assert_double_eq(metric(one, "test_logloss"), metric(two, "test_logloss"));
@@ -304,12 +298,7 @@ END_TEST
 
 /* ---- what is wrong ---- */
 
-static const struct {
-    const char *text;         /* of the training rows; NULL: no such file */
-    const char *arguments[2]; /* beside --train */
-    int status;
-    const char *message;
-} bad_calls[] = {
+static const BadCall bad_calls[] = {
     { "", { "--rule", "best" }, 2, "--rule: expected one of adagrad, adam, ftrl, sgd" },
     { "", { "--loss", "none" }, 2, "--loss: expected one of logistic, hinge, squared" },
     { "", { "--l1=-1" }, 2, "--l1: expected a number from 0, found -1" },
@@ -329,18 +318,7 @@ static const struct {
 
 START_TEST(lr_refuses_what_is_wrong)
 {
-    g_autofree char *dir = make_folder();
-    g_autofree char *train = g_build_filename(dir, "train", NULL);
-    const char *const arguments[] = { "--train", train, bad_calls[_i].arguments[0],
-                                      bad_calls[_i].arguments[1], NULL };
-
-    if (bad_calls[_i].text != NULL)
-        ck_assert(g_file_set_contents(train, bad_calls[_i].text, -1, NULL));
-    Outcome outcome = run_program(ONE_PROCESS, "rubato-lr", arguments);
-    ck_assert_int_eq(outcome.status, bad_calls[_i].status);
-    ck_assert_msg(strstr(outcome.err, bad_calls[_i].message) != NULL, "%.4000s", outcome.err);
-    outcome_clear(&outcome);
-    remove_folder(dir);
+    check_bad_call("rubato-lr", &bad_calls[_i]);
 }
 END_TEST
 

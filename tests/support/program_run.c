@@ -136,6 +136,37 @@ int64_t number(JsonNode *card, const char *name)
     return json_object_get_int_member(json_node_get_object(card), name);
 }
 
+double best_rows_per_second(int n_repeats, int64_t n_rows, Place place, const char *name,
+                            const char *const *arguments)
+{
+    double best = 0;
+
+    for (int i = 0; i < n_repeats; i++) {
+        g_autoptr(JsonNode) card = run_for_card(place, name, arguments);
+        JsonObject *object = json_node_get_object(card);
+
+        ck_assert_int_eq(number(card, "samples"), n_rows);
+        best = MAX(best, json_object_get_double_member(object, "samples_per_second"));
+    }
+    return best;
+}
+
+void check_bad_call(const char *name, const BadCall *call)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *train = g_build_filename(dir, "train", NULL);
+    const char *const arguments[] = { "--train", train, call->arguments[0], call->arguments[1],
+                                      NULL };
+
+    if (call->text != NULL)
+        ck_assert(g_file_set_contents(train, call->text, -1, NULL));
+    Outcome outcome = run_program(ONE_PROCESS, name, arguments);
+    ck_assert_int_eq(outcome.status, call->status);
+    ck_assert_msg(strstr(outcome.err, call->message) != NULL, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+
 char *data_path(const char *name)
 {
     const char *dir = g_getenv("RUBATO_DATA_DIR");

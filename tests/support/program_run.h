@@ -29,6 +29,21 @@ JsonNode *run_for_card(Place place, const char *name, const char *const *argumen
 double metric(JsonNode *card, const char *name);
 int64_t number(JsonNode *card, const char *name);
 
+/* Runs a program so many times, which is to learn from n_rows rows each time, counted in every epoch,
+ * and gives the most that it learned from in a second. */
+double best_rows_per_second(int n_repeats, int64_t n_rows, Place place, const char *name,
+                            const char *const *arguments);
+
+/* A call that a program is to refuse. */
+typedef struct {
+    const char *text;         /* of the training rows; NULL: no such file */
+    const char *arguments[2]; /* beside --train */
+    int status;
+    const char *message; /* in what it prints */
+} BadCall;
+
+void check_bad_call(const char *name, const BadCall *call);
+
 /* A file of real rows, such as "a9a/a9a.t", and whether it is there. (transfer full) */
 char *data_path(const char *name);
 bool has_data(const char *name);
