@@ -95,8 +95,11 @@ static uint64_t find_lowest(const Clocks *clocks)
 {
     uint64_t lowest = RUBATO_CLOCK_RETIRED;
 
-    for (uint32_t i = 0; i < clocks->n_workers; i++)
-        lowest = MIN(lowest, worker_clock(clocks, i));
+    for (uint32_t i = 0; i < clocks->n_workers; i++) {
+        const uint64_t clock = worker_clock(clocks, i); /* once: MIN would load it twice */
+
+        lowest = MIN(lowest, clock);
+    }
     return lowest;
 }
 

@@ -159,8 +159,11 @@ static uint64_t slowest(Pack *pack)
 {
     uint64_t minimum = UINT64_MAX;
 
-    for (uint32_t w = 0; w < N_WORKERS; w++)
-        minimum = MIN(minimum, atomic_load(&pack->clocks[w]));
+    for (uint32_t w = 0; w < N_WORKERS; w++) {
+        const uint64_t clock = atomic_load(&pack->clocks[w]); /* once: MIN would load it twice */
+
+        minimum = MIN(minimum, clock);
+    }
     return minimum;
 }
 

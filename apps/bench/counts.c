@@ -29,7 +29,7 @@ static bool add_rows(Bench *bench, size_t n, uint64_t *row, double *longest, GEr
 
     *longest = 0;
     for (size_t i = 0; i < n; i++) {
-        double began;
+        double began, took;
 
         for (size_t k = 0; k < GROWTH_KEYS; k++)
             keys[k] = bench_key(bench->what, (*row)++);
@@ -37,7 +37,8 @@ static bool add_rows(Bench *bench, size_t n, uint64_t *row, double *longest, GEr
         if (!rubato_kv_table_add(bench->table, keys, GROWTH_KEYS, bench->values, error) ||
             !rubato_kv_table_get(bench->table, keys, 1, &value, error))
             return false;
-        *longest = MAX(*longest, bench_now() - began);
+        took = bench_now() - began;
+        *longest = MAX(*longest, took);
     }
     return true;
 }

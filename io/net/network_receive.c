@@ -427,8 +427,12 @@ static int64_t serve_peers(Network *network, int64_t now_ms, bool all)
 
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         Peer *const peer = network_peer(network, i);
-        if (peer != NULL && (all || peer->touched))
-            next = MIN(next, serve(network, peer, now_ms));
+        if (peer != NULL && (all || peer->touched)) {
+            const int64_t its_next =
+                serve(network, peer, now_ms); /* once: MIN would call it twice */
+
+            next = MIN(next, its_next);
+        }
     }
     return next;
 }
