@@ -1,6 +1,7 @@
 /* A node's view of the clocks of a task: what it tells, what it hears, who is the slowest. */
 #include <glib.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "tables/clocks.h"
 #include "tests/support/engine_fixture.h"
@@ -240,6 +241,61 @@ START_TEST(each_move_of_the_nodes_clock_is_told_by_one_worker)
 }
 END_TEST
 
+/* ---- workers that stay close together, as under a bound ---- */
+
+enum { BOUND = 1, N_CLOSE = 200000 };
+
+typedef struct {
+    Clocks *clocks;
+    uint32_t rank;
+    _Atomic uint64_t *begun; /* of each worker: the clock that it is about to come to */
+    uint64_t n_beyond;       /* times that the node's clock was past a worker's */
+} Runner;
+
+static uint64_t node_clock(const Clocks *clocks)
+{
+    return atomic_load(&clocks->own->clock);
+}
+
+static void *run_close(void *user)
+{
+    Runner *runner = user;
+
+    for (uint64_t clock = 1; clock <= N_CLOSE; clock++) {
+        NodeClock news;
+
+        while (node_clock(runner->clocks) + BOUND + 1 < clock)
+            sched_yield();
+        atomic_store(&runner->begun[runner->rank], clock);
+        (void)clocks_advance(runner->clocks, runner->rank, clock, &news);
+        for (uint32_t i = 0; i < N_THREADS; i++)
+            runner->n_beyond += atomic_load(&runner->begun[i]) < news.clock;
+    }
+    return NULL;
+}
+
+START_TEST(the_nodes_clock_is_never_past_a_workers)
+{
+    const uint32_t workers_of[] = { N_THREADS };
+    Clocks clocks;
+    _Atomic uint64_t begun[N_THREADS] = { 0 };
+    Runner runners[N_THREADS];
+    pthread_t threads[N_THREADS];
+
+    clocks_init(&clocks, 0, 1, workers_of);
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        runners[i] = (Runner){ .clocks = &clocks, .rank = i, .begun = begun };
+        pthread_create(&threads[i], NULL, run_close, &runners[i]);
+    }
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert_uint_eq(runners[i].n_beyond, 0);
+    }
+    ck_assert_uint_eq(node_clock(&clocks), N_CLOSE);
+    clocks_clear(&clocks);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("clocks");
@@ -254,6 +310,7 @@ int main(void)
     tcase_add_test(cases, what_servers_were_told_does_not_go_back);
     tcase_add_loop_test(cases, a_thousand_steps_agree_with_a_plain_minimum, 0, 20);
     tcase_add_test(cases, each_move_of_the_nodes_clock_is_told_by_one_worker);
+    tcase_add_loop_test(cases, the_nodes_clock_is_never_past_a_workers, 0, 3);
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
