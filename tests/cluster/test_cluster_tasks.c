@@ -568,77 +568,6 @@ static bool play_barriers(RubatoEngine *engine, const void *data, GError **error
     return true;
 }
 
-/* ---- keys of other nodes ---- */
-
-enum { N_LISTED = 50000 }; /* more than a message holds */
-
-/* A Get of keys that another node's server does not have is refused. */
-static bool expect_refused(RubatoEngine *engine, RubatoKey first, GError **error)
-{
-    for (uint32_t server = 0; server < engine->office.n_servers; server++) {
-        RubatoKey keys[2];
-        Call call;
-        Message message = {
-            .request = { .worker = UINT32_MAX,
-                         .subject = RUBATO_SUBJECT_KEYS,
-                         .keys = { .first = first, .n = 2 },
-                         .values = keys },
-            .kind = MESSAGE_GET,
-            .table = engine_find_table(engine, "rows", NULL)->id,
-            .server = server,
-            .node = engine->self,
-            .call = &call,
-            .end = message_end_call,
-        };
-
-        if (post_office_is_local(&engine->office, server))
-            continue;
-        call_begin(&call, NULL);
-        call_add_parts(&call, 1);
-        post_office_ask(&engine->office, &message, sizeof(RubatoKey));
-        post_office_flush(&engine->office);
-        call_sent(&call);
-        post_office_wait(&engine->office, &call, -1);
-        EXPECT(call.status == CALL_REFUSED, "server %u gave keys from %" G_GUINT64_FORMAT, server,
-               first);
-    }
-    return true;
-}
-
-/* Each node adds to rows of its own and to some of all; then each sees the keys of all. */
-static bool play_list(RubatoEngine *engine, const void *data, GError **error)
-{
-    const RubatoTableSpec spec = { .name = "rows" };
-    g_autofree RubatoKey *own = g_new(RubatoKey, N_LISTED);
-    g_autofree float *ones = g_new0(float, N_LISTED);
-    g_autofree RubatoKey *keys = NULL;
-    size_t n;
-
-    (void)data;
-    for (uint64_t i = 0; i < N_LISTED; i++)
-        own[i] = i < 10 ? i : i * engine->n_nodes + engine->self;
-    if (!rubato_engine_create_table(engine, &spec, error) ||
-        !rubato_engine_add(engine, "rows", own, N_LISTED, ones, error) ||
-        !rubato_engine_barrier(engine, error) ||
-        !rubato_engine_list_keys(engine, "rows", &keys, &n, error))
-        return false;
-    EXPECT(n == 10 + (N_LISTED - 10) * (size_t)engine->n_nodes, "%zu keys", n);
-    for (size_t i = 0; i < n; i++)
-        EXPECT(keys[i] == (i < 10 ? i : i + 10 * (engine->n_nodes - 1)),
-               "key %zu is %" G_GUINT64_FORMAT, i, keys[i]);
-    return expect_refused(engine, UINT64_MAX - 2, error) && expect_refused(engine, n, error);
-}
-
-START_TEST(keys_of_all_nodes_are_listed)
-{
-    ClusterRun *run = cluster_run_new(_i == 0 ? &TWO_BY_TWO : &THREE);
-
-    cluster_start(run, play_list, NULL);
-    cluster_expect_success(run);
-    cluster_run_free(run);
-}
-END_TEST
-
 START_TEST(what_was_added_before_a_barrier_is_seen_after_it)
 {
     ClusterRun *run = cluster_run_new(_i == 0 ? &TWO_BY_TWO : &THREE);
@@ -795,7 +724,6 @@ static Suite *tasks_suite(void)
     tcase_add_loop_test(cancelling, a_signal_to_one_node_ends_the_run_in_order, 0,
                         (int)G_N_ELEMENTS(signals));
     tcase_add_test(cancelling, a_second_signal_ends_a_node_at_once);
-    tcase_add_loop_test(barriers, keys_of_all_nodes_are_listed, 0, 2);
     tcase_add_loop_test(barriers, what_was_added_before_a_barrier_is_seen_after_it, 0, 2);
     tcase_add_loop_test(barriers, workers_that_return_early_hold_nobody_back, 0, 4);
     tcase_add_test(many, a_thousand_tasks_leave_threads_descriptors_and_memory_as_they_were);
