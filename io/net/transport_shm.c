@@ -224,10 +224,12 @@ static void hear_all(ShmTransport *self)
             hear_inlet(self, id);
             break;
         case SHM_EVENT_OUTLET:
-            shm_outlet_hear(self, id);
+            outlets_hear(&self->outlets, id, events[i].events);
             break;
         default: /* the bell: the rings are looked into anyhow */
-            shm_outlets_go_on(self);
+            /* Relaxed: who sets it again has rung the bell again. */
+            if (atomic_exchange_explicit(&self->unfinished, false, memory_order_relaxed))
+                outlets_go_on(&self->outlets);
             break;
         }
     }
@@ -396,8 +398,8 @@ static void shm_destroy(Transport *transport)
 {
     ShmTransport *const self = (ShmTransport *)transport;
 
-    shm_outlets_finish(self);
-    g_hash_table_unref(self->outlets);
+    outlets_finish(&self->outlets, self->epoll_fd, SHM_EVENT_OUTLET);
+    outlets_clear(&self->outlets);
     g_ptr_array_unref(self->inlets);
     if (self->bell != NULL)
         munmap(self->bell, SHM_BELL_BYTES);
@@ -410,7 +412,6 @@ static void shm_destroy(Transport *transport)
     g_array_unref(self->listeners);
     if (self->epoll_fd != -1)
         close(self->epoll_fd);
-    pthread_mutex_destroy(&self->lock);
     g_free(self->identity);
     g_free(self);
 }
@@ -435,8 +436,7 @@ static Transport *shm_create(uint32_t n_nodes, GError **error)
     self->most_inlets = 2 * (size_t)n_nodes + SPARE_INLETS;
     self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
     self->inlets = g_ptr_array_new_with_free_func(inlet_free);
-    self->outlets = g_hash_table_new(g_direct_hash, g_direct_equal);
-    pthread_mutex_init(&self->lock, NULL);
+    outlets_init(&self->outlets);
     self->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     self->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     self->bell_memory_fd = shm_memory_new(SHM_BELL_BYTES);

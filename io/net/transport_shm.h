@@ -4,8 +4,7 @@
 #ifndef RUBATO_IO_NET_TRANSPORT_SHM_H
 #define RUBATO_IO_NET_TRANSPORT_SHM_H
 
-#include <pthread.h>
-
+#include "io/net/outlet.h"
 #include "io/net/shm_ring.h"
 #include "io/net/shm_socket.h"
 #include "io/net/transport_ops.h"
@@ -39,11 +38,7 @@ typedef struct {
     unsigned unheard; /* rounds since the epoll was asked */
 
     _Atomic bool unfinished; /* an outlet has more to write than it did in one go */
-
-    pthread_mutex_t lock;
-    /* guarded by lock */
-    GHashTable *outlets; /* id → Outlet, those that are being closed too */
-    uint32_t n_outlets_ever;
+    Outlets outlets;         /* any thread */
 } ShmTransport;
 
 /* What an event of the epoll is about. */
@@ -64,15 +59,5 @@ void shm_transport_close(const ShmTransport *transport, int fd);
 
 /* A channel to whoever listens at the name. (transfer full) */
 Channel *shm_outlet_new(ShmTransport *transport, const char *name);
-
-/* Something has come on an outlet's socket: a bell, news of room, or its end. Any thread. */
-void shm_outlet_hear(ShmTransport *transport, uint32_t id);
-
-/* Goes on with outlets that are unfinished. Any thread. */
-void shm_outlets_go_on(ShmTransport *transport);
-
-/* Sends what channels that were closed still have to send, as long as each has time; then frees
- * them. Owner. */
-void shm_outlets_finish(ShmTransport *transport);
 
 #endif

@@ -1,0 +1,94 @@
+/* The sending side of a transport that writes by itself, without a library's queue: an outlet for
+ * each channel.
+ *
+ * What a connection does not take at once waits in a list, in order; whoever hears that there is room
+ * goes on writing. When the connection breaks the first packet that waits is begun anew on the next
+ * one; what got lost with it the link sends again.
+ *
+ * Threads: the holder of the channel, and the I/O thread when something comes on its connection; so
+ * each outlet has a lock. The lock of all outlets keeps one alive while the I/O thread is at it, and is
+ * taken before the outlet's. */
+#ifndef RUBATO_IO_NET_OUTLET_H
+#define RUBATO_IO_NET_OUTLET_H
+
+#include <pthread.h>
+
+#include "io/net/transport_ops.h"
+
+typedef struct Outlet Outlet;
+
+/* The outlets of a transport, those that are being closed too. */
+typedef struct {
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    GHashTable *outlets; /* id → Outlet */
+    uint32_t n_ever;
+} Outlets;
+
+typedef enum {
+    OUTLET_DONE,   /* all of the packet is written */
+    OUTLET_LATER,  /* not yet: the connection's news, or the I/O thread, will tell when */
+    OUTLET_BROKEN, /* the connection is not worth keeping */
+} OutletProgress;
+
+/* What outlets do differently. All but `free` are called with the outlet's lock held. */
+typedef struct {
+    unsigned
+        longest_pause_ms; /* between two attempts to connect: 20 ms at first, then twice as long */
+
+    /* Tries to connect, or to begin to; sets `state` once it is done. False: not now. */
+    bool (*open)(Outlet *outlet);
+
+    /* Ends the connection. */
+    void (*shut)(Outlet *outlet);
+
+    /* Writes the packet from *at on, and moves that; no more than *budget bytes, and takes off what
+     * it has written, for a reader as fast as the writer could keep it at it for ever. */
+    OutletProgress (*write)(Outlet *outlet, const Packet *packet, size_t *at, size_t *budget);
+
+    /* Something has come on the connection; epoll's `events` say what. False: it is over. */
+    bool (*hear)(Outlet *outlet, uint32_t events);
+
+    /* Frees the outlet, which is shut. */
+    void (*free)(Outlet *outlet);
+} OutletOps;
+
+/* The first member of an outlet's struct. */
+struct Outlet {
+    Channel base;
+
+    /* immutable */
+    const OutletOps *ops;
+    Outlets *among;
+    uint32_t id;
+
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    bool is_open;   /* there is a connection, or one in the making */
+    GQueue waiting; /* packets, and how far the first is written */
+    NetworkPeerState state;
+    unsigned pause_ms;  /* before the next attempt to connect */
+    int64_t retry_ms;   /* no attempt before */
+    int64_t give_up_ms; /* once it is being closed; written with the lock of all held, too */
+};
+
+void outlets_init(Outlets *outlets);
+
+/* All are finished. */
+void outlets_clear(Outlets *outlets);
+
+/* Makes a channel of the outlet, whose memory is zero but for what is its transport's, and tries to
+ * connect it. Any thread. */
+void outlet_start(Outlet *outlet, const OutletOps *ops, Outlets *among);
+
+/* Something has come on the connection of this outlet, if there is one. Any thread. */
+void outlets_hear(Outlets *outlets, uint32_t id, uint32_t events);
+
+/* Has all go on that have something left to write, or to connect. Any thread. */
+void outlets_go_on(Outlets *outlets);
+
+/* Sends what channels that were closed still have to send, as long as each has time; then frees
+ * them. Their connections are in the epoll, with `kind` << 32 | id as their data. Owner. */
+void outlets_finish(Outlets *outlets, int epoll_fd, uint32_t kind);
+
+#endif
