@@ -376,7 +376,7 @@ static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas,
 
         client->unheard_bytes += post_office_tell(office, &message, route->row_bytes);
     }
-    post_office_flush(office);
+    post_office_flush_soon(office);
     client->stats.n_adds++;
     if (client->unheard_bytes < MAX_UNHEARD_BYTES)
         return true;

@@ -5,7 +5,7 @@
 #include "io/net/transport_ops.h"
 #include "tests/support/runner.h"
 
-#define N_TRANSPORTS 3
+#define N_TRANSPORTS 4
 #define PATIENCE_MS 10000
 #define TICK_MS 5
 
@@ -19,6 +19,11 @@ static const struct {
       "another port",
       { "", "127.0.0.1:80", "tcp://", "tcp://:80", "tcp://host", "tcp://host:", "tcp://h:-1",
         "tcp://h:65536", "tcp://h:8o", "ipc://h:80", "tcp://no such host:1" } },
+    { "zmq",
+      "zmq://127.0.0.1:0",
+      "another port",
+      { "", "127.0.0.1:80", "zmq://", "zmq://:80", "zmq://host", "zmq://host:", "zmq://h:-1",
+        "zmq://h:65536", "zmq://h:8o", "tcp://h:80", "zmq://no such host:1" } },
     { "ipc",
       "ipc://*",
       "another name",
@@ -375,8 +380,8 @@ START_TEST(transports_are_found_by_name)
 {
     GError *error = NULL;
 
-    ck_assert_ptr_eq(transport_find(NULL, NULL), &transport_zmq);
-    ck_assert_ptr_eq(transport_find("tcp", NULL), &transport_zmq);
+    ck_assert_ptr_eq(transport_find(NULL, NULL), &transport_tcp);
+    ck_assert_ptr_eq(transport_find("tcp", NULL), &transport_tcp);
     for (size_t i = 0; i < N_TRANSPORTS; i++) {
         ck_assert_ptr_eq(transport_find(addresses[i].name, NULL), transport_at(i));
         ck_assert_ptr_eq(transport_of(addresses[i].any, NULL), transport_at(i));

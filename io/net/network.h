@@ -136,6 +136,10 @@ void network_push(Network *network, uint32_t node, Frame *frame);
 /* Sends what is queued for the node, in as few packets as may be. Does not wait for the socket. */
 void network_flush(Network *network, uint32_t node);
 
+/* The same for what nobody waits for: where sending costs more than a copy, the I/O thread does it
+ * soon, with what else is pushed until then. */
+void network_flush_soon(Network *network, uint32_t node);
+
 /* Both. */
 void network_send(Network *network, uint32_t node, Frame *frame);
 

@@ -68,8 +68,9 @@ bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
             }
             spin_pause();
         }
-        /* The I/O thread makes way for a helper. */
-        if (call == NULL && atomic_load_explicit(&network->helping, memory_order_relaxed))
+        /* The I/O thread makes way for a helper, and has to flush what was left to it. */
+        if (call == NULL && (atomic_load_explicit(&network->helping, memory_order_relaxed) ||
+                             atomic_load_explicit(&network->unflushed, memory_order_relaxed)))
             return true;
     } while (spinner_go_on(spinner, end));
     return true;

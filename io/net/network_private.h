@@ -33,7 +33,8 @@ typedef struct {
     _Atomic uint32_t wishes;
     _Atomic uint32_t token; /* 1: somebody holds it */
     _Atomic bool forgotten;
-    _Atomic uint64_t charged; /* bytes of all requests pushed so far */
+    _Atomic uint64_t charged;       /* bytes of all requests pushed so far */
+    _Atomic uint64_t charged_taken; /* as of that, when the queue was last taken */
 
     _Alignas(64) _Atomic uint64_t consumed; /* bytes of its requests that we have done with */
     _Atomic uint64_t told_consumed;         /* as of that, what we last told it */
@@ -97,7 +98,7 @@ struct Network {
 
     /* any thread */
     _Atomic bool woken;
-    _Atomic bool unflushed;     /* some peer has more to send than a flush did */
+    _Atomic bool unflushed;     /* the I/O thread is to flush all peers */
     _Atomic bool stopping;      /* no more waits for room */
     _Atomic bool stopped;       /* no more frames */
     _Atomic int64_t stop_at_ms; /* the I/O thread ends then at the latest */

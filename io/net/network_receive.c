@@ -489,6 +489,18 @@ static void tick(Network *network, int64_t now_ms)
     network->handler.tick(network->user, now_ms);
 }
 
+/* Others leave to this thread what they have no time for, or what has time. Done before it waits for
+ * its turn to receive. */
+static void flush_what_was_left(Network *network)
+{
+    /* Acquire: pairs with leave_to_io_thread; what was left is seen. */
+    if (!atomic_load_explicit(&network->unflushed, memory_order_relaxed) ||
+        !atomic_exchange_explicit(&network->unflushed, false, memory_order_acquire))
+        return;
+    for (uint32_t i = 0; i < network->n_nodes; i++)
+        network_flush(network, i);
+}
+
 void *network_run(void *data)
 {
     Network *const network = data;
@@ -501,11 +513,8 @@ void *network_run(void *data)
     spinner.moves = true;
     for (;;) {
         int64_t now_ms = network_now_ms(), next;
-        /* Acquire: pairs with peer_flush; what it left is seen. */
-        const bool unflushed =
-            atomic_load_explicit(&network->unflushed, memory_order_relaxed) &&
-            atomic_exchange_explicit(&network->unflushed, false, memory_order_acquire);
-        const bool all = unflushed || now_ms >= next_timer;
+        flush_what_was_left(network);
+        const bool all = now_ms >= next_timer;
         pthread_mutex_lock(&network->receiving);
         const Reach reach = seen ? REACH_SEEN : REACH_ALL;
         const Batch batch = network_receive(network, reach, BATCH_PACKETS, all, &next);

@@ -31,6 +31,9 @@
 #define TURN_BYTES ((size_t)1 << 20)
 #define MOST_TURNS 8
 
+/* Once so many bytes of requests wait they are sent at once, even if that has time. */
+#define SOON_BYTES ((size_t)16 << 10)
+
 static bool has_work(Peer *peer)
 {
     /* Both sequentially consistent: see the top. */
@@ -55,6 +58,10 @@ static Frame *take_queue(Peer *peer)
      * is_peer_done, which sees that the token is taken. */
     Frame *newest = atomic_exchange_explicit(&peer->queue, NULL, memory_order_acq_rel);
     Frame *oldest = NULL;
+
+    atomic_store_explicit(&peer->charged_taken,
+                          atomic_load_explicit(&peer->charged, memory_order_relaxed),
+                          memory_order_relaxed);
 
     while (newest != NULL) {
         Frame *const next = newest->next;
@@ -204,16 +211,24 @@ static void run(Peer *peer)
     atomic_store_explicit(&peer->held_back, peer->sender.cursor != NULL, memory_order_relaxed);
 }
 
-void peer_flush(Peer *peer)
+/* Has the I/O thread flush all peers. Whoever finds that somebody has asked already need not wake it:
+ * its exchange will read what ours has written, or something later, and so see what we pushed. */
+static void leave_to_io_thread(Network *network)
 {
     const uint64_t one = 1;
 
+    /* Release: pairs with the I/O thread's acquire. */
+    if (atomic_exchange_explicit(&network->unflushed, true, memory_order_release))
+        return;
+    if (write(network->wake_fd, &one, sizeof one) == -1)
+        assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
+}
+
+void peer_flush(Peer *peer)
+{
     for (unsigned turns = 0; has_work(peer); turns++) {
         if (turns == MOST_TURNS) {
-            /* Release: pairs with the I/O thread's acquire. */
-            atomic_store_explicit(&peer->network->unflushed, true, memory_order_release);
-            if (write(peer->network->wake_fd, &one, sizeof one) == -1)
-                assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
+            leave_to_io_thread(peer->network);
             return;
         }
         if (!take_token(peer))
@@ -278,6 +293,22 @@ void network_flush(Network *network, uint32_t node)
 
     if (peer != NULL)
         peer_flush(peer);
+}
+
+void network_flush_soon(Network *network, uint32_t node)
+{
+    Peer *const peer = network_peer(network, node);
+
+    if (peer == NULL || !has_work(peer))
+        return;
+    /* Relaxed, both: whoever is wrong about it sends a little more, or less, at once. */
+    const uint64_t charged = atomic_load_explicit(&peer->charged, memory_order_relaxed);
+    const uint64_t taken = atomic_load_explicit(&peer->charged_taken, memory_order_relaxed);
+
+    if (peer->transport->is_memory || charged - taken >= SOON_BYTES)
+        peer_flush(peer);
+    else
+        leave_to_io_thread(network);
 }
 
 void network_send(Network *network, uint32_t node, Frame *frame)

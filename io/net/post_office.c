@@ -357,6 +357,15 @@ void post_office_flush(PostOffice *office)
             network_flush(office->network, node);
 }
 
+void post_office_flush_soon(PostOffice *office)
+{
+    if (office->network == NULL)
+        return;
+    for (uint32_t node = 0; node < office->n_nodes; node++)
+        if (node != office->self)
+            network_flush_soon(office->network, node);
+}
+
 /* ---- from other nodes ---- */
 
 /* A request of another node, in the room that comes with it. */

@@ -71,6 +71,9 @@ void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, 
 /* Sends what was asked and told of other nodes since the last flush, in one packet for each. */
 void post_office_flush(PostOffice *office);
 
+/* The same for what nobody waits for: see network_flush_soon. */
+void post_office_flush_soon(PostOffice *office);
+
 /* Ends, as cancelled, what waits for an answer of another node: of one epoch, or of all with
  * POST_OFFICE_ALL_EPOCHS. */
 #define POST_OFFICE_ALL_EPOCHS UINT32_MAX

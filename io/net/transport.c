@@ -8,6 +8,7 @@
 #include "io/net/transport_ops.h"
 
 static const TransportOps *const transports[] = {
+    &transport_tcp,
     &transport_zmq,
     &transport_ipc,
     &transport_shm,

@@ -50,7 +50,7 @@ struct Received {
     size_t size;
     bool misshapen; /* it came in a form that no channel sends */
     bool lent; /* cannot be moved, and is released before the next receive, on the same thread */
-    _Alignas(max_align_t) uint8_t memory[64]; /* the transport's */
+    _Alignas(max_align_t) uint8_t memory[96]; /* the transport's */
 };
 
 struct TransportOps {
@@ -115,7 +115,8 @@ const TransportOps *transport_of(const char *endpoint, GError **error);
 /* Transport i in the order of the array, NULL beyond the last. Any thread. */
 const TransportOps *transport_at(size_t i);
 
-extern const TransportOps transport_zmq; /* "tcp" */
+extern const TransportOps transport_tcp;
+extern const TransportOps transport_zmq;
 extern const TransportOps transport_ipc;
 extern const TransportOps transport_shm;
 

@@ -1,4 +1,4 @@
-/* The transports "tcp" and "ipc": ZeroMQ, over TCP and over Unix sockets with abstract names.
+/* The transports "zmq" and "ipc": ZeroMQ, over TCP and over Unix sockets with abstract names.
  *
  * One ROUTER, bound to all of the node's addresses, only receives; one DEALER per channel only
  * sends. So no peer can make another's packets wait, and the routing ids of strangers concern
@@ -9,15 +9,17 @@
  * allows where the handing over is a full fence: the send token of the peer is one (network_send.c).
  * ZeroMQ's own thread gives back what it sent without a copy: packet_unref is made for that. */
 #include <errno.h>
-#include <netdb.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <zmq.h>
 
 #include <rubato/error.h>
 
 #include "io/net/host_address.h"
+#include "io/net/tcp_address.h"
 #include "io/net/transport_ops.h"
 
+#define ZMQ "zmq"
 #define IPC "ipc"
 
 /* Packets up to this size are copied into the socket's queue: cheaper than giving them back from
@@ -104,7 +106,7 @@ static Transport *create(const TransportOps *ops, uint32_t n_nodes, GError **err
     return &self->base;
 }
 
-static Transport *tcp_create(uint32_t n_nodes, GError **error)
+static Transport *zmq_transport_create(uint32_t n_nodes, GError **error)
 {
     return create(&transport_zmq, n_nodes, error);
 }
@@ -118,77 +120,40 @@ static Transport *ipc_create(uint32_t n_nodes, GError **error)
     return transport;
 }
 
-/* Splits "tcp://host:port"; an IPv6 address stands in brackets. */
-static bool split(const char *endpoint, char **host, char **port, GError **error)
+/* What ZeroMQ calls the address: it binds numbers alone. (transfer full) */
+static char *numeric_endpoint(const struct addrinfo *address, const char *port)
 {
-    const char *const start = g_str_has_prefix(endpoint, "tcp://") ? endpoint + 6 : NULL;
-    const char *const colon = start != NULL ? strrchr(start, ':') : NULL;
-    uint64_t number;
+    char host[NI_MAXHOST];
 
-    if (colon == NULL || colon == start ||
-        !g_ascii_string_to_unsigned(colon + 1, 10, 0, UINT16_MAX, &number, NULL)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                    "\"%s\" is no address: write tcp://HOST:PORT with a port from 0 to 65535",
-                    endpoint);
-        return false;
-    }
-    const bool bracketed = *start == '[' && colon[-1] == ']';
-    *host = bracketed ? g_strndup(start + 1, (gsize)(colon - start - 2))
-                      : g_strndup(start, (gsize)(colon - start));
-    *port = g_strdup(colon + 1);
-    return true;
+    tcp_address_text(address->ai_addr, address->ai_addrlen, host, sizeof host);
+    return tcp_address_join("tcp", host, (unsigned)strtoul(port, NULL, 10));
 }
 
-/* ZeroMQ binds numeric addresses alone. */
-static char *to_numeric(const char *endpoint, const char *host, const char *port, bool *ipv6,
-                        GError **error)
-{
-    const struct addrinfo hints = { .ai_family = AF_UNSPEC,
-                                    .ai_socktype = SOCK_STREAM,
-                                    .ai_flags = AI_PASSIVE };
-    struct addrinfo *found = NULL;
-    char numeric[NI_MAXHOST];
-
-    int code = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, port, &hints, &found);
-    if (code == 0) {
-        *ipv6 = found->ai_family == AF_INET6;
-        code = getnameinfo(found->ai_addr, found->ai_addrlen, numeric, sizeof numeric, NULL, 0,
-                           NI_NUMERICHOST);
-        freeaddrinfo(found);
-    }
-    if (code != 0) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                    "cannot bind %s: the host \"%s\" cannot be resolved: %s", endpoint, host,
-                    code == EAI_SYSTEM ? g_strerror(errno) : gai_strerror(code));
-        return NULL;
-    }
-    return g_strdup_printf(*ipv6 ? "tcp://[%s]:%s" : "tcp://%s:%s", numeric, port);
-}
-
-static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved, GError **error)
+static bool zmq_transport_bind(Transport *transport, const char *endpoint, char **resolved,
+                               GError **error)
 {
     ZmqTransport *const self = (ZmqTransport *)transport;
     g_autofree char *host = NULL, *port = NULL;
     char bound[512];
     size_t length = sizeof bound;
-    bool ipv6 = false;
 
-    if (!split(endpoint, &host, &port, error))
+    if (!tcp_address_split(ZMQ, endpoint, &host, &port, error))
         return false;
-    g_autofree char *numeric = to_numeric(endpoint, host, port, &ipv6, error);
-    if (numeric == NULL)
+    struct addrinfo *const found = tcp_address_to_bind(endpoint, host, port, error);
+    if (found == NULL)
         return false;
-    if (!set_int(self->router, ZMQ_IPV6, ipv6) || zmq_bind(self->router, numeric) != 0 ||
+    const bool ipv6 = found->ai_family == AF_INET6;
+    g_autofree char *inner = numeric_endpoint(found, port);
+    freeaddrinfo(found);
+    if (!set_int(self->router, ZMQ_IPV6, ipv6) || zmq_bind(self->router, inner) != 0 ||
         zmq_getsockopt(self->router, ZMQ_LAST_ENDPOINT, bound, &length) != 0) {
-        fail(error, "bind", endpoint,
-             "; another program, or another node, has it: choose another port, or 0 for any free "
-             "one");
+        fail(error, "bind", endpoint, TCP_ADDRESS_TAKEN);
         return false;
     }
     /* The host stays as it was written: that is how the others reach it. */
     const char *const real_port = strrchr(bound, ':');
-    *resolved = g_strdup_printf(strchr(host, ':') != NULL ? "tcp://[%s]%s" : "tcp://%s%s", host,
-                                real_port != NULL ? real_port : "");
+    *resolved = tcp_address_join(
+        ZMQ, host, real_port != NULL ? (unsigned)strtoul(real_port + 1, NULL, 10) : 0);
     return true;
 }
 
@@ -441,14 +406,15 @@ close_channel:
     return NULL;
 }
 
-static Channel *tcp_connect(Transport *transport, const char *endpoint, GError **error)
+static Channel *zmq_transport_connect(Transport *transport, const char *endpoint, GError **error)
 {
     g_autofree char *host = NULL, *port = NULL;
 
-    if (!split(endpoint, &host, &port, error))
+    if (!tcp_address_split(ZMQ, endpoint, &host, &port, error))
         return NULL;
     const bool ipv6 = !g_hostname_is_ip_address(host) || strchr(host, ':') != NULL;
-    return connect_channel((ZmqTransport *)transport, endpoint, endpoint, ipv6, error);
+    g_autofree char *inner = g_strconcat("tcp", endpoint + strlen(ZMQ), NULL);
+    return connect_channel((ZmqTransport *)transport, endpoint, inner, ipv6, error);
 }
 
 static Channel *ipc_connect(Transport *transport, const char *endpoint, GError **error)
@@ -463,13 +429,13 @@ static Channel *ipc_connect(Transport *transport, const char *endpoint, GError *
 }
 
 const TransportOps transport_zmq = {
-    .name = "tcp",
-    .create = tcp_create,
+    .name = ZMQ,
+    .create = zmq_transport_create,
     .destroy = zmq_transport_destroy,
-    .bind = tcp_bind,
+    .bind = zmq_transport_bind,
     .poll_fd = zmq_transport_poll_fd,
     .receive = zmq_transport_receive,
-    .connect = tcp_connect,
+    .connect = zmq_transport_connect,
 };
 
 const TransportOps transport_ipc = {

@@ -280,23 +280,23 @@ static int greet(const void *data)
     const Greeter *greeter = data;
     g_autofree char *scheduler = g_strdup_printf("tcp://127.0.0.1:%u", greeter->port);
     g_autofree char *own = NULL;
-    Transport *transport = transport_zmq.create(2, NULL);
+    Transport *transport = transport_tcp.create(2, NULL);
     Received received;
     Channel *channel;
     Packet *packet;
 
-    if (transport == NULL || !transport_zmq.bind(transport, "tcp://127.0.0.1:0", &own, NULL) ||
-        (channel = transport_zmq.connect(transport, scheduler, NULL)) == NULL)
+    if (transport == NULL || !transport_tcp.bind(transport, "tcp://127.0.0.1:0", &own, NULL) ||
+        (channel = transport_tcp.connect(transport, scheduler, NULL)) == NULL)
         return 1;
     packet = make_greeting(greeter, own);
     channel->ops->send(channel, packet);
-    while (!transport_zmq.receive(transport, &received))
+    while (!transport_tcp.receive(transport, &received))
         g_thread_yield();
     say_answer(&received);
     received.ops->release(&received);
     channel->ops->close(channel, 0);
     packet_unref(packet);
-    transport_zmq.destroy(transport);
+    transport_tcp.destroy(transport);
     return 0;
 }
 

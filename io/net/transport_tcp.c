@@ -1,0 +1,447 @@
+/* The transport "tcp": sockets of the kernel, written and read by the threads that need it.
+ *
+ * DESIGN NOTE
+ *
+ * Each channel has a connection of its own, on which packets go one way (tcp_inlet.h tells how). A
+ * packet goes from the thread that sends it straight into the kernel, and comes out of it in the
+ * thread that wants it: no thread in between has to be woken, and nothing waits for one. What
+ * ZeroMQ would add on top, numbering and sending again is the link's; reconnecting is outlet.c's.
+ *
+ * Who has nothing to read sleeps in poll(), on poll_fd, an epoll around the one that has all
+ * sockets. Before that the thread may look for a while (spinner.h); meanwhile the outer epoll does
+ * not watch the inner one, so that what comes wakes nobody: is_armed. receive watches again before
+ * it says that there is nothing, and the kernel then looks whether there is; so nothing is missed.
+ * A look is a system call. It is left out where nothing has come this way for long, as between nodes
+ * that share memory.
+ *
+ * A large packet comes in many parts. Whoever has read one looks for the next for a while before it
+ * gives up: it is on its way.
+ *
+ * Threads: told in transport_ops.h; sending is in transport_tcp_send.c. */
+#ifndef G_LOG_DOMAIN
+#define G_LOG_DOMAIN "rubato"
+#endif
+
+#define _GNU_SOURCE
+#include "io/net/transport_tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <rubato/error.h>
+
+#include "io/net/monotonic.h"
+#include "io/net/tcp_address.h"
+
+/* Connections beyond two for each node: strangers, and processes that were started again. */
+#define SPARE_INLETS 64
+
+/* A stranger that connects and says nothing is cut off; one that has been silent for so long makes
+ * way for somebody new, if there are too many. */
+#define SILENCE_MS 5000
+
+#define CHECK_MS 100
+#define WARNING_MS 1000
+
+/* Glances in vain after which no more are tried until a packet comes. */
+#define MOST_VAIN 1000
+
+/* Events, and reads of a packet that goes on and on, in one receive. */
+#define MOST_STEPS 1024
+
+#define KEEP_IDLE_S 60
+
+/* ---- descriptors ---- */
+
+static bool control(const TcpTransport *transport, int operation, int fd, uint32_t events,
+                    uint32_t kind, uint32_t id)
+{
+    struct epoll_event event = { .events = events, .data.u64 = (uint64_t)kind << 32 | id };
+
+    return epoll_ctl(transport->epoll_fd, operation, fd, &event) == 0;
+}
+
+bool tcp_transport_watch(const TcpTransport *transport, int fd, uint32_t events, uint32_t kind,
+                         uint32_t id)
+{
+    return control(transport, EPOLL_CTL_ADD, fd, events, kind, id);
+}
+
+void tcp_transport_watch_for(const TcpTransport *transport, int fd, uint32_t events, uint32_t kind,
+                             uint32_t id)
+{
+    const bool is_done = control(transport, EPOLL_CTL_MOD, fd, events, kind, id);
+
+    g_assert(is_done); /* it is in it */
+}
+
+void tcp_keep_alive(int fd)
+{
+    const int one = 1, idle = KEEP_IDLE_S;
+
+    /* Without it all works as well, as long as no machine vanishes. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+}
+
+/* Whether poll_fd tells what comes. */
+static void arm(TcpTransport *self, bool armed)
+{
+    struct epoll_event event = { .events = armed ? EPOLLIN : 0 };
+
+    if (self->is_armed == armed)
+        return;
+    const int result = epoll_ctl(self->poll_fd, EPOLL_CTL_MOD, self->epoll_fd, &event);
+    g_assert(result == 0); /* both were made and put together in tcp_create */
+    self->is_armed = armed;
+}
+
+/* ---- connections ---- */
+
+static void complain(TcpTransport *self, const char *address, const char *what)
+{
+    const int64_t now_ms = monotonic_ms();
+
+    if (now_ms - self->warned_ms < WARNING_MS)
+        return;
+    self->warned_ms = now_ms;
+    g_warning("dropped a connection from %s: %s", address, what);
+}
+
+static void drop_inlet(TcpTransport *self, TcpInlet *inlet)
+{
+    if (self->current == inlet)
+        self->current = NULL;
+    g_hash_table_remove(self->inlets, GUINT_TO_POINTER(inlet->id));
+}
+
+/* The one of which nothing has come for the longest time; NULL: there is none. */
+static TcpInlet *find_most_silent(TcpTransport *self)
+{
+    TcpInlet *silent = NULL;
+    GHashTableIter each;
+    gpointer data;
+
+    g_hash_table_iter_init(&each, self->inlets);
+    while (g_hash_table_iter_next(&each, NULL, &data)) {
+        TcpInlet *const inlet = data;
+        if (silent == NULL || inlet->heard_ms < silent->heard_ms)
+            silent = inlet;
+    }
+    return silent;
+}
+
+/* Whether there is room for one more inlet, made if need be: a node that is cut off for it connects
+ * again, and its link sends again. */
+static bool make_room(TcpTransport *self)
+{
+    if (g_hash_table_size(self->inlets) < self->most_inlets)
+        return true;
+    TcpInlet *const silent = find_most_silent(self);
+    if (silent == NULL || monotonic_ms() - silent->heard_ms < SILENCE_MS)
+        return false;
+    drop_inlet(self, silent);
+    return true;
+}
+
+static void let_in(TcpTransport *self, int listener)
+{
+    struct sockaddr_storage address;
+    socklen_t size;
+    int fd;
+
+    while (size = sizeof address, (fd = accept4(listener, (struct sockaddr *)&address, &size,
+                                                SOCK_NONBLOCK | SOCK_CLOEXEC)) != -1 ||
+                                      errno == EINTR || errno == ECONNABORTED) {
+        char text[NI_MAXHOST];
+
+        if (fd == -1)
+            continue;
+        const uint32_t id = self->n_inlets_ever++;
+        tcp_address_text((const struct sockaddr *)&address, size, text, sizeof text);
+        if (!make_room(self) ||
+            !tcp_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, TCP_EVENT_INLET, id)) {
+            complain(self, text, "there are too many");
+            close(fd);
+            continue;
+        }
+        tcp_keep_alive(fd);
+        g_hash_table_insert(self->inlets, GUINT_TO_POINTER(id),
+                            tcp_inlet_new(id, fd, self->epoll_fd, text, self->pool));
+    }
+    if (errno != EAGAIN && errno != EWOULDBLOCK)
+        complain(self, "somebody", g_strerror(errno)); /* tried again after CHECK_MS */
+}
+
+static gboolean is_strange(gpointer id, gpointer data, gpointer now_ms)
+{
+    const TcpInlet *const inlet = data;
+
+    (void)id;
+    return !inlet->is_greeted && *(const int64_t *)now_ms - inlet->heard_ms >= SILENCE_MS;
+}
+
+/* What is done from time to time. No inlet is the current one. */
+static void check(TcpTransport *self)
+{
+    int64_t now_ms = monotonic_ms();
+
+    if (now_ms < self->check_ms)
+        return;
+    self->check_ms = now_ms + CHECK_MS;
+    g_hash_table_foreach_remove(self->inlets, is_strange, &now_ms);
+    for (guint i = 0; i < self->listeners->len; i++)
+        let_in(self, g_array_index(self->listeners, int, i));
+}
+
+/* ---- receiving ---- */
+
+/* The next packet of the current inlet. */
+static bool take_packet(TcpTransport *self, Received *received)
+{
+    const char *fault = NULL;
+
+    if (self->current == NULL)
+        return false;
+    if (tcp_inlet_take(self->current, received, &fault))
+        return true;
+    if (fault != NULL) {
+        complain(self, self->current->address, fault);
+        drop_inlet(self, self->current);
+    }
+    self->current = NULL;
+    return false;
+}
+
+/* Asks what has happened on which socket; whether anything has. */
+static bool ask(TcpTransport *self)
+{
+    self->next_event = 0;
+    self->n_events = MAX(0, epoll_wait(self->epoll_fd, self->events, TCP_MOST_EVENTS, 0));
+    return self->n_events > 0;
+}
+
+/* Deals with an event, which may make an inlet the current one. True: more of a large packet has
+ * come. */
+static bool deal_with(TcpTransport *self, const struct epoll_event *event)
+{
+    const uint32_t id = (uint32_t)event->data.u64;
+    TcpInlet *inlet;
+
+    switch (event->data.u64 >> 32) {
+    case TCP_EVENT_LISTENER:
+        let_in(self, (int)id);
+        return false;
+    case TCP_EVENT_OUTLET:
+        outlets_hear(&self->outlets, id, event->events);
+        return false;
+    default:
+        inlet = g_hash_table_lookup(self->inlets, GUINT_TO_POINTER(id));
+        if (inlet == NULL)
+            return false; /* dropped since */
+        if (!tcp_inlet_read(inlet)) {
+            drop_inlet(self, inlet);
+            return false;
+        }
+        self->current = inlet;
+        return tcp_inlet_is_midway(inlet);
+    }
+}
+
+/* Looks for a while, when nothing has come, for what must be on its way. */
+static bool look_for_the_rest(TcpTransport *self)
+{
+    SpinnerEnd end;
+
+    if (!spinner_begin(&self->spinner, &end))
+        return false;
+    do {
+        for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
+            if (ask(self)) {
+                spinner_found(&self->spinner);
+                return true;
+            }
+            spin_pause();
+        }
+    } while (spinner_go_on(&self->spinner, end));
+    return false;
+}
+
+static bool tcp_receive(Transport *transport, Received *received)
+{
+    TcpTransport *const self = (TcpTransport *)transport;
+    bool is_midway = false;
+
+    for (unsigned n = 0; n < MOST_STEPS; n++) {
+        if (take_packet(self, received)) {
+            self->n_vain = 0;
+            return true;
+        }
+        if (self->next_event == self->n_events && !ask(self) &&
+            !(is_midway && look_for_the_rest(self)))
+            break;
+        if (deal_with(self, &self->events[self->next_event++]))
+            is_midway = true;
+    }
+    /* Of what is left undone, if anything is, poll_fd tells again; but not of what was read. */
+    if (take_packet(self, received))
+        return true;
+    check(self);
+    arm(self, true);
+    return false;
+}
+
+static bool tcp_glance(Transport *transport)
+{
+    TcpTransport *const self = (TcpTransport *)transport;
+
+    if (self->current != NULL || self->next_event < self->n_events)
+        return true;
+    if (self->n_vain >= MOST_VAIN)
+        return false;
+    arm(self, false);
+    if (ask(self))
+        return true;
+    self->n_vain++;
+    return false;
+}
+
+static int tcp_poll_fd(Transport *transport)
+{
+    return ((TcpTransport *)transport)->poll_fd;
+}
+
+/* ---- the transport's life ---- */
+
+static void tcp_destroy(Transport *transport)
+{
+    TcpTransport *const self = (TcpTransport *)transport;
+
+    outlets_finish(&self->outlets, self->epoll_fd, TCP_EVENT_OUTLET);
+    outlets_clear(&self->outlets);
+    g_hash_table_unref(self->inlets);
+    for (guint i = 0; i < self->listeners->len; i++)
+        close(g_array_index(self->listeners, int, i));
+    g_array_unref(self->listeners);
+    if (self->poll_fd != -1)
+        close(self->poll_fd);
+    if (self->epoll_fd != -1)
+        close(self->epoll_fd);
+    block_pool_free(self->pool);
+    g_free(self);
+}
+
+static void free_inlet(gpointer inlet)
+{
+    tcp_inlet_free(inlet);
+}
+
+static Transport *tcp_create(uint32_t n_nodes, GError **error)
+{
+    TcpTransport *const self = g_new0(TcpTransport, 1);
+    struct epoll_event event = { .events = EPOLLIN };
+
+    self->base.ops = &transport_tcp;
+    self->most_inlets = 2 * (size_t)n_nodes + SPARE_INLETS;
+    self->pool = block_pool_new();
+    self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
+    self->inlets = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_inlet);
+    self->is_armed = true;
+    self->warned_ms = INT64_MIN / 2;
+    spinner_init(&self->spinner);
+    outlets_init(&self->outlets);
+    self->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    self->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (self->poll_fd != -1 && self->epoll_fd != -1 &&
+        epoll_ctl(self->poll_fd, EPOLL_CTL_ADD, self->epoll_fd, &event) == 0)
+        return &self->base;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot make epolls: %s",
+                g_strerror(errno));
+    tcp_destroy(&self->base);
+    return NULL;
+}
+
+/* A socket that listens there; -1: errno says why not. */
+static int listen_at(const struct addrinfo *address)
+{
+    const int one = 1, zero = 0;
+    const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd == -1)
+        return -1;
+    /* "*" is every address of both kinds. */
+    if (address->ai_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+        bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    const int number = errno;
+    close(fd);
+    errno = number;
+    return -1;
+}
+
+/* The port that a socket is bound to. */
+static unsigned port_of(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } address = { 0 };
+    socklen_t size = sizeof address;
+
+    (void)getsockname(fd, &address.any, &size);
+    return ntohs(address.any.sa_family == AF_INET6 ? address.in6.sin6_port : address.in.sin_port);
+}
+
+static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved, GError **error)
+{
+    TcpTransport *const self = (TcpTransport *)transport;
+    g_autofree char *host = NULL, *port = NULL;
+
+    if (!tcp_address_split(TCP_SCHEME, endpoint, &host, &port, error))
+        return false;
+    struct addrinfo *const found = tcp_address_to_bind(endpoint, host, port, error);
+    if (found == NULL)
+        return false;
+    const int fd = listen_at(found);
+    const int number = errno;
+    freeaddrinfo(found);
+    if (fd != -1 &&
+        tcp_transport_watch(self, fd, EPOLLIN | EPOLLET, TCP_EVENT_LISTENER, (uint32_t)fd)) {
+        g_array_append_val(self->listeners, fd);
+        /* The host stays as it was written: that is how the others reach it. */
+        *resolved = tcp_address_join(TCP_SCHEME, host, port_of(fd));
+        return true;
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot bind %s: %s%s", endpoint,
+                g_strerror(fd == -1 ? number : errno),
+                fd == -1 && number == EADDRINUSE ? TCP_ADDRESS_TAKEN : "");
+    if (fd != -1)
+        close(fd);
+    return false;
+}
+
+static Channel *tcp_connect(Transport *transport, const char *endpoint, GError **error)
+{
+    char *host, *port;
+
+    if (!tcp_address_split(TCP_SCHEME, endpoint, &host, &port, error))
+        return NULL;
+    return tcp_outlet_new((TcpTransport *)transport, host, port);
+}
+
+const TransportOps transport_tcp = {
+    .name = TCP_SCHEME,
+    .create = tcp_create,
+    .destroy = tcp_destroy,
+    .bind = tcp_bind,
+    .poll_fd = tcp_poll_fd,
+    .receive = tcp_receive,
+    .glance = tcp_glance,
+    .connect = tcp_connect,
+};

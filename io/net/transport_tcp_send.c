@@ -1,0 +1,240 @@
+/* The sending side of the TCP transport.
+ *
+ * An outlet looks up its host, tries the addresses one after the other, and looks it up again when
+ * all have failed: a name may come to mean another machine. What the kernel does not take at once is
+ * written when it says that there is room.
+ *
+ * Nothing ever comes on such a connection. If something does, it is not a node's: a port that
+ * nobody listens at may even have been given to the connection itself.
+ *
+ * Threads: those of outlet.h; all here but tcp_outlet_new and outlet_free run with the outlet's lock
+ * held. */
+#ifndef G_LOG_DOMAIN
+#define G_LOG_DOMAIN "rubato"
+#endif
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "io/net/host_lookup.h"
+#include "io/net/transport_tcp.h"
+
+#define LONGEST_PAUSE_MS 1000
+
+#define HEAD_BYTES (TCP_PREAMBLE_BYTES + TCP_SIZE_BYTES)
+
+typedef struct {
+    Outlet base;
+
+    /* immutable */
+    TcpTransport *transport;
+    char *host, *port;
+
+    /* guarded by the outlet's lock */
+    HostLookup *lookup;          /* NULL: is to be made */
+    const struct addrinfo *next; /* address to try, of the lookup; NULL: from the first */
+    bool has_complained;         /* of a host that has no address */
+
+    /* while it is open */
+    int fd;
+    bool is_connected;
+    bool waits_for_room;
+    bool is_greeted;          /* the preamble is part of a head that was made */
+    uint8_t head[HEAD_BYTES]; /* what goes before the packet's bytes */
+    size_t head_at, head_end;
+    bool has_head; /* it is the one of the packet that is being written */
+} TcpOutlet;
+
+#define ALWAYS (EPOLLIN | EPOLLRDHUP)
+
+/* ---- connecting ---- */
+
+/* The address to try next; NULL: none now. */
+static const struct addrinfo *find_address(TcpOutlet *self)
+{
+    const struct addrinfo *found;
+    const char *why;
+
+    if (self->lookup == NULL)
+        self->lookup = host_lookup_new(self->host, self->port);
+    if (!host_lookup_is_done(self->lookup, &found, &why))
+        return NULL;
+    if (found == NULL) {
+        if (!self->has_complained)
+            g_warning("cannot resolve the host \"%s\": %s; trying again", self->host, why);
+        self->has_complained = true;
+        g_clear_pointer(&self->lookup, host_lookup_free);
+        return NULL;
+    }
+    self->has_complained = false;
+    return self->next != NULL ? self->next : found;
+}
+
+/* This address has failed: the next one is another. */
+static void go_on_to_next(TcpOutlet *self, const struct addrinfo *address)
+{
+    self->next = address->ai_next;
+    if (self->next == NULL)
+        g_clear_pointer(&self->lookup, host_lookup_free);
+}
+
+static int connect_to(const struct addrinfo *address)
+{
+    const int one = 1;
+    const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd == -1)
+        return -1;
+    tcp_keep_alive(fd);
+    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0 &&
+        (connect(fd, address->ai_addr, address->ai_addrlen) == 0 || errno == EINPROGRESS))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static bool outlet_open(Outlet *outlet)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+    const struct addrinfo *const address = find_address(self);
+
+    if (address == NULL)
+        return false;
+    const int fd = connect_to(address);
+    go_on_to_next(self, address); /* should this one fail */
+    if (fd == -1)
+        return false;
+    if (!tcp_transport_watch(self->transport, fd, ALWAYS | EPOLLOUT, TCP_EVENT_OUTLET,
+                             outlet->id)) {
+        close(fd);
+        return false;
+    }
+    self->fd = fd;
+    self->is_connected = self->is_greeted = self->has_head = false;
+    self->waits_for_room = true;
+    return true;
+}
+
+static void outlet_shut(Outlet *outlet)
+{
+    const TcpOutlet *const self = (const TcpOutlet *)outlet;
+
+    /* Taken out first: a process that was forked off may still have it open. */
+    (void)epoll_ctl(self->transport->epoll_fd, EPOLL_CTL_DEL, self->fd, NULL);
+    close(self->fd);
+}
+
+static void wait_for_room(TcpOutlet *self, bool waits)
+{
+    if (self->waits_for_room == waits)
+        return;
+    self->waits_for_room = waits;
+    tcp_transport_watch_for(self->transport, self->fd, ALWAYS | (waits ? EPOLLOUT : 0),
+                            TCP_EVENT_OUTLET, self->base.id);
+}
+
+static bool outlet_hear(Outlet *outlet, uint32_t events)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+
+    if (events & (ALWAYS | EPOLLERR | EPOLLHUP))
+        return false;
+    if (!self->is_connected) {
+        self->is_connected = true;
+        outlet->state = NETWORK_CONNECTED;
+    }
+    if (outlet->waiting.length == 0)
+        wait_for_room(self, false);
+    return true;
+}
+
+/* ---- writing ---- */
+
+static void make_head(TcpOutlet *self, const Packet *packet)
+{
+    if (self->has_head)
+        return;
+    self->head_end = 0;
+    if (!self->is_greeted) {
+        memcpy(self->head, TCP_PREAMBLE, TCP_PREAMBLE_BYTES);
+        self->head_end = TCP_PREAMBLE_BYTES;
+    }
+    wire_store_u32(self->head + self->head_end, (uint32_t)packet->size);
+    self->head_end += TCP_SIZE_BYTES;
+    self->head_at = 0;
+    self->is_greeted = self->has_head = true;
+}
+
+/* Writes as much of head and packet as the kernel takes, *budget bytes of the packet at the most. */
+static OutletProgress write_some(TcpOutlet *self, const Packet *packet, size_t *at, size_t *budget)
+{
+    struct iovec parts[2] = {
+        { self->head + self->head_at, self->head_end - self->head_at },
+        { packet->bytes + *at, MIN(packet->size - *at, *budget) },
+    };
+    const struct msghdr message = { .msg_iov = parts, .msg_iovlen = G_N_ELEMENTS(parts) };
+    ssize_t n;
+
+    do
+        n = sendmsg(self->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n == -1 && errno == EINTR);
+    if (n == -1)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? OUTLET_LATER
+                                                                           : OUTLET_BROKEN;
+    const size_t of_head = MIN((size_t)n, parts[0].iov_len);
+    const size_t of_packet = (size_t)n - of_head;
+    self->head_at += of_head;
+    *at += of_packet;
+    *budget -= of_packet;
+    return self->head_at == self->head_end && *at == packet->size ? OUTLET_DONE : OUTLET_LATER;
+}
+
+static OutletProgress outlet_write(Outlet *outlet, const Packet *packet, size_t *at, size_t *budget)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+
+    if (!self->is_connected)
+        return OUTLET_LATER;
+    make_head(self, packet);
+    const OutletProgress progress = write_some(self, packet, at, budget);
+    if (progress == OUTLET_DONE)
+        self->has_head = false;
+    if (progress == OUTLET_LATER)
+        wait_for_room(self, true);
+    else if (progress == OUTLET_DONE && outlet->waiting.length <= 1)
+        wait_for_room(self, false); /* this was the last */
+    return progress;
+}
+
+static void outlet_free(Outlet *outlet)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+
+    host_lookup_free(self->lookup);
+    g_free(self->host);
+    g_free(self->port);
+    g_free(self);
+}
+
+static const OutletOps outlet_ops = {
+    .longest_pause_ms = LONGEST_PAUSE_MS,
+    .open = outlet_open,
+    .shut = outlet_shut,
+    .write = outlet_write,
+    .hear = outlet_hear,
+    .free = outlet_free,
+};
+
+Channel *tcp_outlet_new(TcpTransport *transport, char *host, char *port)
+{
+    TcpOutlet *const outlet = g_new0(TcpOutlet, 1);
+
+    outlet->transport = transport;
+    outlet->host = host;
+    outlet->port = port;
+    outlet_start(&outlet->base, &outlet_ops, &transport->outlets);
+    return &outlet->base.base;
+}
