@@ -28,7 +28,9 @@
 #define MAX_NAME_BYTES 64u
 #define MAX_HOST_BYTES 253u
 
-static const char *const KNOWN_TRANSPORTS[] = { CLUSTER_AUTO_TRANSPORT, "shm", "ipc", "tcp", NULL };
+static const char *const KNOWN_TRANSPORTS[] = {
+    CLUSTER_AUTO_TRANSPORT, "shm", "ipc", "tcp", "zmq", NULL
+};
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
 static const char *const CLUSTER_KEYS[] = { "name",          "scheduler",  "nodes",
@@ -591,4 +593,9 @@ const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *n
     if (node != NULL && number != NULL)
         *number = (uint32_t)(node - cluster->nodes);
     return node;
+}
+
+const char *cluster_far_transport(const Cluster *cluster)
+{
+    return strcmp(cluster->transport, "zmq") == 0 ? "zmq" : "tcp";
 }

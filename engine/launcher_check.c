@@ -100,8 +100,8 @@ static const char *describe_transport(Check *check)
     g_autoptr(GHashTable) hosts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     guint n_hosts;
 
-    if (strcmp(cluster->transport, "tcp") == 0)
-        return "tcp";
+    if (strcmp(cluster->transport, cluster_far_transport(cluster)) == 0)
+        return cluster->transport;
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         const ClusterNode *node = &cluster->nodes[i];
 

@@ -6,14 +6,16 @@
 #include <sys/random.h>
 
 #include "engine/node.h"
+#include "io/net/tcp_address.h"
 
 enum {
     GREETING_MS = 200, /* between two greetings */
     NOTICE_MS = 5000,  /* between two lines in the log that say whom this node waits for */
 };
 
-/* "tcp://127.0.0.1:4101": sockets bind numeric addresses. */
-static char *resolve_endpoint(const char *host, uint16_t port, GError **error)
+/* "tcp://127.0.0.1:4101": addresses are numbers. */
+static char *resolve_endpoint(const RubatoEngine *engine, const char *host, uint16_t port,
+                              GError **error)
 {
     const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
     struct addrinfo *found = NULL;
@@ -28,8 +30,7 @@ static char *resolve_endpoint(const char *host, uint16_t port, GError **error)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot resolve the host %s: %s",
                     host, gai_strerror(failure));
     else
-        endpoint = g_strdup_printf(strchr(address, ':') == NULL ? "tcp://%s:%u" : "tcp://[%s]:%u",
-                                   address, port);
+        endpoint = tcp_address_join(cluster_far_transport(engine->cluster), address, port);
     if (found != NULL)
         freeaddrinfo(found);
     return endpoint;
@@ -68,19 +69,19 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
     return network;
 }
 
-/* Greetings always go by TCP: nodes do not know yet where the others are. */
+/* Greetings always go by the far transport: nodes do not know yet where the others are. */
 static bool open_network(RubatoEngine *engine, const char *scheduler, GError **error)
 {
     const ClusterNode *node = &engine->cluster->nodes[engine->self];
     const char *const wanted = engine->cluster->transport;
     const bool automatic = strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
-    g_autofree char *own = resolve_endpoint(node->host, node->port, error);
+    g_autofree char *own = resolve_endpoint(engine, node->host, node->port, error);
     g_autofree char *near = NULL;
     g_autoptr(GError) failure = NULL;
 
     if (own == NULL)
         return false;
-    if (engine->transport == NULL && strcmp(wanted, "tcp") != 0)
+    if (engine->transport == NULL && strcmp(wanted, cluster_far_transport(engine->cluster)) != 0)
         near = g_strconcat(automatic ? "shm" : wanted, "://*", NULL);
     engine->network = open_at(engine, own, near, scheduler, &failure);
     if (engine->network == NULL && near != NULL && automatic) {
@@ -172,8 +173,8 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
 
 bool rendezvous(RubatoEngine *engine, GError **error)
 {
-    g_autofree char *scheduler =
-        resolve_endpoint(engine->cluster->scheduler_host, engine->cluster->scheduler_port, error);
+    g_autofree char *scheduler = resolve_endpoint(engine, engine->cluster->scheduler_host,
+                                                  engine->cluster->scheduler_port, error);
     bool ok;
 
     if (scheduler == NULL)

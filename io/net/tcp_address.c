@@ -2,6 +2,7 @@
 #include "io/net/tcp_address.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -53,15 +54,20 @@ struct addrinfo *tcp_address_to_bind(const char *endpoint, const char *host, con
     return NULL;
 }
 
-bool tcp_address_is_numeric(const char *host)
+struct addrinfo *tcp_address_to_connect(const char *endpoint, const char *host, const char *port,
+                                        GError **error)
 {
-    const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST };
+    const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+                                    .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
     struct addrinfo *found = NULL;
 
-    if (getaddrinfo(host, NULL, &hints, &found) != 0)
-        return false;
-    freeaddrinfo(found);
-    return true;
+    if (getaddrinfo(host, port, &hints, &found) == 0)
+        return found;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                "cannot connect to %s: \"%s\" is no number: nodes tell each other their addresses "
+                "in numbers",
+                endpoint, host);
+    return NULL;
 }
 
 void tcp_address_text(const struct sockaddr *address, socklen_t size, char *text, size_t room)
@@ -72,4 +78,16 @@ void tcp_address_text(const struct sockaddr *address, socklen_t size, char *text
         g_strlcpy(text, "an unknown address", room);
     else if (g_str_has_prefix(text, mapped) && strchr(text, '.') != NULL)
         memmove(text, text + strlen(mapped), strlen(text) - strlen(mapped) + 1);
+}
+
+char *tcp_address_of_socket(const char *scheme, int fd)
+{
+    struct sockaddr_storage address = { 0 };
+    socklen_t size = sizeof address;
+    char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "0";
+
+    if (getsockname(fd, (struct sockaddr *)&address, &size) == 0)
+        (void)getnameinfo((const struct sockaddr *)&address, size, host, sizeof host, port,
+                          sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    return tcp_address_join(scheme, host, (unsigned)strtoul(port, NULL, 10));
 }

@@ -1,7 +1,7 @@
 /* Addresses of TCP: "tcp://HOST:PORT", and "zmq://HOST:PORT" for ZeroMQ's. HOST is a name, a number,
  * an IPv6 number in brackets, or, to bind, "*" for all of the machine's.
  *
- * Threads: any; functions of their arguments. The lookup of a name may take seconds. */
+ * Threads: any; functions of their arguments. Only tcp_address_to_bind may take long, for a name. */
 #ifndef RUBATO_IO_NET_TCP_ADDRESS_H
 #define RUBATO_IO_NET_TCP_ADDRESS_H
 
@@ -25,8 +25,14 @@ char *tcp_address_join(const char *scheme, const char *host, unsigned port);
 struct addrinfo *tcp_address_to_bind(const char *endpoint, const char *host, const char *port,
                                      GError **error);
 
-/* Whether the host is a number, which needs no lookup. */
-bool tcp_address_is_numeric(const char *host);
+/* What to connect to for the endpoint, of which the others are parts. NULL: the host is no number.
+ * A name is not looked up, which may take long, and addresses come from strangers, too; whoever tells
+ * others its address tells the number. Freed with freeaddrinfo. (transfer full) */
+struct addrinfo *tcp_address_to_connect(const char *endpoint, const char *host, const char *port,
+                                        GError **error);
+
+/* "tcp://HOST:PORT" of the address that a socket is bound to. (transfer full) */
+char *tcp_address_of_socket(const char *scheme, int fd);
 
 /* The number of a socket's address, without the port: room for NI_MAXHOST. */
 void tcp_address_text(const struct sockaddr *address, socklen_t size, char *text, size_t room);

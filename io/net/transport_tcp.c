@@ -384,20 +384,6 @@ static int listen_at(const struct addrinfo *address)
     return -1;
 }
 
-/* The port that a socket is bound to. */
-static unsigned port_of(int fd)
-{
-    union {
-        struct sockaddr any;
-        struct sockaddr_in in;
-        struct sockaddr_in6 in6;
-    } address = { 0 };
-    socklen_t size = sizeof address;
-
-    (void)getsockname(fd, &address.any, &size);
-    return ntohs(address.any.sa_family == AF_INET6 ? address.in6.sin6_port : address.in.sin_port);
-}
-
 static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved, GError **error)
 {
     TcpTransport *const self = (TcpTransport *)transport;
@@ -414,8 +400,7 @@ static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved
     if (fd != -1 &&
         tcp_transport_watch(self, fd, EPOLLIN | EPOLLET, TCP_EVENT_LISTENER, (uint32_t)fd)) {
         g_array_append_val(self->listeners, fd);
-        /* The host stays as it was written: that is how the others reach it. */
-        *resolved = tcp_address_join(TCP_SCHEME, host, port_of(fd));
+        *resolved = tcp_address_of_socket(TCP_SCHEME, fd);
         return true;
     }
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot bind %s: %s%s", endpoint,
@@ -428,11 +413,16 @@ static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved
 
 static Channel *tcp_connect(Transport *transport, const char *endpoint, GError **error)
 {
-    char *host, *port;
+    g_autofree char *host = NULL, *port = NULL;
 
     if (!tcp_address_split(TCP_SCHEME, endpoint, &host, &port, error))
         return NULL;
-    return tcp_outlet_new((TcpTransport *)transport, host, port);
+    struct addrinfo *const address = tcp_address_to_connect(endpoint, host, port, error);
+    if (address == NULL)
+        return NULL;
+    Channel *const channel = tcp_outlet_new((TcpTransport *)transport, address);
+    freeaddrinfo(address);
+    return channel;
 }
 
 const TransportOps transport_tcp = {

@@ -4,6 +4,7 @@
 #ifndef RUBATO_IO_NET_TRANSPORT_TCP_H
 #define RUBATO_IO_NET_TRANSPORT_TCP_H
 
+#include <netdb.h>
 #include <sys/epoll.h>
 
 #include "io/net/block_pool.h"
@@ -57,7 +58,7 @@ void tcp_keep_alive(int fd);
 
 /* ---- transport_tcp_send.c ---- */
 
-/* A channel to whoever listens there; takes both strings. (transfer full) */
-Channel *tcp_outlet_new(TcpTransport *transport, char *host, char *port);
+/* A channel to whoever listens there. (transfer full) */
+Channel *tcp_outlet_new(TcpTransport *transport, const struct addrinfo *address);
 
 #endif

@@ -1,25 +1,18 @@
-/* The sending side of the TCP transport.
- *
- * An outlet looks up its host, tries the addresses one after the other, and looks it up again when
- * all have failed: a name may come to mean another machine. What the kernel does not take at once is
- * written when it says that there is room.
+/* The sending side of the TCP transport. What the kernel does not take at once is written when it says
+ * that there is room.
  *
  * Nothing ever comes on such a connection. If something does, it is not a node's: a port that
  * nobody listens at may even have been given to the connection itself.
  *
  * Threads: those of outlet.h; all here but tcp_outlet_new and outlet_free run with the outlet's lock
  * held. */
-#ifndef G_LOG_DOMAIN
-#define G_LOG_DOMAIN "rubato"
-#endif
-
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/host_lookup.h"
 #include "io/net/transport_tcp.h"
 
 #define LONGEST_PAUSE_MS 1000
@@ -31,14 +24,10 @@ typedef struct {
 
     /* immutable */
     TcpTransport *transport;
-    char *host, *port;
+    struct sockaddr_storage address;
+    socklen_t address_size;
 
-    /* guarded by the outlet's lock */
-    HostLookup *lookup;          /* NULL: is to be made */
-    const struct addrinfo *next; /* address to try, of the lookup; NULL: from the first */
-    bool has_complained;         /* of a host that has no address */
-
-    /* while it is open */
+    /* guarded by the outlet's lock; while it is open */
     int fd;
     bool is_connected;
     bool waits_for_room;
@@ -52,45 +41,17 @@ typedef struct {
 
 /* ---- connecting ---- */
 
-/* The address to try next; NULL: none now. */
-static const struct addrinfo *find_address(TcpOutlet *self)
-{
-    const struct addrinfo *found;
-    const char *why;
-
-    if (self->lookup == NULL)
-        self->lookup = host_lookup_new(self->host, self->port);
-    if (!host_lookup_is_done(self->lookup, &found, &why))
-        return NULL;
-    if (found == NULL) {
-        if (!self->has_complained)
-            g_warning("cannot resolve the host \"%s\": %s; trying again", self->host, why);
-        self->has_complained = true;
-        g_clear_pointer(&self->lookup, host_lookup_free);
-        return NULL;
-    }
-    self->has_complained = false;
-    return self->next != NULL ? self->next : found;
-}
-
-/* This address has failed: the next one is another. */
-static void go_on_to_next(TcpOutlet *self, const struct addrinfo *address)
-{
-    self->next = address->ai_next;
-    if (self->next == NULL)
-        g_clear_pointer(&self->lookup, host_lookup_free);
-}
-
-static int connect_to(const struct addrinfo *address)
+static int connect_to(const TcpOutlet *self)
 {
     const int one = 1;
-    const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd = socket(self->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd == -1)
         return -1;
     tcp_keep_alive(fd);
     if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0 &&
-        (connect(fd, address->ai_addr, address->ai_addrlen) == 0 || errno == EINPROGRESS))
+        (connect(fd, (const struct sockaddr *)&self->address, self->address_size) == 0 ||
+         errno == EINPROGRESS))
         return fd;
     close(fd);
     return -1;
@@ -99,12 +60,8 @@ static int connect_to(const struct addrinfo *address)
 static bool outlet_open(Outlet *outlet)
 {
     TcpOutlet *const self = (TcpOutlet *)outlet;
-    const struct addrinfo *const address = find_address(self);
+    const int fd = connect_to(self);
 
-    if (address == NULL)
-        return false;
-    const int fd = connect_to(address);
-    go_on_to_next(self, address); /* should this one fail */
     if (fd == -1)
         return false;
     if (!tcp_transport_watch(self->transport, fd, ALWAYS | EPOLLOUT, TCP_EVENT_OUTLET,
@@ -136,22 +93,37 @@ static void wait_for_room(TcpOutlet *self, bool waits)
                             TCP_EVENT_OUTLET, self->base.id);
 }
 
+static void note_connected(TcpOutlet *self)
+{
+    if (self->is_connected)
+        return;
+    self->is_connected = true;
+    self->base.state = NETWORK_CONNECTED;
+}
+
 static bool outlet_hear(Outlet *outlet, uint32_t events)
 {
     TcpOutlet *const self = (TcpOutlet *)outlet;
 
     if (events & (ALWAYS | EPOLLERR | EPOLLHUP))
         return false;
-    if (!self->is_connected) {
-        self->is_connected = true;
-        outlet->state = NETWORK_CONNECTED;
-    }
+    note_connected(self);
     if (outlet->waiting.length == 0)
         wait_for_room(self, false);
     return true;
 }
 
 /* ---- writing ---- */
+
+/* Whether there is a connection by now: a sender need not wait until the I/O thread has heard of it. */
+static bool is_connected(TcpOutlet *self)
+{
+    struct pollfd polled = { .fd = self->fd, .events = POLLOUT };
+
+    if (!self->is_connected && poll(&polled, 1, 0) == 1 && polled.revents == POLLOUT)
+        note_connected(self);
+    return self->is_connected;
+}
 
 static void make_head(TcpOutlet *self, const Packet *packet)
 {
@@ -196,7 +168,7 @@ static OutletProgress outlet_write(Outlet *outlet, const Packet *packet, size_t 
 {
     TcpOutlet *const self = (TcpOutlet *)outlet;
 
-    if (!self->is_connected)
+    if (!is_connected(self))
         return OUTLET_LATER;
     make_head(self, packet);
     const OutletProgress progress = write_some(self, packet, at, budget);
@@ -211,12 +183,7 @@ static OutletProgress outlet_write(Outlet *outlet, const Packet *packet, size_t 
 
 static void outlet_free(Outlet *outlet)
 {
-    TcpOutlet *const self = (TcpOutlet *)outlet;
-
-    host_lookup_free(self->lookup);
-    g_free(self->host);
-    g_free(self->port);
-    g_free(self);
+    g_free(outlet);
 }
 
 static const OutletOps outlet_ops = {
@@ -228,13 +195,13 @@ static const OutletOps outlet_ops = {
     .free = outlet_free,
 };
 
-Channel *tcp_outlet_new(TcpTransport *transport, char *host, char *port)
+Channel *tcp_outlet_new(TcpTransport *transport, const struct addrinfo *address)
 {
     TcpOutlet *const outlet = g_new0(TcpOutlet, 1);
 
     outlet->transport = transport;
-    outlet->host = host;
-    outlet->port = port;
+    memcpy(&outlet->address, address->ai_addr, address->ai_addrlen);
+    outlet->address_size = address->ai_addrlen;
     outlet_start(&outlet->base, &outlet_ops, &transport->outlets);
     return &outlet->base.base;
 }

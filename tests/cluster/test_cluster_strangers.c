@@ -1,5 +1,5 @@
-/* Strangers at the ports of a run: they connect and say rubbish, half messages, huge sizes, in plain
- * TCP and in ZeroMQ's protocol made by hand, while a task runs. The task's results stay right, and
+/* Strangers at the ports of a run: they connect and say rubbish, half messages, huge sizes, in the
+ * protocol of "tcp" and in ZeroMQ's made by hand, while a task runs. The task's results stay right, and
  * the log tells of what got so far. */
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,6 +11,7 @@
 
 #include "engine/control.h"
 #include "engine/node.h"
+#include "io/net/tcp_inlet.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 
@@ -156,19 +157,39 @@ static int connect_dealer(uint16_t port)
     return fd;
 }
 
-static void push_frame_head(int fd, uint8_t flags, uint64_t size)
+static void push_zmtp_frame(int fd, uint8_t flags, uint64_t announced, const void *bytes,
+                            size_t size)
 {
     uint8_t head[9] = { flags | ZMTP_LONG };
 
     for (int i = 0; i < 8; i++)
-        head[1 + i] = (uint8_t)(size >> (56 - 8 * i));
+        head[1 + i] = (uint8_t)(announced >> (56 - 8 * i));
     push(fd, head, sizeof head);
+    push(fd, bytes, size);
 }
 
-static void push_frame(int fd, uint8_t flags, const void *bytes, size_t size)
+/* A node's connection, as far as one can see. */
+static int connect_as_node(uint16_t port)
 {
-    push_frame_head(fd, flags, size);
+    const int fd = connect_to(port);
+
+    push(fd, TCP_PREAMBLE, TCP_PREAMBLE_BYTES);
+    return fd;
+}
+
+/* A packet, or what of it comes. */
+static void push_part(int fd, uint32_t announced, const void *bytes, size_t size)
+{
+    uint8_t head[TCP_SIZE_BYTES];
+
+    wire_store_u32(head, announced);
+    push(fd, head, sizeof head);
     push(fd, bytes, size);
+}
+
+static void push_packet(int fd, const void *bytes, size_t size)
+{
+    push_part(fd, (uint32_t)size, bytes, size);
 }
 
 /* ---- what strangers do ---- */
@@ -231,12 +252,29 @@ static void fall_silent_in_the_handshake(uint16_t port)
     close(fd);
 }
 
+static void fall_silent_in_the_preamble(uint16_t port)
+{
+    const int fd = connect_to(port);
+
+    push(fd, TCP_PREAMBLE, TCP_PREAMBLE_BYTES - 1);
+    ck_assert(is_cut_off(fd));
+    close(fd);
+}
+
 static void announce_a_huge_frame(uint16_t port)
 {
     const int fd = connect_dealer(port);
 
-    push_frame_head(fd, 0, UINT64_C(1) << 62);
-    push(fd, "boo", 3);
+    push_zmtp_frame(fd, 0, UINT64_C(1) << 62, "boo", 3);
+    ck_assert(is_cut_off(fd));
+    close(fd);
+}
+
+static void announce_a_huge_packet(uint16_t port)
+{
+    const int fd = connect_as_node(port);
+
+    push_part(fd, UINT32_MAX, "boo", 3);
     ck_assert(is_cut_off(fd));
     close(fd);
 }
@@ -245,24 +283,38 @@ static void send_half_a_frame(uint16_t port)
 {
     const int fd = connect_dealer(port);
 
-    push_frame_head(fd, 0, 100000);
-    push(fd, "half of it", 10);
+    push_zmtp_frame(fd, 0, 100000, "half of it", 10);
     close(fd);
+}
+
+static void send_half_a_packet(uint16_t port)
+{
+    static const uint32_t announced[] = { 100, 100000, 1 << 30 };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(announced); i++) {
+        const int fd = connect_as_node(port);
+        push_part(fd, announced[i], "half of it", 10);
+        close(fd);
+    }
+}
+
+/* More than are let in, all of which stay. */
+static void crowd_in(uint16_t port)
+{
+    int fds[200];
+
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
+        fds[i] = connect_as_node(port);
+    ck_assert(is_cut_off(fds[G_N_ELEMENTS(fds) - 1]));
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
+        close(fds[i]);
 }
 
 static void send_rubbish(uint16_t port)
 {
-    const int fd = connect_dealer(port);
+    const int fd = connect_as_node(port);
 
-    push_frame(fd, 0, "this is no packet of any kind", 29);
-    close(fd);
-}
-
-static void send_nothing(uint16_t port)
-{
-    const int fd = connect_dealer(port);
-
-    push_frame(fd, 0, "", 0);
+    push_packet(fd, "this is no packet of any kind", 29);
     close(fd);
 }
 
@@ -270,9 +322,17 @@ static void send_parts(uint16_t port)
 {
     const int fd = connect_dealer(port);
 
-    push_frame(fd, ZMTP_MORE, "one", 3);
-    push_frame(fd, ZMTP_MORE, "two", 3);
-    push_frame(fd, 0, "three", 5);
+    push_zmtp_frame(fd, ZMTP_MORE, 3, "one", 3);
+    push_zmtp_frame(fd, ZMTP_MORE, 3, "two", 3);
+    push_zmtp_frame(fd, 0, 5, "three", 5);
+    close(fd);
+}
+
+static void send_nothing(uint16_t port)
+{
+    const int fd = connect_as_node(port);
+
+    push_packet(fd, "", 0);
     close(fd);
 }
 
@@ -283,21 +343,21 @@ static void send_a_huge_packet(uint16_t port)
         .sender = 1, .sequence = 1, .payload_bytes = UINT32_MAX, .n_messages = 1000
     };
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES];
-    const int fd = connect_dealer(port);
+    const int fd = connect_as_node(port);
 
     wire_write_packet_header(bytes, &header);
-    push_frame(fd, 0, bytes, sizeof bytes);
+    push_packet(fd, bytes, sizeof bytes);
     close(fd);
 }
 
 static void send_an_old_packet(uint16_t port)
 {
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES] = { 0 };
-    const int fd = connect_dealer(port);
+    const int fd = connect_as_node(port);
 
     wire_write_packet_header(bytes, &(PacketHeader){ .sender = 1 });
     wire_store_u16(bytes + 4, WIRE_VERSION + 1);
-    push_frame(fd, 0, bytes, sizeof bytes);
+    push_packet(fd, bytes, sizeof bytes);
     close(fd);
 }
 
@@ -306,7 +366,7 @@ static void send_an_old_packet(uint16_t port)
 static void send_packets_of_another_run(uint16_t port)
 {
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES];
-    const int fd = connect_dealer(port);
+    const int fd = connect_as_node(port);
 
     for (uint32_t sender = 0; sender < 10; sender++) {
         wire_write_packet_header(bytes, &(PacketHeader){ .sender = sender,
@@ -318,9 +378,9 @@ static void send_packets_of_another_run(uint16_t port)
                                                          .n_messages = 1 });
         wire_write_message_header(bytes + WIRE_PACKET_HEADER_BYTES,
                                   &(WireHeader){ .kind = MESSAGE_ADD, .n_keys = 0 });
-        push_frame(fd, 0, bytes, sizeof bytes);
+        push_packet(fd, bytes, sizeof bytes);
     }
-    push_frame(fd, 0, "the end", 7);
+    push_packet(fd, "the end", 7);
     close(fd);
 }
 
@@ -332,23 +392,23 @@ static void push_greeting(int fd, GVariant *body)
 
     wire_write_greeting_prefix(bytes, WIRE_VERSION, (uint32_t)size);
     g_variant_store(boxed, bytes + WIRE_PREFIX_BYTES);
-    push_frame(fd, 0, bytes, WIRE_PREFIX_BYTES + size);
+    push_packet(fd, bytes, WIRE_PREFIX_BYTES + size);
 }
 
 static void send_a_greeting_of_noise(uint16_t port)
 {
     uint8_t bytes[WIRE_PREFIX_BYTES + 200];
-    const int fd = connect_dealer(port);
+    const int fd = connect_as_node(port);
 
     memset(bytes, 0xff, sizeof bytes);
     wire_write_greeting_prefix(bytes, WIRE_VERSION, 200);
-    push_frame(fd, 0, bytes, sizeof bytes);
+    push_packet(fd, bytes, sizeof bytes);
     close(fd);
 }
 
 static void send_a_greeting_about_something_else(uint16_t port)
 {
-    const int fd = connect_dealer(port);
+    const int fd = connect_as_node(port);
 
     push_greeting(fd, g_variant_new_string("hello, hello"));
     close(fd);
@@ -356,7 +416,7 @@ static void send_a_greeting_about_something_else(uint16_t port)
 
 static void greet_with_the_wrong_kind(uint16_t port)
 {
-    const int fd = connect_dealer(port);
+    const int fd = connect_as_node(port);
     GVariant *body = control_encode(&(Control){ .kind = CONTROL_LEAVE });
 
     push_greeting(fd, body);
@@ -367,7 +427,7 @@ static void greet_with_the_wrong_kind(uint16_t port)
 /* Each wants to be answered at another place, most of which are none. */
 static void greet_from_everywhere(uint16_t port)
 {
-    const int fd = connect_dealer(port);
+    const int fd = connect_as_node(port);
 
     for (uint32_t i = 0; i < 300; i++) {
         g_autofree char *endpoint =
@@ -385,28 +445,47 @@ static void greet_from_everywhere(uint16_t port)
 
 static const struct {
     void (*visit)(uint16_t port);
-    const char *log; /* NULL: ZeroMQ keeps it from us */
-    bool scheduler;  /* only the scheduler's node has something to say */
+    const char *over; /* whose protocol it is about */
+    const char *log;  /* NULL: nothing is told of it, or not in time */
+    bool once;        /* it takes its time, or others have to wait after it */
+    bool scheduler;   /* only the scheduler's node has something to say */
 } strangers[] = {
-    { come_and_go, NULL, false },
-    { ask_for_a_page, NULL, false },
-    { push_noise, NULL, false },
-    { stop_in_the_handshake, NULL, false },
-    { fall_silent_in_the_handshake, NULL, false },
-    { announce_a_huge_frame, NULL, false },
-    { send_half_a_frame, NULL, false },
-    { send_rubbish, "dropped a packet of 29 bytes from 127.0.0.1: it does not begin like a packet",
+    { come_and_go, "tcp", NULL, false, false },
+    { ask_for_a_page, "tcp",
+      "dropped a connection from 127.0.0.1: it does not begin like a node's connection", false,
       false },
-    { send_nothing, "dropped a packet of 0 bytes from 127.0.0.1: it is too short for a packet",
+    { push_noise, "tcp", "it does not begin like a node's connection", false, false },
+    { fall_silent_in_the_preamble, "tcp", NULL, true, false },
+    { announce_a_huge_packet, "tcp",
+      "dropped a connection from 127.0.0.1: it announces a packet that is larger than any", false,
       false },
-    { send_parts, "from 127.0.0.1: it does not consist of one part", false },
-    { send_a_huge_packet, "from 127.0.0.1: its size is not what its header says", false },
-    { send_an_old_packet, "from 127.0.0.1: it has another wire version", false },
-    { send_packets_of_another_run, "dropped a packet of 7 bytes from 127.0.0.1: ", false },
-    { send_a_greeting_of_noise, "from 127.0.0.1: the body of its greeting makes no sense", false },
-    { send_a_greeting_about_something_else, "a greeting from 127.0.0.1 cannot be read", false },
-    { greet_with_the_wrong_kind, "a greeting that makes no sense came; dropped", false },
-    { greet_from_everywhere, "cannot answer a greeting: \"the moon\" is no address", true },
+    { send_half_a_packet, "tcp", NULL, false, false },
+    { crowd_in, "tcp", "dropped a connection from 127.0.0.1: there are too many", true, false },
+    { ask_for_a_page, "zmq", NULL, false, false },
+    { push_noise, "zmq", NULL, false, false },
+    { stop_in_the_handshake, "zmq", NULL, false, false },
+    { fall_silent_in_the_handshake, "zmq", NULL, true, false },
+    { announce_a_huge_frame, "zmq", NULL, false, false },
+    { send_half_a_frame, "zmq", NULL, false, false },
+    { send_parts, "zmq", "from 127.0.0.1: it does not consist of one part", false, false },
+    { send_rubbish, "tcp",
+      "dropped a packet of 29 bytes from 127.0.0.1: it does not begin like a packet", false,
+      false },
+    { send_nothing, "tcp",
+      "dropped a packet of 0 bytes from 127.0.0.1: it is too short for a packet", false, false },
+    { send_a_huge_packet, "tcp", "from 127.0.0.1: its size is not what its header says", false,
+      false },
+    { send_an_old_packet, "tcp", "from 127.0.0.1: it has another wire version", false, false },
+    { send_packets_of_another_run, "tcp", "dropped a packet of 7 bytes from 127.0.0.1: ", false,
+      false },
+    { send_a_greeting_of_noise, "tcp", "from 127.0.0.1: the body of its greeting makes no sense",
+      false, false },
+    { send_a_greeting_about_something_else, "tcp", "a greeting from 127.0.0.1 cannot be read",
+      false, false },
+    { greet_with_the_wrong_kind, "tcp", "a greeting that makes no sense came; dropped", false,
+      false },
+    { greet_from_everywhere, "tcp", "cannot answer a greeting: \"the moon\" is no address", false,
+      true },
 };
 
 static uint16_t port_of(ClusterRun *run, uint32_t node)
@@ -418,19 +497,19 @@ static uint16_t port_of(ClusterRun *run, uint32_t node)
 
 START_TEST(strangers_change_nothing_and_are_told_of)
 {
-    ClusterRun *run =
-        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } } });
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .over = strangers[_i].over });
 
     ck_assert_int_eq(pipe(gate), 0);
     cluster_start(run, play, NULL);
     cluster_wait_for(run, 0, "busy");
     cluster_wait_for(run, 1, "busy");
     strangers[_i].visit(run->port);
-    if (strangers[_i].visit != fall_silent_in_the_handshake) /* that takes its time */
+    if (!strangers[_i].once)
         strangers[_i].visit(port_of(run, 1));
     if (strangers[_i].log != NULL) {
         cluster_wait_for(run, 0, strangers[_i].log);
-        if (!strangers[_i].scheduler)
+        if (!strangers[_i].scheduler && !strangers[_i].once)
             cluster_wait_for(run, 1, strangers[_i].log);
     }
     ck_assert_int_eq(write(gate[1], "x", 1), 1);
@@ -449,7 +528,7 @@ START_TEST(strangers_do_not_keep_nodes_from_meeting)
     cluster_start_node(run, 0, play, NULL);
     cluster_wait_for(run, 0, "missing: node 7");
     for (size_t i = 0; i < G_N_ELEMENTS(strangers); i++)
-        if (strangers[i].visit != fall_silent_in_the_handshake)
+        if (!strangers[i].once && strcmp(strangers[i].over, "tcp") == 0)
             strangers[i].visit(run->port);
     cluster_wait_for(run, 0, "\"the moon\" is no address");
     cluster_start_node(run, 1, play, NULL);

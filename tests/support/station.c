@@ -57,10 +57,11 @@ static void on_tick(void *user, int64_t now_ms)
 Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *config)
 {
     const char *const transport = g_getenv("RUBATO_TEST_TRANSPORT");
-    g_autofree char *any_name = g_strconcat(transport != NULL ? transport : "", "://*", NULL);
-    const char *const any[] = { transport == NULL || strcmp(transport, "tcp") == 0
-                                    ? "tcp://127.0.0.1:0"
-                                    : any_name };
+    const bool has_port =
+        transport == NULL || strcmp(transport, "tcp") == 0 || strcmp(transport, "zmq") == 0;
+    g_autofree char *address = g_strconcat(transport != NULL ? transport : "tcp",
+                                           has_port ? "://127.0.0.1:0" : "://*", NULL);
+    const char *const any[] = { address };
     const NetworkHandler handler = { .receive = on_receive,
                                      .greeted = on_greeted,
                                      .tick = on_tick };
