@@ -1,0 +1,213 @@
+/* A connection's packets, however the bytes are cut on their way. */
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "io/net/tcp_inlet.h"
+#include "tests/support/runner.h"
+
+typedef struct {
+    BlockPool *pool;
+    int epoll_fd, fd; /* what the other end writes to */
+    TcpInlet *inlet;
+} Line;
+
+static Line open_line(void)
+{
+    Line line = { .pool = block_pool_new(), .epoll_fd = epoll_create1(EPOLL_CLOEXEC) };
+    int fds[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    line.fd = fds[0];
+    line.inlet = tcp_inlet_new(7, fds[1], line.epoll_fd, "10.0.0.1", line.pool);
+    return line;
+}
+
+static void close_line(Line *line)
+{
+    tcp_inlet_free(line->inlet);
+    if (line->fd != -1)
+        close(line->fd);
+    close(line->epoll_fd);
+    block_pool_free(line->pool);
+}
+
+/* Byte i of packet k. */
+static uint8_t byte_of(size_t k, size_t i)
+{
+    return (uint8_t)(k * 31 + i * 7 + (i >> 8));
+}
+
+/* What goes over the line: the preamble and packets of these sizes. */
+static GByteArray *make_stream(const size_t *sizes, size_t n)
+{
+    GByteArray *const stream = g_byte_array_new();
+
+    g_byte_array_append(stream, (const uint8_t *)TCP_PREAMBLE, TCP_PREAMBLE_BYTES);
+    for (size_t k = 0; k < n; k++) {
+        uint8_t head[TCP_SIZE_BYTES];
+        g_autofree uint8_t *bytes = g_malloc(sizes[k] + 1);
+
+        wire_store_u32(head, (uint32_t)sizes[k]);
+        for (size_t i = 0; i < sizes[k]; i++)
+            bytes[i] = byte_of(k, i);
+        g_byte_array_append(stream, head, sizeof head);
+        g_byte_array_append(stream, bytes, (guint)sizes[k]);
+    }
+    return stream;
+}
+
+static void check_packet(const Received *received, size_t k, size_t size)
+{
+    require_msg(received->size == size, "packet %zu has %zu bytes", k, received->size);
+    for (size_t i = 0; i < size; i++)
+        require_msg(received->bytes[i] == byte_of(k, i), "byte %zu of packet %zu", i, k);
+}
+
+/* Takes what has come; returns how many packets there have been so far. */
+static size_t take_all(TcpInlet *inlet, const size_t *sizes, size_t n, size_t k)
+{
+    const char *fault = NULL;
+    Received received;
+
+    while (tcp_inlet_take(inlet, &received, &fault)) {
+        require_msg(k < n, "a packet that nobody sent");
+        check_packet(&received, k, sizes[k]);
+        ck_assert_str_eq(received.ops->address(&received), "10.0.0.1");
+        received.ops->release(&received);
+        k++;
+    }
+    ck_assert_ptr_null(fault);
+    return k;
+}
+
+START_TEST(packets_are_whole_however_they_are_cut)
+{
+    static const size_t longest[] = { 3, 100, 5000, 70000, 3000000 };
+    static const size_t edges[] = { 0,     1,  8191,    8192,    8193,    65535,  65536,
+                                    65537, 20, 1048575, 1048576, 1048577, 5000000 };
+    enum { N = 40 };
+    GRand *const random = g_rand_new_with_seed((guint32)_i);
+    size_t sizes[N];
+    Line line = open_line();
+
+    for (size_t k = 0; k < N; k++)
+        sizes[k] = k < G_N_ELEMENTS(edges)
+                       ? edges[k]
+                       : (size_t)g_rand_int_range(random, 0, k % 5 == 0 ? 200000 : 300);
+    GByteArray *const stream = make_stream(sizes, N);
+    const gint32 most = (gint32)longest[_i];
+    /* so that it takes a moment, not minutes: the shortest cuts see the beginning alone */
+    const size_t end = MIN(stream->len, (size_t)most * 20000);
+    size_t at = 0, k = 0;
+
+    while (at < end) {
+        const size_t size = MIN(end - at, (size_t)g_rand_int_range(random, 1, most + 1));
+        const ssize_t n = write(line.fd, stream->data + at, size);
+        at += n > 0 ? (size_t)n : 0;
+        ck_assert(tcp_inlet_read(line.inlet));
+        k = take_all(line.inlet, sizes, N, k);
+    }
+    while (k < N && end == stream->len) {
+        ck_assert(tcp_inlet_read(line.inlet));
+        k = take_all(line.inlet, sizes, N, k);
+    }
+    ck_assert_uint_gt(k, 2);
+    ck_assert(!tcp_inlet_is_midway(line.inlet) || end < stream->len);
+    g_byte_array_unref(stream);
+    g_rand_free(random);
+    close_line(&line);
+}
+END_TEST
+
+START_TEST(what_came_before_the_end_is_taken)
+{
+    static const size_t sizes[] = { 100, 9000, 5 };
+    Line line = open_line();
+    GByteArray *const stream = make_stream(sizes, 3);
+    size_t k = 0;
+
+    ck_assert_int_eq(write(line.fd, stream->data, stream->len - 1), (ssize_t)stream->len - 1);
+    close(line.fd);
+    line.fd = -1;
+    while (tcp_inlet_read(line.inlet))
+        k = take_all(line.inlet, sizes, 3, k);
+    ck_assert_uint_eq(k, 2);
+    g_byte_array_unref(stream);
+    close_line(&line);
+}
+END_TEST
+
+/* Large packets outlive their connection; the pool has their blocks back. */
+START_TEST(large_packets_are_moved_and_given_back)
+{
+    static const size_t sizes[] = { 300000 };
+    Line line = open_line();
+    GByteArray *const stream = make_stream(sizes, 1);
+    const char *fault = NULL;
+    Received received, moved;
+    size_t at = 0;
+
+    do {
+        const ssize_t n = write(line.fd, stream->data + at, stream->len - at);
+        at += n > 0 ? (size_t)n : 0;
+        ck_assert(tcp_inlet_read(line.inlet));
+    } while (!tcp_inlet_take(line.inlet, &received, &fault));
+    ck_assert(!received.lent);
+    received.ops->move(&moved, &received);
+    memset(&received, 0xee, sizeof received);
+    tcp_inlet_free(line.inlet);
+    line.inlet = tcp_inlet_new(8, dup(line.fd), line.epoll_fd, "", line.pool);
+    check_packet(&moved, 0, sizes[0]);
+    ck_assert_str_eq(moved.ops->address(&moved), "10.0.0.1");
+    ck_assert_uint_eq(block_pool_kept_bytes(line.pool), 0);
+    moved.ops->release(&moved);
+    ck_assert_uint_ge(block_pool_kept_bytes(line.pool), sizes[0]);
+    g_byte_array_unref(stream);
+    close_line(&line);
+}
+END_TEST
+
+static const struct {
+    const char *bytes;
+    size_t size;
+    const char *fault;
+} nonsense[] = {
+    { "X", 1, "it does not begin like a node's connection" },
+    { "RBTOTCP2", 8, "it does not begin like a node's connection" },
+    { "RBTOTCP1\x01\0\0\x40", 12, "it announces a packet that is larger than any" },
+    { "RBTOTCP1\0\0\0\x40", 12, NULL }, /* as large as may be, and nothing of it is there */
+    { "RBTOTC", 6, NULL },
+};
+
+START_TEST(nonsense_is_a_fault_and_costs_no_memory)
+{
+    Line line = open_line();
+    const char *fault = NULL;
+    Received received;
+
+    ck_assert_int_eq(write(line.fd, nonsense[_i].bytes, nonsense[_i].size),
+                     (ssize_t)nonsense[_i].size);
+    ck_assert(tcp_inlet_read(line.inlet));
+    ck_assert(!tcp_inlet_take(line.inlet, &received, &fault));
+    ck_assert_ptr_eq(fault == NULL ? NULL : strstr(nonsense[_i].fault, fault), nonsense[_i].fault);
+    ck_assert_uint_le(line.inlet->block_bytes, 1 << 20);
+    close_line(&line);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("tcp_inlet");
+    TCase *const all = tcase_create("all");
+
+    tcase_set_timeout(all, 60);
+    tcase_add_loop_test(all, packets_are_whole_however_they_are_cut, 0, 5);
+    tcase_add_test(all, what_came_before_the_end_is_taken);
+    tcase_add_test(all, large_packets_are_moved_and_given_back);
+    tcase_add_loop_test(all, nonsense_is_a_fault_and_costs_no_memory, 0,
+                        (int)G_N_ELEMENTS(nonsense));
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
