@@ -148,6 +148,26 @@ START_TEST(frames_pushed_before_a_flush_share_a_packet)
 }
 END_TEST
 
+/* The I/O thread sends them: no tick comes to their help, and nobody flushes. */
+START_TEST(frames_that_have_time_are_sent_soon)
+{
+    const NetworkConfig config = { .tick_ms = 10 * PATIENCE_MS };
+    const Pair pair = joined_pair(&config);
+
+    for (uint64_t i = 0; i < 50; i++) {
+        network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 100));
+        network_flush_soon(pair.a->network, 1);
+        if (i % 10 == 0)
+            assert_takes(pair.b, MESSAGE_ADD, i, 100);
+        if (i % 10 == 9)
+            for (uint64_t k = i - 8; k <= i; k++)
+                assert_takes(pair.b, MESSAGE_ADD, k, 100);
+    }
+    network_flush_soon(pair.a->network, 1); /* nothing is left to send */
+    close_pair(&pair);
+}
+END_TEST
+
 /* Threads that all push for the same node. */
 enum { N_PUSHERS = 6, N_PUSHES = 2000 };
 
@@ -672,6 +692,7 @@ int main(void)
     tcase_add_test(messages, messages_of_all_sizes_arrive_whole_and_in_order);
     tcase_add_test(messages, message_keeps_its_header_and_its_keys_and_values_are_aligned);
     tcase_add_test(messages, frames_pushed_before_a_flush_share_a_packet);
+    tcase_add_test(messages, frames_that_have_time_are_sent_soon);
     tcase_add_test(messages, each_thread_has_its_frames_arrive_in_its_own_order);
     tcase_add_test(messages, answers_come_back);
     tcase_add_test(messages, every_node_reaches_every_other);

@@ -16,7 +16,7 @@
  * without end; so a turn packs a bounded part of the queue, and after MOST_TURNS the holder leaves
  * the rest to the I/O thread, which itself goes back to receiving, and keeping time, in between.
  *
- * Why a socket may go from thread to thread. ZeroMQ asks for a full fence between two threads' uses.
+ * Why a channel may go from thread to thread. ZeroMQ asks for a full fence between two threads' uses.
  * The token is given back by a sequentially consistent store after the last use and taken by a
  * sequentially consistent exchange, which reads that store, before the next one. */
 #include <assert.h>
