@@ -10,7 +10,7 @@
  *   control.c     what nodes and scheduler say to one another
  *   dispatch.c    where control messages and the network's events go
  *   collective.c  calls that every node makes: propose, do, commit
- *   task_run.c    a task on this node: its workers, barriers, end
+ *   task_run.c, task_run_workers.c   a task on this node: its life; its workers and barriers
  *   feed.c        the data that a task's workers read here
  *   server.c      the servers
  *
@@ -168,13 +168,12 @@ bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError *
 bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size_t *n,
                           GError **error);
 
-/* ---- task_run.c: called by the control actor's owner ---- */
+/* ---- task_run.c: any thread that holds the engine's lock ---- */
 
-/* The run of an epoch, NULL where there is none. The engine's lock is held. */
+/* The run of an epoch, NULL where there is none. */
 RubatoTaskRun *task_run_find(RubatoEngine *engine, uint64_t epoch);
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
-void task_run_release(RubatoTaskRun *run, uint64_t round);
 void task_run_blocks(RubatoTaskRun *run, const Control *blocks);
 void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text);
 
@@ -183,5 +182,10 @@ void task_run_tell_news(RubatoTaskRun *run);
 
 /* A clock of another node came. */
 void task_run_hear_clock(RubatoTaskRun *run, uint32_t node, const WireHeader *header);
+
+/* ---- task_run_workers.c: any thread that holds the engine's lock ---- */
+
+/* Every node has arrived in a barrier. */
+void task_run_release(RubatoTaskRun *run, uint64_t round);
 
 #endif

@@ -1,4 +1,5 @@
-/* Tasks on this node.
+/* A task's life on this node: it is made and prepared, the scheduler says that it is cancelled or has
+ * ended, and whoever waits for it frees it. Its workers are in task_run_workers.c.
  *
  * A task ends in three steps. Each worker that returns is retired: its clocks no longer hold anybody
  * back. The last one of the node fences: when every server has answered, all that this node's
@@ -7,58 +8,19 @@
  *
  * A task that fails takes the same way, but its models go at once, with what is parked in them, and
  * nobody fences. A worker that failed is not retired: what BSP kept of its unfinished clock must
- * not be applied. */
-#include "engine/task_run.h"
+ * not be applied.
+ *
+ * Threads: as task_run.h and node.h say.
+ *
+ * Invariants: the run is in the engine's list from prepare to the end of its wait, so that whoever
+ * finds it there under the engine's lock may use it while holding that lock; its first cause stays. */
+#include "engine/task_run_private.h"
 
-#include <string.h>
-
-#include "io/net/monotonic.h"
 #include "models/model.h"
 #include "models/rule.h"
 #include "models/shard.h"
 #include "models/update.h"
 #include "tables/process_cache.h"
-#include "tables/worker.h"
-
-typedef struct {
-    RubatoWorker worker;
-    RubatoTaskRun *run;
-    pthread_t thread;
-    bool started;
-} WorkerThread;
-
-struct RubatoTaskRun {
-    /* immutable once prepared */
-    RubatoEngine *engine;
-    char *name;
-    RubatoTaskFunc function;
-    void *user_data;
-    uint32_t epoch;
-    uint32_t *workers_of; /* by node number */
-    uint32_t n_workers;
-    uint32_t first_rank; /* of this node's workers */
-    Table **tables;
-    TableRoute *routes;
-    Clocks *clocks; /* by table */
-    size_t n_tables;
-    WorkerThread *workers; /* of this node */
-    uint32_t n_local;
-
-    _Atomic bool cancelled; /* set before post_office_cancel sweeps */
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    /* guarded by lock */
-    bool prepared;
-    uint32_t n_live;    /* workers that have not returned */
-    uint32_t n_waiting; /* of them, in the barrier */
-    uint64_t round;     /* of the barrier that they are, or will be, in */
-    uint32_t end_code;  /* the first cause, CONTROL_OK where there is none */
-    char *end_text;
-    bool ended;       /* TASK_END has come */
-    GPtrArray *feeds; /* of Feed, by reader; NULL between them */
-    Call teardown;    /* of the models, once it has ended */
-};
 
 /* ---- making ---- */
 
@@ -309,200 +271,7 @@ void task_run_abandon(RubatoTaskRun *run)
     servers_run(engine->servers, engine->n_servers, end_models, (void *)(uintptr_t)run->epoch);
 }
 
-/* ---- workers ---- */
-
-static bool is_cancelled(const RubatoTaskRun *run)
-{
-    return atomic_load_explicit(&run->cancelled, memory_order_seq_cst);
-}
-
-/* Returns when every server has taken in what this node's workers sent before, or the task is
- * cancelled. */
-static void fence(RubatoTaskRun *run)
-{
-    RubatoEngine *engine = run->engine;
-    PostOffice *office = &engine->office;
-    g_autofree Message *messages = g_new0(Message, office->n_servers);
-    uint32_t waited_ms = 0;
-    Call call;
-
-    call_begin(&call, NULL);
-    call_add_parts(&call, office->n_servers);
-    for (uint32_t server = 0; server < office->n_servers; server++) {
-        messages[server] = (Message){ .kind = MESSAGE_FENCE,
-                                      .epoch = run->epoch,
-                                      .table = MESSAGE_NO_TABLE,
-                                      .server = server,
-                                      .node = office->self,
-                                      .call = &call,
-                                      .end = message_end_call };
-        post_office_ask(office, &messages[server], 0);
-    }
-    post_office_flush(office);
-    if (is_cancelled(run)) /* as cancel_if_late in tables/client.c */
-        post_office_cancel(office, run->epoch);
-    call_sent(&call);
-    while (!call_wait(&call, (int)engine->stall_ms)) {
-        uint32_t node = office->self;
-
-        waited_ms += engine->stall_ms;
-        post_office_waits_for(office, &call, &node);
-        g_message("task %s waits for node %u to take in what was sent to its servers (for %.1f s "
-                  "so far)",
-                  run->name, office->node_ids[node], (double)waited_ms / 1000);
-    }
-}
-
-static void arrive(RubatoTaskRun *run, uint64_t round)
-{
-    engine_tell_scheduler(
-        run->engine, &(Control){ .kind = CONTROL_ARRIVE, .epoch = run->epoch, .round = round });
-}
-
-/* Waits on `changed` for ms at most; the run's lock is held. */
-static void wait_changed(RubatoTaskRun *run, uint32_t ms)
-{
-    monotonic_wait(&run->changed, &run->lock, monotonic_ms() + ms);
-}
-
-static bool barrier(RubatoWorker *worker, GError **error)
-{
-    RubatoTaskRun *run = worker->engine_data;
-    const uint32_t stall_ms = run->engine->stall_ms;
-    uint64_t round;
-    bool last;
-
-    pthread_mutex_lock(&run->lock);
-    round = run->round;
-    last = ++run->n_waiting == run->n_live;
-    if (last) {
-        pthread_mutex_unlock(&run->lock);
-        fence(run);
-        arrive(run, round);
-        pthread_mutex_lock(&run->lock);
-    }
-    for (uint32_t waited_ms = 0; run->round == round && !is_cancelled(run);) {
-        const int64_t before_ms = network_now_ms();
-
-        wait_changed(run, stall_ms);
-        if (run->round != round || network_now_ms() - before_ms < stall_ms)
-            continue;
-        waited_ms += stall_ms;
-        g_message("worker %u waits in a barrier of task %s with %u of this node's %u workers that "
-                  "have not returned (for %.1f s so far)",
-                  worker->rank, run->name, run->n_waiting, run->n_live, (double)waited_ms / 1000);
-    }
-    pthread_mutex_unlock(&run->lock);
-    if (run->cancelled) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled",
-                    run->name);
-        return false;
-    }
-    return true;
-}
-
-/* A worker's function has returned. */
-static void retire(RubatoTaskRun *run, uint32_t rank, bool failed)
-{
-    bool last, completes_barrier;
-    uint64_t round;
-
-    if (!failed)
-        for (size_t i = 0; i < run->n_tables; i++)
-            table_route_retire(&run->routes[i], rank);
-    pthread_mutex_lock(&run->lock);
-    last = --run->n_live == 0;
-    completes_barrier = !last && run->n_waiting == run->n_live;
-    round = run->round;
-    pthread_mutex_unlock(&run->lock);
-    if (!last && !completes_barrier)
-        return;
-    if (!is_cancelled(run))
-        fence(run);
-    arrive(run, last ? CONTROL_NO_ROUND : round);
-    if (last)
-        engine_tell_scheduler(run->engine,
-                              &(Control){ .kind = CONTROL_TASK_DONE, .epoch = run->epoch });
-}
-
-static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const GError *error)
-{
-    /* not by this node: that of a server has given up the task, and may be unable to say so */
-    const bool cancelled = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
-    const uint32_t code = cancelled ? RUBATO_ERROR_CANCELLED : RUBATO_ERROR_TASK_FAILED;
-    g_autofree char *text = g_strdup_printf(
-        "task %s: worker %u (node %u) %s: %s", run->name, worker->rank, worker->node_id,
-        cancelled ? "was cancelled" : "failed",
-        error == NULL ? "its function returned false and set no error" : error->message);
-
-    engine_tell_scheduler(run->engine, &(Control){ .kind = CONTROL_FAIL,
-                                                   .epoch = run->epoch,
-                                                   .code = CONTROL_CODE(code),
-                                                   .text = text });
-}
-
-static void *work(void *user)
-{
-    WorkerThread *self = user;
-    RubatoTaskRun *run = self->run;
-    RubatoWorker *worker = &self->worker;
-    g_autoptr(GError) error = NULL;
-    const bool ok = run->function(worker, run->user_data, &error);
-
-    /* after a cancellation every call fails: that is not the cause */
-    if (!ok && !(is_cancelled(run) && g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
-        report_failure(run, worker, error);
-    worker_close_tables(worker);
-    retire(run, worker->rank, !ok);
-    return NULL;
-}
-
-static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
-{
-    WorkerThread *thread = &run->workers[local_rank];
-    const uint32_t rank = run->first_rank + local_rank;
-    char name[16];
-
-    *thread = (WorkerThread){ .worker = { .id = ((uint64_t)run->epoch << 32) | rank,
-                                          .rank = rank,
-                                          .local_rank = local_rank,
-                                          .node_id = run->engine->id,
-                                          .n_workers = run->n_workers,
-                                          .n_local_workers = run->n_local,
-                                          .task = run->name,
-                                          .routes = run->routes,
-                                          .n_routes = run->n_tables,
-                                          .helper = &run->engine->helper,
-                                          .cancelled = &run->cancelled,
-                                          .barrier = barrier,
-                                          .engine_data = run },
-                              .run = run };
-    thread->worker.clients = g_new0(TableClient *, run->n_tables + 1);
-    thread->started = pthread_create(&thread->thread, NULL, work, thread) == 0;
-    if (thread->started) {
-        g_snprintf(name, sizeof name, "worker %u", rank);
-        pthread_setname_np(thread->thread, name);
-        return;
-    }
-    report_failure(run, &thread->worker,
-                   &(GError){ .message = (char *)"its thread could not be started" });
-    worker_close_tables(&thread->worker);
-    retire(run, rank, /* failed= */ true);
-}
-
-void task_run_start_workers(RubatoTaskRun *run)
-{
-    run->workers = g_new0(WorkerThread, run->n_local + 1);
-    for (uint32_t i = 0; i < run->n_local; i++)
-        start_worker(run, i);
-    if (run->n_local == 0) {
-        arrive(run, CONTROL_NO_ROUND);
-        engine_tell_scheduler(run->engine,
-                              &(Control){ .kind = CONTROL_TASK_DONE, .epoch = run->epoch });
-    }
-}
-
-/* ---- the data that they read ---- */
+/* ---- the data that its workers read ---- */
 
 Feed *task_run_feed(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
                     const RubatoReaderOptions *options, GError **error)
@@ -518,7 +287,7 @@ Feed *task_run_feed(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
     if (made)
         run->feeds->pdata[id] = feed_new(&place, dataset, options);
     feed = run->feeds->pdata[id];
-    if (made && is_cancelled(run))
+    if (made && task_run_is_cancelled(run))
         feed_cancel(feed);
     pthread_mutex_unlock(&run->lock);
     if (made)
@@ -533,7 +302,7 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
     RubatoEngine *engine = run->engine;
 
     pthread_mutex_lock(&run->lock);
-    if (is_cancelled(run) || run->ended) {
+    if (task_run_is_cancelled(run) || run->ended) {
         pthread_mutex_unlock(&run->lock);
         return;
     }
@@ -566,17 +335,6 @@ void task_run_blocks(RubatoTaskRun *run, const Control *blocks)
     pthread_mutex_unlock(&run->lock);
 }
 
-void task_run_release(RubatoTaskRun *run, uint64_t round)
-{
-    pthread_mutex_lock(&run->lock);
-    if (round == run->round) {
-        run->round++;
-        run->n_waiting = 0;
-        pthread_cond_broadcast(&run->changed);
-    }
-    pthread_mutex_unlock(&run->lock);
-}
-
 void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text)
 {
     RubatoEngine *engine = run->engine;
@@ -587,7 +345,7 @@ void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text)
             run->end_code = code;
             run->end_text = g_strdup(text);
         }
-        if (!is_cancelled(run)) {
+        if (!task_run_is_cancelled(run)) {
             call_begin(&run->teardown, NULL);
             servers_post(engine->servers, engine->n_servers, end_models,
                          (void *)(uintptr_t)run->epoch, &run->teardown);
@@ -633,11 +391,11 @@ static void wait_for_end(RubatoTaskRun *run)
     for (uint32_t waited_ms = 0; !run->ended;) {
         const int64_t before_ms = network_now_ms();
 
-        wait_changed(run, stall_ms);
+        task_run_wait_changed(run, stall_ms);
         if (run->ended || network_now_ms() - before_ms < stall_ms)
             continue;
         waited_ms += stall_ms;
-        if (is_cancelled(run) && run->n_live > 0)
+        if (task_run_is_cancelled(run) && run->n_live > 0)
             g_message("task %s was cancelled; %u workers of node %u have not returned yet (for "
                       "%.1f s so far)",
                       run->name, run->n_live, run->engine->id, (double)waited_ms / 1000);
@@ -654,9 +412,7 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
     g_return_val_if_fail(run != NULL, false);
     engine = run->engine;
     wait_for_end(run);
-    for (uint32_t i = 0; i < run->n_local; i++)
-        if (run->workers[i].started)
-            pthread_join(run->workers[i].thread, NULL);
+    task_run_join_workers(run);
     call_wait(&run->teardown, -1);
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_remove(engine->runs, run);
