@@ -255,7 +255,6 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error)
         return false;
     }
     pthread_mutex_lock(&engine->lock);
-    run->prepared = true;
     g_ptr_array_add(engine->runs, run);
     pthread_mutex_unlock(&engine->lock);
     return true;

@@ -36,7 +36,6 @@ struct RubatoTaskRun {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* guarded by lock */
-    bool prepared;
     uint32_t n_live;    /* workers that have not returned */
     uint32_t n_waiting; /* of them, in the barrier */
     uint64_t round;     /* of the barrier that they are, or will be, in */
