@@ -10,7 +10,8 @@
  *   control.c     what nodes and scheduler say to one another
  *   dispatch.c    where control messages and the network's events go
  *   collective.c  calls that every node makes: propose, do, commit
- *   task_run.c, task_run_workers.c   a task on this node: its life; its workers and barriers
+ *   task_run.c, task_run_tables.c, task_run_workers.c   a task on this node: its life; its tables;
+ *                 its workers and barriers
  *   feed.c        the data that a task's workers read here
  *   server.c      the servers
  *
@@ -177,7 +178,9 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
 void task_run_blocks(RubatoTaskRun *run, const Control *blocks);
 void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text);
 
-/* The I/O thread: the node's clocks on the run's tables, told again where they have changed. */
+/* ---- task_run_tables.c: any thread that holds the engine's lock ---- */
+
+/* Tells the others this node's clocks on the run's tables, where they have changed. */
 void task_run_tell_news(RubatoTaskRun *run);
 
 /* A clock of another node came. */

@@ -1,10 +1,12 @@
-/* A task's life on this node: it is made and prepared, the scheduler says that it is cancelled or has
- * ended, and whoever waits for it frees it. Its workers are in task_run_workers.c.
+/* A task's life on this node: it is made and prepared, the scheduler says that it is cancelled or
+ * has ended, and whoever waits for it frees it. Its tables are in task_run_tables.c, its workers in
+ * task_run_workers.c.
  *
- * A task ends in three steps. Each worker that returns is retired: its clocks no longer hold anybody
- * back. The last one of the node fences: when every server has answered, all that this node's
- * workers sent has been taken in; it then says TASK_DONE. When all nodes have, the scheduler says
- * TASK_END and each node drops the task's models: nothing of the task can be under way any more.
+ * A task ends in three steps. Each worker that returns is retired: its clocks no longer hold
+ * anybody back. The last one of the node fences: when every server has answered, all that this
+ * node's workers sent has been taken in; it then says TASK_DONE. When all nodes have, the scheduler
+ * says TASK_END and each node drops the task's models: nothing of the task can be under way
+ * any more.
  *
  * A task that fails takes the same way, but its models go at once, with what is parked in them, and
  * nobody fences. A worker that failed is not retired: what BSP kept of its unfinished clock must
@@ -13,14 +15,9 @@
  * Threads: as task_run.h and node.h say.
  *
  * Invariants: the run is in the engine's list from prepare to the end of its wait, so that whoever
- * finds it there under the engine's lock may use it while holding that lock; its first cause stays. */
+ * finds it there under the engine's lock may use it while holding that lock. Its first cause of
+ * failure stays. */
 #include "engine/task_run_private.h"
-
-#include "models/model.h"
-#include "models/rule.h"
-#include "models/shard.h"
-#include "models/update.h"
-#include "tables/process_cache.h"
 
 /* ---- making ---- */
 
@@ -60,36 +57,6 @@ static uint32_t *allocate_workers(RubatoEngine *engine, const RubatoTask *task, 
     return g_steal_pointer(&workers_of);
 }
 
-static bool find_tables(RubatoTaskRun *run, const RubatoTask *task, GError **error)
-{
-    RubatoEngine *engine = run->engine;
-    bool ok = true;
-
-    for (const char *const *name = task->tables; name != NULL && *name != NULL; name++)
-        run->n_tables++;
-    run->tables = g_new0(Table *, run->n_tables + 1);
-    pthread_mutex_lock(&engine->lock);
-    for (size_t i = 0; i < run->n_tables && ok; i++) {
-        run->tables[i] = engine_find_table(engine, task->tables[i], error);
-        ok = run->tables[i] != NULL;
-        if (!ok)
-            g_prefix_error(error, "task %s: ", task->name);
-        for (size_t k = 0; k < i && ok; k++)
-            if (run->tables[k] == run->tables[i]) {
-                g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                            "task %s names table %s twice", task->name, task->tables[i]);
-                ok = false;
-            }
-    }
-    for (size_t i = 0; i < run->n_tables; i++)
-        if (ok)
-            run->tables[i]->n_tasks++;
-        else
-            run->tables[i] = NULL;
-    pthread_mutex_unlock(&engine->lock);
-    return ok;
-}
-
 RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
     RubatoTaskRun *run;
@@ -109,7 +76,7 @@ RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError
     pthread_mutex_init(&run->lock, NULL);
     monotonic_cond_init(&run->changed);
     run->workers_of = allocate_workers(engine, task, error);
-    if (run->workers_of == NULL || !find_tables(run, task, error)) {
+    if (run->workers_of == NULL || !task_run_find_tables(run, task, error)) {
         task_run_free(run);
         return NULL;
     }
@@ -134,17 +101,6 @@ char *task_run_describe(const RubatoTaskRun *run)
     return g_string_free(text, FALSE);
 }
 
-/* Nobody uses what the run made for its tables any more. */
-static void clear_routes(RubatoTaskRun *run)
-{
-    for (size_t i = 0; i < run->n_tables && run->routes != NULL; i++) {
-        process_cache_free(table_route_cache(&run->routes[i]));
-        clocks_clear(&run->clocks[i]);
-    }
-    g_clear_pointer(&run->routes, g_free);
-    g_clear_pointer(&run->clocks, g_free);
-}
-
 static void close_feeds(RubatoTaskRun *run)
 {
     for (guint i = 0; i < run->feeds->len; i++) {
@@ -160,100 +116,27 @@ static void close_feeds(RubatoTaskRun *run)
 
 void task_run_free(RubatoTaskRun *run)
 {
-    RubatoEngine *engine = run->engine;
-
-    clear_routes(run);
     close_feeds(run);
-    pthread_mutex_lock(&engine->lock);
-    for (size_t i = 0; i < run->n_tables; i++)
-        if (run->tables[i] != NULL)
-            run->tables[i]->n_tasks--;
-    pthread_mutex_unlock(&engine->lock);
+    task_run_clear_tables(run);
     pthread_cond_destroy(&run->changed);
     pthread_mutex_destroy(&run->lock);
     g_free(run->workers);
-    g_free(run->tables);
     g_free(run->workers_of);
     g_free(run->end_text);
     g_free(run->name);
     g_free(run);
 }
 
-/* ---- models on the servers ---- */
-
-typedef struct {
-    RubatoTaskRun *run;
-    pthread_mutex_t lock;
-    GError *error; /* guarded by lock: the first */
-} Beginning;
-
-static void begin_models(Server *server, void *data)
-{
-    Beginning *beginning = data;
-    RubatoTaskRun *run = beginning->run;
-
-    for (size_t i = 0; i < run->n_tables; i++) {
-        const Table *table = run->tables[i];
-        RubatoModelSetup setup = { .spec = table->spec, .n_workers = run->n_workers };
-        GError *error = NULL;
-
-        partition_range(&table->partition, server->number, &setup.first_key, &setup.n_keys);
-        if (server_begin_task(server, run->epoch, table->id, &setup, run->engine->n_nodes,
-                              run->workers_of, &error))
-            continue;
-        pthread_mutex_lock(&beginning->lock);
-        if (beginning->error == NULL)
-            beginning->error = g_steal_pointer(&error);
-        pthread_mutex_unlock(&beginning->lock);
-        g_clear_error(&error);
-    }
-}
-
-static void end_models(Server *server, void *data)
-{
-    server_end_task(server, (uint32_t)(uintptr_t)data);
-}
-
-static void make_routes(RubatoTaskRun *run)
-{
-    RubatoEngine *engine = run->engine;
-
-    run->routes = g_new0(TableRoute, run->n_tables + 1);
-    run->clocks = g_new0(Clocks, run->n_tables + 1);
-    for (size_t i = 0; i < run->n_tables; i++) {
-        const Table *table = run->tables[i];
-        TableRoute *route = &run->routes[i];
-
-        clocks_init(&run->clocks[i], engine->self, engine->n_nodes, run->workers_of);
-        route->spec = table->spec;
-        route->partition = &table->partition;
-        route->update = update_find(table->spec->update);
-        route->replayable = rule_is_replayable(table->spec);
-        route->check_tuning = rule_check_tuning;
-        route->table = table->id;
-        route->epoch = run->epoch;
-        route->row_bytes = table->row_bytes;
-        route->per_worker_clocks = model_per_worker_clocks(table->spec);
-        route->clocks = &run->clocks[i];
-        route->office = &engine->office;
-        route->cancelled = &run->cancelled;
-        route->stall_ms = engine->stall_ms;
-    }
-}
+/* ---- preparing ---- */
 
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error)
 {
     RubatoEngine *engine = run->engine;
-    Beginning beginning = { .run = run, .lock = PTHREAD_MUTEX_INITIALIZER };
 
     run->epoch = epoch;
-    make_routes(run);
-    servers_run(engine->servers, engine->n_servers, begin_models, &beginning);
-    if (beginning.error != NULL) {
-        servers_run(engine->servers, engine->n_servers, end_models, (void *)(uintptr_t)epoch);
-        g_propagate_error(error, beginning.error);
+    task_run_make_routes(run);
+    if (!task_run_begin_models(run, error))
         return false;
-    }
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_add(engine->runs, run);
     pthread_mutex_unlock(&engine->lock);
@@ -267,7 +150,7 @@ void task_run_abandon(RubatoTaskRun *run)
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_remove(engine->runs, run);
     pthread_mutex_unlock(&engine->lock);
-    servers_run(engine->servers, engine->n_servers, end_models, (void *)(uintptr_t)run->epoch);
+    task_run_end_models(run);
 }
 
 /* ---- the data that its workers read ---- */
@@ -309,9 +192,7 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
     run->end_text = g_strdup(text);
     /* seq_cst: before the sweep; whoever asks another node looks at it after registering */
     atomic_store_explicit(&run->cancelled, true, memory_order_seq_cst);
-    call_begin(&run->teardown, NULL);
-    servers_post(engine->servers, engine->n_servers, end_models, (void *)(uintptr_t)run->epoch,
-                 &run->teardown);
+    task_run_post_end_models(run);
     for (guint i = 0; i < run->feeds->len; i++)
         if (run->feeds->pdata[i] != NULL)
             feed_cancel(run->feeds->pdata[i]);
@@ -336,48 +217,19 @@ void task_run_blocks(RubatoTaskRun *run, const Control *blocks)
 
 void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text)
 {
-    RubatoEngine *engine = run->engine;
-
     pthread_mutex_lock(&run->lock);
     if (!run->ended) {
         if (run->end_code == CONTROL_OK && code != CONTROL_OK) {
             run->end_code = code;
             run->end_text = g_strdup(text);
         }
-        if (!task_run_is_cancelled(run)) {
-            call_begin(&run->teardown, NULL);
-            servers_post(engine->servers, engine->n_servers, end_models,
-                         (void *)(uintptr_t)run->epoch, &run->teardown);
-        }
+        if (!task_run_is_cancelled(run))
+            task_run_post_end_models(run);
         call_sent(&run->teardown);
         run->ended = true;
         pthread_cond_broadcast(&run->changed);
     }
     pthread_mutex_unlock(&run->lock);
-}
-
-void task_run_tell_news(RubatoTaskRun *run)
-{
-    PostOffice *office = &run->engine->office;
-
-    for (size_t i = 0; i < run->n_tables; i++) {
-        NodeClock news;
-
-        /* what it says is old to the servers; only messages to the user are better for it */
-        if (clocks_has_news(&run->clocks[i], &news))
-            post_office_tell_clock(office, run->epoch, run->routes[i].table,
-                                   run->routes[i].per_worker_clocks ? news.slowest : office->self,
-                                   news.clock, news.clock, news.slowest);
-    }
-    post_office_flush(office);
-}
-
-void task_run_hear_clock(RubatoTaskRun *run, uint32_t node, const WireHeader *header)
-{
-    for (size_t i = 0; i < run->n_tables; i++)
-        if (run->routes[i].table == header->table)
-            clocks_hear(&run->clocks[i], node,
-                        (NodeClock){ header->first_key, (uint32_t)header->request_id });
 }
 
 /* ---- waiting for it ---- */

@@ -1,6 +1,7 @@
-/* A task that runs on this node: its tables' routes, its workers, its barriers and its end.
+/* A task that runs on this node, as engine_tasks.c and the readers call it; what the scheduler says
+ * of it comes in by the functions in node.h, and whoever waits for it frees it.
  *
- * Threads: task_run_prepare, _commit, _abandon and _wait from the thread of the engine's calls. */
+ * Threads: that of the engine's calls; task_run_feed a worker's. */
 #ifndef RUBATO_ENGINE_TASK_RUN_H
 #define RUBATO_ENGINE_TASK_RUN_H
 

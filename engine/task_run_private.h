@@ -1,6 +1,7 @@
 /* A task's run from inside: what the files of a run share.
  *
  *   task_run.c          its life: making, what the scheduler says of it, its data, its end
+ *   task_run_tables.c   its tables on this node: routes to them, models over them, clocks
  *   task_run_workers.c  its workers of this node: their threads, their barriers, their retirement
  *
  * Each file changes its own members; what concerns several goes through the functions below.
@@ -58,6 +59,28 @@ static inline void task_run_wait_changed(RubatoTaskRun *run, uint32_t ms)
 {
     monotonic_wait(&run->changed, &run->lock, monotonic_ms() + ms);
 }
+
+/* ---- task_run_tables.c ---- */
+
+/* The thread of the engine's calls. */
+
+/* Finds the task's tables and holds them, all or none. RUBATO_ERROR_NOT_FOUND, _INVALID. */
+bool task_run_find_tables(RubatoTaskRun *run, const RubatoTask *task, GError **error);
+
+/* Lets go of them. Nobody uses what the run made for them any more. */
+void task_run_clear_tables(RubatoTaskRun *run);
+
+/* What the workers need of each table; the run has its epoch. */
+void task_run_make_routes(RubatoTaskRun *run);
+
+/* The task's models on this node's servers: on all of them or none. */
+bool task_run_begin_models(RubatoTaskRun *run, GError **error);
+
+/* Ends them and waits until the servers have done so. */
+void task_run_end_models(RubatoTaskRun *run);
+
+/* The same without waiting: begins the call `teardown`. Any thread that holds the run's lock. */
+void task_run_post_end_models(RubatoTaskRun *run);
 
 /* ---- task_run_workers.c ---- */
 
