@@ -1,15 +1,14 @@
 /* The worker's side of a table: checks the keys, slices them by partition, sends a part to each
- * server, waits.
+ * server, waits (client_wait.c).
  *
  * Parts for other nodes leave first, so that they are under way while this thread handles the local
  * ones itself. Nothing here is shared between workers but the route's clocks, and those only in
  * clock(). */
-#include "tables/client.h"
+#include "tables/client_private.h"
 
 #include <string.h>
 
 #include "tables/process_cache.h"
-#include "tables/worker_stats.h"
 
 /* What one worker may have waiting in the mailboxes of busy local servers. */
 #define MAX_UNHEARD_BYTES ((size_t)32 << 20)
@@ -97,150 +96,6 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
     return partition_holds_run(partition, first, n, &wrong) || fail_range(client, wrong, error);
 }
 
-bool table_client_check_status(const TableClient *client, CallStatus status, GError **error)
-{
-    switch (status) {
-    case CALL_OK:
-        return true;
-    case CALL_CANCELLED:
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "table %s: the task was cancelled",
-                    client->route->spec->name);
-        return false;
-    case CALL_REFUSED:
-        break;
-    }
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "table %s: a server refused the request; the log of its node says why",
-                client->route->spec->name);
-    return false;
-}
-
-static bool is_cancelled(void *user)
-{
-    const TableClient *client = user;
-
-    return atomic_load_explicit(client->route->cancelled, memory_order_seq_cst);
-}
-
-static bool check_cancelled(TableClient *client, GError **error)
-{
-    return table_client_check_status(client, is_cancelled(client) ? CALL_CANCELLED : CALL_OK,
-                                     error);
-}
-
-/* ---- saying whom a call waits for ---- */
-
-static void append_silence(const PostOffice *office, uint32_t node, GString *text)
-{
-    if (node == office->self || office->network == NULL)
-        return;
-    g_string_append_printf(text, ", last heard %.1f s ago",
-                           (double)(network_now_ms() - network_heard_ms(office->network, node)) /
-                               1000);
-}
-
-/* A Get waits for a clock where the slowest worker is behind what the model asks for; otherwise for
- * an answer that is late for another reason. */
-void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms)
-{
-    const TableRoute *route = client->route;
-    const char *table = route->spec->name;
-    PostOffice *office = route->office;
-    const uint64_t needed = client->clock > client->lead ? client->clock - client->lead : 0;
-    g_autoptr(GString) text = g_string_new(NULL);
-    NodeClock slowest;
-    uint32_t node = office->self;
-
-    if (route->clocks == NULL)
-        g_string_append(text, "the engine waits for ");
-    else
-        g_string_append_printf(text, "worker %u waits for ", client->rank);
-    if (route->clocks != NULL && clocks_slowest(route->clocks, &slowest, &node) &&
-        slowest.clock < needed)
-        g_string_append_printf(text,
-                               "clock %" G_GUINT64_FORMAT
-                               " of table %s; slowest is worker %u (node %u) at %" G_GUINT64_FORMAT,
-                               needed, table, slowest.slowest, office->node_ids[node],
-                               slowest.clock);
-    else if (post_office_waits_for(office, call, &node))
-        g_string_append_printf(text, "an answer of node %u about table %s", office->node_ids[node],
-                               table);
-    else
-        g_string_append_printf(text, "a server of its own node to answer about table %s", table);
-    append_silence(office, node, text);
-    g_message("%s (for %.1f s so far)", text->str, (double)waited_ms / 1000);
-}
-
-/* Time is taken only where there is something to wait for. */
-static bool wait_by(TableClient *client, Call *call,
-                    bool (*wait)(PostOffice *office, Call *call, int timeout_ms),
-                    uint64_t *waited_ns, GError **error)
-{
-    const uint32_t stall_ms = client->route->stall_ms;
-
-    if (!call_has_ended(call)) {
-        const uint64_t begun_ns = worker_stats_now_ns();
-
-        for (unsigned waited_ms = 0; !wait(client->route->office, call, (int)stall_ms);) {
-            waited_ms += stall_ms;
-            table_client_say_stalled(client, call, waited_ms);
-        }
-        *waited_ns += worker_stats_now_ns() - begun_ns;
-    }
-    return table_client_check_status(
-        client, (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed), error);
-}
-
-bool table_client_wait(TableClient *client, Call *call, GError **error)
-{
-    return wait_by(client, call, post_office_wait, &client->stats.get_wait_ns, error);
-}
-
-static bool wait_only(PostOffice *office, Call *call, int timeout_ms)
-{
-    (void)office;
-    return call_wait(call, timeout_ms);
-}
-
-static bool wait_room_of(TableClient *client, uint32_t node, GError **error)
-{
-    const TableRoute *route = client->route;
-    PostOffice *office = route->office;
-    unsigned waited_ms = 0;
-
-    while (!network_wait_room(office->network, node, is_cancelled, client, (int)route->stall_ms)) {
-        g_autoptr(GString) text = g_string_new(NULL);
-
-        if (!check_cancelled(client, error))
-            return false;
-        waited_ms += route->stall_ms;
-        append_silence(office, node, text);
-        g_message("worker %u waits for node %u to take in what was sent to it%s (for %.1f s so "
-                  "far)",
-                  client->rank, office->node_ids[node], text->str, (double)waited_ms / 1000);
-    }
-    return true;
-}
-
-bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
-                            GError **error)
-{
-    PostOffice *office = client->route->office;
-    bool has_room = true;
-
-    for (uint32_t i = 0; i < n_parts && has_room; i++) {
-        const uint32_t node = office->servers[parts[i].server].node;
-        uint64_t begun_ns;
-
-        if (node == office->self || network_has_room(office->network, node))
-            continue;
-        begun_ns = worker_stats_now_ns();
-        has_room = wait_room_of(client, node, error);
-        client->stats.send_wait_ns += worker_stats_now_ns() - begun_ns;
-    }
-    return has_room;
-}
-
 /* ---- sending ---- */
 
 static Message make_message(const TableClient *client, MessageKind kind, const Part *part,
@@ -269,7 +124,7 @@ static Message make_message(const TableClient *client, MessageKind kind, const P
  * the other: the flag is set before the sweep, and looked at after the registration. */
 static void cancel_if_late(TableClient *client)
 {
-    if (is_cancelled(client))
+    if (table_client_is_cancelled(client))
         post_office_cancel(client->route->office, client->route->epoch);
 }
 
@@ -343,6 +198,21 @@ static void wait_for_others(TableClient *client, uint32_t n_parts)
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
 }
 
+bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
+                            GError **error)
+{
+    PostOffice *office = client->route->office;
+    bool has_room = true;
+
+    for (uint32_t i = 0; i < n_parts && has_room; i++) {
+        const uint32_t node = office->servers[parts[i].server].node;
+
+        if (node != office->self && !network_has_room(office->network, node))
+            has_room = table_client_wait_room_of(client, node, error);
+    }
+    return has_room;
+}
+
 static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GError **error)
 {
     Call call;
@@ -369,7 +239,8 @@ static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas,
     void *values = (void *)(uintptr_t)deltas; /* an Add only reads them */
     const Part *parts = client->slicer.parts;
 
-    if (!check_cancelled(client, error) || !table_client_wait_room(client, parts, n_parts, error))
+    if (!table_client_check_cancelled(client, error) ||
+        !table_client_wait_room(client, parts, n_parts, error))
         return false;
     for (uint32_t i = 0; i < n_parts; i++) {
         const Message message = make_message(client, MESSAGE_ADD, &parts[i], values, NULL);
@@ -481,7 +352,7 @@ static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
 
 bool table_client_clock(TableClient *client, GError **error)
 {
-    if (!check_cancelled(client, error))
+    if (!table_client_check_cancelled(client, error))
         return false;
     client->clock++;
     client->stats.n_clocks++;
@@ -501,7 +372,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
     PostOffice *office = route->office;
     uint32_t n_parts, part = 0;
 
-    if (!table_client_check(client, keys, n, error) || !check_cancelled(client, error))
+    if (!table_client_check(client, keys, n, error) || !table_client_check_cancelled(client, error))
         return false;
     if (!route->per_worker_clocks)
         return true;
@@ -537,7 +408,8 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     PostOffice *office = route->office;
     g_autofree Part *parts = parts_for_all(client);
 
-    if (!route->check_tuning(route->spec, hyper, value, error) || !check_cancelled(client, error) ||
+    if (!route->check_tuning(route->spec, hyper, value, error) ||
+        !table_client_check_cancelled(client, error) ||
         !table_client_wait_room(client, parts, office->n_servers, error))
         return false;
     for (uint32_t server = 0; server < office->n_servers; server++) {
@@ -564,7 +436,7 @@ bool table_client_fence(TableClient *client, GError **error)
     g_free(parts);
     client->unheard_bytes = 0;
     /* Perhaps with the process cache locked: nobody else's messages are handled here. */
-    return wait_by(client, &call, wait_only, &client->stats.send_wait_ns, error);
+    return table_client_wait_alone(client, &call, error);
 }
 
 /* ---- what was counted ---- */

@@ -62,6 +62,8 @@ static inline ProcessCache *table_route_cache(const TableRoute *route)
     return atomic_load_explicit(&route->cache, memory_order_acquire);
 }
 
+/* ---- client.c ---- */
+
 TableClient *table_client_new(const TableRoute *route, uint32_t rank);
 void table_client_free(TableClient *client);
 
@@ -107,10 +109,6 @@ bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_p
 void table_client_send(TableClient *client, MessageKind kind, const Part *parts, uint32_t n_parts,
                        void *values, Call *call, Message *messages);
 
-/* Waits for a call, saying now and then in the log whom it waits for. False with
- * RUBATO_ERROR_CANCELLED, or RUBATO_ERROR_INVALID where a server refused it. */
-bool table_client_wait(TableClient *client, Call *call, GError **error);
-
 /* Counts a Get made at the client's clock that was waited for. */
 void table_client_count_get(TableClient *client, const Call *call);
 
@@ -120,10 +118,16 @@ void table_client_count_late_get(TableClient *client, uint64_t clock, const Call
 /* Adds what was counted so far to *stats. */
 void table_client_add_stats(TableClient *client, RubatoWorkerStats *stats);
 
+/* ---- client_wait.c ---- */
+
+/* Waits for a call, saying now and then in the log whom it waits for. False with
+ * RUBATO_ERROR_CANCELLED, or RUBATO_ERROR_INVALID where a server refused it. */
+bool table_client_wait(TableClient *client, Call *call, GError **error);
+
 /* Says in the log whom a call waits for. */
 void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms);
 
-/* The error that a call ended with; true where it was none. */
+/* The error that a call ended with; true where it was none. Any thread. */
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error);
 
 #endif

@@ -1,0 +1,35 @@
+/* A worker's side of a table from inside: what the files of a client share.
+ *
+ *   client.c       its life, the checks of keys, Get and Add, what was counted
+ *   client_wait.c  waiting, saying for whom, and how a call ended
+ *
+ * Threads: the client's worker. */
+#ifndef RUBATO_TABLES_CLIENT_PRIVATE_H
+#define RUBATO_TABLES_CLIENT_PRIVATE_H
+
+#include "tables/client.h"
+#include "tables/worker_stats.h"
+
+/* ---- client_wait.c ---- */
+
+static inline bool table_client_is_cancelled(const TableClient *client)
+{
+    /* seq_cst: as whoever cancels sets it, before post_office_cancel sweeps */
+    return atomic_load_explicit(client->route->cancelled, memory_order_seq_cst);
+}
+
+/* Whether the task goes on; otherwise RUBATO_ERROR_CANCELLED. */
+static inline bool table_client_check_cancelled(const TableClient *client, GError **error)
+{
+    return !table_client_is_cancelled(client) ||
+           table_client_check_status(client, CALL_CANCELLED, error);
+}
+
+/* As table_client_wait, but this thread handles nobody else's messages meanwhile, and the time
+ * counts as spent on sending. */
+bool table_client_wait_alone(TableClient *client, Call *call, GError **error);
+
+/* Waits until a node that has no room has some, and counts the time. RUBATO_ERROR_CANCELLED. */
+bool table_client_wait_room_of(TableClient *client, uint32_t node, GError **error);
+
+#endif
