@@ -2,26 +2,14 @@
  * server, waits (client_wait.c).
  *
  * Parts for other nodes leave first, so that they are under way while this thread handles the local
- * ones itself. Nothing here is shared between workers but the route's clocks, and those only in
- * clock(). */
+ * ones itself. Workers share nothing here but the process cache.
+ *
+ * Threads: the client's worker; table_client_count_late_get any. */
 #include "tables/client_private.h"
-
-#include <string.h>
-
 #include "tables/process_cache.h"
 
 /* What one worker may have waiting in the mailboxes of busy local servers. */
 #define MAX_UNHEARD_BYTES ((size_t)32 << 20)
-
-/* By how many clocks Gets may be ahead of the slowest worker and still be answered in any case. */
-static uint64_t lead_of(const TableRoute *route)
-{
-    const char *model = route->spec->model;
-
-    if (strcmp(model, "bsp") == 0)
-        return 0; /* whatever the spec says */
-    return strcmp(model, "asp") == 0 ? UINT64_MAX : route->spec->staleness;
-}
 
 TableClient *table_client_new(const TableRoute *route, uint32_t rank)
 {
@@ -29,7 +17,7 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
 
     client->route = route;
     client->rank = rank;
-    client->lead = lead_of(route);
+    client->lead = table_route_lead(route);
     slicer_init(&client->slicer, route->partition);
     spinner_init(&client->spinner);
     client->messages = g_new0(Message, route->partition->n_servers);
@@ -153,51 +141,6 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
         }
 }
 
-static bool all_local(const PostOffice *office, const Part *parts, uint32_t n_parts)
-{
-    for (uint32_t i = 0; i < n_parts; i++)
-        if (!post_office_is_local(office, parts[i].server))
-            return false;
-    return true;
-}
-
-/* Whether the servers would answer a Get at once, as far as this node's workers are concerned. */
-static bool others_have_come(const TableClient *client)
-{
-    return clocks_told(client->route->clocks) >= client->clock - client->lead;
-}
-
-static void look_for_others(TableClient *client, SpinnerEnd end)
-{
-    do
-        for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
-            if (others_have_come(client)) {
-                spinner_found(&client->spinner);
-                return;
-            }
-            spin_pause();
-        }
-    while (spinner_go_on(&client->spinner, end));
-}
-
-/* Servers would keep the Get until the slowest worker of this node has come to a certain clock. It will
- * soon, as a rule: then it is better to ask late than to leave the rows for that worker to gather,
- * which makes the slowest one slower still. The servers decide all the same. */
-static void wait_for_others(TableClient *client, uint32_t n_parts)
-{
-    const TableRoute *route = client->route;
-    uint64_t begun_ns;
-    SpinnerEnd end;
-
-    if (route->clocks == NULL || route->per_worker_clocks || client->clock <= client->lead ||
-        others_have_come(client) || !all_local(route->office, client->slicer.parts, n_parts) ||
-        !spinner_begin(&client->spinner, &end))
-        return;
-    begun_ns = worker_stats_now_ns();
-    look_for_others(client, end);
-    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
-}
-
 bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
                             GError **error)
 {
@@ -219,7 +162,8 @@ static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GErro
 
     if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
         return false;
-    wait_for_others(client, n_parts);
+    if (client->clock > client->lead)
+        table_client_wait_for_others(client, n_parts);
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
     table_client_send(client, MESSAGE_GET, client->slicer.parts, n_parts, values, &call,
@@ -312,58 +256,7 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
     return added;
 }
 
-/* ---- clocks ---- */
-
-/* Tells a clock to every server of every node. */
-static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock, NodeClock node)
-{
-    PostOffice *office = route->office;
-
-    if (office->network != NULL) {
-        post_office_tell_clock(office, route->epoch, route->table, source, clock, node.clock,
-                               node.slowest);
-        post_office_flush(office);
-    }
-    for (uint32_t server = 0; server < office->n_servers; server++)
-        if (post_office_is_local(office, server)) {
-            const Message message = { .request = { .worker = source, .clock = clock },
-                                      .kind = MESSAGE_CLOCK,
-                                      .epoch = route->epoch,
-                                      .table = route->table,
-                                      .server = server,
-                                      .node = office->self };
-
-            post_office_tell(office, &message, 0);
-        }
-    if (!route->per_worker_clocks)
-        clocks_tell(route->clocks, clock);
-}
-
-static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
-{
-    NodeClock news;
-    const bool moved = clocks_advance(route->clocks, rank, clock, &news);
-
-    if (route->per_worker_clocks)
-        tell_clock(route, rank, clock, news);
-    else if (moved)
-        tell_clock(route, route->office->self, news.clock, news);
-}
-
-bool table_client_clock(TableClient *client, GError **error)
-{
-    if (!table_client_check_cancelled(client, error))
-        return false;
-    client->clock++;
-    client->stats.n_clocks++;
-    advance(client->route, client->rank, client->clock);
-    return true;
-}
-
-void table_route_retire(const TableRoute *route, uint32_t rank)
-{
-    advance(route, rank, RUBATO_CLOCK_RETIRED);
-}
+/* ---- what goes to every server ---- */
 
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error)

@@ -42,7 +42,7 @@ typedef struct TableClient {
     uint32_t rank;         /* the worker's in the task */
     RubatoSubject subject; /* of what it gets and adds: of the engine's, between tasks */
     uint64_t clock;
-    uint64_t lead; /* clocks by which its Gets may be ahead of the slowest worker; see client.c */
+    uint64_t lead; /* clocks by which its Gets may be ahead of the slowest worker */
     Slicer slicer;
     bool announces;          /* a RubatoSparseKVClientTable tells its keys */
     bool adds_uncached;      /* it has added while there was no process cache */
@@ -76,14 +76,10 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
                       GError **error);
 bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
                           GError **error);
-bool table_client_clock(TableClient *client, GError **error);
 
 /* Tells every server another number for a hyper-parameter of the update rule, in order with the
  * worker's Adds. */
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error);
-
-/* The worker's function has returned: nobody waits for its clock on this table any more. */
-void table_route_retire(const TableRoute *route, uint32_t rank);
 
 /* Tells the keys of an iteration to every server (tables with per_worker_clocks; elsewhere nobody
  * wants to know). RUBATO_CLOCK_RETIRED with no keys: there are no more. */
@@ -117,6 +113,14 @@ void table_client_count_late_get(TableClient *client, uint64_t clock, const Call
 
 /* Adds what was counted so far to *stats. */
 void table_client_add_stats(TableClient *client, RubatoWorkerStats *stats);
+
+/* ---- client_clock.c ---- */
+
+/* The worker ends its iteration on this table. RUBATO_ERROR_CANCELLED. */
+bool table_client_clock(TableClient *client, GError **error);
+
+/* The worker's function has returned: nobody waits for its clock on this table any more. */
+void table_route_retire(const TableRoute *route, uint32_t rank);
 
 /* ---- client_wait.c ---- */
 

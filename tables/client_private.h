@@ -1,7 +1,8 @@
 /* A worker's side of a table from inside: what the files of a client share.
  *
- *   client.c       its life, the checks of keys, Get and Add, what was counted
- *   client_wait.c  waiting, saying for whom, and how a call ended
+ *   client.c        its life, the checks of keys, Get and Add, what was counted
+ *   client_clock.c  the clock: how far ahead it may be, telling others of it
+ *   client_wait.c   waiting, saying for whom, and how a call ended
  *
  * Threads: the client's worker. */
 #ifndef RUBATO_TABLES_CLIENT_PRIVATE_H
@@ -9,6 +10,15 @@
 
 #include "tables/client.h"
 #include "tables/worker_stats.h"
+
+/* ---- client_clock.c ---- */
+
+/* By how many clocks Gets may be ahead of the slowest worker and still be answered in any case. */
+uint64_t table_route_lead(const TableRoute *route);
+
+/* Before a Get, at a clock above the lead, of the parts that the slicer has cut: where its servers
+ * would only keep it for other workers of this node, gives these a moment to come. */
+void table_client_wait_for_others(TableClient *client, uint32_t n_parts);
 
 /* ---- client_wait.c ---- */
 

@@ -1,0 +1,120 @@
+/* A client's clock on its table: how far it may be ahead of the slowest worker's, and how servers
+ * and other nodes hear of it.
+ *
+ * Which of a node's clocks are worth telling is decided in clocks.c. A clock takes the way of the
+ * Adds that were sent before it, so a server has all of them when it hears of the clock.
+ *
+ * Threads: the client's worker; table_route_lead any. What workers share here is the route's
+ * clocks. */
+#include "tables/client_private.h"
+
+#include <string.h>
+
+/* ---- being ahead ---- */
+
+uint64_t table_route_lead(const TableRoute *route)
+{
+    const char *model = route->spec->model;
+
+    if (strcmp(model, "bsp") == 0)
+        return 0; /* whatever the spec says */
+    return strcmp(model, "asp") == 0 ? UINT64_MAX : route->spec->staleness;
+}
+
+static bool all_local(const PostOffice *office, const Part *parts, uint32_t n_parts)
+{
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (!post_office_is_local(office, parts[i].server))
+            return false;
+    return true;
+}
+
+/* Whether the servers would answer a Get at once, as far as this node's workers are concerned. */
+static bool others_have_come(const TableClient *client)
+{
+    return clocks_told(client->route->clocks) >= client->clock - client->lead;
+}
+
+static void look_for_others(TableClient *client, SpinnerEnd end)
+{
+    do
+        for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
+            if (others_have_come(client)) {
+                spinner_found(&client->spinner);
+                return;
+            }
+            spin_pause();
+        }
+    while (spinner_go_on(&client->spinner, end));
+}
+
+/* Servers would keep the Get until the slowest worker of this node has come to a certain clock. It
+ * will soon, as a rule: then it is better to ask late than to leave the rows for that worker to
+ * gather, which makes the slowest one slower still. The servers decide all the same. */
+void table_client_wait_for_others(TableClient *client, uint32_t n_parts)
+{
+    const TableRoute *route = client->route;
+    uint64_t begun_ns;
+    SpinnerEnd end;
+
+    if (route->clocks == NULL || route->per_worker_clocks || others_have_come(client) ||
+        !all_local(route->office, client->slicer.parts, n_parts) ||
+        !spinner_begin(&client->spinner, &end))
+        return;
+    begun_ns = worker_stats_now_ns();
+    look_for_others(client, end);
+    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+}
+
+/* ---- telling ---- */
+
+/* Tells a clock to every server of every node. */
+static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock, NodeClock node)
+{
+    PostOffice *office = route->office;
+
+    if (office->network != NULL) {
+        post_office_tell_clock(office, route->epoch, route->table, source, clock, node.clock,
+                               node.slowest);
+        post_office_flush(office);
+    }
+    for (uint32_t server = 0; server < office->n_servers; server++)
+        if (post_office_is_local(office, server)) {
+            const Message message = { .request = { .worker = source, .clock = clock },
+                                      .kind = MESSAGE_CLOCK,
+                                      .epoch = route->epoch,
+                                      .table = route->table,
+                                      .server = server,
+                                      .node = office->self };
+
+            post_office_tell(office, &message, 0);
+        }
+    if (!route->per_worker_clocks)
+        clocks_tell(route->clocks, clock);
+}
+
+static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
+{
+    NodeClock news;
+    const bool moved = clocks_advance(route->clocks, rank, clock, &news);
+
+    if (route->per_worker_clocks)
+        tell_clock(route, rank, clock, news);
+    else if (moved)
+        tell_clock(route, route->office->self, news.clock, news);
+}
+
+bool table_client_clock(TableClient *client, GError **error)
+{
+    if (!table_client_check_cancelled(client, error))
+        return false;
+    client->clock++;
+    client->stats.n_clocks++;
+    advance(client->route, client->rank, client->clock);
+    return true;
+}
+
+void table_route_retire(const TableRoute *route, uint32_t rank)
+{
+    advance(route, rank, RUBATO_CLOCK_RETIRED);
+}
