@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <libconfig.h>
 #include <rubato/error.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cluster_fault.h"
 #include "engine/cluster_syntax.h"
 
 #define DEFAULT_NAME "cluster"
@@ -39,11 +39,6 @@ static const char *const CLUSTER_KEYS[] = { "name",          "scheduler",  "node
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = { "id", "host", "port", "servers", "workers", NULL };
 
-typedef struct {
-    const char *path;
-    GError **error;
-} Reader;
-
 /* A number of the file: its bounds and, for one that may be left out, its default. */
 typedef struct {
     const char *key;
@@ -53,19 +48,6 @@ typedef struct {
     uint32_t preset;
     const char *example;
 } NumberRule;
-
-G_GNUC_PRINTF(3, 4)
-static bool refuse(const Reader *reader, unsigned line, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    g_autofree char *message = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    g_set_error(reader->error, RUBATO_ERROR, RUBATO_ERROR_CONFIG, "%s:%u: %s", reader->path, line,
-                message);
-    return false;
-}
 
 static unsigned line_of(const config_setting_t *setting)
 {
@@ -135,8 +117,8 @@ static const char *nearest_word(const char *word, const char *const *known)
     return best;
 }
 
-static bool check_keys(const Reader *reader, const config_setting_t *group, const char *where,
-                       const char *const *known)
+static bool check_keys(const ClusterFaults *faults, const config_setting_t *group,
+                       const char *where, const char *const *known)
 {
     const int n = config_setting_length(group);
 
@@ -150,61 +132,62 @@ static bool check_keys(const Reader *reader, const config_setting_t *group, cons
         g_autofree char *all = g_strjoinv(", ", (char **)known);
         const char *nearest = nearest_word(key, known);
         if (nearest != NULL)
-            return refuse(reader, line_of(setting),
-                          "unknown key '%s' in %s; did you mean '%s'? (known here: %s)", key, where,
-                          nearest, all);
-        return refuse(reader, line_of(setting), "unknown key '%s' in %s; known here: %s", key,
-                      where, all);
+            return cluster_refuse(faults, line_of(setting),
+                                  "unknown key '%s' in %s; did you mean '%s'? (known here: %s)",
+                                  key, where, nearest, all);
+        return cluster_refuse(faults, line_of(setting), "unknown key '%s' in %s; known here: %s",
+                              key, where, all);
     }
     return true;
 }
 
-static bool read_number(const Reader *reader, const config_setting_t *group, const char *where,
-                        const NumberRule *rule, uint32_t *value)
+static bool read_number(const ClusterFaults *faults, const config_setting_t *group,
+                        const char *where, const NumberRule *rule, uint32_t *value)
 {
     const config_setting_t *setting = config_setting_get_member(group, rule->key);
 
     if (setting == NULL && rule->required)
-        return refuse(reader, line_of(group), "%s has no '%s'; write %s", where, rule->key,
-                      rule->example);
+        return cluster_refuse(faults, line_of(group), "%s has no '%s'; write %s", where, rule->key,
+                              rule->example);
     if (setting == NULL) {
         *value = rule->preset;
         return true;
     }
     if (config_setting_type(setting) != CONFIG_TYPE_INT)
-        return refuse(reader, line_of(setting),
-                      "'%s' of %s is %s; write a whole number without quotes, as in %s", rule->key,
-                      where, type_name(setting), rule->example);
+        return cluster_refuse(faults, line_of(setting),
+                              "'%s' of %s is %s; write a whole number without quotes, as in %s",
+                              rule->key, where, type_name(setting), rule->example);
 
     const int given = config_setting_get_int(setting);
     if (given < 0 || (uint32_t)given < rule->min || (uint32_t)given > rule->max)
-        return refuse(reader, line_of(setting),
-                      "'%s' of %s is %d; write a number from %u to %u, as in %s", rule->key, where,
-                      given, rule->min, rule->max, rule->example);
+        return cluster_refuse(faults, line_of(setting),
+                              "'%s' of %s is %d; write a number from %u to %u, as in %s", rule->key,
+                              where, given, rule->min, rule->max, rule->example);
     *value = (uint32_t)given;
     return true;
 }
 
 /* Reads a text. Leaves *value NULL where there is none and none is required.
  * *value: (transfer none), the setting's. */
-static bool read_text(const Reader *reader, const config_setting_t *group, const char *where,
+static bool read_text(const ClusterFaults *faults, const config_setting_t *group, const char *where,
                       const char *key, bool required, const char *example, const char **value)
 {
     const config_setting_t *setting = config_setting_get_member(group, key);
 
     if (setting == NULL && required)
-        return refuse(reader, line_of(group), "%s has no '%s'; write %s", where, key, example);
+        return cluster_refuse(faults, line_of(group), "%s has no '%s'; write %s", where, key,
+                              example);
     if (setting == NULL)
         return true;
     if (config_setting_type(setting) != CONFIG_TYPE_STRING)
-        return refuse(reader, line_of(setting),
-                      "'%s' of %s is %s; write a text in quotes, as in %s", key, where,
-                      type_name(setting), example);
+        return cluster_refuse(faults, line_of(setting),
+                              "'%s' of %s is %s; write a text in quotes, as in %s", key, where,
+                              type_name(setting), example);
 
     const char *text = config_setting_get_string(setting);
     if (text == NULL || *text == '\0')
-        return refuse(reader, line_of(setting), "'%s' of %s is empty; write %s", key, where,
-                      example);
+        return cluster_refuse(faults, line_of(setting), "'%s' of %s is empty; write %s", key, where,
+                              example);
     *value = text;
     return true;
 }
@@ -228,50 +211,53 @@ static bool is_host(const char *host)
     return true;
 }
 
-static bool read_host(const Reader *reader, const config_setting_t *group, const char *where,
+static bool read_host(const ClusterFaults *faults, const config_setting_t *group, const char *where,
                       char **host)
 {
     const char *text = NULL;
 
-    if (!read_text(reader, group, where, "host", /* required= */ true, "host = \"127.0.0.1\";",
+    if (!read_text(faults, group, where, "host", /* required= */ true, "host = \"127.0.0.1\";",
                    &text))
         return false;
 
     const unsigned line = line_of(config_setting_get_member(group, "host"));
     if (is_any_address(text))
-        return refuse(reader, line,
-                      "'host' of %s is %s, which is no address that others can reach; write the "
-                      "one by which the other nodes know this machine",
-                      where, text);
+        return cluster_refuse(
+            faults, line,
+            "'host' of %s is %s, which is no address that others can reach; write the "
+            "one by which the other nodes know this machine",
+            where, text);
     if (!is_host(text)) {
         g_autofree char *shown = g_strescape(text, NULL);
-        return refuse(reader, line,
-                      "'host' of %s is \"%.80s\"; write a host name or an address alone, as in "
-                      "host = \"127.0.0.1\";",
-                      where, shown);
+        return cluster_refuse(
+            faults, line,
+            "'host' of %s is \"%.80s\"; write a host name or an address alone, as in "
+            "host = \"127.0.0.1\";",
+            where, shown);
     }
     *host = g_strdup(text);
     return true;
 }
 
-static const config_setting_t *find_group(const Reader *reader, const config_setting_t *parent,
-                                          const char *where, const char *key, const char *example)
+static const config_setting_t *find_group(const ClusterFaults *faults,
+                                          const config_setting_t *parent, const char *where,
+                                          const char *key, const char *example)
 {
     const config_setting_t *group = config_setting_get_member(parent, key);
 
     if (group == NULL) {
-        refuse(reader, line_of(parent), "%s has no '%s'; write %s", where, key, example);
+        cluster_refuse(faults, line_of(parent), "%s has no '%s'; write %s", where, key, example);
         return NULL;
     }
     if (!config_setting_is_group(group)) {
-        refuse(reader, line_of(group), "'%s' is %s; write a group, as in %s", key, type_name(group),
-               example);
+        cluster_refuse(faults, line_of(group), "'%s' is %s; write a group, as in %s", key,
+                       type_name(group), example);
         return NULL;
     }
     return group;
 }
 
-static bool read_node(const Reader *reader, const config_setting_t *entry, uint32_t place,
+static bool read_node(const ClusterFaults *faults, const config_setting_t *entry, uint32_t place,
                       ClusterNode *node)
 {
     static const NumberRule id_rule = { "id", 0, CLUSTER_MAX_NODE_ID, true, 0, "id = 0;" };
@@ -287,20 +273,20 @@ static bool read_node(const Reader *reader, const config_setting_t *entry, uint3
 
     node->line = line_of(entry);
     if (!config_setting_is_group(entry))
-        return refuse(reader, line_of(entry),
-                      "%s is %s; write a group, as in { id = %u; host = \"127.0.0.1\"; "
-                      "port = %u; servers = 1; workers = 2; }",
-                      entry_name, type_name(entry), place, 4101 + place);
-    if (!check_keys(reader, entry, entry_name, NODE_KEYS) ||
-        !read_number(reader, entry, entry_name, &id_rule, &node->id))
+        return cluster_refuse(faults, line_of(entry),
+                              "%s is %s; write a group, as in { id = %u; host = \"127.0.0.1\"; "
+                              "port = %u; servers = 1; workers = 2; }",
+                              entry_name, type_name(entry), place, 4101 + place);
+    if (!check_keys(faults, entry, entry_name, NODE_KEYS) ||
+        !read_number(faults, entry, entry_name, &id_rule, &node->id))
         return false;
 
     /* From here on it has a name of its own. */
     g_autofree char *name = g_strdup_printf("node %u", node->id);
-    if (!read_host(reader, entry, name, &node->host) ||
-        !read_number(reader, entry, name, &port_rule, &port) ||
-        !read_number(reader, entry, name, &servers_rule, &node->servers) ||
-        !read_number(reader, entry, name, &workers_rule, &node->workers))
+    if (!read_host(faults, entry, name, &node->host) ||
+        !read_number(faults, entry, name, &port_rule, &port) ||
+        !read_number(faults, entry, name, &servers_rule, &node->servers) ||
+        !read_number(faults, entry, name, &workers_rule, &node->workers))
         return false;
     node->port = (uint16_t)port;
     return true;
@@ -314,45 +300,47 @@ static int compare_ids(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static bool read_nodes(const Reader *reader, const config_setting_t *group, Cluster *cluster)
+static bool read_nodes(const ClusterFaults *faults, const config_setting_t *group, Cluster *cluster)
 {
     static const char example[] = "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 4101; } );";
     const config_setting_t *list = config_setting_get_member(group, "nodes");
 
     if (list == NULL)
-        return refuse(reader, line_of(group), "the cluster has no 'nodes'; write %s", example);
+        return cluster_refuse(faults, line_of(group), "the cluster has no 'nodes'; write %s",
+                              example);
     if (!config_setting_is_list(list))
-        return refuse(reader, line_of(list), "'nodes' is %s; write a list in ( ), as in %s",
-                      type_name(list), example);
+        return cluster_refuse(faults, line_of(list), "'nodes' is %s; write a list in ( ), as in %s",
+                              type_name(list), example);
 
     const int n = config_setting_length(list);
     if (n == 0)
-        return refuse(reader, line_of(list), "'nodes' is empty; write at least one, as in %s",
-                      example);
+        return cluster_refuse(faults, line_of(list),
+                              "'nodes' is empty; write at least one, as in %s", example);
     if (n > (int)CLUSTER_MAX_NODES)
-        return refuse(reader, line_of(list), "'nodes' has %d entries; write at most %u", n,
-                      CLUSTER_MAX_NODES);
+        return cluster_refuse(faults, line_of(list), "'nodes' has %d entries; write at most %u", n,
+                              CLUSTER_MAX_NODES);
 
     cluster->nodes = g_new0(ClusterNode, (size_t)n);
     for (uint32_t i = 0; i < (uint32_t)n; i++) {
         cluster->n_nodes = i + 1;
-        if (!read_node(reader, config_setting_get_elem(list, i), i, &cluster->nodes[i]))
+        if (!read_node(faults, config_setting_get_elem(list, i), i, &cluster->nodes[i]))
             return false;
     }
     qsort(cluster->nodes, cluster->n_nodes, sizeof *cluster->nodes, compare_ids);
     return true;
 }
 
-static bool check_ids(const Reader *reader, const Cluster *cluster)
+static bool check_ids(const ClusterFaults *faults, const Cluster *cluster)
 {
     for (uint32_t i = 1; i < cluster->n_nodes; i++) {
         const ClusterNode *a = &cluster->nodes[i - 1];
         const ClusterNode *b = &cluster->nodes[i];
 
         if (a->id == b->id)
-            return refuse(reader, MAX(a->line, b->line),
-                          "id %u is given to two nodes, also on line %u; give each node its own",
-                          a->id, MIN(a->line, b->line));
+            return cluster_refuse(
+                faults, MAX(a->line, b->line),
+                "id %u is given to two nodes, also on line %u; give each node its own", a->id,
+                MIN(a->line, b->line));
     }
     return true;
 }
@@ -365,7 +353,7 @@ static char *address_key(const char *host, uint16_t port)
     return g_strdup_printf("%s:%u", strcmp(lower, "localhost") == 0 ? "127.0.0.1" : lower, port);
 }
 
-static bool check_addresses(const Reader *reader, const Cluster *cluster)
+static bool check_addresses(const ClusterFaults *faults, const Cluster *cluster)
 {
     g_autoptr(GHashTable) lines = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 
@@ -380,17 +368,17 @@ static bool check_addresses(const Reader *reader, const Cluster *cluster)
         const unsigned other = GPOINTER_TO_UINT(g_hash_table_lookup(lines, key));
         if (other != 0) {
             g_free(key);
-            return refuse(reader, MAX(node->line, other),
-                          "%s:%u is used twice, also on line %u; give each node, and the "
-                          "scheduler, a port of its own (0: any free one)",
-                          node->host, node->port, MIN(node->line, other));
+            return cluster_refuse(faults, MAX(node->line, other),
+                                  "%s:%u is used twice, also on line %u; give each node, and the "
+                                  "scheduler, a port of its own (0: any free one)",
+                                  node->host, node->port, MIN(node->line, other));
         }
         g_hash_table_insert(lines, key, GUINT_TO_POINTER(node->line));
     }
     return true;
 }
 
-static bool check_roles(const Reader *reader, const Cluster *cluster, unsigned nodes_line)
+static bool check_roles(const ClusterFaults *faults, const Cluster *cluster, unsigned nodes_line)
 {
     uint32_t servers = 0;
 
@@ -399,32 +387,35 @@ static bool check_roles(const Reader *reader, const Cluster *cluster, unsigned n
 
         servers += node->servers;
         if (node->servers == 0 && node->workers == 0 && i != cluster->scheduler_node)
-            return refuse(reader, node->line,
-                          "node %u has no servers and no workers; give it one of them, or leave "
-                          "the node out",
-                          node->id);
+            return cluster_refuse(
+                faults, node->line,
+                "node %u has no servers and no workers; give it one of them, or leave "
+                "the node out",
+                node->id);
     }
     if (servers == 0)
-        return refuse(reader, nodes_line,
-                      "no node has a server, so no table would have a place; write servers = 1; "
-                      "for one of them");
+        return cluster_refuse(
+            faults, nodes_line,
+            "no node has a server, so no table would have a place; write servers = 1; "
+            "for one of them");
     return true;
 }
 
-static bool read_scheduler(const Reader *reader, const config_setting_t *group, Cluster *cluster)
+static bool read_scheduler(const ClusterFaults *faults, const config_setting_t *group,
+                           Cluster *cluster)
 {
     static const NumberRule port_rule = { "port", 1, UINT16_MAX, true, 0, "port = 4100;" };
     static const NumberRule node_rule = { "node", 0, CLUSTER_MAX_NODE_ID, false, 0, "node = 0;" };
     const config_setting_t *scheduler =
-        find_group(reader, group, "the cluster", "scheduler",
+        find_group(faults, group, "the cluster", "scheduler",
                    "scheduler = { host = \"127.0.0.1\"; port = 4100; };");
     uint32_t port = 0;
     uint32_t id = 0;
 
-    if (scheduler == NULL || !check_keys(reader, scheduler, "'scheduler'", SCHEDULER_KEYS) ||
-        !read_host(reader, scheduler, "'scheduler'", &cluster->scheduler_host) ||
-        !read_number(reader, scheduler, "'scheduler'", &port_rule, &port) ||
-        !read_number(reader, scheduler, "'scheduler'", &node_rule, &id))
+    if (scheduler == NULL || !check_keys(faults, scheduler, "'scheduler'", SCHEDULER_KEYS) ||
+        !read_host(faults, scheduler, "'scheduler'", &cluster->scheduler_host) ||
+        !read_number(faults, scheduler, "'scheduler'", &port_rule, &port) ||
+        !read_number(faults, scheduler, "'scheduler'", &node_rule, &id))
         return false;
     cluster->scheduler_line = line_of(scheduler);
     cluster->scheduler_port = (uint16_t)port;
@@ -432,14 +423,15 @@ static bool read_scheduler(const Reader *reader, const config_setting_t *group, 
 
     const config_setting_t *node = config_setting_get_member(scheduler, "node");
     if (node != NULL && cluster_find(cluster, id, &cluster->scheduler_node) == NULL)
-        return refuse(reader, line_of(node),
-                      "'node' of 'scheduler' is %u, which no entry of 'nodes' has as its id; write "
-                      "one of theirs, or leave it out for the lowest (%u)",
-                      id, cluster->nodes[0].id);
+        return cluster_refuse(
+            faults, line_of(node),
+            "'node' of 'scheduler' is %u, which no entry of 'nodes' has as its id; write "
+            "one of theirs, or leave it out for the lowest (%u)",
+            id, cluster->nodes[0].id);
     return true;
 }
 
-static bool read_times(const Reader *reader, const config_setting_t *group, Cluster *cluster)
+static bool read_times(const ClusterFaults *faults, const config_setting_t *group, Cluster *cluster)
 {
     static const NumberRule heartbeat = { "heartbeat_ms",       1,
                                           CLUSTER_MAX_MS,       false,
@@ -454,10 +446,10 @@ static bool read_times(const Reader *reader, const config_setting_t *group, Clus
                                            CLUSTER_MAX_MS,        false,
                                            DEFAULT_RENDEZVOUS_MS, "rendezvous_ms = 30000;" };
 
-    if (!read_number(reader, group, "the cluster", &heartbeat, &cluster->heartbeat_ms) ||
-        !read_number(reader, group, "the cluster", &timeout, &cluster->timeout_ms) ||
-        !read_number(reader, group, "the cluster", &stall, &cluster->stall_ms) ||
-        !read_number(reader, group, "the cluster", &rendezvous, &cluster->rendezvous_ms))
+    if (!read_number(faults, group, "the cluster", &heartbeat, &cluster->heartbeat_ms) ||
+        !read_number(faults, group, "the cluster", &timeout, &cluster->timeout_ms) ||
+        !read_number(faults, group, "the cluster", &stall, &cluster->stall_ms) ||
+        !read_number(faults, group, "the cluster", &rendezvous, &cluster->rendezvous_ms))
         return false;
     if (cluster->timeout_ms > cluster->heartbeat_ms)
         return true;
@@ -465,62 +457,63 @@ static bool read_times(const Reader *reader, const config_setting_t *group, Clus
     const config_setting_t *at = config_setting_get_member(group, "timeout_ms");
     if (at == NULL)
         at = config_setting_get_member(group, "heartbeat_ms");
-    return refuse(reader, line_of(at),
-                  "timeout_ms (%u) is not above heartbeat_ms (%u), so every node would count as "
-                  "lost; write several heartbeats, as in timeout_ms = %u;",
-                  cluster->timeout_ms, cluster->heartbeat_ms,
-                  MIN(6 * cluster->heartbeat_ms, CLUSTER_MAX_MS));
+    return cluster_refuse(
+        faults, line_of(at),
+        "timeout_ms (%u) is not above heartbeat_ms (%u), so every node would count as "
+        "lost; write several heartbeats, as in timeout_ms = %u;",
+        cluster->timeout_ms, cluster->heartbeat_ms, MIN(6 * cluster->heartbeat_ms, CLUSTER_MAX_MS));
 }
 
-static bool read_names(const Reader *reader, const config_setting_t *group, Cluster *cluster)
+static bool read_names(const ClusterFaults *faults, const config_setting_t *group, Cluster *cluster)
 {
     const char *name = DEFAULT_NAME;
     const char *transport = KNOWN_TRANSPORTS[0];
 
-    if (!read_text(reader, group, "the cluster", "name", /* required= */ false, "name = \"pair\";",
+    if (!read_text(faults, group, "the cluster", "name", /* required= */ false, "name = \"pair\";",
                    &name) ||
-        !read_text(reader, group, "the cluster", "transport", /* required= */ false,
+        !read_text(faults, group, "the cluster", "transport", /* required= */ false,
                    "transport = \"tcp\";", &transport))
         return false;
     if (strlen(name) > MAX_NAME_BYTES || !g_utf8_validate(name, -1, NULL) ||
         strpbrk(name, "\n\r\t\f\033") != NULL)
-        return refuse(
-            reader, line_of(config_setting_get_member(group, "name")),
+        return cluster_refuse(
+            faults, line_of(config_setting_get_member(group, "name")),
             "'name' of the cluster is no short text; write at most %u letters on one line",
             MAX_NAME_BYTES);
     if (!g_strv_contains(KNOWN_TRANSPORTS, transport)) {
         g_autofree char *known = g_strjoinv(", ", (char **)KNOWN_TRANSPORTS);
         g_autofree char *shown = g_strescape(transport, NULL);
-        return refuse(reader, line_of(config_setting_get_member(group, "transport")),
-                      "unknown transport \"%.40s\"; known: %s", shown, known);
+        return cluster_refuse(faults, line_of(config_setting_get_member(group, "transport")),
+                              "unknown transport \"%.40s\"; known: %s", shown, known);
     }
     cluster->name = g_strdup(name);
     cluster->transport = g_strdup(transport);
     return true;
 }
 
-static bool read_cluster(const Reader *reader, const config_setting_t *root, Cluster *cluster)
+static bool read_cluster(const ClusterFaults *faults, const config_setting_t *root,
+                         Cluster *cluster)
 {
-    if (!check_keys(reader, root, "the file", ROOT_KEYS))
+    if (!check_keys(faults, root, "the file", ROOT_KEYS))
         return false;
 
-    const config_setting_t *group = find_group(reader, root, "the file", "cluster",
+    const config_setting_t *group = find_group(faults, root, "the file", "cluster",
                                                "cluster: { scheduler = ...; nodes = ...; };");
-    return group != NULL && check_keys(reader, group, "the cluster", CLUSTER_KEYS) &&
-           read_names(reader, group, cluster) && read_nodes(reader, group, cluster) &&
-           check_ids(reader, cluster) && read_scheduler(reader, group, cluster) &&
-           check_addresses(reader, cluster) &&
-           check_roles(reader, cluster, line_of(config_setting_get_member(group, "nodes"))) &&
-           read_times(reader, group, cluster);
+    return group != NULL && check_keys(faults, group, "the cluster", CLUSTER_KEYS) &&
+           read_names(faults, group, cluster) && read_nodes(faults, group, cluster) &&
+           check_ids(faults, cluster) && read_scheduler(faults, group, cluster) &&
+           check_addresses(faults, cluster) &&
+           check_roles(faults, cluster, line_of(config_setting_get_member(group, "nodes"))) &&
+           read_times(faults, group, cluster);
 }
 
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)
 {
-    const Reader reader = { path, error };
+    const ClusterFaults faults = { path, error };
 
     if (length > CLUSTER_MAX_FILE_BYTES) {
-        refuse(&reader, 1, "the file is larger than %u bytes; is this a cluster file?",
-               CLUSTER_MAX_FILE_BYTES);
+        cluster_refuse(&faults, 1, "the file is larger than %u bytes; is this a cluster file?",
+                       CLUSTER_MAX_FILE_BYTES);
         return NULL;
     }
     if (!cluster_syntax_check(text, length, path, error))
@@ -536,10 +529,10 @@ Cluster *cluster_parse(const char *text, size_t length, const char *path, GError
     cluster->digest = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)text, length);
     config_init(&config);
     if (config_read_string(&config, copy) == CONFIG_TRUE)
-        fine = read_cluster(&reader, config_root_setting(&config), cluster);
+        fine = read_cluster(&faults, config_root_setting(&config), cluster);
     else
-        fine = refuse(&reader, (unsigned)MAX(config_error_line(&config), 1), "%s",
-                      config_error_text(&config));
+        fine = cluster_refuse(&faults, (unsigned)MAX(config_error_line(&config), 1), "%s",
+                              config_error_text(&config));
     config_destroy(&config);
     return fine ? g_steal_pointer(&cluster) : NULL;
 }

@@ -10,9 +10,9 @@
  * Thread: any, no state beyond the call. */
 #include "engine/cluster_syntax.h"
 
-#include <rubato/error.h>
-#include <stdarg.h>
 #include <string.h>
+
+#include "engine/cluster_fault.h"
 
 /* Deepest sensible file: cluster, nodes, node, value. */
 #define MAX_DEPTH 8u
@@ -23,10 +23,9 @@
 typedef struct {
     const char *at;
     const char *end;
-    const char *path;
     unsigned line;
     unsigned depth;
-    GError **error;
+    ClusterFaults faults;
 } Scan;
 
 typedef struct {
@@ -37,18 +36,6 @@ typedef struct {
 
 static bool check_settings(Scan *scan, bool in_group);
 static bool check_value(Scan *scan, const Name *name);
-
-G_GNUC_PRINTF(3, 4) static bool refuse(const Scan *scan, unsigned line, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    g_autofree char *message = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    g_set_error(scan->error, RUBATO_ERROR, RUBATO_ERROR_CONFIG, "%s:%u: %s", scan->path, line,
-                message);
-    return false;
-}
 
 static bool at_end(const Scan *scan)
 {
@@ -99,7 +86,8 @@ static bool skip_block_comment(Scan *scan)
         if (*scan->at == '\n')
             scan->line++;
     }
-    return refuse(scan, line, "the comment that begins here with /* never ends; close it with */");
+    return cluster_refuse(&scan->faults, line,
+                          "the comment that begins here with /* never ends; close it with */");
 }
 
 /* Skips white space and comments. */
@@ -134,7 +122,8 @@ static bool check_string(Scan *scan)
         if (*scan->at == '\\' && scan->at + 1 < scan->end && scan->at[1] != '\n')
             scan->at++;
     }
-    return refuse(scan, scan->line, "the string does not end on its line; close it with \"");
+    return cluster_refuse(&scan->faults, scan->line,
+                          "the string does not end on its line; close it with \"");
 }
 
 static bool equals_ignoring_case(const char *start, size_t length, const char *word)
@@ -182,15 +171,17 @@ static bool check_number(Scan *scan, const char *start, const char *end)
 
     const size_t digits = count_digits(at, end);
     if (digits == 0)
-        return refuse(scan, scan->line, "'%.*s' is no value; write a number, or a text in \"\"",
-                      shown, start);
+        return cluster_refuse(&scan->faults, scan->line,
+                              "'%.*s' is no value; write a number, or a text in \"\"", shown,
+                              start);
     if (digits > MAX_DIGITS)
-        return refuse(scan, scan->line, "the number %.*s is too large", shown, start);
+        return cluster_refuse(&scan->faults, scan->line, "the number %.*s is too large", shown,
+                              start);
     if (*at == '0' && at + 1 < end && (digits > 1 || at[1] == 'x' || at[1] == 'X'))
-        return refuse(scan, scan->line,
-                      "the number %.*s begins with a zero; write numbers in decimal, "
-                      "without leading zeros",
-                      shown, start);
+        return cluster_refuse(&scan->faults, scan->line,
+                              "the number %.*s begins with a zero; write numbers in decimal, "
+                              "without leading zeros",
+                              shown, start);
     at += digits;
     if (at == end)
         return true;
@@ -200,10 +191,12 @@ static bool check_number(Scan *scan, const char *start, const char *end)
             return true;
     } else if (equals_ignoring_case(at, (size_t)(end - at), "l") ||
                equals_ignoring_case(at, (size_t)(end - at), "ll")) {
-        return refuse(scan, scan->line, "write the number %.*s without the L", shown, start);
+        return cluster_refuse(&scan->faults, scan->line, "write the number %.*s without the L",
+                              shown, start);
     }
-    return refuse(scan, scan->line, "'%.*s' is no number; write digits alone, or a text in \"\"",
-                  shown, start);
+    return cluster_refuse(&scan->faults, scan->line,
+                          "'%.*s' is no number; write digits alone, or a text in \"\"", shown,
+                          start);
 }
 
 static bool check_word(Scan *scan)
@@ -216,8 +209,9 @@ static bool check_word(Scan *scan)
         const size_t length = (size_t)(scan->at - start);
         if (is_boolean(start, length))
             return true;
-        return refuse(scan, scan->line, "the text %.*s has no quotes; write \"%.*s\"",
-                      (int)MIN(length, 40), start, (int)MIN(length, 40), start);
+        return cluster_refuse(&scan->faults, scan->line,
+                              "the text %.*s has no quotes; write \"%.*s\"", (int)MIN(length, 40),
+                              start, (int)MIN(length, 40), start);
     }
     return check_number(scan, start, scan->at);
 }
@@ -237,21 +231,23 @@ static bool check_list(Scan *scan, const Name *name)
         if (!skip_blank(scan))
             return false;
         if (!at_end(scan) && *scan->at == ')')
-            return refuse(scan, scan->line, "a comma before ')'; leave the last comma out");
+            return cluster_refuse(&scan->faults, scan->line,
+                                  "a comma before ')'; leave the last comma out");
         if (!check_value(scan, name) || !skip_blank(scan))
             return false;
         if (at_end(scan))
-            return refuse(scan, line, "the list that begins here never ends; close it with ')'");
+            return cluster_refuse(&scan->faults, line,
+                                  "the list that begins here never ends; close it with ')'");
         if (*scan->at == ')') {
             scan->at++;
             return true;
         }
         if (*scan->at != ',') {
             g_autofree char *found = describe(scan);
-            return refuse(scan, scan->line,
-                          "%s in a list; write ',' between its entries and ')' "
-                          "after the last",
-                          found);
+            return cluster_refuse(&scan->faults, scan->line,
+                                  "%s in a list; write ',' between its entries and ')' "
+                                  "after the last",
+                                  found);
         }
         scan->at++;
     }
@@ -265,7 +261,8 @@ static bool check_group(Scan *scan)
     if (!check_settings(scan, /* in_group= */ true))
         return false;
     if (at_end(scan))
-        return refuse(scan, line, "the group that begins here never ends; close it with '}'");
+        return cluster_refuse(&scan->faults, line,
+                              "the group that begins here never ends; close it with '}'");
     scan->at++;
     return true;
 }
@@ -283,12 +280,13 @@ static bool check_value(Scan *scan, const Name *name)
     if (!at_end(scan) && is_word_char(*scan->at) && *scan->at != '_')
         return check_word(scan);
     if (!at_end(scan) && *scan->at == '[')
-        return refuse(scan, scan->line, "an array in [ ] after '%.*s'; write a list in ( )",
-                      (int)name->length, name->start);
+        return cluster_refuse(&scan->faults, scan->line,
+                              "an array in [ ] after '%.*s'; write a list in ( )",
+                              (int)name->length, name->start);
     if (!at_end(scan) && (*scan->at == '{' || *scan->at == '(')) {
         if (scan->depth == MAX_DEPTH)
-            return refuse(scan, scan->line, "groups and lists deeper than %u in one another",
-                          MAX_DEPTH);
+            return cluster_refuse(&scan->faults, scan->line,
+                                  "groups and lists deeper than %u in one another", MAX_DEPTH);
         scan->depth++;
         fine = *scan->at == '{' ? check_group(scan) : check_list(scan, name);
         scan->depth--;
@@ -296,10 +294,10 @@ static bool check_value(Scan *scan, const Name *name)
     }
 
     g_autofree char *found = describe(scan);
-    return refuse(scan, scan->line,
-                  "%s where the value of '%.*s' should be; write a number, a text in \"\", "
-                  "a group in { } or a list in ( )",
-                  found, (int)name->length, name->start);
+    return cluster_refuse(&scan->faults, scan->line,
+                          "%s where the value of '%.*s' should be; write a number, a text in \"\", "
+                          "a group in { } or a list in ( )",
+                          found, (int)name->length, name->start);
 }
 
 static bool check_name(Scan *scan, Name *name)
@@ -307,12 +305,14 @@ static bool check_name(Scan *scan, Name *name)
     const char *start = scan->at;
 
     if (looking_at(scan, "@include"))
-        return refuse(scan, scan->line,
-                      "@include in a cluster file; write its text here, for the nodes compare "
-                      "this one file");
+        return cluster_refuse(
+            &scan->faults, scan->line,
+            "@include in a cluster file; write its text here, for the nodes compare "
+            "this one file");
     if (!g_ascii_isalpha(*start)) {
         g_autofree char *found = describe(scan);
-        return refuse(scan, scan->line, "%s where a key should be; write key = value;", found);
+        return cluster_refuse(&scan->faults, scan->line,
+                              "%s where a key should be; write key = value;", found);
     }
     while (!at_end(scan) && (g_ascii_isalnum(*scan->at) || *scan->at == '_' || *scan->at == '-'))
         scan->at++;
@@ -320,10 +320,11 @@ static bool check_name(Scan *scan, Name *name)
     name->length = (size_t)(scan->at - start);
     name->line = scan->line;
     if (name->length > MAX_NAME_LENGTH)
-        return refuse(scan, scan->line, "a key of %zu letters: %.*s...", name->length, 24, start);
+        return cluster_refuse(&scan->faults, scan->line, "a key of %zu letters: %.*s...",
+                              name->length, 24, start);
     if (is_boolean(start, name->length))
-        return refuse(scan, scan->line, "'%.*s' is a value and cannot be a key", (int)name->length,
-                      start);
+        return cluster_refuse(&scan->faults, scan->line, "'%.*s' is a value and cannot be a key",
+                              (int)name->length, start);
     return true;
 }
 
@@ -334,8 +335,9 @@ static bool check_setting(Scan *scan, const Name *name)
         return false;
     if (at_end(scan) || (*scan->at != '=' && *scan->at != ':')) {
         g_autofree char *found = describe(scan);
-        return refuse(scan, scan->line, "%s after '%.*s'; write %.*s = value;", found,
-                      (int)name->length, name->start, (int)name->length, name->start);
+        return cluster_refuse(&scan->faults, scan->line, "%s after '%.*s'; write %.*s = value;",
+                              found, (int)name->length, name->start, (int)name->length,
+                              name->start);
     }
     scan->at++;
     if (!skip_blank(scan) || !check_value(scan, name) || !skip_blank(scan))
@@ -362,11 +364,13 @@ static bool check_settings(Scan *scan, bool in_group)
         for (size_t i = 0; i < n_names; i++)
             if (names[i].length == name.length &&
                 memcmp(names[i].start, name.start, name.length) == 0)
-                return refuse(scan, name.line,
-                              "'%.*s' is here twice, first on line %u; leave one of them out",
-                              (int)name.length, name.start, names[i].line);
+                return cluster_refuse(
+                    &scan->faults, name.line,
+                    "'%.*s' is here twice, first on line %u; leave one of them out",
+                    (int)name.length, name.start, names[i].line);
         if (n_names == MAX_NAMES_OF_A_GROUP)
-            return refuse(scan, name.line, "more than %u keys in one group", MAX_NAMES_OF_A_GROUP);
+            return cluster_refuse(&scan->faults, name.line, "more than %u keys in one group",
+                                  MAX_NAMES_OF_A_GROUP);
         names[n_names++] = name;
         if (!check_setting(scan, &name))
             return false;
@@ -376,7 +380,7 @@ static bool check_settings(Scan *scan, bool in_group)
 bool cluster_syntax_check(const char *text, size_t length, const char *path, GError **error)
 {
     Scan scan = {
-        .at = text, .end = text + length, .path = path, .line = 1, .depth = 0, .error = error
+        .at = text, .end = text + length, .line = 1, .depth = 0, .faults = { path, error }
     };
     const char *valid_end;
 
@@ -384,8 +388,9 @@ bool cluster_syntax_check(const char *text, size_t length, const char *path, GEr
         unsigned line = 1;
         for (const char *at = text; at < valid_end; at++)
             line += *at == '\n';
-        return refuse(&scan, line, "a byte that is no text (0x%02x); a cluster file is UTF-8",
-                      (unsigned)(guchar)*valid_end);
+        return cluster_refuse(&scan.faults, line,
+                              "a byte that is no text (0x%02x); a cluster file is UTF-8",
+                              (unsigned)(guchar)*valid_end);
     }
     return check_settings(&scan, /* in_group= */ false);
 }
