@@ -1,7 +1,8 @@
 /* Reads the cluster file: text to Cluster, every fault refused with its line and what to write.
  *
  * The only file that includes libconfig.h. The text has passed cluster_syntax_check when libconfig
- * sees it, so what is left to check here is meaning: keys, types, ranges, and what must differ.
+ * sees it, so what is left to check here is meaning: keys, types, ranges. What entries may not say
+ * together is checked in cluster_check.c.
  *
  * Thread: any; no state beyond the call. */
 #include "engine/cluster_file.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cluster_fault.h"
+#include "engine/cluster_check.h"
 #include "engine/cluster_syntax.h"
 #include "engine/nearest_word.h"
 
@@ -290,77 +291,6 @@ static bool read_nodes(const ClusterFaults *faults, const config_setting_t *grou
     return true;
 }
 
-static bool check_ids(const ClusterFaults *faults, const Cluster *cluster)
-{
-    for (uint32_t i = 1; i < cluster->n_nodes; i++) {
-        const ClusterNode *a = &cluster->nodes[i - 1];
-        const ClusterNode *b = &cluster->nodes[i];
-
-        if (a->id == b->id)
-            return cluster_refuse(
-                faults, MAX(a->line, b->line),
-                "id %u is given to two nodes, also on line %u; give each node its own", a->id,
-                MIN(a->line, b->line));
-    }
-    return true;
-}
-
-/* A host:port as one can compare it: of the names of loopback, one. */
-static char *address_key(const char *host, uint16_t port)
-{
-    g_autofree char *lower = g_ascii_strdown(host, -1);
-
-    return g_strdup_printf("%s:%u", strcmp(lower, "localhost") == 0 ? "127.0.0.1" : lower, port);
-}
-
-static bool check_addresses(const ClusterFaults *faults, const Cluster *cluster)
-{
-    g_autoptr(GHashTable) lines = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-
-    g_hash_table_insert(lines, address_key(cluster->scheduler_host, cluster->scheduler_port),
-                        GUINT_TO_POINTER(cluster->scheduler_line));
-    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
-        const ClusterNode *node = &cluster->nodes[i];
-        if (node->port == 0)
-            continue; /* any free one */
-
-        char *key = address_key(node->host, node->port);
-        const unsigned other = GPOINTER_TO_UINT(g_hash_table_lookup(lines, key));
-        if (other != 0) {
-            g_free(key);
-            return cluster_refuse(faults, MAX(node->line, other),
-                                  "%s:%u is used twice, also on line %u; give each node, and the "
-                                  "scheduler, a port of its own (0: any free one)",
-                                  node->host, node->port, MIN(node->line, other));
-        }
-        g_hash_table_insert(lines, key, GUINT_TO_POINTER(node->line));
-    }
-    return true;
-}
-
-static bool check_roles(const ClusterFaults *faults, const Cluster *cluster, unsigned nodes_line)
-{
-    uint32_t servers = 0;
-
-    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
-        const ClusterNode *node = &cluster->nodes[i];
-
-        servers += node->servers;
-        if (node->servers == 0 && node->workers == 0 && i != cluster->scheduler_node)
-            return cluster_refuse(
-                faults, node->line,
-                "node %u has no servers and no workers; give it one of them, or leave "
-                "the node out",
-                node->id);
-    }
-    if (servers == 0)
-        return cluster_refuse(
-            faults, nodes_line,
-            "no node has a server, so no table would have a place; write servers = 1; "
-            "for one of them");
-    return true;
-}
-
 static bool read_scheduler(const ClusterFaults *faults, const config_setting_t *group,
                            Cluster *cluster)
 {
@@ -461,9 +391,10 @@ static bool read_cluster(const ClusterFaults *faults, const config_setting_t *ro
                                                "cluster: { scheduler = ...; nodes = ...; };");
     return group != NULL && check_keys(faults, group, "the cluster", CLUSTER_KEYS) &&
            read_names(faults, group, cluster) && read_nodes(faults, group, cluster) &&
-           check_ids(faults, cluster) && read_scheduler(faults, group, cluster) &&
-           check_addresses(faults, cluster) &&
-           check_roles(faults, cluster, line_of(config_setting_get_member(group, "nodes"))) &&
+           cluster_check_ids(faults, cluster) && read_scheduler(faults, group, cluster) &&
+           cluster_check_addresses(faults, cluster) &&
+           cluster_check_roles(faults, cluster,
+                               line_of(config_setting_get_member(group, "nodes"))) &&
            read_times(faults, group, cluster);
 }
 
