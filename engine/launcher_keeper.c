@@ -3,38 +3,28 @@
  *
  * It is a process of its own below the one that was called (launcher.c), and a single thread in one
  * loop around poll. The two watch each other. Killed, the keeper takes the nodes with it
- * (PR_SET_PDEATHSIG) and what they had started falls to the caller, which sweeps. When the caller is
- * killed, the lifeline hangs up and the keeper kills and sweeps.
+ * (PR_SET_PDEATHSIG) and what they had started falls to the caller, which sweeps. When the caller
+ * is killed, the lifeline hangs up and the keeper kills and sweeps.
  *
- * A node's life: RUNNING; ENDING once its process has ended, while what it left in the pipes comes
- * in and whatever else writes there has a moment to end; DONE. Its process stays a zombie until DONE,
- * so that the number of its group can be nobody else's. */
+ * What it does to one node, and the stages of a node's life, are in launcher_child.c; this file has
+ * the stages of the run (Phase), the loop, and what goes out. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/launcher.h"
-#include "engine/launcher_output.h"
-#include "engine/launcher_processes.h"
-
-#define MS 1000ll /* in the microseconds of g_get_monotonic_time */
+#include "engine/launcher_child.h"
 
 #define GRACE_EXTRA_MS 1000u  /* beyond two timeouts, for the others to end by themselves */
 #define TERM_TO_KILL_MS 2000u /* from SIGTERM to SIGKILL */
 #define LEFT_PIPES_MS 1000u   /* for what still writes to an ended node's pipes */
-#define REMOTE_KILL_MS 2000u  /* for ssh to bring the news of a remote kill */
 #define STUCK_OUTPUT_MS 1000u /* for output that nobody takes, once everything is killed */
 
 #define CODE_NOT_STARTED 126
 #define CODE_OUTPUT_CLOSED (128 + SIGPIPE)
-
-typedef enum { RUNNING, ENDING, DONE } State;
 
 typedef enum {
     STEADY,  /* nobody has failed */
@@ -42,15 +32,6 @@ typedef enum {
     TERMING, /* they got SIGTERM */
     KILLING, /* they got SIGKILL */
 } Phase;
-
-typedef struct {
-    const LaunchNode *plan;
-    Process process;
-    LineStream lines[2];
-    State state;
-    siginfo_t end;
-    gint64 deadline; /* RUNNING: of a remote kill; ENDING: of its pipes; 0: none */
-} Child;
 
 typedef struct {
     const LaunchPlan *plan;
@@ -70,11 +51,6 @@ typedef struct {
     size_t written[2];   /* of it, already */
     bool closed[2];      /* nobody reads there any more */
 } Keeper;
-
-static gint64 in_ms(uint32_t ms)
-{
-    return g_get_monotonic_time() + ms * MS;
-}
 
 static bool is_due(gint64 deadline)
 {
@@ -97,13 +73,13 @@ static char *list_running(const Keeper *keeper)
     GString *list = g_string_new(NULL);
 
     for (uint32_t i = 0; i < keeper->n_children; i++)
-        if (keeper->children[i].state == RUNNING)
+        if (keeper->children[i].state == CHILD_RUNNING)
             g_string_append_printf(list, "%s%u", list->len > 0 ? ", " : "",
                                    keeper->plan->nodes[i].node->id);
     return g_string_free(list, FALSE);
 }
 
-static bool any_in_state(const Keeper *keeper, State state)
+static bool any_in_state(const Keeper *keeper, ChildState state)
 {
     for (uint32_t i = 0; i < keeper->n_children; i++)
         if (keeper->children[i].state == state)
@@ -113,35 +89,11 @@ static bool any_in_state(const Keeper *keeper, State state)
 
 /* ---- signals to nodes ---- */
 
-static void close_input(Child *child)
-{
-    if (child->process.input >= 0)
-        close(child->process.input);
-    child->process.input = -1;
-}
-
-/* A remote node gets the signal's name over ssh; ssh itself is left to bring back how it ended. */
-static void signal_child(Child *child, int signal)
-{
-    if (child->process.input < 0) {
-        process_signal(child->process.pid, signal);
-        return;
-    }
-
-    g_autofree char *line = g_strdup_printf("%s\n", sigabbrev_np(signal));
-    const ssize_t written = write(child->process.input, line, strlen(line));
-    if (written < 0 || signal == SIGKILL) {
-        /* The end of its input ends it on the other side in any case. */
-        close_input(child);
-        child->deadline = in_ms(REMOTE_KILL_MS);
-    }
-}
-
 static void signal_all(Keeper *keeper, int signal)
 {
     for (uint32_t i = 0; i < keeper->n_children; i++)
-        if (keeper->children[i].state == RUNNING)
-            signal_child(&keeper->children[i], signal);
+        if (keeper->children[i].state == CHILD_RUNNING)
+            child_signal(&keeper->children[i], signal);
 }
 
 static void enter_phase(Keeper *keeper, Phase phase)
@@ -152,10 +104,10 @@ static void enter_phase(Keeper *keeper, Phase phase)
     keeper->deadline = 0;
     if (phase == GRACE) {
         const uint32_t grace_ms = 2 * keeper->plan->cluster->timeout_ms + GRACE_EXTRA_MS;
-        keeper->deadline = in_ms(grace_ms);
+        keeper->deadline = deadline_in_ms(grace_ms);
     } else if (phase == TERMING) {
         tell(keeper, "still running: %s; sending SIGTERM", running);
-        keeper->deadline = in_ms(TERM_TO_KILL_MS);
+        keeper->deadline = deadline_in_ms(TERM_TO_KILL_MS);
         signal_all(keeper, SIGTERM);
     } else {
         signal_all(keeper, SIGKILL);
@@ -164,23 +116,17 @@ static void enter_phase(Keeper *keeper, Phase phase)
 
 /* ---- ends of nodes ---- */
 
-/* Whether both of its streams have come to their end. */
-static bool is_drained(const Child *child)
-{
-    return child->process.output[0] < 0 && child->process.output[1] < 0;
-}
-
 static void note_end(Keeper *keeper, Child *child)
 {
-    child->state = ENDING;
-    child->deadline = in_ms(is_drained(child) ? 0 : LEFT_PIPES_MS);
-    close_input(child);
+    child->state = CHILD_ENDING;
+    child->deadline = deadline_in_ms(child_is_drained(child) ? 0 : LEFT_PIPES_MS);
+    child_close_input(child);
     if (process_exit_code(&child->end) == 0)
         return;
     if (keeper->failed != NULL)
         return;
     keeper->failed = child;
-    if (any_in_state(keeper, RUNNING) && keeper->phase == STEADY) {
+    if (any_in_state(keeper, CHILD_RUNNING) && keeper->phase == STEADY) {
         g_autofree char *how = process_describe_end(&child->end);
         tell(keeper, "node %u %s; waiting for the others to end", child->plan->node->id, how);
         enter_phase(keeper, GRACE);
@@ -194,7 +140,7 @@ static void note_ends(Keeper *keeper, bool by_signal)
         Child *child = &keeper->children[i];
         siginfo_t end = { 0 };
 
-        if (child->state == RUNNING &&
+        if (child->state == CHILD_RUNNING &&
             waitid(P_PID, (id_t)child->process.pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
             end.si_pid != 0 && (!by_signal || end.si_code != CLD_EXITED)) {
             child->end = end;
@@ -215,53 +161,16 @@ static void reap(Keeper *keeper)
 
     /* Orphans of the nodes fall to this process and must not pile up as zombies; but while a node's
      * own zombie is being kept, it is what waitid would show. */
-    while (!any_in_state(keeper, ENDING)) {
+    while (!any_in_state(keeper, CHILD_ENDING)) {
         end.si_pid = 0;
         if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0)
             return;
         for (uint32_t i = 0; i < keeper->n_children; i++)
-            if (keeper->children[i].state == RUNNING &&
+            if (keeper->children[i].state == CHILD_RUNNING &&
                 keeper->children[i].process.pid == end.si_pid)
                 return; /* it ended just now; its SIGCHLD is still to come */
         waitpid(end.si_pid, NULL, 0);
     }
-}
-
-/* Reads what there is; closes at the end of the stream. */
-static void pump(Keeper *keeper, Child *child, int stream)
-{
-    int *fd = &child->process.output[stream];
-    char bytes[16384];
-
-    /* A bound, so that one node that never stops writing does not keep the others waiting. */
-    for (int rounds = 0; *fd >= 0 && rounds < 16; rounds++) {
-        const ssize_t n = read(*fd, bytes, sizeof bytes);
-        if (n > 0) {
-            line_stream_feed(&child->lines[stream], bytes, (size_t)n, keeper->waiting[stream]);
-        } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
-            close(*fd);
-            *fd = -1;
-            line_stream_finish(&child->lines[stream], keeper->waiting[stream]);
-        } else if (errno == EAGAIN) {
-            return;
-        }
-    }
-}
-
-static void finish_child(Keeper *keeper, Child *child)
-{
-    /* Whatever of its group is left, then the last that is in the pipes. */
-    process_signal(child->process.pid, SIGKILL);
-    waitpid(child->process.pid, NULL, 0);
-    for (int stream = 0; stream < 2; stream++) {
-        pump(keeper, child, stream);
-        if (child->process.output[stream] >= 0)
-            close(child->process.output[stream]);
-        child->process.output[stream] = -1;
-        line_stream_finish(&child->lines[stream], keeper->waiting[stream]);
-    }
-    child->state = DONE;
-    child->deadline = 0;
 }
 
 /* What time brings. */
@@ -270,14 +179,14 @@ static void advance(Keeper *keeper)
     for (uint32_t i = 0; i < keeper->n_children; i++) {
         Child *child = &keeper->children[i];
 
-        if (child->state == ENDING && (is_drained(child) || is_due(child->deadline)))
-            finish_child(keeper, child);
-        else if (child->state == RUNNING && is_due(child->deadline)) {
+        if (child->state == CHILD_ENDING && (child_is_drained(child) || is_due(child->deadline)))
+            child_finish(child, keeper->waiting);
+        else if (child->state == CHILD_RUNNING && is_due(child->deadline)) {
             child->deadline = 0;
             process_signal(child->process.pid, SIGKILL);
         }
     }
-    if (!any_in_state(keeper, RUNNING))
+    if (!any_in_state(keeper, CHILD_RUNNING))
         keeper->deadline = 0;
     else if (is_due(keeper->deadline))
         enter_phase(keeper, keeper->phase == GRACE ? TERMING : KILLING);
@@ -333,7 +242,7 @@ static int next_timeout(const Keeper *keeper)
         return -1;
 
     const gint64 left = next - g_get_monotonic_time();
-    return left <= 0 ? 0 : (int)MIN(left / MS + 1, G_MAXINT);
+    return left <= 0 ? 0 : (int)MIN(left / DEADLINE_MS + 1, G_MAXINT);
 }
 
 static void notice_closed_output(Keeper *keeper, int stream)
@@ -343,7 +252,7 @@ static void notice_closed_output(Keeper *keeper, int stream)
         return;
     tell(keeper, "nobody reads the output any more; ending every node");
     keeper->forced = CODE_OUTPUT_CLOSED;
-    if (keeper->phase != TERMING && any_in_state(keeper, RUNNING))
+    if (keeper->phase != TERMING && any_in_state(keeper, CHILD_RUNNING))
         enter_phase(keeper, TERMING);
 }
 
@@ -403,7 +312,7 @@ static void flush(Keeper *keeper)
         else if (!killing)
             advance(keeper);
         else if (patience == 0)
-            patience = in_ms(STUCK_OUTPUT_MS);
+            patience = deadline_in_ms(STUCK_OUTPUT_MS);
         else if (is_due(patience))
             keeper->closed[0] = keeper->closed[1] = true;
     }
@@ -423,7 +332,7 @@ static void run_once(Keeper *keeper, struct pollfd *fds)
         notice_caller(keeper, fds[1].revents);
         for (nfds_t i = 2; i < n; i++)
             if (fds[i].revents != 0)
-                pump(keeper, &keeper->children[(i - 2) / 2], (int)(i % 2));
+                child_pump(&keeper->children[(i - 2) / 2], (int)(i % 2), keeper->waiting[i % 2]);
         if (fds[0].revents != 0)
             take_signals(keeper);
     }
@@ -456,23 +365,16 @@ static void start_children(Keeper *keeper)
                                    .mask = &keeper->mask,
                                    .n_files = &keeper->n_files,
                                    .wants_input = plan->remote };
+        g_autofree char *out = make_prefix(keeper, i, STDOUT_FILENO);
+        g_autofree char *err = make_prefix(keeper, i, STDERR_FILENO);
         g_autoptr(GError) error = NULL;
 
-        child->plan = plan;
-        if (!process_start(&child->process, &spec, &error)) {
+        if (!child_start(child, plan, &spec, (const char *const[]){ out, err }, &error)) {
             tell(keeper, "node %u: %s", plan->node->id, error->message);
             keeper->forced = CODE_NOT_STARTED;
             enter_phase(keeper, KILLING);
             return;
         }
-        if (child->process.input >= 0)
-            fcntl(child->process.input, F_SETFL, O_NONBLOCK);
-        for (int stream = 0; stream < 2; stream++) {
-            g_autofree char *prefix =
-                make_prefix(keeper, i, stream == 0 ? STDOUT_FILENO : STDERR_FILENO);
-            line_stream_init(&child->lines[stream], prefix);
-        }
-        child->state = RUNNING;
         keeper->n_children = i + 1;
     }
 }
@@ -518,7 +420,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     keeper.waiting[1] = g_string_new(NULL);
 
     start_children(&keeper);
-    while (any_in_state(&keeper, RUNNING) || any_in_state(&keeper, ENDING))
+    while (any_in_state(&keeper, CHILD_RUNNING) || any_in_state(&keeper, CHILD_ENDING))
         run_once(&keeper, fds);
     processes_sweep(/* spared= */ NULL);
     tell_end(&keeper);
@@ -527,10 +429,8 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     const int code = keeper.forced != 0      ? keeper.forced
                      : keeper.failed != NULL ? process_exit_code(&keeper.failed->end)
                                              : 0;
-    for (uint32_t i = 0; i < keeper.n_children; i++) {
-        line_stream_clear(&keeper.children[i].lines[0]);
-        line_stream_clear(&keeper.children[i].lines[1]);
-    }
+    for (uint32_t i = 0; i < keeper.n_children; i++)
+        child_clear(&keeper.children[i]);
     g_string_free(keeper.waiting[0], TRUE);
     g_string_free(keeper.waiting[1], TRUE);
     g_free(keeper.children);
