@@ -155,6 +155,19 @@ static void ask_for_other_columns(RubatoDataSpec *spec)
     spec->label_column = "2"; /* libffm has no columns, but the spec is another */
 }
 
+static void skip_labels(RubatoDataSpec *spec)
+{
+    spec->skip_labels = true;
+}
+
+static void ask_for_the_columns_of_a_model(RubatoDataSpec *spec)
+{
+    static const RubatoDataKeys keys = { .format = "libffm", .label_column = RUBATO_NO_COLUMN };
+
+    spec->skip_labels = true;
+    spec->keys = &keys;
+}
+
 static void write_other_rubbish(RubatoDataSpec *spec)
 {
     (void)spec;
@@ -207,8 +220,16 @@ static void damage_header(RubatoDataSpec *spec)
 }
 
 static void (*const changes[])(RubatoDataSpec *spec) = {
-    touch_input, ask_for_other_columns, write_other_rubbish, write_nothing, cut_end,
-    lengthen,    damage_index,          damage_header,
+    touch_input,
+    ask_for_other_columns,
+    write_other_rubbish,
+    write_nothing,
+    cut_end,
+    lengthen,
+    damage_index,
+    damage_header,
+    skip_labels,
+    ask_for_the_columns_of_a_model,
 };
 
 START_TEST(cache_that_does_not_fit_is_made_anew)

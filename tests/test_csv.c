@@ -22,18 +22,6 @@ static const RubatoDataSpec last_label = { .format = "csv", .label_column = "2" 
 static const RubatoDataSpec header = { .format = "csv", .header = RUBATO_CSV_HEADER_YES };
 static const RubatoDataSpec no_header = { .format = "csv", .header = RUBATO_CSV_HEADER_NO };
 
-static void check_row(const RubatoRows *rows, size_t row, float label, size_t n,
-                      const RubatoKey *keys, const uint32_t *fields, const float *values)
-{
-    const size_t first = rows->row_start[row];
-
-    ck_assert_uint_eq(rows->row_start[row + 1] - first, n);
-    ck_assert(rows->label[row] == label);
-    ck_assert_mem_eq(rows->key + first, keys, n * sizeof *keys);
-    ck_assert_mem_eq(rows->field + first, fields, n * sizeof *fields);
-    ck_assert_mem_eq(rows->value + first, values, n * sizeof *values);
-}
-
 START_TEST(csv_numbers_have_their_columns_for_keys)
 {
     g_autoptr(RubatoRows) rows = load_good(&plain, "1,2.5,-3e1\n0,,4\n-1,0,\n");

@@ -84,6 +84,22 @@ typedef enum {
                              * where it does not */
 } RubatoDataCache;
 
+#define RUBATO_NO_COLUMN UINT32_MAX
+
+/* What gives the keys of a dataset their meaning. Rows of two datasets may share a model where this is
+ * the same of both, but not with RUBATO_CATEGORIES_CODED: codes are a dataset's own. */
+typedef struct {
+    const char *format;
+    uint32_t hash_bits; /* csv, text: that hashes keep, 64 for all; 0: nothing is hashed */
+
+    /* csv */
+    uint32_t n_columns;              /* 0: another format, or no file with a line in it */
+    const char *const *column_names; /* n_columns, ended by NULL; NULL: there is no header */
+    uint32_t label_column;           /* RUBATO_NO_COLUMN: none */
+    uint32_t n_categorical_columns;
+    const uint32_t *categorical_columns; /* ascending */
+} RubatoDataKeys;
+
 /* Which files, and what is in them. The caller's; a dataset copies what it keeps. */
 typedef struct {
     const char *const *paths; /* files or globs ("day-*.gz"), in this order, ended by NULL */
@@ -96,11 +112,19 @@ typedef struct {
     /* csv. Columns are named by the header's words or by numbers from 0. */
     char separator; /* 0 means the comma; also of "ratings", where 0 means any of its own */
     RubatoCsvHeader header;
-    const char *label_column;               /* NULL: the first; "" for none */
+    const char *label_column; /* NULL: the first; "" for none */
+    bool skip_labels;         /* the label's cells may hold anything, and every label is 0 */
     const char *const *categorical_columns; /* ended by NULL; NULL: none */
     RubatoCategories categories;
 
     uint32_t hash_bits; /* csv, text: hashes keep this many bits; 0 means all 64 */
+
+    /* What the keys are to mean, as rubato_dataset_keys said it of other rows, those of a model; what
+     * differs is RUBATO_ERROR_MISMATCH. NULL: whatever the files say. With skip_labels a label_column
+     * of NULL or "" means the one of the model's rows, and the files may lack it: the other columns
+     * keep their numbers. That it is this column which is missing the header shows; where there is
+     * none, here or there, label_column "" has to say so. */
+    const RubatoDataKeys *keys;
 
     uint32_t words_per_row; /* text: a row ends after this many words at the latest; 0 means 1000 */
     const char *labels_path; /* idx: the labels; NULL: every label is 0 */
@@ -124,12 +148,16 @@ typedef struct RubatoDataset RubatoDataset;
 /* Opens the files of a spec: finds them, reads what heads them, and makes the cache where it is asked
  * for and missing. A cache that cannot be written is logged once and done without. Not collective;
  * each process of a run opens its own. Errors: RUBATO_ERROR_INVALID, _NOT_FOUND (no such format: the
- * message lists the known ones; no file of such a name), _IO, _FORMAT, _MEMORY.
+ * message lists the known ones; no file of such a name), _MISMATCH (the spec's keys), _IO, _FORMAT,
+ * _MEMORY.
  * (transfer full) */
 RUBATO_API RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error);
 
 /* NULL is allowed. Readers and batches may outlive the dataset they come from. */
 RUBATO_API void rubato_dataset_free(RubatoDataset *dataset);
+
+/* What gives the keys their meaning. (transfer none: the dataset's) */
+RUBATO_API const RubatoDataKeys *rubato_dataset_keys(const RubatoDataset *dataset);
 
 /* What a whole dataset holds. */
 typedef struct {

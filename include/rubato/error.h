@@ -21,7 +21,8 @@ typedef enum {
     RUBATO_ERROR_TYPE,      /* a handle opened with another dtype than the table's */
     RUBATO_ERROR_RANGE,     /* a key outside the table's range */
     RUBATO_ERROR_MEMORY,    /* a table or message larger than the memory there is */
-    RUBATO_ERROR_MISMATCH, /* nodes that disagree: on the file, the version, the next collective call */
+    RUBATO_ERROR_MISMATCH, /* nodes that disagree: on the file, the version, the next collective call;
+                            * rows other than those of a model */
     RUBATO_ERROR_TASK_FAILED, /* a worker's function returned false */
     RUBATO_ERROR_CANCELLED,   /* somebody else's failure, or a signal, ended the task */
     RUBATO_ERROR_NODE_LOST,   /* a node died or hangs */

@@ -1,5 +1,8 @@
 /* What the columns of CSV files are: told by a spec and the first line of each file.
  *
+ * Columns have numbers from 0, which keys, fields and hashes are made of. A line has a cell of each, in
+ * this order, unless one is absent: the label, where the spec's keys say which it is.
+ *
  * Threads: columns_begin_file from one at a time; the rest is read only. */
 #ifndef RUBATO_IO_DATA_CSV_COLUMNS_H
 #define RUBATO_IO_DATA_CSV_COLUMNS_H
@@ -12,15 +15,27 @@ typedef enum {
     CSV_NUMBER,
     CSV_CATEGORY,
     CSV_LABEL,
+    CSV_SKIPPED, /* a label that nobody wants */
 } CsvKind;
 
 typedef struct {
     const RubatoDataSpec *spec;
+    const RubatoDataKeys *keys; /* what the columns are to be; NULL: whatever they are */
     char separator;
-    uint32_t n_columns; /* 0: no file had a line yet */
-    uint8_t *kind;      /* CsvKind of each */
-    char **names;       /* NULL: there is no header; ended by NULL */
+    uint32_t n_columns;   /* 0: no file had a line yet */
+    uint32_t absent;      /* the column that no line has a cell of: a label; RUBATO_NO_COLUMN */
+    uint32_t label;       /* RUBATO_NO_COLUMN: none */
+    uint8_t *kind;        /* CsvKind of each */
+    char **names;         /* NULL: there is no header; ended by NULL */
+    uint32_t *categories; /* n_categories columns, ascending */
+    uint32_t n_categories;
 } CsvColumns;
+
+/* The cells of a line. */
+static inline uint32_t csv_columns_n_cells(const CsvColumns *columns)
+{
+    return columns->n_columns - (columns->absent != RUBATO_NO_COLUMN);
+}
 
 /* The spec stays the caller's. */
 void csv_columns_init(CsvColumns *columns, const RubatoDataSpec *spec);

@@ -4,6 +4,8 @@
 #include <glob.h>
 #include <string.h>
 
+#include "io/data/data_keys.h"
+
 #define MEMORY_DEFAULT_BYTES (UINT64_C(1) << 30)
 
 static bool has_wildcard(const char *path)
@@ -58,6 +60,8 @@ RubatoDataSpec *data_spec_copy(const RubatoDataSpec *spec, GError **error)
                     spec->hash_bits);
         return NULL;
     }
+    if (!data_keys_check(spec, error))
+        return NULL;
     g_ptr_array_add(files, NULL);
 
     RubatoDataSpec *copy = g_memdup2(spec, sizeof *spec);
@@ -66,6 +70,7 @@ RubatoDataSpec *data_spec_copy(const RubatoDataSpec *spec, GError **error)
     copy->label_column = g_strdup(spec->label_column);
     copy->categorical_columns =
         (const char *const *)g_strdupv((char **)(uintptr_t)spec->categorical_columns);
+    copy->keys = data_keys_copy(spec->keys);
     copy->labels_path = g_strdup(spec->labels_path);
     copy->cache_directory = g_strdup(spec->cache_directory);
     if (copy->memory_bytes == 0)
@@ -81,6 +86,7 @@ void data_spec_free(RubatoDataSpec *spec)
     g_free((char *)(uintptr_t)spec->format);
     g_free((char *)(uintptr_t)spec->label_column);
     g_strfreev((char **)(uintptr_t)spec->categorical_columns);
+    data_keys_free((RubatoDataKeys *)(uintptr_t)spec->keys);
     g_free((char *)(uintptr_t)spec->labels_path);
     g_free((char *)(uintptr_t)spec->cache_directory);
     g_free(spec);
@@ -92,9 +98,16 @@ char *data_spec_describe(const RubatoDataSpec *spec)
                                    ? g_strjoinv("\n", (char **)(uintptr_t)spec->categorical_columns)
                                    : g_strdup("");
 
-    return g_strdup_printf("%s|%u|%d|%s|%s|%d|%u|%u|%s", spec->format != NULL ? spec->format : "",
+    /* what there may be besides; with none of it the words, and caches made by them, stay as they were */
+    g_autofree char *keys =
+        !spec->skip_labels ? g_strdup("")
+        : spec->keys != NULL
+            ? g_strdup_printf("|-%u/%u", spec->keys->label_column, spec->keys->n_columns)
+            : g_strdup("|-");
+
+    return g_strdup_printf("%s|%u|%d|%s|%s|%d|%u|%u|%s%s", spec->format != NULL ? spec->format : "",
                            (unsigned)spec->separator, (int)spec->header,
                            spec->label_column != NULL ? spec->label_column : "\n", columns,
                            (int)spec->categories, spec->hash_bits, spec->words_per_row,
-                           spec->labels_path != NULL ? spec->labels_path : "");
+                           spec->labels_path != NULL ? spec->labels_path : "", keys);
 }

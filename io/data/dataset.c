@@ -9,6 +9,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
+#include "io/data/data_keys.h"
 #include "io/data/data_spec.h"
 
 void block_scratch_init(BlockScratch *scratch)
@@ -100,6 +101,18 @@ static bool open_parts(RubatoDataset *dataset, GError **error)
     return true;
 }
 
+/* What gives the keys their meaning, and whether it is what the spec asks for. */
+static bool describe_keys(RubatoDataset *dataset, const char *path, GError **error)
+{
+    const RowParserOps *ops = dataset->parser->ops;
+
+    dataset->keys = (RubatoDataKeys){ .format = ops->name, .label_column = RUBATO_NO_COLUMN };
+    if (ops->describe_keys != NULL)
+        ops->describe_keys(dataset->parser, &dataset->keys);
+    return dataset->spec->keys == NULL ||
+           data_keys_check_hashes(dataset->spec->keys, &dataset->keys, path, error);
+}
+
 RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error)
 {
     g_return_val_if_fail(spec != NULL, NULL);
@@ -113,8 +126,12 @@ RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error)
     /* of files that are not here the names still say what is in them */
     const char *name = dataset->spec->paths[0] != NULL ? dataset->spec->paths[0] : spec->paths[0];
     const RowParserOps *ops = row_parser_ops(dataset->spec, name, error);
+    if (ops != NULL && dataset->spec->keys != NULL &&
+        !data_keys_check_format(dataset->spec->keys, ops->name, name, error))
+        return NULL;
     dataset->parser = ops != NULL ? row_parser_create(ops, dataset->spec, error) : NULL;
-    if (dataset->parser == NULL || !open_parts(dataset, error))
+    if (dataset->parser == NULL || !open_parts(dataset, error) ||
+        !describe_keys(dataset, name, error))
         return NULL;
 
     const bool cached = spec->cache == RUBATO_DATA_CACHE_KEEP && dataset_open_caches(dataset);
@@ -124,6 +141,12 @@ RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error)
     if (!cached && spec->cache == RUBATO_DATA_CACHE_KEEP && !dataset_make_caches(dataset, error))
         return NULL;
     return g_steal_pointer(&dataset);
+}
+
+const RubatoDataKeys *rubato_dataset_keys(const RubatoDataset *dataset)
+{
+    g_return_val_if_fail(dataset != NULL, NULL);
+    return &dataset->keys;
 }
 
 uint32_t dataset_n_inputs(const RubatoDataset *dataset)

@@ -32,6 +32,7 @@ struct RubatoDataset {
     /* immutable */
     RubatoDataSpec *spec;
     RowParser *parser;
+    RubatoDataKeys keys; /* what it points to is the parser's */
     Part *parts;
     uint32_t n_parts;
     bool

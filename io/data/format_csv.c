@@ -64,6 +64,20 @@ static RowFile *begin_file(RowParser *base, const RowText *head, RowFault *fault
     return file;
 }
 
+static void describe_keys(const RowParser *base, RubatoDataKeys *keys)
+{
+    const CsvParser *parser = (const CsvParser *)base;
+    const CsvColumns *columns = &parser->columns;
+
+    keys->n_columns = columns->n_columns;
+    keys->column_names = (const char *const *)columns->names;
+    keys->label_column = columns->label;
+    keys->n_categorical_columns = columns->n_categories;
+    keys->categorical_columns = columns->categories;
+    if (columns->n_categories > 0 && parser->codes == NULL)
+        keys->hash_bits = parser->spec.hash_bits != 0 ? parser->spec.hash_bits : 64;
+}
+
 /* ---- cells ---- */
 
 static bool fault_in_column(const CsvParser *parser, uint32_t column, const CsvCell *cell,
@@ -182,6 +196,11 @@ static inline bool read_column(CsvParser *learner, const CsvParser *parser, cons
             return false;
         block->key[n] = column;
         break;
+    case CSV_SKIPPED: {
+        CsvCell cell;
+
+        return csv_read_cell(at, parser->columns.separator, &cell, fault);
+    }
     default:
         if (!read_category(learner, parser, at, column, &block->key[n], &is_empty, fault))
             return false;
@@ -194,25 +213,28 @@ static inline bool read_column(CsvParser *learner, const CsvParser *parser, cons
 static bool read_row(CsvParser *learner, const CsvParser *parser, const char **at, RowBlock *block,
                      RowFault *fault)
 {
-    const uint32_t n_columns = parser->columns.n_columns;
+    const uint32_t n_columns = parser->columns.n_columns, absent = parser->columns.absent;
+    const uint32_t n_cells = csv_columns_n_cells(&parser->columns);
     float label = 0;
 
     if (!row_block_want_rows(block, 1) || !row_block_want_entries(block, n_columns))
         return row_fault_out_of_memory(fault, *at);
-    for (uint32_t column = 0; column < n_columns; column++) {
+    for (uint32_t cell = 0; cell < n_cells; cell++) {
+        const uint32_t column = cell + (cell >= absent);
+
         if (!read_column(learner, parser, at, column, block, &label, fault))
             return false;
-        if (column + 1 == n_columns)
+        if (cell + 1 == n_cells)
             break;
         if (ends_line(**at)) {
-            row_fault(fault, *at, "%u cells, as in the first line", n_columns);
-            g_snprintf(fault->found, sizeof fault->found, "%u", column + 1);
+            row_fault(fault, *at, "%u cells, as in the first line", n_cells);
+            g_snprintf(fault->found, sizeof fault->found, "%u", cell + 1);
             return false;
         }
         ++*at;
     }
     if (!ends_line(**at))
-        return row_fault(fault, *at, "the end of the line behind %u cells", n_columns);
+        return row_fault(fault, *at, "the end of the line behind %u cells", n_cells);
     if (!end_line(at, fault))
         return false;
     row_block_end_row(block, label);
@@ -272,6 +294,7 @@ const RowParserOps csv_format = {
     .create = create,
     .destroy = destroy,
     .begin_file = begin_file,
+    .describe_keys = describe_keys,
     .learns = learns,
     .learn = learn,
     .parse = parse,

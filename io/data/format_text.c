@@ -99,12 +99,20 @@ static bool parse(const RowParser *base, const RowFile *file, const RowText *tex
     return true;
 }
 
+static void describe_keys(const RowParser *base, RubatoDataKeys *keys)
+{
+    const TextParser *parser = (const TextParser *)base;
+
+    keys->hash_bits = parser->hash_bits != 0 ? parser->hash_bits : 64;
+}
+
 static const char *const names[] = { "*.txt", "text8*", "enwik*", NULL };
 
 const RowParserOps text_format = {
     .name = "text",
     .names = names,
     .create = create,
+    .describe_keys = describe_keys,
     .find_row = find_row,
     .parse = parse,
 };

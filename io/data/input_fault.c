@@ -58,6 +58,7 @@ static char *found_text(const RowText *text, const RowFault *fault)
 
 void input_report(Input *input, const RowText *text, const RowFault *fault, GError **error)
 {
+    const int code = fault->is_mismatch ? RUBATO_ERROR_MISMATCH : RUBATO_ERROR_FORMAT;
     uint64_t offset, line, column;
 
     if (fault->out_of_memory) {
@@ -69,11 +70,11 @@ void input_report(Input *input, const RowText *text, const RowFault *fault, GErr
     g_autofree char *found = found_text(text, fault);
     offset = text->offset + (uint64_t)(fault->at - text->bytes);
     if (!input->parser->ops->binary && locate(input, offset, &line, &column))
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+        g_set_error(error, RUBATO_ERROR, code,
                     "%s:%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT ": expected %s, found %s",
                     input->path, line, column, fault->expected, found);
     else
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+        g_set_error(error, RUBATO_ERROR, code,
                     "%s: byte %" G_GUINT64_FORMAT ": expected %s, found %s", input->path, offset,
                     fault->expected, found);
 }

@@ -32,6 +32,7 @@ typedef struct {
     char found[ROW_FAULT_MAX];    /* "the end of the line", "\"abc\""; "" lets the caller quote the
                                    * word at `at` */
     const char *resume;           /* where the next row may start; NULL: behind the line of `at` */
+    bool is_mismatch;             /* the text may be good, but is not as the spec's keys say */
     bool out_of_memory;           /* then nothing else is set */
 } RowFault;
 
@@ -71,6 +72,10 @@ struct RowParserOps {
      * (transfer full) */
     RowFile *(*begin_file)(RowParser *parser, const RowText *head, RowFault *fault);
     void (*end_file)(RowFile *file);
+
+    /* Fills in what gives keys their meaning, when all files have begun; pointers are the parser's.
+     * NULL: the format alone does. */
+    void (*describe_keys)(const RowParser *parser, RubatoDataKeys *keys);
 
     /* Whether learn wants to see all rows of all files, in order and one piece after another, before
      * the first parse. Both may be NULL. */

@@ -58,3 +58,15 @@ void check_refused(const RubatoDataSpec *spec, const void *text, size_t size, co
     ck_assert_msg(g_str_has_prefix(error->message, message), "\"%s\" does not begin with \"%s\"",
                   error->message, message);
 }
+
+void check_row(const RubatoRows *rows, size_t row, float label, size_t n, const RubatoKey *keys,
+               const uint32_t *fields, const float *values)
+{
+    const size_t first = rows->row_start[row];
+
+    ck_assert_uint_eq(rows->row_start[row + 1] - first, n);
+    ck_assert(rows->label[row] == label);
+    ck_assert_mem_eq(rows->key + first, keys, n * sizeof *keys);
+    ck_assert_mem_eq(rows->field + first, fields, n * sizeof *fields);
+    ck_assert_mem_eq(rows->value + first, values, n * sizeof *values);
+}

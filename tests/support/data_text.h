@@ -16,6 +16,10 @@ RubatoRows *load_text(const RubatoDataSpec *spec, const void *text, size_t size,
 /* The same of a string that must be good. (transfer full) */
 RubatoRows *load_good(const RubatoDataSpec *spec, const char *text);
 
+/* A row's label and its n entries. */
+void check_row(const RubatoRows *rows, size_t row, float label, size_t n, const RubatoKey *keys,
+               const uint32_t *fields, const float *values);
+
 /* A text that must be refused, as RUBATO_ERROR_FORMAT; the message has to begin like this. */
 void check_refused(const RubatoDataSpec *spec, const void *text, size_t size, const char *message);
 
