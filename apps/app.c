@@ -65,7 +65,7 @@ static bool check_flags(App *app, void *data, GError **error)
 {
     (void)data;
     return (app->save == NULL || app_model_check_place(app->save, error)) &&
-           check_input(app, error) &&
+           check_input(app, error) && app_data_check_keys(app, error) &&
            (app->predict == NULL || check_place("--output", app->output, error)) &&
            check_place("--json", app->json, error) && check_place("--plot", app->plot, error) &&
            (app->plot == NULL || app_gnuplot_check(error));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apps/app.h"
+#include "apps/app_keys.h"
 
 #define HASH_BITS_MAX 64
 
@@ -55,6 +56,7 @@ void app_data_clear(AppData *data)
     g_free(data->label_column);
     g_strfreev(data->categorical);
     g_free(data->cache_directory);
+    app_keys_free(data->loaded_keys);
     *data = (AppData){ .train = NULL };
 }
 
@@ -97,28 +99,93 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
     return true;
 }
 
-RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error)
+/* ---- rows ---- */
+
+static RubatoDataSpec spec_of(const AppData *data, const char *const *paths)
 {
-    const RubatoDataSpec spec = {
+    return (RubatoDataSpec){
         .paths = paths,
         .format = data->format,
         .label_column = data->label_column,
         .categorical_columns = (const char *const *)data->categorical,
         .hash_bits = data->hash_bits,
+        .keys = data->keys,
         .max_bad_rows = data->max_bad_rows,
         .cache = data->cache,
         .cache_directory = data->cache_directory,
     };
-
-    if (data->cache_directory !=
-        NULL) /* where there is none, the dataset says that it does without */
-        (void)g_mkdir(data->cache_directory, 0777);
-    return rubato_dataset_open(&spec, error);
 }
 
-RubatoDataset *app_data_open_file(const AppData *data, const char *path, GError **error)
+static RubatoDataset *open_rows(const RubatoDataSpec *spec, GError **error)
 {
-    return app_data_open(data, (const char *const[]){ path, NULL }, error);
+    g_autoptr(GError) cause = NULL;
+
+    if (spec->cache_directory !=
+        NULL) /* where there is none, the dataset says that it does without */
+        (void)g_mkdir(spec->cache_directory, 0777);
+    RubatoDataset *rows = rubato_dataset_open(spec, &cause);
+    if (rows != NULL)
+        return rows;
+    if (g_error_matches(cause, RUBATO_ERROR, RUBATO_ERROR_MISMATCH)) {
+        g_autofree char *wanted = app_keys_text(spec->keys);
+        const char *missing = "";
+
+        if (spec->skip_labels && spec->keys->label_column != RUBATO_NO_COLUMN)
+            missing = "; only the label may be missing (where no header shows it, say "
+                      "--label-column '')";
+        g_set_error(
+            error, cause->domain, cause->code,
+            "%s. The model's rows: %s. Give it rows with these, in this order, and the same "
+            "flags%s",
+            cause->message, wanted, missing);
+    } else {
+        g_propagate_error(error, g_steal_pointer(&cause));
+    }
+    return NULL;
+}
+
+RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error)
+{
+    const RubatoDataSpec spec = spec_of(data, paths);
+
+    return open_rows(&spec, error);
+}
+
+RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error)
+{
+    const char *const paths[] = { path, NULL };
+    RubatoDataSpec spec = spec_of(data, paths);
+
+    spec.skip_labels = true;
+    return open_rows(&spec, error);
+}
+
+void app_data_take_keys(AppData *data, RubatoDataKeys *keys)
+{
+    app_keys_free(data->loaded_keys);
+    data->loaded_keys = keys;
+    data->keys = keys;
+}
+
+bool app_data_check_keys(const App *app, GError **error)
+{
+    AppData plain;
+
+    if (app->program->data == NULL || app->program->data->keys == NULL)
+        return true;
+    plain = *app->program->data;
+    plain.cache = RUBATO_DATA_CACHE_NONE;
+    plain.cache_directory = NULL;
+    if (plain.loaded_keys != NULL && !app_predicts_only(app)) {
+        g_autoptr(RubatoDataset) train =
+            app_data_open(&plain, (const char *const *)plain.train, error);
+        if (train == NULL)
+            return false;
+    }
+    if (app->predict == NULL)
+        return true;
+    g_autoptr(RubatoDataset) rows = app_data_open_unlabelled(&plain, app->predict, error);
+    return rows != NULL;
 }
 
 void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows)

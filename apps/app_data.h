@@ -9,7 +9,7 @@
 
 typedef struct App App;
 
-/* What the flags say; immutable once parsed. */
+/* What the flags say; immutable once parsed, but for the last. */
 typedef struct {
     char **train, **test; /* files and globs; NULL: not given */
     char *format;         /* NULL: by the name */
@@ -20,13 +20,27 @@ typedef struct {
     char *cache_directory; /* NULL: beside the input */
     RubatoSplit split;
     uint64_t max_bad_rows;
+
+    /* What all rows must agree in: what the rows to train on have, or what was saved with the model
+     * that is loaded. NULL: nobody knows, so nothing is checked. */
+    const RubatoDataKeys *keys;
+    RubatoDataKeys *loaded_keys; /* NULL: keys are not the model's */
 } AppData;
 
-/* Opens files or globs, a list ended by NULL, as the flags say. (transfer full) */
+/* Opens files or globs, a list ended by NULL, as the flags say. RUBATO_ERROR_MISMATCH, which says what
+ * the model's rows are like, where keys would mean something else in them. (transfer full) */
 RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error);
 
-/* The same for a single one. (transfer full) */
-RubatoDataset *app_data_open_file(const AppData *data, const char *path, GError **error);
+/* The same for a file or glob of rows whose labels are not used: in csv they may be missing, the cells
+ * or the column. (transfer full) */
+RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error);
+
+/* Takes over what a loaded model says of its keys. (keys: transfer full) */
+void app_data_take_keys(AppData *data, RubatoDataKeys *keys);
+
+/* Whether the rows that will be opened, to go on training and to predict, are as the keys say, as far
+ * as the heads of the files tell. */
+bool app_data_check_keys(const App *app, GError **error);
 
 /* Has the user told how many rows were left out, if any. */
 void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows);

@@ -4,12 +4,14 @@
  * Runs on main's thread, or on worker 0's while main waits. */
 #include "apps/app_model.h"
 
-#include <json-glib/json-glib.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define DESCRIPTION_BYTES_MAX (1 << 20)
+#include "apps/app_json.h"
+#include "apps/app_keys.h"
+
+#define DESCRIPTION_BYTES_MAX (4 << 20) /* a header of 64 KiB, each cell on a line, has room */
 
 typedef struct {
     AppNpy *values;
@@ -48,58 +50,18 @@ static bool fail(const char *dir, GError **error, const char *format, ...)
     return false;
 }
 
-/* ---- members of the description: NULL, or a failure, where one is missing or of another type ---- */
-
-static JsonNode *member(JsonObject *object, const char *name, JsonNodeType type)
-{
-    JsonNode *node = object != NULL ? json_object_get_member(object, name) : NULL;
-
-    return node != NULL && JSON_NODE_TYPE(node) == type ? node : NULL;
-}
-
-static const char *text_of(JsonObject *object, const char *name)
-{
-    JsonNode *node = member(object, name, JSON_NODE_VALUE);
-
-    return node != NULL && json_node_get_value_type(node) == G_TYPE_STRING
-               ? json_node_get_string(node)
-               : NULL;
-}
-
-static bool int_of(JsonObject *object, const char *name, uint64_t *value)
-{
-    JsonNode *node = member(object, name, JSON_NODE_VALUE);
-
-    if (node == NULL || json_node_get_value_type(node) != G_TYPE_INT64)
-        return false;
-    *value = (uint64_t)json_node_get_int(node);
-    return true;
-}
-
-/* A whole number is one, too: JSON does not tell 1.0 from 1. */
-static bool double_of(JsonObject *object, const char *name, double *value)
-{
-    JsonNode *node = member(object, name, JSON_NODE_VALUE);
-
-    if (node == NULL || (json_node_get_value_type(node) != G_TYPE_INT64 &&
-                         json_node_get_value_type(node) != G_TYPE_DOUBLE))
-        return false;
-    *value = json_node_get_double(node);
-    return true;
-}
-
 /* ---- the description ---- */
 
 static bool check_kind(const App *app, JsonObject *root, GError **error)
 {
-    const char *format = text_of(root, "format"), *program = text_of(root, "program");
+    const char *format = app_json_text(root, "format"), *program = app_json_text(root, "program");
     uint64_t version;
 
     if (format == NULL || strcmp(format, APP_MODEL_FORMAT) != 0)
         return fail(app->load, error,
                     "expected the description of a saved model, with a \"format\" "
                     "of \"" APP_MODEL_FORMAT "\"");
-    if (!int_of(root, "version", &version) || version != APP_MODEL_VERSION)
+    if (!app_json_int(root, "version", &version) || version != APP_MODEL_VERSION)
         return fail(app->load, error, "expected \"version\" %d; save the model anew",
                     APP_MODEL_VERSION);
     if (program == NULL || strcmp(program, app->program->name) != 0)
@@ -134,19 +96,12 @@ static JsonNode *read_description(const App *app, GError **error)
     return check_kind(app, json_node_get_object(root), error) ? g_steal_pointer(&root) : NULL;
 }
 
-static JsonObject *object_of(JsonObject *object, const char *name)
-{
-    JsonNode *node = member(object, name, JSON_NODE_OBJECT);
-
-    return node != NULL ? json_node_get_object(node) : NULL;
-}
-
 static bool check_settings(const App *app, const AppModel *model, JsonObject *root, GError **error)
 {
-    JsonObject *settings = object_of(root, "settings");
+    JsonObject *settings = app_json_object(root, "settings");
 
     for (const AppSetting *s = model->settings; s != NULL && s->name != NULL; s++) {
-        const char *found = text_of(settings, s->name);
+        const char *found = app_json_text(settings, s->name);
 
         if (found == NULL || strcmp(found, s->text) != 0)
             return fail(app->load, error,
@@ -159,21 +114,21 @@ static bool check_settings(const App *app, const AppModel *model, JsonObject *ro
 
 static bool check_numbers(const App *app, const AppModel *model, JsonObject *root, GError **error)
 {
-    JsonObject *numbers = object_of(root, "numbers");
+    JsonObject *numbers = app_json_object(root, "numbers");
     double value;
 
     for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++)
-        if (!double_of(numbers, n->name, &value))
+        if (!app_json_double(numbers, n->name, &value))
             return fail(app->load, error, "expected a number \"%s\" in \"numbers\"", n->name);
     return true;
 }
 
 static void set_numbers(const AppModel *model, JsonObject *root)
 {
-    JsonObject *numbers = object_of(root, "numbers");
+    JsonObject *numbers = app_json_object(root, "numbers");
 
     for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++)
-        (void)double_of(numbers, n->name, n->value); /* check_numbers has seen it */
+        (void)app_json_double(numbers, n->name, n->value); /* check_numbers has seen it */
 }
 
 /* ---- arrays ---- */
@@ -187,24 +142,23 @@ typedef struct {
 static bool find_array(const char *dir, JsonObject *root, const char *name, Described *described,
                        GError **error)
 {
-    JsonNode *node = member(root, "arrays", JSON_NODE_ARRAY);
-    JsonArray *arrays = node != NULL ? json_node_get_array(node) : NULL;
+    JsonArray *arrays = app_json_array(root, "arrays");
     const guint n = arrays != NULL ? json_array_get_length(arrays) : 0;
 
     for (guint i = 0; i < n; i++) {
         JsonNode *element = json_array_get_element(arrays, i);
         JsonObject *array = JSON_NODE_HOLDS_OBJECT(element) ? json_node_get_object(element) : NULL;
 
-        if (g_strcmp0(text_of(array, "name"), name) != 0)
+        if (g_strcmp0(app_json_text(array, "name"), name) != 0)
             continue;
-        described->dtype = text_of(array, "dtype");
-        described->storage = text_of(array, "storage");
+        described->dtype = app_json_text(array, "dtype");
+        described->storage = app_json_text(array, "storage");
         described->first_key = 0;
         if (described->dtype == NULL || described->storage == NULL ||
-            !int_of(array, "width", &described->width) ||
-            !int_of(array, "rows", &described->n_rows) ||
+            !app_json_int(array, "width", &described->width) ||
+            !app_json_int(array, "rows", &described->n_rows) ||
             (strcmp(described->storage, "dense") == 0 &&
-             !int_of(array, "first_key", &described->first_key)))
+             !app_json_int(array, "first_key", &described->first_key)))
             return fail(dir, error,
                         "array %s: expected dtype, width, storage, rows and, of a dense "
                         "one, first_key",
@@ -261,13 +215,41 @@ static bool open_array(const App *app, const AppArray *array, JsonObject *root, 
     return files->keys != NULL && app_npy_check(files->keys, APP_NPY_KEYS, 1, shape, error);
 }
 
+/* ---- what keys mean ---- */
+
+/* Takes the meaning from the description, and holds all rows that the flags name against it. */
+static bool take_keys(const App *app, JsonObject *root, GError **error)
+{
+    AppData *data = app->program->data;
+
+    if (data == NULL)
+        return true;
+    if (!json_object_has_member(root, "keys")) {
+        g_printerr(
+            "%s: --load: %s/" APP_MODEL_DESCRIPTION
+            ": an older version saved it without \"keys\", so nobody checks that rows have the "
+            "columns that the model was trained on\n",
+            app->program->name, app->load);
+        return true;
+    }
+    RubatoDataKeys *keys = app_keys_read(app_json_object(root, "keys"));
+    if (keys == NULL)
+        return fail(
+            app->load, error,
+            "\"keys\": expected a format and, of csv, the number of columns, their names, if "
+            "they have any, and which of them are label and categorical");
+    app_data_take_keys(data, keys);
+    return app_data_check_keys(app, error);
+}
+
 AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **error)
 {
     g_autoptr(JsonNode) root = read_description(app, error);
     g_autoptr(AppModelFiles) files = NULL;
 
     if (root == NULL || !check_settings(app, model, json_node_get_object(root), error) ||
-        !check_numbers(app, model, json_node_get_object(root), error))
+        !check_numbers(app, model, json_node_get_object(root), error) ||
+        !take_keys(app, json_node_get_object(root), error))
         return NULL;
     files = g_new0(AppModelFiles, 1);
     files->arrays = g_new0(ArrayFiles, model->n_arrays);

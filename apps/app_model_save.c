@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
-#include <json-glib/json-glib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "apps/app_json.h"
+#include "apps/app_keys.h"
 
 static bool fail(const char *path, const char *why, GError **error)
 {
@@ -90,28 +92,16 @@ static bool write_array(const App *app, const AppArray *array, const char *dir, 
 
 /* ---- the description ---- */
 
-static void add_text(JsonBuilder *builder, const char *name, const char *text)
-{
-    json_builder_set_member_name(builder, name);
-    json_builder_add_string_value(builder, text);
-}
-
-static void add_int(JsonBuilder *builder, const char *name, uint64_t value)
-{
-    json_builder_set_member_name(builder, name);
-    json_builder_add_int_value(builder, (gint64)value);
-}
-
 static void add_array(JsonBuilder *builder, const AppArray *array, size_t n_rows)
 {
     json_builder_begin_object(builder);
-    add_text(builder, "name", array->name);
-    add_text(builder, "dtype", rubato_dtype_name(array->spec.dtype));
-    add_int(builder, "width", app_array_width(array));
-    add_text(builder, "storage", app_array_is_hash(array) ? "hash" : "dense");
+    app_json_add_text(builder, "name", array->name);
+    app_json_add_text(builder, "dtype", rubato_dtype_name(array->spec.dtype));
+    app_json_add_int(builder, "width", app_array_width(array));
+    app_json_add_text(builder, "storage", app_array_is_hash(array) ? "hash" : "dense");
     if (!app_array_is_hash(array))
-        add_int(builder, "first_key", array->spec.first_key);
-    add_int(builder, "rows", n_rows);
+        app_json_add_int(builder, "first_key", array->spec.first_key);
+    app_json_add_int(builder, "rows", n_rows);
     json_builder_end_object(builder);
 }
 
@@ -119,15 +109,16 @@ static void add_array(JsonBuilder *builder, const AppArray *array, size_t n_rows
 static char *describe(const App *app, const AppModel *model, const size_t *n_rows)
 {
     g_autoptr(JsonBuilder) builder = json_builder_new();
+    const AppData *data = app->program->data;
 
     json_builder_begin_object(builder);
-    add_text(builder, "format", APP_MODEL_FORMAT);
-    add_int(builder, "version", APP_MODEL_VERSION);
-    add_text(builder, "program", app->program->name);
+    app_json_add_text(builder, "format", APP_MODEL_FORMAT);
+    app_json_add_int(builder, "version", APP_MODEL_VERSION);
+    app_json_add_text(builder, "program", app->program->name);
     json_builder_set_member_name(builder, "settings");
     json_builder_begin_object(builder);
     for (const AppSetting *s = model->settings; s != NULL && s->name != NULL; s++)
-        add_text(builder, s->name, s->text);
+        app_json_add_text(builder, s->name, s->text);
     json_builder_end_object(builder);
     json_builder_set_member_name(builder, "numbers");
     json_builder_begin_object(builder);
@@ -137,6 +128,10 @@ static char *describe(const App *app, const AppModel *model, const size_t *n_row
         json_builder_add_double_value(builder, *number->value);
     }
     json_builder_end_object(builder);
+    if (data != NULL && data->keys != NULL) {
+        json_builder_set_member_name(builder, "keys");
+        app_keys_write(builder, data->keys);
+    }
     json_builder_set_member_name(builder, "arrays");
     json_builder_begin_array(builder);
     for (size_t i = 0; i < model->n_arrays; i++)

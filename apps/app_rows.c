@@ -6,7 +6,7 @@ static RubatoDataset *open_rows(const AppData *data, char *const *paths, GError 
     return app_data_open(data, (const char *const *)paths, error);
 }
 
-bool app_rows_open(AppRows *rows, App *app, const AppData *data, AppLoss *loss, GError **error)
+bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error)
 {
     RubatoDataSummary summary;
 
@@ -14,6 +14,8 @@ bool app_rows_open(AppRows *rows, App *app, const AppData *data, AppLoss *loss, 
     if (app_predicts_only(app))
         return true;
     rows->train = open_rows(data, data->train, error);
+    if (rows->train != NULL)
+        data->keys = rubato_dataset_keys(rows->train);
     if (rows->train == NULL || !rubato_dataset_summary(rows->train, &summary, error) ||
         !app_loss_fit(loss, &summary, data->train[0], error))
         return false;

@@ -97,7 +97,7 @@ bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, A
 bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
                            AppScoreFunc score, void *user_data, GError **error)
 {
-    g_autoptr(RubatoDataset) rows = app_data_open_file(data, path, error);
+    g_autoptr(RubatoDataset) rows = app_data_open_unlabelled(data, path, error);
     g_autoptr(GError) cause = NULL;
     Pass pass;
 

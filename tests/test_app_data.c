@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "apps/app.h"
+#include "apps/app_keys.h"
 #include "tests/support/runner.h"
 
 #define ARGUMENTS_MAX 12
@@ -153,8 +154,82 @@ START_TEST(files_are_opened_as_the_flags_say)
     app_data_note_bad_rows(&app, &summary);
     ck_assert_uint_eq(app.notes->len, 1);
     g_unlink(path);
-    ck_assert_ptr_null(app_data_open_file(&data, path, &error));
+    ck_assert_ptr_null(app_data_open_unlabelled(&data, path, &error));
     app_end(&app, NULL);
+}
+END_TEST
+
+static RubatoDataKeys *keys_from(const char *json)
+{
+    g_autoptr(JsonNode) node = json_from_string(json, NULL);
+
+    ck_assert_ptr_nonnull(node);
+    return app_keys_read(json_node_get_object(node));
+}
+
+#define KEYS \
+    "{\"format\":\"csv\",\"columns\":2,\"names\":[\"x\",\"y\"],\"label\":1,\"categorical\":[]}"
+
+/* In the error stands what is wrong, what it should be, and what to do. */
+START_TEST(rows_that_a_model_does_not_know_are_refused)
+{
+    g_autofree char *path = NULL;
+    const int fd = g_file_open_tmp("rubato-rows-XXXXXX", &path, NULL);
+    g_autoptr(GError) error = NULL;
+    App app;
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert(g_file_set_contents(path, "y,x\n1,2\n", -1, NULL));
+    ck_assert(parse(&app, (const char *const[]){ "--load=a", "--epochs=1", "--train", path,
+                                                 "--format=csv", "--label-column=1", NULL }));
+    ck_assert(app_data_check_keys(&app, NULL)); /* nobody knows what to ask for */
+    app_data_take_keys(&data, keys_from(KEYS));
+    ck_assert(!app_data_check_keys(&app, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH));
+    ck_assert(g_str_has_prefix(error->message, path));
+    ck_assert_str_eq(
+        error->message + strlen(path),
+        ":1:1: expected \"x\", the name of column 0 in the model's rows, found \"y\". "
+        "The model's rows: 2 columns, x, y; --format csv --label-column y. Give it rows "
+        "with these, in this order, and the same flags");
+    ck_assert(g_file_set_contents(path, "x,y\n1,2\n", -1, NULL));
+    ck_assert(app_data_check_keys(&app, NULL));
+    app_end(&app, NULL);
+    g_unlink(path);
+}
+END_TEST
+
+START_TEST(rows_to_predict_may_lack_the_label)
+{
+    static const struct {
+        const char *text;
+        bool is_good;
+    } cases[] = { { "x,y\n1,2\n", true },
+                  { "x,y\n1,\n", true },
+                  { "x\n1\n", true },
+                  { "y\n1\n", false },
+                  { "1\n", false } };
+    g_autofree char *path = NULL;
+    const int fd = g_file_open_tmp("rubato-rows-XXXXXX", &path, NULL);
+    App app;
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert(
+        parse(&app, (const char *const[]){ "--load=a", "--predict", path, "--format=csv", NULL }));
+    app_data_take_keys(&data, keys_from(KEYS));
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(GError) error = NULL;
+
+        ck_assert(g_file_set_contents(path, cases[i].text, -1, NULL));
+        ck_assert_int_eq(app_data_check_keys(&app, &error), cases[i].is_good);
+        ck_assert(error == NULL ||
+                  g_str_has_suffix(error->message, "only the label may be missing (where no header "
+                                                   "shows it, say --label-column '')"));
+    }
+    app_end(&app, NULL);
+    g_unlink(path);
 }
 END_TEST
 
@@ -168,7 +243,7 @@ START_TEST(a_folder_for_caches_is_made)
 
     ck_assert(g_file_set_contents(rows, "1 1:1\n", -1, NULL));
     ck_assert(parse(&app, (const char *const[]){ "--train", rows, "--cache", caches, NULL }));
-    g_autoptr(RubatoDataset) dataset = app_data_open_file(&data, rows, &error);
+    g_autoptr(RubatoDataset) dataset = app_data_open_unlabelled(&data, rows, &error);
     ck_assert_msg(dataset != NULL, "%s", error != NULL ? error->message : "");
     GDir *made = g_dir_open(caches, 0, NULL);
     ck_assert_ptr_nonnull(made);
@@ -194,6 +269,8 @@ int main(void)
     tcase_add_loop_test(cases, data_flags_that_are_wrong_are_refused_with_a_reason, 0,
                         (int)G_N_ELEMENTS(bad_flags));
     tcase_add_test(cases, files_are_opened_as_the_flags_say);
+    tcase_add_test(cases, rows_that_a_model_does_not_know_are_refused);
+    tcase_add_test(cases, rows_to_predict_may_lack_the_label);
     tcase_add_test(cases, a_folder_for_caches_is_made);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

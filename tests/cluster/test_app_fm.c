@@ -209,7 +209,8 @@ static const struct {
 } bad_fields[] = {
     { "other.ffm", "1 0:1:1 2:4:1\n", "--test", "a row has field 2: the rows to train on have" },
     { "other.ffm", "1 0:1:1 2:4:1\n", "--predict", "a row has field 2: the rows to train on have" },
-    { "none.svm", "1 1:1 4:1\n", "--predict", "rows have no fields: --ffm needs them" },
+    { "none.svm", "1 1:1 4:1\n", "--predict",
+      "none.svm: expected rows of the format libffm, as the model's, found libsvm" },
 };
 
 START_TEST(ffm_refuses_rows_with_other_fields)
