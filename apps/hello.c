@@ -7,6 +7,8 @@
 #include <locale.h>
 #include <stdlib.h>
 
+#define EXIT_USAGE 2
+
 typedef struct {
     uint32_t iterations;
 } Job;
@@ -57,6 +59,11 @@ int main(int argc, char **argv)
 
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     g_autoptr(RubatoEngine) engine = rubato_engine_new_from_args(&argc, &argv, &error);
+    if (engine != NULL && argc > 1) {
+        g_printerr("rubato-hello: unexpected argument \"%s\"\n", argv[1]);
+        g_printerr("Try \"rubato-hello --help\".\n");
+        return EXIT_USAGE;
+    }
     if (engine == NULL || !rubato_engine_create_table(engine, &counts, &error) ||
         !rubato_engine_run(engine, &task, &error) ||
         !rubato_engine_get(engine, "counts", &key, 1, &total, &error)) {

@@ -33,6 +33,11 @@ static const struct {
       { "--train", "/no/such/file" },
       1,
       "rubato-lr: /no/such/file: cannot be opened" },
+    { "rubato-hello",
+      { "--iterations=7" },
+      2,
+      "rubato-hello: unexpected argument \"--iterations=7\"\nTry" },
+    { "rubato-hello", { "--servers", "2", "7" }, 2, "rubato-hello: unexpected argument \"7\"" },
     { "rubato-softmax", { "--model=x" }, 2, "rubato-softmax: --model: expected one of asp, bsp" },
     { "rubato-softmax", { "--data", "/no/such" }, 1, "rubato-softmax: /no/such/train-images-idx3" },
 };
