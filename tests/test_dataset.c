@@ -374,6 +374,73 @@ START_TEST(codes_are_learnt_once_and_kept_in_the_cache)
 }
 END_TEST
 
+/* ---- where a row is ---- */
+
+static const struct {
+    const char *name, *text;
+    const char *place; /* of label 3, behind the name; NULL: nowhere */
+} labels[] = {
+    { "a.svm", "1 1:1\n# 3\n\n2 1:3\n3 7:1\n3 8:1\n", ":5" },
+    { "a.svm", "3", ":1" },
+    { "a.svm", "1 1:1\n3 1:x\r\n3 1:1\r\n", ":3" }, /* the second cannot be read */
+    { "a.svm", "1 1:1\n", NULL },
+    { "a.csv", "y,a\n1,3\n\"3\",1\n", ":3" },
+    { "a.bow", "4\n9\n5\n1 1 1\n2 1 1\n2 2 1\n3 1 1\n3 2 1\n", ":7" },
+    { "a.ratings", "1 2 4.5\n2 2 3\n", ":2" },
+};
+
+START_TEST(a_row_is_found_by_its_label)
+{
+    g_autofree char *path = write_text(labels[_i].name, labels[_i].text);
+    const char *const paths[] = { path, NULL };
+    const RubatoDataSpec spec = { .paths = paths, .max_bad_rows = 1 };
+    g_autoptr(RubatoDataset) dataset = rubato_dataset_open(&spec, NULL);
+    g_autofree char *place = rubato_dataset_find_label(dataset, 3);
+
+    if (labels[_i].place == NULL)
+        ck_assert_ptr_null(place);
+    else {
+        ck_assert_ptr_nonnull(place);
+        ck_assert_str_eq(place + strlen(path), labels[_i].place);
+    }
+}
+END_TEST
+
+START_TEST(an_image_is_found_by_its_label)
+{
+    static const char pixels[] = "\0\0\x08\x03\0\0\0\x03\0\0\0\x01\0\0\0\x02"
+                                 "abcdef";
+    static const char labels_of[] = "\0\0\x08\x01\0\0\0\x03"
+                                    "\x05\x03\x03";
+    g_autofree char *images = g_build_filename(dir, "images.idx", NULL);
+    g_autofree char *label_file = g_build_filename(dir, "labels", NULL);
+    g_autofree char *expected = g_strdup_printf("%s: byte 18", images);
+    const char *const paths[] = { images, NULL };
+    const RubatoDataSpec spec = { .paths = paths, .labels_path = label_file };
+
+    ck_assert(g_file_set_contents(images, pixels, sizeof pixels - 1, NULL));
+    ck_assert(g_file_set_contents(label_file, labels_of, sizeof labels_of - 1, NULL));
+    g_autoptr(RubatoDataset) dataset = rubato_dataset_open(&spec, NULL);
+    g_autofree char *place = rubato_dataset_find_label(dataset, 3);
+    ck_assert_pstr_eq(place, expected);
+}
+END_TEST
+
+/* In the second of two files, of many blocks, however they are packed, and with a cache. */
+START_TEST(a_row_is_found_in_a_large_file)
+{
+    g_autofree char *first = rows_write(dir, "first.ffm", ROWS_PLAIN, 0, 1000);
+    g_autofree char *second = rows_write(dir, "second.ffm", (RowsPacking)_i, 1000, 9000);
+    g_autofree char *expected = g_strdup_printf("%s:8000", second);
+    const char *const paths[] = { first, second, NULL };
+    const RubatoDataSpec spec = { .paths = paths, .cache = RUBATO_DATA_CACHE_KEEP };
+    g_autoptr(RubatoDataset) dataset = rubato_dataset_open(&spec, NULL);
+    g_autofree char *place = rubato_dataset_find_label(dataset, 8999);
+
+    ck_assert_pstr_eq(place, expected);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("dataset");
@@ -391,6 +458,9 @@ int main(void)
     tcase_add_loop_test(cases, memory_stays_flat, 0, ROWS_N_PACKINGS);
     tcase_add_test(cases, bad_rows_are_counted_once);
     tcase_add_test(cases, codes_are_learnt_once_and_kept_in_the_cache);
+    tcase_add_loop_test(cases, a_row_is_found_by_its_label, 0, G_N_ELEMENTS(labels));
+    tcase_add_test(cases, an_image_is_found_by_its_label);
+    tcase_add_loop_test(cases, a_row_is_found_in_a_large_file, 0, ROWS_N_PACKINGS);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

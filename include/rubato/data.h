@@ -173,6 +173,11 @@ typedef struct {
 RUBATO_API bool rubato_dataset_summary(RubatoDataset *dataset, RubatoDataSummary *summary,
                                        GError **error);
 
+/* Where the first row with a label is, in the order of the files: "FILE:LINE", of IDX "FILE: byte N".
+ * Reads the files once more, up to there: meant for messages. NULL: no row that can be read has it, or
+ * the files cannot be read any more. (transfer full) */
+RUBATO_API char *rubato_dataset_find_label(RubatoDataset *dataset, float label);
+
 /* Who reads which rows. */
 typedef enum {
     RUBATO_SPLIT_FIXED,   /* each worker its share, about the same number of bytes, which follows

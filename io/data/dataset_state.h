@@ -2,6 +2,7 @@
  *
  *   dataset.c         opening, blocks, what all of them hold
  *   dataset_cache.c   the caches of its inputs: looking for them, making them
+ *   dataset_find.c    a row, by its label
  *   dataset_load.c    one read whole
  *
  * Threads: as dataset.h. */

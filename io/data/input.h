@@ -62,6 +62,10 @@ bool input_parse(Input *input, const RowText *text, RowBlock *rows, BadRows *bad
 /* Sets *error to a fault in this input, with file, line and column. */
 void input_report(Input *input, const RowText *text, const RowFault *fault, GError **error);
 
+/* Where a row is that starts at an offset: "FILE:LINE", or where there are no lines "FILE: byte N".
+ * (transfer full) */
+char *input_row_place(const Input *input, uint64_t offset);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Input, input_free)
 
 #endif

@@ -32,6 +32,15 @@ static bool locate(const Input *input, uint64_t offset, uint64_t *line, uint64_t
     return source != NULL;
 }
 
+char *input_row_place(const Input *input, uint64_t offset)
+{
+    uint64_t line, column;
+
+    return !input->parser->ops->binary && locate(input, offset, &line, &column)
+               ? g_strdup_printf("%s:%" G_GUINT64_FORMAT, input->path, line)
+               : g_strdup_printf("%s: byte %" G_GUINT64_FORMAT, input->path, offset);
+}
+
 /* What stands at the fault, up to the next blank. */
 static char *found_text(const RowText *text, const RowFault *fault)
 {
