@@ -38,19 +38,26 @@ bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *sour
     return true;
 }
 
-bool app_loss_check(const AppLoss *loss, const RubatoBatch *batch, GError **error)
+static bool refuse_label(const AppLoss *loss, RubatoDataset *rows, float label, GError **error)
+{
+    g_autofree char *place = rubato_dataset_find_label(rows, label);
+
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "%s: expected one of two labels, %g or %g, found %g",
+                place != NULL ? place : "a row", loss->negative, loss->positive, (double)label);
+    return false;
+}
+
+bool app_loss_check(const AppLoss *loss, RubatoDataset *rows, const RubatoBatch *batch,
+                    GError **error)
 {
     const float negative = (float)loss->negative, positive = (float)loss->positive;
 
     if (loss->kind == APP_LOSS_SQUARED)
         return true;
     for (size_t i = 0; i < batch->n_rows; i++)
-        if (batch->label[i] != negative && batch->label[i] != positive) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                        "a row has label %g: expected one of two labels, %g or %g",
-                        (double)batch->label[i], loss->negative, loss->positive);
-            return false;
-        }
+        if (batch->label[i] != negative && batch->label[i] != positive)
+            return refuse_label(loss, rows, batch->label[i], error);
     return true;
 }
 

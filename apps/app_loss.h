@@ -34,8 +34,9 @@ const char *app_loss_metric(const AppLoss *loss);
  * but two are needed; `source` names the rows in the message. */
 bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error);
 
-/* RUBATO_ERROR_FORMAT where a batch has a third label. */
-bool app_loss_check(const AppLoss *loss, const RubatoBatch *batch, GError **error);
+/* RUBATO_ERROR_FORMAT, with file and line, where a batch of these rows has a third label. */
+bool app_loss_check(const AppLoss *loss, RubatoDataset *rows, const RubatoBatch *batch,
+                    GError **error);
 
 /* Where a bias begins that is to be learned. */
 double app_loss_start(const AppLoss *loss);

@@ -70,7 +70,7 @@ static bool test(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFun
 
     if (!begin(&pass, rows, score, user_data, error))
         return false;
-    while (next(&pass, &cause) && app_loss_check(loss, pass.batch, &cause)) {
+    while (next(&pass, &cause) && app_loss_check(loss, rows, pass.batch, &cause)) {
         g_array_append_vals(scores, pass.scores, (guint)pass.batch->n_rows);
         g_array_append_vals(labels, pass.batch->label, (guint)pass.batch->n_rows);
     }

@@ -62,7 +62,7 @@ static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self,
     for (uint64_t step = 0; app_worker_goes_on(self); step++) {
         if ((batch = app_ahead_batch(tables->ahead, step)) == NULL)
             return app_ahead_ended(tables->ahead, error);
-        if (!app_loss_check(&job->model.loss, batch, error) ||
+        if (!app_loss_check(&job->model.loss, job->rows.train, batch, error) ||
             !check_fields(&job->model, batch, error) ||
             !fm_workspace_fit(&workspace, &job->model, batch, error) ||
             !get(tables, &workspace, error))

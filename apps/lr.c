@@ -56,7 +56,7 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
     for (uint64_t step = 0; app_worker_goes_on(self); step++) {
         if ((batch = app_ahead_batch(tables->ahead, step)) == NULL)
             return app_ahead_ended(tables->ahead, error);
-        if (!app_loss_check(&job->model.loss, batch, error) ||
+        if (!app_loss_check(&job->model.loss, job->rows.train, batch, error) ||
             !lr_workspace_fit(&workspace, batch, error) || !get(tables, &workspace, error))
             return false;
         /* Divided by the whole step's rows: the workers' gradients add up to their mean. */

@@ -1,5 +1,6 @@
 /* Losses and their labels: against values worked out by hand. */
-#include <check.h>
+#include <glib/gstdio.h>
+#include <unistd.h>
 
 #include "apps/app_loss.h"
 #include "tests/support/runner.h"
@@ -91,19 +92,29 @@ START_TEST(no_rows_are_too_few)
 }
 END_TEST
 
-START_TEST(third_label_is_refused)
+START_TEST(third_label_is_refused_with_its_line)
 {
     const float labels[] = { 1, 4, 3 };
     RubatoBatch batch = { .n_rows = 2, .label = labels };
     AppLoss loss = { .kind = APP_LOSS_LOGISTIC, .negative = 1, .positive = 4 };
+    g_autofree char *path = NULL;
     g_autoptr(GError) error = NULL;
+    const int fd = g_file_open_tmp("rubato-rows-XXXXXX", &path, NULL);
+    const RubatoDataSpec spec = { .paths = (const char *const[]){ path, NULL } };
 
-    ck_assert(app_loss_check(&loss, &batch, &error));
+    close(fd);
+    ck_assert(g_file_set_contents(path, "1 1:1\n\n4 1:1\n3 2:1\n", -1, NULL));
+    g_autoptr(RubatoDataset) rows = rubato_dataset_open(&spec, NULL);
+    g_autofree char *message =
+        g_strdup_printf("%s:4: expected one of two labels, 1 or 4, found 3", path);
+    ck_assert(app_loss_check(&loss, rows, &batch, &error));
     batch.n_rows = 3;
-    ck_assert(!app_loss_check(&loss, &batch, &error));
+    ck_assert(!app_loss_check(&loss, rows, &batch, &error));
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
+    ck_assert_str_eq(error->message, message);
     loss.kind = APP_LOSS_SQUARED;
-    ck_assert(app_loss_check(&loss, &batch, NULL));
+    ck_assert(app_loss_check(&loss, rows, &batch, NULL));
+    g_unlink(path);
 }
 END_TEST
 
@@ -117,7 +128,7 @@ static Suite *app_loss_suite(void)
     tcase_add_test(tcase, labels_are_the_least_and_the_largest_of_the_rows);
     tcase_add_test(tcase, one_label_is_enough_for_squared_loss_alone);
     tcase_add_test(tcase, no_rows_are_too_few);
-    tcase_add_test(tcase, third_label_is_refused);
+    tcase_add_test(tcase, third_label_is_refused_with_its_line);
     suite_add_tcase(suite, tcase);
     return suite;
 }

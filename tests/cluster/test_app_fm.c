@@ -190,7 +190,7 @@ static const BadCall bad_calls[] = {
     { "1 1:1\n2 2:1\n3 2:1\n",
       { NULL },
       1,
-      "a row has label 2: expected one of two labels, 1 or 3" },
+      "/train:2: expected one of two labels, 1 or 3, found 2" },
     { "1 1:1\n2 2:x\n", { NULL }, 1, ":2:5: expected " },
     { NULL, { NULL }, 1, "/train" },
 };

@@ -310,7 +310,7 @@ static const BadCall bad_calls[] = {
     { "1 1:1\n2 2:1\n3 2:1\n",
       { NULL },
       1,
-      "a row has label 2: expected one of two labels, 1 or 3" },
+      "/train:2: expected one of two labels, 1 or 3, found 2" },
     { "1 1:1\n-1 2:x\n", { NULL }, 1, "/train:2:6: expected a finite number" },
     { "", { NULL }, 1, "/train: expected rows, found none" },
     { NULL, { NULL }, 1, "/train: " },
@@ -322,18 +322,23 @@ START_TEST(lr_refuses_what_is_wrong)
 }
 END_TEST
 
-START_TEST(lr_refuses_to_test_on_nothing)
+static const struct {
+    const char *text, *message;
+} bad_tests[] = {
+    { "", "--test: there are no rows to test on" },
+    { "1 1:1\n7 1:1\n", "/test:2: expected one of two labels, -1 or 1, found 7" },
+};
+
+START_TEST(lr_refuses_to_test_on_what_is_wrong)
 {
     g_autofree char *dir = make_folder();
     g_autofree char *rows = write_text(dir, "rows", FEW_ROWS);
-    g_autofree char *nothing = write_text(dir, "nothing", "");
-    Outcome outcome =
-        run_program(ONE_PROCESS, "rubato-lr",
-                    (const char *const[]){ "--train", rows, "--test", nothing, NULL });
+    g_autofree char *test = write_text(dir, "test", bad_tests[_i].text);
+    Outcome outcome = run_program(ONE_PROCESS, "rubato-lr",
+                                  (const char *const[]){ "--train", rows, "--test", test, NULL });
 
     ck_assert_int_eq(outcome.status, 1);
-    ck_assert_msg(strstr(outcome.err, "--test: there are no rows to test on") != NULL, "%.4000s",
-                  outcome.err);
+    ck_assert_msg(strstr(outcome.err, bad_tests[_i].message) != NULL, "%.4000s", outcome.err);
     outcome_clear(&outcome);
     remove_folder(dir);
 }
@@ -361,7 +366,8 @@ static Suite *lr_suite(void)
     tcase_add_loop_test(tcase, lr_predicts_with_a_saved_model, 0, 2);
     tcase_add_loop_test(tcase, a_model_that_cannot_be_loaded_ends_the_run_on_every_node, 0, 2);
     tcase_add_loop_test(tcase, lr_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
-    tcase_add_test(tcase, lr_refuses_to_test_on_nothing);
+    tcase_add_loop_test(tcase, lr_refuses_to_test_on_what_is_wrong, 0,
+                        (int)G_N_ELEMENTS(bad_tests));
     suite_add_tcase(suite, tcase);
     return suite;
 }
