@@ -146,6 +146,8 @@ static void handle_for_task(Server *server, Message *message)
         return;
     switch (message->kind) {
     case MESSAGE_GET:
+        if (message->node_clock > 0)
+            model_clock(binding->model, message->node, message->node_clock);
         model_get(binding->model, &message->request);
         break;
     case MESSAGE_ADD:
@@ -327,6 +329,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
     binding.model = model_new(setup, binding.shard, n_nodes, error);
     if (binding.model == NULL)
         return false;
+    model_set_outbox(binding.model, &server->actor.outbox);
     if (!model_per_worker_clocks(setup->spec))
         for (uint32_t node = 0; node < n_nodes; node++)
             if (workers_of[node] == 0)

@@ -85,6 +85,7 @@ void task_run_make_routes(RubatoTaskRun *run)
         route->epoch = run->epoch;
         route->row_bytes = table->row_bytes;
         route->per_worker_clocks = model_per_worker_clocks(table->spec);
+        route->lazy_clocks = engine->n_nodes == 1 && model_lazy_clocks(table->spec);
         route->clocks = &run->clocks[i];
         route->office = &engine->office;
         route->cancelled = &run->cancelled;

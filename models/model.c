@@ -45,6 +45,13 @@ bool model_per_worker_clocks(const RubatoTableSpec *spec)
     return ops != NULL && ops->per_worker_clocks;
 }
 
+bool model_lazy_clocks(const RubatoTableSpec *spec)
+{
+    const RubatoModelOps *ops = model_find(spec_model_name(spec));
+
+    return ops != NULL && ops->lazy_clocks;
+}
+
 RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32_t n_nodes,
                        GError **error)
 {
@@ -70,8 +77,8 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     model->progress = progress;
     model->n_workers = setup->n_workers;
     model->n_ignored = 0;
-    model->answered = NULL;
-    model->answered_end = &model->answered;
+    model->own_outbox = NULL;
+    model->outbox = &model->own_outbox;
     model->dropped_end = NULL;
     return model;
 }
@@ -82,7 +89,7 @@ RubatoRequest *model_free(RubatoModel *model)
 
     if (model == NULL)
         return NULL;
-    assert(model->answered == NULL);
+    assert(*model->outbox == NULL);
     RubatoProgress *progress = model->progress;
     model->dropped_end = &dropped;
     model->ops->destroy(model);
@@ -128,13 +135,25 @@ void model_clock(RubatoModel *model, uint32_t source, uint64_t clock)
         model->ops->advance(model, source, from, clock);
 }
 
+void model_set_outbox(RubatoModel *model, RubatoRequest **outbox)
+{
+    assert(*model->outbox == NULL && *outbox == NULL);
+    model->outbox = outbox;
+}
+
 RubatoRequest *model_take_answered(RubatoModel *model)
 {
-    RubatoRequest *chain = model->answered;
+    RubatoRequest *request = *model->outbox, *next, *oldest_first = NULL;
 
-    model->answered = NULL;
-    model->answered_end = &model->answered;
-    return chain;
+    *model->outbox = NULL;
+    if (request == NULL || request->next == NULL) /* as a rule */
+        return request;
+    for (; request != NULL; request = next) {
+        next = request->next;
+        request->next = oldest_first;
+        oldest_first = request;
+    }
+    return oldest_first;
 }
 
 uint32_t model_slowest(const RubatoModel *model)
@@ -159,9 +178,8 @@ uint64_t rubato_model_clock(const RubatoModel *model, uint32_t source)
 
 static void put_out(RubatoModel *model, RubatoRequest *request)
 {
-    request->next = NULL;
-    *model->answered_end = request;
-    model->answered_end = &request->next;
+    request->next = *model->outbox;
+    *model->outbox = request;
 }
 
 void rubato_model_answer(RubatoModel *model, RubatoRequest *request)

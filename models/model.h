@@ -22,6 +22,9 @@ const char *model_name(size_t i);
  * number, each with the clock of its slowest live worker (false). */
 bool model_per_worker_clocks(const RubatoTableSpec *spec);
 
+/* Whether a node that is alone may leave it to its Gets to bring its clock; see model_ops.h. */
+bool model_lazy_clocks(const RubatoTableSpec *spec);
+
 /* Begins a task on a shard: every clock is 0. setup->spec and the shard outlive the model. n_nodes
  * is the number of sources where those are nodes. A source without workers has to be retired by
  * model_clock. NULL with RUBATO_ERROR_MEMORY. (transfer full) */
@@ -47,6 +50,11 @@ void model_announce(RubatoModel *model, RubatoRequest *request);
 /* A source has come to a clock, or (RUBATO_CLOCK_RETIRED) to its end. An old or repeated clock and
  * an unknown source change nothing. */
 void model_clock(RubatoModel *model, uint32_t source, uint64_t clock);
+
+/* Where the model puts what it gives back from now on, instead of a place of its own: a chain that is
+ * empty between two calls, so that models which are never called at the same time may share it. Both
+ * are empty now. */
+void model_set_outbox(RubatoModel *model, RubatoRequest **outbox);
 
 /* Empties the outbox: the chain of requests given back since it was last taken, in the order in
  * which they were. The min clock at which a Get was answered is rubato_model_min_clock as long as

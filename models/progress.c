@@ -6,10 +6,15 @@
  * all sources looked at. The window is no smaller than the number of sources, so both searches cost
  * constant time per clock on average, and no clock, however large, makes one long.
  *
+ * A single source is its own minimum, and needs none of this: what its clocks change lies in one cache
+ * line, for the owner may be another thread each time.
+ *
  * Thread: the shard's present owner. */
 #include "models/progress.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define MIN_WINDOW 64u
 
@@ -21,24 +26,25 @@ struct RubatoProgress {
     uint64_t base; /* where the window begins */
     uint64_t mask; /* of the ring; its size less one */
     uint32_t *counts;
-    uint64_t *clocks;
+    uint64_t clocks[]; /* of each source */
 };
 
 RubatoProgress *progress_new(uint32_t n_sources)
 {
-    RubatoProgress *progress = g_try_new0(RubatoProgress, 1);
+    const size_t n_bytes = sizeof(RubatoProgress) + MAX(1, (size_t)n_sources) * sizeof(uint64_t);
+    RubatoProgress *progress = aligned_alloc(64, (n_bytes + 63) / 64 * 64);
     uint64_t window = MIN_WINDOW;
 
     if (progress == NULL)
         return NULL;
+    memset(progress, 0, n_bytes);
     while (window < n_sources)
         window *= 2;
     progress->n_sources = progress->n_live = progress->n_near = n_sources;
     progress->min = n_sources == 0 ? RUBATO_CLOCK_RETIRED : 0;
     progress->mask = window - 1;
     progress->counts = g_try_new0(uint32_t, window);
-    progress->clocks = g_try_new0(uint64_t, (gsize)n_sources + 1);
-    if (progress->counts == NULL || progress->clocks == NULL) {
+    if (progress->counts == NULL) {
         progress_free(progress);
         return NULL;
     }
@@ -51,8 +57,7 @@ void progress_free(RubatoProgress *progress)
     if (progress == NULL)
         return;
     g_free(progress->counts);
-    g_free(progress->clocks);
-    g_free(progress);
+    free(progress);
 }
 
 static bool is_near(const RubatoProgress *progress, uint64_t clock)
@@ -96,6 +101,11 @@ bool progress_advance(RubatoProgress *progress, uint32_t source, uint64_t clock,
     if (clock <= old)
         return false;
     progress->clocks[source] = clock;
+    *from = old;
+    if (progress->n_sources == 1) {
+        progress->min = clock;
+        return true;
+    }
     if (is_near(progress, old)) {
         progress->counts[old & progress->mask]--;
         progress->n_near--;
@@ -106,7 +116,6 @@ bool progress_advance(RubatoProgress *progress, uint32_t source, uint64_t clock,
         enter(progress, clock);
     if (old == progress->min)
         find_min(progress);
-    *from = old;
     return true;
 }
 

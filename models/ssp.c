@@ -68,6 +68,7 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
 
 const RubatoModelOps ssp_model_ops = {
     .name = "ssp",
+    .lazy_clocks = true,
     .create = create,
     .destroy = destroy,
     .get = get,

@@ -121,6 +121,7 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
+    const uint64_t node_clock = kind == MESSAGE_GET ? table_client_clock_to_tell(client) : 0;
     bool sent_away = false;
 
     call_add_parts(call, n_parts);
@@ -137,6 +138,7 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
     for (uint32_t i = 0; i < n_parts; i++)
         if (post_office_is_local(office, parts[i].server)) {
             messages[i] = make_message(client, kind, &parts[i], values, call);
+            messages[i].node_clock = node_clock;
             post_office_ask(office, &messages[i], route->row_bytes);
         }
 }
@@ -187,7 +189,7 @@ static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas,
         !table_client_wait_room(client, parts, n_parts, error))
         return false;
     for (uint32_t i = 0; i < n_parts; i++) {
-        const Message message = make_message(client, MESSAGE_ADD, &parts[i], values, NULL);
+        Message message = make_message(client, MESSAGE_ADD, &parts[i], values, NULL);
 
         client->unheard_bytes += post_office_tell(office, &message, route->row_bytes);
     }

@@ -4,6 +4,12 @@
  * Which of a node's clocks are worth telling is decided in clocks.c. A clock takes the way of the
  * Adds that were sent before it, so a server has all of them when it hears of the clock.
  *
+ * Lazy clocks. Where all workers are in this process, the servers need not be told each clock: whoever
+ * asks one of them tells the clock with the Get. That is as good as a clock message of the same thread
+ * right before it: the Adds that the clock counts have been posted by then, and come out of the
+ * mailbox first. Only a Get that is too early even so, and is kept, needs somebody else to tell: see
+ * clocks_await.
+ *
  * Threads: the client's worker; table_route_lead any. What workers share here is the route's
  * clocks. */
 #include "tables/client_private.h"
@@ -32,7 +38,10 @@ static bool all_local(const PostOffice *office, const Part *parts, uint32_t n_pa
 /* Whether the servers would answer a Get at once, as far as this node's workers are concerned. */
 static bool others_have_come(const TableClient *client)
 {
-    return clocks_told(client->route->clocks) >= client->clock - client->lead;
+    const TableRoute *route = client->route;
+
+    return (route->lazy_clocks ? clocks_own(route->clocks) : clocks_told(route->clocks)) >=
+           client->clock - client->lead;
 }
 
 static void look_for_others(TableClient *client, SpinnerEnd end)
@@ -68,6 +77,19 @@ void table_client_wait_for_others(TableClient *client, uint32_t n_parts)
 
 /* ---- telling ---- */
 
+uint64_t table_client_clock_to_tell(const TableClient *client)
+{
+    Clocks *clocks = client->route->clocks;
+    uint64_t clock;
+
+    if (!client->route->lazy_clocks)
+        return 0;
+    clock = clocks_own(clocks);
+    if (client->clock > client->lead && clock < client->clock - client->lead)
+        clock = clocks_await(clocks, client->clock - client->lead);
+    return clock;
+}
+
 /* Tells a clock to every server of every node. */
 static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock, NodeClock node)
 {
@@ -80,12 +102,12 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
     }
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (post_office_is_local(office, server)) {
-            const Message message = { .request = { .worker = source, .clock = clock },
-                                      .kind = MESSAGE_CLOCK,
-                                      .epoch = route->epoch,
-                                      .table = route->table,
-                                      .server = server,
-                                      .node = office->self };
+            Message message = { .request = { .worker = source, .clock = clock },
+                                .kind = MESSAGE_CLOCK,
+                                .epoch = route->epoch,
+                                .table = route->table,
+                                .server = server,
+                                .node = office->self };
 
             post_office_tell(office, &message, 0);
         }
@@ -100,7 +122,7 @@ static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
 
     if (route->per_worker_clocks)
         tell_clock(route, rank, clock, news);
-    else if (moved)
+    else if (moved && (!route->lazy_clocks || clocks_are_awaited(route->clocks)))
         tell_clock(route, route->office->self, news.clock, news);
 }
 

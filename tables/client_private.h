@@ -20,6 +20,9 @@ uint64_t table_route_lead(const TableRoute *route);
  * would only keep it for other workers of this node, gives these a moment to come. */
 void table_client_wait_for_others(TableClient *client, uint32_t n_parts);
 
+/* The node's clock, for a Get to bring to the servers; 0 where they are told otherwise. */
+uint64_t table_client_clock_to_tell(const TableClient *client);
+
 /* ---- client_wait.c ---- */
 
 static inline bool table_client_is_cancelled(const TableClient *client)

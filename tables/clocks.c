@@ -31,6 +31,7 @@ void clocks_init(Clocks *clocks, uint32_t self, uint32_t n_nodes, const uint32_t
     pthread_mutex_init(&clocks->lock, NULL);
     atomic_init(&clocks->own->clock, workers_of[self] == 0 ? RUBATO_CLOCK_RETIRED : 0);
     atomic_init(&clocks->own->slowest, 0);
+    atomic_init(&clocks->own->wanted, 0);
     atomic_init(&clocks->own->told, 0);
     for (uint32_t i = 0; i < clocks->n_workers; i++)
         atomic_init(&clocks->workers[i].clock, 0);
@@ -41,7 +42,7 @@ void clocks_init(Clocks *clocks, uint32_t self, uint32_t n_nodes, const uint32_t
         if (workers_of[node] == 0)
             clocks->nodes[node].clock = RUBATO_CLOCK_RETIRED;
     }
-    atomic_init(&clocks->told_slowest, clocks->first_rank);
+    atomic_init(&clocks->own->told_slowest, clocks->first_rank);
 }
 
 void clocks_clear(Clocks *clocks)
@@ -58,7 +59,7 @@ static uint64_t worker_clock(const Clocks *clocks, uint32_t worker)
     return atomic_load(&clocks->workers[worker].clock);
 }
 
-static uint64_t own_clock(const Clocks *clocks)
+uint64_t clocks_own(const Clocks *clocks)
 {
     return atomic_load(&clocks->own->clock);
 }
@@ -71,7 +72,7 @@ static uint32_t own_slowest(const Clocks *clocks)
 
 static NodeClock own_news(const Clocks *clocks)
 {
-    return (NodeClock){ own_clock(clocks), clocks->first_rank + own_slowest(clocks) };
+    return (NodeClock){ clocks_own(clocks), clocks->first_rank + own_slowest(clocks) };
 }
 
 /* Finds a worker that has this clock, the node's, beginning with the one who had it last: so each is
@@ -106,7 +107,7 @@ static uint64_t find_lowest(const Clocks *clocks)
 /* Whether a worker that has left a clock may be the last that had it, and that was the node's. */
 static bool may_be_last(const Clocks *clocks, uint64_t left)
 {
-    const uint64_t clock = own_clock(clocks);
+    const uint64_t clock = clocks_own(clocks);
 
     return left <= clock && worker_clock(clocks, own_slowest(clocks)) > clock;
 }
@@ -119,7 +120,7 @@ bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *ne
 
     atomic_store(own, clock);
     if (may_be_last(clocks, left)) {
-        uint64_t node = own_clock(clocks);
+        uint64_t node = clocks_own(clocks);
 
         while (node != RUBATO_CLOCK_RETIRED && !find_slowest(clocks, node)) {
             const uint64_t lowest = find_lowest(clocks);
@@ -132,7 +133,7 @@ bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *ne
     }
     *news = own_news(clocks);
     if (moved)
-        atomic_store_explicit(&clocks->told_slowest, news->slowest, memory_order_relaxed);
+        atomic_store_explicit(&clocks->own->told_slowest, news->slowest, memory_order_relaxed);
     return moved;
 }
 
@@ -152,6 +153,25 @@ uint64_t clocks_told(const Clocks *clocks)
     return atomic_load_explicit(&clocks->own->told, memory_order_acquire); /* see clocks_tell */
 }
 
+/* A Get that waits for a clock is not forgotten: one stores what it wants and then loads the node's
+ * clock, the other stores the node's clock and then loads what is wanted, all sequentially consistent.
+ * So either the Get brings a clock that is enough, or the other sees that it is wanted. What was told
+ * is loaded relaxed: an old value makes for a message too many. */
+uint64_t clocks_await(Clocks *clocks, uint64_t clock)
+{
+    uint64_t wanted = atomic_load_explicit(&clocks->own->wanted, memory_order_relaxed);
+
+    while (wanted < clock && !atomic_compare_exchange_weak(&clocks->own->wanted, &wanted, clock))
+        ;
+    return clocks_own(clocks);
+}
+
+bool clocks_are_awaited(const Clocks *clocks)
+{
+    return atomic_load(&clocks->own->wanted) >
+           atomic_load_explicit(&clocks->own->told, memory_order_relaxed);
+}
+
 void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news)
 {
     pthread_mutex_lock(&clocks->lock);
@@ -166,7 +186,7 @@ bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node)
     pthread_mutex_lock(&clocks->lock);
     find_slowest(
         clocks,
-        own_clock(
+        clocks_own(
             clocks)); /* the node's clock stays; which worker is the slowest may have changed */
     for (uint32_t i = 0; i < clocks->n_nodes; i++) {
         const NodeClock one = i == clocks->self ? own_news(clocks) : clocks->nodes[i];
@@ -182,11 +202,11 @@ bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node)
 
 bool clocks_has_news(Clocks *clocks, NodeClock *news)
 {
-    find_slowest(clocks, own_clock(clocks));
+    find_slowest(clocks, clocks_own(clocks));
     *news = own_news(clocks);
     if (news->clock == RUBATO_CLOCK_RETIRED)
         return false;
     /* Relaxed: a name for messages to the user. */
-    return atomic_exchange_explicit(&clocks->told_slowest, news->slowest, memory_order_relaxed) !=
-           news->slowest;
+    return atomic_exchange_explicit(&clocks->own->told_slowest, news->slowest,
+                                    memory_order_relaxed) != news->slowest;
 }

@@ -28,7 +28,9 @@ typedef struct {
 typedef struct {
     _Alignas(64) _Atomic uint64_t clock; /* the node's: its slowest live worker's */
     _Atomic uint32_t slowest;           /* local rank of a worker that had it when last looked at */
+    _Atomic uint64_t wanted;            /* the highest that a Get may wait for at a server */
     _Alignas(64) _Atomic uint64_t told; /* the clock that the node's servers were told last */
+    _Atomic uint32_t told_slowest;      /* the slowest worker that the others were told of last */
 } OwnClock;
 
 typedef struct {
@@ -40,8 +42,6 @@ typedef struct {
 
     OwnClock *own;
     WorkerClock *workers; /* this node's, by local rank */
-
-    _Atomic uint32_t told_slowest; /* the slowest worker that the others were told of last */
 
     pthread_mutex_t lock;
     /* guarded by lock */
@@ -60,6 +60,15 @@ bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *ne
  * one of them will be behind the news. */
 void clocks_tell(Clocks *clocks, uint64_t clock);
 uint64_t clocks_told(const Clocks *clocks);
+
+/* The node's clock. Every Add that its workers made at earlier clocks has been posted. */
+uint64_t clocks_own(const Clocks *clocks);
+
+/* For tables with lazy clocks. Before asking for what servers keep until the node has come to a clock:
+ * returns the node's clock, to be told to them with the Get. If that is too low, whoever moves it on sees
+ * in clocks_are_awaited that he has to tell them. */
+uint64_t clocks_await(Clocks *clocks, uint64_t clock);
+bool clocks_are_awaited(const Clocks *clocks);
 
 /* Another node has told its clock. Older news than what is known are ignored. */
 void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news);

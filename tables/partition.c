@@ -174,7 +174,8 @@ static void ensure_capacity(Slicer *slicer, size_t n)
     slicer->capacity = MAX(n, slicer->capacity * 2);
     g_free(slicer->at);
     g_free(slicer->servers_of);
-    slicer->at = g_new(uint32_t, slicer->capacity + 1); /* one more for sort_for_few */
+    slicer->at =
+        g_new(uint32_t, 2 * (slicer->capacity + 1)); /* see sort_for_few and sort_for_two */
     slicer->servers_of = g_new(uint32_t, slicer->capacity);
 }
 
@@ -245,7 +246,35 @@ static void find_servers(const Partition *partition, const RubatoKey *restrict k
     }
 }
 
-/* The keys' positions by server, which have been found, where there are few: each looks through all
+/* The keys' positions by server where there are two: each position is written to both lists, and stays
+ * in the one whose length counts it. The second has the upper half of the room. */
+static void sort_for_two(Slicer *slicer, const Partition *partition, const RubatoKey *restrict keys,
+                         size_t n)
+{
+    uint32_t *restrict first = slicer->at, *restrict second = first + slicer->capacity + 1;
+    const RubatoKey first_key = partition->first_key;
+    size_t n_second = 0;
+
+    if (partition->kind == PARTITION_RANGE) {
+        const uint64_t bound = partition->bounds[1] - first_key; /* see lies_below */
+
+        for (size_t i = 0; i < n; i++) {
+            first[i - n_second] = second[n_second] = (uint32_t)i;
+            n_second += keys[i] - first_key >= bound;
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            first[i - n_second] = second[n_second] = (uint32_t)i;
+            n_second += partition_server(partition, keys[i]);
+        }
+    }
+    slicer->parts[0].keys.at = first;
+    slicer->parts[0].keys.n = n - n_second;
+    slicer->parts[1].keys.at = second;
+    slicer->parts[1].keys.n = n_second;
+}
+
+/* The same where there are few more: each looks through all
  * keys, without a branch and without a count in memory that the next key would have to wait for. */
 static void sort_for_few(Slicer *slicer, const Partition *partition, size_t n)
 {
@@ -296,7 +325,9 @@ static uint32_t cut_unsorted(Slicer *slicer, const Partition *partition, const R
     ensure_capacity(slicer, n);
     for (uint32_t server = 0; server < n_servers; server++)
         parts[server] = (Part){ .server = server, .keys = { .keys = keys } };
-    if (n_servers <= FEW_SERVERS) {
+    if (n_servers == 2) {
+        sort_for_two(slicer, partition, keys, n);
+    } else if (n_servers <= FEW_SERVERS) {
         find_servers(partition, keys, n, slicer->servers_of);
         sort_for_few(slicer, partition, n);
     } else {

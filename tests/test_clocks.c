@@ -156,6 +156,30 @@ START_TEST(what_servers_were_told_does_not_go_back)
 }
 END_TEST
 
+START_TEST(a_clock_is_awaited_until_servers_are_told_it)
+{
+    Clocks clocks;
+    NodeClock news;
+
+    init(&clocks);
+    ck_assert(!clocks_are_awaited(&clocks));
+    ck_assert_uint_eq(clocks_await(&clocks, 2), 0);
+    ck_assert_uint_eq(clocks_await(&clocks, 1), 0);
+    ck_assert(clocks_are_awaited(&clocks));
+    for (uint32_t rank = 2; rank < 5; rank++)
+        clocks_advance(&clocks, rank, 1, &news);
+    clocks_tell(&clocks, news.clock);
+    ck_assert(clocks_are_awaited(&clocks));
+    for (uint32_t rank = 2; rank < 5; rank++)
+        clocks_advance(&clocks, rank, 2, &news);
+    clocks_tell(&clocks, news.clock);
+    ck_assert(!clocks_are_awaited(&clocks));
+    ck_assert_uint_eq(clocks_await(&clocks, 2), 2);
+    ck_assert(!clocks_are_awaited(&clocks));
+    clocks_clear(&clocks);
+}
+END_TEST
+
 /* ---- against a plain reference ---- */
 
 START_TEST(a_thousand_steps_agree_with_a_plain_minimum)
@@ -241,6 +265,44 @@ START_TEST(each_move_of_the_nodes_clock_is_told_by_one_worker)
 }
 END_TEST
 
+/* Workers as under lazy clocks: who is too early waits until somebody tells. */
+static void *run_awaiting(void *user)
+{
+    Ticker *ticker = user;
+    Clocks *clocks = ticker->clocks;
+
+    for (uint64_t clock = 1; clock <= N_CLOCKS; clock++) {
+        NodeClock news;
+
+        if (clocks_advance(clocks, ticker->rank, clock, &news) && clocks_are_awaited(clocks))
+            clocks_tell(clocks, news.clock);
+        if (clocks_own(clocks) < clock && clocks_await(clocks, clock) < clock)
+            while (clocks_told(clocks) < clock)
+                sched_yield();
+    }
+    return NULL;
+}
+
+/* One whom nobody told would wait for ever. */
+START_TEST(whoever_awaits_a_clock_is_told)
+{
+    const uint32_t workers_of[] = { N_THREADS };
+    Clocks clocks;
+    Ticker tickers[N_THREADS];
+    pthread_t threads[N_THREADS];
+
+    clocks_init(&clocks, 0, 1, workers_of);
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        tickers[i] = (Ticker){ .clocks = &clocks, .rank = i };
+        pthread_create(&threads[i], NULL, run_awaiting, &tickers[i]);
+    }
+    for (uint32_t i = 0; i < N_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(clocks_own(&clocks), N_CLOCKS);
+    clocks_clear(&clocks);
+}
+END_TEST
+
 /* ---- workers that stay close together, as under a bound ---- */
 
 enum { BOUND = 1, N_CLOSE = 200000 };
@@ -252,11 +314,6 @@ typedef struct {
     uint64_t n_beyond;       /* times that the node's clock was past a worker's */
 } Runner;
 
-static uint64_t node_clock(const Clocks *clocks)
-{
-    return atomic_load(&clocks->own->clock);
-}
-
 static void *run_close(void *user)
 {
     Runner *runner = user;
@@ -264,7 +321,7 @@ static void *run_close(void *user)
     for (uint64_t clock = 1; clock <= N_CLOSE; clock++) {
         NodeClock news;
 
-        while (node_clock(runner->clocks) + BOUND + 1 < clock)
+        while (clocks_own(runner->clocks) + BOUND + 1 < clock)
             sched_yield();
         atomic_store(&runner->begun[runner->rank], clock);
         (void)clocks_advance(runner->clocks, runner->rank, clock, &news);
@@ -291,7 +348,7 @@ START_TEST(the_nodes_clock_is_never_past_a_workers)
         pthread_join(threads[i], NULL);
         ck_assert_uint_eq(runners[i].n_beyond, 0);
     }
-    ck_assert_uint_eq(node_clock(&clocks), N_CLOSE);
+    ck_assert_uint_eq(clocks_own(&clocks), N_CLOSE);
     clocks_clear(&clocks);
 }
 END_TEST
@@ -308,8 +365,10 @@ int main(void)
     tcase_add_test(cases, nobody_is_slowest_once_all_have_retired);
     tcase_add_test(cases, another_slowest_worker_is_news);
     tcase_add_test(cases, what_servers_were_told_does_not_go_back);
+    tcase_add_test(cases, a_clock_is_awaited_until_servers_are_told_it);
     tcase_add_loop_test(cases, a_thousand_steps_agree_with_a_plain_minimum, 0, 20);
     tcase_add_test(cases, each_move_of_the_nodes_clock_is_told_by_one_worker);
+    tcase_add_loop_test(cases, whoever_awaits_a_clock_is_told, 0, 5);
     tcase_add_loop_test(cases, the_nodes_clock_is_never_past_a_workers, 0, 3);
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);

@@ -203,6 +203,38 @@ START_TEST(only_sparse_ssp_has_clocks_of_workers)
 }
 END_TEST
 
+/* The others apply Adds when a clock has passed, or want every worker's. */
+START_TEST(asp_and_ssp_can_do_without_being_told_each_clock)
+{
+    const char *name = kinds[_i].spec.model;
+
+    ck_assert(model_lazy_clocks(&kinds[_i].spec) ==
+              (strcmp(name, "asp") == 0 || strcmp(name, "ssp") == 0));
+}
+END_TEST
+
+START_TEST(models_may_share_an_outbox)
+{
+    const RubatoTableSpec spec = { .model = "ssp" };
+    RubatoRequest adds[] = { { .keys = { .first = 1 } }, { .keys = { .first = 2 } } };
+    RubatoRequest *outbox = NULL;
+    ModelRig rigs[2];
+
+    for (size_t i = 0; i < 2; i++) {
+        rig_init(&rigs[i], &spec, 1);
+        model_set_outbox(rigs[i].model, &outbox);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        model_add(rigs[i].model, &adds[i]);
+        ck_assert_ptr_eq(outbox, &adds[i]);
+        ck_assert_ptr_eq(model_take_answered(rigs[i].model), &adds[i]);
+        ck_assert_ptr_null(outbox);
+    }
+    for (size_t i = 0; i < 2; i++)
+        rig_clear(&rigs[i]);
+}
+END_TEST
+
 START_TEST(models_are_known_by_name)
 {
     ck_assert_str_eq(model_find("bsp")->name, "bsp");
@@ -442,6 +474,8 @@ int main(void)
     tcase_add_loop_test(all, announcements_come_back_whoever_asks_for_them, 0, N_KINDS);
     tcase_add_loop_test(all, requests_of_workers_that_are_not_there_make_no_sense, 0, N_KINDS);
     tcase_add_loop_test(all, only_sparse_ssp_has_clocks_of_workers, 0, N_KINDS);
+    tcase_add_loop_test(all, asp_and_ssp_can_do_without_being_told_each_clock, 0, N_KINDS);
+    tcase_add_test(all, models_may_share_an_outbox);
     tcase_add_test(all, models_are_known_by_name);
     tcase_add_test(all, sources_are_nodes_unless_the_model_wants_workers);
     suite_add_tcase(suite, all);

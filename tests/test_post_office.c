@@ -150,10 +150,10 @@ START_TEST(what_is_told_may_be_reused_at_once)
     const bool is_busy = _i % 2 == 1;
     Rig rig;
     Call call;
-    const Message add = { .request = { .keys = forms[_i / 2], .values = deltas },
-                          .kind = MESSAGE_ADD,
-                          .server = 1,
-                          .call = &call };
+    Message add = { .request = { .keys = forms[_i / 2], .values = deltas },
+                    .kind = MESSAGE_ADD,
+                    .server = 1,
+                    .call = &call };
     pthread_t thread = 0;
     size_t n_bytes;
 
@@ -184,7 +184,7 @@ START_TEST(messages_of_one_sender_keep_their_order)
 {
     Rig rig;
     Call call;
-    const Message clock = { .kind = MESSAGE_CLOCK, .server = 1 };
+    Message clock = { .kind = MESSAGE_CLOCK, .server = 1 };
     Message get = { .kind = MESSAGE_GET, .server = 1, .call = &call, .end = message_end_call };
     pthread_t thread;
 

@@ -24,11 +24,11 @@ typedef struct RubatoShard RubatoShard;
 typedef struct {
     const RubatoModelOps *ops;
     RubatoShard *shard;
-    RubatoProgress *progress; /* the clocks, as far as the shard has heard of them; only read it */
-    uint32_t n_workers;       /* of the task, over all nodes */
-    uint64_t n_ignored;       /* what came in and made no sense */
-    RubatoRequest *answered;  /* the outbox: what goes back to whoever sent it */
-    RubatoRequest **answered_end;
+    RubatoProgress *progress;  /* the clocks, as far as the shard has heard of them; only read it */
+    uint32_t n_workers;        /* of the task, over all nodes */
+    uint64_t n_ignored;        /* what came in and made no sense */
+    RubatoRequest **outbox;    /* what goes back to whoever sent it, chained from the newest */
+    RubatoRequest *own_outbox; /* where its owner has none for it */
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
 } RubatoModel;
 
@@ -66,6 +66,11 @@ struct RubatoModelOps {
     /* The sources of clocks: false, the nodes, each with the clock of its slowest worker; true, the
      * workers one by one. */
     bool per_worker_clocks;
+
+    /* The model needs clocks for nothing but Gets, and answers one at once where the min clock is at
+     * least the Get's less the table's staleness. Then a node that is alone lets its Gets bring its
+     * clock, and tells it by itself only while a Get waits. Not with per_worker_clocks. */
+    bool lazy_clocks;
 
     /* The base is filled in by the caller after create has returned. NULL with
      * RUBATO_ERROR_MEMORY where what the setup asks for does not fit. (transfer full) */

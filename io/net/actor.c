@@ -46,6 +46,7 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
     actor->settled = settled;
     actor->has_thread = false;
     actor->answered = NULL;
+    actor->outbox = NULL;
 }
 
 void actor_answer(Actor *actor, Message *message)
@@ -54,12 +55,12 @@ void actor_answer(Actor *actor, Message *message)
     actor->answered = message;
 }
 
+/* Without a look at it first, which would fetch the token's cache line twice: to read, then to write. */
 static bool try_take_token(Actor *actor)
 {
     uint32_t free = 0;
 
-    return atomic_load_explicit(&actor->owned, memory_order_relaxed) == 0 &&
-           atomic_compare_exchange_strong_explicit(&actor->owned, &free, 1, memory_order_acquire,
+    return atomic_compare_exchange_strong_explicit(&actor->owned, &free, 1, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
@@ -125,10 +126,14 @@ bool actor_try_handle(Actor *actor, Message *message)
 
 bool actor_try_handle_soon(Actor *actor, Message *message)
 {
+    if (actor_try_handle(actor, message))
+        return true;
     for (int i = 0; i < LOOKS; i++) {
-        if (actor_try_handle(actor, message))
-            return true;
         spin_pause();
+        /* relaxed: a hint; looking leaves the token's cache line with the owner, trying would not */
+        if (atomic_load_explicit(&actor->owned, memory_order_relaxed) == 0 &&
+            actor_try_handle(actor, message))
+            return true;
     }
     return false;
 }

@@ -26,13 +26,14 @@ struct Actor {
     _Atomic bool stopping;
 
     /* immutable while started */
+    bool has_thread;
     void (*handle)(Actor *actor, Message *message); /* as the owner; may not block */
     void (*settled)(Actor *actor); /* after a batch's answers have gone out; NULL: nothing to do */
-    bool has_thread;
     pthread_t thread;
 
-    /* owner only */
-    Message *answered; /* what handle gave back, in any order */
+    /* owner only; with the token in one cache line, which comes to each owner in any case */
+    Message *answered;     /* what handle gave back, in any order */
+    RubatoRequest *outbox; /* for handle to use; NULL at first */
 };
 
 /* Without a thread: whoever posts handles, or leaves it to the present owner. */

@@ -26,8 +26,20 @@ void call_begin(Call *call, void (*ended)(Call *call))
     call->spinner = NULL;
 }
 
+/* While the caller's part is the only one, nobody else changes the count, and a locked instruction can
+ * be spared: no part is under way, and nobody waits before the call was sent. Acquire: with the
+ * decrements of the parts that have ended. */
+static bool is_callers_alone(const Call *call)
+{
+    return atomic_load_explicit(&call->pending, memory_order_acquire) == 1;
+}
+
 void call_add_parts(Call *call, uint32_t n_parts)
 {
+    if (is_callers_alone(call)) {
+        atomic_store_explicit(&call->pending, 1 + n_parts, memory_order_relaxed);
+        return;
+    }
     /* relaxed: a part can end only after it was sent, and sending orders it */
     atomic_fetch_add_explicit(&call->pending, n_parts, memory_order_relaxed);
 }
@@ -82,7 +94,16 @@ void call_end_part(Call *call, CallStatus status, uint64_t min_clock)
 
 void call_sent(Call *call)
 {
-    end_parts(call);
+    void (*const ended)(Call *) = call->ended;
+
+    if (!is_callers_alone(call)) {
+        end_parts(call);
+        return;
+    }
+    /* release: what the parts wrote goes on to whoever finds in call_has_ended that it has ended */
+    atomic_store_explicit(&call->pending, 0, memory_order_release);
+    if (ended != NULL)
+        ended(call);
 }
 
 bool call_has_ended(Call *call)

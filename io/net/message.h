@@ -28,13 +28,14 @@ typedef struct Message Message;
 struct Message {
     RubatoRequest request; /* first: models give back requests, servers find the message again */
     MessageKind kind;
-    CallStatus status;  /* of the answer */
-    uint32_t epoch;     /* of the task; 0: outside any task */
-    uint32_t table;     /* the table's id */
-    uint32_t server;    /* its number over all nodes */
-    uint32_t node;      /* the number of the node that sent it */
-    uint64_t min_clock; /* of the answer: the shard's when it read the rows */
-    size_t value_bytes; /* of what came from another node: the bytes of request.values */
+    CallStatus status;   /* of the answer */
+    uint32_t epoch;      /* of the task; 0: outside any task */
+    uint32_t table;      /* the table's id */
+    uint32_t server;     /* its number over all nodes */
+    uint32_t node;       /* the number of the node that sent it */
+    uint64_t min_clock;  /* of the answer: the shard's when it read the rows */
+    uint64_t node_clock; /* of a Get: its node's clock when it was asked; 0: not told */
+    size_t value_bytes;  /* of what came from another node: the bytes of request.values */
 
     /* Whose answer it is: a call of this process, or (call NULL) a request of another node. */
     Call *call;

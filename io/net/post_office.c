@@ -313,17 +313,16 @@ void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
         actor_post(actor, message);
 }
 
-size_t post_office_tell(PostOffice *office, const Message *message, size_t row_bytes)
+size_t post_office_tell(PostOffice *office, Message *message, size_t row_bytes)
 {
     Actor *actor = office->servers[message->server].actor;
-    Message here = *message;
 
-    here.end = here.call != NULL ? message_end_call : NULL;
     if (actor == NULL) {
         send_pieces(office, message, row_bytes);
         return 0;
     }
-    if (actor_try_handle_soon(actor, &here))
+    message->end = message->call != NULL ? message_end_call : NULL;
+    if (actor_try_handle_soon(actor, message))
         return 0;
     actor_post(actor, message_copy(message, row_bytes));
     return message->request.keys.n * (row_bytes + sizeof(RubatoKey)) + sizeof(Message);

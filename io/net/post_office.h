@@ -58,10 +58,10 @@ static inline bool post_office_is_local(const PostOffice *office, uint32_t serve
  * has ended. Asked of another node it leaves with the next flush. */
 void post_office_ask(PostOffice *office, Message *message, size_t row_bytes);
 
-/* Tells a server, which may answer to message->call, or to nobody (NULL). The message, its keys and
- * values may be reused at once. Returns the bytes that had to be copied into a busy local server's
- * mailbox, 0 where it was handled at once or sent. */
-size_t post_office_tell(PostOffice *office, const Message *message, size_t row_bytes);
+/* Tells a server, which may answer to message->call, or to nobody (NULL); sets message->end. The
+ * message, its keys and values may be reused at once. Returns the bytes that had to be copied into a
+ * busy local server's mailbox, 0 where it was handled at once or sent. */
+size_t post_office_tell(PostOffice *office, Message *message, size_t row_bytes);
 
 /* Tells every other node a clock: of source (a node number, or a worker's rank where the table's
  * model wants those), and, for messages to the user, the node's clock and its slowest worker. */

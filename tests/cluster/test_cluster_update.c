@@ -365,14 +365,14 @@ static void send_nonsense(RubatoEngine *engine, const WrongMessage *messages, si
     for (size_t i = 0; i < n; i++) {
         const WrongMessage *wrong = &messages[i];
         double value = wrong->value;
-        const Message message = { .request = { .worker = worker,
-                                               .subject = wrong->subject,
-                                               .keys = wrong->keys,
-                                               .values = &value },
-                                  .kind = wrong->kind,
-                                  .table = 0,
-                                  .server = 2,
-                                  .node = engine->office.self };
+        Message message = { .request = { .worker = worker,
+                                         .subject = wrong->subject,
+                                         .keys = wrong->keys,
+                                         .values = &value },
+                            .kind = wrong->kind,
+                            .table = 0,
+                            .server = 2,
+                            .node = engine->office.self };
 
         post_office_tell(&engine->office, &message, wrong->row_bytes);
     }
