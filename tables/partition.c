@@ -7,6 +7,8 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "io/net/key_range.h"
+
 /* Up to so many servers a pass over all keys for each is faster than a counting sort. */
 #define FEW_SERVERS 4
 
@@ -390,29 +392,17 @@ uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey fi
     return n_parts;
 }
 
-/* A key outside the range has the uppermost bit in its offset or in what is left behind it. To look
- * at these bits alone is done for several keys at once; a range of more than half of all keys has
- * them set too, and is looked at again. */
 bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n, RubatoKey *wrong)
 {
-    const uint64_t last = partition->n_keys - 1;
-    uint64_t outside = 0;
+    size_t i;
 
     if (!partition->dense)
         return true;
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t offset = keys[i] - partition->first_key;
-
-        outside |= offset | (last - offset);
-    }
-    if (outside >> 63 == 0)
+    i = key_range_find_outside(keys, n, partition->first_key, partition->n_keys);
+    if (i == n)
         return true;
-    for (size_t i = 0; i < n; i++)
-        if (keys[i] - partition->first_key >= partition->n_keys) {
-            *wrong = keys[i];
-            return false;
-        }
-    return true;
+    *wrong = keys[i];
+    return false;
 }
 
 bool partition_holds_run(const Partition *partition, RubatoKey first, size_t n, RubatoKey *wrong)
