@@ -35,13 +35,11 @@
 /* What the helper takes in before it looks whether its call has ended. */
 #define HELP_PACKETS 8
 
-static bool glance(const Network *network)
+static bool glance(Network *network)
 {
-    for (size_t i = 0; i < network->n_transports; i++) {
-        Transport *const transport = network->transports[i];
-        if (transport->ops->glance != NULL && transport->ops->glance(transport))
+    for (size_t i = 0; i < network->n_transports; i++)
+        if (network_glance(network, i) == GLANCE_SOME)
             return true;
-    }
     return false;
 }
 

@@ -124,8 +124,9 @@ struct Network {
     /* guarded by receiving: held by whoever receives, the I/O thread or a helper */
     pthread_mutex_t receiving;
     int64_t complained_at;
-    uint64_t n_unsaid;  /* complaints since then */
-    unsigned n_partial; /* times that not all transports were asked, in a row */
+    uint64_t n_unsaid;                      /* complaints since then */
+    unsigned n_partial;                     /* times that not all transports were asked, in a row */
+    bool is_quiet[NETWORK_MOST_TRANSPORTS]; /* news_fd does not tell what comes by this transport */
 
     _Atomic bool helping; /* a thread that waits for an answer is the helper */
     Spinner helper;       /* the helper only */
@@ -172,7 +173,7 @@ typedef enum {
 /* How far to look for what has come. */
 typedef enum {
     REACH_ALL,  /* by every transport, until nothing is found: then news_fd tells of more */
-    REACH_NEAR, /* the same, but only of those transports that can be glanced at */
+    REACH_NEAR, /* the same, but only of those transports of which news_fd tells nothing now */
     REACH_SEEN, /* of these, what a glance shows: news_fd tells of none of them what comes later */
 } Reach;
 
@@ -181,6 +182,18 @@ typedef enum {
  * BATCH_NOTHING may less than all be asked for, and now and then it is all the same. `receiving` is
  * held. */
 Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_all, int64_t *next);
+
+/* What a glance at a transport shows. `receiving` is held. */
+static inline Glance network_glance(Network *network, size_t i)
+{
+    Transport *const transport = network->transports[i];
+    const Glance seen =
+        transport->ops->glance != NULL ? transport->ops->glance(transport) : GLANCE_NOT_WORTH_IT;
+
+    if (seen != GLANCE_NOT_WORTH_IT)
+        network->is_quiet[i] = true;
+    return seen;
+}
 
 /* network_help.c */
 

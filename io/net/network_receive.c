@@ -346,15 +346,19 @@ static void take_packet(Network *network, Received *received, int64_t now_ms, bo
 }
 
 /* Takes in what has come by one transport, but not for ever; how many packets. */
-static unsigned receive_from(Network *network, Transport *transport, bool only_seen, unsigned most,
+static unsigned receive_from(Network *network, size_t i, bool only_seen, unsigned most,
                              int64_t now_ms)
 {
+    Transport *const transport = network->transports[i];
     Received received;
     unsigned n = 0;
 
-    while (n < most && (!only_seen || transport->ops->glance(transport)) &&
-           transport->ops->receive(transport, &received)) {
+    while (n < most && (!only_seen || network_glance(network, i) == GLANCE_SOME)) {
         bool moved = false;
+        if (!transport->ops->receive(transport, &received)) {
+            network->is_quiet[i] = false;
+            break;
+        }
         take_packet(network, &received, now_ms, &moved);
         if (!moved)
             received.ops->release(&received);
@@ -373,10 +377,9 @@ static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t
         network->n_partial = 0;
     }
     for (size_t i = 0; i < network->n_transports; i++) {
-        Transport *const transport = network->transports[i];
-        if (reach != REACH_ALL && transport->ops->glance == NULL)
+        if (reach != REACH_ALL && !network->is_quiet[i])
             continue;
-        const unsigned n = receive_from(network, transport, reach == REACH_SEEN, most, now_ms);
+        const unsigned n = receive_from(network, i, reach == REACH_SEEN, most, now_ms);
         batch = MAX(batch, n == most ? BATCH_MORE : n > 0 ? BATCH_SOME : BATCH_NOTHING);
     }
     if (batch != BATCH_NOTHING && network->handler.received != NULL)

@@ -53,6 +53,14 @@ struct Received {
     _Alignas(max_align_t) uint8_t memory[96]; /* the transport's */
 };
 
+/* What a glance shows. After all but the first poll_fd tells nothing until receive has found nothing
+ * once more. */
+typedef enum {
+    GLANCE_NOT_WORTH_IT, /* did not look: poll_fd will tell */
+    GLANCE_NOTHING,
+    GLANCE_SOME,
+} Glance;
+
 struct TransportOps {
     const char *name; /* also of its addresses: "name://…" */
     bool is_memory;   /* sending bytes costs no more than copying them */
@@ -77,9 +85,8 @@ struct TransportOps {
     bool (*receive)(Transport *transport, Received *received);
 
     /* A cheap look whether receive would find something, for whoever looks again and again instead of
-     * going to sleep; after it poll_fd tells nothing until receive has found nothing once more. NULL:
-     * there is no cheap way. I/O thread. */
-    bool (*glance)(Transport *transport);
+     * going to sleep; NULL: there is no cheap way. I/O thread. */
+    Glance (*glance)(Transport *transport);
 
     /* Whether the address is one of this transport's that can be reached from here. NULL: all are.
      * Any thread. */

@@ -379,7 +379,7 @@ static bool shm_receive(Transport *transport, Received *received)
     }
 }
 
-static bool shm_glance(Transport *transport)
+static Glance shm_glance(Transport *transport)
 {
     ShmTransport *const self = (ShmTransport *)transport;
 
@@ -387,9 +387,9 @@ static bool shm_glance(Transport *transport)
     for (guint i = 0; i < self->inlets->len; i++) {
         const Inlet *const inlet = g_ptr_array_index(self->inlets, i);
         if (inlet->opened && ring_has_some(&inlet->reader))
-            return true;
+            return GLANCE_SOME;
     }
-    return false;
+    return GLANCE_NOTHING;
 }
 
 /* ---- the transport's life ---- */

@@ -294,19 +294,19 @@ static bool tcp_receive(Transport *transport, Received *received)
     return false;
 }
 
-static bool tcp_glance(Transport *transport)
+static Glance tcp_glance(Transport *transport)
 {
     TcpTransport *const self = (TcpTransport *)transport;
 
     if (self->current != NULL || self->next_event < self->n_events)
-        return true;
-    if (self->n_vain >= MOST_VAIN)
-        return false;
+        return GLANCE_SOME;
+    if (self->is_armed && self->n_vain >= MOST_VAIN)
+        return GLANCE_NOT_WORTH_IT;
     arm(self, false);
     if (ask(self))
-        return true;
+        return GLANCE_SOME;
     self->n_vain++;
-    return false;
+    return GLANCE_NOTHING;
 }
 
 static int tcp_poll_fd(Transport *transport)
