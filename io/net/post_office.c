@@ -22,6 +22,9 @@ G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
 #define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(double))
 #define INLINE_OF_MANY 4096
 
+/* Pieces of a request that are smaller together wait for the next ones. */
+#define WORTH_SENDING_BYTES ((size_t)32 << 10)
+
 struct PendingRequest {
     Call *call; /* NULL: the slot is free */
     RubatoKeys keys;
@@ -290,7 +293,7 @@ static void send_pieces(PostOffice *office, const Message *message, size_t row_b
         message->call->is_remote = true;
     if (message->call != NULL && n_pieces > 1)
         call_add_parts(message->call, (uint32_t)n_pieces - 1);
-    for (size_t i = 0, begin = 0; i < n_pieces; i++, begin += most) {
+    for (size_t i = 0, begin = 0, waiting_bytes = 0; i < n_pieces; i++, begin += most) {
         const RubatoKeys piece = keys_from(keys, begin, MIN(most, keys->n - begin));
         char *values = message->request.values;
 
@@ -298,8 +301,13 @@ static void send_pieces(PostOffice *office, const Message *message, size_t row_b
         send_piece(office, message, &piece,
                    values == NULL || keys->at != NULL ? values : values + begin * row_bytes,
                    row_bytes);
-        if (i + 1 < n_pieces) /* the other side has something to do meanwhile */
+        waiting_bytes += piece.n * ((piece.keys != NULL ? sizeof(RubatoKey) : 0) +
+                                    (message->kind == MESSAGE_ADD ? row_bytes : 0));
+        /* The other side has something to do meanwhile; but it takes several small pieces at once. */
+        if (i + 1 < n_pieces && (i == 0 || waiting_bytes >= WORTH_SENDING_BYTES)) {
             network_flush(office->network, office->servers[message->server].node);
+            waiting_bytes = 0;
+        }
     }
 }
 
