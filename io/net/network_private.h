@@ -124,8 +124,9 @@ struct Network {
     /* guarded by receiving: held by whoever receives, the I/O thread or a helper */
     pthread_mutex_t receiving;
     int64_t complained_at;
-    uint64_t n_unsaid;                      /* complaints since then */
-    unsigned n_partial;                     /* times that not all transports were asked, in a row */
+    uint64_t n_unsaid;  /* complaints since then */
+    unsigned n_partial; /* times that not all transports were asked, in a row */
+    bool has_given[NETWORK_MOST_TRANSPORTS]; /* a packet, when it was last asked */
     bool is_quiet[NETWORK_MOST_TRANSPORTS]; /* news_fd does not tell what comes by this transport */
 
     _Atomic bool helping; /* a thread that waits for an answer is the helper */

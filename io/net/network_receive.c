@@ -380,6 +380,7 @@ static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t
         if (reach != REACH_ALL && !network->is_quiet[i])
             continue;
         const unsigned n = receive_from(network, i, reach == REACH_SEEN, most, now_ms);
+        network->has_given[i] = n > 0;
         batch = MAX(batch, n == most ? BATCH_MORE : n > 0 ? BATCH_SOME : BATCH_NOTHING);
     }
     if (batch != BATCH_NOTHING && network->handler.received != NULL)
@@ -504,6 +505,19 @@ static void flush_what_was_left(Network *network)
         network_flush(network, i);
 }
 
+/* The processor from which something came last by a transport that knows. `receiving` is held. */
+static int find_origin(Network *network)
+{
+    int processor = -1;
+
+    for (size_t i = 0; i < network->n_transports; i++) {
+        Transport *const transport = network->transports[i];
+        if (network->has_given[i] && transport->ops->origin != NULL)
+            processor = transport->ops->origin(transport);
+    }
+    return processor;
+}
+
 void *network_run(void *data)
 {
     Network *const network = data;
@@ -522,6 +536,8 @@ void *network_run(void *data)
         const Reach reach = seen ? REACH_SEEN : REACH_ALL;
         const Batch batch = network_receive(network, reach, BATCH_PACKETS, all, &next);
         seen = false;
+        if (batch != BATCH_NOTHING)
+            spinner_note_origin(&spinner, find_origin(network));
         const bool spun = batch == BATCH_SOME && network_spin(network, &spinner, NULL, &seen);
         pthread_mutex_unlock(&network->receiving);
         next_timer = all ? next : MIN(next, next_timer);

@@ -24,6 +24,7 @@
  * move; again only after a while, which doubles as long as it has not helped. */
 #define CROWDED_NS 1500
 #define MOST_CROWDED 8u
+#define CROWDED_ORIGIN 4u /* what came from this processor counts for so many */
 #define SHORTEST_STAY_NS 250000
 #define LONGEST_STAY_NS 16000000
 
@@ -88,14 +89,28 @@ bool spinner_go_on(Spinner *spinner, SpinnerEnd end)
     return false;
 }
 
-void spinner_found(Spinner *spinner)
+static void note_crowded(Spinner *spinner, unsigned n)
 {
-    spinner->n_failed = 0;
-    spinner->n_to_skip = 0;
-    if (spinner->gave_way) {
-        spinner->n_crowded++;
+    if (n > 0) {
+        spinner->n_crowded += n;
     } else {
         spinner->n_crowded = 0;
         spinner->stay_ns /= 2;
     }
+}
+
+void spinner_found(Spinner *spinner)
+{
+    spinner->n_failed = 0;
+    spinner->n_to_skip = 0;
+    note_crowded(spinner, spinner->gave_way ? 1 : 0);
+}
+
+void spinner_note_origin(Spinner *spinner, int processor)
+{
+    if (spinner->is_alone || !spinner->moves || processor < 0)
+        return;
+    note_crowded(spinner, processor == sched_getcpu() ? CROWDED_ORIGIN : 0);
+    if (spinner->n_crowded >= MOST_CROWDED)
+        move_if_crowded(spinner, monotonic_ns());
 }

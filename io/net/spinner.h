@@ -52,4 +52,7 @@ bool spinner_go_on(Spinner *spinner, SpinnerEnd end);
 /* It was worth it. */
 void spinner_found(Spinner *spinner);
 
+/* Something was sent to this thread from that processor; -1: nobody knows which. */
+void spinner_note_origin(Spinner *spinner, int processor);
+
 #endif

@@ -88,6 +88,10 @@ struct TransportOps {
      * going to sleep; NULL: there is no cheap way. I/O thread. */
     Glance (*glance)(Transport *transport);
 
+    /* The processor on which the last packet was sent from this machine, or came in from another; -1:
+     * that cannot be told. NULL: it never can. I/O thread. */
+    int (*origin)(Transport *transport);
+
     /* Whether the address is one of this transport's that can be reached from here. NULL: all are.
      * Any thread. */
     bool (*reaches)(Transport *transport, const char *endpoint);

@@ -115,6 +115,8 @@ static void drop_inlet(TcpTransport *self, TcpInlet *inlet)
 {
     if (self->current == inlet)
         self->current = NULL;
+    if (self->last == inlet)
+        self->last = NULL;
     g_hash_table_remove(self->inlets, GUINT_TO_POINTER(inlet->id));
 }
 
@@ -176,6 +178,7 @@ static void let_in(TcpTransport *self, int listener)
         complain(self, "somebody", g_strerror(errno)); /* tried again after CHECK_MS */
 }
 
+/* One of which no packet has come, so it is neither the current one nor the last. */
 static gboolean is_strange(gpointer id, gpointer data, gpointer now_ms)
 {
     const TcpInlet *const inlet = data;
@@ -184,7 +187,7 @@ static gboolean is_strange(gpointer id, gpointer data, gpointer now_ms)
     return !inlet->is_greeted && *(const int64_t *)now_ms - inlet->heard_ms >= SILENCE_MS;
 }
 
-/* What is done from time to time. No inlet is the current one. */
+/* What is done from time to time. */
 static void check(TcpTransport *self)
 {
     int64_t now_ms = monotonic_ms();
@@ -206,8 +209,10 @@ static bool take_packet(TcpTransport *self, Received *received)
 
     if (self->current == NULL)
         return false;
-    if (tcp_inlet_take(self->current, received, &fault))
+    if (tcp_inlet_take(self->current, received, &fault)) {
+        self->last = self->current;
         return true;
+    }
     if (fault != NULL) {
         complain(self, self->current->address, fault);
         drop_inlet(self, self->current);
@@ -307,6 +312,18 @@ static Glance tcp_glance(Transport *transport)
         return GLANCE_SOME;
     self->n_vain++;
     return GLANCE_NOTHING;
+}
+
+static int tcp_origin(Transport *transport)
+{
+    const TcpTransport *const self = (const TcpTransport *)transport;
+    int processor = -1;
+    socklen_t size = sizeof processor;
+
+    if (self->last == NULL ||
+        getsockopt(self->last->fd, SOL_SOCKET, SO_INCOMING_CPU, &processor, &size) != 0)
+        return -1;
+    return processor;
 }
 
 static int tcp_poll_fd(Transport *transport)
@@ -433,5 +450,6 @@ const TransportOps transport_tcp = {
     .poll_fd = tcp_poll_fd,
     .receive = tcp_receive,
     .glance = tcp_glance,
+    .origin = tcp_origin,
     .connect = tcp_connect,
 };

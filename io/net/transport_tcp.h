@@ -29,6 +29,7 @@ typedef struct {
     GHashTable *inlets; /* id → TcpInlet */
     uint32_t n_inlets_ever;
     TcpInlet *current; /* what was read of it is taken out first; NULL: none */
+    TcpInlet *last;    /* of which the last packet came; NULL: it is gone */
     struct epoll_event events[TCP_MOST_EVENTS]; /* not looked at yet: from next_event on */
     int next_event, n_events;
     bool is_armed;     /* poll_fd tells what comes */
