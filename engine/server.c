@@ -80,8 +80,10 @@ static const char *find_fault(const RubatoShard *shard, const RubatoModel *model
 {
     const RubatoRequest *request = &message->request;
     const size_t row_bytes = shard_subject_bytes(shard, request->subject);
+    /* an announcement is of keys alone, as many as fit */
+    const size_t carried_bytes = message->kind == MESSAGE_ANNOUNCE ? 0 : row_bytes;
 
-    if (request->keys.n > post_office_max_keys(row_bytes))
+    if (request->keys.n > post_office_max_keys(carried_bytes))
         return "a request with more keys than a message may have";
     if (message->kind == MESSAGE_ADD && message->value_bytes != request->keys.n * row_bytes)
         return "an Add whose deltas do not fit its keys";

@@ -41,7 +41,8 @@ typedef struct {
 #define POST_OFFICE_MAX_VALUE_BYTES ((size_t)512 << 10)
 #define POST_OFFICE_MEMORY_VALUE_BYTES ((size_t)128 << 10)
 
-/* The most keys of rows so long that one message to or from another node carries. */
+/* The most keys of rows so long that one message to or from another node carries; 0: of keys without
+ * rows. */
 size_t post_office_max_keys(size_t row_bytes);
 
 void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,

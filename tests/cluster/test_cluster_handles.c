@@ -341,22 +341,49 @@ END_TEST
 
 /* ---- keys told ahead ---- */
 
-enum { SPECULATION = 2 };
+enum { SPECULATION = 2, MOST_TOLD = 12000, TOLD_WIDTH = 32 };
+
+/* Also with rows so wide that fewer of them than are told of go into one message. */
+static const struct {
+    const char *record;
+    uint32_t width;
+    size_t n_keys; /* of each worker */
+} told[] = {
+    { "hash", 1, 1 },
+    { "dense", 1, 1 },
+    { "dense", TOLD_WIDTH, MOST_TOLD },
+};
+
+G_STATIC_ASSERT(MOST_TOLD *TOLD_WIDTH * sizeof(float) > POST_OFFICE_MAX_VALUE_BYTES);
+
+static bool are_all(const float *values, size_t n, float value)
+{
+    for (size_t i = 0; i < n; i++)
+        if (values[i] != value)
+            return false;
+    return true;
+}
 
 /* Worker 0, on one node, runs ahead of worker 1, on the other, which uses other keys and does not
  * move before it has seen that worker 0 came as far as speculation lets it. */
 static bool speculate(RubatoWorker *worker, void *user_data, GError **error)
 {
+    const int shape = *(const int *)user_data;
     const bool ahead = rubato_worker_rank(worker) == 0;
-    const RubatoKey key = ahead ? 1 : 99;
+    const size_t n_keys = told[shape].n_keys, n_values = n_keys * told[shape].width;
+    g_autofree RubatoKey *keys = g_new(RubatoKey, n_keys);
+    g_autofree float *values = g_new0(float, n_values), *ones = g_new(float, n_values);
     RubatoIteration iterations[SPECULATION + 2];
     const float one = 1;
     const RubatoKey flag = 0;
-    float value = 0;
+    float is_up = 0;
 
-    (void)user_data;
+    for (size_t i = 0; i < n_keys; i++)
+        keys[i] = 2 * i + ahead; /* not a run */
+    for (size_t i = 0; i < n_values; i++)
+        ones[i] = 1;
     for (size_t i = 0; i < G_N_ELEMENTS(iterations); i++)
-        iterations[i] = (RubatoIteration){ &key, 1 };
+        iterations[i] = (RubatoIteration){ keys, n_keys };
     g_autoptr(RubatoKVTable) flags =
         rubato_worker_open_kv_table(worker, "flags", RUBATO_F32, error);
     g_autoptr(RubatoSparseKVClientTable) rows = rubato_worker_open_sparse_kv_client_table(
@@ -364,14 +391,15 @@ static bool speculate(RubatoWorker *worker, void *user_data, GError **error)
     if (flags == NULL || rows == NULL)
         return false;
     for (uint64_t i = 0; i < G_N_ELEMENTS(iterations); i++) {
-        if (!rubato_sparse_kv_client_table_get(rows, &value, error) ||
-            !rubato_sparse_kv_client_table_add(rows, &one, error))
+        if (!rubato_sparse_kv_client_table_get(rows, values, error) ||
+            !rubato_sparse_kv_client_table_add(rows, ones, error))
             return false;
-        EXPECT(value == (float)i, "iteration %d reads %g", (int)i, (double)value);
+        EXPECT(are_all(values, n_values, (float)i), "iteration %d reads %g", (int)i,
+               (double)values[0]);
         if (ahead && i == SPECULATION && !rubato_kv_table_add(flags, &flag, 1, &one, error))
             return false;
-        while (!ahead && i == 0 && value == 0)
-            if (!rubato_kv_table_get(flags, &flag, 1, &value, error))
+        while (!ahead && i == 0 && is_up == 0)
+            if (!rubato_kv_table_get(flags, &flag, 1, &is_up, error))
                 return false;
     }
     return true;
@@ -379,17 +407,19 @@ static bool speculate(RubatoWorker *worker, void *user_data, GError **error)
 
 static bool play_speculation(RubatoEngine *engine, const void *data, GError **error)
 {
+    int shape = *(const int *)data;
     const RubatoTableSpec flags = { .name = "flags", .n_keys = 1 };
     const RubatoTableSpec rows = { .name = "rows",
-                                   .n_keys = 100,
+                                   .n_keys = 2 * MOST_TOLD,
+                                   .width = told[shape].width,
                                    .model = "sparse_ssp",
                                    .speculation = SPECULATION,
-                                   .record = data };
+                                   .record = told[shape].record };
     const char *const tables[] = { "flags", "rows", NULL };
 
     return rubato_engine_create_table(engine, &flags, error) &&
            rubato_engine_create_table(engine, &rows, error) &&
-           cluster_run_task(engine, "speculate", speculate, NULL, tables, error);
+           cluster_run_task(engine, "speculate", speculate, &shape, tables, error);
 }
 
 START_TEST(workers_of_two_nodes_speculate_on_different_keys)
@@ -397,7 +427,7 @@ START_TEST(workers_of_two_nodes_speculate_on_different_keys)
     ClusterRun *run =
         cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } });
 
-    cluster_start(run, play_speculation, _i == 0 ? "hash" : "dense");
+    cluster_start(run, play_speculation, &_i);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -492,7 +522,8 @@ static Suite *handles_suite(void)
                         (int)G_N_ELEMENTS(caches));
     tcase_add_test(tickets, tickets_call_back_once_each_across_nodes);
     tcase_add_test(chunks, chunks_lie_over_all_servers_and_other_handles_see_them);
-    tcase_add_loop_test(sparse, workers_of_two_nodes_speculate_on_different_keys, 0, 2);
+    tcase_add_loop_test(sparse, workers_of_two_nodes_speculate_on_different_keys, 0,
+                        (int)G_N_ELEMENTS(told));
     tcase_add_loop_test(rows, rows_of_every_dtype_cross_unchanged, 0, (int)G_N_ELEMENTS(dtypes));
     return suite;
 }
