@@ -25,6 +25,24 @@ START_TEST(a_block_that_came_back_is_used_again)
 END_TEST
 
 /* Writing all of a block shows to the address sanitizer whether it is as large as was asked. */
+START_TEST(blocks_worth_keeping_are_kept)
+{
+    static const struct {
+        size_t size;
+        bool kept;
+    } blocks[] = { { BLOCK_POOL_LEAST_BYTES - 1, false },
+                   { BLOCK_POOL_LEAST_BYTES, true },
+                   { BLOCK_POOL_MOST_BYTES / 2 + 1, true },
+                   { BLOCK_POOL_MOST_BYTES, true },
+                   { BLOCK_POOL_MOST_BYTES + 1, false } };
+    BlockPool *pool = block_pool_new();
+
+    block_pool_give(pool, block_pool_take(pool, blocks[_i].size), blocks[_i].size);
+    ck_assert_int_eq(block_pool_kept_bytes(pool) > 0, blocks[_i].kept);
+    block_pool_free(pool);
+}
+END_TEST
+
 START_TEST(blocks_of_all_sizes_have_their_room)
 {
     BlockPool *pool = _i == 0 ? NULL : block_pool_new();
@@ -97,6 +115,7 @@ int main(void)
 
     tcase_add_test(cases, a_block_that_came_back_is_used_again);
     tcase_add_loop_test(cases, blocks_of_all_sizes_have_their_room, 0, 2);
+    tcase_add_loop_test(cases, blocks_worth_keeping_are_kept, 0, 5);
     tcase_add_test(cases, a_pool_keeps_no_more_than_it_may);
     tcase_add_test(cases, no_two_threads_have_the_same_block);
     suite_add_tcase(suite, cases);

@@ -38,6 +38,8 @@ void block_pool_free(BlockPool *pool)
     g_free(pool);
 }
 
+G_STATIC_ASSERT(BLOCK_POOL_LEAST_BYTES << (BLOCK_POOL_N_SIZES - 1) == BLOCK_POOL_MOST_BYTES);
+
 /* The list for blocks of that size, and what they really have; BLOCK_POOL_N_SIZES: none, malloc it. */
 static size_t find_list(const BlockPool *pool, size_t size, size_t *real_size)
 {

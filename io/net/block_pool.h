@@ -9,9 +9,11 @@
 
 #include <stddef.h>
 
-/* Blocks from 32 kB to 1 MB are worth keeping; there is a list for each doubling. */
+/* Blocks of these sizes are worth keeping; there is a list for each doubling. The largest holds the
+ * largest piece of a request with its headers. */
 #define BLOCK_POOL_LEAST_BYTES ((size_t)32 << 10)
-#define BLOCK_POOL_N_SIZES 5
+#define BLOCK_POOL_MOST_BYTES ((size_t)1 << 20)
+#define BLOCK_POOL_N_SIZES 6
 
 /* The most bytes that a pool keeps for later. */
 #define BLOCK_POOL_KEPT_BYTES ((size_t)16 << 20)

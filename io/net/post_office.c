@@ -7,6 +7,7 @@
  * caller's memory after its call has ended. */
 #include "io/net/post_office.h"
 
+#include "io/net/block_pool.h"
 #include "io/net/key_codec.h"
 
 #include <string.h>
@@ -14,12 +15,15 @@
 /* Values travel as they lie in memory. */
 G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
 
+/* The memory of messages is used again: fresh pages cost more than filling them. */
+G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES);
+
 #define NO_SLOT UINT32_MAX
 
 /* Up to so many values whoever receives a request of another node handles it himself: several
  * servers share the work better if they do it on their own threads, for a single one the hop is worse
  * than any wait. */
-#define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(double))
+#define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(float))
 #define INLINE_OF_MANY 4096
 
 /* Pieces of a request that are smaller together wait for the next ones. */
@@ -269,22 +273,23 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
 
 size_t post_office_max_keys(size_t row_bytes)
 {
-    return MAX(1, POST_OFFICE_MAX_VALUE_BYTES / MAX(row_bytes, sizeof(RubatoKey)));
+    return MAX(1, POST_OFFICE_MAX_VALUE_BYTES / MAX(row_bytes, 1));
 }
 
-/* The keys of a piece for a node. */
-static size_t piece_keys(const PostOffice *office, uint32_t node, size_t row_bytes)
+/* The keys of a piece for a node; a list of them takes its room as well. */
+static size_t piece_keys(const PostOffice *office, uint32_t node, const RubatoKeys *keys,
+                         size_t row_bytes)
 {
     const size_t bytes = network_is_memory(office->network, node) ? POST_OFFICE_MEMORY_VALUE_BYTES
                                                                   : POST_OFFICE_MAX_VALUE_BYTES;
 
-    return MAX(1, bytes / MAX(row_bytes, sizeof(RubatoKey)));
+    return MAX(1, bytes / MAX(row_bytes, keys->keys != NULL ? sizeof(RubatoKey) : 1));
 }
 
 static void send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
 {
     const RubatoKeys *keys = &message->request.keys;
-    const size_t most = piece_keys(office, office->servers[message->server].node, row_bytes);
+    const size_t most = piece_keys(office, office->servers[message->server].node, keys, row_bytes);
     size_t n_pieces = (keys->n + most - 1) / most;
 
     if (n_pieces == 0)
