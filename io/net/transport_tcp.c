@@ -101,14 +101,21 @@ static void arm(TcpTransport *self, bool armed)
 
 /* ---- connections ---- */
 
-static void complain(TcpTransport *self, const char *address, const char *what)
+/* One line in the log for so many ms. */
+static bool may_complain(TcpTransport *self)
 {
     const int64_t now_ms = monotonic_ms();
 
     if (now_ms - self->warned_ms < WARNING_MS)
-        return;
+        return false;
     self->warned_ms = now_ms;
-    g_warning("dropped a connection from %s: %s", address, what);
+    return true;
+}
+
+static void complain_of(TcpTransport *self, const char *address, const char *what)
+{
+    if (may_complain(self))
+        g_warning("dropped a connection from %s: %s", address, what);
 }
 
 static void drop_inlet(TcpTransport *self, TcpInlet *inlet)
@@ -149,33 +156,55 @@ static bool make_room(TcpTransport *self)
     return true;
 }
 
+static void take_over(TcpTransport *self, int fd, const struct sockaddr *address, socklen_t size)
+{
+    const uint32_t id = self->n_inlets_ever++;
+    char text[NI_MAXHOST];
+
+    tcp_address_text(address, size, text, sizeof text);
+    if (!tcp_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, TCP_EVENT_INLET, id)) {
+        complain_of(self, text, g_strerror(errno));
+        close(fd);
+        return;
+    }
+    tcp_keep_alive(fd);
+    g_hash_table_insert(self->inlets, GUINT_TO_POINTER(id),
+                        tcp_inlet_new(id, fd, self->epoll_fd, text, self->pool));
+}
+
+/* Accepts whoever has come. For whom there is no room, he waits with the kernel until there is. */
 static void let_in(TcpTransport *self, int listener)
 {
     struct sockaddr_storage address;
-    socklen_t size;
-    int fd;
 
-    while (size = sizeof address, (fd = accept4(listener, (struct sockaddr *)&address, &size,
-                                                SOCK_NONBLOCK | SOCK_CLOEXEC)) != -1 ||
-                                      errno == EINTR || errno == ECONNABORTED) {
-        char text[NI_MAXHOST];
+    for (;;) {
+        socklen_t size = sizeof address;
 
-        if (fd == -1)
-            continue;
-        const uint32_t id = self->n_inlets_ever++;
-        tcp_address_text((const struct sockaddr *)&address, size, text, sizeof text);
-        if (!make_room(self) ||
-            !tcp_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, TCP_EVENT_INLET, id)) {
-            complain(self, text, "there are too many");
-            close(fd);
-            continue;
+        self->is_full = !make_room(self);
+        if (self->is_full) {
+            if (may_complain(self))
+                g_warning("there are too many connections, %zu; others wait until one ends",
+                          self->most_inlets);
+            return;
         }
-        tcp_keep_alive(fd);
-        g_hash_table_insert(self->inlets, GUINT_TO_POINTER(id),
-                            tcp_inlet_new(id, fd, self->epoll_fd, text, self->pool));
+        const int fd =
+            accept4(listener, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd != -1)
+            take_over(self, fd, (const struct sockaddr *)&address, size);
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            return;
+        else if (errno != EINTR && errno != ECONNABORTED) {
+            if (may_complain(self)) /* tried again after CHECK_MS */
+                g_warning("cannot accept a connection: %s", g_strerror(errno));
+            return;
+        }
     }
-    if (errno != EAGAIN && errno != EWOULDBLOCK)
-        complain(self, "somebody", g_strerror(errno)); /* tried again after CHECK_MS */
+}
+
+static void let_in_all(TcpTransport *self)
+{
+    for (guint i = 0; i < self->listeners->len; i++)
+        let_in(self, g_array_index(self->listeners, int, i));
 }
 
 /* One of which no packet has come, so it is neither the current one nor the last. */
@@ -196,8 +225,7 @@ static void check(TcpTransport *self)
         return;
     self->check_ms = now_ms + CHECK_MS;
     g_hash_table_foreach_remove(self->inlets, is_strange, &now_ms);
-    for (guint i = 0; i < self->listeners->len; i++)
-        let_in(self, g_array_index(self->listeners, int, i));
+    let_in_all(self);
 }
 
 /* ---- receiving ---- */
@@ -214,7 +242,7 @@ static bool take_packet(TcpTransport *self, Received *received)
         return true;
     }
     if (fault != NULL) {
-        complain(self, self->current->address, fault);
+        complain_of(self, self->current->address, fault);
         drop_inlet(self, self->current);
     }
     self->current = NULL;
@@ -249,6 +277,8 @@ static bool deal_with(TcpTransport *self, const struct epoll_event *event)
             return false; /* dropped since */
         if (!tcp_inlet_read(inlet)) {
             drop_inlet(self, inlet);
+            if (self->is_full)
+                let_in_all(self);
             return false;
         }
         self->current = inlet;

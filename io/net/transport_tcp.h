@@ -28,6 +28,7 @@ typedef struct {
     /* the I/O thread only */
     GHashTable *inlets; /* id → TcpInlet */
     uint32_t n_inlets_ever;
+    bool is_full;      /* somebody may be waiting to be let in */
     TcpInlet *current; /* what was read of it is taken out first; NULL: none */
     TcpInlet *last;    /* of which the last packet came; NULL: it is gone */
     struct epoll_event events[TCP_MOST_EVENTS]; /* not looked at yet: from next_event on */

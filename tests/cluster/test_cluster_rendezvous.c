@@ -290,8 +290,10 @@ static int greet(const void *data)
         return 1;
     packet = make_greeting(greeter, own);
     channel->ops->send(channel, packet);
-    while (!transport_tcp.receive(transport, &received))
+    while (!transport_tcp.receive(transport, &received)) {
+        (void)channel->ops->state(channel); /* it may have to try again to connect */
         g_thread_yield();
+    }
     say_answer(&received);
     received.ops->release(&received);
     channel->ops->close(channel, 0);
