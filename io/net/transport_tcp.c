@@ -43,7 +43,7 @@
  * way for somebody new, if there are too many. */
 #define SILENCE_MS 5000
 
-#define CHECK_MS 100
+#define CHECK_MS 20
 #define WARNING_MS 1000
 
 /* Glances in vain after which no more are tried until a packet comes. */
@@ -226,6 +226,7 @@ static void check(TcpTransport *self)
     self->check_ms = now_ms + CHECK_MS;
     g_hash_table_foreach_remove(self->inlets, is_strange, &now_ms);
     let_in_all(self);
+    outlets_go_on(&self->outlets); /* those that nobody sends by try again to connect, too */
 }
 
 /* ---- receiving ---- */
@@ -252,9 +253,11 @@ static bool take_packet(TcpTransport *self, Received *received)
 /* Asks what has happened on which socket; whether anything has. */
 static bool ask(TcpTransport *self)
 {
+    const int n = epoll_wait(self->epoll_fd, self->events, TCP_MOST_EVENTS, 0);
+
     self->next_event = 0;
-    self->n_events = MAX(0, epoll_wait(self->epoll_fd, self->events, TCP_MOST_EVENTS, 0));
-    return self->n_events > 0;
+    self->n_events = n > 0 ? n : 0;
+    return n > 0;
 }
 
 /* Deals with an event, which may make an inlet the current one. True: more of a large packet has

@@ -240,18 +240,6 @@ static void stop_in_the_handshake(uint16_t port)
     }
 }
 
-/* ZeroMQ itself cuts off who does not end the handshake. */
-static void fall_silent_in_the_handshake(uint16_t port)
-{
-    uint8_t greeting[64];
-    const int fd = connect_to(port);
-
-    write_zmtp_greeting(greeting);
-    push(fd, greeting, sizeof greeting);
-    ck_assert(is_cut_off(fd));
-    close(fd);
-}
-
 static void fall_silent_in_the_preamble(uint16_t port)
 {
     const int fd = connect_to(port);
@@ -464,7 +452,6 @@ static const struct {
     { ask_for_a_page, "zmq", NULL, false, false },
     { push_noise, "zmq", NULL, false, false },
     { stop_in_the_handshake, "zmq", NULL, false, false },
-    { fall_silent_in_the_handshake, "zmq", NULL, true, false },
     { announce_a_huge_frame, "zmq", NULL, false, false },
     { send_half_a_frame, "zmq", NULL, false, false },
     { send_parts, "zmq", "from 127.0.0.1: it does not consist of one part", false, false },
