@@ -39,7 +39,9 @@ static inline size_t app_array_row_bytes(const AppArray *array)
 /* Rows in a chunk, one at least. */
 static inline size_t app_array_chunk(const AppArray *array)
 {
-    return MAX(1, APP_MODEL_CHUNK_BYTES / app_array_row_bytes(array));
+    const size_t n_rows = APP_MODEL_CHUNK_BYTES / app_array_row_bytes(array);
+
+    return MAX(1, n_rows);
 }
 
 /* DIR/NAME.npy and DIR/NAME.keys.npy. (transfer full) */

@@ -419,11 +419,13 @@ Cluster *cluster_parse(const char *text, size_t length, const char *path, GError
     cluster->path = g_strdup(path);
     cluster->digest = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)text, length);
     config_init(&config);
-    if (config_read_string(&config, copy) == CONFIG_TRUE)
+    if (config_read_string(&config, copy) == CONFIG_TRUE) {
         fine = read_cluster(&faults, config_root_setting(&config), cluster);
-    else
-        fine = cluster_refuse(&faults, (unsigned)MAX(config_error_line(&config), 1), "%s",
-                              config_error_text(&config));
+    } else {
+        const int line = config_error_line(&config);
+
+        fine = cluster_refuse(&faults, (unsigned)MAX(line, 1), "%s", config_error_text(&config));
+    }
     config_destroy(&config);
     return fine ? g_steal_pointer(&cluster) : NULL;
 }

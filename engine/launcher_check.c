@@ -141,12 +141,14 @@ static void append_table(Check *check, GString *report)
     const Cluster *cluster = check->cluster;
     const ClusterNode *first = &cluster->nodes[cluster->scheduler_node];
     g_autofree char *scheduler = format_address(cluster->scheduler_host, cluster->scheduler_port);
-    size_t width = MAX(strlen(scheduler), strlen("address"));
+    size_t width = strlen("address"), length = strlen(scheduler);
     const char *starts_by;
 
+    width = MAX(width, length);
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         g_autofree char *text = format_address(cluster->nodes[i].host, cluster->nodes[i].port);
-        width = MAX(width, strlen(text));
+        length = strlen(text);
+        width = MAX(width, length);
     }
     g_string_append_printf(report, "%9s  %-*s  %7s  %7s  %-9s  %s\n", "node", (int)width, "address",
                            "servers", "workers", "starts by", "port");

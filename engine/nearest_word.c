@@ -36,7 +36,8 @@ static unsigned edit_distance(const char *a, const char *b)
 const char *nearest_word(const char *word, const char *const *known)
 {
     const char *best = NULL;
-    unsigned least = MAX(2u, (unsigned)strlen(word) / 3u) + 1u;
+    const unsigned length = (unsigned)strlen(word);
+    unsigned least = MAX(2u, length / 3u) + 1u;
 
     for (; *known != NULL; known++) {
         const unsigned distance = edit_distance(word, *known);

@@ -415,7 +415,8 @@ START_TEST(memory_stays_bounded_with_a_fast_producer)
             if (n_taken < i) /* otherwise the news of it is on its way */
                 assert_takes(pair.b, MESSAGE_ADD, n_taken++, 1000);
         network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 1000));
-        most = MAX(most, stats_of(pair.a).unacked_bytes);
+        const uint64_t unacked_bytes = stats_of(pair.a).unacked_bytes;
+        most = MAX(most, unacked_bytes);
     }
     ck_assert_uint_le(most, small_window.window_bytes + 100000);
     close_pair(&pair);

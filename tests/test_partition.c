@@ -254,9 +254,12 @@ static size_t make_keys(const Partition *partition, Shape shape, uint64_t *rando
         qsort(keys, n, sizeof *keys, compare_keys);
     if (shape != SIDE_BY_SIDE || n == 0)
         return n;
-    first = partition->dense
-                ? partition->first_key + next_random(random) % (partition->n_keys - (n - 1))
-                : MIN(random_key(partition, random), UINT64_MAX - n);
+    if (partition->dense) {
+        first = partition->first_key + next_random(random) % (partition->n_keys - (n - 1));
+    } else {
+        first = random_key(partition, random);
+        first = MIN(first, UINT64_MAX - n);
+    }
     for (size_t i = 0; i < n; i++)
         keys[i] = first + i;
     return n;

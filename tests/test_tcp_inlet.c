@@ -103,7 +103,8 @@ START_TEST(packets_are_whole_however_they_are_cut)
     size_t at = 0, k = 0;
 
     while (at < end) {
-        const size_t size = MIN(end - at, (size_t)g_rand_int_range(random, 1, most + 1));
+        const size_t wanted = (size_t)g_rand_int_range(random, 1, most + 1);
+        const size_t size = MIN(end - at, wanted);
         const ssize_t n = write(line.fd, stream->data + at, size);
         at += n > 0 ? (size_t)n : 0;
         ck_assert(tcp_inlet_read(line.inlet));

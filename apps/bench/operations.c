@@ -170,7 +170,8 @@ static bool fill_hashed(Bench *bench, const float *values, GError **error)
 
 bool bench_fill(Bench *bench, GError **error)
 {
-    const size_t n_values = MAX(FILL_VALUES, FILL_KEYS * bench_width(bench->what));
+    const size_t of_keys = FILL_KEYS * bench_width(bench->what);
+    const size_t n_values = MAX(FILL_VALUES, of_keys);
     g_autofree float *values = g_new(float, n_values);
 
     for (size_t i = 0; i < n_values; i++)

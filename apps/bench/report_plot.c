@@ -1,4 +1,6 @@
 /* Results as a picture: how much of its limit each case reaches, and how much it is to reach. */
+#include <math.h>
+
 #include "apps/app_gnuplot.h"
 #include "apps/bench/bench.h"
 
@@ -32,9 +34,9 @@ static char *plot_script(const GPtrArray *drawn)
     for (guint i = 0; i < drawn->len; i++) {
         const BenchResult *result = g_ptr_array_index(drawn, i);
 
-        longest = MAX(longest, share(result, result->ratio));
+        longest = fmax(longest, share(result, result->ratio));
         if (result->what->goal.ratio > 0)
-            longest = MAX(longest, share(result, result->what->goal.ratio));
+            longest = fmax(longest, share(result, result->what->goal.ratio));
     }
     append_data(script, "$cases", drawn, false);
     append_data(script, "$goals", drawn, true);

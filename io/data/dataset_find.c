@@ -25,9 +25,11 @@ static size_t step(const RubatoDataset *dataset, Input *input, const RowText *te
 {
     const char *newline;
 
-    if (dataset->parser->ops->binary)
-        return MIN(text->size,
-                   row_parser_find_row(dataset->parser, input_row_file(input), text, at + 1));
+    if (dataset->parser->ops->binary) {
+        const size_t next =
+            row_parser_find_row(dataset->parser, input_row_file(input), text, at + 1);
+        return MIN(text->size, next);
+    }
     newline = memchr(text->bytes + at, '\n', text->size - at);
     return newline != NULL ? (size_t)(newline - text->bytes) + 1 : text->size;
 }

@@ -204,7 +204,8 @@ static RingResult find_room(RingWriter *writer, size_t bytes)
 
 RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, size_t *at)
 {
-    const size_t piece = MIN(size - *at, ring_piece_bytes(writer->ring.capacity));
+    const size_t most = ring_piece_bytes(writer->ring.capacity);
+    const size_t piece = MIN(size - *at, most);
     const RecordHeader header = { .size = (uint32_t)piece, .mark = MARK, .packet_bytes = size };
 
     rewind_ring(writer, piece);

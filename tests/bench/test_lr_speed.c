@@ -4,6 +4,7 @@
  * RUBATO_BENCH_REPEATS=15 gives figures that mean something:
  *
  *     RUBATO_BENCH_REPEATS=15 build/release/tests/test_lr_speed */
+#include <math.h>
 #include <stdlib.h>
 
 #include "tests/support/program_run.h"
@@ -40,7 +41,7 @@ START_TEST(lr_as_a_whole)
                                                 models[_i], "--workers", "2", NULL });
 
         ck_assert_int_eq(number(card, "workers"), 2);
-        best = MIN(best, (double)(g_get_monotonic_time() - begun_us) / G_USEC_PER_SEC);
+        best = fmin(best, (double)(g_get_monotonic_time() - begun_us) / G_USEC_PER_SEC);
     }
     g_print("%s: %.3f s\n", models[_i], best);
     ck_assert_double_gt(best, 0);
@@ -64,7 +65,8 @@ int main(void)
     const char *repeats = g_getenv("RUBATO_BENCH_REPEATS");
 
     if (repeats != NULL)
-        n_repeats = MAX(1, atoi(repeats));
+        n_repeats = atoi(repeats);
+    n_repeats = MAX(1, n_repeats);
     if (!has_data("a9a/a9a")) {
         g_print("skipped: put the folder that has a9a into RUBATO_DATA_DIR\n");
         return 77;

@@ -2,6 +2,7 @@
 #include "tests/support/program_run.h"
 
 #include <glib/gstdio.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -146,7 +147,7 @@ double best_rows_per_second(int n_repeats, int64_t n_rows, Place place, const ch
         JsonObject *object = json_node_get_object(card);
 
         ck_assert_int_eq(number(card, "samples"), n_rows);
-        best = MAX(best, json_object_get_double_member(object, "samples_per_second"));
+        best = fmax(best, json_object_get_double_member(object, "samples_per_second"));
     }
     return best;
 }
