@@ -29,6 +29,11 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
 /* Pieces of a request that are smaller together wait for the next ones. */
 #define WORTH_SENDING_BYTES ((size_t)32 << 10)
 
+/* Where pieces grow and shrink: the smallest is this part of the largest, and of what is left the last
+ * ones are this part. */
+#define LEAST_PART 8
+#define LAST_PART 4
+
 struct PendingRequest {
     Call *call; /* NULL: the slot is free */
     RubatoKeys keys;
@@ -286,20 +291,58 @@ static size_t piece_keys(const PostOffice *office, uint32_t node, const RubatoKe
     return MAX(1, bytes / MAX(row_bytes, keys->keys != NULL ? sizeof(RubatoKey) : 1));
 }
 
+/* How many keys the pieces of a request have. */
+typedef struct {
+    size_t least, most;
+} PieceSizes;
+
+/* Of a Get the first piece is small, so that the answer soon begins to come, and so are the last ones,
+ * for nothing else is done while the very last is read. Where bytes are only copied this gains less than
+ * the pieces cost, and so it does for an Add. */
+static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Message *message,
+                             size_t row_bytes)
+{
+    const size_t most = piece_keys(office, node, &message->request.keys, row_bytes);
+    const bool is_graded =
+        message->kind == MESSAGE_GET && !network_is_memory(office->network, node);
+    const size_t part = most / LEAST_PART;
+
+    return (PieceSizes){ .least = is_graded ? MAX(1, part) : most, .most = most };
+}
+
+/* The keys of the next piece, of those that are left. */
+static size_t next_piece(PieceSizes sizes, size_t left, bool is_first)
+{
+    if (is_first && left > sizes.most)
+        return sizes.least;
+    if (is_first)
+        return left;
+    return MIN(left, CLAMP(left / LAST_PART, sizes.least, sizes.most));
+}
+
+static uint32_t count_pieces(PieceSizes sizes, size_t n_keys)
+{
+    uint32_t n = 0;
+
+    for (size_t at = 0; at < n_keys; n++)
+        at += next_piece(sizes, n_keys - at, n == 0);
+    return MAX(1, n);
+}
+
 static void send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
 {
+    const uint32_t node = office->servers[message->server].node;
     const RubatoKeys *keys = &message->request.keys;
-    const size_t most = piece_keys(office, office->servers[message->server].node, keys, row_bytes);
-    size_t n_pieces = (keys->n + most - 1) / most;
+    const PieceSizes sizes = find_sizes(office, node, message, row_bytes);
+    size_t begin = 0, waiting_bytes = 0;
 
-    if (n_pieces == 0)
-        n_pieces = 1;
     if (message->call != NULL)
         message->call->is_remote = true;
-    if (message->call != NULL && n_pieces > 1)
-        call_add_parts(message->call, (uint32_t)n_pieces - 1);
-    for (size_t i = 0, begin = 0, waiting_bytes = 0; i < n_pieces; i++, begin += most) {
-        const RubatoKeys piece = keys_from(keys, begin, MIN(most, keys->n - begin));
+    if (message->call != NULL && keys->n > sizes.most)
+        call_add_parts(message->call, count_pieces(sizes, keys->n) - 1);
+    do {
+        const RubatoKeys piece =
+            keys_from(keys, begin, next_piece(sizes, keys->n - begin, begin == 0));
         char *values = message->request.values;
 
         /* a selection's positions count from the start of all values */
@@ -309,11 +352,12 @@ static void send_pieces(PostOffice *office, const Message *message, size_t row_b
         waiting_bytes += piece.n * ((piece.keys != NULL ? sizeof(RubatoKey) : 0) +
                                     (message->kind == MESSAGE_ADD ? row_bytes : 0));
         /* The other side has something to do meanwhile; but it takes several small pieces at once. */
-        if (i + 1 < n_pieces && (i == 0 || waiting_bytes >= WORTH_SENDING_BYTES)) {
-            network_flush(office->network, office->servers[message->server].node);
+        if (begin + piece.n < keys->n && (begin == 0 || waiting_bytes >= WORTH_SENDING_BYTES)) {
+            network_flush(office->network, node);
             waiting_bytes = 0;
         }
-    }
+        begin += piece.n;
+    } while (begin < keys->n);
 }
 
 void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
