@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 #include "engine/node.h"
-#include "io/net/tcp_address.h"
+#include "io/net/transport/tcp_address.h"
 
 enum {
     GREETING_MS = 200, /* between two greetings */

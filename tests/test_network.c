@@ -2,7 +2,7 @@
 #include <dirent.h>
 #include <rubato/error.h>
 
-#include "io/net/transport_ops.h"
+#include "io/net/transport/transport_ops.h"
 #include "tests/support/runner.h"
 #include "tests/support/station.h"
 

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/net/shm_socket.h"
-#include "io/net/transport_ops.h"
+#include "io/net/transport/shm_socket.h"
+#include "io/net/transport/transport_ops.h"
 #include "tests/support/runner.h"
 
 #define PATIENCE_MS 20000

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/tcp_inlet.h"
+#include "io/net/transport/tcp_inlet.h"
 #include "tests/support/runner.h"
 
 typedef struct {

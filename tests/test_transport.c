@@ -2,7 +2,7 @@
 #include <poll.h>
 #include <rubato/error.h>
 
-#include "io/net/transport_ops.h"
+#include "io/net/transport/transport_ops.h"
 #include "tests/support/runner.h"
 
 #define N_TRANSPORTS 4

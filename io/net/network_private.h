@@ -9,7 +9,7 @@
 #include "io/net/link.h"
 #include "io/net/monotonic.h"
 #include "io/net/spinner.h"
-#include "io/net/transport_ops.h"
+#include "io/net/transport/transport_ops.h"
 
 /* What the holder of a peer's token is asked to do besides emptying the queue. */
 enum {

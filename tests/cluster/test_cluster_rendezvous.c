@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "engine/control.h"
-#include "io/net/transport_ops.h"
+#include "io/net/transport/transport_ops.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 

@@ -11,7 +11,7 @@
 
 #include "engine/control.h"
 #include "engine/node.h"
-#include "io/net/tcp_inlet.h"
+#include "io/net/transport/tcp_inlet.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUPPORT_LOSSY_H
 #define TESTS_SUPPORT_LOSSY_H
 
-#include "io/net/transport_ops.h"
+#include "io/net/transport/transport_ops.h"
 
 typedef struct {
     double loss;     /* of a packet: chance to be dropped */

@@ -1,5 +1,5 @@
 /* Where the packets of one TCP connection come in. */
-#include "io/net/tcp_inlet.h"
+#include "io/net/transport/tcp_inlet.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

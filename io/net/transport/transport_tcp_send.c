@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/transport_tcp.h"
+#include "io/net/transport/transport_tcp.h"
 
 #define LONGEST_PAUSE_MS 1000
 

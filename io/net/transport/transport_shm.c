@@ -31,8 +31,8 @@
 
 #include <rubato/error.h>
 
-#include "io/net/host_address.h"
-#include "io/net/transport_shm.h"
+#include "io/net/transport/host_address.h"
+#include "io/net/transport/transport_shm.h"
 
 #define SCHEME "shm"
 

@@ -8,11 +8,11 @@
  * is read straight into a block of its own.
  *
  * Threads: the I/O thread; what was received, any. */
-#ifndef RUBATO_IO_NET_TCP_INLET_H
-#define RUBATO_IO_NET_TCP_INLET_H
+#ifndef RUBATO_IO_NET_TRANSPORT_TCP_INLET_H
+#define RUBATO_IO_NET_TRANSPORT_TCP_INLET_H
 
 #include "io/net/block_pool.h"
-#include "io/net/transport_ops.h"
+#include "io/net/transport/transport_ops.h"
 
 #define TCP_PREAMBLE "RBTOTCP1"
 #define TCP_PREAMBLE_BYTES ((size_t)8)

@@ -1,13 +1,13 @@
 /* The shared-memory transport from inside: what its receiving and its sending side share.
  *
  * Threads: told at each field and function. */
-#ifndef RUBATO_IO_NET_TRANSPORT_SHM_H
-#define RUBATO_IO_NET_TRANSPORT_SHM_H
+#ifndef RUBATO_IO_NET_TRANSPORT_TRANSPORT_SHM_H
+#define RUBATO_IO_NET_TRANSPORT_TRANSPORT_SHM_H
 
-#include "io/net/outlet.h"
-#include "io/net/shm_ring.h"
-#include "io/net/shm_socket.h"
-#include "io/net/transport_ops.h"
+#include "io/net/transport/outlet.h"
+#include "io/net/transport/shm_ring.h"
+#include "io/net/transport/shm_socket.h"
+#include "io/net/transport/transport_ops.h"
 
 /* In memory that a receiver shares with all who send to it. */
 typedef struct {

@@ -1,5 +1,5 @@
 /* What outlets have in common: see outlet.h. */
-#include "io/net/outlet.h"
+#include "io/net/transport/outlet.h"
 
 #include <sys/epoll.h>
 

@@ -2,8 +2,8 @@
  * Nothing of them is left when a process dies.
  *
  * Threads: any; functions of their arguments alone. */
-#ifndef RUBATO_IO_NET_SHM_SOCKET_H
-#define RUBATO_IO_NET_SHM_SOCKET_H
+#ifndef RUBATO_IO_NET_TRANSPORT_SHM_SOCKET_H
+#define RUBATO_IO_NET_TRANSPORT_SHM_SOCKET_H
 
 #include <glib.h>
 #include <stdbool.h>

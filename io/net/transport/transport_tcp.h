@@ -1,16 +1,16 @@
 /* The TCP transport from inside: what its receiving and its sending side share.
  *
  * Threads: told at each field and function. */
-#ifndef RUBATO_IO_NET_TRANSPORT_TCP_H
-#define RUBATO_IO_NET_TRANSPORT_TCP_H
+#ifndef RUBATO_IO_NET_TRANSPORT_TRANSPORT_TCP_H
+#define RUBATO_IO_NET_TRANSPORT_TRANSPORT_TCP_H
 
 #include <netdb.h>
 #include <sys/epoll.h>
 
 #include "io/net/block_pool.h"
-#include "io/net/outlet.h"
 #include "io/net/spinner.h"
-#include "io/net/tcp_inlet.h"
+#include "io/net/transport/outlet.h"
+#include "io/net/transport/tcp_inlet.h"
 
 #define TCP_SCHEME "tcp"
 #define TCP_MOST_EVENTS 32

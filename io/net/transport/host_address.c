@@ -1,6 +1,6 @@
 /* Addresses within a host. */
 #define _GNU_SOURCE
-#include "io/net/host_address.h"
+#include "io/net/transport/host_address.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -7,13 +7,13 @@
  * A transport keeps packets in order on each channel and may lose some when a connection breaks:
  * the link above it numbers, acknowledges and sends again. It need not be a reliable one.
  *
- * A new transport is a file io/net/transport_<name>.c that ends in its constant TransportOps, and a
- * line in the array of io/net/transport.c; tests/test_transport.c then holds it to all this.
+ * A new transport is a file transport_<name>.c of this folder that ends in its constant TransportOps,
+ * and a line in the array of transport.c; tests/test_transport.c then holds it to all this.
  *
  * Threads: told at each op. "The I/O thread" is one thread at a time, as is "the holder" of a
  * channel, which may be another thread from call to call; the handing over orders memory. */
-#ifndef RUBATO_IO_NET_TRANSPORT_OPS_H
-#define RUBATO_IO_NET_TRANSPORT_OPS_H
+#ifndef RUBATO_IO_NET_TRANSPORT_TRANSPORT_OPS_H
+#define RUBATO_IO_NET_TRANSPORT_TRANSPORT_OPS_H
 
 #include "io/net/network.h"
 #include "io/net/packet.h"
@@ -115,8 +115,8 @@ struct ChannelOps {
     void (*close)(Channel *channel, unsigned linger_ms);
 };
 
-/* The transport of this name, NULL means "tcp". NULL with RUBATO_ERROR_NOT_FOUND, which lists the known ones. Any
- * thread. */
+/* The transport of this name, NULL means "tcp". NULL with RUBATO_ERROR_NOT_FOUND, which lists the known
+ * ones. Any thread. */
 const TransportOps *transport_find(const char *name, GError **error);
 
 /* The one whose address that is. NULL with RUBATO_ERROR_NETWORK where it is none at all. Any

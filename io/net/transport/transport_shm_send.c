@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "io/net/transport_shm.h"
+#include "io/net/transport/transport_shm.h"
 
 #define LONGEST_PAUSE_MS 20
 

@@ -10,8 +10,8 @@
  * mapped twice in a row, so that records that go over the end of the ring lie in one piece.
  *
  * Threads: one at a time for each end. */
-#ifndef RUBATO_IO_NET_SHM_RING_H
-#define RUBATO_IO_NET_SHM_RING_H
+#ifndef RUBATO_IO_NET_TRANSPORT_SHM_RING_H
+#define RUBATO_IO_NET_TRANSPORT_SHM_RING_H
 
 #include <glib.h>
 #include <stdatomic.h>

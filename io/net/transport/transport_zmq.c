@@ -15,9 +15,9 @@
 
 #include <rubato/error.h>
 
-#include "io/net/host_address.h"
-#include "io/net/tcp_address.h"
-#include "io/net/transport_ops.h"
+#include "io/net/transport/host_address.h"
+#include "io/net/transport/tcp_address.h"
+#include "io/net/transport/transport_ops.h"
 
 #define ZMQ "zmq"
 #define IPC "ipc"

@@ -4,7 +4,7 @@
  * namespace and have no permissions: so both ends ask the kernel who the other is, and deal with
  * their own user alone. */
 #define _GNU_SOURCE
-#include "io/net/shm_socket.h"
+#include "io/net/transport/shm_socket.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -23,7 +23,7 @@
 #endif
 
 #define _GNU_SOURCE
-#include "io/net/transport_tcp.h"
+#include "io/net/transport/transport_tcp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -34,7 +34,7 @@
 #include <rubato/error.h>
 
 #include "io/net/monotonic.h"
-#include "io/net/tcp_address.h"
+#include "io/net/transport/tcp_address.h"
 
 /* Connections beyond two for each node: strangers, and processes that were started again. */
 #define SPARE_INLETS 64

@@ -5,8 +5,8 @@
  * any file system.
  *
  * Threads: any; functions of their arguments and of the process. */
-#ifndef RUBATO_IO_NET_HOST_ADDRESS_H
-#define RUBATO_IO_NET_HOST_ADDRESS_H
+#ifndef RUBATO_IO_NET_TRANSPORT_HOST_ADDRESS_H
+#define RUBATO_IO_NET_TRANSPORT_HOST_ADDRESS_H
 
 #include <glib.h>
 #include <stdbool.h>

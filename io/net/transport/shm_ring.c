@@ -16,7 +16,7 @@
  * each time before it sleeps, is the place where it looks. Between, it looks in passing, when half
  * of the ring is free, so that the writer need not run dry. */
 #define _GNU_SOURCE
-#include "io/net/shm_ring.h"
+#include "io/net/transport/shm_ring.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,12 +8,12 @@
  * Threads: the holder of the channel, and the I/O thread when something comes on its connection; so
  * each outlet has a lock. The lock of all outlets keeps one alive while the I/O thread is at it, and is
  * taken before the outlet's. */
-#ifndef RUBATO_IO_NET_OUTLET_H
-#define RUBATO_IO_NET_OUTLET_H
+#ifndef RUBATO_IO_NET_TRANSPORT_OUTLET_H
+#define RUBATO_IO_NET_TRANSPORT_OUTLET_H
 
 #include <pthread.h>
 
-#include "io/net/transport_ops.h"
+#include "io/net/transport/transport_ops.h"
 
 typedef struct Outlet Outlet;
 

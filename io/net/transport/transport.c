@@ -5,7 +5,7 @@
 
 #include <rubato/error.h>
 
-#include "io/net/transport_ops.h"
+#include "io/net/transport/transport_ops.h"
 
 static const TransportOps *const transports[] = {
     &transport_tcp,

@@ -1,5 +1,5 @@
 /* Addresses of TCP. */
-#include "io/net/tcp_address.h"
+#include "io/net/transport/tcp_address.h"
 
 #include <errno.h>
 #include <stdlib.h>

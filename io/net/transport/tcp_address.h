@@ -2,8 +2,8 @@
  * an IPv6 number in brackets, or, to bind, "*" for all of the machine's.
  *
  * Threads: any; functions of their arguments. Only tcp_address_to_bind may take long, for a name. */
-#ifndef RUBATO_IO_NET_TCP_ADDRESS_H
-#define RUBATO_IO_NET_TCP_ADDRESS_H
+#ifndef RUBATO_IO_NET_TRANSPORT_TCP_ADDRESS_H
+#define RUBATO_IO_NET_TRANSPORT_TCP_ADDRESS_H
 
 #include <glib.h>
 #include <netdb.h>
