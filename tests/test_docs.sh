@@ -136,12 +136,24 @@ ensure_project_copy()
     [ -d "$there/models" ] || cp -r "$source_dir/models" "$there/models"
 }
 
+# The library's objects. A build folder may still hold some of sources that are gone.
+list_objects()
+{
+    local object source
+
+    while read -r object; do
+        source=${object#"$build_dir"/} # io/CMakeFiles/rubato_io.dir/net/link.c.o
+        source=${source%%/*}/${source#*.dir/}
+        [ ! -e "$source_dir/${source%.o}" ] || echo "$object"
+    done < <(find "$build_dir"/{io,models,tables,engine} -name '*.c.o')
+}
+
 # The library's objects, with what the page has changed in models/ in the place of what was there.
 relink()
 {
     local file object i
 
-    mapfile -t libs < <(find "$build_dir"/{io,models,tables,engine} -name '*.c.o')
+    mapfile -t libs < <(list_objects)
     while read -r file; do
         object=$there/${file##*/}.o
         (cd "$there" && cc "${cflags[@]}" -I"$there" -I"$source_dir" -c "$file" -o "$object") \
