@@ -170,14 +170,19 @@ bool network_start(Network *network, GError **error)
     return true;
 }
 
-void network_wake(Network *network)
+void network_wake_io_thread(Network *network)
 {
     const uint64_t one = 1;
 
-    /* Release: pairs with the I/O thread's acquire. */
-    atomic_store_explicit(&network->woken, true, memory_order_release);
     if (write(network->wake_fd, &one, sizeof one) == -1)
         assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
+}
+
+void network_wake(Network *network)
+{
+    /* Release: pairs with the I/O thread's acquire. */
+    atomic_store_explicit(&network->woken, true, memory_order_release);
+    network_wake_io_thread(network);
 }
 
 static void close_peers(Network *network)

@@ -85,15 +85,6 @@ static void set_turn(Network *network, bool of_io_thread)
     (void)result;
 }
 
-/* The I/O thread looks for what there is. */
-static void wake_io_thread(Network *network)
-{
-    const uint64_t one = 1;
-
-    if (write(network->wake_fd, &one, sizeof one) == -1)
-        assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
-}
-
 /* Sleeps until something has come, or the call has ended. */
 static void sleep_a_while(Network *network, Call *call, int timeout_ms)
 {
@@ -147,7 +138,7 @@ static void help(Network *network, Call *call, int64_t end_ms)
     if (is_our_turn)
         set_turn(network, /* of_io_thread= */ true);
     if (batch == BATCH_MORE)
-        wake_io_thread(network);
+        network_wake_io_thread(network); /* it looks for what there is */
 }
 
 bool network_help(Network *network, Call *call, int timeout_ms)

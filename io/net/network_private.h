@@ -124,9 +124,9 @@ struct Network {
     /* guarded by receiving: held by whoever receives, the I/O thread or a helper */
     pthread_mutex_t receiving;
     int64_t complained_at;
-    uint64_t n_unsaid;  /* complaints since then */
-    unsigned n_partial; /* times that not all transports were asked, in a row */
-    bool has_given[NETWORK_MOST_TRANSPORTS]; /* a packet, when it was last asked */
+    uint64_t n_unsaid;                      /* complaints since then */
+    unsigned n_partial;                     /* times that not all transports were asked, in a row */
+    Transport *giver;                       /* by which the last packet came; NULL: none has */
     bool is_quiet[NETWORK_MOST_TRANSPORTS]; /* news_fd does not tell what comes by this transport */
 
     _Atomic bool helping; /* a thread that waits for an answer is the helper */
@@ -148,6 +148,11 @@ static inline Peer *network_peer(const Network *network, uint32_t node)
         return NULL;
     return network->peers[node];
 }
+
+/* network.c */
+
+/* Has the I/O thread go once more through what it does. Any thread. */
+void network_wake_io_thread(Network *network);
 
 /* network_send.c */
 

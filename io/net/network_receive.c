@@ -380,7 +380,8 @@ static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t
         if (reach != REACH_ALL && !network->is_quiet[i])
             continue;
         const unsigned n = receive_from(network, i, reach == REACH_SEEN, most, now_ms);
-        network->has_given[i] = n > 0;
+        if (n > 0)
+            network->giver = network->transports[i];
         batch = MAX(batch, n == most ? BATCH_MORE : n > 0 ? BATCH_SOME : BATCH_NOTHING);
     }
     if (batch != BATCH_NOTHING && network->handler.received != NULL)
@@ -505,17 +506,12 @@ static void flush_what_was_left(Network *network)
         network_flush(network, i);
 }
 
-/* The processor from which something came last by a transport that knows. `receiving` is held. */
-static int find_origin(Network *network)
+/* The processor from which the last packet came; -1: that is not known. `receiving` is held. */
+static int find_origin(const Network *network)
 {
-    int processor = -1;
+    Transport *const giver = network->giver;
 
-    for (size_t i = 0; i < network->n_transports; i++) {
-        Transport *const transport = network->transports[i];
-        if (network->has_given[i] && transport->ops->origin != NULL)
-            processor = transport->ops->origin(transport);
-    }
-    return processor;
+    return giver != NULL && giver->ops->origin != NULL ? giver->ops->origin(giver) : -1;
 }
 
 void *network_run(void *data)

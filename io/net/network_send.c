@@ -20,9 +20,7 @@
  * The token is given back by a sequentially consistent store after the last use and taken by a
  * sequentially consistent exchange, which reads that store, before the next one. */
 #include <assert.h>
-#include <errno.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include "io/net/network_private.h"
 
@@ -215,13 +213,9 @@ static void run(Peer *peer)
  * its exchange will read what ours has written, or something later, and so see what we pushed. */
 static void leave_to_io_thread(Network *network)
 {
-    const uint64_t one = 1;
-
     /* Release: pairs with the I/O thread's acquire. */
-    if (atomic_exchange_explicit(&network->unflushed, true, memory_order_release))
-        return;
-    if (write(network->wake_fd, &one, sizeof one) == -1)
-        assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
+    if (!atomic_exchange_explicit(&network->unflushed, true, memory_order_release))
+        network_wake_io_thread(network);
 }
 
 void peer_flush(Peer *peer)
