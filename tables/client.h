@@ -26,10 +26,9 @@ typedef struct {
     uint32_t epoch; /* of the task; 0: outside any task, past any model */
     size_t row_bytes;
     bool per_worker_clocks;
-    bool
-        lazy_clocks; /* Gets bring the node's clock; servers are told it where one waits; client_clock.c */
-    Clocks *clocks;  /* NULL outside a task */
-    bool replayable; /* whether a cache may apply an Add to its rows */
+    bool lazy_clocks; /* a Get brings the node's clock: see client_clock.c */
+    Clocks *clocks;   /* NULL outside a task */
+    bool replayable;  /* whether a cache may apply an Add to its rows */
     /* Whether a hyper-parameter of the update rule may get a number. */
     bool (*check_tuning)(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
                          GError **error);

@@ -404,22 +404,23 @@ void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, 
     }
 }
 
-void post_office_flush(PostOffice *office)
+static void flush_all(PostOffice *office, void (*flush)(Network *network, uint32_t node))
 {
     if (office->network == NULL)
         return;
     for (uint32_t node = 0; node < office->n_nodes; node++)
         if (node != office->self)
-            network_flush(office->network, node);
+            flush(office->network, node);
+}
+
+void post_office_flush(PostOffice *office)
+{
+    flush_all(office, network_flush);
 }
 
 void post_office_flush_soon(PostOffice *office)
 {
-    if (office->network == NULL)
-        return;
-    for (uint32_t node = 0; node < office->n_nodes; node++)
-        if (node != office->self)
-            network_flush_soon(office->network, node);
+    flush_all(office, network_flush_soon);
 }
 
 /* ---- from other nodes ---- */

@@ -101,29 +101,23 @@ static void grow_block(TcpInlet *inlet)
 /* What can be read now: the packet that is coming, and what follows it; returns how many parts. */
 static int find_room(TcpInlet *inlet, struct iovec parts[2])
 {
-    const size_t missing = inlet->packet_bytes - inlet->packet_at;
-    int n = 0;
-
+    if (inlet->block != NULL && inlet->packet_at == inlet->block_bytes)
+        grow_block(inlet);
     if (inlet->begin == inlet->end)
         inlet->begin = inlet->end = 0;
     if (inlet->block != NULL) {
-        if (inlet->packet_at == inlet->block_bytes)
-            grow_block(inlet);
-        const size_t room = inlet->block_bytes - inlet->packet_at;
-        if (inlet->block != NULL)
-            parts[n++] = (struct iovec){ inlet->block + inlet->packet_at, room };
-        if (inlet->block != NULL && room == missing)
-            parts[n++] = (struct iovec){ inlet->buffer, READ_AHEAD_BYTES };
-        if (n > 0)
-            return n;
+        parts[0] = (struct iovec){ inlet->block + inlet->packet_at,
+                                   inlet->block_bytes - inlet->packet_at };
+        parts[1] = (struct iovec){ inlet->buffer, READ_AHEAD_BYTES };
+        return inlet->block_bytes == inlet->packet_bytes ? 2 : 1;
     }
     if (inlet->begin > 0) { /* less than one small packet */
         memmove(inlet->buffer, inlet->buffer + inlet->begin, inlet->end - inlet->begin);
         inlet->end -= inlet->begin;
         inlet->begin = 0;
     }
-    parts[n++] = (struct iovec){ inlet->buffer + inlet->end, TCP_INLET_BUFFER_BYTES - inlet->end };
-    return n;
+    parts[0] = (struct iovec){ inlet->buffer + inlet->end, TCP_INLET_BUFFER_BYTES - inlet->end };
+    return 1;
 }
 
 bool tcp_inlet_read(TcpInlet *inlet)

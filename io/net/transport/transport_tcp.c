@@ -4,8 +4,8 @@
  *
  * Each channel has a connection of its own, on which packets go one way (tcp_inlet.h tells how). A
  * packet goes from the thread that sends it straight into the kernel, and comes out of it in the
- * thread that wants it: no thread in between has to be woken, and nothing waits for one. What
- * ZeroMQ would add on top, numbering and sending again is the link's; reconnecting is outlet.c's.
+ * thread that wants it: no thread in between has to be woken, and nothing waits for one. Numbering
+ * and sending again is the link's business, connecting again that of outlet.c.
  *
  * Who has nothing to read sleeps in poll(), on poll_fd, an epoll around the one that has all
  * sockets. Before that the thread may look for a while (spinner.h); meanwhile the outer epoll does
