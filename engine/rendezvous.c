@@ -54,6 +54,7 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
         .room_bytes = post_office_room_bytes(),
         .drops_replies = true,
         .tick_ms = CLAMP(engine->heartbeat_ms / 4, 1, 50),
+        .timeout_ms = engine->timeout_ms,
     };
 
     endpoints[config.n_bind_endpoints++] = own;

@@ -54,7 +54,8 @@ static Scene open_scene_at(const char *any)
     scene.honest = station_new(0, 2, &config);
     scene.victim = station_new(1, 2, &config);
     stations_join((Station *const[]){ scene.honest, scene.victim }, 2);
-    scene.transport = transport_of(any, NULL)->create(1, &error);
+    scene.transport = transport_of(any, NULL)->create(
+        &(TransportConfig){ .n_nodes = 1, .timeout_ms = 3000 }, &error);
     scene.channel = scene.transport->ops->connect(
         scene.transport, network_endpoint(scene.victim->network, 0), &error);
     ck_assert_ptr_nonnull(scene.channel);

@@ -24,7 +24,8 @@ static void open_end(End *end)
 {
     GError *error = NULL;
 
-    end->transport = transport_shm.create(2, &error);
+    end->transport =
+        transport_shm.create(&(TransportConfig){ .n_nodes = 2, .timeout_ms = 3000 }, &error);
     ck_assert_msg(end->transport != NULL, "%s", error != NULL ? error->message : "");
     ck_assert_msg(transport_shm.bind(end->transport, "shm://*", &end->endpoint, &error), "%s",
                   error != NULL ? error->message : "");

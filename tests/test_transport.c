@@ -36,6 +36,8 @@ static const struct {
         "shm://0123456789abcdef/n", "shm://*" } },
 };
 
+static const TransportConfig config = { .n_nodes = 2, .timeout_ms = 3000 };
+
 typedef struct {
     const TransportOps *ops;
     Transport *transport;
@@ -55,7 +57,7 @@ static void open_end(End *end, int i)
 
     end->ops = transport_at((size_t)i);
     ck_assert_ptr_nonnull(end->ops);
-    end->transport = end->ops->create(2, &error);
+    end->transport = end->ops->create(&config, &error);
     ck_assert_ptr_nonnull(end->transport);
     ck_assert_msg(end->ops->bind(end->transport, addresses[i].any, &end->endpoint, &error), "%s",
                   error != NULL ? error->message : "");
@@ -188,7 +190,7 @@ START_TEST(packets_wait_for_a_node_that_is_not_there_yet)
     close_end(&b);
     Channel *const channel = open_channel(&a, endpoint);
     send_bytes(channel, 7, 10);
-    b.transport = b.ops->create(2, &error);
+    b.transport = b.ops->create(&config, &error);
     ck_assert(b.ops->bind(b.transport, endpoint, &b.endpoint, &error));
     assert_received(&b, 7, 10);
     close_channel(channel, 0);

@@ -20,6 +20,7 @@
 #define DEFAULT_TICK_MS 50
 #define DEFAULT_RESEND_MS 200
 #define DEFAULT_STOP_MS 2000
+#define DEFAULT_TIMEOUT_MS 3000
 
 /* What a link has out without an acknowledgement: replies are not held to the window. */
 #define LINK_WINDOWS 2
@@ -73,7 +74,9 @@ static Transport *open_transport(Network *network, const TransportOps *ops, GErr
         if (network->transports[i]->ops == ops)
             return network->transports[i];
     g_assert(network->n_transports < NETWORK_MOST_TRANSPORTS);
-    Transport *const transport = ops->create(network->n_nodes, error);
+    const TransportConfig config = { .n_nodes = network->n_nodes,
+                                     .timeout_ms = network->timeout_ms };
+    Transport *const transport = ops->create(&config, error);
     if (transport == NULL)
         return NULL;
     network->transports[network->n_transports++] = transport;
@@ -123,6 +126,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->tick_ms = config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS;
     network->resend_ms = config->resend_ms > 0 ? config->resend_ms : DEFAULT_RESEND_MS;
     network->stop_ms = config->stop_ms > 0 ? config->stop_ms : DEFAULT_STOP_MS;
+    network->timeout_ms = config->timeout_ms > 0 ? config->timeout_ms : DEFAULT_TIMEOUT_MS;
     network->complained_at = INT64_MIN / 2;
     network->endpoints = g_new0(char *, config->n_bind_endpoints + 1);
     network->greeted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, close_greeted);

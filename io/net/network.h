@@ -67,6 +67,7 @@ typedef struct {
     unsigned tick_ms;    /* 0: 50 */
     unsigned resend_ms;  /* 0: 200 */
     unsigned stop_ms;    /* the longest that network_stop waits for the others; 0: 2000 */
+    unsigned timeout_ms; /* who is silent for so long counts as lost by the caller; 0: 3000 */
 } NetworkConfig;
 
 typedef struct {

@@ -85,7 +85,7 @@ struct Network {
     size_t window_bytes;
     size_t room_bytes;
     bool drops_replies;
-    unsigned tick_ms, resend_ms, stop_ms;
+    unsigned tick_ms, resend_ms, stop_ms, timeout_ms;
     char **endpoints;
     size_t n_endpoints;
     int wake_fd;

@@ -280,7 +280,8 @@ static int greet(const void *data)
     const Greeter *greeter = data;
     g_autofree char *scheduler = g_strdup_printf("tcp://127.0.0.1:%u", greeter->port);
     g_autofree char *own = NULL;
-    Transport *transport = transport_tcp.create(2, NULL);
+    Transport *transport =
+        transport_tcp.create(&(TransportConfig){ .n_nodes = 2, .timeout_ms = 3000 }, NULL);
     Received received;
     Channel *channel;
     Packet *packet;

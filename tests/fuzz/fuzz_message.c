@@ -135,9 +135,9 @@ static const ChannelOps channel_ops = {
     .close = fake_close,
 };
 
-static Transport *fake_create(uint32_t n_nodes, GError **error)
+static Transport *fake_create(const TransportConfig *config, GError **error)
 {
-    (void)n_nodes;
+    (void)config;
     (void)error;
     return &fake->base;
 }

@@ -80,7 +80,7 @@ static const ChannelOps channel_ops = {
     .close = lossy_close,
 };
 
-static Transport *lossy_create(uint32_t n_nodes, GError **error);
+static Transport *lossy_create(const TransportConfig *config, GError **error);
 
 static void lossy_destroy(Transport *transport)
 {
@@ -129,9 +129,9 @@ static const TransportOps lossy_ops = {
     .connect = lossy_connect,
 };
 
-static Transport *lossy_create(uint32_t n_nodes, GError **error)
+static Transport *lossy_create(const TransportConfig *config, GError **error)
 {
-    Transport *const inner = inner_ops()->create(n_nodes, error);
+    Transport *const inner = inner_ops()->create(config, error);
 
     if (inner == NULL)
         return NULL;

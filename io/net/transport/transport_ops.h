@@ -61,12 +61,18 @@ typedef enum {
     GLANCE_SOME,
 } Glance;
 
+/* What a transport is told of the network that it is for. */
+typedef struct {
+    uint32_t n_nodes;
+    unsigned timeout_ms; /* a node that is silent for so long counts as lost; never 0 */
+} TransportConfig;
+
 struct TransportOps {
     const char *name; /* also of its addresses: "name://…" */
     bool is_memory;   /* sending bytes costs no more than copying them */
 
-    /* (transfer full) Owner. */
-    Transport *(*create)(uint32_t n_nodes, GError **error);
+    /* The config is copied. (transfer full) Owner. */
+    Transport *(*create)(const TransportConfig *config, GError **error);
 
     /* All channels are closed. Waits, if need be, for what they still had to send, as long as each
      * was told to linger. Owner. */

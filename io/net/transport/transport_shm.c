@@ -426,14 +426,14 @@ static size_t choose_capacity(uint32_t n_nodes)
     return capacity;
 }
 
-static Transport *shm_create(uint32_t n_nodes, GError **error)
+static Transport *shm_create(const TransportConfig *config, GError **error)
 {
     ShmTransport *const self = g_new0(ShmTransport, 1);
 
     self->base.ops = &transport_shm;
     self->identity = host_identity();
-    self->ring_capacity = choose_capacity(n_nodes);
-    self->most_inlets = 2 * (size_t)n_nodes + SPARE_INLETS;
+    self->ring_capacity = choose_capacity(config->n_nodes);
+    self->most_inlets = 2 * (size_t)config->n_nodes + SPARE_INLETS;
     self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
     self->inlets = g_ptr_array_new_with_free_func(inlet_free);
     outlets_init(&self->outlets);

@@ -389,13 +389,13 @@ static void free_inlet(gpointer inlet)
     tcp_inlet_free(inlet);
 }
 
-static Transport *tcp_create(uint32_t n_nodes, GError **error)
+static Transport *tcp_create(const TransportConfig *config, GError **error)
 {
     TcpTransport *const self = g_new0(TcpTransport, 1);
     struct epoll_event event = { .events = EPOLLIN };
 
     self->base.ops = &transport_tcp;
-    self->most_inlets = 2 * (size_t)n_nodes + SPARE_INLETS;
+    self->most_inlets = 2 * (size_t)config->n_nodes + SPARE_INLETS;
     self->pool = block_pool_new();
     self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
     self->inlets = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_inlet);

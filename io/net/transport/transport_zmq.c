@@ -84,11 +84,11 @@ static void zmq_transport_destroy(Transport *transport)
     g_free(self);
 }
 
-static Transport *create(const TransportOps *ops, uint32_t n_nodes, GError **error)
+static Transport *create(const TransportOps *ops, const TransportConfig *config, GError **error)
 {
     ZmqTransport *const self = g_new0(ZmqTransport, 1);
     /* A DEALER and two ends of a monitor for each peer, and room for greetings. */
-    const uint64_t n_sockets = 3 * (uint64_t)n_nodes + 1024;
+    const uint64_t n_sockets = 3 * (uint64_t)config->n_nodes + 1024;
     const int64_t largest = (int64_t)WIRE_MAX_PACKET_BYTES;
 
     self->base.ops = ops;
@@ -106,14 +106,14 @@ static Transport *create(const TransportOps *ops, uint32_t n_nodes, GError **err
     return &self->base;
 }
 
-static Transport *zmq_transport_create(uint32_t n_nodes, GError **error)
+static Transport *zmq_transport_create(const TransportConfig *config, GError **error)
 {
-    return create(&transport_zmq, n_nodes, error);
+    return create(&transport_zmq, config, error);
 }
 
-static Transport *ipc_create(uint32_t n_nodes, GError **error)
+static Transport *ipc_create(const TransportConfig *config, GError **error)
 {
-    Transport *const transport = create(&transport_ipc, n_nodes, error);
+    Transport *const transport = create(&transport_ipc, config, error);
 
     if (transport != NULL)
         ((ZmqTransport *)transport)->identity = host_identity();
