@@ -1,7 +1,7 @@
 #!/bin/bash
 # Includes go down only: apps → engine → {tables, models} → io, all of them to include/rubato; apps
-# see include/rubato alone. zmq.h and libconfig.h are included in one place each. With a folder as
-# argument it checks that instead of the project.
+# see include/rubato alone. zmq.h, sodium.h and libconfig.h are included in few places. With a folder
+# as argument it checks that instead of the project.
 set -euo pipefail
 
 cd "${1:-$(dirname "$0")/..}"
@@ -25,6 +25,7 @@ check_layers()
             for (i in names)
                 folder[names[i]] = 1
             only["zmq.h"] = " io/net/transport/transport_zmq.c apps/bench/raw_zmq.c "
+            only["sodium.h"] = " io/net/secret.c io/net/handshake.c io/net/seal.c "
             only["libconfig.h"] = " engine/cluster_file.c "
             failed = 0
         }

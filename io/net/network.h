@@ -16,6 +16,7 @@
 #define RUBATO_IO_NET_NETWORK_H
 
 #include "io/net/frame.h"
+#include "io/net/secret.h"
 
 typedef struct Network Network;
 typedef struct TransportOps TransportOps;
@@ -61,13 +62,16 @@ typedef struct {
     uint64_t incarnation; /* differs between any two processes that ever were this node */
     const char *const *bind_endpoints; /* "tcp://host:port"; port 0: any free one */
     size_t n_bind_endpoints;
-    size_t window_bytes; /* requests in flight to one node; 0: 4 MiB */
-    size_t room_bytes;   /* see Incoming.room */
-    bool drops_replies;  /* the handler frees each reply before its receive returns */
-    unsigned tick_ms;    /* 0: 50 */
-    unsigned resend_ms;  /* 0: 200 */
-    unsigned stop_ms;    /* the longest that network_stop waits for the others; 0: 2000 */
-    unsigned timeout_ms; /* who is silent for so long counts as lost by the caller; 0: 3000 */
+    size_t window_bytes;     /* requests in flight to one node; 0: 4 MiB */
+    size_t room_bytes;       /* see Incoming.room */
+    bool drops_replies;      /* the handler frees each reply before its receive returns */
+    const RunSecret *secret; /* what nodes prove to one another; copied. NULL: there is none */
+    bool encrypt;            /* nobody but nodes can read what crosses between hosts, or this one */
+    bool authenticate;       /* packets have a MAC between nodes of one host, too */
+    unsigned tick_ms;        /* 0: 50 */
+    unsigned resend_ms;      /* 0: 200 */
+    unsigned stop_ms;        /* the longest that network_stop waits for the others; 0: 2000 */
+    unsigned timeout_ms;     /* who is silent for so long counts as lost by the caller; 0: 3000 */
 } NetworkConfig;
 
 typedef struct {
