@@ -43,7 +43,8 @@ bool model_request_ok(const RubatoModel *model, const RubatoRequest *request);
 void model_get(RubatoModel *model, RubatoRequest *request);
 void model_add(RubatoModel *model, RubatoRequest *request);
 
-/* The keys of iteration request->clock of a worker; its iterations come in order. A clock of
+/* The keys of iteration request->clock of a worker, or a piece of them (see RubatoRequest.n_all); its
+ * iterations come in order, the pieces of one in the order of its keys. A clock of
  * RUBATO_CLOCK_RETIRED: there are no more, it uses no keys from here on. */
 void model_announce(RubatoModel *model, RubatoRequest *request);
 

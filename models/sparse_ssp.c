@@ -18,9 +18,12 @@
  * forgotten. A retired worker's clock is above everything. A worker that tells nothing is waited for
  * as under SSP(s).
  *
+ * A long announcement comes in pieces. Its keys are entered piece by piece, and the iteration counts
+ * as told when all of them have come; with a piece missing it stays untold until it is finished.
+ *
  * Thread: the shard's present owner. Between two ops: `beyond` holds the Gets with a clock above
  * m + s + q; a Get filed with a worker has its obstacle there, unresolved; the record holds exactly
- * the kept announcements, and each is of an unfinished iteration. */
+ * the kept announcements and pieces, and each is of an unfinished iteration. */
 #include <rubato/error.h>
 #include <rubato/model_ops.h>
 
@@ -37,6 +40,7 @@ typedef struct {
 
 typedef struct {
     uint64_t told;            /* every iteration below it is told or finished */
+    uint64_t n_come, n_all;   /* of iteration `told`, told in part: keys that have come, and all */
     RubatoRequest *announced; /* copies of what was told, iterations ascending */
     RubatoRequest **announced_end;
     Parked *parked; /* as they came */
@@ -239,24 +243,46 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
         decide(sparse, request_heap_pop(&sparse->beyond));
 }
 
+/* Whether an announcement, or a piece of one, is the next that the worker has to tell. A piece has
+ * keys, and no more than are still to come. */
+static bool is_next(const Worker *worker, const RubatoRequest *request)
+{
+    const uint64_t n = request->keys.n;
+
+    if (request->clock == RUBATO_CLOCK_RETIRED)
+        return worker->n_come == 0;
+    if (request->clock != worker->told || request->n_all > RECORD_MAX_KEYS)
+        return false;
+    if (worker->n_come > 0)
+        return request->n_all == worker->n_all && n > 0 && n <= worker->n_all - worker->n_come;
+    return request->n_all == 0 || (n > 0 && n <= request->n_all);
+}
+
 /* Takes in what a worker tells of its next iteration. What is of no use is counted: an iteration told
  * before, or one told ahead of its turn, which stays untold; nobody waits for ever on its account,
- * since the worker's clock passes it. More keys than the record takes have the same effect. */
+ * since the worker's clock passes it. More keys than the record takes have the same effect, and so
+ * has a piece that does not fit the ones before it. */
 static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
 {
     RubatoModel *model = &sparse->base;
     Worker *worker = &sparse->workers[request->worker];
     const uint64_t clock = rubato_model_clock(model, request->worker);
-    const uint64_t expected = MAX(worker->told, clock);
 
+    if (worker->told < clock) {
+        worker->told = clock;
+        worker->n_come = 0;
+    }
+    if (request->clock < clock)
+        return;
+    if (!is_next(worker, request)) {
+        model->n_ignored++;
+        return;
+    }
     if (request->clock == RUBATO_CLOCK_RETIRED) {
         worker->told = RUBATO_CLOCK_RETIRED;
         return;
     }
-    if (request->clock < clock)
-        return;
-    if (request->clock != expected ||
-        !record_add(sparse->record, request->worker, request->clock, &request->keys)) {
+    if (!record_add(sparse->record, request->worker, request->clock, &request->keys)) {
         model->n_ignored++;
         return;
     }
@@ -264,7 +290,12 @@ static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
     RubatoRequest *told = rubato_model_keep(model, request);
     *worker->announced_end = told;
     worker->announced_end = &told->next;
-    worker->told = request->clock + 1;
+    worker->n_come += request->keys.n;
+    worker->n_all = request->n_all;
+    if (request->n_all == 0 || worker->n_come == request->n_all) {
+        worker->told = request->clock + 1;
+        worker->n_come = 0;
+    }
 }
 
 static void announce(RubatoModel *model, RubatoRequest *request)

@@ -184,18 +184,35 @@ static void send_add(World *world, uint32_t worker, const RubatoKey *keys, size_
     }
 }
 
+/* A part of one key or more goes in one message or in several. */
 static void send_announcement(World *world, uint32_t worker, uint64_t iteration, uint32_t used)
 {
+    const uint32_t node = world->workers[worker].node;
+    RubatoKey keys[MAX_CALL_KEYS];
+    size_t n = 0;
+
+    for (RubatoKey key = FIRST_KEY; key < FIRST_KEY + N_KEYS; key++)
+        if ((used & world_bit_of(key)) != 0)
+            keys[n++] = key;
     for (uint32_t place = 0; place < world->n_places; place++) {
         Message *message = make_message(world, ANNOUNCE, worker, iteration);
-        RubatoKey keys[MAX_CALL_KEYS];
-        size_t n = 0;
+        const bool has_keys = fill_part(world, message, place, keys, n);
+        const size_t n_all = message->request.keys.n;
+        size_t begin = 0;
 
-        for (RubatoKey key = FIRST_KEY; key < FIRST_KEY + N_KEYS; key++)
-            if ((used & world_bit_of(key)) != 0)
-                keys[n++] = key;
-        fill_part(world, message, place, keys, n);
-        send(world, world->workers[worker].node, place, message);
+        while (has_keys && n_all - begin > 1 && percent(world, 40)) {
+            Message *piece = make_message(world, ANNOUNCE, worker, iteration);
+
+            piece->keys[0] = message->keys[begin++];
+            piece->request.keys.n = 1;
+            piece->request.n_all = n_all;
+            send(world, node, place, piece);
+        }
+        if (begin > 0)
+            message->request.n_all = n_all;
+        message->request.keys.keys += begin;
+        message->request.keys.n -= begin;
+        send(world, node, place, message);
     }
 }
 
@@ -299,9 +316,13 @@ static void note(Place *place, const Message *message)
     } else if (message->kind == ANNOUNCE && request->clock == RUBATO_CLOCK_RETIRED) {
         place->n_told[request->worker] = UINT32_MAX;
     } else if (message->kind == ANNOUNCE) {
-        place->n_told[request->worker] = (uint32_t)request->clock + 1;
         for (size_t i = 0; i < request->keys.n; i++)
-            place->told[request->worker][request->clock] |= world_bit_of(message->keys[i]);
+            place->told[request->worker][request->clock] |= world_bit_of(request->keys.keys[i]);
+        place->n_told_keys[request->worker] += (uint32_t)request->keys.n;
+        if (request->n_all == 0 || place->n_told_keys[request->worker] == request->n_all) {
+            place->n_told[request->worker] = (uint32_t)request->clock + 1;
+            place->n_told_keys[request->worker] = 0;
+        }
     } else if (message->kind == GET) {
         g_ptr_array_add(place->parked, (gpointer)message);
     }

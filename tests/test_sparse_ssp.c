@@ -12,6 +12,9 @@
 #define KEYS(...) ((const RubatoKey[]){ __VA_ARGS__ })
 #define ANNOUNCE(rig, worker, iteration, ...) \
     rig_announce(rig, worker, iteration, KEYS(__VA_ARGS__), G_N_ELEMENTS(KEYS(__VA_ARGS__)))
+#define ANNOUNCE_PART(rig, worker, iteration, n_all, ...)                                         \
+    rig_announce_part(rig, worker, iteration, KEYS(__VA_ARGS__), G_N_ELEMENTS(KEYS(__VA_ARGS__)), \
+                      n_all)
 #define GET(rig, get, worker, clock, ...) \
     rig_get(rig, get, worker, clock, KEYS(__VA_ARGS__), G_N_ELEMENTS(KEYS(__VA_ARGS__)))
 
@@ -324,6 +327,128 @@ START_TEST(announcements_out_of_turn_are_ignored)
 }
 END_TEST
 
+/* The keys of the last piece are as good as those of the first, and nothing counts as told before. */
+START_TEST(an_announcement_in_pieces_is_one)
+{
+    ModelRig rig;
+    RigGet gets[6], free_get;
+
+    init(&rig, RECORD, 0, 2, 2);
+    rig_clock(&rig, 1, 1);
+    ANNOUNCE_PART(&rig, 0, 0, 6, 10, 11);
+    GET(&rig, &free_get, 1, 1, 30);
+    ck_assert(!free_get.is_answered);
+    ANNOUNCE_PART(&rig, 0, 0, 6, 12);
+    ck_assert(!free_get.is_answered);
+    ANNOUNCE_PART(&rig, 0, 0, 6, 13, 14, 15);
+    ck_assert(free_get.is_answered);
+    for (size_t i = 0; i < G_N_ELEMENTS(gets); i++) {
+        GET(&rig, &gets[i], 1, 1, 10 + i);
+        ck_assert_msg(!gets[i].is_answered, "key %zu is not protected", 10 + i);
+    }
+    ANNOUNCE_PART(&rig, 0, 1, 2, 20); /* the next iteration, in pieces as well */
+    ANNOUNCE_PART(&rig, 0, 1, 2, 21);
+    rig_clock(&rig, 1, 2);
+    rig_add(&rig, 0, 0, 15, 3);
+    rig_clock(&rig, 0, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(gets); i++)
+        ck_assert(gets[i].is_answered);
+    ck_assert_int_eq(gets[5].values[0], 3);
+    GET(&rig, &free_get, 1, 2, 10);
+    ck_assert(free_get.is_answered);
+    GET(&rig, &gets[0], 1, 2, 21);
+    ck_assert(!gets[0].is_answered);
+    rig_clock(&rig, 0, 2);
+    ck_assert(gets[0].is_answered);
+    ck_assert_uint_eq(model_n_ignored(rig.model), 0);
+    rig_clear(&rig);
+}
+END_TEST
+
+/* What no honest node sends: the iteration stays untold, as long as it is unfinished. */
+static void tell_without_the_first(ModelRig *rig)
+{
+    ANNOUNCE_PART(rig, 0, 0, 5, 12, 13);
+}
+
+static void tell_too_many(ModelRig *rig)
+{
+    ANNOUNCE_PART(rig, 0, 0, 3, 10, 11);
+    ANNOUNCE_PART(rig, 0, 0, 3, 12, 13);
+}
+
+static void tell_another_number(ModelRig *rig)
+{
+    ANNOUNCE_PART(rig, 0, 0, 4, 10, 11);
+    ANNOUNCE_PART(rig, 0, 0, 3, 12);
+}
+
+static void tell_another_iteration(ModelRig *rig)
+{
+    ANNOUNCE_PART(rig, 0, 0, 4, 10, 11);
+    ANNOUNCE_PART(rig, 0, 1, 4, 12, 13);
+}
+
+static void tell_the_whole_after_a_piece(ModelRig *rig)
+{
+    ANNOUNCE_PART(rig, 0, 0, 4, 10, 11);
+    ANNOUNCE(rig, 0, 0, 12, 13);
+}
+
+static void tell_the_end_after_a_piece(ModelRig *rig)
+{
+    ANNOUNCE_PART(rig, 0, 0, 4, 10, 11);
+    rig_announce(rig, 0, RUBATO_CLOCK_RETIRED, NULL, 0);
+}
+
+static void tell_empty_pieces(ModelRig *rig)
+{
+    for (int i = 0; i < 10; i++)
+        rig_announce_part(rig, 0, 0, NULL, 0, 4);
+}
+
+static void tell_more_than_there_can_be(ModelRig *rig)
+{
+    ANNOUNCE_PART(rig, 0, 0, RECORD_MAX_KEYS + 1, 10);
+    ANNOUNCE_PART(rig, 0, 0, UINT64_MAX, 10);
+}
+
+static const struct {
+    void (*tell)(ModelRig *rig);
+    unsigned n_ignored;
+} wrong_pieces[] = {
+    { tell_without_the_first, 0 },       { tell_too_many, 1 },
+    { tell_another_number, 1 },          { tell_another_iteration, 1 },
+    { tell_the_whole_after_a_piece, 1 }, { tell_the_end_after_a_piece, 1 },
+    { tell_empty_pieces, 10 },           { tell_more_than_there_can_be, 2 },
+};
+
+START_TEST(pieces_that_do_not_make_an_announcement_tell_nothing)
+{
+    ModelRig rig;
+    RigGet get;
+
+    init(&rig, records[_i % 2], 0, 2, 2);
+    rig_clock(&rig, 1, 1);
+    wrong_pieces[_i / 2].tell(&rig);
+    ck_assert_uint_eq(model_n_ignored(rig.model), wrong_pieces[_i / 2].n_ignored);
+    GET(&rig, &get, 1, 1, 30);
+    ck_assert(!get.is_answered);
+    rig_clock(&rig, 0, 1); /* nobody waits for ever */
+    ck_assert(get.is_answered);
+    ANNOUNCE_PART(&rig, 0, 1, 2, 40); /* in turn again */
+    ANNOUNCE_PART(&rig, 0, 1, 2, 41);
+    rig_clock(&rig, 1, 2);
+    GET(&rig, &get, 1, 2, 30);
+    ck_assert(get.is_answered);
+    GET(&rig, &get, 1, 2, 41);
+    ck_assert(!get.is_answered);
+    rig_clock(&rig, 0, 2);
+    ck_assert(get.is_answered);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(a_dense_record_without_memory_is_an_error)
 {
     const RubatoTableSpec spec = {
@@ -449,6 +574,9 @@ int main(void)
     tcase_add_loop_test(scenarios, a_worker_is_not_held_back_by_itself, 0, N_RECORDS);
     tcase_add_loop_test(scenarios, without_speculation_it_is_ssp, 0, N_RECORDS);
     tcase_add_loop_test(scenarios, announcements_out_of_turn_are_ignored, 0, N_RECORDS);
+    tcase_add_loop_test(scenarios, an_announcement_in_pieces_is_one, 0, N_RECORDS);
+    tcase_add_loop_test(scenarios, pieces_that_do_not_make_an_announcement_tell_nothing, 0,
+                        N_RECORDS * (int)G_N_ELEMENTS(wrong_pieces));
     tcase_add_test(scenarios, a_dense_record_without_memory_is_an_error);
     suite_add_tcase(suite, scenarios);
 

@@ -90,8 +90,9 @@ struct RubatoModelOps {
      * the min clock with it. NULL: the model does not care. */
     void (*advance)(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to);
 
-    /* The keys that a worker will use in iteration request->clock, an n of 0 being possible; with
-     * RUBATO_CLOCK_RETIRED, that it will use none from here on. Finish it in this call. NULL: the
+    /* The keys that a worker will use in iteration request->clock, an n of 0 being possible; many
+     * keys come in several calls, each of which tells by request->n_all how many there are in all;
+     * with RUBATO_CLOCK_RETIRED, that it will use none from here on. Finish it in this call. NULL: the
      * model does not care. */
     void (*announce)(RubatoModel *model, RubatoRequest *request);
 };

@@ -231,6 +231,12 @@ static RubatoKeys keys_from(const RubatoKeys *keys, size_t begin, size_t n)
     return part;
 }
 
+/* What a piece of an announcement says of it: how many keys it has in all, 0 where the piece is all. */
+static uint32_t pieced_keys(const Message *message, const RubatoKeys *piece)
+{
+    return piece->n == message->request.keys.n ? 0 : (uint32_t)message->request.keys.n;
+}
+
 /* Sends one message's worth of keys: n × row_bytes is within POST_OFFICE_MAX_VALUE_BYTES. */
 static void send_piece(PostOffice *office, const Message *message, const RubatoKeys *keys,
                        char *values, size_t row_bytes)
@@ -246,7 +252,8 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
         .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN
                         : delta_bytes > 0  ? WIRE_KEYS_DELTAS
                                            : WIRE_KEYS_LIST,
-        .flags = message->request.subject,
+        .flags = message->kind == MESSAGE_ANNOUNCE ? pieced_keys(message, keys)
+                                                   : (uint32_t)message->request.subject,
         .epoch = message->epoch,
         .table = message->table,
         .server = message->server,
@@ -516,6 +523,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     Message *message = &request->message;
     Actor *actor =
         header->server < office->n_servers ? office->servers[header->server].actor : NULL;
+    const bool is_announcement = header->kind == MESSAGE_ANNOUNCE;
     const RubatoKey *keys = NULL;
     const char *wrong = NULL;
 
@@ -523,7 +531,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         wrong = "a request for a server that is not here";
     else if (header->n_keys > UINT32_MAX)
         wrong = "a request with too many keys";
-    else if (header->flags > RUBATO_SUBJECT_BAD_GRADIENTS)
+    else if (!is_announcement && header->flags > RUBATO_SUBJECT_BAD_GRADIENTS)
         wrong = "a request for something unknown";
     else
         keys = list_keys(request, incoming, &wrong);
@@ -536,11 +544,13 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     request->incoming = incoming;
     *message = (Message){
         .request = { .worker = header->worker,
-                     .subject = (RubatoSubject)header->flags,
+                     .subject =
+                         is_announcement ? RUBATO_SUBJECT_ROWS : (RubatoSubject)header->flags,
                      .clock = header->clock,
                      .keys = { .keys = keys,
                                .first = header->first_key,
                                .n = (size_t)header->n_keys },
+                     .n_all = is_announcement ? header->flags : 0,
                      .values = (void *)(uintptr_t)incoming->values }, /* an Add only reads them */
         .kind = header->kind,
         .epoch = header->epoch,

@@ -49,7 +49,7 @@ typedef enum {
 typedef struct {
     MessageKind kind; /* MESSAGE_GET .. MESSAGE_CONTROL */
     WireKeys key_encoding;
-    uint32_t flags;  /* requests: a RubatoSubject */
+    uint32_t flags;  /* Gets and Adds: a RubatoSubject; announcements: RubatoRequest.n_all */
     uint32_t status; /* replies: a CallStatus */
     uint32_t epoch;  /* the task's */
     uint32_t table;

@@ -170,6 +170,103 @@ START_TEST(all_that_workers_add_is_there_and_gets_stay_within_bounds)
 }
 END_TEST
 
+/* ---- announcements that are longer than a message ---- */
+
+enum { N_ASKED = 200, REACH = 4 };
+
+static const struct {
+    const char *over;
+    size_t n_keys;
+} announcements[] = { { NULL, 50000 }, { "tcp", 200000 } };
+
+/* The keys of the slow worker: not side by side, and falling, so that they travel as a list. */
+static RubatoKey *long_list(size_t n)
+{
+    RubatoKey *keys = g_new(RubatoKey, n);
+
+    for (size_t i = 0; i < n; i++)
+        keys[i] = 2 * (n - i);
+    return keys;
+}
+
+/* Its only iteration uses all keys; it is long in it, and then adds. */
+static bool be_slow(RubatoWorker *worker, const RubatoKey *keys, size_t n, GError **error)
+{
+    const RubatoIteration iteration = { keys, n };
+    const RubatoKey other = 0;
+    g_autofree float *values = g_new0(float, n);
+    g_autoptr(RubatoSparseKVClientTable) table =
+        rubato_worker_open_sparse_kv_client_table(worker, "rows", RUBATO_F32, &iteration, 1, error);
+    g_autoptr(RubatoKVTable) others =
+        rubato_worker_open_kv_table(worker, "others", RUBATO_F32, error);
+
+    if (table == NULL || others == NULL || !rubato_worker_barrier(worker, error) ||
+        !rubato_sparse_kv_client_table_get(table, values, error))
+        return false;
+    for (int i = 0; i < N_ASKED; i++)
+        if (!rubato_kv_table_get(others, &other, 1, values, error))
+            return false;
+    for (size_t i = 0; i < n; i++)
+        values[i] = 1;
+    return rubato_sparse_kv_client_table_add(table, values, error);
+}
+
+/* Uses one of these keys from clock 1 on, and so has to wait for what the slow one adds. */
+static bool be_fast(RubatoWorker *worker, const RubatoKey *used, GError **error)
+{
+    const RubatoKey free_key = 1;
+    RubatoIteration iterations[1 + REACH];
+    float value;
+
+    for (int i = 0; i <= REACH; i++)
+        iterations[i] = (RubatoIteration){ i == 0 ? &free_key : used, 1 };
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table(
+        worker, "rows", RUBATO_F32, iterations, 1 + REACH, error);
+    if (table == NULL || !rubato_worker_barrier(worker, error))
+        return false;
+    for (int clock = 0; clock <= REACH; clock++) {
+        if (!rubato_sparse_kv_client_table_get(table, &value, error))
+            return false;
+        EXPECT(value == (clock == 0 ? 0 : 1), "%g at clock %d", (double)value, clock);
+    }
+    return true;
+}
+
+static bool announce_much(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const size_t n = *(const size_t *)user_data;
+    g_autofree RubatoKey *keys = long_list(n);
+
+    if (rubato_worker_node(worker) == CLUSTER_IDS[1])
+        return be_slow(worker, keys, n, error);
+    return be_fast(worker, &keys[n - 1], error);
+}
+
+static bool play_announcing(RubatoEngine *engine, const void *data, GError **error)
+{
+    const size_t *n_keys = data;
+    const RubatoTableSpec rows = {
+        .name = "rows", .n_keys = 2 * *n_keys + 1, .model = "sparse_ssp", .speculation = REACH
+    };
+    const RubatoTableSpec others = { .name = "others", .n_keys = 1, .model = "asp" };
+    const char *const tables[] = { "rows", "others", NULL };
+
+    return rubato_engine_create_table(engine, &rows, error) &&
+           rubato_engine_create_table(engine, &others, error) &&
+           cluster_run_task(engine, "announce much", announce_much, n_keys, tables, error);
+}
+
+START_TEST(every_key_of_a_long_announcement_is_waited_for)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 2, .nodes = { { 1, 1 }, { 0, 1 } }, .over = announcements[_i].over });
+
+    cluster_start(run, play_announcing, &announcements[_i].n_keys);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 static Suite *models_suite(void)
 {
     Suite *suite = suite_create("models over several processes");
@@ -177,6 +274,10 @@ static Suite *models_suite(void)
 
     tcase_add_loop_test(bounds_case, all_that_workers_add_is_there_and_gets_stay_within_bounds, 0,
                         (int)(G_N_ELEMENTS(models) * G_N_ELEMENTS(shapes)));
+    TCase *pieces = cluster_add_case(suite, "pieces");
+
+    tcase_add_loop_test(pieces, every_key_of_a_long_announcement_is_waited_for, 0,
+                        (int)G_N_ELEMENTS(announcements));
     return suite;
 }
 

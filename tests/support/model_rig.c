@@ -86,10 +86,13 @@ void rig_add(ModelRig *rig, uint32_t worker, uint64_t clock, RubatoKey key, int6
     key = RIG_KEYS - 1;
 }
 
-void rig_announce(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKey *keys, size_t n)
+void rig_announce_part(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKey *keys,
+                       size_t n, uint64_t n_all)
 {
     RubatoKey copy[8] = { 0 };
-    RubatoRequest request = { .worker = worker, .clock = clock, .keys = { .keys = copy, .n = n } };
+    RubatoRequest request = {
+        .worker = worker, .clock = clock, .keys = { .keys = copy, .n = n }, .n_all = n_all
+    };
 
     ck_assert_uint_le(n, G_N_ELEMENTS(copy));
     if (n > 0)
@@ -97,6 +100,11 @@ void rig_announce(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKe
     model_announce(rig->model, &request);
     take_answers(rig, &request);
     memset(copy, 0xff, sizeof(copy));
+}
+
+void rig_announce(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKey *keys, size_t n)
+{
+    rig_announce_part(rig, worker, clock, keys, n, 0);
 }
 
 void rig_clock(ModelRig *rig, uint32_t worker, uint64_t clock)

@@ -37,6 +37,11 @@ void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const 
 
 void rig_add(ModelRig *rig, uint32_t worker, uint64_t clock, RubatoKey key, int64_t delta);
 void rig_announce(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKey *keys, size_t n);
+
+/* The same of some keys of an iteration that has n_all in all. */
+void rig_announce_part(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKey *keys,
+                       size_t n, uint64_t n_all);
+
 void rig_clock(ModelRig *rig, uint32_t worker, uint64_t clock);
 
 /* The row of a key, past the model. */

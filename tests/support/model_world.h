@@ -78,6 +78,7 @@ typedef struct {
     uint64_t clocks[MAX_WORKERS]; /* by source */
     uint32_t n_told[MAX_WORKERS]; /* UINT32_MAX: it will tell no more */
     uint32_t told[MAX_WORKERS][MAX_ITERATIONS];
+    uint32_t n_told_keys[MAX_WORKERS]; /* of the iteration whose announcement has come in part */
     GPtrArray *parked;
 } Place;
 
