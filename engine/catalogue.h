@@ -10,6 +10,7 @@ typedef struct {
     /* immutable */
     uint32_t id;
     RubatoTableSpec *spec; /* a copy with every name and number given */
+    uint64_t hash_seed;    /* the same on all servers */
     Partition partition;
     size_t row_bytes;   /* of a row's values */
     size_t state_bytes; /* of what the update rule keeps beside them */

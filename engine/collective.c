@@ -43,6 +43,7 @@ static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t o
                                               .what = call->what,
                                               .text = call->text,
                                               .digest = digest,
+                                              .round = call->seed,
                                               .detail = call->detail });
 }
 
@@ -68,12 +69,12 @@ static bool check_commit(RubatoEngine *engine, GError **error)
 static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t op, GError **error)
 {
     g_autoptr(GError) fault = NULL;
-    const uint64_t id = engine->go_id;
+    const uint64_t id = engine->go_id, seed = engine->go_seed;
     bool done = true, committed;
 
     pthread_mutex_unlock(&engine->lock);
     if (call->perform != NULL)
-        done = call->perform(engine, id, call->data, &fault);
+        done = call->perform(engine, id, seed, call->data, &fault);
     report_ready(engine, op, fault);
     pthread_mutex_lock(&engine->lock);
     committed = wait_for_stage(engine, call, CALL_COMMITTED, error) && check_commit(engine, error);

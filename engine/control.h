@@ -19,7 +19,8 @@ typedef enum {
     CONTROL_BEAT, /* nothing but a sign of life; both ways */
 
     /* Node to scheduler. */
-    CONTROL_PROPOSE, /* op, what, text, digest, detail: this node makes its next collective call */
+    CONTROL_PROPOSE, /* op, what, text, digest, detail: this node makes its next collective call; of a
+                      * CREATE round */
     CONTROL_READY,   /* op, code, text: after GO: my part of it is done, or why not */
     CONTROL_FAIL,    /* epoch, code, text: a worker of mine failed in the task */
     CONTROL_TASK_DONE, /* epoch: my workers have ended, all they sent has arrived */
@@ -34,11 +35,12 @@ typedef enum {
     CONTROL_LEAVE,     /* this node has nothing left to do, but still serves the others */
 
     /* Scheduler to node. */
-    CONTROL_GO,       /* op, id: all nodes propose the same; do your part, then say READY */
-    CONTROL_COMMIT,   /* op, code, text: how the call ended, the same on every node. After a GO it
+    CONTROL_GO,     /* op, id: all nodes propose the same; do your part, then say READY. Of a CREATE
+                       * round, as the node has it that proposed first */
+    CONTROL_COMMIT, /* op, code, text: how the call ended, the same on every node. After a GO it
                        * comes once this node has said READY; code ≠ 0 then means: undo. Without a
                        * GO it is a refusal (a mismatch, a lost node), or a barrier passed */
-    CONTROL_CANCEL,   /* epoch, code, text: the task has failed; text is the first cause */
+    CONTROL_CANCEL, /* epoch, code, text: the task has failed; text is the first cause */
     CONTROL_TASK_END, /* epoch, code, text: every node has said TASK_DONE; the first cause, if any */
     CONTROL_RELEASE,  /* epoch, round: go on behind this barrier of the task */
     CONTROL_BLOCKS,   /* epoch, id, what, detail: blocks to read; what = 1: no more will come */
@@ -94,7 +96,8 @@ typedef struct {
     uint64_t id;    /* GO: the new table's id or the new task's epoch; data: the reader's number
                            * among those that a worker opens, from 0 */
     uint64_t epoch; /* which task */
-    uint64_t round; /* ARRIVE, RELEASE: the task's barriers, counted from 0; READER: seed */
+    uint64_t round; /* ARRIVE, RELEASE: the task's barriers, counted from 0; READER: seed; PROPOSE,
+                     * GO of a CREATE: the seed of the table's hash */
     uint64_t incarnation; /* HELLO: random, tells two processes with one node id apart */
     uint64_t run_id;      /* WELCOME: tells this run's packets from another's */
 

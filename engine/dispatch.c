@@ -137,6 +137,7 @@ static void set_stage(RubatoEngine *engine, const Control *control, CallStage st
         engine->stage = stage;
         if (stage == CALL_GO) {
             engine->go_id = control->id;
+            engine->go_seed = control->round;
         } else {
             engine->commit_code = control->code;
             g_free(engine->commit_text);

@@ -1,4 +1,7 @@
 /* Tables: creating and dropping them on every node. */
+#include <errno.h>
+#include <sys/random.h>
+
 #include "engine/node.h"
 #include "models/shard.h"
 
@@ -18,7 +21,7 @@ static void create_shard(Server *server, void *data)
     uint64_t n;
 
     partition_range(&table->partition, server->number, &first, &n);
-    shard = shard_new(table->spec, first, n, &error);
+    shard = shard_new_seeded(table->spec, first, n, table->hash_seed, &error);
     if (shard != NULL) {
         server_add_shard(server, table->id, shard);
         return;
@@ -40,11 +43,13 @@ static void drop_shards(RubatoEngine *engine, uint32_t table)
     servers_run(engine->servers, engine->n_servers, drop_shard, (void *)(uintptr_t)table);
 }
 
-static bool perform_create(RubatoEngine *engine, uint64_t id, void *data, GError **error)
+static bool perform_create(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data,
+                           GError **error)
 {
     Creation creation = { .table = data, .lock = PTHREAD_MUTEX_INITIALIZER };
 
     creation.table->id = (uint32_t)id;
+    creation.table->hash_seed = seed;
     servers_run(engine->servers, engine->n_servers, create_shard, &creation);
     if (creation.error == NULL)
         return true;
@@ -59,11 +64,23 @@ static void undo_create(RubatoEngine *engine, uint64_t id, void *data)
     drop_shards(engine, (uint32_t)id);
 }
 
+/* Whoever fills tables must not know it. */
+static bool draw_seed(const RubatoTableSpec *spec, uint64_t *seed, GError **error)
+{
+    if (getrandom(seed, sizeof *seed, 0) == (ssize_t)sizeof *seed)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: the kernel gives no random bytes for the seed of its hash: %s",
+                spec->name, g_strerror(errno));
+    return false;
+}
+
 bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
 {
     g_autoptr(Table) table = NULL;
     g_autofree char *text = NULL;
     g_autofree char *detail = NULL;
+    uint64_t seed;
     bool exists;
 
     g_return_val_if_fail(engine != NULL && spec != NULL, false);
@@ -78,12 +95,15 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
                     "there is a table %s already; drop it first, or take another name", spec->name);
         return false;
     }
+    if (!draw_seed(spec, &seed, error))
+        return false;
     text = g_strdup_printf("table %s", spec->name);
     detail = table_describe(table->spec);
     if (!collective(engine,
                     &(CollectiveCall){ .what = CONTROL_CREATE,
                                        .text = text,
                                        .detail = detail,
+                                       .seed = seed,
                                        .perform = perform_create,
                                        .undo = undo_create,
                                        .data = table },
@@ -100,13 +120,15 @@ typedef struct {
     Table *taken; /* out of the catalogue: from here on nobody finds it */
 } Drop;
 
-static bool perform_drop(RubatoEngine *engine, uint64_t id, void *data, GError **error)
+static bool perform_drop(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data,
+                         GError **error)
 {
     Drop *drop = data;
     Table *table;
     bool used;
 
     (void)id;
+    (void)seed;
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, drop->name, error);
     used = table != NULL && table->n_tasks > 0;

@@ -3,9 +3,11 @@
 #include "engine/node.h"
 #include "engine/task_run.h"
 
-static bool perform_run(RubatoEngine *engine, uint64_t id, void *data, GError **error)
+static bool perform_run(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data,
+                        GError **error)
 {
     (void)engine;
+    (void)seed;
     return task_run_prepare(data, (uint32_t)id, error);
 }
 

@@ -90,6 +90,7 @@ struct RubatoEngine {
     uint64_t n_calls;
     CallStage stage;
     uint64_t go_id;
+    uint64_t go_seed;
     uint32_t commit_code;
     char *commit_text;
 
@@ -127,9 +128,11 @@ typedef struct {
     ControlCall what;
     const char *text;   /* "table weights" */
     const char *detail; /* the arguments in words */
+    uint64_t seed;      /* a proposal: that of the node which comes first holds for all */
 
-    /* This node's part, on the calling thread, between GO and READY; id is GO's. May be NULL. */
-    bool (*perform)(RubatoEngine *engine, uint64_t id, void *data, GError **error);
+    /* This node's part, on the calling thread, between GO and READY; id and seed are
+     * GO's. May be NULL. */
+    bool (*perform)(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data, GError **error);
 
     /* Takes it back where another node could not do its own. May be NULL. */
     void (*undo)(RubatoEngine *engine, uint64_t id, void *data);

@@ -167,7 +167,9 @@ static void go(Scheduler *scheduler, Collective *collective)
         collective->id = scheduler->next_epoch++;
         task_prepare(scheduler, (uint32_t)collective->id, collective->name);
     }
-    const Control control = { .kind = CONTROL_GO, .op = collective->op, .id = collective->id };
+    const Control control = {
+        .kind = CONTROL_GO, .op = collective->op, .id = collective->id, .round = collective->seed
+    };
     scheduler_send_all(scheduler, &control);
 }
 
@@ -178,6 +180,7 @@ static Collective *collective_new(Scheduler *scheduler, uint32_t node, const Con
     collective->op = ++scheduler->last_op;
     collective->what = control->what;
     collective->first = node;
+    collective->seed = control->round;
     collective->name = g_strdup(control->text);
     collective->digest = g_strdup(control->digest);
     collective->detail = g_strdup(control->detail);
@@ -220,6 +223,7 @@ bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *cont
         .text = control->text != NULL && control->what != CONTROL_BARRIER ? control->text : "",
         .digest = control->digest != NULL ? control->digest : "",
         .detail = control->detail != NULL ? control->detail : "",
+        .round = control->round,
     };
 
     if (!scheduler_counts_on(scheduler, node) ||

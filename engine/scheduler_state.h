@@ -55,6 +55,7 @@ typedef struct {
     bool *proposed; /* by node number */
     bool *ready;    /* by node number */
     uint64_t id;    /* as in GO */
+    uint64_t seed;  /* as the first node has it */
     Verdict verdict;
     int64_t since_ms; /* when its phase began */
 } Collective;

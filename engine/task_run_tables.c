@@ -108,7 +108,9 @@ static void begin_models(Server *server, void *data)
 
     for (size_t i = 0; i < run->n_tables; i++) {
         const Table *table = run->tables[i];
-        RubatoModelSetup setup = { .spec = table->spec, .n_workers = run->n_workers };
+        RubatoModelSetup setup = { .spec = table->spec,
+                                   .n_workers = run->n_workers,
+                                   .hash_seed = table->hash_seed };
         GError *error = NULL;
 
         partition_range(&table->partition, server->number, &setup.first_key, &setup.n_keys);

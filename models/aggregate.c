@@ -12,8 +12,8 @@
 
 #include <string.h>
 
+#include "models/key_hash.h"
 #include "models/keys.h"
-#include "models/mix.h"
 #include "models/spec.h"
 
 #define EMPTY UINT32_MAX
@@ -31,6 +31,7 @@ struct Aggregate {
     uint32_t width;
     size_t row_bytes;
     bool is_mean;
+    KeyHash key_hash;
 
     /* by number */
     size_t n;
@@ -48,6 +49,7 @@ Aggregate *aggregate_new(const RubatoTableSpec *spec, RubatoShard *shard)
     Aggregate *aggregate = g_new0(Aggregate, 1);
 
     aggregate->shard = shard;
+    aggregate->key_hash = key_hash_make(shard_hash_seed(shard));
     aggregate->dtype = spec->dtype;
     aggregate->width = spec_width(spec);
     aggregate->row_bytes = spec_row_bytes(spec);
@@ -69,7 +71,7 @@ void aggregate_free(Aggregate *aggregate)
 static uint32_t *find_slot(const Aggregate *aggregate, RubatoKey key)
 {
     const size_t mask = aggregate->n_slots - 1;
-    size_t i = (size_t)mix64(key ^ UINT64_C(0x2545f4914f6cdd1d)) & mask;
+    size_t i = (size_t)key_hash(&aggregate->key_hash, key) & mask;
 
     while (aggregate->slots[i] != EMPTY && aggregate->keys[aggregate->slots[i]] != key)
         i = (i + 1) & mask;

@@ -9,6 +9,8 @@
 
 #include <rubato/model_ops.h>
 
+#include "models/key_hash.h"
+
 typedef struct Record Record;
 
 /* A worker uses a key in an iteration. */
@@ -36,6 +38,7 @@ struct Record {
     const RecordOps *ops;
     RubatoKey first_key;
     uint64_t n_chains;
+    KeyHash key_hash;
     uint32_t *chains; /* indices of uses, RECORD_END where there is none */
 
     RecordUse *uses;

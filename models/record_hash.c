@@ -3,15 +3,14 @@
  * Thread: the shard's present owner. n_chains is a power of two. */
 #include <rubato/error.h>
 
-#include "models/mix.h"
 #include "models/record.h"
 
 #define FIRST_CHAINS 64u
 
 static bool create(Record *record, const RubatoModelSetup *setup, GError **error)
 {
-    (void)setup;
     (void)error;
+    record->key_hash = key_hash_make(setup->hash_seed);
     record->n_chains = FIRST_CHAINS;
     record->chains = g_new0(uint32_t, FIRST_CHAINS);
     return true;
@@ -19,7 +18,7 @@ static bool create(Record *record, const RubatoModelSetup *setup, GError **error
 
 static size_t chain_of(const Record *record, RubatoKey key)
 {
-    return (size_t)(mix64(key ^ UINT64_C(0x2545f4914f6cdd1d)) & (record->n_chains - 1));
+    return (size_t)(key_hash(&record->key_hash, key) & (record->n_chains - 1));
 }
 
 /* Longer chains are slower and nothing worse, so memory that is not there is no failure. */

@@ -56,9 +56,10 @@ uint32_t segment_full_size_bits(const SegmentSource *source)
     return size_bits_for(source->layout, FULL_HOME_BYTES);
 }
 
-void segment_source_init(SegmentSource *source, size_t cell_bytes)
+void segment_source_init(SegmentSource *source, size_t cell_bytes, uint64_t seed)
 {
-    *source = (SegmentSource){ .layout = bucket_layout(cell_bytes) };
+    *source =
+        (SegmentSource){ .layout = bucket_layout(cell_bytes), .key_hash = key_hash_make(seed) };
     segment_pool_init(&source->pool, bytes_of(source->layout, segment_full_size_bits(source)));
 }
 
@@ -126,15 +127,16 @@ unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint6
     return bucket_cell(layout, bucket, slot);
 }
 
-bool segment_copy(BucketLayout layout, const Segment *from, uint64_t bit, const Segment *lower,
-                  const Segment *upper)
+bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit,
+                  const Segment *lower, const Segment *upper)
 {
+    const BucketLayout layout = source->layout;
     unsigned char *end = last_bucket(layout, from);
 
     for (unsigned char *bucket = from->buckets; bucket < end; bucket += layout.bucket_bytes)
         for (uint32_t slot = 0; slot < layout.n_slots; slot++) {
             const RubatoKey key = bucket_keys(bucket)[slot];
-            const uint64_t hash = segment_hash(key);
+            const uint64_t hash = key_hash(&source->key_hash, key);
             unsigned char *cell;
 
             if (key == BUCKET_EMPTY_KEY)

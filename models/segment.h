@@ -9,6 +9,7 @@
 #define RUBATO_MODELS_SEGMENT_H
 
 #include "models/bucket.h"
+#include "models/key_hash.h"
 #include "models/segment_pool.h"
 
 typedef struct {
@@ -20,23 +21,14 @@ typedef struct {
 
 /* What segments are made from. */
 typedef struct {
-    BucketLayout layout; /* immutable */
-    SegmentPool pool;    /* of segments of the full size */
+    /* immutable */
+    BucketLayout layout;
+    KeyHash key_hash;
+
+    SegmentPool pool; /* of segments of the full size */
     uint64_t n_segments;
     uint64_t n_other_bytes; /* of all other segments */
 } SegmentSource;
-
-/* Both halves of a product of 128 bits, folded: the mixer of wyhash (Wang Yi, 2019), with a factor
- * and a salt of random bits. What many keys have in common, below or above, spreads over all bits of
- * the one half or the other. The salt also sets it apart from the hash that spread the keys over
- * servers. */
-static inline uint64_t segment_hash(RubatoKey key)
-{
-    const unsigned __int128 product =
-        (unsigned __int128)(key ^ UINT64_C(0x8ebc6af09c88c6e3)) * UINT64_C(0x9fb21c651e98df25);
-
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
 
 /* Where a hash stands among all segments, as a fraction: y² for an even y between 1/2 and 1. Its
  * density, 1/2y, falls by half from there to the end. Nothing stands in the first quarter. By the
@@ -53,7 +45,8 @@ static inline unsigned char *segment_home(const Segment *segment, uint64_t hash)
     return segment->buckets + (hash & segment->home_mask);
 }
 
-void segment_source_init(SegmentSource *source, size_t cell_bytes);
+/* Keys are hashed by the seed. */
+void segment_source_init(SegmentSource *source, size_t cell_bytes, uint64_t seed);
 void segment_source_clear(SegmentSource *source); /* its segments have been freed */
 uint64_t segment_source_bytes(const SegmentSource *source);
 
@@ -71,8 +64,8 @@ unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint6
 
 /* Copies the keys of a segment and their cells to others; those whose place has the bit go to
  * `upper`. False where one of them has no room. */
-bool segment_copy(BucketLayout layout, const Segment *from, uint64_t bit, const Segment *lower,
-                  const Segment *upper);
+bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit,
+                  const Segment *lower, const Segment *upper);
 
 /* Writes up to n of the segment's keys behind its first *skip ones, in an order that stays until the
  * next is inserted; how many these were. *skip becomes what is left to skip in segments to come. */

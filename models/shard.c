@@ -16,8 +16,8 @@
 #define ADD_BLOCK 32u      /* keys; measured: their rows are still at hand when they are added to */
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
-RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
-                       GError **error)
+RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
+                              uint64_t hash_seed, GError **error)
 {
     RubatoShard *shard = g_new0(RubatoShard, 1);
 
@@ -25,6 +25,7 @@ RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey first_key, uint64_
     shard->row_bytes = shard->applier.value_bytes;
     shard->stride = shard->applier.row_bytes;
     shard->spec = spec;
+    shard->hash_seed = hash_seed;
     shard->create_on_get = spec->create_on_get;
     shard->is_dense = spec_is_dense(spec);
     shard->first_key = first_key;
@@ -39,6 +40,7 @@ RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey first_key, uint64_
         .n_keys = n_keys,
         .row_bytes = shard->stride,
         .init = &shard->init,
+        .hash_seed = hash_seed,
     };
     shard->storage = shard->ops->create(&setup, error);
     if (shard->storage == NULL) {
@@ -58,6 +60,11 @@ void shard_free(RubatoShard *shard)
     shard->ops->destroy(shard->storage);
     applier_clear(&shard->applier);
     g_free(shard);
+}
+
+uint64_t shard_hash_seed(const RubatoShard *shard)
+{
+    return shard->hash_seed;
 }
 
 size_t shard_row_bytes(const RubatoShard *shard)

@@ -15,10 +15,18 @@ typedef struct RubatoShard RubatoShard;
 
 /* Creates the part that one server holds of a table. spec has passed spec_check and outlives the
  * shard. Dense storage: the shard's keys are first_key .. first_key + n_keys - 1, and n_keys may be
- * 0; hash storage ignores both. NULL with RUBATO_ERROR_MEMORY where the rows do not fit.
- * (transfer full) */
-RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
-                       GError **error);
+ * 0; hash storage ignores both. What is found by a hash of keys goes by the seed, which is random for
+ * each table. NULL with RUBATO_ERROR_MEMORY where the rows do not fit. (transfer full) */
+RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
+                              uint64_t hash_seed, GError **error);
+
+/* The same with a seed that everybody knows. */
+static inline RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey first_key,
+                                     uint64_t n_keys, GError **error)
+{
+    return shard_new_seeded(spec, first_key, n_keys, 0, error);
+}
+
 void shard_free(RubatoShard *shard);
 
 /* Whether the shard holds every one of the keys: what came over the wire is asked this first, the
@@ -55,6 +63,9 @@ uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject);
 
 /* Whether keys are a run of such numbers that the shard has. */
 bool shard_numbers_ok(const RubatoShard *shard, RubatoSubject subject, const RubatoKeys *keys);
+
+/* The seed of what is hashed by key. */
+uint64_t shard_hash_seed(const RubatoShard *shard);
 
 /* Bytes of a row: width × the size of the dtype. */
 size_t shard_row_bytes(const RubatoShard *shard);

@@ -19,6 +19,7 @@ struct RubatoShard {
     const RubatoTableSpec *spec;
     size_t row_bytes; /* of a row's values */
     size_t stride;    /* the same with its state: from one row to the next */
+    uint64_t hash_seed;
     bool create_on_get;
     bool is_dense;
     RubatoKey first_key;

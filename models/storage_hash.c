@@ -1,5 +1,8 @@
 /* Hash storage: rows of any 64-bit keys, made as they are needed.
  *
+ * Keys are hashed by a seed that only the table's servers know: see key_hash.h. It sways nothing that
+ * a caller sees but the time that calls take.
+ *
  * Extendible hashing (Fagin, Nievergelt, Pippenger, Strong, ACM TODS 4(3), 1979) over small tables
  * of open addressing. The upper half of a key's hash chooses an entry of the directory, which knows a
  * segment; some of its lower bits choose the bucket there in which the search begins.
@@ -95,7 +98,7 @@ static void double_segment(HashStorage *hash, uint64_t place, const Segment *bef
 {
     Segment after = segment_make(&hash->source, before->size_bits + 1u, before->depth);
 
-    while (!segment_copy(hash->source.layout, before, 0, &after, NULL)) {
+    while (!segment_copy(&hash->source, before, 0, &after, NULL)) {
         const uint32_t size_bits = after.size_bits + 1u;
 
         segment_free(&hash->source, &after);
@@ -115,7 +118,7 @@ static void split_segment(HashStorage *hash, uint64_t place, const Segment *befo
 
     if (before->depth == hash->depth)
         double_directory(hash);
-    (void)segment_copy(hash->source.layout, before, bit, &lower, &upper);
+    (void)segment_copy(&hash->source, before, bit, &lower, &upper);
     enter_segment(hash, place & ~bit, &lower);
     enter_segment(hash, place | bit, &upper);
     segment_free(&hash->source, before);
@@ -184,7 +187,7 @@ static void *find_or_create_empty_key(HashStorage *hash)
 /* The row of one key, created if it is absent. Sets *moved where others have moved for it. */
 static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
 {
-    const uint64_t h = segment_hash(key);
+    const uint64_t h = key_hash(&hash->source.key_hash, key);
     unsigned char *cell;
     void *row;
 
@@ -214,11 +217,12 @@ static __attribute__((noinline)) void fetch_homes(const HashStorage *hash, const
                                                   size_t n, unsigned char **homes)
 {
     const Segment *directory = hash->directory;
+    const KeyHash by = hash->source.key_hash;
     const uint32_t shift = 64 - hash->depth;
     const bool has_two_lines = hash->source.layout.bucket_bytes > ALIGNMENT;
 
     for (size_t i = 0; i < n; i++) {
-        const uint64_t h = segment_hash(keys[i]);
+        const uint64_t h = key_hash(&by, keys[i]);
 
         homes[i] = segment_home(&directory[segment_place(h) >> shift], h);
         __builtin_prefetch(homes[i], 1);
@@ -295,11 +299,11 @@ static void find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t
 
 /* ---- the ops ---- */
 
-static void choose_layout(HashStorage *hash)
+static void choose_layout(HashStorage *hash, uint64_t seed)
 {
     const size_t cell_bytes = hash->is_inline ? hash->row_bytes : sizeof(uint32_t);
 
-    segment_source_init(&hash->source, cell_bytes);
+    segment_source_init(&hash->source, cell_bytes, seed);
     hash->find_cells = cell_bytes == 4    ? find_cells_of_4
                        : cell_bytes == 8  ? find_cells_of_8
                        : cell_bytes == 12 ? find_cells_of_12
@@ -314,7 +318,7 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
     hash->init = setup->init;
     hash->row_bytes = setup->row_bytes;
     hash->is_inline = setup->row_bytes <= BUCKET_MAX_CELL_BYTES;
-    choose_layout(hash);
+    choose_layout(hash, setup->hash_seed);
     while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
         hash->slab_bits++;
     hash->depth = FIRST_DEPTH;

@@ -36,6 +36,28 @@ START_TEST(scheduler_gives_each_table_and_task_a_fresh_id)
 }
 END_TEST
 
+START_TEST(scheduler_tells_all_the_seed_of_whoever_came_first)
+{
+    begin();
+    for (uint64_t op = 1; op <= 2; op++) {
+        const char *const name = op == 1 ? "table a" : "table b";
+
+        for (uint32_t i = 0; i < N_NODES; i++) {
+            const uint32_t node = (2 + i) % N_NODES;
+            Control proposal = call(op, CONTROL_CREATE, name, "");
+
+            proposal.round = UINT64_MAX - op * 10 - node;
+            say(node, proposal);
+        }
+        for (uint32_t i = 0; i < N_NODES; i++)
+            ck_assert_uint_eq(expect(i, CONTROL_GO)->round, UINT64_MAX - op * 10 - 2);
+        for (uint32_t i = 0; i < N_NODES; i++)
+            ready(i, op);
+        expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    }
+}
+END_TEST
+
 START_TEST(scheduler_commits_a_barrier_without_a_go)
 {
     begin();
@@ -343,6 +365,7 @@ int main(void)
     tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, scheduler_lets_all_go_when_all_propose_the_same);
     tcase_add_test(calls, scheduler_gives_each_table_and_task_a_fresh_id);
+    tcase_add_test(calls, scheduler_tells_all_the_seed_of_whoever_came_first);
     tcase_add_test(calls, scheduler_commits_a_barrier_without_a_go);
     tcase_add_test(calls, scheduler_commits_the_first_failure_once_all_are_ready);
     tcase_add_loop_test(calls, scheduler_refuses_a_mismatch_on_every_node, 0,

@@ -377,8 +377,9 @@ START_TEST(hash_keys_in_one_place_take_a_larger_segment)
 
     for (uint64_t i = 0; i < N_OTHERS; i++)
         values[i] = (float)i;
+    const KeyHash hash = key_hash_make(0);
     for (uint64_t i = 0, key = 1; i < N; key++)
-        if (segment_place(segment_hash(key)) >> 54 == 600)
+        if (segment_place(key_hash(&hash, key)) >> 54 == 600)
             keys[i++] = key;
     shard_add(shard, &first_half, values);
     shard_size(shard, &n_rows, &n_bytes);
@@ -462,6 +463,146 @@ START_TEST(hash_takes_little_more_memory_than_its_keys_and_values)
                           (double)n_bytes / (12 * (double)n_rows), (unsigned)n_rows);
     }
     shard_free(shard);
+}
+END_TEST
+
+/* ---- the seed ---- */
+
+/* What hash storage went by before there were seeds: somebody who knows a hash finds such keys in
+ * seconds. */
+static uint64_t known_hash(RubatoKey key)
+{
+    const unsigned __int128 product =
+        (unsigned __int128)(key ^ UINT64_C(0x8ebc6af09c88c6e3)) * UINT64_C(0x9fb21c651e98df25);
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Keys chosen by somebody who does not know the seed: kinds 0 and 1 meet under a hash that he
+ * knows, those of kind 1 under the right hash with another seed; others have much in common. */
+static RubatoKey chosen_key(int kind, uint64_t i, RubatoKey before)
+{
+    const KeyHash other = key_hash_make(UINT64_MAX);
+
+    if (kind > 1)
+        return patterned_key(kind - 2, i);
+    for (RubatoKey key = before + 1;; key++)
+        if (((kind == 0 ? known_hash(key) : key_hash(&other, key)) & 0xfc0) == 0)
+            return key;
+}
+
+/* How many buckets behind its home each key lies, over all, and where the farthest does. */
+static void measure(const RubatoKey *keys, size_t n, uint64_t seed, double *mean, size_t *farthest)
+{
+    SegmentSource source;
+    Segment segment;
+    size_t sum = 0;
+
+    segment_source_init(&source, 4, seed);
+    segment = segment_make(&source, 10, 2);
+    *farthest = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t hash = key_hash(&source.key_hash, keys[i]);
+        unsigned char *cell = segment_insert(source.layout, &segment, hash, keys[i]);
+
+        ck_assert_ptr_nonnull(cell);
+        const size_t behind =
+            (size_t)(cell - segment_home(&segment, hash)) / source.layout.bucket_bytes;
+        sum += behind;
+        *farthest = MAX(*farthest, behind);
+    }
+    *mean = (double)sum / (double)n;
+    segment_free(&source, &segment);
+    segment_source_clear(&source);
+}
+
+/* 3,000 keys in 1,024 buckets of 5: by chance one in twenty lies behind its home. */
+START_TEST(chosen_keys_meet_by_chance_alone_whatever_the_seed)
+{
+    enum { N = 3000, N_SEEDS = 40 };
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N);
+
+    for (uint64_t i = 0; i < N; i++)
+        keys[i] = chosen_key(_i, i, i == 0 ? 1 : keys[i - 1]);
+    if (_i >= 2) /* one of the patterns has key 0, which lies apart */
+        keys[0] = UINT64_C(0x123456789abcdef);
+    for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
+        double mean;
+        size_t farthest;
+
+        measure(keys, N, seed, &mean, &farthest);
+        ck_assert_msg(mean < 0.3 && farthest < 16, "seed %u: %g buckets, at most %zu",
+                      (unsigned)seed, mean, farthest);
+    }
+}
+END_TEST
+
+/* Multiply-shift would be a poor hash of one bit were its factor to lose what is above. */
+START_TEST(every_bit_of_a_key_sways_every_bit_of_its_hash)
+{
+    enum { N_SEEDS = 1000 };
+
+    for (unsigned bit = 0; bit < 64; bit++) {
+        unsigned n_changed[64] = { 0 };
+
+        for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
+            const KeyHash hash = key_hash_make(seed);
+            const RubatoKey key = seed * UINT64_C(0xd1342543de82ef95);
+            const uint64_t change =
+                key_hash(&hash, key) ^ key_hash(&hash, key ^ UINT64_C(1) << bit);
+
+            for (unsigned i = 0; i < 64; i++)
+                n_changed[i] += change >> i & 1;
+        }
+        for (unsigned i = 0; i < 64; i++) /* 7 standard deviations */
+            require_msg(n_changed[i] > 388 && n_changed[i] < 612, "bit %u of %u: %u", i, bit,
+                        n_changed[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_seed_changes_nothing_that_is_read)
+{
+    enum { N = 20000, N_SEEDS = 3 };
+    static const uint64_t seeds[N_SEEDS] = { 0, 1, UINT64_C(0xfedcba9876543210) };
+    RubatoTableSpec spec = { .name = "rows",
+                             .dtype = RUBATO_F32,
+                             .width = 3,
+                             .storage = "hash",
+                             .init = "normal",
+                             .init_stddev = 1,
+                             .seed = 5 };
+    g_autofree float *deltas = g_new(float, N * 3);
+    g_autofree float *first = g_new(float, 2 * N * 3);
+    g_autofree float *other = g_new(float, 2 * N * 3);
+    g_autofree uint8_t *seen = NULL;
+    g_autofree RubatoKey *listed = g_new(RubatoKey, N);
+    uint64_t n_rows, n_bytes, n_bytes_first = 0;
+
+    for (size_t i = 0; i < N * 3; i++)
+        deltas[i] = (float)i;
+    for (int i = 0; i < N_SEEDS; i++) {
+        RubatoShard *shard = shard_new_seeded(&spec, 0, 0, seeds[i], NULL);
+        float *values = i == 0 ? first : other;
+
+        ck_assert_uint_eq(shard_hash_seed(shard), seeds[i]);
+        shard_add(shard, &(RubatoKeys){ .first = 1000, .n = N }, deltas);
+        shard_get(shard, &(RubatoKeys){ .first = 1000, .n = 2 * N }, values);
+        ck_assert_mem_eq(values, first, sizeof *values * 2 * N * 3);
+        shard_size(shard, &n_rows, &n_bytes);
+        ck_assert_uint_eq(n_rows, N);
+        n_bytes_first = i == 0 ? n_bytes : n_bytes_first;
+        ck_assert_uint_lt(n_bytes, n_bytes_first * 5 / 4);
+        shard_read(shard, &(RubatoRequest){ .subject = RUBATO_SUBJECT_KEYS,
+                                            .keys = { .n = N },
+                                            .values = listed });
+        g_free(seen);
+        seen = g_new0(uint8_t, N);
+        for (size_t key = 0; key < N; key++)
+            require_msg(listed[key] - 1000 < N && seen[listed[key] - 1000]++ == 0, "key %u",
+                        (unsigned)listed[key]);
+        shard_free(shard);
+    }
 }
 END_TEST
 
@@ -664,6 +805,7 @@ int main(void)
 {
     Suite *suite = suite_create("storage");
     TCase *shards = tcase_create("shards");
+    TCase *seeds = tcase_create("seeds");
     TCase *init = tcase_create("initialisers");
 
     tcase_add_loop_test(shards, lists_selections_and_runs_read_and_add, 0, 2);
@@ -681,6 +823,11 @@ int main(void)
     tcase_add_test(shards, hash_takes_little_more_memory_than_its_keys_and_values);
     tcase_set_timeout(shards, 60);
     suite_add_tcase(suite, shards);
+
+    tcase_add_loop_test(seeds, chosen_keys_meet_by_chance_alone_whatever_the_seed, 0, 12);
+    tcase_add_test(seeds, every_bit_of_a_key_sways_every_bit_of_its_hash);
+    tcase_add_test(seeds, a_seed_changes_nothing_that_is_read);
+    suite_add_tcase(suite, seeds);
 
     tcase_add_loop_test(init, initial_values_follow_from_seed_key_and_column_alone, 0, 12);
     tcase_add_test(init, uniform_values_fill_their_range_evenly);

@@ -37,6 +37,7 @@ typedef struct {
     uint32_t n_workers;          /* of the task, over all nodes */
     RubatoKey first_key;         /* dense storage: the shard's range of keys */
     uint64_t n_keys;
+    uint64_t hash_seed; /* of the table, random: for what is hashed by key */
 } RubatoModelSetup;
 
 /* The min clock: that of the slowest live worker; RUBATO_CLOCK_RETIRED when none is left. */

@@ -26,6 +26,7 @@ typedef struct {
     uint64_t n_keys;
     size_t row_bytes;       /* of a row's values and the update rule's state behind them */
     const RubatoInit *init; /* outlives the storage */
+    uint64_t hash_seed;     /* of the table, random: what is hashed by it meets by chance alone */
 } RubatoStorageSetup;
 
 /* Writes the initial values of a key's row, and the state behind them. */
