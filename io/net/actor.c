@@ -60,14 +60,17 @@ static bool try_take_token(Actor *actor)
 {
     uint32_t free = 0;
 
+    /* acquire: with the store in free_token, so that the last owner's doings are seen */
     return atomic_compare_exchange_strong_explicit(&actor->owned, &free, 1, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
+/* The load is one of the four of the note. The exchange orders nothing: it reads the 1 that the load has
+ * seen, or what came after it, and the thread looks at mailbox and token after each 1 that it stores. */
 static void wake_thread(Actor *actor)
 {
     if (atomic_load_explicit(&actor->asleep, memory_order_seq_cst) != 0 &&
-        atomic_exchange_explicit(&actor->asleep, 0, memory_order_seq_cst) != 0)
+        atomic_exchange_explicit(&actor->asleep, 0, memory_order_relaxed) != 0)
         futex_wake(&actor->asleep, 1);
 }
 
@@ -141,6 +144,7 @@ bool actor_try_handle_soon(Actor *actor, Message *message)
 void actor_post(Actor *actor, Message *message)
 {
     mailbox_push(&actor->mailbox, message);
+    /* seq_cst: against the store in free_token, see the note */
     if (atomic_load_explicit(&actor->owned, memory_order_seq_cst) != 0)
         return;
     if (actor->has_thread)
@@ -153,13 +157,16 @@ void actor_post(Actor *actor, Message *message)
 
 static void sleep_until_needed(Actor *actor)
 {
+    /* seq_cst, as the loads of stopping, mailbox and token below: against wakers, see the note */
     atomic_store_explicit(&actor->asleep, 1, memory_order_seq_cst);
-    while (atomic_load_explicit(&actor->asleep, memory_order_seq_cst) != 0) {
+    /* relaxed: an old 1 makes for one look more, and futex_wait compares the word itself */
+    while (atomic_load_explicit(&actor->asleep, memory_order_relaxed) != 0) {
         const bool needed = atomic_load_explicit(&actor->stopping, memory_order_seq_cst) ||
                             (!mailbox_is_empty(&actor->mailbox) &&
                              atomic_load_explicit(&actor->owned, memory_order_seq_cst) == 0);
 
         if (needed) {
+            /* relaxed: a waker that still sees 1 makes a system call too many */
             atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
             return;
         }
@@ -176,6 +183,7 @@ static void *serve(void *user)
             handle_mailbox(actor);
             free_token(actor);
         }
+        /* acquire: with the store in actor_stop, so that the mailbox shows what was posted before */
         if (atomic_load_explicit(&actor->stopping, memory_order_acquire) &&
             mailbox_is_empty(&actor->mailbox))
             return NULL;
@@ -198,6 +206,7 @@ void actor_stop(Actor *actor)
 {
     if (!actor->has_thread)
         return;
+    /* seq_cst: against the load in sleep_until_needed; release: to the acquire in serve */
     atomic_store_explicit(&actor->stopping, true, memory_order_seq_cst);
     wake_thread(actor);
     pthread_join(actor->thread, NULL);

@@ -1,0 +1,11 @@
+/* The cases: what runs under the checker. Each array ends with a case without a name. */
+#ifndef TESTS_WEAK_CASES_H
+#define TESTS_WEAK_CASES_H
+
+#include "tests/weak/weak.h"
+
+extern const WeakCase sound_litmus_cases[];   /* must never fail */
+extern const WeakCase unsound_litmus_cases[]; /* must fail */
+extern const WeakCase actor_cases[];
+
+#endif

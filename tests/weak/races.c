@@ -1,0 +1,170 @@
+/* Plain accesses of memory: what two threads do to the same object, one of them writing, has to be
+ * ordered by happens-before.
+ *
+ * The sources under check are compiled with -fsanitize=thread, so the compiler calls the functions
+ * below before each access that another thread could see; they are linked without the sanitizer's own
+ * library. An access is known by its address alone: members are accessed by their own. Copies by
+ * memcpy and the like are not seen where the compiler leaves them to the C library.
+ *
+ * As in FastTrack (Flanagan, Freund: PLDI 2009) but with all threads' reads written down. */
+#include <string.h>
+
+#include "tests/weak/checker.h"
+
+typedef struct {
+    const void *address;
+    uint64_t execution; /* else it is empty */
+    uint32_t writer, written;
+    uint32_t touched[WEAK_THREADS]; /* read, or accessed by an atomic operation */
+} Cell;
+
+enum { CELLS = 1 << 12 };
+static Cell cells[CELLS];
+static uint64_t execution;
+
+void races_begin(void)
+{
+    execution++;
+}
+
+static Cell *find_cell(const void *address)
+{
+    size_t at = (size_t)((uintptr_t)address * 0x9e3779b97f4a7c15u >> 40) % CELLS;
+
+    for (unsigned i = 0; cells[at].execution == execution; at = (at + 1) % CELLS) {
+        if (cells[at].address == address)
+            return &cells[at];
+        if (++i == CELLS)
+            weak_fail("more than %d objects", CELLS);
+    }
+    cells[at] = (Cell){ .address = address, .execution = execution, .writer = WEAK_THREADS };
+    return &cells[at];
+}
+
+static void check_written(const Cell *cell, const char *what)
+{
+    if (cell->writer != WEAK_THREADS && cell->writer != thread_number() &&
+        cell->written > thread_view()->clock[cell->writer])
+        weak_fail("a data race on %p: %s by thread %u (%s), written by thread %u", cell->address,
+                  what, thread_number(), thread_name(), cell->writer);
+}
+
+/* Clocks begin at 1: what a cell does not have is 0. */
+static void note(uint32_t *clock)
+{
+    *clock = thread_view()->clock[thread_number()];
+}
+
+static void touch(const void *address, const char *what)
+{
+    Cell *const cell = find_cell(address);
+
+    check_written(cell, what);
+    note(&cell->touched[thread_number()]);
+}
+
+static void race_read(const void *address)
+{
+    if (thread_is_running())
+        touch(address, "read");
+}
+
+void race_touch(const void *address)
+{
+    touch(address, "accessed atomically");
+}
+
+void race_write(const void *address)
+{
+    if (!thread_is_running())
+        return;
+    Cell *const cell = find_cell(address);
+
+    check_written(cell, "written");
+    for (unsigned i = 0; i < WEAK_THREADS; i++)
+        if (i != thread_number() && cell->touched[i] > thread_view()->clock[i])
+            weak_fail("a data race on %p: written by thread %u (%s), in use by thread %u", address,
+                      thread_number(), thread_name(), i);
+    cell->writer = thread_number();
+    note(&cell->written);
+}
+
+/* ---- what the compiler calls ---- */
+
+#define ACCESS(size)                                  \
+    void __tsan_read##size(void *address);            \
+    void __tsan_write##size(void *address);           \
+    void __tsan_unaligned_read##size(void *address);  \
+    void __tsan_unaligned_write##size(void *address); \
+    void __tsan_read##size(void *address)             \
+    {                                                 \
+        race_read(address);                           \
+    }                                                 \
+    void __tsan_write##size(void *address)            \
+    {                                                 \
+        race_write(address);                          \
+    }                                                 \
+    void __tsan_unaligned_read##size(void *address)   \
+    {                                                 \
+        race_read(address);                           \
+    }                                                 \
+    void __tsan_unaligned_write##size(void *address)  \
+    {                                                 \
+        race_write(address);                          \
+    }
+
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+
+void __tsan_init(void);
+void __tsan_func_entry(void *caller);
+void __tsan_func_exit(void);
+void __tsan_read_range(void *address, size_t size);
+void __tsan_write_range(void *address, size_t size);
+void *__tsan_memcpy(void *to, const void *from, size_t size);
+void *__tsan_memmove(void *to, const void *from, size_t size);
+void *__tsan_memset(void *to, int value, size_t size);
+
+void __tsan_init(void)
+{
+}
+
+void __tsan_func_entry(void *caller)
+{
+    (void)caller;
+}
+
+void __tsan_func_exit(void)
+{
+}
+
+/* Structs, word by word: so members of a word's size are known by their addresses here, too. */
+void __tsan_read_range(void *address, size_t size)
+{
+    for (size_t i = 0; i < size; i += 8)
+        race_read((char *)address + i);
+}
+
+void __tsan_write_range(void *address, size_t size)
+{
+    for (size_t i = 0; i < size; i += 8)
+        race_write((char *)address + i);
+}
+
+void *__tsan_memcpy(void *to, const void *from, size_t size)
+{
+    return memcpy(to, from, size);
+}
+
+void *__tsan_memmove(void *to, const void *from, size_t size)
+{
+    return memmove(to, from, size);
+}
+
+void *__tsan_memset(void *to, int value, size_t size)
+{
+    return memset(to, value, size);
+}

@@ -1,0 +1,213 @@
+/* Memory orders: the cases hold under all that C11 allows, and each order of the sources is needed.
+ *
+ *     test_weak_memory                          the test
+ *     test_weak_memory CASE SEED [PLACE]        tells the execution of a case and a seed; PLACE is a
+ *                                               weakened order as the test names it
+ *
+ * RUBATO_WEAK_SEEDS: how many executions are drawn of each case (2,000); ten times as many where an
+ * order is made weaker and nothing has failed yet. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/runner.h"
+#include "tests/weak/cases.h"
+
+enum { MOST_CASES = 64, MOST_MUTANTS = 512, SHORT_TRY = 200, VISIT_SEEDS = 30 };
+
+static const WeakCase *const groups[] = { actor_cases };
+
+static const WeakCase *cases[MOST_CASES];
+static size_t n_cases;
+static bool visits[MOST_CASES][MOST_MUTANTS]; /* before anything is made weaker */
+static uint64_t n_seeds = 2000;
+
+/* Orders without which no case fails, and why they stand all the same. */
+typedef struct {
+    const char *file;
+    const char *change; /* as weak_describe has it, behind the line's number */
+    const char *reason;
+} Exception;
+
+static const Exception exceptions[] = {
+    { "io/net/actor.c", "load &actor->stopping: acquire becomes relaxed",
+      "what it orders are sequentially consistent operations on the mailbox, and the checker runs "
+      "these in one order even where C11 does not order them" },
+};
+
+static const Exception *find_exception(const WeakMutant *mutant)
+{
+    for (size_t i = 0; i < sizeof exceptions / sizeof exceptions[0]; i++)
+        if (strcmp(weak_short(mutant->site->file), exceptions[i].file) == 0 &&
+            strstr(weak_describe(mutant), exceptions[i].change) != NULL)
+            return &exceptions[i];
+    return NULL;
+}
+
+static void list_cases(void)
+{
+    WeakFailure failure;
+
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        for (const WeakCase *one = groups[i]; one->name != NULL; one++)
+            cases[n_cases++] = one;
+    for (size_t i = 0; i < n_cases; i++) {
+        weak_forget_visits();
+        (void)weak_try_seeds(cases[i], 1, VISIT_SEEDS, &failure);
+        for (size_t at = 0; at < weak_n_mutants(); at++)
+            visits[i][at] = weak_was_visited(weak_mutant(at));
+    }
+}
+
+/* ---- the checker itself ---- */
+
+static bool finds_fault(const WeakCase *one, WeakFailure *failure)
+{
+    return !weak_try_few(one, 3, 20000, failure) || !weak_try_seeds(one, 1, n_seeds, failure);
+}
+
+START_TEST(what_c11_forbids_never_happens)
+{
+    WeakFailure failure;
+
+    for (const WeakCase *one = sound_litmus_cases; one->name != NULL; one++)
+        require_msg(!finds_fault(one, &failure), "%s: %s\n%s", one->name, failure.text,
+                    weak_tell(one));
+}
+END_TEST
+
+START_TEST(what_c11_allows_happens)
+{
+    WeakFailure failure;
+
+    for (const WeakCase *one = unsound_litmus_cases; one->name != NULL; one++) {
+        require_msg(!weak_try_few(one, 3, 20000, &failure), "%s: not by choices", one->name);
+        require_msg(!weak_try_seeds(one, 1, n_seeds, &failure), "%s: not by seeds", one->name);
+    }
+}
+END_TEST
+
+START_TEST(a_failure_is_repeated_by_its_seed)
+{
+    const WeakCase *const one = &unsound_litmus_cases[0];
+    WeakFailure failure, again;
+
+    ck_assert(!weak_try_seeds(one, 1, n_seeds, &failure));
+    char *const first = weak_tell(one);
+    ck_assert(!weak_try_seeds(one, failure.seed, 1, &again));
+    char *const second = weak_tell(one);
+    ck_assert_ptr_nonnull(strstr(first, failure.text));
+    ck_assert_str_eq(first, second);
+    free(first);
+    free(second);
+}
+END_TEST
+
+/* ---- the cases ---- */
+
+START_TEST(holds_in_every_execution)
+{
+    const WeakCase *const one = cases[_i];
+    WeakFailure failure;
+
+    require_msg(weak_try_few(one, 2, 20000, &failure), "%s: %s\n%s", one->name, failure.text,
+                weak_tell(one));
+    require_msg(weak_try_seeds(one, 1, n_seeds, &failure), "%s, seed %llu: %s\n%s", one->name,
+                (unsigned long long)failure.seed, failure.text, weak_tell(one));
+}
+END_TEST
+
+/* ---- the orders ---- */
+
+static bool some_case_fails(size_t mutant, unsigned n_deviations, uint64_t n)
+{
+    WeakFailure failure;
+
+    for (size_t i = 0; i < n_cases; i++)
+        if (visits[i][mutant] &&
+            !(n_deviations > 0 ? weak_try_few(cases[i], n_deviations, n, &failure)
+                               : weak_try_seeds(cases[i], 1, n, &failure)))
+            return true;
+    return false;
+}
+
+START_TEST(an_order_is_needed)
+{
+    const WeakMutant *const mutant = weak_mutant((size_t)_i);
+    const Exception *const exception = find_exception(mutant);
+    const size_t at = (size_t)_i;
+    bool is_visited = false;
+
+    for (size_t i = 0; i < n_cases; i++)
+        is_visited = is_visited || visits[i][at];
+    require_msg(is_visited || exception != NULL, "no case executes %s", weak_describe(mutant));
+    weak_weaken(mutant);
+    const bool is_needed = some_case_fails(at, 0, SHORT_TRY) || some_case_fails(at, 2, n_seeds) ||
+                           some_case_fails(at, 0, exception != NULL ? n_seeds : 10 * n_seeds);
+    if (exception == NULL)
+        require_msg(is_needed, "%s, and no case fails", weak_describe(mutant));
+    else
+        require_msg(!is_needed, "%s, and a case fails: it is no exception any more",
+                    weak_describe(mutant));
+}
+END_TEST
+
+START_TEST(every_exception_is_an_order_of_the_sources)
+{
+    for (size_t i = 0; i < sizeof exceptions / sizeof exceptions[0]; i++) {
+        bool is_found = false;
+
+        for (size_t at = 0; at < weak_n_mutants(); at++)
+            is_found = is_found || find_exception(weak_mutant(at)) == &exceptions[i];
+        require_msg(is_found, "%s: %s", exceptions[i].file, exceptions[i].change);
+    }
+}
+END_TEST
+
+/* ---- one execution ---- */
+
+static int tell(const char *name, const char *seed, const char *place)
+{
+    WeakFailure failure;
+
+    for (size_t i = 0; place != NULL && i < weak_n_mutants(); i++)
+        if (strcmp(weak_describe(weak_mutant(i)), place) == 0)
+            weak_weaken(weak_mutant(i));
+    for (size_t i = 0; i < n_cases; i++)
+        if (strcmp(cases[i]->name, name) == 0) {
+            const bool held = weak_try_seeds(cases[i], strtoull(seed, NULL, 10), 1, &failure);
+            (void)fputs(weak_tell(cases[i]), stdout);
+            return held ? EXIT_SUCCESS : EXIT_FAILURE;
+        }
+    (void)fprintf(stderr, "there is no case \"%s\"\n", name);
+    return EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    const char *const seeds = getenv("RUBATO_WEAK_SEEDS");
+    Suite *suite = suite_create("weak_memory");
+    TCase *checker = tcase_create("checker");
+    TCase *all = tcase_create("cases");
+    TCase *orders = tcase_create("orders");
+
+    if (seeds != NULL)
+        n_seeds = strtoull(seeds, NULL, 10);
+    list_cases();
+    if (argc > 2)
+        return tell(argv[1], argv[2], argc > 3 ? argv[3] : NULL);
+
+    const double patience = seeds != NULL ? 1800 : 20;
+    tcase_set_timeout(checker, patience);
+    tcase_set_timeout(all, patience);
+    tcase_set_timeout(orders, patience);
+    tcase_add_test(checker, what_c11_forbids_never_happens);
+    tcase_add_test(checker, what_c11_allows_happens);
+    tcase_add_test(checker, a_failure_is_repeated_by_its_seed);
+    suite_add_tcase(suite, checker);
+    tcase_add_loop_test(all, holds_in_every_execution, 0, (int)n_cases);
+    suite_add_tcase(suite, all);
+    tcase_add_loop_test(orders, an_order_is_needed, 0, (int)weak_n_mutants());
+    tcase_add_test(orders, every_exception_is_an_order_of_the_sources);
+    suite_add_tcase(suite, orders);
+    return run_suite(suite);
+}
