@@ -54,6 +54,7 @@ struct App {
 
     /* The flags; immutable once parsed. A file or folder that was not given is NULL. */
     char *model;
+    const RubatoModelTraits *model_traits;
     uint32_t staleness, speculation; /* 0 where the model has none */
     uint32_t epochs;                 /* 0: no training, the program may leave its data unread */
     uint32_t batch_size;             /* rows of a step, over all workers together */

@@ -46,9 +46,9 @@ char *app_run_text(const App *app)
     add_count(text, n_servers(app), "server");
     add_count(text, n_workers(app), "worker");
     g_string_append(text, app->model);
-    if (g_str_has_suffix(app->model, "ssp"))
+    if (app->model_traits->lead == RUBATO_LEAD_STALENESS)
         g_string_append_printf(text, ", staleness %u", app->staleness);
-    if (strcmp(app->model, "sparse_ssp") == 0)
+    if (app->model_traits->takes_announcements)
         g_string_append_printf(text, ", speculation %u", app->speculation);
     return g_string_free(text, FALSE);
 }

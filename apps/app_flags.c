@@ -117,10 +117,11 @@ static bool read_model(App *app, const Flags *flags, GError **error)
         !check_count("speculation", flags->speculation, 0, COUNT_MAX, error))
         return false;
 
-    const bool sparse = strcmp(model, "sparse_ssp") == 0;
     app->model = g_strdup(models[index]);
-    app->staleness = sparse || strcmp(model, "ssp") == 0 ? (uint32_t)flags->staleness : 0;
-    app->speculation = sparse ? (uint32_t)flags->speculation : 0;
+    app->model_traits = rubato_model_traits(model);
+    app->staleness =
+        app->model_traits->lead == RUBATO_LEAD_STALENESS ? (uint32_t)flags->staleness : 0;
+    app->speculation = app->model_traits->takes_announcements ? (uint32_t)flags->speculation : 0;
     return true;
 }
 

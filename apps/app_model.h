@@ -21,9 +21,7 @@
 /* As in table.h: the defaults of the spec. */
 static inline bool app_array_is_hash(const AppArray *array)
 {
-    const RubatoTableSpec *spec = &array->spec;
-
-    return spec->storage != NULL ? g_str_equal(spec->storage, "hash") : spec->n_keys == 0;
+    return !rubato_table_spec_holds_range(&array->spec);
 }
 
 static inline uint32_t app_array_width(const AppArray *array)

@@ -17,14 +17,14 @@ bool app_rule_take(AppRule *rule, const char *name, GError **error)
 
 RubatoTableSpec app_rule_table(const App *app, const char *name, const AppRule *rule, double scale)
 {
-    const bool bsp = strcmp(app->model, "bsp") == 0;
     RubatoTableSpec spec = {
         .name = name,
         .dtype = RUBATO_F32,
         .storage = "hash",
         .update = names[rule->kind],
         .rule = { .learning_rate = app->learning_rate },
-        .aggregate = bsp ? RUBATO_AGGREGATE_SUM : RUBATO_AGGREGATE_NONE,
+        .aggregate =
+            app->model_traits->applies_by_clock ? RUBATO_AGGREGATE_SUM : RUBATO_AGGREGATE_NONE,
         .seed = app->seed,
     };
 
@@ -45,7 +45,7 @@ RubatoTableSpec app_rule_bias(const App *app, const char *name, const AppRule *r
     spec.n_keys = 1;
     spec.init_value = app_loss_start(loss);
     /* All use it: sparse_ssp would hold them together as tightly as its staleness. */
-    if (strcmp(app->model, "sparse_ssp") == 0) {
+    if (app->model_traits->takes_announcements) {
         spec.model = "ssp";
         spec.staleness = app->staleness + app->speculation;
     }

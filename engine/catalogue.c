@@ -42,7 +42,10 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
     table->spec = resolve(spec);
     table->row_bytes = spec_row_bytes(spec);
     table->state_bytes = spec_state_bytes(spec);
-    if (!partition_init(&table->partition, table->spec, n_servers, error))
+    if (!partition_init(&table->partition, table->spec,
+                        rubato_table_spec_holds_range(spec) ? PARTITION_OF_RANGE
+                                                            : PARTITION_OF_ALL_KEYS,
+                        n_servers, error))
         return NULL;
     return g_steal_pointer(&table);
 }

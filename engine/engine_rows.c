@@ -4,6 +4,7 @@
  * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
 #include "engine/node.h"
 #include "models/bad_gradients.h"
+#include "models/model.h"
 #include "models/rule.h"
 #include "models/update.h"
 #include "tables/client.h"
@@ -69,6 +70,7 @@ static bool begin_access(RubatoEngine *engine, const Access *access, TableRoute 
     if (ok)
         *route = (TableRoute){ .spec = table->spec,
                                .partition = &table->partition,
+                               .traits = model_traits(table->spec),
                                .update = update_find(table->spec->update),
                                .check_tuning = rule_check_tuning,
                                .table = table->id,

@@ -332,7 +332,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
     if (binding.model == NULL)
         return false;
     model_set_outbox(binding.model, &server->actor.outbox);
-    if (!model_per_worker_clocks(setup->spec))
+    if (!model_traits(setup->spec)->per_worker_clocks)
         for (uint32_t node = 0; node < n_nodes; node++)
             if (workers_of[node] == 0)
                 model_clock(binding.model, node, RUBATO_CLOCK_RETIRED);

@@ -84,8 +84,8 @@ void task_run_make_routes(RubatoTaskRun *run)
         route->table = table->id;
         route->epoch = run->epoch;
         route->row_bytes = table->row_bytes;
-        route->per_worker_clocks = model_per_worker_clocks(table->spec);
-        route->lazy_clocks = engine->n_nodes == 1 && model_lazy_clocks(table->spec);
+        route->traits = model_traits(table->spec);
+        route->lazy_clocks = engine->n_nodes == 1 && route->traits->lazy_clocks;
         route->clocks = &run->clocks[i];
         route->office = &engine->office;
         route->cancelled = &run->cancelled;
@@ -171,7 +171,8 @@ void task_run_tell_news(RubatoTaskRun *run)
         /* what it says is old to the servers; only messages to the user are better for it */
         if (clocks_has_news(&run->clocks[i], &news))
             post_office_tell_clock(office, run->epoch, run->routes[i].table,
-                                   run->routes[i].per_worker_clocks ? news.slowest : office->self,
+                                   run->routes[i].traits->per_worker_clocks ? news.slowest
+                                                                            : office->self,
                                    news.clock, news.clock, news.slowest);
     }
     post_office_flush(office);

@@ -23,7 +23,7 @@ static void add(RubatoModel *model, RubatoRequest *request)
 
 const RubatoModelOps asp_model_ops = {
     .name = "asp",
-    .lazy_clocks = true,
+    .traits = { .lead = RUBATO_LEAD_UNBOUNDED, .lazy_clocks = true },
     .create = create,
     .destroy = destroy,
     .get = rubato_model_answer,

@@ -116,6 +116,7 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
 
 const RubatoModelOps bsp_model_ops = {
     .name = "bsp",
+    .traits = { .lead = RUBATO_LEAD_NONE, .applies_by_clock = true },
     .create = create,
     .destroy = destroy,
     .get = get,

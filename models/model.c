@@ -38,18 +38,19 @@ const char *model_name(size_t i)
     return i < G_N_ELEMENTS(models) ? models[i]->name : NULL;
 }
 
-bool model_per_worker_clocks(const RubatoTableSpec *spec)
+const RubatoModelTraits *rubato_model_traits(const char *model)
 {
-    const RubatoModelOps *ops = model_find(spec_model_name(spec));
+    const RubatoModelOps *ops = model_find(model == NULL ? "asp" : model);
 
-    return ops != NULL && ops->per_worker_clocks;
+    return ops == NULL ? NULL : &ops->traits;
 }
 
-bool model_lazy_clocks(const RubatoTableSpec *spec)
+const RubatoModelTraits *model_traits(const RubatoTableSpec *spec)
 {
-    const RubatoModelOps *ops = model_find(spec_model_name(spec));
+    const RubatoModelTraits *traits = rubato_model_traits(spec_model_name(spec));
 
-    return ops != NULL && ops->lazy_clocks;
+    assert(traits != NULL);
+    return traits;
 }
 
 RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32_t n_nodes,
@@ -58,12 +59,12 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     const RubatoModelOps *ops = model_find(spec_model_name(setup->spec));
 
     assert(ops != NULL);
-    const uint32_t n_sources = ops->per_worker_clocks ? setup->n_workers : n_nodes;
+    const uint32_t n_sources = ops->traits.per_worker_clocks ? setup->n_workers : n_nodes;
     RubatoProgress *progress = progress_new(n_sources);
     if (progress == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                     "table %s: no memory for the clocks of %u %s", setup->spec->name, n_sources,
-                    ops->per_worker_clocks ? "workers" : "nodes");
+                    ops->traits.per_worker_clocks ? "workers" : "nodes");
         return NULL;
     }
 

@@ -18,12 +18,8 @@
 const RubatoModelOps *model_find(const char *name);
 const char *model_name(size_t i);
 
-/* Whether the sources of clocks are the task's workers, by rank (true), or the run's nodes, by
- * number, each with the clock of its slowest live worker (false). */
-bool model_per_worker_clocks(const RubatoTableSpec *spec);
-
-/* Whether a node that is alone may leave it to its Gets to bring its clock; see model_ops.h. */
-bool model_lazy_clocks(const RubatoTableSpec *spec);
+/* What is special about the model of a spec that has passed spec_check. */
+const RubatoModelTraits *model_traits(const RubatoTableSpec *spec);
 
 /* Begins a task on a shard: every clock is 0. setup->spec and the shard outlive the model. n_nodes
  * is the number of sources where those are nodes. A source without workers has to be retired by

@@ -24,6 +24,7 @@ typedef struct {
 /* The kind's part: chains[chain_of(record, key)] is where a key's uses begin. */
 typedef struct {
     const char *name;
+    bool wants_range; /* only for a storage that holds a range of keys */
 
     /* Makes record->chains and record->n_chains; false with RUBATO_ERROR_MEMORY. */
     bool (*create)(Record *record, const RubatoModelSetup *setup, GError **error);

@@ -29,6 +29,7 @@ static size_t chain_of(const Record *record, RubatoKey key)
 
 const RecordOps record_dense_ops = {
     .name = "dense",
+    .wants_range = true,
     .create = create,
     .chain_of = chain_of,
 };

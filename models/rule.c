@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "models/model.h"
 #include "models/spec.h"
 #include "models/update.h"
 
@@ -140,7 +141,7 @@ static bool check_aggregate(const RubatoTableSpec *spec, GError **error)
         return true;
     if ((unsigned)spec->aggregate > RUBATO_AGGREGATE_MEAN)
         return spec_refuse(spec, error, "%d is no RubatoAggregate", (int)spec->aggregate);
-    if (strcmp(spec_model_name(spec), "bsp") != 0)
+    if (!model_traits(spec)->applies_by_clock)
         return spec_refuse(
             spec, error, "the Adds of a clock are aggregated under \"bsp\" only, not under \"%s\"",
             spec_model_name(spec));

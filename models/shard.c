@@ -27,7 +27,7 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     shard->spec = spec;
     shard->hash_seed = hash_seed;
     shard->create_on_get = spec->create_on_get;
-    shard->is_dense = spec_is_dense(spec);
+    shard->is_dense = rubato_table_spec_holds_range(spec);
     shard->first_key = first_key;
     shard->n_keys = n_keys;
     shard->ops = storage_find(spec_storage_name(spec));

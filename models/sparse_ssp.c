@@ -310,7 +310,9 @@ static void announce(RubatoModel *model, RubatoRequest *request)
 
 const RubatoModelOps sparse_ssp_model_ops = {
     .name = "sparse_ssp",
-    .per_worker_clocks = true,
+    .traits = { .lead = RUBATO_LEAD_STALENESS,
+                .per_worker_clocks = true,
+                .takes_announcements = true },
     .create = create,
     .destroy = destroy,
     .get = get,

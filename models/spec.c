@@ -47,7 +47,7 @@ const char *spec_partition_name(const RubatoTableSpec *spec)
 {
     if (spec->partition != NULL)
         return spec->partition;
-    return spec_is_dense(spec) ? "range" : "hash";
+    return rubato_table_spec_holds_range(spec) ? "range" : "hash";
 }
 
 uint32_t spec_width(const RubatoTableSpec *spec)
@@ -76,9 +76,11 @@ size_t spec_state_bytes(const RubatoTableSpec *spec)
                                     : ops->state_width(&update) * rubato_dtype_size(spec->dtype);
 }
 
-bool spec_is_dense(const RubatoTableSpec *spec)
+bool rubato_table_spec_holds_range(const RubatoTableSpec *spec)
 {
-    return strcmp(spec_storage_name(spec), "dense") == 0;
+    const RubatoStorageOps *ops = storage_find(spec_storage_name(spec));
+
+    return ops != NULL && ops->holds_range;
 }
 
 static const char *partition_name(size_t i)
@@ -159,7 +161,7 @@ static bool check_shape(const RubatoTableSpec *spec, GError **error)
     if (spec->width > SPEC_MAX_WIDTH)
         return spec_refuse(spec, error, "rows of %u values are too wide; there may be %u at most",
                            spec->width, SPEC_MAX_WIDTH);
-    if (spec->chunk_size > 1 && !spec_is_dense(spec))
+    if (spec->chunk_size > 1 && !rubato_table_spec_holds_range(spec))
         return spec_refuse(spec, error, "chunks of %u keys need dense storage", spec->chunk_size);
     if ((unsigned)spec->cache > RUBATO_CACHE_NONE)
         return spec_refuse(spec, error, "%d is no RubatoCache", (int)spec->cache);
@@ -168,18 +170,18 @@ static bool check_shape(const RubatoTableSpec *spec, GError **error)
 
 static bool check_partition(const RubatoTableSpec *spec, GError **error)
 {
-    const char *name = spec_partition_name(spec);
+    const char *partition = spec_partition_name(spec);
 
-    if (strcmp(name, "hash") == 0 && spec_is_dense(spec))
+    if (strcmp(partition, "hash") == 0 && rubato_table_spec_holds_range(spec))
         return spec_refuse(spec, error,
                            "the partition \"hash\" scatters keys that dense storage wants "
                            "in ranges; take \"range\" or \"bounds\"");
-    if (strcmp(name, "bounds") != 0) {
+    if (strcmp(partition, "bounds") != 0) {
         if (spec->n_bounds > 0)
             return spec_refuse(spec, error,
                                "bounds are given, but the partition is \"%s\"; take "
                                "\"bounds\" or leave them out",
-                               name);
+                               partition);
         return true;
     }
     if (spec->n_bounds > 0 && spec->bounds == NULL)
@@ -195,9 +197,11 @@ static bool check_partition(const RubatoTableSpec *spec, GError **error)
 
 static bool check_model(const RubatoTableSpec *spec, GError **error)
 {
-    if (strcmp(spec_model_name(spec), "sparse_ssp") == 0 &&
-        strcmp(spec_record_name(spec), "dense") == 0 && !spec_is_dense(spec))
-        return spec_refuse(spec, error, "the record \"dense\" needs dense storage; take \"hash\"");
+    if (model_traits(spec)->takes_announcements &&
+        record_find_ops(spec_record_name(spec))->wants_range &&
+        !rubato_table_spec_holds_range(spec))
+        return spec_refuse(spec, error, "the record \"%s\" needs dense storage; take \"hash\"",
+                           spec_record_name(spec));
     return true;
 }
 

@@ -33,6 +33,4 @@ uint32_t spec_chunk_size(const RubatoTableSpec *spec);
 size_t spec_row_bytes(const RubatoTableSpec *spec);   /* of a row's values */
 size_t spec_state_bytes(const RubatoTableSpec *spec); /* of the update rule's state beside them */
 
-bool spec_is_dense(const RubatoTableSpec *spec);
-
 #endif

@@ -68,7 +68,7 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
 
 const RubatoModelOps ssp_model_ops = {
     .name = "ssp",
-    .lazy_clocks = true,
+    .traits = { .lead = RUBATO_LEAD_STALENESS, .lazy_clocks = true, .rows_may_be_cached = true },
     .create = create,
     .destroy = destroy,
     .get = get,

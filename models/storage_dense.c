@@ -120,6 +120,7 @@ static void size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_byt
 
 const RubatoStorageOps dense_storage_ops = {
     .name = "dense",
+    .holds_range = true,
     .check = check,
     .create = create,
     .destroy = destroy,

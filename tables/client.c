@@ -269,7 +269,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
 
     if (!table_client_check(client, keys, n, error) || !table_client_check_cancelled(client, error))
         return false;
-    if (!route->per_worker_clocks)
+    if (!route->traits->takes_announcements)
         return true;
     n_parts = slicer_cut(&client->slicer, route->partition, keys, n);
     for (uint32_t server = 0; server < office->n_servers; server++) {

@@ -25,10 +25,10 @@ typedef struct {
     uint32_t table; /* id */
     uint32_t epoch; /* of the task; 0: outside any task, past any model */
     size_t row_bytes;
-    bool per_worker_clocks;
-    bool lazy_clocks; /* a Get brings the node's clock: see client_clock.c */
-    Clocks *clocks;   /* NULL outside a task */
-    bool replayable;  /* whether a cache may apply an Add to its rows */
+    const RubatoModelTraits *traits; /* of its model */
+    bool lazy_clocks;                /* a Get brings the node's clock: see client_clock.c */
+    Clocks *clocks;                  /* NULL outside a task */
+    bool replayable;                 /* whether a cache may apply an Add to its rows */
     /* Whether a hyper-parameter of the update rule may get a number. */
     bool (*check_tuning)(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
                          GError **error);
@@ -82,8 +82,8 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
  * worker's Adds. */
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error);
 
-/* Tells the keys of an iteration to every server (tables with per_worker_clocks; elsewhere nobody
- * wants to know). RUBATO_CLOCK_RETIRED with no keys: there are no more. */
+/* Tells the keys of an iteration to every server (tables whose model takes_announcements; elsewhere
+ * nobody wants to know). RUBATO_CLOCK_RETIRED with no keys: there are no more. */
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error);
 

@@ -14,17 +14,19 @@
  * clocks. */
 #include "tables/client_private.h"
 
-#include <string.h>
-
 /* ---- being ahead ---- */
 
 uint64_t table_route_lead(const TableRoute *route)
 {
-    const char *model = route->spec->model;
-
-    if (strcmp(model, "bsp") == 0)
-        return 0; /* whatever the spec says */
-    return strcmp(model, "asp") == 0 ? UINT64_MAX : route->spec->staleness;
+    switch (route->traits->lead) {
+    case RUBATO_LEAD_NONE:
+        break;
+    case RUBATO_LEAD_STALENESS:
+        return route->spec->staleness;
+    case RUBATO_LEAD_UNBOUNDED:
+        return UINT64_MAX;
+    }
+    return 0; /* whatever the spec says */
 }
 
 static bool all_local(const PostOffice *office, const Part *parts, uint32_t n_parts)
@@ -66,7 +68,7 @@ void table_client_wait_for_others(TableClient *client, uint32_t n_parts)
     uint64_t begun_ns;
     SpinnerEnd end;
 
-    if (route->clocks == NULL || route->per_worker_clocks || others_have_come(client) ||
+    if (route->clocks == NULL || route->traits->per_worker_clocks || others_have_come(client) ||
         !all_local(route->office, client->slicer.parts, n_parts) ||
         !spinner_begin(&client->spinner, &end))
         return;
@@ -111,7 +113,7 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
 
             post_office_tell(office, &message, 0);
         }
-    if (!route->per_worker_clocks)
+    if (!route->traits->per_worker_clocks)
         clocks_tell(route->clocks, clock);
 }
 
@@ -120,7 +122,7 @@ static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
     NodeClock news;
     const bool moved = clocks_advance(route->clocks, rank, clock, &news);
 
-    if (route->per_worker_clocks)
+    if (route->traits->per_worker_clocks)
         tell_clock(route, rank, clock, news);
     else if (moved && (!route->lazy_clocks || clocks_are_awaited(route->clocks)))
         tell_clock(route, route->office->self, news.clock, news);

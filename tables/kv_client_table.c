@@ -58,7 +58,7 @@ static void ensure_cache(TableRoute *route, Actor *helper)
 {
     ProcessCache *none = NULL, *made;
 
-    if (strcmp(route->spec->model, "ssp") != 0 || route->spec->cache == RUBATO_CACHE_NONE ||
+    if (!route->traits->rows_may_be_cached || route->spec->cache == RUBATO_CACHE_NONE ||
         table_route_cache(route) != NULL)
         return;
     if (route->spec->cache == RUBATO_CACHE_REMOTE && route->office->network == NULL)

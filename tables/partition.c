@@ -61,22 +61,23 @@ static void set_even_bounds(Partition *partition, uint32_t chunk_size)
     }
 }
 
-bool partition_init(Partition *partition, const RubatoTableSpec *spec, uint32_t n_servers,
-                    GError **error)
+bool partition_init(Partition *partition, const RubatoTableSpec *spec, PartitionKeys keys,
+                    uint32_t n_servers, GError **error)
 {
-    const bool dense = strcmp(spec->storage, "dense") == 0;
+    const bool dense = keys == PARTITION_OF_RANGE;
+    const char *partition_name = spec->partition;
     Partition made = { .dense = dense,
                        .first_key = dense ? spec->first_key : 0,
                        .n_keys = spec->n_keys,
                        .n_servers = n_servers };
 
-    if (strcmp(spec->partition, "hash") == 0) {
+    if (strcmp(partition_name, "hash") == 0) {
         made.kind = PARTITION_HASH;
     } else {
         made.kind = PARTITION_RANGE;
         made.bounds = g_new0(RubatoKey, n_servers);
         made.bounds[0] = made.first_key;
-        if (strcmp(spec->partition, "bounds") != 0)
+        if (strcmp(partition_name, "bounds") != 0)
             set_even_bounds(&made, spec->chunk_size);
         else if (!take_own_bounds(&made, spec, error)) {
             partition_clear(&made);

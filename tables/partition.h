@@ -18,10 +18,16 @@ typedef struct {
                           * is the end of all keys. n_servers entries */
 } Partition;
 
+/* The keys of a table, as its storage has them. */
+typedef enum {
+    PARTITION_OF_ALL_KEYS,
+    PARTITION_OF_RANGE, /* first_key and n_keys of the spec */
+} PartitionKeys;
+
 /* How the spec, whose names are all given, spreads a table over n_servers servers. Even ranges end at multiples of the spec's
  * chunk size. False with RUBATO_ERROR_INVALID where the spec's own bounds do not fit. */
-bool partition_init(Partition *partition, const RubatoTableSpec *spec, uint32_t n_servers,
-                    GError **error);
+bool partition_init(Partition *partition, const RubatoTableSpec *spec, PartitionKeys keys,
+                    uint32_t n_servers, GError **error);
 void partition_clear(Partition *partition);
 
 /* The keys that a server holds: of a dense table exactly, otherwise those that it may be asked. */

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Includes go down only: apps → engine → {tables, models} → io, all of them to include/rubato; apps
-# see include/rubato alone. zmq.h, sodium.h and libconfig.h are included in few places. With a folder
-# as argument it checks that instead of the project.
+# see include/rubato alone; no header includes one that includes it back. zmq.h, sodium.h and
+# libconfig.h are included in few places. With a folder as argument it checks that instead of the
+# project.
 set -euo pipefail
 
 cd "${1:-$(dirname "$0")/..}"
@@ -109,6 +110,40 @@ END
     return $bad
 }
 
+# Headers that include one another in a circle: tsort names those that are in it.
+check_circles()
+{
+    local -a headers
+    local circle
+
+    shopt -s globstar nullglob
+    headers=({include,io,models,tables,engine,apps}/**/*.h)
+    [ ${#headers[@]} -gt 0 ] || return 0
+    circle=$(sed -nE 's/^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">].*/\1/p;T;F' "${headers[@]}" |
+        awk '{ if (NR % 2) included = $1; else { sub(/^include\//, "", $1); print $1, included } }' |
+        tsort 2>&1 >/dev/null) || {
+        echo "$circle"
+        return 1
+    }
+}
+
+check_circles_itself()
+{
+    local scratch bad=0
+
+    scratch=$(mktemp -d)
+    mkdir "$scratch/io"
+    echo '#include "io/b.h"' >"$scratch/io/a.h"
+    echo '#include "io/c.h"' >"$scratch/io/b.h"
+    (cd "$scratch" && check_circles >/dev/null) || { echo "refused: no circle" && bad=1; }
+    echo '#include "io/a.h"' >"$scratch/io/c.h"
+    (cd "$scratch" && check_circles >/dev/null) && echo "missed: a circle" && bad=1
+    rm -rf "$scratch"
+    return $bad
+}
+
 check_itself
+check_circles_itself
+check_circles || { echo "test_includes: the headers above include one another" && exit 1; }
 check_layers || { echo "test_includes: the includes above go the wrong way" && exit 1; }
 echo "test_includes: all includes go down"

@@ -522,7 +522,7 @@ static void run_seed(unsigned seed)
     world->delivery_percent = g_rand_int_range(world->rand, 20, 90);
     world->slow_worker = pick(world, MAX_WORKERS * 2);
     choose_spec(world);
-    world->has_worker_clocks = model_per_worker_clocks(&world->spec);
+    world->has_worker_clocks = model_traits(&world->spec)->per_worker_clocks;
     world->n_sources = world->has_worker_clocks ? world->n_workers : world->n_nodes;
     place_workers(world);
     open_places(world);

@@ -198,7 +198,7 @@ END_TEST
 
 START_TEST(only_sparse_ssp_has_clocks_of_workers)
 {
-    ck_assert(model_per_worker_clocks(&kinds[_i].spec) ==
+    ck_assert(model_traits(&kinds[_i].spec)->per_worker_clocks ==
               (strcmp(kinds[_i].spec.model, "sparse_ssp") == 0));
 }
 END_TEST
@@ -208,7 +208,7 @@ START_TEST(asp_and_ssp_can_do_without_being_told_each_clock)
 {
     const char *name = kinds[_i].spec.model;
 
-    ck_assert(model_lazy_clocks(&kinds[_i].spec) ==
+    ck_assert(model_traits(&kinds[_i].spec)->lazy_clocks ==
               (strcmp(name, "asp") == 0 || strcmp(name, "ssp") == 0));
 }
 END_TEST

@@ -17,11 +17,16 @@ static RubatoTableSpec dense(RubatoKey first, uint64_t n, uint32_t chunk)
                               .partition = "range" };
 }
 
+static PartitionKeys keys_of(const RubatoTableSpec *spec)
+{
+    return strcmp(spec->storage, "dense") == 0 ? PARTITION_OF_RANGE : PARTITION_OF_ALL_KEYS;
+}
+
 static Partition make(const RubatoTableSpec *spec, uint32_t n_servers)
 {
     g_autoptr(GError) error = NULL;
     Partition partition;
-    const bool made = partition_init(&partition, spec, n_servers, &error);
+    const bool made = partition_init(&partition, spec, keys_of(spec), n_servers, &error);
 
     ck_assert_msg(made, "%s", error == NULL ? "" : error->message);
     return partition;
@@ -155,7 +160,7 @@ START_TEST(own_bounds_that_do_not_fit_are_refused)
 
         spec.bounds = wrong[i].bounds;
         spec.n_bounds = wrong[i].n;
-        ck_assert(!partition_init(&untouched, &spec, 3, &error));
+        ck_assert(!partition_init(&untouched, &spec, keys_of(&spec), 3, &error));
         check_error(&error, RUBATO_ERROR_INVALID, "table t", wrong[i].text, NULL);
         ck_assert_uint_eq(untouched.n_servers, 1234);
     }

@@ -24,8 +24,8 @@ START_TEST(defaults_are_those_of_the_header)
     ck_assert_uint_eq(spec_width(&dense), 1);
     ck_assert_uint_eq(spec_chunk_size(&dense), 1);
     ck_assert_uint_eq(spec_row_bytes(&dense), 4);
-    ck_assert(spec_is_dense(&dense));
-    ck_assert(!spec_is_dense(&hash));
+    ck_assert(rubato_table_spec_holds_range(&dense));
+    ck_assert(!rubato_table_spec_holds_range(&hash));
     ck_assert(spec_check(&dense, NULL));
     ck_assert(spec_check(&hash, NULL));
 }

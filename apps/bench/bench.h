@@ -248,6 +248,12 @@ int bench_peer(const BenchCase *what, const BenchOptions *options, const char *c
 bool bench_open(Bench *bench, GError **error);
 void bench_close(Bench *bench);
 RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *options);
+/* Whether the table holds a range of keys: so it does where the case names no storage. */
+static inline bool bench_is_dense(const BenchCase *what)
+{
+    return what->table.storage == NULL || rubato_table_spec_holds_range(&what->table);
+}
+
 uint64_t bench_rows(const BenchCase *what, const BenchOptions *options);
 
 /* ---- twin.c: the same case in an engine of one process, one worker and one server ---- */

@@ -145,7 +145,7 @@ size_t bench_resident_bytes(long pid)
 /* Of the row's key too, where the storage has to keep it. */
 bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
-    const bool hashed = g_strcmp0(bench->what->table.storage, "hash") == 0;
+    const bool hashed = !bench_is_dense(bench->what);
     RubatoTableStats stats;
 
     (void)n;

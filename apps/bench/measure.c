@@ -45,7 +45,7 @@ RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *opti
     RubatoTableSpec spec = what->table;
 
     spec.name = "bench";
-    if (g_strcmp0(spec.storage, "hash") != 0)
+    if (bench_is_dense(what))
         spec.n_keys = bench_rows(what, options);
     return spec;
 }

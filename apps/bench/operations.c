@@ -98,7 +98,7 @@ size_t bench_width(const BenchCase *what)
 
 RubatoKey bench_key(const BenchCase *what, uint64_t row)
 {
-    if (g_strcmp0(what->table.storage, "hash") != 0)
+    if (bench_is_dense(what))
         return row;
     row += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64, Steele et al. 2014: no two rows meet */
     row = (row ^ (row >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -176,8 +176,7 @@ bool bench_fill(Bench *bench, GError **error)
 
     for (size_t i = 0; i < n_values; i++)
         values[i] = 1;
-    return (g_strcmp0(bench->what->table.storage, "hash") == 0
-                ? fill_hashed(bench, values, error)
-                : fill_dense(bench, values, error)) &&
+    return (bench_is_dense(bench->what) ? fill_dense(bench, values, error)
+                                        : fill_hashed(bench, values, error)) &&
            arrive(bench, error);
 }

@@ -43,7 +43,7 @@ typedef struct {
 /* The min clock: that of the slowest live worker; RUBATO_CLOCK_RETIRED when none is left. */
 RUBATO_API uint64_t rubato_model_min_clock(const RubatoModel *model);
 
-/* The clock of one source: of a worker by its rank, under a model with per_worker_clocks. */
+/* The clock of one source: of a worker by its rank, under a model whose traits say per_worker_clocks. */
 RUBATO_API uint64_t rubato_model_clock(const RubatoModel *model, uint32_t source);
 
 /* Reads the rows of a Get and sends it back. */
@@ -64,14 +64,7 @@ RUBATO_API void rubato_request_free(RubatoRequest *kept);
 struct RubatoModelOps {
     const char *name;
 
-    /* The sources of clocks: false, the nodes, each with the clock of its slowest worker; true, the
-     * workers one by one. */
-    bool per_worker_clocks;
-
-    /* The model needs clocks for nothing but Gets, and answers one at once where the min clock is at
-     * least the Get's less the table's staleness. Then a node that is alone lets its Gets bring its
-     * clock, and tells it by itself only while a Get waits. Not with per_worker_clocks. */
-    bool lazy_clocks;
+    RubatoModelTraits traits;
 
     /* The base is filled in by the caller after create has returned. NULL with
      * RUBATO_ERROR_MEMORY where what the setup asks for does not fit. (transfer full) */

@@ -41,6 +41,10 @@ RUBATO_API bool rubato_init_is_zero(const RubatoInit *init);
 struct RubatoStorageOps {
     const char *name;
 
+    /* It holds the rows of a range of keys, the shard's, all of them from the start; otherwise rows of any
+     * keys, which come and go. */
+    bool holds_range;
+
     /* Whether a table may have this storage; the error says what to write instead. May be NULL. */
     bool (*check)(const RubatoTableSpec *spec, GError **error);
 

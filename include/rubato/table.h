@@ -84,6 +84,39 @@ typedef enum {
     RUBATO_MAX_GRADIENT,
 } RubatoHyper;
 
+/* How many clocks a worker's Gets may be ahead of the slowest worker's. */
+typedef enum {
+    RUBATO_LEAD_NONE,      /* none */
+    RUBATO_LEAD_STALENESS, /* the table's staleness */
+    RUBATO_LEAD_UNBOUNDED, /* any number */
+} RubatoLead;
+
+/* What is special about a consistency model. All of it false is right for any model, but may be slower
+ * than need be. */
+typedef struct {
+    RubatoLead lead;
+
+    /* The sources of clocks: false, the nodes, each with the clock of its slowest worker; true, the
+     * workers one by one. */
+    bool per_worker_clocks;
+
+    /* The model needs clocks for nothing but Gets, and answers one at once where the min clock is at
+     * least the Get's less the table's staleness. Then a node that is alone lets its Gets bring its
+     * clock, and tells it by itself only while a Get waits. Not with per_worker_clocks. */
+    bool lazy_clocks;
+
+    /* A row that was read at a min clock may be read again, from memory of the node, by every worker
+     * whose clock is no more than the lead beyond that. */
+    bool rows_may_be_cached;
+
+    /* The Adds of a clock are applied together once the min clock passes it, so they may be
+     * aggregated before (RubatoTableSpec.aggregate). */
+    bool applies_by_clock;
+
+    /* Workers tell their keys ahead: the table's speculation and record mean something. */
+    bool takes_announcements;
+} RubatoModelTraits;
+
 typedef struct {
     const char *name;  /* unique in the engine */
     RubatoDtype dtype; /* RUBATO_F32 */
@@ -129,6 +162,14 @@ typedef struct {
 
     RubatoCache cache;
 } RubatoTableSpec;
+
+/* What is special about the model of that name ("asp" for NULL); NULL where there is none. The
+ * traits are constant and nobody's to free. Any thread. */
+RUBATO_API const RubatoModelTraits *rubato_model_traits(const char *model);
+
+/* Whether the storage of such a table holds a range of keys, first_key .. first_key + n_keys - 1, as
+ * "dense" does; false: any keys. Any thread. */
+RUBATO_API bool rubato_table_spec_holds_range(const RubatoTableSpec *spec);
 
 G_END_DECLS
 
