@@ -119,7 +119,7 @@ static bool start(RubatoEngine *engine, GError **error)
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;
     post_office_init(&engine->office, engine->self, engine->n_nodes, engine->node_ids,
-                     engine->servers_of);
+                     engine->servers_of, &engine->sizes);
     dispatch_init(engine);
     if (engine->config.handle_signals)
         engine->signals = signal_watch_new(interrupted, engine);
@@ -131,8 +131,8 @@ static bool start(RubatoEngine *engine, GError **error)
     return true;
 }
 
-RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
-                              GError **error)
+RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const TransportOps *transport,
+                               const FlowSizes *sizes, GError **error)
 {
     RubatoEngine *engine = NULL;
 
@@ -143,6 +143,7 @@ RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportO
     engine->config.cluster_file = NULL;
     engine->config.cluster_file = g_strdup(config->cluster_file);
     engine->transport = transport;
+    engine->sizes = *sizes;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
     pthread_mutex_init(&engine->lock, NULL);
@@ -151,6 +152,12 @@ RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportO
     if (!start(engine, error))
         g_clear_pointer(&engine, rubato_engine_free);
     return engine;
+}
+
+RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
+                              GError **error)
+{
+    return engine_new_sized(config, transport, &FLOW_SIZES_USUAL, error);
 }
 
 RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error)

@@ -56,6 +56,7 @@ struct RubatoEngine {
     uint32_t stall_ms;
     uint64_t incarnation;
     const TransportOps *transport; /* NULL: those that the cluster file asks for */
+    FlowSizes sizes;
     char *addresses; /* where this node receives, from far to near; the first takes greetings */
 
     PostOffice office;
@@ -149,6 +150,10 @@ bool engine_check(RubatoEngine *engine, GError **error);
 /* As rubato_engine_new, over a transport that no cluster file names: tests put their faults there. */
 RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
                               GError **error);
+
+/* The same with other sizes than the usual ones: tests make them small. */
+RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const TransportOps *transport,
+                               const FlowSizes *sizes, GError **error);
 
 /* The table of that name, NULL with RUBATO_ERROR_NOT_FOUND. The lock is held. */
 Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error);

@@ -8,9 +8,6 @@
 #include "tables/client_private.h"
 #include "tables/process_cache.h"
 
-/* What one worker may have waiting in the mailboxes of busy local servers. */
-#define MAX_UNHEARD_BYTES ((size_t)32 << 20)
-
 TableClient *table_client_new(const TableRoute *route, uint32_t rank)
 {
     TableClient *client = g_new0(TableClient, 1);
@@ -195,7 +192,7 @@ static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas,
     }
     post_office_flush_soon(office);
     client->stats.n_adds++;
-    if (client->unheard_bytes < MAX_UNHEARD_BYTES)
+    if (client->unheard_bytes < office->sizes.mailbox_bytes)
         return true;
     return table_client_fence(client, error);
 }
@@ -316,7 +313,7 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
         client->unheard_bytes += post_office_tell(office, &message, sizeof value);
     }
     post_office_flush(office);
-    return client->unheard_bytes < MAX_UNHEARD_BYTES || table_client_fence(client, error);
+    return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }
 
 bool table_client_fence(TableClient *client, GError **error)

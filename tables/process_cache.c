@@ -23,9 +23,6 @@
 
 #include <string.h>
 
-/* Beyond this the cache forgets everything that is not being fetched. */
-#define MAX_CACHED_BYTES ((size_t)256 << 20)
-
 typedef struct Fetch Fetch;
 
 typedef struct {
@@ -251,7 +248,8 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
     Fetch *fetch = NULL;
 
     pthread_mutex_lock(&cache->lock);
-    if (g_hash_table_size(cache->rows) * (sizeof(CachedRow) + row_bytes) > MAX_CACHED_BYTES)
+    if (g_hash_table_size(cache->rows) * (sizeof(CachedRow) + row_bytes) >
+        route->office->sizes.cache_bytes)
         g_hash_table_foreach_remove(cache->rows, is_idle, NULL);
     for (size_t i = 0; i < part->keys.n; i++) {
         size_t position;

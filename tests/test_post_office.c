@@ -54,7 +54,7 @@ static void rig_init(Rig *rig)
     memset(rig, 0, sizeof *rig);
     rig->desk.inside = rig->desk.go_on = (Event)EVENT_INIT;
     actor_init(&rig->desk.actor, handle, NULL);
-    post_office_init(&rig->office, 1, 2, ids, servers_of);
+    post_office_init(&rig->office, 1, 2, ids, servers_of, &FLOW_SIZES_USUAL);
     rig->office.servers[1].actor = &rig->desk.actor;
 }
 

@@ -92,7 +92,7 @@ static void rig_init(Rig *rig, uint32_t staleness, const char *update)
                                    .partition = "range",
                                    .chunk_size = 1,
                                    .cache = RUBATO_CACHE_ALL };
-    post_office_init(&rig->office, 0, 1, &id, &one);
+    post_office_init(&rig->office, 0, 1, &id, &one, &FLOW_SIZES_USUAL);
     actor_init(&rig->server.actor, serve_slowly, NULL);
     actor_init(&rig->helper, help, NULL);
     rig->server.waiting = g_ptr_array_new();

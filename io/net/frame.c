@@ -111,14 +111,15 @@ static Packet *take_one(Frame **frames)
     return &frame->packet;
 }
 
-Packet *packet_take(Frame **frames)
+Packet *packet_take(Frame **frames, size_t joined_bytes)
 {
+    const size_t small_bytes = joined_bytes / PACKET_SMALL_PART;
     size_t size = WIRE_PACKET_HEADER_BYTES;
     uint32_t n = 0;
 
     for (const Frame *frame = *frames; frame != NULL; frame = frame->next, n++) {
         const size_t bytes = wire_message_bytes(&frame->header);
-        if (bytes > PACKET_SMALL_FRAME_BYTES || size + bytes > PACKET_JOINED_BYTES)
+        if (bytes > small_bytes || size + bytes > joined_bytes)
             break;
         size += bytes;
     }

@@ -12,11 +12,9 @@
 
 #include <rubato/error.h>
 
+#include "io/net/flow_sizes.h"
 #include "io/net/network_private.h"
 
-/* Enough for 4 GB/s where an answer takes a millisecond; more of it would leave the processors'
- * caches on its way. */
-#define DEFAULT_WINDOW_BYTES ((size_t)4 << 20)
 #define DEFAULT_TICK_MS 50
 #define DEFAULT_RESEND_MS 200
 #define DEFAULT_STOP_MS 2000
@@ -104,6 +102,17 @@ static bool bind_all(Network *network, const NetworkConfig *config, GError **err
     return true;
 }
 
+static void set_sizes(Network *network, const NetworkConfig *config)
+{
+    const FlowSizes usual = FLOW_SIZES_USUAL;
+
+    network->window_bytes = config->window_bytes > 0 ? config->window_bytes : usual.window_bytes;
+    network->out_bytes =
+        config->out_bytes > 0 ? config->out_bytes : LINK_WINDOWS * network->window_bytes;
+    network->joined_bytes = config->joined_bytes > 0 ? config->joined_bytes : usual.joined_bytes;
+    network->turn_bytes = config->turn_bytes > 0 ? config->turn_bytes : usual.turn_bytes;
+}
+
 Network *network_new(const NetworkConfig *config, const NetworkHandler *handler, void *user,
                      GError **error)
 {
@@ -120,7 +129,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->self = config->self;
     network->n_nodes = config->n_nodes;
     network->incarnation = config->incarnation;
-    network->window_bytes = config->window_bytes > 0 ? config->window_bytes : DEFAULT_WINDOW_BYTES;
+    set_sizes(network, config);
     network->room_bytes = config->room_bytes;
     network->drops_replies = config->drops_replies;
     network->tick_ms = config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS;
@@ -362,7 +371,7 @@ static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told
     peer->state = NETWORK_CONNECTING;
     peer->heard_ms = network_now_ms();
     peer->resend_at = LINK_NEVER;
-    link_sender_init(&peer->sender, network->resend_ms, LINK_WINDOWS * network->window_bytes);
+    link_sender_init(&peer->sender, network->resend_ms, network->out_bytes);
     return peer;
 }
 

@@ -62,7 +62,10 @@ typedef struct {
     uint64_t incarnation; /* differs between any two processes that ever were this node */
     const char *const *bind_endpoints; /* "tcp://host:port"; port 0: any free one */
     size_t n_bind_endpoints;
-    size_t window_bytes;     /* requests in flight to one node; 0: 4 MiB */
+    size_t window_bytes;     /* requests in flight to one node; 0: as FLOW_SIZES_USUAL */
+    size_t out_bytes;        /* packets on their way to one node; 0: two windows */
+    size_t joined_bytes;     /* small messages in one packet; 0: as FLOW_SIZES_USUAL */
+    size_t turn_bytes;       /* packed before a sender looks at its other duties; 0: the same */
     size_t room_bytes;       /* see Incoming.room */
     bool drops_replies;      /* the handler frees each reply before its receive returns */
     const RunSecret *secret; /* what nodes prove to one another; copied. NULL: there is none */

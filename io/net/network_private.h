@@ -82,7 +82,7 @@ struct Network {
     void *user;
     uint32_t self, n_nodes;
     uint64_t incarnation;
-    size_t window_bytes;
+    size_t window_bytes, out_bytes, joined_bytes, turn_bytes;
     size_t room_bytes;
     bool drops_replies;
     unsigned tick_ms, resend_ms, stop_ms, timeout_ms;

@@ -24,9 +24,8 @@
 
 #include "io/net/network_private.h"
 
-/* What one turn with the token packs, and how many turns in a row a thread takes for what others go on
- * queueing; then the I/O thread goes on with it, between its other duties. */
-#define TURN_BYTES ((size_t)1 << 20)
+/* How many turns with the token in a row a thread takes for what others go on queueing; then the I/O
+ * thread goes on with it, between its other duties. */
 #define MOST_TURNS 8
 
 /* Once so many bytes of requests wait they are sent at once, even if that has time. */
@@ -97,8 +96,8 @@ static void pack(Peer *peer)
         for (const Frame *frame = peer->frames; frame != NULL; frame = frame->next)
             count(&peer->n_messages_sent[frame->header.kind], 1);
     }
-    while (peer->frames != NULL && packed_bytes < TURN_BYTES) {
-        Packet *const packet = packet_take(&peer->frames);
+    while (peer->frames != NULL && packed_bytes < peer->network->turn_bytes) {
+        Packet *const packet = packet_take(&peer->frames, peer->network->joined_bytes);
         packed_bytes += packet->size;
         link_sender_add(&peer->sender, packet);
     }

@@ -38,13 +38,12 @@ struct Frame {
     _Alignas(16) uint8_t bytes[];
 };
 
-/* Packets are built of frames up to this size as long as the packet stays below the other. */
-#define PACKET_SMALL_FRAME_BYTES ((size_t)16 << 10)
-#define PACKET_JOINED_BYTES ((size_t)64 << 10)
+/* Frames up to this part of a packet's size go together. */
+#define PACKET_SMALL_PART 4
 
 /* Takes the next packet off a list of frames: the first one alone, or as many small ones as go
- * together. *frames becomes the rest. (transfer full) */
-Packet *packet_take(Frame **frames);
+ * together in a packet of joined_bytes. *frames becomes the rest. (transfer full) */
+Packet *packet_take(Frame **frames, size_t joined_bytes);
 
 /* A packet with size bytes, not initialised: a frame that was never one message. NULL where the
  * memory is not there. (transfer full) */

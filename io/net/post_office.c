@@ -10,6 +10,7 @@
 #include "io/net/block_pool.h"
 #include "io/net/key_codec.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Values travel as they lie in memory. */
@@ -25,9 +26,6 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
  * than any wait. */
 #define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(float))
 #define INLINE_OF_MANY 4096
-
-/* Pieces of a request that are smaller together wait for the next ones. */
-#define WORTH_SENDING_BYTES ((size_t)32 << 10)
 
 /* Where pieces grow and shrink: the smallest is this part of the largest, and of what is left the last
  * ones are this part. */
@@ -46,11 +44,14 @@ struct PendingRequest {
 };
 
 void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
-                      const uint32_t *servers_of)
+                      const uint32_t *servers_of, const FlowSizes *sizes)
 {
     uint32_t server = 0;
 
-    *office = (PostOffice){ .self = self, .n_nodes = n_nodes, .first_free = NO_SLOT };
+    assert(sizes->piece_bytes <= POST_OFFICE_MAX_VALUE_BYTES);
+    assert(sizes->near_piece_bytes <= POST_OFFICE_MAX_VALUE_BYTES);
+    *office =
+        (PostOffice){ .self = self, .n_nodes = n_nodes, .sizes = *sizes, .first_free = NO_SLOT };
     office->most_inline = servers_of[self] > 1 ? INLINE_OF_MANY : INLINE_OF_ONE;
     office->node_ids = g_memdup2(node_ids, n_nodes * sizeof *node_ids);
     for (uint32_t node = 0; node < n_nodes; node++)
@@ -292,8 +293,9 @@ size_t post_office_max_keys(size_t row_bytes)
 static size_t piece_keys(const PostOffice *office, uint32_t node, const RubatoKeys *keys,
                          size_t row_bytes)
 {
-    const size_t bytes = network_is_memory(office->network, node) ? POST_OFFICE_MEMORY_VALUE_BYTES
-                                                                  : POST_OFFICE_MAX_VALUE_BYTES;
+    const FlowSizes *const sizes = &office->sizes;
+    const size_t bytes =
+        network_is_memory(office->network, node) ? sizes->near_piece_bytes : sizes->piece_bytes;
 
     return MAX(1, bytes / MAX(row_bytes, keys->keys != NULL ? sizeof(RubatoKey) : 1));
 }
@@ -359,7 +361,8 @@ static void send_pieces(PostOffice *office, const Message *message, size_t row_b
         waiting_bytes += piece.n * ((piece.keys != NULL ? sizeof(RubatoKey) : 0) +
                                     (message->kind == MESSAGE_ADD ? row_bytes : 0));
         /* The other side has something to do meanwhile; but it takes several small pieces at once. */
-        if (begin + piece.n < keys->n && (begin == 0 || waiting_bytes >= WORTH_SENDING_BYTES)) {
+        if (begin + piece.n < keys->n &&
+            (begin == 0 || waiting_bytes >= office->sizes.worth_sending_bytes)) {
             network_flush(office->network, node);
             waiting_bytes = 0;
         }

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "io/net/actor.h"
+#include "io/net/flow_sizes.h"
 #include "io/net/network.h"
 
 typedef struct {
@@ -26,6 +27,7 @@ typedef struct {
     size_t most_inline; /* values of another node's request that whoever receives it may handle */
     uint32_t *node_ids; /* by number; for messages */
     ServerAddress *servers;
+    FlowSizes sizes;
     Network *network; /* NULL in a single process */
 
     pthread_mutex_t lock;
@@ -35,18 +37,16 @@ typedef struct {
     uint32_t first_free;
 } PostOffice;
 
-/* The most bytes of rows that one message to or from another node carries; larger requests become
- * several, so that one node gathers a piece while the other scatters the one before, and pieces
- * stay in the processors' caches on their way. Where bytes are only copied smaller pieces are better. */
+/* The most bytes of rows that one message to or from another node carries, whatever that node's
+ * sizes are: what a receiver refuses beyond. */
 #define POST_OFFICE_MAX_VALUE_BYTES ((size_t)512 << 10)
-#define POST_OFFICE_MEMORY_VALUE_BYTES ((size_t)128 << 10)
 
 /* The most keys of rows so long that one message to or from another node carries; 0: of keys without
  * rows. */
 size_t post_office_max_keys(size_t row_bytes);
 
 void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
-                      const uint32_t *servers_of);
+                      const uint32_t *servers_of, const FlowSizes *sizes);
 void post_office_clear(PostOffice *office);
 
 static inline bool post_office_is_local(const PostOffice *office, uint32_t server)

@@ -5,7 +5,7 @@
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 
-enum { N_KEYS = 40, WIDTH = 3, N_CLOCKS = 15, STALENESS = 2, SPECULATION = 2 };
+enum { N_KEYS = 600, WIDTH = 3, N_CLOCKS = 15, STALENESS = 2, SPECULATION = 2 };
 
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 static const char *const storages[] = { "dense", "hash" };

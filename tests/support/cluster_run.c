@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "engine/node.h"
+#include "tests/support/sizes.h"
 
 /* What the nodes' transport is to be; unset: what a cluster file means that says nothing. */
 #define TRANSPORT_VARIABLE "RUBATO_TEST_TRANSPORT"
@@ -240,7 +241,7 @@ G_NORETURN static void be_node(const RubatoEngineConfig *config, const Transport
                                ClusterPlay play, const void *data)
 {
     GError *error = NULL;
-    RubatoEngine *engine = engine_new_over(config, transport, &error);
+    RubatoEngine *engine = engine_new_sized(config, transport, test_sizes(), &error);
     int status = EXIT_SUCCESS;
 
     if (engine == NULL) {

@@ -8,13 +8,15 @@
 
 #include "engine/node.h"
 #include "models/shard.h"
+#include "tests/support/sizes.h"
 
 /* ---- engines, tables, tasks ---- */
 
 RubatoEngine *engine_with_servers(uint32_t servers)
 {
     g_autoptr(GError) error = NULL;
-    RubatoEngine *engine = rubato_engine_new(&(RubatoEngineConfig){ .servers = servers }, &error);
+    RubatoEngine *engine = engine_new_sized(&(RubatoEngineConfig){ .servers = servers },
+                                            /* transport= */ NULL, test_sizes(), &error);
 
     ck_assert_msg(engine != NULL, "%s", error == NULL ? "no error set" : error->message);
     return engine;

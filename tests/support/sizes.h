@@ -1,0 +1,13 @@
+/* The sizes of the engines that tests make: the usual ones, or small ones where the environment has
+ * RUBATO_TEST_SIZES=small. With those a request of some hundred keys is cut into pieces and fills
+ * its window, so that what usually takes megabytes happens in every case.
+ *
+ * Threads: any. */
+#ifndef TESTS_SUPPORT_SIZES_H
+#define TESTS_SUPPORT_SIZES_H
+
+#include "io/net/flow_sizes.h"
+
+const FlowSizes *test_sizes(void);
+
+#endif
