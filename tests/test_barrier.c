@@ -1,6 +1,8 @@
 /* Barriers between the workers of a task: everybody meets, and sees what was added before. */
+#include <sched.h>
 #include <stdatomic.h>
 
+#include "engine/node.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -158,6 +160,95 @@ START_TEST(barriers_and_clocks_go_together)
 }
 END_TEST
 
+/* ---- what a barrier and a task's end wait for ---- */
+
+/* The server is kept from taking in anything while the workers add and come to the barrier, or return. */
+typedef struct {
+    bool meets;
+    Event begin, inside, go_on;
+    RubatoTaskRun *run;
+    _Atomic bool let_go;
+    _Atomic bool passed; /* a barrier, or the task's end */
+} Held;
+
+static void hold(Server *server, void *data)
+{
+    Held *held = data;
+
+    (void)server;
+    event_raise(&held->inside);
+    event_wait(&held->go_on, 1);
+}
+
+static bool add_and_go_on(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Held *held = user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const RubatoKey key = 0;
+    const int64_t one = 1;
+
+    TRY(table != NULL && event_await(&held->begin, 1, worker, error));
+    TRY(rubato_kv_table_add(table, &key, 1, &one, error));
+    if (!held->meets)
+        return true;
+    TRY(rubato_worker_barrier(worker, error));
+    atomic_store(&held->passed, true);
+    REQUIRE(atomic_load(&held->let_go));
+    return true;
+}
+
+static void *wait_for_end(void *data)
+{
+    Held *held = data;
+    const bool ok = rubato_task_run_wait(held->run, NULL);
+
+    atomic_store(&held->passed, true);
+    return ok ? held : NULL;
+}
+
+START_TEST(what_was_sent_before_is_taken_in_before_anybody_goes_on)
+{
+    static const char *const tables[] = { "t", NULL };
+    Held held = {
+        .meets = _i == 0, .begin = EVENT_INIT, .inside = EVENT_INIT, .go_on = EVENT_INIT
+    };
+    RubatoEngine *engine;
+    pthread_t waiter;
+    void *ok;
+    Call call;
+
+    log_capture_start();
+    engine = rubato_engine_new(&(RubatoEngineConfig){ .servers = 1, .stall_ms = 20 }, NULL);
+    create_table(engine, &(RubatoTableSpec){
+                             .name = "t", .dtype = RUBATO_I64, .n_keys = 1, .model = "asp" });
+    held.run = rubato_engine_start(engine,
+                                   &(RubatoTask){ .name = "held",
+                                                  .run = add_and_go_on,
+                                                  .user_data = &held,
+                                                  .tables = tables,
+                                                  .workers_per_node = 2 },
+                                   NULL);
+    ck_assert_ptr_nonnull(held.run);
+    call_begin(&call, NULL);
+    servers_post(engine->servers, 1, hold, &held, &call);
+    call_sent(&call);
+    event_wait(&held.inside, 1);
+    pthread_create(&waiter, NULL, wait_for_end, &held);
+    event_raise(&held.begin);
+    while (log_capture_count("task held waits for node 0 to take in what was sent") == 0 &&
+           !atomic_load(&held.passed))
+        sched_yield();
+    ck_assert(!atomic_load(&held.passed));
+    atomic_store(&held.let_go, true);
+    event_raise(&held.go_on);
+    call_wait(&call, -1);
+    pthread_join(waiter, &ok);
+    ck_assert_ptr_nonnull(ok);
+    ck_assert_int_eq(read_i64(engine, "t", 0), 2);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("barrier");
@@ -168,6 +259,7 @@ int main(void)
     tcase_add_test(cases, after_a_barrier_everybodys_adds_are_seen);
     tcase_add_test(cases, each_task_has_its_own_barriers);
     tcase_add_loop_test(cases, barriers_and_clocks_go_together, 0, 4);
+    tcase_add_loop_test(cases, what_was_sent_before_is_taken_in_before_anybody_goes_on, 0, 2);
     tcase_set_timeout(cases, 15);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -99,6 +99,22 @@ START_TEST(what_does_not_pay_is_left_alone)
 }
 END_TEST
 
+START_TEST(the_last_key_there_is_can_be_told)
+{
+    RubatoKey keys[20], read[20];
+    uint8_t bytes[200];
+    const RubatoKeys list = { .keys = keys, .n = 20 };
+
+    for (uint32_t i = 0; i < 20; i++)
+        keys[i] = UINT64_MAX - (19 - i) * (uint64_t)_i;
+    ck_assert_uint_gt(key_codec_size(&list), 0);
+    key_codec_encode(&list, bytes);
+    ck_assert(key_codec_decode(bytes, key_codec_size(&list), keys[0], 20, read));
+    ck_assert_mem_eq(keys, read, sizeof keys);
+    ck_assert(_i == 0 || !key_codec_decode(bytes, key_codec_size(&list), keys[0] + 1, 20, read));
+}
+END_TEST
+
 static void refuse_wrong_bytes(guint32 seed)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(seed);
@@ -157,6 +173,7 @@ int main(void)
 
     tcase_add_loop_test(tcase, keys_come_out_as_they_went_in, 0, 8);
     tcase_add_test(tcase, a_selection_is_written_in_its_own_order);
+    tcase_add_loop_test(tcase, the_last_key_there_is_can_be_told, 0, 3);
     tcase_add_test(tcase, what_does_not_pay_is_left_alone);
     tcase_add_loop_test(tcase, wrong_bytes_are_refused_and_never_read_past, 0, 2);
     tcase_add_test(tcase, impossible_sizes_are_told);

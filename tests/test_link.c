@@ -42,6 +42,17 @@ static void assert_sends(LinkSender *sender, int64_t now_ms, uint64_t first, uin
     ck_assert_uint_eq(next, first == 0 ? 0 : last + 1);
 }
 
+/* Sends one packet, again. */
+static void assert_sends_one(LinkSender *sender, int64_t now_ms, uint64_t number)
+{
+    bool again = false;
+    const Packet *const packet = link_sender_next(sender, now_ms, &again);
+
+    ck_assert_ptr_nonnull(packet);
+    ck_assert(again);
+    ck_assert_uint_eq(packet->sequence, number);
+}
+
 START_TEST(sender_sends_each_packet_once_in_order)
 {
     LinkSender sender = sender_with(3, 100);
@@ -131,6 +142,24 @@ START_TEST(sender_does_not_send_again_what_the_transport_still_holds)
     packet_unref(held);
     link_sender_tick(&sender, 2 * RESEND_MS);
     assert_sends(&sender, 2 * RESEND_MS, 1, 2, true);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+START_TEST(sender_going_back_leaves_out_what_the_transport_still_holds)
+{
+    LinkSender sender = sender_with(3, 100);
+    Packet *const held = sender.first->next;
+
+    packet_ref(held);
+    assert_sends(&sender, 0, 1, 3, false);
+    link_sender_tick(&sender, RESEND_MS);
+    assert_sends_one(&sender, RESEND_MS, 1);
+    assert_sends_one(&sender, RESEND_MS, 3);
+    assert_sends(&sender, RESEND_MS, 0, 0, true);
+    packet_unref(held);
+    link_sender_tick(&sender, 3 * RESEND_MS);
+    assert_sends(&sender, 3 * RESEND_MS, 1, 3, true);
     link_sender_clear(&sender);
 }
 END_TEST
@@ -421,6 +450,7 @@ int main(void)
     tcase_add_test(sender, sender_goes_back_when_nothing_is_acknowledged);
     tcase_add_test(sender, sender_waits_longer_each_time_and_not_after_an_acknowledgement);
     tcase_add_test(sender, sender_does_not_send_again_what_the_transport_still_holds);
+    tcase_add_test(sender, sender_going_back_leaves_out_what_the_transport_still_holds);
     tcase_add_test(sender, sender_goes_back_with_little_and_grows);
     tcase_add_test(sender, sender_goes_back_at_once_when_asked_but_not_for_each_word_of_it);
     tcase_add_test(sender, sender_takes_late_acknowledgement_after_going_back);

@@ -1,6 +1,7 @@
 /* Networks over real sockets: several nodes in one process. */
 #include <dirent.h>
 #include <rubato/error.h>
+#include <sched.h>
 
 #include "io/net/transport/transport_ops.h"
 #include "tests/support/runner.h"
@@ -164,6 +165,29 @@ START_TEST(frames_that_have_time_are_sent_soon)
                 assert_takes(pair.b, MESSAGE_ADD, k, 100);
     }
     network_flush_soon(pair.a->network, 1); /* nothing is left to send */
+    close_pair(&pair);
+}
+END_TEST
+
+/* One flush sends some megabytes; nothing comes from the other side, there is no tick, and nobody
+ * flushes again. */
+START_TEST(what_one_flush_leaves_the_io_thread_sends)
+{
+    enum { N = 20, N_BYTES = 1 << 20 };
+    const NetworkConfig config = { .window_bytes = (size_t)64 << 20,
+                                   .out_bytes = (size_t)64 << 20,
+                                   .tick_ms = 10 * PATIENCE_MS,
+                                   .resend_ms = 10 * PATIENCE_MS,
+                                   .stop_ms = 100 };
+    const Pair pair = open_pair(&config);
+    const NetworkPeer peers[] = { station_peer(pair.a, 0), station_peer(pair.b, 1) };
+
+    ck_assert(network_join(pair.a->network, STATION_RUN_ID, peers, NULL)); /* b never joins */
+    for (uint64_t i = 0; i < N; i++)
+        network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, N_BYTES));
+    network_flush(pair.a->network, 1);
+    while (stats_of(pair.a).bytes_sent < (uint64_t)N * N_BYTES) /* or the case times out */
+        sched_yield();
     close_pair(&pair);
 }
 END_TEST
@@ -694,6 +718,7 @@ int main(void)
     tcase_add_test(messages, message_keeps_its_header_and_its_keys_and_values_are_aligned);
     tcase_add_test(messages, frames_pushed_before_a_flush_share_a_packet);
     tcase_add_test(messages, frames_that_have_time_are_sent_soon);
+    tcase_add_test(messages, what_one_flush_leaves_the_io_thread_sends);
     tcase_add_test(messages, each_thread_has_its_frames_arrive_in_its_own_order);
     tcase_add_test(messages, answers_come_back);
     tcase_add_test(messages, every_node_reaches_every_other);

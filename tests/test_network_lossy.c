@@ -129,6 +129,37 @@ START_TEST(lost_news_of_what_was_consumed_is_asked_for)
 }
 END_TEST
 
+/* Nothing is sent again by the clock: the receiver has to ask. */
+START_TEST(a_gap_is_asked_for)
+{
+    const Lossy lossy = { .loss = 0 };
+    const NetworkConfig config = { .transport_ops = lossy_transport(&lossy),
+                                   .resend_ms = 10 * PATIENCE_MS,
+                                   .stop_ms = 1000 };
+    Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
+    Incoming *incoming;
+
+    stations_join((Station *const[]){ a, b }, 2);
+    /* what b has to say at first, that it has joined, is said and heard */
+    network_send(b->network, 0, station_frame(MESSAGE_CONTROL, 0, 8));
+    incoming = station_take(a, PATIENCE_MS);
+    ck_assert(station_is(incoming, MESSAGE_CONTROL, 0, 8));
+    incoming_free(incoming);
+    ck_assert(station_wait_ticks(a, 2));
+    lossy_set_loss(1);
+    network_send(a->network, 1, station_frame(MESSAGE_CONTROL, 1, 8));
+    lossy_set_loss(0);
+    network_send(a->network, 1, station_frame(MESSAGE_CONTROL, 2, 8));
+    for (uint64_t i = 1; i <= 2; i++) {
+        incoming = station_take(b, PATIENCE_MS);
+        ck_assert_msg(station_is(incoming, MESSAGE_CONTROL, i, 8), "%u did not come", (unsigned)i);
+        incoming_free(incoming);
+    }
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
 START_TEST(stopping_waits_until_everything_has_come)
 {
     enum { N = 100 };
@@ -182,6 +213,7 @@ int main(void)
     tcase_add_loop_test(lossy, producer_that_waits_for_room_gets_it, 0, 5);
     tcase_add_loop_test(lossy, stopping_waits_until_everything_has_come, 0, 5);
     tcase_add_loop_test(lossy, requests_are_answered_once, 0, 5);
+    tcase_add_test(lossy, a_gap_is_asked_for);
     tcase_add_test(lossy, lost_news_of_what_was_consumed_is_asked_for);
     suite_add_tcase(suite, lossy);
     return run_suite(suite);

@@ -6,6 +6,7 @@
 #include "io/net/post_office.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/station.h"
 
 enum { N_KEYS = 3 };
 
@@ -226,6 +227,100 @@ START_TEST(a_message_between_nodes_is_bounded_in_bytes)
 }
 END_TEST
 
+/* ---- with another node ---- */
+
+/* The rig's node is number 1 and has a network; node 0 answers nothing. */
+typedef struct {
+    Rig rig;
+    Station *other, *here;
+} Pair;
+
+static void pair_init(Pair *pair)
+{
+    const NetworkConfig config = { .room_bytes = post_office_room_bytes() };
+
+    pair->other = station_new(0, 2, NULL);
+    pair->here = station_new(1, 2, &config);
+    stations_join((Station *const[]){ pair->other, pair->here }, 2);
+    rig_init(&pair->rig);
+    pair->rig.office.network = pair->here->network;
+}
+
+static void pair_clear(Pair *pair)
+{
+    post_office_clear(&pair->rig.office);
+    station_free(pair->here);
+    station_free(pair->other);
+}
+
+enum { N_ASKED = 6 };
+
+START_TEST(cancelling_a_task_ends_its_own_requests_alone)
+{
+    Pair pair;
+    Call calls[N_ASKED];
+    Message gets[N_ASKED];
+    uint32_t node;
+
+    pair_init(&pair);
+    for (uint32_t i = 0; i < N_ASKED; i++) {
+        call_begin(&calls[i], NULL);
+        call_add_parts(&calls[i], 1);
+        gets[i] = (Message){ .kind = MESSAGE_GET, .epoch = 1 + i % 2, .call = &calls[i] };
+        post_office_ask(&pair.rig.office, &gets[i], 8);
+        call_sent(&calls[i]);
+    }
+    post_office_cancel(&pair.rig.office, 3);
+    for (uint32_t i = 0; i < N_ASKED; i++)
+        ck_assert(!call_has_ended(&calls[i]));
+    post_office_cancel(&pair.rig.office, 2);
+    for (uint32_t i = 0; i < N_ASKED; i++) {
+        ck_assert(call_has_ended(&calls[i]) == (i % 2 == 1));
+        ck_assert(post_office_waits_for(&pair.rig.office, &calls[i], &node) == (i % 2 == 0));
+    }
+    ck_assert_uint_eq(calls[1].status, CALL_CANCELLED);
+    post_office_cancel(&pair.rig.office, POST_OFFICE_ALL_EPOCHS);
+    for (uint32_t i = 0; i < N_ASKED; i++) {
+        ck_assert(call_has_ended(&calls[i]));
+        ck_assert_uint_eq(calls[i].status, CALL_CANCELLED);
+    }
+    pair_clear(&pair);
+}
+END_TEST
+
+/* A backlog may take long: whoever receives leaves it, and what comes behind it, to the server's own
+ * thread, also while nobody is at it. _i: a request, a clock. */
+START_TEST(a_receiver_takes_over_no_backlog)
+{
+    Pair pair;
+    Message before = { .kind = MESSAGE_CLOCK, .server = 1 };
+    Actor *actor = &pair.rig.desk.actor;
+    Incoming *incoming;
+    Frame *frame;
+
+    pair_init(&pair);
+    frame = station_frame(_i == 0 ? MESSAGE_GET : MESSAGE_CLOCK, 7, 0);
+    frame_header(frame)->server = 1;
+    network_send(pair.other->network, 1, frame);
+    incoming = station_take(pair.here, STATION_PATIENCE_MS);
+    ck_assert_ptr_nonnull(incoming);
+    actor->has_thread = true; /* which has not woken yet */
+    mailbox_push(&actor->mailbox, &before);
+    if (_i == 0) {
+        ck_assert_ptr_null(post_office_receive_request(&pair.rig.office, incoming));
+    } else {
+        post_office_receive_clock(&pair.rig.office, incoming);
+        incoming_free(incoming);
+    }
+    ck_assert_uint_eq(pair.rig.desk.n_handled, 0);
+    ck_assert(actor_start(actor, "desk"));
+    actor_stop(actor);
+    ck_assert_uint_eq(pair.rig.desk.n_handled, 2);
+    ck_assert_int_eq(pair.rig.desk.kinds[1], _i == 0 ? MESSAGE_GET : MESSAGE_CLOCK);
+    pair_clear(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("post_office");
@@ -238,6 +333,8 @@ int main(void)
     tcase_add_test(cases, messages_of_one_sender_keep_their_order);
     tcase_add_test(cases, an_answer_that_nobody_waits_for_is_dropped);
     tcase_add_test(cases, a_message_between_nodes_is_bounded_in_bytes);
+    tcase_add_test(cases, cancelling_a_task_ends_its_own_requests_alone);
+    tcase_add_loop_test(cases, a_receiver_takes_over_no_backlog, 0, 2);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

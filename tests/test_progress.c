@@ -120,6 +120,33 @@ START_TEST(agrees_with_a_plain_search)
 }
 END_TEST
 
+/* A source may be at any distance before the slowest, also where the ring begins anew. */
+START_TEST(a_source_as_far_ahead_as_the_ring_is_long_is_told_from_the_slowest)
+{
+    static const uint64_t begins[] = { 0, 1, 63, 64, 1000 };
+    const uint64_t begin = begins[_i];
+
+    for (uint64_t lead = 60; lead <= 130; lead++) {
+        RubatoProgress *progress = progress_new(2);
+        uint64_t clocks[2] = { begin + lead, begin + 1 }, from;
+
+        if (begin > 0) {
+            progress_advance(progress, 0, begin, &from);
+            progress_advance(progress, 1, begin, &from);
+        }
+        progress_advance(progress, 0, clocks[0], &from);
+        progress_advance(progress, 1, clocks[1], &from);
+        require_msg(agrees_with_search(progress, clocks, 2), "one is %u clocks ahead",
+                    (unsigned)lead);
+        clocks[1] = begin + lead;
+        progress_advance(progress, 1, clocks[1], &from);
+        require_msg(agrees_with_search(progress, clocks, 2), "both are %u clocks on",
+                    (unsigned)lead);
+        progress_free(progress);
+    }
+}
+END_TEST
+
 START_TEST(heap_gives_clock_then_worker_then_arrival)
 {
     RubatoRequest requests[500];
@@ -167,6 +194,8 @@ int main(void)
     tcase_add_test(tcase, retired_sources_hold_nobody_back);
     tcase_add_test(tcase, no_source_at_all_is_a_min_clock_of_retired);
     tcase_add_loop_test(tcase, agrees_with_a_plain_search, 0, 8);
+    tcase_add_loop_test(tcase, a_source_as_far_ahead_as_the_ring_is_long_is_told_from_the_slowest,
+                        0, 5);
     tcase_add_test(tcase, heap_gives_clock_then_worker_then_arrival);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

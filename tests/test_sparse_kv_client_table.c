@@ -132,6 +132,51 @@ START_TEST(iterations_come_from_a_callback_that_is_asked_ahead)
 }
 END_TEST
 
+/* ---- how far ahead the servers are told ---- */
+
+enum { N_LONG = 12 };
+
+static bool tell_long(uint64_t iteration, RubatoIteration *keys, void *user_data)
+{
+    Teller *teller = user_data;
+
+    teller->out_of_order |= iteration != teller->n_asked++;
+    teller->keys[0] = iteration % 10;
+    *keys = (RubatoIteration){ teller->keys, 1 };
+    return iteration < N_LONG;
+}
+
+/* Before the Get at clock t is sent, the iterations up to t + ahead - 1 have been told. */
+static bool look_at_what_is_told(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Teller teller = { .n_asked = 0 };
+    const uint64_t *ahead = user_data;
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table_with(
+        worker, "t", RUBATO_I64, tell_long, &teller, error);
+    int64_t value;
+
+    TRY(table != NULL);
+    for (uint64_t t = 0; t < N_LONG; t++) {
+        TRY(rubato_sparse_kv_client_table_get(table, &value, error));
+        REQUIRE(teller.n_asked == MIN(t + *ahead, N_LONG + 1), "(%d at clock %d)",
+                (int)teller.n_asked, (int)t);
+    }
+    REQUIRE(!teller.out_of_order);
+    return true;
+}
+
+START_TEST(iterations_stay_told_ahead_to_the_end)
+{
+    for (uint32_t speculation = 0; speculation <= 4; speculation++) {
+        RubatoEngine *engine = make_engine(models[_i], 0, speculation, records[_i]);
+        uint64_t ahead = MAX(1, speculation);
+
+        run_ok(engine, 1, look_at_what_is_told, &ahead, "t");
+        rubato_engine_free(engine);
+    }
+}
+END_TEST
+
 static bool tell_nothing(uint64_t iteration, RubatoIteration *keys, void *user_data)
 {
     (void)iteration;
@@ -384,6 +429,7 @@ int main(void)
     tcase_add_loop_test(alone, iterations_come_from_an_array, 0, G_N_ELEMENTS(models));
     tcase_add_loop_test(alone, iterations_come_from_a_callback_that_is_asked_ahead, 0,
                         G_N_ELEMENTS(models));
+    tcase_add_loop_test(alone, iterations_stay_told_ahead_to_the_end, 0, G_N_ELEMENTS(models));
     tcase_add_test(alone, there_may_be_no_iterations_at_all);
     tcase_add_test(alone, a_worker_opens_one_before_it_clocks_the_table);
     suite_add_tcase(suite, alone);

@@ -451,6 +451,55 @@ START_TEST(the_gradients_of_a_clock_are_applied_as_one)
 }
 END_TEST
 
+/* Clock c has N_MANY rows: those from c on, and each worker adds c + 1 to them. */
+enum { N_MANY = 3000, N_SUMMED = 4 };
+
+static bool add_many_by_clock(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autofree double *deltas = g_new(double, N_MANY);
+    g_autoptr(RubatoKVTable) table = open_table(worker, error);
+
+    (void)user_data;
+    TRY(table != NULL);
+    for (uint32_t clock = 0; clock < N_SUMMED; clock++) {
+        for (uint32_t i = 0; i < N_MANY; i++)
+            deltas[i] = clock + 1;
+        TRY(rubato_kv_table_add_range(table, clock, N_MANY, deltas, error));
+        TRY(rubato_kv_table_clock(table, error));
+    }
+    return true;
+}
+
+/* What one clock summed is no part of the next, also where there are thousands of rows. */
+START_TEST(the_sums_of_a_clock_are_gone_after_it)
+{
+    const uint32_t n_workers = 2;
+    RubatoEngine *engine = engine_with_servers(1);
+    RubatoKey keys[N_MANY + N_SUMMED];
+    double values[N_MANY + N_SUMMED];
+
+    create(engine, (RubatoTableSpec){ .storage = storages[_i],
+                                      .n_keys = N_MANY + N_SUMMED,
+                                      .model = "bsp",
+                                      .update = "sgd",
+                                      .aggregate = RUBATO_AGGREGATE_SUM,
+                                      .rule = { .learning_rate = 1 } });
+    run_ok(engine, n_workers, add_many_by_clock, NULL, "t");
+    for (uint32_t i = 0; i < N_MANY + N_SUMMED; i++)
+        keys[i] = i;
+    ck_assert(rubato_engine_get(engine, "t", keys, N_MANY + N_SUMMED, values, NULL));
+    for (uint32_t i = 0; i < N_MANY + N_SUMMED; i++) {
+        double expected = 0;
+
+        for (uint32_t clock = 0; clock < N_SUMMED; clock++)
+            if (i >= clock && i < clock + N_MANY)
+                expected -= n_workers * (clock + 1);
+        require_msg(values[i] == expected, "key %u is %g instead of %g", i, values[i], expected);
+    }
+    rubato_engine_free(engine);
+}
+END_TEST
+
 START_TEST(without_aggregation_each_is_applied_in_worker_order)
 {
     double sum = 0, value = 0;
@@ -561,6 +610,7 @@ static Suite *update_engine_suite(void)
                         (int)G_N_ELEMENTS(bad_cases));
     tcase_add_test(tcase, bad_gradients_of_the_engine_are_nobodys);
     tcase_add_loop_test(tcase, the_gradients_of_a_clock_are_applied_as_one, 0, 4);
+    tcase_add_loop_test(tcase, the_sums_of_a_clock_are_gone_after_it, 0, 2);
     tcase_add_test(tcase, without_aggregation_each_is_applied_in_worker_order);
     tcase_add_test(tcase, a_worker_sees_its_own_adds_through_the_cache);
     tcase_add_test(tcase, what_is_refused_does_not_stay_in_the_cache);

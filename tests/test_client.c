@@ -1,0 +1,107 @@
+/* A worker's side of a table whose servers are on another node: no call outlives its task. */
+#include "tables/client.h"
+#include "tests/support/runner.h"
+#include "tests/support/station.h"
+
+enum { EPOCH = 7 };
+
+static const RubatoTableSpec spec = {
+    .name = "t",
+    .dtype = RUBATO_I64,
+    .width = 1,
+    .n_keys = 9,
+    .storage = "dense",
+    .model = "asp",
+    .update = "add",
+    .partition = "range",
+    .chunk_size = 1,
+};
+
+/* A worker on node 1 of two, and a table whose one server is on node 0, which answers nothing. */
+typedef struct {
+    Station *other, *here;
+    PostOffice office;
+    Partition partition;
+    _Atomic bool cancelled;
+    TableRoute route;
+    TableClient *client;
+} Rig;
+
+static void rig_init(Rig *rig)
+{
+    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 0 };
+    const NetworkConfig config = { .stop_ms = 100 };
+
+    memset(rig, 0, sizeof *rig);
+    rig->other = station_new(0, 2, &config);
+    rig->here = station_new(1, 2, &config);
+    stations_join((Station *const[]){ rig->other, rig->here }, 2);
+    post_office_init(&rig->office, 1, 2, ids, servers_of, &FLOW_SIZES_USUAL);
+    rig->office.network = rig->here->network;
+    ck_assert(partition_init(&rig->partition, &spec, PARTITION_OF_RANGE, 1, NULL));
+    rig->route = (TableRoute){ .spec = &spec,
+                               .partition = &rig->partition,
+                               .traits = rubato_model_traits(spec.model),
+                               .epoch = EPOCH,
+                               .row_bytes = sizeof(int64_t),
+                               .office = &rig->office,
+                               .cancelled = &rig->cancelled,
+                               .stall_ms = 10000 };
+    rig->client = table_client_new(&rig->route, 0);
+}
+
+static void rig_clear(Rig *rig)
+{
+    table_client_free(rig->client);
+    partition_clear(&rig->partition);
+    post_office_clear(&rig->office);
+    station_free(rig->here);
+    station_free(rig->other);
+}
+
+/* Whoever cancels has swept before the call is registered: nobody else ends it. */
+START_TEST(a_call_that_comes_after_the_sweep_ends_too)
+{
+    const RubatoKey keys[] = { 1, 8 };
+    int64_t values[2];
+    GError *error = NULL;
+    Rig rig;
+    bool ok = true;
+
+    rig_init(&rig);
+    atomic_store(&rig.cancelled, true);
+    post_office_cancel(&rig.office, EPOCH);
+    switch (_i) {
+    case 0:
+        ok = table_client_get(rig.client, keys, 2, values, &error);
+        break;
+    case 1:
+        ok = table_client_get_run(rig.client, 2, 2, values, &error);
+        break;
+    case 2:
+        ok = table_client_fence(rig.client, &error);
+        break;
+    case 3:
+        ok = table_client_add(rig.client, keys, 2, values, &error);
+        break;
+    case 4:
+        ok = table_client_announce(rig.client, 0, keys, 2, &error);
+        break;
+    }
+    ck_assert(!ok);
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED));
+    g_clear_error(&error);
+    rig_clear(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("client");
+    TCase *const cases = tcase_create("client");
+
+    tcase_add_loop_test(cases, a_call_that_comes_after_the_sweep_ends_too, 0, 5);
+    tcase_set_timeout(cases, 10);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}

@@ -1,0 +1,335 @@
+/* What a server does with a message: the task and the table that it names, and what is wrong with one
+ * of another node. No thread: the test handles each message itself, as the owner. */
+#include "engine/server.h"
+
+#include <string.h>
+
+#include "models/bad_gradients.h"
+#include "models/shard.h"
+#include "models/spec.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 8, N_TABLES = 2, OTHER = 1 };
+
+static const char *const names[] = { "t", "u" };
+
+/* The server of node 0; node 1 has none. A worker on each. */
+typedef struct {
+    PostOffice office;
+    Server server;
+    RubatoTableSpec specs[N_TABLES];
+} Rig;
+
+static void rig_init(Rig *rig, const char *model)
+{
+    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 0 };
+
+    memset(rig, 0, sizeof *rig);
+    post_office_init(&rig->office, 0, 2, ids, servers_of, &FLOW_SIZES_USUAL);
+    server_init(&rig->server, 0, &rig->office);
+    rig->office.servers[0].actor = &rig->server.actor;
+    for (uint32_t table = 0; table < N_TABLES; table++) {
+        rig->specs[table] = (RubatoTableSpec){
+            .name = names[table], .dtype = RUBATO_I64, .n_keys = N_KEYS, .model = model
+        };
+        ck_assert(spec_check(&rig->specs[table], NULL));
+        server_add_shard(&rig->server, table, shard_new(&rig->specs[table], 0, N_KEYS, NULL));
+    }
+}
+
+static void rig_clear(Rig *rig)
+{
+    server_clear(&rig->server);
+    post_office_clear(&rig->office);
+}
+
+static void begin_task(Rig *rig, uint32_t epoch, uint32_t table)
+{
+    static const uint32_t workers_of[] = { 1, 1 };
+    const RubatoModelSetup setup = { .spec = &rig->specs[table], .n_workers = 2, .n_keys = N_KEYS };
+
+    ck_assert(server_begin_task(&rig->server, epoch, table, &setup, 2, workers_of, NULL));
+}
+
+static void end(Server *server, void *epoch)
+{
+    server_end_task(server, *(const uint32_t *)epoch);
+}
+
+static void end_task(Rig *rig, uint32_t epoch)
+{
+    servers_run(&rig->server, 1, end, &epoch);
+}
+
+/* A request that is handled at once, or parked in a model. */
+typedef struct {
+    Message message;
+    Call call;
+    RubatoKey key;
+    int64_t value;
+} Asked;
+
+static void ask(Rig *rig, Asked *asked)
+{
+    call_begin(&asked->call, NULL);
+    call_add_parts(&asked->call, 1);
+    asked->message.call = &asked->call;
+    asked->message.end = message_end_call;
+    ck_assert(actor_try_handle(&rig->server.actor, &asked->message));
+    call_sent(&asked->call);
+}
+
+static void get(Rig *rig, Asked *asked, uint32_t epoch, uint32_t table, uint64_t clock)
+{
+    memset(asked, 0, sizeof *asked);
+    asked->message = (Message){ .kind = MESSAGE_GET,
+                                .epoch = epoch,
+                                .table = table,
+                                .request = { .clock = clock,
+                                             .keys = { .keys = &asked->key, .n = 1 },
+                                             .values = &asked->value } };
+    ask(rig, asked);
+}
+
+static CallStatus add(Rig *rig, uint32_t epoch, uint32_t table, int64_t delta)
+{
+    Asked asked = { .value = delta };
+
+    asked.message =
+        (Message){ .kind = MESSAGE_ADD,
+                   .epoch = epoch,
+                   .table = table,
+                   .request = { .keys = { .keys = &asked.key, .n = 1 }, .values = &asked.value } };
+    ask(rig, &asked);
+    ck_assert(call_has_ended(&asked.call));
+    return (CallStatus)asked.call.status;
+}
+
+static void tell_clock(Rig *rig, uint32_t epoch, uint32_t table, uint32_t source, uint64_t clock)
+{
+    Message message = { .kind = MESSAGE_CLOCK,
+                        .epoch = epoch,
+                        .table = table,
+                        .request = { .worker = source, .clock = clock } };
+
+    ck_assert(actor_try_handle(&rig->server.actor, &message));
+}
+
+START_TEST(tasks_on_one_table_have_clocks_of_their_own)
+{
+    Asked first, second, late;
+    Rig rig;
+
+    rig_init(&rig, "ssp");
+    begin_task(&rig, 1, 0);
+    begin_task(&rig, 2, 0);
+    get(&rig, &first, 1, 0, 1);
+    get(&rig, &second, 2, 0, 1);
+    tell_clock(&rig, 2, 0, 0, 1);
+    tell_clock(&rig, 2, 0, 1, 1);
+    ck_assert(call_has_ended(&second.call));
+    ck_assert_uint_eq(second.call.status, CALL_OK);
+    ck_assert_uint_eq(second.call.min_clock, 1);
+    ck_assert(!call_has_ended(&first.call));
+
+    end_task(&rig, 2);
+    ck_assert(!call_has_ended(&first.call));
+    get(&rig, &late, 2, 0, 0);
+    ck_assert_uint_eq(late.call.status, CALL_CANCELLED);
+    ck_assert_uint_eq(add(&rig, 2, 0, 5), CALL_CANCELLED);
+    ck_assert_uint_eq(add(&rig, 1, 0, 7), CALL_OK);
+    tell_clock(&rig, 1, 0, 0, 1);
+    tell_clock(&rig, 1, 0, 1, 1);
+    ck_assert(call_has_ended(&first.call));
+    ck_assert_uint_eq(first.call.status, CALL_OK);
+    ck_assert_int_eq(first.value, 7);
+    end_task(&rig, 1);
+    rig_clear(&rig);
+}
+END_TEST
+
+START_TEST(what_is_parked_when_its_task_ends_is_cancelled)
+{
+    Asked parked[2], other;
+    Rig rig;
+
+    rig_init(&rig, _i == 0 ? "ssp" : "bsp");
+    for (uint32_t table = 0; table < N_TABLES; table++) {
+        begin_task(&rig, 1, table);
+        begin_task(&rig, 2, table);
+        get(&rig, &parked[table], 1, table, 3);
+    }
+    get(&rig, &other, 2, 0, 3);
+    end_task(&rig, 1);
+    end_task(&rig, 1); /* once more does nothing */
+    for (uint32_t table = 0; table < N_TABLES; table++) {
+        ck_assert(call_has_ended(&parked[table].call));
+        ck_assert_uint_eq(parked[table].call.status, CALL_CANCELLED);
+    }
+    ck_assert(!call_has_ended(&other.call));
+    end_task(&rig, 2);
+    ck_assert_uint_eq(other.call.status, CALL_CANCELLED);
+    rig_clear(&rig);
+}
+END_TEST
+
+START_TEST(the_tables_of_a_task_are_told_apart)
+{
+    Asked asked;
+    Rig rig;
+
+    rig_init(&rig, "asp");
+    for (uint32_t table = 0; table < N_TABLES; table++)
+        begin_task(&rig, 1, table);
+    for (uint32_t table = 0; table < N_TABLES; table++)
+        ck_assert_uint_eq(add(&rig, 1, table, 1 + table), CALL_OK);
+    for (uint32_t table = 0; table < N_TABLES; table++) {
+        get(&rig, &asked, 1, table, 0);
+        ck_assert_int_eq(asked.value, 1 + table);
+    }
+    end_task(&rig, 1);
+    rig_clear(&rig);
+}
+END_TEST
+
+START_TEST(sources_without_workers_hold_nobody_back)
+{
+    static const uint32_t workers_of[] = { 1, 0 };
+    Asked asked;
+    Rig rig;
+
+    rig_init(&rig, "ssp");
+    const RubatoModelSetup setup = { .spec = &rig.specs[0], .n_workers = 1, .n_keys = N_KEYS };
+    ck_assert(server_begin_task(&rig.server, 1, 0, &setup, 2, workers_of, NULL));
+    tell_clock(&rig, 1, 0, 0, 1);
+    get(&rig, &asked, 1, 0, 1);
+    ck_assert(call_has_ended(&asked.call));
+    end_task(&rig, 1);
+    rig_clear(&rig);
+}
+END_TEST
+
+/* A Get that brings its node's clock is no older than that. */
+START_TEST(a_get_may_bring_the_clock_of_its_node)
+{
+    Asked asked;
+    Rig rig;
+
+    rig_init(&rig, "ssp");
+    begin_task(&rig, 1, 0);
+    tell_clock(&rig, 1, 0, 1, 1);
+    memset(&asked, 0, sizeof asked);
+    asked.message = (Message){
+        .kind = MESSAGE_GET,
+        .epoch = 1,
+        .node_clock = 1,
+        .request = { .clock = 1, .keys = { .keys = &asked.key, .n = 1 }, .values = &asked.value }
+    };
+    ask(&rig, &asked);
+    ck_assert(call_has_ended(&asked.call));
+    end_task(&rig, 1);
+    rig_clear(&rig);
+}
+END_TEST
+
+/* ---- what another node may not ask ---- */
+
+enum { IN_TASK = 1, BETWEEN = 0 };
+
+static const struct {
+    uint32_t epoch, table;
+    MessageKind kind;
+    RubatoSubject subject;
+    uint32_t worker;
+    RubatoKey first;
+    size_t n, value_bytes;
+    CallStatus status;
+} foreign[] = {
+    /* in a task */
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 16, CALL_OK },
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 15, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 24, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 6, 2, 16, CALL_OK },
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 7, 2, 16, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 2, 0, 2, 16, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_ROWS, 1, N_KEYS, 1, 0, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_ROWS, 2, 0, 1, 0, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_STATE, 1, 0, 1, 0, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_KEYS, 1, 0, 1, 0, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_HYPER, 1, 0, 1, 0, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_VALUES, 1, 0, 1, 8, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_INITIAL, 1, 0, 1, 0, CALL_REFUSED },
+    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_HYPER, 1, 99, 1, 8, CALL_REFUSED },
+    { IN_TASK, 1, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 16, CALL_CANCELLED },
+    { IN_TASK + 1, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 16, CALL_CANCELLED },
+    /* between tasks */
+    { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 2, 16, CALL_OK },
+    { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_VALUES, BAD_GRADIENTS_NO_WORKER, 0, 2, 16, CALL_OK },
+    { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 0, 0, 2, 16, CALL_REFUSED },
+    { BETWEEN, 2, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 2, 16,
+      CALL_REFUSED },
+    { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_KEYS, BAD_GRADIENTS_NO_WORKER, 0, 0, 0,
+      CALL_REFUSED },
+    { BETWEEN, 1, MESSAGE_GET, RUBATO_SUBJECT_KEYS, BAD_GRADIENTS_NO_WORKER, 0, N_KEYS + 1, 0,
+      CALL_REFUSED },
+    { BETWEEN, 1, MESSAGE_GET, RUBATO_SUBJECT_VALUES, BAD_GRADIENTS_NO_WORKER, 0, 1, 0,
+      CALL_REFUSED },
+    { BETWEEN, 1, MESSAGE_ANNOUNCE, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 1, 0,
+      CALL_REFUSED },
+};
+
+START_TEST(what_another_node_asks_is_checked)
+{
+    const int64_t ones[] = { 1, 1, 1 };
+    const bool counts = foreign[_i].status == CALL_REFUSED;
+    Asked asked, here;
+    Rig rig;
+
+    rig_init(&rig, "asp");
+    begin_task(&rig, IN_TASK, 0);
+    memset(&asked, 0, sizeof asked);
+    asked.message =
+        (Message){ .kind = foreign[_i].kind,
+                   .epoch = foreign[_i].epoch,
+                   .table = foreign[_i].table,
+                   .node = OTHER,
+                   .value_bytes = foreign[_i].value_bytes,
+                   .request = { .worker = foreign[_i].worker,
+                                .subject = foreign[_i].subject,
+                                .keys = { .first = foreign[_i].first, .n = foreign[_i].n },
+                                .values = (void *)(uintptr_t)ones } };
+    ask(&rig, &asked);
+    ck_assert(call_has_ended(&asked.call));
+    ck_assert_uint_eq(asked.call.status, foreign[_i].status);
+    ck_assert_uint_eq(rig.server.n_refused, counts ? 1 : 0);
+    if (foreign[_i].status != CALL_OK)
+        for (uint32_t table = 0; table < N_TABLES; table++)
+            for (RubatoKey key = 0; key < N_KEYS; key++) { /* nothing has changed */
+                memset(&here, 0, sizeof here);
+                here.message = (Message){ .kind = MESSAGE_GET,
+                                          .table = table,
+                                          .request = { .worker = BAD_GRADIENTS_NO_WORKER,
+                                                       .keys = { .first = key, .n = 1 },
+                                                       .values = &here.value } };
+                ask(&rig, &here);
+                require_msg(here.value == 0, "key %u of %s", (unsigned)key, names[table]);
+            }
+    end_task(&rig, IN_TASK);
+    rig_clear(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("server");
+    TCase *const cases = tcase_create("server");
+
+    tcase_add_test(cases, tasks_on_one_table_have_clocks_of_their_own);
+    tcase_add_loop_test(cases, what_is_parked_when_its_task_ends_is_cancelled, 0, 2);
+    tcase_add_test(cases, the_tables_of_a_task_are_told_apart);
+    tcase_add_test(cases, sources_without_workers_hold_nobody_back);
+    tcase_add_test(cases, a_get_may_bring_the_clock_of_its_node);
+    tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
