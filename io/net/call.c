@@ -49,6 +49,7 @@ void call_add_parts(Call *call, uint32_t n_parts)
 static void end_parts(Call *call)
 {
     void (*const ended)(Call *) = call->ended;
+    /* acquire, here and where the exchange fails: with call_set_bell's release, for the descriptor */
     uint32_t before = atomic_load_explicit(&call->pending, memory_order_acquire);
     int bell_fd;
 
@@ -108,6 +109,7 @@ void call_sent(Call *call)
 
 bool call_has_ended(Call *call)
 {
+    /* acquire: with the decrements, for what the parts wrote */
     return (atomic_load_explicit(&call->pending, memory_order_acquire) & ~FLAGS) == 0;
 }
 
@@ -120,7 +122,8 @@ bool call_set_bell(Call *call, int fd)
 
 void call_clear_bell(Call *call)
 {
-    atomic_fetch_and_explicit(&call->pending, ~BELL, memory_order_acquire);
+    /* Relaxed: it tells the caller nothing. Whoever still reads the flag rings in vain. */
+    atomic_fetch_and_explicit(&call->pending, ~BELL, memory_order_relaxed);
 }
 
 static bool look(Call *call, unsigned times)
@@ -157,6 +160,7 @@ bool call_wait(Call *call, int timeout_ms)
         return true;
     deadline_ms = timeout_ms < 0 ? INT64_MAX : monotonic_ms() + timeout_ms;
     for (;;) {
+        /* acquire: as in call_has_ended */
         uint32_t pending = atomic_fetch_or_explicit(&call->pending, SLEEPING, memory_order_acquire);
         const int64_t left_ms = timeout_ms < 0 ? -1 : deadline_ms - monotonic_ms();
 

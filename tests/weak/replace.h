@@ -179,6 +179,12 @@ bool weak_compare_exchange(WeakSite *site, volatile void *object, size_t size, u
 
 /* ---- threads, locks, waits ---- */
 
+static inline int weak_nothing(const void *object)
+{
+    (void)object;
+    return 0;
+}
+
 int weak_thread_create(pthread_t *thread, void *(*run)(void *user), void *user);
 int weak_thread_join(pthread_t thread);
 int weak_thread_name(pthread_t thread, const char *name);
@@ -198,11 +204,11 @@ ssize_t weak_write(int fd, const void *from, size_t size);
 #define pthread_create(thread, attributes, run, user) weak_thread_create(thread, run, user)
 #define pthread_join(thread, result) weak_thread_join(thread)
 #define pthread_setname_np(thread, name) weak_thread_name(thread, name)
-#define pthread_mutex_init(mutex, attributes) ((void)(mutex), 0)
-#define pthread_mutex_destroy(mutex) ((void)(mutex), 0)
+#define pthread_mutex_init(mutex, attributes) weak_nothing(mutex)
+#define pthread_mutex_destroy(mutex) weak_nothing(mutex)
 #define pthread_mutex_lock(mutex) weak_lock(mutex)
 #define pthread_mutex_unlock(mutex) weak_unlock(mutex)
-#define pthread_cond_destroy(cond) ((void)(cond), 0)
+#define pthread_cond_destroy(cond) weak_nothing(cond)
 #define pthread_cond_broadcast(cond) weak_broadcast(cond)
 #define monotonic_wait(cond, mutex, end_ms) ((void)(end_ms), weak_wait(cond, mutex))
 #define sched_yield() (weak_yield(), 0)
