@@ -391,7 +391,7 @@ static void receive(void *user, Incoming *incoming)
 
 static void received(void *user)
 {
-    post_office_flush(&((RubatoEngine *)user)->office);
+    post_office_end_batch(&((RubatoEngine *)user)->office);
 }
 
 static void greeted(void *user, uint16_t version, GVariant *body, const char *address)

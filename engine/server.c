@@ -225,9 +225,21 @@ static void settled(Actor *actor)
     post_office_flush(((Server *)actor)->office);
 }
 
+/* In values: what a clock or an announcement may release. The rest is as long as its message says. */
+static size_t find_work(Actor *actor, const Message *message)
+{
+    const Binding *binding;
+
+    if (message->kind != MESSAGE_CLOCK && message->kind != MESSAGE_ANNOUNCE)
+        return 0;
+    binding = find_binding((Server *)actor, message->epoch, message->table);
+    return binding == NULL ? 0 : model_n_held(binding->model) * shard_n_values(binding->shard);
+}
+
 void server_init(Server *server, uint32_t number, PostOffice *office)
 {
     actor_init(&server->actor, handle, settled);
+    server->actor.find_work = find_work;
     server->number = number;
     server->office = office;
     server->shards = g_ptr_array_new();

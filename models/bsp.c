@@ -39,7 +39,7 @@ static void destroy(RubatoModel *model)
     for (RubatoRequest *request; (request = request_heap_pop(&bsp->parked)) != NULL;)
         rubato_model_drop(model, request);
     for (RubatoRequest *request; (request = request_heap_pop(&bsp->kept)) != NULL;)
-        rubato_request_free(request);
+        rubato_model_discard(model, request);
     request_heap_clear(&bsp->parked);
     request_heap_clear(&bsp->kept);
     aggregate_free(bsp->aggregate);
@@ -83,7 +83,7 @@ static void release(BspModel *bsp)
             aggregate_take(bsp->aggregate, released);
         else
             rubato_model_apply(&bsp->base, released);
-        rubato_request_free(released);
+        rubato_model_discard(&bsp->base, released);
         first = request_heap_first(&bsp->kept);
     } while (aggregates && first != NULL && first->clock == clock);
     if (aggregates)

@@ -78,6 +78,7 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     model->progress = progress;
     model->n_workers = setup->n_workers;
     model->n_ignored = 0;
+    model->n_held = 0;
     model->own_outbox = NULL;
     model->outbox = &model->own_outbox;
     model->dropped_end = NULL;
@@ -106,6 +107,7 @@ bool model_request_ok(const RubatoModel *model, const RubatoRequest *request)
 void model_get(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);
+    model->n_held += request->keys.n;
     model->ops->get(model, request);
 }
 
@@ -167,6 +169,11 @@ uint64_t model_n_ignored(const RubatoModel *model)
     return model->n_ignored;
 }
 
+uint64_t model_n_held(const RubatoModel *model)
+{
+    return model->n_held;
+}
+
 uint64_t rubato_model_min_clock(const RubatoModel *model)
 {
     return progress_min(model->progress);
@@ -186,6 +193,7 @@ static void put_out(RubatoModel *model, RubatoRequest *request)
 void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
 {
     shard_get(model->shard, &request->keys, request->values);
+    model->n_held -= request->keys.n;
     put_out(model, request);
 }
 
@@ -218,6 +226,7 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
     RubatoKey *keys = (RubatoKey *)(kept + 1);
     unsigned char *values = (unsigned char *)keys + key_bytes;
 
+    model->n_held += from->n;
     *kept = *request;
     kept->next = NULL;
     kept->keys.at = NULL;
@@ -236,7 +245,8 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
     return kept;
 }
 
-void rubato_request_free(RubatoRequest *kept)
+void rubato_model_discard(RubatoModel *model, RubatoRequest *kept)
 {
+    model->n_held -= kept->keys.n;
     g_free(kept);
 }

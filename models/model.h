@@ -62,6 +62,10 @@ RubatoRequest *model_take_answered(RubatoModel *model);
  * UINT32_MAX where all are retired. */
 uint32_t model_slowest(const RubatoModel *model);
 
+/* How many keys the Gets have that are not answered yet, and the requests that the model keeps: no
+ * clock and no announcement makes it answer, apply or forget more. */
+uint64_t model_n_held(const RubatoModel *model);
+
 /* How many calls were ignored: clocks of unknown sources, announcements out of order. */
 uint64_t model_n_ignored(const RubatoModel *model);
 

@@ -72,6 +72,11 @@ size_t shard_row_bytes(const RubatoShard *shard)
     return shard->row_bytes;
 }
 
+size_t shard_n_values(const RubatoShard *shard)
+{
+    return MAX(1, shard->row_bytes / sizeof(float));
+}
+
 uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject)
 {
     uint64_t n_rows, n_bytes;

@@ -70,6 +70,9 @@ uint64_t shard_hash_seed(const RubatoShard *shard);
 /* Bytes of a row: width × the size of the dtype. */
 size_t shard_row_bytes(const RubatoShard *shard);
 
+/* About how many values a row takes the time of: 1 at least. */
+size_t shard_n_values(const RubatoShard *shard);
+
 /* How many rows there are, and how many bytes they take in all. */
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes);
 

@@ -98,7 +98,7 @@ static void destroy(RubatoModel *model)
         g_free(worker->parked);
         for (RubatoRequest *told = worker->announced, *next; told != NULL; told = next) {
             next = told->next;
-            rubato_request_free(told);
+            rubato_model_discard(model, told);
         }
     }
     record_free(sparse->record);
@@ -215,7 +215,7 @@ static void forget_finished(SparseSspModel *sparse, uint32_t source, uint64_t cl
         if (worker->announced == NULL)
             worker->announced_end = &worker->announced;
         record_remove(sparse->record, source, finished->clock, &finished->keys);
-        rubato_request_free(finished);
+        rubato_model_discard(&sparse->base, finished);
     }
 }
 

@@ -73,6 +73,58 @@ START_TEST(what_is_posted_while_handling_comes_afterwards)
 }
 END_TEST
 
+/* ---- those who must not be kept long ---- */
+
+/* A message's epoch is its length. */
+static size_t length_of(Actor *actor, const Message *message)
+{
+    (void)actor;
+    return message->epoch;
+}
+
+START_TEST(a_message_is_handled_at_once_only_if_it_is_short)
+{
+    Diary diary = { .n_handled = 0 };
+    Message longer = { .server = 1, .epoch = 11 }, shorter = { .server = 2, .epoch = 10 };
+    size_t work = 77;
+
+    actor_init(&diary.actor, write_down, NULL);
+    diary.actor.find_work = length_of;
+    ck_assert(!actor_try_handle_short(&diary.actor, &longer, 10, &work));
+    ck_assert_uint_eq(diary.n_handled, 0);
+    ck_assert_uint_eq(work, 77);
+    ck_assert(actor_try_handle_short(&diary.actor, &shorter, 10, &work));
+    ck_assert_uint_eq(diary.n_handled, 1);
+    ck_assert_uint_eq(work, 10);
+    actor_post(&diary.actor, &longer); /* the token is free again */
+    ck_assert_uint_eq(diary.n_handled, 2);
+}
+END_TEST
+
+/* What waits in the mailbox may be long, and so may be what comes while the message is handled. */
+START_TEST(who_must_not_be_kept_long_handles_nothing_of_the_mailbox)
+{
+    Diary diary = { .n_handled = 0 };
+    Message waiting = { .server = 1 }, own = { .server = 2 }, late = { .server = 3 };
+    size_t work;
+
+    actor_init(&diary.actor, write_down, NULL);
+    mailbox_push(&diary.actor.mailbox, &waiting);
+    ck_assert(!actor_try_handle_short(&diary.actor, &own, 10, &work));
+    ck_assert_uint_eq(diary.n_handled, 0);
+
+    actor_init(&diary.actor, write_down, NULL);
+    diary.actor.has_thread = true; /* it says so: its thread is slow to come */
+    diary.to_post = &late;
+    ck_assert(actor_try_handle_short(&diary.actor, &own, 10, &work));
+    ck_assert_uint_eq(diary.n_handled, 1);
+    ck_assert(!mailbox_is_empty(&diary.actor.mailbox));
+    ck_assert(actor_try_handle(&diary.actor, &waiting));
+    ck_assert_uint_eq(diary.n_handled, 3);
+    ck_assert_uint_eq(diary.handled[1], 3);
+}
+END_TEST
+
 /* ---- answers ---- */
 
 typedef struct {
@@ -421,6 +473,8 @@ int main(void)
 
     tcase_add_test(alone, without_a_thread_whoever_posts_handles);
     tcase_add_loop_test(alone, what_is_posted_while_handling_comes_afterwards, 0, 2);
+    tcase_add_test(alone, a_message_is_handled_at_once_only_if_it_is_short);
+    tcase_add_test(alone, who_must_not_be_kept_long_handles_nothing_of_the_mailbox);
     tcase_add_test(alone, answers_go_out_once_the_actor_is_free);
     tcase_add_test(alone, where_nothing_is_answered_nothing_settles);
     tcase_add_test(alone, a_busy_actor_is_left_alone_and_handles_what_was_posted);

@@ -147,6 +147,36 @@ START_TEST(what_is_parked_at_the_end_is_given_back)
 }
 END_TEST
 
+/* The server asks how much a clock may release before somebody in a hurry tells it. */
+START_TEST(what_is_held_is_counted)
+{
+    ModelRig rig;
+    RigGet gets[2];
+    const RubatoKey keys[] = { 3, 9 };
+    const bool keeps_adds = strcmp(kinds[_i].spec.model, "bsp") == 0;
+    const bool keeps_announcements = strcmp(kinds[_i].spec.model, "sparse_ssp") == 0;
+
+    rig_init(&rig, &kinds[_i].spec, 2);
+    rig_add(&rig, 0, 0, 5, 1);
+    ck_assert_uint_eq(model_n_held(rig.model), keeps_adds ? 1 : 0);
+    rig_announce(&rig, 0, 0, keys, 2);
+    ck_assert_uint_eq(model_n_held(rig.model), keeps_adds ? 1 : keeps_announcements ? 2 : 0);
+    rig_clock(&rig, 0, 1);
+    ck_assert_uint_eq(model_n_held(rig.model), keeps_adds ? 1 : 0);
+    rig_clock(&rig, 0, 40);
+    rig_get(&rig, &gets[0], 0, 40, keys, 2);
+    rig_get(&rig, &gets[1], 0, 40, keys, 1);
+    if (gets[0].is_answered)
+        ck_assert_uint_eq(model_n_held(rig.model), 0);
+    else
+        ck_assert_uint_eq(model_n_held(rig.model), keeps_adds ? 4 : 3);
+    rig_clock(&rig, 1, 40);
+    ck_assert(gets[0].is_answered && gets[1].is_answered);
+    ck_assert_uint_eq(model_n_held(rig.model), 0);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(old_clocks_and_unknown_sources_change_nothing)
 {
     ModelRig rig;
@@ -471,6 +501,7 @@ int main(void)
     tcase_add_loop_test(all, retirement_releases_and_loses_no_add, 0, N_KINDS);
     tcase_add_loop_test(all, what_is_parked_at_the_end_is_given_back, 0, N_KINDS);
     tcase_add_loop_test(all, old_clocks_and_unknown_sources_change_nothing, 0, N_KINDS);
+    tcase_add_loop_test(all, what_is_held_is_counted, 0, N_KINDS);
     tcase_add_loop_test(all, announcements_come_back_whoever_asks_for_them, 0, N_KINDS);
     tcase_add_loop_test(all, requests_of_workers_that_are_not_there_make_no_sense, 0, N_KINDS);
     tcase_add_loop_test(all, only_sparse_ssp_has_clocks_of_workers, 0, N_KINDS);

@@ -27,6 +27,7 @@ typedef struct {
     RubatoProgress *progress;  /* the clocks, as far as the shard has heard of them; only read it */
     uint32_t n_workers;        /* of the task, over all nodes */
     uint64_t n_ignored;        /* what came in and made no sense */
+    uint64_t n_held;           /* keys of Gets not answered yet, and of what is kept */
     RubatoRequest **outbox;    /* what goes back to whoever sent it, chained from the newest */
     RubatoRequest *own_outbox; /* where its owner has none for it */
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
@@ -57,9 +58,9 @@ RUBATO_API void rubato_model_finish(RubatoModel *model, RubatoRequest *request);
 
 /* For a model that holds an Add or an announcement beyond the call that brought it: returns a
  * request of the model's own with a copy of keys and values, to be given to
- * rubato_request_free, and leaves the one that came to rubato_model_finish. (transfer full) */
+ * rubato_model_discard, and leaves the one that came to rubato_model_finish. (transfer full) */
 RUBATO_API RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request);
-RUBATO_API void rubato_request_free(RubatoRequest *kept);
+RUBATO_API void rubato_model_discard(RubatoModel *model, RubatoRequest *kept);
 
 struct RubatoModelOps {
     const char *name;

@@ -20,7 +20,8 @@
  * Whoever finds the mailbox filled after freeing the token tries to take it again, which is cheaper
  * than waking the thread. If that fails there is a new owner, which looks in turn. After MAX_ROUNDS a
  * guest leaves the rest to the thread, lest it serve others for ever; where there is no thread, it
- * goes on.
+ * goes on. A guest that must not be kept long (actor_try_handle_short) leaves it at once: what has
+ * come may take any time.
  *
  * Answers go out after the token is free: waking a sleeper is a system call, and a reply may be sent
  * on a socket, which the next request need not wait for. */
@@ -44,6 +45,7 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
     atomic_init(&actor->stopping, false);
     actor->handle = handle;
     actor->settled = settled;
+    actor->find_work = NULL;
     actor->has_thread = false;
     actor->answered = NULL;
     actor->outbox = NULL;
@@ -139,6 +141,27 @@ bool actor_try_handle_soon(Actor *actor, Message *message)
             return true;
     }
     return false;
+}
+
+/* The mailbox is looked at under the token, so that a thread which posts and then comes here does not
+ * overtake itself. */
+bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t *work)
+{
+    bool is_short;
+
+    if (!mailbox_is_empty(&actor->mailbox) || !try_take_token(actor))
+        return false;
+    const size_t found = actor->find_work == NULL ? 0 : actor->find_work(actor, message);
+    is_short = found <= most && mailbox_is_empty(&actor->mailbox);
+    if (is_short) {
+        *work = found;
+        actor->handle(actor, message);
+    }
+    if (!actor->has_thread)
+        leave(actor);
+    else if (free_token(actor))
+        wake_thread(actor);
+    return is_short;
 }
 
 void actor_post(Actor *actor, Message *message)

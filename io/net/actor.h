@@ -5,7 +5,7 @@
  * and handles its message itself; otherwise the message waits in the mailbox for the present owner
  * or the actor's own thread. The design note is in actor.c.
  *
- * Threads: actor_try_handle, actor_try_handle_soon and actor_post from any; actor_answer from the owner, that is from
+ * Threads: actor_try_handle, its variants and actor_post from any; actor_answer from the owner, that is from
  * inside `handle`; actor_start and actor_stop from the thread that owns the actor's memory. */
 #ifndef RUBATO_IO_NET_ACTOR_H
 #define RUBATO_IO_NET_ACTOR_H
@@ -29,6 +29,8 @@ struct Actor {
     bool has_thread;
     void (*handle)(Actor *actor, Message *message); /* as the owner; may not block */
     void (*settled)(Actor *actor); /* after a batch's answers have gone out; NULL: nothing to do */
+    /* The owner asks how long a message may take, in units of its own; NULL: no time at all. */
+    size_t (*find_work)(Actor *actor, const Message *message);
     pthread_t thread;
 
     /* owner only; with the token in one cache line, which comes to each owner in any case */
@@ -53,6 +55,11 @@ bool actor_try_handle(Actor *actor, Message *message);
 /* The same, but looks a moment whether the other thread is done: for short requests that costs less
  * than leaving it the message. For threads that have nothing better to do. */
 bool actor_try_handle_soon(Actor *actor, Message *message);
+
+/* For threads that must not be kept long: where the actor is idle and nothing waits in its mailbox,
+ * handles the message if that is no more than `most` work, and nothing else; what comes meanwhile is
+ * left to the actor's thread. True: *work is what it was. False: nothing has happened. */
+bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t *work);
 
 /* Puts the message into the mailbox and sees to it that somebody handles it. */
 void actor_post(Actor *actor, Message *message);

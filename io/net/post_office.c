@@ -27,6 +27,11 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
 #define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(float))
 #define INLINE_OF_MANY 4096
 
+/* Heartbeats wait for whoever receives. So what he handles himself of a batch of packets is bounded:
+ * a window's worth of values, or what a clock releases up to as much as one request may have. */
+#define INLINE_OF_BATCH (8 * INLINE_OF_ONE)
+#define INLINE_OF_CLOCK INLINE_OF_ONE
+
 /* Where pieces grow and shrink: the smallest is this part of the largest, and of what is left the last
  * ones are this part. */
 #define LEAST_PART 8
@@ -53,6 +58,7 @@ void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const
     *office =
         (PostOffice){ .self = self, .n_nodes = n_nodes, .sizes = *sizes, .first_free = NO_SLOT };
     office->most_inline = servers_of[self] > 1 ? INLINE_OF_MANY : INLINE_OF_ONE;
+    office->inline_left = INLINE_OF_BATCH;
     office->node_ids = g_memdup2(node_ids, n_nodes * sizeof *node_ids);
     for (uint32_t node = 0; node < n_nodes; node++)
         office->n_servers += servers_of[node];
@@ -512,11 +518,24 @@ static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incomi
     return request->keys;
 }
 
-/* The I/O thread handles a message itself, but none of what a busy server has still to do: there may
- * be much of it, and meanwhile nothing would be received or sent. */
-static bool handle_if_idle(Actor *actor, Message *message)
+/* Whoever receives handles a message of n values himself, but none of what a busy server has still to
+ * do, nor what may take long: meanwhile nothing would be received or sent, and no heartbeat. */
+static bool handle_if_short(PostOffice *office, Actor *actor, Message *message, size_t n)
 {
-    return mailbox_is_empty(&actor->mailbox) && actor_try_handle(actor, message);
+    size_t work;
+
+    if (n > office->inline_left ||
+        !actor_try_handle_short(actor, message, MIN(office->inline_left - n, INLINE_OF_CLOCK),
+                                &work))
+        return false;
+    office->inline_left -= n + work;
+    return true;
+}
+
+void post_office_end_batch(PostOffice *office)
+{
+    office->inline_left = INLINE_OF_BATCH;
+    post_office_flush(office);
 }
 
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
@@ -563,9 +582,8 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         .value_bytes = incoming->value_bytes,
         .end = end_remote,
     };
-    if (header->n_keys > office->most_inline ||
-        incoming->value_bytes > office->most_inline * sizeof(double) ||
-        !handle_if_idle(actor, message))
+    const size_t n_values = MAX((size_t)header->n_keys, incoming->value_bytes / sizeof(double));
+    if (n_values > office->most_inline || !handle_if_short(office, actor, message, n_values))
         actor_post(actor, message);
     return NULL;
 }
@@ -584,7 +602,7 @@ void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
             Message told = message;
 
             told.server = server;
-            if (!handle_if_idle(office->servers[server].actor, &told))
+            if (!handle_if_short(office, office->servers[server].actor, &told, 0))
                 actor_post(office->servers[server].actor, message_copy(&told, 0));
         }
 }

@@ -30,6 +30,9 @@ typedef struct {
     FlowSizes sizes;
     Network *network; /* NULL in a single process */
 
+    /* whoever receives, one thread at a time */
+    size_t inline_left; /* values that it may still handle itself in this batch */
+
     pthread_mutex_t lock;
     /* guarded by lock: what was asked of other nodes and is not answered yet */
     PendingRequest *pending;
@@ -96,6 +99,9 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming);
 
 /* A MESSAGE_CLOCK came: hands it to every server of this node. */
 void post_office_receive_clock(PostOffice *office, const Incoming *incoming);
+
+/* The last packet of a batch was taken in: sends what there is to send. */
+void post_office_end_batch(PostOffice *office);
 
 /* Bytes of NetworkConfig.room_bytes that the office needs. */
 size_t post_office_room_bytes(void);

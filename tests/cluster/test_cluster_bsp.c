@@ -239,6 +239,83 @@ START_TEST(clock_messages_grow_with_nodes_alone)
 }
 END_TEST
 
+/* ---- a clock that releases much ---- */
+
+/* The first server has the lower half of the keys. */
+enum { N_LONG = 100000, N_LONG_ADDS = 60, N_LONG_ROUNDS = 3, LEAST_MEANWHILE = 5 };
+
+/* How many Gets of the other server are answered while the first one releases a clock's Adds. */
+static bool ask_meanwhile(RubatoKVClientTable *table, RubatoKVTable *other, unsigned *n,
+                          GError **error)
+{
+    const RubatoKey first = 0, last = 1;
+    float released, value;
+    const RubatoTicket ticket =
+        rubato_kv_client_table_get_async(table, &first, 1, &released, NULL, NULL, error);
+
+    for (*n = 0; ticket != 0 && !rubato_kv_client_table_poll(table, ticket); ++*n)
+        if (!rubato_kv_table_get(other, &last, 1, &value, error))
+            return false;
+    return ticket != 0 && rubato_kv_client_table_wait(table, ticket, error);
+}
+
+/* Whoever receives on the servers' node goes on doing so while a clock is released: it answers others,
+ * and its heartbeats go out. */
+static bool release_much(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autofree float *ones = g_new(float, N_LONG);
+    g_autoptr(RubatoKVClientTable) table =
+        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_F32, error);
+    g_autoptr(RubatoKVTable) other =
+        rubato_worker_open_kv_table(worker, "other", RUBATO_F32, error);
+    unsigned most = 0;
+
+    (void)user_data;
+    for (size_t i = 0; i < N_LONG; i++)
+        ones[i] = 1;
+    if (table == NULL || other == NULL)
+        return false;
+    for (int round = 0; round < N_LONG_ROUNDS; round++) {
+        unsigned n;
+
+        for (int i = 0; i < N_LONG_ADDS; i++)
+            if (!rubato_kv_client_table_add_range(table, 0, N_LONG, ones, error))
+                return false;
+        if (!rubato_worker_barrier(worker, error) || /* all Adds have come */
+            !rubato_kv_client_table_clock(table, error) || !ask_meanwhile(table, other, &n, error))
+            return false;
+        most = MAX(most, n);
+    }
+    EXPECT(most >= LEAST_MEANWHILE, "%u Gets were answered while a clock was released", most);
+    return true;
+}
+
+static bool play_releasing(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec rows = { .name = "rows",
+                                   .n_keys = 2 * N_LONG,
+                                   .model = "bsp",
+                                   .update = "adam",
+                                   .cache = RUBATO_CACHE_NONE };
+    const RubatoTableSpec other = { .name = "other", .n_keys = 2, .model = "asp" };
+    const char *const tables[] = { "rows", "other", NULL };
+
+    return rubato_engine_create_table(engine, &rows, error) &&
+           rubato_engine_create_table(engine, &other, error) &&
+           cluster_run_task(engine, "release much", release_much, data, tables, error);
+}
+
+START_TEST(a_long_release_keeps_nobody_from_receiving)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 2, 0 }, { 0, 1 } } });
+
+    cluster_start(run, play_releasing, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 static Suite *bsp_suite(void)
 {
     Suite *suite = suite_create("BSP over several processes");
@@ -248,6 +325,9 @@ static Suite *bsp_suite(void)
     tcase_add_test(same, floats_under_bsp_are_the_same_on_any_nodes_and_servers);
     tcase_add_loop_test(clocks, clock_messages_grow_with_nodes_alone, 0,
                         (int)G_N_ELEMENTS(clock_cases));
+    TCase *release = cluster_add_case(suite, "a long release");
+
+    tcase_add_test(release, a_long_release_keeps_nobody_from_receiving);
     return suite;
 }
 
