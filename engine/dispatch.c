@@ -299,7 +299,7 @@ void dispatch_start_scheduler(RubatoEngine *engine)
         .digest = single ? "" : engine->cluster->digest,
         .wire_version = WIRE_VERSION,
         .heartbeat_ms = single ? 0 : engine->heartbeat_ms,
-        .timeout_ms = single ? 0 : engine->timeout_ms,
+        .timeout_ms = single ? 0 : engine->silence_ms,
         .rendezvous_ms = single ? 0 : engine->cluster->rendezvous_ms,
         .stall_ms = single ? 0 : engine->stall_ms,
         .single = single,
@@ -420,10 +420,10 @@ static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
 
     pthread_mutex_lock(&engine->lock);
     left = engine->left || engine->scheduler_lost;
-    if (!left && silent_ms >= engine->timeout_ms)
+    if (!left && silent_ms >= engine->silence_ms)
         engine->scheduler_lost = true;
     pthread_mutex_unlock(&engine->lock);
-    if (left || silent_ms < engine->timeout_ms)
+    if (left || silent_ms < engine->silence_ms)
         return;
     name = engine_node_text(engine, node);
     text = g_strdup_printf("%s, where the scheduler runs, was lost: nothing heard from it for "
@@ -446,13 +446,15 @@ static void tick(void *user, int64_t now_ms)
     pthread_mutex_unlock(&engine->lock);
     if (engine->scheduler_node == engine->self)
         actor_post(&engine->control, &new_mail(TICK, engine->self)->message);
-    if (!welcome || now_ms - engine->beat_ms < engine->heartbeat_ms)
+    if (!welcome)
         return;
-    engine->beat_ms = now_ms;
-    if (engine->scheduler_node != engine->self) {
-        engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BEAT });
-        check_scheduler(engine, now_ms);
+    if (now_ms - engine->beat_ms >= engine->heartbeat_ms) {
+        engine->beat_ms = now_ms;
+        if (engine->scheduler_node != engine->self)
+            engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BEAT });
     }
+    if (engine->scheduler_node != engine->self)
+        check_scheduler(engine, now_ms);
 }
 
 const NetworkHandler dispatch_network_handler = {

@@ -66,8 +66,9 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
         engine->workers_of[i] = node->workers;
     }
     engine->scheduler_node = cluster->scheduler_node;
-    engine->heartbeat_ms = cluster->heartbeat_ms;
     engine->timeout_ms = cluster->timeout_ms;
+    engine->heartbeat_ms = MIN(cluster->heartbeat_ms, MAX(cluster->timeout_ms / 4, 1));
+    engine->silence_ms = engine->timeout_ms + engine->heartbeat_ms;
     engine->stall_ms = engine->config.stall_ms != 0 ? engine->config.stall_ms : cluster->stall_ms;
     return true;
 }

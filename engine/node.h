@@ -51,8 +51,9 @@ struct RubatoEngine {
     uint32_t *servers_of;    /* by number */
     uint32_t *workers_of;    /* by number: of a task that names no number */
     uint32_t scheduler_node; /* number */
-    uint32_t heartbeat_ms;
+    uint32_t heartbeat_ms;   /* at most a quarter of the timeout */
     uint32_t timeout_ms;
+    uint32_t silence_ms; /* who is not heard of for so long is lost: a heartbeat and the timeout */
     uint32_t stall_ms;
     uint64_t incarnation;
     const TransportOps *transport; /* NULL: those that the cluster file asks for */

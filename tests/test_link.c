@@ -65,6 +65,45 @@ START_TEST(sender_sends_each_packet_once_in_order)
 }
 END_TEST
 
+/* A connection that is made anew, again and again: nothing waits for the timer, which does not grow. */
+START_TEST(sender_sends_again_at_once_after_a_reset)
+{
+    LinkSender sender = sender_with(3, 100);
+
+    link_sender_reset(&sender, 0); /* nothing is out yet */
+    assert_sends(&sender, 0, 1, 3, false);
+    for (int64_t now_ms = 1; now_ms < 300; now_ms++) {
+        link_sender_reset(&sender, now_ms);
+        assert_sends(&sender, now_ms, 1, 3, true);
+        ck_assert_int_eq(sender.resend_at, now_ms + RESEND_MS);
+    }
+    ck_assert(link_sender_ack(&sender, 2, 300));
+    link_sender_reset(&sender, 301);
+    assert_sends(&sender, 301, 3, 3, true);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+/* What the timer has waited for in vain was the connection's fault. */
+START_TEST(sender_forgets_after_a_reset_how_long_it_has_waited)
+{
+    LinkSender sender = sender_with(1, 100);
+    int64_t now_ms = 0;
+
+    assert_sends(&sender, now_ms, 1, 1, false);
+    for (unsigned i = 0; i < 5; i++) {
+        now_ms = sender.resend_at;
+        link_sender_tick(&sender, now_ms);
+        assert_sends(&sender, now_ms, 1, 1, true);
+    }
+    ck_assert_int_gt(sender.resend_at, now_ms + RESEND_MS);
+    link_sender_reset(&sender, now_ms);
+    assert_sends(&sender, now_ms, 1, 1, true);
+    ck_assert_int_eq(sender.resend_at, now_ms + RESEND_MS);
+    link_sender_clear(&sender);
+}
+END_TEST
+
 START_TEST(sender_keeps_packets_until_they_are_acknowledged)
 {
     LinkSender sender = sender_with(3, 100);
@@ -446,6 +485,8 @@ int main(void)
 
     tcase_add_test(sender, sender_sends_each_packet_once_in_order);
     tcase_add_test(sender, sender_keeps_packets_until_they_are_acknowledged);
+    tcase_add_test(sender, sender_sends_again_at_once_after_a_reset);
+    tcase_add_test(sender, sender_forgets_after_a_reset_how_long_it_has_waited);
     tcase_add_test(sender, sender_refuses_to_know_of_packets_never_sent);
     tcase_add_test(sender, sender_goes_back_when_nothing_is_acknowledged);
     tcase_add_test(sender, sender_waits_longer_each_time_and_not_after_an_acknowledgement);

@@ -128,6 +128,13 @@ void link_sender_go_back(LinkSender *sender, int64_t now_ms)
         go_back(sender, now_ms);
 }
 
+void link_sender_reset(LinkSender *sender, int64_t now_ms)
+{
+    sender->wait_ms = sender->resend_ms; /* it was the connection's fault that nothing came back */
+    if (sender->out_bytes > 0)
+        go_back(sender, now_ms);
+}
+
 Packet *link_sender_next(LinkSender *sender, int64_t now_ms, bool *again)
 {
     for (;;) {

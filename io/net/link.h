@@ -49,6 +49,9 @@ bool link_sender_ack(LinkSender *sender, uint64_t ack, int64_t now_ms);
 void link_sender_tick(LinkSender *sender, int64_t now_ms);
 void link_sender_go_back(LinkSender *sender, int64_t now_ms);
 
+/* The connection was made anew: what is out may be lost, so it is sent again at once. */
+void link_sender_reset(LinkSender *sender, int64_t now_ms);
+
 /* The next packet to send, NULL: none now. *again: it was sent before. (transfer none) */
 Packet *link_sender_next(LinkSender *sender, int64_t now_ms, bool *again);
 

@@ -18,7 +18,7 @@ enum {
     WISH_ASK = 4,      /* ask the peer to do the same */
     WISH_AGAIN = 8,    /* ask the peer to go back */
     WISH_GO_BACK = 16, /* go back: the peer has asked for it */
-    WISH_STATE = 32,   /* see how the connection is */
+    WISH_STATE = 32,   /* see how the connection is, and whether it was made anew */
 };
 
 typedef struct {
@@ -49,8 +49,9 @@ typedef struct {
 
     /* the holder only */
     _Alignas(64) LinkSender sender;
-    Frame *frames;    /* taken from the queue and not packed yet, the oldest first */
-    Channel *channel; /* NULL: closed, for good */
+    Frame *frames;     /* taken from the queue and not packed yet, the oldest first */
+    Channel *channel;  /* NULL: closed, for good */
+    uint32_t n_resets; /* of the channel, that were taken into account */
 
     /* written by the holder, read by any */
     _Atomic int64_t resend_at;

@@ -367,6 +367,18 @@ static unsigned receive_from(Network *network, size_t i, bool only_seen, unsigne
     return n;
 }
 
+/* A connection was made anew: all peers are served, and see whether it was theirs. */
+static void note_resets(Network *network)
+{
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        Peer *const peer = network_peer(network, i);
+        if (peer == NULL)
+            continue;
+        peer_wish(peer, WISH_STATE);
+        peer->touched = true;
+    }
+}
+
 /* Takes in what has come, but not for ever. */
 static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t now_ms)
 {
@@ -379,7 +391,10 @@ static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t
     for (size_t i = 0; i < network->n_transports; i++) {
         if (reach != REACH_ALL && !network->is_quiet[i])
             continue;
+        Transport *const transport = network->transports[i];
         const unsigned n = receive_from(network, i, reach == REACH_SEEN, most, now_ms);
+        if (transport->ops->take_resets != NULL && transport->ops->take_resets(transport))
+            note_resets(network);
         if (n > 0)
             network->giver = network->transports[i];
         batch = MAX(batch, n == most ? BATCH_MORE : n > 0 ? BATCH_SOME : BATCH_NOTHING);

@@ -172,6 +172,20 @@ static bool send_all(Peer *peer, int64_t now_ms)
     return told;
 }
 
+/* Looks how the connection is. True: it was made anew; what was last told may be lost, too. */
+static bool look_at_connection(Peer *peer, int64_t now_ms)
+{
+    const ChannelOps *const ops = peer->channel->ops;
+
+    atomic_store_explicit(&peer->state, ops->state(peer->channel), memory_order_relaxed);
+    const uint32_t n_resets = ops->n_resets != NULL ? ops->n_resets(peer->channel) : 0;
+    if (n_resets == peer->n_resets)
+        return false;
+    peer->n_resets = n_resets;
+    link_sender_reset(&peer->sender, now_ms);
+    return true;
+}
+
 /* Everything that the holder of the token does. */
 static void run(Peer *peer)
 {
@@ -188,18 +202,15 @@ static void run(Peer *peer)
                     now_ms);
     if (wishes & WISH_GO_BACK)
         link_sender_go_back(&peer->sender, now_ms);
+    const bool is_new = (wishes & WISH_STATE) && look_at_connection(peer, now_ms);
     link_sender_tick(&peer->sender, now_ms);
     pack(peer);
 
     const bool told = send_all(peer, now_ms);
     const uint32_t flags = (wishes & WISH_ASK ? (uint32_t)PACKET_ASK : 0) |
                            (wishes & WISH_AGAIN ? (uint32_t)PACKET_AGAIN : 0);
-    if (flags != 0 || ((wishes & WISH_ACK) && !told))
+    if (flags != 0 || (((wishes & WISH_ACK) || is_new) && !told))
         send_bare(peer, flags);
-
-    if (wishes & WISH_STATE)
-        atomic_store_explicit(&peer->state, peer->channel->ops->state(peer->channel),
-                              memory_order_relaxed);
 
     /* Relaxed: the I/O thread looks again and again. */
     atomic_store_explicit(&peer->resend_at, peer->sender.resend_at, memory_order_relaxed);

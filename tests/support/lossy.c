@@ -64,6 +64,13 @@ static NetworkPeerState lossy_state(Channel *channel)
     return self->inner->ops->state(self->inner);
 }
 
+static uint32_t lossy_n_resets(Channel *channel)
+{
+    Channel *const inner = ((LossyChannel *)channel)->inner;
+
+    return inner->ops->n_resets != NULL ? inner->ops->n_resets(inner) : 0;
+}
+
 static void lossy_close(Channel *channel, unsigned linger_ms)
 {
     LossyChannel *const self = (LossyChannel *)channel;
@@ -77,6 +84,7 @@ static void lossy_close(Channel *channel, unsigned linger_ms)
 static const ChannelOps channel_ops = {
     .send = lossy_send,
     .state = lossy_state,
+    .n_resets = lossy_n_resets,
     .close = lossy_close,
 };
 
@@ -98,6 +106,13 @@ static bool lossy_bind(Transport *transport, const char *endpoint, char **resolv
 static int lossy_poll_fd(Transport *transport)
 {
     return inner_ops()->poll_fd(((LossyTransport *)transport)->inner);
+}
+
+static bool lossy_take_resets(Transport *transport)
+{
+    Transport *const inner = ((LossyTransport *)transport)->inner;
+
+    return inner_ops()->take_resets != NULL && inner_ops()->take_resets(inner);
 }
 
 static bool lossy_receive(Transport *transport, Received *received)
@@ -126,6 +141,7 @@ static const TransportOps lossy_ops = {
     .bind = lossy_bind,
     .poll_fd = lossy_poll_fd,
     .receive = lossy_receive,
+    .take_resets = lossy_take_resets,
     .connect = lossy_connect,
 };
 

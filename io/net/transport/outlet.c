@@ -22,24 +22,53 @@ typedef struct {
 static void pause_attempts(Outlet *outlet)
 {
     outlet->retry_ms = monotonic_ms() + outlet->pause_ms;
-    outlet->pause_ms = MIN(2 * outlet->pause_ms, outlet->ops->longest_pause_ms);
+    outlet->pause_ms = MIN(2 * outlet->pause_ms, outlet->longest_pause_ms);
+}
+
+static void free_waiting(gpointer data)
+{
+    packet_unref(((Waiting *)data)->packet);
+    g_free(data);
+}
+
+/* Whether what is sent now comes to nothing: see the top of outlet.h. */
+static bool is_between(const Outlet *outlet)
+{
+    return outlet->state == NETWORK_DISCONNECTED && outlet->give_up_ms == INT64_MAX;
+}
+
+void outlet_note_connected(Outlet *outlet)
+{
+    const uint32_t n = atomic_load_explicit(&outlet->n_connected, memory_order_relaxed);
+
+    outlet->state = NETWORK_CONNECTED;
+    outlet->connected_ms = monotonic_ms();
+    atomic_store_explicit(&outlet->n_connected, n + 1, memory_order_relaxed);
+    /* Release: who sees it by outlets_take_resets sees n_connected. */
+    if (n > 0)
+        atomic_store_explicit(&outlet->among->was_reset, true, memory_order_release);
 }
 
 static void disconnect(Outlet *outlet)
 {
-    Waiting *const first = g_queue_peek_head(&outlet->waiting);
+    const bool was_connected = outlet->state == NETWORK_CONNECTED;
 
     if (!outlet->is_open)
         return;
     outlet->ops->shut(outlet);
     outlet->is_open = false;
-    if (outlet->state == NETWORK_CONNECTED) {
+    if (was_connected) {
         outlet->state = NETWORK_DISCONNECTED;
         outlet->pause_ms = RETRY_MS;
     }
+    if (is_between(outlet))
+        g_queue_clear_full(&outlet->waiting, free_waiting);
+    Waiting *const first = g_queue_peek_head(&outlet->waiting);
     if (first != NULL)
         first->at = 0;
-    pause_attempts(outlet);
+    /* What has lasted may be made anew at once. */
+    if (!was_connected || monotonic_ms() - outlet->connected_ms < RETRY_MS)
+        pause_attempts(outlet);
 }
 
 static void try_to_connect(Outlet *outlet)
@@ -61,6 +90,17 @@ static bool write_packet(Outlet *outlet, const Packet *packet, size_t *at, size_
     return progress == OUTLET_DONE;
 }
 
+/* What is done from time to time, or before something is written. */
+static void look_after(Outlet *outlet)
+{
+    if (outlet->is_open && outlet->ops->look_after != NULL &&
+        !outlet->ops->look_after(outlet, monotonic_ms())) {
+        disconnect(outlet);
+        outlet->retry_ms = 0; /* it took its time */
+    }
+    try_to_connect(outlet);
+}
+
 static void write_waiting(Outlet *outlet, size_t *budget)
 {
     Waiting *first;
@@ -70,12 +110,6 @@ static void write_waiting(Outlet *outlet, size_t *budget)
         packet_unref(first->packet);
         g_free(g_queue_pop_head(&outlet->waiting));
     }
-}
-
-static void free_waiting(gpointer data)
-{
-    packet_unref(((Waiting *)data)->packet);
-    g_free(data);
 }
 
 /* ---- the channel's ops ---- */
@@ -88,8 +122,9 @@ static void outlet_send(Channel *channel, Packet *packet)
     pthread_mutex_lock(&outlet->lock);
     try_to_connect(outlet);
     write_waiting(outlet, &budget);
-    if (!outlet->is_open || outlet->waiting.length > 0 ||
-        !write_packet(outlet, packet, &at, &budget)) {
+    const bool is_written = outlet->is_open && outlet->waiting.length == 0 && !is_between(outlet) &&
+                            write_packet(outlet, packet, &at, &budget);
+    if (!is_written && !is_between(outlet)) {
         Waiting *const waiting = g_new(Waiting, 1);
         packet_ref(packet);
         *waiting = (Waiting){ packet, outlet->is_open ? at : 0 };
@@ -104,11 +139,19 @@ static NetworkPeerState outlet_state(Channel *channel)
     size_t budget = WRITE_BYTES;
 
     pthread_mutex_lock(&outlet->lock);
-    try_to_connect(outlet);
+    look_after(outlet);
     write_waiting(outlet, &budget);
     const NetworkPeerState state = outlet->state;
     pthread_mutex_unlock(&outlet->lock);
     return state;
+}
+
+static uint32_t outlet_n_resets(Channel *channel)
+{
+    const uint32_t n =
+        atomic_load_explicit(&((Outlet *)channel)->n_connected, memory_order_relaxed);
+
+    return n > 0 ? n - 1 : 0;
 }
 
 static void outlet_free(Outlet *outlet)
@@ -163,6 +206,7 @@ static void outlet_close(Channel *channel, unsigned linger_ms)
 static const ChannelOps outlet_channel_ops = {
     .send = outlet_send,
     .state = outlet_state,
+    .n_resets = outlet_n_resets,
     .close = outlet_close,
 };
 
@@ -181,11 +225,19 @@ void outlets_clear(Outlets *outlets)
     pthread_mutex_destroy(&outlets->lock);
 }
 
-void outlet_start(Outlet *outlet, const OutletOps *ops, Outlets *among)
+bool outlets_take_resets(Outlets *outlets)
+{
+    /* Acquire: pairs with outlet_note_connected. */
+    return atomic_load_explicit(&outlets->was_reset, memory_order_relaxed) &&
+           atomic_exchange_explicit(&outlets->was_reset, false, memory_order_acquire);
+}
+
+void outlet_start(Outlet *outlet, const OutletOps *ops, Outlets *among, unsigned longest_pause_ms)
 {
     outlet->base.ops = &outlet_channel_ops;
     outlet->ops = ops;
     outlet->among = among;
+    outlet->longest_pause_ms = longest_pause_ms;
     outlet->state = NETWORK_CONNECTING;
     outlet->pause_ms = RETRY_MS;
     outlet->give_up_ms = INT64_MAX;
@@ -207,8 +259,10 @@ void outlets_hear(Outlets *outlets, uint32_t id, uint32_t events)
     Outlet *const outlet = g_hash_table_lookup(outlets->outlets, GUINT_TO_POINTER(id));
     if (outlet != NULL) {
         pthread_mutex_lock(&outlet->lock);
-        if (outlet->is_open && !outlet->ops->hear(outlet, events))
+        if (outlet->is_open && !outlet->ops->hear(outlet, events)) {
             disconnect(outlet);
+            try_to_connect(outlet);
+        }
         write_waiting(outlet, &budget);
         pthread_mutex_unlock(&outlet->lock);
     }

@@ -2,8 +2,11 @@
  * each channel.
  *
  * What a connection does not take at once waits in a list, in order; whoever hears that there is room
- * goes on writing. When the connection breaks the first packet that waits is begun anew on the next
- * one; what got lost with it the link sends again.
+ * goes on writing. What is sent before the first connection waits for it. When a connection breaks,
+ * what waits is dropped, as is what is sent before the next one: all of it comes after what got lost
+ * with the connection, and the link sends everything again, in order, once there is another. Only a
+ * channel that is being closed, of which the link knows no more, keeps what waits and begins the first
+ * packet anew.
  *
  * Threads: the holder of the channel, and the I/O thread when something comes on its connection; so
  * each outlet has a lock. The lock of all outlets keeps one alive while the I/O thread is at it, and is
@@ -23,6 +26,8 @@ typedef struct {
     /* guarded by lock */
     GHashTable *outlets; /* id → Outlet */
     uint32_t n_ever;
+
+    _Atomic bool was_reset; /* one was connected anew; any thread */
 } Outlets;
 
 typedef enum {
@@ -33,10 +38,8 @@ typedef enum {
 
 /* What outlets do differently. All but `free` are called with the outlet's lock held. */
 typedef struct {
-    unsigned
-        longest_pause_ms; /* between two attempts to connect: 20 ms at first, then twice as long */
-
-    /* Tries to connect, or to begin to; sets `state` once it is done. False: not now. */
+    /* Tries to connect, or to begin to; calls outlet_note_connected once it is done. False: not
+     * now. */
     bool (*open)(Outlet *outlet);
 
     /* Ends the connection. */
@@ -48,6 +51,10 @@ typedef struct {
 
     /* Something has come on the connection; epoll's `events` say what. False: it is over. */
     bool (*hear)(Outlet *outlet, uint32_t events);
+
+    /* Looks after the open connection, from time to time. False: it is to be given up. NULL: there is
+     * nothing to look after. */
+    bool (*look_after)(Outlet *outlet, int64_t now_ms);
 
     /* Frees the outlet, which is shut. */
     void (*free)(Outlet *outlet);
@@ -61,15 +68,20 @@ struct Outlet {
     const OutletOps *ops;
     Outlets *among;
     uint32_t id;
+    unsigned
+        longest_pause_ms; /* between two attempts to connect: 20 ms at first, then twice as long */
 
     pthread_mutex_t lock;
     /* guarded by lock */
     bool is_open;   /* there is a connection, or one in the making */
     GQueue waiting; /* packets, and how far the first is written */
     NetworkPeerState state;
-    unsigned pause_ms;  /* before the next attempt to connect */
-    int64_t retry_ms;   /* no attempt before */
-    int64_t give_up_ms; /* once it is being closed; written with the lock of all held, too */
+    int64_t connected_ms; /* since when it is */
+    unsigned pause_ms;    /* before the next attempt to connect */
+    int64_t retry_ms;     /* no attempt before */
+    int64_t give_up_ms;   /* once it is being closed; written with the lock of all held, too */
+
+    _Atomic uint32_t n_connected; /* how often; read by the holder without the lock */
 };
 
 void outlets_init(Outlets *outlets);
@@ -79,7 +91,13 @@ void outlets_clear(Outlets *outlets);
 
 /* Makes a channel of the outlet, whose memory is zero but for what is its transport's, and tries to
  * connect it. Any thread. */
-void outlet_start(Outlet *outlet, const OutletOps *ops, Outlets *among);
+void outlet_start(Outlet *outlet, const OutletOps *ops, Outlets *among, unsigned longest_pause_ms);
+
+/* The connection is there. The lock is held. */
+void outlet_note_connected(Outlet *outlet);
+
+/* For TransportOps.take_resets. */
+bool outlets_take_resets(Outlets *outlets);
 
 /* Something has come on the connection of this outlet, if there is one. Any thread. */
 void outlets_hear(Outlets *outlets, uint32_t id, uint32_t events);

@@ -98,6 +98,10 @@ struct TransportOps {
      * that cannot be told. NULL: it never can. I/O thread. */
     int (*origin)(Transport *transport);
 
+    /* Whether a channel's connection was made anew since this was last asked: then the holders of
+     * channels ask for n_resets. NULL: that shows nowhere. I/O thread. */
+    bool (*take_resets)(Transport *transport);
+
     /* Whether the address is one of this transport's that can be reached from here. NULL: all are.
      * Any thread. */
     bool (*reaches)(Transport *transport, const char *endpoint);
@@ -115,6 +119,10 @@ struct ChannelOps {
     /* How the connection is. Asked for several times a second, so it may also be when a channel
      * tries again to connect. The holder. */
     NetworkPeerState (*state)(Channel *channel);
+
+    /* How often the connection was made anew after it had broken: what was sent before the last
+     * time may be lost, and can be sent again now. NULL: that is not known. The holder. */
+    uint32_t (*n_resets)(Channel *channel);
 
     /* Drops the channel; what it has not yet sent may go out for another linger_ms in the
      * background. The holder. */

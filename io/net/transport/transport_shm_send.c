@@ -137,7 +137,7 @@ static bool take_bell(ShmOutlet *self)
         return false;
     }
     self->bell_fd = fds[1];
-    self->base.state = NETWORK_CONNECTED;
+    outlet_note_connected(&self->base);
     ring_bell(self); /* for what was written before we had it */
     return true;
 }
@@ -165,7 +165,6 @@ static void outlet_free(Outlet *outlet)
 }
 
 static const OutletOps outlet_ops = {
-    .longest_pause_ms = LONGEST_PAUSE_MS,
     .open = outlet_open,
     .shut = outlet_shut,
     .write = outlet_write,
@@ -179,6 +178,6 @@ Channel *shm_outlet_new(ShmTransport *transport, const char *name)
 
     outlet->transport = transport;
     outlet->name = g_strdup(name);
-    outlet_start(&outlet->base, &outlet_ops, &transport->outlets);
+    outlet_start(&outlet->base, &outlet_ops, &transport->outlets, LONGEST_PAUSE_MS);
     return &outlet->base.base;
 }

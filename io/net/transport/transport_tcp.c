@@ -14,6 +14,13 @@
  * A look is a system call. It is left out where nothing has come this way for long, as between nodes
  * that share memory.
  *
+ * A network may fail without a word: nothing is acknowledged, and the kernel tries again ever more
+ * seldom. So a connection on which nothing was acknowledged for a quarter of the timeout after which a
+ * node counts as lost is given up, and attempts to make it anew follow one another quickly until one
+ * succeeds (transport_tcp_send.c). The receiving end of the old connection hears nothing of that. It
+ * stays, until the kernel finds that the other end does not know it any more, and does no harm: nothing
+ * comes on it, and what came twice the link drops.
+ *
  * A large packet comes in many parts. Whoever has read one looks for the next for a while before it
  * gives up: it is on its way.
  *
@@ -52,7 +59,9 @@
 /* Events, and reads of a packet that goes on and on, in one receive. */
 #define MOST_STEPS 1024
 
-#define KEEP_IDLE_S 60
+/* Until a quiet connection is asked whether its other end is there; and how often in vain. */
+#define KEEP_IDLE_MOST_S 60
+#define KEEP_PROBES 3
 
 /* ---- descriptors ---- */
 
@@ -78,13 +87,16 @@ void tcp_transport_watch_for(const TcpTransport *transport, int fd, uint32_t eve
     g_assert(is_done); /* it is in it */
 }
 
-void tcp_keep_alive(int fd)
+void tcp_transport_keep_alive(const TcpTransport *transport, int fd)
 {
-    const int one = 1, idle = KEEP_IDLE_S;
+    const int one = 1, probes = KEEP_PROBES;
+    const int idle = (int)CLAMP(transport->timeout_ms / 1000, 1, KEEP_IDLE_MOST_S);
 
-    /* Without it all works as well, as long as no machine vanishes. */
+    /* Without it all works as well, as long as no machine vanishes and no network fails. */
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
 /* Whether poll_fd tells what comes. */
@@ -167,7 +179,7 @@ static void take_over(TcpTransport *self, int fd, const struct sockaddr *address
         close(fd);
         return;
     }
-    tcp_keep_alive(fd);
+    tcp_transport_keep_alive(self, fd);
     g_hash_table_insert(self->inlets, GUINT_TO_POINTER(id),
                         tcp_inlet_new(id, fd, self->epoll_fd, text, self->pool));
 }
@@ -359,6 +371,11 @@ static int tcp_origin(Transport *transport)
     return processor;
 }
 
+static bool tcp_take_resets(Transport *transport)
+{
+    return outlets_take_resets(&((TcpTransport *)transport)->outlets);
+}
+
 static int tcp_poll_fd(Transport *transport)
 {
     return ((TcpTransport *)transport)->poll_fd;
@@ -396,6 +413,7 @@ static Transport *tcp_create(const TransportConfig *config, GError **error)
 
     self->base.ops = &transport_tcp;
     self->most_inlets = 2 * (size_t)config->n_nodes + SPARE_INLETS;
+    self->timeout_ms = config->timeout_ms;
     self->pool = block_pool_new();
     self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
     self->inlets = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_inlet);
@@ -484,5 +502,6 @@ const TransportOps transport_tcp = {
     .receive = tcp_receive,
     .glance = tcp_glance,
     .origin = tcp_origin,
+    .take_resets = tcp_take_resets,
     .connect = tcp_connect,
 };

@@ -22,6 +22,7 @@ typedef struct {
     int poll_fd;  /* an epoll around the other */
     int epoll_fd; /* has the listeners and all connections */
     size_t most_inlets;
+    unsigned timeout_ms;
     BlockPool *pool;   /* for large packets */
     GArray *listeners; /* of descriptors */
 
@@ -55,8 +56,8 @@ bool tcp_transport_watch(const TcpTransport *transport, int fd, uint32_t events,
 void tcp_transport_watch_for(const TcpTransport *transport, int fd, uint32_t events, uint32_t kind,
                              uint32_t id);
 
-/* A connection that nobody hears of any more ends some time. */
-void tcp_keep_alive(int fd);
+/* A connection on which nothing goes ends some time after its other end has vanished. */
+void tcp_transport_keep_alive(const TcpTransport *transport, int fd);
 
 /* ---- transport_tcp_send.c ---- */
 

@@ -32,11 +32,18 @@
 #define RECONNECT_MS 50
 #define LONGEST_RECONNECT_MS 1000
 
+/* Of the timeout: how long nothing need be acknowledged before a connection is given up, how long an
+ * attempt to connect takes, and the longest pause between two. */
+#define PATIENCE_PART 4
+#define ATTEMPT_PART 12
+#define PAUSE_PART 32
+
 typedef struct {
     Transport base;
     void *context;
     void *router;
     char *identity; /* of the host; "ipc" alone */
+    unsigned timeout_ms;
     /* Counts packets on their way through ZeroMQ, which orders the two threads that meet in one. Its
      * queues do so too, but we cannot see it, nor can a race detector. */
     _Atomic uint64_t n_handed_over;
@@ -48,6 +55,7 @@ typedef struct {
     void *dealer;
     void *monitor; /* NULL: could not be had */
     NetworkPeerState state;
+    uint32_t n_connected; /* how often */
 } ZmqChannel;
 
 static void fail(GError **error, const char *what, const char *endpoint, const char *hint)
@@ -92,6 +100,7 @@ static Transport *create(const TransportOps *ops, const TransportConfig *config,
     const int64_t largest = (int64_t)WIRE_MAX_PACKET_BYTES;
 
     self->base.ops = ops;
+    self->timeout_ms = config->timeout_ms;
     self->context = zmq_ctx_new();
     if (self->context == NULL ||
         zmq_ctx_set(self->context, ZMQ_MAX_SOCKETS, (int)MIN(n_sockets, 65535)) != 0 ||
@@ -330,15 +339,23 @@ static NetworkPeerState zmq_channel_state(Channel *channel)
         uint16_t event = 0;
         if (zmq_msg_size(&part) >= sizeof event)
             memcpy(&event, zmq_msg_data(&part), sizeof event); /* in the host's order */
-        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
             self->state = NETWORK_CONNECTED;
-        else if (event == ZMQ_EVENT_DISCONNECTED && self->state == NETWORK_CONNECTED)
+            self->n_connected++;
+        } else if (event == ZMQ_EVENT_DISCONNECTED && self->state == NETWORK_CONNECTED)
             self->state = NETWORK_DISCONNECTED;
         while (zmq_msg_more(&part) && receive_part(self->monitor, &part))
             ;
     }
     zmq_msg_close(&part);
     return self->state;
+}
+
+static uint32_t zmq_channel_n_resets(Channel *channel)
+{
+    const ZmqChannel *const self = (const ZmqChannel *)channel;
+
+    return self->n_connected > 0 ? self->n_connected - 1 : 0;
 }
 
 static void zmq_channel_close(Channel *channel, unsigned linger_ms)
@@ -358,6 +375,7 @@ static void zmq_channel_close(Channel *channel, unsigned linger_ms)
 static const ChannelOps channel_ops = {
     .send = zmq_channel_send,
     .state = zmq_channel_state,
+    .n_resets = zmq_channel_n_resets,
     .close = zmq_channel_close,
 };
 
@@ -381,6 +399,18 @@ static void watch(ZmqTransport *transport, ZmqChannel *channel)
     channel->state = NETWORK_CONNECTING;
 }
 
+/* A network may fail without a word: see the design note of transport_tcp.c. */
+static bool set_patience(const ZmqTransport *self, void *dealer)
+{
+    const int longest_ms =
+        (int)MIN(MAX(self->timeout_ms / PAUSE_PART, 1), (unsigned)LONGEST_RECONNECT_MS);
+
+    return set_int(dealer, ZMQ_RECONNECT_IVL, MIN(RECONNECT_MS, longest_ms)) &&
+           set_int(dealer, ZMQ_RECONNECT_IVL_MAX, longest_ms) &&
+           set_int(dealer, ZMQ_CONNECT_TIMEOUT, (int)MAX(self->timeout_ms / ATTEMPT_PART, 1)) &&
+           set_int(dealer, ZMQ_TCP_MAXRT, (int)MAX(self->timeout_ms / PATIENCE_PART, 1));
+}
+
 /* `inner` is the endpoint as ZeroMQ has it. */
 static Channel *connect_channel(ZmqTransport *self, const char *endpoint, const char *inner,
                                 bool ipv6, GError **error)
@@ -391,9 +421,7 @@ static Channel *connect_channel(ZmqTransport *self, const char *endpoint, const 
     channel->transport = self;
     channel->dealer = zmq_socket(self->context, ZMQ_DEALER);
     if (channel->dealer == NULL || !set_up(channel->dealer) ||
-        !set_int(channel->dealer, ZMQ_RECONNECT_IVL, RECONNECT_MS) ||
-        !set_int(channel->dealer, ZMQ_RECONNECT_IVL_MAX, LONGEST_RECONNECT_MS) ||
-        !set_int(channel->dealer, ZMQ_IPV6, ipv6))
+        !set_patience(self, channel->dealer) || !set_int(channel->dealer, ZMQ_IPV6, ipv6))
         goto close_channel;
     watch(self, channel);
     if (zmq_connect(channel->dealer, inner) != 0)
