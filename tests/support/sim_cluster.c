@@ -1,0 +1,447 @@
+/* Runs a scenario: each node's main thread makes an engine, its tables, runs the tasks, looks at the
+ * rows and leaves.
+ *
+ * A node that was killed is one that is stopped, and cut off, until all others have ended; then it goes
+ * on, still alone, and has to come to its own end: nothing of it is left in memory. */
+#include "tests/support/sim_cluster.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/node.h"
+#include "tests/support/engine_fixture.h"
+
+typedef struct SimCluster SimCluster;
+
+typedef struct {
+    SimCluster *cluster;
+    uint32_t number;
+    RubatoEngine *engine; /* while others may use it */
+    bool is_used;         /* another does */
+    bool has_ended, was_killed;
+    int64_t ended_ms;
+    int64_t silence_ms; /* the longest to or from the scheduler, when it failed */
+    GError *error;
+} SimNode;
+
+struct SimCluster {
+    const SimScenario *scenario;
+    SimJob job;
+    char *path; /* of the cluster file */
+    SimNode nodes[SIM_MOST_NODES];
+    uint32_t n_living;
+    int64_t begun_ms, killed_ms;
+};
+
+/* ---- the cluster file ---- */
+
+static char *write_cluster_file(const SimScenario *scenario)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    char *path = NULL;
+    GError *error = NULL;
+
+    g_string_printf(text,
+                    "cluster: { scheduler = { host = \"127.0.0.1\"; port = 4100; node = %u; };\n"
+                    "heartbeat_ms = %u; timeout_ms = %u; rendezvous_ms = 30000; stall_ms = 2000;\n"
+                    "transport = \"tcp\"; nodes = (",
+                    scenario->scheduler, scenario->heartbeat_ms, scenario->timeout_ms);
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        g_string_append_printf(
+            text, "%s { id = %u; host = \"127.0.0.1\"; port = %u; servers = %u; workers = %u; }",
+            i > 0 ? "," : "", i, i % 2 == 0 ? 4101 + i : 0, scenario->servers[i],
+            scenario->workers[i]);
+    g_string_append(text, " ); };\n");
+    const int fd = g_file_open_tmp("rubato-sim-XXXXXX", &path, &error);
+    if (fd == -1 || !g_file_set_contents_full(path, text->str, (gssize)text->len,
+                                              G_FILE_SET_CONTENTS_NONE, 0600, &error))
+        ck_abort_msg("cannot write a cluster file: %s", error->message);
+    (void)close(fd);
+    return path;
+}
+
+/* ---- a node ---- */
+
+static bool create_tables(SimNode *node, GError **error)
+{
+    static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+    const SimScenario *const scenario = node->cluster->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        const bool has_staleness = table->model == SIM_SSP || table->model == SIM_SPARSE_SSP;
+        const RubatoTableSpec spec = {
+            .name = table->name,
+            .dtype = RUBATO_I64,
+            .width = scenario->n_workers,
+            .storage = table->is_hash ? "hash" : "dense",
+            .first_key = table->is_hash ? 0 : table->first_key,
+            .n_keys = table->is_hash ? 0 : table->n_keys,
+            .model = models[table->model],
+            .staleness = has_staleness ? table->staleness : 0,
+            .speculation = table->model == SIM_SPARSE_SSP ? table->speculation : 0,
+            .record = table->model == SIM_SPARSE_SSP ? table->record : NULL,
+            .partition = table->partition,
+            .cache = table->cache,
+            .chunk_size = table->handle == SIM_CHUNK_TABLE ? table->chunk_size : 0,
+        };
+        TRY(rubato_engine_create_table(node->engine, &spec, error));
+    }
+    return true;
+}
+
+static bool check_tables(SimNode *node, GError **error)
+{
+    const SimScenario *const scenario = node->cluster->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        const size_t n_values = (size_t)table->n_keys * scenario->n_workers;
+        g_autofree int64_t *rows = g_new(int64_t, n_values);
+
+        memset(rows, 0x5a, n_values * sizeof *rows);
+        TRY(rubato_engine_get_range(node->engine, table->name, table->first_key, table->n_keys,
+                                    rows, error));
+        sim_history_check_all(node->cluster->job.histories[i], table->first_key, table->n_keys,
+                              rows);
+    }
+    return true;
+}
+
+static bool run_tasks(SimNode *node, GError **error)
+{
+    SimCluster *const cluster = node->cluster;
+    const SimScenario *const scenario = cluster->scenario;
+    const char *names[SIM_MOST_TABLES + 1] = { NULL };
+    const RubatoTask task = {
+        .name = "work", .run = sim_worker_run, .user_data = &cluster->job, .tables = names
+    };
+
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        names[i] = scenario->tables[i].name;
+    for (uint32_t i = 1; i <= scenario->n_tasks; i++) {
+        cluster->job.task = i;
+        TRY(rubato_engine_run(node->engine, &task, error));
+        SIM_TRACE("task %u has ended", i);
+        TRY(check_tables(node, error));
+        TRY(rubato_engine_barrier(node->engine, error)); /* nobody adds before all have looked */
+    }
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        TRY(rubato_engine_drop_table(node->engine, scenario->tables[i].name, error));
+    return true;
+}
+
+static int64_t longest_silence_ms(const SimCluster *cluster)
+{
+    const uint32_t scheduler = cluster->scenario->scheduler;
+    int64_t longest_ns = 0;
+
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+        if (i == scheduler)
+            continue;
+        const int64_t to_ns = sim_network_longest_silence_ns(i, scheduler);
+        const int64_t from_ns = sim_network_longest_silence_ns(scheduler, i);
+        longest_ns = MAX(longest_ns, MAX(to_ns, from_ns));
+    }
+    return longest_ns / SIM_MS;
+}
+
+static void end_node(SimNode *node)
+{
+    SimCluster *const cluster = node->cluster;
+
+    node->has_ended = true;
+    node->ended_ms = sim_now_ms() - cluster->begun_ms;
+    SIM_TRACE("has ended: %s", node->error == NULL ? "well" : node->error->message);
+    if (node->was_killed || --cluster->n_living > 0)
+        return;
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+        if (cluster->nodes[i].was_killed)
+            sim_thaw(i);
+}
+
+static void *run_node(void *data)
+{
+    SimNode *const node = data;
+    SimCluster *const cluster = node->cluster;
+    const RubatoEngineConfig config = { .cluster_file = cluster->path, .node = node->number };
+    RubatoEngine *const engine = engine_new_over(&config, &sim_transport, &node->error);
+
+    if (engine != NULL) {
+        node->engine = engine;
+        if (!create_tables(node, &node->error) || !run_tasks(node, &node->error))
+            node->silence_ms = longest_silence_ms(cluster);
+        node->engine = NULL;
+        while (node->is_used)
+            sim_sleep_ns(SIM_MS);
+        rubato_engine_free(engine);
+    }
+    end_node(node);
+    return NULL;
+}
+
+static void *cancel(void *data)
+{
+    SimCluster *const cluster = data;
+    SimNode *const node = &cluster->nodes[sim_node()];
+
+    sim_sleep_ns(cluster->scenario->cancelled_ms * SIM_MS);
+    if (node->engine == NULL)
+        return NULL;
+    node->is_used = true;
+    SIM_TRACE("cancels");
+    rubato_engine_cancel(node->engine);
+    node->is_used = false;
+    return NULL;
+}
+
+/* ---- faults ---- */
+
+static bool is_meant(uint32_t meant, uint32_t node)
+{
+    return meant == SIM_MOST_NODES || meant == node;
+}
+
+static void cut_off(const SimCluster *cluster, uint32_t node)
+{
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+        if (i == node)
+            continue;
+        sim_network_link(i, node)->is_cut = sim_network_link(node, i)->is_cut = true;
+        sim_network_reset(i, node);
+        sim_network_reset(node, i);
+    }
+}
+
+static void begin_link_fault(const SimFault *fault, uint32_t from, uint32_t to)
+{
+    SimLink *const link = sim_network_link(from, to);
+
+    switch (fault->kind) {
+    case FAULT_LOSS:
+        link->loss_1024 = fault->how_often;
+        break;
+    case FAULT_DOUBLING:
+        link->doubling_1024 = fault->how_often;
+        break;
+    case FAULT_DISORDER:
+        link->overtakes = true;
+        break;
+    case FAULT_SLOW:
+        link->slow_1024 = fault->how_often;
+        link->slow_ns = fault->for_ms * SIM_MS / 2;
+        break;
+    case FAULT_CUT:
+        link->is_cut = true;
+        break;
+    case FAULT_RESET:
+        sim_network_reset(from, to);
+        break;
+    default:
+        break;
+    }
+}
+
+static void end_link_fault(const SimCluster *cluster, const SimFault *fault, uint32_t from,
+                           uint32_t to)
+{
+    SimLink *const link = sim_network_link(from, to);
+
+    if (cluster->nodes[from].was_killed || cluster->nodes[to].was_killed)
+        return;
+    if (fault->kind == FAULT_LOSS)
+        link->loss_1024 = 0;
+    if (fault->kind == FAULT_DOUBLING)
+        link->doubling_1024 = 0;
+    if (fault->kind == FAULT_DISORDER)
+        link->overtakes = false;
+    if (fault->kind == FAULT_SLOW)
+        link->slow_1024 = 0;
+    if (fault->kind == FAULT_CUT)
+        sim_network_join(from, to);
+}
+
+static void begin_fault(void *data, uint64_t number)
+{
+    SimCluster *const cluster = data;
+    const SimFault *const fault = &cluster->scenario->faults[number];
+    const uint32_t n = cluster->scenario->n_nodes;
+
+    SIM_TRACE("fault %" G_GUINT64_FORMAT " begins", number);
+    if (fault->kind == FAULT_STOP) {
+        sim_freeze(fault->from);
+    } else if (fault->kind == FAULT_KILL) {
+        SimNode *const node = &cluster->nodes[fault->from];
+        if (node->has_ended || cluster->n_living == 1)
+            return;
+        node->was_killed = true;
+        cluster->n_living--;
+        cluster->killed_ms = sim_now_ms() - cluster->begun_ms;
+        sim_freeze(fault->from);
+        cut_off(cluster, fault->from);
+    } else {
+        for (uint32_t from = 0; from < n; from++)
+            for (uint32_t to = 0; to < n; to++)
+                if (from != to && is_meant(fault->from, from) && is_meant(fault->to, to))
+                    begin_link_fault(fault, from, to);
+    }
+}
+
+static void end_fault(void *data, uint64_t number)
+{
+    SimCluster *const cluster = data;
+    const SimFault *const fault = &cluster->scenario->faults[number];
+    const uint32_t n = cluster->scenario->n_nodes;
+
+    SIM_TRACE("fault %" G_GUINT64_FORMAT " is over", number);
+    if (fault->kind == FAULT_STOP && !cluster->nodes[fault->from].was_killed)
+        sim_thaw(fault->from);
+    for (uint32_t from = 0; from < n; from++)
+        for (uint32_t to = 0; to < n; to++)
+            if (from != to && is_meant(fault->from, from) && is_meant(fault->to, to))
+                end_link_fault(cluster, fault, from, to);
+}
+
+static void plan_faults(SimCluster *cluster)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_faults; i++) {
+        const SimFault *const fault = &scenario->faults[i];
+        sim_after(fault->at_ms * SIM_MS, begin_fault, cluster, i);
+        if (fault->kind != FAULT_KILL)
+            sim_after((fault->at_ms + fault->for_ms) * SIM_MS, end_fault, cluster, i);
+    }
+}
+
+/* ---- judging ---- */
+
+static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
+{
+    const SimScenario *const scenario = cluster->scenario;
+    const bool may_fail = scenario->failing_worker != UINT32_MAX;
+    const bool may_be_cancelled = scenario->cancelled_ms >= 0;
+    const bool any_killed = cluster->killed_ms >= 0;
+
+    if (node->error == NULL) {
+        outcome->n_ended_well++;
+        if (may_fail && !any_killed)
+            sim_fail("node %u ended well, but worker %u has failed", node->number,
+                     scenario->failing_worker);
+        return;
+    }
+    const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
+    const bool has_failed = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED);
+    const bool is_cancelled = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
+    outcome->n_lost += is_lost;
+    outcome->n_failed += has_failed;
+    outcome->n_cancelled += is_cancelled;
+    if ((has_failed && may_fail) || (is_cancelled && may_be_cancelled))
+        return;
+    if (any_killed)
+        return;
+    /* A node that hears nothing of the scheduler, which hears it, gives up alone: others then learn
+     * from its servers that their requests are cancelled. */
+    if ((is_lost || is_cancelled) && node->silence_ms >= (int64_t)scenario->timeout_ms - 2)
+        return;
+    sim_fail("node %u failed without need: %s (the longest silence was %" G_GINT64_FORMAT " ms)",
+             node->number, node->error->message, node->silence_ms);
+}
+
+static void judge(const SimCluster *cluster, SimOutcome *outcome)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        if (!cluster->nodes[i].was_killed)
+            judge_node(cluster, &cluster->nodes[i], outcome);
+    if (sim_n_fds() > 0)
+        sim_fail("%u descriptors are still open", sim_n_fds());
+}
+
+/* ---- the run ---- */
+
+static void say_scenario(void *user)
+{
+    const SimScenario *const scenario = user;
+    g_autofree char *text = sim_scenario_describe(scenario);
+
+    fprintf(stderr,
+            "%s\n\nRUBATO_SIM_SEED=%" G_GUINT64_FORMAT " runs this again, with all that happens.\n",
+            text, scenario->seed);
+}
+
+static void trace_log(const gchar *domain, GLogLevelFlags level, const gchar *text, gpointer user)
+{
+    (void)user;
+    if ((level & (G_LOG_LEVEL_ERROR | G_LOG_LEVEL_CRITICAL)) != 0) {
+        if (sim_is_inside())
+            sim_fail("%s: %s", domain != NULL ? domain : "log", text);
+        g_log_default_handler(domain, level, text, NULL);
+    }
+    SIM_TRACE("log: %s", text);
+}
+
+static void begin(SimCluster *cluster, const SimScenario *scenario)
+{
+    memset(cluster, 0, sizeof *cluster);
+    cluster->scenario = scenario;
+    cluster->job.scenario = scenario;
+    cluster->n_living = scenario->n_nodes;
+    cluster->killed_ms = -1;
+    cluster->path = write_cluster_file(scenario);
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        cluster->job.histories[i] =
+            sim_history_new(table->name, table->model, table->staleness, table->first_key,
+                            table->n_keys, scenario->n_workers);
+    }
+    sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);
+    sim_begin(&scenario->options);
+    sim_network_begin(&scenario->network);
+    cluster->begun_ms = sim_now_ms();
+    for (uint32_t i = 0; i < scenario->n_nodes; i++) {
+        cluster->nodes[i] = (SimNode){ .cluster = cluster, .number = i };
+        sim_spawn(i, "main", run_node, &cluster->nodes[i]);
+    }
+    if (scenario->cancelled_ms >= 0)
+        sim_spawn((uint32_t)scenario->seed % scenario->n_nodes, "canceller", cancel, cluster);
+    plan_faults(cluster);
+}
+
+static void end(SimCluster *cluster)
+{
+    sim_end();
+    sim_network_end();
+    sim_on_failure(NULL, NULL);
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+        g_clear_error(&cluster->nodes[i].error);
+    for (uint32_t i = 0; i < cluster->scenario->n_tables; i++)
+        sim_history_free(cluster->job.histories[i]);
+    (void)unlink(cluster->path);
+    g_free(cluster->path);
+}
+
+void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
+{
+    SimCluster cluster;
+    const GLogFunc before = g_log_set_default_handler(trace_log, NULL);
+
+    memset(outcome, 0, sizeof *outcome);
+    begin(&cluster, scenario);
+    const int64_t began_ns = sim_now_ns();
+    const SimEnd how = sim_run(began_ns + (scenario->heals_ms + SIM_PATIENCE_MS) * SIM_MS +
+                               sim_scenario_thinks_ns(scenario));
+    if (how != SIM_DONE)
+        sim_fail("%s", how == SIM_LATE ? "the faults are long over, and not all has ended"
+                                       : "nobody will ever go on");
+    judge(&cluster, outcome);
+    outcome->digest = sim_digest();
+    outcome->n_turns = sim_n_turns();
+    outcome->simulated_ns = sim_now_ns() - began_ns;
+    sim_network_stats(&outcome->network);
+    end(&cluster);
+    g_log_set_default_handler(before, NULL);
+}

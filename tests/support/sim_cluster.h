@@ -1,0 +1,110 @@
+/* A cluster of a simulation: whole engines, one for each node, whose workers run random programs while
+ * the network and the nodes fail by a plan.
+ *
+ * First safety: each Get is held against sim_history.h, and the tables in the end. Then liveness: once
+ * the faults are over everything has to end within SIM_PATIENCE_MS, and no node may have been called
+ * lost of which something was heard in time.
+ *
+ * Threads: the test's. */
+#ifndef TESTS_SUPPORT_SIM_CLUSTER_H
+#define TESTS_SUPPORT_SIM_CLUSTER_H
+
+#include "tests/support/sim_history.h"
+#include "tests/support/sim_network.h"
+
+#define SIM_PATIENCE_MS 60000
+#define SIM_MOST_WORKERS 8
+#define SIM_MOST_TABLES 2
+#define SIM_MOST_FAULTS 12
+#define SIM_SLOW_WORKER 10 /* it thinks so many times as long as the others */
+
+typedef enum {
+    SIM_KV_TABLE,
+    SIM_KV_CLIENT_TABLE,
+    SIM_CHUNK_TABLE,
+    SIM_SPARSE_TABLE,
+} SimHandle;
+
+typedef struct {
+    char name[8];
+    SimModel model;
+    SimHandle handle;
+    uint32_t staleness, speculation;
+    bool is_hash;
+    const char *partition, *record;
+    RubatoCache cache;
+    RubatoKey first_key;
+    uint32_t n_keys, most_keys; /* of the table; of a call */
+    uint32_t chunk_size;
+} SimTable;
+
+typedef enum {
+    FAULT_LOSS,
+    FAULT_DOUBLING,
+    FAULT_DISORDER,
+    FAULT_SLOW,
+    FAULT_CUT,
+    FAULT_RESET,
+    FAULT_STOP, /* no thread of the node runs */
+    FAULT_KILL, /* nor ever again; nothing of it arrives any more */
+} SimFaultKind;
+
+typedef struct {
+    SimFaultKind kind;
+    int64_t at_ms, for_ms;
+    uint32_t from, to;  /* SIM_MOST_NODES: all; the node is `from` */
+    uint32_t how_often; /* of 1,024 */
+} SimFault;
+
+typedef struct {
+    uint64_t seed;
+    SimOptions options;
+    SimNetworkOptions network;
+    uint32_t n_nodes, scheduler;
+    uint32_t servers[SIM_MOST_NODES], workers[SIM_MOST_NODES];
+    uint32_t n_workers, n_servers;
+    uint32_t heartbeat_ms, timeout_ms;
+    SimTable tables[SIM_MOST_TABLES];
+    uint32_t n_tables, n_tasks, n_iterations;
+    int64_t think_ns;        /* of a worker in an iteration, at most */
+    uint32_t slow_worker;    /* UINT32_MAX: none */
+    uint32_t barrier_1024;   /* how often an iteration begins with one */
+    uint32_t failing_worker; /* UINT32_MAX: none; in its last task */
+    uint32_t failing_iteration;
+    int64_t cancelled_ms; /* -1: by nobody */
+    SimFault faults[SIM_MOST_FAULTS];
+    uint32_t n_faults;
+    int64_t heals_ms; /* from then on all is well */
+} SimScenario;
+
+/* What follows from a seed. */
+void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
+
+/* The longest that its workers may think. */
+int64_t sim_scenario_thinks_ns(const SimScenario *scenario);
+
+/* (transfer full) */
+char *sim_scenario_describe(const SimScenario *scenario);
+
+typedef struct {
+    uint64_t digest, n_turns;
+    int64_t simulated_ns;
+    uint32_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes, those killed left out */
+    SimNetworkStats network;
+} SimOutcome;
+
+/* Runs it; a wrong value, or a wait without end, ends the test. */
+void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome);
+
+/* ---- sim_worker.c ---- */
+
+typedef struct {
+    const SimScenario *scenario;
+    SimHistory *histories[SIM_MOST_TABLES];
+    uint32_t task, begun_task; /* the present one; histories know of */
+} SimJob;
+
+/* What each worker runs; user_data is a SimJob. */
+bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error);
+
+#endif

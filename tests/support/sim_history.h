@@ -1,0 +1,50 @@
+/* What workers of a simulation have added, and what that lets a Get see: the semantics of the models,
+ * known to somebody who knows all workers and nothing of how models work.
+ *
+ * A row has a column for each worker. What a worker adds there is a number drawn for that Add alone, so
+ * the sum that a Get sees tells which Adds of the worker are in it: always the first ones up to some
+ * Add, for they take effect in order.
+ *
+ * Threads: those of the simulation. */
+#ifndef TESTS_SUPPORT_SIM_HISTORY_H
+#define TESTS_SUPPORT_SIM_HISTORY_H
+
+#include <rubato/rubato.h>
+
+typedef struct SimHistory SimHistory;
+
+typedef enum { SIM_ASP, SIM_BSP, SIM_SSP, SIM_SPARSE_SSP } SimModel;
+
+/* Of the keys first_key .. first_key + n_keys - 1. (transfer full) */
+SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness,
+                            RubatoKey first_key, uint32_t n_keys, uint32_t n_workers);
+void sim_history_free(SimHistory *history);
+
+/* A task begins: clocks are 0, and all that was added before must be seen. */
+void sim_history_begin_task(SimHistory *history);
+
+/* The worker is about to add to the keys at this clock: fills n rows of deltas. */
+void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const RubatoKey *keys,
+                     size_t n, int64_t *deltas);
+
+/* A Get that a worker is about to make. */
+typedef struct {
+    uint32_t worker;
+    uint64_t clock;
+    size_t n;
+    RubatoKey *keys;
+    uint32_t *least; /* of its own Adds to the key */
+} SimGet;
+
+void sim_history_begin_get(SimHistory *history, SimGet *get, uint32_t worker, uint64_t clock,
+                           const RubatoKey *keys, size_t n);
+
+/* It has returned these rows: ends the test where it must not. */
+void sim_history_end_get(SimHistory *history, SimGet *get, const int64_t *rows);
+void sim_get_clear(SimGet *get);
+
+/* Every Add must be in the rows, once. */
+void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,
+                           const int64_t *rows);
+
+#endif

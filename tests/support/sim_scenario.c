@@ -1,0 +1,220 @@
+/* What a seed stands for. The larger a fault, the rarer; a third of the seeds is without any. */
+#include "tests/support/sim_cluster.h"
+
+#include <string.h>
+
+#include "tests/support/engine_fixture.h"
+
+typedef struct {
+    uint64_t state;
+} Dice;
+
+static uint32_t below(Dice *dice, uint32_t limit)
+{
+    return random_below(&dice->state, MAX(1, limit));
+}
+
+static uint32_t between(Dice *dice, uint32_t least, uint32_t most)
+{
+    return least + below(dice, most - least + 1);
+}
+
+static bool percent(Dice *dice, uint32_t chance)
+{
+    return below(dice, 100) < chance;
+}
+
+static void draw_nodes(SimScenario *scenario, Dice *dice)
+{
+    scenario->n_nodes = between(dice, 2, 4);
+    scenario->scheduler = percent(dice, 70) ? 0 : below(dice, scenario->n_nodes);
+    for (uint32_t i = 0; i < scenario->n_nodes; i++) {
+        scenario->servers[i] = percent(dice, 70) ? 1 : below(dice, 3);
+        scenario->workers[i] =
+            between(dice, percent(dice, 20) && scenario->servers[i] > 0 ? 0 : 1, 2);
+        scenario->n_servers += scenario->servers[i];
+        scenario->n_workers += scenario->workers[i];
+    }
+    if (scenario->n_servers == 0)
+        scenario->n_servers = scenario->servers[below(dice, scenario->n_nodes)] = 1;
+    if (scenario->n_workers == 0)
+        scenario->n_workers = scenario->workers[below(dice, scenario->n_nodes)] = 1;
+    scenario->heartbeat_ms = between(dice, 2, 10) * 100;
+    scenario->timeout_ms = scenario->heartbeat_ms * between(dice, 4, 8);
+    scenario->slow_worker = percent(dice, 50) ? below(dice, scenario->n_workers) : UINT32_MAX;
+}
+
+static void draw_table(SimTable *table, Dice *dice, uint32_t number)
+{
+    static const SimHandle with_clock[] = { SIM_KV_TABLE, SIM_KV_TABLE, SIM_KV_CLIENT_TABLE,
+                                            SIM_CHUNK_TABLE };
+
+    g_snprintf(table->name, sizeof table->name, "t%u", number);
+    table->model = (SimModel)below(dice, 4);
+    table->staleness = percent(dice, 30) ? 0 : below(dice, 4);
+    table->speculation = below(dice, 4);
+    table->record = percent(dice, 50) ? "hash" : "dense";
+    table->handle = table->model == SIM_SPARSE_SSP ? SIM_SPARSE_TABLE : with_clock[below(dice, 4)];
+    table->is_hash = table->handle != SIM_CHUNK_TABLE && percent(dice, 40);
+    if (table->is_hash)
+        table->record = "hash";
+    if (percent(dice, 50))
+        table->partition = table->is_hash ? "hash" : "range";
+    table->cache = (RubatoCache)below(dice, 3);
+    table->first_key = percent(dice, 50) ? 0 : below(dice, 1000);
+    table->n_keys = percent(dice, 20) ? between(dice, 200, 400) : between(dice, 4, 40);
+    table->most_keys = percent(dice, 30) ? table->n_keys : between(dice, 1, 8);
+    table->chunk_size = between(dice, 1, 5);
+}
+
+static void draw_network(SimScenario *scenario, Dice *dice)
+{
+    SimNetworkOptions *const network = &scenario->network;
+
+    network->n_nodes = scenario->n_nodes;
+    network->usual.least_ns = (int64_t)between(dice, 20, 2000) * 1000;
+    network->usual.spread_ns = (int64_t)below(dice, 3000) * 1000;
+    network->holds_when_cut = percent(dice, 60);
+    network->lends = percent(dice, 30);
+    network->shares = percent(dice, 60);
+    scenario->options.seed = scenario->seed;
+    scenario->options.yield_1024 = percent(dice, 30) ? 0 : below(dice, 300);
+    scenario->options.delay_1024 = percent(dice, 60) ? 0 : below(dice, 8);
+    scenario->options.most_delay_ns = (int64_t)between(dice, 1, 30) * SIM_MS;
+}
+
+static void draw_fault(SimScenario *scenario, Dice *dice, bool is_deadly)
+{
+    static const SimFaultKind kinds[] = { FAULT_LOSS, FAULT_DOUBLING, FAULT_DISORDER, FAULT_SLOW,
+                                          FAULT_CUT,  FAULT_CUT,      FAULT_RESET,    FAULT_STOP };
+    SimFault *const fault = &scenario->faults[scenario->n_faults++];
+    const uint32_t longest_ms =
+        is_deadly ? 3 * scenario->timeout_ms : scenario->timeout_ms * 7 / 10;
+
+    fault->kind = kinds[below(dice, G_N_ELEMENTS(kinds))];
+    fault->at_ms = below(dice, 4000);
+    fault->for_ms = 1 + below(dice, longest_ms);
+    fault->from = percent(dice, 50) ? SIM_MOST_NODES : below(dice, scenario->n_nodes);
+    fault->to = percent(dice, 50) ? SIM_MOST_NODES : below(dice, scenario->n_nodes);
+    if (fault->kind == FAULT_STOP)
+        fault->from = below(dice, scenario->n_nodes);
+    fault->how_often = fault->kind == FAULT_LOSS ? below(dice, 400) : below(dice, 1024);
+    scenario->heals_ms = MAX(scenario->heals_ms, fault->at_ms + fault->for_ms);
+}
+
+static void draw_faults(SimScenario *scenario, Dice *dice)
+{
+    const bool is_deadly = percent(dice, 10);
+
+    scenario->failing_worker = UINT32_MAX;
+    scenario->cancelled_ms = -1;
+    if (percent(dice, 33))
+        return;
+    for (uint32_t n = between(dice, 1, 6); n > 0; n--)
+        draw_fault(scenario, dice, is_deadly);
+    if (percent(dice, 15)) {
+        scenario->faults[scenario->n_faults++] = (SimFault){
+            .kind = FAULT_KILL,
+            .at_ms = below(dice, 4000),
+            .from = below(dice, scenario->n_nodes),
+        };
+        scenario->heals_ms = MAX(scenario->heals_ms, 4000);
+    }
+    if (percent(dice, 10)) {
+        scenario->failing_worker = below(dice, scenario->n_workers);
+        scenario->failing_iteration = below(dice, scenario->n_iterations);
+    } else if (percent(dice, 8)) {
+        scenario->cancelled_ms = below(dice, 3000);
+    }
+}
+
+void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0x9fb21c651e98df25) + 7 };
+
+    memset(scenario, 0, sizeof *scenario);
+    scenario->seed = seed;
+    draw_nodes(scenario, &dice);
+    scenario->n_tables = percent(&dice, 75) ? 1 : 2;
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        draw_table(&scenario->tables[i], &dice, i);
+    scenario->n_tasks = percent(&dice, 75) ? 1 : 2;
+    scenario->n_iterations = between(&dice, 2, 16);
+    scenario->think_ns = (int64_t)below(&dice, percent(&dice, 50) ? 10 : 400) * SIM_MS + 1000;
+    scenario->barrier_1024 = percent(&dice, 30) ? below(&dice, 300) : 0;
+    draw_network(scenario, &dice);
+    draw_faults(scenario, &dice);
+}
+
+int64_t sim_scenario_thinks_ns(const SimScenario *scenario)
+{
+    return scenario->n_tasks * scenario->n_iterations * SIM_SLOW_WORKER * scenario->think_ns;
+}
+
+/* ---- in words ---- */
+
+static const char *model_name(SimModel model)
+{
+    static const char *const names[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+
+    return names[model];
+}
+
+static void describe_node(GString *text, uint32_t node)
+{
+    if (node == SIM_MOST_NODES)
+        g_string_append(text, "all");
+    else
+        g_string_append_printf(text, "%u", node);
+}
+
+static void describe_fault(GString *text, const SimFault *fault)
+{
+    static const char *const names[] = {
+        [FAULT_LOSS] = "loss",   [FAULT_DOUBLING] = "doubling", [FAULT_SLOW] = "slowness",
+        [FAULT_CUT] = "cut",     [FAULT_RESET] = "reset",       [FAULT_STOP] = "node stopped",
+        [FAULT_KILL] = "killed", [FAULT_DISORDER] = "disorder",
+    };
+
+    g_string_append_printf(text, "\n  %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT " ms: %s, from ",
+                           fault->at_ms, fault->at_ms + fault->for_ms, names[fault->kind]);
+    describe_node(text, fault->from);
+    g_string_append(text, " to ");
+    describe_node(text, fault->to);
+    g_string_append_printf(text, ", %u of 1,024", fault->how_often);
+}
+
+char *sim_scenario_describe(const SimScenario *scenario)
+{
+    static const char *const handles[] = { "KV table", "KV client table", "chunk table",
+                                           "sparse table" };
+    GString *const text = g_string_new(NULL);
+
+    g_string_printf(text,
+                    "seed %" G_GUINT64_FORMAT ": %u nodes, scheduler on %u, heartbeat %u ms, "
+                    "timeout %u ms, %u tasks of %u iterations, thinking up to %.3f ms",
+                    scenario->seed, scenario->n_nodes, scenario->scheduler, scenario->heartbeat_ms,
+                    scenario->timeout_ms, scenario->n_tasks, scenario->n_iterations,
+                    (double)scenario->think_ns / 1e6);
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        g_string_append_printf(text, "\n  node %u: %u servers, %u workers", i, scenario->servers[i],
+                               scenario->workers[i]);
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        g_string_append_printf(text,
+                               "\n  %s: %s, s=%u q=%u, %s, %u keys from %" G_GUINT64_FORMAT
+                               ", up to %u a call, %s",
+                               table->name, model_name(table->model), table->staleness,
+                               table->speculation, table->is_hash ? "hash" : "dense", table->n_keys,
+                               table->first_key, table->most_keys, handles[table->handle]);
+    }
+    for (uint32_t i = 0; i < scenario->n_faults; i++)
+        describe_fault(text, &scenario->faults[i]);
+    if (scenario->failing_worker != UINT32_MAX)
+        g_string_append_printf(text, "\n  worker %u fails in iteration %u",
+                               scenario->failing_worker, scenario->failing_iteration);
+    if (scenario->cancelled_ms >= 0)
+        g_string_append_printf(text, "\n  cancelled at %" G_GINT64_FORMAT " ms",
+                               scenario->cancelled_ms);
+    return g_string_free(text, FALSE);
+}

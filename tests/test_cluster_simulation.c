@@ -1,0 +1,66 @@
+/* Whole clusters in simulated time: many seeds, each of which is other nodes, tables, workers,
+ * interleavings and faults; see tests/support/sim_cluster.h.
+ *
+ * RUBATO_SIM_SEEDS is how many seeds are run, from RUBATO_SIM_FIRST on; RUBATO_SIM_SEED the one that is
+ * to be run alone, with all that happens. */
+#include <stdio.h>
+
+#include "tests/support/runner.h"
+#include "tests/support/sim_seeds.h"
+
+#define DEFAULT_SEEDS 2400
+#define SLOW_SEEDS 600 /* without optimisation, or with a sanitizer */
+#define N_BATCHES 8
+
+START_TEST(clusters_keep_their_promises_and_end)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_SEEDS", is_slow() ? SLOW_SEEDS : DEFAULT_SEEDS);
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    SimSum sum = { 0 };
+
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES)
+        sim_add_seed(&sum, seed);
+    sim_print_sum(&sum);
+}
+END_TEST
+
+START_TEST(a_seed_runs_again_bit_for_bit)
+{
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        SimOutcome once, again;
+        sim_run_seed(seed, /* traces= */ false, &once);
+        sim_run_seed(seed, /* traces= */ false, &again);
+        ck_assert_uint_eq(once.digest, again.digest);
+        ck_assert_uint_eq(once.n_turns, again.n_turns);
+        ck_assert_int_eq(once.simulated_ns, again.simulated_ns);
+    }
+}
+END_TEST
+
+START_TEST(the_seed_that_is_asked_for)
+{
+    SimOutcome outcome;
+
+    sim_run_seed(sim_number_of("RUBATO_SIM_SEED", 0), /* traces= */ true, &outcome);
+    printf("its digest is %016" G_GINT64_MODIFIER "x\n", outcome.digest);
+}
+END_TEST
+
+int main(void)
+{
+    if (!sim_can_run())
+        return TEST_SKIPPED;
+
+    Suite *const suite = suite_create("cluster simulation");
+    TCase *const cases = tcase_create("cluster simulation");
+
+    tcase_set_timeout(cases, 30);
+    if (g_getenv("RUBATO_SIM_SEED") != NULL) {
+        tcase_add_test(cases, the_seed_that_is_asked_for);
+    } else {
+        tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_BATCHES);
+        tcase_add_test(cases, a_seed_runs_again_bit_for_bit);
+    }
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
