@@ -118,6 +118,28 @@ START_TEST(retirement_releases_and_loses_no_add)
 }
 END_TEST
 
+/* Workers have gone on since they asked: the min clock comes past their Gets, all at once. */
+START_TEST(a_clock_releases_all_that_it_passes)
+{
+    ModelRig rig;
+    RigGet gets[3];
+
+    rig_init(&rig, &kinds[_i].spec, 4);
+    rig_add(&rig, 0, 0, 0, 5);
+    for (uint32_t i = 0; i < 3; i++) {
+        rig_get(&rig, &gets[i], i + 1, 7 + i, NULL, 0);
+        ck_assert(gets[i].is_answered == (kinds[_i].bound >= 9));
+        rig_clock(&rig, i + 1, 20 + i);
+    }
+    rig_clock(&rig, 0, RUBATO_CLOCK_RETIRED);
+    ck_assert_uint_eq(rubato_model_min_clock(rig.model), 20);
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert(gets[i].is_answered);
+    ck_assert_int_eq(gets[2].values[0], 5);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(what_is_parked_at_the_end_is_given_back)
 {
     ModelRig rig;
@@ -499,6 +521,7 @@ int main(void)
     tcase_add_loop_test(all, a_worker_sees_its_own_adds_except_under_bsp, 0, N_KINDS);
     tcase_add_loop_test(all, a_get_waits_exactly_when_it_is_beyond_the_bound, 0, N_KINDS);
     tcase_add_loop_test(all, retirement_releases_and_loses_no_add, 0, N_KINDS);
+    tcase_add_loop_test(all, a_clock_releases_all_that_it_passes, 0, N_KINDS);
     tcase_add_loop_test(all, what_is_parked_at_the_end_is_given_back, 0, N_KINDS);
     tcase_add_loop_test(all, old_clocks_and_unknown_sources_change_nothing, 0, N_KINDS);
     tcase_add_loop_test(all, what_is_held_is_counted, 0, N_KINDS);

@@ -159,6 +159,8 @@ START_TEST(heap_gives_clock_then_worker_then_arrival)
     for (size_t i = 0; i < G_N_ELEMENTS(requests); i++) {
         requests[i] = (RubatoRequest){
             .clock = (uint64_t)g_rand_int_range(rand, 0, 9),
+            .subject =
+                g_rand_int_range(rand, 0, 4) == 0 ? RUBATO_SUBJECT_HYPER : RUBATO_SUBJECT_ROWS,
             .worker = (uint32_t)g_rand_int_range(rand, 0, 4),
         };
         request_heap_push(&heap, &requests[i]);
@@ -170,10 +172,14 @@ START_TEST(heap_gives_clock_then_worker_then_arrival)
         ck_assert_ptr_eq(first, request);
         if (before != NULL) {
             ck_assert_uint_ge(request->clock, before->clock);
-            if (request->clock == before->clock)
+            /* what sets a number holds for all of its clock */
+            if (request->clock == before->clock && request->subject != before->subject)
+                ck_assert_int_eq(before->subject, RUBATO_SUBJECT_HYPER);
+            if (request->clock == before->clock && request->subject == before->subject)
                 ck_assert_uint_ge(request->worker, before->worker);
-            /* of one clock and worker: as they came, which is as they lie in the array */
-            if (request->clock == before->clock && request->worker == before->worker)
+            /* of one clock, subject and worker: as they came, which is as they lie in the array */
+            if (request->clock == before->clock && request->subject == before->subject &&
+                request->worker == before->worker)
                 ck_assert(request > before);
         }
         before = request;

@@ -9,9 +9,9 @@
 #include "models/spec.h"
 #include "tests/support/runner.h"
 
-enum { N_KEYS = 8, N_TABLES = 2, OTHER = 1 };
+enum { N_KEYS = 8, N_TABLES = 3, OTHER = 1, ADAM = 2 };
 
-static const char *const names[] = { "t", "u" };
+static const char *const names[] = { "t", "u", "adam" };
 
 /* The server of node 0; node 1 has none. A worker on each. */
 typedef struct {
@@ -32,6 +32,10 @@ static void rig_init(Rig *rig, const char *model)
         rig->specs[table] = (RubatoTableSpec){
             .name = names[table], .dtype = RUBATO_I64, .n_keys = N_KEYS, .model = model
         };
+        if (table == ADAM) {
+            rig->specs[table].dtype = RUBATO_F64;
+            rig->specs[table].update = "adam";
+        }
         ck_assert(spec_check(&rig->specs[table], NULL));
         server_add_shard(&rig->server, table, shard_new(&rig->specs[table], 0, N_KEYS, NULL));
     }
@@ -150,11 +154,11 @@ END_TEST
 
 START_TEST(what_is_parked_when_its_task_ends_is_cancelled)
 {
-    Asked parked[2], other;
+    Asked parked[ADAM], other;
     Rig rig;
 
     rig_init(&rig, _i == 0 ? "ssp" : "bsp");
-    for (uint32_t table = 0; table < N_TABLES; table++) {
+    for (uint32_t table = 0; table < ADAM; table++) {
         begin_task(&rig, 1, table);
         begin_task(&rig, 2, table);
         get(&rig, &parked[table], 1, table, 3);
@@ -162,7 +166,7 @@ START_TEST(what_is_parked_when_its_task_ends_is_cancelled)
     get(&rig, &other, 2, 0, 3);
     end_task(&rig, 1);
     end_task(&rig, 1); /* once more does nothing */
-    for (uint32_t table = 0; table < N_TABLES; table++) {
+    for (uint32_t table = 0; table < ADAM; table++) {
         ck_assert(call_has_ended(&parked[table].call));
         ck_assert_uint_eq(parked[table].call.status, CALL_CANCELLED);
     }
@@ -179,11 +183,11 @@ START_TEST(the_tables_of_a_task_are_told_apart)
     Rig rig;
 
     rig_init(&rig, "asp");
-    for (uint32_t table = 0; table < N_TABLES; table++)
+    for (uint32_t table = 0; table < ADAM; table++)
         begin_task(&rig, 1, table);
-    for (uint32_t table = 0; table < N_TABLES; table++)
+    for (uint32_t table = 0; table < ADAM; table++)
         ck_assert_uint_eq(add(&rig, 1, table, 1 + table), CALL_OK);
-    for (uint32_t table = 0; table < N_TABLES; table++) {
+    for (uint32_t table = 0; table < ADAM; table++) {
         get(&rig, &asked, 1, table, 0);
         ck_assert_int_eq(asked.value, 1 + table);
     }
@@ -266,7 +270,7 @@ static const struct {
     { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 2, 16, CALL_OK },
     { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_VALUES, BAD_GRADIENTS_NO_WORKER, 0, 2, 16, CALL_OK },
     { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 0, 0, 2, 16, CALL_REFUSED },
-    { BETWEEN, 2, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 2, 16,
+    { BETWEEN, 9, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 2, 16,
       CALL_REFUSED },
     { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_KEYS, BAD_GRADIENTS_NO_WORKER, 0, 0, 0,
       CALL_REFUSED },
@@ -274,13 +278,22 @@ static const struct {
       CALL_REFUSED },
     { BETWEEN, 1, MESSAGE_GET, RUBATO_SUBJECT_VALUES, BAD_GRADIENTS_NO_WORKER, 0, 1, 0,
       CALL_REFUSED },
+    /* what Adam keeps beside a value: two means, two counts */
+    { BETWEEN, ADAM, MESSAGE_ADD, RUBATO_SUBJECT_STATE, BAD_GRADIENTS_NO_WORKER, 0, 1, 32,
+      CALL_OK },
+    { BETWEEN, ADAM, MESSAGE_ADD, RUBATO_SUBJECT_STATE, BAD_GRADIENTS_NO_WORKER, 0, 1, 16,
+      CALL_REFUSED },
+    { BETWEEN, ADAM, MESSAGE_ADD, RUBATO_SUBJECT_HYPER, BAD_GRADIENTS_NO_WORKER,
+      RUBATO_LEARNING_RATE, 1, 8, CALL_OK },
+    { BETWEEN, ADAM, MESSAGE_ADD, RUBATO_SUBJECT_HYPER, BAD_GRADIENTS_NO_WORKER,
+      RUBATO_LEARNING_RATE, 2, 16, CALL_REFUSED },
     { BETWEEN, 1, MESSAGE_ANNOUNCE, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 1, 0,
       CALL_REFUSED },
 };
 
 START_TEST(what_another_node_asks_is_checked)
 {
-    const int64_t ones[] = { 1, 1, 1 };
+    const int64_t ones[] = { 0x3ff0000000000000, 1, 1, 1 }; /* as a double 1, too */
     const bool counts = foreign[_i].status == CALL_REFUSED;
     Asked asked, here;
     Rig rig;

@@ -92,7 +92,10 @@ START_TEST(under_bsp_a_number_holds_for_the_clock_in_which_it_was_set)
     double expected = 0;
     RubatoEngine *engine = engine_with_servers(2);
 
-    create(engine, (RubatoTableSpec){ .model = "bsp", .update = "sgd" });
+    create(engine, (RubatoTableSpec){ .model = "bsp",
+                                      .update = "sgd",
+                                      .aggregate =
+                                          _i == 0 ? RUBATO_AGGREGATE_NONE : RUBATO_AGGREGATE_SUM });
     run_ok(engine, N_WORKERS, step_by_clocks, NULL, "t");
     for (int clock = 0; clock < N_CLOCKS; clock++)
         expected -= 3 * (ldexp(1, -clock) + (clock == 4 ? N_WORKERS - 1 : 0));
@@ -286,9 +289,11 @@ static bool add_bad(RubatoWorker *worker, void *user_data, GError **error)
     const bool as_list = user_data != NULL;
     const RubatoKey first = 10 * (RubatoKey)rubato_worker_rank(worker);
     const RubatoKey keys[] = { first, first + 1, first + 2, first + 3, first + 4 };
-    const double deltas[5][BAD_WIDTH] = {
+    double deltas[5][BAD_WIDTH] = {
         { 1, 1, 1 }, { 1, NAN, -NAN }, { -INFINITY, 1, NAN }, { 1, 100.5, 1 }, { 1, -100, 1 }
     };
+    /* of any sign */
+    deltas[3][1] = rubato_worker_rank(worker) == 0 ? 100.5 : -100.5;
     g_autoptr(RubatoKVTable) table = open_table(worker, error);
 
     TRY(table != NULL);
@@ -369,6 +374,42 @@ START_TEST(bad_gradients_are_counted_by_worker_and_refused_where_asked)
     run_ok(engine, 2, add_bad, engine, "t");
     check_bad(engine, bad_cases[_i].refuses);
     check_counts(engine, checks ? 2 : 0, bad_cases[_i].refuses);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* Keys of all servers in no order, so that each server gets a selection of them. */
+static bool add_some_bad(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey keys[] = { 19, 2, 11, 0, 17, 5, 12, 7 };
+    double deltas[G_N_ELEMENTS(keys)];
+    g_autoptr(RubatoKVTable) table = open_table(worker, error);
+
+    (void)user_data;
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
+        deltas[i] = i % 3 == 1 ? NAN : 1 + (double)keys[i];
+    return table != NULL && rubato_kv_table_add(table, keys, G_N_ELEMENTS(keys), deltas, error);
+}
+
+START_TEST(beside_bad_gradients_each_good_one_goes_to_its_own_row)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+    double values[20];
+
+    create(engine, (RubatoTableSpec){ .storage = storages[_i],
+                                      .n_keys = 20,
+                                      .model = "asp",
+                                      .update = "assign",
+                                      .rule = { .on_bad_gradient = RUBATO_BAD_REFUSE } });
+    run_ok(engine, 1, add_some_bad, NULL, "t");
+    for (RubatoKey key = 0; key < 20; key++)
+        values[key] = read_one(engine, key);
+    for (RubatoKey key = 0; key < 20; key++) {
+        const bool is_good = key == 19 || key == 11 || key == 0 || key == 5 || key == 12;
+
+        ck_assert_msg(values[key] == (is_good ? 1 + (double)key : 0), "key %d is %g", (int)key,
+                      values[key]);
+    }
     rubato_engine_free(engine);
 }
 END_TEST
@@ -481,19 +522,21 @@ START_TEST(the_sums_of_a_clock_are_gone_after_it)
     create(engine, (RubatoTableSpec){ .storage = storages[_i],
                                       .n_keys = N_MANY + N_SUMMED,
                                       .model = "bsp",
-                                      .update = "sgd",
+                                      .update = "momentum",
                                       .aggregate = RUBATO_AGGREGATE_SUM,
-                                      .rule = { .learning_rate = 1 } });
+                                      .rule = { .learning_rate = 1, .momentum = 0.5 } });
     run_ok(engine, n_workers, add_many_by_clock, NULL, "t");
     for (uint32_t i = 0; i < N_MANY + N_SUMMED; i++)
         keys[i] = i;
     ck_assert(rubato_engine_get(engine, "t", keys, N_MANY + N_SUMMED, values, NULL));
     for (uint32_t i = 0; i < N_MANY + N_SUMMED; i++) {
-        double expected = 0;
+        double expected = 0, velocity = 0;
 
         for (uint32_t clock = 0; clock < N_SUMMED; clock++)
-            if (i >= clock && i < clock + N_MANY)
-                expected -= n_workers * (clock + 1);
+            if (i >= clock && i < clock + N_MANY) {
+                velocity = velocity / 2 + n_workers * (clock + 1);
+                expected -= velocity;
+            }
         require_msg(values[i] == expected, "key %u is %g instead of %g", i, values[i], expected);
     }
     rubato_engine_free(engine);
@@ -600,7 +643,7 @@ static Suite *update_engine_suite(void)
     TCase *tcase = tcase_create("engine");
 
     tcase_add_loop_test(tcase, a_schedule_is_in_order_with_the_adds_of_its_worker, 0, 3);
-    tcase_add_test(tcase, under_bsp_a_number_holds_for_the_clock_in_which_it_was_set);
+    tcase_add_loop_test(tcase, under_bsp_a_number_holds_for_the_clock_in_which_it_was_set, 0, 2);
     tcase_add_test(tcase, a_number_set_between_tasks_stays);
     tcase_add_test(tcase, numbers_that_cannot_be_are_refused);
     tcase_add_loop_test(tcase, state_is_read_written_and_reset_with_its_row, 0, 2);
@@ -608,6 +651,7 @@ static Suite *update_engine_suite(void)
     tcase_add_test(tcase, what_has_no_state_says_so);
     tcase_add_loop_test(tcase, bad_gradients_are_counted_by_worker_and_refused_where_asked, 0,
                         (int)G_N_ELEMENTS(bad_cases));
+    tcase_add_loop_test(tcase, beside_bad_gradients_each_good_one_goes_to_its_own_row, 0, 2);
     tcase_add_test(tcase, bad_gradients_of_the_engine_are_nobodys);
     tcase_add_loop_test(tcase, the_gradients_of_a_clock_are_applied_as_one, 0, 4);
     tcase_add_loop_test(tcase, the_sums_of_a_clock_are_gone_after_it, 0, 2);
