@@ -73,6 +73,15 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
     return true;
 }
 
+/* A server has no memory for what a task wants. Its owner. */
+static void fail_task(void *user, uint32_t epoch, const char *text)
+{
+    engine_tell_scheduler(user, &(Control){ .kind = CONTROL_FAIL,
+                                            .epoch = epoch,
+                                            .code = CONTROL_CODE(RUBATO_ERROR_MEMORY),
+                                            .text = text });
+}
+
 static bool start_threads(RubatoEngine *engine, GError **error)
 {
     uint32_t first = 0;
@@ -83,7 +92,7 @@ static bool start_threads(RubatoEngine *engine, GError **error)
     engine->n_servers = engine->servers_of[engine->self];
     engine->servers = g_aligned_alloc0(engine->n_servers + 1, sizeof(Server), _Alignof(Server));
     for (uint32_t i = 0; i < engine->n_servers; i++) {
-        server_init(&engine->servers[i], first + i, &engine->office);
+        server_init(&engine->servers[i], first + i, &engine->office, fail_task, engine);
         engine->office.servers[first + i].actor = &engine->servers[i].actor;
     }
     started = actor_start(&engine->helper, "helper");

@@ -90,20 +90,18 @@ static void end_access(RubatoEngine *engine, const TableRoute *route)
 
 static bool access_rows(TableClient *client, const Access *access, GError **error)
 {
-    bool ok;
-
     client->subject = access->subject;
     if (!access->writes)
         return access->keys != NULL
                    ? table_client_get(client, access->keys, access->n, access->values, error)
                    : table_client_get_run(client, access->first, access->n, access->values, error);
+    /* the servers have it when this returns */
     if (access->subject == RUBATO_SUBJECT_HYPER)
-        ok = table_client_tune(client, access->hyper, access->number, error);
-    else if (access->keys != NULL)
-        ok = table_client_add(client, access->keys, access->n, access->values, error);
-    else
-        ok = table_client_add_run(client, access->first, access->n, access->values, error);
-    return ok && table_client_fence(client, error); /* the servers have it when this returns */
+        return table_client_tune(client, access->hyper, access->number, error) &&
+               table_client_fence(client, error);
+    if (access->keys != NULL)
+        return table_client_write(client, access->keys, access->n, access->values, error);
+    return table_client_write_run(client, access->first, access->n, access->values, error);
 }
 
 /* Outside a task nothing is cancelled but by the engine's end: why that came is what to tell. */

@@ -15,6 +15,7 @@
 typedef struct {
     uint32_t epoch;
     uint32_t table;
+    const char *table_name;
     RubatoShard *shard;
     RubatoModel *model;
 } Binding;
@@ -100,14 +101,21 @@ static const char *find_fault(const RubatoShard *shard, const RubatoModel *model
 static bool check_remote(Server *server, const RubatoShard *shard, const RubatoModel *model,
                          Message *message)
 {
-    const char *fault = find_fault(shard, model, message);
+    const bool is_whole = message->status != CALL_NO_MEMORY;
+    const char *fault = is_whole ? find_fault(shard, model, message) : NULL;
 
-    if (fault == NULL && message->kind == MESSAGE_GET &&
-        !post_office_make_room(message, shard_subject_bytes(shard, message->request.subject)))
-        fault = "a request for more rows than there is memory";
-    if (fault != NULL)
+    if (fault != NULL) {
         refuse(server, message, fault);
-    return fault == NULL;
+        return false;
+    }
+    if (!is_whole ||
+        (message->kind == MESSAGE_GET &&
+         !post_office_make_room(message, shard_subject_bytes(shard, message->request.subject)))) {
+        answer(server, message, CALL_NO_MEMORY);
+        server->starved = true;
+        return false;
+    }
+    return true;
 }
 
 static Binding *find_binding(Server *server, uint32_t epoch, uint32_t table)
@@ -121,16 +129,46 @@ static Binding *find_binding(Server *server, uint32_t epoch, uint32_t table)
     return NULL;
 }
 
-/* Sends back what the model has answered. */
+/* ---- without memory ---- */
+
+/* What the error of a task takes (text, a message to the scheduler) comes out of this. */
+#define RESERVE_BYTES ((size_t)1 << 20)
+
+static char *describe_need(const Server *server, const Binding *binding)
+{
+    uint64_t n_rows, n_bytes;
+
+    shard_size(binding->shard, &n_rows, &n_bytes);
+    return g_strdup_printf("table %s: server %u (node %u) has no memory for what a request needs; "
+                           "it holds %" G_GUINT64_FORMAT " rows in %" G_GUINT64_FORMAT
+                           " bytes. Use more servers, or nodes with more memory",
+                           binding->table_name, server->number,
+                           server->office->node_ids[server->office->self], n_rows, n_bytes);
+}
+
+/* Fails the task, and takes up memory for the next time. What was there stays. */
+static void starve(Server *server, const Binding *binding)
+{
+    server->starved = false;
+    g_clear_pointer(&server->reserve, g_free);
+
+    g_autofree char *text = describe_need(server, binding);
+    if (server->fail_task != NULL)
+        server->fail_task(server->user, binding->epoch, text);
+    server->reserve = g_try_malloc(RESERVE_BYTES);
+}
+
+/* Sends back what the model has answered. Where memory was short, some of it may be no answer. */
 static void empty_outbox(Server *server, RubatoModel *model)
 {
+    const CallStatus status = server->starved ? CALL_NO_MEMORY : CALL_OK;
     const uint64_t min_clock = rubato_model_min_clock(model);
     RubatoRequest *request = model_take_answered(model), *next;
 
     for (; request != NULL; request = next) {
         next = request->next;
         message_of_request(request)->min_clock = min_clock;
-        answer(server, message_of_request(request), CALL_OK);
+        answer(server, message_of_request(request), status);
     }
 }
 
@@ -144,8 +182,11 @@ static void handle_for_task(Server *server, Message *message)
         return;
     }
     if (!from_here && message->kind != MESSAGE_CLOCK &&
-        !check_remote(server, binding->shard, binding->model, message))
+        !check_remote(server, binding->shard, binding->model, message)) {
+        if (server->starved)
+            starve(server, binding);
         return;
+    }
     switch (message->kind) {
     case MESSAGE_GET:
         if (message->node_clock > 0)
@@ -167,6 +208,8 @@ static void handle_for_task(Server *server, Message *message)
         return;
     }
     empty_outbox(server, binding->model);
+    if (G_UNLIKELY(server->starved))
+        starve(server, binding);
 }
 
 /* The answer to a Get of a list tells how long that is, for there are no clocks. */
@@ -189,8 +232,10 @@ static void handle_past_models(Server *server, Message *message)
         refuse(server, message, "a request for a table that is not here");
         return;
     }
-    if (message->node != server->office->self && !check_remote(server, shard, NULL, message))
+    if (message->node != server->office->self && !check_remote(server, shard, NULL, message)) {
+        server->starved = false;
         return;
+    }
     if (message->kind == MESSAGE_GET)
         read_past_models(shard, message);
     else if (message->kind == MESSAGE_ADD)
@@ -199,7 +244,8 @@ static void handle_past_models(Server *server, Message *message)
         refuse(server, message, "a message that belongs to a task, without one");
         return;
     }
-    answer(server, message, CALL_OK);
+    answer(server, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
+    server->starved = false;
 }
 
 static void handle(Actor *actor, Message *message)
@@ -236,7 +282,8 @@ static size_t find_work(Actor *actor, const Message *message)
     return binding == NULL ? 0 : model_n_held(binding->model) * shard_n_values(binding->shard);
 }
 
-void server_init(Server *server, uint32_t number, PostOffice *office)
+void server_init(Server *server, uint32_t number, PostOffice *office,
+                 void (*fail_task)(void *user, uint32_t epoch, const char *text), void *user)
 {
     actor_init(&server->actor, handle, settled);
     server->actor.find_work = find_work;
@@ -245,6 +292,10 @@ void server_init(Server *server, uint32_t number, PostOffice *office)
     server->shards = g_ptr_array_new();
     server->bindings = g_array_new(FALSE, FALSE, sizeof(Binding));
     server->n_refused = 0;
+    server->fail_task = fail_task;
+    server->user = user;
+    server->starved = false;
+    server->reserve = g_try_malloc(RESERVE_BYTES);
 }
 
 bool server_start(Server *server)
@@ -266,6 +317,7 @@ void server_clear(Server *server)
         shard_free(g_ptr_array_index(server->shards, i));
     g_ptr_array_unref(server->shards);
     g_array_unref(server->bindings);
+    g_free(server->reserve);
 }
 
 /* ---- functions as the owner ---- */
@@ -322,6 +374,7 @@ void server_add_shard(Server *server, uint32_t table, RubatoShard *shard)
     if (server->shards->len <= table)
         g_ptr_array_set_size(server->shards, (gint)table + 1);
     g_ptr_array_index(server->shards, table) = shard;
+    shard_set_alarm(shard, &server->starved);
 }
 
 void server_drop_shard(Server *server, uint32_t table)
@@ -338,6 +391,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
 {
     Binding binding = { .epoch = epoch,
                         .table = table,
+                        .table_name = setup->spec->name,
                         .shard = g_ptr_array_index(server->shards, table) };
 
     binding.model = model_new(setup, binding.shard, n_nodes, error);

@@ -16,14 +16,20 @@ typedef struct {
     /* immutable */
     uint32_t number; /* over all nodes */
     PostOffice *office;
+    void (*fail_task)(void *user, uint32_t epoch, const char *text); /* RUBATO_ERROR_MEMORY */
+    void *user;
 
     /* owner only */
     GPtrArray *shards; /* RubatoShard by table id; NULL: dropped */
     GArray *bindings;  /* of Binding: the models of running tasks */
     uint64_t n_refused;
+    bool starved;  /* the request that is handled could not be done for want of memory */
+    void *reserve; /* memory to fail in order with; NULL while it is used */
 } Server;
 
-void server_init(Server *server, uint32_t number, PostOffice *office);
+/* `fail_task` is called by the owner. */
+void server_init(Server *server, uint32_t number, PostOffice *office,
+                 void (*fail_task)(void *user, uint32_t epoch, const char *text), void *user);
 bool server_start(Server *server);
 void server_stop(Server *server);
 void server_clear(Server *server);

@@ -69,7 +69,10 @@ static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const
 {
     /* not by this node: that of a server has given up the task, and may be unable to say so */
     const bool cancelled = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
-    const uint32_t code = cancelled ? RUBATO_ERROR_CANCELLED : RUBATO_ERROR_TASK_FAILED;
+    const bool starved = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY);
+    const uint32_t code = cancelled ? RUBATO_ERROR_CANCELLED
+                          : starved ? RUBATO_ERROR_MEMORY
+                                    : RUBATO_ERROR_TASK_FAILED;
     g_autofree char *text = g_strdup_printf(
         "task %s: worker %u (node %u) %s: %s", run->name, worker->rank, worker->node_id,
         cancelled ? "was cancelled" : "failed",

@@ -78,23 +78,44 @@ static uint32_t *find_slot(const Aggregate *aggregate, RubatoKey key)
     return &aggregate->slots[i];
 }
 
-/* Room for one more key. */
-static void make_room(Aggregate *aggregate)
+/* Gives an array other room; it stays where there is no memory. */
+static bool resize(void *array, size_t n, size_t size)
 {
-    if (aggregate->n == aggregate->n_allocated) {
-        aggregate->n_allocated = MAX(FIRST_SLOTS / 2, aggregate->n_allocated * 2);
-        aggregate->keys = g_renew(RubatoKey, aggregate->keys, aggregate->n_allocated);
-        aggregate->senders = g_renew(Senders, aggregate->senders, aggregate->n_allocated);
-        aggregate->sums =
-            g_realloc_n(aggregate->sums, aggregate->n_allocated, aggregate->row_bytes);
-    }
+    void *resized = g_try_realloc_n(*(void **)array, n, size);
+
+    if (resized != NULL)
+        *(void **)array = resized;
+    return resized != NULL;
+}
+
+static bool grow_arrays(Aggregate *aggregate)
+{
+    const size_t n = MAX(FIRST_SLOTS / 2, aggregate->n_allocated * 2);
+
+    if (!resize(&aggregate->keys, n, sizeof *aggregate->keys) ||
+        !resize(&aggregate->senders, n, sizeof *aggregate->senders) ||
+        !resize(&aggregate->sums, n, aggregate->row_bytes))
+        return false;
+    aggregate->n_allocated = n;
+    return true;
+}
+
+/* Room for one more key; false where there is no memory. */
+static bool make_room(Aggregate *aggregate)
+{
+    const size_t n_slots = MAX(FIRST_SLOTS, aggregate->n_slots * 2);
+
+    if (aggregate->n == aggregate->n_allocated && !grow_arrays(aggregate))
+        return false;
     if (2 * (aggregate->n + 1) <= aggregate->n_slots)
-        return;
-    aggregate->n_slots = MAX(FIRST_SLOTS, aggregate->n_slots * 2);
-    aggregate->slots = g_renew(uint32_t, aggregate->slots, aggregate->n_slots);
+        return true;
+    if (!resize(&aggregate->slots, n_slots, sizeof *aggregate->slots))
+        return false;
+    aggregate->n_slots = n_slots;
     memset(aggregate->slots, 0xff, aggregate->n_slots * sizeof *aggregate->slots);
     for (size_t i = 0; i < aggregate->n; i++)
         *find_slot(aggregate, aggregate->keys[i]) = (uint32_t)i;
+    return true;
 }
 
 #define DEFINE_ARITHMETIC(suffix, type)                                                 \
@@ -113,20 +134,21 @@ static void make_room(Aggregate *aggregate)
 DEFINE_ARITHMETIC(f32, float)
 DEFINE_ARITHMETIC(f64, double)
 
-static void take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key,
+static bool take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key,
                      const unsigned char *deltas)
 {
     uint32_t *slot;
     unsigned char *sum;
 
-    make_room(aggregate);
+    if (!make_room(aggregate))
+        return false;
     slot = find_slot(aggregate, key);
     if (*slot == EMPTY) {
         *slot = (uint32_t)aggregate->n++;
         aggregate->keys[*slot] = key;
         aggregate->senders[*slot] = (Senders){ .n_workers = 1, .last_worker = worker };
         memcpy(aggregate->sums + *slot * aggregate->row_bytes, deltas, aggregate->row_bytes);
-        return;
+        return true;
     }
     sum = aggregate->sums + *slot * aggregate->row_bytes;
     aggregate->senders[*slot].n_workers += aggregate->senders[*slot].last_worker != worker;
@@ -135,18 +157,21 @@ static void take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key,
         add_f32((float *)(void *)sum, (const float *)(const void *)deltas, aggregate->width);
     else
         add_f64((double *)(void *)sum, (const double *)(const void *)deltas, aggregate->width);
+    return true;
 }
 
-void aggregate_take(Aggregate *aggregate, const RubatoRequest *request)
+bool aggregate_take(Aggregate *aggregate, const RubatoRequest *request)
 {
     const unsigned char *values = request->values;
 
     for (size_t i = 0; i < request->keys.n; i++) {
         const unsigned char *deltas = values + keys_row(&request->keys, i) * aggregate->row_bytes;
 
-        if (shard_accepts(aggregate->shard, request->worker, deltas))
-            take_row(aggregate, request->worker, keys_get(&request->keys, i), deltas);
+        if (shard_accepts(aggregate->shard, request->worker, deltas) &&
+            !take_row(aggregate, request->worker, keys_get(&request->keys, i), deltas))
+            return false;
     }
+    return true;
 }
 
 static void divide(Aggregate *aggregate)

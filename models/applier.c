@@ -32,7 +32,7 @@ static void look_at_rule(Applier *applier)
     applier->is_plain = !applier->prepares && rule->on_bad_gradient == RUBATO_BAD_UNCHECKED;
 }
 
-void applier_init(Applier *applier, const RubatoTableSpec *spec)
+bool applier_init(Applier *applier, const RubatoTableSpec *spec)
 {
     const size_t size = rubato_dtype_size(spec->dtype);
     RubatoUpdate *update = &applier->update;
@@ -47,8 +47,9 @@ void applier_init(Applier *applier, const RubatoTableSpec *spec)
     applier->state_bytes = update->state_width * size;
     applier->row_bytes = applier->value_bytes + applier->state_bytes;
     if (applier->ops->traits.takes_gradients)
-        applier->gradients = g_malloc(applier->value_bytes);
+        applier->gradients = g_try_malloc(applier->value_bytes);
     look_at_rule(applier);
+    return applier->gradients != NULL || !applier->ops->traits.takes_gradients;
 }
 
 void applier_clear(Applier *applier)

@@ -26,8 +26,8 @@ typedef struct {
     BadGradients bad;
 } Applier;
 
-/* spec has passed spec_check. */
-void applier_init(Applier *applier, const RubatoTableSpec *spec);
+/* spec has passed spec_check. False where there is no memory. */
+bool applier_init(Applier *applier, const RubatoTableSpec *spec);
 void applier_clear(Applier *applier);
 
 /* Gives a hyper-parameter, which rule_check_tuning has allowed, another number. */

@@ -52,8 +52,19 @@ static void get(RubatoModel *model, RubatoRequest *request)
 
     if (request->clock <= rubato_model_min_clock(model))
         rubato_model_answer(model, request);
-    else
-        request_heap_push(&bsp->parked, request);
+    else if (!request_heap_push(&bsp->parked, request))
+        rubato_model_starve(model, request);
+}
+
+/* Without memory for it the Add is lost, and with it the task. */
+static void keep(BspModel *bsp, const RubatoRequest *request)
+{
+    RubatoRequest *kept = rubato_model_keep(&bsp->base, request);
+
+    if (kept == NULL || request_heap_push(&bsp->kept, kept))
+        return;
+    rubato_model_discard(&bsp->base, kept);
+    rubato_model_starve(&bsp->base, NULL);
 }
 
 static void add(RubatoModel *model, RubatoRequest *request)
@@ -63,7 +74,7 @@ static void add(RubatoModel *model, RubatoRequest *request)
     if (request->clock < rubato_model_min_clock(model))
         rubato_model_apply(model, request);
     else
-        request_heap_push(&bsp->kept, rubato_model_keep(model, request));
+        keep(bsp, request);
     rubato_model_finish(model, request);
 }
 
@@ -72,6 +83,7 @@ static void release(BspModel *bsp)
 {
     const uint64_t clock = request_heap_first(&bsp->kept)->clock;
     const bool aggregates = bsp->spec->aggregate != RUBATO_AGGREGATE_NONE;
+    bool aggregates_all = true;
     const RubatoRequest *first;
 
     if (aggregates && bsp->aggregate == NULL)
@@ -80,12 +92,14 @@ static void release(BspModel *bsp)
         RubatoRequest *released = request_heap_pop(&bsp->kept);
 
         if (aggregates && released->subject == RUBATO_SUBJECT_ROWS)
-            aggregate_take(bsp->aggregate, released);
+            aggregates_all &= aggregate_take(bsp->aggregate, released);
         else
             rubato_model_apply(&bsp->base, released);
         rubato_model_discard(&bsp->base, released);
         first = request_heap_first(&bsp->kept);
     } while (aggregates && first != NULL && first->clock == clock);
+    if (!aggregates_all)
+        rubato_model_starve(&bsp->base, NULL);
     if (aggregates)
         aggregate_apply(bsp->aggregate);
 }

@@ -215,6 +215,13 @@ void rubato_model_drop(RubatoModel *model, RubatoRequest *request)
     model->dropped_end = &request->next;
 }
 
+void rubato_model_starve(RubatoModel *model, RubatoRequest *request)
+{
+    shard_starve(model->shard);
+    if (request != NULL)
+        put_out(model, request);
+}
+
 /* One block holds the request, its keys and its values, in this order, which aligns each. */
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
@@ -222,7 +229,12 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
     const size_t row_bytes =
         request->values == NULL ? 0 : shard_subject_bytes(model->shard, request->subject);
     const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
-    RubatoRequest *kept = g_malloc(sizeof(*kept) + key_bytes + from->n * row_bytes);
+    RubatoRequest *kept = g_try_malloc(sizeof(*kept) + key_bytes + from->n * row_bytes);
+
+    if (kept == NULL) {
+        shard_starve(model->shard);
+        return NULL;
+    }
     RubatoKey *keys = (RubatoKey *)(kept + 1);
     unsigned char *values = (unsigned char *)keys + key_bytes;
 

@@ -17,20 +17,36 @@ static bool comes_before(const RequestHeapEntry *a, const RequestHeapEntry *b)
     return a->arrival < b->arrival;
 }
 
-void request_heap_push(RequestHeap *heap, RubatoRequest *request)
+static bool ensure_room(RequestHeap *heap)
 {
-    const RequestHeapEntry entry = { .request = request, .arrival = heap->n_arrived++ };
-    size_t hole = heap->n++;
+    const size_t n = heap->n_allocated == 0 ? 16 : heap->n_allocated * 2;
+    RequestHeapEntry *entries;
 
-    if (heap->n > heap->n_allocated) {
-        heap->n_allocated = heap->n_allocated == 0 ? 16 : heap->n_allocated * 2;
-        heap->entries = g_renew(RequestHeapEntry, heap->entries, heap->n_allocated);
-    }
+    if (heap->n < heap->n_allocated)
+        return true;
+    entries = g_try_renew(RequestHeapEntry, heap->entries, n);
+    if (entries == NULL)
+        return false;
+    heap->entries = entries;
+    heap->n_allocated = n;
+    return true;
+}
+
+bool request_heap_push(RequestHeap *heap, RubatoRequest *request)
+{
+    const RequestHeapEntry entry = { .request = request, .arrival = heap->n_arrived };
+    size_t hole = heap->n;
+
+    if (!ensure_room(heap))
+        return false;
+    heap->n_arrived++;
+    heap->n++;
     while (hole > 0 && comes_before(&entry, &heap->entries[(hole - 1) / 2])) {
         heap->entries[hole] = heap->entries[(hole - 1) / 2];
         hole = (hole - 1) / 2;
     }
     heap->entries[hole] = entry;
+    return true;
 }
 
 RubatoRequest *request_heap_first(const RequestHeap *heap)

@@ -20,7 +20,8 @@ typedef struct {
     uint64_t n_arrived;
 } RequestHeap;
 
-void request_heap_push(RequestHeap *heap, RubatoRequest *request);
+/* False, and nothing is changed, where there is no memory. */
+bool request_heap_push(RequestHeap *heap, RubatoRequest *request);
 
 /* The first request, NULL where there is none. It stays in the heap. */
 RubatoRequest *request_heap_first(const RequestHeap *heap);

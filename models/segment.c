@@ -79,14 +79,15 @@ Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth)
     const uint64_t last_home = source->layout.bucket_bytes * ((UINT64_C(1) << size_bits) - 1);
     unsigned char *buckets;
 
-    if (last_home > UINT32_MAX)
-        g_error("hash storage: too many keys with the same hash");
-    if (size_bits == segment_full_size_bits(source)) {
+    if (last_home > UINT32_MAX) /* as many keys with the same hash as no memory holds */
+        return (Segment){ 0 };
+    if (size_bits == segment_full_size_bits(source))
         buckets = segment_pool_take(&source->pool);
-    } else {
+    else
         buckets = aligned_alloc(ALIGNMENT, n_bytes);
-        if (buckets == NULL)
-            g_error("no memory for %zu bytes of hash storage", n_bytes);
+    if (buckets == NULL)
+        return (Segment){ 0 };
+    if (size_bits != segment_full_size_bits(source)) {
         memset(buckets, 0, n_bytes);
         source->n_other_bytes += n_bytes;
     }
@@ -99,6 +100,8 @@ Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth)
 
 void segment_free(SegmentSource *source, const Segment *segment)
 {
+    if (segment->buckets == NULL)
+        return;
     if (segment->size_bits == segment_full_size_bits(source)) {
         segment_pool_give(&source->pool, segment->buckets);
     } else {

@@ -54,9 +54,9 @@ uint64_t segment_source_bytes(const SegmentSource *source);
 uint32_t segment_first_size_bits(const SegmentSource *source);
 uint32_t segment_full_size_bits(const SegmentSource *source);
 
-/* A segment without keys; the process ends where there is no memory. */
+/* A segment without keys; its `buckets` are NULL where there is no memory. */
 Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth);
-void segment_free(SegmentSource *source, const Segment *segment);
+void segment_free(SegmentSource *source, const Segment *segment); /* NULL buckets: does nothing */
 
 /* Gives a key that is not there a cell; NULL where there is no room. */
 unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,

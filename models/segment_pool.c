@@ -24,20 +24,22 @@
 #define FIRST_REGION_PAGES ((size_t)32)
 #define MAX_REGION_PAGES ((size_t)4096)
 
+/* NULL where there is none. */
 static unsigned char *map(size_t n_bytes)
 {
     void *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    if (memory == MAP_FAILED)
-        g_error("no memory for %zu bytes more of a table's hash storage", n_bytes);
-    return memory;
+    return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Addresses for pages that begin where a huge one may. */
+/* Addresses for pages that begin where a huge one may; NULL where there are none. */
 static unsigned char *map_huge(size_t n_bytes)
 {
     unsigned char *memory = map(n_bytes + HUGE_PAGE_BYTES);
+
+    if (memory == NULL)
+        return NULL;
     const size_t before = -(uintptr_t)memory & (HUGE_PAGE_BYTES - 1);
 
     if (before > 0)
@@ -75,13 +77,27 @@ static void fetch_next(SegmentPool *pool)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+static bool add_region(SegmentPool *pool)
+{
+    const size_t n_pages = region_pages(pool->n_regions);
+    unsigned char **regions = g_try_renew(unsigned char *, pool->regions, pool->n_regions + 1);
+    unsigned char *region;
+
+    if (regions == NULL)
+        return false;
+    pool->regions = regions;
+    region = map_huge(n_pages * HUGE_PAGE_BYTES);
+    if (region == NULL)
+        return false;
+    pool->regions[pool->n_regions++] = region;
+    pool->n_unused = n_pages;
+    return true;
+}
+
 static unsigned char *take_page(SegmentPool *pool)
 {
-    if (pool->n_unused == 0) {
-        pool->n_unused = region_pages(pool->n_regions);
-        pool->regions = g_renew(unsigned char *, pool->regions, pool->n_regions + 1);
-        pool->regions[pool->n_regions++] = map_huge(pool->n_unused * HUGE_PAGE_BYTES);
-    }
+    if (pool->n_unused == 0 && !add_region(pool))
+        return NULL;
     pool->n_pages++;
     return pool->regions[pool->n_regions - 1] +
            (region_pages(pool->n_regions - 1) - pool->n_unused--) * HUGE_PAGE_BYTES;
@@ -92,10 +108,15 @@ static unsigned char *cut_block(SegmentPool *pool)
     unsigned char *block;
 
     if (pool->n_fresh <= pool->block_bytes) { /* the last byte stays */
-        pool->fresh = pool->next != NULL ? pool->next : take_page(pool);
+        unsigned char *fresh = pool->next != NULL ? pool->next : take_page(pool);
+
+        if (fresh == NULL)
+            return NULL;
+        pool->fresh = fresh;
         pool->n_fresh = HUGE_PAGE_BYTES;
         pool->next = take_page(pool);
-        fetch_next(pool);
+        if (pool->next != NULL)
+            fetch_next(pool);
     }
     block = pool->fresh;
     pool->fresh += pool->block_bytes;
@@ -110,6 +131,20 @@ void segment_pool_init(SegmentPool *pool, size_t block_bytes)
     *pool = (SegmentPool){ .block_bytes = block_bytes };
 }
 
+static unsigned char *map_single(SegmentPool *pool)
+{
+    void **singles = g_try_renew(void *, pool->singles, pool->n_singles + 1);
+    unsigned char *block;
+
+    if (singles == NULL)
+        return NULL;
+    pool->singles = singles;
+    block = map(pool->block_bytes);
+    if (block != NULL)
+        pool->singles[pool->n_singles++] = block;
+    return block;
+}
+
 void *segment_pool_take(SegmentPool *pool)
 {
     unsigned char *block = pool->returned;
@@ -119,9 +154,9 @@ void *segment_pool_take(SegmentPool *pool)
         return memset(block, 0, pool->block_bytes);
     }
     if (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES)
-        return cut_block(pool);
-    pool->singles = g_renew(void *, pool->singles, pool->n_singles + 1);
-    return pool->singles[pool->n_singles++] = map(pool->block_bytes);
+        block = cut_block(pool);
+    return block != NULL ? block
+                         : map_single(pool); /* where a region is too much, a block may not be */
 }
 
 void segment_pool_give(SegmentPool *pool, void *block)

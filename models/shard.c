@@ -8,6 +8,8 @@
  * Thread: the shard's present owner. Keys have been checked. */
 #include "models/shard.h"
 
+#include <rubato/error.h>
+
 #include "io/net/key_range.h"
 #include "models/shard_private.h"
 #include "models/spec.h"
@@ -21,11 +23,17 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
 {
     RubatoShard *shard = g_new0(RubatoShard, 1);
 
-    applier_init(&shard->applier, spec);
+    if (!applier_init(&shard->applier, spec)) {
+        g_free(shard);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "table %s: no memory for a row of %u values", spec->name, spec_width(spec));
+        return NULL;
+    }
     shard->row_bytes = shard->applier.value_bytes;
     shard->stride = shard->applier.row_bytes;
     shard->spec = spec;
     shard->hash_seed = hash_seed;
+    shard->alarm = &shard->own_alarm;
     shard->create_on_get = spec->create_on_get;
     shard->is_dense = rubato_table_spec_holds_range(spec);
     shard->first_key = first_key;
@@ -60,6 +68,16 @@ void shard_free(RubatoShard *shard)
     shard->ops->destroy(shard->storage);
     applier_clear(&shard->applier);
     g_free(shard);
+}
+
+void shard_set_alarm(RubatoShard *shard, bool *alarm)
+{
+    shard->alarm = alarm;
+}
+
+void shard_starve(RubatoShard *shard)
+{
+    *shard->alarm = true;
 }
 
 uint64_t shard_hash_seed(const RubatoShard *shard)
@@ -249,7 +267,8 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
         const uint32_t *some_at = at == NULL ? NULL : at + begin;
 
         if (shard->create_on_get)
-            shard->ops->find_or_create(shard->storage, some, n, rows);
+            (void)shard_find_or_create(shard, some, n,
+                                       rows); /* what is absent reads as if it were there */
         else
             shard->ops->find(shard->storage, some, n, rows);
         if (row_bytes == 4)
@@ -272,7 +291,8 @@ static void add_found(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
-        shard->ops->find_or_create(shard->storage, some, n, rows);
+        if (!shard_find_or_create(shard, some, n, rows))
+            return;
         if (is_selection)
             applier_apply_rows(&shard->applier, worker, rows, deltas, keys->at + begin, n);
         else
@@ -317,7 +337,8 @@ void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, con
     for (size_t begin = 0; begin < n; begin += BLOCK) {
         const size_t some = MIN(n - begin, BLOCK);
 
-        shard_find_or_create(shard, keys + begin, some, rows);
+        if (!shard_find_or_create(shard, keys + begin, some, rows))
+            return;
         applier_apply_accepted(&shard->applier, rows, from + begin * shard->row_bytes, some);
     }
 }

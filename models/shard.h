@@ -64,6 +64,12 @@ uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject);
 /* Whether keys are a run of such numbers that the shard has. */
 bool shard_numbers_ok(const RubatoShard *shard, RubatoSubject subject, const RubatoKeys *keys);
 
+/* Where the shard says from now on, by true, that a request could not be done for want of memory, or
+ * not in whole. The rows that were there before hold what they held, or what the request did to them;
+ * of those that it asked for, some may have been made, others not. */
+void shard_set_alarm(RubatoShard *shard, bool *alarm);
+void shard_starve(RubatoShard *shard); /* says so */
+
 /* The seed of what is hashed by key. */
 uint64_t shard_hash_seed(const RubatoShard *shard);
 

@@ -30,6 +30,9 @@ struct RubatoShard {
 
     Applier applier;
     RubatoStorage *storage;
+
+    bool *alarm; /* set where a request could not be done for want of memory */
+    bool own_alarm;
 };
 
 static inline unsigned char *shard_dense_row(const RubatoShard *shard, RubatoKey key)
@@ -76,14 +79,17 @@ static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t 
         shard->ops->find(shard->storage, keys, n, rows);
 }
 
-/* The same, making those that are absent. */
-static inline void shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
+/* The same, making those that are absent; false where there is no memory, and the alarm is set. */
+static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
                                         void **rows)
 {
     if (shard->rows != NULL)
         shard_find_dense(shard, keys, n, rows);
-    else
-        shard->ops->find_or_create(shard->storage, keys, n, rows);
+    else if (!shard->ops->find_or_create(shard->storage, keys, n, rows)) {
+        shard_starve(shard);
+        return false;
+    }
+    return true;
 }
 
 #endif

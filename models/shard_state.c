@@ -47,7 +47,8 @@ static void set(RubatoShard *shard, const RubatoKeys *keys, const void *values)
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
 
-        shard_find_or_create(shard, shard_take_block(keys, begin, n, block), n, rows);
+        if (!shard_find_or_create(shard, shard_take_block(keys, begin, n, block), n, rows))
+            return;
         for (size_t i = 0; i < n; i++) {
             shard_copy_row(rows[i], from + keys_row(keys, begin + i) * shard->row_bytes,
                            shard->row_bytes);
@@ -76,11 +77,15 @@ static void reset(RubatoShard *shard, const RubatoKeys *keys)
 static void get_state(RubatoShard *shard, const RubatoKeys *keys, void *states)
 {
     const size_t bytes = shard->stride - shard->row_bytes;
-    g_autofree unsigned char *fresh = g_malloc(shard->stride);
+    g_autofree unsigned char *fresh = g_try_malloc(shard->stride);
     unsigned char *to = states;
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
 
+    if (fresh == NULL) {
+        shard_starve(shard);
+        return;
+    }
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
@@ -105,7 +110,8 @@ static void set_state(RubatoShard *shard, const RubatoKeys *keys, const void *st
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
 
-        shard_find_or_create(shard, shard_take_block(keys, begin, n, block), n, rows);
+        if (!shard_find_or_create(shard, shard_take_block(keys, begin, n, block), n, rows))
+            return;
         for (size_t i = 0; i < n; i++)
             memcpy((unsigned char *)rows[i] + shard->row_bytes,
                    from + keys_row(keys, begin + i) * bytes, bytes);

@@ -112,11 +112,20 @@ static bool is_within(const SparseSspModel *sparse, uint64_t clock, uint64_t dis
     return clock <= min || clock - min <= distance;
 }
 
-static void park(Worker *worker, const Parked *parked)
+static void park(SparseSspModel *sparse, uint32_t source, const Parked *parked)
 {
+    Worker *worker = &sparse->workers[source];
+
     if (worker->n_parked == worker->n_allocated) {
-        worker->n_allocated = worker->n_allocated == 0 ? 4 : worker->n_allocated * 2;
-        worker->parked = g_renew(Parked, worker->parked, worker->n_allocated);
+        const size_t n = worker->n_allocated == 0 ? 4 : worker->n_allocated * 2;
+        Parked *grown = g_try_renew(Parked, worker->parked, n);
+
+        if (grown == NULL) {
+            rubato_model_starve(&sparse->base, parked->request);
+            return;
+        }
+        worker->parked = grown;
+        worker->n_allocated = n;
     }
     worker->parked[worker->n_parked++] = *parked;
 }
@@ -148,21 +157,22 @@ static void decide(SparseSspModel *sparse, RubatoRequest *request)
         return;
     }
     if (!is_within(sparse, clock, sparse->reach)) {
-        request_heap_push(&sparse->beyond, request);
+        if (!request_heap_push(&sparse->beyond, request))
+            rubato_model_starve(&sparse->base, request);
         return;
     }
 
     const uint64_t last = clock - sparse->staleness - 1;
     const uint32_t untold = find_untold(sparse, last, request->worker);
     if (untold < sparse->n_workers) {
-        park(&sparse->workers[untold],
+        park(sparse, untold,
              &(Parked){ .request = request, .until = UNTIL_TOLD, .iteration = last });
         return;
     }
 
     const RecordUse *use = record_find(sparse->record, &request->keys, last, request->worker);
     if (use != NULL) {
-        park(&sparse->workers[use->worker],
+        park(sparse, use->worker,
              &(Parked){ .request = request, .until = UNTIL_FINISHED, .iteration = use->iteration });
         return;
     }
@@ -288,6 +298,10 @@ static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
     }
 
     RubatoRequest *told = rubato_model_keep(model, request);
+    if (told == NULL) {
+        record_remove(sparse->record, request->worker, request->clock, &request->keys);
+        return;
+    }
     *worker->announced_end = told;
     worker->announced_end = &told->next;
     worker->n_come += request->keys.n;

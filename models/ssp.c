@@ -44,8 +44,8 @@ static void get(RubatoModel *model, RubatoRequest *request)
 
     if (may_be_answered(ssp, request))
         rubato_model_answer(model, request);
-    else
-        request_heap_push(&ssp->parked, request);
+    else if (!request_heap_push(&ssp->parked, request))
+        rubato_model_starve(model, request);
 }
 
 static void add(RubatoModel *model, RubatoRequest *request)

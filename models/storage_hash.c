@@ -22,6 +22,8 @@
  * the cells have their numbers. Key 0 marks an empty slot, so its own row lies apart. Nothing is ever
  * erased.
  *
+ * Growth without memory changes nothing: what was there stays, and the row that was to be made is not.
+ *
  * Thread: the shard's present owner. A search is made over several keys at once: first the home
  * buckets of all are prefetched, then looked at. */
 #include <rubato/error.h>
@@ -81,52 +83,64 @@ static void enter_segment(HashStorage *hash, uint64_t place, const Segment *segm
         hash->directory[first + i] = *segment;
 }
 
-static void double_directory(HashStorage *hash)
+static bool double_directory(HashStorage *hash)
 {
     const uint64_t n = UINT64_C(1) << hash->depth;
-    Segment *directory = g_new(Segment, 2 * n);
+    Segment *directory = g_try_new(Segment, 2 * n);
 
+    if (directory == NULL)
+        return false;
     for (uint64_t i = 0; i < n; i++)
         directory[2 * i] = directory[2 * i + 1] = hash->directory[i];
     g_free(hash->directory);
     hash->directory = directory;
     hash->depth++;
     hash->n_bytes += n * sizeof(Segment);
+    return true;
 }
 
-static void double_segment(HashStorage *hash, uint64_t place, const Segment *before)
+static bool double_segment(HashStorage *hash, uint64_t place, const Segment *before)
 {
     Segment after = segment_make(&hash->source, before->size_bits + 1u, before->depth);
 
-    while (!segment_copy(&hash->source, before, 0, &after, NULL)) {
+    while (after.buckets != NULL && !segment_copy(&hash->source, before, 0, &after, NULL)) {
         const uint32_t size_bits = after.size_bits + 1u;
 
         segment_free(&hash->source, &after);
         after = segment_make(&hash->source, size_bits, before->depth);
     }
+    if (after.buckets == NULL)
+        return false;
     enter_segment(hash, place, &after);
     segment_free(&hash->source, before);
+    return true;
 }
 
 /* What spills over in a half is no more than what spilled over in the whole: there is room. */
-static void split_segment(HashStorage *hash, uint64_t place, const Segment *before)
+static bool split_segment(HashStorage *hash, uint64_t place, const Segment *before)
 {
     const uint32_t depth = before->depth + 1u;
     const uint64_t bit = UINT64_C(1) << (64 - depth);
     const Segment lower = segment_make(&hash->source, before->size_bits, depth);
     const Segment upper = segment_make(&hash->source, before->size_bits, depth);
 
-    if (before->depth == hash->depth)
-        double_directory(hash);
+    if (lower.buckets == NULL || upper.buckets == NULL ||
+        (before->depth == hash->depth && !double_directory(hash))) {
+        segment_free(&hash->source, &lower);
+        segment_free(&hash->source, &upper);
+        return false;
+    }
     (void)segment_copy(&hash->source, before, bit, &lower, &upper);
     enter_segment(hash, place & ~bit, &lower);
     enter_segment(hash, place | bit, &upper);
     segment_free(&hash->source, before);
+    return true;
 }
 
 /* Makes room for one more key; cells move. Keys whose places have so much in common that to split
- * them would take a directory out of all proportion get a larger segment instead. */
-static void make_room(HashStorage *hash, uint64_t h)
+ * them would take a directory out of all proportion get a larger segment instead. False where there is
+ * no memory. */
+static bool make_room(HashStorage *hash, uint64_t h)
 {
     const Segment segment = *segment_of(hash, h);
     const bool may_split = segment.depth < hash->depth ||
@@ -134,9 +148,8 @@ static void make_room(HashStorage *hash, uint64_t h)
                             UINT64_C(2) << hash->depth <= MAX_EMPTINESS * hash->source.n_segments);
 
     if (may_split && segment.size_bits >= segment_full_size_bits(&hash->source))
-        split_segment(hash, segment_place(h), &segment);
-    else
-        double_segment(hash, segment_place(h), &segment);
+        return split_segment(hash, segment_place(h), &segment);
+    return double_segment(hash, segment_place(h), &segment);
 }
 
 /* ---- rows ---- */
@@ -152,31 +165,34 @@ static inline void *row_of_cell(const HashStorage *hash, unsigned char *cell)
            (number & ((1u << hash->slab_bits) - 1)) * hash->row_bytes;
 }
 
-/* The number of a fresh row in the slabs. */
-static uint32_t make_slab_row(HashStorage *hash)
+/* Room in the slabs for a row with the next number. A server has as many rows as there are numbers. */
+static bool ensure_slab_row(HashStorage *hash)
 {
-    const uint32_t number = hash->n_slab_rows;
+    const size_t n_bytes = hash->row_bytes << hash->slab_bits;
+    unsigned char **slabs, *slab;
 
-    if (number == UINT32_MAX)
-        g_error("a hash storage has more than %u rows; use more servers", UINT32_MAX);
-    if (number >> hash->slab_bits == hash->n_slabs) {
-        const size_t n_bytes = hash->row_bytes << hash->slab_bits;
-        unsigned char *slab = aligned_alloc(ALIGNMENT, n_bytes / ALIGNMENT * ALIGNMENT + ALIGNMENT);
-
-        if (slab == NULL)
-            g_error("no memory for %zu bytes of rows", n_bytes);
-        hash->slabs = g_renew(unsigned char *, hash->slabs, hash->n_slabs + 1);
-        hash->slabs[hash->n_slabs++] = slab;
-        hash->n_bytes += n_bytes + sizeof(slab);
-    }
-    hash->n_slab_rows++;
-    return number;
+    if (hash->n_slab_rows == UINT32_MAX)
+        return false;
+    if (hash->n_slab_rows >> hash->slab_bits < hash->n_slabs)
+        return true;
+    slabs = g_try_renew(unsigned char *, hash->slabs, hash->n_slabs + 1);
+    if (slabs == NULL)
+        return false;
+    hash->slabs = slabs;
+    slab = aligned_alloc(ALIGNMENT, n_bytes / ALIGNMENT * ALIGNMENT + ALIGNMENT);
+    if (slab == NULL)
+        return false;
+    hash->slabs[hash->n_slabs++] = slab;
+    hash->n_bytes += n_bytes + sizeof(slab);
+    return true;
 }
 
 static void *find_or_create_empty_key(HashStorage *hash)
 {
     if (hash->row_of_empty_key == NULL) {
-        hash->row_of_empty_key = g_malloc(hash->row_bytes);
+        hash->row_of_empty_key = g_try_malloc(hash->row_bytes);
+        if (hash->row_of_empty_key == NULL)
+            return NULL;
         rubato_init_row(hash->init, BUCKET_EMPTY_KEY, hash->row_of_empty_key);
         hash->n_rows++;
         hash->n_bytes += hash->row_bytes;
@@ -184,7 +200,8 @@ static void *find_or_create_empty_key(HashStorage *hash)
     return hash->row_of_empty_key;
 }
 
-/* The row of one key, created if it is absent. Sets *moved where others have moved for it. */
+/* The row of one key, created if it is absent; NULL where there is no memory for it. Sets *moved where
+ * others have moved for it. */
 static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
 {
     const uint64_t h = key_hash(&hash->source.key_hash, key);
@@ -196,14 +213,16 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
     cell = bucket_search(hash->source.layout, segment_home(segment_of(hash, h), h), key);
     if (cell != NULL)
         return row_of_cell(hash, cell);
+    if (!hash->is_inline && !ensure_slab_row(hash))
+        return NULL;
     while ((cell = segment_insert(hash->source.layout, segment_of(hash, h), h, key)) == NULL) {
-        make_room(hash, h);
+        if (!make_room(hash, h))
+            return NULL;
         *moved = true;
     }
     if (!hash->is_inline) {
-        const uint32_t number = make_slab_row(hash);
-
-        memcpy(cell, &number, sizeof(number));
+        memcpy(cell, &hash->n_slab_rows, sizeof hash->n_slab_rows);
+        hash->n_slab_rows++;
     }
     row = row_of_cell(hash, cell);
     rubato_init_row(hash->init, key, row);
@@ -283,18 +302,21 @@ static void find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void *
     (void)find_rows((HashStorage *)storage, keys, n, rows);
 }
 
-static void find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
+static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
 {
     HashStorage *hash = (HashStorage *)storage;
-    bool moved = false;
+    bool moved = false, all = true;
 
     if (find_rows(hash, keys, n, rows))
-        return;
-    for (size_t i = 0; i < n; i++)
-        if (rows[i] == NULL)
+        return true;
+    for (size_t i = 0; i < n && all; i++)
+        if (rows[i] == NULL) {
             rows[i] = find_or_create_row(hash, keys[i], &moved);
+            all = rows[i] != NULL;
+        }
     if (moved)
         (void)find_rows(hash, keys, n, rows);
+    return all;
 }
 
 /* ---- the ops ---- */
@@ -308,26 +330,6 @@ static void choose_layout(HashStorage *hash, uint64_t seed)
                        : cell_bytes == 8  ? find_cells_of_8
                        : cell_bytes == 12 ? find_cells_of_12
                                           : find_cells_of_16;
-}
-
-static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
-{
-    HashStorage *hash = g_new0(HashStorage, 1);
-
-    (void)error;
-    hash->init = setup->init;
-    hash->row_bytes = setup->row_bytes;
-    hash->is_inline = setup->row_bytes <= BUCKET_MAX_CELL_BYTES;
-    choose_layout(hash, setup->hash_seed);
-    while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
-        hash->slab_bits++;
-    hash->depth = FIRST_DEPTH;
-    hash->directory = g_new0(Segment, 1u << FIRST_DEPTH);
-    hash->n_bytes = sizeof(*hash) + (sizeof(Segment) << FIRST_DEPTH);
-    for (uint64_t i = FIRST_ENTRY(FIRST_DEPTH); i < 1u << FIRST_DEPTH; i++)
-        hash->directory[i] =
-            segment_make(&hash->source, segment_first_size_bits(&hash->source), FIRST_DEPTH);
-    return &hash->base;
 }
 
 static void destroy(RubatoStorage *storage)
@@ -347,6 +349,34 @@ static void destroy(RubatoStorage *storage)
     g_free(hash->directory);
     g_free(hash->row_of_empty_key);
     g_free(hash);
+}
+
+static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
+{
+    HashStorage *hash = g_new0(HashStorage, 1);
+    bool all = true;
+
+    hash->init = setup->init;
+    hash->row_bytes = setup->row_bytes;
+    hash->is_inline = setup->row_bytes <= BUCKET_MAX_CELL_BYTES;
+    choose_layout(hash, setup->hash_seed);
+    while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
+        hash->slab_bits++;
+    hash->depth = FIRST_DEPTH;
+    hash->directory = g_new0(Segment, 1u << FIRST_DEPTH);
+    hash->n_bytes = sizeof(*hash) + (sizeof(Segment) << FIRST_DEPTH);
+    for (uint64_t i = FIRST_ENTRY(FIRST_DEPTH); i < 1u << FIRST_DEPTH; i++) {
+        hash->directory[i] =
+            segment_make(&hash->source, segment_first_size_bits(&hash->source), FIRST_DEPTH);
+        hash->directory[i].depth = FIRST_DEPTH;
+        all &= hash->directory[i].buckets != NULL;
+    }
+    if (all)
+        return &hash->base;
+    destroy(&hash->base);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                "table %s: no memory for the first rows of its hash storage", setup->spec->name);
+    return NULL;
 }
 
 static void *run(RubatoStorage *storage, RubatoKey first, size_t n)

@@ -159,6 +159,8 @@ static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GErro
 {
     Call call;
 
+    if (n_parts == SLICER_NO_MEMORY)
+        return table_client_fail_memory(client, error);
     if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
         return false;
     if (client->clock > client->lead)
@@ -175,6 +177,17 @@ static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GErro
     return true;
 }
 
+/* False where there is no memory to send all of the message. */
+static bool tell(TableClient *client, Message *message, size_t row_bytes)
+{
+    const size_t n_bytes = post_office_tell(client->route->office, message, row_bytes);
+
+    if (n_bytes == POST_OFFICE_UNSENT)
+        return false;
+    client->unheard_bytes += n_bytes;
+    return true;
+}
+
 static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas, GError **error)
 {
     const TableRoute *route = client->route;
@@ -182,13 +195,16 @@ static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas,
     void *values = (void *)(uintptr_t)deltas; /* an Add only reads them */
     const Part *parts = client->slicer.parts;
 
+    if (n_parts == SLICER_NO_MEMORY)
+        return table_client_fail_memory(client, error);
     if (!table_client_check_cancelled(client, error) ||
         !table_client_wait_room(client, parts, n_parts, error))
         return false;
     for (uint32_t i = 0; i < n_parts; i++) {
         Message message = make_message(client, MESSAGE_ADD, &parts[i], values, NULL);
 
-        client->unheard_bytes += post_office_tell(office, &message, route->row_bytes);
+        if (!tell(client, &message, route->row_bytes))
+            return table_client_fail_memory(client, error);
     }
     post_office_flush_soon(office);
     client->stats.n_adds++;
@@ -255,6 +271,45 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
     return added;
 }
 
+/* ---- Adds that are waited for ---- */
+
+/* Every part is answered, so that one which could not be done is known. */
+static bool write_parts(TableClient *client, uint32_t n_parts, const void *deltas, GError **error)
+{
+    Call call;
+
+    if (n_parts == SLICER_NO_MEMORY)
+        return table_client_fail_memory(client, error);
+    if (!table_client_check_cancelled(client, error) ||
+        !table_client_wait_room(client, client->slicer.parts, n_parts, error))
+        return false;
+    call_begin(&call, NULL);
+    table_client_send(client, MESSAGE_ADD, client->slicer.parts, n_parts, (void *)(uintptr_t)deltas,
+                      &call, client->messages);
+    call_sent(&call);
+    return table_client_wait(client, &call, error);
+}
+
+bool table_client_write(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
+                        GError **error)
+{
+    if (!table_client_check(client, keys, n, error))
+        return false;
+    return n == 0 ||
+           write_parts(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
+                       deltas, error);
+}
+
+bool table_client_write_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
+                            GError **error)
+{
+    if (!table_client_check_run(client, first, n, error))
+        return false;
+    return n == 0 ||
+           write_parts(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
+                       deltas, error);
+}
+
 /* ---- what goes to every server ---- */
 
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
@@ -269,6 +324,8 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
     if (!route->traits->takes_announcements)
         return true;
     n_parts = slicer_cut(&client->slicer, route->partition, keys, n);
+    if (n_parts == SLICER_NO_MEMORY)
+        return table_client_fail_memory(client, error);
     for (uint32_t server = 0; server < office->n_servers; server++) {
         /* the parts come in the order of their servers; a server without one is told so */
         const Part none = { .server = server };
@@ -277,7 +334,8 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
             client, MESSAGE_ANNOUNCE, has_part ? &client->slicer.parts[part++] : &none, NULL, NULL);
 
         message.request.clock = iteration;
-        post_office_tell(office, &message, 0);
+        if (post_office_tell(office, &message, 0) == POST_OFFICE_UNSENT)
+            return table_client_fail_memory(client, error);
     }
     post_office_flush(office);
     return true;
@@ -310,7 +368,8 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
         message.request.subject = RUBATO_SUBJECT_HYPER;
         message.request.keys = (RubatoKeys){ .first = hyper, .n = 1 };
         message.request.values = &value;
-        client->unheard_bytes += post_office_tell(office, &message, sizeof value);
+        if (!tell(client, &message, sizeof value))
+            return table_client_fail_memory(client, error);
     }
     post_office_flush(office);
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);

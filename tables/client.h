@@ -78,6 +78,13 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
 bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
                           GError **error);
 
+/* Adds that have been done when they return: RUBATO_ERROR_MEMORY where a server could not. Between tasks
+ * there is nobody else whom a server could tell. */
+bool table_client_write(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
+                        GError **error);
+bool table_client_write_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
+                            GError **error);
+
 /* Tells every server another number for a hyper-parameter of the update rule, in order with the
  * worker's Adds. */
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error);
@@ -134,5 +141,8 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
 
 /* The error that a call ended with; true where it was none. Any thread. */
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error);
+
+/* Sets RUBATO_ERROR_MEMORY; false. Any thread. */
+bool table_client_fail_memory(const TableClient *client, GError **error);
 
 #endif

@@ -8,6 +8,15 @@
 
 /* ---- how a call ended ---- */
 
+bool table_client_fail_memory(const TableClient *client, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                "table %s: there is no memory for what a request needs, on this node or on a "
+                "server's; a part of the request may have been done",
+                client->route->spec->name);
+    return false;
+}
+
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error)
 {
     switch (status) {
@@ -16,6 +25,9 @@ bool table_client_check_status(const TableClient *client, CallStatus status, GEr
     case CALL_CANCELLED:
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "table %s: the task was cancelled",
                     client->route->spec->name);
+        return false;
+    case CALL_NO_MEMORY:
+        table_client_fail_memory(client, error);
         return false;
     case CALL_REFUSED:
         break;

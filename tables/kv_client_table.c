@@ -37,6 +37,7 @@ typedef struct {
     bool ended;     /* guarded by the table's lock */
     CallStatus status;
     Slicer slicer; /* of its own: positions stay until the call has ended */
+    uint32_t n_parts;
     Message *messages;
     RubatoKey *keys;
     void *deltas;
@@ -199,6 +200,8 @@ bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *key
     if (n == 0)
         return true;
     n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
+    if (n_parts == SLICER_NO_MEMORY)
+        return table_client_fail_memory(client, error);
     if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
         return false;
     call_begin(&call, NULL);
@@ -237,21 +240,42 @@ bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError **error)
     return table_client_clock(table->client, error);
 }
 
+/* A copy, NULL where there is no memory or nothing to copy. */
+static void *copy_of(const void *from, size_t n_bytes)
+{
+    void *copy = g_try_malloc(n_bytes);
+
+    if (copy != NULL)
+        memcpy(copy, from, n_bytes);
+    return copy;
+}
+
+/* A ticket with copies of keys and deltas, cut into parts; NULL where there is no memory. */
 static Ticket *new_ticket(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
-                          RubatoCallback callback, void *user_data)
+                          const void *deltas, RubatoCallback callback, void *user_data)
 {
     const TableRoute *route = table->client->route;
     Ticket *ticket = g_new0(Ticket, 1);
 
-    ticket->id = ++table->n_issued;
     ticket->table = table;
     ticket->callback = callback;
     ticket->user_data = user_data;
     ticket->clock = table->client->clock;
     ticket->to_helper = (Message){ .kind = MESSAGE_INVOKE, .invoke = call_back };
-    ticket->keys = g_memdup2(keys, n * sizeof *keys);
-    ticket->messages = g_new0(Message, route->partition->n_servers);
     slicer_init(&ticket->slicer, route->partition);
+    if (n > 0)
+        ticket->keys = copy_of(keys, n * sizeof *keys);
+    if (n > 0 && deltas != NULL)
+        ticket->deltas = copy_of(deltas, n * route->row_bytes);
+    ticket->n_parts = n > 0 && (ticket->keys == NULL || (deltas != NULL && ticket->deltas == NULL))
+                          ? SLICER_NO_MEMORY
+                          : slicer_cut(&ticket->slicer, route->partition, ticket->keys, n);
+    if (ticket->n_parts == SLICER_NO_MEMORY) {
+        free_ticket(ticket);
+        return NULL;
+    }
+    ticket->messages = g_new0(Message, route->partition->n_servers);
+    ticket->id = ++table->n_issued;
     pthread_mutex_lock(&table->lock);
     g_hash_table_insert(table->tickets, &ticket->id, ticket);
     pthread_mutex_unlock(&table->lock);
@@ -273,12 +297,19 @@ RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const 
     if (!table_client_check(client, keys, n, error))
         return 0;
     n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
-    if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
+    if (n_parts != SLICER_NO_MEMORY &&
+        !table_client_wait_room(client, client->slicer.parts, n_parts, error))
         return 0;
-    ticket = new_ticket(table, keys, n, callback, user_data);
+    ticket = n_parts == SLICER_NO_MEMORY
+                 ? NULL
+                 : new_ticket(table, keys, n, /* deltas= */ NULL, callback, user_data);
+    if (ticket == NULL) {
+        table_client_fail_memory(client, error);
+        return 0;
+    }
     ticket->is_get = n > 0;
     id = ticket->id;
-    n_parts = slicer_cut(&ticket->slicer, client->route->partition, ticket->keys, n);
+    n_parts = ticket->n_parts;
     send_get(client, ticket->slicer.parts, n_parts, values, &ticket->call, ticket->messages);
     call_sent(&ticket->call); /* the ticket may be gone from here on */
     return id;
@@ -299,12 +330,17 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
     if (!table_client_check(client, keys, n, error))
         return 0;
     n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
-    if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
+    if (n_parts != SLICER_NO_MEMORY &&
+        !table_client_wait_room(client, client->slicer.parts, n_parts, error))
         return 0;
-    ticket = new_ticket(table, keys, n, callback, user_data);
+    ticket = n_parts == SLICER_NO_MEMORY ? NULL
+                                         : new_ticket(table, keys, n, deltas, callback, user_data);
+    if (ticket == NULL) {
+        table_client_fail_memory(client, error);
+        return 0;
+    }
     id = ticket->id;
-    ticket->deltas = g_memdup2(deltas, n * client->route->row_bytes);
-    n_parts = slicer_cut(&ticket->slicer, client->route->partition, ticket->keys, n);
+    n_parts = ticket->n_parts;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
     table_client_send(client, MESSAGE_ADD, ticket->slicer.parts, n_parts, ticket->deltas,
                       &ticket->call, ticket->messages);

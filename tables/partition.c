@@ -170,16 +170,21 @@ void slicer_clear(Slicer *slicer)
     g_clear_pointer(&slicer->run, g_free);
 }
 
-static void ensure_capacity(Slicer *slicer, size_t n)
+static bool ensure_capacity(Slicer *slicer, size_t n)
 {
+    const size_t capacity = MAX(n, slicer->capacity * 2);
+
     if (n <= slicer->capacity)
-        return;
-    slicer->capacity = MAX(n, slicer->capacity * 2);
+        return true;
+    slicer->capacity = 0;
     g_free(slicer->at);
     g_free(slicer->servers_of);
-    slicer->at =
-        g_new(uint32_t, 2 * (slicer->capacity + 1)); /* see sort_for_few and sort_for_two */
-    slicer->servers_of = g_new(uint32_t, slicer->capacity);
+    slicer->at = g_try_new(uint32_t, 2 * (capacity + 1)); /* see sort_for_few and sort_for_two */
+    slicer->servers_of = g_try_new(uint32_t, capacity);
+    if (slicer->at == NULL || slicer->servers_of == NULL)
+        return false;
+    slicer->capacity = capacity;
+    return true;
 }
 
 static bool is_ascending(const RubatoKey *keys, size_t n)
@@ -325,7 +330,8 @@ static uint32_t cut_unsorted(Slicer *slicer, const Partition *partition, const R
     Part *parts = slicer->parts;
     uint32_t n_parts = 0;
 
-    ensure_capacity(slicer, n);
+    if (!ensure_capacity(slicer, n))
+        return SLICER_NO_MEMORY;
     for (uint32_t server = 0; server < n_servers; server++)
         parts[server] = (Part){ .server = server, .keys = { .keys = keys } };
     if (n_servers == 2) {
@@ -361,7 +367,11 @@ uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey 
 static uint32_t cut_hashed_run(Slicer *slicer, const Partition *partition, RubatoKey first,
                                size_t n)
 {
-    slicer->run = g_renew(RubatoKey, slicer->run, n);
+    RubatoKey *run = g_try_renew(RubatoKey, slicer->run, n);
+
+    if (run == NULL)
+        return SLICER_NO_MEMORY;
+    slicer->run = run;
     for (size_t i = 0; i < n; i++)
         slicer->run[i] = first + i;
     return cut_unsorted(slicer, partition, slicer->run, n);

@@ -54,7 +54,10 @@ typedef struct {
 void slicer_init(Slicer *slicer, const Partition *partition);
 void slicer_clear(Slicer *slicer);
 
-/* Cuts the n keys into parts; returns how many there are, none of them empty. Sorted keys become
+#define SLICER_NO_MEMORY UINT32_MAX
+
+/* Cuts the n keys into parts; returns how many there are, none of them empty, or SLICER_NO_MEMORY.
+ * Sorted keys become
  * lists or runs, others selections. The parts point into `keys` and the slicer, and hold until the
  * next cut. Of a dense table every key must be in the range. */
 uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey *keys, size_t n);

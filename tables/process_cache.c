@@ -179,6 +179,22 @@ static Fetch *new_fetch(ProcessCache *cache, uint64_t clock)
     return fetch;
 }
 
+/* A part of the call cannot be done for want of memory. */
+static void starve(Call *call)
+{
+    call_add_parts(call, 1);
+    call_end_part(call, CALL_NO_MEMORY, UINT64_MAX);
+}
+
+/* Whether there is memory for the lists of a fetch of so many keys, which GLib would not ask. */
+static bool has_room_for_fetch(size_t n_keys)
+{
+    void *room = g_try_malloc_n(n_keys, 2 * (sizeof(RubatoKey) + sizeof(Joiner)));
+
+    g_free(room);
+    return room != NULL;
+}
+
 /* Asks for the fetch's keys; the lock is held. */
 static void send_fetch(Fetch *fetch, TableClient *client)
 {
@@ -186,11 +202,16 @@ static void send_fetch(Fetch *fetch, TableClient *client)
     const RubatoKey *keys = (const RubatoKey *)(void *)fetch->keys->data;
     uint32_t n_parts;
 
-    fetch->rows = g_malloc(fetch->keys->len * route->row_bytes);
-    n_parts = slicer_cut(&fetch->slicer, route->partition, keys, fetch->keys->len);
+    fetch->rows = g_try_malloc(fetch->keys->len * route->row_bytes);
+    n_parts = fetch->rows == NULL
+                  ? SLICER_NO_MEMORY
+                  : slicer_cut(&fetch->slicer, route->partition, keys, fetch->keys->len);
     call_begin(&fetch->call, fetch_ended);
-    table_client_send(client, MESSAGE_GET, fetch->slicer.parts, n_parts, fetch->rows, &fetch->call,
-                      fetch->messages);
+    if (n_parts == SLICER_NO_MEMORY)
+        starve(&fetch->call);
+    else
+        table_client_send(client, MESSAGE_GET, fetch->slicer.parts, n_parts, fetch->rows,
+                          &fetch->call, fetch->messages);
     call_sent(&fetch->call);
 }
 
@@ -208,7 +229,9 @@ static CachedRow *find_or_add_row(ProcessCache *cache, RubatoKey key)
     CachedRow *row = g_hash_table_lookup(cache->rows, &key);
 
     if (row == NULL) {
-        row = g_malloc0(sizeof *row + cache->route->row_bytes);
+        row = g_try_malloc0(sizeof *row + cache->route->row_bytes);
+        if (row == NULL)
+            return NULL;
         row->key = key;
         g_hash_table_insert(cache->rows, &row->key, row);
     }
@@ -257,6 +280,10 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
         CachedRow *row = find_or_add_row(cache, key);
         char *out = (char *)values + position * row_bytes;
 
+        if (row == NULL) {
+            starve(call);
+            break;
+        }
         if (row->valid && row->tag >= needed) {
             memcpy(out, row->values, row_bytes);
             oldest = MIN(oldest, row->tag);
@@ -264,6 +291,10 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
             continue;
         }
         if (row->fetch == NULL || !may_join(cache, row->fetch, client->clock)) {
+            if (fetch == NULL && !has_room_for_fetch(part->keys.n)) {
+                starve(call);
+                break;
+            }
             if (fetch == NULL)
                 fetch = new_fetch(cache, client->clock);
             row->fetch = fetch;

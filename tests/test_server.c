@@ -26,7 +26,7 @@ static void rig_init(Rig *rig, const char *model)
 
     memset(rig, 0, sizeof *rig);
     post_office_init(&rig->office, 0, 2, ids, servers_of, &FLOW_SIZES_USUAL);
-    server_init(&rig->server, 0, &rig->office);
+    server_init(&rig->server, 0, &rig->office, NULL, NULL);
     rig->office.servers[0].actor = &rig->server.actor;
     for (uint32_t table = 0; table < N_TABLES; table++) {
         rig->specs[table] = (RubatoTableSpec){

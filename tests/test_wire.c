@@ -156,7 +156,7 @@ static const Fault message_faults[] = {
     { 0, MESSAGE_INVOKE, 2, "kind of message" },
     { 0, 0xffff, 2, "kind of message" },
     { 2, 3, 2, "encoding of keys" },
-    { 8, CALL_REFUSED + 1, 4, "status" },
+    { 8, CALL_NO_MEMORY + 1, 4, "status" },
     { 56, 1, 8, "their number" },
     { 56, 3, 8, "their number" },
     { 56, UINT64_MAX, 8, "their number" },

@@ -57,8 +57,9 @@ struct RubatoStorageOps {
     void (*find)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
     /* The same, creating what is absent with its initial values. The pointers hold until the next
-     * call of it. */
-    void (*find_or_create)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
+     * call of it. False where there is no memory for a row: what was there before still is, and some
+     * of the absent rows may have been made. */
+    bool (*find_or_create)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
     /* The rows of n consecutive keys, where they lie one after the other in memory; NULL where
      * they do not. A storage that so gives out the whole of its shard's range never moves it: the

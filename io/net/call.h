@@ -18,6 +18,7 @@ typedef enum {
     CALL_OK,
     CALL_CANCELLED, /* the task is over, or was cancelled */
     CALL_REFUSED,   /* the server could not do it: a bad message, an unknown table */
+    CALL_NO_MEMORY, /* there was no memory for it, here or on the server */
 } CallStatus;
 
 typedef struct Call Call;

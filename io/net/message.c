@@ -22,10 +22,14 @@ Message *message_copy(const Message *message, size_t row_bytes)
     const size_t n_keys = keys->keys == NULL ? 0 : keys->n;
     const bool with_values = message->kind == MESSAGE_ADD && row_bytes > 0;
     const size_t value_bytes = with_values ? keys->n * row_bytes : 0;
-    Message *copy = g_malloc(sizeof *copy + n_keys * sizeof(RubatoKey) + value_bytes);
+    const size_t bytes = sizeof(Message) + n_keys * sizeof(RubatoKey) + value_bytes;
+    const char *values = message->request.values;
+    Message *copy = bytes == sizeof *copy ? g_malloc(bytes) : g_try_malloc(bytes);
+
+    if (copy == NULL)
+        return NULL;
     RubatoKey *copied_keys = (RubatoKey *)(copy + 1);
     char *copied_values = (char *)(copied_keys + n_keys);
-    const char *values = message->request.values;
 
     *copy = *message;
     copy->end = end_copy;

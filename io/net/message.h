@@ -28,7 +28,7 @@ typedef struct Message Message;
 struct Message {
     RubatoRequest request; /* first: models give back requests, servers find the message again */
     MessageKind kind;
-    CallStatus status;   /* of the answer */
+    CallStatus status;   /* of the answer; CALL_NO_MEMORY before: there was none for its keys */
     uint32_t epoch;      /* of the task; 0: outside any task */
     uint32_t table;      /* the table's id */
     uint32_t server;     /* its number over all nodes */
@@ -69,7 +69,8 @@ void message_end_call(Message *message);
 
 /* A message on the heap with its own copy of the keys it selects and, for an Add, of the deltas
  * (value_bytes of each row). Its answer goes to the same call. Not for a
- * Get, whose rows must land where the caller wants them. (transfer full) */
+ * Get, whose rows must land where the caller wants them. NULL where there is no memory for keys and
+ * deltas. (transfer full) */
 Message *message_copy(const Message *message, size_t row_bytes);
 
 #endif

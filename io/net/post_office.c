@@ -79,6 +79,7 @@ void post_office_clear(PostOffice *office)
 
 /* ---- requests that wait for another node's answer ---- */
 
+/* 0 where there is no memory. */
 static uint64_t add_pending(PostOffice *office, const Message *message, const RubatoKeys *keys,
                             char *values, size_t row_bytes)
 {
@@ -90,7 +91,12 @@ static uint64_t add_pending(PostOffice *office, const Message *message, const Ru
         const uint32_t n = office->n_pending_slots;
         const uint32_t grown = MAX(64, n * 2);
 
-        office->pending = g_renew(PendingRequest, office->pending, grown);
+        slot = g_try_renew(PendingRequest, office->pending, grown);
+        if (slot == NULL) {
+            pthread_mutex_unlock(&office->lock);
+            return 0;
+        }
+        office->pending = slot;
         for (uint32_t i = n; i < grown; i++)
             office->pending[i] =
                 (PendingRequest){ .next_free = i + 1 < grown ? i + 1 : NO_SLOT, .generation = 1 };
@@ -184,7 +190,7 @@ const char *post_office_receive_reply(PostOffice *office, const Incoming *incomi
 {
     const uint64_t id = incoming->header.request_id;
     const uint32_t index = (uint32_t)id;
-    CallStatus status = incoming->header.status <= CALL_REFUSED
+    CallStatus status = incoming->header.status <= CALL_NO_MEMORY
                             ? (CallStatus)incoming->header.status
                             : CALL_REFUSED;
     PendingRequest taken = { 0 };
@@ -244,16 +250,15 @@ static uint32_t pieced_keys(const Message *message, const RubatoKeys *piece)
     return piece->n == message->request.keys.n ? 0 : (uint32_t)message->request.keys.n;
 }
 
-/* Sends one message's worth of keys: n × row_bytes is within POST_OFFICE_MAX_VALUE_BYTES. */
-static void send_piece(PostOffice *office, const Message *message, const RubatoKeys *keys,
+/* Sends one message's worth of keys: n × row_bytes is within POST_OFFICE_MAX_VALUE_BYTES. False where
+ * there is no memory for it. */
+static bool send_piece(PostOffice *office, const Message *message, const RubatoKeys *keys,
                        char *values, size_t row_bytes)
 {
     const bool adds = message->kind == MESSAGE_ADD;
     const uint32_t node = office->servers[message->server].node;
     const size_t delta_bytes =
         keys->keys == NULL || network_is_memory(office->network, node) ? 0 : key_codec_size(keys);
-    const uint64_t id =
-        message->call == NULL ? 0 : add_pending(office, message, keys, values, row_bytes);
     const WireHeader header = {
         .kind = message->kind,
         .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN
@@ -266,7 +271,6 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
         .server = message->server,
         .worker = message->request.worker,
         .clock = message->request.clock,
-        .request_id = id,
         .first_key = delta_bytes == 0   ? keys->first
                      : keys->at == NULL ? keys->keys[0]
                                         : keys->keys[keys->at[0]],
@@ -278,9 +282,17 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
     };
     Frame *frame = network_new_frame(office->network, &header);
 
-    /* GLib ends the process when memory runs out; so does this, for the request cannot be undone */
     if (frame == NULL)
-        g_error("no memory for a message of %zu keys", keys->n);
+        return false;
+    if (message->call != NULL) {
+        const uint64_t id = add_pending(office, message, keys, values, row_bytes);
+
+        if (id == 0) {
+            frame_free(frame);
+            return false;
+        }
+        frame_header(frame)->request_id = id;
+    }
     if (delta_bytes > 0)
         key_codec_encode(keys, frame_keys(frame));
     else if (keys->keys != NULL)
@@ -288,6 +300,7 @@ static void send_piece(PostOffice *office, const Message *message, const RubatoK
     if (header.value_bytes > 0)
         gather_values(frame_values(frame), keys, values, row_bytes);
     network_push(office->network, node, frame);
+    return true;
 }
 
 size_t post_office_max_keys(size_t row_bytes)
@@ -344,12 +357,15 @@ static uint32_t count_pieces(PieceSizes sizes, size_t n_keys)
     return MAX(1, n);
 }
 
-static void send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
+/* Where there is no memory for a piece, its part of the call ends with CALL_NO_MEMORY, and without a
+ * call nothing more is sent; false then. */
+static bool send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
 {
     const uint32_t node = office->servers[message->server].node;
     const RubatoKeys *keys = &message->request.keys;
     const PieceSizes sizes = find_sizes(office, node, message, row_bytes);
     size_t begin = 0, waiting_bytes = 0;
+    bool all = true;
 
     if (message->call != NULL)
         message->call->is_remote = true;
@@ -361,9 +377,14 @@ static void send_pieces(PostOffice *office, const Message *message, size_t row_b
         char *values = message->request.values;
 
         /* a selection's positions count from the start of all values */
-        send_piece(office, message, &piece,
-                   values == NULL || keys->at != NULL ? values : values + begin * row_bytes,
-                   row_bytes);
+        if (!send_piece(office, message, &piece,
+                        values == NULL || keys->at != NULL ? values : values + begin * row_bytes,
+                        row_bytes)) {
+            all = false;
+            if (message->call == NULL)
+                break;
+            call_end_part(message->call, CALL_NO_MEMORY, UINT64_MAX);
+        }
         waiting_bytes += piece.n * ((piece.keys != NULL ? sizeof(RubatoKey) : 0) +
                                     (message->kind == MESSAGE_ADD ? row_bytes : 0));
         /* The other side has something to do meanwhile; but it takes several small pieces at once. */
@@ -374,6 +395,26 @@ static void send_pieces(PostOffice *office, const Message *message, size_t row_b
         }
         begin += piece.n;
     } while (begin < keys->n);
+    return all;
+}
+
+/* Has a busy server of this process handle a message that there is no memory to copy, and waits until
+ * it has: an Add and an announcement are taken in by the call that brings them. */
+static void tell_and_wait(Actor *actor, Message *message)
+{
+    Call *const asked = message->call;
+    Call call;
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    message->call = &call;
+    message->end = message_end_call;
+    actor_post(actor, message);
+    call_sent(&call);
+    call_wait(&call, -1);
+    if (asked != NULL)
+        call_end_part(asked, (CallStatus)atomic_load_explicit(&call.status, memory_order_relaxed),
+                      atomic_load_explicit(&call.min_clock, memory_order_relaxed));
 }
 
 void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
@@ -381,7 +422,7 @@ void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
     Actor *actor = office->servers[message->server].actor;
 
     if (actor == NULL)
-        send_pieces(office, message, row_bytes);
+        (void)send_pieces(office, message, row_bytes);
     else if (!actor_try_handle_soon(actor, message))
         actor_post(actor, message);
 }
@@ -389,16 +430,28 @@ void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
 size_t post_office_tell(PostOffice *office, Message *message, size_t row_bytes)
 {
     Actor *actor = office->servers[message->server].actor;
+    Message *copy;
 
-    if (actor == NULL) {
-        send_pieces(office, message, row_bytes);
-        return 0;
-    }
+    if (actor == NULL)
+        return send_pieces(office, message, row_bytes) ? 0 : POST_OFFICE_UNSENT;
     message->end = message->call != NULL ? message_end_call : NULL;
     if (actor_try_handle_soon(actor, message))
         return 0;
-    actor_post(actor, message_copy(message, row_bytes));
+    copy = message_copy(message, row_bytes);
+    if (copy == NULL) {
+        tell_and_wait(actor, message);
+        return 0;
+    }
+    actor_post(actor, copy);
     return message->request.keys.n * (row_bytes + sizeof(RubatoKey)) + sizeof(Message);
+}
+
+/* A message of a few hundred bytes that somebody would wait for in vain. */
+static Frame *need_frame(Frame *frame)
+{
+    if (frame == NULL)
+        g_error("no memory for a message without keys or rows; the node ends here");
+    return frame;
 }
 
 void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, uint32_t source,
@@ -413,10 +466,8 @@ void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, 
                                 .request_id = slowest };
 
     for (uint32_t node = 0; node < office->n_nodes; node++) {
-        Frame *frame = node == office->self ? NULL : frame_new(&header);
-
-        if (frame != NULL)
-            network_push(office->network, node, frame);
+        if (node != office->self)
+            network_push(office->network, node, need_frame(frame_new(&header)));
     }
 }
 
@@ -483,25 +534,22 @@ static void end_remote(Message *message)
     Incoming *incoming = request->incoming;
 
     if (incoming->header.request_id != 0) {
-        Frame *reply = request->reply != NULL ? request->reply : new_reply(request, 0);
+        Frame *reply = request->reply != NULL ? request->reply : need_frame(new_reply(request, 0));
+        WireHeader *header = frame_header(reply);
 
-        if (reply != NULL) {
-            WireHeader *header = frame_header(reply);
-
-            header->status = message->status;
-            header->clock = message->min_clock;
-            if (message->status != CALL_OK)
-                header->value_bytes = 0;
-            network_push(request->office->network, incoming->node, reply);
-        }
+        header->status = message->status;
+        header->clock = message->min_clock;
+        if (message->status != CALL_OK)
+            header->value_bytes = 0;
+        network_push(request->office->network, incoming->node, reply);
     } else
         frame_free(request->reply);
     g_free(request->keys);
     incoming_free(incoming); /* and the request with it */
 }
 
-/* The request's keys as a list; *wrong says what is wrong with them, and is not touched otherwise.
- * The wire has checked that there are no more keys than bytes of them. */
+/* The request's keys as a list, NULL where there is no memory for it; *wrong says what is wrong with
+ * them, and is not touched otherwise. The wire has checked that there are no more keys than bytes of them. */
 static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incoming,
                                   const char **wrong)
 {
@@ -510,10 +558,9 @@ static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incomi
     if (incoming->deltas == NULL)
         return incoming->keys;
     request->keys = g_try_new(RubatoKey, header->n_keys);
-    if (request->keys == NULL)
-        *wrong = "a request with more keys than there is memory";
-    else if (!key_codec_decode(incoming->deltas, (size_t)header->key_bytes, header->first_key,
-                               (size_t)header->n_keys, request->keys))
+    if (request->keys != NULL &&
+        !key_codec_decode(incoming->deltas, (size_t)header->key_bytes, header->first_key,
+                          (size_t)header->n_keys, request->keys))
         *wrong = "a request with keys that cannot be read";
     return request->keys;
 }
@@ -582,6 +629,10 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         .value_bytes = incoming->value_bytes,
         .end = end_remote,
     };
+    if (incoming->deltas != NULL && keys == NULL) { /* the server says so to whoever has to know */
+        message->status = CALL_NO_MEMORY;
+        message->request.keys.n = 0;
+    }
     const size_t n_values = MAX((size_t)header->n_keys, incoming->value_bytes / sizeof(double));
     if (n_values > office->most_inline || !handle_if_short(office, actor, message, n_values))
         actor_post(actor, message);

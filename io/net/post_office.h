@@ -58,13 +58,15 @@ static inline bool post_office_is_local(const PostOffice *office, uint32_t serve
 }
 
 /* Asks a server. message->call has one part for it already; more are added where the request
- * becomes several messages. The message, its keys and its values stay where they are until the call
+ * becomes several messages. A part for which there is no memory ends with CALL_NO_MEMORY. The message, its keys and its values stay where they are until the call
  * has ended. Asked of another node it leaves with the next flush. */
 void post_office_ask(PostOffice *office, Message *message, size_t row_bytes);
 
 /* Tells a server, which may answer to message->call, or to nobody (NULL); sets message->end. The
  * message, its keys and values may be reused at once. Returns the bytes that had to be copied into a
- * busy local server's mailbox, 0 where it was handled at once or sent. */
+ * busy local server's mailbox, 0 where it was handled at once or sent. POST_OFFICE_UNSENT: there is no
+ * memory to send all of it, and a call has heard so. */
+#define POST_OFFICE_UNSENT SIZE_MAX
 size_t post_office_tell(PostOffice *office, Message *message, size_t row_bytes);
 
 /* Tells every other node a clock: of source (a node number, or a worker's rank where the table's

@@ -199,7 +199,7 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
     const char *const fault = check_keys(&read);
     if (fault != NULL)
         return fault;
-    if (read.status > CALL_REFUSED)
+    if (read.status > CALL_NO_MEMORY)
         return "its status is unknown";
     *header = read;
     return NULL;

@@ -1,0 +1,103 @@
+/* A node whose memory ends: the task fails on every node, in order, with the table's name, and the run
+ * goes on. Its limit is the kernel's, on the addresses that the process may use. */
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "engine/node.h"
+#include "tests/support/cluster_run.h"
+#include "tests/support/runner.h"
+
+enum { N_CALL = 1000, WIDTH = 64, N_MOST = 4000, STARVING = 1, SPARE_BYTES = 96 << 20 };
+
+static const char *const models[] = { "asp", "bsp", "ssp" };
+
+static const ClusterShape shape = { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } };
+
+/* Leaves the process some more bytes than it has now. */
+static bool limit_memory(GError **error)
+{
+    unsigned long n_pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    const int n_read = file == NULL ? 0 : fscanf(file, "%lu", &n_pages);
+
+    if (file != NULL)
+        fclose(file);
+    EXPECT(n_read == 1, "statm");
+    const rlim_t bytes = (rlim_t)n_pages * 4096 + SPARE_BYTES;
+    EXPECT(setrlimit(RLIMIT_AS, &(struct rlimit){ bytes, RLIM_INFINITY }) == 0, "setrlimit");
+    return true;
+}
+
+static bool unlimit_memory(GError **error)
+{
+    EXPECT(setrlimit(RLIMIT_AS, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY }) == 0,
+           "setrlimit");
+    return true;
+}
+
+/* Adds rows for ever; far more than the node has room for. */
+static bool fill(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t n_calls = *(const uint32_t *)user_data;
+    const uint32_t rank = rubato_worker_rank(worker);
+    g_autofree float *deltas = g_new0(float, N_CALL *WIDTH);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_CALL);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "wide", RUBATO_F32, error);
+
+    if (table == NULL)
+        return false;
+    for (uint64_t call = 0; call < n_calls; call++) {
+        for (uint64_t i = 0; i < N_CALL; i++)
+            keys[i] = (call * N_CALL + i) * UINT64_C(0x9e3779b97f4a7c15) + rank;
+        if (!rubato_kv_table_add(table, keys, N_CALL, deltas, error) ||
+            !rubato_kv_table_clock(table, error))
+            return false;
+    }
+    return true;
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *const tables[] = { "wide", NULL };
+    const RubatoTableSpec spec = {
+        .name = "wide", .width = WIDTH, .storage = "hash", .model = data, .staleness = 2
+    };
+    const uint32_t most = N_MOST, few = 2;
+    GError *found = NULL;
+
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    if (rubato_engine_node(engine) == CLUSTER_IDS[STARVING] && !limit_memory(error))
+        return false;
+    EXPECT(!cluster_run_task(engine, "fill", fill, &most, tables, &found), "it succeeded");
+    if (!unlimit_memory(error) ||
+        !cluster_expect_error(&found, RUBATO_ERROR_MEMORY, "table wide", error) ||
+        !cluster_run_task(engine, "fill again", fill, &few, tables, error))
+        return false;
+    cluster_say("went on");
+    return true;
+}
+
+START_TEST(a_node_without_memory_fails_the_task_on_every_node)
+{
+    ClusterRun *run = cluster_run_new(&shape);
+
+    cluster_start(run, play, models[_i]);
+    cluster_expect_success(run);
+    for (uint32_t node = 0; node < shape.n_nodes; node++)
+        cluster_expect_text(run, node, "went on");
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster memory");
+    TCase *tasks = cluster_add_case(suite, "tasks");
+
+    /* a sanitizer's own memory cannot be told from a program's */
+    if (cluster_slowness() == 1)
+        tcase_add_loop_test(tasks, a_node_without_memory_fails_the_task_on_every_node, 0,
+                            G_N_ELEMENTS(models));
+    return run_suite(suite);
+}
