@@ -368,9 +368,9 @@ static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told
     peer->incarnation = told->incarnation;
     peer->transport = transport;
     peer->channel = channel;
-    peer->state = NETWORK_CONNECTING;
-    peer->heard_ms = network_now_ms();
-    peer->resend_at = LINK_NEVER;
+    atomic_init(&peer->state, NETWORK_CONNECTING);
+    atomic_init(&peer->heard_ms, network_now_ms());
+    atomic_init(&peer->resend_at, LINK_NEVER);
     link_sender_init(&peer->sender, network->resend_ms, network->out_bytes);
     return peer;
 }

@@ -145,7 +145,7 @@ bool network_help(Network *network, Call *call, int timeout_ms)
 {
     if (call_has_ended(call))
         return true;
-    /* Acquire and release: from helper to helper. */
+    /* Acquire and release: from helper to helper, whose calls of epoll_ctl stay in this order. */
     if (atomic_load_explicit(&network->helping, memory_order_relaxed) ||
         atomic_exchange_explicit(&network->helping, true, memory_order_acquire))
         return call_wait(call, timeout_ms);

@@ -263,8 +263,9 @@ static Peer *find_sender(Network *network, const PacketHeader *header)
 /* What a peer cannot truthfully tell: it acknowledges or has consumed what was never sent. */
 static const char *check_news(Peer *peer, const PacketHeader *header)
 {
-    /* Acquire: pairs with send_all's release; and the packet has been to the peer and back. */
-    if (header->ack > atomic_load_explicit(&peer->highest_sent, memory_order_acquire))
+    /* Relaxed, both: what a peer truthfully tells has been there and back, over transports that order
+     * memory; so the stores before it was sent happened before these loads. */
+    if (header->ack > atomic_load_explicit(&peer->highest_sent, memory_order_relaxed))
         return "it acknowledges what was never sent";
     if (header->consumed > atomic_load_explicit(&peer->charged, memory_order_relaxed))
         return "it has consumed what was never sent";
@@ -466,13 +467,13 @@ Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_a
 }
 
 /* Whether nothing is left to send to the peer, and all was acknowledged. What a holder has taken out
- * of the queue shows nowhere until he has packed it. So the order counts: who sees the queue, or the
- * wishes, as a holder has emptied them (acquire: pairs with the releases in take_queue and run) sees
- * his token taken, or given back, and then (acquire: pairs with give_token) what he keeps. */
+ * of the queue shows nowhere until he has packed it. So the order counts: who sees the queue as a
+ * holder has emptied it (acquire: pairs with the release in take_queue) sees his token taken, or given
+ * back, and then (acquire: pairs with give_token) what he keeps. If he has left frames for another
+ * turn he keeps those packed before them. */
 static bool is_peer_done(Peer *peer)
 {
     return atomic_load_explicit(&peer->queue, memory_order_acquire) == NULL &&
-           (atomic_load_explicit(&peer->wishes, memory_order_acquire) & WISH_RUN) == 0 &&
            atomic_load_explicit(&peer->token, memory_order_acquire) == 0 &&
            atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) == 0;
 }

@@ -39,7 +39,8 @@ static bool has_work(Peer *peer)
 
 static bool take_token(Peer *peer)
 {
-    /* The load alone is what counts if it finds the token taken: see the top. */
+    /* The load alone is what counts if it finds the token taken: see the top. The exchange acquires
+     * what the last holder did, and is the fence that ZeroMQ asks for. */
     return atomic_load(&peer->token) == 0 && atomic_exchange(&peer->token, 1) == 0;
 }
 
@@ -164,8 +165,9 @@ static bool send_all(Peer *peer, int64_t now_ms)
             continue;
         }
         write_header(peer, packet, 0);
-        /* Before it goes out: an acknowledgement of it may come at any time after. */
-        atomic_store_explicit(&peer->highest_sent, packet->sequence, memory_order_release);
+        /* Before it goes out: an acknowledgement of it may come at any time after. Relaxed: see
+         * check_news. */
+        atomic_store_explicit(&peer->highest_sent, packet->sequence, memory_order_relaxed);
         send_packet(peer, packet);
         told = true;
     }
@@ -189,9 +191,8 @@ static bool look_at_connection(Peer *peer, int64_t now_ms)
 /* Everything that the holder of the token does. */
 static void run(Peer *peer)
 {
-    /* Acquire: pairs with peer_wish's release; what the wish is about is seen. Release: as in
-     * take_queue. */
-    const uint32_t wishes = atomic_exchange_explicit(&peer->wishes, 0, memory_order_acq_rel);
+    /* Acquire: pairs with peer_wish's release; what the wish is about is seen. */
+    const uint32_t wishes = atomic_exchange_explicit(&peer->wishes, 0, memory_order_acquire);
 
     if (peer->channel == NULL) {
         drop_queue(peer);
@@ -363,7 +364,8 @@ bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *
         monotonic_wait(&network->room, &network->lock, MIN(end_ms, now_ms + LONGEST_WAIT_MS));
     }
     pthread_mutex_unlock(&network->lock);
-    atomic_fetch_sub(&peer->n_waiters, 1);
+    /* Relaxed: whoever still counts it wakes nobody, or asks the peer in vain. */
+    atomic_fetch_sub_explicit(&peer->n_waiters, 1, memory_order_relaxed);
     return room;
 }
 
@@ -378,7 +380,8 @@ void network_forget(Network *network, uint32_t node)
 {
     Peer *const peer = network_peer(network, node);
 
-    if (peer == NULL || atomic_exchange(&peer->forgotten, true))
+    /* Relaxed: it only says who closes; whoever has not seen it yet sends or receives once more. */
+    if (peer == NULL || atomic_exchange_explicit(&peer->forgotten, true, memory_order_relaxed))
         return;
     peer_close(peer, /* linger_ms= */ 0);
     network_wake_waiters(network);

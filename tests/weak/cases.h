@@ -9,5 +9,6 @@ extern const WeakCase unsound_litmus_cases[]; /* must fail */
 extern const WeakCase actor_cases[];
 extern const WeakCase call_cases[];
 extern const WeakCase clocks_cases[];
+extern const WeakCase network_cases[];
 
 #endif

@@ -121,6 +121,17 @@ static void seen_by_another(void)
     weak_join(other);
 }
 
+/* The caller ends it, but another sees that. */
+static void ended_by_the_caller(void)
+{
+    begin(NULL);
+    call_add_parts(&call, 1);
+    const unsigned part = start(0), other = weak_start("other", look, NULL);
+    weak_join(part);
+    call_sent(&call);
+    weak_join(other);
+}
+
 static void listen_for_bell(void)
 {
     struct pollfd polled = { .fd = bell, .events = POLLIN };
@@ -166,6 +177,7 @@ const WeakCase call_cases[] = {
     { "call_parts_one_by_one", parts_one_by_one },
     { "call_handed_over", handed_over },
     { "call_seen_by_another", seen_by_another },
+    { "call_ended_by_the_caller", ended_by_the_caller },
     { "call_bell_rings", bell_rings },
     { "call_bell_set_again", bell_set_again },
     { NULL, NULL },

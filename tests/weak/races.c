@@ -7,6 +7,8 @@
  * memcpy and the like are not seen where the compiler leaves them to the C library.
  *
  * As in FastTrack (Flanagan, Freund: PLDI 2009) but with all threads' reads written down. */
+#include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/weak/checker.h"
@@ -20,23 +22,33 @@ typedef struct {
 
 enum { CELLS = 1 << 12 };
 static Cell cells[CELLS];
+static Cell *used[CELLS]; /* in this execution */
+static unsigned n_used;
 static uint64_t execution;
+
+/* What was given back in this execution, and is kept until its end. */
+enum { MOST_FREED = 1024 };
+static void *freed[MOST_FREED];
+static unsigned n_freed;
 
 void races_begin(void)
 {
     execution++;
+    n_used = 0;
+    while (n_freed > 0)
+        free(freed[--n_freed]);
 }
 
 static Cell *find_cell(const void *address)
 {
     size_t at = (size_t)((uintptr_t)address * 0x9e3779b97f4a7c15u >> 40) % CELLS;
 
-    for (unsigned i = 0; cells[at].execution == execution; at = (at + 1) % CELLS) {
+    for (; cells[at].execution == execution; at = (at + 1) % CELLS)
         if (cells[at].address == address)
             return &cells[at];
-        if (++i == CELLS)
-            weak_fail("more than %d objects", CELLS);
-    }
+    if (n_used == CELLS / 2)
+        weak_fail("more than %d objects", CELLS / 2);
+    used[n_used++] = &cells[at];
     cells[at] = (Cell){ .address = address, .execution = execution, .writer = WEAK_THREADS };
     return &cells[at];
 }
@@ -74,19 +86,48 @@ void race_touch(const void *address)
     touch(address, "accessed atomically");
 }
 
+static void check_unused(const Cell *cell, const char *what)
+{
+    check_written(cell, what);
+    for (unsigned i = 0; i < WEAK_THREADS; i++)
+        if (i != thread_number() && cell->touched[i] > thread_view()->clock[i])
+            weak_fail("a data race on %p: %s by thread %u (%s), in use by thread %u", cell->address,
+                      what, thread_number(), thread_name(), i);
+}
+
 void race_write(const void *address)
 {
     if (!thread_is_running())
         return;
     Cell *const cell = find_cell(address);
 
-    check_written(cell, "written");
-    for (unsigned i = 0; i < WEAK_THREADS; i++)
-        if (i != thread_number() && cell->touched[i] > thread_view()->clock[i])
-            weak_fail("a data race on %p: written by thread %u (%s), in use by thread %u", address,
-                      thread_number(), thread_name(), i);
+    check_unused(cell, "written");
     cell->writer = thread_number();
     note(&cell->written);
+}
+
+/* ---- memory that is given back ---- */
+
+void weak_free(void *memory);
+
+void weak_free(void *memory)
+{
+    if (memory == NULL || !thread_is_running()) {
+        free(memory);
+        return;
+    }
+    for (unsigned i = 0; i < n_used; i++) {
+        const ptrdiff_t at = (const char *)used[i]->address - (char *)memory;
+
+        if (at >= 0 && (size_t)at < malloc_usable_size(memory)) {
+            check_unused(used[i], "given back");
+            used[i]->writer = thread_number();
+            note(&used[i]->written);
+        }
+    }
+    if (n_freed == MOST_FREED)
+        weak_fail("more than %d times memory is given back", MOST_FREED);
+    freed[n_freed++] = memory;
 }
 
 /* ---- what the compiler calls ---- */

@@ -8,6 +8,7 @@
 #ifndef TESTS_WEAK_REPLACE_H
 #define TESTS_WEAK_REPLACE_H
 
+#include <glib.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -197,7 +198,7 @@ void weak_futex_wake(_Atomic uint32_t *word, int n);
 int weak_eventfd(void);
 int weak_epoll(void);
 int weak_epoll_ctl(int epoll, int operation, int fd, const struct epoll_event *event);
-int weak_poll(struct pollfd *polled, size_t n);
+int weak_poll(struct pollfd *polled, size_t n, int timeout_ms);
 ssize_t weak_read(int fd, void *to, size_t size);
 ssize_t weak_write(int fd, const void *from, size_t size);
 
@@ -211,15 +212,22 @@ ssize_t weak_write(int fd, const void *from, size_t size);
 #define pthread_cond_destroy(cond) weak_nothing(cond)
 #define pthread_cond_broadcast(cond) weak_broadcast(cond)
 #define monotonic_wait(cond, mutex, end_ms) ((void)(end_ms), weak_wait(cond, mutex))
-#define sched_yield() (weak_yield(), 0)
+#define sched_yield() weak_yield()
 #define spin_pause() ((void)0)
 #define futex_wait(word, expected, timeout_ms) ((void)(timeout_ms), weak_futex_wait(word, expected))
 #define futex_wake(word, n) weak_futex_wake(word, n)
 #define eventfd(value, flags) weak_eventfd()
 #define epoll_create1(flags) weak_epoll()
 #define epoll_ctl(epoll, operation, fd, event) weak_epoll_ctl(epoll, operation, fd, event)
-#define poll(polled, n, timeout_ms) ((void)(timeout_ms), weak_poll(polled, n))
+#define poll(polled, n, timeout_ms) weak_poll(polled, n, timeout_ms)
 #define read(fd, to, size) weak_read(fd, to, size)
 #define write(fd, from, size) weak_write(fd, from, size)
+
+/* ---- memory ---- */
+
+/* As a write of all of it; and it is not used again in this execution. */
+void weak_free(void *memory);
+
+#define g_free weak_free
 
 #endif

@@ -14,7 +14,7 @@
 
 #include "tests/weak/checker.h"
 
-enum { STACK_BYTES = 128 << 10, MOST_LOCKS = 16, MOST_FDS = 16, FIRST_FD = 1000 };
+enum { STACK_BYTES = 128 << 10, MOST_LOCKS = 16, MOST_FDS = 16, FIRST_FD = 1000, LONG_MS = 1000 };
 
 typedef struct {
     ucontext_t context;
@@ -25,6 +25,7 @@ typedef struct {
     View view;
     bool ended;
     bool gives_way;       /* until another has done something */
+    bool has_timeout;     /* it waits in a poll that would end */
     const char *waits_on; /* NULL: it can go on; else what for */
     const void *waited;   /* the object of it */
 } Thread;
@@ -58,6 +59,8 @@ static ucontext_t outside;
 static bool is_running;
 static const WeakCase *running;
 static unsigned n_steps;
+static bool time_passes;
+static int64_t now_ms;
 static const void *last_done; /* see thread_step_again */
 static unsigned last_doer;
 static char failure[256];
@@ -139,12 +142,38 @@ static unsigned list_runnable(unsigned runnable[WEAK_THREADS], bool also_giving_
     return n;
 }
 
+/* All polls end that would. False: there is none, or time stands still. */
+static bool pass_time(void)
+{
+    bool is_some = false;
+
+    for (unsigned i = 0; i < n_threads && time_passes; i++)
+        if (!threads[i].ended && threads[i].waits_on != NULL && threads[i].has_timeout) {
+            threads[i].waits_on = NULL;
+            is_some = true;
+        }
+    now_ms += is_some ? LONG_MS : 0;
+    return is_some;
+}
+
+int64_t weak_now_ms(void)
+{
+    return now_ms;
+}
+
+void weak_let_time_pass(void)
+{
+    time_passes = true;
+}
+
 static void pick_next(void)
 {
     unsigned runnable[WEAK_THREADS];
     unsigned n = list_runnable(runnable, false);
 
     if (n == 0)
+        n = list_runnable(runnable, true);
+    if (n == 0 && pass_time())
         n = list_runnable(runnable, true);
     if (n == 0)
         fail_for_nobody_runs();
@@ -236,7 +265,7 @@ static unsigned add_thread(const char *name, void *(*run)(void *user), void *use
     (void)snprintf(thread->name, sizeof thread->name, "%s", name);
     thread->run = run;
     thread->user = user;
-    thread->ended = thread->gives_way = false;
+    thread->ended = thread->gives_way = thread->has_timeout = false;
     thread->waits_on = NULL;
     memset(&thread->view, 0, sizeof thread->view);
     for (unsigned i = 0; i < WEAK_THREADS; i++)
@@ -302,6 +331,8 @@ bool threads_run(const WeakCase *one, char *text, size_t text_bytes)
 
     n_threads = n_locks = n_descriptors = present = n_steps = 0;
     last_done = NULL;
+    time_passes = false;
+    now_ms = 0;
     running = one;
     *failure = '\0';
     memory_begin();
@@ -418,7 +449,7 @@ void weak_futex_wake(_Atomic uint32_t *word, int n)
 int weak_eventfd(void);
 int weak_epoll(void);
 int weak_epoll_ctl(int epoll, int operation, int fd, const struct epoll_event *event);
-int weak_poll(struct pollfd *polled, size_t n);
+int weak_poll(struct pollfd *polled, size_t n, int timeout_ms);
 ssize_t weak_read(int fd, void *to, size_t size);
 ssize_t weak_write(int fd, const void *from, size_t size);
 
@@ -489,23 +520,33 @@ int weak_epoll_ctl(int epoll, int operation, int fd, const struct epoll_event *e
     return 0;
 }
 
-int weak_poll(struct pollfd *polled, size_t n)
+static int count_readable(struct pollfd *polled, size_t n)
 {
     int n_ready = 0;
 
-    thread_step();
-    for (;;) {
-        for (size_t i = 0; i < n; i++) {
-            polled[i].revents = is_readable(polled[i].fd) ? POLLIN : 0;
-            n_ready += polled[i].revents != 0;
-            if (polled[i].revents != 0)
-                take_view(polled[i].fd);
-        }
-        story_add("%-8s poll: %s\n", thread_name(), n_ready > 0 ? "something" : "sleeps");
-        if (n_ready > 0)
-            return n_ready;
-        wait_for(for_descriptor, NULL);
+    for (size_t i = 0; i < n; i++) {
+        polled[i].revents = is_readable(polled[i].fd) ? POLLIN : 0;
+        n_ready += polled[i].revents != 0;
+        if (polled[i].revents != 0)
+            take_view(polled[i].fd);
     }
+    return n_ready;
+}
+
+int weak_poll(struct pollfd *polled, size_t n, int timeout_ms)
+{
+    const int64_t begun_ms = now_ms;
+    int n_ready;
+
+    thread_step();
+    while ((n_ready = count_readable(polled, n)) == 0 && timeout_ms != 0 && now_ms == begun_ms) {
+        story_add("%-8s polls and sleeps\n", thread_name());
+        threads[present].has_timeout = timeout_ms > 0;
+        wait_for(for_descriptor, NULL);
+        threads[present].has_timeout = false;
+    }
+    story_add("%-8s polls: %d are readable\n", thread_name(), n_ready);
+    return n_ready;
 }
 
 ssize_t weak_read(int fd, void *to, size_t size)

@@ -28,8 +28,8 @@
  *
  * The kernel. futex_wait may read an old value, unless the thread that stored a newer one has called
  * futex_wake since; neither orders anything else. Mutexes, and the descriptors' reads, writes and
- * polls, order memory as the kernel's locks do. No wait ends because of time: a lost wake-up shows as
- * an execution in which nobody can go on.
+ * polls, order memory as the kernel's locks do. No wait ends because of time, unless the case says so
+ * (weak_let_time_pass): a lost wake-up shows as an execution in which nobody can go on.
  *
  * How to explore. weak_try_few tries all executions with at most n choices other than 0;
  * weak_try_seeds draws choices at random. weak_weaken makes one memory order of one place weaker than
@@ -69,6 +69,11 @@ void weak_join(unsigned thread);
 
 /* Lets the others go first. */
 void weak_yield(void);
+
+/* In this execution polls with a timeout end when nobody else can go on, and time has then passed:
+ * for what is meant to be noticed at the next tick alone. */
+void weak_let_time_pass(void);
+int64_t weak_now_ms(void);
 
 /* ---- places ---- */
 
