@@ -456,6 +456,7 @@ void sim_fail(const char *format, ...)
     g_autofree char *what = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     g_autofree char *threads = sim.is_running ? sim_describe_threads() : g_strdup("");
+    sim_current = NULL; /* from here on the operating system is the real one */
     fflush(stdout);
     if (sim.say != NULL)
         sim.say(sim.say_user);

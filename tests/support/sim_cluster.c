@@ -125,6 +125,7 @@ static bool run_tasks(SimNode *node, GError **error)
         cluster->job.task = i;
         TRY(rubato_engine_run(node->engine, &task, error));
         SIM_TRACE("task %u has ended", i);
+        cluster->job.progress_ns = sim_now_ns();
         TRY(check_tables(node, error));
         TRY(rubato_engine_barrier(node->engine, error)); /* nobody adds before all have looked */
     }
@@ -153,6 +154,7 @@ static void end_node(SimNode *node)
     SimCluster *const cluster = node->cluster;
 
     node->has_ended = true;
+    cluster->job.progress_ns = sim_now_ns();
     node->ended_ms = sim_now_ms() - cluster->begun_ms;
     SIM_TRACE("has ended: %s", node->error == NULL ? "well" : node->error->message);
     if (node->was_killed || --cluster->n_living > 0)
@@ -167,7 +169,8 @@ static void *run_node(void *data)
     SimNode *const node = data;
     SimCluster *const cluster = node->cluster;
     const RubatoEngineConfig config = { .cluster_file = cluster->path, .node = node->number };
-    RubatoEngine *const engine = engine_new_over(&config, &sim_transport, &node->error);
+    RubatoEngine *const engine =
+        engine_new_sized(&config, &sim_transport, &cluster->scenario->sizes, &node->error);
 
     if (engine != NULL) {
         node->engine = engine;
@@ -424,6 +427,20 @@ static void end(SimCluster *cluster)
     g_free(cluster->path);
 }
 
+static SimEnd run_while_it_goes_on(SimCluster *cluster)
+{
+    const int64_t heals_ns = sim_now_ns() + cluster->scenario->heals_ms * SIM_MS;
+    int64_t until_ns;
+    SimEnd how;
+
+    cluster->job.progress_ns = heals_ns;
+    do {
+        until_ns = MAX(heals_ns, cluster->job.progress_ns) + SIM_PATIENCE_MS * SIM_MS;
+        how = sim_run(until_ns);
+    } while (how == SIM_LATE && cluster->job.progress_ns + SIM_PATIENCE_MS * SIM_MS > until_ns);
+    return how;
+}
+
 void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
 {
     SimCluster cluster;
@@ -432,11 +449,9 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
     memset(outcome, 0, sizeof *outcome);
     begin(&cluster, scenario);
     const int64_t began_ns = sim_now_ns();
-    const SimEnd how = sim_run(began_ns + (scenario->heals_ms + SIM_PATIENCE_MS) * SIM_MS +
-                               sim_scenario_thinks_ns(scenario));
+    const SimEnd how = run_while_it_goes_on(&cluster);
     if (how != SIM_DONE)
-        sim_fail("%s", how == SIM_LATE ? "the faults are long over, and not all has ended"
-                                       : "nobody will ever go on");
+        sim_fail("%s", how == SIM_LATE ? "nothing gets done any more" : "nobody will ever go on");
     judge(&cluster, outcome);
     outcome->digest = sim_digest();
     outcome->n_turns = sim_n_turns();

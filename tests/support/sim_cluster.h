@@ -2,13 +2,14 @@
  * the network and the nodes fail by a plan.
  *
  * First safety: each Get is held against sim_history.h, and the tables in the end. Then liveness: once
- * the faults are over everything has to end within SIM_PATIENCE_MS, and no node may have been called
- * lost of which something was heard in time.
+ * the faults are over, something gets done within each SIM_PATIENCE_MS until everything has ended, and
+ * no node may have been called lost of which something was heard in time.
  *
  * Threads: the test's. */
 #ifndef TESTS_SUPPORT_SIM_CLUSTER_H
 #define TESTS_SUPPORT_SIM_CLUSTER_H
 
+#include "io/net/flow_sizes.h"
 #include "tests/support/sim_history.h"
 #include "tests/support/sim_network.h"
 
@@ -60,6 +61,7 @@ typedef struct {
     uint64_t seed;
     SimOptions options;
     SimNetworkOptions network;
+    FlowSizes sizes;
     uint32_t n_nodes, scheduler;
     uint32_t servers[SIM_MOST_NODES], workers[SIM_MOST_NODES];
     uint32_t n_workers, n_servers;
@@ -80,9 +82,6 @@ typedef struct {
 /* What follows from a seed. */
 void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
 
-/* The longest that its workers may think. */
-int64_t sim_scenario_thinks_ns(const SimScenario *scenario);
-
 /* (transfer full) */
 char *sim_scenario_describe(const SimScenario *scenario);
 
@@ -102,6 +101,7 @@ typedef struct {
     const SimScenario *scenario;
     SimHistory *histories[SIM_MOST_TABLES];
     uint32_t task, begun_task; /* the present one; histories know of */
+    int64_t progress_ns;       /* when a worker last ended an iteration, or a node got further */
 } SimJob;
 
 /* What each worker runs; user_data is a SimJob. */

@@ -83,6 +83,33 @@ static void draw_network(SimScenario *scenario, Dice *dice)
     scenario->options.most_delay_ns = (int64_t)between(dice, 1, 30) * SIM_MS;
 }
 
+/* Of such a size, or a few bytes. */
+static size_t some_bytes(Dice *dice, uint32_t most)
+{
+    return 1 + below(dice, percent(dice, 30) ? 64 : most);
+}
+
+/* The usual sizes, or small ones: then a few keys are several pieces, and a few requests a window. */
+static void draw_sizes(SimScenario *scenario, Dice *dice)
+{
+    FlowSizes *const sizes = &scenario->sizes;
+
+    *sizes = FLOW_SIZES_USUAL;
+    if (percent(dice, 40))
+        return;
+    sizes->piece_bytes = some_bytes(dice, 1024);
+    sizes->near_piece_bytes = some_bytes(dice, 1024);
+    sizes->worth_sending_bytes = some_bytes(dice, 512);
+    sizes->joined_bytes = some_bytes(dice, 2048);
+    sizes->turn_bytes = some_bytes(dice, 2048);
+    if (percent(dice, 60))
+        sizes->out_bytes = 1000 + below(dice, 8192);
+    if (percent(dice, 60))
+        sizes->mailbox_bytes = some_bytes(dice, 4096);
+    if (percent(dice, 60))
+        sizes->cache_bytes = some_bytes(dice, 2048);
+}
+
 static void draw_fault(SimScenario *scenario, Dice *dice, bool is_deadly)
 {
     static const SimFaultKind kinds[] = { FAULT_LOSS, FAULT_DOUBLING, FAULT_DISORDER, FAULT_SLOW,
@@ -143,12 +170,8 @@ void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
     scenario->think_ns = (int64_t)below(&dice, percent(&dice, 50) ? 10 : 400) * SIM_MS + 1000;
     scenario->barrier_1024 = percent(&dice, 30) ? below(&dice, 300) : 0;
     draw_network(scenario, &dice);
+    draw_sizes(scenario, &dice);
     draw_faults(scenario, &dice);
-}
-
-int64_t sim_scenario_thinks_ns(const SimScenario *scenario)
-{
-    return scenario->n_tasks * scenario->n_iterations * SIM_SLOW_WORKER * scenario->think_ns;
 }
 
 /* ---- in words ---- */
@@ -196,6 +219,13 @@ char *sim_scenario_describe(const SimScenario *scenario)
                     scenario->seed, scenario->n_nodes, scenario->scheduler, scenario->heartbeat_ms,
                     scenario->timeout_ms, scenario->n_tasks, scenario->n_iterations,
                     (double)scenario->think_ns / 1e6);
+    g_string_append_printf(text,
+                           "\n  bytes: pieces %zu and %zu, window %zu, mailbox %zu, out %zu, "
+                           "joined %zu, turn %zu, cache %zu",
+                           scenario->sizes.piece_bytes, scenario->sizes.near_piece_bytes,
+                           scenario->sizes.window_bytes, scenario->sizes.mailbox_bytes,
+                           scenario->sizes.out_bytes, scenario->sizes.joined_bytes,
+                           scenario->sizes.turn_bytes, scenario->sizes.cache_bytes);
     for (uint32_t i = 0; i < scenario->n_nodes; i++)
         g_string_append_printf(text, "\n  node %u: %u servers, %u workers", i, scenario->servers[i],
                                scenario->workers[i]);

@@ -346,7 +346,7 @@ static void think(Self *self)
     sim_sleep_ns((int64_t)(next_random(&self->state) % (uint64_t)most_ns));
 }
 
-static bool work(Self *self, GError **error)
+static bool work(Self *self, SimJob *job, GError **error)
 {
     const SimScenario *const scenario = self->job->scenario;
 
@@ -362,6 +362,7 @@ static bool work(Self *self, GError **error)
         for (uint32_t j = 0; j < scenario->n_tables; j++)
             TRY(iterate(self, &self->tables[j], error));
         SIM_TRACE("worker %u has done iteration %u", self->rank, i);
+        job->progress_ns = sim_now_ns();
     }
     return true;
 }
@@ -383,7 +384,7 @@ bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
         self.tables[i] =
             (Opened){ .spec = &job->scenario->tables[i], .history = job->histories[i] };
-    const bool ok = work(&self, error);
+    const bool ok = work(&self, job, error);
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
         close_table(&self, &self.tables[i]);
     return ok;
