@@ -21,15 +21,18 @@ typedef struct {
     RubatoEngine *engine; /* while others may use it */
     bool is_used;         /* another does */
     bool has_ended, was_killed;
-    int64_t ended_ms;
-    int64_t silence_ms; /* the longest to or from the scheduler, when it failed */
-    GError *error;
+    int64_t failed_ms;
+    int64_t silence_ms;  /* the longest to or from the scheduler, when it failed */
+    GError *error;       /* of the tasks */
+    GError *error_again; /* of the task after one that failed */
 } SimNode;
 
 struct SimCluster {
     const SimScenario *scenario;
-    SimJob job;
-    char *path; /* of the cluster file */
+    SimScenario simple; /* what is run after a task that failed */
+    SimJob job, job_again;
+    int64_t progress_ns; /* when a worker last ended an iteration, or a node got further */
+    char *path;          /* of the cluster file */
     SimNode nodes[SIM_MOST_NODES];
     uint32_t n_living;
     int64_t begun_ms, killed_ms;
@@ -64,10 +67,10 @@ static char *write_cluster_file(const SimScenario *scenario)
 
 /* ---- a node ---- */
 
-static bool create_tables(SimNode *node, GError **error)
+static bool create_tables(SimNode *node, const SimJob *job, GError **error)
 {
     static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
-    const SimScenario *const scenario = node->cluster->scenario;
+    const SimScenario *const scenario = job->scenario;
 
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
@@ -92,9 +95,9 @@ static bool create_tables(SimNode *node, GError **error)
     return true;
 }
 
-static bool check_tables(SimNode *node, GError **error)
+static bool check_tables(SimNode *node, const SimJob *job, GError **error)
 {
-    const SimScenario *const scenario = node->cluster->scenario;
+    const SimScenario *const scenario = job->scenario;
 
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
@@ -104,29 +107,27 @@ static bool check_tables(SimNode *node, GError **error)
         memset(rows, 0x5a, n_values * sizeof *rows);
         TRY(rubato_engine_get_range(node->engine, table->name, table->first_key, table->n_keys,
                                     rows, error));
-        sim_history_check_all(node->cluster->job.histories[i], table->first_key, table->n_keys,
-                              rows);
+        sim_history_check_all(job->histories[i], table->first_key, table->n_keys, rows);
     }
     return true;
 }
 
-static bool run_tasks(SimNode *node, GError **error)
+static bool run_tasks(SimNode *node, SimJob *job, GError **error)
 {
-    SimCluster *const cluster = node->cluster;
-    const SimScenario *const scenario = cluster->scenario;
+    const SimScenario *const scenario = job->scenario;
     const char *names[SIM_MOST_TABLES + 1] = { NULL };
     const RubatoTask task = {
-        .name = "work", .run = sim_worker_run, .user_data = &cluster->job, .tables = names
+        .name = "work", .run = sim_worker_run, .user_data = job, .tables = names
     };
 
     for (uint32_t i = 0; i < scenario->n_tables; i++)
         names[i] = scenario->tables[i].name;
     for (uint32_t i = 1; i <= scenario->n_tasks; i++) {
-        cluster->job.task = i;
+        job->task = i;
         TRY(rubato_engine_run(node->engine, &task, error));
         SIM_TRACE("task %u has ended", i);
-        cluster->job.progress_ns = sim_now_ns();
-        TRY(check_tables(node, error));
+        *job->progress_ns = sim_now_ns();
+        TRY(check_tables(node, job, error));
         TRY(rubato_engine_barrier(node->engine, error)); /* nobody adds before all have looked */
     }
     for (uint32_t i = 0; i < scenario->n_tables; i++)
@@ -154,14 +155,35 @@ static void end_node(SimNode *node)
     SimCluster *const cluster = node->cluster;
 
     node->has_ended = true;
-    cluster->job.progress_ns = sim_now_ns();
-    node->ended_ms = sim_now_ms() - cluster->begun_ms;
+    cluster->progress_ns = sim_now_ns();
     SIM_TRACE("has ended: %s", node->error == NULL ? "well" : node->error->message);
     if (node->was_killed || --cluster->n_living > 0)
         return;
     for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
         if (cluster->nodes[i].was_killed)
             sim_thaw(i);
+}
+
+/* A task that failed leaves the engine as it was. */
+static bool can_go_on(const SimNode *node)
+{
+    return g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED) ||
+           g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
+}
+
+static void use_engine(SimNode *node)
+{
+    SimCluster *const cluster = node->cluster;
+
+    if (create_tables(node, &cluster->job, &node->error) &&
+        run_tasks(node, &cluster->job, &node->error))
+        return;
+    node->failed_ms = sim_now_ms() - cluster->begun_ms;
+    node->silence_ms = longest_silence_ms(cluster);
+    if (!can_go_on(node) || (create_tables(node, &cluster->job_again, &node->error_again) &&
+                             run_tasks(node, &cluster->job_again, &node->error_again)))
+        return;
+    node->silence_ms = longest_silence_ms(cluster);
 }
 
 static void *run_node(void *data)
@@ -174,8 +196,7 @@ static void *run_node(void *data)
 
     if (engine != NULL) {
         node->engine = engine;
-        if (!create_tables(node, &node->error) || !run_tasks(node, &node->error))
-            node->silence_ms = longest_silence_ms(cluster);
+        use_engine(node);
         node->engine = NULL;
         while (node->is_used)
             sim_sleep_ns(SIM_MS);
@@ -274,7 +295,8 @@ static void begin_fault(void *data, uint64_t number)
 
     SIM_TRACE("fault %" G_GUINT64_FORMAT " begins", number);
     if (fault->kind == FAULT_STOP) {
-        sim_freeze(fault->from);
+        if (!cluster->nodes[fault->from].was_killed)
+            sim_freeze(fault->from);
     } else if (fault->kind == FAULT_KILL) {
         SimNode *const node = &cluster->nodes[fault->from];
         if (node->has_ended || cluster->n_living == 1)
@@ -321,6 +343,12 @@ static void plan_faults(SimCluster *cluster)
 
 /* ---- judging ---- */
 
+/* How long a worker may be at its own work: it notices nothing meanwhile. */
+static int64_t thinks_ms(const SimScenario *scenario)
+{
+    return SIM_SLOW_WORKER * scenario->think_ns / SIM_MS + 1;
+}
+
 static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
 {
     const SimScenario *const scenario = cluster->scenario;
@@ -341,16 +369,26 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
     outcome->n_lost += is_lost;
     outcome->n_failed += has_failed;
     outcome->n_cancelled += is_cancelled;
-    if ((has_failed && may_fail) || (is_cancelled && may_be_cancelled))
-        return;
+    if (is_lost && any_killed && scenario->n_faults == 1 &&
+        node->failed_ms >
+            cluster->killed_ms + 2 * (int64_t)scenario->timeout_ms + thinks_ms(scenario))
+        sim_fail("node %u was told after %" G_GINT64_FORMAT " ms that another is lost",
+                 node->number, node->failed_ms - cluster->killed_ms);
     if (any_killed)
         return;
     /* A node that hears nothing of the scheduler, which hears it, gives up alone: others then learn
      * from its servers that their requests are cancelled. */
-    if ((is_lost || is_cancelled) && node->silence_ms >= (int64_t)scenario->timeout_ms - 2)
+    if ((is_lost || is_cancelled || node->error_again != NULL) &&
+        node->silence_ms >= (int64_t)scenario->timeout_ms - 2)
         return;
-    sim_fail("node %u failed without need: %s (the longest silence was %" G_GINT64_FORMAT " ms)",
-             node->number, node->error->message, node->silence_ms);
+    if (((has_failed && may_fail) || (is_cancelled && may_be_cancelled)) &&
+        node->error_again == NULL)
+        return;
+    sim_fail("node %u failed without need: %s; then %s (the longest silence was %" G_GINT64_FORMAT
+             " ms)",
+             node->number, node->error->message,
+             node->error_again != NULL ? node->error_again->message : "it went on",
+             node->silence_ms);
 }
 
 static void judge(const SimCluster *cluster, SimOutcome *outcome)
@@ -387,20 +425,39 @@ static void trace_log(const gchar *domain, GLogLevelFlags level, const gchar *te
     SIM_TRACE("log: %s", text);
 }
 
+static void job_init(SimJob *job, const SimScenario *scenario, int64_t *progress_ns)
+{
+    job->scenario = scenario;
+    job->progress_ns = progress_ns;
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        job->histories[i] = sim_history_new(table->name, table->model, table->staleness,
+                                            table->first_key, table->n_keys, scenario->n_workers);
+    }
+}
+
+/* The same on other tables, with nobody who fails. */
+static SimScenario simple_one(const SimScenario *scenario)
+{
+    SimScenario simple = *scenario;
+
+    for (uint32_t i = 0; i < simple.n_tables; i++)
+        g_snprintf(simple.tables[i].name, sizeof simple.tables[i].name, "again%u", i);
+    simple.n_tasks = 1;
+    simple.failing_worker = UINT32_MAX;
+    return simple;
+}
+
 static void begin(SimCluster *cluster, const SimScenario *scenario)
 {
     memset(cluster, 0, sizeof *cluster);
     cluster->scenario = scenario;
-    cluster->job.scenario = scenario;
+    cluster->simple = simple_one(scenario);
     cluster->n_living = scenario->n_nodes;
     cluster->killed_ms = -1;
     cluster->path = write_cluster_file(scenario);
-    for (uint32_t i = 0; i < scenario->n_tables; i++) {
-        const SimTable *const table = &scenario->tables[i];
-        cluster->job.histories[i] =
-            sim_history_new(table->name, table->model, table->staleness, table->first_key,
-                            table->n_keys, scenario->n_workers);
-    }
+    job_init(&cluster->job, scenario, &cluster->progress_ns);
+    job_init(&cluster->job_again, &cluster->simple, &cluster->progress_ns);
     sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);
     sim_begin(&scenario->options);
     sim_network_begin(&scenario->network);
@@ -419,10 +476,14 @@ static void end(SimCluster *cluster)
     sim_end();
     sim_network_end();
     sim_on_failure(NULL, NULL);
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
         g_clear_error(&cluster->nodes[i].error);
-    for (uint32_t i = 0; i < cluster->scenario->n_tables; i++)
+        g_clear_error(&cluster->nodes[i].error_again);
+    }
+    for (uint32_t i = 0; i < SIM_MOST_TABLES; i++) {
         sim_history_free(cluster->job.histories[i]);
+        sim_history_free(cluster->job_again.histories[i]);
+    }
     (void)unlink(cluster->path);
     g_free(cluster->path);
 }
@@ -433,11 +494,11 @@ static SimEnd run_while_it_goes_on(SimCluster *cluster)
     int64_t until_ns;
     SimEnd how;
 
-    cluster->job.progress_ns = heals_ns;
+    cluster->progress_ns = heals_ns;
     do {
-        until_ns = MAX(heals_ns, cluster->job.progress_ns) + SIM_PATIENCE_MS * SIM_MS;
+        until_ns = MAX(heals_ns, cluster->progress_ns) + SIM_PATIENCE_MS * SIM_MS;
         how = sim_run(until_ns);
-    } while (how == SIM_LATE && cluster->job.progress_ns + SIM_PATIENCE_MS * SIM_MS > until_ns);
+    } while (how == SIM_LATE && cluster->progress_ns + SIM_PATIENCE_MS * SIM_MS > until_ns);
     return how;
 }
 

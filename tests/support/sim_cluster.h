@@ -101,7 +101,7 @@ typedef struct {
     const SimScenario *scenario;
     SimHistory *histories[SIM_MOST_TABLES];
     uint32_t task, begun_task; /* the present one; histories know of */
-    int64_t progress_ns;       /* when a worker last ended an iteration, or a node got further */
+    int64_t *progress_ns;      /* when something was last done */
 } SimJob;
 
 /* What each worker runs; user_data is a SimJob. */

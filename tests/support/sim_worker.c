@@ -362,7 +362,7 @@ static bool work(Self *self, SimJob *job, GError **error)
         for (uint32_t j = 0; j < scenario->n_tables; j++)
             TRY(iterate(self, &self->tables[j], error));
         SIM_TRACE("worker %u has done iteration %u", self->rank, i);
-        job->progress_ns = sim_now_ns();
+        *job->progress_ns = sim_now_ns();
     }
     return true;
 }
