@@ -24,6 +24,31 @@ START_TEST(clusters_keep_their_promises_and_end)
 }
 END_TEST
 
+/* Each program is run on several clusters, with other faults. */
+START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
+{
+    const uint64_t n_programs = is_slow() ? 18 : 72;
+
+    for (uint64_t program = 1; program <= n_programs; program++) {
+        uint64_t expected = 0;
+        for (uint64_t i = 0; i < 4; i++) {
+            SimScenario scenario;
+            SimOutcome outcome;
+            sim_scenario_draw_exact(&scenario, program * 4 + i, program);
+            sim_cluster_run(&scenario, &outcome);
+            if (outcome.n_ended_well < scenario.n_nodes)
+                continue; /* a node was lost */
+            if (expected != 0 && outcome.rows_digest != expected)
+                ck_abort_msg("program %" G_GUINT64_FORMAT " ends otherwise on the cluster of seed "
+                             "%" G_GUINT64_FORMAT,
+                             program, scenario.seed);
+            expected = outcome.rows_digest;
+        }
+        ck_assert_uint_ne(expected, 0);
+    }
+}
+END_TEST
+
 START_TEST(a_seed_runs_again_bit_for_bit)
 {
     for (uint64_t seed = 0; seed < 40; seed++) {
@@ -59,6 +84,7 @@ int main(void)
         tcase_add_test(cases, the_seed_that_is_asked_for);
     } else {
         tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_BATCHES);
+        tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
         tcase_add_test(cases, a_seed_runs_again_bit_for_bit);
     }
     suite_add_tcase(suite, cases);

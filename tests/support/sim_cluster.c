@@ -20,6 +20,7 @@ typedef struct {
     uint32_t number;
     RubatoEngine *engine; /* while others may use it */
     bool is_used;         /* another does */
+    uint64_t rows_digest; /* of an exact program */
     bool has_ended, was_killed;
     int64_t failed_ms;
     int64_t silence_ms;  /* the longest to or from the scheduler, when it failed */
@@ -171,10 +172,30 @@ static bool can_go_on(const SimNode *node)
            g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
 }
 
+static bool run_exact_program(SimNode *node, GError **error)
+{
+    const SimScenario *const scenario = node->cluster->scenario;
+    const char *const names[] = { SIM_EXACT_TABLE, NULL };
+    const RubatoTask task = { .name = "exact",
+                              .run = sim_exact_run,
+                              .user_data = (void *)(uintptr_t)scenario,
+                              .tables = names };
+    const RubatoTableSpec spec = sim_exact_table(scenario);
+
+    TRY(rubato_engine_create_table(node->engine, &spec, error));
+    TRY(rubato_engine_run(node->engine, &task, error));
+    return sim_exact_digest(node->engine, &node->rows_digest, error);
+}
+
 static void use_engine(SimNode *node)
 {
     SimCluster *const cluster = node->cluster;
 
+    if (cluster->scenario->exact_program != 0) {
+        if (!run_exact_program(node, &node->error))
+            node->silence_ms = longest_silence_ms(cluster);
+        return;
+    }
     if (create_tables(node, &cluster->job, &node->error) &&
         run_tasks(node, &cluster->job, &node->error))
         return;
@@ -357,6 +378,9 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
     const bool any_killed = cluster->killed_ms >= 0;
 
     if (node->error == NULL) {
+        if (outcome->n_ended_well > 0 && outcome->rows_digest != node->rows_digest)
+            sim_fail("node %u reads other rows than those before it", node->number);
+        outcome->rows_digest = node->rows_digest;
         outcome->n_ended_well++;
         if (may_fail && !any_killed)
             sim_fail("node %u ended well, but worker %u has failed", node->number,

@@ -77,10 +77,16 @@ typedef struct {
     SimFault faults[SIM_MOST_FAULTS];
     uint32_t n_faults;
     int64_t heals_ms; /* from then on all is well */
+
+    /* Not 0: instead of the tables and programs above, those of sim_exact.c, which follow from this. */
+    uint64_t exact_program;
 } SimScenario;
 
 /* What follows from a seed. */
 void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
+
+/* The cluster and the faults of a seed, but for those that end a task, with an exact program. */
+void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);
 
 /* (transfer full) */
 char *sim_scenario_describe(const SimScenario *scenario);
@@ -90,10 +96,27 @@ typedef struct {
     int64_t simulated_ns;
     uint32_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes, those killed left out */
     SimNetworkStats network;
+    uint64_t rows_digest; /* of an exact program: the bits of its rows in the end */
 } SimOutcome;
 
 /* Runs it; a wrong value, or a wait without end, ends the test. */
 void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome);
+
+/* ---- sim_exact.c ---- */
+
+#define SIM_EXACT_TABLE "exact"
+#define SIM_EXACT_WORKERS 4
+#define SIM_EXACT_KEYS 32
+#define SIM_EXACT_WIDTH 2
+
+/* The table of an exact program. */
+RubatoTableSpec sim_exact_table(const SimScenario *scenario);
+
+/* What each of its workers runs; user_data is the scenario. */
+bool sim_exact_run(RubatoWorker *worker, void *user_data, GError **error);
+
+/* The rows' bits in the end. */
+bool sim_exact_digest(RubatoEngine *engine, uint64_t *digest, GError **error);
 
 /* ---- sim_worker.c ---- */
 

@@ -174,6 +174,32 @@ void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
     draw_faults(scenario, &dice);
 }
 
+static void drop_fault(SimScenario *scenario, uint32_t i)
+{
+    scenario->faults[i] = scenario->faults[--scenario->n_faults];
+}
+
+void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program)
+{
+    sim_scenario_draw(scenario, seed);
+    scenario->exact_program = program;
+    scenario->failing_worker = UINT32_MAX;
+    scenario->cancelled_ms = -1;
+    scenario->barrier_1024 = 0;
+    for (uint32_t i = scenario->n_faults; i-- > 0;)
+        if (scenario->faults[i].kind == FAULT_KILL ||
+            scenario->faults[i].for_ms >= scenario->timeout_ms)
+            drop_fault(scenario, i);
+    memset(scenario->workers, 0, sizeof scenario->workers);
+    for (scenario->n_workers = 0; scenario->n_workers < SIM_EXACT_WORKERS; scenario->n_workers++)
+        scenario->workers[(seed * 7 + scenario->n_workers * (seed % 3)) % scenario->n_nodes]++;
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        if (scenario->workers[i] == 0 && scenario->servers[i] == 0)
+            scenario->servers[i] = 1; /* a node has to be good for something */
+    if (scenario->slow_worker != UINT32_MAX)
+        scenario->slow_worker %= SIM_EXACT_WORKERS;
+}
+
 /* ---- in words ---- */
 
 static const char *model_name(SimModel model)
