@@ -303,6 +303,127 @@ START_TEST(dealer_gives_less_at_the_end)
 }
 END_TEST
 
+START_TEST(dealer_believes_the_nearest_end_that_was_found)
+{
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1 });
+    BlockTicket tickets[4];
+
+    add(dealer, 0, "a", INPUT_BLOCKS_UNKNOWN, true);
+    add(dealer, 1, "a", INPUT_BLOCKS_UNKNOWN, true);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_uint_eq(dealer_deal(dealer, i % 2, 1, &tickets[i]), 1);
+    ck_assert(dealer_absent(dealer, 0, &tickets[2]));
+    ck_assert(dealer_absent(dealer, 1, &tickets[3])); /* as it has to be then */
+    ck_assert(dealer_give_back(dealer, 0, &tickets[0]));
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 4, tickets), 1);
+    ck_assert_uint_eq(tickets[0].block, 0);
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 4, tickets), 0);
+    dealer_free(dealer);
+}
+END_TEST
+
+START_TEST(dealer_gives_what_comes_back_in_its_own_epoch)
+{
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 2 });
+    BlockTicket ticket;
+
+    add(dealer, 0, "a", 1, true);
+    add(dealer, 1, "a", 1, true);
+    for (uint32_t epoch = 0; epoch < 2; epoch++) {
+        ck_assert_uint_eq(dealer_deal(dealer, 1, 1, &ticket), 1);
+        ck_assert_uint_eq(ticket.epoch, epoch);
+    }
+    ck_assert(dealer_give_back(dealer, 1, &ticket));
+    add(dealer, 0, "b", 2, true);
+    for (uint32_t block = 0; block < 2; block++) {
+        ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+        ck_assert_uint_eq(ticket.epoch, 0);
+        ck_assert_uint_eq(ticket.block, block);
+    }
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+    ck_assert_uint_eq(ticket.epoch, 1);
+    ck_assert_uint_eq(ticket.input, 0);
+    dealer_free(dealer);
+}
+END_TEST
+
+START_TEST(dealer_gives_nothing_to_a_node_that_is_out)
+{
+    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 3, .epochs = 1 });
+    BlockTicket ticket;
+
+    for (uint32_t node = 0; node < 3; node++)
+        add(dealer, node, "a", 9, true);
+    ck_assert_uint_eq(dealer_deal(dealer, 1, 1, &ticket), 1);
+    for (int times = 0; times < 2; times++) { /* one that has left may die as well */
+        dealer_node_out(dealer, 1);
+        ck_assert_uint_eq(dealer_deal(dealer, 1, 1, &ticket), 0);
+    }
+    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+    ck_assert_uint_eq(ticket.block, 0);
+    dealer_free(dealer);
+}
+END_TEST
+
+/* The blocks of an epoch as node 0 of one gets them. */
+static void deal_epoch(Dealer *dealer, uint32_t epoch, uint32_t n, uint64_t *blocks)
+{
+    BlockTicket ticket;
+
+    for (uint32_t i = 0; i < n; i++) {
+        require_msg(dealer_deal(dealer, 0, 1, &ticket) == 1, "block %u of %u", i, epoch);
+        require_msg(ticket.epoch == epoch, "epoch %u instead of %u", ticket.epoch, epoch);
+        blocks[i] = ticket.block;
+    }
+}
+
+START_TEST(dealer_shuffles_each_epoch_by_its_seed)
+{
+    enum { N = 20 };
+    uint64_t blocks[3][2][N]; /* of seeds 5, 5 and 6 */
+
+    for (int run = 0; run < 3; run++) {
+        Dealer *dealer = dealer_new(
+            &(DealerConfig){ .n_nodes = 1, .epochs = 2, .shuffle = true, .seed = run < 2 ? 5 : 6 });
+
+        add(dealer, 0, "a", N, true);
+        for (uint32_t epoch = 0; epoch < 2; epoch++) {
+            uint32_t n_ascents = 0;
+
+            deal_epoch(dealer, epoch, N, blocks[run][epoch]);
+            for (uint32_t i = 1; i < N; i++)
+                n_ascents += blocks[run][epoch][i] == blocks[run][epoch][i - 1] + 1;
+            ck_assert_uint_lt(n_ascents, N / 2);
+        }
+        dealer_free(dealer);
+    }
+    ck_assert_mem_eq(blocks[0], blocks[1], sizeof blocks[0]);
+    ck_assert_mem_ne(blocks[0][0], blocks[0][1], sizeof blocks[0][0]);
+    ck_assert_mem_ne(blocks[0][0], blocks[2][0], sizeof blocks[0][0]);
+}
+END_TEST
+
+/* Of 1 + 9 blocks a tenth of the seeds begins with the one. */
+START_TEST(dealer_gives_each_block_the_same_chance)
+{
+    unsigned n_of_small = 0;
+
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        Dealer *dealer =
+            dealer_new(&(DealerConfig){ .n_nodes = 1, .epochs = 1, .shuffle = true, .seed = seed });
+        BlockTicket ticket;
+
+        add(dealer, 0, "small", 1, true);
+        add(dealer, 0, "large", 9, true);
+        require_msg(dealer_deal(dealer, 0, 1, &ticket) == 1, "nothing is dealt");
+        n_of_small += ticket.input == 0;
+        dealer_free(dealer);
+    }
+    ck_assert_uint_ge(n_of_small, 25);
+    ck_assert_uint_le(n_of_small, 75);
+}
+END_TEST
+
 START_TEST(dealer_minds_no_number_of_blocks)
 {
     const DealerInput inputs[] = {
@@ -411,6 +532,11 @@ int main(void)
     tcase_add_test(rules, dealer_gives_first_what_fewest_hold);
     tcase_add_test(rules, dealer_leaves_a_packed_file_to_whoever_began_it);
     tcase_add_test(rules, dealer_gives_less_at_the_end);
+    tcase_add_test(rules, dealer_believes_the_nearest_end_that_was_found);
+    tcase_add_test(rules, dealer_gives_what_comes_back_in_its_own_epoch);
+    tcase_add_test(rules, dealer_gives_nothing_to_a_node_that_is_out);
+    tcase_add_test(rules, dealer_shuffles_each_epoch_by_its_seed);
+    tcase_add_test(rules, dealer_gives_each_block_the_same_chance);
     tcase_add_test(rules, dealer_minds_no_number_of_blocks);
     tcase_add_test(rules, dealer_refuses_files_that_differ);
     tcase_add_test(rules, dealer_takes_no_ticket_that_it_did_not_give);

@@ -192,6 +192,39 @@ static bool read_two(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
+/* Worker 1 reads to the end while worker 0 has a block in its hands, which it then leaves to worker 2. */
+static bool leave_after_the_end(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Job *job = user_data;
+    const uint32_t rank = rubato_worker_rank(worker);
+
+    TRY(event_await(&job->event, rank == 0 ? 0 : 2 * rank - 1, worker, error));
+    g_autoptr(RubatoReader) reader =
+        rubato_worker_open_reader(worker, job->dataset, &job->options, error);
+    TRY(reader != NULL && read_batches(job, worker, reader, rank == 0 ? 1 : UINT32_MAX, error));
+    event_raise(&job->event);
+    if (rank != 0)
+        return true;
+    TRY(event_await(&job->event, 2, worker, error));
+    g_clear_pointer(&reader, rubato_reader_free);
+    event_raise(&job->event);
+    return true;
+}
+
+START_TEST(who_comes_after_the_end_gets_what_came_back)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    Job *job = begin_job(ROWS_PLAIN);
+
+    run_ok(engine, N_WORKERS, leave_after_the_end, job, NULL);
+    ck_assert(rows_all_counted(job->counts, N_ROWS, 1));
+    ck_assert_uint_eq(job->n_read[0], 50);
+    ck_assert_uint_gt(job->n_read[2], 0);
+    end_job(job);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 START_TEST(a_worker_may_open_several_readers)
 {
     RubatoEngine *engine = engine_with_servers(1);
@@ -275,6 +308,7 @@ int main(void)
     tcase_add_test(cases, a_slow_worker_holds_nobody_up);
     tcase_add_loop_test(cases, what_a_worker_leaves_goes_to_another, 0, 2);
     tcase_add_test(cases, who_comes_late_gets_what_is_left);
+    tcase_add_test(cases, who_comes_after_the_end_gets_what_came_back);
     tcase_add_test(cases, a_worker_may_open_several_readers);
     tcase_add_test(cases, workers_must_open_the_same);
     tcase_add_loop_test(cases, a_cancelled_task_ends_its_readers, 0, 2);

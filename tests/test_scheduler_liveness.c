@@ -73,6 +73,7 @@ START_TEST(scheduler_takes_what_is_not_for_it_for_a_sign_of_life)
     tick();
     for (uint64_t i = 0; i < 10; i++) {
         scheduler_heard(scheduler, 1, now_ms);
+        scheduler_heard(scheduler, 1, now_ms - CONFIG.timeout_ms / 2);
         pass_ms(2000, 5u);
         expect_quiet();
     }
@@ -206,6 +207,26 @@ START_TEST(scheduler_that_was_stopped_itself_loses_nobody)
     expect(0, CONTROL_LOST);
     expect(2, CONTROL_LOST);
     expect_quiet();
+}
+END_TEST
+
+/* What the nodes said meanwhile, or just before, has yet to be read. _i: tenths of the timeout. */
+START_TEST(scheduler_that_was_stopped_for_any_time_forgives_that_time)
+{
+    begin();
+    tick();
+    pass_ms(1000, ALL);
+    pass_ms(CONFIG.timeout_ms * 3 / 5, 5u);
+    expect_quiet();
+    now_ms += (int64_t)CONFIG.timeout_ms * _i / 10;
+    tick();
+    pass_ms(0, 0);
+    expect_quiet();
+    pass_ms(CONFIG.timeout_ms / 5, 5u);
+    expect_quiet();
+    pass_ms(CONFIG.timeout_ms / 2, 5u);
+    expect(0, CONTROL_LOST);
+    expect(2, CONTROL_LOST);
 }
 END_TEST
 
@@ -430,6 +451,8 @@ int main(void)
     tcase_add_test(liveness, scheduler_loss_of_the_last_one_at_work_ends_the_call);
     tcase_add_test(liveness, scheduler_tells_a_lost_node_that_comes_back);
     tcase_add_test(liveness, scheduler_that_was_stopped_itself_loses_nobody);
+    tcase_add_loop_test(liveness, scheduler_that_was_stopped_for_any_time_forgives_that_time, 6,
+                        25);
     tcase_add_test(liveness, scheduler_never_loses_its_own_node);
     tcase_add_test(liveness, scheduler_loses_several_nodes);
     suite_add_tcase(suite, liveness);

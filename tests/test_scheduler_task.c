@@ -241,6 +241,19 @@ START_TEST(scheduler_does_not_release_a_cancelled_task)
 }
 END_TEST
 
+START_TEST(scheduler_does_not_release_a_cancelled_task_when_its_other_workers_are_done)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    arrive(0, epoch, 0);
+    arrive(1, epoch, 0);
+    fail_worker(2, epoch, "bad");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "bad");
+    done(2, epoch);
+    expect_quiet();
+}
+END_TEST
+
 START_TEST(scheduler_keeps_barriers_of_tasks_apart)
 {
     begin();
@@ -277,6 +290,8 @@ int main(void)
     tcase_add_test(tasks, scheduler_releases_a_barrier_when_all_workers_wait);
     tcase_add_test(tasks, scheduler_barrier_does_not_wait_for_nodes_without_workers);
     tcase_add_test(tasks, scheduler_does_not_release_a_cancelled_task);
+    tcase_add_test(tasks,
+                   scheduler_does_not_release_a_cancelled_task_when_its_other_workers_are_done);
     tcase_add_test(tasks, scheduler_keeps_barriers_of_tasks_apart);
     suite_add_tcase(suite, tasks);
 
