@@ -10,5 +10,6 @@ extern const WeakCase actor_cases[];
 extern const WeakCase call_cases[];
 extern const WeakCase clocks_cases[];
 extern const WeakCase network_cases[];
+extern const WeakCase ring_cases[];
 
 #endif

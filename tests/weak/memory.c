@@ -170,6 +170,19 @@ void weak_init(volatile void *address, size_t size, uint64_t value)
     object->first = object->kernel_floor = object->order_floor = object->n_stores - 1;
 }
 
+/* One of the stores from the oldest that may be read on: the newest, some before it, or the oldest. */
+static unsigned choose_store(const Object *object, unsigned oldest)
+{
+    const unsigned newest = object->n_stores - 1;
+    const unsigned older = newest - oldest;
+
+    if (older == 0)
+        return newest;
+    const unsigned chosen =
+        choose(CHOOSE_STORE, 1 + (older < WEAK_OLDER ? older : (unsigned)WEAK_OLDER));
+    return chosen == WEAK_OLDER ? oldest : newest - chosen;
+}
+
 uint64_t weak_load(WeakSite *site, const volatile void *address, size_t size)
 {
     uint64_t value = 0;
@@ -183,11 +196,7 @@ uint64_t weak_load(WeakSite *site, const volatile void *address, size_t size)
     thread_step_again(site);
     race_touch((const void *)(uintptr_t)address);
     Object *const object = find_object(address, size);
-    const unsigned newest = object->n_stores - 1;
-    const unsigned older = newest - oldest_readable(object, order);
-    const unsigned at =
-        older == 0 ? newest
-                   : newest - choose(CHOOSE_STORE, 1 + (older < WEAK_OLDER ? older : WEAK_OLDER));
+    const unsigned at = choose_store(object, oldest_readable(object, order));
 
     read_store(object, at, order);
     if (story_is_told())
@@ -306,13 +315,9 @@ bool weak_compare_exchange(WeakSite *site, volatile void *address, size_t size, 
 uint64_t memory_kernel_load(const volatile void *address, size_t size)
 {
     Object *const object = find_object(address, size);
-    const unsigned newest = object->n_stores - 1;
     const unsigned oldest =
         larger(object->kernel_floor, oldest_readable(object, memory_order_relaxed));
-    const unsigned older = newest - oldest;
-    const unsigned at =
-        older == 0 ? newest
-                   : newest - choose(CHOOSE_STORE, 1 + (older < WEAK_OLDER ? older : WEAK_OLDER));
+    const unsigned at = choose_store(object, oldest);
 
     read_store(object, at, memory_order_relaxed);
     return object->stores[at].value;

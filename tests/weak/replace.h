@@ -53,10 +53,10 @@ bool weak_compare_exchange(WeakSite *site, volatile void *object, size_t size, u
 /* The type of what the object holds: an expression has no qualifiers. */
 #define WEAK_TYPE(object) __typeof__((void)0, *(object))
 
-#define WEAK_BITS(bits, value)                    \
-    do {                                          \
-        (bits) = 0;                               \
-        memcpy(&(bits), &(value), sizeof(value)); \
+#define WEAK_BITS(bits, value)                              \
+    do {                                                    \
+        (bits) = 0;                                         \
+        __builtin_memcpy(&(bits), &(value), sizeof(value)); \
     } while (0)
 
 #define WEAK_LOAD(text, object, order)                                                   \
@@ -64,7 +64,7 @@ bool weak_compare_exchange(WeakSite *site, volatile void *object, size_t size, u
         WEAK_TYPE(object) weak_loaded;                                                   \
         const uint64_t weak_load_bits =                                                  \
             weak_load(WEAK_SITE("load", text, order, -1), (object), sizeof weak_loaded); \
-        memcpy(&weak_loaded, &weak_load_bits, sizeof weak_loaded);                       \
+        __builtin_memcpy(&weak_loaded, &weak_load_bits, sizeof weak_loaded);             \
         weak_loaded;                                                                     \
     })
 
@@ -84,7 +84,7 @@ bool weak_compare_exchange(WeakSite *site, volatile void *object, size_t size, u
         WEAK_BITS(weak_exchange_bits, weak_exchanged);                                       \
         weak_exchange_bits = weak_exchange(WEAK_SITE("exchange", text, order, -1), (object), \
                                            sizeof weak_exchanged, weak_exchange_bits);       \
-        memcpy(&weak_exchanged, &weak_exchange_bits, sizeof weak_exchanged);                 \
+        __builtin_memcpy(&weak_exchanged, &weak_exchange_bits, sizeof weak_exchanged);       \
         weak_exchanged;                                                                      \
     })
 
@@ -95,7 +95,7 @@ bool weak_compare_exchange(WeakSite *site, volatile void *object, size_t size, u
         WEAK_BITS(weak_fetch_bits, weak_fetched);                                    \
         weak_fetch_bits = weak_change(WEAK_SITE(name, text, order, -1), (object),    \
                                       sizeof weak_fetched, change, weak_fetch_bits); \
-        memcpy(&weak_fetched, &weak_fetch_bits, sizeof weak_fetched);                \
+        __builtin_memcpy(&weak_fetched, &weak_fetch_bits, sizeof weak_fetched);      \
         weak_fetched;                                                                \
     })
 
@@ -109,7 +109,7 @@ bool weak_compare_exchange(WeakSite *site, volatile void *object, size_t size, u
         const bool weak_succeeded = weak_compare_exchange(                                      \
             WEAK_SITE("compare_exchange", text, order, failure), (object), sizeof weak_desired, \
             &weak_expected_bits, weak_desired_bits, may_fail);                                  \
-        memcpy(weak_expected, &weak_expected_bits, sizeof *weak_expected);                      \
+        __builtin_memcpy(weak_expected, &weak_expected_bits, sizeof *weak_expected);            \
         weak_succeeded;                                                                         \
     })
 
@@ -229,5 +229,11 @@ ssize_t weak_write(int fd, const void *from, size_t size);
 void weak_free(void *memory);
 
 #define g_free weak_free
+
+/* With its reads and writes. */
+void *weak_copy(void *to, const void *from, size_t size);
+
+#undef memcpy
+#define memcpy(to, from, size) weak_copy(to, from, size)
 
 #endif

@@ -173,6 +173,7 @@ static void rewind_ring(RingWriter *writer, size_t piece)
 
     if (writer->head < writer->rewind_at || place < record_bytes(piece))
         return;
+    /* Acquire: with the reader's stores of tail; it has read what will be written over. */
     writer->tail = atomic_load_explicit(&writer->ring.shared->tail, memory_order_acquire);
     if (writer->tail != writer->head) {
         writer->rewind_at = writer->head + RETRY_BYTES;
@@ -280,5 +281,8 @@ bool ring_wants_telling(RingReader *reader)
     else if (atomic_load_explicit(&shared->wants_room, memory_order_relaxed) == 0 ||
              reader->head - reader->tail > reader->ring.capacity / 2)
         return false;
-    return atomic_load(&shared->wants_room) != 0 && atomic_exchange(&shared->wants_room, 0) != 0;
+    /* The load is sequentially consistent, see the top. The exchange is relaxed: it reads what the
+     * load has seen, or what came after it. */
+    return atomic_load(&shared->wants_room) != 0 &&
+           atomic_exchange_explicit(&shared->wants_room, 0, memory_order_relaxed) != 0;
 }

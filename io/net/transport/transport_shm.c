@@ -345,8 +345,7 @@ static void disarm(ShmTransport *self)
     if (!self->armed)
         return;
     self->armed = false;
-    /* Relaxed: a sender that still sees it set rings in vain. */
-    if (atomic_exchange_explicit(&self->bell->asleep, 0, memory_order_relaxed) == 0)
+    if (shm_bell_clear(self->bell))
         self->rung = true;
 }
 
@@ -373,8 +372,7 @@ static bool shm_receive(Transport *transport, Received *received)
             heard = true;
             continue;
         }
-        /* Sequentially consistent, and then the rings once more: see the top. */
-        atomic_store(&self->bell->asleep, 1);
+        shm_bell_set(self->bell); /* and then the rings once more: see the top */
         self->armed = armed = true;
     }
 }

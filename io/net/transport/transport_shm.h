@@ -16,6 +16,30 @@ typedef struct {
 
 #define SHM_BELL_BYTES ((size_t)4096)
 
+/* The receiver is about to sleep. It looks into the rings once more afterwards. */
+static inline void shm_bell_set(ShmBell *bell)
+{
+    /* seq_cst: against the load in shm_bell_take, see shm_ring.c */
+    atomic_store_explicit(&bell->asleep, 1, memory_order_seq_cst);
+}
+
+/* It does not sleep. Whether the bell is being rung all the same. */
+static inline bool shm_bell_clear(ShmBell *bell)
+{
+    /* Relaxed: a sender that still sees it set rings in vain. */
+    return atomic_exchange_explicit(&bell->asleep, 0, memory_order_relaxed) == 0;
+}
+
+/* After a record was written: whether to ring. Who writes first after the receiver has gone to sleep
+ * does; the others need not. */
+static inline bool shm_bell_take(ShmBell *bell)
+{
+    /* seq_cst: as what ring_write did before, see shm_ring.c. Relaxed: it reads the 1 that the load
+     * has seen, or what came after it. */
+    return atomic_load_explicit(&bell->asleep, memory_order_seq_cst) != 0 &&
+           atomic_exchange_explicit(&bell->asleep, 0, memory_order_relaxed) != 0;
+}
+
 typedef struct {
     Transport base;
 

@@ -71,10 +71,7 @@ static void ring_bell(const ShmOutlet *self)
 {
     const uint64_t one = 1;
 
-    /* Sequentially consistent, as is what ring_write did before: see shm_ring.c. Who writes first
-     * after the receiver has gone to sleep rings; the others need not. */
-    if (self->bell == NULL || atomic_load(&self->bell->asleep) == 0 ||
-        atomic_exchange(&self->bell->asleep, 0) == 0)
+    if (self->bell == NULL || !shm_bell_take(self->bell))
         return;
     if (write(self->bell_fd, &one, sizeof one) == -1)
         g_assert(errno == EAGAIN || errno == EINTR); /* it has been rung often enough */
