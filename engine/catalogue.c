@@ -19,6 +19,7 @@ static RubatoTableSpec *resolve(const RubatoTableSpec *spec)
     resolved->rule = rule_resolve(spec);
     resolved->width = spec_width(spec);
     resolved->chunk_size = spec_chunk_size(spec);
+    resolved->max_kept_bytes = spec_max_kept_bytes(spec);
     return resolved;
 }
 
@@ -71,6 +72,8 @@ char *table_describe(const RubatoTableSpec *spec)
     g_string_append_printf(text, ", model %s", spec->model);
     g_string_append_printf(text, ", staleness %u, speculation %u, record %s", spec->staleness,
                            spec->speculation, spec->record);
+    if (spec->max_kept_bytes > 0)
+        g_string_append_printf(text, ", keeps %" G_GUINT64_FORMAT " bytes", spec->max_kept_bytes);
     g_string_append_printf(text, ", update %s", spec->update);
     rule_describe(&spec->rule, text);
     g_string_append_printf(text, ", aggregate %d, init %s", (int)spec->aggregate, spec->init);

@@ -84,6 +84,7 @@ void task_run_make_routes(RubatoTaskRun *run)
         route->table = table->id;
         route->epoch = run->epoch;
         route->row_bytes = table->row_bytes;
+        route->max_kept_bytes = table->spec->max_kept_bytes;
         route->traits = model_traits(table->spec);
         route->lazy_clocks = engine->n_nodes == 1 && route->traits->lazy_clocks;
         route->clocks = &run->clocks[i];

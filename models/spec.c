@@ -16,6 +16,8 @@
 /* What users type, and what goes over the wire: nothing longer is a name. */
 #define MAX_NAME_BYTES 255
 
+#define DEFAULT_KEPT_BYTES (UINT64_C(64) << 20)
+
 const char *spec_storage_name(const RubatoTableSpec *spec)
 {
     if (spec->storage != NULL)
@@ -58,6 +60,13 @@ uint32_t spec_width(const RubatoTableSpec *spec)
 uint32_t spec_chunk_size(const RubatoTableSpec *spec)
 {
     return spec->chunk_size == 0 ? 1 : spec->chunk_size;
+}
+
+uint64_t spec_max_kept_bytes(const RubatoTableSpec *spec)
+{
+    if (!model_traits(spec)->applies_by_clock)
+        return 0;
+    return spec->max_kept_bytes == 0 ? DEFAULT_KEPT_BYTES : spec->max_kept_bytes;
 }
 
 size_t spec_row_bytes(const RubatoTableSpec *spec)
@@ -202,6 +211,10 @@ static bool check_model(const RubatoTableSpec *spec, GError **error)
         !rubato_table_spec_holds_range(spec))
         return spec_refuse(spec, error, "the record \"%s\" needs dense storage; take \"hash\"",
                            spec_record_name(spec));
+    if (spec->max_kept_bytes > 0 && !model_traits(spec)->applies_by_clock)
+        return spec_refuse(
+            spec, error, "max_kept_bytes is given, but \"%s\" applies Adds at once and keeps none",
+            spec_model_name(spec));
     return true;
 }
 

@@ -30,7 +30,8 @@ const char *spec_partition_name(const RubatoTableSpec *spec);
 /* The numbers, likewise. */
 uint32_t spec_width(const RubatoTableSpec *spec);
 uint32_t spec_chunk_size(const RubatoTableSpec *spec);
-size_t spec_row_bytes(const RubatoTableSpec *spec);   /* of a row's values */
+uint64_t spec_max_kept_bytes(const RubatoTableSpec *spec); /* 0: its model keeps no Adds */
+size_t spec_row_bytes(const RubatoTableSpec *spec);        /* of a row's values */
 size_t spec_state_bytes(const RubatoTableSpec *spec); /* of the update rule's state beside them */
 
 #endif

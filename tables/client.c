@@ -28,6 +28,7 @@ void table_client_free(TableClient *client)
         return;
     pthread_mutex_destroy(&client->late_lock);
     slicer_clear(&client->slicer);
+    g_clear_pointer(&client->kept, g_array_unref);
     g_free(client->messages);
     g_free(client);
 }
@@ -107,7 +108,7 @@ static Message make_message(const TableClient *client, MessageKind kind, const P
 
 /* A request that was registered after the canceller swept would wait for ever; one of the two sees
  * the other: the flag is set before the sweep, and looked at after the registration. */
-static void cancel_if_late(TableClient *client)
+void table_client_cancel_if_late(TableClient *client)
 {
     if (table_client_is_cancelled(client))
         post_office_cancel(client->route->office, client->route->epoch);
@@ -130,7 +131,7 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
         }
     if (sent_away) {
         post_office_flush(office);
-        cancel_if_late(client);
+        table_client_cancel_if_late(client);
     }
     for (uint32_t i = 0; i < n_parts; i++)
         if (post_office_is_local(office, parts[i].server)) {
@@ -173,6 +174,8 @@ static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GErro
     if (!table_client_wait(client, &call, error))
         return false;
     table_client_count_get(client, &call);
+    if (client->kept_bytes > 0)
+        table_client_drop_kept(client, atomic_load_explicit(&call.min_clock, memory_order_relaxed));
     client->unheard_bytes = 0;
     return true;
 }
@@ -188,7 +191,8 @@ static bool tell(TableClient *client, Message *message, size_t row_bytes)
     return true;
 }
 
-static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas, GError **error)
+static bool add_parts(TableClient *client, uint32_t n_parts, size_t n_keys, const void *deltas,
+                      GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
@@ -207,6 +211,7 @@ static bool add_parts(TableClient *client, uint32_t n_parts, const void *deltas,
             return table_client_fail_memory(client, error);
     }
     post_office_flush_soon(office);
+    table_client_count_add(client, n_keys, n_parts);
     client->stats.n_adds++;
     if (client->unheard_bytes < office->sizes.mailbox_bytes)
         return true;
@@ -244,10 +249,12 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
         return false;
     if (n == 0)
         return true;
+    if (!table_client_wait_to_add(client, error))
+        return false;
     client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
     added =
-        add_parts(client, slicer_cut(&client->slicer, route->partition, keys, n), deltas, error);
+        add_parts(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas, error);
     process_cache_end_add(cache);
     return added;
 }
@@ -263,10 +270,12 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
         return false;
     if (n == 0)
         return true;
+    if (!table_client_wait_to_add(client, error))
+        return false;
     client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .first = first, .n = n }, deltas);
-    added = add_parts(client, slicer_cut_run(&client->slicer, route->partition, first, n), deltas,
-                      error);
+    added = add_parts(client, slicer_cut_run(&client->slicer, route->partition, first, n), n,
+                      deltas, error);
     process_cache_end_add(cache);
     return added;
 }
@@ -359,7 +368,7 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     g_autofree Part *parts = parts_for_all(client);
 
     if (!route->check_tuning(route->spec, hyper, value, error) ||
-        !table_client_check_cancelled(client, error) ||
+        !table_client_check_cancelled(client, error) || !table_client_wait_to_add(client, error) ||
         !table_client_wait_room(client, parts, office->n_servers, error))
         return false;
     for (uint32_t server = 0; server < office->n_servers; server++) {
@@ -371,6 +380,7 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
         if (!tell(client, &message, sizeof value))
             return table_client_fail_memory(client, error);
     }
+    table_client_count_add(client, 0, office->n_servers);
     post_office_flush(office);
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }

@@ -28,6 +28,7 @@ typedef struct {
     const RubatoModelTraits *traits; /* of its model */
     bool lazy_clocks;                /* a Get brings the node's clock: see client_clock.c */
     Clocks *clocks;                  /* NULL outside a task */
+    uint64_t max_kept_bytes;         /* see client_kept.c; 0: nothing is kept, or it is no task */
     bool replayable;                 /* whether a cache may apply an Add to its rows */
     /* Whether a hyper-parameter of the update rule may get a number. */
     bool (*check_tuning)(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
@@ -49,6 +50,10 @@ typedef struct TableClient {
     bool adds_uncached;      /* it has added while there was no process cache */
     Message *messages;       /* of the blocking call: one for each server */
     Spinner spinner;         /* of the blocking call */
+    uint64_t awaited;        /* the min clock that its present call waits for; 0: for none */
+    uint64_t adding_bytes;   /* of the Adds of its present clock that servers keep */
+    uint64_t kept_bytes;     /* of those of earlier ones that servers may still keep */
+    GArray *kept;            /* by clock; NULL until there are any */
     size_t unheard_bytes;    /* told to busy local servers since one of them last answered */
     RubatoWorkerStats stats; /* but for what tickets read */
 
@@ -107,6 +112,13 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
 bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
                             GError **error);
 
+/* Before an Add: waits while servers keep too much of this worker's earlier clocks.
+ * RUBATO_ERROR_CANCELLED. */
+bool table_client_wait_to_add(TableClient *client, GError **error);
+
+/* An Add of so many keys was sent, in so many parts. */
+void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_parts);
+
 /* Sends a Get, or an Add, in parts and returns without waiting. The call has begun; a part is added
  * for each message. messages (one for each part), keys and values stay until the call has ended.
  * To be followed by call_sent. */
@@ -136,7 +148,13 @@ void table_route_retire(const TableRoute *route, uint32_t rank);
  * RUBATO_ERROR_CANCELLED, or RUBATO_ERROR_INVALID where a server refused it. */
 bool table_client_wait(TableClient *client, Call *call, GError **error);
 
-/* Says in the log whom a call waits for. */
+/* The min clock that a Get made now waits for. */
+static inline uint64_t table_client_needed_clock(const TableClient *client)
+{
+    return client->clock > client->lead ? client->clock - client->lead : 0;
+}
+
+/* Says in the log whom a call waits for: a min clock (client->awaited), or an answer. */
 void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms);
 
 /* The error that a call ended with; true where it was none. Any thread. */

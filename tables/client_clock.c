@@ -132,6 +132,8 @@ bool table_client_clock(TableClient *client, GError **error)
 {
     if (!table_client_check_cancelled(client, error))
         return false;
+    if (client->adding_bytes > 0)
+        table_client_keep(client);
     client->clock++;
     client->stats.n_clocks++;
     advance(client->route, client->rank, client->clock);

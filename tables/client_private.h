@@ -1,6 +1,7 @@
 /* A worker's side of a table from inside: what the files of a client share.
  *
  *   client.c        its life, the checks of keys, Get and Add, what was counted
+ *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_clock.c  the clock: how far ahead it may be, telling others of it
  *   client_wait.c   waiting, saying for whom, and how a call ended
  *
@@ -10,6 +11,19 @@
 
 #include "tables/client.h"
 #include "tables/worker_stats.h"
+
+/* ---- client.c ---- */
+
+/* After something was asked of another node: ends it where the task was cancelled before. */
+void table_client_cancel_if_late(TableClient *client);
+
+/* ---- client_kept.c ---- */
+
+/* The clock, client->clock, is over. */
+void table_client_keep(TableClient *client);
+
+/* Everything of the clocks below this one has been released. */
+void table_client_drop_kept(TableClient *client, uint64_t min_clock);
 
 /* ---- client_clock.c ---- */
 
@@ -41,6 +55,9 @@ static inline bool table_client_check_cancelled(const TableClient *client, GErro
 /* As table_client_wait, but this thread handles nobody else's messages meanwhile, and the time
  * counts as spent on sending. */
 bool table_client_wait_alone(TableClient *client, Call *call, GError **error);
+
+/* As table_client_wait, for a min clock, before an Add; the time counts as spent on sending. */
+bool table_client_wait_clock(TableClient *client, Call *call, uint64_t clock, GError **error);
 
 /* Waits until a node that has no room has some, and counts the time. RUBATO_ERROR_CANCELLED. */
 bool table_client_wait_room_of(TableClient *client, uint32_t node, GError **error);

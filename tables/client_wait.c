@@ -56,7 +56,7 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
     const TableRoute *route = client->route;
     const char *table = route->spec->name;
     PostOffice *office = route->office;
-    const uint64_t needed = client->clock > client->lead ? client->clock - client->lead : 0;
+    const uint64_t needed = client->awaited;
     g_autoptr(GString) text = g_string_new(NULL);
     NodeClock slowest;
     uint32_t node = office->self;
@@ -103,7 +103,14 @@ static bool wait_by(TableClient *client, Call *call,
 
 bool table_client_wait(TableClient *client, Call *call, GError **error)
 {
+    client->awaited = table_client_needed_clock(client);
     return wait_by(client, call, post_office_wait, &client->stats.get_wait_ns, error);
+}
+
+bool table_client_wait_clock(TableClient *client, Call *call, uint64_t clock, GError **error)
+{
+    client->awaited = clock;
+    return wait_by(client, call, post_office_wait, &client->stats.send_wait_ns, error);
 }
 
 static bool wait_only(PostOffice *office, Call *call, int timeout_ms)
@@ -114,6 +121,7 @@ static bool wait_only(PostOffice *office, Call *call, int timeout_ms)
 
 bool table_client_wait_alone(TableClient *client, Call *call, GError **error)
 {
+    client->awaited = 0;
     return wait_by(client, call, wait_only, &client->stats.send_wait_ns, error);
 }
 

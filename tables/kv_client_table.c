@@ -327,7 +327,7 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
     RubatoTicket id;
     uint32_t n_parts;
 
-    if (!table_client_check(client, keys, n, error))
+    if (!table_client_check(client, keys, n, error) || !table_client_wait_to_add(client, error))
         return 0;
     n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
     if (n_parts != SLICER_NO_MEMORY &&
@@ -345,6 +345,7 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
     table_client_send(client, MESSAGE_ADD, ticket->slicer.parts, n_parts, ticket->deltas,
                       &ticket->call, ticket->messages);
     process_cache_end_add(cache);
+    table_client_count_add(client, n, n_parts);
     client->stats.n_adds += n > 0;
     call_sent(&ticket->call); /* the ticket may be gone from here on */
     return id;
@@ -369,6 +370,7 @@ static Ticket *wait_ended(RubatoKVClientTable *table, RubatoTicket id)
         while ((ticket = g_hash_table_lookup(table->tickets, &id)) != NULL && !ticket->ended)
             if (!monotonic_wait(&table->changed, &table->lock, end_ms)) {
                 waited_ms += stall_ms;
+                table->client->awaited = table_client_needed_clock(table->client);
                 table_client_say_stalled(table->client, &ticket->call, waited_ms);
                 break;
             }

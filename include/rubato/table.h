@@ -135,6 +135,10 @@ typedef struct {
     uint32_t speculation; /* sparse_ssp: clocks beyond it that a reader without conflicts may be */
     const char *record;   /* sparse_ssp: who uses which key, "hash" (the default) or "dense" */
 
+    /* bsp: what servers keep of a worker's Adds of earlier clocks, in bytes; while it is more, the
+     * worker's next Add waits for the slowest worker. 0 means 64 MiB. */
+    uint64_t max_kept_bytes;
+
     /* What an Add does to a row: "add" (the default) or "assign"; with gradients "sgd", "momentum",
      * "nesterov", "adagrad", "rmsprop", "adam" or "ftrl"; with observations "moving_average". All
      * but the first two are for f32 and f64. */

@@ -316,6 +316,64 @@ START_TEST(a_long_release_keeps_nobody_from_receiving)
 }
 END_TEST
 
+/* ---- workers that only add ---- */
+
+enum { N_ADDED = 3000, N_ADDING_CLOCKS = 40, ADDED_BYTES = 100000 };
+
+/* The first worker gets in each clock, and knows what it has to see; the others only add. */
+static bool add_ahead(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t n_adding = rubato_worker_n_workers(worker) - 1;
+    float values[N_ADDED];
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_F32, error);
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    for (uint32_t clock = 0; clock < N_ADDING_CLOCKS; clock++) {
+        for (size_t i = 0; i < N_ADDED; i++)
+            values[i] = 1;
+        if (rubato_worker_rank(worker) > 0) {
+            if (!rubato_kv_table_add_range(table, 0, N_ADDED, values, error))
+                return false;
+        } else {
+            if (!rubato_kv_table_get_range(table, 0, N_ADDED, values, error))
+                return false;
+            for (size_t i = 0; i < N_ADDED; i++)
+                EXPECT(values[i] == (float)(n_adding * clock), "%g at clock %u", (double)values[i],
+                       clock);
+        }
+        if (!rubato_kv_table_clock(table, error))
+            return false;
+    }
+    return true;
+}
+
+static bool play_adding(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "rows", .n_keys = N_ADDED, .model = "bsp", .max_kept_bytes = ADDED_BYTES
+    };
+    const char *const tables[] = { "rows", NULL };
+
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "add ahead", add_ahead, data, tables, error);
+}
+
+START_TEST(workers_that_only_add_wait_for_the_slowest_and_all_end)
+{
+    static const ClusterShape adding[] = {
+        { .n_nodes = 2, .nodes = { { 1, 1 }, { 0, 3 } } },
+        { .n_nodes = 3, .nodes = { { 2, 2 }, { 1, 2 }, { 0, 1 } } },
+    };
+    ClusterRun *run = cluster_run_new(&adding[_i]);
+
+    cluster_start(run, play_adding, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 static Suite *bsp_suite(void)
 {
     Suite *suite = suite_create("BSP over several processes");
@@ -327,6 +385,9 @@ static Suite *bsp_suite(void)
                         (int)G_N_ELEMENTS(clock_cases));
     TCase *release = cluster_add_case(suite, "a long release");
 
+    TCase *adding = cluster_add_case(suite, "workers that only add");
+
+    tcase_add_loop_test(adding, workers_that_only_add_wait_for_the_slowest_and_all_end, 0, 2);
     tcase_add_test(release, a_long_release_keeps_nobody_from_receiving);
     return suite;
 }

@@ -1,0 +1,116 @@
+/* What servers keep of a worker's Adds, and waiting until it is less.
+ *
+ * Under a model that applies the Adds of a clock when the min clock passes it, servers keep them until
+ * then. So a worker that only adds and clocks would fill their memory; instead its next Add waits while
+ * they keep more than the table's max_kept_bytes of its earlier clocks. It waits as a Get does, by one
+ * without keys: a server answers that once the min clock is where enough of what is kept is released.
+ *
+ * Why that ends. The Adds of the present clock do not count, and of the earlier ones only those that the
+ * min clock has not passed. Whoever is the slowest has none of these, so it never waits here, and each
+ * clock of its own lets others go on. What a server has taken in and keeps holds no room of the window:
+ * an Add is done with when it is kept. So the slowest worker's Add finds room as under any model, and
+ * the question to the server takes the room of a header.
+ *
+ * Threads: the client's worker. Invariants: the clocks in `kept` ascend, and kept_bytes is their sum. */
+#include "tables/client_private.h"
+
+/* What a server spends on an Add besides its keys and deltas. */
+#define ADD_BYTES 128
+
+typedef struct {
+    uint64_t clock;
+    uint64_t n_bytes;
+} KeptClock;
+
+void table_client_keep(TableClient *client)
+{
+    const KeptClock kept = { client->clock, client->adding_bytes };
+
+    client->adding_bytes = 0;
+    client->kept_bytes += kept.n_bytes;
+    if (client->kept == NULL)
+        client->kept = g_array_new(FALSE, FALSE, sizeof(KeptClock));
+    g_array_append_val(client->kept, kept);
+}
+
+void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_parts)
+{
+    if (client->route->max_kept_bytes > 0)
+        client->adding_bytes +=
+            n_keys * (sizeof(RubatoKey) + client->route->row_bytes) + n_parts * (uint64_t)ADD_BYTES;
+}
+
+void table_client_drop_kept(TableClient *client, uint64_t min_clock)
+{
+    guint n = 0;
+
+    for (; n < client->kept->len; n++) {
+        const KeptClock *kept = &g_array_index(client->kept, KeptClock, n);
+
+        if (kept->clock >= min_clock)
+            break;
+        client->kept_bytes -= kept->n_bytes;
+    }
+    if (n > 0)
+        g_array_remove_range(client->kept, 0, n);
+}
+
+/* The lowest min clock at which no more than the limit is kept. */
+static uint64_t find_clock(const TableClient *client)
+{
+    uint64_t left = client->kept_bytes;
+    guint i = 0;
+
+    while (left > client->route->max_kept_bytes)
+        left -= g_array_index(client->kept, KeptClock, i++).n_bytes;
+    return g_array_index(client->kept, KeptClock, i - 1).clock + 1;
+}
+
+/* Waits until a server has come to a min clock; workers ask different ones. */
+static bool wait_for_clock(TableClient *client, uint64_t clock, GError **error)
+{
+    const TableRoute *route = client->route;
+    const uint32_t server = client->rank % route->office->n_servers;
+    const Part part = { .server = server };
+    Call call;
+    Message message = { .request = { .worker = client->rank, .clock = clock },
+                        .kind = MESSAGE_GET,
+                        .epoch = route->epoch,
+                        .table = route->table,
+                        .server = server,
+                        .node = route->office->self,
+                        .call = &call,
+                        .end = message_end_call };
+
+    if (!table_client_wait_room(client, &part, 1, error))
+        return false;
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_ask(route->office, &message, route->row_bytes);
+    if (!post_office_is_local(route->office, server)) {
+        post_office_flush(route->office);
+        table_client_cancel_if_late(client);
+    }
+    call_sent(&call);
+    return table_client_wait_clock(client, &call, clock, error);
+}
+
+bool table_client_wait_to_add(TableClient *client, GError **error)
+{
+    const TableRoute *route = client->route;
+    NodeClock slowest;
+    uint32_t node;
+    uint64_t clock;
+
+    if (client->kept_bytes <= route->max_kept_bytes)
+        return true;
+    if (clocks_slowest(route->clocks, &slowest, &node))
+        table_client_drop_kept(client, slowest.clock);
+    if (client->kept_bytes <= route->max_kept_bytes)
+        return true;
+    clock = find_clock(client);
+    if (!wait_for_clock(client, clock, error))
+        return false;
+    table_client_drop_kept(client, clock);
+    return true;
+}
