@@ -1,4 +1,5 @@
-/* rubato: runs a program on the nodes of a cluster file, and checks such files. */
+/* rubato: runs a program on the nodes of a cluster file, checks such files, and makes secrets for
+ * them. */
 #include <locale.h>
 #include <rubato/launcher.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ static const char HELP[] =
     "  rubato run [OPTIONS] FILE [--] PROGRAM [ARGUMENTS...]\n"
     "                       start PROGRAM once for each node of FILE\n"
     "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
+    "  rubato secret FILE   make FILE, a secret for nodes that are started otherwise\n"
     "  rubato help COMMAND  more about a command\n"
     "  rubato --version     print the version\n"
     "  rubato --help        print this\n";
@@ -37,6 +39,13 @@ static const char CHECK_SUMMARY[] =
     "Reads the cluster file, resolves its hosts, tries its ports that are on this machine,\n"
     "and prints what would run where. Says what is wrong, with file and line; the exit code\n"
     "is 0 where nothing is, 1 where something is, and 2 for a wrong command line.";
+
+static const char SECRET_SUMMARY[] =
+    "Makes FILE, which holds a new secret that nobody but its owner may read. Where nodes are\n"
+    "not all started by one `rubato run`, which makes a secret by itself, give each of them a\n"
+    "copy of the same FILE and name it in the cluster file: secret_file = \"FILE\"; a FILE that\n"
+    "is there is left as it is. The exit code is 0 where it was made, 1 where it was not, and 2\n"
+    "for a wrong command line.";
 
 /* What the options of `rubato run` set. */
 typedef struct {
@@ -85,6 +94,14 @@ static GOptionContext *new_check_context(void)
     GOptionContext *context = g_option_context_new("FILE");
 
     g_option_context_set_summary(context, CHECK_SUMMARY);
+    return context;
+}
+
+static GOptionContext *new_secret_context(void)
+{
+    GOptionContext *context = g_option_context_new("FILE");
+
+    g_option_context_set_summary(context, SECRET_SUMMARY);
     return context;
 }
 
@@ -174,6 +191,18 @@ static int check(int argc, char **argv)
     return fine ? EXIT_SUCCESS : fail(error);
 }
 
+static int secret(int argc, char **argv)
+{
+    g_autoptr(GOptionContext) context = new_secret_context();
+    g_autoptr(GError) error = NULL;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error))
+        return fail_usage("secret", error->message);
+    if (argc != 2)
+        return fail_usage("secret", "takes the name of one file: rubato secret FILE");
+    return rubato_launch_make_secret(argv[1], &error) ? EXIT_SUCCESS : fail(error);
+}
+
 static int help(int argc, char **argv)
 {
     RunOptions options = { 0 };
@@ -189,6 +218,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "check") == 0) {
         g_set_prgname("rubato check");
         context = new_check_context();
+    } else if (strcmp(argv[1], "secret") == 0) {
+        g_set_prgname("rubato secret");
+        context = new_secret_context();
     } else {
         g_autofree char *message = g_strdup_printf("no command '%s'", argv[1]);
         return fail_usage("", message);
@@ -204,13 +236,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = {
-        { "run", run }, { "check", check }, { "help", help }, { "--help", help }, { "-h", help }
-    };
+    } commands[] = { { "run", run },   { "check", check }, { "secret", secret },
+                     { "help", help }, { "--help", help }, { "-h", help } };
 
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
-        return fail_usage("", "which command? run, check or help");
+        return fail_usage("", "which command? run, check, secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -224,6 +255,6 @@ int main(int argc, char **argv)
     }
 
     g_autofree char *message =
-        g_strdup_printf("no command '%s'; there are run, check and help", argv[1]);
+        g_strdup_printf("no command '%s'; there are run, check, secret and help", argv[1]);
     return fail_usage("", message);
 }

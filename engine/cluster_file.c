@@ -37,7 +37,8 @@ static const char *const KNOWN_TRANSPORTS[] = {
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
 static const char *const CLUSTER_KEYS[] = { "name",          "scheduler",  "nodes",
                                             "heartbeat_ms",  "timeout_ms", "stall_ms",
-                                            "rendezvous_ms", "transport",  NULL };
+                                            "rendezvous_ms", "transport",  "secret_file",
+                                            "encrypt",       "insecure",   NULL };
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = { "id", "host", "port", "servers", "workers", NULL };
 
@@ -150,6 +151,20 @@ static bool read_text(const ClusterFaults *faults, const config_setting_t *group
         return cluster_refuse(faults, line_of(setting), "'%s' of %s is empty; write %s", key, where,
                               example);
     *value = text;
+    return true;
+}
+
+static bool read_truth(const ClusterFaults *faults, const config_setting_t *group,
+                       const char *where, const char *key, bool *value)
+{
+    const config_setting_t *setting = config_setting_get_member(group, key);
+
+    if (setting == NULL)
+        return true;
+    if (config_setting_type(setting) != CONFIG_TYPE_BOOL)
+        return cluster_refuse(faults, line_of(setting), "'%s' of %s is %s; write %s = true;", key,
+                              where, type_name(setting), key);
+    *value = config_setting_get_bool(setting) != 0;
     return true;
 }
 
@@ -381,6 +396,22 @@ static bool read_names(const ClusterFaults *faults, const config_setting_t *grou
     return true;
 }
 
+static bool read_security(const ClusterFaults *faults, const config_setting_t *group,
+                          Cluster *cluster)
+{
+    const config_setting_t *const encrypt = config_setting_get_member(group, "encrypt");
+    const char *secret_file = NULL;
+
+    if (!read_text(faults, group, "the cluster", "secret_file", /* required= */ false,
+                   "secret_file = \"/home/me/run.secret\";", &secret_file) ||
+        !read_truth(faults, group, "the cluster", "encrypt", &cluster->encrypt) ||
+        !read_truth(faults, group, "the cluster", "insecure", &cluster->insecure))
+        return false;
+    cluster->secret_file = g_strdup(secret_file);
+    cluster->encrypt_line = encrypt != NULL ? line_of(encrypt) : 0;
+    return true;
+}
+
 static bool read_cluster(const ClusterFaults *faults, const config_setting_t *root,
                          Cluster *cluster)
 {
@@ -395,7 +426,7 @@ static bool read_cluster(const ClusterFaults *faults, const config_setting_t *ro
            cluster_check_addresses(faults, cluster) &&
            cluster_check_roles(faults, cluster,
                                line_of(config_setting_get_member(group, "nodes"))) &&
-           read_times(faults, group, cluster);
+           read_times(faults, group, cluster) && read_security(faults, group, cluster);
 }
 
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)
@@ -463,6 +494,7 @@ void cluster_free(Cluster *cluster)
     g_free(cluster->name);
     g_free(cluster->scheduler_host);
     g_free(cluster->transport);
+    g_free(cluster->secret_file);
     g_free(cluster->digest);
     g_free(cluster);
 }

@@ -44,8 +44,12 @@ typedef struct {
     uint32_t timeout_ms;
     uint32_t stall_ms;
     uint32_t rendezvous_ms;
-    char *transport; /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
-    char *digest;    /* SHA-256 of the file's bytes, in hex */
+    char *transport;   /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
+    char *secret_file; /* where nodes find the run's secret, as the file says; NULL: it does not */
+    bool encrypt;      /* what crosses between nodes */
+    unsigned encrypt_line;
+    bool insecure; /* other addresses than loopback may do without a secret */
+    char *digest;  /* SHA-256 of the file's bytes, in hex */
 } Cluster;
 
 /* Reads and checks a cluster file. Returns NULL with RUBATO_ERROR_IO for a file that cannot be

@@ -21,6 +21,7 @@
 #include "engine/launcher_hosts.h"
 #include "engine/launcher_processes.h"
 #include "engine/launcher_remote.h"
+#include "engine/secret_source.h"
 
 #define DEFAULT_SSH "ssh"
 
@@ -79,8 +80,21 @@ static char *find_program(const char *name, GError **error)
     return NULL;
 }
 
-static bool plan_local(LaunchNode *plan, const RubatoLaunch *launch, const char *cluster_file,
-                       GError **error)
+/* The environment of a node: the secret itself is never in it. (transfer full) */
+static char **make_environment(const LaunchPlan *whole)
+{
+    char **environment = g_environ_unsetenv(g_get_environ(), SECRET_VARIABLE);
+
+    environment = g_environ_unsetenv(environment, SECRET_FD_VARIABLE);
+    if (whole->secret_fd != 0) {
+        g_autofree char *number = g_strdup_printf("%d", whole->secret_fd);
+        environment = g_environ_setenv(environment, SECRET_FD_VARIABLE, number, TRUE);
+    }
+    return environment;
+}
+
+static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLaunch *launch,
+                       const char *cluster_file, GError **error)
 {
     g_autofree char *id = g_strdup_printf("%u", plan->node->id);
     char *program = find_program(launch->argv[0], error);
@@ -90,18 +104,25 @@ static bool plan_local(LaunchNode *plan, const RubatoLaunch *launch, const char 
     plan->argv = g_strdupv((char **)launch->argv);
     g_free(plan->argv[0]);
     plan->argv[0] = program;
-    plan->environment = g_environ_setenv(g_get_environ(), "RUBATO_CLUSTER", cluster_file, TRUE);
+    plan->environment =
+        g_environ_setenv(make_environment(whole), "RUBATO_CLUSTER", cluster_file, TRUE);
     plan->environment = g_environ_setenv(plan->environment, "RUBATO_NODE", id, TRUE);
     return true;
 }
 
-static bool plan_remote(LaunchNode *plan, const RubatoLaunch *launch, const char *cluster_file,
-                        GError **error)
+static bool plan_remote(const LaunchPlan *whole, LaunchNode *plan, const RubatoLaunch *launch,
+                        const char *cluster_file, GError **error)
 {
     const char *command = launch->ssh != NULL ? launch->ssh : DEFAULT_SSH;
     g_autofree char *folder = g_get_current_dir();
-    const RemoteCommand remote = { plan->node->host, folder, cluster_file, plan->node->id,
-                                   launch->argv };
+    const RemoteCommand remote = {
+        .host = plan->node->host,
+        .folder = folder,
+        .cluster_file = cluster_file,
+        .id = plan->node->id,
+        .argv = launch->argv,
+        .reads_secret = whole->has_secret,
+    };
     g_autoptr(GError) cause = NULL;
     g_auto(GStrv) words = NULL;
 
@@ -122,13 +143,14 @@ static bool plan_remote(LaunchNode *plan, const RubatoLaunch *launch, const char
     words[0] = program;
     plan->remote = true;
     plan->argv = remote_command_argv(&remote, words);
-    plan->environment = g_get_environ();
+    plan->environment = g_environ_unsetenv(make_environment(whole), SECRET_FD_VARIABLE);
     return true;
 }
 
-static bool plan_node(LaunchNode *plan, const ClusterNode *node, const RubatoLaunch *launch,
-                      const Cluster *cluster, GError **error)
+static bool plan_node(const LaunchPlan *whole, LaunchNode *plan, const ClusterNode *node,
+                      const RubatoLaunch *launch, GError **error)
 {
+    const Cluster *const cluster = whole->cluster;
     g_autofree char *where = g_strdup_printf("%s:%u", cluster->path, node->line);
     g_autofree char *cluster_file = g_canonicalize_filename(cluster->path, NULL);
     Host host = { 0 };
@@ -137,8 +159,34 @@ static bool plan_node(LaunchNode *plan, const ClusterNode *node, const RubatoLau
         return false;
     host_clear(&host);
     plan->node = node;
-    return host.local ? plan_local(plan, launch, cluster_file, error)
-                      : plan_remote(plan, launch, cluster_file, error);
+    return host.local ? plan_local(whole, plan, launch, cluster_file, error)
+                      : plan_remote(whole, plan, launch, cluster_file, error);
+}
+
+/* The secret that the nodes are handed: the one that is given, else a new one, unless others of the run's
+ * nodes are started elsewhere, which could not know it. */
+static bool plan_secret(LaunchPlan *plan, bool all_nodes, GError **error)
+{
+    SecretOrigin origin;
+
+    if (!secret_find(plan->cluster, &plan->secret, &origin, error))
+        return false;
+    plan->has_secret = origin != SECRET_NONE;
+    if (!plan->has_secret && all_nodes)
+        plan->has_secret = run_secret_draw(&plan->secret, error);
+    if (!plan->has_secret)
+        return !all_nodes && secret_check_cluster(plan->cluster, origin, error);
+    const int fd = secret_to_descriptor(&plan->secret, error);
+    plan->secret_fd = MAX(fd, 0);
+    return fd != -1;
+}
+
+static bool starts_all(const bool *chosen, const Cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        if (!chosen[i])
+            return false;
+    return true;
 }
 
 LaunchPlan *launch_plan_new(const RubatoLaunch *launch, GError **error)
@@ -151,14 +199,14 @@ LaunchPlan *launch_plan_new(const RubatoLaunch *launch, GError **error)
     if (plan->cluster == NULL)
         return NULL;
     chosen = choose_nodes(plan->cluster, launch, error);
-    if (chosen == NULL)
+    if (chosen == NULL || !plan_secret(plan, starts_all(chosen, plan->cluster), error))
         return NULL;
     plan->nodes = g_new0(LaunchNode, plan->cluster->n_nodes);
     for (uint32_t i = 0; i < plan->cluster->n_nodes; i++) {
         if (!chosen[i])
             continue;
-        if (!plan_node(&plan->nodes[plan->n_nodes++], &plan->cluster->nodes[i], launch,
-                       plan->cluster, error))
+        if (!plan_node(plan, &plan->nodes[plan->n_nodes++], &plan->cluster->nodes[i], launch,
+                       error))
             return NULL;
     }
     return g_steal_pointer(&plan);
@@ -173,6 +221,9 @@ void launch_plan_free(LaunchPlan *plan)
         g_strfreev(plan->nodes[i].environment);
     }
     g_free(plan->nodes);
+    if (plan->secret_fd != 0)
+        close(plan->secret_fd);
+    run_secret_clear(&plan->secret);
     cluster_free(plan->cluster);
     g_free(plan);
 }
@@ -262,6 +313,12 @@ static bool run_keeper(const LaunchPlan *plan, const sigset_t *taken, const sigs
         g_printerr("rubato: the process that kept the nodes %s; every node was killed\n", how);
     }
     return true;
+}
+
+bool rubato_launch_make_secret(const char *path, GError **error)
+{
+    g_return_val_if_fail(path != NULL, false);
+    return secret_make_file(path, error);
 }
 
 bool rubato_launch_run(const RubatoLaunch *launch, int *exit_code, GError **error)

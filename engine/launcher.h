@@ -8,13 +8,14 @@
 #include <signal.h>
 
 #include "engine/cluster_file.h"
+#include "io/net/secret.h"
 
 /* One process to start. */
 typedef struct {
     const ClusterNode *node;
-    bool remote; /* argv is ssh, which takes signals' names on its standard input */
-    char **argv; /* argv[0] is a path */
-    char **environment;
+    bool remote;        /* argv is ssh, which takes signals' names on its standard input */
+    char **argv;        /* argv[0] is a path */
+    char **environment; /* without the secret; it names the descriptor of it */
 } LaunchNode;
 
 typedef struct {
@@ -22,6 +23,9 @@ typedef struct {
     LaunchNode *nodes;
     uint32_t n_nodes;
     bool no_prefix;
+    bool has_secret; /* nodes are handed one; else each finds its own, or does without */
+    RunSecret secret;
+    int secret_fd; /* of it, for nodes on this machine to inherit; 0: there is none */
 } LaunchPlan;
 
 /* Reads the cluster file and finds everything that is needed to start. (transfer full) */

@@ -11,6 +11,7 @@
 
 #include "engine/cluster_file.h"
 #include "engine/launcher_hosts.h"
+#include "engine/secret_source.h"
 
 typedef struct {
     const Cluster *cluster;
@@ -170,6 +171,33 @@ static void append_table(Check *check, GString *report)
     }
 }
 
+/* How the nodes are to know each other. */
+static void append_security(Check *check, GString *report)
+{
+    const Cluster *const cluster = check->cluster;
+    const char *const encrypted =
+        cluster->encrypt ? "; what crosses between nodes is encrypted" : "";
+    g_autofree char *path = secret_file_path(cluster);
+    g_autoptr(GError) error = NULL;
+    g_auto(RunSecret) secret = { { 0 } };
+
+    if (path != NULL) {
+        g_string_append_printf(report, "the secret of a run is that of %s%s\n", path, encrypted);
+        if (!secret_read_file(path, &secret, &error))
+            add_fault(check, error->message);
+    } else if (secret_check_cluster(cluster, SECRET_NONE, &error)) {
+        g_string_append_printf(report,
+                               "rubato run makes a secret for each run; nodes started "
+                               "otherwise %s\n",
+                               cluster->insecure ? "may do without (insecure)" : "need none");
+    } else {
+        g_string_append_printf(report,
+                               "rubato run makes a secret for each run; nodes started otherwise "
+                               "need secret_file or " SECRET_VARIABLE "%s\n",
+                               encrypted);
+    }
+}
+
 bool rubato_launch_check(const char *cluster_file, GString *report, GError **error)
 {
     g_return_val_if_fail(cluster_file != NULL && report != NULL, false);
@@ -188,6 +216,7 @@ bool rubato_launch_check(const char *cluster_file, GString *report, GError **err
                            "\na heartbeat each %u ms; a node is lost after %u ms of silence; "
                            "a stalled call says so after %u ms\n",
                            cluster->heartbeat_ms, cluster->timeout_ms, cluster->stall_ms);
+    append_security(&check, report);
     for (guint i = 0; i < sockets->len; i++)
         close(g_array_index(sockets, int, i));
     if (faults->len == 0)

@@ -44,6 +44,18 @@ void child_close_input(Child *child)
     child->process.input = -1;
 }
 
+void child_send_secret(Child *child, const RunSecret *secret)
+{
+    char line[RUN_SECRET_DIGITS + 1];
+
+    run_secret_format(secret, line);
+    line[RUN_SECRET_DIGITS] = '\n';
+    /* A new pipe takes it at once; where ssh has ended already, its own end tells. */
+    if (write(child->process.input, line, sizeof line) != (ssize_t)sizeof line)
+        child_close_input(child);
+    run_secret_wipe(line, sizeof line);
+}
+
 /* A remote node gets the signal's name over ssh; ssh itself is left to bring back how it ended. */
 void child_signal(Child *child, int signal)
 {

@@ -35,6 +35,9 @@ bool child_start(Child *child, const LaunchNode *plan, const ProcessSpec *spec,
 /* Once it is DONE. */
 void child_clear(Child *child);
 
+/* Hands a node on another machine the run's secret, before any signal. */
+void child_send_secret(Child *child, const RunSecret *secret);
+
 /* Sends it a signal: to its group here, or by name to the machine where it runs. */
 void child_signal(Child *child, int signal);
 void child_close_input(Child *child);

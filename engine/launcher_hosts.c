@@ -90,6 +90,14 @@ void host_clear(Host *host)
     host->addresses = NULL;
 }
 
+bool host_is_loopback(const Host *host)
+{
+    for (const struct addrinfo *each = host->addresses; each != NULL; each = each->ai_next)
+        if (!is_loopback(each->ai_addr))
+            return false;
+    return true;
+}
+
 char *host_describe(const Host *host)
 {
     char text[NI_MAXHOST];

@@ -18,6 +18,9 @@ typedef struct {
 bool host_resolve(Host *host, const char *name, const char *where, GError **error);
 void host_clear(Host *host);
 
+/* Whether all of its addresses are this machine's alone. */
+bool host_is_loopback(const Host *host);
+
 /* The first address, as numbers. (transfer full) */
 char *host_describe(const Host *host);
 

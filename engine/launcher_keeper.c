@@ -364,6 +364,7 @@ static void start_children(Keeper *keeper)
                                    .environment = plan->environment,
                                    .mask = &keeper->mask,
                                    .n_files = &keeper->n_files,
+                                   .inherited_fd = plan->remote ? 0 : keeper->plan->secret_fd,
                                    .wants_input = plan->remote };
         g_autofree char *out = make_prefix(keeper, i, STDOUT_FILENO);
         g_autofree char *err = make_prefix(keeper, i, STDERR_FILENO);
@@ -376,6 +377,8 @@ static void start_children(Keeper *keeper)
             return;
         }
         keeper->n_children = i + 1;
+        if (plan->remote && keeper->plan->has_secret)
+            child_send_secret(child, &keeper->plan->secret);
     }
 }
 

@@ -72,6 +72,8 @@ G_GNUC_NORETURN static void become(const ProcessSpec *spec, const Pipes *pipes, 
         dup2(pipes->input[0], STDIN_FILENO) >= 0 && dup2(pipes->output[1], STDOUT_FILENO) >= 0 &&
         dup2(pipes->errors[1], STDERR_FILENO) >= 0) {
         set_default_signals();
+        if (spec->inherited_fd != 0)
+            fcntl(spec->inherited_fd, F_SETFD, 0); /* not closed */
         if (spec->n_files != NULL)
             setrlimit(RLIMIT_NOFILE, spec->n_files);
         sigprocmask(SIG_SETMASK, spec->mask, NULL);

@@ -15,6 +15,7 @@ typedef struct {
     char *const *environment;
     const sigset_t *mask;         /* of signals, for the new process */
     const struct rlimit *n_files; /* its limit of open files; NULL: as it is */
+    int inherited_fd;             /* one besides the standard streams; 0: none */
     bool wants_input;             /* a pipe as standard input; else it reads nothing */
 } ProcessSpec;
 

@@ -11,10 +11,21 @@
 
 #include <string.h>
 
+#include "engine/secret_source.h"
+
+static const char INPUT[] = "exec 3<&0 </dev/null\n";
+
+/* The shell puts what it has read into a pipe, after the watcher, which need not have it. The variable
+ * is the shell's own: no command line and no environment has it. */
+static const char SECRET_IN[] = "read -r secret <&3\n";
+static const char SECRET_OUT[] = "exec 4<<end\n"
+                                 "$secret\n"
+                                 "end\n"
+                                 "unset secret\n";
+
 /* $$ is the program: the shell's process, which it takes over. The group is the program's as ssh
  * starts commands in a session of their own; the process alone is the way out where it is not. */
-static const char WATCHER[] = "exec 3<&0 </dev/null\n"
-                              "(trap '' INT TERM HUP\n"
+static const char WATCHER[] = "(trap '' INT TERM HUP\n"
                               "tell() { kill -s \"$1\" -- \"-$$\" || kill -s \"$1\" \"$$\"; }\n"
                               "while read -r signal <&3; do tell \"$signal\"; done\n"
                               "tell TERM; sleep 2; tell KILL) >/dev/null 2>&1 &\n"
@@ -36,8 +47,14 @@ static char *write_script(const RemoteCommand *command)
 
     append_word(script, command->folder);
     g_string_append(script, " || exit 126\n");
+    g_string_append(script, INPUT);
+    if (command->reads_secret)
+        g_string_append(script, SECRET_IN);
     g_string_append(script, WATCHER);
-    g_string_append(script, "exec env");
+    if (command->reads_secret)
+        g_string_append(script, SECRET_OUT);
+    g_string_append(script,
+                    command->reads_secret ? "exec env " SECRET_FD_VARIABLE "=4" : "exec env");
     append_word(script, cluster);
     append_word(script, node);
     for (const char *const *word = command->argv; *word != NULL; word++)

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "engine/node.h"
+#include "engine/secret_source.h"
 #include "io/net/transport/tcp_address.h"
 
 enum {
@@ -36,10 +37,22 @@ static char *resolve_endpoint(const RubatoEngine *engine, const char *host, uint
     return endpoint;
 }
 
+/* Finds the run's secret, and whether it may do without. */
+static bool find_secret(RubatoEngine *engine, RunSecret *secret, bool *found, GError **error)
+{
+    SecretOrigin origin;
+
+    if (!secret_find(engine->cluster, secret, &origin, error) ||
+        !secret_check_cluster(engine->cluster, origin, error))
+        return false;
+    *found = origin != SECRET_NONE;
+    return true;
+}
+
 /* Opens the network at the node's address, at one within the host unless `near` is NULL, and on the
  * scheduler's node at that of the scheduler. */
 static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
-                        const char *scheduler, GError **error)
+                        const char *scheduler, const RunSecret *secret, GError **error)
 {
     const char *endpoints[3];
     const char *const wanted = engine->cluster->transport;
@@ -49,6 +62,8 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
         .transport_ops = engine->transport,
         .self = engine->self,
         .n_nodes = engine->n_nodes,
+        .secret = secret,
+        .encrypt = engine->cluster->encrypt,
         .incarnation = engine->incarnation,
         .bind_endpoints = endpoints,
         .window_bytes = engine->sizes.window_bytes,
@@ -83,16 +98,19 @@ static bool open_network(RubatoEngine *engine, const char *scheduler, GError **e
     g_autofree char *own = resolve_endpoint(engine, node->host, node->port, error);
     g_autofree char *near = NULL;
     g_autoptr(GError) failure = NULL;
+    g_auto(RunSecret) secret = { { 0 } };
+    bool has_secret;
 
-    if (own == NULL)
+    if (own == NULL || !find_secret(engine, &secret, &has_secret, error))
         return false;
+    const RunSecret *const proof = has_secret ? &secret : NULL;
     if (engine->transport == NULL && strcmp(wanted, cluster_far_transport(engine->cluster)) != 0)
         near = g_strconcat(automatic ? "shm" : wanted, "://*", NULL);
-    engine->network = open_at(engine, own, near, scheduler, &failure);
+    engine->network = open_at(engine, own, near, scheduler, proof, &failure);
     if (engine->network == NULL && near != NULL && automatic) {
         g_autoptr(GError) without = NULL;
 
-        engine->network = open_at(engine, own, NULL, scheduler, &without);
+        engine->network = open_at(engine, own, NULL, scheduler, proof, &without);
         if (engine->network != NULL)
             g_message("node %u talks TCP to nodes of its own host, too: %s", engine->id,
                       failure->message);

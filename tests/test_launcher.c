@@ -139,7 +139,7 @@ START_TEST(launch_hands_no_descriptors_and_no_blocked_signals_to_nodes)
                                  "grep -E 'Sig(Blk|Ign)' /proc/self/status");
 
     ck_assert_int_eq(run_finish(&run), 0);
-    run_check_contains(&run, 0, "[10] 4\n"); /* three and the folder's own */
+    run_check_contains(&run, 0, "[10] 5\n"); /* three, the secret, the folder's own */
     run_check_contains(&run, 0, "[10] SigBlk:\t0000000000000000\n");
     run_check_contains(&run, 0, "[10] SigIgn:\t0000000000000000\n");
     run_clear(&run);

@@ -57,6 +57,94 @@ START_TEST(launch_reaches_another_machine_through_ssh)
 }
 END_TEST
 
+/* A node's view of its secret: the digits behind the descriptor, and where else they stand. Digits that
+ * are found count; they themselves come out as a checksum. */
+#define TELL_SECRET                                                                               \
+    "digits=$(cat <&$RUBATO_SECRET_FD); "                                                         \
+    "echo \"length=${#digits} sum=$(printf %s \"$digits\" | cksum)\"; "                           \
+    "for file in /proc/$PPID /proc/$$; do for what in cmdline environ; do "                       \
+    "case $(tr '\\0' ' ' <$file/$what) in *\"$digits\"*) echo seen in $what;; esac; done; done; " \
+    "env | grep -c \"$digits\"; echo \"variable=<$RUBATO_SECRET>\""
+
+/* The lines that a node wrote, without its prefix. (transfer full) */
+static char *lines_of(const Run *run, const char *prefix)
+{
+    g_auto(GStrv) lines = g_strsplit(run->texts[0]->str, "\n", -1);
+    GString *own = g_string_new(NULL);
+
+    for (char **line = lines; *line != NULL; line++)
+        if (g_str_has_prefix(*line, prefix))
+            g_string_append_printf(own, "%s\n", *line + strlen(prefix));
+    return g_string_free(own, FALSE);
+}
+
+/* docs/security.md: The secret of a run */
+START_TEST(launch_hands_a_new_secret_to_nodes_here_and_elsewhere_where_nobody_sees_it)
+{
+    g_autofree char *ssh = write_fake_ssh();
+    g_autofree char *text =
+        g_strdup("cluster: { scheduler = { host = \"127.0.0.1\"; port = 4100; };\n"
+                 "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; },\n"
+                 "{ id = 1; host = \"" ELSEWHERE "\"; port = 4101; } ); };\n");
+    g_autofree char *cluster = launch_write_file("both.cfg", text, 0600);
+    g_autofree char *first = NULL;
+
+    for (unsigned i = 0; i < 2; i++) {
+        const char *argv[4];
+        RubatoLaunch launch = launch_shell(cluster, TELL_SECRET, argv);
+
+        launch.ssh = ssh;
+        Run run = run_start(&launch);
+        ck_assert_int_eq(run_finish(&run), 0);
+        g_autofree char *here = lines_of(&run, "[0] ");
+        g_autofree char *there = lines_of(&run, "[1] ");
+        ck_assert_msg(g_str_has_prefix(here, "length=64 sum="), "%s", run.texts[0]->str);
+        ck_assert_msg(g_str_has_suffix(here, "\n0\nvariable=<>\n"), "%s", run.texts[0]->str);
+        ck_assert_msg(strstr(here, "seen") == NULL, "%s", here);
+        ck_assert_str_eq(here, there);
+        if (first == NULL)
+            first = g_strdup(here);
+        else
+            ck_assert_str_ne(here, first); /* each run has its own */
+        run_clear(&run);
+    }
+}
+END_TEST
+
+START_TEST(launch_hands_on_the_secret_that_it_is_given)
+{
+    static const char digits[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
+    const uint32_t chosen[] = { 10 };
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "cat <&$RUBATO_SECRET_FD; echo", argv);
+
+    launch.nodes = chosen; /* not all: none is made, but that which is given is handed on */
+    launch.n_nodes = 1;
+    ck_assert(g_setenv("RUBATO_SECRET", digits, TRUE));
+    Run run = run_start(&launch);
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 0, digits);
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(launch_makes_no_secret_for_some_of_the_nodes)
+{
+    g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
+    const uint32_t chosen[] = { 10 };
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "echo \"<$RUBATO_SECRET_FD>\"", argv);
+
+    launch.nodes = chosen;
+    launch.n_nodes = 1;
+    Run run = run_start(&launch);
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 0, "[10] <>\n");
+    run_clear(&run);
+}
+END_TEST
+
 START_TEST(launch_quotes_words_for_the_other_side)
 {
     g_autofree char *ssh = write_fake_ssh();
@@ -126,7 +214,7 @@ START_TEST(remote_command_ends_when_the_connection_does)
     static const char *const argv[] = {
         "sh", "-c", "trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.05; done", NULL
     };
-    const RemoteCommand command = { "host", "/", "/run.cfg", 3, argv };
+    const RemoteCommand command = { "host", "/", "/run.cfg", 3, argv, false };
     char *const ssh[] = { (char[]){ "ssh" }, NULL };
     g_auto(GStrv) words = remote_command_argv(&command, ssh);
     const char *script = words[g_strv_length(words) - 1];
@@ -266,6 +354,10 @@ int main(void)
 
     tcase_add_test(remote, launch_reaches_another_machine_through_ssh);
     tcase_add_test(remote, launch_quotes_words_for_the_other_side);
+    tcase_add_test(remote,
+                   launch_hands_a_new_secret_to_nodes_here_and_elsewhere_where_nobody_sees_it);
+    tcase_add_test(remote, launch_hands_on_the_secret_that_it_is_given);
+    tcase_add_test(remote, launch_makes_no_secret_for_some_of_the_nodes);
     tcase_add_loop_test(remote, launch_passes_a_signal_on_through_ssh, 0, N_PASSED_SIGNALS);
     tcase_add_test(remote, launch_kills_through_ssh_at_the_second_signal);
     tcase_add_test(remote, launch_says_what_a_failed_connection_looks_like);
