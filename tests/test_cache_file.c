@@ -142,6 +142,39 @@ START_TEST(cache_tells_what_the_data_set_holds)
 }
 END_TEST
 
+/* Nobody who shortens a cache ends the process that reads it: its rows are those of the input. */
+START_TEST(cache_may_become_shorter_while_it_is_read)
+{
+    RubatoDataSpec spec = cached();
+    g_autofree _Atomic uint32_t *counts = g_malloc0_n(N_ROWS, sizeof *counts);
+    g_autoptr(RubatoBatch) batch = NULL;
+    g_autoptr(GError) error = NULL;
+    unsigned n_batches = 0;
+
+    read_all(&spec); /* makes it */
+    spec.memory_bytes = _i % 2 == 0 ? 0 : 1;
+    RubatoDataset *dataset = rubato_dataset_open(&spec, &error);
+    ck_assert_ptr_nonnull(dataset);
+    RubatoReader *reader =
+        rubato_dataset_open_reader(dataset, &(RubatoReaderOptions){ .batch_rows = 100 }, &error);
+    ck_assert_ptr_nonnull(reader);
+    if (_i < 2)
+        ck_assert_int_eq(truncate(cache_path, 100), 0);
+    while (rubato_reader_next(reader, &batch, &error)) {
+        const char *fault;
+
+        if (_i >= 2 && n_batches++ == 1)
+            ck_assert_int_eq(truncate(cache_path, 0), 0);
+        fault = rows_count(batch, counts, N_ROWS);
+        require_msg(fault == NULL, "%s", fault);
+    }
+    ck_assert_msg(error == NULL, "%s", error != NULL ? error->message : "");
+    ck_assert(rows_all_counted(counts, N_ROWS, 1));
+    rubato_reader_free(reader);
+    rubato_dataset_free(dataset);
+}
+END_TEST
+
 /* What makes a cache not fit any more. */
 static void touch_input(RubatoDataSpec *spec)
 {
@@ -433,6 +466,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, cache_is_made_once_and_used);
     tcase_add_test(cases, cache_tells_what_the_data_set_holds);
+    tcase_add_loop_test(cases, cache_may_become_shorter_while_it_is_read, 0, 4);
     tcase_add_loop_test(cases, cache_that_does_not_fit_is_made_anew, 0, G_N_ELEMENTS(changes));
     tcase_add_test(cases, cache_whose_input_has_grown_is_made_anew);
     tcase_add_loop_test(cases, damaged_block_is_read_from_the_input, 0, 7);

@@ -134,8 +134,8 @@ typedef struct {
     RubatoDataCache cache;
     const char *cache_directory; /* where to keep it; NULL: beside each input */
 
-    /* Without a cache: rows that are read more than once stay in memory, up to so many bytes; 0 means
-     * 1 GiB. What does not fit is read from the files each time. */
+    /* Rows that are read more than once stay in memory, up to so many bytes; 0 means 1 GiB. What does not
+     * fit is read from the files each time; of a cache, all of its file stays or nothing. */
     uint64_t memory_bytes;
 } RubatoDataSpec;
 

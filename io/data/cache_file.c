@@ -6,11 +6,14 @@
  *
  * The header's checksum is over itself and the index. A file is written under a name of its own, the
  * header last, and renamed when all of it has reached the disk. Checksums are XXH3
- * (https://github.com/Cyan4973/xxHash): a block's is compared when it is first used, and what its
- * arrays say of one another is checked then too.
+ * (https://github.com/Cyan4973/xxHash).
  *
- * Runs on any thread: what changes in a CacheFile are counts and the marks of checked blocks, in a
- * writer what its lock guards. */
+ * Blocks are read and not mapped: who shortens a file that is mapped ends the process that looks at
+ * it (SIGBUS). A block's checksum is compared whenever it is read, and what its arrays say of one
+ * another is checked the first time. Where there is memory for the whole file, blocks stay in it.
+ *
+ * Runs on any thread: what changes in a CacheFile are counts, the marks of checked blocks and the
+ * blocks that stay, in a writer what its lock guards. */
 #include "io/data/cache_file.h"
 
 #include <errno.h>
@@ -19,7 +22,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
@@ -52,20 +54,15 @@ struct CacheFile {
 
     /* immutable */
     char *path;
-    const char *bytes; /* the whole file */
-    size_t size;
-    bool resident; /* pages may stay in memory */
-    const CacheHeader *header;
-    const CacheEntry *index;
+    int fd;
+    uint64_t size;
+    CacheHeader header;
+    CacheEntry *index;
 
-    _Atomic bool *checked; /* by block: it is sound */
+    _Atomic bool *checked; /* by block: its arrays fit each other */
+    _Atomic(DataBlock *)
+        *blocks; /* by block: in memory to stay; NULL: the file is too large for that */
 };
-
-/* A block's hold on its file. */
-typedef struct {
-    CacheFile *cache;
-    uint64_t number;
-} Hold;
 
 static uint64_t checksum_of(const CacheHeader *header, const CacheEntry *index, uint64_t n)
 {
@@ -76,22 +73,42 @@ static uint64_t checksum_of(const CacheHeader *header, const CacheEntry *index, 
 
 /* ---- reading ---- */
 
-/* Whether the mapped file is whole, ours, and of this key. */
-static bool fits(CacheFile *cache, const CacheKey *key)
+/* Whether all bytes are there and can be read. */
+static bool read_at(int fd, uint64_t offset, void *bytes, size_t size)
 {
-    const CacheHeader *header = (const CacheHeader *)(const void *)cache->bytes;
+    for (size_t done = 0; done < size;) {
+        const ssize_t n = pread(fd, (char *)bytes + done, size - done, (off_t)(offset + done));
 
-    if (cache->size < sizeof *header || memcmp(header->magic, MAGIC, sizeof header->magic) != 0 ||
-        header->version != VERSION || header->byte_order != BYTE_ORDER_MARK ||
-        header->header_bytes != sizeof *header || header->head_bytes != sizeof(BlockHead) ||
-        header->file_bytes != cache->size || memcmp(&header->key, key, sizeof *key) != 0)
-        return false;
-    if (header->index_offset > cache->size || header->index_offset % 8 != 0 ||
-        header->n_blocks != (cache->size - header->index_offset) / sizeof *cache->index)
-        return false;
-    cache->header = header;
-    cache->index = (const CacheEntry *)(const void *)(cache->bytes + header->index_offset);
-    if (checksum_of(header, cache->index, header->n_blocks) != header->checksum)
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+/* Whether the file is whole, ours, and of this key. */
+static bool header_fits(const CacheHeader *header, uint64_t size, const CacheKey *key)
+{
+    return memcmp(header->magic, MAGIC, sizeof header->magic) == 0 && header->version == VERSION &&
+           header->byte_order == BYTE_ORDER_MARK && header->header_bytes == sizeof *header &&
+           header->head_bytes == sizeof(BlockHead) && header->file_bytes == size &&
+           memcmp(&header->key, key, sizeof *key) == 0 && header->index_offset <= size &&
+           header->index_offset % 8 == 0 &&
+           header->n_blocks == (size - header->index_offset) / sizeof(CacheEntry);
+}
+
+/* Reads the index; whether it is that of the header. */
+static bool read_index(CacheFile *cache)
+{
+    const CacheHeader *header = &cache->header;
+
+    cache->index = g_try_new(CacheEntry, MAX(header->n_blocks, 1));
+    if (cache->index == NULL ||
+        !read_at(cache->fd, header->index_offset, cache->index,
+                 header->n_blocks * sizeof *cache->index) ||
+        checksum_of(header, cache->index, header->n_blocks) != header->checksum)
         return false;
     for (uint64_t i = 0; i < header->n_blocks; i++)
         if (cache->index[i].offset % 8 != 0 || cache->index[i].offset > cache->size ||
@@ -100,28 +117,28 @@ static bool fits(CacheFile *cache, const CacheKey *key)
     return true;
 }
 
+static bool open_file(CacheFile *cache, const CacheKey *key)
+{
+    struct stat status;
+
+    cache->fd = open(cache->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (cache->fd < 0 || fstat(cache->fd, &status) != 0 || !S_ISREG(status.st_mode))
+        return false;
+    cache->size = (uint64_t)status.st_size;
+    return read_at(cache->fd, 0, &cache->header, sizeof cache->header) &&
+           header_fits(&cache->header, cache->size, key) && read_index(cache);
+}
+
 CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resident_bytes)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    void *bytes = MAP_FAILED;
-
-    if (fd < 0)
-        return NULL;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
-        bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    close(fd);
-    if (bytes == MAP_FAILED)
-        return NULL;
-
     CacheFile *cache = g_new0(CacheFile, 1);
+
     cache->n_refs = 1;
     cache->path = g_strdup(path);
-    cache->bytes = bytes;
-    cache->size = (size_t)status.st_size;
-    cache->resident = cache->size <= resident_bytes;
-    if (fits(cache, key))
-        cache->checked = g_try_malloc0_n(MAX(cache->header->n_blocks, 1), sizeof *cache->checked);
+    if (open_file(cache, key))
+        cache->checked = g_try_malloc0_n(MAX(cache->header.n_blocks, 1), sizeof *cache->checked);
+    if (cache->checked != NULL && cache->size <= resident_bytes)
+        cache->blocks = g_try_malloc0_n(MAX(cache->header.n_blocks, 1), sizeof *cache->blocks);
     if (cache->checked == NULL)
         g_clear_pointer(&cache, cache_file_unref);
     return cache;
@@ -132,8 +149,13 @@ void cache_file_unref(CacheFile *cache)
     /* acquire and release: with one another, so that the last sees what all others did */
     if (cache == NULL || atomic_fetch_sub_explicit(&cache->n_refs, 1, memory_order_acq_rel) > 1)
         return;
-    munmap((void *)(uintptr_t)cache->bytes, cache->size);
+    for (uint64_t i = 0; cache->blocks != NULL && i < cache->header.n_blocks; i++)
+        data_block_unref(cache->blocks[i]);
+    if (cache->fd >= 0)
+        close(cache->fd);
+    g_free(cache->blocks);
     g_free(cache->checked);
+    g_free(cache->index);
     g_free(cache->path);
     g_free(cache);
 }
@@ -145,55 +167,50 @@ const char *cache_file_path(const CacheFile *cache)
 
 uint64_t cache_file_n_blocks(const CacheFile *cache)
 {
-    return cache->header->n_blocks;
+    return cache->header.n_blocks;
 }
 
 const RubatoDataSummary *cache_file_summary(const CacheFile *cache)
 {
-    return &cache->header->summary;
+    return &cache->header.summary;
 }
 
-/* Lets the pages that lie in a block alone go; the file still has them. */
-static void release_pages(const CacheFile *cache, const CacheEntry *entry)
+static DataBlock *read_block(CacheFile *cache, uint64_t number)
 {
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t first = (entry->offset + page - 1) / page * page;
-    const uint64_t end = (entry->offset + entry->size) / page * page;
+    const CacheEntry *entry = &cache->index[number];
+    /* relaxed: the mark alone is told; who misses it checks once more */
+    const bool checked = atomic_load_explicit(&cache->checked[number], memory_order_relaxed);
+    g_autofree void *image = g_try_malloc(MAX(entry->size, 1));
+    DataBlock *block;
 
-    if (first < end)
-        (void)madvise((void *)(uintptr_t)(cache->bytes + first), end - first, MADV_DONTNEED);
-}
-
-static void release_hold(void *owner)
-{
-    Hold *hold = owner;
-
-    if (!hold->cache->resident)
-        release_pages(hold->cache, &hold->cache->index[hold->number]);
-    cache_file_unref(hold->cache);
-    g_free(hold);
+    if (image == NULL || !read_at(cache->fd, entry->offset, image, entry->size) ||
+        XXH3_64bits(image, entry->size) != entry->checksum)
+        return NULL;
+    block = data_block_new_image(image, entry->size, checked ? IMAGE_CHECKED : IMAGE_NEW, image,
+                                 g_free);
+    if (block == NULL)
+        return NULL;
+    image = NULL; /* the block's */
+    atomic_store_explicit(&cache->checked[number], true, memory_order_relaxed);
+    return block;
 }
 
 DataBlock *cache_file_block(CacheFile *cache, uint64_t number)
 {
-    const CacheEntry *entry = &cache->index[number];
-    const char *image = cache->bytes + entry->offset;
-    /* relaxed: the mark alone is told; who misses it checks once more */
-    const bool checked = atomic_load_explicit(&cache->checked[number], memory_order_relaxed);
+    DataBlock *kept = NULL, *block;
 
-    if (!checked && XXH3_64bits(image, entry->size) != entry->checksum)
-        return NULL;
-    Hold *hold = g_new(Hold, 1);
-    *hold = (Hold){ cache, number };
-    DataBlock *block = data_block_new_image(image, entry->size, checked ? IMAGE_CHECKED : IMAGE_NEW,
-                                            hold, release_hold);
-    if (block == NULL) {
-        g_free(hold);
-        return NULL;
-    }
-    atomic_fetch_add_explicit(&cache->n_refs, 1, memory_order_relaxed);
-    atomic_store_explicit(&cache->checked[number], true, memory_order_relaxed);
-    return block;
+    if (cache->blocks != NULL) /* acquire: with the exchange below, what is in the block */
+        kept = atomic_load_explicit(&cache->blocks[number], memory_order_acquire);
+    if (kept != NULL)
+        return data_block_ref(kept);
+    block = read_block(cache, number);
+    if (block == NULL || cache->blocks == NULL)
+        return block;
+    if (atomic_compare_exchange_strong_explicit(&cache->blocks[number], &kept, block,
+                                                memory_order_acq_rel, memory_order_acquire))
+        return data_block_ref(block);
+    data_block_unref(block); /* another thread was faster */
+    return data_block_ref(kept);
 }
 
 /* ---- writing ---- */

@@ -1,4 +1,4 @@
-/* Cache files: the parsed blocks of one input, to be mapped into memory.
+/* Cache files: the parsed blocks of one input, to be read into memory.
  *
  * A file holds blocks as images (data_block.h), each with its checksum, and says of which input and by
  * which options they were made. It appears under its name whole or not at all, and is never changed.
@@ -20,11 +20,11 @@ typedef struct {
 
 typedef struct CacheFile CacheFile;
 
-/* NULL where there is none that fits, whatever the reason. Blocks that are no longer used leave memory
- * again where the file has more than resident_bytes. (transfer full) */
+/* NULL where there is none that fits, whatever the reason. Blocks stay in memory once they were read,
+ * unless the file has more than resident_bytes. (transfer full) */
 CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resident_bytes);
 
-/* Blocks keep what they lie in. NULL is allowed. */
+/* Blocks may stay longer. NULL is allowed. */
 void cache_file_unref(CacheFile *cache);
 
 const char *cache_file_path(const CacheFile *cache);
@@ -33,7 +33,8 @@ uint64_t cache_file_n_blocks(const CacheFile *cache);
 /* Of all blocks. */
 const RubatoDataSummary *cache_file_summary(const CacheFile *cache);
 
-/* A block, number < n_blocks; NULL where it is damaged. (transfer full) */
+/* A block, number < n_blocks; NULL where it is damaged, or the file has become shorter, or there is no
+ * memory. (transfer full) */
 DataBlock *cache_file_block(CacheFile *cache, uint64_t number);
 
 typedef struct CacheWriter CacheWriter;
