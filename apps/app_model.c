@@ -4,6 +4,30 @@
  * every node, and nobody waits for a node that has given up. */
 #include "apps/app_model.h"
 
+#include <string.h>
+
+#include "apps/app_checksum.h"
+
+char *app_model_checksum(JsonNode *root)
+{
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    g_autoptr(JsonNode) copy = json_node_copy(root);
+    g_autoptr(AppChecksum) checksum = app_checksum_new();
+    JsonObject *all = json_node_get_object(root);
+    JsonObject *rest = json_object_new();
+    g_autoptr(GList) names = json_object_get_members(all);
+
+    for (const GList *name = names; name != NULL; name = name->next)
+        if (strcmp(name->data, "checksum") != 0)
+            json_object_set_member(rest, name->data,
+                                   json_node_copy(json_object_get_member(all, name->data)));
+    json_node_take_object(copy, rest);
+    json_generator_set_root(generator, copy);
+    g_autofree char *text = json_generator_to_data(generator, NULL);
+    app_checksum_add(checksum, text, strlen(text));
+    return app_checksum_text(checksum);
+}
+
 static bool create_tables(App *app, const AppModel *model, GError **error)
 {
     for (size_t i = 0; i < model->n_arrays; i++) {

@@ -4,15 +4,21 @@
  *     DIR/NAME.npy          the rows of a table, in the order of their keys
  *     DIR/NAME.keys.npy     of a hash table: these keys
  *
+ * The description has a checksum of each array's values and keys, and one of itself: of its text without
+ * that checksum, with no blanks. So whatever byte of a model changes, it is refused, or says the same.
+ * Version 1 had none of these.
+ *
  * Threads: main's, or worker 0's while main waits. */
 #ifndef RUBATO_APPS_APP_MODEL_H
 #define RUBATO_APPS_APP_MODEL_H
 
 #include "apps/app.h"
+#include "apps/app_json.h"
 #include "apps/app_npy.h"
 
 #define APP_MODEL_FORMAT "rubato-model"
-#define APP_MODEL_VERSION 1
+#define APP_MODEL_VERSION 2
+#define APP_MODEL_VERSION_WITHOUT_CHECKSUMS 1
 #define APP_MODEL_DESCRIPTION "model.json"
 
 /* Bytes of rows that are on their way between files and tables. */
@@ -41,6 +47,9 @@ static inline size_t app_array_chunk(const AppArray *array)
 
     return MAX(1, n_rows);
 }
+
+/* The checksum of a description, which may have one already; its root is an object. (transfer full) */
+char *app_model_checksum(JsonNode *root);
 
 /* DIR/NAME.npy and DIR/NAME.keys.npy. (transfer full) */
 static inline char *app_model_path(const char *dir, const char *name, const char *suffix)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "apps/app_checksum.h"
 #include "apps/app_json.h"
 #include "apps/app_keys.h"
 
@@ -17,6 +18,7 @@ typedef struct {
     AppNpy *values;
     AppNpy *keys; /* NULL: a dense table */
     uint64_t n_rows;
+    char *checksum, *keys_checksum; /* NULL: the description has none */
 } ArrayFiles;
 
 struct AppModelFiles {
@@ -31,6 +33,8 @@ void app_model_files_free(AppModelFiles *files)
     for (size_t i = 0; i < files->n_arrays; i++) {
         app_npy_free(files->arrays[i].values);
         app_npy_free(files->arrays[i].keys);
+        g_free(files->arrays[i].checksum);
+        g_free(files->arrays[i].keys_checksum);
     }
     g_free(files->arrays);
     g_free(files);
@@ -61,7 +65,8 @@ static bool check_kind(const App *app, JsonObject *root, GError **error)
         return fail(app->load, error,
                     "expected the description of a saved model, with a \"format\" "
                     "of \"" APP_MODEL_FORMAT "\"");
-    if (!app_json_int(root, "version", &version) || version != APP_MODEL_VERSION)
+    if (!app_json_int(root, "version", &version) ||
+        (version != APP_MODEL_VERSION && version != APP_MODEL_VERSION_WITHOUT_CHECKSUMS))
         return fail(app->load, error, "expected \"version\" %d; save the model anew",
                     APP_MODEL_VERSION);
     if (program == NULL || strcmp(program, app->program->name) != 0)
@@ -96,9 +101,51 @@ static JsonNode *read_description(const App *app, GError **error)
     return check_kind(app, json_node_get_object(root), error) ? g_steal_pointer(&root) : NULL;
 }
 
+/* Whether it has no member but those of a list that ends with NULL. */
+static bool check_members(const char *dir, JsonObject *object, const char *where,
+                          const char *const *known, GError **error)
+{
+    g_autoptr(GList) names = object != NULL ? json_object_get_members(object) : NULL;
+
+    for (const GList *name = names; name != NULL; name = name->next)
+        if (!g_strv_contains(known, name->data))
+            return fail(dir, error, "there is an unknown \"%s\" in %s", (const char *)name->data,
+                        where);
+    return true;
+}
+
+/* Whether it says what was saved. */
+static bool check_checksum(const App *app, JsonNode *root, GError **error)
+{
+    static const char *const known[] = { "format", "version", "program",  "settings", "numbers",
+                                         "keys",   "arrays",  "checksum", NULL };
+    JsonObject *object = json_node_get_object(root);
+    const char *found = app_json_text(object, "checksum");
+    g_autofree char *expected = app_model_checksum(root);
+    uint64_t version = 0;
+
+    if (!check_members(app->load, object, "the description", known, error))
+        return false;
+    if (!json_object_has_member(object, "checksum") && app_json_int(object, "version", &version) &&
+        version == APP_MODEL_VERSION_WITHOUT_CHECKSUMS) {
+        g_printerr("%s: --load: %s/" APP_MODEL_DESCRIPTION
+                   ": an older version saved it without checksums, so nobody notices damage\n",
+                   app->program->name, app->load);
+        return true;
+    }
+    if (g_strcmp0(found, expected) == 0)
+        return true;
+    return fail(
+        app->load, error,
+        "it is not as it was saved: its checksum is \"%s\", expected \"%s\"; save the model "
+        "anew",
+        found != NULL ? found : "missing", expected);
+}
+
 static bool check_settings(const App *app, const AppModel *model, JsonObject *root, GError **error)
 {
     JsonObject *settings = app_json_object(root, "settings");
+    g_autoptr(GPtrArray) known = g_ptr_array_new();
 
     for (const AppSetting *s = model->settings; s != NULL && s->name != NULL; s++) {
         const char *found = app_json_text(settings, s->name);
@@ -108,19 +155,27 @@ static bool check_settings(const App *app, const AppModel *model, JsonObject *ro
                         "the model was saved with %s %s, this run has %s; give it "
                         "the same flags",
                         s->name, found != NULL ? found : "unknown", s->text);
+        g_ptr_array_add(known, (gpointer)(uintptr_t)s->name);
     }
-    return true;
+    g_ptr_array_add(known, NULL);
+    return check_members(app->load, settings, "\"settings\"", (const char *const *)known->pdata,
+                         error);
 }
 
 static bool check_numbers(const App *app, const AppModel *model, JsonObject *root, GError **error)
 {
     JsonObject *numbers = app_json_object(root, "numbers");
+    g_autoptr(GPtrArray) known = g_ptr_array_new();
     double value;
 
-    for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++)
+    for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++) {
         if (!app_json_double(numbers, n->name, &value))
             return fail(app->load, error, "expected a number \"%s\" in \"numbers\"", n->name);
-    return true;
+        g_ptr_array_add(known, (gpointer)(uintptr_t)n->name);
+    }
+    g_ptr_array_add(known, NULL);
+    return check_members(app->load, numbers, "\"numbers\"", (const char *const *)known->pdata,
+                         error);
 }
 
 static void set_numbers(const AppModel *model, JsonObject *root)
@@ -137,11 +192,15 @@ static void set_numbers(const AppModel *model, JsonObject *root)
 typedef struct {
     const char *dtype, *storage;
     uint64_t width, first_key, n_rows;
+    const char *checksum, *keys_checksum; /* NULL: none */
 } Described;
 
 static bool find_array(const char *dir, JsonObject *root, const char *name, Described *described,
                        GError **error)
 {
+    static const char *const known[] = { "name",     "dtype",         "width",
+                                         "storage",  "first_key",     "rows",
+                                         "checksum", "keys_checksum", NULL };
     JsonArray *arrays = app_json_array(root, "arrays");
     const guint n = arrays != NULL ? json_array_get_length(arrays) : 0;
 
@@ -163,7 +222,9 @@ static bool find_array(const char *dir, JsonObject *root, const char *name, Desc
                         "array %s: expected dtype, width, storage, rows and, of a dense "
                         "one, first_key",
                         name);
-        return true;
+        described->checksum = app_json_text(array, "checksum");
+        described->keys_checksum = app_json_text(array, "keys_checksum");
+        return check_members(dir, array, "an array", known, error);
     }
     return fail(dir, error, "expected an array \"%s\" in \"arrays\"", name);
 }
@@ -205,6 +266,15 @@ static bool open_array(const App *app, const AppArray *array, JsonObject *root, 
         return false;
     const uint64_t shape[] = { described.n_rows, described.width };
     files->n_rows = described.n_rows;
+    if (json_object_has_member(root, "checksum") &&
+        (described.checksum == NULL ||
+         (app_array_is_hash(array) && described.keys_checksum == NULL)))
+        return fail(app->load, error,
+                    "array %s: expected a checksum and, of a hash table, a "
+                    "keys_checksum",
+                    array->name);
+    files->checksum = g_strdup(described.checksum);
+    files->keys_checksum = g_strdup(described.keys_checksum);
     files->values = app_npy_open(values, error);
     if (files->values == NULL ||
         !app_npy_check(files->values, app_npy_descr(array->spec.dtype), 2, shape, error))
@@ -213,6 +283,16 @@ static bool open_array(const App *app, const AppArray *array, JsonObject *root, 
         return true;
     files->keys = app_npy_open(keys, error);
     return files->keys != NULL && app_npy_check(files->keys, APP_NPY_KEYS, 1, shape, error);
+}
+
+/* Whether there are no more arrays than the program has; each of those has been found. */
+static bool check_arrays_known(const App *app, const AppModel *model, JsonObject *root,
+                               GError **error)
+{
+    const guint n = json_array_get_length(app_json_array(root, "arrays"));
+
+    return n == model->n_arrays ||
+           fail(app->load, error, "expected %zu \"arrays\", found %u", model->n_arrays, n);
 }
 
 /* ---- what keys mean ---- */
@@ -258,6 +338,9 @@ AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **er
         if (!open_array(app, &model->arrays[i], json_node_get_object(root), &files->arrays[i],
                         error))
             return NULL;
+    if (!check_arrays_known(app, model, json_node_get_object(root), error) ||
+        !check_checksum(app, root, error))
+        return NULL;
     set_numbers(model, json_node_get_object(root));
     return g_steal_pointer(&files);
 }
@@ -270,6 +353,8 @@ bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_
 
     if (root == NULL ||
         !find_array(app->load, json_node_get_object(root), array, &described, error))
+        return false;
+    if (!check_checksum(app, root, error))
         return false;
     if (described.width == 0 || described.width > UINT32_MAX)
         return fail(app->load, error, "array %s: expected a width from 1, found %" G_GUINT64_FORMAT,
@@ -290,21 +375,44 @@ static bool put_rows(const App *app, const AppArray *array, const RubatoKey *key
                         : rubato_engine_set_range(app->engine, table, first, n, rows, error);
 }
 
+/* Whether an array's bytes are those that were saved; expected is NULL where nobody knows. */
+static bool compare_checksum(const AppNpy *npy, const AppChecksum *checksum, const char *expected,
+                             GError **error)
+{
+    g_autofree char *found = app_checksum_text(checksum);
+
+    if (expected == NULL || strcmp(found, expected) == 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "--load: %s: it is not as it was saved: its checksum is %s, expected %s; save the "
+                "model anew",
+                npy->path, found, expected);
+    return false;
+}
+
 static bool fill_array(const App *app, const AppArray *array, ArrayFiles *files, GError **error)
 {
     const size_t row_bytes = app_array_row_bytes(array), chunk = app_array_chunk(array);
     g_autofree void *rows = g_malloc(chunk * row_bytes);
     g_autofree RubatoKey *keys = files->keys != NULL ? g_new(RubatoKey, chunk) : NULL;
+    g_autoptr(AppChecksum) checksum = app_checksum_new();
+    g_autoptr(AppChecksum) keys_checksum = app_checksum_new();
 
     for (uint64_t done = 0; done < files->n_rows; done += chunk) {
         const size_t n = (size_t)MIN(chunk, files->n_rows - done);
 
         if (!app_npy_read(files->values, rows, n * row_bytes, error) ||
-            (keys != NULL && !app_npy_read(files->keys, keys, n * sizeof *keys, error)) ||
-            !put_rows(app, array, keys, array->spec.first_key + done, n, rows, error))
+            (keys != NULL && !app_npy_read(files->keys, keys, n * sizeof *keys, error)))
+            return false;
+        app_checksum_add(checksum, rows, n * row_bytes);
+        if (keys != NULL)
+            app_checksum_add(keys_checksum, keys, n * sizeof *keys);
+        if (!put_rows(app, array, keys, array->spec.first_key + done, n, rows, error))
             return false;
     }
-    return true;
+    return compare_checksum(files->values, checksum, files->checksum, error) &&
+           (keys == NULL ||
+            compare_checksum(files->keys, keys_checksum, files->keys_checksum, error));
 }
 
 bool app_model_fill(const App *app, const AppModel *model, AppModelFiles *files, GError **error)

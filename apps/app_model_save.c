@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "apps/app_checksum.h"
 #include "apps/app_json.h"
 #include "apps/app_keys.h"
 
@@ -21,6 +22,21 @@ static bool fail(const char *path, const char *why, GError **error)
 
 /* ---- arrays ---- */
 
+/* What the description tells of an array's files. */
+typedef struct {
+    size_t n_rows;
+    char *checksum, *keys_checksum; /* the second is NULL where the table is dense */
+} Written;
+
+static void written_clear(Written *written, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        g_free(written[i].checksum);
+        g_free(written[i].keys_checksum);
+    }
+    g_free(written);
+}
+
 /* What was written is on the disk, or this says why not. Closes the file. */
 static bool finish_file(FILE *file, const char *path, bool good, GError **error)
 {
@@ -31,7 +47,7 @@ static bool finish_file(FILE *file, const char *path, bool good, GError **error)
 }
 
 static bool write_rows(const App *app, const AppArray *array, const RubatoKey *keys, size_t n,
-                       FILE *file, GError **error)
+                       FILE *file, AppChecksum *checksum, GError **error)
 {
     const RubatoTableSpec *spec = &array->spec;
     const size_t row_bytes = app_array_row_bytes(array), chunk = app_array_chunk(array);
@@ -46,53 +62,61 @@ static bool write_rows(const App *app, const AppArray *array, const RubatoKey *k
                                             rows, error)))
             return false;
         fwrite(rows, row_bytes, some, file);
+        app_checksum_add(checksum, rows, row_bytes * some);
     }
     return true;
 }
 
 static bool write_values(const App *app, const AppArray *array, const RubatoKey *keys, size_t n,
-                         const char *dir, GError **error)
+                         const char *dir, Written *written, GError **error)
 {
     const uint64_t shape[] = { n, app_array_width(array) };
     g_autofree char *path = app_model_path(dir, array->name, ".npy");
+    g_autoptr(AppChecksum) checksum = app_checksum_new();
     FILE *file = fopen(path, "wbe");
 
     if (file == NULL)
         return fail(path, g_strerror(errno), error);
     app_npy_write_header(file, app_npy_descr(array->spec.dtype), 2, shape);
-    return finish_file(file, path, write_rows(app, array, keys, n, file, error), error);
+    if (!finish_file(file, path, write_rows(app, array, keys, n, file, checksum, error), error))
+        return false;
+    written->checksum = app_checksum_text(checksum);
+    return true;
 }
 
 static bool write_keys(const AppArray *array, const RubatoKey *keys, size_t n, const char *dir,
-                       GError **error)
+                       Written *written, GError **error)
 {
     const uint64_t shape[] = { n };
     g_autofree char *path = app_model_path(dir, array->name, ".keys.npy");
+    g_autoptr(AppChecksum) checksum = app_checksum_new();
     FILE *file = fopen(path, "wbe");
 
     if (file == NULL)
         return fail(path, g_strerror(errno), error);
+    app_checksum_add(checksum, keys, n * sizeof *keys);
+    written->keys_checksum = app_checksum_text(checksum);
     app_npy_write_header(file, APP_NPY_KEYS, 1, shape);
     fwrite(keys, sizeof *keys, n, file);
     return finish_file(file, path, true, error);
 }
 
-static bool write_array(const App *app, const AppArray *array, const char *dir, size_t *n_rows,
+static bool write_array(const App *app, const AppArray *array, const char *dir, Written *written,
                         GError **error)
 {
     g_autofree RubatoKey *keys = NULL;
 
-    *n_rows = (size_t)array->spec.n_keys;
+    written->n_rows = (size_t)array->spec.n_keys;
     if (!app_array_is_hash(array))
-        return write_values(app, array, NULL, *n_rows, dir, error);
-    return rubato_engine_list_keys(app->engine, array->spec.name, &keys, n_rows, error) &&
-           write_keys(array, keys, *n_rows, dir, error) &&
-           write_values(app, array, keys, *n_rows, dir, error);
+        return write_values(app, array, NULL, written->n_rows, dir, written, error);
+    return rubato_engine_list_keys(app->engine, array->spec.name, &keys, &written->n_rows, error) &&
+           write_keys(array, keys, written->n_rows, dir, written, error) &&
+           write_values(app, array, keys, written->n_rows, dir, written, error);
 }
 
 /* ---- the description ---- */
 
-static void add_array(JsonBuilder *builder, const AppArray *array, size_t n_rows)
+static void add_array(JsonBuilder *builder, const AppArray *array, const Written *written)
 {
     json_builder_begin_object(builder);
     app_json_add_text(builder, "name", array->name);
@@ -101,12 +125,15 @@ static void add_array(JsonBuilder *builder, const AppArray *array, size_t n_rows
     app_json_add_text(builder, "storage", app_array_is_hash(array) ? "hash" : "dense");
     if (!app_array_is_hash(array))
         app_json_add_int(builder, "first_key", array->spec.first_key);
-    app_json_add_int(builder, "rows", n_rows);
+    app_json_add_int(builder, "rows", written->n_rows);
+    app_json_add_text(builder, "checksum", written->checksum);
+    if (written->keys_checksum != NULL)
+        app_json_add_text(builder, "keys_checksum", written->keys_checksum);
     json_builder_end_object(builder);
 }
 
 /* (transfer full) */
-static char *describe(const App *app, const AppModel *model, const size_t *n_rows)
+static char *describe(const App *app, const AppModel *model, const Written *written)
 {
     g_autoptr(JsonBuilder) builder = json_builder_new();
     const AppData *data = app->program->data;
@@ -135,21 +162,23 @@ static char *describe(const App *app, const AppModel *model, const size_t *n_row
     json_builder_set_member_name(builder, "arrays");
     json_builder_begin_array(builder);
     for (size_t i = 0; i < model->n_arrays; i++)
-        add_array(builder, &model->arrays[i], n_rows[i]);
+        add_array(builder, &model->arrays[i], &written[i]);
     json_builder_end_array(builder);
     json_builder_end_object(builder);
 
     g_autoptr(JsonGenerator) generator = json_generator_new();
     g_autoptr(JsonNode) root = json_builder_get_root(builder);
+    g_autofree char *checksum = app_model_checksum(root);
+    json_object_set_string_member(json_node_get_object(root), "checksum", checksum);
     json_generator_set_root(generator, root);
     json_generator_set_pretty(generator, TRUE);
     return json_generator_to_data(generator, NULL);
 }
 
-static bool write_description(const App *app, const AppModel *model, const size_t *n_rows,
+static bool write_description(const App *app, const AppModel *model, const Written *written,
                               const char *dir, GError **error)
 {
-    g_autofree char *text = describe(app, model, n_rows);
+    g_autofree char *text = describe(app, model, written);
     g_autofree char *path = g_build_filename(dir, APP_MODEL_DESCRIPTION, NULL);
     FILE *file = fopen(path, "we");
 
@@ -223,12 +252,14 @@ static bool put_in_place(const char *made, const char *dir, GError **error)
 
 static bool write_all(const App *app, const AppModel *model, const char *dir, GError **error)
 {
-    g_autofree size_t *n_rows = g_new(size_t, model->n_arrays);
+    Written *written = g_new0(Written, model->n_arrays);
+    bool good = true;
 
-    for (size_t i = 0; i < model->n_arrays; i++)
-        if (!write_array(app, &model->arrays[i], dir, &n_rows[i], error))
-            return false;
-    return write_description(app, model, n_rows, dir, error);
+    for (size_t i = 0; good && i < model->n_arrays; i++)
+        good = write_array(app, &model->arrays[i], dir, &written[i], error);
+    good = good && write_description(app, model, written, dir, error);
+    written_clear(written, model->n_arrays);
+    return good;
 }
 
 bool app_model_save(const App *app, const AppModel *model, GError **error)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "apps/app_model.h"
+#include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 
 static char *scratch; /* a folder for the case's files */
@@ -373,7 +374,15 @@ static const struct {
 } bad_descriptions[] = {
     { "{", "", "expected an object of JSON" },
     { "rubato-model", "other", "expected the description of a saved model" },
-    { "\"version\" : 1", "\"version\" : 2", "expected \"version\" 1" },
+    { "\"version\" : 2", "\"version\" : 3", "expected \"version\" 2" },
+    { "\"version\" : 2", "\"version\" : 1", "it is not as it was saved: its checksum is" },
+    { "\"version\" : 2", "\"version\" : 2, \"color\" : 3",
+      "an unknown \"color\" in the description" },
+    { "\"label\" : 0.1", "\"label\" : 0.2", "model.json: it is not as it was saved" },
+    { "\"label\" : 0.1", "\"label\" : 0.1, \"bias\" : 1", "unknown \"bias\" in \"numbers\"" },
+    { "\"16\"", "\"16\", \"depth\" : \"2\"", "unknown \"depth\" in \"settings\"" },
+    { "\"width\" : 3", "\"width\" : 3, \"depth\" : 3", "unknown \"depth\" in an array" },
+    { "\"keys_checksum\"", "\"keys_sum\"", "unknown \"keys_sum\" in an array" },
     { "rubato-test", "rubato-fm", "expected a model of rubato-test, found one of rubato-fm" },
     { "\"16\"", "\"8\"", "saved with factors 8, this run has 16" },
     { "\"16\"", "[]", "saved with factors unknown" },
@@ -464,6 +473,99 @@ START_TEST(a_folder_that_is_taken_meanwhile_is_not_replaced)
     ck_assert(g_file_test(file, G_FILE_TEST_EXISTS));
     ck_assert_uint_eq(count_entries(scratch), 1);
     run_free(run);
+}
+END_TEST
+
+/* ---- damage ---- */
+
+enum { N_FEW = 3 };
+
+static const AppArray few_arrays[] = {
+    { "dense", { .name = "d", .dtype = RUBATO_I64, .first_key = 70, .n_keys = N_FEW } },
+    { "hash", { .name = "h", .dtype = RUBATO_F32 } },
+};
+
+static Run *run_few(const char *flag, const char *dir)
+{
+    Run *run = run_new(flag, dir, NULL);
+
+    run->model.arrays = few_arrays;
+    return run;
+}
+
+static const int64_t few_values[N_FEW] = { 3, -5, INT64_MAX };
+static const RubatoKey few_keys[N_FEW] = { 1, 300, UINT64_MAX };
+static const float few_rows[N_FEW] = { 0.25f, -7, 1e9f };
+
+static char *save_few(void)
+{
+    char *dir = in_scratch("few");
+    Run *run = run_few("--save", dir);
+
+    run->label = 0.1;
+    ck_assert(run_begin(run, NULL));
+    ck_assert(rubato_engine_set_range(run->app.engine, "d", 70, N_FEW, few_values, NULL));
+    ck_assert(rubato_engine_set(run->app.engine, "h", few_keys, N_FEW, few_rows, NULL));
+    ck_assert(app_finish(&run->app, &run->model, NULL));
+    run_free(run);
+    return dir;
+}
+
+/* Whether a model can be loaded; it then is the one that was saved. Otherwise the error names the
+ * file. */
+static bool load_few(const char *dir, const char *file, size_t at)
+{
+    Run *run = run_few("--load", dir);
+    g_autoptr(GError) error = NULL;
+    const bool loaded = run_begin(run, &error);
+
+    if (loaded) {
+        g_autofree RubatoKey *keys = NULL;
+        int64_t values[N_FEW];
+        float rows[N_FEW];
+        size_t n = 0;
+
+        ck_assert(rubato_engine_get_range(run->app.engine, "d", 70, N_FEW, values, NULL));
+        ck_assert(rubato_engine_list_keys(run->app.engine, "h", &keys, &n, NULL));
+        ck_assert(rubato_engine_get(run->app.engine, "h", few_keys, N_FEW, rows, NULL));
+        require_msg(n == N_FEW && memcmp(keys, few_keys, sizeof few_keys) == 0 &&
+                        memcmp(values, few_values, sizeof values) == 0 &&
+                        memcmp(rows, few_rows, sizeof rows) == 0 && run->label == 0.1,
+                    "%s is another model with byte %zu changed", file, at);
+    } else {
+        require_msg(strstr(error->message, file) != NULL, "\"%s\" lacks %s", error->message, file);
+    }
+    run_free(run);
+    return loaded;
+}
+
+/* One bit of each byte of each file, another one in each. Blanks and the like may change. */
+START_TEST(a_model_with_any_bit_changed_is_refused_or_the_same)
+{
+    static const struct {
+        const char *name;
+        size_t n_harmless; /* at most: blanks of JSON and of a header */
+    } files[] = {
+        { "model.json", 400 }, { "dense.npy", 70 }, { "hash.npy", 70 }, { "hash.keys.npy", 70 }
+    };
+    g_autofree char *dir = save_few();
+    g_autofree char *path = g_build_filename(dir, files[_i].name, NULL);
+    g_autofree char *bytes = NULL;
+    gsize n_bytes = 0;
+    size_t n_harmless = 0;
+
+    ck_assert(load_few(dir, "", 0));
+    ck_assert(g_file_get_contents(path, &bytes, &n_bytes, NULL));
+    for (size_t i = 0; i < n_bytes; i += cluster_slowness()) {
+        const char mask = (char)(1 << (i % 7 + i / 64) % 8);
+
+        bytes[i] ^= mask;
+        ck_assert(g_file_set_contents_full(path, bytes, (gssize)n_bytes, G_FILE_SET_CONTENTS_NONE,
+                                           0666, NULL));
+        n_harmless += load_few(dir, files[_i].name, i);
+        bytes[i] ^= mask;
+    }
+    ck_assert_msg(n_harmless <= files[_i].n_harmless, "%zu of %zu", n_harmless, (size_t)n_bytes);
 }
 END_TEST
 
@@ -561,6 +663,7 @@ int main(void)
     tcase_add_loop_test(cases, a_description_that_is_wrong_is_refused, 0,
                         (int)G_N_ELEMENTS(bad_descriptions));
     tcase_add_loop_test(cases, missing_files_are_named, 0, 3);
+    tcase_add_loop_test(cases, a_model_with_any_bit_changed_is_refused_or_the_same, 0, 4);
     tcase_add_loop_test(cases, other_folders_are_left_alone, 0, 2);
     tcase_add_test(cases, a_folder_that_is_taken_meanwhile_is_not_replaced);
     tcase_add_test(cases, predictions_are_written_whole_or_not_at_all);
