@@ -26,6 +26,7 @@ enum { MAX_LOGGED_REFUSALS = 20 };
 static void answer(Server *server, Message *message, CallStatus status)
 {
     message->status = status;
+    message->is_answered = true;
     actor_answer(&server->actor, message);
 }
 
@@ -108,9 +109,7 @@ static bool check_remote(Server *server, const RubatoShard *shard, const RubatoM
         refuse(server, message, fault);
         return false;
     }
-    if (!is_whole ||
-        (message->kind == MESSAGE_GET &&
-         !post_office_make_room(message, shard_subject_bytes(shard, message->request.subject)))) {
+    if (!is_whole) {
         answer(server, message, CALL_NO_MEMORY);
         server->starved = true;
         return false;
@@ -127,6 +126,12 @@ static Binding *find_binding(Server *server, uint32_t epoch, uint32_t table)
             return binding;
     }
     return NULL;
+}
+
+/* The memory for the rows of an answer is taken when they are read, not while the Get is parked. */
+static bool make_room(RubatoRequest *request, size_t row_bytes)
+{
+    return post_office_make_room(message_of_request(request), row_bytes);
 }
 
 /* ---- without memory ---- */
@@ -210,16 +215,22 @@ static void handle_for_task(Server *server, Message *message)
     empty_outbox(server, binding->model);
     if (G_UNLIKELY(server->starved))
         starve(server, binding);
+    if (!message->is_answered)
+        post_office_park(message);
 }
 
 /* The answer to a Get of a list tells how long that is, for there are no clocks. */
-static void read_past_models(RubatoShard *shard, Message *message)
+static bool read_past_models(RubatoShard *shard, Message *message)
 {
     const RubatoSubject subject = message->request.subject;
 
+    if (message->request.values == NULL && message->request.keys.n > 0 &&
+        !make_room(&message->request, shard_subject_bytes(shard, subject)))
+        return false;
     shard_read(shard, &message->request);
     if (subject == RUBATO_SUBJECT_KEYS || subject == RUBATO_SUBJECT_BAD_GRADIENTS)
         message->min_clock = shard_n_listed(shard, subject);
+    return true;
 }
 
 static void handle_past_models(Server *server, Message *message)
@@ -236,11 +247,15 @@ static void handle_past_models(Server *server, Message *message)
         server->starved = false;
         return;
     }
-    if (message->kind == MESSAGE_GET)
-        read_past_models(shard, message);
-    else if (message->kind == MESSAGE_ADD)
+    switch (message->kind) {
+    case MESSAGE_GET:
+        if (!read_past_models(shard, message))
+            server->starved = true;
+        break;
+    case MESSAGE_ADD:
         shard_write(shard, &message->request);
-    else {
+        break;
+    default:
         refuse(server, message, "a message that belongs to a task, without one");
         return;
     }
@@ -398,6 +413,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
     if (binding.model == NULL)
         return false;
     model_set_outbox(binding.model, &server->actor.outbox);
+    binding.model->make_room = make_room;
     if (!model_traits(setup->spec)->per_worker_clocks)
         for (uint32_t node = 0; node < n_nodes; node++)
             if (workers_of[node] == 0)

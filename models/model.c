@@ -78,6 +78,7 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     model->progress = progress;
     model->n_workers = setup->n_workers;
     model->n_ignored = 0;
+    model->make_room = NULL;
     model->n_held = 0;
     model->own_outbox = NULL;
     model->outbox = &model->own_outbox;
@@ -190,9 +191,18 @@ static void put_out(RubatoModel *model, RubatoRequest *request)
     *model->outbox = request;
 }
 
+static bool make_room(RubatoModel *model, RubatoRequest *request)
+{
+    return model->make_room != NULL &&
+           model->make_room(request, shard_subject_bytes(model->shard, request->subject));
+}
+
 void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
 {
-    shard_get(model->shard, &request->keys, request->values);
+    if (request->values != NULL || request->keys.n == 0 || make_room(model, request))
+        shard_get(model->shard, &request->keys, request->values);
+    else
+        shard_starve(model->shard);
     model->n_held -= request->keys.n;
     put_out(model, request);
 }

@@ -30,6 +30,8 @@ typedef struct {
     uint64_t n_held;           /* keys of Gets not answered yet, and of what is kept */
     RubatoRequest **outbox;    /* what goes back to whoever sent it, chained from the newest */
     RubatoRequest *own_outbox; /* where its owner has none for it */
+    /* Gives a Get without `values` memory for its rows; false: there is none. NULL: all have some. */
+    bool (*make_room)(RubatoRequest *request, size_t row_bytes);
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
 } RubatoModel;
 

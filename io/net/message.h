@@ -29,6 +29,7 @@ struct Message {
     RubatoRequest request; /* first: models give back requests, servers find the message again */
     MessageKind kind;
     CallStatus status;   /* of the answer; CALL_NO_MEMORY before: there was none for its keys */
+    bool is_answered;    /* the server's: it is on its way back */
     uint32_t epoch;      /* of the task; 0: outside any task */
     uint32_t table;      /* the table's id */
     uint32_t server;     /* its number over all nodes */

@@ -36,6 +36,10 @@ typedef struct {
 /* Gives the message back; its sender may then send as much again. NULL is allowed. Any thread. */
 void incoming_free(Incoming *incoming);
 
+/* The message stays with whoever has it for a time that its sender may have to end: gives back now what
+ * it takes of the sender's window, as incoming_free would do later. Whoever has the message. */
+void incoming_park(Incoming *incoming);
+
 /* What a network calls, one at a time: on its I/O thread, or (all but the tick) on a thread in
  * network_help. None may block; each may push and flush frames. */
 typedef struct {

@@ -3,8 +3,25 @@
  * Threads: all functions run on the I/O thread, except incoming_free, which runs on any.
  *
  * Nothing that comes is trusted. What does not fit is counted, told now and then in the log, and
- * dropped. A packet is acknowledged once it is in the handler's hands; that a server has done with
- * its requests is told by `consumed`, and that is what the other side's producers wait for. */
+ * dropped. A packet is acknowledged once it is in the handler's hands; that a server has taken in its
+ * requests is told by `consumed`, and that is what the other side's producers wait for.
+ *
+ * DESIGN NOTE: the window
+ *
+ * Requests to a node are charged to its window when they are queued. A request gives back what it
+ * takes when its server has answered it, or has handed it to a model that keeps it until a clock comes
+ * (incoming_park). A server waits for nothing, so all that is under way is given back, whatever workers
+ * do, and whoever waits for room gets some as long as the node lives. If a parked Get kept its bytes,
+ * the worker whose clock releases it might wait for them in vain.
+ *
+ * So the window does not bound what is parked. That is bounded for each worker alone, on its own side:
+ * a call that waits is one at a time, and tickets wait at FlowSizes.ticket_bytes (kv_client_table.c).
+ * This wait ends, too. A worker that waits for its tickets to be answered is where it would be if it
+ * had waited for each of them at once. The answer comes when the slowest worker of that table clocks.
+ * It is another worker, for Gets at clocks up to the min clock are never parked; what that one has
+ * unanswered is its own and takes nothing from anybody.
+ *
+ * tests/spin/window.pml explores the exchange, for this rule and for the other. */
 #ifndef G_LOG_DOMAIN
 #define G_LOG_DOMAIN "rubato"
 #endif
@@ -57,15 +74,9 @@ static void parcel_unref(Parcel *parcel)
     g_free(parcel);
 }
 
-void incoming_free(Incoming *incoming)
+/* Gives back what a message took of its sender's window. */
+static void give_back(Peer *peer, size_t charge)
 {
-    if (incoming == NULL)
-        return;
-    Parcel *const parcel = incoming->packet;
-    Peer *const peer = parcel->peer;
-    const size_t charge = ((Item *)(void *)incoming)->charge;
-
-    parcel_unref(parcel);
     if (charge == 0)
         return;
     /* Relaxed: numbers that stand for nothing in memory. */
@@ -76,6 +87,27 @@ void incoming_free(Incoming *incoming)
         peer_wish(peer, WISH_ACK);
         peer_flush(peer);
     }
+}
+
+void incoming_park(Incoming *incoming)
+{
+    Item *const item = (Item *)(void *)incoming;
+    const size_t charge = item->charge;
+
+    item->charge = 0;
+    give_back(((Parcel *)incoming->packet)->peer, charge);
+}
+
+void incoming_free(Incoming *incoming)
+{
+    if (incoming == NULL)
+        return;
+    Parcel *const parcel = incoming->packet;
+    Peer *const peer = parcel->peer;
+    const size_t charge = ((Item *)(void *)incoming)->charge;
+
+    parcel_unref(parcel);
+    give_back(peer, charge);
 }
 
 static void complain(Network *network, Received *received, const Peer *peer, const char *what)

@@ -506,6 +506,8 @@ size_t post_office_room_bytes(void)
     return sizeof(RemoteRequest);
 }
 
+static void end_remote(Message *message);
+
 static Frame *new_reply(const RemoteRequest *request, size_t value_bytes)
 {
     return network_new_frame(request->office->network,
@@ -517,10 +519,23 @@ static Frame *new_reply(const RemoteRequest *request, size_t value_bytes)
                                             .value_bytes = value_bytes });
 }
 
+static bool is_remote(const Message *message)
+{
+    return message->end == end_remote;
+}
+
+void post_office_park(Message *message)
+{
+    if (is_remote(message))
+        incoming_park(((RemoteRequest *)message)->incoming);
+}
+
 bool post_office_make_room(Message *message, size_t row_bytes)
 {
     RemoteRequest *request = (RemoteRequest *)message;
 
+    if (!is_remote(message))
+        return false;
     request->reply = new_reply(request, message->request.keys.n * row_bytes);
     if (request->reply == NULL)
         return false;
@@ -585,6 +600,12 @@ void post_office_end_batch(PostOffice *office)
     post_office_flush(office);
 }
 
+/* An Add only reads them; a Get gets memory of its own when its rows are read, whatever came with it. */
+static void *values_of(const Incoming *incoming)
+{
+    return incoming->header.kind == MESSAGE_GET ? NULL : (void *)(uintptr_t)incoming->values;
+}
+
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
 {
     const WireHeader *header = &incoming->header;
@@ -620,7 +641,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
                                .first = header->first_key,
                                .n = (size_t)header->n_keys },
                      .n_all = is_announcement ? header->flags : 0,
-                     .values = (void *)(uintptr_t)incoming->values }, /* an Add only reads them */
+                     .values = values_of(incoming) },
         .kind = header->kind,
         .epoch = header->epoch,
         .table = header->table,

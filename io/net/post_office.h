@@ -108,8 +108,12 @@ void post_office_end_batch(PostOffice *office);
 /* Bytes of NetworkConfig.room_bytes that the office needs. */
 size_t post_office_room_bytes(void);
 
+/* A Get stays with its model until a clock releases it: one of another node no longer takes any of that
+ * node's window. The server. */
+void post_office_park(Message *message);
+
 /* Makes room for the answer's rows, so that request.values can be filled; for a Get of another
- * node, by the server, once it has checked the keys. False where the memory is not there. */
+ * node, by the server, right before it reads them. False where the memory is not there. */
 bool post_office_make_room(Message *message, size_t row_bytes);
 
 #endif
