@@ -5,6 +5,7 @@
  * ones itself. Workers share nothing here but the process cache.
  *
  * Threads: the client's worker; table_client_count_late_get any. */
+#include "io/net/monotonic.h"
 #include "tables/client_private.h"
 #include "tables/process_cache.h"
 
@@ -19,6 +20,7 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     spinner_init(&client->spinner);
     client->messages = g_new0(Message, route->partition->n_servers);
     pthread_mutex_init(&client->late_lock, NULL);
+    monotonic_cond_init(&client->answered);
     return client;
 }
 
@@ -26,6 +28,7 @@ void table_client_free(TableClient *client)
 {
     if (client == NULL)
         return;
+    pthread_cond_destroy(&client->answered);
     pthread_mutex_destroy(&client->late_lock);
     slicer_clear(&client->slicer);
     g_clear_pointer(&client->kept, g_array_unref);
@@ -153,6 +156,17 @@ bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_p
         if (node != office->self && !network_has_room(office->network, node))
             has_room = table_client_wait_room_of(client, node, error);
     }
+    return has_room;
+}
+
+bool table_client_wait_room_of_all(TableClient *client, GError **error)
+{
+    const PostOffice *office = client->route->office;
+    bool has_room = true;
+
+    for (uint32_t node = 0; office->network != NULL && node < office->n_nodes && has_room; node++)
+        if (node != office->self && !network_has_room(office->network, node))
+            has_room = table_client_wait_room_of(client, node, error);
     return has_room;
 }
 
@@ -332,6 +346,8 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         return false;
     if (!route->traits->takes_announcements)
         return true;
+    if (!table_client_wait_room_of_all(client, error))
+        return false;
     n_parts = slicer_cut(&client->slicer, route->partition, keys, n);
     if (n_parts == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);

@@ -58,7 +58,10 @@ typedef struct TableClient {
     RubatoWorkerStats stats; /* but for what tickets read */
 
     pthread_mutex_t late_lock;
-    RubatoWorkerStats late; /* guarded by late_lock: Gets that ended on other threads */
+    /* guarded by late_lock */
+    RubatoWorkerStats late;  /* Gets that ended on other threads */
+    size_t ticket_bytes;     /* of tickets that other nodes have not answered */
+    pthread_cond_t answered; /* some of them were */
 } TableClient;
 
 /* NULL where there is none (yet). */
@@ -154,7 +157,17 @@ static inline uint64_t table_client_needed_clock(const TableClient *client)
     return client->clock > client->lead ? client->clock - client->lead : 0;
 }
 
-/* Says in the log whom a call waits for: a min clock (client->awaited), or an answer. */
+/* Waits until the worker has less than FlowSizes.ticket_bytes of tickets unanswered by other nodes,
+ * and counts what these parts take on top; 0: they are all local. The call of the ticket that has ended
+ * gives that back. False with RUBATO_ERROR_CANCELLED. */
+bool table_client_take_ticket(TableClient *client, const Part *parts, uint32_t n_parts,
+                              size_t *bytes, GError **error);
+
+/* Any thread. */
+void table_client_give_ticket(TableClient *client, size_t bytes);
+
+/* Says in the log whom a call waits for: a min clock (client->awaited), or an answer. call NULL: all of
+ * the worker's tickets. */
 void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms);
 
 /* The error that a call ended with; true where it was none. Any thread. */

@@ -117,7 +117,8 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
         clocks_tell(route->clocks, clock);
 }
 
-static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
+/* Whether others were told. */
+static bool advance(const TableRoute *route, uint32_t rank, uint64_t clock)
 {
     NodeClock news;
     const bool moved = clocks_advance(route->clocks, rank, clock, &news);
@@ -126,8 +127,13 @@ static void advance(const TableRoute *route, uint32_t rank, uint64_t clock)
         tell_clock(route, rank, clock, news);
     else if (moved && (!route->lazy_clocks || clocks_are_awaited(route->clocks)))
         tell_clock(route, route->office->self, news.clock, news);
+    else
+        return false;
+    return true;
 }
 
+/* A clock is told at once, for others may wait for it. A worker that does nothing but clock waits for
+ * room behind it. */
 bool table_client_clock(TableClient *client, GError **error)
 {
     if (!table_client_check_cancelled(client, error))
@@ -136,8 +142,8 @@ bool table_client_clock(TableClient *client, GError **error)
         table_client_keep(client);
     client->clock++;
     client->stats.n_clocks++;
-    advance(client->route, client->rank, client->clock);
-    return true;
+    return !advance(client->route, client->rank, client->clock) ||
+           table_client_wait_room_of_all(client, error);
 }
 
 void table_route_retire(const TableRoute *route, uint32_t rank)

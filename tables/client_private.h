@@ -59,6 +59,9 @@ bool table_client_wait_alone(TableClient *client, Call *call, GError **error);
 /* As table_client_wait, for a min clock, before an Add; the time counts as spent on sending. */
 bool table_client_wait_clock(TableClient *client, Call *call, uint64_t clock, GError **error);
 
+/* Waits until all nodes have room for what goes to every server. */
+bool table_client_wait_room_of_all(TableClient *client, GError **error);
+
 /* Waits until a node that has no room has some, and counts the time. RUBATO_ERROR_CANCELLED. */
 bool table_client_wait_room_of(TableClient *client, uint32_t node, GError **error);
 

@@ -4,6 +4,9 @@
  * stall_ms the log says for whom it is.
  *
  * Threads: the client's worker; table_client_check_status any. */
+#include <inttypes.h>
+
+#include "io/net/monotonic.h"
 #include "tables/client_private.h"
 
 /* ---- how a call ended ---- */
@@ -72,6 +75,9 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
                                " of table %s; slowest is worker %u (node %u) at %" G_GUINT64_FORMAT,
                                needed, table, slowest.slowest, office->node_ids[node],
                                slowest.clock);
+    else if (call == NULL)
+        g_string_append_printf(
+            text, "answers to what it has asked of table %s, before it asks for more", table);
     else if (post_office_waits_for(office, call, &node))
         g_string_append_printf(text, "an answer of node %u about table %s", office->node_ids[node],
                                table);
@@ -125,6 +131,67 @@ bool table_client_wait_alone(TableClient *client, Call *call, GError **error)
     return wait_by(client, call, wait_only, &client->stats.send_wait_ns, error);
 }
 
+/* ---- tickets ---- */
+
+/* What a server keeps for a Get besides its keys and rows, and the sender for its ticket. */
+#define BYTES_OF_ASKING 512
+
+static size_t ticket_bytes_of(const TableClient *client, const Part *parts, uint32_t n_parts)
+{
+    const TableRoute *route = client->route;
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (!post_office_is_local(route->office, parts[i].server))
+            bytes += BYTES_OF_ASKING + parts[i].keys.n * (sizeof(RubatoKey) + route->row_bytes);
+    return bytes;
+}
+
+/* Waits for answers; late_lock is held. Each ticket is answered or cancelled, so this ends. */
+static void wait_answered(TableClient *client)
+{
+    const TableRoute *route = client->route;
+    const uint64_t begun_ns = worker_stats_now_ns();
+    int64_t end_ms = monotonic_ms() + route->stall_ms;
+    unsigned waited_ms = 0;
+
+    client->awaited = table_client_needed_clock(client);
+    while (client->ticket_bytes >= route->office->sizes.ticket_bytes) {
+        if (monotonic_wait(&client->answered, &client->late_lock, end_ms))
+            continue;
+        end_ms += route->stall_ms;
+        waited_ms += route->stall_ms;
+        table_client_say_stalled(client, NULL, waited_ms);
+    }
+    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+}
+
+bool table_client_take_ticket(TableClient *client, const Part *parts, uint32_t n_parts,
+                              size_t *bytes, GError **error)
+{
+    const size_t needed = ticket_bytes_of(client, parts, n_parts);
+
+    *bytes = needed;
+    if (needed == 0)
+        return true;
+    pthread_mutex_lock(&client->late_lock);
+    if (client->ticket_bytes >= client->route->office->sizes.ticket_bytes)
+        wait_answered(client);
+    const bool goes_on = table_client_check_cancelled(client, error);
+    if (goes_on)
+        client->ticket_bytes += needed;
+    pthread_mutex_unlock(&client->late_lock);
+    return goes_on;
+}
+
+void table_client_give_ticket(TableClient *client, size_t bytes)
+{
+    pthread_mutex_lock(&client->late_lock);
+    client->ticket_bytes -= bytes;
+    pthread_cond_signal(&client->answered); /* the worker alone waits */
+    pthread_mutex_unlock(&client->late_lock);
+}
+
 /* ---- waiting for room ---- */
 
 static bool is_cancelled(void *user)
@@ -136,6 +203,8 @@ static bool wait_room(TableClient *client, uint32_t node, GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
+    g_autofree char *who =
+        route->clocks == NULL ? g_strdup("the engine") : g_strdup_printf("worker %u", client->rank);
     unsigned waited_ms = 0;
 
     while (!network_wait_room(office->network, node, is_cancelled, client, (int)route->stall_ms)) {
@@ -145,9 +214,12 @@ static bool wait_room(TableClient *client, uint32_t node, GError **error)
             return false;
         waited_ms += route->stall_ms;
         append_silence(office, node, text);
-        g_message("worker %u waits for node %u to take in what was sent to it%s (for %.1f s so "
-                  "far)",
-                  client->rank, office->node_ids[node], text->str, (double)waited_ms / 1000);
+        g_message(
+            "%s waits for node %u to take in what was sent to it%s; %" PRIu64
+            " bytes of requests are under way to its servers, and more of table %s have to wait "
+            "for room (for %.1f s so far)",
+            who, office->node_ids[node], text->str, network_charged_bytes(office->network, node),
+            route->spec->name, (double)waited_ms / 1000);
     }
     return true;
 }

@@ -34,6 +34,7 @@ typedef struct {
     void *user_data;
     bool is_get;
     uint64_t clock; /* the worker's when it asked */
+    size_t bytes;   /* see table_client_take_ticket */
     bool ended;     /* guarded by the table's lock */
     CallStatus status;
     Slicer slicer; /* of its own: positions stay until the call has ended */
@@ -159,6 +160,8 @@ static void ticket_ended(Call *call)
 {
     Ticket *ticket = (Ticket *)call;
 
+    if (ticket->bytes > 0)
+        table_client_give_ticket(ticket->table->client, ticket->bytes);
     if (ticket->callback != NULL)
         actor_post(ticket->table->helper, &ticket->to_helper);
     else
@@ -293,20 +296,24 @@ RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const 
     Ticket *ticket;
     RubatoTicket id;
     uint32_t n_parts;
+    size_t bytes = 0;
 
     if (!table_client_check(client, keys, n, error))
         return 0;
     n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
     if (n_parts != SLICER_NO_MEMORY &&
-        !table_client_wait_room(client, client->slicer.parts, n_parts, error))
+        (!table_client_wait_room(client, client->slicer.parts, n_parts, error) ||
+         !table_client_take_ticket(client, client->slicer.parts, n_parts, &bytes, error)))
         return 0;
     ticket = n_parts == SLICER_NO_MEMORY
                  ? NULL
                  : new_ticket(table, keys, n, /* deltas= */ NULL, callback, user_data);
     if (ticket == NULL) {
+        table_client_give_ticket(client, bytes);
         table_client_fail_memory(client, error);
         return 0;
     }
+    ticket->bytes = bytes;
     ticket->is_get = n > 0;
     id = ticket->id;
     n_parts = ticket->n_parts;

@@ -33,6 +33,10 @@ typedef struct {
     /* What one worker may have waiting in the mailboxes of busy local servers. */
     size_t mailbox_bytes;
 
+    /* Tickets of Gets that other nodes have not answered, of one worker on one table: their keys and
+     * rows, and what is kept for each. */
+    size_t ticket_bytes;
+
     /* Rows in a process cache; beyond this it forgets those that are not being fetched. */
     size_t cache_bytes;
 } FlowSizes;
@@ -48,6 +52,7 @@ typedef struct {
                   .window_bytes = (size_t)4 << 20,         \
                   .out_bytes = (size_t)8 << 20,            \
                   .mailbox_bytes = (size_t)32 << 20,       \
+                  .ticket_bytes = (size_t)16 << 20,        \
                   .cache_bytes = (size_t)256 << 20 })
 
 #endif

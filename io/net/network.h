@@ -159,6 +159,9 @@ void network_send(Network *network, uint32_t node, Frame *frame);
  * first; those of several threads at once may go past the window by one each. */
 bool network_has_room(const Network *network, uint32_t node);
 
+/* Bytes of requests on their way to the node, for messages to the user. */
+uint64_t network_charged_bytes(const Network *network, uint32_t node);
+
 /* Waits for room. False when timeout_ms (negative: for ever) is over or cancelled(user), asked now
  * and then and after network_wake_waiters, says true; at once where there will never be room: the
  * network was stopped. cancelled may be NULL. There is always room for a node that was forgotten. */

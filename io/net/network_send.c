@@ -322,6 +322,17 @@ void network_send(Network *network, uint32_t node, Frame *frame)
     network_flush(network, node);
 }
 
+uint64_t network_charged_bytes(const Network *network, uint32_t node)
+{
+    Peer *const peer = network_peer(network, node);
+
+    if (peer == NULL)
+        return 0;
+    const uint64_t consumed = atomic_load_explicit(&peer->its_consumed, memory_order_relaxed);
+    const uint64_t charged = atomic_load_explicit(&peer->charged, memory_order_relaxed);
+    return charged - MIN(charged, consumed);
+}
+
 bool network_has_room(const Network *network, uint32_t node)
 {
     Peer *const peer = network_peer(network, node);

@@ -11,7 +11,7 @@
  *                  what was done once, which locks up
  *   RULE_TAKEN     a request gives its room back when its server has taken it in, be it answered or
  *                  parked; what a worker may have unanswered of its own tickets is bounded, for each
- *                  worker alone; a clock waits for room as well
+ *                  worker alone; a worker waits for room behind its clock as well
  *
  * Each run of spin has one WINDOW (1 to 3 requests), one PLACE (how many of the workers are on node 0)
  * and a staleness for each table: 0 stands for BSP, which parks like SSP(0), NEVER for ASP. With two
@@ -216,15 +216,16 @@ inline add(table)
 
 inline end_iteration(table)
 {
-#ifdef RULE_TAKEN
-    wait_for_room();
-#endif
     atomic {
         at++;
         send(0, CLOCK, table);
         send(1, CLOCK, table);
         at--
     }
+#ifdef RULE_TAKEN
+    ;
+    wait_for_room()
+#endif
 }
 
 inline iterate(table)

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "engine/node.h"
-#include "tests/support/sizes.h"
 
 /* What the nodes' transport is to be; unset: what a cluster file means that says nothing. */
 #define TRANSPORT_VARIABLE "RUBATO_TEST_TRANSPORT"
@@ -238,10 +237,11 @@ static void say_error(const GError *error)
 }
 
 G_NORETURN static void be_node(const RubatoEngineConfig *config, const TransportOps *transport,
-                               ClusterPlay play, const void *data)
+                               const FlowSizes *sizes, ClusterPlay play, const void *data)
 {
     GError *error = NULL;
-    RubatoEngine *engine = engine_new_sized(config, transport, test_sizes(), &error);
+    RubatoEngine *engine =
+        engine_new_sized(config, transport, sizes != NULL ? sizes : test_sizes(), &error);
     int status = EXIT_SUCCESS;
 
     if (engine == NULL) {
@@ -266,7 +266,7 @@ static void start_engine(ClusterRun *run, ClusterProcess *process, uint32_t id, 
                                         .handle_signals = run->shape.handle_signals };
 
     if (split_off(process))
-        be_node(&config, run->shape.transport, play, data);
+        be_node(&config, run->shape.transport, run->shape.sizes, play, data);
 }
 
 void cluster_start_node_with(ClusterRun *run, uint32_t number, const char *path, ClusterPlay play,
@@ -422,7 +422,7 @@ char *cluster_play_alone(uint32_t servers, uint32_t workers, ClusterPlay play, c
     const RubatoEngineConfig config = { .servers = servers, .workers = workers };
 
     if (split_off(&run->processes[0]))
-        be_node(&config, NULL, play, data);
+        be_node(&config, NULL, NULL, play, data);
     cluster_expect_success(run);
     text = g_strdup(run->processes[0].text->str);
     cluster_run_free(run);

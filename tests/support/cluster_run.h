@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "io/net/network.h"
+#include "tests/support/sizes.h"
 
 #define CLUSTER_MOST_NODES 4
 #define CLUSTER_MOST_PROCESSES 12
@@ -39,6 +40,7 @@ typedef struct {
     bool handle_signals;
     const char *over;              /* the file's transport; NULL: RUBATO_TEST_TRANSPORT, or none */
     const TransportOps *transport; /* NULL: the real one */
+    const FlowSizes *sizes;        /* NULL: test_sizes() */
 } ClusterShape;
 
 typedef struct {

@@ -10,4 +10,7 @@
 
 const FlowSizes *test_sizes(void);
 
+/* The small ones, whatever the environment says. */
+const FlowSizes *small_sizes(void);
+
 #endif
