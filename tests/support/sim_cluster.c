@@ -23,15 +23,18 @@ typedef struct {
     uint64_t rows_digest; /* of an exact program */
     bool has_ended, was_killed;
     int64_t failed_ms;
-    int64_t silence_ms;  /* the longest to or from the scheduler, when it failed */
-    GError *error;       /* of the tasks */
-    GError *error_again; /* of the task after one that failed */
+    int64_t silence_ms;   /* the longest to or from the scheduler, when it failed */
+    GError *error;        /* of the tasks */
+    GError *error_beside; /* of the task beside them */
+    GError *error_again;  /* of the task after one that failed */
 } SimNode;
 
 struct SimCluster {
     const SimScenario *scenario;
-    SimScenario simple; /* what is run after a task that failed */
-    SimJob job, job_again;
+    SimScenario plain;  /* what is run, but for the task beside it */
+    SimScenario beside; /* that one */
+    SimScenario again;  /* what is run after a task that failed */
+    SimJob job, job_beside, job_again;
     int64_t progress_ns; /* when a worker last ended an iteration, or a node got further */
     char *path;          /* of the cluster file */
     SimNode nodes[SIM_MOST_NODES];
@@ -187,6 +190,28 @@ static bool run_exact_program(SimNode *node, GError **error)
     return sim_exact_digest(node->engine, &node->rows_digest, error);
 }
 
+/* The tasks, and the one beside them, if there is one. */
+static bool run_tasks_beside(SimNode *node, GError **error)
+{
+    SimCluster *const cluster = node->cluster;
+    const char *const names[] = { cluster->beside.tables[0].name, NULL };
+    const RubatoTask task = {
+        .name = "beside", .run = sim_worker_run, .user_data = &cluster->job_beside, .tables = names
+    };
+
+    if (!cluster->scenario->has_task_beside)
+        return run_tasks(node, &cluster->job, error);
+    cluster->job_beside.task = 1;
+    TRY(create_tables(node, &cluster->job_beside, error));
+    RubatoTaskRun *const run = rubato_engine_start(node->engine, &task, error);
+    TRY(run != NULL);
+    const bool ok = run_tasks(node, &cluster->job, error);
+    if (!rubato_task_run_wait(run, &node->error_beside) ||
+        !check_tables(node, &cluster->job_beside, &node->error_beside))
+        node->silence_ms = longest_silence_ms(cluster);
+    return ok;
+}
+
 static void use_engine(SimNode *node)
 {
     SimCluster *const cluster = node->cluster;
@@ -196,8 +221,7 @@ static void use_engine(SimNode *node)
             node->silence_ms = longest_silence_ms(cluster);
         return;
     }
-    if (create_tables(node, &cluster->job, &node->error) &&
-        run_tasks(node, &cluster->job, &node->error))
+    if (create_tables(node, &cluster->job, &node->error) && run_tasks_beside(node, &node->error))
         return;
     node->failed_ms = sim_now_ms() - cluster->begun_ms;
     node->silence_ms = longest_silence_ms(cluster);
@@ -377,6 +401,11 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
     const bool may_be_cancelled = scenario->cancelled_ms >= 0;
     const bool any_killed = cluster->killed_ms >= 0;
 
+    if (node->error_beside != NULL &&
+        !g_error_matches(node->error_beside, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST) &&
+        !may_be_cancelled && !any_killed && node->silence_ms < (int64_t)scenario->timeout_ms - 2)
+        sim_fail("node %u: the task beside the others failed without need: %s", node->number,
+                 node->error_beside->message);
     if (node->error == NULL) {
         if (outcome->n_ended_well > 0 && outcome->rows_digest != node->rows_digest)
             sim_fail("node %u reads other rows than those before it", node->number);
@@ -455,33 +484,38 @@ static void job_init(SimJob *job, const SimScenario *scenario, int64_t *progress
     job->progress_ns = progress_ns;
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
-        job->histories[i] = sim_history_new(table->name, table->model, table->staleness,
-                                            table->first_key, table->n_keys, scenario->n_workers);
+        job->histories[i] =
+            sim_history_new(table->name, table->model, table->staleness,
+                            table->handle == SIM_KV_CLIENT_TABLE && table->model == SIM_SSP,
+                            table->first_key, table->n_keys, scenario->n_workers);
     }
 }
 
-/* The same on other tables, with nobody who fails. */
-static SimScenario simple_one(const SimScenario *scenario)
+static void divide(SimCluster *cluster, const SimScenario *scenario)
 {
-    SimScenario simple = *scenario;
-
-    for (uint32_t i = 0; i < simple.n_tables; i++)
-        g_snprintf(simple.tables[i].name, sizeof simple.tables[i].name, "again%u", i);
-    simple.n_tasks = 1;
-    simple.failing_worker = UINT32_MAX;
-    return simple;
+    cluster->plain = cluster->beside = cluster->again = *scenario;
+    if (scenario->has_task_beside) {
+        cluster->plain.n_tables = cluster->beside.n_tables = 1;
+        cluster->beside.tables[0] = scenario->tables[1];
+    }
+    cluster->beside.n_tasks = cluster->again.n_tasks = 1;
+    cluster->beside.failing_worker = cluster->again.failing_worker = UINT32_MAX;
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        g_snprintf(cluster->again.tables[i].name, sizeof cluster->again.tables[i].name, "again%u",
+                   i);
 }
 
 static void begin(SimCluster *cluster, const SimScenario *scenario)
 {
     memset(cluster, 0, sizeof *cluster);
     cluster->scenario = scenario;
-    cluster->simple = simple_one(scenario);
+    divide(cluster, scenario);
     cluster->n_living = scenario->n_nodes;
     cluster->killed_ms = -1;
     cluster->path = write_cluster_file(scenario);
-    job_init(&cluster->job, scenario, &cluster->progress_ns);
-    job_init(&cluster->job_again, &cluster->simple, &cluster->progress_ns);
+    job_init(&cluster->job, &cluster->plain, &cluster->progress_ns);
+    job_init(&cluster->job_beside, &cluster->beside, &cluster->progress_ns);
+    job_init(&cluster->job_again, &cluster->again, &cluster->progress_ns);
     sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);
     sim_begin(&scenario->options);
     sim_network_begin(&scenario->network);
@@ -502,10 +536,12 @@ static void end(SimCluster *cluster)
     sim_on_failure(NULL, NULL);
     for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
         g_clear_error(&cluster->nodes[i].error);
+        g_clear_error(&cluster->nodes[i].error_beside);
         g_clear_error(&cluster->nodes[i].error_again);
     }
     for (uint32_t i = 0; i < SIM_MOST_TABLES; i++) {
         sim_history_free(cluster->job.histories[i]);
+        sim_history_free(cluster->job_beside.histories[i]);
         sim_history_free(cluster->job_again.histories[i]);
     }
     (void)unlink(cluster->path);

@@ -68,6 +68,7 @@ typedef struct {
     uint32_t heartbeat_ms, timeout_ms;
     SimTable tables[SIM_MOST_TABLES];
     uint32_t n_tables, n_tasks, n_iterations;
+    bool has_task_beside;    /* the second table is used by a task beside the others */
     int64_t think_ns;        /* of a worker in an iteration, at most */
     uint32_t slow_worker;    /* UINT32_MAX: none */
     uint32_t barrier_1024;   /* how often an iteration begins with one */

@@ -7,7 +7,8 @@
 
 typedef struct {
     uint64_t clock;
-    int64_t sum; /* of all before */
+    uint32_t n_barriers; /* that its worker had come to */
+    int64_t sum;         /* of all before */
 } Added;
 
 typedef struct {
@@ -19,6 +20,8 @@ struct SimHistory {
     char *name;
     SimModel model;
     uint64_t staleness;
+    bool has_cache;       /* rows may be read that were read before */
+    uint32_t *n_barriers; /* that each worker has come to */
     RubatoKey first_key;
     uint32_t n_keys, n_workers;
     Log *logs; /* by key, then worker */
@@ -30,7 +33,7 @@ static Log *log_of(const SimHistory *history, RubatoKey key, uint32_t worker)
     return &history->logs[(key - history->first_key) * history->n_workers + worker];
 }
 
-SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness,
+SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness, bool has_cache,
                             RubatoKey first_key, uint32_t n_keys, uint32_t n_workers)
 {
     SimHistory *const history = g_new0(SimHistory, 1);
@@ -39,6 +42,8 @@ SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness
     history->name = g_strdup(name);
     history->model = model;
     history->staleness = staleness;
+    history->has_cache = has_cache;
+    history->n_barriers = g_new0(uint32_t, n_workers);
     history->first_key = first_key;
     history->n_keys = n_keys;
     history->n_workers = n_workers;
@@ -57,6 +62,7 @@ void sim_history_free(SimHistory *history)
     for (size_t i = 0; i < (size_t)history->n_keys * history->n_workers; i++)
         g_free(history->logs[i].added);
     g_free(history->logs);
+    g_free(history->n_barriers);
     g_free(history->name);
     g_free(history);
 }
@@ -68,6 +74,12 @@ void sim_history_begin_task(SimHistory *history)
         log->added[0].sum = log->added[log->n].sum;
         log->n = 0;
     }
+    memset(history->n_barriers, 0, history->n_workers * sizeof *history->n_barriers);
+}
+
+void sim_history_enter_barrier(SimHistory *history, uint32_t worker)
+{
+    history->n_barriers[worker]++;
 }
 
 void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const RubatoKey *keys,
@@ -83,6 +95,7 @@ void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const
             log->added = g_renew(Added, log->added, log->room);
         }
         log->added[log->n].clock = clock;
+        log->added[log->n].n_barriers = history->n_barriers[worker];
         log->added[log->n + 1].sum = log->added[log->n].sum + delta;
         log->n++;
         deltas[i * history->n_workers + worker] = delta;
@@ -104,10 +117,22 @@ static uint32_t count_before(const Log *log, uint64_t clock)
     return low;
 }
 
+/* Adds before the worker came to the last of n barriers. */
+static uint32_t count_before_barrier(const Log *log, uint32_t n_barriers)
+{
+    uint32_t n = log->n;
+
+    while (n > 0 && log->added[n - 1].n_barriers >= n_barriers)
+        n--;
+    return n;
+}
+
 void sim_history_begin_get(SimHistory *history, SimGet *get, uint32_t worker, uint64_t clock,
                            const RubatoKey *keys, size_t n)
 {
-    *get = (SimGet){ .worker = worker, .clock = clock, .n = n };
+    *get = (SimGet){
+        .worker = worker, .clock = clock, .n_barriers = history->n_barriers[worker], .n = n
+    };
     get->keys = g_memdup2(keys, n * sizeof *keys);
     get->least = g_new(uint32_t, n);
     for (size_t i = 0; i < n; i++)
@@ -136,6 +161,10 @@ static void find_bounds(const SimHistory *history, const SimGet *get, size_t i, 
     *most = log->n;
     if (worker == get->worker)
         *least = get->least[i];
+    if (!history->has_cache) {
+        const uint32_t n = count_before_barrier(log, get->n_barriers);
+        *least = MAX(*least, n);
+    }
 }
 
 void sim_history_end_get(SimHistory *history, SimGet *get, const int64_t *rows)

@@ -16,12 +16,16 @@ typedef struct SimHistory SimHistory;
 typedef enum { SIM_ASP, SIM_BSP, SIM_SSP, SIM_SPARSE_SSP } SimModel;
 
 /* Of the keys first_key .. first_key + n_keys - 1. (transfer full) */
-SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness,
+SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness, bool has_cache,
                             RubatoKey first_key, uint32_t n_keys, uint32_t n_workers);
 void sim_history_free(SimHistory *history);
 
 /* A task begins: clocks are 0, and all that was added before must be seen. */
 void sim_history_begin_task(SimHistory *history);
+
+/* The worker comes to a barrier: when it has passed it, it sees what all added before they came. That
+ * holds where nothing that was read before is read again. */
+void sim_history_enter_barrier(SimHistory *history, uint32_t worker);
 
 /* The worker is about to add to the keys at this clock: fills n rows of deltas. */
 void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const RubatoKey *keys,
@@ -31,6 +35,7 @@ void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const
 typedef struct {
     uint32_t worker;
     uint64_t clock;
+    uint32_t n_barriers; /* that it has passed */
     size_t n;
     RubatoKey *keys;
     uint32_t *least; /* of its own Adds to the key */

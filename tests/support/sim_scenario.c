@@ -165,6 +165,7 @@ void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
     scenario->n_tables = percent(&dice, 75) ? 1 : 2;
     for (uint32_t i = 0; i < scenario->n_tables; i++)
         draw_table(&scenario->tables[i], &dice, i);
+    scenario->has_task_beside = scenario->n_tables == 2 && percent(&dice, 50);
     scenario->n_tasks = percent(&dice, 75) ? 1 : 2;
     scenario->n_iterations = between(&dice, 2, 16);
     scenario->think_ns = (int64_t)below(&dice, percent(&dice, 50) ? 10 : 400) * SIM_MS + 1000;
@@ -240,9 +241,10 @@ char *sim_scenario_describe(const SimScenario *scenario)
     GString *const text = g_string_new(NULL);
 
     g_string_printf(text,
-                    "seed %" G_GUINT64_FORMAT ": %u nodes, scheduler on %u, heartbeat %u ms, "
+                    "seed %" G_GUINT64_FORMAT ": %s%u nodes, scheduler on %u, heartbeat %u ms, "
                     "timeout %u ms, %u tasks of %u iterations, thinking up to %.3f ms",
-                    scenario->seed, scenario->n_nodes, scenario->scheduler, scenario->heartbeat_ms,
+                    scenario->seed, scenario->has_task_beside ? "two tasks at once, " : "",
+                    scenario->n_nodes, scenario->scheduler, scenario->heartbeat_ms,
                     scenario->timeout_ms, scenario->n_tasks, scenario->n_iterations,
                     (double)scenario->think_ns / 1e6);
     g_string_append_printf(text,

@@ -353,8 +353,11 @@ static bool work(Self *self, SimJob *job, GError **error)
     for (uint32_t i = 0; i < scenario->n_tables; i++)
         TRY(open_table(self, &self->tables[i], error));
     for (uint32_t i = 0; i < scenario->n_iterations; i++) {
-        if (begins_with_barrier(self->job, i))
+        if (begins_with_barrier(self->job, i)) {
+            for (uint32_t j = 0; j < scenario->n_tables; j++)
+                sim_history_enter_barrier(self->tables[j].history, self->rank);
             TRY(rubato_worker_barrier(self->worker, error));
+        }
         if (scenario->failing_worker == self->rank && scenario->failing_iteration == i &&
             self->job->task == scenario->n_tasks)
             return fail_at(error, __FILE__, __LINE__, "it goes on", " by its seed");
