@@ -99,18 +99,30 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
     return true;
 }
 
+/* (transfer full) */
+static int64_t *read_table(SimNode *node, const SimScenario *scenario, const SimTable *table,
+                           GError **error)
+{
+    const size_t n_values = (size_t)table->n_keys * scenario->n_workers;
+    int64_t *const rows = g_new(int64_t, n_values);
+
+    memset(rows, 0x5a, n_values * sizeof *rows);
+    if (rubato_engine_get_range(node->engine, table->name, table->first_key, table->n_keys, rows,
+                                error))
+        return rows;
+    g_free(rows);
+    return NULL;
+}
+
 static bool check_tables(SimNode *node, const SimJob *job, GError **error)
 {
     const SimScenario *const scenario = job->scenario;
 
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
-        const size_t n_values = (size_t)table->n_keys * scenario->n_workers;
-        g_autofree int64_t *rows = g_new(int64_t, n_values);
+        g_autofree int64_t *rows = read_table(node, scenario, table, error);
 
-        memset(rows, 0x5a, n_values * sizeof *rows);
-        TRY(rubato_engine_get_range(node->engine, table->name, table->first_key, table->n_keys,
-                                    rows, error));
+        TRY(rows != NULL);
         sim_history_check_all(job->histories[i], table->first_key, table->n_keys, rows);
     }
     return true;
@@ -166,6 +178,20 @@ static void end_node(SimNode *node)
     for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
         if (cluster->nodes[i].was_killed)
             sim_thaw(i);
+}
+
+/* After a task that failed: nothing of it may reach a table any more. */
+static bool read_what_is_left(SimNode *node, const SimJob *job, GError **error)
+{
+    TRY(rubato_engine_barrier(node->engine, error));
+    for (uint32_t i = 0; i < job->scenario->n_tables; i++) {
+        const SimTable *const table = &job->scenario->tables[i];
+        g_autofree int64_t *rows = read_table(node, job->scenario, table, error);
+
+        TRY(rows != NULL);
+        sim_history_adopt(job->histories[i], table->first_key, table->n_keys, rows);
+    }
+    return rubato_engine_barrier(node->engine, error);
 }
 
 /* A task that failed leaves the engine as it was. */
@@ -225,7 +251,7 @@ static void use_engine(SimNode *node)
         return;
     node->failed_ms = sim_now_ms() - cluster->begun_ms;
     node->silence_ms = longest_silence_ms(cluster);
-    if (!can_go_on(node) || (create_tables(node, &cluster->job_again, &node->error_again) &&
+    if (!can_go_on(node) || (read_what_is_left(node, &cluster->job_again, &node->error_again) &&
                              run_tasks(node, &cluster->job_again, &node->error_again)))
         return;
     node->silence_ms = longest_silence_ms(cluster);
@@ -495,14 +521,11 @@ static void divide(SimCluster *cluster, const SimScenario *scenario)
 {
     cluster->plain = cluster->beside = cluster->again = *scenario;
     if (scenario->has_task_beside) {
-        cluster->plain.n_tables = cluster->beside.n_tables = 1;
+        cluster->plain.n_tables = cluster->beside.n_tables = cluster->again.n_tables = 1;
         cluster->beside.tables[0] = scenario->tables[1];
     }
     cluster->beside.n_tasks = cluster->again.n_tasks = 1;
     cluster->beside.failing_worker = cluster->again.failing_worker = UINT32_MAX;
-    for (uint32_t i = 0; i < scenario->n_tables; i++)
-        g_snprintf(cluster->again.tables[i].name, sizeof cluster->again.tables[i].name, "again%u",
-                   i);
 }
 
 static void begin(SimCluster *cluster, const SimScenario *scenario)

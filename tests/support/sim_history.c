@@ -20,7 +20,8 @@ struct SimHistory {
     char *name;
     SimModel model;
     uint64_t staleness;
-    bool has_cache;       /* rows may be read that were read before */
+    bool has_cache; /* rows may be read that were read before */
+    bool has_adopted;
     uint32_t *n_barriers; /* that each worker has come to */
     RubatoKey first_key;
     uint32_t n_keys, n_workers;
@@ -195,6 +196,21 @@ void sim_get_clear(SimGet *get)
 {
     g_free(get->keys);
     g_free(get->least);
+}
+
+void sim_history_adopt(SimHistory *history, RubatoKey first, size_t n, const int64_t *rows)
+{
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t worker = 0; worker < history->n_workers; worker++) {
+            Log *const log = log_of(history, first + i, worker);
+            const int64_t sum = rows[i * history->n_workers + worker];
+            if (history->has_adopted && log->added[0].sum != sum)
+                sim_fail("table %s, key %" G_GUINT64_FORMAT ": after a task that failed one node "
+                         "reads %" G_GINT64_FORMAT " and another %" G_GINT64_FORMAT,
+                         history->name, first + i, log->added[0].sum, sum);
+            log->added[0].sum = sum;
+        }
+    history->has_adopted = true;
 }
 
 void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,

@@ -48,6 +48,9 @@ void sim_history_begin_get(SimHistory *history, SimGet *get, uint32_t worker, ui
 void sim_history_end_get(SimHistory *history, SimGet *get, const int64_t *rows);
 void sim_get_clear(SimGet *get);
 
+/* What is in the rows after a task that failed: the next one begins with it. Every node tells it. */
+void sim_history_adopt(SimHistory *history, RubatoKey first, size_t n, const int64_t *rows);
+
 /* Every Add must be in the rows, once. */
 void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,
                            const int64_t *rows);

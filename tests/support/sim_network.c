@@ -365,7 +365,7 @@ void sim_network_begin(const SimNetworkOptions *options)
     net.travelling = g_ptr_array_new();
     for (uint32_t from = 0; from < SIM_MOST_NODES; from++)
         for (uint32_t to = 0; to < SIM_MOST_NODES; to++) {
-            net.links[from][to] = options->usual;
+            net.links[from][to] = options->usual[from][to];
             g_queue_init(&net.held[from][to]);
         }
 }
@@ -389,7 +389,7 @@ SimLink *sim_network_link(uint32_t from, uint32_t to)
 void sim_network_join(uint32_t from, uint32_t to)
 {
     Travelling *each;
-    int64_t ns = net.options.usual.least_ns;
+    int64_t ns = net.options.usual[from][to].least_ns;
 
     net.links[from][to].is_cut = false;
     while ((each = g_queue_pop_head(&net.held[from][to])) != NULL) {
@@ -397,15 +397,6 @@ void sim_network_join(uint32_t from, uint32_t to)
         g_ptr_array_add(net.travelling, each);
         sim_after(ns++, arrive, each, 0);
     }
-}
-
-void sim_network_heal(void)
-{
-    for (uint32_t from = 0; from < net.options.n_nodes; from++)
-        for (uint32_t to = 0; to < net.options.n_nodes; to++) {
-            sim_network_join(from, to);
-            net.links[from][to] = net.options.usual;
-        }
 }
 
 void sim_network_reset(uint32_t from, uint32_t to)

@@ -20,7 +20,7 @@ typedef struct {
 
 typedef struct {
     uint32_t n_nodes;
-    SimLink usual;       /* what all are at first, and after sim_network_heal */
+    SimLink usual[SIM_MOST_NODES][SIM_MOST_NODES]; /* what they are at first; from, to */
     bool holds_when_cut; /* what is sent over a cut link waits; else it is dropped */
     bool lends;          /* packets that come are lent */
     bool shares;         /* a packet on its way keeps the sender's memory */
@@ -35,10 +35,7 @@ extern const TransportOps sim_transport;
 /* The link may be changed. */
 SimLink *sim_network_link(uint32_t from, uint32_t to);
 
-/* All links are as usual; what was held goes out. */
-void sim_network_heal(void);
-
-/* The same of one link, if it is cut. */
+/* The link is not cut; what was held goes out. */
 void sim_network_join(uint32_t from, uint32_t to);
 
 /* What is on its way, or held, between two nodes is lost. */

@@ -72,8 +72,16 @@ static void draw_network(SimScenario *scenario, Dice *dice)
     SimNetworkOptions *const network = &scenario->network;
 
     network->n_nodes = scenario->n_nodes;
-    network->usual.least_ns = (int64_t)between(dice, 20, 2000) * 1000;
-    network->usual.spread_ns = (int64_t)below(dice, 3000) * 1000;
+    const SimLink usual = { .least_ns = (int64_t)between(dice, 20, 2000) * 1000,
+                            .spread_ns = (int64_t)below(dice, 3000) * 1000 };
+    const bool differ = percent(dice, 50);
+
+    for (uint32_t from = 0; from < scenario->n_nodes; from++)
+        for (uint32_t to = 0; to < scenario->n_nodes; to++) {
+            network->usual[from][to] = usual;
+            if (differ && percent(dice, 30))
+                network->usual[from][to].least_ns *= between(dice, 2, 20);
+        }
     network->holds_when_cut = percent(dice, 60);
     network->lends = percent(dice, 30);
     network->shares = percent(dice, 60);
