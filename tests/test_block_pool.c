@@ -15,10 +15,15 @@ START_TEST(a_block_that_came_back_is_used_again)
 
     ck_assert_ptr_ne(first, second);
     block_pool_give(pool, first, LARGE);
+    ck_assert_uint_ge(block_pool_kept_bytes(pool), LARGE);
     ck_assert_ptr_eq(block_pool_take(pool, LARGE + 1), first); /* of the same doubling */
     block_pool_give(pool, first, LARGE + 1);
     block_pool_give(pool, second, LARGE);
+    ck_assert_uint_ge(block_pool_kept_bytes(pool), 2 * LARGE);
     ck_assert_ptr_eq(block_pool_take(pool, LARGE), second);
+    ck_assert_ptr_eq(block_pool_take(pool, LARGE), first);
+    ck_assert_uint_eq(block_pool_kept_bytes(pool), 0);
+    block_pool_give(pool, first, LARGE);
     block_pool_give(pool, second, LARGE);
     block_pool_free(pool);
 }
