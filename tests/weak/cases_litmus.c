@@ -221,6 +221,34 @@ static void independent_reads_with_acquire(void)
     run_four(read_x_y_acquire, read_y_x_acquire);
 }
 
+/* ---- what is relaxed does not order what is sequentially consistent ---- */
+
+THREAD(store_x_and_flag)
+atomic_store(&x, 1);
+atomic_store_explicit(&y, 1, memory_order_relaxed);
+END
+
+    THREAD(store_x_and_release_flag) atomic_store(&x, 1);
+atomic_store_explicit(&y, 1, memory_order_release);
+END
+
+    THREAD(load_flag_and_x) if (atomic_load_explicit(&y, memory_order_acquire) == 1)
+        weak_expect(atomic_load(&x) == 1);
+END
+
+    static void
+    relaxed_flag(void)
+{
+    begin();
+    run_two(store_x_and_flag, load_flag_and_x);
+}
+
+static void released_flag(void)
+{
+    begin();
+    run_two(store_x_and_release_flag, load_flag_and_x);
+}
+
 /* ---- sleeping ---- */
 
 THREAD(sleep_on_x)
@@ -283,6 +311,7 @@ const WeakCase sound_litmus_cases[] = {
     { "coherence", coherence },
     { "lost_update", lost_update },
     { "independent_reads", independent_reads },
+    { "released_flag", released_flag },
     { "futex", futex },
     { "locked", locked },
     { NULL, NULL },
@@ -295,6 +324,7 @@ const WeakCase unsound_litmus_cases[] = {
     { "message_passing_without_acquire", message_passing_without_acquire },
     { "no_release_sequence", no_release_sequence },
     { "independent_reads_with_acquire", independent_reads_with_acquire },
+    { "relaxed_flag", relaxed_flag },
     { "futex_woken_too_early", futex_woken_too_early },
     { "unlocked", unlocked },
     { NULL, NULL },

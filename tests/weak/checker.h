@@ -10,6 +10,7 @@ enum {
     WEAK_THREADS = 6,
     WEAK_OBJECTS = 192,     /* atomic ones, in one execution */
     WEAK_STORES = 400,      /* to each of them */
+    WEAK_ORDERED = 1024,    /* sequentially consistent operations, in one execution */
     WEAK_STEPS = 6000,      /* of an execution; more have no end */
     WEAK_CHOICES = 1 << 13, /* of an execution */
     WEAK_OLDER = 3,         /* stores but the newest that a load may choose from */
@@ -17,9 +18,15 @@ enum {
 
 /* ---- what a thread knows (memory.c) ---- */
 
+/* A set of sequentially consistent operations, by their numbers. */
+typedef struct {
+    uint64_t words[WEAK_ORDERED / 64];
+} OrderedSet;
+
 typedef struct {
     uint16_t seen[WEAK_OBJECTS];  /* the oldest store that may still be read */
     uint32_t clock[WEAK_THREADS]; /* the steps of each thread that happened before */
+    OrderedSet ordered;           /* the sequentially consistent operations that happened before */
 } View;
 
 void view_join(View *view, const View *other);

@@ -12,6 +12,7 @@ typedef enum { WEAK_ADD, WEAK_SUBTRACT, WEAK_OR, WEAK_AND } WeakChange;
 
 typedef struct {
     uint64_t value;
+    int ordered;   /* the number of a sequentially consistent one; -1 */
     View released; /* what a load with acquire joins */
 } Store;
 
@@ -21,7 +22,7 @@ typedef struct {
     unsigned n_stores;
     unsigned first;        /* older stores are of what was in this memory before */
     unsigned kernel_floor; /* a futex reads nothing older */
-    unsigned order_floor;  /* a sequentially consistent load reads nothing older */
+    OrderedSet ordered;    /* the sequentially consistent operations on it */
 } Object;
 
 static Object objects[WEAK_OBJECTS];
@@ -36,10 +37,65 @@ static struct {
 } places[PLACES];
 static uint64_t execution;
 
+/* Sequentially consistent operations: what comes before each in their order, as far as it is decided. */
+static OrderedSet preceding[WEAK_ORDERED];
+static unsigned n_ordered;
+
 void memory_begin(void)
 {
-    n_objects = 0;
+    n_objects = n_ordered = 0;
     execution++;
+}
+
+/* ---- the order of sequentially consistent operations ---- */
+
+static void set_add(OrderedSet *set, unsigned number)
+{
+    set->words[number / 64] |= (uint64_t)1 << number % 64;
+}
+
+static bool set_has(const OrderedSet *set, unsigned number)
+{
+    return (set->words[number / 64] >> number % 64 & 1) != 0;
+}
+
+static void set_join(OrderedSet *set, const OrderedSet *other)
+{
+    for (unsigned i = 0; i * 64 < n_ordered; i++)
+        set->words[i] |= other->words[i];
+}
+
+/* With all that comes before its members. */
+static void set_close(OrderedSet *set)
+{
+    const OrderedSet members = *set;
+
+    for (unsigned i = 0; i * 64 < n_ordered; i++)
+        for (uint64_t left = members.words[i]; left != 0; left &= left - 1)
+            set_join(set, &preceding[i * 64 + (unsigned)__builtin_ctzll(left)]);
+}
+
+/* A new operation, after all that happened before it. */
+static unsigned add_ordered(void)
+{
+    if (n_ordered == WEAK_ORDERED)
+        weak_fail("more than %d sequentially consistent operations", WEAK_ORDERED);
+    memset(&preceding[n_ordered], 0, sizeof preceding[0]);
+    n_ordered++;
+    set_join(&preceding[n_ordered - 1], &thread_view()->ordered);
+    set_close(&preceding[n_ordered - 1]);
+    return n_ordered - 1;
+}
+
+/* `first` comes before `second`, and so before all that comes after that. */
+static void put_before(unsigned first, unsigned second)
+{
+    OrderedSet added = preceding[first];
+
+    set_add(&added, first);
+    for (unsigned i = 0; i < n_ordered; i++)
+        if (i == second || set_has(&preceding[i], second))
+            set_join(&preceding[i], &added);
 }
 
 void view_join(View *view, const View *other)
@@ -48,6 +104,7 @@ void view_join(View *view, const View *other)
         view->seen[i] = other->seen[i] > view->seen[i] ? other->seen[i] : view->seen[i];
     for (unsigned i = 0; i < WEAK_THREADS; i++)
         view->clock[i] = other->clock[i] > view->clock[i] ? other->clock[i] : view->clock[i];
+    set_join(&view->ordered, &other->ordered);
 }
 
 static bool is_acquire(int order)
@@ -75,6 +132,7 @@ static Store *add_store(Object *object, uint64_t value)
         weak_fail("more than %d stores to one object", WEAK_STORES);
     store = &object->stores[object->n_stores++];
     store->value = value;
+    store->ordered = -1;
     memset(&store->released, 0, sizeof store->released);
     return store;
 }
@@ -110,6 +168,46 @@ static unsigned number_of(const Object *object)
     return (unsigned)(object - objects);
 }
 
+/* A sequentially consistent store comes after all such operations on the object before it: these
+ * stored, or read, what is older. */
+static int order_store(Object *object)
+{
+    const unsigned number = add_ordered();
+
+    set_join(&preceding[number], &object->ordered);
+    set_close(&preceding[number]);
+    set_add(&object->ordered, number);
+    set_add(&thread_view()->ordered, number);
+    return (int)number;
+}
+
+/* Whether a sequentially consistent load may read this store: not if a newer such store comes before the
+ * load, by what the thread knows or will know when it has read it. */
+static bool may_read_in_order(const Object *object, unsigned at)
+{
+    OrderedSet known = thread_view()->ordered;
+
+    set_join(&known, &object->stores[at].released.ordered);
+    set_close(&known);
+    for (unsigned newer = at + 1; newer < object->n_stores; newer++)
+        if (object->stores[newer].ordered >= 0 &&
+            set_has(&known, (unsigned)object->stores[newer].ordered))
+            return false;
+    return true;
+}
+
+/* It has read that store: it comes before all sequentially consistent stores that are newer. */
+static void order_load(Object *object, unsigned read)
+{
+    const unsigned number = add_ordered();
+
+    for (unsigned at = read + 1; at < object->n_stores; at++)
+        if (object->stores[at].ordered >= 0)
+            put_before(number, (unsigned)object->stores[at].ordered);
+    set_add(&object->ordered, number);
+    set_add(&thread_view()->ordered, number);
+}
+
 /* The thread reads this store. */
 static void read_store(const Object *object, unsigned at, int order)
 {
@@ -120,9 +218,10 @@ static void read_store(const Object *object, unsigned at, int order)
         view_join(view, &object->stores[at].released);
 }
 
-/* The thread stores; `before` is what a read-modify-write has read, NULL for a plain store. */
-static void write_store(Object *object, size_t size, uint64_t value, int order, const Store *before)
+/* The thread stores; `read` is what a read-modify-write has read, NULL for a plain store. */
+static void write_store(Object *object, size_t size, uint64_t value, int order, const Store *read)
 {
+    const int ordered = order == memory_order_seq_cst ? order_store(object) : -1;
     View *const view = thread_view();
     Store *const store = add_store(object, value);
     const unsigned at = object->n_stores - 1;
@@ -130,21 +229,18 @@ static void write_store(Object *object, size_t size, uint64_t value, int order, 
     view->seen[number_of(object)] = (uint16_t)at;
     if (is_release(order))
         store->released = *view;
-    if (before != NULL)
-        view_join(&store->released, &before->released);
+    if (read != NULL)
+        view_join(&store->released, &read->released);
     store->released.seen[number_of(object)] = (uint16_t)at;
     /* What the thread does from now on did not happen before who has read this. */
     view->clock[thread_number()]++;
-    if (order == memory_order_seq_cst)
-        object->order_floor = at;
+    store->ordered = ordered;
     memcpy((void *)(uintptr_t)object->address, &value, size);
 }
 
-static unsigned oldest_readable(const Object *object, int order)
+static unsigned oldest_readable(const Object *object)
 {
-    const unsigned seen = larger(object->first, thread_view()->seen[number_of(object)]);
-
-    return order == memory_order_seq_cst ? larger(seen, object->order_floor) : seen;
+    return larger(object->first, thread_view()->seen[number_of(object)]);
 }
 
 static const char *age(const Object *object, unsigned at)
@@ -167,20 +263,23 @@ void weak_init(volatile void *address, size_t size, uint64_t value)
     race_write((const void *)(uintptr_t)address);
     Object *const object = find_object(address, size);
     write_store(object, size, value, memory_order_relaxed, NULL);
-    object->first = object->kernel_floor = object->order_floor = object->n_stores - 1;
+    object->first = object->kernel_floor = object->n_stores - 1;
+    memset(&object->ordered, 0, sizeof object->ordered);
 }
 
-/* One of the stores from the oldest that may be read on: the newest, some before it, or the oldest. */
-static unsigned choose_store(const Object *object, unsigned oldest)
+/* One of the stores that may be read: the newest, one of some before it, or the oldest. */
+static unsigned choose_store(const Object *object, unsigned oldest, int order)
 {
     const unsigned newest = object->n_stores - 1;
-    const unsigned older = newest - oldest;
+    unsigned readable[WEAK_OLDER + 1] = { newest }, n = 1;
 
-    if (older == 0)
-        return newest;
-    const unsigned chosen =
-        choose(CHOOSE_STORE, 1 + (older < WEAK_OLDER ? older : (unsigned)WEAK_OLDER));
-    return chosen == WEAK_OLDER ? oldest : newest - chosen;
+    for (unsigned at = newest; at > oldest; at--) {
+        if (order == memory_order_seq_cst && !may_read_in_order(object, at - 1))
+            continue;
+        n += n <= WEAK_OLDER;
+        readable[n - 1] = at - 1;
+    }
+    return readable[n == 1 ? 0 : choose(CHOOSE_STORE, n)];
 }
 
 uint64_t weak_load(WeakSite *site, const volatile void *address, size_t size)
@@ -196,9 +295,11 @@ uint64_t weak_load(WeakSite *site, const volatile void *address, size_t size)
     thread_step_again(site);
     race_touch((const void *)(uintptr_t)address);
     Object *const object = find_object(address, size);
-    const unsigned at = choose_store(object, oldest_readable(object, order));
+    const unsigned at = choose_store(object, oldest_readable(object), order);
 
     read_store(object, at, order);
+    if (order == memory_order_seq_cst)
+        order_load(object, at);
     if (story_is_told())
         story_add_at(site, order, "is %#llx%s", (unsigned long long)object->stores[at].value,
                      age(object, at));
@@ -266,13 +367,13 @@ uint64_t weak_change(WeakSite *site, volatile void *address, size_t size, WeakCh
 static unsigned list_readable(const Object *object, int failure, uint64_t expected, bool may_fail,
                               int readable[WEAK_OLDER + 2])
 {
-    const unsigned newest = object->n_stores - 1;
-    const unsigned oldest = oldest_readable(object, failure);
+    const unsigned newest = object->n_stores - 1, oldest = oldest_readable(object);
     unsigned n = 0;
 
     readable[n++] = (int)newest;
     for (unsigned at = newest; at > oldest && n <= WEAK_OLDER; at--)
-        if (object->stores[at - 1].value != expected)
+        if (object->stores[at - 1].value != expected &&
+            (failure != memory_order_seq_cst || may_read_in_order(object, at - 1)))
             readable[n++] = (int)at - 1;
     if (may_fail && object->stores[newest].value == expected)
         readable[n++] = -1;
@@ -303,6 +404,8 @@ bool weak_compare_exchange(WeakSite *site, volatile void *address, size_t size, 
         return true;
     }
     read_store(object, at, failure);
+    if (failure == memory_order_seq_cst)
+        order_load(object, at);
     if (story_is_told())
         story_add_at(site, failure, "is %#llx%s%s", (unsigned long long)before,
                      chosen < 0 ? ", fails all the same" : ", so it fails", age(object, at));
@@ -315,9 +418,8 @@ bool weak_compare_exchange(WeakSite *site, volatile void *address, size_t size, 
 uint64_t memory_kernel_load(const volatile void *address, size_t size)
 {
     Object *const object = find_object(address, size);
-    const unsigned oldest =
-        larger(object->kernel_floor, oldest_readable(object, memory_order_relaxed));
-    const unsigned at = choose_store(object, oldest);
+    const unsigned oldest = larger(object->kernel_floor, oldest_readable(object));
+    const unsigned at = choose_store(object, oldest, memory_order_relaxed);
 
     read_store(object, at, memory_order_relaxed);
     return object->stores[at].value;

@@ -29,13 +29,7 @@ typedef struct {
     const char *reason;
 } Exception;
 
-#define ONE_ORDER                                                                               \
-    "what it orders are sequentially consistent operations, and the checker runs these in one " \
-    "order "                                                                                    \
-    "even where C11 does not order them"
-
 static const Exception exceptions[] = {
-    { "io/net/actor.c", "load &actor->stopping: acquire becomes relaxed", ONE_ORDER },
     { "io/net/call.c", "compare_exchange &call->pending: acq_rel becomes release",
       "the load before it has acquired all that counts; but in C11 no exchange may have a failure "
       "order, here acquire, that is stronger than the other" },
@@ -43,9 +37,6 @@ static const Exception exceptions[] = {
       "what it orders are calls of epoll_ctl, which the checker runs in one order" },
     { "io/net/network_help.c", "store &network->helping: release becomes relaxed",
       "what it orders are calls of epoll_ctl, which the checker runs in one order" },
-    { "io/net/network_receive.c", "exchange &network->unflushed: acquire becomes relaxed",
-      ONE_ORDER },
-    { "io/net/network_send.c", "exchange &network->unflushed: release becomes relaxed", ONE_ORDER },
     { "io/net/network_send.c", "exchange &peer->token: seq_cst becomes acq_rel",
       "ZeroMQ asks for a full fence where its sockets go from thread to thread" },
 };

@@ -19,12 +19,14 @@
  * Each thread has a view: for every object the oldest store that it may still read. A store with
  * release carries its thread's view; a load with acquire that reads it joins that view to its own; a
  * read-modify-write reads the newest store and passes its view on (release sequences as in C++20:
- * read-modify-writes alone continue them). A sequentially consistent load reads no store that is older
- * than the last sequentially consistent one. The model is RC11 (Lahav et al., PLDI 2017) but for three simplifications, all of which leave out executions and never invent one:
- * modification order is the order in which stores were executed; the order of sequentially consistent
- * operations is the order in which they were executed (as in C11: it agrees with happens-before); a
- * load reads no store that is executed later. There are no fences: a source that uses one does not
- * compile.
+ * read-modify-writes alone continue them). Sequentially consistent operations have one order, which
+ * agrees with happens-before, with modification order, and with loads that come before the stores that
+ * they do not see; it is decided no further than that, so such a load may still come before a store
+ * that was executed earlier. This is RC11 (Lahav et al., PLDI 2017) but for three simplifications, all
+ * of which leave out executions and never invent one: modification order is the order in which stores
+ * were executed; the order of sequentially consistent operations agrees with all of happens-before (as
+ * in C11); a load reads no store that is executed later. There are no fences: a source that uses one
+ * does not compile.
  *
  * The kernel. futex_wait may read an old value, unless the thread that stored a newer one has called
  * futex_wake since; neither orders anything else. Mutexes, and the descriptors' reads, writes and
