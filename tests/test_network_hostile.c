@@ -247,7 +247,9 @@ START_TEST(peer_that_lies_about_what_was_sent_is_not_believed)
 }
 END_TEST
 
-START_TEST(messages_before_a_faulty_one_are_still_taken)
+/* It has the number of the honest node's next packet, which would else be taken for a duplicate, and its
+ * first message would take room that nobody gives back. */
+START_TEST(a_packet_with_a_faulty_message_is_dropped_whole_and_may_come_again)
 {
     const WireHeader messages[] = {
         { .kind = MESSAGE_ADD, .request_id = 7 },
@@ -258,11 +260,9 @@ START_TEST(messages_before_a_faulty_one_are_still_taken)
     g_autoptr(GByteArray) forged = forge(as_node_0(), messages, G_N_ELEMENTS(messages));
 
     attack(&scene, forged->data, forged->len);
-    Incoming *const incoming = station_take(scene.victim, PATIENCE_MS);
-    ck_assert(station_is(incoming, MESSAGE_ADD, 7, 0));
-    incoming_free(incoming);
     wait_for_bad(&scene, 1);
     ck_assert_ptr_null(station_take(scene.victim, 0));
+    assert_alive(&scene);
     close_scene(&scene);
 }
 END_TEST
@@ -276,7 +276,7 @@ START_TEST(bytes_behind_the_last_message_are_a_fault)
     wire_store_u64(forged->data + WIRE_PACKET_HEADER_BYTES + 72, 8); /* fewer value bytes */
     attack(&scene, forged->data, forged->len);
     wait_for_bad(&scene, 1);
-    incoming_free(station_take(scene.victim, PATIENCE_MS));
+    assert_alive(&scene);
     close_scene(&scene);
 }
 END_TEST
@@ -293,7 +293,7 @@ START_TEST(large_faulty_packet_is_given_back_whole)
     attack(&scene, forged->data, forged->len);
     wait_for_bad(&scene, 1);
     ck_assert(was_logged("127.0.0.1"));
-    incoming_free(station_take(scene.victim, PATIENCE_MS));
+    assert_alive(&scene);
     close_scene(&scene);
 }
 END_TEST
@@ -517,7 +517,7 @@ int main(void)
     tcase_add_test(packets, flood_of_rubbish_does_not_flood_the_log);
     tcase_add_loop_test(packets, packet_of_a_stranger_is_dropped, 0, N_STRANGERS);
     tcase_add_test(packets, peer_that_lies_about_what_was_sent_is_not_believed);
-    tcase_add_test(packets, messages_before_a_faulty_one_are_still_taken);
+    tcase_add_test(packets, a_packet_with_a_faulty_message_is_dropped_whole_and_may_come_again);
     tcase_add_test(packets, bytes_behind_the_last_message_are_a_fault);
     tcase_add_test(packets, large_faulty_packet_is_given_back_whole);
     tcase_add_test(packets, greeting_of_another_version_is_handed_over_with_its_version);

@@ -203,8 +203,8 @@ static void keys_to_host(uint8_t *keys, uint64_t n)
 }
 
 /* Fills the item from the message at `at`. */
-static Incoming *unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
-                        const WireHeader *header)
+static void unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
+                   const WireHeader *header)
 {
     uint8_t *const keys = at + WIRE_MESSAGE_HEADER_BYTES;
     const bool has_keys = header->key_encoding == WIRE_KEYS_LIST && header->n_keys > 0;
@@ -223,33 +223,48 @@ static Incoming *unpack(Network *network, Parcel *parcel, Item *item, uint8_t *a
         .packet = parcel,
     };
     memset(item->room, 0, network->room_bytes);
-    return &item->incoming;
+}
+
+static Item *item_of(Parcel *parcel, uint32_t i)
+{
+    return (Item *)(void *)(parcel->items + i * parcel->stride);
+}
+
+/* Finds the messages of a packet. NULL, or what is wrong with it: then none of them may be used. */
+static const char *unpack_all(Network *network, Parcel *parcel, uint8_t *bytes, size_t size,
+                              uint32_t n_messages)
+{
+    size_t at = WIRE_PACKET_HEADER_BYTES;
+    WireHeader header;
+
+    for (uint32_t i = 0; i < n_messages; i++) {
+        const char *const fault = wire_read_message(bytes + at, size - at, &header);
+        if (fault != NULL)
+            return fault;
+        if (parcel->is_lent && header.kind != MESSAGE_REPLY)
+            return "it has changed while it was read";
+        unpack(network, parcel, item_of(parcel, i), bytes + at, &header);
+        at += wire_message_bytes(&header);
+    }
+    return at != size ? "it has bytes behind its last message" : NULL;
 }
 
 /* Hands over the messages of a packet, which is the next one of its link. */
-static void take_messages(Network *network, Parcel *parcel, uint8_t *bytes, size_t size,
-                          uint32_t n_messages, const char **fault)
+static void hand_over(Network *network, Parcel *parcel, uint32_t n_messages)
 {
-    size_t at = WIRE_PACKET_HEADER_BYTES;
-    uint32_t i = 0;
-    WireHeader header;
+    for (uint32_t i = 0; i < n_messages; i++) {
+        Incoming *const incoming = &item_of(parcel, i)->incoming;
 
-    for (; i < n_messages; i++) {
-        *fault = wire_read_message(bytes + at, size - at, &header);
-        if (*fault == NULL && parcel->is_lent && header.kind != MESSAGE_REPLY)
-            *fault = "it has changed while it was read";
-        if (*fault != NULL)
-            break;
-        Item *const item = (Item *)(void *)(parcel->items + i * parcel->stride);
-        Incoming *const incoming = unpack(network, parcel, item, bytes + at, &header);
-        count(&network->n_messages_received[header.kind], 1);
-        at += wire_message_bytes(&header);
+        count(&network->n_messages_received[incoming->header.kind], 1);
         network->handler.receive(network->user, incoming);
     }
-    if (*fault == NULL && at != size)
-        *fault = "it has bytes behind its last message";
-    for (; i < n_messages; i++)
-        parcel_unref(parcel);
+}
+
+/* Drops a packet of which no message was handed over. */
+static void parcel_drop(Parcel *parcel)
+{
+    atomic_store_explicit(&parcel->refs, 1, memory_order_relaxed); /* nobody else knows it */
+    parcel_unref(parcel);
 }
 
 /* Takes note of what the header tells about the other direction. */
@@ -320,6 +335,14 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
             return;
         }
         *moved = parcel->holds_received;
+        /* A packet counts as a whole or not at all. What is wrong with one is not acknowledged: it comes
+         * again, and may only have been damaged on its way. */
+        const char *const fault = unpack_all(network, parcel, bytes, size, header->n_messages);
+        if (fault != NULL) {
+            complain(network, *moved ? &parcel->received : received, peer, fault);
+            parcel_drop(parcel);
+            return;
+        }
     }
     switch (link_receiver_take(&peer->receiver, header->sequence, size, told, now_ms)) {
     case LINK_DUPLICATE:
@@ -328,15 +351,11 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
     case LINK_EARLY:
         count(&network->n_early, 1);
         break;
-    case LINK_NEW: {
-        const char *fault = NULL;
+    case LINK_NEW:
         atomic_store_explicit(&peer->received, peer->receiver.received, memory_order_relaxed);
-        take_messages(network, parcel, bytes, size, header->n_messages, &fault);
-        if (fault != NULL)
-            complain(network, *moved ? &parcel->received : received, peer, fault);
+        hand_over(network, parcel, header->n_messages);
         parcel_unref(parcel);
         break;
-    }
     }
 }
 
