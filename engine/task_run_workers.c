@@ -135,15 +135,12 @@ void task_run_release(RubatoTaskRun *run, uint64_t round)
 
 /* ---- their threads ---- */
 
-/* A worker's function has returned. */
-static void retire(RubatoTaskRun *run, uint32_t rank, bool failed)
+/* A worker is through: its function has returned, or never began. */
+static void retire(RubatoTaskRun *run)
 {
     bool last, completes_barrier;
     uint64_t round;
 
-    if (!failed)
-        for (size_t i = 0; i < run->n_tables; i++)
-            table_route_retire(&run->routes[i], rank);
     pthread_mutex_lock(&run->lock);
     last = --run->n_live == 0;
     completes_barrier = !last && run->n_waiting == run->n_live;
@@ -171,8 +168,12 @@ static void *work(void *user)
     if (!ok && !(task_run_is_cancelled(run) &&
                  g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
         report_failure(run, worker, error);
+    /* First its clocks: what it left open may wait for workers who wait for them. */
+    if (ok)
+        for (size_t i = 0; i < run->n_tables; i++)
+            table_route_retire(&run->routes[i], worker->rank);
     worker_close_tables(worker);
-    retire(run, worker->rank, !ok);
+    retire(run);
     return NULL;
 }
 
@@ -206,7 +207,7 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
     report_failure(run, &thread->worker,
                    &(GError){ .message = (char *)"its thread could not be started" });
     worker_close_tables(&thread->worker);
-    retire(run, rank, /* failed= */ true);
+    retire(run);
 }
 
 void task_run_start_workers(RubatoTaskRun *run)

@@ -39,6 +39,13 @@ typedef struct {
     uint32_t stall_ms;             /* how long a call waits before it says for whom */
 } TableRoute;
 
+/* A handle with tickets, as its worker's client sees it: the first member of the handle. */
+typedef struct OpenHandle OpenHandle;
+struct OpenHandle {
+    OpenHandle *next;
+    void (*finish)(OpenHandle *handle); /* waits until all its tickets have ended */
+};
+
 typedef struct TableClient {
     const TableRoute *route;
     uint32_t rank;         /* the worker's in the task */
@@ -54,6 +61,7 @@ typedef struct TableClient {
     uint64_t adding_bytes;   /* of the Adds of its present clock that servers keep */
     uint64_t kept_bytes;     /* of those of earlier ones that servers may still keep */
     GArray *kept;            /* by clock; NULL until there are any */
+    OpenHandle *open;        /* handles with tickets that were not freed yet */
     size_t unheard_bytes;    /* told to busy local servers since one of them last answered */
     RubatoWorkerStats stats; /* but for what tickets read */
 

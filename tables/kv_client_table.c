@@ -15,7 +15,8 @@
 #include "tables/worker_stats.h"
 
 struct RubatoKVClientTable {
-    TableClient *client; /* worker thread only */
+    OpenHandle open;     /* first: the client's list finds the handle; worker thread only */
+    TableClient *client; /* worker thread only; NULL: the worker has returned */
     Actor *helper;
     RubatoTicket n_issued; /* worker thread only */
 
@@ -72,6 +73,24 @@ static void ensure_cache(TableRoute *route, Actor *helper)
         process_cache_free(made);
 }
 
+/* Its worker has returned, and the client goes. */
+static void finish(OpenHandle *handle)
+{
+    RubatoKVClientTable *table = (RubatoKVClientTable *)handle;
+
+    rubato_kv_client_table_wait_all(table, NULL);
+    table->client = NULL;
+}
+
+static void leave_client(RubatoKVClientTable *table)
+{
+    OpenHandle **at = &table->client->open;
+
+    while (*at != &table->open)
+        at = &(*at)->next;
+    *at = table->open.next;
+}
+
 RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, const char *name,
                                                         RubatoDtype dtype, GError **error)
 {
@@ -91,6 +110,8 @@ RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, co
     }
     table = g_new0(RubatoKVClientTable, 1);
     table->client = client;
+    table->open = (OpenHandle){ .next = client->open, .finish = finish };
+    client->open = &table->open;
     table->helper = worker->helper;
     table->tickets = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_ticket);
     pthread_mutex_init(&table->lock, NULL);
@@ -102,7 +123,10 @@ void rubato_kv_client_table_free(RubatoKVClientTable *table)
 {
     if (table == NULL)
         return;
-    rubato_kv_client_table_wait_all(table, NULL);
+    if (table->client != NULL) {
+        rubato_kv_client_table_wait_all(table, NULL);
+        leave_client(table);
+    }
     g_hash_table_destroy(table->tickets);
     pthread_cond_destroy(&table->changed);
     pthread_mutex_destroy(&table->lock);

@@ -120,9 +120,27 @@ TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDt
     return open_client(worker, i);
 }
 
+/* Answers still come for tickets of these handles, which name the client. */
+static void finish_handles(const RubatoWorker *worker, TableClient *client)
+{
+    g_warning(
+        "worker %u of task %s has returned with an open RubatoKVClientTable on table %s; free it "
+        "before, for its tickets end later than the worker's function otherwise",
+        worker->rank, worker->task, client->route->spec->name);
+    while (client->open != NULL) {
+        OpenHandle *const handle = client->open;
+
+        client->open = handle->next;
+        handle->finish(handle);
+    }
+}
+
 void worker_close_tables(RubatoWorker *worker)
 {
-    for (size_t i = 0; i < worker->n_routes; i++)
+    for (size_t i = 0; i < worker->n_routes; i++) {
+        if (worker->clients[i] != NULL && worker->clients[i]->open != NULL)
+            finish_handles(worker, worker->clients[i]);
         table_client_free(worker->clients[i]);
+    }
     g_clear_pointer(&worker->clients, g_free);
 }

@@ -37,7 +37,7 @@ struct RubatoWorker {
 TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDtype dtype,
                                GError **error);
 
-/* Frees the clients. */
+/* Waits for the tickets of handles that the worker has left open, and frees the clients. */
 void worker_close_tables(RubatoWorker *worker);
 
 #endif

@@ -465,12 +465,59 @@ START_TEST(only_ssp_caches_and_only_what_the_table_says)
 }
 END_TEST
 
+/* ---- a handle that is left open ---- */
+
+static int64_t late_value;
+static RubatoKVClientTable *left_open;
+
+/* Worker 0 returns with a Get in flight that waits for worker 1's clock on the table, who waits for
+ * worker 0's clock on the other. */
+static bool return_early(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 3;
+    const int64_t one = 1;
+    int64_t seen;
+
+    (void)user_data;
+    if (rubato_worker_rank(worker) == 0) {
+        left_open = open_client(worker, error);
+        TRY(left_open != NULL && rubato_kv_client_table_clock(left_open, error));
+        return rubato_kv_client_table_get_async(left_open, &key, 1, &late_value, NULL, NULL,
+                                                error) != 0;
+    }
+    g_autoptr(RubatoKVTable) other = rubato_worker_open_kv_table(worker, "u", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    TRY(other != NULL && table != NULL && rubato_kv_table_clock(other, error));
+    TRY(rubato_kv_table_get(other, &key, 1, &seen, error));
+    TRY(rubato_kv_table_add(table, &key, 1, &one, error));
+    return rubato_kv_table_clock(table, error);
+}
+
+START_TEST(a_worker_that_returns_with_a_ticket_in_flight_waits_for_it_and_is_told)
+{
+    RubatoEngine *engine = make_engine();
+    const char *const tables[] = { "t", "u", NULL };
+
+    log_capture_start();
+    create_table(engine, &(RubatoTableSpec){
+                             .name = "u", .dtype = RUBATO_I64, .n_keys = 100, .model = "ssp" });
+    run_task_ok(engine,
+                &(RubatoTask){
+                    .name = "case", .run = return_early, .tables = tables, .workers_per_node = 2 });
+    ck_assert_int_eq(late_value, 1);
+    ck_assert_uint_eq(log_capture_count("worker 0 of task case has returned with an open"), 1);
+    rubato_kv_client_table_free(left_open);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kv_client_table");
     TCase *cases = tcase_create("kv_client_table");
 
     tcase_add_test(cases, tickets_end_in_any_order_and_are_waited_for_once_or_more);
+    tcase_add_test(cases, a_worker_that_returns_with_a_ticket_in_flight_waits_for_it_and_is_told);
     tcase_add_test(cases, poll_tells_when_the_answer_has_come);
     tcase_add_test(cases, wait_all_waits_for_all_and_requests_stay_in_order);
     tcase_add_test(cases, a_callback_runs_once_on_the_helper_thread);
