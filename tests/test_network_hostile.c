@@ -247,7 +247,7 @@ START_TEST(peer_that_lies_about_what_was_sent_is_not_believed)
 }
 END_TEST
 
-/* It has the number of the honest node's next packet, which would else be taken for a duplicate, and its
+/* docs/wire.md: nothing is believed. It has the number of the honest node's next packet, which would else be taken for a duplicate, and its
  * first message would take room that nobody gives back. */
 START_TEST(a_packet_with_a_faulty_message_is_dropped_whole_and_may_come_again)
 {

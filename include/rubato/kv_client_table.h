@@ -50,7 +50,9 @@ RUBATO_API bool rubato_kv_client_table_add_range(RubatoKVClientTable *table, Rub
 RUBATO_API bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError **error);
 
 /* Starts a Get. keys may be reused at once; values must stay until the ticket has ended, and holds
- * the rows from then on. callback may be NULL. Returns 0 on error, and then never calls back. */
+ * the rows from then on. callback may be NULL. Returns 0 on error, and then never calls back. With
+ * tickets for more than 16 MiB of keys and rows that other nodes have not answered, it waits until some
+ * of them are. */
 RUBATO_API RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table,
                                                          const RubatoKey *keys, size_t n,
                                                          void *values, RubatoCallback callback,
