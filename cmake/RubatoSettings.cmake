@@ -65,6 +65,6 @@ add_library(rubato_settings INTERFACE)
 target_include_directories(rubato_settings INTERFACE
     ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_compile_definitions(rubato_settings INTERFACE
-    _GNU_SOURCE= RUBATO_VERSION="${PROJECT_VERSION}")
+    _GNU_SOURCE= RUBATO_VERSION="${PROJECT_VERSION}" G_LOG_DOMAIN="rubato")
 target_compile_options(rubato_settings INTERFACE $<$<BOOL:${RUBATO_NATIVE}>:-march=native>)
 target_link_libraries(rubato_settings INTERFACE rubato_warnings rubato_sanitizers PkgConfig::GLIB)

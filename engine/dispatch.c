@@ -469,6 +469,7 @@ const NetworkHandler dispatch_network_handler = {
 void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
 {
     pthread_mutex_lock(&engine->lock);
+    Network *const network = engine->network; /* it may be there in a moment only */
     if (engine->broken_text == NULL) {
         engine->broken_text = g_strdup(text);
         engine->broken_code = code;
@@ -483,6 +484,6 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
     post_office_cancel(&engine->office, POST_OFFICE_ALL_EPOCHS);
-    if (engine->network != NULL)
-        network_wake_waiters(engine->network);
+    if (network != NULL)
+        network_wake_waiters(network);
 }

@@ -131,14 +131,11 @@ static bool start(RubatoEngine *engine, GError **error)
     post_office_init(&engine->office, engine->self, engine->n_nodes, engine->node_ids,
                      engine->servers_of, &engine->sizes);
     dispatch_init(engine);
+    if (engine->cluster == NULL) /* a signal may come at once, and goes to the scheduler */
+        dispatch_start_scheduler(engine);
     if (engine->config.handle_signals)
         engine->signals = signal_watch_new(interrupted, engine);
-    if (!start_threads(engine, error))
-        return false;
-    if (engine->cluster != NULL)
-        return rendezvous(engine, error);
-    dispatch_start_scheduler(engine);
-    return true;
+    return start_threads(engine, error) && (engine->cluster == NULL || rendezvous(engine, error));
 }
 
 RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const TransportOps *transport,

@@ -106,21 +106,24 @@ static bool open_network(RubatoEngine *engine, const char *scheduler, GError **e
     const RunSecret *const proof = has_secret ? &secret : NULL;
     if (engine->transport == NULL && strcmp(wanted, cluster_far_transport(engine->cluster)) != 0)
         near = g_strconcat(automatic ? "shm" : wanted, "://*", NULL);
-    engine->network = open_at(engine, own, near, scheduler, proof, &failure);
-    if (engine->network == NULL && near != NULL && automatic) {
+    Network *network = open_at(engine, own, near, scheduler, proof, &failure);
+    if (network == NULL && near != NULL && automatic) {
         g_autoptr(GError) without = NULL;
 
-        engine->network = open_at(engine, own, NULL, scheduler, proof, &without);
-        if (engine->network != NULL)
+        network = open_at(engine, own, NULL, scheduler, proof, &without);
+        if (network != NULL)
             g_message("node %u talks TCP to nodes of its own host, too: %s", engine->id,
                       failure->message);
         g_clear_error(&failure);
         failure = g_steal_pointer(&without);
     }
-    if (engine->network == NULL) {
+    if (network == NULL) {
         g_propagate_prefixed_error(error, g_steal_pointer(&failure), "node %u: ", engine->id);
         return false;
     }
+    pthread_mutex_lock(&engine->lock); /* a signal may look at it */
+    engine->network = network;
+    pthread_mutex_unlock(&engine->lock);
     engine->office.network = engine->network;
     if (engine->self == engine->scheduler_node)
         dispatch_start_scheduler(engine);

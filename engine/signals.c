@@ -44,6 +44,7 @@ SignalWatch *signal_watch_new(void (*interrupted)(RubatoEngine *engine, int sign
                               RubatoEngine *engine)
 {
     SignalWatch *watch = g_new0(SignalWatch, 1);
+    struct sigaction hangup;
     sigset_t signals;
 
     watch->interrupted = interrupted;
@@ -51,6 +52,9 @@ SignalWatch *signal_watch_new(void (*interrupted)(RubatoEngine *engine, int sign
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    /* One that is ignored, as under nohup, stays so. */
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, &watch->before);
     watch->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     watch->stop = eventfd(0, EFD_CLOEXEC);

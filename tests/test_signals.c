@@ -1,4 +1,6 @@
-/* SIGINT and SIGTERM: the first cancels in order, the second ends the process at once. */
+/* SIGINT, SIGTERM and SIGHUP: the first cancels in order, the second ends the process at once.
+ *
+ * docs/liveness.md: An interrupt */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,7 +8,7 @@
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
 
-static const int signals[] = { SIGINT, SIGTERM };
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 
 static RubatoEngine *make_engine(void)
 {
@@ -60,6 +62,45 @@ START_TEST(the_first_signal_cancels_the_run_and_says_which_it_was)
     check_error(&error, RUBATO_ERROR_CANCELLED, name, NULL);
     ck_assert(!rubato_engine_barrier(engine, &error));
     check_error(&error, RUBATO_ERROR_CANCELLED, name, NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* It waits, blocked, until the engine looks for it, which it does before it is whole. The many servers
+ * give it time to come in between. */
+START_TEST(a_signal_while_the_engine_is_made_is_not_forgotten)
+{
+    const RubatoEngineConfig config = { .servers = 200, .handle_signals = true };
+    RubatoEngine *engine;
+    sigset_t set;
+    GError *error = NULL;
+
+    sigemptyset(&set);
+    sigaddset(&set, signals[_i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    kill(getpid(), signals[_i]);
+    engine = rubato_engine_new(&config, NULL);
+    ck_assert_ptr_nonnull(engine);
+    while (rubato_engine_barrier(engine, &error))
+        sched_yield();
+    check_error(&error, RUBATO_ERROR_CANCELLED, "signal", NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* As nohup leaves it to its program. */
+START_TEST(a_hangup_that_is_ignored_stays_so)
+{
+    RubatoEngine *engine;
+    GError *error = NULL;
+
+    signal(SIGHUP, SIG_IGN);
+    engine = make_engine();
+    kill(getpid(), SIGHUP);
+    kill(getpid(), SIGTERM); /* comes after it, and is the first */
+    while (rubato_engine_barrier(engine, &error))
+        sched_yield();
+    check_error(&error, RUBATO_ERROR_CANCELLED, strsignal(SIGTERM), NULL);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -140,8 +181,13 @@ int main(void)
     Suite *suite = suite_create("signals");
     TCase *cases = tcase_create("signals");
 
-    tcase_add_loop_test(cases, the_first_signal_cancels_the_run_and_says_which_it_was, 0, 2);
-    tcase_add_loop_test(cases, a_signal_between_tasks_is_not_forgotten, 0, 2);
+    tcase_add_loop_test(cases, the_first_signal_cancels_the_run_and_says_which_it_was, 0,
+                        (int)G_N_ELEMENTS(signals));
+    tcase_add_loop_test(cases, a_signal_between_tasks_is_not_forgotten, 0,
+                        (int)G_N_ELEMENTS(signals));
+    tcase_add_loop_test(cases, a_signal_while_the_engine_is_made_is_not_forgotten, 0,
+                        (int)G_N_ELEMENTS(signals));
+    tcase_add_test(cases, a_hangup_that_is_ignored_stays_so);
     tcase_add_exit_test(cases, a_second_sigint_ends_the_process_at_once, 128 + SIGINT);
     tcase_add_exit_test(cases, a_second_sigterm_ends_the_process_at_once, 128 + SIGTERM);
     tcase_add_test(cases, signals_are_the_applications_unless_asked_for);

@@ -27,8 +27,9 @@ typedef struct {
     uint32_t workers;         /* without: workers of a task that names no number; 0 means 1 */
     uint32_t stall_ms;   /* a call that blocks this long says whom it waits for, and says so again
                                * after each further such time; 0 means 10,000, or the file's */
-    bool handle_signals; /* SIGINT and SIGTERM cancel the run in order, a second one ends the
-                               * process at once. Set it only before other threads were started */
+    bool handle_signals; /* SIGINT, SIGTERM and SIGHUP, unless that is ignored, cancel the run in
+                               * order, a second one ends the process at once. Set it only before
+                               * other threads were started */
 } RubatoEngineConfig;
 
 /* Starts an engine. With a cluster file it returns once every node of the file has arrived.

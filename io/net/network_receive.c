@@ -22,10 +22,6 @@
  * unanswered is its own and takes nothing from anybody.
  *
  * tests/spin/window.pml explores the exchange, for this rule and for the other. */
-#ifndef G_LOG_DOMAIN
-#define G_LOG_DOMAIN "rubato"
-#endif
-
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>

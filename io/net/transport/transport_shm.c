@@ -19,10 +19,6 @@
  * their own, so that a ring can be much smaller than the largest packet.
  *
  * Threads: told in transport_ops.h; sending is in transport_shm_send.c. */
-#ifndef G_LOG_DOMAIN
-#define G_LOG_DOMAIN "rubato"
-#endif
-
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

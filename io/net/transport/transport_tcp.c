@@ -25,10 +25,6 @@
  * gives up: it is on its way.
  *
  * Threads: told in transport_ops.h; sending is in transport_tcp_send.c. */
-#ifndef G_LOG_DOMAIN
-#define G_LOG_DOMAIN "rubato"
-#endif
-
 #define _GNU_SOURCE
 #include "io/net/transport/transport_tcp.h"
 
