@@ -89,6 +89,7 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
             .model = models[table->model],
             .staleness = has_staleness ? table->staleness : 0,
             .speculation = table->model == SIM_SPARSE_SSP ? table->speculation : 0,
+            .max_kept_bytes = table->model == SIM_BSP ? table->max_kept_bytes : 0,
             .record = table->model == SIM_SPARSE_SSP ? table->record : NULL,
             .partition = table->partition,
             .cache = table->cache,
@@ -272,6 +273,8 @@ static void *run_node(void *data)
         while (node->is_used)
             sim_sleep_ns(SIM_MS);
         rubato_engine_free(engine);
+    } else {
+        node->silence_ms = longest_silence_ms(cluster);
     }
     end_node(node);
     return NULL;

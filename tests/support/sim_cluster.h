@@ -31,6 +31,7 @@ typedef struct {
     SimModel model;
     SimHandle handle;
     uint32_t staleness, speculation;
+    uint64_t max_kept_bytes;
     bool is_hash;
     const char *partition, *record;
     RubatoCache cache;

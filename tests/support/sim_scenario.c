@@ -53,6 +53,7 @@ static void draw_table(SimTable *table, Dice *dice, uint32_t number)
     table->model = (SimModel)below(dice, 4);
     table->staleness = percent(dice, 30) ? 0 : below(dice, 4);
     table->speculation = below(dice, 4);
+    table->max_kept_bytes = percent(dice, 50) ? 0 : between(dice, 1, 2000);
     table->record = percent(dice, 50) ? "hash" : "dense";
     table->handle = table->model == SIM_SPARSE_SSP ? SIM_SPARSE_TABLE : with_clock[below(dice, 4)];
     table->is_hash = table->handle != SIM_CHUNK_TABLE && percent(dice, 40);
@@ -110,6 +111,8 @@ static void draw_sizes(SimScenario *scenario, Dice *dice)
     sizes->worth_sending_bytes = some_bytes(dice, 512);
     sizes->joined_bytes = some_bytes(dice, 2048);
     sizes->turn_bytes = some_bytes(dice, 2048);
+    if (percent(dice, 60))
+        sizes->window_bytes = some_bytes(dice, 4096);
     if (percent(dice, 60))
         sizes->out_bytes = 1000 + below(dice, 8192);
     if (percent(dice, 60))
