@@ -207,6 +207,16 @@ char *app_card_json(const App *app)
     return json_generator_to_data(generator, NULL);
 }
 
+/* Whether all that was printed has been written. */
+static bool check_output(GError **error)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                        "standard output cannot be written: the result is lost");
+    return false;
+}
+
 bool app_report(const App *app, GError **error)
 {
     const bool json_takes_output = app->json != NULL && strcmp(app->json, "-") == 0;
@@ -221,6 +231,8 @@ bool app_report(const App *app, GError **error)
         g_printerr("%s", text);
     else
         g_print("%s", text);
+    if (!output_taken && !check_output(error))
+        return false;
     if (app->json == NULL)
         return true;
 
@@ -229,7 +241,7 @@ bool app_report(const App *app, GError **error)
     g_autoptr(GError) cause = NULL;
     if (json_takes_output) {
         g_print("%s", line);
-        return true;
+        return check_output(error);
     }
     if (g_file_set_contents(app->json, line, -1, &cause))
         return true;

@@ -1,5 +1,6 @@
 /* The flags that every program has. Runs on main's thread. */
 #include "apps/app.h"
+#include "apps/app_output.h"
 
 #include <float.h>
 #include <locale.h>
@@ -335,6 +336,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
     *app = (App){ .program = program };
     app->notes = g_ptr_array_new_with_free_func(g_free);
     app->metrics = g_array_new(FALSE, FALSE, sizeof(AppMetric));
+    app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded, but no decimal commas */
     g_set_prgname(program->name);
 

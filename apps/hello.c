@@ -7,6 +7,8 @@
 #include <locale.h>
 #include <stdlib.h>
 
+#include "apps/app_output.h"
+
 #define EXIT_USAGE 2
 
 typedef struct {
@@ -57,6 +59,7 @@ int main(int argc, char **argv)
     const RubatoKey key = 42;
     float total;
 
+    app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     g_autoptr(RubatoEngine) engine = rubato_engine_new_from_args(&argc, &argv, &error);
     if (engine != NULL && argc > 1) {

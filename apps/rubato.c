@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/app_output.h"
+
 #define EXIT_USAGE 2
 #define ENV_SSH "RUBATO_SSH"
 
@@ -239,6 +241,7 @@ int main(int argc, char **argv)
     } commands[] = { { "run", run },   { "check", check }, { "secret", secret },
                      { "help", help }, { "--help", help }, { "-h", help } };
 
+    app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
         return fail_usage("", "which command? run, check, secret or help");

@@ -9,11 +9,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <libconfig.h>
 #include <rubato/error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/cluster_check.h"
 #include "engine/cluster_syntax.h"
@@ -461,14 +464,33 @@ Cluster *cluster_parse(const char *text, size_t length, const char *path, GError
     return fine ? g_steal_pointer(&cluster) : NULL;
 }
 
-Cluster *cluster_read(const char *path, GError **error)
+/* Every node reads the file, which a pipe gives once; and one that nobody writes to is waited for. */
+static FILE *open_file(const char *path, GError **error)
 {
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot open the cluster file %s: %s",
-                    path, g_strerror(errno));
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    FILE *file;
+
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode)) {
+        close(fd);
+        g_set_error(
+            error, RUBATO_ERROR, RUBATO_ERROR_IO,
+            "the cluster file %s is a pipe, which cannot be read by every node; write a file",
+            path);
         return NULL;
     }
+    file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (file == NULL)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot open the cluster file %s: %s",
+                    path, g_strerror(errno));
+    return file;
+}
+
+Cluster *cluster_read(const char *path, GError **error)
+{
+    FILE *file = open_file(path, error);
+    if (file == NULL)
+        return NULL;
 
     /* One byte more than allowed tells a file that is too large, however large it is. */
     g_autofree char *text = g_malloc(CLUSTER_MAX_FILE_BYTES + 1);

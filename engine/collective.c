@@ -91,6 +91,8 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
     uint64_t op;
     bool ok;
 
+    if (!engine_check_caller(engine, call->text, error))
+        return false;
     pthread_mutex_lock(&engine->lock);
     if (engine->stage != CALL_NONE) {
         pthread_mutex_unlock(&engine->lock);

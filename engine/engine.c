@@ -7,6 +7,7 @@
 
 #include "engine/node.h"
 #include "engine/signals.h"
+#include "io/net/caller.h"
 #include "io/net/monotonic.h"
 
 /* ---- making ---- */
@@ -150,6 +151,7 @@ RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const Transport
     engine->config.cluster_file = NULL;
     engine->config.cluster_file = g_strdup(config->cluster_file);
     engine->transport = transport;
+    engine->n_forks = caller_n_forks();
     engine->sizes = *sizes;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
@@ -216,6 +218,7 @@ void rubato_engine_free(RubatoEngine *engine)
 {
     if (engine == NULL)
         return;
+    g_return_if_fail(engine_is_here(engine)); /* its threads are not */
     end_runs(engine);
     if (engine->welcome)
         leave(engine);

@@ -3,6 +3,7 @@
  *
  * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
 #include "engine/node.h"
+#include "io/net/caller.h"
 #include "models/bad_gradients.h"
 #include "models/model.h"
 #include "models/rule.h"
@@ -61,6 +62,10 @@ static bool begin_access(RubatoEngine *engine, const Access *access, TableRoute 
     Table *table;
     bool ok;
 
+    if (!engine_is_here(engine) || caller_place == CALLER_IN_CALLBACK) {
+        g_autofree char *what = g_strdup_printf("table %s", access->table);
+        return engine_check_caller(engine, what, error);
+    }
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, access->table, error);
     ok = table != NULL && check_state(table, access, error) && engine_check(engine, error);
@@ -168,6 +173,7 @@ bool rubato_engine_get(RubatoEngine *engine, const char *table, const RubatoKey 
                        void *values, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
     return access_table(engine, &(Access){ .table = table, .keys = keys, .n = n, .values = values },
                         error);
 }
@@ -176,6 +182,7 @@ bool rubato_engine_get_range(RubatoEngine *engine, const char *table, RubatoKey 
                              void *values, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL, false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
     return access_table(
         engine, &(Access){ .table = table, .first = first, .n = n, .values = values }, error);
 }
@@ -184,6 +191,7 @@ bool rubato_engine_add(RubatoEngine *engine, const char *table, const RubatoKey 
                        const void *deltas, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(deltas != NULL || n == 0, false);
     return access_table(
         engine,
         &(Access){
@@ -195,6 +203,7 @@ bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey 
                              const void *deltas, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL, false);
+    g_return_val_if_fail(deltas != NULL || n == 0, false);
     return access_table(
         engine,
         &(Access){
@@ -206,6 +215,7 @@ bool rubato_engine_set(RubatoEngine *engine, const char *table, const RubatoKey 
                        const void *values, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
     return access_table(engine,
                         &(Access){ .table = table,
                                    .subject = RUBATO_SUBJECT_VALUES,
@@ -220,6 +230,7 @@ bool rubato_engine_set_range(RubatoEngine *engine, const char *table, RubatoKey 
                              const void *values, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL, false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
     return access_table(engine,
                         &(Access){ .table = table,
                                    .subject = RUBATO_SUBJECT_VALUES,
@@ -234,6 +245,7 @@ bool rubato_engine_get_state(RubatoEngine *engine, const char *table, const Ruba
                              size_t n, void *states, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(states != NULL || n == 0, false);
     return access_table(engine,
                         &(Access){ .table = table,
                                    .subject = RUBATO_SUBJECT_STATE,
@@ -247,6 +259,7 @@ bool rubato_engine_get_state_range(RubatoEngine *engine, const char *table, Ruba
                                    size_t n, void *states, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL, false);
+    g_return_val_if_fail(states != NULL || n == 0, false);
     return access_table(engine,
                         &(Access){ .table = table,
                                    .subject = RUBATO_SUBJECT_STATE,
@@ -260,6 +273,7 @@ bool rubato_engine_set_state(RubatoEngine *engine, const char *table, const Ruba
                              size_t n, const void *states, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(states != NULL || n == 0, false);
     return access_table(engine,
                         &(Access){ .table = table,
                                    .subject = RUBATO_SUBJECT_STATE,
@@ -274,6 +288,7 @@ bool rubato_engine_set_state_range(RubatoEngine *engine, const char *table, Ruba
                                    size_t n, const void *states, GError **error)
 {
     g_return_val_if_fail(engine != NULL && table != NULL, false);
+    g_return_val_if_fail(states != NULL || n == 0, false);
     return access_table(engine,
                         &(Access){ .table = table,
                                    .subject = RUBATO_SUBJECT_STATE,

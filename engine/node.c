@@ -2,6 +2,8 @@
  * says so. */
 #include "engine/node.h"
 
+#include "io/net/caller.h"
+
 #include <string.h>
 
 #include "io/net/monotonic.h"
@@ -32,6 +34,31 @@ Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error)
                                ((Table *)g_ptr_array_index(engine->tables, i))->spec->name);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND, "no table %s; %s", name, known->str);
     return NULL;
+}
+
+bool engine_is_here(const RubatoEngine *engine)
+{
+    return engine->n_forks == caller_n_forks();
+}
+
+bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **error)
+{
+    if (!engine_is_here(engine))
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s: the engine belongs to the process that this one was forked from; nothing "
+                    "of it works in a forked process",
+                    what);
+    else if (caller_place == CALLER_IN_TASK)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s: called from a task's function, whose end it may wait for; call it from "
+                    "outside",
+                    what);
+    else if (caller_place == CALLER_IN_CALLBACK)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s: called from a callback, which must not block", what);
+    else
+        return true;
+    return false;
 }
 
 bool engine_check(RubatoEngine *engine, GError **error)

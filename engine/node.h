@@ -56,6 +56,7 @@ struct RubatoEngine {
     uint32_t silence_ms; /* who is not heard of for so long is lost: a heartbeat and the timeout */
     uint32_t stall_ms;
     uint64_t incarnation;
+    uint32_t n_forks;              /* that had led to its process */
     const TransportOps *transport; /* NULL: those that the cluster file asks for */
     FlowSizes sizes;
     char *addresses; /* where this node receives, from far to near; the first takes greetings */
@@ -144,6 +145,14 @@ typedef struct {
 bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error);
 
 /* ---- node.c ---- */
+
+/* Whether the calling thread may make a call that waits for other workers or threads: not one forked
+ * from the engine's process, nor a worker in its task's function, nor a callback. RUBATO_ERROR_INVALID;
+ * `what` is the call, for the message. */
+bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **error);
+
+/* Whether this is the process that has made the engine, and not one forked from it. */
+bool engine_is_here(const RubatoEngine *engine);
 
 /* Sets *error to why the engine is broken. Returns false where it is. The lock is held. */
 bool engine_check(RubatoEngine *engine, GError **error);

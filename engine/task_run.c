@@ -262,6 +262,8 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
 
     g_return_val_if_fail(run != NULL, false);
     engine = run->engine;
+    if (!engine_check_caller(engine, run->name, error))
+        return false;
     wait_for_end(run);
     task_run_join_workers(run);
     call_wait(&run->teardown, -1);

@@ -11,6 +11,7 @@
  * Invariant, under the run's lock and until the task is cancelled: n_waiting is at most n_live, and
  * whoever makes them equal, by coming or by retiring, arrives for the node: once in each round. */
 #include "engine/task_run_private.h"
+#include "io/net/caller.h"
 #include "tables/worker.h"
 
 struct WorkerThread {
@@ -162,7 +163,9 @@ static void *work(void *user)
     RubatoTaskRun *run = self->run;
     RubatoWorker *worker = &self->worker;
     g_autoptr(GError) error = NULL;
+    caller_place = CALLER_IN_TASK;
     const bool ok = run->function(worker, run->user_data, &error);
+    caller_place = CALLER_OUTSIDE;
 
     /* after a cancellation every call fails: that is not the cause */
     if (!ok && !(task_run_is_cancelled(run) &&

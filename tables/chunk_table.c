@@ -119,6 +119,7 @@ bool rubato_chunk_table_get_chunks(RubatoChunkTable *table, const uint64_t *chun
                                    void *values, GError **error)
 {
     g_return_val_if_fail(table != NULL && (chunks != NULL || n == 0), false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
 
     RubatoKeys keys;
 
@@ -133,6 +134,7 @@ bool rubato_chunk_table_add_chunks(RubatoChunkTable *table, const uint64_t *chun
                                    const void *deltas, GError **error)
 {
     g_return_val_if_fail(table != NULL && (chunks != NULL || n == 0), false);
+    g_return_val_if_fail(deltas != NULL || n == 0, false);
 
     RubatoKeys keys;
 
@@ -147,6 +149,7 @@ bool rubato_chunk_table_get(RubatoChunkTable *table, const RubatoKey *keys, size
                             GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
     return table_client_get(table->client, keys, n, values, error);
 }
 
@@ -154,6 +157,7 @@ bool rubato_chunk_table_add(RubatoChunkTable *table, const RubatoKey *keys, size
                             const void *deltas, GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(deltas != NULL || n == 0, false);
     return table_client_add(table->client, keys, n, deltas, error);
 }
 

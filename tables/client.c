@@ -14,6 +14,8 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     TableClient *client = g_new0(TableClient, 1);
 
     client->route = route;
+    client->owner = caller_number();
+    client->n_forks = caller_n_forks();
     client->rank = rank;
     client->lead = table_route_lead(route);
     slicer_init(&client->slicer, route->partition);
@@ -63,7 +65,7 @@ bool table_client_check(const TableClient *client, const RubatoKey *keys, size_t
 {
     RubatoKey wrong = 0;
 
-    return check_count(client, n, error) &&
+    return table_client_check_owner(client, error) && check_count(client, n, error) &&
            (partition_holds(client->route->partition, keys, n, &wrong) ||
             fail_range(client, wrong, error));
 }
@@ -73,6 +75,8 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
     const Partition *partition = client->route->partition;
     RubatoKey wrong = 0;
 
+    if (!table_client_check_owner(client, error))
+        return false;
     if (!partition->dense && n > 0 && first > UINT64_MAX - (n - 1)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
                     "table %s: %zu keys from %" G_GUINT64_FORMAT " go past the last key there is",

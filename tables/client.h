@@ -12,6 +12,7 @@
 #include <rubato/task.h>
 #include <rubato/update_ops.h>
 
+#include "io/net/caller.h"
 #include "io/net/post_office.h"
 #include "tables/clocks.h"
 #include "tables/partition.h"
@@ -48,6 +49,8 @@ struct OpenHandle {
 
 typedef struct TableClient {
     const TableRoute *route;
+    uint64_t owner;        /* the number of the thread that made it */
+    uint32_t n_forks;      /* that had led to its process */
     uint32_t rank;         /* the worker's in the task */
     RubatoSubject subject; /* of what it gets and adds: of the engine's, between tasks */
     uint64_t clock;
@@ -180,6 +183,13 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
 
 /* The error that a call ended with; true where it was none. Any thread. */
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error);
+
+/* Whether the calling thread is the one that made the client; otherwise RUBATO_ERROR_INVALID. */
+bool table_client_fail_owner(const TableClient *client, GError **error);
+static inline bool table_client_check_owner(const TableClient *client, GError **error)
+{
+    return G_LIKELY(client->owner == caller_thread) || table_client_fail_owner(client, error);
+}
 
 /* Sets RUBATO_ERROR_MEMORY; false. Any thread. */
 bool table_client_fail_memory(const TableClient *client, GError **error);

@@ -136,7 +136,7 @@ static bool advance(const TableRoute *route, uint32_t rank, uint64_t clock)
  * room behind it. */
 bool table_client_clock(TableClient *client, GError **error)
 {
-    if (!table_client_check_cancelled(client, error))
+    if (!table_client_check_owner(client, error) || !table_client_check_cancelled(client, error))
         return false;
     if (client->adding_bytes > 0)
         table_client_keep(client);

@@ -11,6 +11,23 @@
 
 /* ---- how a call ended ---- */
 
+bool table_client_fail_owner(const TableClient *client, GError **error)
+{
+    const char *table = client->route->spec->name;
+
+    if (client->n_forks != caller_n_forks())
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: its handle belongs to the process that this one was forked from; "
+                    "nothing of an engine works in a forked process",
+                    table);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: the handle of worker %u is used by another thread; each worker "
+                    "opens its own",
+                    table, client->rank);
+    return false;
+}
+
 bool table_client_fail_memory(const TableClient *client, GError **error)
 {
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,

@@ -176,7 +176,9 @@ static void call_back(Message *message, void *helper)
 
     (void)helper;
     table_client_check_status(ticket->table->client, status, &error);
+    caller_place = CALLER_IN_CALLBACK;
     ticket->callback(ticket->id, error, ticket->user_data);
+    caller_place = CALLER_OUTSIDE;
     end_ticket(ticket, status);
 }
 
@@ -215,6 +217,7 @@ bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *key
                                 void *values, GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
 
     TableClient *client = table->client;
     uint32_t n_parts;
@@ -244,6 +247,7 @@ bool rubato_kv_client_table_add(RubatoKVClientTable *table, const RubatoKey *key
                                 const void *deltas, GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(deltas != NULL || n == 0, false);
     return table_client_add(table->client, keys, n, deltas, error);
 }
 
@@ -251,6 +255,7 @@ bool rubato_kv_client_table_get_range(RubatoKVClientTable *table, RubatoKey firs
                                       void *values, GError **error)
 {
     g_return_val_if_fail(table != NULL, false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
     return table_client_get_run(table->client, first, n, values, error);
 }
 
@@ -258,6 +263,7 @@ bool rubato_kv_client_table_add_range(RubatoKVClientTable *table, RubatoKey firs
                                       const void *deltas, GError **error)
 {
     g_return_val_if_fail(table != NULL, false);
+    g_return_val_if_fail(deltas != NULL || n == 0, false);
     return table_client_add_run(table->client, first, n, deltas, error);
 }
 
@@ -315,6 +321,7 @@ RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const 
                                               void *user_data, GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+    g_return_val_if_fail(values != NULL || n == 0, 0);
 
     TableClient *client = table->client;
     Ticket *ticket;
@@ -351,6 +358,7 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
                                               void *user_data, GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+    g_return_val_if_fail(deltas != NULL || n == 0, 0);
 
     TableClient *client = table->client;
     ProcessCache *cache = table_route_cache(client->route);

@@ -43,6 +43,7 @@ bool rubato_kv_table_get(RubatoKVTable *table, const RubatoKey *keys, size_t n, 
                          GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
     return table_client_get(table->client, keys, n, values, error);
 }
 
@@ -50,6 +51,7 @@ bool rubato_kv_table_add(RubatoKVTable *table, const RubatoKey *keys, size_t n, 
                          GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail(deltas != NULL || n == 0, false);
     return table_client_add(table->client, keys, n, deltas, error);
 }
 
@@ -57,6 +59,7 @@ bool rubato_kv_table_get_range(RubatoKVTable *table, RubatoKey first, size_t n, 
                                GError **error)
 {
     g_return_val_if_fail(table != NULL, false);
+    g_return_val_if_fail(values != NULL || n == 0, false);
     return table_client_get_run(table->client, first, n, values, error);
 }
 
@@ -64,6 +67,7 @@ bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first, size_t n, 
                                GError **error)
 {
     g_return_val_if_fail(table != NULL, false);
+    g_return_val_if_fail(deltas != NULL || n == 0, false);
     return table_client_add_run(table->client, first, n, deltas, error);
 }
 

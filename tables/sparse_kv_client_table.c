@@ -195,6 +195,7 @@ bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *v
     if (!tell_until(table, table->n_gets + ahead(table), error))
         return false;
     told = told_at(table, table->n_gets);
+    g_return_val_if_fail(values != NULL || told->n == 0, false);
     if (!table_client_get(table->client, told->keys, told->n, values, error))
         return false;
     table->n_gets++;
@@ -215,5 +216,6 @@ bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table, const v
         return false;
     }
     told = told_at(table, table->n_gets - 1);
+    g_return_val_if_fail(deltas != NULL || told->n == 0, false);
     return table_client_add(table->client, told->keys, told->n, deltas, error);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/app_output.h"
 #include "apps/bench/bench.h"
 
 enum { EXIT_USAGE = 2, DEFAULT_REPEAT = 7, MAX_REPEAT = 1000 };
@@ -168,6 +169,7 @@ int main(int argc, char **argv)
 
     if (is_other_end(argc, argv, &status))
         return status;
+    app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (!parse(&flags, &argc, &argv, &error))
         status = EXIT_USAGE;

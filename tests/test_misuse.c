@@ -1,0 +1,271 @@
+/* Calls that the program must not make are refused where they are made: NULL where there has to be
+ * memory, handles in other threads, calls from within a task or a callback, calls in a forked process. */
+#include <pthread.h>
+#include <rubato/rubato.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+static const RubatoTableSpec spec = {
+    .name = "rows", .dtype = RUBATO_I64, .n_keys = 10, .chunk_size = 5
+};
+static const RubatoKey key = 3;
+
+/* ---- NULL ---- */
+
+static bool call_with_null(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoIteration iteration = { &key, 1 };
+    g_autoptr(RubatoKVTable) kv = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoKVClientTable) client =
+        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoChunkTable) chunks =
+        rubato_worker_open_chunk_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoSparseKVClientTable) sparse =
+        rubato_worker_open_sparse_kv_client_table(worker, "rows", RUBATO_I64, &iteration, 1, error);
+    const uint64_t chunk = 1;
+    int64_t value;
+
+    (void)user_data;
+    if (kv == NULL || client == NULL || chunks == NULL || sparse == NULL)
+        return false;
+    REQUIRE(!rubato_kv_table_get(kv, &key, 1, NULL, error));
+    REQUIRE(!rubato_kv_table_add(kv, &key, 1, NULL, error));
+    REQUIRE(!rubato_kv_table_get_range(kv, 0, 2, NULL, error));
+    REQUIRE(!rubato_kv_table_add_range(kv, 0, 2, NULL, error));
+    REQUIRE(!rubato_kv_client_table_get(client, &key, 1, NULL, error));
+    REQUIRE(!rubato_kv_client_table_add(client, &key, 1, NULL, error));
+    REQUIRE(!rubato_kv_client_table_get_range(client, 0, 2, NULL, error));
+    REQUIRE(!rubato_kv_client_table_add_range(client, 0, 2, NULL, error));
+    REQUIRE(rubato_kv_client_table_get_async(client, &key, 1, NULL, NULL, NULL, error) == 0);
+    REQUIRE(rubato_kv_client_table_add_async(client, &key, 1, NULL, NULL, NULL, error) == 0);
+    REQUIRE(!rubato_chunk_table_get_chunks(chunks, &chunk, 1, NULL, error));
+    REQUIRE(!rubato_chunk_table_add_chunks(chunks, &chunk, 1, NULL, error));
+    REQUIRE(!rubato_chunk_table_get(chunks, &key, 1, NULL, error));
+    REQUIRE(!rubato_chunk_table_add(chunks, &key, 1, NULL, error));
+    REQUIRE(!rubato_sparse_kv_client_table_get(sparse, NULL, error));
+    TRY(rubato_sparse_kv_client_table_get(sparse, &value, error));
+    REQUIRE(!rubato_sparse_kv_client_table_add(sparse, NULL, error));
+    return true;
+}
+
+START_TEST(null_for_values_is_a_critical_warning_and_no_crash)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+    GError *error = NULL;
+
+    create_table(engine, &spec);
+    log_capture_start();
+    run_ok(engine, 1, call_with_null, NULL, "rows");
+    ck_assert(!rubato_engine_get(engine, "rows", &key, 1, NULL, &error));
+    ck_assert(!rubato_engine_get_range(engine, "rows", 0, 2, NULL, &error));
+    ck_assert(!rubato_engine_add(engine, "rows", &key, 1, NULL, &error));
+    ck_assert(!rubato_engine_add_range(engine, "rows", 0, 2, NULL, &error));
+    ck_assert(!rubato_engine_set(engine, "rows", &key, 1, NULL, &error));
+    ck_assert(!rubato_engine_set_range(engine, "rows", 0, 2, NULL, &error));
+    ck_assert_ptr_null(error);
+    ck_assert_uint_eq(log_capture_count("values != NULL") + log_capture_count("deltas != NULL"),
+                      16 + 6);
+    ck_assert(rubato_engine_get(engine, "rows", NULL, 0, NULL, NULL)); /* nothing, into nothing */
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- other threads ---- */
+
+typedef struct {
+    RubatoKVTable *table;
+    bool refused[3];
+} Stranger;
+
+static void *use_from_elsewhere(void *user)
+{
+    Stranger *stranger = user;
+    GError *error = NULL;
+    int64_t value = 1;
+
+    stranger->refused[0] = !rubato_kv_table_get(stranger->table, &key, 1, &value, &error) &&
+                           is_error(&error, RUBATO_ERROR_INVALID, "used by another thread");
+    stranger->refused[1] = !rubato_kv_table_add_range(stranger->table, 0, 1, &value, &error) &&
+                           is_error(&error, RUBATO_ERROR_INVALID, "table rows");
+    stranger->refused[2] = !rubato_kv_table_clock(stranger->table, &error) &&
+                           is_error(&error, RUBATO_ERROR_INVALID, "worker 0");
+    return NULL;
+}
+
+static bool lend_handle(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    Stranger stranger = { .table = table };
+    pthread_t thread;
+    int64_t value;
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    REQUIRE(pthread_create(&thread, NULL, use_from_elsewhere, &stranger) == 0);
+    pthread_join(thread, NULL);
+    REQUIRE(stranger.refused[0] && stranger.refused[1] && stranger.refused[2]);
+    return rubato_kv_table_get(table, &key, 1, &value, error);
+}
+
+START_TEST(a_handle_is_refused_to_other_threads)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    create_table(engine, &spec);
+    run_ok(engine, 1, lend_handle, NULL, "rows");
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- inside a task ---- */
+
+static bool do_nothing(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)worker;
+    (void)user_data;
+    (void)error;
+    return true;
+}
+
+static bool call_from_inside(RubatoWorker *worker, void *user_data, GError **error)
+{
+    static const char *const text = "called from a task's function";
+    const RubatoTableSpec other = { .name = "other", .n_keys = 1 };
+    const RubatoTask task = { .name = "inner", .run = do_nothing, .workers_per_node = 1 };
+    RubatoEngine *engine = user_data;
+    GError *found = NULL;
+
+    (void)worker;
+    REQUIRE(!rubato_engine_create_table(engine, &other, &found));
+    REQUIRE(is_error(&found, RUBATO_ERROR_INVALID, text));
+    REQUIRE(!rubato_engine_drop_table(engine, "rows", &found));
+    REQUIRE(is_error(&found, RUBATO_ERROR_INVALID, text));
+    REQUIRE(!rubato_engine_run(engine, &task, &found));
+    REQUIRE(is_error(&found, RUBATO_ERROR_INVALID, text));
+    REQUIRE(!rubato_engine_barrier(engine, &found));
+    REQUIRE(is_error(&found, RUBATO_ERROR_INVALID, text));
+    return true;
+}
+
+START_TEST(calls_of_all_nodes_are_refused_inside_a_task)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    create_table(engine, &spec);
+    run_ok(engine, 2, call_from_inside, engine, "rows");
+    rubato_engine_free(engine);
+}
+END_TEST
+
+typedef struct {
+    RubatoEngine *engine;
+    bool refused;
+} Callback;
+
+static void call_from_callback(RubatoTicket ticket, const GError *error, void *user_data)
+{
+    Callback *callback = user_data;
+    GError *found = NULL;
+    int64_t value;
+
+    (void)ticket;
+    (void)error;
+    callback->refused = !rubato_engine_get(callback->engine, "rows", &key, 1, &value, &found) &&
+                        is_error(&found, RUBATO_ERROR_INVALID, "called from a callback");
+}
+
+static bool ask_with_callback(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVClientTable) table =
+        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_I64, error);
+    int64_t value;
+
+    if (table == NULL)
+        return false;
+    TRY(rubato_kv_client_table_get_async(table, &key, 1, &value, call_from_callback, user_data,
+                                         error) != 0);
+    return rubato_kv_client_table_wait_all(table, error);
+}
+
+START_TEST(calls_that_wait_are_refused_in_a_callback)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    Callback callback = { .engine = engine };
+
+    create_table(engine, &spec);
+    run_ok(engine, 1, ask_with_callback, &callback, "rows");
+    ck_assert(callback.refused);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- forked processes ---- */
+
+/* Whether all of it is refused; the engine's threads are not in this process. */
+static bool refuses_child(RubatoEngine *engine, RubatoKVTable *table)
+{
+    const RubatoTableSpec other = { .name = "other", .n_keys = 1 };
+    GError *error = NULL;
+    int64_t value;
+
+    if (table != NULL && (rubato_kv_table_get(table, &key, 1, &value, &error) ||
+                          !is_error(&error, RUBATO_ERROR_INVALID, "forked from")))
+        return false;
+    if (rubato_engine_get(engine, "rows", &key, 1, &value, &error) ||
+        !is_error(&error, RUBATO_ERROR_INVALID, "forked from") ||
+        rubato_engine_create_table(engine, &other, &error) ||
+        !is_error(&error, RUBATO_ERROR_INVALID, "forked from"))
+        return false;
+    rubato_engine_free(engine); /* a critical warning */
+    return true;
+}
+
+static bool fork_and_ask(RubatoEngine *engine, RubatoKVTable *table)
+{
+    int status = 0;
+    const pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(refuses_child(engine, table) ? 0 : 1);
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool fork_inside(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    int64_t value;
+
+    if (table == NULL)
+        return false;
+    REQUIRE(fork_and_ask(user_data, table));
+    return rubato_kv_table_get(table, &key, 1, &value, error);
+}
+
+START_TEST(a_forked_process_is_refused)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    create_table(engine, &spec);
+    ck_assert(fork_and_ask(engine, NULL));
+    run_ok(engine, 1, fork_inside, engine, "rows");
+    rubato_engine_free(engine);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("misuse");
+    TCase *calls = tcase_create("calls");
+
+    tcase_add_test(calls, null_for_values_is_a_critical_warning_and_no_crash);
+    tcase_add_test(calls, a_handle_is_refused_to_other_threads);
+    tcase_add_test(calls, calls_of_all_nodes_are_refused_inside_a_task);
+    tcase_add_test(calls, calls_that_wait_are_refused_in_a_callback);
+    tcase_add_test(calls, a_forked_process_is_refused);
+    suite_add_tcase(suite, calls);
+    return run_suite(suite);
+}
