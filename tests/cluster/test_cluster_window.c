@@ -91,7 +91,7 @@ static bool release_others(RubatoWorker *worker, const ParkedCase *scene, GError
         g_autofree char *line = log_capture_wait("worker 1 waits for clock 1 of table t",
                                                  "slowest is worker 2 (node 7) at 0");
 
-        EXPECT(atomic_load(&n_tickets) < N_TICKETS, "nothing bounds the tickets");
+        EXPECT(atomic_load(&n_tickets) < N_TICKETS, "nothing bounds the tickets: %s", line);
     }
     return rubato_kv_table_add(table, &key, 1, &one, error) && rubato_kv_table_clock(table, error);
 }
