@@ -140,12 +140,12 @@ END_TEST
 
 enum { N_TOLD = 100, N_KEYS_TOLD = 100, N_CLOCKS = 2000 };
 
-static volatile sig_atomic_t may_go_on;
+static _Atomic bool may_go_on; /* without a lock, so a signal handler may set it */
 
 static void go_on(int number)
 {
     (void)number;
-    may_go_on = 1;
+    atomic_store_explicit(&may_go_on, true, memory_order_relaxed);
 }
 
 static bool clock_only(RubatoWorker *worker, GError **error)
@@ -179,7 +179,7 @@ static bool send_to_stopped(RubatoWorker *worker, void *user_data, GError **erro
     const char *model = user_data;
 
     cluster_say("ready");
-    while (!may_go_on)
+    while (!atomic_load_explicit(&may_go_on, memory_order_relaxed))
         g_usleep(1000);
     return g_str_equal(model, "ssp") ? clock_only(worker, error) : announce_only(worker, error);
 }
