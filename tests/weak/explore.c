@@ -42,17 +42,9 @@ unsigned choose(ChoiceKind kind, unsigned n)
     return taken;
 }
 
-static uint64_t n_executions;
-
-uint64_t weak_n_executions(void)
-{
-    return n_executions;
-}
-
 static bool run_once(const WeakCase *one, WeakFailure *failure)
 {
     n_choices = 0;
-    n_executions++;
     failure->n_tried++;
     return threads_run(one, failure->text, sizeof failure->text);
 }

@@ -131,7 +131,4 @@ bool weak_try_seeds(const WeakCase *one, uint64_t first, uint64_t n, WeakFailure
  * operation, value. Free with free(). */
 char *weak_tell(const WeakCase *one);
 
-/* Executions and steps since the program began. */
-uint64_t weak_n_executions(void);
-
 #endif
