@@ -2,6 +2,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "io/net/call.h"
 #include "tests/support/runner.h"
@@ -103,6 +105,37 @@ static void *end_two_parts(void *user)
     call_end_part(call, CALL_OK, 1);
     return NULL;
 }
+
+static bool is_rung(int fd)
+{
+    uint64_t n;
+
+    return read(fd, &n, sizeof n) == sizeof n;
+}
+
+START_TEST(a_bell_is_rung_once_by_the_last_part)
+{
+    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    Call call;
+
+    for (int clears = 0; clears < 2; clears++) {
+        call_begin(&call, NULL);
+        call_add_parts(&call, 2);
+        call_sent(&call);
+        ck_assert(call_set_bell(&call, fd));
+        call_end_part(&call, CALL_OK, 1);
+        ck_assert(!is_rung(fd));
+        if (clears == 1)
+            call_clear_bell(&call);
+        call_end_part(&call, CALL_OK, 1);
+        ck_assert(is_rung(fd) == (clears == 0));
+        ck_assert(!call_set_bell(&call, fd)); /* it has ended */
+        call_clear_bell(&call);
+        ck_assert(call_has_ended(&call));
+    }
+    close(fd);
+}
+END_TEST
 
 START_TEST(ended_runs_once_on_the_thread_of_the_last_part)
 {
@@ -220,6 +253,7 @@ int main(void)
     tcase_add_test(alone, a_call_without_parts_ends_when_it_is_sent);
     tcase_add_loop_test(alone, the_worst_status_and_the_lowest_clock_count, 0, 6);
     tcase_add_test(alone, a_wait_with_a_limit_gives_up_and_may_be_taken_up_again);
+    tcase_add_test(alone, a_bell_is_rung_once_by_the_last_part);
     tcase_add_test(alone, ended_runs_once_on_the_thread_of_the_last_part);
     tcase_add_test(alone, ended_runs_in_sent_where_all_parts_have_ended_before);
     suite_add_tcase(suite, alone);

@@ -90,6 +90,7 @@ START_TEST(what_does_not_pay_is_left_alone)
     for (uint32_t i = 0; i < 100; i++)
         keys[i] = i;
     ck_assert_uint_eq(key_codec_size(&(RubatoKeys){ .keys = keys, .n = 15 }), 0);
+    ck_assert_uint_eq(key_codec_size(&(RubatoKeys){ .keys = keys, .n = 16 }), 15 + 4);
     ck_assert_uint_eq(key_codec_size(&(RubatoKeys){ .keys = keys, .n = 100 }), 99 + 25);
     keys[50] = 3;
     ck_assert_uint_eq(key_codec_size(&(RubatoKeys){ .keys = keys, .n = 100 }), 0);

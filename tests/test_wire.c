@@ -217,6 +217,72 @@ START_TEST(packet_with_a_wrong_field_is_refused)
 }
 END_TEST
 
+START_TEST(numbers_of_a_message_keep_all_their_bits)
+{
+    WireHeader header = add_header, read;
+
+    header.request_id = 0x6162636465666768;
+    header.first_key = 0x7172737475767778;
+    const Bytes message = whole_message(&header);
+    ck_assert_ptr_null(wire_read_message(message.bytes, message.size, &read));
+    ck_assert_uint_eq(read.request_id, header.request_id);
+    ck_assert_uint_eq(read.first_key, header.first_key);
+    g_free(message.bytes);
+}
+END_TEST
+
+/* Keys as differences take any number of bytes: what follows them begins at a multiple of 8, and that
+ * has to be there. _i: bytes of values. */
+START_TEST(padding_belongs_to_a_message)
+{
+    const WireHeader header = { .kind = MESSAGE_ADD,
+                                .key_encoding = WIRE_KEYS_DELTAS,
+                                .n_keys = 5,
+                                .key_bytes = 5,
+                                .value_bytes = (uint64_t)_i };
+    const Bytes message = whole_message(&header);
+    WireHeader read;
+
+    ck_assert_uint_eq(message.size, WIRE_MESSAGE_HEADER_BYTES + 8 + wire_padded((size_t)_i));
+    ck_assert_ptr_null(wire_read_message(message.bytes, message.size, &read));
+    for (size_t size = 0; size < message.size; size++)
+        require_msg(wire_read_message(message.bytes, size, &read) != NULL, "of %u bytes",
+                    (unsigned)size);
+    g_free(message.bytes);
+}
+END_TEST
+
+START_TEST(a_list_has_eight_bytes_for_each_key)
+{
+    WireHeader header = { .kind = MESSAGE_GET, .key_encoding = WIRE_KEYS_LIST, .n_keys = 2 };
+    WireHeader read;
+
+    for (header.key_bytes = 14; header.key_bytes < 26; header.key_bytes++) {
+        const Bytes message = whole_message(&header);
+
+        require_msg((wire_read_message(message.bytes, message.size, &read) == NULL) ==
+                        (header.key_bytes == 16),
+                    "%u bytes", (unsigned)header.key_bytes);
+        g_free(message.bytes);
+    }
+}
+END_TEST
+
+START_TEST(a_packet_without_messages_has_no_other_bytes)
+{
+    PacketHeader header = packet_header, read;
+    uint8_t bytes[WIRE_PACKET_HEADER_BYTES + 96] = { 0 };
+
+    header.sequence = 0;
+    header.n_messages = 0;
+    wire_write_packet_header(bytes, &header);
+    ck_assert_ptr_nonnull(wire_read_packet_header(bytes, sizeof bytes, &read));
+    header.payload_bytes = 0;
+    wire_write_packet_header(bytes, &header);
+    ck_assert_ptr_null(wire_read_packet_header(bytes, WIRE_PACKET_HEADER_BYTES, &read));
+}
+END_TEST
+
 START_TEST(run_of_keys_may_end_with_the_last_key_but_not_beyond)
 {
     WireHeader header = {
@@ -423,6 +489,10 @@ int main(void)
                         G_N_ELEMENTS(message_faults));
     tcase_add_loop_test(headers, packet_with_a_wrong_field_is_refused, 0,
                         G_N_ELEMENTS(packet_faults));
+    tcase_add_test(headers, numbers_of_a_message_keep_all_their_bits);
+    tcase_add_loop_test(headers, padding_belongs_to_a_message, 0, 10);
+    tcase_add_test(headers, a_list_has_eight_bytes_for_each_key);
+    tcase_add_test(headers, a_packet_without_messages_has_no_other_bytes);
     tcase_add_test(headers, run_of_keys_may_end_with_the_last_key_but_not_beyond);
     tcase_add_test(headers, rubbish_is_no_packet);
     tcase_add_test(headers, greeting_of_another_version_can_be_read);
