@@ -253,6 +253,183 @@ static void pair_clear(Pair *pair)
     station_free(pair->other);
 }
 
+/* ---- answers ---- */
+
+static void ask_get(PostOffice *office, Message *get, Call *call, uint64_t *row)
+{
+    call_begin(call, NULL);
+    call_add_parts(call, 1);
+    *get = (Message){ .kind = MESSAGE_GET,
+                      .epoch = 1,
+                      .call = call,
+                      .request = { .keys = { .first = 3, .n = 1 }, .values = row } };
+    post_office_ask(office, get, sizeof *row);
+    call_sent(call);
+}
+
+/* The answer of a node with a row of so many bytes, to the request of that slot and generation. */
+static const char *answer_get(PostOffice *office, uint32_t node, uint64_t generation, uint32_t slot,
+                              const uint64_t *row, size_t n_bytes)
+{
+    return post_office_receive_reply(
+        office, &(Incoming){ .node = node,
+                             .header = { .request_id = generation << 32 | slot, .clock = 8 },
+                             .values = row,
+                             .value_bytes = n_bytes });
+}
+
+START_TEST(an_answer_ends_its_own_request_alone)
+{
+    const uint64_t nines[] = { 9, 9 };
+    Message first, second;
+    Call cancelled, call;
+    uint64_t old = 5, row = 5;
+    Pair pair;
+
+    pair_init(&pair);
+    PostOffice *office = &pair.rig.office;
+    ask_get(office, &first, &cancelled, &old);
+    post_office_cancel(office, 1);
+    ask_get(office, &second, &call, &row); /* has the same slot */
+    ck_assert_ptr_null(answer_get(office, 0, 1, 0, nines, 8));
+    ck_assert(!call_has_ended(&call));
+    ck_assert_ptr_null(answer_get(office, 1, 2, 0, nines, 8)); /* of another node */
+    ck_assert(!call_has_ended(&call));
+    ck_assert_ptr_null(answer_get(office, 0, 1, 5, nines, 8)); /* nobody has that slot */
+    ck_assert_ptr_null(answer_get(office, 0, 2, 0, nines, 8));
+    ck_assert(call_has_ended(&call));
+    ck_assert_uint_eq(call.status, CALL_OK);
+    ck_assert_uint_eq(call.min_clock, 8);
+    ck_assert_uint_eq(row, 9);
+    ck_assert_uint_eq(old, 5);
+    pair_clear(&pair);
+}
+END_TEST
+
+/* _i: bytes of a row of 8. */
+START_TEST(an_answer_of_another_size_is_refused)
+{
+    const uint64_t nines[] = { 9, 9, 9 };
+    uint64_t rows[2] = { 5, 5 };
+    Message get;
+    Call call;
+    Pair pair;
+
+    pair_init(&pair);
+    ask_get(&pair.rig.office, &get, &call, rows);
+    ck_assert((answer_get(&pair.rig.office, 0, 1, 0, nines, (size_t)_i) == NULL) == (_i == 8));
+    ck_assert(call_has_ended(&call));
+    ck_assert_uint_eq(call.status, _i == 8 ? CALL_OK : CALL_REFUSED);
+    ck_assert_uint_eq(rows[0], _i == 8 ? 9 : 5);
+    ck_assert_uint_eq(rows[1], 5);
+    pair_clear(&pair);
+}
+END_TEST
+
+enum { N_AT_ONCE = 50 };
+
+START_TEST(slots_of_requests_are_used_again_and_by_one_at_a_time)
+{
+    Message gets[N_AT_ONCE];
+    Call calls[N_AT_ONCE];
+    uint64_t rows[N_AT_ONCE];
+    const uint64_t nine = 9;
+    Pair pair;
+
+    pair_init(&pair);
+    PostOffice *office = &pair.rig.office;
+    for (int round = 0; round < 20; round++) {
+        for (uint32_t i = 0; i < N_AT_ONCE; i++)
+            ask_get(office, &gets[i], &calls[i], &rows[i]);
+        /* what was never asked takes no slot, nor gives one back */
+        for (uint32_t slot = N_AT_ONCE; slot < 64; slot++)
+            for (uint64_t generation = 1; generation < 25; generation++)
+                (void)answer_get(office, 0, generation, slot, &nine, 8);
+        for (uint32_t i = 0; i < N_AT_ONCE; i++)
+            require_msg(!call_has_ended(&calls[i]), "round %d: call %u", round, i);
+        post_office_cancel(office, 1);
+        for (uint32_t i = 0; i < N_AT_ONCE; i++)
+            require_msg(call_has_ended(&calls[i]), "round %d: call %u", round, i);
+    }
+    ck_assert_uint_eq(office->n_pending_slots, 64);
+    pair_clear(&pair);
+}
+END_TEST
+
+/* ---- who receives handles a bounded piece of work ---- */
+
+static size_t find_three(Actor *actor, const Message *message)
+{
+    (void)actor;
+    (void)message;
+    return 3;
+}
+
+/* Receives a request of two values for a server that finds three more to do. */
+static void receive_one(Pair *pair)
+{
+    Frame *frame = station_frame(MESSAGE_GET, 7, 0);
+    Incoming *incoming;
+
+    frame_header(frame)->server = 1;
+    network_send(pair->other->network, 1, frame);
+    incoming = station_take(pair->here, STATION_PATIENCE_MS);
+    ck_assert_ptr_nonnull(incoming);
+    ck_assert_ptr_null(post_office_receive_request(&pair->rig.office, incoming));
+}
+
+START_TEST(a_receiver_handles_so_much_of_a_batch)
+{
+    Pair pair;
+    Actor *actor = &pair.rig.desk.actor;
+
+    pair_init(&pair);
+    const size_t whole = pair.rig.office.inline_left;
+    actor->has_thread = true; /* which is not there yet */
+    actor->find_work = find_three;
+    pair.rig.office.inline_left = 11;
+    for (unsigned i = 1; i <= 2; i++) {
+        receive_one(&pair);
+        ck_assert_uint_eq(pair.rig.desk.n_handled, i);
+        ck_assert_uint_eq(pair.rig.office.inline_left, 11 - 5 * i);
+    }
+    receive_one(&pair);
+    ck_assert_uint_eq(pair.rig.desk.n_handled, 2);
+    ck_assert(actor_start(actor, "desk"));
+    actor_stop(actor);
+    ck_assert_uint_eq(pair.rig.desk.n_handled, 3);
+    post_office_end_batch(&pair.rig.office);
+    ck_assert_uint_eq(pair.rig.office.inline_left, whole);
+    pair_clear(&pair);
+}
+END_TEST
+
+static void refuse_with_room(Actor *actor, Message *message)
+{
+    if (!post_office_make_room(message, 8))
+        abort();
+    message->status = CALL_REFUSED;
+    actor_answer(actor, message);
+}
+
+START_TEST(a_refusal_brings_no_rows)
+{
+    Incoming *incoming;
+    Pair pair;
+
+    pair_init(&pair);
+    pair.rig.desk.actor.handle = refuse_with_room;
+    receive_one(&pair);
+    post_office_flush(&pair.rig.office);
+    incoming = station_take(pair.other, STATION_PATIENCE_MS);
+    ck_assert_ptr_nonnull(incoming);
+    ck_assert_uint_eq(incoming->header.status, CALL_REFUSED);
+    ck_assert_uint_eq(incoming->value_bytes, 0);
+    incoming_free(incoming);
+    pair_clear(&pair);
+}
+END_TEST
+
 /* ---- requests in pieces ---- */
 
 enum { N_ROWS = 400, N_WANTED = 200, PIECE_BYTES = 512, MOST_ROW_BYTES = 12 };
@@ -455,6 +632,11 @@ int main(void)
     tcase_add_test(cases, messages_of_one_sender_keep_their_order);
     tcase_add_test(cases, an_answer_that_nobody_waits_for_is_dropped);
     tcase_add_test(cases, a_message_between_nodes_is_bounded_in_bytes);
+    tcase_add_test(cases, an_answer_ends_its_own_request_alone);
+    tcase_add_loop_test(cases, an_answer_of_another_size_is_refused, 7, 18);
+    tcase_add_test(cases, slots_of_requests_are_used_again_and_by_one_at_a_time);
+    tcase_add_test(cases, a_receiver_handles_so_much_of_a_batch);
+    tcase_add_test(cases, a_refusal_brings_no_rows);
     tcase_add_loop_test(cases, requests_in_pieces_come_whole, 0, 12);
     tcase_add_test(cases, cancelling_a_task_ends_its_own_requests_alone);
     tcase_add_loop_test(cases, a_receiver_takes_over_no_backlog, 0, 2);
