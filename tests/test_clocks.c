@@ -103,6 +103,22 @@ START_TEST(old_news_and_news_of_itself_are_ignored)
 }
 END_TEST
 
+START_TEST(a_node_without_workers_holds_nobody_back)
+{
+    static const uint32_t workers_of[] = { 0, 1, 0 };
+    Clocks clocks;
+    NodeClock slowest;
+    uint32_t node = 99;
+
+    clocks_init(&clocks, 0, 3, workers_of);
+    ck_assert_uint_eq(clocks_own(&clocks), RETIRED);
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(node, 1);
+    ck_assert_uint_eq(slowest.clock, 0);
+    clocks_clear(&clocks);
+}
+END_TEST
+
 START_TEST(nobody_is_slowest_once_all_have_retired)
 {
     static const uint32_t workers_of[] = { 0, 1, 0 };
@@ -362,6 +378,7 @@ int main(void)
     tcase_add_test(cases, retired_workers_hold_nobody_back);
     tcase_add_test(cases, the_slowest_of_all_nodes_is_named);
     tcase_add_test(cases, old_news_and_news_of_itself_are_ignored);
+    tcase_add_test(cases, a_node_without_workers_holds_nobody_back);
     tcase_add_test(cases, nobody_is_slowest_once_all_have_retired);
     tcase_add_test(cases, another_slowest_worker_is_news);
     tcase_add_test(cases, what_servers_were_told_does_not_go_back);
