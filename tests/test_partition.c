@@ -418,6 +418,24 @@ START_TEST(a_run_has_to_lie_inside_with_its_whole_length)
 }
 END_TEST
 
+START_TEST(a_run_may_end_with_the_last_key)
+{
+    const RubatoTableSpec spec = { .name = "t",
+                                   .first_key = UINT64_MAX - 9,
+                                   .n_keys = 10,
+                                   .partition = "range",
+                                   .chunk_size = 1 };
+    Partition partition;
+    RubatoKey wrong = 0;
+
+    ck_assert(partition_init(&partition, &spec, PARTITION_OF_RANGE, 2, NULL));
+    ck_assert(partition_holds_run(&partition, UINT64_MAX - 9, 10, &wrong));
+    ck_assert(partition_holds_run(&partition, UINT64_MAX, 1, &wrong));
+    ck_assert(!partition_holds_run(&partition, UINT64_MAX, 2, &wrong));
+    partition_clear(&partition);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("partition");
@@ -435,6 +453,7 @@ int main(void)
     tcase_add_test(cases, each_range_holds_its_own_keys_and_no_others);
     tcase_add_test(cases, a_run_has_to_lie_inside_with_its_whole_length);
     tcase_set_timeout(cases, 20);
+    tcase_add_test(cases, a_run_may_end_with_the_last_key);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

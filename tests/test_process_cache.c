@@ -220,6 +220,28 @@ START_TEST(a_row_serves_as_long_as_the_bound_allows)
 }
 END_TEST
 
+/* _i: in which order. */
+START_TEST(a_call_is_as_old_as_its_oldest_row)
+{
+    const RubatoKey keys[] = { _i == 0 ? 3 : 5, _i == 0 ? 5 : 3 };
+    Rig rig;
+    Reading reading;
+
+    rig_init(&rig, 9, "add");
+    rig.server.min_clock = 1;
+    READ(&rig, &reading, 0, 4, 3);
+    answer_oldest(&rig);
+    rig.server.min_clock = 4;
+    READ(&rig, &reading, 0, 4, 5);
+    answer_oldest(&rig);
+    begin_reading(&rig, &reading, 1, 5, keys, 2);
+    ck_assert(has_ended(&reading));
+    ck_assert_uint_eq(reading.call.min_clock, 1);
+    check_stats(&rig, 2, 2, 0);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(a_repeated_key_is_fetched_once)
 {
     Rig rig;
@@ -514,6 +536,7 @@ int main(void)
 
     tcase_add_test(cases, what_one_worker_read_serves_the_others);
     tcase_add_test(cases, a_row_serves_as_long_as_the_bound_allows);
+    tcase_add_loop_test(cases, a_call_is_as_old_as_its_oldest_row, 0, 2);
     tcase_add_test(cases, a_repeated_key_is_fetched_once);
     tcase_add_test(cases, concurrent_misses_are_fetched_once);
     tcase_add_test(cases, an_earlier_fetch_is_too_old_for_a_later_clock);
