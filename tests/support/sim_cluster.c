@@ -448,6 +448,8 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
     const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
     const bool has_failed = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED);
     const bool is_cancelled = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
+    /* A node that was cut off before it was welcome finds nobody later. */
+    const bool is_unanswered = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NETWORK);
     outcome->n_lost += is_lost;
     outcome->n_failed += has_failed;
     outcome->n_cancelled += is_cancelled;
@@ -460,7 +462,7 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
         return;
     /* A node that hears nothing of the scheduler, which hears it, gives up alone: others then learn
      * from its servers that their requests are cancelled. */
-    if ((is_lost || is_cancelled || node->error_again != NULL) &&
+    if ((is_lost || is_cancelled || is_unanswered || node->error_again != NULL) &&
         node->silence_ms >= (int64_t)scenario->timeout_ms - 2)
         return;
     if (((has_failed && may_fail) || (is_cancelled && may_be_cancelled)) &&
