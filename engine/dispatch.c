@@ -90,10 +90,19 @@ static void greet(RubatoEngine *engine, const char *endpoint, const Control *con
 
 /* ---- what the scheduler says ---- */
 
+/* Tells a node that it is given up. It may only have been stopped, and finds that when it goes on. */
+static void say_last_word(RubatoEngine *engine, uint32_t node, const char *text)
+{
+    send_to_node(engine, node, &(Control){ .kind = CONTROL_LOST, .number = node, .text = text });
+}
+
 static void lose_node(RubatoEngine *engine, const Control *lost)
 {
-    if (lost->number < engine->n_nodes && lost->number != engine->self && engine->network != NULL)
+    if (lost->number < engine->n_nodes && lost->number != engine->self && engine->network != NULL) {
+        if (engine->self == engine->scheduler_node)
+            say_last_word(engine, lost->number, lost->text);
         network_forget(engine->network, lost->number);
+    }
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost->text);
 }
 
@@ -341,7 +350,10 @@ static void receive_control(RubatoEngine *engine, Incoming *incoming)
             mail->kind = TO_SCHEDULER;
         break;
     }
-    if (mail->kind == TO_NODE && mail->from != engine->scheduler_node) {
+    /* That it has given this node up any node may say. */
+    const bool is_last_word =
+        mail->control.kind == CONTROL_LOST && mail->control.number == engine->self;
+    if (mail->kind == TO_NODE && mail->from != engine->scheduler_node && !is_last_word) {
         g_warning("node %u is not the scheduler's but sent a %s; dropped",
                   engine->node_ids[mail->from], control_kind_name(mail->control.kind));
         end_mail(&mail->message);
@@ -413,7 +425,8 @@ static void greeted(void *user, uint16_t version, GVariant *body, const char *ad
 static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
 {
     const uint32_t node = engine->scheduler_node;
-    const int64_t silent_ms = now_ms - network_heard_ms(engine->network, node);
+    const int64_t heard_ms = MAX(network_heard_ms(engine->network, node), engine->resumed_ms);
+    const int64_t silent_ms = now_ms - heard_ms;
     g_autofree char *name = NULL;
     g_autofree char *text = NULL;
     bool left;
@@ -429,6 +442,7 @@ static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
     text = g_strdup_printf("%s, where the scheduler runs, was lost: nothing heard from it for "
                            "%.1f s",
                            name, (double)silent_ms / 1000);
+    say_last_word(engine, node, text);
     network_forget(engine->network, node);
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }
@@ -438,6 +452,11 @@ static void tick(void *user, int64_t now_ms)
     RubatoEngine *engine = user;
     bool welcome;
 
+    /* Who was stopped itself cannot say of others that they were silent: what they said meanwhile has
+     * yet to be read. */
+    if (engine->tick_ms != 0 && now_ms - engine->tick_ms > engine->timeout_ms / 2)
+        engine->resumed_ms = now_ms;
+    engine->tick_ms = now_ms;
     pthread_mutex_lock(&engine->lock);
     welcome = engine->welcome;
     if (welcome && now_ms - engine->beat_ms >= engine->heartbeat_ms)

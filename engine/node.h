@@ -74,7 +74,9 @@ struct RubatoEngine {
     int64_t missed_ms;    /* when it last said who has not come to the rendezvous */
 
     /* I/O thread only */
-    int64_t beat_ms; /* when this node last sent a beat */
+    int64_t beat_ms;    /* when this node last sent a beat */
+    int64_t tick_ms;    /* when it last looked at the time */
+    int64_t resumed_ms; /* when it last found that it had been stopped for long */
 
     _Atomic bool broken; /* a node is lost, or a signal ended the run: no more requests */
 

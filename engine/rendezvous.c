@@ -150,6 +150,27 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
         g_warning("cannot greet the scheduler: %s", error->message);
 }
 
+/* Tells the others, who would wait, that this node ends before the run has begun, and why. */
+static void say_farewell(RubatoEngine *engine, const char *scheduler, const char *why)
+{
+    const bool is_schedulers = engine->self == engine->scheduler_node;
+    const Control farewell = {
+        .kind = is_schedulers ? CONTROL_STOP : CONTROL_LEAVE,
+        .node = engine->id,
+        .number = engine->self,
+        .incarnation = engine->incarnation,
+        .text = why,
+    };
+    g_autoptr(GVariant) body = NULL;
+
+    if (is_schedulers) {
+        engine_tell_scheduler(engine, &farewell);
+        return;
+    }
+    body = control_encode(&farewell);
+    (void)network_greet(engine->network, scheduler, body, NULL); /* else the scheduler misses it */
+}
+
 /* The lock is held. */
 static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError **error)
 {
@@ -201,6 +222,7 @@ bool rendezvous(RubatoEngine *engine, GError **error)
 {
     g_autofree char *scheduler = resolve_endpoint(engine, engine->cluster->scheduler_host,
                                                   engine->cluster->scheduler_port, error);
+    g_autoptr(GError) failure = NULL;
     bool ok;
 
     if (scheduler == NULL)
@@ -211,7 +233,11 @@ bool rendezvous(RubatoEngine *engine, GError **error)
     if (!open_network(engine, scheduler, error))
         return false;
     pthread_mutex_lock(&engine->lock);
-    ok = wait_for_welcome(engine, scheduler, error);
+    ok = wait_for_welcome(engine, scheduler, &failure);
     pthread_mutex_unlock(&engine->lock);
-    return ok;
+    if (ok)
+        return true;
+    say_farewell(engine, scheduler, failure->message);
+    g_propagate_error(error, g_steal_pointer(&failure));
+    return false;
 }

@@ -266,7 +266,15 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
 {
     bool sensible;
 
-    if (node >= scheduler->config.n_nodes || !scheduler->begun)
+    if (node >= scheduler->config.n_nodes)
+        return false;
+    if (!scheduler->begun && node == scheduler->config.self && control->kind == CONTROL_STOP) {
+        scheduler->now_ms = now_ms;
+        rendezvous_stop(scheduler, control->text != NULL ? control->text : "");
+        deliver(scheduler);
+        return true;
+    }
+    if (!scheduler->begun)
         return false;
     if (scheduler->ended)
         return true;
@@ -432,10 +440,16 @@ void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms)
 
 bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version)
 {
-    if (hello->kind != CONTROL_HELLO || hello->endpoint == NULL || scheduler->config.single)
+    const bool leaves = hello->kind == CONTROL_LEAVE;
+
+    if (scheduler->config.single ||
+        (!leaves && (hello->kind != CONTROL_HELLO || hello->endpoint == NULL)))
         return false;
     scheduler->now_ms = now_ms;
-    rendezvous_hello(scheduler, hello, version);
+    if (leaves)
+        rendezvous_leave(scheduler, hello);
+    else
+        rendezvous_hello(scheduler, hello, version);
     deliver(scheduler);
     return true;
 }

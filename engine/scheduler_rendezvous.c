@@ -151,7 +151,7 @@ static void meet(Scheduler *scheduler, uint32_t number, const Control *hello)
     node->description = g_strdup(hello->description);
     node->incarnation = hello->incarnation;
     node->heard_ms = scheduler->now_ms;
-    node->here = true;
+    node->here = node->met = true;
 
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (!scheduler->nodes[i].here)
@@ -183,6 +183,26 @@ void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t versi
     }
 }
 
+void rendezvous_leave(Scheduler *scheduler, const Control *leave)
+{
+    const uint32_t number = find_node(scheduler, leave->node);
+
+    if (scheduler->begun || scheduler->ended || number == scheduler->config.n_nodes)
+        return;
+    const SchedulerNode *const node = &scheduler->nodes[number];
+    if (!node->here || leave->incarnation != node->incarnation)
+        return; /* it is not in the run, or another process is */
+    g_autofree char *text = g_strdup_printf("%s ended before the run began: %s", node->label,
+                                            text_or(leave->text, "?"));
+    give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+}
+
+void rendezvous_stop(Scheduler *scheduler, const char *text)
+{
+    if (!scheduler->ended)
+        give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+}
+
 void rendezvous_node_gone(Scheduler *scheduler, uint32_t node)
 {
     scheduler->nodes[node].here = false;
@@ -193,12 +213,23 @@ void rendezvous_tick(Scheduler *scheduler)
     const SchedulerConfig *config = &scheduler->config;
 
     assert(!scheduler->begun);
-    /* Who waits for its WELCOME repeats its HELLO: who stopped doing so has died, and may be
-     * started anew. */
-    for (uint32_t i = 0; i < config->n_nodes && config->timeout_ms > 0; i++)
-        if (i != config->self &&
-            scheduler->now_ms - scheduler->nodes[i].heard_ms >= config->timeout_ms)
-            scheduler->nodes[i].here = false;
+    /* Who waits for its WELCOME repeats its HELLO: who stopped doing so has died. It may be started
+     * anew, for as long as it took to find that. */
+    for (uint32_t i = 0; i < config->n_nodes && config->timeout_ms > 0 && !scheduler->ended; i++) {
+        SchedulerNode *const node = &scheduler->nodes[i];
+        const int64_t silence_ms = scheduler->now_ms - node->heard_ms;
+        if (i == config->self || !node->met || silence_ms < config->timeout_ms)
+            continue;
+        node->here = false;
+        if (silence_ms < 2 * (int64_t)config->timeout_ms)
+            continue;
+        g_autofree char *lost =
+            g_strdup_printf("%s was lost before the run began: nothing heard from it for %.1f s",
+                            node->label, (double)silence_ms / 1e3);
+        give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost);
+    }
+    if (scheduler->ended)
+        return;
 
     if (config->rendezvous_ms == 0 ||
         scheduler->now_ms - scheduler->start_ms < config->rendezvous_ms)

@@ -26,6 +26,7 @@ typedef struct {
     char *label; /* "node 1 (127.0.0.1:4102)" */
 
     bool here; /* has said HELLO */
+    bool met;  /* has ever said it */
     bool left; /* has said LEAVE */
     bool lost;
     uint64_t incarnation;
@@ -137,6 +138,11 @@ void wait_add(GArray *waits, char *text, const bool *waiting, int64_t since_ms);
 
 /* scheduler_rendezvous.c */
 void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version);
+/* A node that is here says that it ends before the run has begun: then the run cannot begin. */
+void rendezvous_leave(Scheduler *scheduler, const Control *leave);
+
+/* The same of the scheduler's own node. */
+void rendezvous_stop(Scheduler *scheduler, const char *text);
 void rendezvous_tick(Scheduler *scheduler);
 void rendezvous_node_gone(Scheduler *scheduler, uint32_t node);
 

@@ -126,6 +126,41 @@ START_TEST(a_node_may_die_and_come_anew_before_the_run_begins)
 }
 END_TEST
 
+/* How a node ends before the run begins, and what the others hear. docs/liveness.md: A node that dies */
+static const struct {
+    uint32_t victim;
+    int number;
+    RubatoError code;
+    const char *text;
+} ends[] = {
+    { 1, SIGKILL, RUBATO_ERROR_NODE_LOST,
+      "node 7 (127.0.0.1:0) was lost before the run began: nothing heard from it for" },
+    { 1, SIGTERM, RUBATO_ERROR_NODE_LOST,
+      "node 7 (127.0.0.1:0) ended before the run began: node 7 was ended by signal 15" },
+    { 0, SIGTERM, RUBATO_ERROR_CANCELLED, "node 3 was ended by signal 15" },
+};
+
+START_TEST(a_node_that_ends_before_the_run_begins_ends_it_for_all)
+{
+    const uint32_t victim = ends[_i].victim, other = 1 - victim;
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 3,
+                                                       .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } },
+                                                       .stall_ms = 100,
+                                                       .heartbeat_ms = 100,
+                                                       .timeout_ms = 1000 * cluster_slowness(),
+                                                       .handle_signals = true });
+
+    cluster_start_node(run, 0, meet, NULL);
+    cluster_start_node(run, 1, meet, NULL);
+    cluster_wait_for(run, 0, "missing: node 20 (127.0.0.1:0)\n");
+    cluster_signal(run, victim, ends[_i].number);
+    expect_refused(run, other, ends[_i].code, ends[_i].text);
+    if (ends[_i].number == SIGTERM)
+        expect_refused(run, victim, RUBATO_ERROR_CANCELLED, "signal 15");
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- ports ---- */
 
 static uint16_t listen_somewhere(int *fd)
@@ -368,6 +403,8 @@ static Suite *rendezvous_suite(void)
     tcase_add_test(missing, without_a_scheduler_a_node_says_where_it_looked);
     tcase_add_loop_test(missing, a_node_may_come_late, 0, 2);
     tcase_add_test(missing, a_node_may_die_and_come_anew_before_the_run_begins);
+    tcase_add_loop_test(missing, a_node_that_ends_before_the_run_begins_ends_it_for_all, 0,
+                        (int)G_N_ELEMENTS(ends));
     tcase_add_loop_test(ports, a_busy_port_is_named, 0, 2);
     tcase_add_test(ports, a_host_that_is_not_there_is_named);
     tcase_add_loop_test(twice, a_node_that_is_started_twice_is_refused_and_the_run_goes_on, 0, 2);
