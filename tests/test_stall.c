@@ -1,4 +1,6 @@
-/* No call blocks for ever without saying, in the log, whom it waits for. */
+/* No call blocks for ever without saying, in the log, whom it waits for.
+ *
+ * docs/liveness.md: A call that waits */
 #include <string.h>
 
 #include "tests/support/engine_fixture.h"

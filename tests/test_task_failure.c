@@ -1,4 +1,6 @@
-/* Failure: the first cause comes back, everybody else is let go, and engine and tables stay usable. */
+/* Failure: the first cause comes back, everybody else is let go, and engine and tables stay usable.
+ *
+ * docs/liveness.md: A worker that fails */
 #include <string.h>
 
 #include "tests/support/engine_fixture.h"

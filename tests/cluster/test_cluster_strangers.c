@@ -1,6 +1,8 @@
 /* Strangers at the ports of a run: they connect and say rubbish, half messages, huge sizes, in the
  * protocol of "tcp" and in ZeroMQ's made by hand, while a task runs. The task's results stay right, and
- * the log tells of what got so far. */
+ * the log tells of what got so far.
+ *
+ * docs/liveness.md: A stranger */
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -264,6 +264,7 @@ static bool play_leaving_before_a_call(RubatoEngine *engine, const void *data, G
     return cluster_expect_error(&found, RUBATO_ERROR_MISMATCH, "node 7 left the run", error);
 }
 
+/* And waits, for its servers are needed, until the others leave, too. docs/liveness.md: The end */
 START_TEST(a_node_that_leaves_early_fails_the_calls_of_the_others)
 {
     ClusterRun *run = cluster_run_new(&TWO_BY_TWO);
