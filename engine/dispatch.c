@@ -425,8 +425,8 @@ static void greeted(void *user, uint16_t version, GVariant *body, const char *ad
 static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
 {
     const uint32_t node = engine->scheduler_node;
-    const int64_t heard_ms = MAX(network_heard_ms(engine->network, node), engine->resumed_ms);
-    const int64_t silent_ms = now_ms - heard_ms;
+    const int64_t heard_ms = network_heard_ms(engine->network, node);
+    const int64_t silent_ms = now_ms - MAX(heard_ms, engine->resumed_ms);
     g_autofree char *name = NULL;
     g_autofree char *text = NULL;
     bool left;
