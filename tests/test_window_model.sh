@@ -20,7 +20,7 @@ n_wrong=0
 explore()
 {
     local expected=$1 what=$2 found
-    local -a compile=(-O1 -w -DCOLLAPSE -DMEMLIM=2000) run=(-m100000)
+    local -a compile=(-O2 -w -DCOLLAPSE -DMEMLIM=2000) run=(-m100000)
 
     shift 2
     case $what in
