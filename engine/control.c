@@ -22,6 +22,7 @@ static const char *const KIND_NAMES[CONTROL_END_OF_KINDS] = {
     [CONTROL_CANCEL] = "CANCEL",   [CONTROL_TASK_END] = "TASK_END",
     [CONTROL_RELEASE] = "RELEASE", [CONTROL_LOST] = "LOST",
     [CONTROL_WAITING] = "WAITING", [CONTROL_LEFT] = "LEFT",
+    [CONTROL_WAITS] = "WAITS",
 };
 
 /* Where in the tuple what is read by name stands; the numbers before are read in their order. */
@@ -46,7 +47,7 @@ uint32_t control_code_of(const GError *error)
 {
     if (error == NULL)
         return CONTROL_OK;
-    if (error->domain != RUBATO_ERROR || error->code < 0 || error->code > RUBATO_ERROR_NODE_LOST)
+    if (error->domain != RUBATO_ERROR || error->code < 0 || error->code > RUBATO_ERROR_DEADLOCK)
         return CONTROL_CODE(RUBATO_ERROR_INVALID);
     return CONTROL_CODE(error->code);
 }
@@ -152,7 +153,7 @@ static const char *what_is_wrong(const Control *control)
 {
     if (strcmp(control_kind_name(control->kind), "?") == 0)
         return "is of a kind that there is not";
-    if (control->code > CONTROL_CODE(RUBATO_ERROR_NODE_LOST))
+    if (control->code > CONTROL_CODE(RUBATO_ERROR_DEADLOCK))
         return "has an error code that there is not";
     if (strlen(control->text) > CONTROL_MAX_TEXT || strlen(control->digest) > CONTROL_MAX_TEXT ||
         strlen(control->description) > CONTROL_MAX_TEXT)
@@ -190,6 +191,12 @@ static const char *what_is_wrong(const Control *control)
     case CONTROL_ARRIVE:
     case CONTROL_TASK_END:
     case CONTROL_RELEASE:
+        return control->epoch == 0 || control->epoch > UINT32_MAX ? "names no task" : NULL;
+    case CONTROL_WAITS:
+        if (control->what != CONTROL_WAIT_BARRIER && control->what != CONTROL_WAIT_CLOCK)
+            return "waits for what there is not";
+        if (control->number >= CONTROL_MAX_WORKERS)
+            return "is of more workers than can be";
         return control->epoch == 0 || control->epoch > UINT32_MAX ? "names no task" : NULL;
     case CONTROL_REFUSE:
         return control->code == CONTROL_OK ? "refuses with the code of success" : NULL;

@@ -25,6 +25,10 @@ typedef enum {
     CONTROL_FAIL,    /* epoch, code, text: a worker of mine failed in the task */
     CONTROL_TASK_DONE, /* epoch: my workers have ended, all they sent has arrived */
     CONTROL_ARRIVE,    /* epoch, round: all live workers of mine wait in this barrier of the task */
+    CONTROL_WAITS, /* epoch, number, what, round, id, op, text, detail: the worker of this rank has waited
+                    * for some time: in barrier `round` of the task; or, `round` being the next one that
+                    * it would come to, for clock `op` of the table `id` named `text`. detail: its own
+                    * clocks, see wait_text.h */
     CONTROL_READER, /* epoch, id, what, op, round, text, digest: a worker of mine opened its reader `id`
                      * of a dataset, and how it is split */
     CONTROL_INPUTS, /* epoch, id, number, detail: the inputs of it that I hold, from number on */
@@ -60,13 +64,20 @@ typedef enum {
     CONTROL_END_OF_CALLS,
 } ControlCall;
 
+/* What a worker waits for. */
+typedef enum {
+    CONTROL_WAIT_BARRIER = 1,
+    CONTROL_WAIT_CLOCK,
+} ControlWait;
+
 /* How a reader's blocks are split, as bits. */
 typedef enum {
     CONTROL_SPLIT_DYNAMIC = 1, /* INPUTS and WANT follow */
     CONTROL_SPLIT_SHUFFLED = 2,
 } ControlSplit;
 
-#define CONTROL_MAX_READERS 65536u /* that a worker opens in a task */
+#define CONTROL_MAX_WORKERS (1u << 22) /* of a task: their ranks are below it */
+#define CONTROL_MAX_READERS 65536u     /* that a worker opens in a task */
 
 /* The round of an ARRIVE from a node of whose workers none is left in the task, or none ever was. */
 #define CONTROL_NO_ROUND UINT64_MAX
@@ -89,7 +100,8 @@ typedef struct {
     ControlKind kind;
     uint32_t node;   /* HELLO: the sender's node id */
     uint32_t number; /* HELLO: the sender's node number; LOST: that of the node which is gone */
-    uint32_t what;   /* PROPOSE: a ControlCall; READER: a ControlSplit; BLOCKS: whether it is all */
+    uint32_t what;   /* PROPOSE: a ControlCall; READER: a ControlSplit; BLOCKS: whether it is all;
+                      * WAITS: a ControlWait */
     uint32_t code;   /* CONTROL_OK or CONTROL_CODE(…) */
 
     uint64_t op;    /* the node's collective calls, counted from 1; READER: epochs of data */

@@ -243,6 +243,8 @@ static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control
         return task_done(scheduler, node, control);
     case CONTROL_ARRIVE:
         return task_arrive(scheduler, node, control);
+    case CONTROL_WAITS:
+        return task_waits(scheduler, node, control);
     case CONTROL_READER:
         return data_reader(scheduler, node, control);
     case CONTROL_INPUTS:

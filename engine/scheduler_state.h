@@ -4,6 +4,7 @@
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
+ *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
  *
  * Each part changes its own members; what concerns several goes through the functions below.
@@ -72,6 +73,7 @@ typedef struct {
     bool *done;             /* by node number: TASK_DONE */
     int64_t round_since_ms; /* when the first node came to the barrier */
     int64_t done_since_ms;  /* when the first node was done */
+    GPtrArray *waiting;     /* of Waiting: what each worker that waits long has said last */
     GPtrArray *readings;    /* of Reading, by reader; NULL between them */
 } SchedulerTask;
 
@@ -177,6 +179,11 @@ void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text);
 void tasks_node_out(Scheduler *scheduler, uint32_t node);
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits);
 void tasks_clear(Scheduler *scheduler);
+
+/* scheduler_waits.c */
+void waits_init(SchedulerTask *task);
+void waits_clear(SchedulerTask *task);
+bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control);
 
 /* scheduler_data.c */
 bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control);

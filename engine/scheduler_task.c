@@ -16,6 +16,7 @@ static void task_free(SchedulerTask *task)
     g_free(task->retired);
     g_free(task->done);
     verdict_clear(&task->cause);
+    waits_clear(task);
     data_clear(task);
     g_free(task);
 }
@@ -129,6 +130,7 @@ void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name)
     task->retired = g_new0(bool, n_nodes);
     task->done = g_new0(bool, n_nodes);
     task->round_since_ms = task->done_since_ms = INT64_MAX;
+    waits_init(task);
     task->readings = g_ptr_array_new();
     g_ptr_array_add(scheduler->tasks, task);
 }

@@ -84,6 +84,10 @@ void task_run_post_end_models(RubatoTaskRun *run);
 
 /* ---- task_run_workers.c ---- */
 
+/* The worker of that rank, which calls it, has waited for some time for a clock of a table, and goes on
+ * waiting: see report_wait of TableRoute. No lock is held. */
+void task_run_report_wait(void *run, uint32_t rank, uint32_t table, uint64_t clock);
+
 /* Waits until the threads of this node's workers have ended. The thread that waits for the task. */
 void task_run_join_workers(RubatoTaskRun *run);
 

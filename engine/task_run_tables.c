@@ -91,6 +91,8 @@ void task_run_make_routes(RubatoTaskRun *run)
         route->office = &engine->office;
         route->cancelled = &run->cancelled;
         route->stall_ms = engine->stall_ms;
+        route->report_wait = task_run_report_wait;
+        route->run = run;
     }
 }
 

@@ -11,6 +11,7 @@
  * Invariant, under the run's lock and until the task is cancelled: n_waiting is at most n_live, and
  * whoever makes them equal, by coming or by retiring, arrives for the node: once in each round. */
 #include "engine/task_run_private.h"
+#include "engine/wait_text.h"
 #include "io/net/caller.h"
 #include "tables/worker.h"
 
@@ -85,7 +86,63 @@ static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const
                                                    .text = text });
 }
 
+/* What the scheduler finds deadlocks by. The worker's clocks stay as they are while it waits. */
+static void tell_wait(RubatoTaskRun *run, uint32_t rank, Control *waits)
+{
+    g_autoptr(GArray) clocks = g_array_new(FALSE, FALSE, sizeof(WaitClock));
+    g_autofree char *detail = NULL;
+
+    for (size_t i = 0; i < run->n_tables; i++) {
+        const WaitClock one = { run->routes[i].table, clocks_of_worker(&run->clocks[i], rank) };
+
+        g_array_append_val(clocks, one);
+    }
+    detail = wait_text_write(clocks);
+    waits->kind = CONTROL_WAITS;
+    waits->epoch = run->epoch;
+    waits->number = rank;
+    waits->detail = detail;
+    engine_tell_scheduler(run->engine, waits);
+}
+
+void task_run_report_wait(void *data, uint32_t rank, uint32_t table, uint64_t clock)
+{
+    RubatoTaskRun *run = data;
+    Control waits = { .what = CONTROL_WAIT_CLOCK, .id = table, .op = clock };
+
+    for (size_t i = 0; i < run->n_tables; i++)
+        if (run->routes[i].table == table)
+            waits.text = run->routes[i].spec->name;
+    pthread_mutex_lock(&run->lock);
+    waits.round = run->round;
+    pthread_mutex_unlock(&run->lock);
+    tell_wait(run, rank, &waits);
+}
+
 /* ---- barriers ---- */
+
+/* The run's lock is held. */
+static bool is_in_barrier(const RubatoTaskRun *run, uint64_t round)
+{
+    return run->round == round && !task_run_is_cancelled(run);
+}
+
+/* Waits in a barrier for a while, and reports that if it was in vain. The run's lock is held, but for
+ * the report: that may cancel the task on this thread. */
+static void wait_a_while(RubatoTaskRun *run, uint32_t rank, uint64_t round)
+{
+    const int64_t end_ms = monotonic_ms() + MIN(TABLE_CLIENT_REPORT_MS, run->engine->stall_ms);
+    Control waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
+
+    while (is_in_barrier(run, round))
+        if (!monotonic_wait(&run->changed, &run->lock, end_ms))
+            break;
+    if (!is_in_barrier(run, round))
+        return;
+    pthread_mutex_unlock(&run->lock);
+    tell_wait(run, rank, &waits);
+    pthread_mutex_lock(&run->lock);
+}
 
 static bool barrier(RubatoWorker *worker, GError **error)
 {
@@ -103,7 +160,8 @@ static bool barrier(RubatoWorker *worker, GError **error)
         arrive(run, round);
         pthread_mutex_lock(&run->lock);
     }
-    for (uint32_t waited_ms = 0; run->round == round && !task_run_is_cancelled(run);) {
+    wait_a_while(run, worker->rank, round);
+    for (uint32_t waited_ms = 0; is_in_barrier(run, round);) {
         const int64_t before_ms = network_now_ms();
 
         task_run_wait_changed(run, stall_ms);

@@ -38,6 +38,10 @@ typedef struct {
     PostOffice *office;
     const _Atomic bool *cancelled; /* set before post_office_cancel is called */
     uint32_t stall_ms;             /* how long a call waits before it says for whom */
+    /* A worker has waited for some time, and goes on doing so: a Get of its is not answered, or an Add
+     * not sent, before the min clock of the table is so high. NULL outside a task. No lock is held. */
+    void (*report_wait)(void *run, uint32_t rank, uint32_t table, uint64_t clock);
+    void *run;
 } TableRoute;
 
 /* A handle with tickets, as its worker's client sees it: the first member of the handle. */
@@ -176,6 +180,12 @@ bool table_client_take_ticket(TableClient *client, const Part *parts, uint32_t n
 
 /* Any thread. */
 void table_client_give_ticket(TableClient *client, size_t bytes);
+
+/* A call waits for a while before it reports that. */
+#define TABLE_CLIENT_REPORT_MS 1000
+
+/* Tells the task that the worker waits for a min clock (client->awaited), if it does; once in a wait. */
+void table_client_report_wait(const TableClient *client);
 
 /* Says in the log whom a call waits for: a min clock (client->awaited), or an answer. call NULL: all of
  * the worker's tickets. */

@@ -104,20 +104,44 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
     g_message("%s (for %.1f s so far)", text->str, (double)waited_ms / 1000);
 }
 
+/* Under a model that speculates a Get may be answered before the min clock has come all the way. */
+void table_client_report_wait(const TableClient *client)
+{
+    const TableRoute *route = client->route;
+    const uint64_t spared = route->traits->takes_announcements ? route->spec->speculation : 0;
+
+    if (route->report_wait != NULL && client->awaited > spared)
+        route->report_wait(route->run, client->rank, route->table, client->awaited - spared);
+}
+
+/* Says now and then for whom. */
+static void wait_long(TableClient *client, Call *call,
+                      bool (*wait)(PostOffice *office, Call *call, int timeout_ms))
+{
+    PostOffice *office = client->route->office;
+    const unsigned stall_ms = client->route->stall_ms;
+    unsigned waited_ms = MIN(TABLE_CLIENT_REPORT_MS, stall_ms);
+
+    if (wait(office, call, (int)waited_ms))
+        return;
+    table_client_report_wait(client);
+    for (unsigned next_ms = stall_ms;; next_ms += stall_ms) {
+        if (waited_ms < next_ms && wait(office, call, (int)(next_ms - waited_ms)))
+            return;
+        waited_ms = next_ms;
+        table_client_say_stalled(client, call, waited_ms);
+    }
+}
+
 /* Time is taken only where there is something to wait for. */
 static bool wait_by(TableClient *client, Call *call,
                     bool (*wait)(PostOffice *office, Call *call, int timeout_ms),
                     uint64_t *waited_ns, GError **error)
 {
-    const uint32_t stall_ms = client->route->stall_ms;
-
     if (!call_has_ended(call)) {
         const uint64_t begun_ns = worker_stats_now_ns();
 
-        for (unsigned waited_ms = 0; !wait(client->route->office, call, (int)stall_ms);) {
-            waited_ms += stall_ms;
-            table_client_say_stalled(client, call, waited_ms);
-        }
+        wait_long(client, call, wait);
         *waited_ns += worker_stats_now_ns() - begun_ns;
     }
     return table_client_check_status(

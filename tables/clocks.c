@@ -64,6 +64,11 @@ uint64_t clocks_own(const Clocks *clocks)
     return atomic_load(&clocks->own->clock);
 }
 
+uint64_t clocks_of_worker(const Clocks *clocks, uint32_t rank)
+{
+    return worker_clock(clocks, rank - clocks->first_rank);
+}
+
 static uint32_t own_slowest(const Clocks *clocks)
 {
     /* Relaxed: a hint, and a name for messages to the user. */

@@ -64,6 +64,9 @@ uint64_t clocks_told(const Clocks *clocks);
 /* The node's clock. Every Add that its workers made at earlier clocks has been posted. */
 uint64_t clocks_own(const Clocks *clocks);
 
+/* The clock of a worker of this node. */
+uint64_t clocks_of_worker(const Clocks *clocks, uint32_t rank);
+
 /* For tables with lazy clocks. Before asking for what servers keep until the node has come to a clock:
  * returns the node's clock, to be told to them with the Get. If that is too low, whoever moves it on sees
  * in clocks_are_awaited that he has to tell them. */

@@ -392,27 +392,52 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
 
 /* ---- waiting ---- */
 
+/* A ticket that has not ended, NULL where it has, or has been dropped. The lock is held. */
+static Ticket *find_unended(RubatoKVClientTable *table, RubatoTicket id)
+{
+    Ticket *ticket = g_hash_table_lookup(table->tickets, &id);
+
+    return ticket != NULL && !ticket->ended ? ticket : NULL;
+}
+
+/* Waits until the ticket has ended, until a time at most; if it has not, it is returned. */
+static Ticket *wait_until(RubatoKVClientTable *table, RubatoTicket id, int64_t end_ms)
+{
+    Ticket *ticket;
+
+    while ((ticket = find_unended(table, id)) != NULL &&
+           monotonic_wait(&table->changed, &table->lock, end_ms))
+        ;
+    return ticket;
+}
+
+/* The report may end the ticket, on this thread. */
+static void report_wait(RubatoKVClientTable *table)
+{
+    pthread_mutex_unlock(&table->lock);
+    table_client_report_wait(table->client);
+    pthread_mutex_lock(&table->lock);
+}
+
 /* Waits until the ticket has ended, saying now and then whom it waits for. Returns it, still in the
  * table, or NULL where it has been dropped; the lock is held. */
 static Ticket *wait_ended(RubatoKVClientTable *table, RubatoTicket id)
 {
-    const uint32_t stall_ms = table->client->route->stall_ms;
-    unsigned waited_ms = 0;
-    Ticket *ticket;
-    int64_t end_ms = monotonic_ms();
+    TableClient *client = table->client;
+    const uint32_t stall_ms = client->route->stall_ms;
+    const int64_t begun_ms = monotonic_ms();
+    const Ticket *ticket = wait_until(table, id, begun_ms + MIN(TABLE_CLIENT_REPORT_MS, stall_ms));
 
-    for (;;) {
-        ticket = g_hash_table_lookup(table->tickets, &id);
-        if (ticket == NULL || ticket->ended)
-            return ticket;
-        end_ms += stall_ms;
-        while ((ticket = g_hash_table_lookup(table->tickets, &id)) != NULL && !ticket->ended)
-            if (!monotonic_wait(&table->changed, &table->lock, end_ms)) {
-                waited_ms += stall_ms;
-                table->client->awaited = table_client_needed_clock(table->client);
-                table_client_say_stalled(table->client, &ticket->call, waited_ms);
-                break;
-            }
+    if (ticket != NULL) {
+        client->awaited =
+            ticket->is_get && ticket->clock > client->lead ? ticket->clock - client->lead : 0;
+        report_wait(table);
+    }
+    for (unsigned waited_ms = stall_ms;; waited_ms += stall_ms) {
+        ticket = wait_until(table, id, begun_ms + waited_ms);
+        if (ticket == NULL)
+            return g_hash_table_lookup(table->tickets, &id);
+        table_client_say_stalled(client, &ticket->call, waited_ms);
     }
 }
 

@@ -73,7 +73,7 @@ RUBATO_API RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const Rubato
                                               GError **error);
 
 /* Waits until the task has ended on every node and frees the handle. False with the task's first
- * failure: RUBATO_ERROR_TASK_FAILED names the worker and node, _CANCELLED, _NODE_LOST. */
+ * failure: RUBATO_ERROR_TASK_FAILED names the worker and node, _CANCELLED, _NODE_LOST, _DEADLOCK. */
 RUBATO_API bool rubato_task_run_wait(RubatoTaskRun *run, GError **error);
 
 /* Collective. Both: starts a task and waits for its end. */

@@ -26,6 +26,7 @@ typedef enum {
     RUBATO_ERROR_TASK_FAILED, /* a worker's function returned false */
     RUBATO_ERROR_CANCELLED,   /* somebody else's failure, or a signal, ended the task */
     RUBATO_ERROR_NODE_LOST,   /* a node died or hangs */
+    RUBATO_ERROR_DEADLOCK,    /* workers of a task wait for one another, and always would */
 } RubatoError;
 
 RUBATO_API GQuark rubato_error_quark(void);

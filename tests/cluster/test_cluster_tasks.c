@@ -703,6 +703,59 @@ START_TEST(a_thousand_tasks_leave_threads_descriptors_and_memory_as_they_were)
 }
 END_TEST
 
+/* ---- workers that wait for one another ---- */
+
+/* The first worker of each node comes to a barrier; the last of all wants its clock before. */
+static bool meet_or_get(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 0;
+    float value;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_F32, error);
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    if (rubato_worker_rank(worker) == rubato_worker_n_workers(worker) - 1 &&
+        (!rubato_kv_table_clock(table, error) ||
+         !rubato_kv_table_get(table, &key, 1, &value, error)))
+        return false;
+    return rubato_worker_barrier(worker, error);
+}
+
+static bool add_to_rows(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)user_data;
+    return add_ones(worker, "rows", 3, error);
+}
+
+static bool play_deadlock(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *const tables[] = { "rows", NULL };
+    g_autoptr(GError) found = NULL;
+
+    (void)data;
+    if (!create(engine, "rows", "bsp", error))
+        return false;
+    EXPECT(!cluster_run_task(engine, "stuck", meet_or_get, NULL, tables, &found), "%s", "it ended");
+    EXPECT(strstr(found->message, "waits in a barrier for worker 3") != NULL, "%s", found->message);
+    if (!cluster_expect_error(&found, RUBATO_ERROR_DEADLOCK,
+                              "worker 3 (node 7) waits for clock 1 of table rows, where worker",
+                              error))
+        return false;
+    /* The engine and its tables go on. */
+    return cluster_run_task(engine, "adds", add_to_rows, NULL, tables, error);
+}
+
+START_TEST(a_deadlock_between_nodes_fails_the_task_on_all)
+{
+    ClusterRun *run = cluster_run_new(&TWO_BY_TWO);
+
+    cluster_start(run, play_deadlock, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 static Suite *tasks_suite(void)
 {
     Suite *suite = suite_create("tasks over several processes");
@@ -719,6 +772,7 @@ static Suite *tasks_suite(void)
                         (int)G_N_ELEMENTS(mismatches));
     tcase_add_test(calls, a_node_that_leaves_early_fails_the_calls_of_the_others);
     tcase_add_test(calls, a_node_that_leaves_in_a_task_cancels_it);
+    tcase_add_test(calls, a_deadlock_between_nodes_fails_the_task_on_all);
     tcase_add_loop_test(failing, a_failing_worker_is_named_on_every_node_and_the_next_task_runs, 0,
                         N_PLACES);
     tcase_add_test(cancelling, a_worker_may_cancel_the_tasks_of_all_nodes);
