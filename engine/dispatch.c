@@ -16,6 +16,10 @@ typedef enum {
     TICK,
 } MailKind;
 
+/* The asker of this node's own greeting, which meets no network. */
+#define ASKER_SELF ((uint64_t)0)
+
+enum { REFUSED_MS = 1000 }; /* at most, between two lines that say who was refused */
 enum { MISSING_MS = 5000 }; /* at most, between two lines in the log that say who has not come */
 
 typedef struct {
@@ -23,6 +27,8 @@ typedef struct {
     MailKind kind;
     uint32_t from;         /* node number */
     uint16_t wire_version; /* of a greeting */
+    bool is_answer;        /* of a greeting: to one of ours, from whoever it was sent to */
+    uint64_t asker;        /* of a greeting: the way back; ASKER_SELF */
     Control control;
 } ControlMail;
 
@@ -79,13 +85,22 @@ void engine_tell_scheduler(RubatoEngine *engine, const Control *control)
     actor_post(&engine->control, &mail->message);
 }
 
-static void greet(RubatoEngine *engine, const char *endpoint, const Control *control)
+void dispatch_say_hello(RubatoEngine *engine, const char *scheduler, const Control *hello)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(GVariant) body = control_encode(control);
+    g_autoptr(GVariant) body = control_encode(hello);
 
-    if (!network_greet(engine->network, endpoint, body, &error))
-        g_warning("cannot answer a greeting: %s", error->message);
+    if (engine->self != engine->scheduler_node) {
+        if (!network_greet(engine->network, scheduler, body, &error))
+            g_warning("cannot greet the scheduler: %s", error->message);
+        return;
+    }
+    ControlMail *const mail = new_mail(GREETING, engine->self);
+    mail->wire_version = WIRE_VERSION;
+    mail->asker = ASKER_SELF;
+    if (!control_decode(body, &mail->control, NULL))
+        g_error("a %s cannot be read again", control_kind_name(hello->kind));
+    actor_post(&engine->control, &mail->message);
 }
 
 /* ---- what the scheduler says ---- */
@@ -236,6 +251,20 @@ static void say_missing(RubatoEngine *engine, int64_t now_ms)
         g_message("the run begins once all are here; missing: %s", missing);
 }
 
+/* An answer is believed where this node has asked, a HELLO where the scheduler is. Whether it made sense. */
+static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t now_ms)
+{
+    const ControlKind kind = mail->control.kind;
+
+    if (mail->is_answer) {
+        if (kind == CONTROL_WELCOME || kind == CONTROL_REFUSE)
+            handle_for_node(engine, &mail->control);
+        return kind == CONTROL_WELCOME || kind == CONTROL_REFUSE;
+    }
+    return engine->scheduler != NULL && scheduler_greet(engine->scheduler, now_ms, &mail->control,
+                                                        mail->wire_version, mail->asker);
+}
+
 static void handle(Actor *actor, Message *message)
 {
     RubatoEngine *engine = engine_of_control(actor);
@@ -252,10 +281,7 @@ static void handle(Actor *actor, Message *message)
                       engine->node_ids[mail->from], control_kind_name(mail->control.kind));
         break;
     case GREETING:
-        if (mail->control.kind == CONTROL_WELCOME || mail->control.kind == CONTROL_REFUSE)
-            handle_for_node(engine, &mail->control);
-        else if (engine->scheduler == NULL ||
-                 !scheduler_greet(engine->scheduler, now_ms, &mail->control, mail->wire_version))
+        if (!take_greeting(engine, mail, now_ms))
             g_warning("a greeting that makes no sense came; dropped");
         break;
     case TICK:
@@ -286,14 +312,23 @@ static void scheduler_sends(void *user, uint32_t node, const Control *control)
         send_to_node(engine, node, control);
 }
 
-static void scheduler_greets(void *user, const char *endpoint, const Control *control)
+static void scheduler_greets(void *user, uint64_t asker, const Control *control)
 {
     RubatoEngine *engine = user;
+    const int64_t now_ms = network_now_ms();
+    g_autoptr(GError) error = NULL;
 
-    if (g_strcmp0(endpoint, engine->addresses) == 0)
+    if (asker == ASKER_SELF) {
         handle_for_node(engine, control);
-    else
-        greet(engine, endpoint, control);
+        return;
+    }
+    if (control->kind == CONTROL_REFUSE && now_ms - engine->refused_ms >= REFUSED_MS) {
+        engine->refused_ms = now_ms;
+        g_warning("refused a greeting: %s", control->text);
+    }
+    g_autoptr(GVariant) body = control_encode(control);
+    if (!network_answer(engine->network, asker, body, &error))
+        g_warning("cannot answer a greeting: %s", error->message);
 }
 
 void dispatch_start_scheduler(RubatoEngine *engine)
@@ -406,18 +441,20 @@ static void received(void *user)
     post_office_end_batch(&((RubatoEngine *)user)->office);
 }
 
-static void greeted(void *user, uint16_t version, GVariant *body, const char *address)
+static void greeted(void *user, uint16_t version, GVariant *body, const GreetingSource *source)
 {
     RubatoEngine *engine = user;
     ControlMail *mail = new_mail(GREETING, engine->self);
     g_autoptr(GError) error = NULL;
 
     mail->wire_version = version;
+    mail->is_answer = source->is_answer;
+    mail->asker = source->asker;
     if (control_decode(body, &mail->control, &error)) {
         actor_post(&engine->control, &mail->message);
         return;
     }
-    g_warning("a greeting from %s cannot be read (%s); dropped", address, error->message);
+    g_warning("a greeting from %s cannot be read (%s); dropped", source->address, error->message);
     end_mail(&mail->message);
 }
 

@@ -71,6 +71,7 @@ struct RubatoEngine {
 
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */
+    int64_t refused_ms;   /* when it last said who was refused */
     int64_t missed_ms;    /* when it last said who has not come to the rendezvous */
 
     /* I/O thread only */
@@ -112,6 +113,9 @@ void dispatch_init(RubatoEngine *engine);
 
 /* Sends a control message to the scheduler, wherever it runs. Any thread. */
 void engine_tell_scheduler(RubatoEngine *engine, const Control *control);
+
+/* Says HELLO to the scheduler, which listens at that endpoint. Not the I/O thread. */
+void dispatch_say_hello(RubatoEngine *engine, const char *scheduler, const Control *hello);
 
 /* Makes the scheduler on its node. */
 void dispatch_start_scheduler(RubatoEngine *engine);

@@ -15,7 +15,7 @@ enum {
 };
 
 /* "tcp://127.0.0.1:4101": addresses are numbers. */
-static char *resolve_endpoint(const RubatoEngine *engine, const char *host, uint16_t port,
+static char *resolve_endpoint(const char *transport, const char *host, uint16_t port,
                               GError **error)
 {
     const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
@@ -31,7 +31,7 @@ static char *resolve_endpoint(const RubatoEngine *engine, const char *host, uint
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot resolve the host %s: %s",
                     host, gai_strerror(failure));
     else
-        endpoint = tcp_address_join(cluster_far_transport(engine->cluster), address, port);
+        endpoint = tcp_address_join(transport, address, port);
     if (found != NULL)
         freeaddrinfo(found);
     return endpoint;
@@ -89,13 +89,14 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
     return network;
 }
 
-/* Greetings always go by the far transport: nodes do not know yet where the others are. */
+/* Greetings always go over TCP: nodes do not know yet where the others are. */
 static bool open_network(RubatoEngine *engine, const char *scheduler, GError **error)
 {
     const ClusterNode *node = &engine->cluster->nodes[engine->self];
     const char *const wanted = engine->cluster->transport;
     const bool automatic = strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
-    g_autofree char *own = resolve_endpoint(engine, node->host, node->port, error);
+    g_autofree char *own =
+        resolve_endpoint(cluster_far_transport(engine->cluster), node->host, node->port, error);
     g_autofree char *near = NULL;
     g_autoptr(GError) failure = NULL;
     g_auto(RunSecret) secret = { { 0 } };
@@ -134,7 +135,6 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
 {
     g_autofree char *description =
         g_strdup_printf("%s process %ld", g_get_host_name(), (long)getpid());
-    g_autoptr(GError) error = NULL;
     const Control hello = {
         .kind = CONTROL_HELLO,
         .node = engine->id,
@@ -144,10 +144,8 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
         .endpoint = engine->addresses,
         .description = description,
     };
-    g_autoptr(GVariant) body = control_encode(&hello);
 
-    if (!network_greet(engine->network, scheduler, body, &error))
-        g_warning("cannot greet the scheduler: %s", error->message);
+    dispatch_say_hello(engine, scheduler, &hello);
 }
 
 /* Tells the others, who would wait, that this node ends before the run has begun, and why. */
@@ -220,7 +218,7 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
 
 bool rendezvous(RubatoEngine *engine, GError **error)
 {
-    g_autofree char *scheduler = resolve_endpoint(engine, engine->cluster->scheduler_host,
+    g_autofree char *scheduler = resolve_endpoint("tcp", engine->cluster->scheduler_host,
                                                   engine->cluster->scheduler_port, error);
     g_autoptr(GError) failure = NULL;
     bool ok;

@@ -17,22 +17,20 @@
 
 typedef struct {
     uint32_t node;
-    char *endpoint; /* of a greeting */
+    uint64_t asker; /* of a greeting */
     GVariant *body;
 } Outgoing;
 
 static void outgoing_free(Outgoing *outgoing)
 {
-    g_free(outgoing->endpoint);
     g_variant_unref(outgoing->body);
     g_free(outgoing);
 }
 
-static void queue_outgoing(Scheduler *scheduler, uint32_t node, const char *endpoint,
-                           GVariant *body)
+static void queue_outgoing(Scheduler *scheduler, uint32_t node, uint64_t asker, GVariant *body)
 {
     Outgoing *outgoing = g_new(Outgoing, 1);
-    *outgoing = (Outgoing){ node, g_strdup(endpoint), g_variant_ref(body) };
+    *outgoing = (Outgoing){ node, asker, g_variant_ref(body) };
     g_queue_push_tail(&scheduler->outbox, outgoing);
 }
 
@@ -41,7 +39,7 @@ void scheduler_send(Scheduler *scheduler, uint32_t node, const Control *control)
     if (scheduler->nodes[node].lost)
         return;
     g_autoptr(GVariant) body = control_encode(control);
-    queue_outgoing(scheduler, node, NULL, body);
+    queue_outgoing(scheduler, node, 0, body);
 }
 
 void scheduler_send_all(Scheduler *scheduler, const Control *control)
@@ -49,13 +47,13 @@ void scheduler_send_all(Scheduler *scheduler, const Control *control)
     g_autoptr(GVariant) body = control_encode(control);
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (!scheduler->nodes[i].lost)
-            queue_outgoing(scheduler, i, NULL, body);
+            queue_outgoing(scheduler, i, 0, body);
 }
 
-void scheduler_send_greeting(Scheduler *scheduler, const char *endpoint, const Control *control)
+void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control *control)
 {
     g_autoptr(GVariant) body = control_encode(control);
-    queue_outgoing(scheduler, NOBODY, endpoint, body);
+    queue_outgoing(scheduler, NOBODY, asker, body);
 }
 
 static void deliver(Scheduler *scheduler)
@@ -71,7 +69,7 @@ static void deliver(Scheduler *scheduler)
         assert(decoded);
         (void)decoded;
         if (outgoing->node == NOBODY)
-            scheduler->output.greet(scheduler->user, outgoing->endpoint, &control);
+            scheduler->output.greet(scheduler->user, outgoing->asker, &control);
         else
             scheduler->output.send(scheduler->user, outgoing->node, &control);
         outgoing_free(outgoing);
@@ -159,6 +157,7 @@ void scheduler_free(Scheduler *scheduler)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
         SchedulerNode *node = &scheduler->nodes[i];
         g_free(node->label);
+        g_free(node->refused);
         g_free(node->endpoint);
         g_free(node->description);
         verdict_clear(&node->loss);
@@ -287,7 +286,7 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
         /* It was only stopped for a while, and must hear that the others went on without it. */
         const Control lost = { .kind = CONTROL_LOST, .number = node, .text = sender->loss.text };
         g_autoptr(GVariant) body = control_encode(&lost);
-        queue_outgoing(scheduler, node, NULL, body);
+        queue_outgoing(scheduler, node, 0, body);
         sensible = true;
     } else {
         sender->heard_ms = now_ms;
@@ -440,7 +439,8 @@ void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms)
         sender->heard_ms = MAX(sender->heard_ms, heard_ms);
 }
 
-bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version)
+bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version,
+                     uint64_t asker)
 {
     const bool leaves = hello->kind == CONTROL_LEAVE;
 
@@ -451,7 +451,7 @@ bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello,
     if (leaves)
         rendezvous_leave(scheduler, hello);
     else
-        rendezvous_hello(scheduler, hello, version);
+        rendezvous_hello(scheduler, hello, version, asker);
     deliver(scheduler);
     return true;
 }

@@ -43,18 +43,20 @@ typedef struct {
     /* To a node of the run, by its number; after WELCOME. */
     void (*send)(void *user, uint32_t node, const Control *control);
 
-    /* To an endpoint as a HELLO gave it: WELCOME or REFUSE. */
-    void (*greet)(void *user, const char *endpoint, const Control *control);
+    /* WELCOME or REFUSE, to whoever said a HELLO: by the asker that came with the last one of its
+     * node. It may have gone. */
+    void (*greet)(void *user, uint64_t asker, const Control *control);
 } SchedulerOutput;
 
 /* Copies config and output. (transfer full) */
 Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *output, void *user);
 void scheduler_free(Scheduler *scheduler);
 
-/* A greeting came; version is the wire version of the packet that brought it. Each HELLO is
- * answered as soon as there is an answer, however often it comes.
+/* A greeting came; version is the wire version of the packet that brought it, and `asker` the way back to
+ * whoever said it. Each HELLO is answered as soon as there is an answer, however often it comes.
  * Returns whether it made sense; what did not is ignored, and the caller counts and logs it. */
-bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version);
+bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version,
+                     uint64_t asker);
 
 /* A message came from a node of the run, by its number. Returns as above. */
 bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, const Control *control);

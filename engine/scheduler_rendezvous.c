@@ -1,9 +1,9 @@
 /* The rendezvous: each node says HELLO until it is answered; once all are here, all get WELCOME.
  *
- * Greetings may be lost and may come from anyone. So every HELLO is answered by the state alone,
- * and a repeated one again. What is wrong with a newcomer is told to it; only when a node of this
- * run turns out to have another file or another version do the ones already here hear it too,
- * because then the run can never begin.
+ * Greetings may be lost and may come from anyone who knows the secret, or, without one, from anyone. So
+ * every HELLO is answered by the state alone, on the way by which it came, and a repeated one again. What
+ * is wrong with a newcomer is told to it and to nobody else. If the run then does not begin in time, the
+ * others hear it too, with the name of the node that is missing.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler_state.h"
@@ -13,11 +13,10 @@
 
 #define DIGEST_SHOWN 12 /* digits: enough to tell two files apart */
 
-static void send_refusal(Scheduler *scheduler, const char *endpoint, uint32_t code,
-                         const char *text)
+static void send_refusal(Scheduler *scheduler, uint64_t asker, uint32_t code, const char *text)
 {
     const Control refuse = { .kind = CONTROL_REFUSE, .code = code, .text = text };
-    scheduler_send_greeting(scheduler, endpoint, &refuse);
+    scheduler_send_greeting(scheduler, asker, &refuse);
 }
 
 /* The run cannot begin: everyone who is here, or comes later, hears why. */
@@ -27,7 +26,7 @@ static void give_up(Scheduler *scheduler, uint32_t code, const char *text)
     scheduler->ended = true;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (scheduler->nodes[i].here)
-            send_refusal(scheduler, scheduler->nodes[i].endpoint, code, text);
+            send_refusal(scheduler, scheduler->nodes[i].asker, code, text);
 }
 
 static uint32_t find_node(const Scheduler *scheduler, uint32_t id)
@@ -117,11 +116,11 @@ static void send_welcome(Scheduler *scheduler, uint32_t number)
         .incarnations = incarnations,
         .n_nodes = n_nodes,
     };
-    scheduler_send_greeting(scheduler, endpoints[number], &welcome);
+    scheduler_send_greeting(scheduler, scheduler->nodes[number].asker, &welcome);
 }
 
 /* A process that fits says HELLO for a node that is here already. */
-static void meet_again(Scheduler *scheduler, uint32_t number, const Control *hello)
+static void meet_again(Scheduler *scheduler, uint32_t number, const Control *hello, uint64_t asker)
 {
     SchedulerNode *node = &scheduler->nodes[number];
 
@@ -129,24 +128,26 @@ static void meet_again(Scheduler *scheduler, uint32_t number, const Control *hel
         g_autofree char *text = g_strdup_printf(
             "node %u was started twice: %s is in the run, %s came later and is refused", node->id,
             text_or(node->description, "one process"), text_or(hello->description, "another"));
-        send_refusal(scheduler, hello->endpoint, CONTROL_CODE(RUBATO_ERROR_INVALID), text);
+        send_refusal(scheduler, asker, CONTROL_CODE(RUBATO_ERROR_INVALID), text);
         return;
     }
     if (node->lost) {
-        send_refusal(scheduler, hello->endpoint, node->loss.code, node->loss.text);
+        send_refusal(scheduler, asker, node->loss.code, node->loss.text);
         return;
     }
     node->heard_ms = scheduler->now_ms;
+    node->asker = asker;
     if (scheduler->begun)
         send_welcome(scheduler, number);
 }
 
-static void meet(Scheduler *scheduler, uint32_t number, const Control *hello)
+static void meet(Scheduler *scheduler, uint32_t number, const Control *hello, uint64_t asker)
 {
     SchedulerNode *node = &scheduler->nodes[number];
 
     g_free(node->endpoint);
     g_free(node->description);
+    node->asker = asker;
     node->endpoint = g_strdup(hello->endpoint);
     node->description = g_strdup(hello->description);
     node->incarnation = hello->incarnation;
@@ -161,25 +162,27 @@ static void meet(Scheduler *scheduler, uint32_t number, const Control *hello)
         send_welcome(scheduler, i);
 }
 
-void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version)
+void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version, uint64_t asker)
 {
     const uint32_t number = find_node(scheduler, hello->node);
     const bool awaited = number < scheduler->config.n_nodes && !scheduler->nodes[number].here;
     uint32_t code;
 
     if (scheduler->refusal.code != CONTROL_OK) {
-        send_refusal(scheduler, hello->endpoint, scheduler->refusal.code, scheduler->refusal.text);
+        send_refusal(scheduler, asker, scheduler->refusal.code, scheduler->refusal.text);
         return;
     }
     g_autofree char *fault = find_fault(scheduler, hello, version, number, &code);
     if (fault != NULL) {
-        send_refusal(scheduler, hello->endpoint, code, fault);
-        if (awaited && code == CONTROL_CODE(RUBATO_ERROR_MISMATCH))
-            give_up(scheduler, code, fault);
+        send_refusal(scheduler, asker, code, fault);
+        if (awaited) {
+            g_free(scheduler->nodes[number].refused);
+            scheduler->nodes[number].refused = g_steal_pointer(&fault);
+        }
     } else if (awaited) {
-        meet(scheduler, number, hello);
+        meet(scheduler, number, hello, asker);
     } else {
-        meet_again(scheduler, number, hello);
+        meet_again(scheduler, number, hello, asker);
     }
 }
 
@@ -206,6 +209,17 @@ void rendezvous_stop(Scheduler *scheduler, const char *text)
 void rendezvous_node_gone(Scheduler *scheduler, uint32_t node)
 {
     scheduler->nodes[node].here = false;
+}
+
+/* Why a process that came for one of the missing nodes was refused; NULL: none was. */
+static const char *find_refused(const Scheduler *scheduler)
+{
+    const char *refused = NULL;
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes && refused == NULL; i++)
+        if (!scheduler->nodes[i].here)
+            refused = scheduler->nodes[i].refused;
+    return refused;
 }
 
 void rendezvous_tick(Scheduler *scheduler)
@@ -235,9 +249,15 @@ void rendezvous_tick(Scheduler *scheduler)
         scheduler->now_ms - scheduler->start_ms < config->rendezvous_ms)
         return;
     g_autofree char *missing = scheduler_missing(scheduler);
+    const char *const refused = find_refused(scheduler);
     g_autofree char *text = g_strdup_printf(
-        "%s did not come within %.0f s: start every node of the cluster file, and look at what "
-        "the missing ones say",
-        missing != NULL ? missing : "somebody", (double)config->rendezvous_ms / 1e3);
-    give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+        "%s did not come within %.0f s: %s%s", missing != NULL ? missing : "somebody",
+        (double)config->rendezvous_ms / 1e3, refused != NULL ? "refused was one, for " : "",
+        refused != NULL
+            ? refused
+            : "start every node of the cluster file, and look at what the missing ones say");
+    give_up(scheduler,
+            refused != NULL ? CONTROL_CODE(RUBATO_ERROR_MISMATCH)
+                            : CONTROL_CODE(RUBATO_ERROR_NODE_LOST),
+            text);
 }

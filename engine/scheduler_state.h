@@ -31,8 +31,10 @@ typedef struct {
     bool left; /* has said LEAVE */
     bool lost;
     uint64_t incarnation;
+    uint64_t asker; /* the way back to it, with its last HELLO */
     char *endpoint;
     char *description;
+    char *refused; /* why a process that came for it was refused; NULL: none was */
     int64_t heard_ms;
     int64_t left_ms;
     Verdict loss; /* why it is lost */
@@ -122,7 +124,7 @@ struct Scheduler {
 /* Queue a message; it is copied. Not to lost nodes. */
 void scheduler_send(Scheduler *scheduler, uint32_t node, const Control *control);
 void scheduler_send_all(Scheduler *scheduler, const Control *control);
-void scheduler_send_greeting(Scheduler *scheduler, const char *endpoint, const Control *control);
+void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control *control);
 
 /* Whether the node has part in what is to come. */
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
@@ -139,7 +141,7 @@ char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bo
 void wait_add(GArray *waits, char *text, const bool *waiting, int64_t since_ms);
 
 /* scheduler_rendezvous.c */
-void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version);
+void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version, uint64_t asker);
 /* A node that is here says that it ends before the run has begun: then the run cannot begin. */
 void rendezvous_leave(Scheduler *scheduler, const Control *leave);
 

@@ -635,7 +635,7 @@ START_TEST(network_that_cannot_open_says_why)
     const char *const busy[] = { "tcp://127.0.0.1:0", network_endpoint(station->network, 0) };
     const NetworkHandler handler = { .receive = (void (*)(void *, Incoming *))abort,
                                      .greeted = (void (*)(void *, uint16_t, GVariant *,
-                                                          const char *))abort,
+                                                          const GreetingSource *))abort,
                                      .tick = (void (*)(void *, int64_t))abort };
     GError *error = NULL;
 

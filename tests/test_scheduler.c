@@ -263,7 +263,7 @@ START_TEST(scheduler_serves_a_single_process)
     replace_scheduler(&config, NULL);
     ck_assert(scheduler_has_begun(scheduler));
     ck_assert_ptr_null(scheduler_missing(scheduler));
-    ck_assert(!scheduler_greet(scheduler, now_ms, &greeting, 5));
+    ck_assert(!scheduler_greet(scheduler, now_ms, &greeting, 5, 1));
     tick();
     now_ms += 1000000;
     tick();

@@ -144,11 +144,11 @@ static void scheduler_sends(void *user, uint32_t node, const Control *control)
         enqueue(&sim->to_node[node], control, /* greeting= */ false);
 }
 
-static void scheduler_greets(void *user, const char *endpoint, const Control *control)
+static void scheduler_greets(void *user, uint64_t asker, const Control *control)
 {
-    const uint32_t node = (uint32_t)strtoul(endpoint, NULL, 10);
+    const uint32_t node = (uint32_t)asker;
     (void)user;
-    sim_assert(node < sim->n_nodes, "a greeting to endpoint %s", endpoint);
+    sim_assert(node < sim->n_nodes, "a greeting to asker %u", node);
     if (!chance(20)) /* greetings get lost */
         enqueue(&sim->to_node[node], control, /* greeting= */ true);
 }
@@ -156,7 +156,7 @@ static void scheduler_greets(void *user, const char *endpoint, const Control *co
 static void scheduler_hears(uint32_t number, const Control *control, bool greeting)
 {
     const bool sensible = greeting
-                              ? scheduler_greet(sim->scheduler, sim->now_ms, control, 1)
+                              ? scheduler_greet(sim->scheduler, sim->now_ms, control, 1, number)
                               : scheduler_receive(sim->scheduler, sim->now_ms, number, control);
     sim_assert(sensible, "%s of node %u made no sense", control_kind_name(control->kind), number);
 }

@@ -40,7 +40,8 @@ static void close_end(End *end)
 static Channel *open_channel(const End *from, const char *endpoint)
 {
     GError *error = NULL;
-    Channel *const channel = transport_shm.connect(from->transport, endpoint, &error);
+    Channel *const channel =
+        transport_shm.connect(from->transport, endpoint, /* target= */ NULL, &error);
 
     ck_assert_msg(channel != NULL, "%s", error != NULL ? error->message : "");
     return channel;
@@ -155,7 +156,7 @@ static void send_all(Channel *channel)
     send_bytes(channel, 10, LARGE); /* of which the ring takes a part */
 }
 
-/* Does not wait to be let in, so it cannot ring a bell. */
+/* Dies before it could prove anything: its ring was never handed over. */
 static void send_at_once(const char *endpoint, int tell_fd)
 {
     End end;
@@ -192,7 +193,7 @@ START_TEST(sender_killed_in_the_middle_of_a_packet_leaves_the_whole_ones)
     if (_i == 0) { /* it dies before we know of it */
         await(&process, "sent");
         end_process(&process);
-        receive_small(&end);
+        ck_assert(!receive(&end, 0, SMALL, 100));
     } else {
         receive_small(&end);
         await(&process, "sent");
@@ -309,6 +310,52 @@ static int connect_raw(const End *end)
     return fd;
 }
 
+static void push(int fd, const uint8_t *bytes, size_t size)
+{
+    ck_assert_int_eq(write(fd, bytes, size), (ssize_t)size);
+}
+
+/* Does what comes before a ring is handed over. */
+static void shake_hands_raw(const End *end, int fd)
+{
+    const HandshakeConfig config = { .wanted_node = HANDSHAKE_ANY_NODE };
+    uint8_t said[HANDSHAKE_HELLO_BYTES], answer[HANDSHAKE_HELLO_BYTES];
+    Handshake handshake;
+    Received received;
+    size_t n;
+
+    handshake_init(&handshake, HANDSHAKE_CONNECTS, &config, NULL);
+    push(fd, said, handshake_begin(&handshake, said));
+    for (unsigned i = 0; i < 40; i++) /* it asks its sockets now and then */
+        ck_assert(!transport_shm.receive(end->transport, &received));
+    ck_assert_int_eq(read(fd, answer, sizeof answer), sizeof answer);
+    ck_assert_ptr_null(handshake_take(&handshake, answer, sizeof answer, said, &n));
+    push(fd, said, n);
+}
+
+/* Nothing that is handed over before the proof is taken, or kept open. */
+START_TEST(stranger_that_proves_nothing_is_shown_the_door)
+{
+    End end;
+    Received received;
+    int fds[2];
+    char c;
+
+    open_end(&end);
+    const int fd = connect_raw(&end);
+    ck_assert_int_eq(pipe(fds), 0);
+    ck_assert(shm_socket_send_hello(fd, 1 << 20, fds, 2));
+    close(fds[1]);
+    for (unsigned i = 0; i < 40; i++)
+        ck_assert(!transport_shm.receive(end.transport, &received));
+    ck_assert_int_le(read(fd, &c, 1), 0);
+    ck_assert_int_eq(read(fds[0], &c, 1), 0); /* all ends for writing are closed */
+    close(fd);
+    close(fds[0]);
+    close_end(&end);
+}
+END_TEST
+
 START_TEST(strangers_that_hand_over_nonsense_are_shown_the_door)
 {
     static const uint64_t capacities[] = { 0, 1, 4096, 1 << 20, UINT64_MAX };
@@ -319,6 +366,7 @@ START_TEST(strangers_that_hand_over_nonsense_are_shown_the_door)
 
     open_end(&end);
     const int fd = connect_raw(&end);
+    shake_hands_raw(&end, fd);
     ck_assert_int_eq(pipe(fds), 0);
     if (_i < (int)G_N_ELEMENTS(capacities))
         ck_assert(shm_socket_send_hello(fd, capacities[_i], fds, 1)); /* a pipe is no ring */
@@ -326,7 +374,7 @@ START_TEST(strangers_that_hand_over_nonsense_are_shown_the_door)
         ck_assert(shm_socket_send_hello(fd, 1 << 20, fds, 2)); /* too much */
     else
         ck_assert_int_eq(write(fd, "GET / HTTP/1.1", 14), 14);
-    for (unsigned i = 0; i < 10; i++)
+    for (unsigned i = 0; i < 40; i++)
         ck_assert(!transport_shm.receive(end.transport, &received));
     /* The hello to us, then the end. */
     ck_assert_int_gt(read(fd, &c, 1), 0);
@@ -357,6 +405,7 @@ int main(void)
     tcase_add_test(senders, stopped_sender_is_waited_for);
     tcase_add_test(receivers, stopped_receiver_holds_nobody_up_and_gets_it_all_later);
     tcase_add_test(receivers, receiver_killed_with_a_full_ring_shows_as_disconnected);
+    tcase_add_test(strangers, stranger_that_proves_nothing_is_shown_the_door);
     tcase_add_loop_test(strangers, strangers_that_hand_over_nonsense_are_shown_the_door, 0, 7);
     suite_add_tcase(suite, senders);
     suite_add_tcase(suite, receivers);

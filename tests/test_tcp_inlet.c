@@ -6,21 +6,45 @@
 
 #include "io/net/transport/tcp_inlet.h"
 #include "tests/support/runner.h"
+#include "tests/support/tcp_hand.h"
 
 typedef struct {
     BlockPool *pool;
     int epoll_fd, fd; /* what the other end writes to */
     TcpInlet *inlet;
+    TcpHand hand; /* the other end */
 } Line;
 
-static Line open_line(void)
+static const HandshakeConfig OWN = { .node = 1,
+                                     .incarnation = 11,
+                                     .wanted_node = HANDSHAKE_ANY_NODE };
+
+/* A line on which nobody has said anything. */
+static Line open_silent_line(void)
 {
     Line line = { .pool = block_pool_new(), .epoll_fd = epoll_create1(EPOLL_CLOEXEC) };
     int fds[2];
 
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     line.fd = fds[0];
-    line.inlet = tcp_inlet_new(7, fds[1], line.epoll_fd, "10.0.0.1", line.pool);
+    line.inlet = tcp_inlet_new(7, fds[1], line.epoll_fd, "10.0.0.1", line.pool, &OWN);
+    return line;
+}
+
+/* A line on which both have shaken hands. */
+static Line open_line(Protection protection)
+{
+    const HandshakeConfig other = {
+        .node = 2, .incarnation = 12, .wanted_node = 1, .protection = protection
+    };
+    Line line = open_silent_line();
+
+    tcp_hand_begin(&line.hand, line.fd, &other);
+    ck_assert(tcp_inlet_read(line.inlet));
+    ck_assert(!line.inlet->is_proven);
+    ck_assert(tcp_hand_finish(&line.hand));
+    ck_assert(tcp_inlet_read(line.inlet));
+    ck_assert(line.inlet->is_proven);
     return line;
 }
 
@@ -39,21 +63,18 @@ static uint8_t byte_of(size_t k, size_t i)
     return (uint8_t)(k * 31 + i * 7 + (i >> 8));
 }
 
-/* What goes over the line: the preamble and packets of these sizes. */
-static GByteArray *make_stream(const size_t *sizes, size_t n)
+/* What goes over the line: packets of these sizes. */
+static GByteArray *make_stream(Line *line, const size_t *sizes, size_t n)
 {
     GByteArray *const stream = g_byte_array_new();
 
-    g_byte_array_append(stream, (const uint8_t *)TCP_PREAMBLE, TCP_PREAMBLE_BYTES);
     for (size_t k = 0; k < n; k++) {
-        uint8_t head[TCP_SIZE_BYTES];
         g_autofree uint8_t *bytes = g_malloc(sizes[k] + 1);
 
-        wire_store_u32(head, (uint32_t)sizes[k]);
         for (size_t i = 0; i < sizes[k]; i++)
             bytes[i] = byte_of(k, i);
-        g_byte_array_append(stream, head, sizeof head);
-        g_byte_array_append(stream, bytes, (guint)sizes[k]);
+        g_autoptr(GByteArray) packet = tcp_stream_packet(&line->hand.sends, bytes, sizes[k]);
+        g_byte_array_append(stream, packet->data, packet->len);
     }
     return stream;
 }
@@ -68,36 +89,40 @@ static void check_packet(const Received *received, size_t k, size_t size)
 /* Takes what has come; returns how many packets there have been so far. */
 static size_t take_all(TcpInlet *inlet, const size_t *sizes, size_t n, size_t k)
 {
-    const char *fault = NULL;
     Received received;
 
-    while (tcp_inlet_take(inlet, &received, &fault)) {
+    while (tcp_inlet_take(inlet, &received)) {
         require_msg(k < n, "a packet that nobody sent");
         check_packet(&received, k, sizes[k]);
         ck_assert_str_eq(received.ops->address(&received), "10.0.0.1");
+        ck_assert_uint_eq(received.node, 2);
+        ck_assert_uint_eq(received.incarnation, 12);
+        ck_assert_uint_eq(received.connection, 7);
         received.ops->release(&received);
         k++;
     }
-    ck_assert_ptr_null(fault);
+    ck_assert_ptr_null(inlet->fault);
     return k;
 }
 
 START_TEST(packets_are_whole_however_they_are_cut)
 {
     static const size_t longest[] = { 3, 100, 5000, 70000, 3000000 };
-    static const size_t edges[] = { 0,     1,  8191,    8192,    8193,    65535,  65536,
-                                    65537, 20, 1048575, 1048576, 1048577, 5000000 };
+    static const size_t edges[] = {
+        0,  1,      8191,   8192,   8193,    65535,   65536,   65537,
+        20, 131072, 131073, 262144, 1048575, 1048576, 1048577, 5000000
+    };
     enum { N = 40 };
     GRand *const random = g_rand_new_with_seed((guint32)_i);
     size_t sizes[N];
-    Line line = open_line();
+    Line line = open_line((Protection)(_i / 5));
 
     for (size_t k = 0; k < N; k++)
         sizes[k] = k < G_N_ELEMENTS(edges)
                        ? edges[k]
                        : (size_t)g_rand_int_range(random, 0, k % 5 == 0 ? 200000 : 300);
-    GByteArray *const stream = make_stream(sizes, N);
-    const gint32 most = (gint32)longest[_i];
+    GByteArray *const stream = make_stream(&line, sizes, N);
+    const gint32 most = (gint32)longest[_i % 5];
     /* so that it takes a moment, not minutes: the shortest cuts see the beginning alone */
     const size_t end = MIN(stream->len, (size_t)most * 20000);
     size_t at = 0, k = 0;
@@ -125,8 +150,8 @@ END_TEST
 START_TEST(what_came_before_the_end_is_taken)
 {
     static const size_t sizes[] = { 100, 9000, 5 };
-    Line line = open_line();
-    GByteArray *const stream = make_stream(sizes, 3);
+    Line line = open_line(PROTECTION_CHECKSUM);
+    GByteArray *const stream = make_stream(&line, sizes, 3);
     size_t k = 0;
 
     ck_assert_int_eq(write(line.fd, stream->data, stream->len - 1), (ssize_t)stream->len - 1);
@@ -144,9 +169,8 @@ END_TEST
 START_TEST(large_packets_are_moved_and_given_back)
 {
     static const size_t sizes[] = { 300000 };
-    Line line = open_line();
-    GByteArray *const stream = make_stream(sizes, 1);
-    const char *fault = NULL;
+    Line line = open_line(PROTECTION_CHECKSUM);
+    GByteArray *const stream = make_stream(&line, sizes, 1);
     Received received, moved;
     size_t at = 0;
 
@@ -154,12 +178,12 @@ START_TEST(large_packets_are_moved_and_given_back)
         const ssize_t n = write(line.fd, stream->data + at, stream->len - at);
         at += n > 0 ? (size_t)n : 0;
         ck_assert(tcp_inlet_read(line.inlet));
-    } while (!tcp_inlet_take(line.inlet, &received, &fault));
+    } while (!tcp_inlet_take(line.inlet, &received));
     ck_assert(!received.lent);
     received.ops->move(&moved, &received);
     memset(&received, 0xee, sizeof received);
     tcp_inlet_free(line.inlet);
-    line.inlet = tcp_inlet_new(8, dup(line.fd), line.epoll_fd, "", line.pool);
+    line.inlet = tcp_inlet_new(8, dup(line.fd), line.epoll_fd, "", line.pool, &OWN);
     check_packet(&moved, 0, sizes[0]);
     ck_assert_str_eq(moved.ops->address(&moved), "10.0.0.1");
     ck_assert_uint_eq(block_pool_kept_bytes(line.pool), 0);
@@ -176,24 +200,109 @@ static const struct {
     const char *fault;
 } nonsense[] = {
     { "X", 1, "it does not begin like a node's connection" },
-    { "RBTOTCP2", 8, "it does not begin like a node's connection" },
-    { "RBTOTCP1\x01\0\0\x40", 12, "it announces a packet that is larger than any" },
-    { "RBTOTCP1\0\0\0\x40", 12, NULL }, /* as large as may be, and nothing of it is there */
-    { "RBTOTC", 6, NULL },
+    { "RBTOTCP1\0\0\0\x40", 12, "it does not begin like a node's connection" },
+    { "RBTOHA", 6, NULL },
 };
 
-START_TEST(nonsense_is_a_fault_and_costs_no_memory)
+/* Before the other end has proved anything, nothing grows, whatever it announces. */
+START_TEST(nonsense_before_the_proof_is_a_fault_and_costs_no_memory)
 {
-    Line line = open_line();
-    const char *fault = NULL;
+    Line line = open_silent_line();
     Received received;
 
     ck_assert_int_eq(write(line.fd, nonsense[_i].bytes, nonsense[_i].size),
                      (ssize_t)nonsense[_i].size);
+    ck_assert_int_eq(tcp_inlet_read(line.inlet), nonsense[_i].fault == NULL);
+    ck_assert(!tcp_inlet_take(line.inlet, &received));
+    ck_assert_str_eq(line.inlet->fault != NULL ? line.inlet->fault : "",
+                     nonsense[_i].fault != NULL ? nonsense[_i].fault : "");
+    ck_assert_ptr_null(line.inlet->buffer);
+    ck_assert_ptr_null(line.inlet->block);
+    ck_assert_uint_le(sizeof *line.inlet, 64 << 10);
+    close_line(&line);
+}
+END_TEST
+
+static const struct {
+    uint32_t size;
+    const char *fault;
+} announced[] = {
+    { (1u << 30) + 1, "it announces a packet that is larger than any" },
+    { 1u << 30, NULL }, /* as large as may be, and nothing of it is there */
+};
+
+START_TEST(announced_packet_costs_no_memory_until_it_comes)
+{
+    Line line = open_line(PROTECTION_MAC);
+    uint8_t head[TCP_SIZE_BYTES];
+    Received received;
+
+    wire_store_u32(head, announced[_i].size);
+    ck_assert_int_eq(write(line.fd, head, sizeof head), sizeof head);
     ck_assert(tcp_inlet_read(line.inlet));
-    ck_assert(!tcp_inlet_take(line.inlet, &received, &fault));
-    ck_assert_ptr_eq(fault == NULL ? NULL : strstr(nonsense[_i].fault, fault), nonsense[_i].fault);
+    ck_assert(!tcp_inlet_take(line.inlet, &received));
+    ck_assert_str_eq(line.inlet->fault != NULL ? line.inlet->fault : "",
+                     announced[_i].fault != NULL ? announced[_i].fault : "");
     ck_assert_uint_le(line.inlet->block_bytes, 1 << 20);
+    close_line(&line);
+}
+END_TEST
+
+static const size_t changed_sizes[] = { 1, 100, 8192, 8193, 200000 };
+
+/* Whoever sits between the two changes a bit: of the size, the bytes or the tag. */
+START_TEST(changed_packet_is_a_fault)
+{
+    const Protection protection = (Protection)(_i % 3);
+    const size_t size = changed_sizes[_i / 3];
+
+    for (unsigned where = 0; where < 3; where++) {
+        Line line = open_line(protection);
+        GByteArray *const stream = make_stream(&line, &size, 1);
+        const size_t at_of[] = { 0, TCP_SIZE_BYTES + size / 2, stream->len - SEAL_TAG_BYTES };
+        Received received;
+        size_t at = 0;
+
+        stream->data[at_of[where]] ^= where == 0 ? 1 : 0x20;
+        g_byte_array_append(stream, stream->data,
+                            MIN(stream->len, 100)); /* what a longer one takes */
+        bool is_given = false;
+        while (at < stream->len && line.inlet->fault == NULL) {
+            const ssize_t n = write(line.fd, stream->data + at, stream->len - at);
+            at += n > 0 ? (size_t)n : 0;
+            for (unsigned i = 0; i < 8 && line.inlet->fault == NULL; i++) {
+                ck_assert(tcp_inlet_read(line.inlet));
+                is_given |= tcp_inlet_take(line.inlet, &received);
+            }
+        }
+        ck_assert(!is_given);
+        ck_assert_str_eq(line.inlet->fault, protection == PROTECTION_CHECKSUM
+                                                ? "the checksum of a packet is wrong"
+                                                : "a packet is not as its sender has sealed it");
+        g_byte_array_unref(stream);
+        close_line(&line);
+    }
+}
+END_TEST
+
+START_TEST(answer_goes_back_on_the_connection)
+{
+    static const size_t sizes[] = { 1, 1000, 140000 };
+    Line line = open_line((Protection)_i);
+
+    for (size_t k = 0; k < G_N_ELEMENTS(sizes); k++) {
+        Packet *const packet = packet_new(sizes[k]);
+        for (size_t i = 0; i < sizes[k]; i++)
+            packet->bytes[i] = byte_of(k, i);
+        ck_assert(tcp_inlet_answer(line.inlet, packet));
+        for (unsigned i = 0; i < 1000 && tcp_inlet_has_answer(line.inlet); i++)
+            ck_assert(tcp_inlet_write(line.inlet));
+        packet_unref(packet);
+        g_autoptr(GByteArray) came = tcp_hand_pull(&line.hand);
+        ck_assert_ptr_nonnull(came);
+        ck_assert_uint_eq(came->len, sizes[k]);
+        ck_assert_uint_eq(came->data[came->len - 1], byte_of(k, sizes[k] - 1));
+    }
     close_line(&line);
 }
 END_TEST
@@ -204,11 +313,15 @@ int main(void)
     TCase *const all = tcase_create("all");
 
     tcase_set_timeout(all, 60);
-    tcase_add_loop_test(all, packets_are_whole_however_they_are_cut, 0, 5);
+    tcase_add_loop_test(all, packets_are_whole_however_they_are_cut, 0, 15);
     tcase_add_test(all, what_came_before_the_end_is_taken);
     tcase_add_test(all, large_packets_are_moved_and_given_back);
-    tcase_add_loop_test(all, nonsense_is_a_fault_and_costs_no_memory, 0,
+    tcase_add_loop_test(all, nonsense_before_the_proof_is_a_fault_and_costs_no_memory, 0,
                         (int)G_N_ELEMENTS(nonsense));
+    tcase_add_loop_test(all, announced_packet_costs_no_memory_until_it_comes, 0,
+                        (int)G_N_ELEMENTS(announced));
+    tcase_add_loop_test(all, changed_packet_is_a_fault, 0, 3 * (int)G_N_ELEMENTS(changed_sizes));
+    tcase_add_loop_test(all, answer_goes_back_on_the_connection, 0, 3);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

@@ -74,7 +74,8 @@ static void close_end(End *end)
 static Channel *open_channel(const End *from, const char *endpoint)
 {
     GError *error = NULL;
-    Channel *const channel = from->ops->connect(from->transport, endpoint, &error);
+    Channel *const channel =
+        from->ops->connect(from->transport, endpoint, /* target= */ NULL, &error);
 
     ck_assert_msg(channel != NULL, "%s", error != NULL ? error->message : "");
     sending.end = from;
@@ -199,6 +200,23 @@ START_TEST(packets_wait_for_a_node_that_is_not_there_yet)
 }
 END_TEST
 
+/* `to` is the other end, as long as it is there. */
+static void wait_for_state(const End *from, Channel *channel, NetworkPeerState state, const End *to)
+{
+    const int64_t end_ms = network_now_ms() + PATIENCE_MS;
+    const int fd = from->ops->poll_fd(from->transport);
+    Received received;
+
+    while (channel->ops->state(channel) != state) {
+        struct pollfd polled = { .fd = fd, .events = POLLIN };
+        ck_assert_int_lt(network_now_ms(), end_ms);
+        poll(&polled, 1, 1); /* the state changes in the background: nothing tells when */
+        serve_sending_end();
+        if (to != NULL)
+            ck_assert(!to->ops->receive(to->transport, &received));
+    }
+}
+
 START_TEST(closing_with_linger_still_sends)
 {
     End a, b;
@@ -206,6 +224,7 @@ START_TEST(closing_with_linger_still_sends)
     open_end(&a, _i);
     open_end(&b, _i);
     Channel *const channel = open_channel(&a, b.endpoint);
+    wait_for_state(&a, channel, NETWORK_CONNECTED, &b);
     for (unsigned i = 0; i < 100; i++)
         send_bytes(channel, 9, 3000);
     close_channel(channel, PATIENCE_MS);
@@ -265,23 +284,6 @@ START_TEST(received_packet_can_be_moved_and_knows_where_it_came_from)
 }
 END_TEST
 
-/* `to` is the other end, as long as it is there. */
-static void wait_for_state(const End *from, Channel *channel, NetworkPeerState state, const End *to)
-{
-    const int64_t end_ms = network_now_ms() + PATIENCE_MS;
-    const int fd = from->ops->poll_fd(from->transport);
-    Received received;
-
-    while (channel->ops->state(channel) != state) {
-        struct pollfd polled = { .fd = fd, .events = POLLIN };
-        ck_assert_int_lt(network_now_ms(), end_ms);
-        poll(&polled, 1, 1); /* the state changes in the background: nothing tells when */
-        serve_sending_end();
-        if (to != NULL)
-            ck_assert(!to->ops->receive(to->transport, &received));
-    }
-}
-
 START_TEST(channel_tells_how_its_connection_is)
 {
     End a, b;
@@ -332,7 +334,7 @@ START_TEST(address_that_makes_no_sense_is_refused)
         ck_assert(error == NULL || resolved == NULL);
         g_clear_pointer(&resolved, g_free);
         g_clear_error(&error);
-        ck_assert_ptr_null(a.ops->connect(a.transport, endpoints[i], &error));
+        ck_assert_ptr_null(a.ops->connect(a.transport, endpoints[i], /* target= */ NULL, &error));
         ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK));
         g_clear_error(&error);
     }
@@ -374,7 +376,8 @@ START_TEST(name_of_host_is_bound_and_resolved)
     assert_received(&b, 4, 44);
     close_channel(channel, 0);
     g_free(resolved);
-    ck_assert_ptr_null(a.ops->connect(a.transport, "tcp://localhost:1", &error));
+    ck_assert_ptr_null(
+        a.ops->connect(a.transport, "tcp://localhost:1", /* target= */ NULL, &error));
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK));
     g_error_free(error);
     close_end(&a);

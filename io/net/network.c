@@ -26,8 +26,11 @@
 /* Closed sockets may go on sending for so long. */
 #define LINGER_MS 100
 
-/* Channels kept for greetings, beyond one for each node: strangers may make us answer them. */
+/* Channels kept for greetings, beyond one for each node. */
 #define SPARE_GREETED 16
+
+/* Answers that may wait for the I/O thread, beyond two for each node: who gets none asks again. */
+#define SPARE_ANSWERS 64
 
 int64_t network_now_ms(void)
 {
@@ -73,7 +76,12 @@ static Transport *open_transport(Network *network, const TransportOps *ops, GErr
             return network->transports[i];
     g_assert(network->n_transports < NETWORK_MOST_TRANSPORTS);
     const TransportConfig config = { .n_nodes = network->n_nodes,
-                                     .timeout_ms = network->timeout_ms };
+                                     .timeout_ms = network->timeout_ms,
+                                     .self = network->self,
+                                     .incarnation = network->incarnation,
+                                     .secret = network->has_secret ? &network->secret : NULL,
+                                     .encrypt = network->encrypt,
+                                     .authenticate = network->authenticate };
     Transport *const transport = ops->create(&config, error);
     if (transport == NULL)
         return NULL;
@@ -99,7 +107,8 @@ static bool bind_all(Network *network, const NetworkConfig *config, GError **err
             return false;
         network->n_endpoints++;
     }
-    return true;
+    /* Greetings go over TCP. */
+    return network->instead != NULL || open_transport(network, &transport_tcp, error) != NULL;
 }
 
 static void set_sizes(Network *network, const NetworkConfig *config)
@@ -132,6 +141,12 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     set_sizes(network, config);
     network->room_bytes = config->room_bytes;
     network->drops_replies = config->drops_replies;
+    network->has_secret = config->secret != NULL;
+    if (config->secret != NULL)
+        network->secret = *config->secret;
+    network->encrypt = config->encrypt;
+    network->authenticate = config->authenticate;
+    g_queue_init(&network->answers);
     network->tick_ms = config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS;
     network->resend_ms = config->resend_ms > 0 ? config->resend_ms : DEFAULT_RESEND_MS;
     network->stop_ms = config->stop_ms > 0 ? config->stop_ms : DEFAULT_STOP_MS;
@@ -236,6 +251,12 @@ static void free_peers(Network *network)
     g_free(network->peers);
 }
 
+static void free_answer(gpointer data)
+{
+    packet_unref(((Answer *)data)->packet);
+    g_free(data);
+}
+
 void network_free(Network *network)
 {
     if (network == NULL)
@@ -243,6 +264,7 @@ void network_free(Network *network)
     network_stop(network);
     close_peers(network); /* what was pushed since */
     g_hash_table_unref(network->greeted);
+    g_queue_clear_full(&network->answers, free_answer);
     for (size_t i = 0; i < network->n_transports; i++)
         network->transports[i]->ops->destroy(network->transports[i]);
     const int fds[] = { network->wake_fd, network->help_fd, network->turn_fd, network->news_fd };
@@ -259,6 +281,7 @@ void network_free(Network *network)
     pthread_mutex_destroy(&network->receiving);
     pthread_mutex_destroy(&network->lock);
     block_pool_free(network->pool);
+    run_secret_clear(&network->secret);
     g_free(network);
 }
 
@@ -268,9 +291,13 @@ const char *network_endpoint(const Network *network, size_t i)
     return network->endpoints[i];
 }
 
+/* ---- greetings ---- */
+
 /* The channel for greetings to an endpoint, made when first asked for. Called with the lock held. */
 static Channel *greeting_channel(Network *network, const char *endpoint, GError **error)
 {
+    /* Whoever it is: with another cluster file its number may be another one. */
+    const ChannelTarget target = { .node = HANDSHAKE_ANY_NODE, .greets = true };
     Channel *channel = g_hash_table_lookup(network->greeted, endpoint);
 
     if (channel != NULL)
@@ -278,13 +305,21 @@ static Channel *greeting_channel(Network *network, const char *endpoint, GError 
     if (g_hash_table_size(network->greeted) >= network->n_nodes + SPARE_GREETED)
         g_hash_table_remove_all(network->greeted);
     Transport *const transport = find_transport(network, endpoint, error);
-    channel = transport != NULL ? transport->ops->connect(transport, endpoint, error) : NULL;
+    if (transport == NULL)
+        return NULL;
+    if (transport->ops->answer == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "%s is no address for greetings: these go over TCP", endpoint);
+        return NULL;
+    }
+    channel = transport->ops->connect(transport, endpoint, &target, error);
     if (channel != NULL)
         g_hash_table_insert(network->greeted, g_strdup(endpoint), channel);
     return channel;
 }
 
-bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error)
+/* A greeting as a packet. (transfer full) */
+static Packet *make_greeting(GVariant *body, GError **error)
 {
     g_autoptr(GVariant) boxed = g_variant_ref_sink(g_variant_new_variant(body));
     const size_t size = g_variant_get_size(boxed);
@@ -293,18 +328,26 @@ bool network_greet(Network *network, const char *endpoint, GVariant *body, GErro
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "a greeting of %zu bytes is too large: the most is %zu", size,
                     WIRE_MAX_GREETING_BYTES);
-        return false;
+        return NULL;
     }
     Packet *const packet = packet_new(WIRE_PREFIX_BYTES + size);
     if (packet == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                     "no memory for a greeting of %zu bytes", size);
-        return false;
+        return NULL;
     }
     wire_write_greeting_prefix(packet->bytes, WIRE_VERSION, (uint32_t)size);
     g_variant_store(boxed, packet->bytes + WIRE_PREFIX_BYTES);
+    return packet;
+}
 
+bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error)
+{
     g_autofree char *first = g_strndup(endpoint, strcspn(endpoint, ","));
+    Packet *const packet = make_greeting(body, error);
+
+    if (packet == NULL)
+        return false;
     pthread_mutex_lock(&network->greeting_lock);
     Channel *const channel = greeting_channel(network, first, error);
     if (channel != NULL) {
@@ -316,6 +359,54 @@ bool network_greet(Network *network, const char *endpoint, GVariant *body, GErro
     return channel != NULL;
 }
 
+/* An asker is the transport's place, from 1 on, and the connection's number. */
+uint64_t network_asker(const Network *network, const Transport *transport, uint32_t connection)
+{
+    uint64_t i = 0;
+
+    while (network->transports[i] != transport)
+        i++;
+    return connection == 0 ? 0 : (i + 1) << 32 | connection;
+}
+
+bool network_answer(Network *network, uint64_t asker, GVariant *body, GError **error)
+{
+    const uint64_t place = asker >> 32;
+    Packet *const packet = make_greeting(body, error);
+
+    if (packet == NULL)
+        return false;
+    assert(place >= 1 && place <= network->n_transports);
+    pthread_mutex_lock(&network->greeting_lock);
+    if (network->answers.length < 2 * (guint)network->n_nodes + SPARE_ANSWERS) {
+        Answer *const answer = g_new(Answer, 1);
+        *answer = (Answer){ network->transports[place - 1], (uint32_t)asker, packet };
+        packet_ref(packet);
+        g_queue_push_tail(&network->answers, answer);
+        count(&network->n_greetings_sent, 1);
+    }
+    pthread_mutex_unlock(&network->greeting_lock);
+    packet_unref(packet);
+    /* Relaxed: the lock orders the queue, and the I/O thread is woken afterwards. */
+    atomic_store_explicit(&network->has_answers, true, memory_order_relaxed);
+    network_wake_io_thread(network);
+    return true;
+}
+
+void network_send_answers(Network *network)
+{
+    Answer *answer;
+
+    pthread_mutex_lock(&network->greeting_lock);
+    while ((answer = g_queue_pop_head(&network->answers)) != NULL) {
+        answer->transport->ops->answer(answer->transport, answer->connection, answer->packet);
+        free_answer(answer);
+    }
+    pthread_mutex_unlock(&network->greeting_lock);
+}
+
+/* ---- joining ---- */
+
 /* Whether links may go to this address. */
 static bool is_usable(const Network *network, Transport *transport, const char *endpoint)
 {
@@ -325,7 +416,8 @@ static bool is_usable(const Network *network, Transport *transport, const char *
 
 /* A channel to the last of several addresses that can be used. */
 static Channel *connect_nearest(Network *network, const char *endpoints,
-                                const TransportOps **transport_ops, GError **error)
+                                const ChannelTarget *target, const TransportOps **transport_ops,
+                                GError **error)
 {
     g_auto(GStrv) words = g_strsplit(endpoints, ",", -1);
     const guint n = g_strv_length(words);
@@ -334,7 +426,7 @@ static Channel *connect_nearest(Network *network, const char *endpoints,
         Transport *const transport = find_transport(network, words[i], i == 0 ? error : NULL);
         if (transport != NULL && is_usable(network, transport, words[i])) {
             *transport_ops = transport->ops;
-            return transport->ops->connect(transport, words[i], error);
+            return transport->ops->connect(transport, words[i], target, error);
         }
         if (i == 0 && transport == NULL)
             return NULL;
@@ -350,7 +442,8 @@ static Channel *connect_nearest(Network *network, const char *endpoints,
 static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told, GError **error)
 {
     const TransportOps *transport = NULL;
-    Channel *const channel = connect_nearest(network, told->endpoint, &transport, error);
+    const ChannelTarget target = { .node = number, .incarnation = told->incarnation };
+    Channel *const channel = connect_nearest(network, told->endpoint, &target, &transport, error);
 
     if (channel == NULL)
         return NULL;
@@ -377,6 +470,8 @@ static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told
 
 bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, GError **error)
 {
+    uint32_t linked = 0;
+
     assert(network->peers == NULL);
     network->run_id = run_id;
     network->peers = g_new0(Peer *, network->n_nodes);
@@ -386,7 +481,11 @@ bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, G
         network->peers[i] = peer_new(network, i, &peers[i], error);
         if (network->peers[i] == NULL)
             goto close_channels;
+        for (size_t k = 0; k < network->n_transports; k++)
+            if (network->transports[k]->ops == network->peers[i]->transport)
+                linked |= UINT32_C(1) << k;
     }
+    atomic_store_explicit(&network->linked, linked, memory_order_relaxed);
     /* Release: pairs with network_peer. */
     atomic_store_explicit(&network->joined, true, memory_order_release);
     /* Those who joined earlier may have sent what we, not knowing them, have dropped. */

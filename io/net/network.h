@@ -5,7 +5,8 @@
  * said about frames for different nodes.
  *
  * Before the nodes know each other they exchange greetings, which may get lost and are repeated by
- * whoever sends them. network_join then brings the links into being.
+ * whoever sends them. A greeting is answered on the connection by which it came. network_join then brings
+ * the links into being. Greetings go over TCP, whatever links go over.
  *
  * Nodes are told apart by their number: the index in the cluster's nodes sorted by id.
  *
@@ -40,6 +41,13 @@ void incoming_free(Incoming *incoming);
  * it takes of the sender's window, as incoming_free would do later. Whoever has the message. */
 void incoming_park(Incoming *incoming);
 
+/* Where a greeting came from. */
+typedef struct {
+    const char *address; /* of its socket, for messages only */
+    bool is_answer;      /* it came back on a connection on which this node has greeted */
+    uint64_t asker;      /* for network_answer; 0: it is an answer, and is not answered */
+} GreetingSource;
+
 /* What a network calls, one at a time: on its I/O thread, or (all but the tick) on a thread in
  * network_help. None may block; each may push and flush frames. */
 typedef struct {
@@ -50,9 +58,9 @@ typedef struct {
      * NULL. */
     void (*received)(void *user);
 
-    /* A greeting came, from a node of wire version `version` at `address` (of its socket, for
-     * messages only). The body is normal and otherwise unchecked; it is the caller's. */
-    void (*greeted)(void *user, uint16_t version, GVariant *body, const char *address);
+    /* A greeting came, from a node of wire version `version` that has proved to know the secret. The
+     * body is normal and otherwise unchecked; it is the caller's. */
+    void (*greeted)(void *user, uint16_t version, GVariant *body, const GreetingSource *source);
 
     /* Every tick_ms, and soon after network_wake. */
     void (*tick)(void *user, int64_t now_ms);
@@ -128,10 +136,14 @@ void network_stop(Network *network);
 /* Bound endpoint i with the port that it really has. (transfer none) */
 const char *network_endpoint(const Network *network, size_t i);
 
-/* Sends a greeting to whoever is bound to the endpoint (of several, the first), now or in the next
- * seconds: it may get lost.
+/* Sends a greeting to whoever is bound to the endpoint (of several, the first) and knows the secret, now
+ * or in the next seconds: it may get lost. Answers come on the same connection.
  * Takes a floating body. False where the endpoint makes no sense, or the body is too large. */
 bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error);
+
+/* Answers a greeting on the connection by which it came, soon: the answer may get lost. Takes a floating
+ * body. False where the body is too large. */
+bool network_answer(Network *network, uint64_t asker, GVariant *body, GError **error);
 
 /* The nodes have found each other: opens the links, each over the nearest transport that both have
  * and that reaches there. peers has n_nodes entries; that of this node is ignored. Once only. False

@@ -35,10 +35,21 @@
 /* What the helper takes in before it looks whether its call has ended. */
 #define HELP_PACKETS 8
 
+/* Whether something may come by a transport that is worth a look: the one for greetings alone is not,
+ * once the links are there. */
+static bool is_worth_a_look(const Network *network, size_t i)
+{
+    /* Relaxed: whoever is wrong about it looks in vain, or is told by news_fd. */
+    const uint32_t linked = atomic_load_explicit(&network->linked, memory_order_relaxed);
+    const bool has_links = linked == 0 || (linked >> i & 1) != 0;
+
+    return has_links && network->transports[i]->ops->glance != NULL;
+}
+
 static bool glance(Network *network)
 {
     for (size_t i = 0; i < network->n_transports; i++)
-        if (network_glance(network, i) == GLANCE_SOME)
+        if (is_worth_a_look(network, i) && network_glance(network, i) == GLANCE_SOME)
             return true;
     return false;
 }
@@ -46,7 +57,7 @@ static bool glance(Network *network)
 static bool can_glance(const Network *network)
 {
     for (size_t i = 0; i < network->n_transports; i++)
-        if (network->transports[i]->ops->glance != NULL)
+        if (is_worth_a_look(network, i))
             return true;
     return false;
 }

@@ -68,11 +68,18 @@ typedef struct {
     bool touched; /* something has come of it in this batch */
 } Peer;
 
+/* An answer to a greeting. */
+typedef struct {
+    Transport *transport;
+    uint32_t connection;
+    Packet *packet;
+} Answer;
+
 #define NETWORK_MOST_TRANSPORTS 4
 
 struct Network {
     /* immutable */
-    Transport *transports[NETWORK_MOST_TRANSPORTS]; /* those that have an address here */
+    Transport *transports[NETWORK_MOST_TRANSPORTS]; /* those that have an address here, and TCP */
     size_t n_transports;
     const TransportOps *instead; /* of all others; NULL: as the addresses say */
     char *wanted;                /* the transport for links; NULL: the nearest */
@@ -86,6 +93,8 @@ struct Network {
     size_t window_bytes, out_bytes, joined_bytes, turn_bytes;
     size_t room_bytes;
     bool drops_replies;
+    RunSecret secret;
+    bool has_secret, encrypt, authenticate;
     unsigned tick_ms, resend_ms, stop_ms, timeout_ms;
     char **endpoints;
     size_t n_endpoints;
@@ -99,6 +108,8 @@ struct Network {
 
     /* any thread */
     _Atomic bool woken;
+    _Atomic uint32_t linked; /* bit i: some link goes over transport i; 0: there are no links yet */
+    _Atomic bool has_answers;   /* the I/O thread is to send answers to greetings */
     _Atomic bool unflushed;     /* the I/O thread is to flush all peers */
     _Atomic bool stopping;      /* no more waits for room */
     _Atomic bool stopped;       /* no more frames */
@@ -111,6 +122,7 @@ struct Network {
     /* guarded by greeting_lock */
     pthread_mutex_t greeting_lock;
     GHashTable *greeted; /* endpoint → Channel */
+    GQueue answers;      /* of Answer, that the I/O thread is to send */
 
     /* owner */
     pthread_t thread;
@@ -208,5 +220,13 @@ static inline Glance network_glance(Network *network, size_t i)
  * not look at all; otherwise network_receive is to be called again before sleeping. *seen: a glance
  * shows something. `receiving` is held. */
 bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen);
+
+/* ---- network.c ---- */
+
+/* The asker of a greeting that came by this connection of the transport. */
+uint64_t network_asker(const Network *network, const Transport *transport, uint32_t connection);
+
+/* Sends the answers that wait. I/O thread, which holds `receiving`. */
+void network_send_answers(Network *network);
 
 #endif

@@ -124,11 +124,14 @@ static void complain(Network *network, Received *received, const Peer *peer, con
     network->n_unsaid = 0;
 }
 
-static void take_greeting(Network *network, Received *received, uint16_t version)
+static void take_greeting(Network *network, const Transport *transport, Received *received,
+                          uint16_t version)
 {
     size_t body_bytes;
-    const char *const fault = wire_read_greeting(received->bytes, received->size, &body_bytes);
+    const char *fault = wire_read_greeting(received->bytes, received->size, &body_bytes);
 
+    if (fault == NULL && !received->is_answer && received->connection == 0)
+        fault = "it is a greeting on a connection that is not for greetings";
     if (fault != NULL) {
         complain(network, received, NULL, fault);
         return;
@@ -142,8 +145,13 @@ static void take_greeting(Network *network, Received *received, uint16_t version
         return;
     }
     g_autoptr(GVariant) body = g_variant_get_variant(boxed);
+    const GreetingSource source = {
+        .address = received->ops->address(received),
+        .is_answer = received->is_answer,
+        .asker = network_asker(network, transport, received->connection),
+    };
     count(&network->n_greetings_received, 1);
-    network->handler.greeted(network->user, version, body, received->ops->address(received));
+    network->handler.greeted(network->user, version, body, &source);
 }
 
 /* Whether the packet is one reply, whose bytes nobody needs once it has been handed over. */
@@ -355,8 +363,17 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
     }
 }
 
+/* Whether the packet is of the node that has shaken hands on its connection. */
+static bool is_of_sender(const Received *received, const PacketHeader *header)
+{
+    return !received->is_answer &&
+           (received->node == HANDSHAKE_ANY_NODE ||
+            (header->sender == received->node && header->incarnation == received->incarnation));
+}
+
 /* Takes a packet in; *moved: it is somebody else's now. */
-static void take_packet(Network *network, Received *received, int64_t now_ms, bool *moved)
+static void take_packet(Network *network, const Transport *transport, Received *received,
+                        int64_t now_ms, bool *moved)
 {
     uint16_t version;
     PacketKind kind;
@@ -368,11 +385,13 @@ static void take_packet(Network *network, Received *received, int64_t now_ms, bo
                             ? "it does not consist of one part"
                             : wire_read_prefix(received->bytes, received->size, &version, &kind);
     if (fault == NULL && kind == PACKET_GREETING) {
-        take_greeting(network, received, version);
+        take_greeting(network, transport, received, version);
         return;
     }
     if (fault == NULL)
         fault = wire_read_packet_header(received->bytes, received->size, &header);
+    if (fault == NULL && !is_of_sender(received, &header))
+        fault = "it says that it is of another node than the one that sent it";
     if (fault != NULL) {
         complain(network, received, NULL, fault);
         return;
@@ -407,7 +426,7 @@ static unsigned receive_from(Network *network, size_t i, bool only_seen, unsigne
             network->is_quiet[i] = false;
             break;
         }
-        take_packet(network, &received, now_ms, &moved);
+        take_packet(network, transport, &received, now_ms, &moved);
         if (!moved)
             received.ops->release(&received);
         n++;
@@ -509,6 +528,10 @@ Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_a
 {
     const Batch batch = receive_batch(network, reach, most, network_now_ms());
 
+    /* Relaxed: the lock of the answers orders them. */
+    if (atomic_load_explicit(&network->has_answers, memory_order_relaxed) &&
+        atomic_exchange_explicit(&network->has_answers, false, memory_order_relaxed))
+        network_send_answers(network);
     *next = serve_peers(network, network_now_ms(), serve_all);
     return batch;
 }
@@ -619,6 +642,10 @@ void *network_run(void *data)
         if (reach == REACH_ALL && batch != BATCH_MORE && !spun)
             wait_for_something(network, now_ms, MIN(next_timer, next_tick));
     }
+    /* Who was refused hears it. */
+    pthread_mutex_lock(&network->receiving);
+    network_send_answers(network);
+    pthread_mutex_unlock(&network->receiving);
     /* The others need not send again what has come. */
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         Peer *const peer = network_peer(network, i);

@@ -22,7 +22,7 @@
 #include "io/net/message.h"
 
 #define WIRE_MAGIC 0x4f544252u /* "RBTO" */
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 
 #define WIRE_PREFIX_BYTES 16
 #define WIRE_PACKET_HEADER_BYTES 64

@@ -248,9 +248,13 @@ END_TEST
 
 /* ---- other files, other versions ---- */
 
+static const ClusterShape TWO_IN_HASTE = { .n_nodes = 2,
+                                           .nodes = { { 1, 1 }, { 1, 1 } },
+                                           .rendezvous_ms = 3000 };
+
 START_TEST(another_file_is_refused_with_both_digests_on_every_node)
 {
-    ClusterRun *run = cluster_run_new(&TWO);
+    ClusterRun *run = cluster_run_new(&TWO_IN_HASTE);
     g_autofree char *text = cluster_file_text(run);
     g_autofree char *other = g_strconcat(text, "# mine\n", NULL);
     g_autofree char *here = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
@@ -315,6 +319,7 @@ static int greet(const void *data)
     const Greeter *greeter = data;
     g_autofree char *scheduler = g_strdup_printf("tcp://127.0.0.1:%u", greeter->port);
     g_autofree char *own = NULL;
+    const ChannelTarget target = { .node = HANDSHAKE_ANY_NODE, .greets = true };
     Transport *transport =
         transport_tcp.create(&(TransportConfig){ .n_nodes = 2, .timeout_ms = 3000 }, NULL);
     Received received;
@@ -322,7 +327,7 @@ static int greet(const void *data)
     Packet *packet;
 
     if (transport == NULL || !transport_tcp.bind(transport, "tcp://127.0.0.1:0", &own, NULL) ||
-        (channel = transport_tcp.connect(transport, scheduler, NULL)) == NULL)
+        (channel = transport_tcp.connect(transport, scheduler, &target, NULL)) == NULL)
         return 1;
     packet = make_greeting(greeter, own);
     channel->ops->send(channel, packet);
@@ -339,12 +344,12 @@ static int greet(const void *data)
 }
 
 #define OTHER_VERSION                                                                            \
-    "node 7 (somebody) speaks wire version 9, the scheduler speaks wire version 2: start every " \
+    "node 7 (somebody) speaks wire version 9, the scheduler speaks wire version 3: start every " \
     "node with the same build of Rubato"
 
-START_TEST(another_wire_version_is_refused_by_name_on_every_node)
+START_TEST(another_wire_version_is_refused_by_name)
 {
-    ClusterRun *run = cluster_run_new(&TWO);
+    ClusterRun *run = cluster_run_new(&TWO_IN_HASTE);
     const Greeter greeter = { run->port, 9, 7, "whatever" };
     uint32_t stranger;
 
@@ -353,6 +358,28 @@ START_TEST(another_wire_version_is_refused_by_name_on_every_node)
     cluster_expect_end(run, stranger, EXIT_SUCCESS);
     cluster_expect_text(run, stranger, "REFUSE: " OTHER_VERSION "\n");
     expect_refused(run, 0, RUBATO_ERROR_MISMATCH, OTHER_VERSION);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* As from another cluster that shares the port by accident, and its REFUSE: the run begins all the same. */
+START_TEST(wrong_greetings_do_not_keep_a_run_from_beginning)
+{
+    ClusterRun *run = cluster_run_new(&TWO);
+    const Greeter greeters[] = { { run->port, WIRE_VERSION, 7, "other" },
+                                 { run->port, 9, 7, "other" },
+                                 { run->port, WIRE_VERSION, 3, "other" } };
+
+    cluster_start_node(run, 0, meet, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(greeters); i++) {
+        const uint32_t stranger = cluster_start_process(run, greet, &greeters[i]);
+
+        cluster_expect_end(run, stranger, EXIT_SUCCESS);
+        cluster_expect_text(run, stranger, "REFUSE: node ");
+    }
+    cluster_wait_for(run, 0, "refused a greeting: node ");
+    cluster_start_node(run, 1, meet, NULL);
+    cluster_expect_success(run);
     cluster_run_free(run);
 }
 END_TEST
@@ -410,7 +437,8 @@ static Suite *rendezvous_suite(void)
     tcase_add_loop_test(twice, a_node_that_is_started_twice_is_refused_and_the_run_goes_on, 0, 2);
     tcase_add_test(twice, an_id_that_is_not_in_the_file_is_refused);
     tcase_add_test(others, another_file_is_refused_with_both_digests_on_every_node);
-    tcase_add_test(others, another_wire_version_is_refused_by_name_on_every_node);
+    tcase_add_test(others, another_wire_version_is_refused_by_name);
+    tcase_add_test(others, wrong_greetings_do_not_keep_a_run_from_beginning);
     tcase_add_test(others, greetings_to_a_run_that_has_begun_change_nothing);
     return suite;
 }

@@ -16,6 +16,7 @@
 #include "io/net/transport/tcp_inlet.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
+#include "tests/support/tcp_hand.h"
 
 /* ---- a run that works until the case lets it end ---- */
 
@@ -170,28 +171,28 @@ static void push_zmtp_frame(int fd, uint8_t flags, uint64_t announced, const voi
     push(fd, bytes, size);
 }
 
-/* A node's connection, as far as one can see. */
-static int connect_as_node(uint16_t port)
+/* A connection of a node: without a secret whoever speaks the protocol can make one. */
+static TcpHand connect_as_node(uint16_t port)
 {
-    const int fd = connect_to(port);
+    TcpHand hand;
 
-    push(fd, TCP_PREAMBLE, TCP_PREAMBLE_BYTES);
-    return fd;
+    ck_assert(tcp_hand_shake(&hand, connect_to(port), NULL));
+    return hand;
 }
 
-/* A packet, or what of it comes. */
-static void push_part(int fd, uint32_t announced, const void *bytes, size_t size)
+/* What of a packet comes. */
+static void push_part(const TcpHand *hand, uint32_t announced, const void *bytes, size_t size)
 {
     uint8_t head[TCP_SIZE_BYTES];
 
     wire_store_u32(head, announced);
-    push(fd, head, sizeof head);
-    push(fd, bytes, size);
+    push(hand->fd, head, sizeof head);
+    push(hand->fd, bytes, size);
 }
 
-static void push_packet(int fd, const void *bytes, size_t size)
+static void push_packet(TcpHand *hand, const void *bytes, size_t size)
 {
-    push_part(fd, (uint32_t)size, bytes, size);
+    (void)tcp_hand_push(hand, bytes, size);
 }
 
 /* ---- what strangers do ---- */
@@ -242,11 +243,11 @@ static void stop_in_the_handshake(uint16_t port)
     }
 }
 
-static void fall_silent_in_the_preamble(uint16_t port)
+static void fall_silent_in_the_handshake(uint16_t port)
 {
     const int fd = connect_to(port);
 
-    push(fd, TCP_PREAMBLE, TCP_PREAMBLE_BYTES - 1);
+    push(fd, "RBTOHAN", 7);
     ck_assert(is_cut_off(fd));
     close(fd);
 }
@@ -262,11 +263,11 @@ static void announce_a_huge_frame(uint16_t port)
 
 static void announce_a_huge_packet(uint16_t port)
 {
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
-    push_part(fd, UINT32_MAX, "boo", 3);
-    ck_assert(is_cut_off(fd));
-    close(fd);
+    push_part(&hand, UINT32_MAX, "boo", 3);
+    ck_assert(is_cut_off(hand.fd));
+    close(hand.fd);
 }
 
 static void send_half_a_frame(uint16_t port)
@@ -282,29 +283,50 @@ static void send_half_a_packet(uint16_t port)
     static const uint32_t announced[] = { 100, 100000, 1 << 30 };
 
     for (size_t i = 0; i < G_N_ELEMENTS(announced); i++) {
-        const int fd = connect_as_node(port);
-        push_part(fd, announced[i], "half of it", 10);
-        close(fd);
+        TcpHand hand = connect_as_node(port);
+        push_part(&hand, announced[i], "half of it", 10);
+        close(hand.fd);
     }
 }
 
-/* More than are let in: the others wait. */
+/* Many that say next to nothing: most make way for others. */
 static void crowd_in(uint16_t port)
 {
-    int fds[200];
+    int fds[400];
 
-    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
-        fds[i] = connect_as_node(port);
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        fds[i] = connect_to(port);
+        push(fds[i], "RBTOHAND", i % 9);
+    }
     for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
         close(fds[i]);
 }
 
+/* A byte now and then does not lengthen the time for a proof. */
+static void trickle(uint16_t port)
+{
+    uint8_t hello[HANDSHAKE_HELLO_BYTES];
+    Handshake handshake;
+    const int64_t began_ms = network_now_ms();
+    const int fd = connect_to(port);
+    struct pollfd polled = { .fd = fd, .events = POLLIN };
+
+    handshake_init(&handshake, HANDSHAKE_CONNECTS, &(HandshakeConfig){ 0 }, NULL);
+    (void)handshake_begin(&handshake, hello);
+    for (size_t i = 0; i < sizeof hello && poll(&polled, 1, 100) == 0; i++)
+        push(fd, hello + i, 1);
+    ck_assert(is_cut_off(fd));
+    ck_assert_int_ge(network_now_ms() - began_ms, 4000);
+    ck_assert_int_le(network_now_ms() - began_ms, 10000);
+    close(fd);
+}
+
 static void send_rubbish(uint16_t port)
 {
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
-    push_packet(fd, "this is no packet of any kind", 29);
-    close(fd);
+    push_packet(&hand, "this is no packet of any kind", 29);
+    close(hand.fd);
 }
 
 static void send_parts(uint16_t port)
@@ -319,10 +341,10 @@ static void send_parts(uint16_t port)
 
 static void send_nothing(uint16_t port)
 {
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
-    push_packet(fd, "", 0);
-    close(fd);
+    push_packet(&hand, "", 0);
+    close(hand.fd);
 }
 
 /* A packet whose header promises more than comes. */
@@ -332,22 +354,22 @@ static void send_a_huge_packet(uint16_t port)
         .sender = 1, .sequence = 1, .payload_bytes = UINT32_MAX, .n_messages = 1000
     };
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES];
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
     wire_write_packet_header(bytes, &header);
-    push_packet(fd, bytes, sizeof bytes);
-    close(fd);
+    push_packet(&hand, bytes, sizeof bytes);
+    close(hand.fd);
 }
 
 static void send_an_old_packet(uint16_t port)
 {
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES] = { 0 };
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
     wire_write_packet_header(bytes, &(PacketHeader){ .sender = 1 });
     wire_store_u16(bytes + 4, WIRE_VERSION + 1);
-    push_packet(fd, bytes, sizeof bytes);
-    close(fd);
+    push_packet(&hand, bytes, sizeof bytes);
+    close(hand.fd);
 }
 
 /* Well made, as another run's would be: dropped without a word, like what comes late. Then one that
@@ -355,25 +377,46 @@ static void send_an_old_packet(uint16_t port)
 static void send_packets_of_another_run(uint16_t port)
 {
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES];
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
-    for (uint32_t sender = 0; sender < 10; sender++) {
-        wire_write_packet_header(bytes, &(PacketHeader){ .sender = sender,
-                                                         .run_id = 1,
-                                                         .incarnation = sender,
+    for (uint64_t run = 1; run < 10; run++) {
+        wire_write_packet_header(bytes, &(PacketHeader){ .run_id = run,
                                                          .sequence = 1,
                                                          .ack = 1000,
                                                          .payload_bytes = WIRE_MESSAGE_HEADER_BYTES,
                                                          .n_messages = 1 });
         wire_write_message_header(bytes + WIRE_PACKET_HEADER_BYTES,
                                   &(WireHeader){ .kind = MESSAGE_ADD, .n_keys = 0 });
-        push_packet(fd, bytes, sizeof bytes);
+        push_packet(&hand, bytes, sizeof bytes);
     }
-    push_packet(fd, "the end", 7);
-    close(fd);
+    push_packet(&hand, "the end", 7);
+    close(hand.fd);
 }
 
-static void push_greeting(int fd, GVariant *body)
+/* A node has shaken hands as node 0, and says that it is node 1. */
+static void send_a_packet_as_another_node(uint16_t port)
+{
+    uint8_t bytes[WIRE_PACKET_HEADER_BYTES];
+    TcpHand hand = connect_as_node(port);
+
+    wire_write_packet_header(bytes, &(PacketHeader){ .sender = 1 });
+    push_packet(&hand, bytes, sizeof bytes);
+    close(hand.fd);
+}
+
+static void change_a_byte_of_a_packet(uint16_t port)
+{
+    TcpHand hand = connect_as_node(port);
+    g_autoptr(GByteArray) stream =
+        tcp_stream_packet(&hand.sends, (const uint8_t *)"this is no packet", 17);
+
+    stream->data[10] ^= 1;
+    push(hand.fd, stream->data, stream->len);
+    ck_assert(is_cut_off(hand.fd));
+    close(hand.fd);
+}
+
+static void push_greeting(TcpHand *hand, GVariant *body)
 {
     g_autoptr(GVariant) boxed = g_variant_ref_sink(g_variant_new_variant(body));
     const gsize size = g_variant_get_size(boxed);
@@ -381,55 +424,82 @@ static void push_greeting(int fd, GVariant *body)
 
     wire_write_greeting_prefix(bytes, WIRE_VERSION, (uint32_t)size);
     g_variant_store(boxed, bytes + WIRE_PREFIX_BYTES);
-    push_packet(fd, bytes, WIRE_PREFIX_BYTES + size);
+    push_packet(hand, bytes, WIRE_PREFIX_BYTES + size);
 }
 
 static void send_a_greeting_of_noise(uint16_t port)
 {
     uint8_t bytes[WIRE_PREFIX_BYTES + 200];
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
     memset(bytes, 0xff, sizeof bytes);
     wire_write_greeting_prefix(bytes, WIRE_VERSION, 200);
-    push_packet(fd, bytes, sizeof bytes);
-    close(fd);
+    push_packet(&hand, bytes, sizeof bytes);
+    close(hand.fd);
 }
 
 static void send_a_greeting_about_something_else(uint16_t port)
 {
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
-    push_greeting(fd, g_variant_new_string("hello, hello"));
-    close(fd);
+    push_greeting(&hand, g_variant_new_string("hello, hello"));
+    close(hand.fd);
 }
 
 static void greet_with_the_wrong_kind(uint16_t port)
 {
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
     GVariant *body = control_encode(&(Control){ .kind = CONTROL_LEAVE });
 
-    push_greeting(fd, body);
+    push_greeting(&hand, body);
     g_variant_unref(body);
-    close(fd);
+    close(hand.fd);
 }
 
-/* Each wants to be answered at another place, most of which are none. */
+/* Each says that it receives at another place. The answer comes back where the greeting came from. */
 static void greet_from_everywhere(uint16_t port)
 {
-    const int fd = connect_as_node(port);
+    TcpHand hand = connect_as_node(port);
 
     for (uint32_t i = 0; i < 300; i++) {
-        g_autofree char *endpoint =
-            i == 299 ? g_strdup("the moon") : g_strdup_printf("tcp://127.0.0.1:%u", 1 + i);
+        g_autofree char *endpoint = g_strdup_printf("tcp://127.0.0.1:%u", 1 + i);
         const Control hello = {
             .kind = CONTROL_HELLO, .node = 1234, .endpoint = endpoint, .digest = "none"
         };
         GVariant *body = control_encode(&hello);
 
-        push_greeting(fd, body);
+        push_greeting(&hand, body);
         g_variant_unref(body);
     }
-    close(fd);
+    close(hand.fd);
+}
+
+static void be_refused(uint16_t port)
+{
+    TcpHand hand = connect_as_node(port);
+    const Control hello = {
+        .kind = CONTROL_HELLO, .node = 1234, .endpoint = "the moon", .digest = "none"
+    };
+    GVariant *body = control_encode(&hello);
+
+    push_greeting(&hand, body);
+    g_variant_unref(body);
+    g_autoptr(GByteArray) answer = tcp_hand_pull(&hand);
+    ck_assert_ptr_nonnull(answer);
+    ck_assert_uint_gt(answer->len, WIRE_PREFIX_BYTES);
+    close(hand.fd);
+}
+
+/* What the scheduler would say, to whoever listens. */
+static void refuse(uint16_t port)
+{
+    TcpHand hand = connect_as_node(port);
+    GVariant *body =
+        control_encode(&(Control){ .kind = CONTROL_REFUSE, .code = 1, .text = "go away" });
+
+    push_greeting(&hand, body);
+    g_variant_unref(body);
+    close(hand.fd);
 }
 
 static const struct {
@@ -444,13 +514,18 @@ static const struct {
       "dropped a connection from 127.0.0.1: it does not begin like a node's connection", false,
       false },
     { push_noise, "tcp", "it does not begin like a node's connection", false, false },
-    { fall_silent_in_the_preamble, "tcp", NULL, true, false },
+    { fall_silent_in_the_handshake, "tcp", NULL, true, false },
     { announce_a_huge_packet, "tcp",
       "dropped a connection from 127.0.0.1: it announces a packet that is larger than any", false,
       false },
     { send_half_a_packet, "tcp", NULL, false, false },
-    { crowd_in, "tcp", "there are too many connections, 68; others wait until one ends", false,
+    { crowd_in, "tcp", "there are too many that do not prove that they belong to this run", false,
       false },
+    { trickle, "tcp", "it has not proved in time that it belongs to this run", true, false },
+    { send_a_packet_as_another_node, "tcp",
+      "it says that it is of another node than the one that sent it", false, false },
+    { change_a_byte_of_a_packet, "tcp", "the checksum of a packet is wrong", false, false },
+    { refuse, "tcp", "a greeting that makes no sense came; dropped", false, false },
     { ask_for_a_page, "zmq", NULL, false, false },
     { push_noise, "zmq", NULL, false, false },
     { stop_in_the_handshake, "zmq", NULL, false, false },
@@ -473,8 +548,8 @@ static const struct {
       false, false },
     { greet_with_the_wrong_kind, "tcp", "a greeting that makes no sense came; dropped", false,
       false },
-    { greet_from_everywhere, "tcp", "cannot answer a greeting: \"the moon\" is no address", false,
-      true },
+    { greet_from_everywhere, "tcp", "refused a greeting: node 1234 (", false, true },
+    { be_refused, "tcp", "refused a greeting: node 1234 (", true, true },
 };
 
 static uint16_t port_of(ClusterRun *run, uint32_t node)
@@ -493,7 +568,7 @@ START_TEST(strangers_change_nothing_and_are_told_of)
     cluster_start(run, play, NULL);
     cluster_wait_for(run, 0, "busy");
     cluster_wait_for(run, 1, "busy");
-    strangers[_i].visit(run->port);
+    strangers[_i].visit(strcmp(strangers[_i].over, "tcp") == 0 ? run->port : port_of(run, 0));
     if (!strangers[_i].once)
         strangers[_i].visit(port_of(run, 1));
     if (strangers[_i].log != NULL) {
@@ -519,10 +594,33 @@ START_TEST(strangers_do_not_keep_nodes_from_meeting)
     for (size_t i = 0; i < G_N_ELEMENTS(strangers); i++)
         if (!strangers[i].once && strcmp(strangers[i].over, "tcp") == 0)
             strangers[i].visit(run->port);
-    cluster_wait_for(run, 0, "\"the moon\" is no address");
+    cluster_wait_for(run, 0, "refused a greeting: node 1234 (");
     cluster_start_node(run, 1, play, NULL);
     ck_assert_int_eq(write(gate[1], "x", 1), 1);
     cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* As many as there could be, and they stay. */
+START_TEST(slow_connections_do_not_keep_nodes_from_meeting)
+{
+    ClusterRun *run = cluster_run_new(
+        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .stall_ms = 100 });
+    int fds[400];
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start_node(run, 0, play, NULL);
+    cluster_wait_for(run, 0, "missing: node 7");
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        fds[i] = connect_to(run->port);
+        push(fds[i], "R", i % 2);
+    }
+    cluster_start_node(run, 1, play, NULL);
+    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_expect_success(run);
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
+        close(fds[i]);
     cluster_run_free(run);
 }
 END_TEST
@@ -536,6 +634,7 @@ static Suite *strangers_suite(void)
     tcase_add_loop_test(during, strangers_change_nothing_and_are_told_of, 0,
                         (int)G_N_ELEMENTS(strangers));
     tcase_add_test(before, strangers_do_not_keep_nodes_from_meeting);
+    tcase_add_test(before, slow_connections_do_not_keep_nodes_from_meeting);
     return suite;
 }
 

@@ -16,7 +16,8 @@ enum {
     PREFIX_RIGHT = 2, /* a packet of a link */
     GREETING = 4,     /* a greeting with its body in the box that it comes in */
     MISSHAPEN = 8,
-    SPLIT = 16, /* offset by one byte in memory, so that nothing is aligned */
+    OTHER_SENDER = 32, /* another node has shaken hands on the connection than the packet says */
+    SPLIT = 16,        /* offset by one byte in memory, so that nothing is aligned */
 };
 
 #define RUN_ID 7
@@ -106,6 +107,8 @@ static bool fake_receive(Transport *transport, Received *received)
     *received = (Received){ .ops = &received_ops,
                             .bytes = block + shift,
                             .size = size,
+                            .node = treatment & OTHER_SENDER ? 0 : HANDSHAKE_ANY_NODE,
+                            .connection = treatment & GREETING ? 1 : 0,
                             .misshapen = (treatment & MISSHAPEN) != 0 };
     memcpy(received->memory, &block, sizeof block);
     return true;
@@ -153,8 +156,10 @@ static int fake_poll_fd(Transport *transport)
     return -1; /* poll() ignores it */
 }
 
-static Channel *fake_connect(Transport *transport, const char *endpoint, GError **error)
+static Channel *fake_connect(Transport *transport, const char *endpoint,
+                             const ChannelTarget *target, GError **error)
 {
+    (void)target;
     Channel *const channel = g_new0(Channel, 1);
 
     (void)transport;
@@ -217,11 +222,11 @@ static void on_receive(void *user, Incoming *incoming)
     incoming_free(incoming);
 }
 
-static void on_greeted(void *user, uint16_t version, GVariant *body, const char *address)
+static void on_greeted(void *user, uint16_t version, GVariant *body, const GreetingSource *source)
 {
     g_autofree char *text = g_variant_print(body, TRUE);
 
-    *(uint64_t *)user += version + strlen(text) + strlen(address);
+    *(uint64_t *)user += version + strlen(text) + strlen(source->address);
 }
 
 static void on_tick(void *user, int64_t now_ms)

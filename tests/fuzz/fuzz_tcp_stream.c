@@ -1,5 +1,7 @@
-/* Gives an inlet arbitrary bytes of a connection, cut as the input says: a row of pieces, two bytes
- * of length and the bytes. What is taken out must be what a reader that has all bytes at once finds. */
+/* Gives an inlet arbitrary bytes of a connection, cut as the input says: a row of pieces, two bytes of
+ * length and the bytes. The first byte says whether they come before anything is proven, or are packets
+ * of a node that has shaken hands; then each packet that is whole gets its tags, and what is taken out
+ * must be what went in. */
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -9,75 +11,122 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+enum { SHAKES_HANDS = 4 }; /* the lower bits: a Protection */
+
 /* Beyond that a socket may not take a piece at once. */
 #define MOST_PIECE_BYTES ((size_t)16 << 10)
 
-/* The next packet of a whole stream; false: it ends, or makes no sense, before that. */
-static bool next_of_all(const GByteArray *stream, size_t *at, const uint8_t **bytes, size_t *size)
+/* The other end. */
+typedef struct {
+    int fd;
+    Seal sends;
+    GPtrArray *sent; /* of GByteArray: the packets */
+    guint n_taken;
+} Node;
+
+static void shake_hands(Node *node, TcpInlet *inlet, Protection protection)
 {
-    if (*at == 0) {
-        if (stream->len < TCP_PREAMBLE_BYTES ||
-            memcmp(stream->data, TCP_PREAMBLE, TCP_PREAMBLE_BYTES) != 0)
-            return false;
-        *at = TCP_PREAMBLE_BYTES;
+    const HandshakeConfig config = { .wanted_node = HANDSHAKE_ANY_NODE, .protection = protection };
+    uint8_t said[HANDSHAKE_HELLO_BYTES], answer[HANDSHAKE_HELLO_BYTES];
+    Handshake handshake;
+    Seal unused;
+    size_t n;
+
+    handshake_init(&handshake, HANDSHAKE_CONNECTS, &config, NULL);
+    n = handshake_begin(&handshake, said);
+    if (write(node->fd, said, n) != (ssize_t)n || !tcp_inlet_read(inlet) ||
+        read(node->fd, answer, sizeof answer) != sizeof answer ||
+        handshake_take(&handshake, answer, sizeof answer, said, &n) != NULL ||
+        write(node->fd, said, n) != (ssize_t)n || !tcp_inlet_read(inlet) || !inlet->is_proven)
+        abort();
+    handshake_make_seals(&handshake, &node->sends, &unused);
+}
+
+/* The bytes with tags behind each packet that is whole. (transfer full) */
+static GByteArray *seal_all(Node *node, const uint8_t *data, size_t size)
+{
+    GByteArray *const stream = g_byte_array_new();
+
+    while (size >= TCP_SIZE_BYTES) {
+        const size_t packet_bytes = wire_load_u32(data);
+        if (packet_bytes > size - TCP_SIZE_BYTES)
+            break;
+        data += TCP_SIZE_BYTES;
+        g_autoptr(GByteArray) sealed = tcp_stream_packet(&node->sends, data, packet_bytes);
+        g_byte_array_append(stream, sealed->data, sealed->len);
+        GByteArray *const packet = g_byte_array_new();
+        g_byte_array_append(packet, data, (guint)packet_bytes);
+        g_ptr_array_add(node->sent, packet);
+        data += packet_bytes;
+        size -= TCP_SIZE_BYTES + packet_bytes;
     }
-    if (stream->len - *at < TCP_SIZE_BYTES)
-        return false;
-    *size = wire_load_u32(stream->data + *at);
-    if (*size > stream->len - *at - TCP_SIZE_BYTES)
-        return false;
-    *bytes = stream->data + *at + TCP_SIZE_BYTES;
-    *at += TCP_SIZE_BYTES + *size;
-    return true;
+    g_byte_array_append(stream, data, (guint)size);
+    return stream;
 }
 
 /* Takes all packets that are there. False: the connection is not worth keeping. */
-static bool take_all(TcpInlet *inlet, const GByteArray *stream, size_t *at)
+static bool take_all(TcpInlet *inlet, Node *node)
 {
-    const uint8_t *bytes = NULL;
-    const char *fault = NULL;
     Received received;
-    size_t size = 0;
 
-    while (tcp_inlet_take(inlet, &received, &fault)) {
-        if (!next_of_all(stream, at, &bytes, &size) || received.size != size ||
-            memcmp(received.bytes, bytes, size) != 0)
+    while (tcp_inlet_take(inlet, &received)) {
+        if (node->n_taken == node->sent->len)
+            abort(); /* nobody has sent it */
+        const GByteArray *const packet = g_ptr_array_index(node->sent, node->n_taken++);
+        if (received.size != packet->len || memcmp(received.bytes, packet->data, packet->len) != 0)
             abort();
         received.ops->release(&received);
     }
-    return fault == NULL;
+    return inlet->fault == NULL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    GByteArray *const stream = g_byte_array_new();
+    const HandshakeConfig own = { .wanted_node = HANDSHAKE_ANY_NODE };
+    const uint8_t treatment = size > 0 ? data[0] : 0;
     BlockPool *const pool = block_pool_new();
     const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    const uint8_t *bytes;
-    size_t at = 0, packet_bytes;
+    Node node = { .sent = g_ptr_array_new_with_free_func((GDestroyNotify)g_byte_array_unref) };
+    GByteArray *const plain = g_byte_array_new();
+    GArray *const cuts = g_array_new(FALSE, FALSE, sizeof(size_t));
     bool is_kept = true;
     int fds[2];
 
     if (epoll_fd == -1 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) != 0)
         abort();
-    TcpInlet *const inlet = tcp_inlet_new(1, fds[1], epoll_fd, "somewhere", pool);
-    while (is_kept && size >= 2) {
-        const size_t told = wire_load_u16(data);
-        const size_t n = MIN(MIN(told, MOST_PIECE_BYTES), size - 2);
-        g_byte_array_append(stream, data + 2, (guint)n);
-        if (write(fds[0], data + 2, n) != (ssize_t)n)
-            abort();
-        data += 2 + n;
-        size -= 2 + n;
-        for (unsigned i = 0; is_kept && i < 4; i++) /* a read may stop where a block ends */
-            is_kept = tcp_inlet_read(inlet) && take_all(inlet, stream, &at);
+    node.fd = fds[0];
+    TcpInlet *const inlet = tcp_inlet_new(1, fds[1], epoll_fd, "somewhere", pool, &own);
+    if (treatment & SHAKES_HANDS)
+        shake_hands(&node, inlet, (Protection)((treatment & 3) % 3));
+    for (size_t at = 1; at + 2 <= size;) {
+        const size_t told = wire_load_u16(data + at);
+        const size_t n = MIN(MIN(told, MOST_PIECE_BYTES), size - at - 2);
+        g_byte_array_append(plain, data + at + 2, (guint)n);
+        g_array_append_val(cuts, n);
+        at += 2 + n;
     }
-    if (is_kept && next_of_all(stream, &at, &bytes, &packet_bytes))
+    g_autoptr(GByteArray) stream = treatment & SHAKES_HANDS
+                                       ? seal_all(&node, plain->data, plain->len)
+                                       : g_byte_array_ref(plain);
+    for (size_t at = 0, i = 0; is_kept && at < stream->len; i++) {
+        const size_t cut = cuts->len > 0 ? g_array_index(cuts, size_t, i % cuts->len) : 1;
+        const size_t n = MIN(MAX(cut, 1), stream->len - at);
+        if (write(node.fd, stream->data + at, n) != (ssize_t)n)
+            break; /* the inlet has closed */
+        at += n;
+        for (unsigned k = 0; is_kept && k < 4; k++) /* a read may stop where a block ends */
+            is_kept = tcp_inlet_read(inlet) && take_all(inlet, &node);
+    }
+    if (is_kept && node.n_taken != node.sent->len)
         abort(); /* all that was whole is out */
+    if (!(treatment & SHAKES_HANDS) && (inlet->is_proven || inlet->buffer != NULL))
+        abort(); /* nobody guesses a proof */
     tcp_inlet_free(inlet);
-    close(fds[0]);
+    close(node.fd);
     close(epoll_fd);
     block_pool_free(pool);
-    g_byte_array_unref(stream);
+    g_byte_array_unref(plain);
+    g_array_unref(cuts);
+    g_ptr_array_unref(node.sent);
     return 0;
 }

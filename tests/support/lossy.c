@@ -120,10 +120,11 @@ static bool lossy_receive(Transport *transport, Received *received)
     return inner_ops()->receive(((LossyTransport *)transport)->inner, received);
 }
 
-static Channel *lossy_connect(Transport *transport, const char *endpoint, GError **error)
+static Channel *lossy_connect(Transport *transport, const char *endpoint,
+                              const ChannelTarget *target, GError **error)
 {
     LossyTransport *const self = (LossyTransport *)transport;
-    Channel *const inner = inner_ops()->connect(self->inner, endpoint, error);
+    Channel *const inner = inner_ops()->connect(self->inner, endpoint, target, error);
 
     if (inner == NULL)
         return NULL;
@@ -132,6 +133,11 @@ static Channel *lossy_connect(Transport *transport, const char *endpoint, GError
     channel->inner = inner;
     channel->random = g_rand_new_with_seed(faults.seed + atomic_fetch_add(&self->n_channels, 1));
     return &channel->base;
+}
+
+static void lossy_answer(Transport *transport, uint32_t connection, Packet *packet)
+{
+    inner_ops()->answer(((LossyTransport *)transport)->inner, connection, packet);
 }
 
 static const TransportOps lossy_ops = {
@@ -143,6 +149,7 @@ static const TransportOps lossy_ops = {
     .receive = lossy_receive,
     .take_resets = lossy_take_resets,
     .connect = lossy_connect,
+    .answer = lossy_answer,
 };
 
 static Transport *lossy_create(const TransportConfig *config, GError **error)

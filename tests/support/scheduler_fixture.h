@@ -37,6 +37,9 @@ void replace_scheduler(const SchedulerConfig *config,
 /* Keeps what came out; what a `send` of one's own calls first. */
 void put_sent(void *user, uint32_t node, const Control *control);
 
+/* The asker of a HELLO whose sender receives at the endpoint. */
+uint64_t asker_of(const char *endpoint);
+
 /* Takes the first that came out for a node, or as a greeting to an endpoint: it must be of that
  * kind. Valid until the next expect. */
 const Control *expect(uint32_t node, ControlKind kind);

@@ -19,6 +19,7 @@ typedef struct {
     uint32_t from;
     char *endpoint;
     int64_t last_ns; /* when the last packet comes */
+    bool greets;
 } SimChannel;
 
 /* A packet on its way. */
@@ -29,6 +30,8 @@ typedef struct {
     Packet *shared; /* whose bytes these are; NULL: our own */
     uint8_t *bytes;
     size_t size;
+    bool can_be_answered; /* it came on a channel for greetings */
+    bool is_answer;
 } Travelling;
 
 static struct {
@@ -159,6 +162,19 @@ static void travel(SimChannel *channel, Travelling *self)
 
 /* ---- channels ---- */
 
+/* Lets a packet go, or holds or loses it. */
+static void let_go(SimChannel *channel, Travelling *self)
+{
+    const SimLink *const link = &net.links[self->from][self->to];
+
+    if (link->is_cut && net.options.holds_when_cut)
+        g_queue_push_tail(&net.held[self->from][self->to], self);
+    else if (link->is_cut || sim_chance(link->loss_1024, 1024))
+        drop(self, "is lost");
+    else
+        travel(channel, self);
+}
+
 static void channel_send(Channel *base, Packet *packet)
 {
     SimChannel *const channel = (SimChannel *)base;
@@ -176,6 +192,7 @@ static void channel_send(Channel *base, Packet *packet)
     }
     const SimLink *const link = &net.links[channel->from][bound->node];
     Travelling *const first = travelling_new(channel->from, bound->node, packet);
+    first->can_be_answered = channel->greets;
     if (link->is_cut && net.options.holds_when_cut) {
         g_queue_push_tail(&net.held[first->from][first->to], first);
         return;
@@ -329,12 +346,29 @@ static bool receive(Transport *transport, Received *received)
     received->ops = &received_ops;
     received->bytes = next->bytes;
     received->size = next->size;
+    received->is_answer = next->is_answer;
+    received->connection = next->can_be_answered ? next->from + 1 : 0;
+    received->node = HANDSHAKE_ANY_NODE;
     received->lent = net.options.lends;
     memcpy(received->memory, &next, sizeof next);
     return true;
 }
 
-static Channel *connect_to(Transport *transport, const char *endpoint, GError **error)
+/* A connection's number is that of the node that greets, and one more. */
+static void answer(Transport *transport, uint32_t connection, Packet *packet)
+{
+    SimChannel way = { .from = ((SimTransport *)transport)->node };
+
+    net.stats.n_sent++;
+    net.stats.n_bytes += packet->size;
+    sim_mark(hash_bytes(packet->bytes, packet->size));
+    Travelling *const self = travelling_new(way.from, connection - 1, packet);
+    self->is_answer = true;
+    let_go(&way, self);
+}
+
+static Channel *connect_to(Transport *transport, const char *endpoint, const ChannelTarget *target,
+                           GError **error)
 {
     SimChannel *const channel = g_new0(SimChannel, 1);
 
@@ -342,6 +376,7 @@ static Channel *connect_to(Transport *transport, const char *endpoint, GError **
     channel->base.ops = &channel_ops;
     channel->from = ((SimTransport *)transport)->node;
     channel->endpoint = g_strdup(endpoint);
+    channel->greets = target != NULL && target->greets;
     return &channel->base;
 }
 
@@ -353,6 +388,7 @@ const TransportOps sim_transport = {
     .poll_fd = poll_fd,
     .receive = receive,
     .connect = connect_to,
+    .answer = answer,
 };
 
 /* ---- what a test does to it ---- */

@@ -29,14 +29,16 @@ static void on_receive(void *user, Incoming *incoming)
     pthread_mutex_unlock(&station->lock);
 }
 
-static void on_greeted(void *user, uint16_t version, GVariant *body, const char *address)
+static void on_greeted(void *user, uint16_t version, GVariant *body, const GreetingSource *source)
 {
     Station *const station = user;
     StationGreeting *const greeting = g_new0(StationGreeting, 1);
 
     greeting->version = version;
     greeting->text = g_variant_print(body, FALSE);
-    greeting->address = g_strdup(address);
+    greeting->address = g_strdup(source->address);
+    greeting->is_answer = source->is_answer;
+    greeting->asker = source->asker;
     pthread_mutex_lock(&station->lock);
     g_queue_push_tail(&station->greetings, greeting);
     pthread_cond_broadcast(&station->changed);

@@ -15,6 +15,8 @@ typedef struct {
     uint16_t version;
     char *text; /* of the body */
     char *address;
+    bool is_answer;
+    uint64_t asker;
 } StationGreeting;
 
 typedef struct {

@@ -149,6 +149,7 @@ static bool receive(Transport *unused, Received *received)
         *received = (Received){ .ops = &received_ops,
                                 .bytes = line.bytes,
                                 .size = WIRE_PACKET_HEADER_BYTES + header->payload_bytes,
+                                .node = HANDSHAKE_ANY_NODE,
                                 .lent = true };
     } else {
         (void)!read(line.fd, &n, sizeof n);
@@ -170,8 +171,10 @@ static void destroy(Transport *unused)
     (void)unused;
 }
 
-static Channel *connect_channel(Transport *unused, const char *endpoint, GError **error)
+static Channel *connect_channel(Transport *unused, const char *endpoint,
+                                const ChannelTarget *target, GError **error)
 {
+    (void)target;
     (void)unused;
     (void)endpoint;
     (void)error;
@@ -212,12 +215,13 @@ static void take_message(void *user, Incoming *incoming)
         incoming_free(incoming);
 }
 
-static void take_greeting(void *user, uint16_t version, GVariant *body, const char *address)
+static void take_greeting(void *user, uint16_t version, GVariant *body,
+                          const GreetingSource *source)
 {
     (void)user;
     (void)version;
     (void)body;
-    (void)address;
+    (void)source;
 }
 
 static void tick(void *user, int64_t now_ms)

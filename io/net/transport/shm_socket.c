@@ -166,6 +166,32 @@ static size_t take_fds(struct msghdr *message, int *fds, bool *fits)
     return n;
 }
 
+bool shm_socket_send_proof(int fd, const uint8_t *bytes, size_t size)
+{
+    return send_message(fd, bytes, size, NULL, 0);
+}
+
+ShmNews shm_socket_receive_proof(int fd, uint8_t *bytes, size_t size)
+{
+    struct iovec part = { .iov_base = bytes, .iov_len = size };
+    Control control;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
+    };
+    int came[SHM_MOST_FDS];
+    bool fits;
+    ssize_t n;
+
+    do
+        n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    while (n == -1 && errno == EINTR);
+    if (n == -1)
+        return errno == EAGAIN ? SHM_NOTHING : SHM_END;
+    const size_t n_fds = take_fds(&message, came, &fits);
+    close_all(came, n_fds);
+    return fits && n_fds == 0 && n == (ssize_t)size ? SHM_MESSAGE : SHM_END;
+}
+
 ShmNews shm_socket_receive(int fd, uint64_t *capacity, int *fds, size_t n_fds)
 {
     ShmHello hello;

@@ -20,7 +20,7 @@ typedef struct {
 } ShmHello;
 
 #define SHM_HELLO_MAGIC 0x4d485352u
-#define SHM_HELLO_VERSION 1u
+#define SHM_HELLO_VERSION 2u
 
 typedef enum {
     SHM_MESSAGE,
@@ -37,6 +37,12 @@ int shm_socket_accept(int listener, pid_t *pid);
 
 /* Whether the other end runs as the same user. */
 bool shm_socket_is_trusted(int fd, pid_t *pid);
+
+/* Sends a message of the handshake; whether it went out whole. */
+bool shm_socket_send_proof(int fd, const uint8_t *bytes, size_t size);
+
+/* The next message, if it is one of exactly that size and without descriptors. */
+ShmNews shm_socket_receive_proof(int fd, uint8_t *bytes, size_t size);
 
 /* Sends a hello with descriptors, of which there are at most SHM_MOST_FDS. */
 bool shm_socket_send_hello(int fd, uint64_t capacity, const int *fds, size_t n_fds);

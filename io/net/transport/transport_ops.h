@@ -15,6 +15,7 @@
 #ifndef RUBATO_IO_NET_TRANSPORT_TRANSPORT_OPS_H
 #define RUBATO_IO_NET_TRANSPORT_TRANSPORT_OPS_H
 
+#include "io/net/handshake.h"
 #include "io/net/network.h"
 #include "io/net/packet.h"
 
@@ -49,6 +50,13 @@ struct Received {
     uint8_t *bytes; /* may be written to; not aligned */
     size_t size;
     bool misshapen; /* it came in a form that no channel sends */
+    bool is_answer; /* it came back on a channel of our own, to whoever answers a greeting there */
+
+    /* Who has proved to be its sender; HANDSHAKE_ANY_NODE: that was not asked. */
+    uint32_t node;
+    uint64_t incarnation;
+
+    uint32_t connection; /* by which it can be answered: see TransportOps.answer; 0: it cannot */
     bool lent; /* cannot be moved, and is released before the next receive, on the same thread */
     _Alignas(max_align_t) uint8_t memory[96]; /* the transport's */
 };
@@ -64,8 +72,20 @@ typedef enum {
 /* What a transport is told of the network that it is for. */
 typedef struct {
     uint32_t n_nodes;
-    unsigned timeout_ms; /* a node that is silent for so long counts as lost; never 0 */
+    unsigned timeout_ms;     /* a node that is silent for so long counts as lost; never 0 */
+    uint32_t self;           /* this node's number */
+    uint64_t incarnation;    /* of this process */
+    const RunSecret *secret; /* NULL: there is none. Outlives the transport */
+    bool encrypt;            /* see NetworkConfig */
+    bool authenticate;
 } TransportConfig;
+
+/* Whom a channel is for. */
+typedef struct {
+    uint32_t node;        /* number; HANDSHAKE_ANY_NODE: whoever listens there */
+    uint64_t incarnation; /* 0: any */
+    bool greets;          /* what comes back is received, too, as an answer */
+} ChannelTarget;
 
 struct TransportOps {
     const char *name; /* also of its addresses: "name://…" */
@@ -108,7 +128,13 @@ struct TransportOps {
 
     /* A channel to the address, where nobody need be listening yet: packets wait. NULL for an
      * address that makes no sense. Any thread, one at a time. (transfer full) */
-    Channel *(*connect)(Transport *transport, const char *endpoint, GError **error);
+    Channel *(*connect)(Transport *transport, const char *endpoint, const ChannelTarget *target,
+                        GError **error);
+
+    /* Sends a packet back on the connection by which one came; drops it where that has ended, or still
+     * has an answer to send. Takes a reference for as long as it needs the bytes. Never blocks. NULL:
+     * connections go one way, and no greetings by them. I/O thread. */
+    void (*answer)(Transport *transport, uint32_t connection, Packet *packet);
 };
 
 struct ChannelOps {

@@ -4,7 +4,7 @@
  *
  * Each channel has a ring of its own, written by the sender alone and read by the receiver alone
  * (shm_ring.h). The sender makes it and hands it over through a socket that the receiver listens at
- * (shm_socket.h); the socket then stays, for its end tells the end of the other process. All memory
+ * (shm_socket.h), once both have shaken hands there; the socket then stays, for its end tells the end of the other process. All memory
  * and all sockets are nameless files or abstract names: when a process dies, however it dies,
  * nothing of it is left, and what it had written in full is still read.
  *
@@ -27,6 +27,7 @@
 
 #include <rubato/error.h>
 
+#include "io/net/monotonic.h"
 #include "io/net/transport/host_address.h"
 #include "io/net/transport/transport_shm.h"
 
@@ -39,8 +40,12 @@
 /* So often receive may find nothing without asking the epoll what is new about the sockets. */
 #define MOST_UNHEARD 32
 
-/* Connections beyond two for each node: strangers, and processes that were started again. */
+/* Connections beyond two for each node, of processes that were started again. */
 #define SPARE_INLETS 64
+
+/* Connections of which nothing is proven: so many, and no longer than that. */
+#define MOST_STRANGERS 64
+#define PROOF_MS 5000
 
 /* Where packets of one sender come in. */
 typedef struct {
@@ -48,8 +53,13 @@ typedef struct {
     uint32_t id;
     int fd;
     pid_t pid;
-    bool opened; /* its ring has come */
-    bool ended;  /* the other process is gone: what is in the ring is the last */
+    int64_t accepted_ms;
+    Handshake handshake;
+    bool is_proven; /* the handshake is done */
+    bool opened;    /* its ring has come */
+    uint32_t node;  /* who the other end is, once that is proven */
+    uint64_t incarnation;
+    bool ended; /* the other process is gone: what is in the ring is the last */
     RingReader reader;
 
     /* the packet that comes in pieces: partial_bytes > 0 */
@@ -122,8 +132,19 @@ static void inlet_free(gpointer data)
     if (inlet->opened)
         ring_close(&inlet->reader.ring);
     shm_transport_close(inlet->transport, inlet->fd);
+    handshake_clear(&inlet->handshake);
     g_free(inlet->partial);
     g_free(inlet);
+}
+
+HandshakeConfig shm_transport_handshake(const ShmTransport *transport)
+{
+    return (HandshakeConfig){
+        .secret = transport->config.secret,
+        .node = transport->config.self,
+        .incarnation = transport->config.incarnation,
+        .wanted_node = HANDSHAKE_ANY_NODE,
+    };
 }
 
 bool shm_transport_watch(const ShmTransport *transport, int fd, uint32_t events, uint32_t kind,
@@ -140,29 +161,89 @@ void shm_transport_close(const ShmTransport *transport, int fd)
     close(fd);
 }
 
+/* Drops strangers whose time is over, and the oldest if there are too many. */
+static void thin_out(ShmTransport *self)
+{
+    const int64_t now_ms = monotonic_ms();
+    guint n = 0;
+
+    /* from the newest to the oldest, so that one that is removed does not move the rest */
+    for (guint i = self->inlets->len; i-- > 0;) {
+        const Inlet *const inlet = g_ptr_array_index(self->inlets, i);
+        if (inlet->is_proven || (++n <= MOST_STRANGERS && now_ms - inlet->accepted_ms < PROOF_MS))
+            continue;
+        g_warning("dropped the connection of process %d: it has not proved that it belongs to this "
+                  "run",
+                  (int)inlet->pid);
+        g_ptr_array_remove_index(self->inlets, i);
+        n--;
+    }
+}
+
+static guint count_proven(const ShmTransport *self)
+{
+    guint n = 0;
+
+    for (guint i = 0; i < self->inlets->len; i++)
+        n += ((const Inlet *)g_ptr_array_index(self->inlets, i))->is_proven;
+    return n;
+}
+
 static void let_in(ShmTransport *self, int listener)
 {
-    const int bell[] = { self->bell_memory_fd, self->bell_fd };
+    const HandshakeConfig config = shm_transport_handshake(self);
     pid_t pid;
     int fd;
 
     while ((fd = shm_socket_accept(listener, &pid)) != -1) {
         const uint32_t id = self->n_inlets_ever++;
 
-        if (self->inlets->len >= self->most_inlets ||
-            !shm_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, SHM_EVENT_INLET, id)) {
+        if (!shm_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, SHM_EVENT_INLET, id)) {
             close(fd);
             continue;
         }
-        /* Who has gone already may still have left a ring. */
-        (void)shm_socket_send_hello(fd, 0, bell, G_N_ELEMENTS(bell));
         Inlet *const inlet = g_new0(Inlet, 1);
         inlet->transport = self;
         inlet->id = id;
         inlet->fd = fd;
         inlet->pid = pid;
+        inlet->accepted_ms = monotonic_ms();
+        handshake_init(&inlet->handshake, HANDSHAKE_ACCEPTS, &config, NULL);
         g_ptr_array_add(self->inlets, inlet);
+        thin_out(self);
     }
+}
+
+/* Takes the next message of the handshake; once it is done the sender gets our bell. False: the
+ * connection is not worth keeping. */
+static bool shake_hands(ShmTransport *self, Inlet *inlet)
+{
+    const int bell[] = { self->bell_memory_fd, self->bell_fd };
+    const size_t wanted = handshake_wants(&inlet->handshake);
+    uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
+    size_t n_output = 0;
+
+    const ShmNews news = shm_socket_receive_proof(inlet->fd, bytes, wanted);
+    if (news != SHM_MESSAGE)
+        return news == SHM_NOTHING;
+    const char *const fault = handshake_take(&inlet->handshake, bytes, wanted, output, &n_output);
+    if (fault != NULL) {
+        g_warning("dropped the connection of process %d: %s", (int)inlet->pid, fault);
+        return false;
+    }
+    if (n_output > 0 && !shm_socket_send_proof(inlet->fd, output, n_output))
+        return false;
+    if (inlet->handshake.state != HANDSHAKE_DONE)
+        return true;
+    if (count_proven(self) >= self->most_inlets)
+        return false;
+    inlet->is_proven = true;
+    inlet->node = handshake_peer_node(&inlet->handshake);
+    inlet->incarnation = handshake_peer_incarnation(&inlet->handshake);
+    handshake_clear(&inlet->handshake);
+    /* Who has gone already may still have left a ring. */
+    (void)shm_socket_send_hello(inlet->fd, 0, bell, G_N_ELEMENTS(bell));
+    return true;
 }
 
 /* The ring of an inlet. False: the connection is not worth keeping. */
@@ -195,7 +276,7 @@ static void hear_inlet(ShmTransport *self, uint32_t id)
         return;
     Inlet *const inlet = g_ptr_array_index(self->inlets, i);
     if (!inlet->opened) {
-        if (!open_inlet(inlet))
+        if (inlet->is_proven ? !open_inlet(inlet) : !shake_hands(self, inlet))
             g_ptr_array_remove_index(self->inlets, i);
         return; /* the end, if it is there, too, shows again */
     }
@@ -210,6 +291,7 @@ static void hear_all(ShmTransport *self)
     struct epoll_event events[16];
     const int n = epoll_wait(self->epoll_fd, events, G_N_ELEMENTS(events), 0);
 
+    thin_out(self);
     for (int i = 0; i < n; i++) {
         const uint32_t id = (uint32_t)events[i].data.u64;
         switch (events[i].data.u64 >> 32) {
@@ -242,7 +324,11 @@ typedef enum {
 
 static void fill(Received *received, Inlet *inlet, uint8_t *bytes, size_t size)
 {
-    *received = (Received){ .ops = &received_ops, .bytes = bytes, .size = size };
+    *received = (Received){ .ops = &received_ops,
+                            .bytes = bytes,
+                            .size = size,
+                            .node = inlet->node,
+                            .incarnation = inlet->incarnation };
     *inside(received) = (ShmReceived){ .inlet = inlet, .pid = inlet->pid };
 }
 
@@ -425,6 +511,7 @@ static Transport *shm_create(const TransportConfig *config, GError **error)
     ShmTransport *const self = g_new0(ShmTransport, 1);
 
     self->base.ops = &transport_shm;
+    self->config = *config;
     self->identity = host_identity();
     self->ring_capacity = choose_capacity(config->n_nodes);
     self->most_inlets = 2 * (size_t)config->n_nodes + SPARE_INLETS;
@@ -483,7 +570,8 @@ static bool shm_reaches(Transport *transport, const char *endpoint)
                               /* for_binding= */ false, &name, NULL);
 }
 
-static Channel *shm_connect(Transport *transport, const char *endpoint, GError **error)
+static Channel *shm_connect(Transport *transport, const char *endpoint, const ChannelTarget *target,
+                            GError **error)
 {
     ShmTransport *const self = (ShmTransport *)transport;
     g_autofree char *name = NULL;
@@ -491,7 +579,7 @@ static Channel *shm_connect(Transport *transport, const char *endpoint, GError *
     if (!host_address_split(SCHEME, self->identity, endpoint, /* for_binding= */ false, &name,
                             error))
         return NULL;
-    return shm_outlet_new(self, name);
+    return shm_outlet_new(self, name, target);
 }
 
 const TransportOps transport_shm = {

@@ -44,6 +44,7 @@ typedef struct {
     Transport base;
 
     /* immutable once bound */
+    TransportConfig config;
     char *identity;       /* of this host */
     size_t ring_capacity; /* of rings that are made here */
     size_t most_inlets;
@@ -76,12 +77,15 @@ enum {
 bool shm_transport_watch(const ShmTransport *transport, int fd, uint32_t events, uint32_t kind,
                          uint32_t id);
 
+/* What a handshake of this node begins with. */
+HandshakeConfig shm_transport_handshake(const ShmTransport *transport);
+
 /* Takes it out and closes it: a process that was forked off may still have it open. */
 void shm_transport_close(const ShmTransport *transport, int fd);
 
 /* ---- transport_shm_send.c ---- */
 
 /* A channel to whoever listens at the name. (transfer full) */
-Channel *shm_outlet_new(ShmTransport *transport, const char *name);
+Channel *shm_outlet_new(ShmTransport *transport, const char *name, const ChannelTarget *target);
 
 #endif

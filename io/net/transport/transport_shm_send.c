@@ -1,7 +1,7 @@
 /* The sending side of the shared-memory transport.
  *
- * An outlet makes its ring, connects to the receiver's socket and hands the ring over; the receiver
- * hands back its bell. Writing need not wait for that: a receiver that comes by a ring looks into
+ * An outlet makes its ring, connects to the receiver's socket, shakes hands and hands the ring over; the
+ * receiver hands back its bell. Writing need not wait for that: a receiver that comes by a ring looks into
  * it, and the bell is rung once when it comes. The receiver tells over the socket when there is room
  * in a ring that was full.
  *
@@ -25,9 +25,12 @@ typedef struct {
     /* immutable */
     ShmTransport *transport;
     char *name; /* of the receiver's socket */
+    ChannelTarget target;
 
     /* guarded by the outlet's lock; while it is open */
     int fd;
+    Handshake handshake;
+    int ring_fd; /* to be handed over; -1: that is done */
     RingWriter writer;
     ShmBell *bell; /* NULL: has not come yet */
     int bell_fd;
@@ -37,6 +40,9 @@ static void outlet_shut(Outlet *outlet)
 {
     ShmOutlet *const self = (ShmOutlet *)outlet;
 
+    handshake_clear(&self->handshake);
+    if (self->ring_fd != -1)
+        close(self->ring_fd);
     shm_transport_close(self->transport, self->fd);
     ring_close(&self->writer.ring);
     if (self->bell != NULL) {
@@ -49,18 +55,21 @@ static void outlet_shut(Outlet *outlet)
 static bool outlet_open(Outlet *outlet)
 {
     ShmOutlet *const self = (ShmOutlet *)outlet;
-    int ring_fd;
+    HandshakeConfig config = shm_transport_handshake(self->transport);
+    uint8_t hello[HANDSHAKE_HELLO_BYTES];
 
     const int fd = shm_socket_connect(self->name);
     if (fd == -1)
         return false;
-    if (!ring_new(self->transport->ring_capacity, &self->writer, &ring_fd)) {
+    if (!ring_new(self->transport->ring_capacity, &self->writer, &self->ring_fd)) {
         close(fd);
         return false;
     }
     self->fd = fd;
-    const bool told = shm_socket_send_hello(fd, self->writer.ring.capacity, &ring_fd, 1);
-    close(ring_fd); /* the mapping stays */
+    config.wanted_node = self->target.node;
+    config.wanted_incarnation = self->target.incarnation;
+    handshake_init(&self->handshake, HANDSHAKE_CONNECTS, &config, NULL);
+    const bool told = shm_socket_send_proof(fd, hello, handshake_begin(&self->handshake, hello));
     if (told && shm_transport_watch(self->transport, fd, EPOLLIN, SHM_EVENT_OUTLET, outlet->id))
         return true;
     outlet_shut(outlet);
@@ -113,6 +122,26 @@ static OutletProgress outlet_write(Outlet *outlet, const Packet *packet, size_t 
     return OUTLET_DONE;
 }
 
+/* The receiver's proof; then it gets ours, and the ring. */
+static bool shake_hands(ShmOutlet *self)
+{
+    const size_t wanted = handshake_wants(&self->handshake);
+    uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
+    size_t n_output = 0;
+
+    const ShmNews news = shm_socket_receive_proof(self->fd, bytes, wanted);
+    if (news != SHM_MESSAGE)
+        return news == SHM_NOTHING;
+    if (handshake_take(&self->handshake, bytes, wanted, output, &n_output) != NULL ||
+        !shm_socket_send_proof(self->fd, output, n_output) ||
+        !shm_socket_send_hello(self->fd, self->writer.ring.capacity, &self->ring_fd, 1))
+        return false;
+    close(self->ring_fd); /* the mapping stays */
+    self->ring_fd = -1;
+    handshake_clear(&self->handshake);
+    return true;
+}
+
 /* The receiver's bell. */
 static bool take_bell(ShmOutlet *self)
 {
@@ -146,6 +175,10 @@ static bool outlet_hear(Outlet *outlet, uint32_t events)
     ShmNews news;
 
     (void)events;
+    if (self->ring_fd != -1 && !shake_hands(self))
+        return false;
+    if (self->ring_fd != -1)
+        return true;
     if (self->bell == NULL && !take_bell(self))
         return false;
     if (self->bell == NULL)
@@ -169,12 +202,13 @@ static const OutletOps outlet_ops = {
     .free = outlet_free,
 };
 
-Channel *shm_outlet_new(ShmTransport *transport, const char *name)
+Channel *shm_outlet_new(ShmTransport *transport, const char *name, const ChannelTarget *target)
 {
     ShmOutlet *const outlet = g_new0(ShmOutlet, 1);
 
     outlet->transport = transport;
     outlet->name = g_strdup(name);
+    outlet->target = target != NULL ? *target : (ChannelTarget){ .node = HANDSHAKE_ANY_NODE };
     outlet_start(&outlet->base, &outlet_ops, &transport->outlets, LONGEST_PAUSE_MS);
     return &outlet->base.base;
 }

@@ -29,6 +29,8 @@
 #include "io/net/transport/transport_tcp.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -39,11 +41,18 @@
 #include "io/net/monotonic.h"
 #include "io/net/transport/tcp_address.h"
 
-/* Connections beyond two for each node: strangers, and processes that were started again. */
+/* Connections beyond two for each node, of processes that were started again, and for greetings. */
 #define SPARE_INLETS 64
 
-/* A stranger that connects and says nothing is cut off; one that has been silent for so long makes
- * way for somebody new, if there are too many. */
+/* Connections of which nothing is proven have this time from the accept on, however much they say. */
+#define PROOF_MS 5000
+
+/* So many of them may there be whose HELLO has not come, or not whole; so many of one address; and so
+ * many besides, for each node and for all, that have said a right HELLO. */
+#define MOST_STRANGERS 64
+#define MOST_STRANGERS_OF_ADDRESS 8
+
+/* A node that has been silent for so long makes way for a new one, if there are too many. */
 #define SILENCE_MS 5000
 
 #define CHECK_MS 20
@@ -58,6 +67,9 @@
 /* Until a quiet connection is asked whether its other end is there; and how often in vain. */
 #define KEEP_IDLE_MOST_S 60
 #define KEEP_PROBES 3
+
+/* Connections accepted in one go. */
+#define MOST_ACCEPTS 64
 
 /* ---- descriptors ---- */
 
@@ -114,28 +126,36 @@ static bool may_complain(TcpTransport *self)
 {
     const int64_t now_ms = monotonic_ms();
 
-    if (now_ms - self->warned_ms < WARNING_MS)
+    if (now_ms - self->warned_ms < WARNING_MS) {
+        self->n_unsaid++;
         return false;
+    }
     self->warned_ms = now_ms;
     return true;
 }
 
 static void complain_of(TcpTransport *self, const char *address, const char *what)
 {
-    if (may_complain(self))
-        g_warning("dropped a connection from %s: %s", address, what);
+    if (!may_complain(self))
+        return;
+    g_warning("dropped a connection from %s: %s; %" PRIu64 " more since the last such line",
+              address, what, self->n_unsaid);
+    self->n_unsaid = 0;
 }
 
 static void drop_inlet(TcpTransport *self, TcpInlet *inlet)
 {
+    const gpointer id = GUINT_TO_POINTER(inlet->id);
+
     if (self->current == inlet)
         self->current = NULL;
     if (self->last == inlet)
         self->last = NULL;
-    g_hash_table_remove(self->inlets, GUINT_TO_POINTER(inlet->id));
+    if (!g_hash_table_remove(self->inlets, id))
+        g_hash_table_remove(self->strangers, id);
 }
 
-/* The one of which nothing has come for the longest time; NULL: there is none. */
+/* The node of which nothing has come for the longest time; NULL: there is none. */
 static TcpInlet *find_most_silent(TcpTransport *self)
 {
     TcpInlet *silent = NULL;
@@ -151,8 +171,8 @@ static TcpInlet *find_most_silent(TcpTransport *self)
     return silent;
 }
 
-/* Whether there is room for one more inlet, made if need be: a node that is cut off for it connects
- * again, and its link sends again. */
+/* Whether there is room for one more node, made if need be: one that is cut off for it connects again,
+ * and its link sends again. */
 static bool make_room(TcpTransport *self)
 {
     if (g_hash_table_size(self->inlets) < self->most_inlets)
@@ -164,37 +184,112 @@ static bool make_room(TcpTransport *self)
     return true;
 }
 
+/* Strangers of one kind. */
+typedef struct {
+    bool recognised;     /* their HELLO has come, and is a right one */
+    const char *address; /* NULL: any */
+} Kind;
+
+/* How many of a kind there are; *oldest: the first of them to have come. */
+static size_t count_strangers(TcpTransport *self, Kind kind, TcpInlet **oldest)
+{
+    GHashTableIter each;
+    gpointer data;
+    size_t n = 0;
+
+    *oldest = NULL;
+    g_hash_table_iter_init(&each, self->strangers);
+    while (g_hash_table_iter_next(&each, NULL, &data)) {
+        TcpInlet *const inlet = data;
+        if (inlet->handshake.is_recognised != kind.recognised ||
+            (kind.address != NULL && strcmp(inlet->address, kind.address) != 0))
+            continue;
+        n++;
+        if (*oldest == NULL || (int32_t)(inlet->id - (*oldest)->id) < 0)
+            *oldest = inlet;
+    }
+    return n;
+}
+
+/* Drops the oldest of a kind if there are more than `most`: a node says its HELLO with the first bytes,
+ * so it is the one that has had the most time for it. */
+static void thin_out(TcpTransport *self, Kind kind, size_t most)
+{
+    TcpInlet *oldest;
+
+    if (count_strangers(self, kind, &oldest) <= most)
+        return;
+    complain_of(self, oldest->address,
+                "there are too many that do not prove that they belong to this run");
+    drop_inlet(self, oldest);
+}
+
+/* What a stranger has said was read. A right proof makes it a node. */
+static void note_progress(TcpTransport *self, TcpInlet *inlet)
+{
+    const gpointer id = GUINT_TO_POINTER(inlet->id);
+
+    if (!inlet->is_proven) {
+        if (inlet->handshake.is_recognised)
+            thin_out(self, (Kind){ .recognised = true }, self->most_inlets);
+        return;
+    }
+    if (!g_hash_table_contains(self->strangers, id))
+        return;
+    if (!make_room(self)) {
+        complain_of(self, inlet->address, "there are too many connections of nodes");
+        drop_inlet(self, inlet);
+        return;
+    }
+    g_hash_table_steal(self->strangers, id);
+    g_hash_table_insert(self->inlets, id, inlet);
+}
+
+/* Reads from a connection. False: it was dropped. */
+static bool read_inlet(TcpTransport *self, TcpInlet *inlet)
+{
+    const gpointer id = GUINT_TO_POINTER(inlet->id);
+
+    if (!tcp_inlet_read(inlet)) {
+        if (inlet->fault != NULL)
+            complain_of(self, inlet->address, inlet->fault);
+        drop_inlet(self, inlet);
+        return false;
+    }
+    if (!g_hash_table_contains(self->strangers, id))
+        return true;
+    note_progress(self, inlet);
+    return g_hash_table_contains(self->inlets, id);
+}
+
 static void take_over(TcpTransport *self, int fd, const struct sockaddr *address, socklen_t size)
 {
-    const uint32_t id = self->n_inlets_ever++;
+    const HandshakeConfig config = tcp_stream_config(&self->config, fd);
+    const uint32_t id = ++self->n_inlets_ever;
     char text[NI_MAXHOST];
 
     tcp_address_text(address, size, text, sizeof text);
-    if (!tcp_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, TCP_EVENT_INLET, id)) {
-        complain_of(self, text, g_strerror(errno));
+    if (id == 0 || !tcp_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, TCP_EVENT_INLET, id)) {
+        complain_of(self, text, id == 0 ? "come again" : g_strerror(errno));
         close(fd);
         return;
     }
     tcp_transport_keep_alive(self, fd);
-    g_hash_table_insert(self->inlets, GUINT_TO_POINTER(id),
-                        tcp_inlet_new(id, fd, self->epoll_fd, text, self->pool));
+    TcpInlet *const inlet = tcp_inlet_new(id, fd, self->epoll_fd, text, self->pool, &config);
+    g_hash_table_insert(self->strangers, GUINT_TO_POINTER(id), inlet);
+    /* A node's HELLO comes with the connection, so that it is told from others at once. */
+    (void)read_inlet(self, inlet);
+    thin_out(self, (Kind){ .address = text }, MOST_STRANGERS_OF_ADDRESS);
+    thin_out(self, (Kind){ .recognised = false }, MOST_STRANGERS);
 }
 
-/* Accepts whoever has come. For whom there is no room, he waits with the kernel until there is. */
+/* Accepts whoever has come. */
 static void let_in(TcpTransport *self, int listener)
 {
     struct sockaddr_storage address;
 
-    for (;;) {
+    for (unsigned n = 0; n < MOST_ACCEPTS; n++) {
         socklen_t size = sizeof address;
-
-        self->is_full = !make_room(self);
-        if (self->is_full) {
-            if (may_complain(self))
-                g_warning("there are too many connections, %zu; others wait until one ends",
-                          self->most_inlets);
-            return;
-        }
         const int fd =
             accept4(listener, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd != -1)
@@ -215,24 +310,48 @@ static void let_in_all(TcpTransport *self)
         let_in(self, g_array_index(self->listeners, int, i));
 }
 
-/* One of which no packet has come, so it is neither the current one nor the last. */
-static gboolean is_strange(gpointer id, gpointer data, gpointer now_ms)
+/* Drops those whose time to prove something is over. */
+static void drop_late_strangers(TcpTransport *self, int64_t now_ms)
 {
-    const TcpInlet *const inlet = data;
+    GHashTableIter each;
+    gpointer data;
 
-    (void)id;
-    return !inlet->is_greeted && *(const int64_t *)now_ms - inlet->heard_ms >= SILENCE_MS;
+    g_hash_table_iter_init(&each, self->strangers);
+    while (g_hash_table_iter_next(&each, NULL, &data)) {
+        TcpInlet *const inlet = data;
+        if (now_ms - inlet->accepted_ms < PROOF_MS)
+            continue;
+        complain_of(self, inlet->address, "it has not proved in time that it belongs to this run");
+        g_hash_table_iter_remove(&each);
+    }
+}
+
+void tcp_transport_take_answers(TcpTransport *self, int fd, const Handshake *done,
+                                const Seal *receives)
+{
+    const uint32_t id = ++self->n_inlets_ever;
+    const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (own == -1)
+        return; /* whoever greets does so again on another connection */
+    if (!tcp_transport_watch(self, own, EPOLLIN | EPOLLRDHUP, TCP_EVENT_INLET, id)) {
+        close(own);
+        return;
+    }
+    g_hash_table_insert(self->inlets, GUINT_TO_POINTER(id),
+                        tcp_inlet_new_for_answers(id, own, self->epoll_fd, "the scheduler",
+                                                  self->pool, done, receives));
 }
 
 /* What is done from time to time. */
 static void check(TcpTransport *self)
 {
-    int64_t now_ms = monotonic_ms();
+    const int64_t now_ms = monotonic_ms();
 
     if (now_ms < self->check_ms)
         return;
     self->check_ms = now_ms + CHECK_MS;
-    g_hash_table_foreach_remove(self->inlets, is_strange, &now_ms);
+    drop_late_strangers(self, now_ms);
     let_in_all(self);
     outlets_go_on(&self->outlets); /* those that nobody sends by try again to connect, too */
 }
@@ -242,16 +361,14 @@ static void check(TcpTransport *self)
 /* The next packet of the current inlet. */
 static bool take_packet(TcpTransport *self, Received *received)
 {
-    const char *fault = NULL;
-
     if (self->current == NULL)
         return false;
-    if (tcp_inlet_take(self->current, received, &fault)) {
+    if (tcp_inlet_take(self->current, received)) {
         self->last = self->current;
         return true;
     }
-    if (fault != NULL) {
-        complain_of(self, self->current->address, fault);
+    if (self->current->fault != NULL) {
+        complain_of(self, self->current->address, self->current->fault);
         drop_inlet(self, self->current);
     }
     self->current = NULL;
@@ -266,6 +383,33 @@ static bool ask(TcpTransport *self)
     self->next_event = 0;
     self->n_events = n > 0 ? n : 0;
     return n > 0;
+}
+
+/* Has what is left of an answer sent when there is room. False: the connection was dropped. */
+static bool watch_answer(TcpTransport *self, TcpInlet *inlet, bool is_sound)
+{
+    if (!is_sound) {
+        drop_inlet(self, inlet);
+        return false;
+    }
+    tcp_transport_watch_for(self, inlet->fd,
+                            EPOLLIN | EPOLLRDHUP | (tcp_inlet_has_answer(inlet) ? EPOLLOUT : 0),
+                            TCP_EVENT_INLET, inlet->id);
+    return true;
+}
+
+static bool go_on_answering(TcpTransport *self, TcpInlet *inlet)
+{
+    return watch_answer(self, inlet, tcp_inlet_write(inlet));
+}
+
+static void tcp_answer(Transport *transport, uint32_t connection, Packet *packet)
+{
+    TcpTransport *const self = (TcpTransport *)transport;
+    TcpInlet *const inlet = g_hash_table_lookup(self->inlets, GUINT_TO_POINTER(connection));
+
+    if (inlet != NULL && !tcp_inlet_has_answer(inlet))
+        (void)watch_answer(self, inlet, tcp_inlet_answer(inlet, packet));
 }
 
 /* Deals with an event, which may make an inlet the current one. True: more of a large packet has
@@ -285,13 +429,13 @@ static bool deal_with(TcpTransport *self, const struct epoll_event *event)
     default:
         inlet = g_hash_table_lookup(self->inlets, GUINT_TO_POINTER(id));
         if (inlet == NULL)
+            inlet = g_hash_table_lookup(self->strangers, GUINT_TO_POINTER(id));
+        if (inlet == NULL)
             return false; /* dropped since */
-        if (!tcp_inlet_read(inlet)) {
-            drop_inlet(self, inlet);
-            if (self->is_full)
-                let_in_all(self);
+        if ((event->events & EPOLLOUT) && !go_on_answering(self, inlet))
             return false;
-        }
+        if (!read_inlet(self, inlet))
+            return false;
         self->current = inlet;
         return tcp_inlet_is_midway(inlet);
     }
@@ -386,6 +530,7 @@ static void tcp_destroy(Transport *transport)
     outlets_finish(&self->outlets, self->epoll_fd, TCP_EVENT_OUTLET);
     outlets_clear(&self->outlets);
     g_hash_table_unref(self->inlets);
+    g_hash_table_unref(self->strangers);
     for (guint i = 0; i < self->listeners->len; i++)
         close(g_array_index(self->listeners, int, i));
     g_array_unref(self->listeners);
@@ -408,11 +553,13 @@ static Transport *tcp_create(const TransportConfig *config, GError **error)
     struct epoll_event event = { .events = EPOLLIN };
 
     self->base.ops = &transport_tcp;
+    self->config = *config;
     self->most_inlets = 2 * (size_t)config->n_nodes + SPARE_INLETS;
     self->timeout_ms = config->timeout_ms;
     self->pool = block_pool_new();
     self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
     self->inlets = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_inlet);
+    self->strangers = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_inlet);
     self->is_armed = true;
     self->warned_ms = INT64_MIN / 2;
     spinner_init(&self->spinner);
@@ -475,7 +622,8 @@ static bool tcp_bind(Transport *transport, const char *endpoint, char **resolved
     return false;
 }
 
-static Channel *tcp_connect(Transport *transport, const char *endpoint, GError **error)
+static Channel *tcp_connect(Transport *transport, const char *endpoint, const ChannelTarget *target,
+                            GError **error)
 {
     g_autofree char *host = NULL, *port = NULL;
 
@@ -484,7 +632,7 @@ static Channel *tcp_connect(Transport *transport, const char *endpoint, GError *
     struct addrinfo *const address = tcp_address_to_connect(endpoint, host, port, error);
     if (address == NULL)
         return NULL;
-    Channel *const channel = tcp_outlet_new((TcpTransport *)transport, address);
+    Channel *const channel = tcp_outlet_new((TcpTransport *)transport, address, target);
     freeaddrinfo(address);
     return channel;
 }
@@ -500,4 +648,5 @@ const TransportOps transport_tcp = {
     .origin = tcp_origin,
     .take_resets = tcp_take_resets,
     .connect = tcp_connect,
+    .answer = tcp_answer,
 };

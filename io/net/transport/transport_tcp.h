@@ -21,15 +21,16 @@ typedef struct {
     /* immutable once bound */
     int poll_fd;  /* an epoll around the other */
     int epoll_fd; /* has the listeners and all connections */
+    TransportConfig config;
     size_t most_inlets;
     unsigned timeout_ms;
     BlockPool *pool;   /* for large packets */
     GArray *listeners; /* of descriptors */
 
     /* the I/O thread only */
-    GHashTable *inlets; /* id → TcpInlet */
+    GHashTable *inlets;    /* id → TcpInlet: of nodes that have proved who they are */
+    GHashTable *strangers; /* the same of those who have not yet */
     uint32_t n_inlets_ever;
-    bool is_full;      /* somebody may be waiting to be let in */
     TcpInlet *current; /* what was read of it is taken out first; NULL: none */
     TcpInlet *last;    /* of which the last packet came; NULL: it is gone */
     struct epoll_event events[TCP_MOST_EVENTS]; /* not looked at yet: from next_event on */
@@ -39,6 +40,7 @@ typedef struct {
     Spinner spinner;   /* for the rest of a large packet */
     int64_t check_ms;  /* when connections are looked through next */
     int64_t warned_ms; /* when somebody was last complained of */
+    uint64_t n_unsaid; /* complaints since then */
 
     Outlets outlets; /* any thread */
 } TcpTransport;
@@ -62,6 +64,13 @@ void tcp_transport_keep_alive(const TcpTransport *transport, int fd);
 /* ---- transport_tcp_send.c ---- */
 
 /* A channel to whoever listens there. (transfer full) */
-Channel *tcp_outlet_new(TcpTransport *transport, const struct addrinfo *address);
+Channel *tcp_outlet_new(TcpTransport *transport, const struct addrinfo *address,
+                        const ChannelTarget *target);
+
+/* ---- transport_tcp.c ---- */
+
+/* Has what comes back on a connection received, whose other end has proved who it is. I/O thread. */
+void tcp_transport_take_answers(TcpTransport *transport, int fd, const Handshake *done,
+                                const Seal *receives);
 
 #endif

@@ -230,7 +230,10 @@ static void received_move(Received *to, Received *from)
 {
     to->ops = from->ops;
     to->misshapen = from->misshapen;
-    to->lent = false;
+    to->lent = to->is_answer = false;
+    to->node = from->node;
+    to->incarnation = from->incarnation;
+    to->connection = from->connection;
     zmq_msg_init(message_of(to));
     zmq_msg_move(message_of(to), message_of(from));
     point_at(to); /* small messages lie in the zmq_msg_t itself */
@@ -286,7 +289,10 @@ static bool zmq_transport_receive(Transport *transport, Received *received)
         zmq_msg_close(&rest);
     }
     received->ops = &received_ops;
-    received->lent = false;
+    received->lent = received->is_answer = false;
+    received->node = HANDSHAKE_ANY_NODE;
+    received->incarnation = 0;
+    received->connection = 0;
     point_at(received);
     return true;
 }
@@ -434,10 +440,12 @@ close_channel:
     return NULL;
 }
 
-static Channel *zmq_transport_connect(Transport *transport, const char *endpoint, GError **error)
+static Channel *zmq_transport_connect(Transport *transport, const char *endpoint,
+                                      const ChannelTarget *target, GError **error)
 {
     g_autofree char *host = NULL, *port = NULL;
 
+    (void)target; /* whoever listens there has to know the secret */
     if (!tcp_address_split(ZMQ, endpoint, &host, &port, error))
         return NULL;
     const bool ipv6 = !g_hostname_is_ip_address(host) || strchr(host, ':') != NULL;
@@ -445,11 +453,13 @@ static Channel *zmq_transport_connect(Transport *transport, const char *endpoint
     return connect_channel((ZmqTransport *)transport, endpoint, inner, ipv6, error);
 }
 
-static Channel *ipc_connect(Transport *transport, const char *endpoint, GError **error)
+static Channel *ipc_connect(Transport *transport, const char *endpoint, const ChannelTarget *target,
+                            GError **error)
 {
     ZmqTransport *const self = (ZmqTransport *)transport;
     g_autofree char *name = NULL;
 
+    (void)target; /* as above */
     if (!host_address_split(IPC, self->identity, endpoint, /* for_binding= */ false, &name, error))
         return NULL;
     g_autofree char *inner = ipc_endpoint(name);

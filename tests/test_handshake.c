@@ -1,0 +1,406 @@
+/* The handshake of a connection, and the seals that it makes: who knows the secret gets through, and
+ * nobody else does. Holds what docs/security.md says of strangers, replays and changed bytes. */
+#include <string.h>
+
+#include "io/net/handshake.h"
+#include "tests/support/runner.h"
+
+static const RunSecret SECRET = { { 1, 2, 3 } }, OTHER_SECRET = { { 1, 2, 4 } };
+
+static const HandshakeConfig CONNECTS = {
+    .secret = &SECRET, .node = 0, .incarnation = 100, .wanted_node = 1, .wanted_incarnation = 101
+};
+static const HandshakeConfig ACCEPTS = {
+    .secret = &SECRET, .node = 1, .incarnation = 101, .wanted_node = HANDSHAKE_ANY_NODE
+};
+
+typedef struct {
+    uint8_t bytes[HANDSHAKE_HELLO_BYTES];
+    size_t size;
+} Said;
+
+/* Two ends, what each said, and the first fault at each. */
+typedef struct {
+    Handshake connects, accepts;
+    Said hello, answer, finish;
+    const char *connects_fault, *accepts_fault;
+} Pair;
+
+static const char *give(Handshake *to, const Said *said, Said *answer)
+{
+    const size_t wanted = handshake_wants(to);
+    size_t n = 0;
+    const char *const fault =
+        handshake_take(to, said->bytes, MIN(said->size, wanted), answer->bytes, &n);
+
+    answer->size = n;
+    return fault;
+}
+
+static void begin(Pair *pair, const HandshakeConfig *connects, const HandshakeConfig *accepts)
+{
+    *pair = (Pair){ .connects_fault = NULL };
+    handshake_init(&pair->connects, HANDSHAKE_CONNECTS, connects, NULL);
+    handshake_init(&pair->accepts, HANDSHAKE_ACCEPTS, accepts, NULL);
+    pair->hello.size = handshake_begin(&pair->connects, pair->hello.bytes);
+}
+
+/* Goes on from a HELLO to the end, or to a fault. */
+static void go_on(Pair *pair)
+{
+    Said nothing;
+
+    pair->accepts_fault = give(&pair->accepts, &pair->hello, &pair->answer);
+    if (pair->accepts_fault != NULL)
+        return;
+    pair->connects_fault = give(&pair->connects, &pair->answer, &pair->finish);
+    if (pair->connects_fault == NULL)
+        pair->accepts_fault = give(&pair->accepts, &pair->finish, &nothing);
+}
+
+static bool is_done(const Pair *pair)
+{
+    return pair->connects.state == HANDSHAKE_DONE && pair->accepts.state == HANDSHAKE_DONE;
+}
+
+START_TEST(both_ends_learn_who_the_other_is)
+{
+    Pair pair;
+
+    begin(&pair, &CONNECTS, &ACCEPTS);
+    go_on(&pair);
+    ck_assert(is_done(&pair));
+    ck_assert_uint_eq(handshake_peer_node(&pair.connects), 1);
+    ck_assert_uint_eq(handshake_peer_incarnation(&pair.connects), 101);
+    ck_assert_uint_eq(handshake_peer_node(&pair.accepts), 0);
+    ck_assert_uint_eq(handshake_peer_incarnation(&pair.accepts), 100);
+    ck_assert_uint_eq(handshake_wants(&pair.accepts), 0);
+}
+END_TEST
+
+START_TEST(bytes_may_come_one_by_one)
+{
+    Pair pair;
+    Said all[3], *const turn[] = { &all[0], &all[1], &all[2] };
+
+    begin(&pair, &CONNECTS, &ACCEPTS);
+    all[0] = pair.hello;
+    for (unsigned k = 0; k < 3; k++) {
+        Handshake *const to = k == 1 ? &pair.connects : &pair.accepts;
+        for (size_t i = 0; i < turn[k]->size; i++) {
+            Said answer = { .size = 0 };
+            ck_assert_uint_gt(handshake_wants(to), 0);
+            ck_assert_ptr_null(
+                handshake_take(to, turn[k]->bytes + i, 1, answer.bytes, &answer.size));
+            if (k < 2 && answer.size > 0)
+                all[k + 1] = answer;
+        }
+    }
+    ck_assert(is_done(&pair));
+}
+END_TEST
+
+START_TEST(without_a_secret_on_both_sides_it_is_the_same)
+{
+    HandshakeConfig connects = CONNECTS, accepts = ACCEPTS;
+    Pair pair;
+
+    connects.secret = accepts.secret = NULL;
+    begin(&pair, &connects, &accepts);
+    go_on(&pair);
+    ck_assert(is_done(&pair));
+}
+END_TEST
+
+static const struct {
+    const RunSecret *connects, *accepts;
+} unlike[] = { { &SECRET, &OTHER_SECRET }, { NULL, &SECRET }, { &SECRET, NULL } };
+
+START_TEST(who_has_another_secret_is_refused_before_anything_is_answered)
+{
+    HandshakeConfig connects = CONNECTS, accepts = ACCEPTS;
+    Pair pair;
+
+    connects.secret = unlike[_i].connects;
+    accepts.secret = unlike[_i].accepts;
+    begin(&pair, &connects, &accepts);
+    go_on(&pair);
+    ck_assert_str_eq(pair.accepts_fault, "it does not know this run's secret");
+    ck_assert_uint_eq(pair.answer.size, 0);
+    ck_assert(!pair.accepts.is_recognised);
+    ck_assert_uint_eq(handshake_wants(&pair.accepts), 0);
+}
+END_TEST
+
+/* Who answers without the secret is not believed either. */
+START_TEST(impostor_that_answers_is_refused)
+{
+    HandshakeConfig impostor = ACCEPTS;
+    Pair pair, other;
+
+    impostor.secret = &OTHER_SECRET;
+    begin(&pair, &CONNECTS, &ACCEPTS);
+    begin(&other, &CONNECTS, &impostor);
+    other.connects.key = OTHER_SECRET; /* so that it gets as far as an answer */
+    handshake_init(&other.connects, HANDSHAKE_CONNECTS,
+                   &(HandshakeConfig){ .secret = &OTHER_SECRET, .wanted_node = 1 }, NULL);
+    other.hello.size = handshake_begin(&other.connects, other.hello.bytes);
+    ck_assert_ptr_null(give(&other.accepts, &other.hello, &other.answer));
+    ck_assert_str_eq(give(&pair.connects, &other.answer, &pair.finish),
+                     "it does not know this run's secret");
+    ck_assert_uint_eq(pair.finish.size, 0);
+}
+END_TEST
+
+/* All that was said on one connection, said again on another. */
+START_TEST(replay_is_refused)
+{
+    Pair pair, again;
+    Said answer, nothing;
+
+    begin(&pair, &CONNECTS, &ACCEPTS);
+    go_on(&pair);
+    ck_assert(is_done(&pair));
+    begin(&again, &CONNECTS, &ACCEPTS);
+    ck_assert_ptr_null(give(&again.accepts, &pair.hello, &answer)); /* it is a right one */
+    ck_assert_str_eq(give(&again.accepts, &pair.finish, &nothing),
+                     "it does not know this run's secret");
+    ck_assert_str_eq(give(&again.connects, &pair.answer, &nothing),
+                     "it does not know this run's secret");
+}
+END_TEST
+
+/* What a node says, said back to it. */
+START_TEST(reflection_is_refused)
+{
+    HandshakeConfig any = CONNECTS;
+    Handshake own;
+    Pair pair;
+    Said nothing;
+
+    any.wanted_node = HANDSHAKE_ANY_NODE;
+    any.wanted_incarnation = 0;
+    begin(&pair, &any, &ACCEPTS);
+    ck_assert_str_eq(give(&pair.connects, &pair.hello, &nothing),
+                     "it does not know this run's secret");
+    /* or to the address at which it listens, whose answer comes back as that of the other node */
+    begin(&pair, &CONNECTS, &ACCEPTS);
+    handshake_init(&own, HANDSHAKE_ACCEPTS, &any, NULL);
+    ck_assert_str_eq(give(&own, &pair.hello, &nothing), "it is meant for another node");
+    handshake_clear(&own);
+}
+END_TEST
+
+START_TEST(connection_that_is_led_to_another_node_is_refused)
+{
+    HandshakeConfig third = ACCEPTS;
+    Pair pair;
+
+    third.node = 2;
+    begin(&pair, &CONNECTS, &third);
+    go_on(&pair);
+    ck_assert_str_eq(pair.accepts_fault, "it is meant for another node");
+    third = ACCEPTS;
+    third.incarnation++; /* the node was started anew */
+    begin(&pair, &CONNECTS, &third);
+    go_on(&pair);
+    ck_assert_str_eq(pair.accepts_fault, "it is meant for another node");
+}
+END_TEST
+
+/* Whoever sits between the two changes one bit of what is said. */
+START_TEST(no_bit_can_be_changed_on_the_way)
+{
+    static const size_t sizes[] = { HANDSHAKE_HELLO_BYTES, HANDSHAKE_HELLO_BYTES,
+                                    HANDSHAKE_FINISH_BYTES };
+
+    for (unsigned k = 0; k < 3; k++)
+        for (size_t bit = 0; bit < 8 * sizes[k]; bit += k == 0 ? 1 : 3) {
+            const uint8_t mask = (uint8_t)(1u << bit % 8);
+            Pair pair;
+            Said nothing;
+
+            begin(&pair, &CONNECTS, &ACCEPTS);
+            if (k == 0)
+                pair.hello.bytes[bit / 8] ^= mask;
+            pair.accepts_fault = give(&pair.accepts, &pair.hello, &pair.answer);
+            if (k == 0) {
+                ck_assert_ptr_nonnull(pair.accepts_fault);
+                continue;
+            }
+            if (k == 1)
+                pair.answer.bytes[bit / 8] ^= mask;
+            pair.connects_fault = give(&pair.connects, &pair.answer, &pair.finish);
+            if (k == 1) {
+                ck_assert_ptr_nonnull(pair.connects_fault);
+                continue;
+            }
+            pair.finish.bytes[bit / 8] ^= mask;
+            ck_assert_ptr_nonnull(give(&pair.accepts, &pair.finish, &nothing));
+        }
+}
+END_TEST
+
+static const struct {
+    const char *bytes;
+    size_t size;
+    const char *fault;
+} nonsense[] = {
+    { "X", 1, "it does not begin like a node's connection" },
+    { "RBTOTCP1", 8, "it does not begin like a node's connection" },
+    { "GET / HTTP/1.1\r\n", 16, "it does not begin like a node's connection" },
+    { "RBTOHAND\x02", 10, "its handshake is that of another version of Rubato" },
+    { "RBTOHAND\x01", 10, NULL },
+    { "RBTO", 4, NULL },
+};
+
+START_TEST(nonsense_is_refused_with_its_first_byte)
+{
+    Pair pair;
+    Said said = { .size = nonsense[_i].size }, nothing;
+
+    memcpy(said.bytes, nonsense[_i].bytes, said.size);
+    begin(&pair, &CONNECTS, &ACCEPTS);
+    const char *const fault = give(&pair.accepts, &said, &nothing);
+    ck_assert_ptr_eq(fault == NULL ? NULL : strstr(nonsense[_i].fault, fault), nonsense[_i].fault);
+}
+END_TEST
+
+/* ---- what is said after it ---- */
+
+static void make_seals(Protection one, Protection other, Seal *sends, Seal *receives)
+{
+    HandshakeConfig connects = CONNECTS, accepts = ACCEPTS;
+    Seal back, forth;
+    Pair pair;
+
+    connects.protection = one;
+    accepts.protection = other;
+    begin(&pair, &connects, &accepts);
+    go_on(&pair);
+    ck_assert(is_done(&pair));
+    handshake_make_seals(&pair.connects, sends, &back);
+    handshake_make_seals(&pair.accepts, &forth, receives);
+    ck_assert_mem_eq(back.key, forth.key, SEAL_KEY_BYTES);
+    ck_assert_mem_ne(back.key, sends->key, SEAL_KEY_BYTES);
+}
+
+static const size_t sizes[] = { 0, 1, 15, 16, 17, 64, 1000, 131072 };
+
+/* Also under the other cipher. */
+static void use_cipher(Seal *seal, SealCipher cipher)
+{
+    const Seal before = *seal;
+
+    seal_init(seal, before.protection, cipher, before.key);
+}
+
+START_TEST(pieces_open_in_their_order_and_no_other_way)
+{
+    static const Protection protections[] = { PROTECTION_CHECKSUM, PROTECTION_MAC,
+                                              PROTECTION_ENCRYPT };
+    const Protection protection = protections[_i % 3];
+    const SealCipher cipher = _i < 3 || !seal_has_aes() ? SEAL_XCHACHA20_POLY1305 : SEAL_AES256_GCM;
+    g_autofree uint8_t *plain = g_malloc(131072 + 1), *sent = g_malloc(131072 + 1);
+    uint8_t tag[SEAL_TAG_BYTES];
+    Seal sends, receives;
+
+    make_seals(protection, PROTECTION_CHECKSUM, &sends, &receives);
+    use_cipher(&sends, cipher);
+    use_cipher(&receives, cipher);
+    ck_assert_uint_eq(sends.protection, protection);
+    ck_assert_uint_eq(receives.protection, protection);
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        const size_t size = sizes[i];
+        for (size_t k = 0; k < size; k++)
+            plain[k] = (uint8_t)(k * 7 + i);
+        memcpy(sent, plain, size);
+        seal_close(&sends, plain, size, sent, tag);
+        if (size >= 16)
+            ck_assert_int_eq(memcmp(sent, plain, size) != 0, protection == PROTECTION_ENCRYPT);
+        Seal copy = receives;
+        tag[3] ^= 1;
+        ck_assert(!seal_open(&copy, sent, size, tag)); /* another tag */
+        tag[3] ^= 1;
+        memcpy(sent, plain, size);
+        copy = sends;
+        copy.n_pieces--;
+        seal_close(&copy, plain, size, sent, tag);
+        if (size > 0) {
+            copy = receives;
+            sent[size / 2] ^= 0x10;
+            ck_assert(!seal_open(&copy, sent, size, tag)); /* another byte */
+            memcpy(sent, plain, size);
+            copy = sends;
+            copy.n_pieces--;
+            seal_close(&copy, plain, size, sent, tag);
+            copy = receives;
+            ck_assert(!seal_open(&copy, sent, size - 1, tag)); /* a shorter one */
+            memcpy(sent, plain, size);
+            copy = sends;
+            copy.n_pieces--;
+            seal_close(&copy, plain, size, sent, tag);
+        }
+        copy = receives;
+        seal_skip(&copy);
+        g_autofree uint8_t *moved = g_memdup2(sent, size + 1);
+        ck_assert(!seal_open(&copy, moved, size, tag)); /* at another place */
+        ck_assert(seal_open(&receives, sent, size, tag));
+        ck_assert_mem_eq(sent, plain, size);
+    }
+}
+END_TEST
+
+START_TEST(higher_protection_of_the_two_counts)
+{
+    Seal sends, receives;
+
+    make_seals(PROTECTION_CHECKSUM, PROTECTION_ENCRYPT, &sends, &receives);
+    ck_assert_uint_eq(sends.protection, PROTECTION_ENCRYPT);
+    ck_assert_uint_eq(receives.protection, PROTECTION_ENCRYPT);
+    make_seals(PROTECTION_MAC, PROTECTION_CHECKSUM, &sends, &receives);
+    ck_assert_uint_eq(sends.protection, PROTECTION_MAC);
+}
+END_TEST
+
+START_TEST(no_two_connections_have_the_same_key)
+{
+    Seal one, other, unused;
+
+    make_seals(PROTECTION_MAC, PROTECTION_MAC, &one, &unused);
+    make_seals(PROTECTION_MAC, PROTECTION_MAC, &other, &unused);
+    ck_assert_mem_ne(one.key, other.key, SEAL_KEY_BYTES);
+}
+END_TEST
+
+static Suite *handshake_suite(void)
+{
+    Suite *suite = suite_create("handshake");
+    TCase *proof = tcase_create("proof");
+    TCase *seals = tcase_create("seals");
+
+    suite_add_tcase(suite, proof);
+    suite_add_tcase(suite, seals);
+    tcase_set_timeout(proof, 60);
+    tcase_add_test(proof, both_ends_learn_who_the_other_is);
+    tcase_add_test(proof, bytes_may_come_one_by_one);
+    tcase_add_test(proof, without_a_secret_on_both_sides_it_is_the_same);
+    tcase_add_loop_test(proof, who_has_another_secret_is_refused_before_anything_is_answered, 0,
+                        (int)G_N_ELEMENTS(unlike));
+    tcase_add_test(proof, impostor_that_answers_is_refused);
+    tcase_add_test(proof, replay_is_refused);
+    tcase_add_test(proof, reflection_is_refused);
+    tcase_add_test(proof, connection_that_is_led_to_another_node_is_refused);
+    tcase_add_test(proof, no_bit_can_be_changed_on_the_way);
+    tcase_add_loop_test(proof, nonsense_is_refused_with_its_first_byte, 0,
+                        (int)G_N_ELEMENTS(nonsense));
+    tcase_add_loop_test(seals, pieces_open_in_their_order_and_no_other_way, 0, 6);
+    tcase_add_test(seals, higher_protection_of_the_two_counts);
+    tcase_add_test(seals, no_two_connections_have_the_same_key);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(handshake_suite());
+}
