@@ -91,23 +91,32 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
 
 /* ---- sending ---- */
 
-static Message make_message(const TableClient *client, MessageKind kind, const Part *part,
-                            void *values, Call *call)
+/* The fields are read before any is written, so the compiler need not build the message elsewhere and
+ * copy it. */
+static inline void set_message(Message *message, const TableClient *client, MessageKind kind,
+                               const Part *part, void *values, Call *call)
 {
     const TableRoute *route = client->route;
-    char *rows = values;
+    char *const rows = values;
+    const RubatoKeys keys = part->keys;
+    const size_t row = part->row;
+    const uint32_t server = part->server, rank = client->rank;
+    const RubatoSubject subject = client->subject;
+    const uint64_t clock = client->clock;
+    const size_t row_bytes = route->row_bytes;
+    const uint32_t epoch = route->epoch, table = route->table, self = route->office->self;
 
-    return (Message){
-        .request = { .worker = client->rank,
-                     .subject = client->subject,
-                     .clock = client->clock,
-                     .keys = part->keys,
-                     .values = rows == NULL ? NULL : rows + part->row * route->row_bytes },
+    *message = (Message){
+        .request = { .worker = rank,
+                     .subject = subject,
+                     .clock = clock,
+                     .keys = keys,
+                     .values = rows == NULL ? NULL : rows + row * row_bytes },
         .kind = kind,
-        .epoch = route->epoch,
-        .table = route->table,
-        .server = part->server,
-        .node = route->office->self,
+        .epoch = epoch,
+        .table = table,
+        .server = server,
+        .node = self,
         .call = call,
         .end = call == NULL ? NULL : message_end_call,
     };
@@ -132,7 +141,7 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
     call_add_parts(call, n_parts);
     for (uint32_t i = 0; i < n_parts; i++)
         if (!post_office_is_local(office, parts[i].server)) {
-            messages[i] = make_message(client, kind, &parts[i], values, call);
+            set_message(&messages[i], client, kind, &parts[i], values, call);
             post_office_ask(office, &messages[i], route->row_bytes);
             sent_away = true;
         }
@@ -142,7 +151,7 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
     }
     for (uint32_t i = 0; i < n_parts; i++)
         if (post_office_is_local(office, parts[i].server)) {
-            messages[i] = make_message(client, kind, &parts[i], values, call);
+            set_message(&messages[i], client, kind, &parts[i], values, call);
             messages[i].node_clock = node_clock;
             post_office_ask(office, &messages[i], route->row_bytes);
         }
@@ -223,8 +232,9 @@ static bool add_parts(TableClient *client, uint32_t n_parts, size_t n_keys, cons
         !table_client_wait_room(client, parts, n_parts, error))
         return false;
     for (uint32_t i = 0; i < n_parts; i++) {
-        Message message = make_message(client, MESSAGE_ADD, &parts[i], values, NULL);
+        Message message;
 
+        set_message(&message, client, MESSAGE_ADD, &parts[i], values, NULL);
         if (!tell(client, &message, route->row_bytes))
             return table_client_fail_memory(client, error);
     }
@@ -359,9 +369,10 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         /* the parts come in the order of their servers; a server without one is told so */
         const Part none = { .server = server };
         const bool has_part = part < n_parts && client->slicer.parts[part].server == server;
-        Message message = make_message(
-            client, MESSAGE_ANNOUNCE, has_part ? &client->slicer.parts[part++] : &none, NULL, NULL);
+        Message message;
 
+        set_message(&message, client, MESSAGE_ANNOUNCE,
+                    has_part ? &client->slicer.parts[part++] : &none, NULL, NULL);
         message.request.clock = iteration;
         if (post_office_tell(office, &message, 0) == POST_OFFICE_UNSENT)
             return table_client_fail_memory(client, error);
@@ -392,8 +403,9 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
         !table_client_wait_room(client, parts, office->n_servers, error))
         return false;
     for (uint32_t server = 0; server < office->n_servers; server++) {
-        Message message = make_message(client, MESSAGE_ADD, &parts[server], NULL, NULL);
+        Message message;
 
+        set_message(&message, client, MESSAGE_ADD, &parts[server], NULL, NULL);
         message.request.subject = RUBATO_SUBJECT_HYPER;
         message.request.keys = (RubatoKeys){ .first = hyper, .n = 1 };
         message.request.values = &value;

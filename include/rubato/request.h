@@ -46,9 +46,9 @@ struct RubatoRequest {
     RubatoSubject subject;
     uint64_t clock; /* the worker's clock when it asked; of an announcement: the iteration */
     RubatoKeys keys;
-    uint64_t
-        n_all; /* of an announcement that comes as several requests, in the order of its keys: how
-                     * many keys these have together; 0: the request is the whole of it */
+    /* Of an announcement that comes as several requests, in the order of its keys: how many keys these
+     * have together; 0: the request is the whole of it. */
+    uint64_t n_all;
     void *values; /* Get: filled with rows; Add: the deltas, only read */
 };
 
