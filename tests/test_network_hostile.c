@@ -44,6 +44,16 @@ static bool was_logged(const char *text)
     return found;
 }
 
+/* What the attacker's I/O thread would do: its channel shakes hands first. */
+static void serve_attacker(const Scene *scene)
+{
+    Received received;
+
+    while (scene->transport->ops->receive(scene->transport, &received))
+        received.ops->release(&received);
+    (void)scene->channel->ops->state(scene->channel); /* it may still have something to send */
+}
+
 static Scene open_scene_at(const char *any)
 {
     const NetworkConfig config = { .bind_endpoints = &any, .n_bind_endpoints = 1 };
@@ -62,6 +72,10 @@ static Scene open_scene_at(const char *any)
     scene.channel = scene.transport->ops->connect(
         scene.transport, network_endpoint(scene.victim->network, 0), /* target= */ NULL, &error);
     ck_assert_ptr_nonnull(scene.channel);
+    while (scene.channel->ops->state(scene.channel) != NETWORK_CONNECTED) {
+        ck_assert(station_wait_ticks(scene.victim, 1));
+        serve_attacker(&scene);
+    }
     return scene;
 }
 
@@ -115,7 +129,7 @@ static void wait_for_bad(const Scene *scene, uint64_t n)
 {
     while (stats_of(scene->victim).bad < n) {
         ck_assert(station_wait_ticks(scene->victim, 1));
-        (void)scene->channel->ops->state(scene->channel); /* it may still have something to send */
+        serve_attacker(scene);
     }
     ck_assert_uint_eq(stats_of(scene->victim).bad, n);
 }

@@ -264,8 +264,9 @@ START_TEST(changed_packet_is_a_fault)
         size_t at = 0;
 
         stream->data[at_of[where]] ^= where == 0 ? 1 : 0x20;
-        g_byte_array_append(stream, stream->data,
-                            MIN(stream->len, 100)); /* what a longer one takes */
+        const guint n_more = MIN(stream->len, 100); /* what a longer one takes */
+        g_autofree uint8_t *more = g_memdup2(stream->data, n_more);
+        g_byte_array_append(stream, more, n_more);
         bool is_given = false;
         while (at < stream->len && line.inlet->fault == NULL) {
             const ssize_t n = write(line.fd, stream->data + at, stream->len - at);

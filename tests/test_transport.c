@@ -385,6 +385,20 @@ START_TEST(name_of_host_is_bound_and_resolved)
 }
 END_TEST
 
+/* Nothing is sent in the clear that was to be encrypted. Shared memory does not leave the host. */
+START_TEST(transport_that_does_not_encrypt_says_so)
+{
+    const TransportConfig encrypted = { .n_nodes = 2, .timeout_ms = 3000, .encrypt = true };
+    const TransportOps *const ops = transport_find(_i == 0 ? "zmq" : "ipc", NULL);
+    GError *error = NULL;
+
+    ck_assert_ptr_null(ops->create(&encrypted, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK));
+    ck_assert_ptr_nonnull(strstr(error->message, "does not encrypt"));
+    g_error_free(error);
+}
+END_TEST
+
 START_TEST(transports_are_found_by_name)
 {
     GError *error = NULL;
@@ -429,6 +443,7 @@ int main(void)
     tcase_add_loop_test(all, own_address_is_reached_and_that_of_another_host_is_not, 0,
                         N_TRANSPORTS);
     tcase_add_test(all, name_of_host_is_bound_and_resolved);
+    tcase_add_loop_test(names, transport_that_does_not_encrypt_says_so, 0, 2);
     tcase_add_test(names, transports_are_found_by_name);
     suite_add_tcase(suite, all);
     suite_add_tcase(suite, names);

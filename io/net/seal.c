@@ -85,10 +85,10 @@ void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
 bool seal_open(Seal *seal, uint8_t *bytes, size_t size, const uint8_t tag[SEAL_TAG_BYTES])
 {
     const bool encrypts = seal->protection == PROTECTION_ENCRYPT;
-    uint8_t *const hidden = encrypts ? bytes : NULL;
     const uint8_t *const more = encrypts ? NULL : bytes;
     const size_t hidden_bytes = encrypts ? size : 0, more_bytes = encrypts ? 0 : size;
-    uint8_t nonce[NONCE_BYTES], due[SEAL_TAG_BYTES], none;
+    uint8_t nonce[NONCE_BYTES], due[SEAL_TAG_BYTES], none = 0;
+    uint8_t *const hidden = encrypts ? bytes : &none; /* never NULL: libsodium declares it so */
 
     if (seal->protection == PROTECTION_CHECKSUM) {
         take_checksum(seal, bytes, size, due);

@@ -94,6 +94,11 @@ static void zmq_transport_destroy(Transport *transport)
 
 static Transport *create(const TransportOps *ops, const TransportConfig *config, GError **error)
 {
+    if (config->encrypt) { /* rather than send what nobody else was to read */
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "the transport \"%s\" does not encrypt: use \"tcp\"", ops->name);
+        return NULL;
+    }
     ZmqTransport *const self = g_new0(ZmqTransport, 1);
     /* A DEALER and two ends of a monitor for each peer, and room for greetings. */
     const uint64_t n_sockets = 3 * (uint64_t)config->n_nodes + 1024;
