@@ -245,8 +245,12 @@ static void pause_current(void)
     SimThread *const self = sim_current;
 
     self->saved_errno = errno;
+    self->caller_thread = caller_thread;
+    self->caller_place = caller_place;
     fiber_pause();
     errno = self->saved_errno;
+    caller_thread = self->caller_thread;
+    caller_place = self->caller_place;
 }
 
 bool sim_wait(SimQueue *queue, int64_t until_ns, const char *what, const void *whom)
@@ -296,6 +300,8 @@ static void run_thread(void *data)
 {
     SimThread *const self = data;
 
+    caller_thread = 0;
+    caller_place = CALLER_OUTSIDE;
     self->result = self->run(self->data);
     self->has_ended = true;
     sim.n_living--;

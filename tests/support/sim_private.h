@@ -2,6 +2,7 @@
 #ifndef TESTS_SUPPORT_SIM_PRIVATE_H
 #define TESTS_SUPPORT_SIM_PRIVATE_H
 
+#include "io/net/caller.h"
 #include "tests/support/fiber.h"
 #include "tests/support/sim.h"
 
@@ -30,6 +31,10 @@ struct SimThread {
     uint64_t n_waits; /* an older timeout is none of this wait's */
     bool timed_out;
     int saved_errno;
+
+    /* what is a thread's own in the library; see io/net/caller.h */
+    uint64_t caller_thread;
+    CallerPlace caller_place;
 
     /* in poll */
     void *polled;
