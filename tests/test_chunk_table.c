@@ -101,6 +101,12 @@ static bool use_chunks(RubatoWorker *worker, void *user_data, GError **error)
     TRY(2 * in_first <= MAX_KEYS
             ? rubato_chunk_table_add_chunks(table, (const uint64_t[]){ 0, 0 }, 2, deltas, error)
             : true);
+
+    /* the first that there is not */
+    REQUIRE(!rubato_chunk_table_get_chunks(table, &shape->n_chunks, 1, values, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_RANGE, "is outside its chunks 0 to"));
+    REQUIRE(!rubato_chunk_table_add_chunks(table, &shape->n_chunks, 1, deltas, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_RANGE, "is outside its chunks 0 to"));
     return rubato_chunk_table_clock(table, error);
 }
 

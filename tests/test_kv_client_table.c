@@ -283,6 +283,49 @@ START_TEST(a_cancelled_ticket_says_so_to_its_waiter_and_its_callback)
 }
 END_TEST
 
+static bool wait_for_all_of_a_failing_task(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Told *told = user_data;
+    g_autoptr(RubatoKVClientTable) table = NULL;
+    const RubatoKey key = 3;
+    int64_t values[3];
+
+    if (rubato_worker_rank(worker) == 1) { /* holds the clock back, then fails */
+        TRY(event_await(told->inside, 1, worker, error));
+        return false;
+    }
+    table = open_client(worker, error);
+    TRY(table != NULL && rubato_kv_client_table_clock(table, error));
+    for (size_t i = 0; i < G_N_ELEMENTS(values); i++)
+        REQUIRE(rubato_kv_client_table_get_async(table, &key, 1, &values[i], NULL, NULL, error) !=
+                0);
+    event_raise(told->inside);
+    REQUIRE(!rubato_kv_client_table_wait_all(table, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, "task was cancelled"));
+    TRY(rubato_kv_client_table_wait_all(table, error)); /* it was said, and nothing is left */
+    event_raise(told->go_on); /* all of this was so: the task fails in any case */
+    return true;
+}
+
+START_TEST(wait_all_says_what_went_wrong)
+{
+    RubatoEngine *engine = make_engine();
+    Event inside = EVENT_INIT, checked = EVENT_INIT;
+    Told told = { .inside = &inside, .go_on = &checked };
+    const char *const tables[] = { "t", NULL };
+
+    run_fails(engine,
+              &(RubatoTask){ .name = "failing",
+                             .run = wait_for_all_of_a_failing_task,
+                             .user_data = &told,
+                             .tables = tables,
+                             .workers_per_node = 2 },
+              RUBATO_ERROR_TASK_FAILED, "worker 1", NULL);
+    ck_assert_uint_eq(event_count(&checked), 1);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- freeing ---- */
 
 static bool free_in_flight(RubatoWorker *worker, void *user_data, GError **error)
@@ -523,6 +566,7 @@ int main(void)
     tcase_add_test(cases, a_callback_runs_once_on_the_helper_thread);
     tcase_add_test(cases, waiting_for_a_ticket_includes_its_callback);
     tcase_add_test(cases, a_cancelled_ticket_says_so_to_its_waiter_and_its_callback);
+    tcase_add_test(cases, wait_all_says_what_went_wrong);
     tcase_add_test(cases, freeing_the_handle_waits_for_what_is_in_flight);
     tcase_add_test(cases, freeing_the_handle_of_a_cancelled_task_comes_to_an_end);
     tcase_add_test(cases, a_clock_comes_behind_the_asynchronous_adds_before_it);

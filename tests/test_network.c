@@ -346,6 +346,29 @@ START_TEST(producer_has_no_room_until_the_consumer_has_done_with_messages)
 }
 END_TEST
 
+static bool is_all_consumed(void *station)
+{
+    return all_acknowledged(station) &&
+           network_charged_bytes(((Station *)station)->network, 1) == 0;
+}
+
+START_TEST(what_was_consumed_is_told_once)
+{
+    const NetworkConfig config = { .tick_ms = 2 };
+    const Pair pair = joined_pair(&config);
+
+    for (uint64_t i = 0; i < 10; i++) {
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 1000));
+        assert_takes(pair.b, MESSAGE_ADD, i, 1000);
+    }
+    ck_assert(station_wait_until(pair.a, is_all_consumed, pair.a));
+    const uint64_t before = stats_of(pair.b).acks_sent;
+    ck_assert(station_wait_ticks(pair.b, 100));
+    ck_assert_uint_le(stats_of(pair.b).acks_sent, before + 20); /* not with each tick */
+    close_pair(&pair);
+}
+END_TEST
+
 START_TEST(replies_and_control_take_no_room)
 {
     const Pair pair = joined_pair(&small_window);
@@ -724,6 +747,7 @@ int main(void)
     tcase_add_test(messages, every_node_reaches_every_other);
     tcase_add_test(messages, who_joins_late_misses_nothing);
     tcase_add_test(room, producer_has_no_room_until_the_consumer_has_done_with_messages);
+    tcase_add_test(room, what_was_consumed_is_told_once);
     tcase_add_test(room, replies_and_control_take_no_room);
     tcase_add_test(room, message_larger_than_the_window_passes);
     tcase_add_loop_test(room, waiting_for_room_ends, BY_CANCELLING, BY_CONSUMING + 1);

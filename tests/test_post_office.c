@@ -414,6 +414,31 @@ static void refuse_with_room(Actor *actor, Message *message)
     actor_answer(actor, message);
 }
 
+/* _i: of another node; the first of none; the last that a number can name. */
+START_TEST(a_request_for_a_server_that_is_not_here_is_refused)
+{
+    const uint32_t servers[] = { 0, 3, UINT32_MAX };
+    Frame *frame = station_frame(MESSAGE_GET, 7, 0);
+    Incoming *incoming;
+    Pair pair;
+
+    pair_init(&pair);
+    PostOffice *office = &pair.rig.office;
+    ck_assert_uint_eq(office->n_servers, 3);
+    /* what lies behind the servers would do as one */
+    office->servers = g_renew(ServerAddress, office->servers, office->n_servers + 1);
+    office->servers[office->n_servers] = office->servers[1];
+    frame_header(frame)->server = servers[_i];
+    network_send(pair.other->network, 1, frame);
+    incoming = station_take(pair.here, STATION_PATIENCE_MS);
+    ck_assert_ptr_nonnull(incoming);
+    ck_assert_pstr_eq(post_office_receive_request(office, incoming),
+                      "a request for a server that is not here");
+    ck_assert_uint_eq(pair.rig.desk.n_handled, 0);
+    pair_clear(&pair);
+}
+END_TEST
+
 START_TEST(a_refusal_brings_no_rows)
 {
     Incoming *incoming;
@@ -638,6 +663,7 @@ int main(void)
     tcase_add_loop_test(cases, an_answer_of_another_size_is_refused, 7, 18);
     tcase_add_test(cases, slots_of_requests_are_used_again_and_by_one_at_a_time);
     tcase_add_test(cases, a_receiver_handles_so_much_of_a_batch);
+    tcase_add_loop_test(cases, a_request_for_a_server_that_is_not_here_is_refused, 0, 3);
     tcase_add_test(cases, a_refusal_brings_no_rows);
     tcase_add_loop_test(cases, requests_in_pieces_come_whole, 0, 12);
     tcase_add_test(cases, cancelling_a_task_ends_its_own_requests_alone);

@@ -508,6 +508,29 @@ START_TEST(what_is_forgotten_is_fetched_anew)
 }
 END_TEST
 
+START_TEST(a_full_cache_forgets_rows_but_none_that_is_being_fetched)
+{
+    Rig rig;
+    Reading reading, fetching, joining, again;
+
+    rig_init(&rig, 1, "add");
+    rig.office.sizes.cache_bytes = 1; /* less than a row */
+    READ(&rig, &reading, 0, 0, 3);
+    answer_oldest(&rig);
+    READ(&rig, &fetching, 0, 0, 5); /* forgets 3 */
+    READ(&rig, &joining, 1, 0, 5);
+    ck_assert_uint_eq(rig.server.waiting->len, 1);
+    READ(&rig, &again, 1, 0, 3);
+    ck_assert_uint_eq(rig.server.waiting->len, 2);
+    answer_oldest(&rig);
+    ck_assert(has_ended(&fetching) && has_ended(&joining) && !has_ended(&again));
+    answer_oldest(&rig);
+    ck_assert(has_ended(&again));
+    check_stats(&rig, 0, 3, 1);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(an_answer_that_comes_at_once_is_kept_too)
 {
     Rig rig;
@@ -549,6 +572,7 @@ int main(void)
     tcase_add_test(cases, a_rule_that_cannot_be_replayed_drops_the_row);
     tcase_add_test(cases, a_cancelled_fetch_cancels_all_who_wait_and_is_not_kept);
     tcase_add_test(cases, what_is_forgotten_is_fetched_anew);
+    tcase_add_test(cases, a_full_cache_forgets_rows_but_none_that_is_being_fetched);
     tcase_add_test(cases, an_answer_that_comes_at_once_is_kept_too);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

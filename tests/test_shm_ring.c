@@ -135,6 +135,26 @@ START_TEST(full_ring_takes_no_more_and_tells_when_there_is_room)
 }
 END_TEST
 
+/* _i: times 16 bytes that are free; a record of 16 takes 32 with its header. */
+START_TEST(ring_is_filled_to_the_last_byte_and_not_beyond)
+{
+    const size_t most = ring_piece_bytes(CAPACITY), header = 16;
+    const size_t last = most - header - 16 * (size_t)_i;
+    Pair pair;
+    size_t at = 0;
+
+    open_pair(&pair, CAPACITY);
+    for (unsigned i = 0; i < CAPACITY / most; i++) {
+        ck_assert(write_some(&pair, i, i == 0 ? last : most - header, &at));
+        at = 0;
+    }
+    ck_assert(!write_some(&pair, 99, 16, &at));
+    ck_assert_uint_eq(at, 0);
+    ck_assert(read_some(&pair, 0, last, &at)); /* and was not written over */
+    close_pair(&pair);
+}
+END_TEST
+
 START_TEST(little_traffic_stays_in_few_pages)
 {
     Pair pair;
@@ -185,7 +205,7 @@ START_TEST(nonsense_in_the_shared_memory_is_found)
         uint32_t size, mark;
         uint64_t packet_bytes;
     } cases[] = {
-        { CAPACITY + 16, 0, 0, 0 },             /* more than the ring holds */
+        { CAPACITY + 16, 16, 0x52454350, 16 },  /* more than the ring holds */
         { 8, 0, 0, 0 },                         /* less than a header */
         { 64, 1, 0, 1 },                        /* no mark */
         { 64, 49, 0x52454350, 49 },             /* goes past head */
@@ -196,10 +216,12 @@ START_TEST(nonsense_in_the_shared_memory_is_found)
         { 64, 0, 0x50494b53, 8 },               /* to no place of a record */
         { 64, 0, 0x50494b53, UINT64_MAX - 15 }, /* back */
     };
+    const uint32_t whole[] = { 0, 0x52454350, 0, 0 }; /* a record, for who goes back */
     Pair pair;
     RingRecord record;
 
     open_pair(&pair, CAPACITY);
+    memcpy(pair.writer.ring.data + CAPACITY - sizeof whole, whole, sizeof whole);
     memcpy(pair.writer.ring.data, &cases[_i].size, 4);
     memcpy(pair.writer.ring.data + 4, &cases[_i].mark, 4);
     memcpy(pair.writer.ring.data + 8, &cases[_i].packet_bytes, 8);
@@ -224,6 +246,46 @@ START_TEST(reader_that_has_read_more_than_was_written_is_found)
     } while (result == RING_OK);
     ck_assert_int_eq(result, RING_BROKEN);
     close_pair(&pair);
+}
+END_TEST
+
+/* What it says it has yet to read is more than the ring can hold. */
+START_TEST(reader_that_goes_back_is_found)
+{
+    Pair pair;
+    const uint8_t packet[CAPACITY / 16] = { 0 };
+    RingResult result;
+    size_t at = 0;
+
+    open_pair(&pair, CAPACITY);
+    for (; (result = ring_write(&pair.writer, packet, sizeof packet, &at)) == RING_OK; at = 0)
+        ;
+    ck_assert_int_eq(result, RING_FULL);
+    const uint64_t tail = pair.writer.head - CAPACITY - CAPACITY / 2;
+    memcpy((uint8_t *)pair.reader.ring.shared + 64, &tail, sizeof tail);
+    ck_assert_int_eq(ring_write(&pair.writer, packet, sizeof packet, &at), RING_BROKEN);
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(size_of_a_ring_is_a_power_of_two)
+{
+    static const size_t none[] = { CAPACITY / 2, CAPACITY + CAPACITY / 2, 2 * RING_MOST_BYTES };
+    RingReader reader;
+    RingWriter writer;
+    struct stat status;
+    int fd;
+
+    ck_assert(ring_new(CAPACITY, &writer, &fd));
+    ck_assert_int_eq(fstat(fd, &status), 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(none); i++) {
+        const int memory = shm_memory_new((size_t)status.st_size - CAPACITY + none[i]);
+        ck_assert_int_ge(memory, 0);
+        ck_assert(!ring_open(memory, none[i], &reader));
+        close(memory);
+    }
+    ring_close(&writer.ring);
+    close(fd);
 }
 END_TEST
 
@@ -259,10 +321,13 @@ int main(void)
 
     tcase_add_test(ring, packets_of_all_sizes_come_out_as_they_went_in);
     tcase_add_test(ring, full_ring_takes_no_more_and_tells_when_there_is_room);
+    tcase_add_loop_test(ring, ring_is_filled_to_the_last_byte_and_not_beyond, 0, 2);
     tcase_add_test(ring, little_traffic_stays_in_few_pages);
     tcase_add_test(ring, record_that_is_not_complete_is_not_there);
     tcase_add_loop_test(ring, nonsense_in_the_shared_memory_is_found, 0, 10);
     tcase_add_test(ring, reader_that_has_read_more_than_was_written_is_found);
+    tcase_add_test(ring, reader_that_goes_back_is_found);
+    tcase_add_test(ring, size_of_a_ring_is_a_power_of_two);
     tcase_add_test(ring, only_sealed_memory_of_the_right_size_is_a_ring);
     suite_add_tcase(suite, ring);
     return run_suite(suite);

@@ -420,6 +420,37 @@ START_TEST(a_worker_that_tells_nothing_is_waited_for)
 }
 END_TEST
 
+/* Who has told that there are no more iterations uses no key in those that others are at. */
+static bool run_ahead_of_the_finished(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Race *state = user_data;
+    const RubatoKey key = 4 + rubato_worker_rank(worker);
+    const RubatoIteration iterations[] = { { &key, 1 }, { &key, 1 }, { &key, 1 } };
+    const size_t n = rubato_worker_rank(worker) == 0 ? 3 : 1;
+    g_autoptr(RubatoSparseKVClientTable) table =
+        rubato_worker_open_sparse_kv_client_table(worker, "t", RUBATO_I64, iterations, n, error);
+    int64_t value;
+
+    TRY(table != NULL);
+    for (size_t t = 0; t < n; t++)
+        TRY(rubato_sparse_kv_client_table_get(table, &value, error));
+    if (n == 1)
+        return event_await(&state->held, 1, worker, error); /* with its clock at 0 */
+    event_raise(&state->held);
+    return true;
+}
+
+/* Worker 1 waits for these Gets: one that were not answered would hang. */
+START_TEST(a_worker_without_further_iterations_is_not_waited_for)
+{
+    RubatoEngine *engine = make_engine("sparse_ssp", 0, 2, NULL);
+    Race state = { .held = EVENT_INIT };
+
+    run_ok(engine, 2, run_ahead_of_the_finished, &state, "t");
+    rubato_engine_free(engine);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sparse_kv_client_table");
@@ -438,6 +469,7 @@ int main(void)
     tcase_add_loop_test(speculation, a_colliding_worker_is_held_until_the_collision_is_over, 0,
                         G_N_ELEMENTS(races));
     tcase_add_test(speculation, a_worker_that_tells_nothing_is_waited_for);
+    tcase_add_test(speculation, a_worker_without_further_iterations_is_not_waited_for);
     suite_add_tcase(suite, speculation);
     return run_suite(suite);
 }

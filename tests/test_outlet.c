@@ -1,0 +1,270 @@
+/* Outlets over a connection that breaks and takes bytes as the test says.
+ *
+ * All in one thread, which is the holder of the channel and the I/O thread in turn. */
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "io/net/transport/outlet.h"
+#include "tests/support/runner.h"
+
+enum { PACKET_BYTES = 100, LONG_MS = 600000 };
+
+/* What was written of a packet in one go. */
+typedef struct {
+    const Packet *packet;
+    size_t from, to;
+} Writing;
+
+typedef struct {
+    Outlet base;     /* first */
+    bool is_refused; /* it does not connect */
+    bool breaks;     /* with the next byte */
+    size_t room;     /* bytes that the connection takes */
+    unsigned n_opened;
+    Writing writings[8];
+    unsigned n_writings;
+    unsigned *n_freed;
+} Pipe;
+
+static bool open_pipe(Outlet *outlet)
+{
+    Pipe *const pipe = (Pipe *)outlet;
+
+    if (pipe->is_refused)
+        return false;
+    pipe->n_opened++;
+    outlet_note_connected(outlet);
+    return true;
+}
+
+static void shut_pipe(Outlet *outlet)
+{
+    (void)outlet;
+}
+
+static OutletProgress write_pipe(Outlet *outlet, const Packet *packet, size_t *at, size_t *budget)
+{
+    Pipe *const pipe = (Pipe *)outlet;
+    const size_t n = MIN(pipe->room, packet->size - *at);
+
+    if (pipe->breaks) {
+        pipe->breaks = false;
+        return OUTLET_BROKEN;
+    }
+    if (n > 0) {
+        ck_assert_uint_lt(pipe->n_writings, G_N_ELEMENTS(pipe->writings));
+        pipe->writings[pipe->n_writings++] = (Writing){ packet, *at, *at + n };
+    }
+    pipe->room -= n;
+    *budget -= n;
+    *at += n;
+    return *at == packet->size ? OUTLET_DONE : OUTLET_LATER;
+}
+
+static bool hear_pipe(Outlet *outlet, uint32_t events)
+{
+    (void)outlet;
+    return events != EPOLLHUP;
+}
+
+static void free_pipe(Outlet *outlet)
+{
+    (*((Pipe *)outlet)->n_freed)++;
+    g_free(outlet);
+}
+
+static const OutletOps pipe_ops = {
+    .open = open_pipe,
+    .shut = shut_pipe,
+    .write = write_pipe,
+    .hear = hear_pipe,
+    .free = free_pipe,
+};
+
+/* A transport with one outlet, and two packets for it. */
+typedef struct {
+    Outlets outlets;
+    Pipe *pipe;
+    Channel *channel;
+    Packet *packets[2];
+    unsigned n_freed;
+} Rig;
+
+static void rig_init(Rig *rig, bool is_refused)
+{
+    *rig = (Rig){ .pipe = g_new0(Pipe, 1) };
+    outlets_init(&rig->outlets);
+    for (size_t i = 0; i < G_N_ELEMENTS(rig->packets); i++)
+        rig->packets[i] = packet_new(PACKET_BYTES);
+    rig->pipe->n_freed = &rig->n_freed;
+    rig->pipe->is_refused = is_refused;
+    outlet_start(&rig->pipe->base, &pipe_ops, &rig->outlets, /* longest_pause_ms= */ 20);
+    rig->channel = &rig->pipe->base.base;
+}
+
+/* The outlet is gone, and with it what it held. */
+static void rig_clear(Rig *rig)
+{
+    ck_assert_uint_eq(rig->n_freed, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(rig->packets); i++) {
+        ck_assert(!packet_is_shared(rig->packets[i]));
+        packet_unref(rig->packets[i]);
+    }
+    outlets_clear(&rig->outlets);
+}
+
+static void send_packet(Rig *rig, size_t i)
+{
+    rig->channel->ops->send(rig->channel, rig->packets[i]);
+}
+
+static void check_writing(const Rig *rig, unsigned n, size_t packet, size_t from, size_t to)
+{
+    const Writing *const writing = &rig->pipe->writings[n];
+
+    ck_assert_uint_lt(n, rig->pipe->n_writings);
+    ck_assert_ptr_eq(writing->packet, rig->packets[packet]);
+    ck_assert_uint_eq(writing->from, from);
+    ck_assert_uint_eq(writing->to, to);
+}
+
+START_TEST(what_does_not_fit_waits_in_order)
+{
+    Rig rig;
+
+    rig_init(&rig, false);
+    rig.pipe->room = 60;
+    send_packet(&rig, 0);
+    rig.pipe->room = 10;
+    send_packet(&rig, 1); /* behind the rest of the first */
+    check_writing(&rig, 0, 0, 0, 60);
+    check_writing(&rig, 1, 0, 60, 70);
+    rig.pipe->room = PACKET_BYTES * 2;
+    outlets_hear(&rig.outlets, rig.pipe->base.id, EPOLLOUT);
+    check_writing(&rig, 2, 0, 70, PACKET_BYTES);
+    check_writing(&rig, 3, 1, 0, PACKET_BYTES);
+    ck_assert_uint_eq(rig.pipe->n_writings, 4);
+    rig.channel->ops->close(rig.channel, LONG_MS);
+    rig_clear(&rig);
+}
+END_TEST
+
+START_TEST(closed_outlet_stays_until_all_is_written)
+{
+    Rig rig;
+
+    rig_init(&rig, false);
+    send_packet(&rig, 0);
+    rig.channel->ops->close(rig.channel, LONG_MS);
+    outlets_go_on(&rig.outlets);
+    ck_assert_uint_eq(rig.n_freed, 0);
+    rig.pipe->room = PACKET_BYTES - 1;
+    outlets_go_on(&rig.outlets);
+    ck_assert_uint_eq(rig.n_freed, 0);
+    rig.pipe->room = 1;
+    outlets_go_on(&rig.outlets);
+    rig_clear(&rig);
+}
+END_TEST
+
+START_TEST(closed_outlet_without_time_gives_up)
+{
+    Rig rig;
+
+    rig_init(&rig, _i == 1);
+    send_packet(&rig, 0);
+    rig.channel->ops->close(rig.channel, 0);
+    rig_clear(&rig);
+}
+END_TEST
+
+START_TEST(closed_outlet_begins_its_first_packet_anew_on_another_connection)
+{
+    const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    Rig rig;
+
+    ck_assert_int_ge(epoll_fd, 0);
+    rig_init(&rig, false);
+    Pipe *const pipe = rig.pipe;
+    pipe->room = 60;
+    send_packet(&rig, 0);
+    send_packet(&rig, 1);
+    rig.channel->ops->close(rig.channel, LONG_MS);
+    pipe->breaks = true;
+    outlets_go_on(&rig.outlets);
+    ck_assert_uint_eq(rig.n_freed, 0);
+    ck_assert_uint_eq(pipe->n_writings, 1);
+    ck_assert(!pipe->base.is_open);
+    pipe->room = PACKET_BYTES; /* for the first alone: with it, the outlet would be gone */
+    while (pipe->n_opened == 1)
+        outlets_go_on(&rig.outlets);
+    check_writing(&rig, 0, 0, 0, 60);
+    check_writing(&rig, 1, 0, 0, PACKET_BYTES);
+    ck_assert_uint_eq(pipe->n_writings, 2);
+    pipe->room = PACKET_BYTES;
+    outlets_finish(&rig.outlets, epoll_fd, 1);
+    rig_clear(&rig);
+    close(epoll_fd);
+}
+END_TEST
+
+START_TEST(what_waits_is_dropped_when_an_open_channel_loses_its_connection)
+{
+    Rig rig;
+
+    rig_init(&rig, false);
+    rig.pipe->room = 60;
+    send_packet(&rig, 0);
+    rig.pipe->is_refused = true;
+    outlets_hear(&rig.outlets, rig.pipe->base.id, EPOLLHUP);
+    ck_assert_int_eq(rig.channel->ops->state(rig.channel), NETWORK_DISCONNECTED);
+    ck_assert(!packet_is_shared(rig.packets[0]));
+    send_packet(&rig, 1); /* the link has it, and sends it again */
+    ck_assert(!packet_is_shared(rig.packets[1]));
+    ck_assert_uint_eq(rig.channel->ops->n_resets(rig.channel), 0);
+    ck_assert(!outlets_take_resets(&rig.outlets));
+    rig.pipe->is_refused = false;
+    while (rig.channel->ops->state(rig.channel) != NETWORK_CONNECTED)
+        ;
+    ck_assert_uint_eq(rig.channel->ops->n_resets(rig.channel), 1);
+    ck_assert(outlets_take_resets(&rig.outlets));
+    ck_assert(!outlets_take_resets(&rig.outlets)); /* once */
+    ck_assert_uint_eq(rig.pipe->n_writings, 1);
+    rig.channel->ops->close(rig.channel, LONG_MS);
+    rig_clear(&rig);
+}
+END_TEST
+
+START_TEST(what_is_sent_before_the_first_connection_waits_for_it)
+{
+    Rig rig;
+
+    rig_init(&rig, true);
+    rig.pipe->room = PACKET_BYTES;
+    send_packet(&rig, 0);
+    ck_assert_int_eq(rig.channel->ops->state(rig.channel), NETWORK_CONNECTING);
+    ck_assert_uint_eq(rig.pipe->n_writings, 0);
+    rig.pipe->is_refused = false;
+    while (rig.channel->ops->state(rig.channel) != NETWORK_CONNECTED)
+        ;
+    check_writing(&rig, 0, 0, 0, PACKET_BYTES);
+    ck_assert_uint_eq(rig.channel->ops->n_resets(rig.channel), 0);
+    rig.channel->ops->close(rig.channel, LONG_MS);
+    rig_clear(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("outlet");
+    TCase *const cases = tcase_create("outlet");
+
+    tcase_add_test(cases, what_does_not_fit_waits_in_order);
+    tcase_add_test(cases, closed_outlet_stays_until_all_is_written);
+    tcase_add_loop_test(cases, closed_outlet_without_time_gives_up, 0, 2);
+    tcase_add_test(cases, closed_outlet_begins_its_first_packet_anew_on_another_connection);
+    tcase_add_test(cases, what_waits_is_dropped_when_an_open_channel_loses_its_connection);
+    tcase_add_test(cases, what_is_sent_before_the_first_connection_waits_for_it);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
