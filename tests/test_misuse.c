@@ -161,6 +161,42 @@ START_TEST(calls_of_all_nodes_are_refused_inside_a_task)
 }
 END_TEST
 
+/* Worker 1 calls while worker 0 waits for it. docs/threads.md: Who may call what */
+static bool reach_rows_from_inside(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    const int64_t one = 1, five = 5, seven = 7;
+    RubatoEngine *engine = user_data;
+    int64_t value = 0;
+
+    if (table == NULL)
+        return false;
+    TRY(rubato_kv_table_add(table, &key, 1, &one, error));
+    if (rubato_worker_rank(worker) == 1) {
+        TRY(rubato_engine_add(engine, "rows", &key, 1, &five, error));
+        TRY(rubato_engine_get(engine, "rows", &key, 1, &value, error));
+        REQUIRE(value == 5); /* BSP keeps the rest */
+        TRY(rubato_engine_set(engine, "rows", &key, 1, &seven, error));
+        TRY(rubato_engine_get_range(engine, "rows", key, 1, &value, error));
+        REQUIRE(value == 7);
+    }
+    TRY(rubato_kv_table_clock(table, error) && rubato_kv_table_get(table, &key, 1, &value, error));
+    REQUIRE(value == 9);
+    return true;
+}
+
+START_TEST(rows_are_reached_inside_a_task)
+{
+    RubatoTableSpec of_bsp = spec;
+    RubatoEngine *engine = engine_with_servers(1);
+
+    of_bsp.model = "bsp";
+    create_table(engine, &of_bsp);
+    run_ok(engine, 2, reach_rows_from_inside, engine, "rows");
+    rubato_engine_free(engine);
+}
+END_TEST
+
 typedef struct {
     RubatoEngine *engine;
     bool refused;
@@ -264,6 +300,7 @@ int main(void)
     tcase_add_test(calls, null_for_values_is_a_critical_warning_and_no_crash);
     tcase_add_test(calls, a_handle_is_refused_to_other_threads);
     tcase_add_test(calls, calls_of_all_nodes_are_refused_inside_a_task);
+    tcase_add_test(calls, rows_are_reached_inside_a_task);
     tcase_add_test(calls, calls_that_wait_are_refused_in_a_callback);
     tcase_add_test(calls, a_forked_process_is_refused);
     suite_add_tcase(suite, calls);

@@ -7,8 +7,8 @@
  *
  * Threads: collective calls come from one thread at a time; everything else from any thread. No
  * call of this header may come from inside a task's function or a callback, except
- * rubato_engine_cancel, rubato_engine_stats, rubato_engine_table_stats and
- * rubato_engine_bad_gradients. */
+ * rubato_engine_cancel, rubato_engine_stats and, in a task's function but not in a callback, the
+ * calls on rows, rubato_engine_table_stats and rubato_engine_bad_gradients. */
 #ifndef RUBATO_ENGINE_H
 #define RUBATO_ENGINE_H
 
