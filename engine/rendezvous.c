@@ -169,23 +169,58 @@ static void say_farewell(RubatoEngine *engine, const char *scheduler, const char
     (void)network_greet(engine->network, scheduler, body, NULL); /* else the scheduler misses it */
 }
 
+/* Greets the scheduler, and looks how the connection to it is. *broken_ms: since when there is none any
+ * more; INT64_MAX: there is one, or there has never been. The lock is held, but not meanwhile. */
+static void greet(RubatoEngine *engine, const char *scheduler, int64_t now_ms, int64_t *broken_ms)
+{
+    bool broken = false;
+
+    pthread_mutex_unlock(&engine->lock);
+    say_hello(engine, scheduler);
+    if (engine->self != engine->scheduler_node)
+        broken = network_greeting_state(engine->network, scheduler) == NETWORK_DISCONNECTED;
+    pthread_mutex_lock(&engine->lock);
+    *broken_ms = broken ? MIN(*broken_ms, now_ms) : INT64_MAX;
+}
+
+/* Why this node waits no longer. */
+static bool give_up(RubatoEngine *engine, int64_t waited_ms, int64_t without_ms, GError **error)
+{
+    const char *const host = engine->cluster->scheduler_host;
+    const uint16_t port = engine->cluster->scheduler_port;
+    const uint32_t id = engine->node_ids[engine->scheduler_node];
+
+    if (without_ms > 0)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "node %u: the scheduler at %s:%u was lost before the run began: the "
+                    "connection to it broke, and for %.1f s there was no other; has node %u ended?",
+                    engine->id, host, port, (double)without_ms / 1000, id);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "node %u: no answer of the scheduler at %s:%u within %.1f s; is node %u "
+                    "running?",
+                    engine->id, host, port, (double)waited_ms / 1000, id);
+    return false;
+}
+
 /* The lock is held. */
 static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError **error)
 {
     const int64_t began_ms = network_now_ms();
     const uint32_t patience_ms = engine->cluster->rendezvous_ms;
     const uint32_t between_ms = MIN(engine->stall_ms, NOTICE_MS);
-    int64_t hello_ms = began_ms - GREETING_MS, notice_ms = began_ms;
+    int64_t hello_ms = began_ms - GREETING_MS, notice_ms = began_ms, broken_ms = INT64_MAX;
 
     while (!engine->welcome && engine->refusal == NULL && engine->broken_text == NULL) {
         const int64_t now_ms = network_now_ms();
 
         if (now_ms - hello_ms >= GREETING_MS) {
-            pthread_mutex_unlock(&engine->lock);
-            say_hello(engine, scheduler);
-            pthread_mutex_lock(&engine->lock);
+            greet(engine, scheduler, now_ms, &broken_ms);
             hello_ms = now_ms;
+            continue; /* the answer may have come meanwhile */
         }
+        if (broken_ms != INT64_MAX && now_ms - broken_ms >= engine->timeout_ms)
+            return give_up(engine, now_ms - began_ms, now_ms - broken_ms, error);
         /* Of the scheduler's node the scheduler itself says who is missing. */
         if (engine->self != engine->scheduler_node && now_ms - notice_ms >= between_ms) {
             g_message("node %u waits for the scheduler at %s:%u to say that all nodes are here",
@@ -193,15 +228,8 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
             notice_ms = now_ms;
         }
         /* The scheduler, if it is there, has a little time to say who is missing. */
-        if (now_ms - began_ms > (int64_t)patience_ms + engine->timeout_ms) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                        "node %u: no answer of the scheduler at %s:%u within %.1f s; is node %u "
-                        "running?",
-                        engine->id, engine->cluster->scheduler_host,
-                        engine->cluster->scheduler_port, (double)(now_ms - began_ms) / 1000,
-                        engine->node_ids[engine->scheduler_node]);
-            return false;
-        }
+        if (now_ms - began_ms > (int64_t)patience_ms + engine->timeout_ms)
+            return give_up(engine, now_ms - began_ms, 0, error);
         engine_wait_changed(engine, GREETING_MS);
     }
     if (!engine->welcome && engine->refusal != NULL) {

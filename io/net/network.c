@@ -359,6 +359,17 @@ bool network_greet(Network *network, const char *endpoint, GVariant *body, GErro
     return channel != NULL;
 }
 
+NetworkPeerState network_greeting_state(Network *network, const char *endpoint)
+{
+    g_autofree char *first = g_strndup(endpoint, strcspn(endpoint, ","));
+
+    pthread_mutex_lock(&network->greeting_lock);
+    Channel *const channel = g_hash_table_lookup(network->greeted, first);
+    const NetworkPeerState state = channel != NULL ? channel->ops->state(channel) : NETWORK_UNKNOWN;
+    pthread_mutex_unlock(&network->greeting_lock);
+    return state;
+}
+
 /* An asker is the transport's place, from 1 on, and the connection's number. */
 uint64_t network_asker(const Network *network, const Transport *transport, uint32_t connection)
 {

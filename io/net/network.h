@@ -141,6 +141,10 @@ const char *network_endpoint(const Network *network, size_t i);
  * Takes a floating body. False where the endpoint makes no sense, or the body is too large. */
 bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error);
 
+/* How the connection for greetings to the endpoint (of several, the first) is now; NETWORK_UNKNOWN: there
+ * was no greeting to it. Any thread. */
+NetworkPeerState network_greeting_state(Network *network, const char *endpoint);
+
 /* Answers a greeting on the connection by which it came, soon: the answer may get lost. Takes a floating
  * body. False where the body is too large. */
 bool network_answer(Network *network, uint64_t asker, GVariant *body, GError **error);

@@ -138,6 +138,9 @@ static const struct {
     { 1, SIGTERM, RUBATO_ERROR_NODE_LOST,
       "node 7 (127.0.0.1:0) ended before the run began: node 7 was ended by signal 15" },
     { 0, SIGTERM, RUBATO_ERROR_CANCELLED, "node 3 was ended by signal 15" },
+    { 0, SIGKILL, RUBATO_ERROR_NODE_LOST,
+      "node 7: the scheduler at 127.0.0.1:%u was lost before the run began: the connection to it "
+      "broke, and for " },
 };
 
 START_TEST(a_node_that_ends_before_the_run_begins_ends_it_for_all)
@@ -149,14 +152,43 @@ START_TEST(a_node_that_ends_before_the_run_begins_ends_it_for_all)
                                                        .heartbeat_ms = 100,
                                                        .timeout_ms = 1000 * cluster_slowness(),
                                                        .handle_signals = true });
+    g_autofree char *port = g_strdup_printf("%u", run->port);
+    g_autoptr(GString) text = g_string_new(ends[_i].text);
 
+    g_string_replace(text, "%u", port, 0);
     cluster_start_node(run, 0, meet, NULL);
     cluster_start_node(run, 1, meet, NULL);
     cluster_wait_for(run, 0, "missing: node 20 (127.0.0.1:0)\n");
     cluster_signal(run, victim, ends[_i].number);
-    expect_refused(run, other, ends[_i].code, ends[_i].text);
+    expect_refused(run, other, ends[_i].code, text->str);
     if (ends[_i].number == SIGTERM)
         expect_refused(run, victim, RUBATO_ERROR_CANCELLED, "signal 15");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* Within the timeout another process may be the scheduler's node: the others meet that. */
+START_TEST(the_schedulers_node_may_die_and_come_anew_before_the_run_begins)
+{
+    ClusterShape shape = TWO;
+    ClusterRun *run;
+
+    shape.n_nodes = 3;
+    shape.nodes[2] = shape.nodes[1];
+    shape.stall_ms = 100;
+    shape.timeout_ms = 15000;
+    run = cluster_run_new(&shape);
+    cluster_start_node(run, 0, meet, NULL);
+    cluster_start_node(run, 1, meet, NULL);
+    cluster_wait_for(run, 0, "missing: node 20 (127.0.0.1:0)\n");
+    cluster_signal(run, 0, SIGKILL);
+    cluster_expect_end(run, 0, -SIGKILL);
+    const uint32_t anew = cluster_start_other(run, 3, run->path, meet, NULL);
+    cluster_wait_for(run, anew, "missing: node 20 (127.0.0.1:0)\n");
+    cluster_start_node(run, 2, meet, NULL);
+    cluster_expect_end(run, anew, EXIT_SUCCESS);
+    cluster_expect_end(run, 1, EXIT_SUCCESS);
+    cluster_expect_end(run, 2, EXIT_SUCCESS);
     cluster_run_free(run);
 }
 END_TEST
@@ -432,6 +464,7 @@ static Suite *rendezvous_suite(void)
     tcase_add_test(missing, a_node_may_die_and_come_anew_before_the_run_begins);
     tcase_add_loop_test(missing, a_node_that_ends_before_the_run_begins_ends_it_for_all, 0,
                         (int)G_N_ELEMENTS(ends));
+    tcase_add_test(missing, the_schedulers_node_may_die_and_come_anew_before_the_run_begins);
     tcase_add_loop_test(ports, a_busy_port_is_named, 0, 2);
     tcase_add_test(ports, a_host_that_is_not_there_is_named);
     tcase_add_loop_test(twice, a_node_that_is_started_twice_is_refused_and_the_run_goes_on, 0, 2);
