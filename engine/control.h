@@ -123,8 +123,9 @@ typedef struct {
     const uint64_t *incarnations; /* WELCOME: n_nodes of them, by node number */
     uint32_t n_nodes;
 
-    GVariant
-        *backing; /* owns what a decoded message's pointers point to; NULL in one put together */
+    /* Owns what a decoded message's pointers point to. NULL in one that was put together, and in one of
+     * numbers alone. */
+    GVariant *backing;
 } Control;
 
 /* The message as a GVariant of CONTROL_TYPE. Text that is too long is cut, what is no UTF-8 in it

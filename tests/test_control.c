@@ -113,6 +113,47 @@ START_TEST(control_comes_back_as_it_was)
 }
 END_TEST
 
+/* What is written without GVariant is what GVariant writes, and what it would not write is not read. */
+START_TEST(control_of_numbers_alone_has_the_bytes_of_gvariant)
+{
+    const Control sent = { .kind = CONTROL_ARRIVE,
+                           .node = 1,
+                           .number = 2,
+                           .what = 0x01020304,
+                           .code = 4,
+                           .op = 5,
+                           .id = UINT64_MAX,
+                           .epoch = 7,
+                           .round = INT64_MAX,
+                           .incarnation = 1 << 9,
+                           .run_id = 1 << 10 };
+    g_autoptr(GVariant) body = control_encode(&sent);
+    g_autoptr(GVariant) built = g_variant_ref_sink(
+        g_variant_new("(yuuuuttttttsssssasat)", (guchar)sent.kind, sent.node, sent.number,
+                      sent.what, sent.code, sent.op, sent.id, sent.epoch, sent.round,
+                      sent.incarnation, sent.run_id, "", "", "", "", "", NULL, NULL));
+#if G_BYTE_ORDER == G_BIG_ENDIAN
+    g_autoptr(GVariant) swapped = g_variant_byteswap(built);
+    g_clear_pointer(&built, g_variant_unref);
+    built = g_steal_pointer(&swapped);
+#endif
+    const size_t size = g_variant_get_size(built);
+
+    ck_assert_uint_eq(g_variant_get_size(body), size);
+    ck_assert_mem_eq(g_variant_get_data(body), g_variant_get_data(built), size);
+
+    const size_t gaps[] = { 1, 3, 20, 23, 77, 79 };
+    for (unsigned i = 0; i < G_N_ELEMENTS(gaps); i++) {
+        g_autofree char *bytes = g_memdup2(g_variant_get_data(built), size);
+        g_auto(Control) read = { 0 };
+        g_autoptr(GError) error = NULL;
+        bytes[gaps[i]] = 1;
+        ck_assert(!control_decode_bytes(bytes, size, &read, &error));
+        ck_assert_ptr_nonnull(strstr(error->message, "is damaged"));
+    }
+}
+END_TEST
+
 START_TEST(control_has_a_sample_and_a_name_of_every_kind)
 {
     ck_assert_uint_eq(G_N_ELEMENTS(SAMPLES), CONTROL_END_OF_KINDS - 1);
@@ -384,6 +425,7 @@ static Suite *control_suite(void)
     const int n_samples = (int)G_N_ELEMENTS(SAMPLES);
 
     tcase_add_loop_test(messages, control_comes_back_as_it_was, 0, n_samples);
+    tcase_add_test(messages, control_of_numbers_alone_has_the_bytes_of_gvariant);
     tcase_add_test(messages, control_has_a_sample_and_a_name_of_every_kind);
     tcase_add_test(messages, control_is_little_endian_on_the_wire);
     tcase_add_test(messages, control_encode_cuts_long_text_between_characters);
