@@ -124,30 +124,34 @@ inline release(node, table)
 }
 
 /* What a server does with a request; it waits for nothing. */
-inline handle(node, kind, table, worker, at)
+inline handle_add(node, worker)
 {
+    give_back(worker, node)
+}
+
+inline handle_clock(node, table, worker, at)
+{
+    server[node].shard[table].clock[worker] = at;
+    give_back(worker, node);
+    release(node, table);
+    min = 0
+}
+
+inline handle_get(node, kind, table, worker, at)
+{
+    find_min(node, table);
     if
-    :: kind == ADD ->
+    :: at <= min + BOUND(table) ->
+        if :: kind == GET -> asked[worker]-- :: else -> tickets[worker]-- fi;
         give_back(worker, node)
-    :: kind == CLOCK ->
-        server[node].shard[table].clock[worker] = at;
-        give_back(worker, node);
-        release(node, table)
     :: else ->
-        find_min(node, table);
         if
-        :: at <= min + BOUND(table) ->
-            if :: kind == GET -> asked[worker]-- :: else -> tickets[worker]-- fi;
-            give_back(worker, node)
-        :: else ->
-            if
-            :: kind == GET -> server[node].shard[table].parked_get[worker] = at + 1
-            :: else -> server[node].shard[table].parked_ticket[worker * ITERATIONS + at]++
-            fi;
+        :: kind == GET -> server[node].shard[table].parked_get[worker] = at + 1
+        :: else -> server[node].shard[table].parked_ticket[worker * ITERATIONS + at]++
+        fi;
 #ifdef RULE_TAKEN
-            give_back(worker, node)
+        give_back(worker, node)
 #endif
-        fi
     fi;
     min = 0
 }
@@ -161,22 +165,25 @@ proctype Receive(byte node)
 
 end:
     do
-    :: d_step { queue[1 - node]?kind, table, worker, at;
-                handle(node, kind, table, worker, at) }
+    :: d_step {
+        queue[1 - node]?kind, table, worker, at;
+        if
+        :: kind == ADD -> handle_add(node, worker)
+        :: kind == CLOCK -> handle_clock(node, table, worker, at)
+        :: else -> handle_get(node, kind, table, worker, at)
+        fi;
+        kind = 0;
+        table = 0;
+        worker = 0;
+        at = 0
+    }
     od
 }
 
-inline send(node, kind, table)
+inline send_away(kind, table, at)
 {
-    d_step {
-        if
-        :: node == NODE_OF(self) ->
-            handle(node, kind, table, self, at)
-        :: else ->
-            charged[NODE_OF(self)]++;
-            queue[NODE_OF(self)]!kind, table, self, at
-        fi
-    }
+    charged[NODE_OF(self)]++;
+    queue[NODE_OF(self)]!kind, table, self, at
 }
 
 /* Whoever looks and then sends may go past the window by one, as others look at the same time. */
@@ -185,42 +192,41 @@ inline wait_for_room()
     charged[NODE_OF(self)] < WINDOW
 }
 
-inline get(table)
+/* Of both servers. The worker's own thread does what its own node's server is asked. */
+inline get()
 {
     wait_for_room();
-    atomic {
+    d_step {
         asked[self] = 2;
-        send(0, GET, table);
-        send(1, GET, table)
+        send_away(GET, table, at);
+        handle_get(NODE_OF(self), GET, table, self, at)
     };
     asked[self] == 0
 }
 
-inline get_ticket(table)
+inline get_ticket()
 {
 #ifdef RULE_TAKEN
     tickets[self] < TICKETS;
 #endif
     wait_for_room();
-    atomic {
+    d_step {
         tickets[self]++;
-        send(OTHER_NODE, TICKET, table)
+        send_away(TICKET, table, at)
     }
 }
 
-inline add(table)
+inline add()
 {
     wait_for_room();
-    send(OTHER_NODE, ADD, table)
+    d_step { send_away(ADD, table, at) }
 }
 
-inline end_iteration(table)
+inline end_iteration()
 {
-    atomic {
-        at++;
-        send(0, CLOCK, table);
-        send(1, CLOCK, table);
-        at--
+    d_step {
+        send_away(CLOCK, table, at + 1);
+        handle_clock(NODE_OF(self), table, self, at + 1)
     }
 #ifdef RULE_TAKEN
     ;
@@ -228,29 +234,31 @@ inline end_iteration(table)
 #endif
 }
 
-inline iterate(table)
-{
-    if
-    :: get(table)
-#if TICKETS > 0
-    :: get_ticket(table)
-#endif
-    fi;
-    add(table);
-    end_iteration(table)
-}
-
 proctype Work(byte self)
 {
     byte at, min, i, j;
+    bit table;
 
     do
     :: at < ITERATIONS ->
-        iterate(0);
-#if TABLES > 1
-        iterate(1);
+        if
+        :: get()
+#if TICKETS > 0
+        :: get_ticket()
 #endif
+        fi;
+        add();
+        end_iteration();
+#if TABLES > 1
+        d_step {
+            if
+            :: table == 0 -> table = 1
+            :: else -> table = 0; at++
+            fi
+        }
+#else
         at++
+#endif
     :: else -> break
     od;
     tickets[self] == 0;
