@@ -1,4 +1,6 @@
-/* A task whose workers wait for one another fails and says so; one whose workers only wait goes on. */
+/* A task whose workers wait for one another fails and says so; one whose workers only wait goes on.
+ *
+ * docs/liveness.md: Workers that wait for one another */
 #include <sched.h>
 #include <stdatomic.h>
 

@@ -449,7 +449,7 @@ static void send_a_greeting_about_something_else(uint16_t port)
 static void greet_with_the_wrong_kind(uint16_t port)
 {
     TcpHand hand = connect_as_node(port);
-    GVariant *body = control_encode(&(Control){ .kind = CONTROL_LEAVE });
+    GVariant *body = control_encode(&(Control){ .kind = CONTROL_BEAT });
 
     push_greeting(&hand, body);
     g_variant_unref(body);
