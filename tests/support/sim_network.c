@@ -327,8 +327,7 @@ static void note_heard(uint32_t from, uint32_t to)
     int64_t *const heard_ns = &net.heard_ns[from][to];
     const int64_t now_ns = sim_now_ns();
 
-    if (*heard_ns != 0)
-        net.silence_ns[from][to] = MAX(net.silence_ns[from][to], now_ns - *heard_ns);
+    net.silence_ns[from][to] = MAX(net.silence_ns[from][to], now_ns - *heard_ns);
     *heard_ns = now_ns;
 }
 
@@ -446,7 +445,7 @@ void sim_network_reset(uint32_t from, uint32_t to)
 
 int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to)
 {
-    const int64_t now = net.heard_ns[from][to] == 0 ? 0 : sim_now_ns() - net.heard_ns[from][to];
+    const int64_t now = sim_now_ns() - net.heard_ns[from][to];
 
     return MAX(net.silence_ns[from][to], now);
 }

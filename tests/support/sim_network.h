@@ -41,8 +41,8 @@ void sim_network_join(uint32_t from, uint32_t to);
 /* What is on its way, or held, between two nodes is lost. */
 void sim_network_reset(uint32_t from, uint32_t to);
 
-/* When `to` last took in a packet of `from`, and the longest time between two since that began; the
- * present one counts. */
+/* The longest time from the beginning on, or between two packets of `from` that `to` took in; the present
+ * one counts. */
 int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to);
 
 typedef struct {
