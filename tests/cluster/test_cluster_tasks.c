@@ -478,9 +478,10 @@ END_TEST
 
 static bool ignore_cancellation(RubatoWorker *worker, void *user_data, GError **error)
 {
-    (void)user_data;
+    const uint32_t *victim = user_data;
+
     (void)error;
-    if (rubato_worker_rank(worker) != 0)
+    if (rubato_worker_node(worker) != CLUSTER_IDS[*victim])
         return true;
     cluster_say("working");
     while (!rubato_worker_cancelled(worker))
@@ -492,26 +493,30 @@ static bool ignore_cancellation(RubatoWorker *worker, void *user_data, GError **
 
 static bool play_stubborn(RubatoEngine *engine, const void *data, GError **error)
 {
-    (void)data;
-    return cluster_run_task(engine, "stubborn", ignore_cancellation, NULL, NULL, error);
+    return cluster_run_task(engine, "stubborn", ignore_cancellation, data, NULL, error);
 }
 
+/* The first one has told the other node why. docs/liveness.md: An interrupt */
 START_TEST(a_second_signal_ends_a_node_at_once)
 {
+    const uint32_t victim = (uint32_t)_i;
     ClusterShape shape = TWO_BY_TWO;
     ClusterRun *run;
+    g_autofree char *text =
+        g_strdup_printf("error 12: node %u was ended by signal 2", CLUSTER_IDS[victim]);
 
     shape.handle_signals = true;
     shape.heartbeat_ms = 100;
     shape.timeout_ms = 1000 * cluster_slowness();
     run = cluster_run_new(&shape);
-    cluster_start(run, play_stubborn, NULL);
-    cluster_wait_for(run, 0, "working");
-    cluster_signal(run, 0, SIGINT);
-    cluster_wait_for(run, 0, "cancelled, but I have time");
-    cluster_signal(run, 0, SIGINT);
-    cluster_expect_end(run, 0, 128 + SIGINT);
-    cluster_expect_end(run, 1, CLUSTER_FAILED); /* it has lost node 3 */
+    cluster_start(run, play_stubborn, &victim);
+    cluster_wait_for(run, victim, "working");
+    cluster_signal(run, victim, SIGINT);
+    cluster_wait_for(run, victim, "cancelled, but I have time");
+    cluster_signal(run, victim, SIGINT);
+    cluster_expect_end(run, victim, 128 + SIGINT);
+    cluster_expect_end(run, 1 - victim, CLUSTER_FAILED);
+    cluster_expect_text(run, 1 - victim, text);
     cluster_run_free(run);
 }
 END_TEST
@@ -778,7 +783,7 @@ static Suite *tasks_suite(void)
     tcase_add_test(cancelling, a_worker_may_cancel_the_tasks_of_all_nodes);
     tcase_add_loop_test(cancelling, a_signal_to_one_node_ends_the_run_in_order, 0,
                         (int)G_N_ELEMENTS(signals));
-    tcase_add_test(cancelling, a_second_signal_ends_a_node_at_once);
+    tcase_add_loop_test(cancelling, a_second_signal_ends_a_node_at_once, 0, 2);
     tcase_add_loop_test(barriers, what_was_added_before_a_barrier_is_seen_after_it, 0, 2);
     tcase_add_loop_test(barriers, workers_that_return_early_hold_nobody_back, 0, 4);
     tcase_add_test(many, a_thousand_tasks_leave_threads_descriptors_and_memory_as_they_were);
