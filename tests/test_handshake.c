@@ -208,6 +208,28 @@ START_TEST(connection_that_is_led_to_another_node_is_refused)
 }
 END_TEST
 
+/* Who accepts knows the secret and lets in whom it likes: it is not the one that was wanted. */
+START_TEST(another_node_that_answers_is_refused)
+{
+    HandshakeConfig anybody = CONNECTS;
+    Pair pair;
+
+    anybody.wanted_node = HANDSHAKE_ANY_NODE;
+    anybody.wanted_incarnation = 0;
+    begin(&pair, &anybody, &ACCEPTS);
+    go_on(&pair);
+    ck_assert(is_done(&pair));
+    begin(&pair, &anybody, &ACCEPTS);
+    pair.connects.config.wanted_node = 2;
+    go_on(&pair);
+    ck_assert_pstr_eq(pair.connects_fault, "it is another node");
+    begin(&pair, &anybody, &ACCEPTS);
+    pair.connects.config.wanted_incarnation = 102;
+    go_on(&pair);
+    ck_assert_pstr_eq(pair.connects_fault, "it is another node");
+}
+END_TEST
+
 /* Whoever sits between the two changes one bit of what is said. */
 START_TEST(no_bit_can_be_changed_on_the_way)
 {
@@ -250,6 +272,7 @@ static const struct {
     { "RBTOTCP1", 8, "it does not begin like a node's connection" },
     { "GET / HTTP/1.1\r\n", 16, "it does not begin like a node's connection" },
     { "RBTOHAND\x02", 10, "its handshake is that of another version of Rubato" },
+    { "RBTOHAND\0", 10, "its handshake is that of another version of Rubato" },
     { "RBTOHAND\x01", 10, NULL },
     { "RBTO", 4, NULL },
 };
@@ -373,6 +396,72 @@ START_TEST(no_two_connections_have_the_same_key)
 }
 END_TEST
 
+/* _i: a protection. A piece of one connection, at the same place of another. */
+START_TEST(pieces_of_another_connection_do_not_open)
+{
+    uint8_t piece[64] = { 7 }, tag[SEAL_TAG_BYTES];
+    Seal sends, receives, unused;
+
+    make_seals((Protection)_i, PROTECTION_CHECKSUM, &sends, &unused);
+    make_seals((Protection)_i, PROTECTION_CHECKSUM, &unused, &receives);
+    seal_close(&sends, piece, sizeof piece, piece, tag);
+    ck_assert(!seal_open(&receives, piece, sizeof piece, tag));
+}
+END_TEST
+
+/* Who knows the secret and has heard all that was said lacks what the public keys have in common. */
+START_TEST(keys_need_what_only_the_two_ends_have)
+{
+    Seal sends, receives, others, unused;
+    Pair pair;
+
+    begin(&pair, &CONNECTS, &ACCEPTS);
+    go_on(&pair);
+    ck_assert(is_done(&pair));
+    handshake_make_seals(&pair.connects, &sends, &receives);
+    ck_assert_mem_ne(sends.key, receives.key, SEAL_KEY_BYTES);
+    for (size_t i = 0; i < sizeof pair.connects.shared; i += 32) {
+        Handshake listener = pair.connects;
+
+        listener.shared[i] ^= 1;
+        handshake_make_seals(&listener, &others, &unused);
+        ck_assert_mem_ne(sends.key, others.key, SEAL_KEY_BYTES);
+        ck_assert_mem_ne(receives.key, unused.key, SEAL_KEY_BYTES);
+    }
+}
+END_TEST
+
+/* _i: which of the two has no instructions for AES. */
+START_TEST(cipher_is_one_that_both_ends_have)
+{
+    enum { CIPHERS_AT = 13 };
+    Seal sends, receives;
+    Pair pair;
+
+    begin(&pair, &CONNECTS, &ACCEPTS);
+    go_on(&pair);
+    ck_assert(is_done(&pair));
+    handshake_make_seals(&pair.connects, &sends, &receives);
+    ck_assert_uint_eq(sends.cipher, seal_has_aes() ? SEAL_AES256_GCM : SEAL_XCHACHA20_POLY1305);
+    pair.connects.connects[CIPHERS_AT] = _i == 0 ? SEAL_XCHACHA20_POLY1305 : SEAL_AES256_GCM;
+    pair.connects.accepts[CIPHERS_AT] = _i == 1 ? SEAL_XCHACHA20_POLY1305 : SEAL_AES256_GCM;
+    handshake_make_seals(&pair.connects, &sends, &receives);
+    ck_assert_uint_eq(sends.cipher, SEAL_XCHACHA20_POLY1305);
+    ck_assert_uint_eq(receives.cipher, SEAL_XCHACHA20_POLY1305);
+}
+END_TEST
+
+START_TEST(cleared_seal_is_wiped)
+{
+    static const Seal nothing;
+    Seal sends, receives;
+
+    make_seals(PROTECTION_ENCRYPT, PROTECTION_ENCRYPT, &sends, &receives);
+    seal_clear(&sends);
+    ck_assert_mem_eq(&sends, &nothing, sizeof sends);
+}
+END_TEST
+
 static Suite *handshake_suite(void)
 {
     Suite *suite = suite_create("handshake");
@@ -391,12 +480,18 @@ static Suite *handshake_suite(void)
     tcase_add_test(proof, replay_is_refused);
     tcase_add_test(proof, reflection_is_refused);
     tcase_add_test(proof, connection_that_is_led_to_another_node_is_refused);
+    tcase_add_test(proof, another_node_that_answers_is_refused);
     tcase_add_test(proof, no_bit_can_be_changed_on_the_way);
     tcase_add_loop_test(proof, nonsense_is_refused_with_its_first_byte, 0,
                         (int)G_N_ELEMENTS(nonsense));
     tcase_add_loop_test(seals, pieces_open_in_their_order_and_no_other_way, 0, 6);
     tcase_add_test(seals, higher_protection_of_the_two_counts);
     tcase_add_test(seals, no_two_connections_have_the_same_key);
+    tcase_add_loop_test(seals, pieces_of_another_connection_do_not_open, PROTECTION_CHECKSUM,
+                        PROTECTION_ENCRYPT + 1);
+    tcase_add_test(seals, keys_need_what_only_the_two_ends_have);
+    tcase_add_loop_test(seals, cipher_is_one_that_both_ends_have, 0, 2);
+    tcase_add_test(seals, cleared_seal_is_wiped);
     return suite;
 }
 

@@ -91,6 +91,34 @@ START_TEST(scheduler_sees_no_deadlock_where_somebody_may_still_go_on)
 }
 END_TEST
 
+/* Of what a worker has not told nothing is known: it may be anywhere on that table. */
+START_TEST(scheduler_does_not_guess_clocks)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    wait_barrier(0, epoch, 0, 0, "4:2.");
+    wait_clock(2, epoch, 5, 3, 0, "3:3.");
+    expect_quiet();
+    wait_barrier(0, epoch, 0, 0, "4:2 3:2.");
+    expect(0, CONTROL_CANCEL);
+}
+END_TEST
+
+START_TEST(scheduler_names_the_slowest_of_those_that_hold_a_worker)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    wait_barrier(0, epoch, 0, 0, "3:2.");
+    wait_barrier(1, epoch, 2, 0, "3:1.");
+    expect_quiet();
+    wait_clock(2, epoch, 5, 3, 0, "3:3.");
+    expect_verdict_everywhere(CONTROL_CANCEL, DEADLOCK_CODE,
+                              "task x is in a deadlock: worker 5 (node 7) waits for clock 3 of "
+                              "table rows, where worker 2 "
+                              "is at 1, and worker 2 (node 4) waits in a barrier for worker 5");
+}
+END_TEST
+
 /* A report that is old by now holds nobody who has been told more. */
 START_TEST(scheduler_goes_by_what_a_worker_has_said_last)
 {
@@ -389,6 +417,8 @@ int main(void)
     tcase_add_test(cases, scheduler_finds_two_tables_that_are_clocked_crosswise);
     tcase_add_test(cases, scheduler_sees_no_deadlock_where_somebody_may_still_go_on);
     tcase_add_test(cases, scheduler_goes_by_what_a_worker_has_said_last);
+    tcase_add_test(cases, scheduler_does_not_guess_clocks);
+    tcase_add_test(cases, scheduler_names_the_slowest_of_those_that_hold_a_worker);
     tcase_add_loop_test(cases, scheduler_ignores_clocks_that_cannot_be_read, 0,
                         (int)G_N_ELEMENTS(damaged));
     tcase_add_test(cases, scheduler_finds_each_deadlock_and_no_other);
