@@ -13,16 +13,13 @@
  *                  parked; what a worker may have unanswered of its own tickets is bounded, for each
  *                  worker alone; a worker waits for room behind its clock as well
  *
- * Each run of spin has one WINDOW (1 to 3 requests), one PLACE (how many of the workers are on node 0)
- * and a staleness for each table: 0 stands for BSP, which parks like SSP(0), NEVER for ASP. With two
- * tables an iteration is that of the first, then that of the second.
+ * Each run of spin has one WINDOW (1 to 3 requests) or tries all three, one PLACE (how many of the
+ * workers are on node 0) and a staleness for each table: 0 stands for BSP, which parks like SSP(0), NEVER
+ * for ASP. With two tables an iteration is that of the first, then that of the second.
  *
  * What is shown: no state from which nothing goes on (an invalid end state), nothing that goes on
  * without an end (a non-progress cycle), and no room that is lost: in the end all of it is back. */
 
-#ifndef WINDOW
-#define WINDOW 1
-#endif
 #ifndef PLACE
 #define PLACE 2
 #endif
@@ -68,6 +65,7 @@ byte charged[NODES];    /* requests of the node that have not given their room b
 byte asked[WORKERS];    /* parts of its call that waits without an answer */
 byte tickets[WORKERS];  /* parts of its tickets without an answer */
 byte n_done;
+byte window;
 
 inline give_back(worker, node)
 {
@@ -189,7 +187,7 @@ inline send_away(kind, table, at)
 /* Whoever looks and then sends may go past the window by one, as others look at the same time. */
 inline wait_for_room()
 {
-    charged[NODE_OF(self)] < WINDOW
+    charged[NODE_OF(self)] < window
 }
 
 /* Of both servers. The worker's own thread does what its own node's server is asked. */
@@ -275,6 +273,15 @@ proctype Look()
 init
 {
     atomic {
+#ifdef WINDOW
+        window = WINDOW;
+#else
+        if
+        :: window = 1
+        :: window = 2
+        :: window = 3
+        fi;
+#endif
         run Receive(0);
         run Receive(1);
         run Work(0);
