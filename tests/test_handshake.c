@@ -1,5 +1,7 @@
 /* The handshake of a connection, and the seals that it makes: who knows the secret gets through, and
- * nobody else does. Holds what docs/security.md says of strangers, replays and changed bytes. */
+ * nobody else does: not with another secret, by a replay, or with changed bytes.
+ *
+ * docs/security.md: Who can do what */
 #include <string.h>
 
 #include "io/net/handshake.h"

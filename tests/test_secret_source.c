@@ -1,6 +1,6 @@
 /* Where a node finds the secret of its run, what is refused, and what may be done without one.
  *
- * docs/security.md: Where nodes find it; Without a secret */
+ * docs/security.md: Where nodes find it; Without a secret; Over ZeroMQ */
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <rubato/launcher.h>
@@ -228,6 +228,16 @@ static const struct {
     { "127.0.0.1", "encrypt = true; insecure = true;", SECRET_NONE, "needs a secret" },
     { ELSEWHERE, "encrypt = true;", SECRET_FROM_VARIABLE, NULL },
     { ELSEWHERE, "encrypt = false; insecure = true;", SECRET_NONE, NULL },
+    { "127.0.0.1", "transport = \"zmq\";", SECRET_NONE, NULL },
+    { "localhost", "transport = \"zmq\";", SECRET_FROM_FILE, NULL },
+    { ELSEWHERE, "transport = \"zmq\";", SECRET_FROM_FILE,
+      "run.cfg:1: the host of the scheduler, " ELSEWHERE },
+    { ELSEWHERE, "transport = \"zmq\";", SECRET_FROM_VARIABLE, "write transport = \"tcp\";" },
+    { ELSEWHERE, "transport = \"zmq\";", SECRET_NONE, "insecure = true;" },
+    { ELSEWHERE, "transport = \"zmq\"; insecure = true;", SECRET_NONE, NULL },
+    { ELSEWHERE, "transport = \"ipc\";", SECRET_FROM_FILE, NULL },
+    { ELSEWHERE, "transport = \"tcp\"; encrypt = true;", SECRET_FROM_FILE, NULL },
+    { ELSEWHERE, "transport = \"shm\"; encrypt = true;", SECRET_FROM_FILE, NULL },
 };
 
 START_TEST(without_a_secret_there_is_only_loopback_unless_the_file_says_so)
@@ -262,6 +272,11 @@ static const struct {
     { "encrypt = 1;",
       "run.cfg:3: 'encrypt' of the cluster is a whole number; write encrypt = true;" },
     { "insecure = \"yes\";", "write insecure = true;" },
+    { "transport = \"zmq\";\nencrypt = true;",
+      "run.cfg:4: encrypt = true; cannot be had with transport = \"zmq\";, which does not encrypt; "
+      "write transport = \"tcp\";" },
+    { "encrypt = true; transport = \"ipc\"; insecure = true;",
+      "cannot be had with transport = \"ipc" },
     { "secret_file = \"\";", "'secret_file' of the cluster is empty" },
     { "secret_file = true;", "a truth value; write a text in quotes" },
     { "secretfile = \"s\";", "did you mean 'secret_file'?" },

@@ -2,7 +2,8 @@
  * protocol of "tcp" and in ZeroMQ's made by hand, while a task runs. The task's results stay right, and
  * the log tells of what got so far.
  *
- * docs/liveness.md: A stranger */
+ * docs/liveness.md: A stranger
+ * docs/security.md: Who can do what */
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
