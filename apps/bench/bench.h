@@ -36,6 +36,7 @@ typedef enum {
     BENCH_LOCAL, /* in one process */
     BENCH_HOST,  /* workers in one, servers in another, as such nodes talk by default */
     BENCH_TCP,   /* the same over TCP */
+    BENCH_TCP_ENCRYPTED,
 } BenchPlace;
 
 typedef enum {

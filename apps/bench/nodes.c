@@ -2,6 +2,7 @@
  * file in a temporary folder. */
 #include <arpa/inet.h>
 #include <glib/gstdio.h>
+#include <rubato/launcher.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,13 +34,25 @@ static unsigned free_port(void)
     return ntohs(address.sin_port);
 }
 
+/* What the cluster file says of the place. */
+static const char *place_text(BenchPlace place)
+{
+    switch (place) {
+    case BENCH_TCP:
+        return "  transport = \"tcp\";\n";
+    case BENCH_TCP_ENCRYPTED:
+        return "  transport = \"tcp\";\n  encrypt = true;\n  secret_file = \"run.secret\";\n";
+    default:
+        return "";
+    }
+}
+
 static char *cluster_file_text(const BenchCase *what)
 {
     const uint32_t workers = MAX(1, what->workers), servers = MAX(1, what->servers);
 
     return g_strdup_printf(cluster_text, free_port(), what->mixed ? servers : 0, workers, servers,
-                           what->mixed ? workers : 0,
-                           what->place == BENCH_TCP ? "  transport = \"tcp\";\n" : "");
+                           what->mixed ? workers : 0, place_text(what->place));
 }
 
 static bool start_other(const BenchCase *what, const BenchOptions *options, const char *file,
@@ -77,15 +90,18 @@ bool nodes_run(const BenchCase *what, const BenchOptions *options,
 {
     g_autofree char *folder = g_dir_make_tmp("rubato-bench-XXXXXX", error);
     g_autofree char *text = cluster_file_text(what);
-    g_autofree char *file = NULL;
+    g_autofree char *file = NULL, *secret = NULL;
     bool ok;
 
     if (folder == NULL)
         return false;
     file = g_build_filename(folder, "cluster.cfg", NULL);
+    secret = g_build_filename(folder, "run.secret", NULL);
     ok = g_file_set_contents(file, text, -1, error) &&
+         (what->place != BENCH_TCP_ENCRYPTED || rubato_launch_make_secret(secret, error)) &&
          run_with_file(what, options, file, function, data, error);
     g_unlink(file);
+    g_unlink(secret);
     g_rmdir(folder);
     return ok;
 }
