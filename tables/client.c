@@ -91,35 +91,33 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
 
 /* ---- sending ---- */
 
-/* The fields are read before any is written, so the compiler need not build the message elsewhere and
- * copy it. */
+/* Each field by itself: a message that is cleared as a whole first costs a tenth of a Get of one key. */
 static inline void set_message(Message *message, const TableClient *client, MessageKind kind,
                                const Part *part, void *values, Call *call)
 {
     const TableRoute *route = client->route;
     char *const rows = values;
-    const RubatoKeys keys = part->keys;
-    const size_t row = part->row;
-    const uint32_t server = part->server, rank = client->rank;
-    const RubatoSubject subject = client->subject;
-    const uint64_t clock = client->clock;
-    const size_t row_bytes = route->row_bytes;
-    const uint32_t epoch = route->epoch, table = route->table, self = route->office->self;
 
-    *message = (Message){
-        .request = { .worker = rank,
-                     .subject = subject,
-                     .clock = clock,
-                     .keys = keys,
-                     .values = rows == NULL ? NULL : rows + row * row_bytes },
-        .kind = kind,
-        .epoch = epoch,
-        .table = table,
-        .server = server,
-        .node = self,
-        .call = call,
-        .end = call == NULL ? NULL : message_end_call,
-    };
+    message->request.next = NULL;
+    message->request.worker = client->rank;
+    message->request.subject = client->subject;
+    message->request.clock = client->clock;
+    message->request.keys = part->keys;
+    message->request.n_all = 0;
+    message->request.values = rows == NULL ? NULL : rows + part->row * route->row_bytes;
+    message->kind = kind;
+    message->status = CALL_OK;
+    message->is_answered = false;
+    message->epoch = route->epoch;
+    message->table = route->table;
+    message->server = part->server;
+    message->node = route->office->self;
+    message->min_clock = 0;
+    message->node_clock = 0;
+    message->value_bytes = 0;
+    message->call = call;
+    message->end = call == NULL ? NULL : message_end_call;
+    message->invoke = NULL;
 }
 
 /* A request that was registered after the canceller swept would wait for ever; one of the two sees
