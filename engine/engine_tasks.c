@@ -1,7 +1,7 @@
 /* Tasks and barriers as the application calls them: one collective call each. What a task is on this
  * node stands in task_run.c. */
 #include "engine/node.h"
-#include "engine/task_run.h"
+#include "engine/task/task_run.h"
 
 static bool perform_run(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data,
                         GError **error)

@@ -24,10 +24,10 @@
 #include <rubato/error.h>
 
 #include "engine/catalogue.h"
-#include "engine/cluster_file.h"
+#include "engine/cluster/cluster_file.h"
 #include "engine/control.h"
-#include "engine/scheduler.h"
-#include "engine/server.h"
+#include "engine/scheduler/scheduler.h"
+#include "engine/server/server.h"
 
 typedef struct SignalWatch SignalWatch;
 

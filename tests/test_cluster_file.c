@@ -2,7 +2,7 @@
 #include <rubato/error.h>
 #include <string.h>
 
-#include "engine/cluster_file.h"
+#include "engine/cluster/cluster_file.h"
 #include "tests/support/runner.h"
 
 #define SCHEDULER "scheduler = { host = \"127.0.0.1\"; port = 4100; };\n"

@@ -3,12 +3,12 @@
  *
  * In each simulation every row of every epoch is read once, by a node that holds its input, as long as
  * somebody does. A failure prints its seed: SEED=n runs that one alone. */
-#include "engine/dealer.h"
+#include "engine/scheduler/dealer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/ticket_text.h"
+#include "engine/task/ticket_text.h"
 #include "tests/support/runner.h"
 
 enum {

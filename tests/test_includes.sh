@@ -27,7 +27,7 @@ check_layers()
                 folder[names[i]] = 1
             only["zmq.h"] = " io/net/transport/transport_zmq.c apps/bench/raw_zmq.c "
             only["sodium.h"] = " io/net/secret.c io/net/handshake.c io/net/seal.c "
-            only["libconfig.h"] = " engine/cluster_file.c "
+            only["libconfig.h"] = " engine/cluster/cluster_file.c "
             failed = 0
         }
         function complain(what) {
@@ -97,7 +97,7 @@ engine/engine.c "models/model.h" right
 engine/engine.c "apps/app.h" wrong
 engine/engine.c <libconfig.h> wrong
 engine/engine.c "tests/support/runner.h" wrong
-engine/cluster_file.c <libconfig.h> right
+engine/cluster/cluster_file.c <libconfig.h> right
 apps/lr.c "apps/app.h" right
 apps/lr.c "tables/partition.h" wrong
 apps/lr.c <models/model.h> wrong

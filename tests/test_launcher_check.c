@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/launcher_hosts.h"
-#include "engine/launcher_output.h"
+#include "engine/launch/launcher_hosts.h"
+#include "engine/launch/launcher_output.h"
 #include "tests/support/launch_fixture.h"
 #include "tests/support/runner.h"
 

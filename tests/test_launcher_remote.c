@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/launcher_remote.h"
+#include "engine/launch/launcher_remote.h"
 #include "tests/support/launch_fixture.h"
 #include "tests/support/runner.h"
 

@@ -1,5 +1,5 @@
 /* The scheduler: collective calls, one process, answers from inside a callback. */
-#include "engine/scheduler_state.h"
+#include "engine/scheduler/scheduler_state.h"
 
 #include "tests/support/runner.h"
 #include "tests/support/scheduler_fixture.h"

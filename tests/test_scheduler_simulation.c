@@ -7,7 +7,7 @@
  * verdicts are compared with what the programs say they must be.
  *
  * A failure prints its seed: SEED=n runs that one alone. */
-#include "engine/scheduler.h"
+#include "engine/scheduler/scheduler.h"
 
 #include <stdio.h>
 #include <stdlib.h>

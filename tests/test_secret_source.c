@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/secret_source.h"
+#include "engine/cluster/secret_source.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/launch_fixture.h"
 #include "tests/support/runner.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cluster_file.h"
+#include "engine/cluster/cluster_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

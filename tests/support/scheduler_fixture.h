@@ -7,7 +7,7 @@
 #ifndef TESTS_SUPPORT_SCHEDULER_FIXTURE_H
 #define TESTS_SUPPORT_SCHEDULER_FIXTURE_H
 
-#include "engine/scheduler.h"
+#include "engine/scheduler/scheduler.h"
 
 #define N_NODES 3
 #define ALL 7u /* as a mask of nodes */

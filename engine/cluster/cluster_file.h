@@ -1,0 +1,77 @@
+/* The cluster file: which nodes a run has, where they listen, and what each of them does.
+ *
+ * A Cluster is read once and never changes. `cluster_read` has checked everything that the file
+ * alone can tell, so whoever holds a Cluster need not check again: ids and host:port pairs are
+ * distinct, some node has a server, the scheduler's node is one of them, the times make sense.
+ *
+ * Threads: any; a Cluster may be read by several at once. */
+#ifndef RUBATO_ENGINE_CLUSTER_CLUSTER_FILE_H
+#define RUBATO_ENGINE_CLUSTER_CLUSTER_FILE_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Bounds of what a file may say; a run of any sense stays far below them. */
+#define CLUSTER_MAX_NODES 4096u
+#define CLUSTER_MAX_NODE_ID 1000000u
+#define CLUSTER_MAX_THREADS 1024u /* servers, or workers, of one node */
+#define CLUSTER_MAX_MS 86400000u  /* a day */
+#define CLUSTER_MAX_FILE_BYTES (1024u * 1024u)
+
+/* Shared memory between nodes of one host, TCP between hosts: what a file means that says nothing. */
+#define CLUSTER_AUTO_TRANSPORT "auto"
+
+typedef struct {
+    uint32_t id;
+    char *host;
+    uint16_t port; /* 0: any free one, which the others learn from the scheduler */
+    uint32_t servers;
+    uint32_t workers;
+    unsigned line; /* of the file, where the node's entry begins */
+} ClusterNode;
+
+typedef struct {
+    char *path; /* as it was given to cluster_read */
+    char *name;
+    char *scheduler_host;
+    uint16_t scheduler_port; /* never 0 */
+    uint32_t scheduler_node; /* the number of the node that it runs on */
+    unsigned scheduler_line; /* of the file, where the scheduler's group begins */
+    ClusterNode *nodes;      /* sorted by id: a node's number is its place here */
+    uint32_t n_nodes;        /* at least 1 */
+    uint32_t heartbeat_ms;
+    uint32_t timeout_ms;
+    uint32_t stall_ms;
+    uint32_t rendezvous_ms;
+    char *transport;   /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
+    char *secret_file; /* where nodes find the run's secret, as the file says; NULL: it does not */
+    bool encrypt;      /* what crosses between nodes */
+    unsigned encrypt_line;
+    bool insecure; /* other addresses than loopback may do without a secret */
+    char *digest;  /* SHA-256 of the file's bytes, in hex */
+} Cluster;
+
+/* Reads and checks a cluster file. Returns NULL with RUBATO_ERROR_IO for a file that cannot be
+ * read, and with RUBATO_ERROR_CONFIG for a wrong one; the message then begins with file:line and
+ * says what to write instead. (transfer full) */
+Cluster *cluster_read(const char *path, GError **error);
+
+/* The same for `length` bytes of text, which need not end in a zero; `path` names them in messages.
+ * (transfer full) */
+Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error);
+
+/* NULL is allowed. */
+void cluster_free(Cluster *cluster);
+
+/* The node of that id and, where `number` is not NULL, its number; NULL where there is none.
+ * (transfer none) */
+const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number);
+
+/* The transport that reaches every node wherever it is: "zmq" where the file asks for it, else "tcp".
+ * (transfer none) */
+const char *cluster_far_transport(const Cluster *cluster);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Cluster, cluster_free)
+
+#endif

@@ -1,0 +1,11 @@
+/* Which known word somebody meant, for messages that ask "did you mean".
+ *
+ * Threads: any. */
+#ifndef RUBATO_ENGINE_CLUSTER_NEAREST_WORD_H
+#define RUBATO_ENGINE_CLUSTER_NEAREST_WORD_H
+
+/* Of the known words, whose list ends in NULL, the one that is most like `word`; NULL where none is
+ * like it. Upper and lower case are alike. (transfer none) */
+const char *nearest_word(const char *word, const char *const *known);
+
+#endif

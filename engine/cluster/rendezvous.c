@@ -1,0 +1,269 @@
+/* How a node finds the others: it binds its address, and greets the scheduler until it is answered.
+ *
+ * The calling thread waits; the control actor's owner sets `welcome` or `refusal`. */
+#include <netdb.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "engine/cluster/secret_source.h"
+#include "engine/node.h"
+#include "io/net/transport/tcp_address.h"
+
+enum {
+    GREETING_MS = 200, /* between two greetings */
+    NOTICE_MS = 5000,  /* between two lines in the log that say whom this node waits for */
+};
+
+/* "tcp://127.0.0.1:4101": addresses are numbers. */
+static char *resolve_endpoint(const char *transport, const char *host, uint16_t port,
+                              GError **error)
+{
+    const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+    struct addrinfo *found = NULL;
+    char address[NI_MAXHOST] = "";
+    char *endpoint = NULL;
+    int failure = getaddrinfo(host, NULL, &hints, &found);
+
+    if (failure == 0)
+        failure = getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof address, NULL, 0,
+                              NI_NUMERICHOST);
+    if (failure != 0)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot resolve the host %s: %s",
+                    host, gai_strerror(failure));
+    else
+        endpoint = tcp_address_join(transport, address, port);
+    if (found != NULL)
+        freeaddrinfo(found);
+    return endpoint;
+}
+
+/* Finds the run's secret, and whether it may do without. */
+static bool find_secret(RubatoEngine *engine, RunSecret *secret, bool *found, GError **error)
+{
+    SecretOrigin origin;
+
+    if (!secret_find(engine->cluster, secret, &origin, error) ||
+        !secret_check_cluster(engine->cluster, origin, error))
+        return false;
+    *found = origin != SECRET_NONE;
+    return true;
+}
+
+/* Opens the network at the node's address, at one within the host unless `near` is NULL, and on the
+ * scheduler's node at that of the scheduler. */
+static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
+                        const char *scheduler, const RunSecret *secret, GError **error)
+{
+    const char *endpoints[3];
+    const char *const wanted = engine->cluster->transport;
+    const bool any = engine->transport != NULL || strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
+    NetworkConfig config = {
+        .transport = any ? NULL : wanted,
+        .transport_ops = engine->transport,
+        .self = engine->self,
+        .n_nodes = engine->n_nodes,
+        .secret = secret,
+        .encrypt = engine->cluster->encrypt,
+        .incarnation = engine->incarnation,
+        .bind_endpoints = endpoints,
+        .window_bytes = engine->sizes.window_bytes,
+        .out_bytes = engine->sizes.out_bytes,
+        .joined_bytes = engine->sizes.joined_bytes,
+        .turn_bytes = engine->sizes.turn_bytes,
+        .room_bytes = post_office_room_bytes(),
+        .drops_replies = true,
+        .tick_ms = CLAMP(engine->heartbeat_ms / 4, 1, 50),
+        .timeout_ms = engine->timeout_ms,
+    };
+
+    endpoints[config.n_bind_endpoints++] = own;
+    if (near != NULL)
+        endpoints[config.n_bind_endpoints++] = near;
+    if (engine->self == engine->scheduler_node)
+        endpoints[config.n_bind_endpoints++] = scheduler;
+    Network *const network = network_new(&config, &dispatch_network_handler, engine, error);
+    if (network != NULL)
+        engine->addresses = near == NULL ? g_strdup(network_endpoint(network, 0))
+                                         : g_strjoin(",", network_endpoint(network, 0),
+                                                     network_endpoint(network, 1), NULL);
+    return network;
+}
+
+/* Greetings always go over TCP: nodes do not know yet where the others are. */
+static bool open_network(RubatoEngine *engine, const char *scheduler, GError **error)
+{
+    const ClusterNode *node = &engine->cluster->nodes[engine->self];
+    const char *const wanted = engine->cluster->transport;
+    const bool automatic = strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
+    g_autofree char *own =
+        resolve_endpoint(cluster_far_transport(engine->cluster), node->host, node->port, error);
+    g_autofree char *near = NULL;
+    g_autoptr(GError) failure = NULL;
+    g_auto(RunSecret) secret = { { 0 } };
+    bool has_secret;
+
+    if (own == NULL || !find_secret(engine, &secret, &has_secret, error))
+        return false;
+    const RunSecret *const proof = has_secret ? &secret : NULL;
+    if (engine->transport == NULL && strcmp(wanted, cluster_far_transport(engine->cluster)) != 0)
+        near = g_strconcat(automatic ? "shm" : wanted, "://*", NULL);
+    Network *network = open_at(engine, own, near, scheduler, proof, &failure);
+    if (network == NULL && near != NULL && automatic) {
+        g_autoptr(GError) without = NULL;
+
+        network = open_at(engine, own, NULL, scheduler, proof, &without);
+        if (network != NULL)
+            g_message("node %u talks TCP to nodes of its own host, too: %s", engine->id,
+                      failure->message);
+        g_clear_error(&failure);
+        failure = g_steal_pointer(&without);
+    }
+    if (network == NULL) {
+        g_propagate_prefixed_error(error, g_steal_pointer(&failure), "node %u: ", engine->id);
+        return false;
+    }
+    pthread_mutex_lock(&engine->lock); /* a signal may look at it */
+    engine->network = network;
+    pthread_mutex_unlock(&engine->lock);
+    engine->office.network = engine->network;
+    if (engine->self == engine->scheduler_node)
+        dispatch_start_scheduler(engine);
+    return network_start(engine->network, error);
+}
+
+static void say_hello(RubatoEngine *engine, const char *scheduler)
+{
+    g_autofree char *description =
+        g_strdup_printf("%s process %ld", g_get_host_name(), (long)getpid());
+    const Control hello = {
+        .kind = CONTROL_HELLO,
+        .node = engine->id,
+        .number = engine->self,
+        .digest = engine->cluster->digest,
+        .incarnation = engine->incarnation,
+        .endpoint = engine->addresses,
+        .description = description,
+    };
+
+    dispatch_say_hello(engine, scheduler, &hello);
+}
+
+/* Tells the others, who would wait, that this node ends before the run has begun, and why. */
+static void say_farewell(RubatoEngine *engine, const char *scheduler, const char *why)
+{
+    const bool is_schedulers = engine->self == engine->scheduler_node;
+    const Control farewell = {
+        .kind = is_schedulers ? CONTROL_STOP : CONTROL_LEAVE,
+        .node = engine->id,
+        .number = engine->self,
+        .incarnation = engine->incarnation,
+        .text = why,
+    };
+    g_autoptr(GVariant) body = NULL;
+
+    if (is_schedulers) {
+        engine_tell_scheduler(engine, &farewell);
+        return;
+    }
+    body = control_encode(&farewell);
+    (void)network_greet(engine->network, scheduler, body, NULL); /* else the scheduler misses it */
+}
+
+/* Greets the scheduler, and looks how the connection to it is. *broken_ms: since when there is none any
+ * more; INT64_MAX: there is one, or there has never been. The lock is held, but not meanwhile. */
+static void greet(RubatoEngine *engine, const char *scheduler, int64_t now_ms, int64_t *broken_ms)
+{
+    bool broken = false;
+
+    pthread_mutex_unlock(&engine->lock);
+    say_hello(engine, scheduler);
+    if (engine->self != engine->scheduler_node)
+        broken = network_greeting_state(engine->network, scheduler) == NETWORK_DISCONNECTED;
+    pthread_mutex_lock(&engine->lock);
+    *broken_ms = broken ? MIN(*broken_ms, now_ms) : INT64_MAX;
+}
+
+/* Why this node waits no longer. */
+static bool give_up(RubatoEngine *engine, int64_t waited_ms, int64_t without_ms, GError **error)
+{
+    const char *const host = engine->cluster->scheduler_host;
+    const uint16_t port = engine->cluster->scheduler_port;
+    const uint32_t id = engine->node_ids[engine->scheduler_node];
+
+    if (without_ms > 0)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "node %u: the scheduler at %s:%u was lost before the run began: the "
+                    "connection to it broke, and for %.1f s there was no other; has node %u ended?",
+                    engine->id, host, port, (double)without_ms / 1000, id);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "node %u: no answer of the scheduler at %s:%u within %.1f s; is node %u "
+                    "running?",
+                    engine->id, host, port, (double)waited_ms / 1000, id);
+    return false;
+}
+
+/* The lock is held. */
+static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError **error)
+{
+    const int64_t began_ms = network_now_ms();
+    const uint32_t patience_ms = engine->cluster->rendezvous_ms;
+    const uint32_t between_ms = MIN(engine->stall_ms, NOTICE_MS);
+    int64_t hello_ms = began_ms - GREETING_MS, notice_ms = began_ms, broken_ms = INT64_MAX;
+
+    while (!engine->welcome && engine->refusal == NULL && engine->broken_text == NULL) {
+        const int64_t now_ms = network_now_ms();
+
+        if (now_ms - hello_ms >= GREETING_MS) {
+            greet(engine, scheduler, now_ms, &broken_ms);
+            hello_ms = now_ms;
+            continue; /* the answer may have come meanwhile */
+        }
+        if (broken_ms != INT64_MAX && now_ms - broken_ms >= engine->timeout_ms)
+            return give_up(engine, now_ms - began_ms, now_ms - broken_ms, error);
+        /* Of the scheduler's node the scheduler itself says who is missing. */
+        if (engine->self != engine->scheduler_node && now_ms - notice_ms >= between_ms) {
+            g_message("node %u waits for the scheduler at %s:%u to say that all nodes are here",
+                      engine->id, engine->cluster->scheduler_host, engine->cluster->scheduler_port);
+            notice_ms = now_ms;
+        }
+        /* The scheduler, if it is there, has a little time to say who is missing. */
+        if (now_ms - began_ms > (int64_t)patience_ms + engine->timeout_ms)
+            return give_up(engine, now_ms - began_ms, 0, error);
+        engine_wait_changed(engine, GREETING_MS);
+    }
+    if (!engine->welcome && engine->refusal != NULL) {
+        const Control refuse = {
+            .code = engine->refusal_code == CONTROL_OK ? CONTROL_CODE(RUBATO_ERROR_NETWORK)
+                                                       : engine->refusal_code,
+            .text = engine->refusal,
+        };
+
+        return control_check(&refuse, error);
+    }
+    return engine_check(engine, error);
+}
+
+bool rendezvous(RubatoEngine *engine, GError **error)
+{
+    g_autofree char *scheduler = resolve_endpoint("tcp", engine->cluster->scheduler_host,
+                                                  engine->cluster->scheduler_port, error);
+    g_autoptr(GError) failure = NULL;
+    bool ok;
+
+    if (scheduler == NULL)
+        return false;
+    if (getrandom(&engine->incarnation, sizeof engine->incarnation, 0) !=
+        (ssize_t)sizeof engine->incarnation)
+        engine->incarnation = (uint64_t)g_get_real_time() ^ ((uint64_t)getpid() << 48);
+    if (!open_network(engine, scheduler, error))
+        return false;
+    pthread_mutex_lock(&engine->lock);
+    ok = wait_for_welcome(engine, scheduler, &failure);
+    pthread_mutex_unlock(&engine->lock);
+    if (ok)
+        return true;
+    say_farewell(engine, scheduler, failure->message);
+    g_propagate_error(error, g_steal_pointer(&failure));
+    return false;
+}

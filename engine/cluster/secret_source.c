@@ -1,0 +1,330 @@
+/* Finds the secret of a run: see secret_source.h. */
+#define _GNU_SOURCE
+#include "engine/cluster/secret_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <rubato/error.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/launch/launcher_hosts.h"
+
+/* Past the standard streams. */
+#define LEAST_FD 3
+
+/* What is read of a file: more than any that is right. */
+#define MOST_BYTES ((size_t)4 * RUN_SECRET_DIGITS)
+
+/* ---- reading ---- */
+
+/* Reads up to the end, or as much as fits; -1: errno. */
+static ssize_t read_all(int fd, char *text, size_t size)
+{
+    size_t at = 0;
+    ssize_t n;
+
+    do {
+        n = read(fd, text + at, size - at);
+        at += n > 0 ? (size_t)n : 0;
+    } while ((n > 0 && at < size) || (n == -1 && errno == EINTR));
+    return n == -1 ? -1 : (ssize_t)at;
+}
+
+/* Reads the digits of what is open there; `name` is for messages. */
+static bool read_digits(int fd, const char *name, RunSecret *secret, GError **error)
+{
+    char text[MOST_BYTES];
+    const ssize_t n = read_all(fd, text, sizeof text);
+    const int failure = errno;
+    bool is_read = false;
+
+    if (n < 0)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot read %s: %s", name,
+                    g_strerror(failure));
+    else
+        is_read = run_secret_parse(text, (size_t)n, secret, error);
+    if (n >= 0 && !is_read)
+        g_prefix_error(error, "%s: ", name);
+    run_secret_wipe(text, sizeof text);
+    return is_read;
+}
+
+/* What is wrong with the file that was opened; NULL: nothing. (transfer full) */
+static char *find_fault(int fd, const char *path)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) != 0)
+        return g_strdup_printf("cannot look at the secret file %s: %s", path, g_strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return g_strdup_printf("the secret file %s is no file of bytes", path);
+    if (status.st_uid != geteuid())
+        return g_strdup_printf(
+            "the secret file %s belongs to user %u, and this process runs as user "
+            "%u; give each user a file of their own",
+            path, (unsigned)status.st_uid, (unsigned)geteuid());
+    if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        return g_strdup_printf("others than its owner may use the secret file %s (mode %04o); say "
+                               "chmod 600 %s, or make a new one if somebody may have read it",
+                               path, (unsigned)(status.st_mode & 07777), path);
+    return NULL;
+}
+
+bool secret_read_file(const char *path, RunSecret *secret, GError **error)
+{
+    g_autofree char *name = g_strdup_printf("the secret file %s", path);
+    /* Does not wait where somebody has put a FIFO. */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd == -1) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                    "cannot open %s: %s; `rubato secret %s` makes one", name, g_strerror(errno),
+                    path);
+        return false;
+    }
+    g_autofree char *fault = find_fault(fd, path);
+    const bool is_read = fault == NULL && read_digits(fd, name, secret, error);
+    if (fault != NULL)
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG, fault);
+    close(fd);
+    return is_read;
+}
+
+/* Writes the digits and a line's end, and sees that they are on the disk. */
+static bool write_digits(int fd, const RunSecret *secret)
+{
+    char line[RUN_SECRET_DIGITS + 1];
+
+    run_secret_format(secret, line);
+    line[RUN_SECRET_DIGITS] = '\n';
+    const ssize_t n = write(fd, line, sizeof line);
+    run_secret_wipe(line, sizeof line);
+    if (n >= 0 && n < (ssize_t)sizeof line)
+        errno = ENOSPC;
+    return n == (ssize_t)sizeof line && fsync(fd) == 0;
+}
+
+bool secret_make_file(const char *path, GError **error)
+{
+    g_auto(RunSecret) secret = { { 0 } };
+
+    if (!run_secret_draw(&secret, error))
+        return false;
+    /* The mode is there from the beginning; a umask only takes away. */
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd == -1) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot make the secret file %s: %s%s",
+                    path, g_strerror(errno),
+                    errno == EEXIST ? "; it is left as it is: remove it first, or use it" : "");
+        return false;
+    }
+    const bool is_written = write_digits(fd, &secret);
+    const int failure = errno;
+    if (close(fd) == 0 && is_written)
+        return true;
+    unlink(path);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot write the secret file %s: %s", path,
+                g_strerror(is_written ? errno : failure));
+    return false;
+}
+
+char *secret_file_path(const Cluster *cluster)
+{
+    if (cluster->secret_file == NULL)
+        return NULL;
+    g_autofree char *path = g_canonicalize_filename(cluster->path, NULL);
+    g_autofree char *folder = g_path_get_dirname(path);
+    return g_canonicalize_filename(cluster->secret_file, folder);
+}
+
+/* ---- descriptors ---- */
+
+int secret_to_descriptor(const RunSecret *secret, GError **error)
+{
+    const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    const int made = memfd_create("rubato-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const int fd = made != -1 ? fcntl(made, F_DUPFD_CLOEXEC, LEAST_FD) : -1;
+    char digits[RUN_SECRET_DIGITS + 1];
+
+    run_secret_format(secret, digits);
+    const bool is_made = fd != -1 &&
+                         pwrite(fd, digits, RUN_SECRET_DIGITS, 0) == RUN_SECRET_DIGITS &&
+                         fcntl(fd, F_ADD_SEALS, seals) == 0;
+    const int failure = errno;
+    run_secret_wipe(digits, sizeof digits);
+    if (made != -1)
+        close(made);
+    if (is_made)
+        return fd;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot keep the secret of the run: %s",
+                g_strerror(failure));
+    if (fd != -1)
+        close(fd);
+    return -1;
+}
+
+/* Keeps the secret where a second engine of this process finds it, at `fd` or, for -1, anywhere. What
+ * this process starts does not get it. */
+static bool keep(const RunSecret *secret, int fd, GError **error)
+{
+    const int kept = secret_to_descriptor(secret, error);
+
+    if (kept == -1)
+        return false;
+    if (fd != -1 && fd != kept) {
+        const bool is_moved = dup3(kept, fd, O_CLOEXEC) == fd;
+        close(kept);
+        if (!is_moved)
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                        "cannot keep the secret of the run: %s", g_strerror(errno));
+        return is_moved;
+    }
+    g_autofree char *number = g_strdup_printf("%d", kept);
+    g_setenv(SECRET_FD_VARIABLE, number, TRUE);
+    return true;
+}
+
+/* Whether a secret can lie there: in what secret_to_descriptor makes, or ready in a pipe, as a shell
+ * hands it on. */
+static bool is_source(int fd, bool *is_kept)
+{
+    struct pollfd polled = { .fd = fd, .events = POLLIN };
+    struct stat status;
+    const int seals = fcntl(fd, F_GET_SEALS);
+
+    *is_kept = seals != -1 && (seals & F_SEAL_WRITE) != 0;
+    return *is_kept || (fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode) &&
+                        poll(&polled, 1, 0) == 1 && (polled.revents & POLLIN) != 0);
+}
+
+static bool find_by_descriptor(const char *number, RunSecret *secret, GError **error)
+{
+    guint64 fd;
+    bool is_kept;
+
+    if (!g_ascii_string_to_unsigned(number, 10, 3, G_MAXINT32, &fd, NULL) ||
+        !is_source((int)fd, &is_kept)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+                    SECRET_FD_VARIABLE
+                    " is %s, and there is no secret behind that descriptor; it is "
+                    "set by `rubato run` for its nodes alone: unset it",
+                    number);
+        return false;
+    }
+    if (!is_kept)
+        return read_digits((int)fd, SECRET_FD_VARIABLE, secret, error) &&
+               keep(secret, (int)fd, error);
+    if (lseek((int)fd, 0, SEEK_SET) != 0 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot read " SECRET_FD_VARIABLE ": %s",
+                    g_strerror(errno));
+        return false;
+    }
+    return read_digits((int)fd, SECRET_FD_VARIABLE, secret, error);
+}
+
+/* Also out of the memory in which the kernel shows the environment to this user's other processes. */
+static bool take_variable(RunSecret *secret, GError **error)
+{
+    char *const value = (char *)g_getenv(SECRET_VARIABLE);
+    const size_t length = strlen(value);
+    const bool is_read = run_secret_parse(value, length, secret, error);
+
+    if (!is_read)
+        g_prefix_error(error, SECRET_VARIABLE ": ");
+    run_secret_wipe(value, length);
+    g_unsetenv(SECRET_VARIABLE);
+    return is_read && keep(secret, -1, error);
+}
+
+bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin, GError **error)
+{
+    const char *const number = g_getenv(SECRET_FD_VARIABLE);
+    g_autofree char *path = secret_file_path(cluster);
+    bool is_found = true;
+
+    *origin = SECRET_NONE;
+    if (g_getenv(SECRET_VARIABLE) != NULL) {
+        is_found = take_variable(secret, error);
+        *origin = SECRET_FROM_VARIABLE;
+    } else if (number != NULL) {
+        is_found = find_by_descriptor(number, secret, error);
+        *origin = SECRET_FROM_DESCRIPTOR;
+    } else if (path != NULL) {
+        is_found = secret_read_file(path, secret, error);
+        *origin = SECRET_FROM_FILE;
+    }
+    if (!is_found)
+        *origin = SECRET_NONE;
+    return is_found;
+}
+
+/* ---- what may be done without ---- */
+
+#define NO_SECRET                                                                                 \
+    "this run has no secret by which nodes know each other; start all nodes with `rubato run`, "  \
+    "which makes one, or give all of them the same secret_file (`rubato secret FILE` makes one) " \
+    "or " SECRET_VARIABLE "; insecure = true; in the file does without"
+#define NO_PROOF                                                                          \
+    "over ZeroMQ nodes prove to each other nothing, also where there is a secret; write " \
+    "transport = \"tcp\";, or leave it out; insecure = true; in the file allows it"
+
+static bool check_host(const Cluster *cluster, const char *what, const char *host, unsigned line,
+                       const char *fault, GError **error)
+{
+    g_autofree char *where = g_strdup_printf("%s:%u", cluster->path, line);
+    Host found = { 0 };
+
+    if (!host_resolve(&found, host, where, error))
+        return false;
+    const bool is_loopback = host_is_loopback(&found);
+    host_clear(&found);
+    if (!is_loopback)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+                    "%s: the host of %s, %s, can be reached from other machines, and %s", where,
+                    what, host, fault);
+    return is_loopback;
+}
+
+/* Whether all hosts are loopback; `fault` says why they have to be, and what to do. */
+static bool check_hosts(const Cluster *cluster, const char *fault, GError **error)
+{
+    if (!check_host(cluster, "the scheduler", cluster->scheduler_host, cluster->scheduler_line,
+                    fault, error))
+        return false;
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const ClusterNode *const node = &cluster->nodes[i];
+        g_autofree char *name = g_strdup_printf("node %u", node->id);
+        if (!check_host(cluster, name, node->host, node->line, fault, error))
+            return false;
+    }
+    return true;
+}
+
+bool secret_check_transport(const Cluster *cluster, GError **error)
+{
+    if (cluster->insecure || strcmp(cluster_far_transport(cluster), "zmq") != 0)
+        return true;
+    return check_hosts(cluster, NO_PROOF, error);
+}
+
+bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **error)
+{
+    if (!secret_check_transport(cluster, error))
+        return false;
+    if (origin != SECRET_NONE)
+        return true;
+    if (cluster->encrypt) {
+        g_set_error(
+            error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+            "%s:%u: encrypt = true; needs a secret, and there is none; start all nodes with "
+            "`rubato run`, which makes one, or give all of them the same secret_file (`rubato "
+            "secret FILE` makes one) or " SECRET_VARIABLE,
+            cluster->path, cluster->encrypt_line);
+        return false;
+    }
+    return cluster->insecure || check_hosts(cluster, NO_SECRET, error);
+}

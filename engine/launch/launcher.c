@@ -1,0 +1,356 @@
+/* `rubato run`: makes the plan of a run, and watches over the keeper that carries it out.
+ *
+ * Everything that can be wrong before a start is found here, in the caller's process, and is an
+ * error. Then it forks the keeper (launcher_keeper.c), passes signals on to it, and waits. The
+ * keeper is in a process group of its own, so a signal from the terminal comes to it once, through
+ * here. Should the keeper be killed, its nodes die with it and what these had started becomes this
+ * process's, which sweeps it up.
+ *
+ * Thread: the one thread of the process. */
+#include "engine/launch/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/cluster/secret_source.h"
+#include "engine/launch/launcher_hosts.h"
+#include "engine/launch/launcher_processes.h"
+#include "engine/launch/launcher_remote.h"
+
+#define DEFAULT_SSH "ssh"
+
+/* ---- the plan ---- */
+
+static char *list_ids(const Cluster *cluster)
+{
+    GString *list = g_string_new(NULL);
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        g_string_append_printf(list, "%s%u", i > 0 ? ", " : "", cluster->nodes[i].id);
+    return g_string_free(list, FALSE);
+}
+
+/* Marks the nodes that are to be started. (transfer full) NULL on error */
+static bool *choose_nodes(const Cluster *cluster, const RubatoLaunch *launch, GError **error)
+{
+    g_autofree bool *chosen = g_new0(bool, cluster->n_nodes);
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        chosen[i] = launch->nodes == NULL || launch->n_nodes == 0;
+    for (size_t i = 0; launch->nodes != NULL && i < launch->n_nodes; i++) {
+        uint32_t number;
+
+        if (cluster_find(cluster, launch->nodes[i], &number) == NULL) {
+            g_autofree char *ids = list_ids(cluster);
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "%s has no node %u; its nodes are %s", cluster->path, launch->nodes[i],
+                        ids);
+            return NULL;
+        }
+        chosen[number] = true;
+    }
+    return g_steal_pointer(&chosen);
+}
+
+/* (transfer full) the program's path, or NULL with an error */
+static char *find_program(const char *name, GError **error)
+{
+    char *path = g_find_program_in_path(name);
+    if (path != NULL)
+        return path;
+
+    if (g_file_test(name, G_FILE_TEST_IS_REGULAR)) {
+        const bool runs = g_file_test(name, G_FILE_TEST_IS_EXECUTABLE);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    runs ? "no program '%s' in PATH; write ./%s for the one in this folder"
+                         : "the file '%s' is no program; make it executable (chmod +x %s)",
+                    name, name);
+    } else {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    strchr(name, '/') != NULL ? "there is no program '%s'; has it been built?"
+                                              : "no program '%s' in PATH",
+                    name);
+    }
+    return NULL;
+}
+
+/* The environment of a node: the secret itself is never in it. (transfer full) */
+static char **make_environment(const LaunchPlan *whole)
+{
+    char **environment = g_environ_unsetenv(g_get_environ(), SECRET_VARIABLE);
+
+    environment = g_environ_unsetenv(environment, SECRET_FD_VARIABLE);
+    if (whole->secret_fd != 0) {
+        g_autofree char *number = g_strdup_printf("%d", whole->secret_fd);
+        environment = g_environ_setenv(environment, SECRET_FD_VARIABLE, number, TRUE);
+    }
+    return environment;
+}
+
+static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLaunch *launch,
+                       const char *cluster_file, GError **error)
+{
+    g_autofree char *id = g_strdup_printf("%u", plan->node->id);
+    char *program = find_program(launch->argv[0], error);
+
+    if (program == NULL)
+        return false;
+    plan->argv = g_strdupv((char **)launch->argv);
+    g_free(plan->argv[0]);
+    plan->argv[0] = program;
+    plan->environment =
+        g_environ_setenv(make_environment(whole), "RUBATO_CLUSTER", cluster_file, TRUE);
+    plan->environment = g_environ_setenv(plan->environment, "RUBATO_NODE", id, TRUE);
+    return true;
+}
+
+static bool plan_remote(const LaunchPlan *whole, LaunchNode *plan, const RubatoLaunch *launch,
+                        const char *cluster_file, GError **error)
+{
+    const char *command = launch->ssh != NULL ? launch->ssh : DEFAULT_SSH;
+    g_autofree char *folder = g_get_current_dir();
+    const RemoteCommand remote = {
+        .host = plan->node->host,
+        .folder = folder,
+        .cluster_file = cluster_file,
+        .id = plan->node->id,
+        .argv = launch->argv,
+        .reads_secret = whole->has_secret,
+    };
+    g_autoptr(GError) cause = NULL;
+    g_auto(GStrv) words = NULL;
+
+    if (!g_shell_parse_argv(command, NULL, &words, &cause)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "the ssh command \"%s\" makes no sense: %s", command, cause->message);
+        return false;
+    }
+
+    char *program = find_program(words[0], error);
+    if (program == NULL) {
+        g_prefix_error(error,
+                       "node %u is on another machine, %s, and ssh reaches it: ", plan->node->id,
+                       plan->node->host);
+        return false;
+    }
+    g_free(words[0]);
+    words[0] = program;
+    plan->remote = true;
+    plan->argv = remote_command_argv(&remote, words);
+    plan->environment = g_environ_unsetenv(make_environment(whole), SECRET_FD_VARIABLE);
+    return true;
+}
+
+static bool plan_node(const LaunchPlan *whole, LaunchNode *plan, const ClusterNode *node,
+                      const RubatoLaunch *launch, GError **error)
+{
+    const Cluster *const cluster = whole->cluster;
+    g_autofree char *where = g_strdup_printf("%s:%u", cluster->path, node->line);
+    g_autofree char *cluster_file = g_canonicalize_filename(cluster->path, NULL);
+    Host host = { 0 };
+
+    if (!host_resolve(&host, node->host, where, error))
+        return false;
+    host_clear(&host);
+    plan->node = node;
+    return host.local ? plan_local(whole, plan, launch, cluster_file, error)
+                      : plan_remote(whole, plan, launch, cluster_file, error);
+}
+
+/* The secret that the nodes are handed: the one that is given, else a new one, unless others of the run's
+ * nodes are started elsewhere, which could not know it. */
+static bool plan_secret(LaunchPlan *plan, bool all_nodes, GError **error)
+{
+    SecretOrigin origin;
+
+    if (!secret_check_transport(plan->cluster, error) ||
+        !secret_find(plan->cluster, &plan->secret, &origin, error))
+        return false;
+    plan->has_secret = origin != SECRET_NONE;
+    if (!plan->has_secret && all_nodes)
+        plan->has_secret = run_secret_draw(&plan->secret, error);
+    if (!plan->has_secret)
+        return !all_nodes && secret_check_cluster(plan->cluster, origin, error);
+    const int fd = secret_to_descriptor(&plan->secret, error);
+    plan->secret_fd = MAX(fd, 0);
+    return fd != -1;
+}
+
+static bool starts_all(const bool *chosen, const Cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        if (!chosen[i])
+            return false;
+    return true;
+}
+
+LaunchPlan *launch_plan_new(const RubatoLaunch *launch, GError **error)
+{
+    g_autoptr(LaunchPlan) plan = g_new0(LaunchPlan, 1);
+    g_autofree bool *chosen = NULL;
+
+    plan->no_prefix = launch->no_prefix;
+    plan->cluster = cluster_read(launch->cluster_file, error);
+    if (plan->cluster == NULL)
+        return NULL;
+    chosen = choose_nodes(plan->cluster, launch, error);
+    if (chosen == NULL || !plan_secret(plan, starts_all(chosen, plan->cluster), error))
+        return NULL;
+    plan->nodes = g_new0(LaunchNode, plan->cluster->n_nodes);
+    for (uint32_t i = 0; i < plan->cluster->n_nodes; i++) {
+        if (!chosen[i])
+            continue;
+        if (!plan_node(plan, &plan->nodes[plan->n_nodes++], &plan->cluster->nodes[i], launch,
+                       error))
+            return NULL;
+    }
+    return g_steal_pointer(&plan);
+}
+
+void launch_plan_free(LaunchPlan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (uint32_t i = 0; i < plan->n_nodes; i++) {
+        g_strfreev(plan->nodes[i].argv);
+        g_strfreev(plan->nodes[i].environment);
+    }
+    g_free(plan->nodes);
+    if (plan->secret_fd != 0)
+        close(plan->secret_fd);
+    run_secret_clear(&plan->secret);
+    cluster_free(plan->cluster);
+    g_free(plan);
+}
+
+/* ---- the run ---- */
+
+/* A signal that the caller ignores, as under nohup, stays ignored. */
+static void choose_signals(sigset_t *taken)
+{
+    static const int candidates[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction present;
+
+    sigemptyset(taken);
+    sigaddset(taken, SIGCHLD);
+    for (size_t i = 0; i < G_N_ELEMENTS(candidates); i++)
+        if (sigaction(candidates[i], NULL, &present) == 0 && present.sa_handler != SIG_IGN)
+            sigaddset(taken, candidates[i]);
+}
+
+/* Pipes must not come to lie where standard streams are expected. */
+static void open_standard_streams(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Waits for the keeper's end and passes signals on to it meanwhile. */
+static void watch(pid_t keeper, const sigset_t *taken, siginfo_t *end)
+{
+    for (;;) {
+        end->si_pid = 0;
+        if (waitid(P_PID, (id_t)keeper, end, WEXITED | WNOHANG) != 0 || end->si_pid != 0)
+            return;
+
+        const int signal = sigwaitinfo(taken, NULL);
+        if (signal > 0 && signal != SIGCHLD)
+            kill(keeper, signal);
+    }
+}
+
+/* Those that came for a run that was over: they have nothing left to end. */
+static void discard_signals(const sigset_t *taken)
+{
+    static const struct timespec now = { 0, 0 };
+
+    while (sigtimedwait(taken, NULL, &now) > 0)
+        continue;
+}
+
+static bool run_keeper(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *before,
+                       int *exit_code, GError **error)
+{
+    g_autoptr(GArray) children_before = processes_list_children();
+    int lifeline[2] = { -1, -1 };
+    siginfo_t end = { 0 };
+
+    if (pipe2(lifeline, O_CLOEXEC) != 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot open a pipe: %s",
+                    g_strerror(errno));
+        return false;
+    }
+
+    const pid_t keeper = fork();
+    if (keeper == 0) {
+        close(lifeline[1]);
+        setpgid(0, 0);
+        exit(launch_keep(plan, taken, before, lifeline[0]));
+    }
+    close(lifeline[0]);
+    if (keeper < 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot start a process: %s",
+                    g_strerror(errno));
+        close(lifeline[1]);
+        return false;
+    }
+    watch(keeper, taken, &end);
+    close(lifeline[1]);
+    *exit_code = process_exit_code(&end);
+    if (end.si_code != CLD_EXITED) {
+        g_autofree char *how = process_describe_end(&end);
+        processes_sweep(children_before);
+        g_printerr("rubato: the process that kept the nodes %s; every node was killed\n", how);
+    }
+    return true;
+}
+
+bool rubato_launch_make_secret(const char *path, GError **error)
+{
+    g_return_val_if_fail(path != NULL, false);
+    return secret_make_file(path, error);
+}
+
+bool rubato_launch_run(const RubatoLaunch *launch, int *exit_code, GError **error)
+{
+    g_return_val_if_fail(launch != NULL && launch->cluster_file != NULL && exit_code != NULL,
+                         false);
+
+    if (launch->argv == NULL || launch->argv[0] == NULL || *launch->argv[0] == '\0') {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "no program to run");
+        return false;
+    }
+
+    g_autoptr(LaunchPlan) plan = launch_plan_new(launch, error);
+    if (plan == NULL)
+        return false;
+
+    int was_subreaper = 0;
+    sigset_t taken;
+    sigset_t before;
+
+    open_standard_streams();
+    fflush(NULL); /* or the keeper would write it again */
+    choose_signals(&taken);
+    sigprocmask(SIG_BLOCK, &taken, &before);
+    prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+
+    const bool started = run_keeper(plan, &taken, &before, exit_code, error);
+
+    prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
+    discard_signals(&taken);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return started;
+}

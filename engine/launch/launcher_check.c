@@ -1,0 +1,241 @@
+/* `rubato check`: what a cluster file would run where, and what stands in its way.
+ *
+ * The sockets that try the ports stay open until all have been tried, so two entries that mean the
+ * same port by different names of a host are found too.
+ *
+ * Thread: the caller's. */
+#include <errno.h>
+#include <rubato/launcher.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/cluster/cluster_file.h"
+#include "engine/cluster/secret_source.h"
+#include "engine/launch/launcher_hosts.h"
+
+typedef struct {
+    const Cluster *cluster;
+    GArray *sockets; /* int */
+    GString *faults; /* a line each */
+} Check;
+
+static void add_fault(Check *check, const char *text)
+{
+    if (check->faults->len > 0)
+        g_string_append_c(check->faults, '\n');
+    g_string_append(check->faults, text);
+}
+
+/* Tries one address and notes what is wrong with it. Returns what the table says of its port, and
+ * in *starts_by how the launcher would start a process there. */
+static const char *try_address(Check *check, const char *what, unsigned line, const char *host_name,
+                               uint16_t port, const char **starts_by)
+{
+    g_autofree char *where = g_strdup_printf("%s:%u", check->cluster->path, line);
+    g_autoptr(GError) error = NULL;
+    Host host = { 0 };
+    int fd = -1;
+
+    *starts_by = "?";
+    if (!host_resolve(&host, host_name, where, &error)) {
+        add_fault(check, error->message);
+        return "unknown host";
+    }
+    *starts_by = host.local ? "fork" : "ssh";
+
+    const bool tried = host.local && port != 0;
+    if (tried)
+        fd = host_try_port(&host, port);
+    const int failure = errno;
+    host_clear(&host);
+    if (!tried)
+        return port == 0 ? "any" : "not tried";
+    if (fd >= 0) {
+        g_array_append_val(check->sockets, fd);
+        return "free";
+    }
+
+    g_autofree char *fault =
+        failure == EADDRINUSE
+            ? g_strdup_printf("%s: the port %u of %s on %s is busy: a program, or another entry of "
+                              "this file, has it; end that program, or write another port",
+                              where, port, what, host_name)
+            : g_strdup_printf("%s: the port %u of %s on %s cannot be opened: %s", where, port, what,
+                              host_name, g_strerror(failure));
+    add_fault(check, fault);
+    return failure == EADDRINUSE ? "busy" : "refused";
+}
+
+static char *format_address(const char *host, uint16_t port)
+{
+    const bool bare_v6 = strchr(host, ':') != NULL;
+
+    if (port == 0)
+        return g_strdup_printf("%s%s%s:any", bare_v6 ? "[" : "", host, bare_v6 ? "]" : "");
+    return g_strdup_printf("%s%s%s:%u", bare_v6 ? "[" : "", host, bare_v6 ? "]" : "", port);
+}
+
+static const char *plural(uint32_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* What two nodes have in common exactly where they are on one host. (transfer full) */
+static char *host_key(const char *name)
+{
+    Host host = { 0 };
+    char *key;
+
+    if (!host_resolve(&host, name, "", NULL))
+        return g_ascii_strdown(name, -1);
+    key = host.local ? g_strdup("") : host_describe(&host);
+    host_clear(&host);
+    return key;
+}
+
+/* "shm", or how it differs from pair to pair. Notes where a transport does not reach. */
+static const char *describe_transport(Check *check)
+{
+    const Cluster *cluster = check->cluster;
+    const bool automatic = strcmp(cluster->transport, CLUSTER_AUTO_TRANSPORT) == 0;
+    g_autoptr(GHashTable) hosts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    guint n_hosts;
+
+    if (strcmp(cluster->transport, cluster_far_transport(cluster)) == 0)
+        return cluster->transport;
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const ClusterNode *node = &cluster->nodes[i];
+
+        if (g_hash_table_add(hosts, host_key(node->host)) && i > 0 && !automatic) {
+            g_autofree char *fault = g_strdup_printf(
+                "%s:%u: node %u is on another host than node %u, and \"%s\" connects processes of "
+                "one host; leave 'transport' out, or write \"tcp\"",
+                cluster->path, node->line, node->id, cluster->nodes[0].id, cluster->transport);
+            add_fault(check, fault);
+        }
+    }
+    n_hosts = g_hash_table_size(hosts);
+    if (!automatic)
+        return cluster->transport;
+    if (n_hosts == 1)
+        return "shm";
+    return n_hosts == cluster->n_nodes ? "tcp" : "shm within a host, tcp between hosts";
+}
+
+static void append_summary(Check *check, GString *report)
+{
+    const Cluster *cluster = check->cluster;
+    uint32_t servers = 0;
+    uint32_t workers = 0;
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        servers += cluster->nodes[i].servers;
+        workers += cluster->nodes[i].workers;
+    }
+    g_string_append_printf(report, "%s: %u node%s, %u server%s, %u worker%s, over %s\n\n",
+                           cluster->name, cluster->n_nodes, plural(cluster->n_nodes), servers,
+                           plural(servers), workers, plural(workers), describe_transport(check));
+}
+
+static void append_table(Check *check, GString *report)
+{
+    const Cluster *cluster = check->cluster;
+    const ClusterNode *first = &cluster->nodes[cluster->scheduler_node];
+    g_autofree char *scheduler = format_address(cluster->scheduler_host, cluster->scheduler_port);
+    size_t width = strlen("address"), length = strlen(scheduler);
+    const char *starts_by;
+
+    width = MAX(width, length);
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        g_autofree char *text = format_address(cluster->nodes[i].host, cluster->nodes[i].port);
+        length = strlen(text);
+        width = MAX(width, length);
+    }
+    g_string_append_printf(report, "%9s  %-*s  %7s  %7s  %-9s  %s\n", "node", (int)width, "address",
+                           "servers", "workers", "starts by", "port");
+
+    const char *state = try_address(check, "the scheduler", cluster->scheduler_line,
+                                    cluster->scheduler_host, cluster->scheduler_port, &starts_by);
+    g_autofree char *runs_on = g_strdup_printf("node %u", first->id);
+    g_string_append_printf(report, "%9s  %-*s  %7s  %7s  %-9s  %s\n", "scheduler", (int)width,
+                           scheduler, "", "", runs_on, state);
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const ClusterNode *node = &cluster->nodes[i];
+        g_autofree char *address = format_address(node->host, node->port);
+        g_autofree char *name = g_strdup_printf("node %u", node->id);
+
+        state = try_address(check, name, node->line, node->host, node->port, &starts_by);
+        g_string_append_printf(report, "%9u  %-*s  %7u  %7u  %-9s  %s\n", node->id, (int)width,
+                               address, node->servers, node->workers, starts_by, state);
+    }
+}
+
+/* Whether the transport has no use for a secret. */
+static bool is_unproven(const Cluster *cluster)
+{
+    return strcmp(cluster->transport, "zmq") == 0 || strcmp(cluster->transport, "ipc") == 0;
+}
+
+/* How the nodes are to know each other. */
+static void append_security(Check *check, GString *report)
+{
+    const Cluster *const cluster = check->cluster;
+    const char *const encrypted =
+        cluster->encrypt ? "; what crosses between nodes is encrypted" : "";
+    g_autofree char *path = secret_file_path(cluster);
+    g_autoptr(GError) error = NULL;
+    g_auto(RunSecret) secret = { { 0 } };
+
+    if (!secret_check_transport(cluster, &error)) {
+        add_fault(check, error->message);
+        g_clear_error(&error);
+    }
+    if (is_unproven(cluster))
+        g_string_append_printf(report,
+                               "over %s nodes prove nothing to each other, also where there is a "
+                               "secret\n",
+                               cluster->transport);
+    if (path != NULL) {
+        g_string_append_printf(report, "the secret of a run is that of %s%s\n", path, encrypted);
+        if (!secret_read_file(path, &secret, &error))
+            add_fault(check, error->message);
+    } else if (secret_check_cluster(cluster, SECRET_NONE, &error)) {
+        g_string_append_printf(report,
+                               "rubato run makes a secret for each run; nodes started "
+                               "otherwise %s\n",
+                               cluster->insecure ? "may do without (insecure)" : "need none");
+    } else {
+        g_string_append_printf(report,
+                               "rubato run makes a secret for each run; nodes started otherwise "
+                               "need secret_file or " SECRET_VARIABLE "%s\n",
+                               encrypted);
+    }
+}
+
+bool rubato_launch_check(const char *cluster_file, GString *report, GError **error)
+{
+    g_return_val_if_fail(cluster_file != NULL && report != NULL, false);
+
+    g_autoptr(Cluster) cluster = cluster_read(cluster_file, error);
+    if (cluster == NULL)
+        return false;
+
+    g_autoptr(GArray) sockets = g_array_new(FALSE, FALSE, sizeof(int));
+    g_autoptr(GString) faults = g_string_new(NULL);
+    Check check = { .cluster = cluster, .sockets = sockets, .faults = faults };
+
+    append_summary(&check, report);
+    append_table(&check, report);
+    g_string_append_printf(report,
+                           "\na heartbeat each %u ms; a node is lost after %u ms of silence; "
+                           "a stalled call says so after %u ms\n",
+                           cluster->heartbeat_ms, cluster->timeout_ms, cluster->stall_ms);
+    append_security(&check, report);
+    for (guint i = 0; i < sockets->len; i++)
+        close(g_array_index(sockets, int, i));
+    if (faults->len == 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "%s", faults->str);
+    return false;
+}

@@ -1,0 +1,56 @@
+/* Cuts the bytes that come from a node into whole lines, so that lines of several nodes never mix.
+ *
+ * Thread: the keeper's. */
+#include "engine/launch/launcher_output.h"
+
+#include <string.h>
+
+void line_stream_init(LineStream *stream, const char *prefix)
+{
+    stream->prefix = g_strdup(prefix);
+    stream->partial = g_string_new(NULL);
+}
+
+void line_stream_clear(LineStream *stream)
+{
+    g_free(stream->prefix);
+    g_string_free(stream->partial, TRUE);
+}
+
+/* Appends what is kept and `length` bytes more as one line. */
+static void emit(LineStream *stream, const char *data, size_t length, GString *out)
+{
+    g_string_append(out, stream->prefix);
+    g_string_append_len(out, stream->partial->str, (gssize)stream->partial->len);
+    g_string_append_len(out, data, (gssize)length);
+    g_string_append_c(out, '\n');
+    g_string_truncate(stream->partial, 0);
+}
+
+void line_stream_feed(LineStream *stream, const char *data, size_t length, GString *out)
+{
+    while (length > 0) {
+        const size_t room = LINE_STREAM_MAX_BYTES - stream->partial->len;
+        const char *end = memchr(data, '\n', MIN(length, room + 1));
+        size_t taken;
+
+        if (end != NULL) {
+            taken = (size_t)(end - data) + 1;
+            emit(stream, data, taken - 1, out);
+        } else if (length > room) {
+            taken = room;
+            emit(stream, data, taken, out);
+        } else {
+            taken = length;
+            g_string_append_len(stream->partial, data, (gssize)taken);
+        }
+        data += taken;
+        length -= taken;
+    }
+}
+
+void line_stream_finish(LineStream *stream, GString *out)
+{
+    if (stream->partial->len > 0)
+        emit(stream, "", 0, out);
+}

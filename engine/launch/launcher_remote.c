@@ -1,0 +1,82 @@
+/* Writes the command that ssh runs on another machine.
+ *
+ * There, a shell leaves a watcher behind and becomes the program, so that ssh brings back the
+ * program's own end. The watcher reads signals' names from the connection and passes them on; when
+ * the connection ends it ends the program and whatever it has started. It ignores what it sends, for
+ * it belongs to the same group. The login shell of the other side may be any: it sees one quoted
+ * word.
+ *
+ * Thread: any. */
+#include "engine/launch/launcher_remote.h"
+
+#include <string.h>
+
+#include "engine/cluster/secret_source.h"
+
+static const char INPUT[] = "exec 3<&0 </dev/null\n";
+
+/* The shell puts what it has read into a pipe, after the watcher, which need not have it. The variable
+ * is the shell's own: no command line and no environment has it. */
+static const char SECRET_IN[] = "read -r secret <&3\n";
+static const char SECRET_OUT[] = "exec 4<<end\n"
+                                 "$secret\n"
+                                 "end\n"
+                                 "unset secret\n";
+
+/* $$ is the program: the shell's process, which it takes over. The group is the program's as ssh
+ * starts commands in a session of their own; the process alone is the way out where it is not. */
+static const char WATCHER[] = "(trap '' INT TERM HUP\n"
+                              "tell() { kill -s \"$1\" -- \"-$$\" || kill -s \"$1\" \"$$\"; }\n"
+                              "while read -r signal <&3; do tell \"$signal\"; done\n"
+                              "tell TERM; sleep 2; tell KILL) >/dev/null 2>&1 &\n"
+                              "exec 3<&-\n";
+
+static void append_word(GString *line, const char *word)
+{
+    g_autofree char *quoted = g_shell_quote(word);
+
+    g_string_append_c(line, ' ');
+    g_string_append(line, quoted);
+}
+
+static char *write_script(const RemoteCommand *command)
+{
+    g_autoptr(GString) script = g_string_new("cd");
+    g_autofree char *cluster = g_strdup_printf("RUBATO_CLUSTER=%s", command->cluster_file);
+    g_autofree char *node = g_strdup_printf("RUBATO_NODE=%u", command->id);
+
+    append_word(script, command->folder);
+    g_string_append(script, " || exit 126\n");
+    g_string_append(script, INPUT);
+    if (command->reads_secret)
+        g_string_append(script, SECRET_IN);
+    g_string_append(script, WATCHER);
+    if (command->reads_secret)
+        g_string_append(script, SECRET_OUT);
+    g_string_append(script,
+                    command->reads_secret ? "exec env " SECRET_FD_VARIABLE "=4" : "exec env");
+    append_word(script, cluster);
+    append_word(script, node);
+    for (const char *const *word = command->argv; *word != NULL; word++)
+        append_word(script, *word);
+    return g_string_free(g_steal_pointer(&script), FALSE);
+}
+
+char **remote_command_argv(const RemoteCommand *command, char *const *ssh)
+{
+    /* Nobody is there to type a password. A shared connection would outlive this one. */
+    static const char *const options[] = { "-T", "-o", "BatchMode=yes", "-o", "ControlMaster=no" };
+    g_autoptr(GPtrArray) words = g_ptr_array_new();
+    g_autofree char *script = write_script(command);
+    g_autofree char *quoted = g_shell_quote(script);
+
+    for (; *ssh != NULL; ssh++)
+        g_ptr_array_add(words, g_strdup(*ssh));
+    for (size_t i = 0; i < G_N_ELEMENTS(options); i++)
+        g_ptr_array_add(words, g_strdup(options[i]));
+    g_ptr_array_add(words, g_strdup("--"));
+    g_ptr_array_add(words, g_strdup(command->host));
+    g_ptr_array_add(words, g_strdup_printf("exec sh -c %s", quoted));
+    g_ptr_array_add(words, NULL);
+    return (char **)g_ptr_array_free(g_steal_pointer(&words), FALSE);
+}

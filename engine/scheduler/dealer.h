@@ -1,0 +1,57 @@
+/* Deals the blocks of a dataset out to nodes: the logic of a dynamic split, for one reader of each
+ * worker of a task.
+ *
+ * A pure state machine, part of the scheduler. Every block of every input is dealt once in each epoch;
+ * of what is given back, the rows that nobody has read are dealt again. A node gets blocks of inputs
+ * that it holds alone: first those that fewest others hold, so that nobody is left with blocks that
+ * he cannot read. The epochs of an input follow each other; a node goes on to the next when nothing
+ * that it holds is left of the one before.
+ *
+ * Threads: the scheduler's owner. */
+#ifndef RUBATO_ENGINE_SCHEDULER_DEALER_H
+#define RUBATO_ENGINE_SCHEDULER_DEALER_H
+
+#include "io/data/block_source.h"
+
+typedef struct {
+    uint32_t n_nodes;
+    uint32_t epochs;
+    bool shuffle;
+    uint64_t seed;
+} DealerConfig;
+
+/* An input as one node sees it. */
+typedef struct {
+    const char *name; /* inputs of one name are one */
+    uint64_t bytes;
+    uint64_t n_blocks; /* INPUT_BLOCKS_UNKNOWN: a node will find its end */
+    bool any_order;    /* else its blocks are dealt one after the other */
+} DealerInput;
+
+#define DEALER_MAX_INPUTS 65536u
+#define DEALER_NO_INPUT UINT32_MAX
+
+typedef struct Dealer Dealer;
+
+/* (transfer full) */
+Dealer *dealer_new(const DealerConfig *config);
+void dealer_free(Dealer *dealer);
+
+/* A node holds an input. Returns the input's number; DEALER_NO_INPUT with what is wrong in *wrong,
+ * which is for people: the node has another file of that name than the others, or there are too many.
+ * (transfer full) */
+uint32_t dealer_add_input(Dealer *dealer, uint32_t node, const DealerInput *input, char **wrong);
+
+/* Deals up to `wanted` tickets to a node, fewer when little is left. 0: nothing is left for it. */
+size_t dealer_deal(Dealer *dealer, uint32_t node, size_t wanted, BlockTicket *tickets);
+
+/* What became of a ticket: read; given back with n_read rows read; or the input ends before it. False
+ * where the node does not have such a ticket. */
+bool dealer_finish(Dealer *dealer, uint32_t node, const BlockTicket *ticket);
+bool dealer_give_back(Dealer *dealer, uint32_t node, const BlockTicket *ticket);
+bool dealer_absent(Dealer *dealer, uint32_t node, const BlockTicket *ticket);
+
+/* The node reads no more: what it was dealt and has not finished is dealt again, whole. */
+void dealer_node_out(Dealer *dealer, uint32_t node);
+
+#endif

@@ -1,0 +1,480 @@
+/* The scheduler's frame: who gets which message, who is alive, and what goes out.
+ *
+ * Every entry changes the state first and puts what is to be said into the outbox; the outermost
+ * entry then hands the outbox to the callbacks. So a callback sees a state that is whole, may come
+ * back in with an answer, and each node gets its messages in the order in which they were caused.
+ *
+ * A lost node and a STOP are treated as one thing here, a doom: the first cause is kept, running
+ * tasks are cancelled with it and collective calls fail with it from then on.
+ *
+ * Runs on whatever one thread its owner chooses. */
+#include "engine/scheduler/scheduler_state.h"
+
+#include <assert.h>
+
+#define NOBODY UINT32_MAX  /* an Outgoing that is a greeting */
+#define MAX_NODES_NAMED 8u /* in one message */
+
+typedef struct {
+    uint32_t node;
+    uint64_t asker; /* of a greeting */
+    GVariant *body;
+} Outgoing;
+
+static void outgoing_free(Outgoing *outgoing)
+{
+    g_variant_unref(outgoing->body);
+    g_free(outgoing);
+}
+
+static void queue_outgoing(Scheduler *scheduler, uint32_t node, uint64_t asker, GVariant *body)
+{
+    Outgoing *outgoing = g_new(Outgoing, 1);
+    *outgoing = (Outgoing){ node, asker, g_variant_ref(body) };
+    g_queue_push_tail(&scheduler->outbox, outgoing);
+}
+
+void scheduler_send(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    if (scheduler->nodes[node].lost)
+        return;
+    g_autoptr(GVariant) body = control_encode(control);
+    queue_outgoing(scheduler, node, 0, body);
+}
+
+void scheduler_send_all(Scheduler *scheduler, const Control *control)
+{
+    g_autoptr(GVariant) body = control_encode(control);
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].lost)
+            queue_outgoing(scheduler, i, 0, body);
+}
+
+void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control *control)
+{
+    g_autoptr(GVariant) body = control_encode(control);
+    queue_outgoing(scheduler, NOBODY, asker, body);
+}
+
+static void deliver(Scheduler *scheduler)
+{
+    Outgoing *outgoing;
+
+    if (scheduler->delivering)
+        return;
+    scheduler->delivering = true;
+    while ((outgoing = g_queue_pop_head(&scheduler->outbox)) != NULL) {
+        g_auto(Control) control = { 0 };
+        const bool decoded = control_decode(outgoing->body, &control, NULL);
+        assert(decoded);
+        (void)decoded;
+        if (outgoing->node == NOBODY)
+            scheduler->output.greet(scheduler->user, outgoing->asker, &control);
+        else
+            scheduler->output.send(scheduler->user, outgoing->node, &control);
+        outgoing_free(outgoing);
+    }
+    scheduler->delivering = false;
+}
+
+void verdict_set(Verdict *verdict, uint32_t code, const char *text)
+{
+    if (verdict->code != CONTROL_OK || code == CONTROL_OK)
+        return;
+    verdict->code = code;
+    verdict->text = g_strdup(text);
+}
+
+void verdict_clear(Verdict *verdict)
+{
+    g_free(verdict->text);
+    *verdict = (Verdict){ 0 };
+}
+
+bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node)
+{
+    return !scheduler->nodes[node].lost && !scheduler->nodes[node].left;
+}
+
+char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bool with_heard)
+{
+    GString *names = g_string_new(NULL);
+
+    for (guint i = 0; i < numbers->len; i++) {
+        const SchedulerNode *node = &scheduler->nodes[g_array_index(numbers, uint32_t, i)];
+        if (i > 0)
+            g_string_append(names, i + 1 == numbers->len || i == MAX_NODES_NAMED ? " and " : ", ");
+        if (i == MAX_NODES_NAMED && i + 1 < numbers->len) {
+            g_string_append_printf(names, "%u more", numbers->len - i);
+            break;
+        }
+        g_string_append(names, node->label);
+        if (with_heard && !scheduler->config.single)
+            g_string_append_printf(names, " [last heard %.1f s ago]",
+                                   (double)(scheduler->now_ms - node->heard_ms) / 1e3);
+    }
+    return g_string_free(names, FALSE);
+}
+
+Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *output, void *user)
+{
+    assert(config->n_nodes > 0 && config->self < config->n_nodes);
+    assert(!config->single || config->n_nodes == 1);
+
+    Scheduler *scheduler = g_new0(Scheduler, 1);
+    scheduler->config = *config;
+    scheduler->output = *output;
+    scheduler->user = user;
+    scheduler->digest = g_strdup(config->digest != NULL ? config->digest : "");
+    scheduler->begun = config->single;
+    scheduler->next_epoch = 1;
+    scheduler->tasks = g_ptr_array_new();
+    g_queue_init(&scheduler->collectives);
+    g_queue_init(&scheduler->outbox);
+
+    scheduler->nodes = g_new0(SchedulerNode, config->n_nodes);
+    for (uint32_t i = 0; i < config->n_nodes; i++) {
+        SchedulerNode *node = &scheduler->nodes[i];
+        node->id = config->node_ids != NULL ? config->node_ids[i] : i;
+        node->here = config->single;
+        if (config->node_names != NULL && config->node_names[i] != NULL)
+            node->label = g_strdup_printf("node %u (%s)", node->id, config->node_names[i]);
+        else
+            node->label = g_strdup_printf("node %u", node->id);
+    }
+    return scheduler;
+}
+
+void scheduler_free(Scheduler *scheduler)
+{
+    if (scheduler == NULL)
+        return;
+    assert(!scheduler->delivering);
+    collectives_clear(scheduler);
+    tasks_clear(scheduler);
+    g_ptr_array_free(scheduler->tasks, TRUE);
+    g_queue_clear_full(&scheduler->outbox, (GDestroyNotify)outgoing_free);
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
+        SchedulerNode *node = &scheduler->nodes[i];
+        g_free(node->label);
+        g_free(node->refused);
+        g_free(node->endpoint);
+        g_free(node->description);
+        verdict_clear(&node->loss);
+    }
+    g_free(scheduler->nodes);
+    g_free(scheduler->digest);
+    verdict_clear(&scheduler->refusal);
+    verdict_clear(&scheduler->doom);
+    g_free(scheduler);
+}
+
+bool scheduler_has_begun(const Scheduler *scheduler)
+{
+    return scheduler->begun;
+}
+
+bool scheduler_has_ended(const Scheduler *scheduler)
+{
+    return scheduler->ended;
+}
+
+/* Fails everything that runs, waits or is still to come. */
+static void doom(Scheduler *scheduler, uint32_t code, const char *text)
+{
+    verdict_set(&scheduler->doom, code, text);
+    tasks_cancel(scheduler, code, text);
+    collectives_doomed(scheduler);
+}
+
+/* When no node is left that could want anything: everyone may go. */
+static void check_left(Scheduler *scheduler)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler_counts_on(scheduler, i))
+            return;
+    if (!scheduler->ended)
+        scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_LEFT });
+    scheduler->ended = true;
+}
+
+static void lose_node(Scheduler *scheduler, uint32_t number, const char *how)
+{
+    SchedulerNode *node = &scheduler->nodes[number];
+    g_autofree char *text = g_strdup_printf("%s was lost: %s", node->label, how);
+
+    node->lost = true;
+    verdict_set(&node->loss, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    scheduler_send_all(scheduler,
+                       &(Control){ .kind = CONTROL_LOST, .number = number, .text = text });
+    doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    collectives_node_out(scheduler, number);
+    tasks_node_out(scheduler, number);
+    check_left(scheduler);
+}
+
+static bool leave(Scheduler *scheduler, uint32_t number)
+{
+    if (scheduler->nodes[number].left)
+        return false;
+    scheduler->nodes[number].left = true;
+    scheduler->nodes[number].left_ms = scheduler->now_ms;
+    collectives_node_out(scheduler, number);
+    tasks_node_out(scheduler, number);
+    check_left(scheduler);
+    return true;
+}
+
+static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    const char *const text = control->text != NULL ? control->text : "";
+
+    switch (control->kind) {
+    case CONTROL_BEAT:
+        return true;
+    case CONTROL_PROPOSE:
+        return collective_propose(scheduler, node, control);
+    case CONTROL_READY:
+        return collective_ready(scheduler, node, control);
+    case CONTROL_FAIL:
+        return task_fail(scheduler, control);
+    case CONTROL_TASK_DONE:
+        return task_done(scheduler, node, control);
+    case CONTROL_ARRIVE:
+        return task_arrive(scheduler, node, control);
+    case CONTROL_WAITS:
+        return task_waits(scheduler, node, control);
+    case CONTROL_READER:
+        return data_reader(scheduler, node, control);
+    case CONTROL_INPUTS:
+        return data_inputs(scheduler, node, control);
+    case CONTROL_WANT:
+        return data_want(scheduler, node, control);
+    case CONTROL_INTERRUPT:
+        tasks_cancel(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+        return true;
+    case CONTROL_STOP:
+        doom(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+        return true;
+    case CONTROL_LEAVE:
+        return leave(scheduler, node);
+    default:
+        return false;
+    }
+}
+
+bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, const Control *control)
+{
+    bool sensible;
+
+    if (node >= scheduler->config.n_nodes)
+        return false;
+    if (!scheduler->begun && node == scheduler->config.self && control->kind == CONTROL_STOP) {
+        scheduler->now_ms = now_ms;
+        rendezvous_stop(scheduler, control->text != NULL ? control->text : "");
+        deliver(scheduler);
+        return true;
+    }
+    if (!scheduler->begun)
+        return false;
+    if (scheduler->ended)
+        return true;
+
+    scheduler->now_ms = now_ms;
+    SchedulerNode *sender = &scheduler->nodes[node];
+    if (sender->lost) {
+        /* It was only stopped for a while, and must hear that the others went on without it. */
+        const Control lost = { .kind = CONTROL_LOST, .number = node, .text = sender->loss.text };
+        g_autoptr(GVariant) body = control_encode(&lost);
+        queue_outgoing(scheduler, node, 0, body);
+        sensible = true;
+    } else {
+        sender->heard_ms = now_ms;
+        sensible = dispatch(scheduler, node, control);
+    }
+    deliver(scheduler);
+    return sensible;
+}
+
+void scheduler_node_gone(Scheduler *scheduler, int64_t now_ms, uint32_t node, const char *text)
+{
+    assert(node < scheduler->config.n_nodes);
+    if (scheduler->ended || scheduler->config.single || scheduler->nodes[node].lost)
+        return;
+    scheduler->now_ms = now_ms;
+    if (scheduler->begun)
+        lose_node(scheduler, node, text);
+    else
+        rendezvous_node_gone(scheduler, node);
+    deliver(scheduler);
+}
+
+static void send_beats(Scheduler *scheduler)
+{
+    const SchedulerConfig *config = &scheduler->config;
+
+    if (config->heartbeat_ms == 0 ||
+        scheduler->now_ms - scheduler->last_beat_ms < config->heartbeat_ms)
+        return;
+    scheduler->last_beat_ms = scheduler->now_ms;
+    scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_BEAT });
+}
+
+static void find_lost_nodes(Scheduler *scheduler)
+{
+    const SchedulerConfig *config = &scheduler->config;
+    const int64_t pause_ms = scheduler->now_ms - scheduler->last_tick_ms;
+
+    if (config->timeout_ms == 0)
+        return;
+
+    /* Who was stopped itself cannot say of others that they were silent: what they said meanwhile
+     * has yet to be read. */
+    if (pause_ms > config->timeout_ms / 2)
+        for (uint32_t i = 0; i < config->n_nodes; i++)
+            scheduler->nodes[i].heard_ms =
+                MIN(scheduler->nodes[i].heard_ms + pause_ms, scheduler->now_ms);
+
+    for (uint32_t i = 0; i < config->n_nodes && !scheduler->ended; i++) {
+        const SchedulerNode *node = &scheduler->nodes[i];
+        const int64_t silence_ms = scheduler->now_ms - node->heard_ms;
+        /* The scheduler's own node lives as long as the scheduler does. */
+        if (i == config->self || node->lost || silence_ms < config->timeout_ms)
+            continue;
+        g_autofree char *how =
+            g_strdup_printf("nothing heard from it for %.1f s", (double)silence_ms / 1e3);
+        lose_node(scheduler, i, how);
+    }
+}
+
+void wait_add(GArray *waits, char *text, const bool *waiting, int64_t since_ms)
+{
+    const Wait wait = { text, waiting, since_ms };
+    g_array_append_val(waits, wait);
+}
+
+static void wait_clear(Wait *wait)
+{
+    g_free(wait->text);
+}
+
+/* Those that have left wait for the others. */
+static void add_wait_for_leaving(const Scheduler *scheduler, GArray *waits)
+{
+    g_autoptr(GArray) staying = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    int64_t since_ms = INT64_MAX;
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
+        if (scheduler_counts_on(scheduler, i))
+            g_array_append_val(staying, i);
+        else if (!scheduler->nodes[i].lost)
+            since_ms = MIN(since_ms, scheduler->nodes[i].left_ms);
+    }
+    if (since_ms == INT64_MAX || staying->len == 0)
+        return;
+    g_autofree char *names = scheduler_name_nodes(scheduler, staying, /* with_heard= */ true);
+    wait_add(waits, g_strdup_printf("the end of the run waits for %s to leave it", names), NULL,
+             since_ms);
+}
+
+static GArray *list_waits(const Scheduler *scheduler)
+{
+    GArray *waits = g_array_new(FALSE, FALSE, sizeof(Wait));
+    g_array_set_clear_func(waits, (GDestroyNotify)wait_clear);
+    collectives_add_waits(scheduler, waits);
+    tasks_add_waits(scheduler, waits);
+    add_wait_for_leaving(scheduler, waits);
+    return waits;
+}
+
+/* Tells those that have waited for a stall time, or for another one since the last tick. */
+static void tell_waiting(Scheduler *scheduler)
+{
+    const int64_t stall_ms = scheduler->config.stall_ms;
+
+    if (stall_ms == 0 || scheduler->ended)
+        return;
+    g_autoptr(GArray) waits = list_waits(scheduler);
+    for (guint i = 0; i < waits->len; i++) {
+        const Wait *wait = &g_array_index(waits, Wait, i);
+        const int64_t told = MAX(scheduler->last_tick_ms - wait->since_ms, 0) / stall_ms;
+        if ((scheduler->now_ms - wait->since_ms) / stall_ms <= told)
+            continue;
+        const Control control = { .kind = CONTROL_WAITING, .text = wait->text };
+        for (uint32_t n = 0; n < scheduler->config.n_nodes; n++)
+            if (wait->waiting != NULL ? wait->waiting[n] : scheduler->nodes[n].left)
+                scheduler_send(scheduler, n, &control);
+    }
+}
+
+void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
+{
+    if (scheduler->ended)
+        return;
+    scheduler->now_ms = now_ms;
+    if (!scheduler->ticked) {
+        scheduler->ticked = true;
+        scheduler->start_ms = scheduler->last_tick_ms = scheduler->last_beat_ms = now_ms;
+    }
+    if (!scheduler->begun) {
+        rendezvous_tick(scheduler);
+    } else {
+        /* Its own node sends no beats. */
+        scheduler->nodes[scheduler->config.self].heard_ms = now_ms;
+        if (!scheduler->config.single) {
+            send_beats(scheduler);
+            find_lost_nodes(scheduler);
+        }
+        tell_waiting(scheduler);
+    }
+    scheduler->last_tick_ms = now_ms;
+    deliver(scheduler);
+}
+
+void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms)
+{
+    assert(node < scheduler->config.n_nodes);
+    SchedulerNode *const sender = &scheduler->nodes[node];
+    if (scheduler->begun && !sender->lost)
+        sender->heard_ms = MAX(sender->heard_ms, heard_ms);
+}
+
+bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version,
+                     uint64_t asker)
+{
+    const bool leaves = hello->kind == CONTROL_LEAVE;
+
+    if (scheduler->config.single ||
+        (!leaves && (hello->kind != CONTROL_HELLO || hello->endpoint == NULL)))
+        return false;
+    scheduler->now_ms = now_ms;
+    if (leaves)
+        rendezvous_leave(scheduler, hello);
+    else
+        rendezvous_hello(scheduler, hello, version, asker);
+    deliver(scheduler);
+    return true;
+}
+
+char *scheduler_missing(const Scheduler *scheduler)
+{
+    g_autoptr(GArray) missing = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].here)
+            g_array_append_val(missing, i);
+    if (missing->len == 0)
+        return NULL;
+    return scheduler_name_nodes(scheduler, missing, /* with_heard= */ false);
+}
+
+char *scheduler_waiting(Scheduler *scheduler, int64_t now_ms)
+{
+    scheduler->now_ms = MAX(scheduler->now_ms, now_ms);
+    g_autoptr(GArray) waits = list_waits(scheduler);
+    GString *text = g_string_new(NULL);
+
+    for (guint i = 0; i < waits->len; i++)
+        g_string_append_printf(text, "%s%s", i > 0 ? "\n" : "", g_array_index(waits, Wait, i).text);
+    return g_string_free(text, /* free_segment= */ text->len == 0);
+}

@@ -1,0 +1,315 @@
+/* Collective calls: all nodes make the same ones in the same order, or hear that they did not.
+ *
+ * A node has at most one call open, so of all calls at most the newest is undecided, and the ones
+ * before it are kept only for nodes that have not come to them yet: those will get the verdict that
+ * the others got. Calls are matched by their number, so after a mismatch everybody is in step again.
+ *
+ *   GATHERING --all propose the same--> WORKING --all READY--> DECIDED
+ *   GATHERING --barrier complete, mismatch, node left or lost, stopped--> DECIDED
+ *
+ * Once GO is out, a verdict waits for the READY of every node that can still say it: no node has to
+ * undo what it is still doing.
+ *
+ * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define DETAIL_SHOWN 600 /* bytes of each side's arguments in a message */
+
+static const struct {
+    const char *did, *does;
+} VERBS[CONTROL_END_OF_CALLS] = {
+    [CONTROL_CREATE] = { "created ", "create " },
+    [CONTROL_DROP] = { "dropped ", "drop " },
+    [CONTROL_RUN] = { "ran ", "run " },
+    [CONTROL_BARRIER] = { "waited in a barrier", "wait in a barrier" },
+};
+
+static void collective_free(Collective *collective)
+{
+    g_free(collective->name);
+    g_free(collective->digest);
+    g_free(collective->detail);
+    g_free(collective->proposed);
+    g_free(collective->ready);
+    verdict_clear(&collective->verdict);
+    g_free(collective);
+}
+
+void collectives_clear(Scheduler *scheduler)
+{
+    g_queue_clear_full(&scheduler->collectives, (GDestroyNotify)collective_free);
+}
+
+/* The one that is not decided, if there is one. */
+static Collective *open_collective(const Scheduler *scheduler)
+{
+    Collective *last = g_queue_peek_tail((GQueue *)&scheduler->collectives);
+    return last != NULL && last->phase != COLLECTIVE_DECIDED ? last : NULL;
+}
+
+/* Forgets what every node that counts has come to. */
+static void prune(Scheduler *scheduler)
+{
+    Collective *oldest;
+
+    while ((oldest = g_queue_peek_head(&scheduler->collectives)) != NULL &&
+           oldest->phase == COLLECTIVE_DECIDED) {
+        for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+            if (scheduler_counts_on(scheduler, i) && !oldest->proposed[i])
+                return;
+        collective_free(g_queue_pop_head(&scheduler->collectives));
+    }
+}
+
+static void send_commit(Scheduler *scheduler, const Collective *collective, uint32_t node)
+{
+    const Control commit = {
+        .kind = CONTROL_COMMIT,
+        .op = collective->op,
+        .code = collective->verdict.code,
+        .text = collective->verdict.text,
+    };
+    scheduler_send(scheduler, node, &commit);
+}
+
+/* Ends an open call with its verdict. */
+static void decide(Scheduler *scheduler, Collective *collective)
+{
+    const bool started = collective->phase == COLLECTIVE_WORKING;
+
+    collective->phase = COLLECTIVE_DECIDED;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (collective->proposed[i])
+            send_commit(scheduler, collective, i);
+    if (started && collective->what == CONTROL_RUN)
+        task_decided(scheduler, (uint32_t)collective->id, collective->verdict.code == CONTROL_OK);
+}
+
+static void check_ready(Scheduler *scheduler, Collective *collective)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler_counts_on(scheduler, i) && !collective->ready[i])
+            return;
+    decide(scheduler, collective);
+    prune(scheduler);
+}
+
+/* Fails an open call: at once, or as soon as the nodes that are at work on it are ready. */
+static void fail(Scheduler *scheduler, Collective *collective, uint32_t code, const char *text)
+{
+    verdict_set(&collective->verdict, code, text);
+    if (collective->phase == COLLECTIVE_GATHERING) {
+        decide(scheduler, collective);
+        prune(scheduler);
+    } else {
+        check_ready(scheduler, collective);
+    }
+}
+
+static void fail_by_leaving(Scheduler *scheduler, Collective *collective, uint32_t gone)
+{
+    const SchedulerNode *nodes = scheduler->nodes;
+    g_autofree char *text = NULL;
+
+    if (collective->first == gone)
+        text = g_strdup_printf("node %u left the run in the middle of a call: %s%s", nodes[gone].id,
+                               VERBS[collective->what].does, collective->name);
+    else
+        text = g_strdup_printf("node %u left the run while node %u %s%s", nodes[gone].id,
+                               nodes[collective->first].id, VERBS[collective->what].did,
+                               collective->name);
+    fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
+}
+
+/* How two nodes' calls differ, NULL where they do not. Both are named, the lower number's last. */
+static char *find_mismatch(const Scheduler *scheduler, const Collective *collective, uint32_t node,
+                           const Control *control)
+{
+    const SchedulerNode *nodes = scheduler->nodes;
+    const uint32_t first = collective->first;
+    const char *const verb = VERBS[collective->what].did;
+
+    if (control->what != collective->what || strcmp(control->text, collective->name) != 0) {
+        const char *const other = VERBS[control->what].did;
+        if (node > first)
+            return g_strdup_printf("node %u %s%s while node %u %s%s", nodes[node].id, other,
+                                   control->text, nodes[first].id, verb, collective->name);
+        return g_strdup_printf("node %u %s%s while node %u %s%s", nodes[first].id, verb,
+                               collective->name, nodes[node].id, other, control->text);
+    }
+    if (strcmp(control->digest, collective->digest) == 0)
+        return NULL;
+
+    const bool ordered = first < node;
+    return g_strdup_printf("node %u and node %u %s%s with different arguments: %.*s / %.*s",
+                           nodes[ordered ? first : node].id, nodes[ordered ? node : first].id,
+                           VERBS[collective->what].does, collective->name, DETAIL_SHOWN,
+                           ordered ? collective->detail : control->detail, DETAIL_SHOWN,
+                           ordered ? control->detail : collective->detail);
+}
+
+/* Everyone has proposed the same. */
+static void go(Scheduler *scheduler, Collective *collective)
+{
+    collective->since_ms = scheduler->now_ms;
+    if (collective->what == CONTROL_BARRIER) {
+        decide(scheduler, collective);
+        prune(scheduler);
+        return;
+    }
+    collective->phase = COLLECTIVE_WORKING;
+    if (collective->what == CONTROL_CREATE) {
+        collective->id = scheduler->next_table++;
+    } else if (collective->what == CONTROL_RUN) {
+        collective->id = scheduler->next_epoch++;
+        task_prepare(scheduler, (uint32_t)collective->id, collective->name);
+    }
+    const Control control = {
+        .kind = CONTROL_GO, .op = collective->op, .id = collective->id, .round = collective->seed
+    };
+    scheduler_send_all(scheduler, &control);
+}
+
+static Collective *collective_new(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    Collective *collective = g_new0(Collective, 1);
+
+    collective->op = ++scheduler->last_op;
+    collective->what = control->what;
+    collective->first = node;
+    collective->seed = control->round;
+    collective->name = g_strdup(control->text);
+    collective->digest = g_strdup(control->digest);
+    collective->detail = g_strdup(control->detail);
+    collective->proposed = g_new0(bool, scheduler->config.n_nodes);
+    collective->ready = g_new0(bool, scheduler->config.n_nodes);
+    collective->since_ms = scheduler->now_ms;
+    g_queue_push_tail(&scheduler->collectives, collective);
+    return collective;
+}
+
+static Collective *find_collective(const Scheduler *scheduler, uint64_t op)
+{
+    for (GList *link = scheduler->collectives.head; link != NULL; link = link->next) {
+        Collective *collective = link->data;
+        if (collective->op == op)
+            return collective;
+    }
+    return NULL;
+}
+
+/* The first to come to a call: it may be hopeless already. */
+static void check_hope(Scheduler *scheduler, Collective *collective)
+{
+    if (scheduler->doom.code != CONTROL_OK) {
+        fail(scheduler, collective, scheduler->doom.code, scheduler->doom.text);
+        return;
+    }
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler->nodes[i].left) {
+            fail_by_leaving(scheduler, collective, i);
+            return;
+        }
+}
+
+bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    const Collective *open = open_collective(scheduler);
+    const Control call = {
+        .what = control->what,
+        .text = control->text != NULL && control->what != CONTROL_BARRIER ? control->text : "",
+        .digest = control->digest != NULL ? control->digest : "",
+        .detail = control->detail != NULL ? control->detail : "",
+        .round = control->round,
+    };
+
+    if (!scheduler_counts_on(scheduler, node) ||
+        control->op != scheduler->nodes[node].n_proposed + 1 ||
+        (open != NULL && open->proposed[node]) || control->what < CONTROL_CREATE ||
+        control->what >= CONTROL_END_OF_CALLS)
+        return false;
+    scheduler->nodes[node].n_proposed++;
+
+    Collective *collective = find_collective(scheduler, control->op);
+    if (collective == NULL) {
+        assert(control->op == scheduler->last_op + 1);
+        collective = collective_new(scheduler, node, &call);
+        collective->proposed[node] = true;
+        check_hope(scheduler, collective);
+    } else {
+        collective->proposed[node] = true;
+        if (collective->phase == COLLECTIVE_DECIDED) {
+            send_commit(scheduler, collective, node);
+            prune(scheduler);
+            return true;
+        }
+        g_autofree char *mismatch = find_mismatch(scheduler, collective, node, &call);
+        if (mismatch != NULL)
+            fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_MISMATCH), mismatch);
+    }
+
+    /* It may be decided, and forgotten, by now. */
+    collective = open_collective(scheduler);
+    if (collective == NULL)
+        return true;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!collective->proposed[i])
+            return true;
+    go(scheduler, collective);
+    return true;
+}
+
+bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    Collective *collective = open_collective(scheduler);
+
+    if (collective == NULL || collective->phase != COLLECTIVE_WORKING ||
+        collective->op != control->op || collective->ready[node])
+        return false;
+    collective->ready[node] = true;
+    verdict_set(&collective->verdict, control->code, control->text);
+    check_ready(scheduler, collective);
+    return true;
+}
+
+void collectives_doomed(Scheduler *scheduler)
+{
+    Collective *collective = open_collective(scheduler);
+    if (collective != NULL)
+        fail(scheduler, collective, scheduler->doom.code, scheduler->doom.text);
+}
+
+void collectives_node_out(Scheduler *scheduler, uint32_t node)
+{
+    Collective *collective = open_collective(scheduler);
+
+    /* A loss has doomed the call already; if it is still open, it waits for the others alone. */
+    if (collective != NULL && scheduler->nodes[node].lost)
+        check_ready(scheduler, collective);
+    else if (collective != NULL)
+        fail_by_leaving(scheduler, collective, node);
+    prune(scheduler);
+}
+
+void collectives_add_waits(const Scheduler *scheduler, GArray *waits)
+{
+    const Collective *collective = open_collective(scheduler);
+    g_autoptr(GArray) awaited = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    if (collective == NULL)
+        return;
+    const bool gathering = collective->phase == COLLECTIVE_GATHERING;
+    const bool *const came = gathering ? collective->proposed : collective->ready;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler_counts_on(scheduler, i) && !came[i])
+            g_array_append_val(awaited, i);
+    g_autofree char *names = scheduler_name_nodes(scheduler, awaited, /* with_heard= */ true);
+    wait_add(waits,
+             g_strdup_printf(gathering ? "the call to %s%s waits for %s to make it too"
+                                       : "the call to %s%s waits for %s to do its part",
+                             VERBS[collective->what].does, collective->name, names),
+             came, collective->since_ms);
+}

@@ -1,0 +1,223 @@
+/* The data that a task's workers read: whether all nodes read the same, and who reads which blocks.
+ *
+ * Each worker opens its readers in the same order as all others: reader 0, 1, … of the task. A node
+ * says once what its reader is (READER); one that differs from another node's fails the task. Of a
+ * dynamic split it goes on with the inputs that it holds (INPUTS), and asks for blocks (WANT), which a
+ * dealer deals. A node numbers its inputs itself; the dealer's numbers do not leave this file.
+ *
+ * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_state.h"
+
+#include <string.h>
+
+#include "engine/scheduler/dealer.h"
+#include "engine/task/ticket_text.h"
+
+#define WANTED_MAX 512u
+
+typedef struct {
+    uint32_t first; /* the node whose reader it is; the rest is as that one has it */
+    char *text;     /* "2 epochs, shuffled by seed 7, …" */
+    char *digest;
+    Dealer *dealer;  /* NULL: a fixed split */
+    GArray **inputs; /* by node: the dealer's numbers of its inputs */
+    uint32_t n_nodes;
+} Reading;
+
+static void reading_free(Reading *reading)
+{
+    if (reading == NULL)
+        return;
+    dealer_free(reading->dealer);
+    for (uint32_t node = 0; node < reading->n_nodes; node++)
+        g_array_free(reading->inputs[node], TRUE);
+    g_free(reading->inputs);
+    g_free(reading->text);
+    g_free(reading->digest);
+    g_free(reading);
+}
+
+void data_clear(SchedulerTask *task)
+{
+    g_ptr_array_set_free_func(task->readings, (GDestroyNotify)reading_free);
+    g_ptr_array_free(task->readings, TRUE);
+}
+
+static Reading *find_reading(const SchedulerTask *task, uint64_t id)
+{
+    return id < task->readings->len ? task->readings->pdata[id] : NULL;
+}
+
+static Reading *reading_new(const Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    Reading *reading = g_new0(Reading, 1);
+    const DealerConfig config = {
+        .n_nodes = scheduler->config.n_nodes,
+        .epochs = (uint32_t)control->op,
+        .shuffle = (control->what & CONTROL_SPLIT_SHUFFLED) != 0,
+        .seed = control->round,
+    };
+
+    reading->first = node;
+    reading->text = g_strdup(control->text);
+    reading->digest = g_strdup(control->digest);
+    reading->n_nodes = config.n_nodes;
+    reading->inputs = g_new(GArray *, config.n_nodes);
+    for (uint32_t i = 0; i < config.n_nodes; i++)
+        reading->inputs[i] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    if (control->what & CONTROL_SPLIT_DYNAMIC)
+        reading->dealer = dealer_new(&config);
+    return reading;
+}
+
+bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    SchedulerTask *task = task_find(scheduler, control->epoch);
+    Reading *reading;
+
+    if (task == NULL)
+        return task_is_late(scheduler, control->epoch);
+    if (control->id >= CONTROL_MAX_READERS)
+        return false;
+    reading = find_reading(task, control->id);
+    if (reading == NULL) {
+        if (control->id >= task->readings->len)
+            g_ptr_array_set_size(task->readings, (gint)control->id + 1);
+        task->readings->pdata[control->id] = reading_new(scheduler, node, control);
+        return true;
+    }
+    if (g_strcmp0(reading->text, control->text) == 0 &&
+        g_strcmp0(reading->digest, control->digest) == 0)
+        return true;
+    g_autofree char *text = g_strdup_printf(
+        "%s: reader %" G_GUINT64_FORMAT " of its workers reads %s on node %u, but %s on node %u%s",
+        task->name, control->id, control->text, scheduler->nodes[node].id, reading->text,
+        scheduler->nodes[reading->first].id,
+        g_strcmp0(reading->text, control->text) == 0 ? ", from other files" : "");
+    task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
+    return true;
+}
+
+/* A line of INPUTS: bytes, blocks (the largest number: unknown), whether in any order, name. */
+static bool add_input(Reading *reading, uint32_t node, const char **text, char **wrong)
+{
+    DealerInput input = { .name = NULL };
+    uint64_t any_order;
+    const char *at = *text, *end;
+
+    if (!ticket_text_number(&at, ' ', UINT64_MAX, &input.bytes) ||
+        !ticket_text_number(&at, ' ', UINT64_MAX, &input.n_blocks) ||
+        !ticket_text_number(&at, ' ', 1, &any_order) || (end = strchr(at, '\n')) == NULL)
+        return false;
+    g_autofree char *name = g_strndup(at, (size_t)(end - at));
+    input.name = name;
+    input.any_order = any_order != 0;
+    *text = end + 1;
+    const uint32_t number = dealer_add_input(reading->dealer, node, &input, wrong);
+    if (number != DEALER_NO_INPUT)
+        g_array_append_val(reading->inputs[node], number);
+    return true;
+}
+
+bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    SchedulerTask *task = task_find(scheduler, control->epoch);
+    g_autofree char *wrong = NULL;
+
+    if (task == NULL)
+        return task_is_late(scheduler, control->epoch);
+    Reading *reading = find_reading(task, control->id);
+    if (reading == NULL || reading->dealer == NULL || control->detail == NULL ||
+        control->number != reading->inputs[node]->len)
+        return false;
+    for (const char *at = control->detail; *at != '\0' && wrong == NULL;)
+        if (!add_input(reading, node, &at, &wrong))
+            return false;
+    if (wrong != NULL) {
+        g_autofree char *text = g_strdup_printf("%s: node %u reads %s; give all nodes the same",
+                                                task->name, scheduler->nodes[node].id, wrong);
+        task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
+    }
+    return true;
+}
+
+/* What became of a ticket, told by a node in its own numbers. */
+static bool take_news(Reading *reading, uint32_t node, TicketNews news, BlockTicket ticket)
+{
+    const GArray *inputs = reading->inputs[node];
+
+    if (ticket.input >= inputs->len)
+        return false;
+    ticket.input = g_array_index(inputs, uint32_t, ticket.input);
+    switch (news) {
+    case TICKET_FINISHED:
+        return dealer_finish(reading->dealer, node, &ticket);
+    case TICKET_GIVEN_BACK:
+        return dealer_give_back(reading->dealer, node, &ticket);
+    case TICKET_ABSENT:
+        return dealer_absent(reading->dealer, node, &ticket);
+    default:
+        return false;
+    }
+}
+
+/* The node's number of an input. */
+static uint32_t own_number(const Reading *reading, uint32_t node, uint32_t input)
+{
+    const GArray *inputs = reading->inputs[node];
+    uint32_t number = 0;
+
+    while (number + 1 < inputs->len && g_array_index(inputs, uint32_t, number) != input)
+        number++;
+    return number;
+}
+
+static void deal(Scheduler *scheduler, const SchedulerTask *task, Reading *reading, uint64_t id,
+                 uint32_t node, uint32_t wanted)
+{
+    BlockTicket tickets[WANTED_MAX];
+    const size_t n = dealer_deal(reading->dealer, node, MIN(wanted, WANTED_MAX), tickets);
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (size_t i = 0; i < n; i++) {
+        tickets[i].input = own_number(reading, node, tickets[i].input);
+        ticket_text_add(text, TICKET_DEALT, &tickets[i]);
+    }
+    const Control blocks = {
+        .kind = CONTROL_BLOCKS,
+        .epoch = task->epoch,
+        .id = id,
+        .what = n == 0,
+        .detail = text->str,
+    };
+    scheduler_send(scheduler, node, &blocks);
+}
+
+bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    SchedulerTask *task = task_find(scheduler, control->epoch);
+    TicketNews news;
+    BlockTicket ticket;
+
+    if (task == NULL)
+        return task_is_late(scheduler, control->epoch);
+    Reading *reading = find_reading(task, control->id);
+    if (reading == NULL || reading->dealer == NULL || control->detail == NULL)
+        return false;
+    for (const char *at = control->detail; *at != '\0';)
+        if (!ticket_text_read(&at, &news, &ticket) || !take_news(reading, node, news, ticket))
+            return false;
+    if (control->number > 0)
+        deal(scheduler, task, reading, control->id, node, control->number);
+    return true;
+}
+
+void data_node_out(SchedulerTask *task, uint32_t node)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        Reading *reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->dealer != NULL)
+            dealer_node_out(reading->dealer, node);
+    }
+}

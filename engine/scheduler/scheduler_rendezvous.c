@@ -1,0 +1,263 @@
+/* The rendezvous: each node says HELLO until it is answered; once all are here, all get WELCOME.
+ *
+ * Greetings may be lost and may come from anyone who knows the secret, or, without one, from anyone. So
+ * every HELLO is answered by the state alone, on the way by which it came, and a repeated one again. What
+ * is wrong with a newcomer is told to it and to nobody else. If the run then does not begin in time, the
+ * others hear it too, with the name of the node that is missing.
+ *
+ * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define DIGEST_SHOWN 12 /* digits: enough to tell two files apart */
+
+static void send_refusal(Scheduler *scheduler, uint64_t asker, uint32_t code, const char *text)
+{
+    const Control refuse = { .kind = CONTROL_REFUSE, .code = code, .text = text };
+    scheduler_send_greeting(scheduler, asker, &refuse);
+}
+
+/* The run cannot begin: everyone who is here, or comes later, hears why. */
+static void give_up(Scheduler *scheduler, uint32_t code, const char *text)
+{
+    verdict_set(&scheduler->refusal, code, text);
+    scheduler->ended = true;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler->nodes[i].here)
+            send_refusal(scheduler, scheduler->nodes[i].asker, code, text);
+}
+
+static uint32_t find_node(const Scheduler *scheduler, uint32_t id)
+{
+    uint32_t number = 0;
+    while (number < scheduler->config.n_nodes && scheduler->nodes[number].id != id)
+        number++;
+    return number;
+}
+
+static const char *text_or(const char *text, const char *otherwise)
+{
+    return text != NULL && text[0] != '\0' ? text : otherwise;
+}
+
+static char *list_ids(const Scheduler *scheduler)
+{
+    GString *ids = g_string_new(NULL);
+    for (uint32_t i = 0; i < scheduler->config.n_nodes && i < 16; i++)
+        g_string_append_printf(ids, "%s%u", i > 0 ? ", " : "", scheduler->nodes[i].id);
+    if (scheduler->config.n_nodes > 16)
+        g_string_append(ids, ", ...");
+    return g_string_free(ids, FALSE);
+}
+
+/* Why a process cannot take part, NULL where it can. number is n_nodes where its id is unknown. */
+static char *find_fault(const Scheduler *scheduler, const Control *hello, uint16_t version,
+                        uint32_t number, uint32_t *code)
+{
+    const SchedulerConfig *config = &scheduler->config;
+    const char *const who = text_or(hello->description, "unknown process");
+    const char *const digest = text_or(hello->digest, "none");
+
+    *code = CONTROL_CODE(RUBATO_ERROR_MISMATCH);
+    if (version != config->wire_version)
+        return g_strdup_printf("node %u (%s) speaks wire version %u, the scheduler speaks wire "
+                               "version %u: start every node with the same build of Rubato",
+                               hello->node, who, version, config->wire_version);
+    if (strcmp(digest, text_or(scheduler->digest, "none")) != 0)
+        return g_strdup_printf("node %u (%s) runs with another cluster file than the scheduler: "
+                               "digest %.*s there, %.*s here; start every node with the same file",
+                               hello->node, who, DIGEST_SHOWN, digest, DIGEST_SHOWN,
+                               text_or(scheduler->digest, "none"));
+
+    *code = CONTROL_CODE(RUBATO_ERROR_INVALID);
+    if (number == config->n_nodes) {
+        g_autofree char *ids = list_ids(scheduler);
+        return g_strdup_printf("there is no node %u in the cluster file; its nodes are %s",
+                               hello->node, ids);
+    }
+    if (hello->number != number)
+        return g_strdup_printf("node %u (%s) takes itself for number %u of the nodes, but is "
+                               "number %u",
+                               hello->node, who, hello->number, number);
+    return NULL;
+}
+
+static void begin(Scheduler *scheduler)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+
+    /* Processes are told apart by random incarnations, so runs are too. */
+    uint64_t run_id = 0;
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        run_id = (run_id ^ scheduler->nodes[i].incarnation) * UINT64_C(0x9e3779b97f4a7c15);
+        run_id ^= run_id >> 29;
+        scheduler->nodes[i].heard_ms = scheduler->now_ms;
+    }
+    scheduler->run_id = run_id != 0 ? run_id : 1;
+    scheduler->begun = true;
+}
+
+static void send_welcome(Scheduler *scheduler, uint32_t number)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    g_autofree const char **endpoints = g_new(const char *, n_nodes);
+    g_autofree uint64_t *incarnations = g_new(uint64_t, n_nodes);
+
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        endpoints[i] = scheduler->nodes[i].endpoint;
+        incarnations[i] = scheduler->nodes[i].incarnation;
+    }
+    const Control welcome = {
+        .kind = CONTROL_WELCOME,
+        .run_id = scheduler->run_id,
+        .endpoints = endpoints,
+        .incarnations = incarnations,
+        .n_nodes = n_nodes,
+    };
+    scheduler_send_greeting(scheduler, scheduler->nodes[number].asker, &welcome);
+}
+
+/* A process that fits says HELLO for a node that is here already. */
+static void meet_again(Scheduler *scheduler, uint32_t number, const Control *hello, uint64_t asker)
+{
+    SchedulerNode *node = &scheduler->nodes[number];
+
+    if (hello->incarnation != node->incarnation) {
+        g_autofree char *text = g_strdup_printf(
+            "node %u was started twice: %s is in the run, %s came later and is refused", node->id,
+            text_or(node->description, "one process"), text_or(hello->description, "another"));
+        send_refusal(scheduler, asker, CONTROL_CODE(RUBATO_ERROR_INVALID), text);
+        return;
+    }
+    if (node->lost) {
+        send_refusal(scheduler, asker, node->loss.code, node->loss.text);
+        return;
+    }
+    node->heard_ms = scheduler->now_ms;
+    node->asker = asker;
+    if (scheduler->begun)
+        send_welcome(scheduler, number);
+}
+
+static void meet(Scheduler *scheduler, uint32_t number, const Control *hello, uint64_t asker)
+{
+    SchedulerNode *node = &scheduler->nodes[number];
+
+    g_free(node->endpoint);
+    g_free(node->description);
+    node->asker = asker;
+    node->endpoint = g_strdup(hello->endpoint);
+    node->description = g_strdup(hello->description);
+    node->incarnation = hello->incarnation;
+    node->heard_ms = scheduler->now_ms;
+    node->here = node->met = true;
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].here)
+            return;
+    begin(scheduler);
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        send_welcome(scheduler, i);
+}
+
+void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version, uint64_t asker)
+{
+    const uint32_t number = find_node(scheduler, hello->node);
+    const bool awaited = number < scheduler->config.n_nodes && !scheduler->nodes[number].here;
+    uint32_t code;
+
+    if (scheduler->refusal.code != CONTROL_OK) {
+        send_refusal(scheduler, asker, scheduler->refusal.code, scheduler->refusal.text);
+        return;
+    }
+    g_autofree char *fault = find_fault(scheduler, hello, version, number, &code);
+    if (fault != NULL) {
+        send_refusal(scheduler, asker, code, fault);
+        if (awaited) {
+            g_free(scheduler->nodes[number].refused);
+            scheduler->nodes[number].refused = g_steal_pointer(&fault);
+        }
+    } else if (awaited) {
+        meet(scheduler, number, hello, asker);
+    } else {
+        meet_again(scheduler, number, hello, asker);
+    }
+}
+
+void rendezvous_leave(Scheduler *scheduler, const Control *leave)
+{
+    const uint32_t number = find_node(scheduler, leave->node);
+
+    if (scheduler->begun || scheduler->ended || number == scheduler->config.n_nodes)
+        return;
+    const SchedulerNode *const node = &scheduler->nodes[number];
+    if (!node->here || leave->incarnation != node->incarnation)
+        return; /* it is not in the run, or another process is */
+    g_autofree char *text = g_strdup_printf("%s ended before the run began: %s", node->label,
+                                            text_or(leave->text, "?"));
+    give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+}
+
+void rendezvous_stop(Scheduler *scheduler, const char *text)
+{
+    if (!scheduler->ended)
+        give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+}
+
+void rendezvous_node_gone(Scheduler *scheduler, uint32_t node)
+{
+    scheduler->nodes[node].here = false;
+}
+
+/* Why a process that came for one of the missing nodes was refused; NULL: none was. */
+static const char *find_refused(const Scheduler *scheduler)
+{
+    const char *refused = NULL;
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes && refused == NULL; i++)
+        if (!scheduler->nodes[i].here)
+            refused = scheduler->nodes[i].refused;
+    return refused;
+}
+
+void rendezvous_tick(Scheduler *scheduler)
+{
+    const SchedulerConfig *config = &scheduler->config;
+
+    assert(!scheduler->begun);
+    /* Who waits for its WELCOME repeats its HELLO: who stopped doing so has died. It may be started
+     * anew, for as long as it took to find that. */
+    for (uint32_t i = 0; i < config->n_nodes && config->timeout_ms > 0 && !scheduler->ended; i++) {
+        SchedulerNode *const node = &scheduler->nodes[i];
+        const int64_t silence_ms = scheduler->now_ms - node->heard_ms;
+        if (i == config->self || !node->met || silence_ms < config->timeout_ms)
+            continue;
+        node->here = false;
+        if (silence_ms < 2 * (int64_t)config->timeout_ms)
+            continue;
+        g_autofree char *lost =
+            g_strdup_printf("%s was lost before the run began: nothing heard from it for %.1f s",
+                            node->label, (double)silence_ms / 1e3);
+        give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost);
+    }
+    if (scheduler->ended)
+        return;
+
+    if (config->rendezvous_ms == 0 ||
+        scheduler->now_ms - scheduler->start_ms < config->rendezvous_ms)
+        return;
+    g_autofree char *missing = scheduler_missing(scheduler);
+    const char *const refused = find_refused(scheduler);
+    g_autofree char *text = g_strdup_printf(
+        "%s did not come within %.0f s: %s%s", missing != NULL ? missing : "somebody",
+        (double)config->rendezvous_ms / 1e3, refused != NULL ? "refused was one, for " : "",
+        refused != NULL
+            ? refused
+            : "start every node of the cluster file, and look at what the missing ones say");
+    give_up(scheduler,
+            refused != NULL ? CONTROL_CODE(RUBATO_ERROR_MISMATCH)
+                            : CONTROL_CODE(RUBATO_ERROR_NODE_LOST),
+            text);
+}

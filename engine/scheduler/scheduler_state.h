@@ -1,0 +1,197 @@
+/* What the scheduler's parts share; nobody else includes this, but for tests that count.
+ *
+ *   scheduler.c             birth and death, who gets which message, liveness, what goes out
+ *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
+ *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
+ *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
+ *   scheduler_waits.c       WAITS: deadlocks among a task's workers
+ *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
+ *
+ * Each part changes its own members; what concerns several goes through the functions below.
+ *
+ * Threads: as scheduler.h. */
+#ifndef RUBATO_ENGINE_SCHEDULER_SCHEDULER_STATE_H
+#define RUBATO_ENGINE_SCHEDULER_SCHEDULER_STATE_H
+
+#include "engine/scheduler/scheduler.h"
+
+/* A code with its text: how something ended, or why it failed. */
+typedef struct {
+    uint32_t code;
+    char *text; /* owned; NULL: none */
+} Verdict;
+
+typedef struct {
+    /* immutable */
+    uint32_t id;
+    char *label; /* "node 1 (127.0.0.1:4102)" */
+
+    bool here; /* has said HELLO */
+    bool met;  /* has ever said it */
+    bool left; /* has said LEAVE */
+    bool lost;
+    uint64_t incarnation;
+    uint64_t asker; /* the way back to it, with its last HELLO */
+    char *endpoint;
+    char *description;
+    char *refused; /* why a process that came for it was refused; NULL: none was */
+    int64_t heard_ms;
+    int64_t left_ms;
+    Verdict loss; /* why it is lost */
+    uint64_t n_proposed;
+} SchedulerNode;
+
+typedef enum {
+    COLLECTIVE_GATHERING, /* not every node has proposed it */
+    COLLECTIVE_WORKING,   /* GO has gone out, not every node is READY */
+    COLLECTIVE_DECIDED,   /* COMMIT has gone out; kept for nodes that have not come to it */
+} CollectivePhase;
+
+/* A collective call. */
+typedef struct {
+    uint64_t op;
+    uint32_t what;
+    uint32_t first; /* the node that proposed it first; the rest is as that one has it */
+    char *name;     /* "table weights" */
+    char *digest;
+    char *detail;
+    CollectivePhase phase;
+    bool *proposed; /* by node number */
+    bool *ready;    /* by node number */
+    uint64_t id;    /* as in GO */
+    uint64_t seed;  /* as the first node has it */
+    Verdict verdict;
+    int64_t since_ms; /* when its phase began */
+} Collective;
+
+typedef struct {
+    uint32_t epoch;
+    char *name;
+    bool running; /* its COMMIT was good */
+    Verdict cause;
+    uint64_t round;         /* the barrier that nodes now come to */
+    bool *waits;            /* by node number: in that barrier */
+    bool *retired;          /* by node number: never waits again */
+    bool *done;             /* by node number: TASK_DONE */
+    int64_t round_since_ms; /* when the first node came to the barrier */
+    int64_t done_since_ms;  /* when the first node was done */
+    GPtrArray *waiting;     /* of Waiting: what each worker that waits long has said last */
+    GPtrArray *readings;    /* of Reading, by reader; NULL between them */
+} SchedulerTask;
+
+/* Something that nodes wait for, in words. */
+typedef struct {
+    char *text;
+    const bool *waiting; /* by node number; NULL: those that have left */
+    int64_t since_ms;
+} Wait;
+
+struct Scheduler {
+    /* immutable */
+    SchedulerConfig config; /* its pointers are not used after scheduler_new */
+    SchedulerOutput output;
+    void *user;
+    char *digest;
+
+    int64_t now_ms; /* of the call that is running */
+    SchedulerNode *nodes;
+    bool begun;      /* WELCOME has gone out */
+    bool ended;      /* LEFT has gone out, or `refusal` */
+    Verdict refusal; /* why the run could not begin */
+    Verdict doom;    /* why no collective call can succeed any more: a lost node, a STOP */
+
+    /* Rendezvous and liveness. */
+    uint64_t run_id;
+    bool ticked; /* the next three hold a time */
+    int64_t start_ms;
+    int64_t last_tick_ms;
+    int64_t last_beat_ms;
+
+    /* By op, oldest first: at most the last one is not decided. */
+    GQueue collectives;
+    uint64_t last_op;
+    uint32_t next_table;
+
+    GPtrArray *tasks; /* from GO to TASK_END */
+    uint32_t next_epoch;
+
+    GQueue outbox;   /* what the callbacks have not been given yet */
+    bool delivering; /* a callback is running */
+};
+
+/* scheduler.c */
+
+/* Queue a message; it is copied. Not to lost nodes. */
+void scheduler_send(Scheduler *scheduler, uint32_t node, const Control *control);
+void scheduler_send_all(Scheduler *scheduler, const Control *control);
+void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control *control);
+
+/* Whether the node has part in what is to come. */
+bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
+
+/* Sets a verdict that is none yet; the first one stays. */
+void verdict_set(Verdict *verdict, uint32_t code, const char *text);
+void verdict_clear(Verdict *verdict);
+
+/* "node 1 (127.0.0.1:4102) [last heard 0.2 s ago] and node 2 (…" of the numbers in the list.
+ * (transfer full) */
+char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bool with_heard);
+
+/* Adds a Wait; takes the text. */
+void wait_add(GArray *waits, char *text, const bool *waiting, int64_t since_ms);
+
+/* scheduler_rendezvous.c */
+void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version, uint64_t asker);
+/* A node that is here says that it ends before the run has begun: then the run cannot begin. */
+void rendezvous_leave(Scheduler *scheduler, const Control *leave);
+
+/* The same of the scheduler's own node. */
+void rendezvous_stop(Scheduler *scheduler, const char *text);
+void rendezvous_tick(Scheduler *scheduler);
+void rendezvous_node_gone(Scheduler *scheduler, uint32_t node);
+
+/* scheduler_collective.c */
+bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *control);
+bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* The scheduler's doom has been set. */
+void collectives_doomed(Scheduler *scheduler);
+
+/* The node has left or is lost. */
+void collectives_node_out(Scheduler *scheduler, uint32_t node);
+void collectives_add_waits(const Scheduler *scheduler, GArray *waits);
+void collectives_clear(Scheduler *scheduler);
+
+/* scheduler_task.c */
+void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name);
+
+/* The RUN of the task has ended: it runs, or there is no such task any more. */
+void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
+bool task_fail(Scheduler *scheduler, const Control *control);
+bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
+bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
+/* The task of an epoch, NULL where there is none; and whether there was one, so that a message about it
+ * is late. */
+SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch);
+bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
+
+/* The first cause wins. */
+void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text);
+void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text);
+void tasks_node_out(Scheduler *scheduler, uint32_t node);
+void tasks_add_waits(const Scheduler *scheduler, GArray *waits);
+void tasks_clear(Scheduler *scheduler);
+
+/* scheduler_waits.c */
+void waits_init(SchedulerTask *task);
+void waits_clear(SchedulerTask *task);
+bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* scheduler_data.c */
+bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control);
+bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control);
+bool data_want(Scheduler *scheduler, uint32_t node, const Control *control);
+void data_node_out(SchedulerTask *task, uint32_t node);
+void data_clear(SchedulerTask *task);
+
+#endif

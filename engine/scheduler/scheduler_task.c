@@ -1,0 +1,259 @@
+/* Tasks from GO to TASK_END, and the barriers between a task's workers.
+ *
+ * The first cause of a failure wins, whether it comes from a worker, an interrupt or a lost node,
+ * and also when it comes before the COMMIT that lets the task run: then CANCEL follows the COMMIT.
+ * A task ends when every node that still counts has said TASK_DONE, cancelled or not.
+ *
+ * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_state.h"
+
+#include <assert.h>
+
+static void task_free(SchedulerTask *task)
+{
+    g_free(task->name);
+    g_free(task->waits);
+    g_free(task->retired);
+    g_free(task->done);
+    verdict_clear(&task->cause);
+    waits_clear(task);
+    data_clear(task);
+    g_free(task);
+}
+
+void tasks_clear(Scheduler *scheduler)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++)
+        task_free(scheduler->tasks->pdata[i]);
+    g_ptr_array_set_size(scheduler->tasks, 0);
+}
+
+static void forget(Scheduler *scheduler, SchedulerTask *task)
+{
+    g_ptr_array_remove(scheduler->tasks, task);
+    task_free(task);
+}
+
+SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        SchedulerTask *task = scheduler->tasks->pdata[i];
+        if (task->epoch == epoch)
+            return task;
+    }
+    return NULL;
+}
+
+/* Of a message about a task that there is not: whether there was one, and the message is late. */
+bool task_is_late(const Scheduler *scheduler, uint64_t epoch)
+{
+    return epoch > 0 && epoch < scheduler->next_epoch;
+}
+
+/* Forgets the task if it has ended. */
+static void check_end(Scheduler *scheduler, SchedulerTask *task)
+{
+    if (!task->running)
+        return;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler_counts_on(scheduler, i) && !task->done[i])
+            return;
+    const Control end = {
+        .kind = CONTROL_TASK_END,
+        .epoch = task->epoch,
+        .code = task->cause.code,
+        .text = task->cause.text,
+    };
+    scheduler_send_all(scheduler, &end);
+    forget(scheduler, task);
+}
+
+static void send_cancel(Scheduler *scheduler, const SchedulerTask *task)
+{
+    const Control cancel = {
+        .kind = CONTROL_CANCEL,
+        .epoch = task->epoch,
+        .code = task->cause.code,
+        .text = task->cause.text,
+    };
+    scheduler_send_all(scheduler, &cancel);
+}
+
+void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text)
+{
+    if (task->cause.code != CONTROL_OK)
+        return;
+    verdict_set(&task->cause, code, text);
+    if (task->running)
+        send_cancel(scheduler, task);
+}
+
+/* Lets the nodes go on once all that have workers left are in the barrier. A failed task has no
+ * barriers any more: those in it are cancelled. */
+static void check_barrier(Scheduler *scheduler, SchedulerTask *task)
+{
+    bool anyone = false;
+
+    if (task->cause.code != CONTROL_OK)
+        return;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
+        if (!task->waits[i] && !task->retired[i])
+            return;
+        anyone |= task->waits[i];
+    }
+    if (!anyone)
+        return;
+    const Control release = { .kind = CONTROL_RELEASE, .epoch = task->epoch, .round = task->round };
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (task->waits[i]) {
+            task->waits[i] = false;
+            scheduler_send(scheduler, i, &release);
+        }
+    task->round++;
+    task->round_since_ms = INT64_MAX;
+}
+
+static void retire(SchedulerTask *task, uint32_t node)
+{
+    task->retired[node] = true;
+    task->waits[node] = false;
+}
+
+void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    SchedulerTask *task = g_new0(SchedulerTask, 1);
+
+    task->epoch = epoch;
+    task->name = g_strdup(name);
+    task->waits = g_new0(bool, n_nodes);
+    task->retired = g_new0(bool, n_nodes);
+    task->done = g_new0(bool, n_nodes);
+    task->round_since_ms = task->done_since_ms = INT64_MAX;
+    waits_init(task);
+    task->readings = g_ptr_array_new();
+    g_ptr_array_add(scheduler->tasks, task);
+}
+
+void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
+{
+    SchedulerTask *task = task_find(scheduler, epoch);
+
+    assert(task != NULL && !task->running);
+    if (!runs) {
+        forget(scheduler, task);
+        return;
+    }
+    task->running = true;
+    if (task->cause.code != CONTROL_OK)
+        send_cancel(scheduler, task);
+    check_barrier(scheduler, task);
+    check_end(scheduler, task);
+}
+
+bool task_fail(Scheduler *scheduler, const Control *control)
+{
+    SchedulerTask *task = task_find(scheduler, control->epoch);
+
+    if (task == NULL)
+        return task_is_late(scheduler, control->epoch);
+    if (control->code == CONTROL_OK)
+        return false;
+    task_cancel(scheduler, task, control->code, control->text);
+    return true;
+}
+
+bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    SchedulerTask *task = task_find(scheduler, control->epoch);
+
+    if (task == NULL)
+        return task_is_late(scheduler, control->epoch);
+    if (task->done[node])
+        return false;
+    task->done[node] = true;
+    task->done_since_ms = MIN(task->done_since_ms, scheduler->now_ms);
+    retire(task, node);
+    if (task->running)
+        check_barrier(scheduler, task);
+    check_end(scheduler, task);
+    return true;
+}
+
+bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    SchedulerTask *task = task_find(scheduler, control->epoch);
+
+    if (task == NULL)
+        return task_is_late(scheduler, control->epoch);
+    /* Workers leave a cancelled task in any order: a node's last one may overtake the one that is
+     * about to tell that all were in the barrier. */
+    if (task->cause.code != CONTROL_OK && control->round != CONTROL_NO_ROUND)
+        return true;
+    if (task->retired[node])
+        return control->round == CONTROL_NO_ROUND;
+    if (control->round == CONTROL_NO_ROUND) {
+        retire(task, node);
+    } else if (control->round == task->round && !task->waits[node]) {
+        task->waits[node] = true;
+        task->round_since_ms = MIN(task->round_since_ms, scheduler->now_ms);
+    } else {
+        return false;
+    }
+    if (task->running)
+        check_barrier(scheduler, task);
+    return true;
+}
+
+void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++)
+        task_cancel(scheduler, scheduler->tasks->pdata[i], code, text);
+}
+
+void tasks_node_out(Scheduler *scheduler, uint32_t node)
+{
+    /* Backwards: those that end here are taken out. */
+    for (guint i = scheduler->tasks->len; i-- > 0;) {
+        SchedulerTask *task = scheduler->tasks->pdata[i];
+        if (!task->done[node] && !scheduler->nodes[node].lost) {
+            g_autofree char *text = g_strdup_printf("node %u left the run while %s ran",
+                                                    scheduler->nodes[node].id, task->name);
+            task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+        }
+        retire(task, node);
+        data_node_out(task, node);
+        check_end(scheduler, task);
+    }
+}
+
+void tasks_add_waits(const Scheduler *scheduler, GArray *waits)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        const SchedulerTask *task = scheduler->tasks->pdata[i];
+        g_autoptr(GArray) late = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+        g_autoptr(GArray) busy = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+        for (uint32_t n = 0; n < scheduler->config.n_nodes; n++) {
+            if (!task->waits[n] && !task->retired[n])
+                g_array_append_val(late, n);
+            if (scheduler_counts_on(scheduler, n) && !task->done[n])
+                g_array_append_val(busy, n);
+        }
+        if (task->round_since_ms != INT64_MAX && late->len > 0 && task->cause.code == CONTROL_OK) {
+            g_autofree char *names = scheduler_name_nodes(scheduler, late, /* with_heard= */ true);
+            wait_add(waits,
+                     g_strdup_printf("barrier %" G_GUINT64_FORMAT " of %s waits for the workers "
+                                     "of %s",
+                                     task->round, task->name, names),
+                     task->waits, task->round_since_ms);
+        }
+        if (task->done_since_ms != INT64_MAX && busy->len > 0) {
+            g_autofree char *names = scheduler_name_nodes(scheduler, busy, /* with_heard= */ true);
+            wait_add(
+                waits,
+                g_strdup_printf("the end of %s waits for the workers of %s", task->name, names),
+                task->done, task->done_since_ms);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+/* Deadlocks: workers of a task that wait for one another, so that none of them can ever go on.
+ *
+ * A worker that has waited for a while says so once (WAITS): for what, at which clocks it stands on all
+ * tables, and which barriers it has passed. A wait is for a clock of a table, or in a barrier:
+ *
+ *     clock k of table t   ends when the clock of every worker that lives has come to k;
+ *     barrier r            ends when every worker that lives is in it.
+ *
+ * Here is kept what each worker said last. A worker is held by another one if that one waits too and has
+ * a clock below k on t; or has not passed r, and waits for a clock. Workers of which each is held by one
+ * of them are a deadlock, whatever all others do.
+ *
+ * Why that is certain, though the reports are of different times, and some may be old. Let w be the
+ * first of these workers to go on after its report, and v the one that holds it. What w waited for had
+ * come by then: v had come to clock k, or into barrier r. But clocks and passed barriers only grow, so
+ * when v made its report this had not happened yet; and since, v has not gone on, or w were not the first.
+ * A worker that waits neither clocks nor comes to a barrier, and nobody else may do so for it. So w
+ * cannot go on, nor can any of them. No time enters into it, and nothing that is under way can help:
+ * v's clock is what v knows itself, not what a server has heard of it. Who waits for anything else (data,
+ * room for what it sends, the program's own locks), or computes, says nothing and holds nobody.
+ *
+ * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_state.h"
+
+#include "engine/task/wait_text.h"
+
+typedef struct {
+    uint32_t rank;
+    uint32_t node; /* number */
+    bool in_barrier;
+    uint64_t round; /* of the barrier that it is in, or would come to next */
+    uint64_t table; /* whose clock it waits for */
+    uint64_t needed;
+    char *table_name;
+    GArray *clocks; /* of WaitClock: its own */
+    bool is_held;   /* as far as find_deadlock has come */
+} Waiting;
+
+static void waiting_free(Waiting *waiting)
+{
+    g_free(waiting->table_name);
+    g_array_unref(waiting->clocks);
+    g_free(waiting);
+}
+
+void waits_init(SchedulerTask *task)
+{
+    task->waiting = g_ptr_array_new_with_free_func((GDestroyNotify)waiting_free);
+}
+
+void waits_clear(SchedulerTask *task)
+{
+    g_ptr_array_unref(task->waiting);
+}
+
+/* UINT64_MAX where it has told none. */
+static uint64_t clock_of(const Waiting *waiting, uint64_t table)
+{
+    for (guint i = 0; i < waiting->clocks->len; i++)
+        if (g_array_index(waiting->clocks, WaitClock, i).table == table)
+            return g_array_index(waiting->clocks, WaitClock, i).clock;
+    return UINT64_MAX;
+}
+
+static bool holds(const Waiting *one, const Waiting *other)
+{
+    if (!one->is_held || one == other)
+        return false;
+    if (other->in_barrier)
+        return !one->in_barrier && one->round <= other->round;
+    return clock_of(one, other->table) < other->needed;
+}
+
+/* Who holds a worker, NULL where nobody does; of several the slowest. */
+static Waiting *find_holder(const SchedulerTask *task, const Waiting *held)
+{
+    Waiting *slowest = NULL;
+
+    for (guint i = 0; i < task->waiting->len; i++) {
+        Waiting *one = task->waiting->pdata[i];
+
+        if (holds(one, held) &&
+            (slowest == NULL || clock_of(one, held->table) < clock_of(slowest, held->table)))
+            slowest = one;
+    }
+    return slowest;
+}
+
+/* Leaves is_held at those alone that are held by one of them; one of these, NULL where none is left. */
+static const Waiting *find_deadlock(const SchedulerTask *task)
+{
+    const GPtrArray *waiting = task->waiting;
+    bool changed = true;
+
+    for (guint i = 0; i < waiting->len; i++)
+        ((Waiting *)waiting->pdata[i])->is_held = true;
+    while (changed) {
+        changed = false;
+        for (guint i = 0; i < waiting->len; i++) {
+            Waiting *one = waiting->pdata[i];
+
+            if (one->is_held && find_holder(task, one) == NULL) {
+                one->is_held = false;
+                changed = true;
+            }
+        }
+    }
+    for (guint i = 0; i < waiting->len; i++)
+        if (((const Waiting *)waiting->pdata[i])->is_held)
+            return waiting->pdata[i];
+    return NULL;
+}
+
+static void describe(const Scheduler *scheduler, const Waiting *held, const Waiting *holder,
+                     GString *text)
+{
+    g_string_append_printf(text, "worker %u (node %u) waits ", held->rank,
+                           scheduler->nodes[held->node].id);
+    if (held->in_barrier)
+        g_string_append_printf(text, "in a barrier for worker %u", holder->rank);
+    else
+        g_string_append_printf(
+            text,
+            "for clock %" G_GUINT64_FORMAT " of table %s, where worker %u is at %" G_GUINT64_FORMAT,
+            held->needed, held->table_name, holder->rank, clock_of(holder, held->table));
+}
+
+/* Goes from holder to holder until one comes again, and tells that circle. */
+static char *describe_circle(const Scheduler *scheduler, const SchedulerTask *task,
+                             const Waiting *any)
+{
+    GString *text = g_string_new(NULL);
+    const Waiting *first = any, *one;
+
+    for (guint i = 0; i < task->waiting->len; i++) /* after so many steps it is in the circle */
+        first = find_holder(task, first);
+    g_string_append_printf(text, "%s is in a deadlock: ", task->name);
+    one = first;
+    for (unsigned n = 0; n == 0 || one != first; n++) {
+        const Waiting *holder = find_holder(task, one);
+
+        if (n > 0)
+            g_string_append(text, holder == first ? ", and " : ", ");
+        describe(scheduler, one, holder, text);
+        one = holder;
+    }
+    return g_string_free(text, FALSE);
+}
+
+static void keep(SchedulerTask *task, Waiting *waiting)
+{
+    for (guint i = 0; i < task->waiting->len; i++)
+        if (((const Waiting *)task->waiting->pdata[i])->rank == waiting->rank) {
+            waiting_free(task->waiting->pdata[i]);
+            task->waiting->pdata[i] = waiting;
+            return;
+        }
+    g_ptr_array_add(task->waiting, waiting);
+}
+
+bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    SchedulerTask *task = task_find(scheduler, control->epoch);
+    g_autoptr(GArray) clocks = NULL;
+    Waiting *waiting;
+    const Waiting *deadlocked;
+
+    if (task == NULL)
+        return task_is_late(scheduler, control->epoch);
+    clocks = wait_text_read(control->detail);
+    if (clocks == NULL)
+        return false;
+    if (task->cause.code != CONTROL_OK)
+        return true;
+    waiting = g_new(Waiting, 1);
+    *waiting = (Waiting){ .rank = control->number,
+                          .node = node,
+                          .in_barrier = control->what == CONTROL_WAIT_BARRIER,
+                          .round = control->round,
+                          .table = control->id,
+                          .needed = control->op,
+                          .table_name = g_strdup(control->text),
+                          .clocks = g_steal_pointer(&clocks) };
+    keep(task, waiting);
+    deadlocked = find_deadlock(task);
+    if (deadlocked != NULL) {
+        g_autofree char *text = describe_circle(scheduler, task, deadlocked);
+
+        task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_DEADLOCK), text);
+    }
+    return true;
+}

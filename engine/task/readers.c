@@ -1,0 +1,31 @@
+/* The readers that workers open: which share of a dataset is theirs. Runs on the worker's thread. */
+#include <rubato/data.h>
+
+#include "engine/task/task_run.h"
+#include "io/data/reader.h"
+#include "tables/worker.h"
+
+RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dataset,
+                                        const RubatoReaderOptions *options, GError **error)
+{
+    RubatoReaderOptions filled;
+    BlockSource *source;
+
+    g_return_val_if_fail(worker != NULL && dataset != NULL && options != NULL, NULL);
+    if (!reader_options_fill(options, &filled, error))
+        return NULL;
+    if (worker->n_readers == CONTROL_MAX_READERS) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "task %s: a worker opens more than %u readers; read several epochs by one",
+                    worker->task, CONTROL_MAX_READERS);
+        return NULL;
+    }
+    Feed *feed = task_run_feed(worker->engine_data, worker->n_readers++, dataset, &filled, error);
+    if (feed == NULL)
+        return NULL;
+    if (filled.split == RUBATO_SPLIT_DYNAMIC)
+        source = feed_open(feed);
+    else
+        source = fixed_split_new(dataset, &filled, worker->rank, worker->n_workers);
+    return reader_new(dataset, &filled, source, worker->cancelled, error);
+}

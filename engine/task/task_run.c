@@ -1,0 +1,288 @@
+/* A task's life on this node: it is made and prepared, the scheduler says that it is cancelled or
+ * has ended, and whoever waits for it frees it. Its tables are in task_run_tables.c, its workers in
+ * task_run_workers.c.
+ *
+ * A task ends in three steps. Each worker that returns is retired: its clocks no longer hold
+ * anybody back. The last one of the node fences: when every server has answered, all that this
+ * node's workers sent has been taken in; it then says TASK_DONE. When all nodes have, the scheduler
+ * says TASK_END and each node drops the task's models: nothing of the task can be under way
+ * any more.
+ *
+ * A task that fails takes the same way, but its models go at once, with what is parked in them, and
+ * nobody fences. A worker that failed is not retired: what BSP kept of its unfinished clock must
+ * not be applied.
+ *
+ * Threads: as task_run.h and node.h say.
+ *
+ * Invariants: the run is in the engine's list from prepare to the end of its wait, so that whoever
+ * finds it there under the engine's lock may use it while holding that lock. Its first cause of
+ * failure stays. */
+#include "engine/task/task_run_private.h"
+
+/* ---- making ---- */
+
+static uint32_t *allocate_workers(RubatoEngine *engine, const RubatoTask *task, GError **error)
+{
+    g_autofree uint32_t *workers_of = g_new0(uint32_t, engine->n_nodes);
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < task->n_allocation; i++) {
+        const RubatoAllocation *asked = &task->allocation[i];
+        uint32_t node = 0;
+
+        while (node < engine->n_nodes && engine->node_ids[node] != asked->node)
+            node++;
+        if (node == engine->n_nodes) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "task %s: its allocation names node %u, which the run does not have",
+                        task->name, asked->node);
+            return NULL;
+        }
+        workers_of[node] = (uint32_t)MIN((uint64_t)workers_of[node] + asked->workers, UINT32_MAX);
+    }
+    for (uint32_t node = 0; node < engine->n_nodes; node++) {
+        if (task->n_allocation == 0)
+            workers_of[node] = task->workers_per_node == 0 || engine->workers_of[node] == 0
+                                   ? engine->workers_of[node]
+                                   : task->workers_per_node;
+        total += workers_of[node];
+    }
+    if (total == 0 || total > CLUSTER_MAX_NODES * CLUSTER_MAX_THREADS) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    total == 0 ? "task %s has no worker on any node; give it one at least"
+                               : "task %s asks for more workers than there can be threads",
+                    task->name);
+        return NULL;
+    }
+    return g_steal_pointer(&workers_of);
+}
+
+RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError **error)
+{
+    RubatoTaskRun *run;
+
+    if (task->name == NULL || task->name[0] == '\0' || task->run == NULL ||
+        (task->n_allocation > 0 && task->allocation == NULL)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "a task needs a name and a function");
+        return NULL;
+    }
+    run = g_new0(RubatoTaskRun, 1);
+    run->engine = engine;
+    run->name = g_strdup(task->name);
+    run->feeds = g_ptr_array_new();
+    run->function = task->run;
+    run->user_data = task->user_data;
+    pthread_mutex_init(&run->lock, NULL);
+    monotonic_cond_init(&run->changed);
+    run->workers_of = allocate_workers(engine, task, error);
+    if (run->workers_of == NULL || !task_run_find_tables(run, task, error)) {
+        task_run_free(run);
+        return NULL;
+    }
+    for (uint32_t node = 0; node < engine->n_nodes; node++) {
+        if (node == engine->self)
+            run->first_rank = run->n_workers;
+        run->n_workers += run->workers_of[node];
+    }
+    run->n_local = run->n_live = run->workers_of[engine->self];
+    return run;
+}
+
+char *task_run_describe(const RubatoTaskRun *run)
+{
+    GString *text = g_string_new("workers");
+
+    for (uint32_t node = 0; node < run->engine->n_nodes; node++)
+        g_string_append_printf(text, " %u", run->workers_of[node]);
+    g_string_append(text, ", tables");
+    for (size_t i = 0; i < run->n_tables; i++)
+        g_string_append_printf(text, " %s", run->tables[i]->spec->name);
+    return g_string_free(text, FALSE);
+}
+
+static void close_feeds(RubatoTaskRun *run)
+{
+    for (guint i = 0; i < run->feeds->len; i++) {
+        Feed *feed = run->feeds->pdata[i];
+
+        if (feed == NULL)
+            continue;
+        feed_close(feed);
+        feed_unref(feed);
+    }
+    g_ptr_array_free(run->feeds, TRUE);
+}
+
+void task_run_free(RubatoTaskRun *run)
+{
+    close_feeds(run);
+    task_run_clear_tables(run);
+    pthread_cond_destroy(&run->changed);
+    pthread_mutex_destroy(&run->lock);
+    g_free(run->workers);
+    g_free(run->workers_of);
+    g_free(run->end_text);
+    g_free(run->name);
+    g_free(run);
+}
+
+/* ---- preparing ---- */
+
+bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error)
+{
+    RubatoEngine *engine = run->engine;
+
+    run->epoch = epoch;
+    task_run_make_routes(run);
+    if (!task_run_begin_models(run, error))
+        return false;
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_add(engine->runs, run);
+    pthread_mutex_unlock(&engine->lock);
+    return true;
+}
+
+void task_run_abandon(RubatoTaskRun *run)
+{
+    RubatoEngine *engine = run->engine;
+
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_remove(engine->runs, run);
+    pthread_mutex_unlock(&engine->lock);
+    task_run_end_models(run);
+}
+
+/* ---- the data that its workers read ---- */
+
+Feed *task_run_feed(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
+                    const RubatoReaderOptions *options, GError **error)
+{
+    const FeedPlace place = { run->engine, run->name, run->epoch, id };
+    Feed *feed;
+    bool made;
+
+    pthread_mutex_lock(&run->lock);
+    if (id >= run->feeds->len)
+        g_ptr_array_set_size(run->feeds, (gint)id + 1);
+    made = run->feeds->pdata[id] == NULL;
+    if (made)
+        run->feeds->pdata[id] = feed_new(&place, dataset, options);
+    feed = run->feeds->pdata[id];
+    if (made && task_run_is_cancelled(run))
+        feed_cancel(feed);
+    pthread_mutex_unlock(&run->lock);
+    if (made)
+        feed_announce(feed);
+    return made || feed_check(feed, dataset, options, error) ? feed : NULL;
+}
+
+/* ---- what the scheduler says of it ---- */
+
+void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
+{
+    RubatoEngine *engine = run->engine;
+
+    pthread_mutex_lock(&run->lock);
+    if (task_run_is_cancelled(run) || run->ended) {
+        pthread_mutex_unlock(&run->lock);
+        return;
+    }
+    run->end_code = code;
+    run->end_text = g_strdup(text);
+    /* seq_cst: before the sweep; whoever asks another node looks at it after registering */
+    atomic_store_explicit(&run->cancelled, true, memory_order_seq_cst);
+    task_run_post_end_models(run);
+    for (guint i = 0; i < run->feeds->len; i++)
+        if (run->feeds->pdata[i] != NULL)
+            feed_cancel(run->feeds->pdata[i]);
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+    post_office_cancel(&engine->office, run->epoch);
+    if (engine->network != NULL)
+        network_wake_waiters(engine->network);
+}
+
+void task_run_blocks(RubatoTaskRun *run, const Control *blocks)
+{
+    Feed *feed = NULL;
+
+    pthread_mutex_lock(&run->lock);
+    if (blocks->id < run->feeds->len)
+        feed = run->feeds->pdata[blocks->id];
+    if (feed != NULL)
+        feed_receive(feed, blocks);
+    pthread_mutex_unlock(&run->lock);
+}
+
+void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text)
+{
+    pthread_mutex_lock(&run->lock);
+    if (!run->ended) {
+        if (run->end_code == CONTROL_OK && code != CONTROL_OK) {
+            run->end_code = code;
+            run->end_text = g_strdup(text);
+        }
+        if (!task_run_is_cancelled(run))
+            task_run_post_end_models(run);
+        call_sent(&run->teardown);
+        run->ended = true;
+        pthread_cond_broadcast(&run->changed);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* ---- waiting for it ---- */
+
+static void wait_for_end(RubatoTaskRun *run)
+{
+    const uint32_t stall_ms = run->engine->stall_ms;
+
+    pthread_mutex_lock(&run->lock);
+    for (uint32_t waited_ms = 0; !run->ended;) {
+        const int64_t before_ms = network_now_ms();
+
+        task_run_wait_changed(run, stall_ms);
+        if (run->ended || network_now_ms() - before_ms < stall_ms)
+            continue;
+        waited_ms += stall_ms;
+        if (task_run_is_cancelled(run) && run->n_live > 0)
+            g_message("task %s was cancelled; %u workers of node %u have not returned yet (for "
+                      "%.1f s so far)",
+                      run->name, run->n_live, run->engine->id, (double)waited_ms / 1000);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
+{
+    RubatoEngine *engine;
+    Control end;
+    bool ok;
+
+    g_return_val_if_fail(run != NULL, false);
+    engine = run->engine;
+    if (!engine_check_caller(engine, run->name, error))
+        return false;
+    wait_for_end(run);
+    task_run_join_workers(run);
+    call_wait(&run->teardown, -1);
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_remove(engine->runs, run);
+    pthread_mutex_unlock(&engine->lock);
+    end = (Control){ .code = run->end_code, .text = run->end_text };
+    ok = control_check(&end, error);
+    task_run_free(run);
+    return ok;
+}
+
+RubatoTaskRun *task_run_find(RubatoEngine *engine, uint64_t epoch)
+{
+    for (guint i = 0; i < engine->runs->len; i++) {
+        RubatoTaskRun *run = g_ptr_array_index(engine->runs, i);
+
+        if (run->epoch == epoch)
+            return run;
+    }
+    return NULL;
+}

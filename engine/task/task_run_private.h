@@ -1,0 +1,94 @@
+/* A task's run from inside: what the files of a run share.
+ *
+ *   task_run.c          its life: making, what the scheduler says of it, its data, its end
+ *   task_run_tables.c   its tables on this node: routes to them, models over them, clocks
+ *   task_run_workers.c  its workers of this node: their threads, their barriers, their retirement
+ *
+ * Each file changes its own members; what concerns several goes through the functions below.
+ *
+ * Threads: told at each member and function. */
+#ifndef RUBATO_ENGINE_TASK_TASK_RUN_PRIVATE_H
+#define RUBATO_ENGINE_TASK_TASK_RUN_PRIVATE_H
+
+#include "engine/task/task_run.h"
+#include "io/net/monotonic.h"
+
+typedef struct WorkerThread WorkerThread;
+
+struct RubatoTaskRun {
+    /* immutable once prepared */
+    RubatoEngine *engine;
+    char *name;
+    RubatoTaskFunc function;
+    void *user_data;
+    uint32_t epoch;
+    uint32_t *workers_of; /* by node number */
+    uint32_t n_workers;
+    uint32_t first_rank; /* of this node's workers */
+    Table **tables;
+    TableRoute *routes;
+    Clocks *clocks; /* by table */
+    size_t n_tables;
+    WorkerThread *workers; /* of this node */
+    uint32_t n_local;
+
+    _Atomic bool cancelled; /* set before post_office_cancel sweeps */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    uint32_t n_live;    /* workers that have not returned */
+    uint32_t n_waiting; /* of them, in the barrier */
+    uint64_t round;     /* of the barrier that they are, or will be, in */
+    uint32_t end_code;  /* the first cause, CONTROL_OK where there is none */
+    char *end_text;
+    bool ended;       /* TASK_END has come */
+    GPtrArray *feeds; /* of Feed, by reader; NULL between them */
+    Call teardown;    /* of the models, once it has ended */
+};
+
+/* Any thread. Whoever asks another node looks at it after registering: task_run_cancel sets it
+ * before it sweeps. */
+static inline bool task_run_is_cancelled(const RubatoTaskRun *run)
+{
+    return atomic_load_explicit(&run->cancelled, memory_order_seq_cst);
+}
+
+/* Waits on `changed` for ms at most; the run's lock is held. */
+static inline void task_run_wait_changed(RubatoTaskRun *run, uint32_t ms)
+{
+    monotonic_wait(&run->changed, &run->lock, monotonic_ms() + ms);
+}
+
+/* ---- task_run_tables.c ---- */
+
+/* The thread of the engine's calls. */
+
+/* Finds the task's tables and holds them, all or none. RUBATO_ERROR_NOT_FOUND, _INVALID. */
+bool task_run_find_tables(RubatoTaskRun *run, const RubatoTask *task, GError **error);
+
+/* Lets go of them. Nobody uses what the run made for them any more. */
+void task_run_clear_tables(RubatoTaskRun *run);
+
+/* What the workers need of each table; the run has its epoch. */
+void task_run_make_routes(RubatoTaskRun *run);
+
+/* The task's models on this node's servers: on all of them or none. */
+bool task_run_begin_models(RubatoTaskRun *run, GError **error);
+
+/* Ends them and waits until the servers have done so. */
+void task_run_end_models(RubatoTaskRun *run);
+
+/* The same without waiting: begins the call `teardown`. Any thread that holds the run's lock. */
+void task_run_post_end_models(RubatoTaskRun *run);
+
+/* ---- task_run_workers.c ---- */
+
+/* The worker of that rank, which calls it, has waited for some time for a clock of a table, and goes on
+ * waiting: see report_wait of TableRoute. No lock is held. */
+void task_run_report_wait(void *run, uint32_t rank, uint32_t table, uint64_t clock);
+
+/* Waits until the threads of this node's workers have ended. The thread that waits for the task. */
+void task_run_join_workers(RubatoTaskRun *run);
+
+#endif

@@ -1,0 +1,291 @@
+/* The workers of a task on this node: their threads, their barriers, and how they retire.
+ *
+ * A barrier is passed in three steps: the last worker of the node that comes to it, or that retires
+ * while the others wait in it, fences; it then says ARRIVE; and when all nodes have, the scheduler
+ * releases the round. What comes after a barrier thus sees all that was sent before it.
+ *
+ * Threads: each worker's own, from its function to its retirement; task_run_start_workers and
+ * _join_workers that of the engine's calls (where a thread cannot be started, its worker retires
+ * there); task_run_release whoever holds the engine's lock.
+ *
+ * Invariant, under the run's lock and until the task is cancelled: n_waiting is at most n_live, and
+ * whoever makes them equal, by coming or by retiring, arrives for the node: once in each round. */
+#include "engine/task/task_run_private.h"
+#include "engine/task/wait_text.h"
+#include "io/net/caller.h"
+#include "tables/worker.h"
+
+struct WorkerThread {
+    RubatoWorker worker;
+    RubatoTaskRun *run;
+    pthread_t thread;
+    bool started;
+};
+
+/* ---- what they tell the scheduler ---- */
+
+/* Returns when every server has taken in what this node's workers sent before, or the task is
+ * cancelled. */
+static void fence(RubatoTaskRun *run)
+{
+    RubatoEngine *engine = run->engine;
+    PostOffice *office = &engine->office;
+    g_autofree Message *messages = g_new0(Message, office->n_servers);
+    uint32_t waited_ms = 0;
+    Call call;
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, office->n_servers);
+    for (uint32_t server = 0; server < office->n_servers; server++) {
+        messages[server] = (Message){ .kind = MESSAGE_FENCE,
+                                      .epoch = run->epoch,
+                                      .table = MESSAGE_NO_TABLE,
+                                      .server = server,
+                                      .node = office->self,
+                                      .call = &call,
+                                      .end = message_end_call };
+        post_office_ask(office, &messages[server], 0);
+    }
+    post_office_flush(office);
+    if (task_run_is_cancelled(run)) /* as cancel_if_late in tables/client.c */
+        post_office_cancel(office, run->epoch);
+    call_sent(&call);
+    while (!call_wait(&call, (int)engine->stall_ms)) {
+        uint32_t node = office->self;
+
+        waited_ms += engine->stall_ms;
+        post_office_waits_for(office, &call, &node);
+        g_message("task %s waits for node %u to take in what was sent to its servers (for %.1f s "
+                  "so far)",
+                  run->name, office->node_ids[node], (double)waited_ms / 1000);
+    }
+}
+
+static void arrive(RubatoTaskRun *run, uint64_t round)
+{
+    engine_tell_scheduler(
+        run->engine, &(Control){ .kind = CONTROL_ARRIVE, .epoch = run->epoch, .round = round });
+}
+
+static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const GError *error)
+{
+    /* not by this node: that of a server has given up the task, and may be unable to say so */
+    const bool cancelled = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
+    const bool starved = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY);
+    const uint32_t code = cancelled ? RUBATO_ERROR_CANCELLED
+                          : starved ? RUBATO_ERROR_MEMORY
+                                    : RUBATO_ERROR_TASK_FAILED;
+    g_autofree char *text = g_strdup_printf(
+        "task %s: worker %u (node %u) %s: %s", run->name, worker->rank, worker->node_id,
+        cancelled ? "was cancelled" : "failed",
+        error == NULL ? "its function returned false and set no error" : error->message);
+
+    engine_tell_scheduler(run->engine, &(Control){ .kind = CONTROL_FAIL,
+                                                   .epoch = run->epoch,
+                                                   .code = CONTROL_CODE(code),
+                                                   .text = text });
+}
+
+/* What the scheduler finds deadlocks by. The worker's clocks stay as they are while it waits. */
+static void tell_wait(RubatoTaskRun *run, uint32_t rank, Control *waits)
+{
+    g_autoptr(GArray) clocks = g_array_new(FALSE, FALSE, sizeof(WaitClock));
+    g_autofree char *detail = NULL;
+
+    for (size_t i = 0; i < run->n_tables; i++) {
+        const WaitClock one = { run->routes[i].table, clocks_of_worker(&run->clocks[i], rank) };
+
+        g_array_append_val(clocks, one);
+    }
+    detail = wait_text_write(clocks);
+    waits->kind = CONTROL_WAITS;
+    waits->epoch = run->epoch;
+    waits->number = rank;
+    waits->detail = detail;
+    engine_tell_scheduler(run->engine, waits);
+}
+
+void task_run_report_wait(void *data, uint32_t rank, uint32_t table, uint64_t clock)
+{
+    RubatoTaskRun *run = data;
+    Control waits = { .what = CONTROL_WAIT_CLOCK, .id = table, .op = clock };
+
+    for (size_t i = 0; i < run->n_tables; i++)
+        if (run->routes[i].table == table)
+            waits.text = run->routes[i].spec->name;
+    pthread_mutex_lock(&run->lock);
+    waits.round = run->round;
+    pthread_mutex_unlock(&run->lock);
+    tell_wait(run, rank, &waits);
+}
+
+/* ---- barriers ---- */
+
+/* The run's lock is held. */
+static bool is_in_barrier(const RubatoTaskRun *run, uint64_t round)
+{
+    return run->round == round && !task_run_is_cancelled(run);
+}
+
+/* Waits in a barrier for a while, and reports that if it was in vain. The run's lock is held, but for
+ * the report: that may cancel the task on this thread. */
+static void wait_a_while(RubatoTaskRun *run, uint32_t rank, uint64_t round)
+{
+    const int64_t end_ms = monotonic_ms() + MIN(TABLE_CLIENT_REPORT_MS, run->engine->stall_ms);
+    Control waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
+
+    while (is_in_barrier(run, round))
+        if (!monotonic_wait(&run->changed, &run->lock, end_ms))
+            break;
+    if (!is_in_barrier(run, round))
+        return;
+    pthread_mutex_unlock(&run->lock);
+    tell_wait(run, rank, &waits);
+    pthread_mutex_lock(&run->lock);
+}
+
+static bool barrier(RubatoWorker *worker, GError **error)
+{
+    RubatoTaskRun *run = worker->engine_data;
+    const uint32_t stall_ms = run->engine->stall_ms;
+    uint64_t round;
+    bool last;
+
+    pthread_mutex_lock(&run->lock);
+    round = run->round;
+    last = ++run->n_waiting == run->n_live;
+    if (last) {
+        pthread_mutex_unlock(&run->lock);
+        fence(run);
+        arrive(run, round);
+        pthread_mutex_lock(&run->lock);
+    }
+    wait_a_while(run, worker->rank, round);
+    for (uint32_t waited_ms = 0; is_in_barrier(run, round);) {
+        const int64_t before_ms = network_now_ms();
+
+        task_run_wait_changed(run, stall_ms);
+        if (run->round != round || network_now_ms() - before_ms < stall_ms)
+            continue;
+        waited_ms += stall_ms;
+        g_message("worker %u waits in a barrier of task %s with %u of this node's %u workers that "
+                  "have not returned (for %.1f s so far)",
+                  worker->rank, run->name, run->n_waiting, run->n_live, (double)waited_ms / 1000);
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (run->cancelled) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled",
+                    run->name);
+        return false;
+    }
+    return true;
+}
+
+void task_run_release(RubatoTaskRun *run, uint64_t round)
+{
+    pthread_mutex_lock(&run->lock);
+    if (round == run->round) {
+        run->round++;
+        run->n_waiting = 0;
+        pthread_cond_broadcast(&run->changed);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* ---- their threads ---- */
+
+/* A worker is through: its function has returned, or never began. */
+static void retire(RubatoTaskRun *run)
+{
+    bool last, completes_barrier;
+    uint64_t round;
+
+    pthread_mutex_lock(&run->lock);
+    last = --run->n_live == 0;
+    completes_barrier = !last && run->n_waiting == run->n_live;
+    round = run->round;
+    pthread_mutex_unlock(&run->lock);
+    if (!last && !completes_barrier)
+        return;
+    if (!task_run_is_cancelled(run))
+        fence(run);
+    arrive(run, last ? CONTROL_NO_ROUND : round);
+    if (last)
+        engine_tell_scheduler(run->engine,
+                              &(Control){ .kind = CONTROL_TASK_DONE, .epoch = run->epoch });
+}
+
+static void *work(void *user)
+{
+    WorkerThread *self = user;
+    RubatoTaskRun *run = self->run;
+    RubatoWorker *worker = &self->worker;
+    g_autoptr(GError) error = NULL;
+    caller_place = CALLER_IN_TASK;
+    const bool ok = run->function(worker, run->user_data, &error);
+    caller_place = CALLER_OUTSIDE;
+
+    /* after a cancellation every call fails: that is not the cause */
+    if (!ok && !(task_run_is_cancelled(run) &&
+                 g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
+        report_failure(run, worker, error);
+    /* First its clocks: what it left open may wait for workers who wait for them. */
+    if (ok)
+        for (size_t i = 0; i < run->n_tables; i++)
+            table_route_retire(&run->routes[i], worker->rank);
+    worker_close_tables(worker);
+    retire(run);
+    return NULL;
+}
+
+static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
+{
+    WorkerThread *thread = &run->workers[local_rank];
+    const uint32_t rank = run->first_rank + local_rank;
+    char name[16];
+
+    *thread = (WorkerThread){ .worker = { .id = ((uint64_t)run->epoch << 32) | rank,
+                                          .rank = rank,
+                                          .local_rank = local_rank,
+                                          .node_id = run->engine->id,
+                                          .n_workers = run->n_workers,
+                                          .n_local_workers = run->n_local,
+                                          .task = run->name,
+                                          .routes = run->routes,
+                                          .n_routes = run->n_tables,
+                                          .helper = &run->engine->helper,
+                                          .cancelled = &run->cancelled,
+                                          .barrier = barrier,
+                                          .engine_data = run },
+                              .run = run };
+    thread->worker.clients = g_new0(TableClient *, run->n_tables + 1);
+    thread->started = pthread_create(&thread->thread, NULL, work, thread) == 0;
+    if (thread->started) {
+        g_snprintf(name, sizeof name, "worker %u", rank);
+        pthread_setname_np(thread->thread, name);
+        return;
+    }
+    report_failure(run, &thread->worker,
+                   &(GError){ .message = (char *)"its thread could not be started" });
+    worker_close_tables(&thread->worker);
+    retire(run);
+}
+
+void task_run_start_workers(RubatoTaskRun *run)
+{
+    run->workers = g_new0(WorkerThread, run->n_local + 1);
+    for (uint32_t i = 0; i < run->n_local; i++)
+        start_worker(run, i);
+    if (run->n_local == 0) {
+        arrive(run, CONTROL_NO_ROUND);
+        engine_tell_scheduler(run->engine,
+                              &(Control){ .kind = CONTROL_TASK_DONE, .epoch = run->epoch });
+    }
+}
+
+void task_run_join_workers(RubatoTaskRun *run)
+{
+    for (uint32_t i = 0; i < run->n_local; i++)
+        if (run->workers[i].started)
+            pthread_join(run->workers[i].thread, NULL);
+}

@@ -1,0 +1,46 @@
+/* Lines of tickets. Runs on the caller's thread, keeps nothing. */
+#include "engine/task/ticket_text.h"
+
+#include <string.h>
+
+#define NUMBER_MAX_DIGITS 20u
+
+void ticket_text_add(GString *text, TicketNews news, const BlockTicket *ticket)
+{
+    g_string_append_printf(text, "%c%u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n",
+                           (char)news, ticket->epoch, ticket->input, ticket->block, ticket->n_read);
+}
+
+bool ticket_text_number(const char **text, char behind, uint64_t max, uint64_t *number)
+{
+    const size_t n_digits = strspn(*text, "0123456789");
+    guint64 read;
+    g_autofree char *digits = NULL;
+
+    if (n_digits == 0 || n_digits > NUMBER_MAX_DIGITS || (*text)[n_digits] != behind)
+        return false;
+    digits = g_strndup(*text, n_digits);
+    if (!g_ascii_string_to_unsigned(digits, 10, 0, max, &read, NULL))
+        return false;
+    *number = read;
+    *text += n_digits + 1;
+    return true;
+}
+
+bool ticket_text_read(const char **text, TicketNews *news, BlockTicket *ticket)
+{
+    const char *at = *text;
+    uint64_t epoch, input, block, n_read;
+
+    if (*at == '\0' || strchr("dfba", *at) == NULL)
+        return false;
+    *news = (TicketNews)*at++;
+    if (!ticket_text_number(&at, ' ', UINT32_MAX, &epoch) ||
+        !ticket_text_number(&at, ' ', UINT32_MAX, &input) ||
+        !ticket_text_number(&at, ' ', UINT64_MAX, &block) ||
+        !ticket_text_number(&at, '\n', UINT64_MAX, &n_read))
+        return false;
+    *ticket = (BlockTicket){ (uint32_t)epoch, (uint32_t)input, block, n_read };
+    *text = at;
+    return true;
+}
