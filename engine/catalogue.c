@@ -1,8 +1,8 @@
 /* Tables as the engine knows them: a spec of its own with nothing left open, and its partition. */
 #include "engine/catalogue.h"
 
-#include "models/rule.h"
 #include "models/spec.h"
+#include "models/update/rule.h"
 
 static RubatoTableSpec *resolve(const RubatoTableSpec *spec)
 {

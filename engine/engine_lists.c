@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "engine/node.h"
-#include "models/bad_gradients.h"
-#include "models/storage.h"
+#include "models/storage/storage.h"
+#include "models/update/bad_gradients.h"
 #include "tables/client.h"
 
 /* Asks servers for their parts of the list. */

@@ -4,10 +4,10 @@
  * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
 #include "engine/node.h"
 #include "io/net/caller.h"
-#include "models/bad_gradients.h"
 #include "models/model.h"
-#include "models/rule.h"
-#include "models/update.h"
+#include "models/update/bad_gradients.h"
+#include "models/update/rule.h"
+#include "models/update/update.h"
 #include "tables/client.h"
 
 typedef struct {

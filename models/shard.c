@@ -13,7 +13,7 @@
 #include "io/net/key_range.h"
 #include "models/shard_private.h"
 #include "models/spec.h"
-#include "models/storage.h"
+#include "models/storage/storage.h"
 
 #define ADD_BLOCK 32u      /* keys; measured: their rows are still at hand when they are added to */
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */

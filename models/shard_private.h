@@ -7,10 +7,10 @@
 #include <assert.h>
 #include <string.h>
 
-#include "models/applier.h"
 #include "models/init.h"
 #include "models/keys.h"
 #include "models/shard.h"
+#include "models/update/applier.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
 

@@ -1,8 +1,8 @@
 /* Shards: what goes past the update rule, and what is not rows.
  *
  * Thread: the shard's present owner. Requests have been checked by shard_request_ok. */
-#include "models/rule.h"
 #include "models/shard_private.h"
+#include "models/update/rule.h"
 
 size_t shard_subject_bytes(const RubatoShard *shard, RubatoSubject subject)
 {

@@ -9,9 +9,9 @@
 #include "models/init.h"
 #include "models/model.h"
 #include "models/record.h"
-#include "models/rule.h"
-#include "models/storage.h"
-#include "models/update.h"
+#include "models/storage/storage.h"
+#include "models/update/rule.h"
+#include "models/update/update.h"
 
 /* What users type, and what goes over the wire: nothing longer is a name. */
 #define MAX_NAME_BYTES 255

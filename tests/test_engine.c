@@ -4,7 +4,7 @@
 
 #include "engine/node.h"
 #include "models/shard_private.h"
-#include "models/storage.h"
+#include "models/storage/storage.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "models/segment_pool.h"
 #include "models/shard.h"
+#include "models/storage/hash/segment_pool.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
 

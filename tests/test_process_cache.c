@@ -3,7 +3,7 @@
 #include <rubato/error.h>
 #include <string.h>
 
-#include "models/update.h"
+#include "models/update/update.h"
 #include "tables/client.h"
 #include "tables/process_cache.h"
 #include "tests/support/engine_fixture.h"

@@ -1,5 +1,5 @@
 /* The pool of blocks below hash storage, and what fetches its pages. */
-#include "models/segment_pool.h"
+#include "models/storage/hash/segment_pool.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "models/bad_gradients.h"
 #include "models/shard.h"
 #include "models/spec.h"
+#include "models/update/bad_gradients.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 8, N_TABLES = 3, OTHER = 1, ADAM = 2 };

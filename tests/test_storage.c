@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "models/init.h"
-#include "models/segment.h"
 #include "models/shard.h"
 #include "models/spec.h"
+#include "models/storage/hash/segment.h"
 #include "tests/support/runner.h"
 
 #define FIRST_KEY 1000

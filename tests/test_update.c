@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/update.h"
+#include "models/update/update.h"
 #include "tests/support/runner.h"
 
 static const RubatoDtype dtypes[] = { RUBATO_F32, RUBATO_F64, RUBATO_I32, RUBATO_I64 };

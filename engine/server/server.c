@@ -8,9 +8,9 @@
  * checked here, before their sizes and keys are used: a wrong one is counted, logged and refused. */
 #include "engine/server/server.h"
 
-#include "models/bad_gradients.h"
 #include "models/model.h"
 #include "models/shard.h"
+#include "models/update/bad_gradients.h"
 
 typedef struct {
     uint32_t epoch;

@@ -8,9 +8,9 @@
  * until the run is freed, its models until the task has ended or was cancelled. */
 #include "engine/task/task_run_private.h"
 #include "models/model.h"
-#include "models/rule.h"
 #include "models/shard.h"
-#include "models/update.h"
+#include "models/update/rule.h"
+#include "models/update/update.h"
 #include "tables/process_cache.h"
 
 /* ---- finding and letting go ---- */

@@ -3,7 +3,7 @@
  * Robbins, Monro, "A stochastic approximation method", Annals of Mathematical Statistics 22(3), 1951.
  *
  * Thread: the shard's present owner. */
-#include "models/update_loops.h"
+#include "models/update/loops.h"
 
 #define DEFINE_STEP(suffix, type)                                                     \
     UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict values, \

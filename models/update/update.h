@@ -1,8 +1,8 @@
 /* The update rules that there are.
  *
  * Threads: any. */
-#ifndef RUBATO_MODELS_UPDATE_H
-#define RUBATO_MODELS_UPDATE_H
+#ifndef RUBATO_MODELS_UPDATE_UPDATE_H
+#define RUBATO_MODELS_UPDATE_UPDATE_H
 
 #include <rubato/update_ops.h>
 

@@ -10,8 +10,8 @@
  * Layouts that are constants make loops without an end to test for; so all of this is inline.
  *
  * Threads: the owner of the buckets. */
-#ifndef RUBATO_MODELS_BUCKET_H
-#define RUBATO_MODELS_BUCKET_H
+#ifndef RUBATO_MODELS_STORAGE_HASH_BUCKET_H
+#define RUBATO_MODELS_STORAGE_HASH_BUCKET_H
 
 #include <rubato/types.h>
 #include <stdbool.h>

@@ -5,12 +5,12 @@
  * The very last one stays empty, where every search ends.
  *
  * Threads: one at a time. */
-#ifndef RUBATO_MODELS_SEGMENT_H
-#define RUBATO_MODELS_SEGMENT_H
+#ifndef RUBATO_MODELS_STORAGE_HASH_SEGMENT_H
+#define RUBATO_MODELS_STORAGE_HASH_SEGMENT_H
 
-#include "models/bucket.h"
 #include "models/key_hash.h"
-#include "models/segment_pool.h"
+#include "models/storage/hash/bucket.h"
+#include "models/storage/hash/segment_pool.h"
 
 typedef struct {
     unsigned char *buckets;

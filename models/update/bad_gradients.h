@@ -1,8 +1,8 @@
 /* Bad deltas: finding them fast, and counting them by worker.
  *
  * Threads: the shard's present owner, one thread at a time. */
-#ifndef RUBATO_MODELS_BAD_GRADIENTS_H
-#define RUBATO_MODELS_BAD_GRADIENTS_H
+#ifndef RUBATO_MODELS_UPDATE_BAD_GRADIENTS_H
+#define RUBATO_MODELS_UPDATE_BAD_GRADIENTS_H
 
 #include <rubato/table.h>
 

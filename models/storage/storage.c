@@ -1,7 +1,7 @@
 /* The list of storages.
  *
  * Thread: any. */
-#include "models/storage.h"
+#include "models/storage/storage.h"
 
 #include <string.h>
 

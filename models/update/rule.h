@@ -1,8 +1,8 @@
 /* The hyper-parameters of update rules: which table has which, what 0 stands for, what they may be.
  *
  * Threads: any; a spec is only read. */
-#ifndef RUBATO_MODELS_RULE_H
-#define RUBATO_MODELS_RULE_H
+#ifndef RUBATO_MODELS_UPDATE_RULE_H
+#define RUBATO_MODELS_UPDATE_RULE_H
 
 #include <rubato/table.h>
 

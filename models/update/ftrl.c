@@ -15,7 +15,7 @@
 #include <float.h>
 #include <rubato/error.h>
 
-#include "models/update_loops.h"
+#include "models/update/loops.h"
 
 #define DEFINE_STEP(suffix, type)                                                            \
     UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row,           \

@@ -1,7 +1,7 @@
 /* The list of update rules.
  *
  * Thread: any. */
-#include "models/update.h"
+#include "models/update/update.h"
 
 #include <string.h>
 

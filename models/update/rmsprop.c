@@ -6,7 +6,7 @@
  * State of a row: its means of squares, `width` values.
  *
  * Thread: the shard's present owner. */
-#include "models/update_loops.h"
+#include "models/update/loops.h"
 
 #define DEFINE_STEP(suffix, type)                                                  \
     UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \

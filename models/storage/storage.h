@@ -1,8 +1,8 @@
 /* The storages that there are.
  *
  * Threads: any. */
-#ifndef RUBATO_MODELS_STORAGE_H
-#define RUBATO_MODELS_STORAGE_H
+#ifndef RUBATO_MODELS_STORAGE_STORAGE_H
+#define RUBATO_MODELS_STORAGE_STORAGE_H
 
 #include <rubato/storage_ops.h>
 

@@ -11,7 +11,7 @@
  * no memory. Where there is no thread in time, the request waits.
  *
  * Thread: the shard's present owner. */
-#include "models/segment_pool.h"
+#include "models/storage/hash/segment_pool.h"
 
 #include <glib.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
  * Mathematics and Mathematical Physics 4(5), 1964.
  *
  * Thread: the shard's present owner. */
-#include "models/update_velocity.h"
+#include "models/update/velocity.h"
 
 #define MOVE(gradient, momentum, velocity) (velocity)
 

@@ -6,15 +6,15 @@
  * row by row, for decay needs the values that the row before may have changed.
  *
  * Thread: the shard's present owner. */
-#include "models/applier.h"
+#include "models/update/applier.h"
 
 #include <float.h>
 #include <string.h>
 
-#include "models/rule.h"
 #include "models/spec.h"
-#include "models/update.h"
-#include "models/update_loops.h"
+#include "models/update/loops.h"
+#include "models/update/rule.h"
+#include "models/update/update.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
 #define PIECE_BYTES ((size_t)16 << 10) /* of deltas, between search and rule */

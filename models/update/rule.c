@@ -3,7 +3,7 @@
  * A number is checked as the dtype holds it: the nearest float to 0.999999999 is 1.
  *
  * Thread: any. */
-#include "models/rule.h"
+#include "models/update/rule.h"
 
 #include <assert.h>
 #include <float.h>
@@ -14,7 +14,7 @@
 
 #include "models/model.h"
 #include "models/spec.h"
-#include "models/update.h"
+#include "models/update/update.h"
 
 #define GRADIENT_HYPERS                                                             \
     (RUBATO_HYPER_BIT(RUBATO_LEARNING_RATE) | RUBATO_HYPER_BIT(RUBATO_CLIP_VALUE) | \

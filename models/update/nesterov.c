@@ -8,7 +8,7 @@
  * optimizing recurrent networks", ICASSP 2013, eq. 7.
  *
  * Thread: the shard's present owner. */
-#include "models/update_velocity.h"
+#include "models/update/velocity.h"
 
 #define MOVE(gradient, momentum, velocity) ((gradient) + (momentum) * (velocity))
 

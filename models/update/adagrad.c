@@ -8,7 +8,7 @@
  * State of a row: its sums, `width` values; row-wise 1.
  *
  * Thread: the shard's present owner. */
-#include "models/update_loops.h"
+#include "models/update/loops.h"
 
 #define DEFINE_STEP(suffix, type)                                                  \
     UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \

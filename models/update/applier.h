@@ -2,13 +2,13 @@
  * ones, clips and decays gradients, and runs the rule's loops.
  *
  * Threads: the shard's present owner, one thread at a time. */
-#ifndef RUBATO_MODELS_APPLIER_H
-#define RUBATO_MODELS_APPLIER_H
+#ifndef RUBATO_MODELS_UPDATE_APPLIER_H
+#define RUBATO_MODELS_UPDATE_APPLIER_H
 
 #include <rubato/storage_ops.h>
 #include <rubato/update_ops.h>
 
-#include "models/bad_gradients.h"
+#include "models/update/bad_gradients.h"
 
 typedef struct {
     /* immutable */

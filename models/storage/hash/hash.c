@@ -30,9 +30,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/segment.h"
 #include "models/spec.h"
-#include "models/storage.h"
+#include "models/storage/hash/segment.h"
+#include "models/storage/storage.h"
 
 #define FIRST_DEPTH 2u
 #define FIRST_ENTRY(depth) (UINT64_C(1) << (depth) >> 2) /* no key stands before it */

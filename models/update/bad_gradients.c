@@ -6,7 +6,7 @@
  * kind it is is asked again, delta by delta, where there is one.
  *
  * Thread: the shard's present owner. */
-#include "models/bad_gradients.h"
+#include "models/update/bad_gradients.h"
 
 #include <math.h>
 #include <string.h>

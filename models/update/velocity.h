@@ -13,7 +13,7 @@
 #ifndef RUBATO_MODELS_UPDATE_VELOCITY_H
 #define RUBATO_MODELS_UPDATE_VELOCITY_H
 
-#include "models/update_loops.h"
+#include "models/update/loops.h"
 
 #define DEFINE_VELOCITY_STEP(suffix, type)                                         \
     UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \

@@ -5,8 +5,8 @@
  * buffer.
  *
  * Threads: one at a time. */
-#ifndef RUBATO_MODELS_SEGMENT_POOL_H
-#define RUBATO_MODELS_SEGMENT_POOL_H
+#ifndef RUBATO_MODELS_STORAGE_HASH_SEGMENT_POOL_H
+#define RUBATO_MODELS_STORAGE_HASH_SEGMENT_POOL_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
  * The count of a segment's keys stands in the last bytes of its last bucket, behind all slots.
  *
  * Thread: the shard's present owner. */
-#include "models/segment.h"
+#include "models/storage/hash/segment.h"
 
 #include <glib.h>
 #include <stdlib.h>

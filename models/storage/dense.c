@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #include "models/spec.h"
-#include "models/storage.h"
+#include "models/storage/storage.h"
 
 #define ALIGNMENT 64u
 #define MAP_FROM_BYTES ((size_t)1 << 20)
