@@ -10,7 +10,7 @@
 
 #include <rubato/error.h>
 
-#include "io/net/key_range.h"
+#include "io/net/link/key_range.h"
 #include "models/shard_private.h"
 #include "models/spec.h"
 #include "models/storage/storage.h"

@@ -7,7 +7,7 @@
 #include <rubato/error.h>
 #include <string.h>
 
-#include "io/net/key_range.h"
+#include "io/net/link/key_range.h"
 
 /* Up to so many servers a pass over all keys for each is faster than a counting sort. */
 #define FEW_SERVERS 4

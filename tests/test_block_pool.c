@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "io/net/block_pool.h"
+#include "io/net/link/block_pool.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
 

@@ -6,8 +6,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "io/net/checksum.h"
-#include "io/net/checksum_variants.h"
+#include "io/net/link/checksum.h"
+#include "io/net/link/checksum_variants.h"
 
 #define MAX_BYTES ((size_t)20000)
 

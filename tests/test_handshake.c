@@ -4,7 +4,7 @@
  * docs/security.md: Who can do what */
 #include <string.h>
 
-#include "io/net/handshake.h"
+#include "io/net/secure/handshake.h"
 #include "tests/support/runner.h"
 
 static const RunSecret SECRET = { { 1, 2, 3 } }, OTHER_SECRET = { { 1, 2, 4 } };

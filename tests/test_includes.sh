@@ -25,8 +25,8 @@ check_layers()
             split("include io models tables engine apps", names, " ")
             for (i in names)
                 folder[names[i]] = 1
-            only["zmq.h"] = " io/net/transport/transport_zmq.c apps/bench/raw_zmq.c "
-            only["sodium.h"] = " io/net/secret.c io/net/handshake.c io/net/seal.c "
+            only["zmq.h"] = " io/net/transport/zmq/transport_zmq.c apps/bench/raw_zmq.c "
+            only["sodium.h"] = " io/net/secure/secret.c io/net/secure/handshake.c io/net/secure/seal.c "
             only["libconfig.h"] = " engine/cluster/cluster_file.c "
             failed = 0
         }
@@ -87,7 +87,7 @@ io/net/mailbox.c "../data/idx.h" wrong
 io/net/mailbox.c "models/model.h" wrong
 io/net/mailbox.c "engine/engine.h" wrong
 io/net/mailbox.c <zmq.h> wrong
-io/net/transport/transport_zmq.c <zmq.h> right
+io/net/transport/zmq/transport_zmq.c <zmq.h> right
 models/ssp.c "io/net/message.h" right
 models/ssp.c "tables/partition.h" wrong
 tables/kv_table.c "models/model.h" wrong

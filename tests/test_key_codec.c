@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/net/key_codec.h"
+#include "io/net/link/key_codec.h"
 #include "tests/support/runner.h"
 
 enum { MOST = 3000, SEEDS_PER_CASE = 25 };

@@ -1,6 +1,6 @@
 /* The two ends of a link: each rule, and thousands of seeded runs over a channel that loses,
  * doubles, delays and reorders. */
-#include "io/net/link.h"
+#include "io/net/link/link.h"
 
 #include "tests/support/runner.h"
 

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/transport/tcp_inlet.h"
+#include "io/net/transport/tcp/tcp_inlet.h"
 #include "tests/support/runner.h"
 #include "tests/support/station.h"
 #include "tests/support/tcp_hand.h"

@@ -3,7 +3,7 @@
 
 #include <rubato/error.h>
 
-#include "io/net/secret.h"
+#include "io/net/secure/secret.h"
 #include "tests/support/runner.h"
 
 #define DIGITS "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"

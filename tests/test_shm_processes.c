@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/net/transport/shm_socket.h"
+#include "io/net/transport/shm/shm_socket.h"
 #include "io/net/transport/transport_ops.h"
 #include "tests/support/runner.h"
 

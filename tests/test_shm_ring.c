@@ -2,7 +2,7 @@
  *
  * Most cases hold both ends of a ring in one thread; what the other process would see is what the
  * other mapping shows. */
-#include "io/net/transport/shm_ring.h"
+#include "io/net/transport/shm/shm_ring.h"
 
 #include <fcntl.h>
 #include <string.h>

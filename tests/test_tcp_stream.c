@@ -1,11 +1,11 @@
 /* How what is said on a connection is protected, and how packets are cut into pieces for it. */
-#include "io/net/transport/tcp_stream.h"
+#include "io/net/transport/tcp/tcp_stream.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "io/net/wire.h"
+#include "io/net/link/wire.h"
 #include "tests/support/runner.h"
 
 static const RunSecret SECRET = { { 1, 2, 3 } };

@@ -1,7 +1,7 @@
 /* The headers of packets and messages: their bytes, and what is refused. */
-#include "io/net/wire.h"
+#include "io/net/link/wire.h"
 
-#include "io/net/packet.h"
+#include "io/net/link/packet.h"
 #include "tests/support/runner.h"
 
 static const PacketHeader packet_header = {

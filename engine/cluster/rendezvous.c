@@ -7,7 +7,7 @@
 
 #include "engine/cluster/secret_source.h"
 #include "engine/node.h"
-#include "io/net/transport/tcp_address.h"
+#include "io/net/transport/tcp/tcp_address.h"
 
 enum {
     GREETING_MS = 200, /* between two greetings */

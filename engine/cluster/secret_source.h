@@ -10,7 +10,7 @@
 #define RUBATO_ENGINE_CLUSTER_SECRET_SOURCE_H
 
 #include "engine/cluster/cluster_file.h"
-#include "io/net/secret.h"
+#include "io/net/secure/secret.h"
 
 #define SECRET_VARIABLE "RUBATO_SECRET"
 #define SECRET_FD_VARIABLE "RUBATO_SECRET_FD"

@@ -8,7 +8,7 @@
 #include <signal.h>
 
 #include "engine/cluster/cluster_file.h"
-#include "io/net/secret.h"
+#include "io/net/secure/secret.h"
 
 /* One process to start. */
 typedef struct {

@@ -16,8 +16,8 @@
 #ifndef RUBATO_IO_NET_NETWORK_H
 #define RUBATO_IO_NET_NETWORK_H
 
-#include "io/net/frame.h"
-#include "io/net/secret.h"
+#include "io/net/link/frame.h"
+#include "io/net/secure/secret.h"
 
 typedef struct Network Network;
 typedef struct TransportOps TransportOps;

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "io/net/link.h"
+#include "io/net/link/link.h"
 #include "io/net/monotonic.h"
 #include "io/net/spinner.h"
 #include "io/net/transport/transport_ops.h"

@@ -7,8 +7,8 @@
  * caller's memory after its call has ended. */
 #include "io/net/post_office.h"
 
-#include "io/net/block_pool.h"
-#include "io/net/key_codec.h"
+#include "io/net/link/block_pool.h"
+#include "io/net/link/key_codec.h"
 
 #include <assert.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 
 #include "engine/control.h"
 #include "engine/node.h"
-#include "io/net/transport/tcp_inlet.h"
+#include "io/net/transport/tcp/tcp_inlet.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 #include "tests/support/tcp_hand.h"

@@ -6,7 +6,7 @@
  * run, the sender, the number and the sizes. */
 #include <stdlib.h>
 
-#include "io/net/key_codec.h"
+#include "io/net/link/key_codec.h"
 #include "io/net/network_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/transport/tcp_inlet.h"
+#include "io/net/transport/tcp/tcp_inlet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 
-#include "io/net/wire.h"
+#include "io/net/link/wire.h"
 
 #define PATIENCE_MS 20000
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUPPORT_TCP_HAND_H
 #define TESTS_SUPPORT_TCP_HAND_H
 
-#include "io/net/transport/tcp_stream.h"
+#include "io/net/transport/tcp/tcp_stream.h"
 
 typedef struct {
     int fd;

@@ -2,7 +2,7 @@
  * reader or writer, is woken.
  *
  * The ring is a small one: eight records fill it. Writer and reader use the same mapping. */
-#include "io/net/transport/transport_shm.h"
+#include "io/net/transport/shm/transport_shm.h"
 #include "tests/weak/cases.h"
 
 enum { RECORDS = 8, CAPACITY = 1024, BYTES = CAPACITY / RECORDS - 16, SHARED = 4096 };

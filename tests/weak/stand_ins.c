@@ -1,6 +1,6 @@
 /* What the sources under check need and the checker replaces: time is the checker's, nobody looks for a
  * while before sleeping, and no block of memory is used twice in an execution. */
-#include "io/net/block_pool.h"
+#include "io/net/link/block_pool.h"
 #include "io/net/monotonic.h"
 #include "io/net/spinner.h"
 

@@ -15,9 +15,9 @@
 #ifndef RUBATO_IO_NET_TRANSPORT_TRANSPORT_OPS_H
 #define RUBATO_IO_NET_TRANSPORT_TRANSPORT_OPS_H
 
-#include "io/net/handshake.h"
+#include "io/net/link/packet.h"
 #include "io/net/network.h"
-#include "io/net/packet.h"
+#include "io/net/secure/handshake.h"
 
 typedef struct Received Received;
 typedef struct ChannelOps ChannelOps;

@@ -1,0 +1,13 @@
+/* A checksum of bytes, by XXH3 with 64 bits: fast, and no protection against whoever changes them on
+ * purpose.
+ *
+ * Threads: any; a function of its arguments alone. */
+#ifndef RUBATO_IO_NET_LINK_CHECKSUM_H
+#define RUBATO_IO_NET_LINK_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t checksum(const void *bytes, size_t size, uint64_t seed);
+
+#endif

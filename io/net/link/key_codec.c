@@ -1,0 +1,117 @@
+/* Differences of ascending keys in groups of four. See the header for the form.
+ *
+ * Reading and writing go by whole words where there is room for one, and mask what is too much. */
+#include "io/net/link/key_codec.h"
+
+#include <string.h>
+
+/* Fewer keys are not worth the trouble. */
+enum { MIN_KEYS = 16, GROUP = 4 };
+
+static const uint8_t length_of_code[] = { 1, 2, 4, 8 };
+static const uint64_t mask_of_code[] = { 0xff, 0xffff, 0xffffffff, UINT64_MAX };
+
+static inline RubatoKey key_at(const RubatoKeys *keys, size_t i)
+{
+    return keys->keys[keys->at == NULL ? i : keys->at[i]];
+}
+
+static inline unsigned code_of(uint64_t difference)
+{
+    return (unsigned)(difference > 0xff) + (difference > 0xffff) + (difference > 0xffffffff);
+}
+
+size_t key_codec_size(const RubatoKeys *keys)
+{
+    const size_t n_differences = keys->n - 1;
+    size_t size = (n_differences + GROUP - 1) / GROUP;
+    RubatoKey before;
+
+    if (keys->n < MIN_KEYS)
+        return 0;
+    before = key_at(keys, 0);
+    for (size_t i = 1; i < keys->n; i++) {
+        const RubatoKey key = key_at(keys, i);
+
+        if (key < before)
+            return 0;
+        size += length_of_code[code_of(key - before)];
+        before = key;
+    }
+    return size <= keys->n * sizeof(RubatoKey) * 3 / 4 ? size : 0;
+}
+
+void key_codec_encode(const RubatoKeys *keys, uint8_t *bytes)
+{
+    RubatoKey before = key_at(keys, 0);
+
+    for (size_t i = 1; i < keys->n; i += GROUP) {
+        const size_t n = MIN(GROUP, keys->n - i);
+        uint8_t *lengths = bytes++;
+
+        *lengths = 0;
+        for (size_t k = 0; k < n; k++) {
+            const RubatoKey key = key_at(keys, i + k);
+            const uint64_t difference = GUINT64_TO_LE(key - before);
+            const unsigned code = code_of(key - before);
+
+            *lengths = (uint8_t)(*lengths | code << (2 * k));
+            memcpy(bytes, &difference, length_of_code[code]);
+            bytes += length_of_code[code];
+            before = key;
+        }
+    }
+}
+
+bool key_codec_is_possible(uint64_t n, uint64_t size)
+{
+    const uint64_t n_differences = n - 1;
+    const uint64_t n_groups = n_differences / GROUP + (n_differences % GROUP != 0);
+
+    if (n == 0 || n_differences > size)
+        return false;
+    return size >= n_groups + n_differences && size - n_groups <= n_differences * sizeof(uint64_t);
+}
+
+/* The next difference; the word may reach beyond what belongs to it, but not beyond `end`. */
+static inline bool read_difference(const uint8_t **at, const uint8_t *end, unsigned code,
+                                   uint64_t *difference)
+{
+    const size_t left = (size_t)(end - *at);
+    uint64_t word = 0;
+
+    if (left >= sizeof word)
+        memcpy(&word, *at, sizeof word);
+    else if (left >= length_of_code[code])
+        memcpy(&word, *at, length_of_code[code]);
+    else
+        return false;
+    *difference = GUINT64_FROM_LE(word) & mask_of_code[code];
+    *at += length_of_code[code];
+    return true;
+}
+
+bool key_codec_decode(const uint8_t *bytes, size_t size, RubatoKey first, size_t n, RubatoKey *keys)
+{
+    const uint8_t *at = bytes, *const end = bytes + size;
+    RubatoKey key = first;
+
+    keys[0] = key;
+    for (size_t i = 1; i < n;) {
+        unsigned lengths;
+
+        if (at == end)
+            return false;
+        lengths = *at++;
+        for (size_t last = MIN(n, i + GROUP); i < last; i++, lengths >>= 2) {
+            uint64_t difference;
+
+            if (!read_difference(&at, end, lengths & 3, &difference) ||
+                difference > UINT64_MAX - key)
+                return false;
+            key += difference;
+            keys[i] = key;
+        }
+    }
+    return at == end;
+}

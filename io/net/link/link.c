@@ -1,0 +1,204 @@
+/* The two ends of a link. A pure state machine; see link.h.
+ *
+ * Invariants of the sending end: the kept packets have the numbers acknowledged + 1 .. next_sequence
+ * - 1 in order; those before the cursor are out and make up out_bytes; resend_at is set exactly
+ * while something is out. */
+#include "io/net/link/link.h"
+
+#include <assert.h>
+
+/* Going back starts with so much. */
+#define BACK_BYTES ((size_t)64 << 10)
+
+/* The longest wait between two attempts. */
+#define LONGEST_WAIT_MS 2000u
+
+/* An acknowledgement waits so long for a packet that takes it along, and for no more than these. */
+#define ACK_DELAY_MS 5
+#define ACK_PACKETS 32
+#define ACK_BYTES ((size_t)256 << 10)
+
+void link_sender_init(LinkSender *sender, unsigned resend_ms, size_t limit_bytes)
+{
+    *sender = (LinkSender){
+        .next_sequence = 1,
+        .limit_bytes = limit_bytes,
+        .budget_bytes = limit_bytes,
+        .resend_at = LINK_NEVER,
+        .back_again_at = INT64_MIN,
+        .resend_ms = resend_ms,
+        .wait_ms = resend_ms,
+    };
+}
+
+void link_sender_clear(LinkSender *sender)
+{
+    while (sender->first != NULL) {
+        Packet *const packet = sender->first;
+        sender->first = packet->next;
+        packet_unref(packet);
+    }
+    sender->last = NULL;
+    sender->cursor = NULL;
+    sender->kept_bytes = 0;
+    sender->kept_packets = 0;
+    sender->out_bytes = 0;
+    sender->resend_at = LINK_NEVER;
+}
+
+void link_sender_add(LinkSender *sender, Packet *packet)
+{
+    packet->sequence = sender->next_sequence++;
+    packet->next = NULL;
+    if (sender->last == NULL)
+        sender->first = packet;
+    else
+        sender->last->next = packet;
+    sender->last = packet;
+    if (sender->cursor == NULL)
+        sender->cursor = packet;
+    sender->kept_bytes += packet->size;
+    sender->kept_packets++;
+}
+
+/* Takes the oldest packet out. */
+static void drop_first(LinkSender *sender)
+{
+    Packet *const packet = sender->first;
+
+    if (packet == sender->cursor)
+        sender->cursor = packet->next; /* sent before the link went back, and come after all */
+    else
+        sender->out_bytes -= packet->size;
+    sender->first = packet->next;
+    if (sender->first == NULL)
+        sender->last = NULL;
+    sender->kept_bytes -= packet->size;
+    sender->kept_packets--;
+    packet_unref(packet);
+}
+
+bool link_sender_ack(LinkSender *sender, uint64_t ack, int64_t now_ms)
+{
+    if (ack > sender->highest_sent)
+        return false;
+    if (ack <= sender->acknowledged)
+        return true;
+    while (sender->first != NULL && sender->first->sequence <= ack)
+        drop_first(sender);
+    sender->acknowledged = ack;
+    sender->wait_ms = sender->resend_ms;
+    sender->resend_at = sender->out_bytes > 0 ? now_ms + sender->wait_ms : LINK_NEVER;
+    if (sender->back_until != 0) {
+        sender->budget_bytes = MIN(sender->limit_bytes, 2 * sender->budget_bytes);
+        if (ack >= sender->back_until) {
+            sender->back_until = 0;
+            sender->budget_bytes = sender->limit_bytes;
+        }
+    }
+    return true;
+}
+
+static void go_back(LinkSender *sender, int64_t now_ms)
+{
+    sender->cursor = sender->first;
+    sender->out_bytes = 0;
+    sender->back_until = sender->highest_sent;
+    sender->budget_bytes = MIN(sender->limit_bytes, BACK_BYTES);
+    sender->resend_at = LINK_NEVER; /* set again when the first is out */
+    sender->back_again_at = now_ms + sender->resend_ms / 2;
+}
+
+void link_sender_tick(LinkSender *sender, int64_t now_ms)
+{
+    if (now_ms < sender->resend_at)
+        return;
+    assert(sender->first != NULL && sender->first != sender->cursor);
+    if (packet_is_shared(sender->first)) {
+        sender->resend_at = now_ms + sender->wait_ms; /* it has not even left */
+        return;
+    }
+    sender->wait_ms = MIN(2 * sender->wait_ms, MAX(LONGEST_WAIT_MS, sender->resend_ms));
+    go_back(sender, now_ms);
+}
+
+void link_sender_go_back(LinkSender *sender, int64_t now_ms)
+{
+    if (sender->out_bytes > 0 && now_ms >= sender->back_again_at)
+        go_back(sender, now_ms);
+}
+
+void link_sender_reset(LinkSender *sender, int64_t now_ms)
+{
+    sender->wait_ms = sender->resend_ms; /* it was the connection's fault that nothing came back */
+    if (sender->out_bytes > 0)
+        go_back(sender, now_ms);
+}
+
+Packet *link_sender_next(LinkSender *sender, int64_t now_ms, bool *again)
+{
+    for (;;) {
+        Packet *const packet = sender->cursor;
+
+        if (packet == NULL)
+            return NULL;
+        if (sender->out_bytes > 0 && sender->out_bytes + packet->size > sender->budget_bytes)
+            return NULL;
+        sender->cursor = packet->next;
+        sender->out_bytes += packet->size;
+        if (sender->resend_at == LINK_NEVER)
+            sender->resend_at = now_ms + sender->wait_ms;
+        *again = packet->sequence <= sender->highest_sent;
+        if (!*again) {
+            sender->highest_sent = packet->sequence;
+            return packet;
+        }
+        if (!packet_is_shared(packet))
+            return packet;
+    }
+}
+
+LinkVerdict link_receiver_take(LinkReceiver *receiver, uint64_t sequence, size_t size,
+                               uint64_t told, int64_t now_ms)
+{
+    if (sequence <= receiver->received) {
+        receiver->ack_now = true;
+        return LINK_DUPLICATE;
+    }
+    if (sequence > receiver->received + 1) {
+        receiver->wants_again = receiver->wants_again || !receiver->gap;
+        receiver->gap = true;
+        return LINK_EARLY;
+    }
+    /* A packet took an acknowledgement along, or all was acknowledged: the debt begins anew. */
+    if (told == receiver->received || told != receiver->told_seen) {
+        receiver->told_seen = told;
+        receiver->owed_bytes = 0;
+        receiver->ack_due = now_ms + ACK_DELAY_MS;
+    }
+    receiver->received = sequence;
+    receiver->owed_bytes += size;
+    receiver->gap = false;
+    return LINK_NEW;
+}
+
+int64_t link_receiver_due(LinkReceiver *receiver, uint64_t told, int64_t now_ms)
+{
+    if (receiver->ack_now) {
+        receiver->ack_now = false;
+        return now_ms;
+    }
+    if (told >= receiver->received)
+        return LINK_NEVER;
+    if (receiver->received - told >= ACK_PACKETS || receiver->owed_bytes >= ACK_BYTES)
+        return now_ms;
+    return receiver->ack_due;
+}
+
+bool link_receiver_asks_again(LinkReceiver *receiver)
+{
+    const bool asks = receiver->wants_again;
+
+    receiver->wants_again = false;
+    return asks;
+}

@@ -1,0 +1,176 @@
+/* What crosses between nodes, byte by byte.
+ *
+ * A packet is one message of the transport: a prefix, the rest of a PacketHeader, then messages. A
+ * message is a WireHeader, then its keys, then its values, each padded to 8 bytes, so that all of
+ * them lie aligned in a buffer that is. Numbers are little-endian whatever the hosts are.
+ *
+ *   packet:   0 magic  4 version  6 kind  8 sender  12 flags  16 run id  24 incarnation
+ *            32 sequence number  40 acknowledged  48 consumed  56 payload bytes  60 messages
+ *   greeting: 0 magic  4 version  6 kind  8 body bytes  12 zero, then the body: a GVariant boxed in
+ *             a "v". Its form is the same in all versions, so that they can refuse each other.
+ *   message:  0 kind  2 key encoding  4 flags  8 status  12 epoch  16 table  20 server  24 worker
+ *            28 zero  32 clock  40 request id  48 first key  56 keys  64 key bytes  72 value bytes
+ *
+ * Nothing here trusts a byte: the readers say whether all sizes fit into what came.
+ *
+ * Threads: any; functions of their arguments alone. */
+#ifndef RUBATO_IO_NET_LINK_WIRE_H
+#define RUBATO_IO_NET_LINK_WIRE_H
+
+#include <string.h>
+
+#include "io/net/message.h"
+
+#define WIRE_MAGIC 0x4f544252u /* "RBTO" */
+#define WIRE_VERSION 3
+
+#define WIRE_PREFIX_BYTES 16
+#define WIRE_PACKET_HEADER_BYTES 64
+#define WIRE_MESSAGE_HEADER_BYTES 80
+
+/* The largest packet that a node takes in. */
+#define WIRE_MAX_PACKET_BYTES ((size_t)1 << 30)
+
+/* The most bytes that the keys and values of one message may take together, padding included. */
+#define WIRE_MAX_PAYLOAD_BYTES \
+    (WIRE_MAX_PACKET_BYTES - WIRE_PACKET_HEADER_BYTES - WIRE_MESSAGE_HEADER_BYTES)
+
+/* The largest body of a greeting. */
+#define WIRE_MAX_GREETING_BYTES ((size_t)1 << 20)
+
+typedef enum {
+    WIRE_KEYS_RUN = 0,    /* no keys follow: they are first_key .. first_key + n_keys - 1 */
+    WIRE_KEYS_LIST = 1,   /* n_keys keys of 8 bytes follow */
+    WIRE_KEYS_DELTAS = 2, /* the first is first_key; the others' differences follow: key_codec.h */
+} WireKeys;
+
+/* The header of a message, as a host struct. `flags` and, where the table below leaves them free,
+ * the other numbers are between sender and receiver: the network only carries them. */
+typedef struct {
+    MessageKind kind; /* MESSAGE_GET .. MESSAGE_CONTROL */
+    WireKeys key_encoding;
+    uint32_t flags;  /* Gets and Adds: a RubatoSubject; announcements: RubatoRequest.n_all */
+    uint32_t status; /* replies: a CallStatus */
+    uint32_t epoch;  /* the task's */
+    uint32_t table;
+    uint32_t server;
+    uint32_t worker;
+    uint64_t clock; /* requests: the worker's; replies: the shard's min clock */
+    uint64_t request_id;
+    uint64_t first_key;
+    uint64_t n_keys;
+    uint64_t key_bytes; /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0; WIRE_KEYS_DELTAS: any */
+    uint64_t value_bytes;
+} WireHeader;
+
+typedef enum {
+    PACKET_LINK = 1,
+    PACKET_GREETING = 2,
+} PacketKind;
+
+enum {
+    PACKET_ASK = 1,   /* answer at once with what you acknowledge and have consumed */
+    PACKET_AGAIN = 2, /* send again what follows the packet that I acknowledge */
+};
+
+typedef struct {
+    uint32_t sender; /* node number */
+    uint32_t flags;
+    uint64_t run_id;
+    uint64_t incarnation; /* the sender's */
+    uint64_t sequence;    /* 1, 2, 3, … for each receiver; 0: no messages, not numbered */
+    uint64_t ack;         /* every packet up to this one has come */
+    uint64_t consumed;    /* bytes of the receiver's requests that the sender has done with */
+    uint32_t payload_bytes;
+    uint32_t n_messages;
+} PacketHeader;
+
+/* n rounded up to the next multiple of 8. */
+static inline size_t wire_padded(size_t n)
+{
+    return (n + 7) & ~(size_t)7;
+}
+
+/* Little-endian numbers at any address. */
+static inline void wire_store_u16(void *at, uint16_t value)
+{
+    const uint16_t le = GUINT16_TO_LE(value);
+    memcpy(at, &le, sizeof le);
+}
+
+static inline void wire_store_u32(void *at, uint32_t value)
+{
+    const uint32_t le = GUINT32_TO_LE(value);
+    memcpy(at, &le, sizeof le);
+}
+
+static inline void wire_store_u64(void *at, uint64_t value)
+{
+    const uint64_t le = GUINT64_TO_LE(value);
+    memcpy(at, &le, sizeof le);
+}
+
+static inline uint16_t wire_load_u16(const void *at)
+{
+    uint16_t le;
+    memcpy(&le, at, sizeof le);
+    return GUINT16_FROM_LE(le);
+}
+
+static inline uint32_t wire_load_u32(const void *at)
+{
+    uint32_t le;
+    memcpy(&le, at, sizeof le);
+    return GUINT32_FROM_LE(le);
+}
+
+static inline uint64_t wire_load_u64(const void *at)
+{
+    uint64_t le;
+    memcpy(&le, at, sizeof le);
+    return GUINT64_FROM_LE(le);
+}
+
+/* Stores key i of a message's key list. */
+static inline void wire_store_key(void *keys, size_t i, RubatoKey key)
+{
+    wire_store_u64((uint8_t *)keys + 8 * i, key);
+}
+
+/* Turns n values of value_size bytes between the host's order and the wire's; nothing to do on
+ * little-endian hosts. The network does it for keys, but does not know the type of values. */
+void wire_swap_values(void *values, size_t n, size_t value_size);
+
+/* Bytes of a message in a packet, its padding included. The header's sizes are in bounds. */
+static inline size_t wire_message_bytes(const WireHeader *header)
+{
+    return WIRE_MESSAGE_HEADER_BYTES + wire_padded((size_t)header->key_bytes) +
+           wire_padded((size_t)header->value_bytes);
+}
+
+/* Whether a message takes room in its receiver until it is dealt with: requests do, and wait for
+ * room; replies and control messages must never wait. */
+static inline bool wire_is_charged(MessageKind kind)
+{
+    return kind != MESSAGE_REPLY && kind != MESSAGE_CONTROL;
+}
+
+/* Writes WIRE_PACKET_HEADER_BYTES, WIRE_MESSAGE_HEADER_BYTES and WIRE_PREFIX_BYTES bytes. */
+void wire_write_packet_header(void *at, const PacketHeader *header);
+void wire_write_message_header(void *at, const WireHeader *header);
+void wire_write_greeting_prefix(void *at, uint16_t version, uint32_t body_bytes);
+
+/* Reads what every packet of every version begins with. NULL, or what is wrong with it. */
+const char *wire_read_prefix(const void *bytes, size_t size, uint16_t *version, PacketKind *kind);
+
+/* Reads the header of a PACKET_LINK packet of this version. NULL, or what is wrong with it. */
+const char *wire_read_packet_header(const void *bytes, size_t size, PacketHeader *header);
+
+/* Finds the body of a PACKET_GREETING packet of any version. NULL, or what is wrong with it. */
+const char *wire_read_greeting(const void *bytes, size_t size, size_t *body_bytes);
+
+/* Reads the message at the start of what is left of a packet. NULL, or what is wrong with it; then
+ * nothing of the rest can be told apart. */
+const char *wire_read_message(const void *bytes, size_t size, WireHeader *header);
+
+#endif

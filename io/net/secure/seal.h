@@ -1,0 +1,61 @@
+/* How the bytes of one direction of a connection are protected: a tag for each piece, and, where it is
+ * asked for, encryption.
+ *
+ * A seal is made from a key that this direction of this connection alone has, and counts its pieces: so
+ * a piece that was changed, doubled, left out, moved, or taken from another connection does not open.
+ * Of a connection within a host, where nobody changes bytes on the way, a tag is a checksum only.
+ *
+ * Threads: one at a time. */
+#ifndef RUBATO_IO_NET_SECURE_SEAL_H
+#define RUBATO_IO_NET_SECURE_SEAL_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum {
+    PROTECTION_CHECKSUM = 0, /* finds accidents */
+    PROTECTION_MAC = 1,      /* finds what anybody without the key has changed */
+    PROTECTION_ENCRYPT = 2,  /* and nobody without the key can read it */
+} Protection;
+
+typedef enum {
+    SEAL_XCHACHA20_POLY1305 = 0,
+    SEAL_AES256_GCM = 1, /* where the processors of both ends have it */
+} SealCipher;
+
+#define SEAL_KEY_BYTES 32
+#define SEAL_TAG_BYTES ((size_t)16)
+
+/* The cipher's prepared key, for libsodium, and the rest. */
+typedef struct {
+    _Alignas(16) uint8_t prepared[512];
+    uint8_t key[SEAL_KEY_BYTES];
+    Protection protection;
+    SealCipher cipher;
+    uint64_t n_pieces; /* so far */
+} Seal;
+
+/* Whether this machine has AES256_GCM. */
+bool seal_has_aes(void);
+
+/* `key` is copied. */
+void seal_init(Seal *seal, Protection protection, SealCipher cipher,
+               const uint8_t key[SEAL_KEY_BYTES]);
+
+/* Wipes the key. */
+void seal_clear(Seal *seal);
+
+/* Seals the next piece. PROTECTION_ENCRYPT writes `size` bytes to `to`, which may be `bytes`; the others
+ * write the tag alone. */
+void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
+                uint8_t tag[SEAL_TAG_BYTES]);
+
+/* Opens the next piece where it lies. False: it is not what was sealed. */
+bool seal_open(Seal *seal, uint8_t *bytes, size_t size, const uint8_t tag[SEAL_TAG_BYTES]);
+
+/* Passes over the next piece, whose bytes were dropped. */
+void seal_skip(Seal *seal);
+
+#endif

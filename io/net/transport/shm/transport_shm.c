@@ -1,0 +1,596 @@
+/* The transport "shm": rings in memory that two processes of one host share.
+ *
+ * DESIGN NOTE
+ *
+ * Each channel has a ring of its own, written by the sender alone and read by the receiver alone
+ * (shm_ring.h). The sender makes it and hands it over through a socket that the receiver listens at
+ * (shm_socket.h), once both have shaken hands there; the socket then stays, for its end tells the end of the other process. All memory
+ * and all sockets are nameless files or abstract names: when a process dies, however it dies,
+ * nothing of it is left, and what it had written in full is still read.
+ *
+ * Who has nothing to read sleeps in poll(), on an epoll that has the listener, the sockets and the
+ * bell, an eventfd that all senders have. Ringing is a system call, so it is done only for a sleeper:
+ * receive, before it says that there is nothing, sets `asleep` and looks into every ring again; a
+ * sender makes a record visible and then looks at `asleep`. All four are sequentially consistent, so
+ * either the receiver finds the record or the sender the flag. A sender whose bell has not come yet
+ * rings when it comes. A sender that has gone mad may fail to ring: the I/O thread's tick looks, too.
+ *
+ * Packets of one record are lent straight from the ring; larger ones are put together in memory of
+ * their own, so that a ring can be much smaller than the largest packet.
+ *
+ * Threads: told in transport_ops.h; sending is in transport_shm_send.c. */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <rubato/error.h>
+
+#include "io/net/monotonic.h"
+#include "io/net/transport/shm/transport_shm.h"
+#include "io/net/transport/tcp/host_address.h"
+
+#define SCHEME "shm"
+
+/* The rings of all who send to a node together, and of one. */
+#define ALL_RINGS_BYTES ((size_t)64 << 20)
+#define LARGEST_RING_BYTES ((size_t)4 << 20)
+
+/* So often receive may find nothing without asking the epoll what is new about the sockets. */
+#define MOST_UNHEARD 32
+
+/* Connections beyond two for each node, of processes that were started again. */
+#define SPARE_INLETS 64
+
+/* Connections of which nothing is proven: so many, and no longer than that. */
+#define MOST_STRANGERS 64
+#define PROOF_MS 5000
+
+/* Where packets of one sender come in. */
+typedef struct {
+    const ShmTransport *transport;
+    uint32_t id;
+    int fd;
+    pid_t pid;
+    int64_t accepted_ms;
+    Handshake handshake;
+    bool is_proven; /* the handshake is done */
+    bool opened;    /* its ring has come */
+    uint32_t node;  /* who the other end is, once that is proven */
+    uint64_t incarnation;
+    bool ended; /* the other process is gone: what is in the ring is the last */
+    RingReader reader;
+
+    /* the packet that comes in pieces: partial_bytes > 0 */
+    uint8_t *partial; /* NULL: there was no memory, and it is dropped */
+    size_t partial_bytes, partial_at;
+} Inlet;
+
+/* What Received.memory holds. */
+typedef struct {
+    Inlet *inlet;
+    RingRecord record;
+    uint8_t *own; /* not NULL: the packet lies here */
+    pid_t pid;
+    char text[16];
+} ShmReceived;
+
+G_STATIC_ASSERT(sizeof(ShmReceived) <= sizeof(((Received *)NULL)->memory));
+
+static ShmReceived *inside(Received *received)
+{
+    return (ShmReceived *)(void *)received->memory;
+}
+
+/* ---- what was received ---- */
+
+static void tell_room(Inlet *inlet)
+{
+    if (ring_wants_telling(&inlet->reader))
+        shm_socket_send_room(inlet->fd);
+}
+
+static void received_release(Received *received)
+{
+    ShmReceived *const self = inside(received);
+
+    if (self->own != NULL) {
+        g_free(self->own);
+        return;
+    }
+    ring_release(&self->inlet->reader, &self->record);
+    tell_room(self->inlet);
+}
+
+static void received_move(Received *to, Received *from)
+{
+    g_assert(!from->lent);
+    *to = *from;
+}
+
+static const char *received_address(Received *received)
+{
+    ShmReceived *const self = inside(received);
+
+    g_snprintf(self->text, sizeof self->text, "process %d", (int)self->pid);
+    return self->text;
+}
+
+static const ReceivedOps received_ops = {
+    .release = received_release,
+    .move = received_move,
+    .address = received_address,
+};
+
+/* ---- inlets ---- */
+
+static void inlet_free(gpointer data)
+{
+    Inlet *const inlet = data;
+
+    if (inlet->opened)
+        ring_close(&inlet->reader.ring);
+    shm_transport_close(inlet->transport, inlet->fd);
+    handshake_clear(&inlet->handshake);
+    g_free(inlet->partial);
+    g_free(inlet);
+}
+
+HandshakeConfig shm_transport_handshake(const ShmTransport *transport)
+{
+    return (HandshakeConfig){
+        .secret = transport->config.secret,
+        .node = transport->config.self,
+        .incarnation = transport->config.incarnation,
+        .wanted_node = HANDSHAKE_ANY_NODE,
+    };
+}
+
+bool shm_transport_watch(const ShmTransport *transport, int fd, uint32_t events, uint32_t kind,
+                         uint32_t id)
+{
+    struct epoll_event event = { .events = events, .data.u64 = (uint64_t)kind << 32 | id };
+
+    return epoll_ctl(transport->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void shm_transport_close(const ShmTransport *transport, int fd)
+{
+    (void)epoll_ctl(transport->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+}
+
+/* Drops strangers whose time is over, and the oldest if there are too many. */
+static void thin_out(ShmTransport *self)
+{
+    const int64_t now_ms = monotonic_ms();
+    guint n = 0;
+
+    /* from the newest to the oldest, so that one that is removed does not move the rest */
+    for (guint i = self->inlets->len; i-- > 0;) {
+        const Inlet *const inlet = g_ptr_array_index(self->inlets, i);
+        if (inlet->is_proven || (++n <= MOST_STRANGERS && now_ms - inlet->accepted_ms < PROOF_MS))
+            continue;
+        g_warning("dropped the connection of process %d: it has not proved that it belongs to this "
+                  "run",
+                  (int)inlet->pid);
+        g_ptr_array_remove_index(self->inlets, i);
+        n--;
+    }
+}
+
+static guint count_proven(const ShmTransport *self)
+{
+    guint n = 0;
+
+    for (guint i = 0; i < self->inlets->len; i++)
+        n += ((const Inlet *)g_ptr_array_index(self->inlets, i))->is_proven;
+    return n;
+}
+
+static void let_in(ShmTransport *self, int listener)
+{
+    const HandshakeConfig config = shm_transport_handshake(self);
+    pid_t pid;
+    int fd;
+
+    while ((fd = shm_socket_accept(listener, &pid)) != -1) {
+        const uint32_t id = self->n_inlets_ever++;
+
+        if (!shm_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, SHM_EVENT_INLET, id)) {
+            close(fd);
+            continue;
+        }
+        Inlet *const inlet = g_new0(Inlet, 1);
+        inlet->transport = self;
+        inlet->id = id;
+        inlet->fd = fd;
+        inlet->pid = pid;
+        inlet->accepted_ms = monotonic_ms();
+        handshake_init(&inlet->handshake, HANDSHAKE_ACCEPTS, &config, NULL);
+        g_ptr_array_add(self->inlets, inlet);
+        thin_out(self);
+    }
+}
+
+/* Takes the next message of the handshake; once it is done the sender gets our bell. False: the
+ * connection is not worth keeping. */
+static bool shake_hands(ShmTransport *self, Inlet *inlet)
+{
+    const int bell[] = { self->bell_memory_fd, self->bell_fd };
+    const size_t wanted = handshake_wants(&inlet->handshake);
+    uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
+    size_t n_output = 0;
+
+    const ShmNews news = shm_socket_receive_proof(inlet->fd, bytes, wanted);
+    if (news != SHM_MESSAGE)
+        return news == SHM_NOTHING;
+    const char *const fault = handshake_take(&inlet->handshake, bytes, wanted, output, &n_output);
+    if (fault != NULL) {
+        g_warning("dropped the connection of process %d: %s", (int)inlet->pid, fault);
+        return false;
+    }
+    if (n_output > 0 && !shm_socket_send_proof(inlet->fd, output, n_output))
+        return false;
+    if (inlet->handshake.state != HANDSHAKE_DONE)
+        return true;
+    if (count_proven(self) >= self->most_inlets)
+        return false;
+    inlet->is_proven = true;
+    inlet->node = handshake_peer_node(&inlet->handshake);
+    inlet->incarnation = handshake_peer_incarnation(&inlet->handshake);
+    handshake_clear(&inlet->handshake);
+    /* Who has gone already may still have left a ring. */
+    (void)shm_socket_send_hello(inlet->fd, 0, bell, G_N_ELEMENTS(bell));
+    return true;
+}
+
+/* The ring of an inlet. False: the connection is not worth keeping. */
+static bool open_inlet(Inlet *inlet)
+{
+    uint64_t capacity;
+    int fd;
+
+    switch (shm_socket_receive(inlet->fd, &capacity, &fd, 1)) {
+    case SHM_NOTHING:
+        return true;
+    case SHM_END:
+        return false;
+    case SHM_MESSAGE:
+        break;
+    }
+    inlet->opened = capacity <= RING_MOST_BYTES && ring_open(fd, (size_t)capacity, &inlet->reader);
+    close(fd);
+    return inlet->opened;
+}
+
+/* Something has come on an inlet's socket: its ring, or its end. */
+static void hear_inlet(ShmTransport *self, uint32_t id)
+{
+    guint i = 0;
+
+    while (i < self->inlets->len && ((Inlet *)g_ptr_array_index(self->inlets, i))->id != id)
+        i++;
+    if (i == self->inlets->len)
+        return;
+    Inlet *const inlet = g_ptr_array_index(self->inlets, i);
+    if (!inlet->opened) {
+        if (inlet->is_proven ? !open_inlet(inlet) : !shake_hands(self, inlet))
+            g_ptr_array_remove_index(self->inlets, i);
+        return; /* the end, if it is there, too, shows again */
+    }
+    if (shm_socket_receive(inlet->fd, NULL, NULL, 0) != SHM_NOTHING) {
+        inlet->ended = true;
+        (void)epoll_ctl(self->epoll_fd, EPOLL_CTL_DEL, inlet->fd, NULL);
+    }
+}
+
+static void hear_all(ShmTransport *self)
+{
+    struct epoll_event events[16];
+    const int n = epoll_wait(self->epoll_fd, events, G_N_ELEMENTS(events), 0);
+
+    thin_out(self);
+    for (int i = 0; i < n; i++) {
+        const uint32_t id = (uint32_t)events[i].data.u64;
+        switch (events[i].data.u64 >> 32) {
+        case SHM_EVENT_LISTENER:
+            let_in(self, (int)id);
+            break;
+        case SHM_EVENT_INLET:
+            hear_inlet(self, id);
+            break;
+        case SHM_EVENT_OUTLET:
+            outlets_hear(&self->outlets, id, events[i].events);
+            break;
+        default: /* the bell: the rings are looked into anyhow */
+            /* Relaxed: who sets it again has rung the bell again. */
+            if (atomic_exchange_explicit(&self->unfinished, false, memory_order_relaxed))
+                outlets_go_on(&self->outlets);
+            break;
+        }
+    }
+}
+
+/* ---- records ---- */
+
+typedef enum {
+    STEP_NOTHING,
+    STEP_PIECE,  /* a piece was taken */
+    STEP_PACKET, /* a packet is whole */
+    STEP_BROKEN,
+} Step;
+
+static void fill(Received *received, Inlet *inlet, uint8_t *bytes, size_t size)
+{
+    *received = (Received){ .ops = &received_ops,
+                            .bytes = bytes,
+                            .size = size,
+                            .node = inlet->node,
+                            .incarnation = inlet->incarnation };
+    *inside(received) = (ShmReceived){ .inlet = inlet, .pid = inlet->pid };
+}
+
+/* Takes a piece of a packet that does not fit into one record. */
+static Step take_piece(Inlet *inlet, const RingRecord *record, Received *received)
+{
+    if (inlet->partial_bytes == 0) {
+        if (record->packet_bytes > WIRE_MAX_PACKET_BYTES)
+            return STEP_BROKEN;
+        inlet->partial = g_try_malloc((size_t)record->packet_bytes);
+        inlet->partial_bytes = (size_t)record->packet_bytes;
+        inlet->partial_at = 0;
+    }
+    if (record->packet_bytes != inlet->partial_bytes || record->size == 0 ||
+        record->size > inlet->partial_bytes - inlet->partial_at)
+        return STEP_BROKEN;
+    if (inlet->partial != NULL)
+        memcpy(inlet->partial + inlet->partial_at, record->bytes, record->size);
+    inlet->partial_at += record->size;
+    ring_release(&inlet->reader, record);
+    tell_room(inlet);
+    if (inlet->partial_at < inlet->partial_bytes)
+        return STEP_PIECE;
+    const size_t size = inlet->partial_bytes;
+    inlet->partial_bytes = 0;
+    if (inlet->partial == NULL)
+        return STEP_PIECE; /* as if it had been lost: the link sends it again */
+    fill(received, inlet, inlet->partial, size);
+    inside(received)->own = g_steal_pointer(&inlet->partial);
+    return STEP_PACKET;
+}
+
+static Step take_record(Inlet *inlet, Received *received)
+{
+    RingRecord record;
+
+    if (!inlet->opened)
+        return STEP_NOTHING;
+    switch (ring_read(&inlet->reader, &record)) {
+    case RING_OK:
+        break;
+    case RING_EMPTY:
+        tell_room(inlet);
+        return STEP_NOTHING;
+    default:
+        return STEP_BROKEN;
+    }
+    if (record.size != record.packet_bytes || inlet->partial_bytes != 0)
+        return take_piece(inlet, &record, received);
+    fill(received, inlet, record.bytes, record.size);
+    received->lent = true;
+    inside(received)->record = record;
+    return STEP_PACKET;
+}
+
+/* Looks once into each ring, beginning behind the one that was served last. */
+static Step look_into_rings(ShmTransport *self, Received *received)
+{
+    const guint n = self->inlets->len;
+    Step best = STEP_NOTHING;
+
+    for (guint i = 0, at = self->next_inlet; i < n && self->inlets->len == n; i++, at++) {
+        at = at < n ? at : 0;
+        Inlet *const inlet = g_ptr_array_index(self->inlets, at);
+        const Step step = take_record(inlet, received);
+        if (step == STEP_PACKET) {
+            self->next_inlet = at + 1;
+            return STEP_PACKET;
+        }
+        if (step == STEP_PIECE)
+            best = STEP_PIECE;
+        if (step == STEP_BROKEN)
+            g_warning("dropped the connection of process %d: what it writes makes no sense",
+                      (int)inlet->pid);
+        if (step == STEP_BROKEN || (step == STEP_NOTHING && inlet->ended)) {
+            g_ptr_array_remove_index(self->inlets, at);
+            best = STEP_PIECE; /* the places have changed: once more */
+        }
+    }
+    return best;
+}
+
+/* Whether it is time to ask the epoll: our bell has rung, or we were woken by something else, or
+ * have not asked for long. */
+static bool should_hear(ShmTransport *self, bool was_armed)
+{
+    if (!self->rung && !was_armed && ++self->unheard < MOST_UNHEARD)
+        return false;
+    self->rung = false;
+    self->unheard = 0;
+    return true;
+}
+
+static void disarm(ShmTransport *self)
+{
+    if (!self->armed)
+        return;
+    self->armed = false;
+    if (shm_bell_clear(self->bell))
+        self->rung = true;
+}
+
+static bool shm_receive(Transport *transport, Received *received)
+{
+    ShmTransport *const self = (ShmTransport *)transport;
+    const bool was_armed = self->armed;
+    bool heard = false, armed = false;
+
+    for (;;) {
+        const Step step = look_into_rings(self, received);
+
+        if (step == STEP_PACKET) {
+            disarm(self);
+            return true;
+        }
+        if (step == STEP_PIECE)
+            continue;
+        if (armed)
+            return false;
+        if (!heard && should_hear(self, was_armed)) {
+            disarm(self);
+            hear_all(self);
+            heard = true;
+            continue;
+        }
+        shm_bell_set(self->bell); /* and then the rings once more: see the top */
+        self->armed = armed = true;
+    }
+}
+
+static Glance shm_glance(Transport *transport)
+{
+    ShmTransport *const self = (ShmTransport *)transport;
+
+    disarm(self);
+    for (guint i = 0; i < self->inlets->len; i++) {
+        const Inlet *const inlet = g_ptr_array_index(self->inlets, i);
+        if (inlet->opened && ring_has_some(&inlet->reader))
+            return GLANCE_SOME;
+    }
+    return GLANCE_NOTHING;
+}
+
+/* ---- the transport's life ---- */
+
+static void shm_destroy(Transport *transport)
+{
+    ShmTransport *const self = (ShmTransport *)transport;
+
+    outlets_finish(&self->outlets, self->epoll_fd, SHM_EVENT_OUTLET);
+    outlets_clear(&self->outlets);
+    g_ptr_array_unref(self->inlets);
+    if (self->bell != NULL)
+        munmap(self->bell, SHM_BELL_BYTES);
+    if (self->bell_memory_fd != -1)
+        close(self->bell_memory_fd);
+    if (self->bell_fd != -1)
+        close(self->bell_fd);
+    for (guint i = 0; i < self->listeners->len; i++)
+        close(g_array_index(self->listeners, int, i));
+    g_array_unref(self->listeners);
+    if (self->epoll_fd != -1)
+        close(self->epoll_fd);
+    g_free(self->identity);
+    g_free(self);
+}
+
+/* The largest power of two with which all rings together stay in bounds. */
+static size_t choose_capacity(uint32_t n_nodes)
+{
+    size_t capacity = LARGEST_RING_BYTES;
+
+    while (capacity > RING_LEAST_BYTES && capacity * n_nodes > ALL_RINGS_BYTES)
+        capacity /= 2;
+    return capacity;
+}
+
+static Transport *shm_create(const TransportConfig *config, GError **error)
+{
+    ShmTransport *const self = g_new0(ShmTransport, 1);
+
+    self->base.ops = &transport_shm;
+    self->config = *config;
+    self->identity = host_identity();
+    self->ring_capacity = choose_capacity(config->n_nodes);
+    self->most_inlets = 2 * (size_t)config->n_nodes + SPARE_INLETS;
+    self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
+    self->inlets = g_ptr_array_new_with_free_func(inlet_free);
+    outlets_init(&self->outlets);
+    self->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    self->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->bell_memory_fd = shm_memory_new(SHM_BELL_BYTES);
+    if (self->bell_memory_fd != -1)
+        self->bell = shm_memory_map(self->bell_memory_fd, SHM_BELL_BYTES);
+    if (self->epoll_fd != -1 && self->bell_fd != -1 && self->bell != NULL &&
+        shm_transport_watch(self, self->bell_fd, EPOLLIN | EPOLLET, SHM_EVENT_BELL, 0))
+        return &self->base;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot share memory: %s",
+                g_strerror(errno));
+    shm_destroy(&self->base);
+    return NULL;
+}
+
+static bool shm_bind(Transport *transport, const char *endpoint, char **resolved, GError **error)
+{
+    ShmTransport *const self = (ShmTransport *)transport;
+    g_autofree char *name = NULL;
+
+    if (!host_address_split(SCHEME, self->identity, endpoint, /* for_binding= */ true, &name,
+                            error))
+        return false;
+    const int fd = shm_socket_listen(name);
+    if (fd != -1 &&
+        shm_transport_watch(self, fd, EPOLLIN | EPOLLET, SHM_EVENT_LISTENER, (uint32_t)fd)) {
+        g_array_append_val(self->listeners, fd);
+        *resolved = host_address_join(SCHEME, self->identity, name);
+        return true;
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot bind %s: %s%s", endpoint,
+                g_strerror(errno),
+                errno == EADDRINUSE ? "; another program, or another node, has it: choose another "
+                                      "name, or * for any"
+                                    : "");
+    if (fd != -1)
+        close(fd);
+    return false;
+}
+
+static int shm_poll_fd(Transport *transport)
+{
+    return ((ShmTransport *)transport)->epoll_fd;
+}
+
+static bool shm_reaches(Transport *transport, const char *endpoint)
+{
+    g_autofree char *name = NULL;
+
+    return host_address_split(SCHEME, ((ShmTransport *)transport)->identity, endpoint,
+                              /* for_binding= */ false, &name, NULL);
+}
+
+static Channel *shm_connect(Transport *transport, const char *endpoint, const ChannelTarget *target,
+                            GError **error)
+{
+    ShmTransport *const self = (ShmTransport *)transport;
+    g_autofree char *name = NULL;
+
+    if (!host_address_split(SCHEME, self->identity, endpoint, /* for_binding= */ false, &name,
+                            error))
+        return NULL;
+    return shm_outlet_new(self, name, target);
+}
+
+const TransportOps transport_shm = {
+    .name = SCHEME,
+    .is_memory = true,
+    .create = shm_create,
+    .destroy = shm_destroy,
+    .bind = shm_bind,
+    .poll_fd = shm_poll_fd,
+    .receive = shm_receive,
+    .glance = shm_glance,
+    .reaches = shm_reaches,
+    .connect = shm_connect,
+};

@@ -1,0 +1,425 @@
+/* The sending side of the TCP transport. A connection begins with the handshake; what waits goes out
+ * once it is done. What the kernel does not take at once is written when it says that there is room.
+ *
+ * A packet goes out from where it lies, with its tag behind it. Where packets are encrypted, a piece of it
+ * at a time is written to a buffer of the outlet, and goes out from there.
+ *
+ * A connection is given up when what was written is not acknowledged for too long, and an attempt to
+ * make one when it takes too long: see the design note of transport_tcp.c.
+ *
+ * On a connection for greetings answers come back, which an inlet of its own takes in. On others nothing
+ * ever comes after the handshake. If something does, it is not a node's.
+ *
+ * Threads: those of outlet.h; all here but tcp_outlet_new and outlet_free run with the outlet's lock
+ * held. The handshake is read by the I/O thread. */
+#ifndef G_LOG_DOMAIN
+#define G_LOG_DOMAIN "rubato"
+#endif
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "io/net/monotonic.h"
+#include "io/net/transport/tcp/tcp_address.h"
+#include "io/net/transport/tcp/transport_tcp.h"
+
+/* Of the timeout: how long nothing need be acknowledged, or a first attempt to connect take; how long
+ * a further attempt takes, besides a few times round the way; and the longest pause between two. */
+#define PATIENCE_PART 4
+#define ATTEMPT_PART 16
+#define PAUSE_PART 32
+
+#define ATTEMPT_ROUNDS 4
+
+#define LONGEST_PAUSE_MS 1000u
+
+/* Between two lines in the log about one outlet. */
+#define WARNING_MS 5000
+
+/* The other end has so long to prove itself. */
+#define PROOF_MS 5000
+
+typedef struct {
+    Outlet base;
+
+    /* immutable */
+    TcpTransport *transport;
+    struct sockaddr_storage address;
+    socklen_t address_size;
+    ChannelTarget target;
+
+    /* guarded by the outlet's lock; while it is open */
+    int fd;
+    bool is_connected; /* and has said its HELLO */
+    bool is_proven;    /* the other end has proved who it is */
+    bool waits_for_room;
+    int64_t opened_ms;
+    int64_t idle_ms; /* when all that was written was last known to be acknowledged */
+    Handshake handshake;
+    Seal seal;
+
+    /* the piece that is being written, of the packet that is being written */
+    bool has_piece;
+    uint8_t head[TCP_SIZE_BYTES]; /* before the packet's first piece: its size */
+    size_t head_at;
+    size_t piece_begin, piece_end; /* in the packet */
+    uint8_t tag[SEAL_TAG_BYTES];
+    size_t tag_at;
+    uint8_t *hidden; /* the piece, encrypted; NULL: none has been */
+
+    int64_t round_ms; /* once round the way, as of the last connection; also while it is not open */
+    int64_t warned_ms;
+} TcpOutlet;
+
+#define ALWAYS (EPOLLIN | EPOLLRDHUP)
+
+/* ---- connecting ---- */
+
+static int connect_to(const TcpOutlet *self)
+{
+    const int one = 1;
+    const int fd = socket(self->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd == -1)
+        return -1;
+    tcp_transport_keep_alive(self->transport, fd);
+    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0 &&
+        (connect(fd, (const struct sockaddr *)&self->address, self->address_size) == 0 ||
+         errno == EINPROGRESS))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static bool outlet_open(Outlet *outlet)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+    const int fd = connect_to(self);
+
+    if (fd == -1)
+        return false;
+    if (!tcp_transport_watch(self->transport, fd, ALWAYS | EPOLLOUT, TCP_EVENT_OUTLET,
+                             outlet->id)) {
+        close(fd);
+        return false;
+    }
+    HandshakeConfig config = tcp_stream_config(&self->transport->config, fd);
+    config.wanted_node = self->target.node;
+    config.wanted_incarnation = self->target.incarnation;
+    handshake_init(&self->handshake, HANDSHAKE_CONNECTS, &config, NULL);
+    self->fd = fd;
+    self->opened_ms = monotonic_ms();
+    self->is_connected = self->is_proven = self->has_piece = false;
+    self->waits_for_room = true;
+    return true;
+}
+
+static void outlet_shut(Outlet *outlet)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+
+    handshake_clear(&self->handshake);
+    seal_clear(&self->seal);
+    if (self->target.greets) /* the inlet for answers has the connection open, too */
+        (void)shutdown(self->fd, SHUT_RDWR);
+    /* Taken out first: a process that was forked off may still have it open. */
+    (void)epoll_ctl(self->transport->epoll_fd, EPOLL_CTL_DEL, self->fd, NULL);
+    close(self->fd);
+}
+
+/* What the socket is watched for: before the other end has proved itself, and on a connection on which
+ * nothing comes back, for all that comes. */
+static uint32_t watched_events(const TcpOutlet *self)
+{
+    const bool has_inlet = self->is_proven && self->target.greets;
+
+    return EPOLLRDHUP | (has_inlet ? 0 : EPOLLIN) | (self->waits_for_room ? EPOLLOUT : 0);
+}
+
+static void watch(TcpOutlet *self)
+{
+    tcp_transport_watch_for(self->transport, self->fd, watched_events(self), TCP_EVENT_OUTLET,
+                            self->base.id);
+}
+
+static void wait_for_room(TcpOutlet *self, bool waits)
+{
+    if (self->waits_for_room == waits)
+        return;
+    self->waits_for_room = waits;
+    watch(self);
+}
+
+/* ---- the handshake ---- */
+
+/* One line in the log for so many ms: attempts are many. */
+static void warn(TcpOutlet *self, const char *what)
+{
+    const int64_t now_ms = monotonic_ms();
+    char text[NI_MAXHOST];
+
+    if (now_ms - self->warned_ms < WARNING_MS)
+        return;
+    self->warned_ms = now_ms;
+    tcp_address_text((const struct sockaddr *)&self->address, self->address_size, text,
+                     sizeof text);
+    g_warning("ended a connection to %s: %s", text, what);
+}
+
+/* A message of the handshake: a fresh connection has room for more than that. */
+static bool say(const TcpOutlet *self, const uint8_t *bytes, size_t size)
+{
+    ssize_t n;
+
+    do
+        n = send(self->fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n == -1 && errno == EINTR);
+    return n == (ssize_t)size;
+}
+
+/* The connection is there: says HELLO. */
+static bool note_connected(TcpOutlet *self)
+{
+    uint8_t hello[HANDSHAKE_HELLO_BYTES];
+
+    if (self->is_connected)
+        return true;
+    self->is_connected = true;
+    self->idle_ms = monotonic_ms();
+    wait_for_room(self, false);
+    return say(self, hello, handshake_begin(&self->handshake, hello));
+}
+
+/* Whether a connection may still come of the attempt. */
+static bool is_hopeful(const TcpOutlet *self, int64_t now_ms)
+{
+    const unsigned timeout_ms = self->transport->timeout_ms;
+    const int64_t most_ms = MAX(timeout_ms / PATIENCE_PART, 1);
+    const int64_t next_ms = timeout_ms / ATTEMPT_PART + ATTEMPT_ROUNDS * self->round_ms + 1;
+    const bool is_first = self->base.state != NETWORK_DISCONNECTED;
+
+    return now_ms - self->opened_ms < (is_first ? most_ms : MIN(next_ms, most_ms));
+}
+
+/* Whether what was written is acknowledged, or the other end says at least that it cannot take more yet. */
+static bool is_alive(TcpOutlet *self, int64_t now_ms)
+{
+    const int64_t patience_ms = MAX(self->transport->timeout_ms / PATIENCE_PART, 1);
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    int n_bytes = 0;
+
+    if (ioctl(self->fd, SIOCOUTQ, &n_bytes) != 0 || n_bytes == 0) {
+        self->idle_ms = now_ms;
+        return true;
+    }
+    if (now_ms - self->idle_ms < patience_ms ||
+        getsockopt(self->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return true;
+    self->round_ms = info.tcpi_rtt / 1000;
+    return info.tcpi_last_ack_recv < patience_ms;
+}
+
+/* Whether the other end still has time to prove itself. */
+static bool may_prove(TcpOutlet *self, int64_t now_ms)
+{
+    if (self->is_proven || now_ms - self->opened_ms < PROOF_MS)
+        return true;
+    warn(self, "who listens there does not prove that it belongs to this run");
+    return false;
+}
+
+static bool outlet_look_after(Outlet *outlet, int64_t now_ms)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+    const struct linger none = { .l_onoff = 1, .l_linger = 0 };
+
+    if (self->is_connected ? is_alive(self, now_ms) && may_prove(self, now_ms)
+                           : is_hopeful(self, now_ms))
+        return true;
+    /* The kernel need not go on with what the link sends again. */
+    if (outlet->give_up_ms == INT64_MAX)
+        (void)setsockopt(self->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    return false;
+}
+
+static void note_proven(TcpOutlet *self)
+{
+    Seal receives;
+
+    handshake_make_seals(&self->handshake, &self->seal, &receives);
+    self->is_proven = true;
+    if (self->target.greets)
+        tcp_transport_take_answers(self->transport, self->fd, &self->handshake, &receives);
+    seal_clear(&receives);
+    handshake_clear(&self->handshake);
+    outlet_note_connected(&self->base);
+    self->waits_for_room = true; /* looked at again once what waits is written */
+    watch(self);
+}
+
+/* Reads what the handshake wants and not a byte more. False: the connection is not worth keeping. */
+static bool shake_hands(TcpOutlet *self)
+{
+    uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
+    size_t wanted, n_output;
+
+    while ((wanted = handshake_wants(&self->handshake)) > 0) {
+        const ssize_t n = recv(self->fd, bytes, wanted, MSG_DONTWAIT);
+        if (n == -1 && errno == EINTR)
+            continue;
+        if (n == -1 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return true;
+        if (n <= 0) {
+            warn(self,
+                 "who listens there has ended it in the handshake: it may be of another run, or "
+                 "have another secret");
+            return false;
+        }
+        const char *const fault =
+            handshake_take(&self->handshake, bytes, (size_t)n, output, &n_output);
+        if (fault != NULL) {
+            warn(self, fault);
+            return false;
+        }
+        if (n_output > 0 && !say(self, output, n_output))
+            return false;
+    }
+    note_proven(self);
+    return true;
+}
+
+static bool outlet_hear(Outlet *outlet, uint32_t events)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+
+    if ((events & EPOLLOUT) && !note_connected(self))
+        return false;
+    if (!self->is_proven)
+        return self->is_connected && (events & ~(uint32_t)EPOLLOUT) != 0 ? shake_hands(self)
+                                                                         : (events & EPOLLOUT) != 0;
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
+        return false;
+    if (outlet->waiting.length == 0)
+        wait_for_room(self, false);
+    return true;
+}
+
+/* ---- writing ---- */
+
+/* Whether there is a connection by now: a sender need not wait until the I/O thread has heard of it. */
+static OutletProgress connect_on(TcpOutlet *self)
+{
+    struct pollfd polled = { .fd = self->fd, .events = POLLOUT };
+
+    if (!self->is_connected && poll(&polled, 1, 0) == 1 && polled.revents == POLLOUT &&
+        !note_connected(self))
+        return OUTLET_BROKEN;
+    return OUTLET_LATER;
+}
+
+/* Seals the next piece of the packet, unless one is on its way. */
+static void make_piece(TcpOutlet *self, const Packet *packet, size_t at)
+{
+    const size_t most = tcp_piece_bytes(&self->seal), left = packet->size - at;
+
+    if (self->has_piece)
+        return;
+    if (at == 0)
+        wire_store_u32(self->head, (uint32_t)packet->size);
+    self->head_at = at == 0 ? 0 : TCP_SIZE_BYTES;
+    self->piece_begin = at;
+    self->piece_end = at + MIN(most, left);
+    if (self->seal.protection == PROTECTION_ENCRYPT && self->hidden == NULL)
+        self->hidden = g_malloc(TCP_PIECE_BYTES);
+    seal_close(&self->seal, packet->bytes + at, self->piece_end - at, self->hidden, self->tag);
+    self->tag_at = 0;
+    self->has_piece = true;
+}
+
+/* Writes as much of head, piece and tag as the kernel takes, *budget bytes of the piece at the most. */
+static OutletProgress write_some(TcpOutlet *self, const Packet *packet, size_t *at, size_t *budget)
+{
+    const bool is_hidden = self->seal.protection == PROTECTION_ENCRYPT;
+    uint8_t *const bytes =
+        is_hidden ? self->hidden + (*at - self->piece_begin) : packet->bytes + *at;
+    const size_t left = self->piece_end - *at;
+    struct iovec parts[3] = {
+        { self->head + self->head_at, TCP_SIZE_BYTES - self->head_at },
+        { bytes, MIN(left, *budget) },
+        { self->tag + self->tag_at, SEAL_TAG_BYTES - self->tag_at },
+    };
+    const struct msghdr message = { .msg_iov = parts, .msg_iovlen = left <= *budget ? 3 : 2 };
+    ssize_t n;
+
+    do
+        n = sendmsg(self->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n == -1 && errno == EINTR);
+    if (n == -1)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? OUTLET_LATER
+                                                                           : OUTLET_BROKEN;
+    const size_t of_head = MIN((size_t)n, parts[0].iov_len);
+    const size_t of_piece = MIN((size_t)n - of_head, parts[1].iov_len);
+    self->head_at += of_head;
+    self->tag_at += (size_t)n - of_head - of_piece;
+    *at += of_piece;
+    *budget -= of_piece;
+    return self->tag_at == SEAL_TAG_BYTES ? OUTLET_DONE : OUTLET_LATER;
+}
+
+static OutletProgress outlet_write(Outlet *outlet, const Packet *packet, size_t *at, size_t *budget)
+{
+    TcpOutlet *const self = (TcpOutlet *)outlet;
+    OutletProgress progress;
+
+    if (!self->is_proven)
+        return connect_on(self);
+    do {
+        make_piece(self, packet, *at);
+        progress = write_some(self, packet, at, budget);
+        if (progress == OUTLET_DONE)
+            self->has_piece = false;
+    } while (progress == OUTLET_DONE && *at < packet->size);
+    if (progress == OUTLET_LATER)
+        wait_for_room(self, true);
+    else if (progress == OUTLET_DONE && outlet->waiting.length <= 1)
+        wait_for_room(self, false); /* this was the last */
+    return progress;
+}
+
+static void outlet_free(Outlet *outlet)
+{
+    g_free(((TcpOutlet *)outlet)->hidden);
+    g_aligned_free(outlet);
+}
+
+static const OutletOps outlet_ops = {
+    .open = outlet_open,
+    .shut = outlet_shut,
+    .write = outlet_write,
+    .hear = outlet_hear,
+    .look_after = outlet_look_after,
+    .free = outlet_free,
+};
+
+Channel *tcp_outlet_new(TcpTransport *transport, const struct addrinfo *address,
+                        const ChannelTarget *target)
+{
+    TcpOutlet *const outlet = g_aligned_alloc0(1, sizeof *outlet, _Alignof(TcpOutlet));
+
+    outlet->target = target != NULL ? *target : (ChannelTarget){ .node = HANDSHAKE_ANY_NODE };
+    outlet->warned_ms = INT64_MIN / 2;
+
+    outlet->transport = transport;
+    memcpy(&outlet->address, address->ai_addr, address->ai_addrlen);
+    outlet->address_size = address->ai_addrlen;
+    outlet_start(&outlet->base, &outlet_ops, &transport->outlets,
+                 MIN(MAX(transport->timeout_ms / PAUSE_PART, 1), LONGEST_PAUSE_MS));
+    return &outlet->base.base;
+}
