@@ -1,5 +1,5 @@
 /* Where bytes come from: files plain or packed, sound or not. */
-#include "io/data/byte_source.h"
+#include "io/data/input/byte_source.h"
 
 #include <glib/gstdio.h>
 #include <stdlib.h>

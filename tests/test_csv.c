@@ -1,7 +1,7 @@
 /* CSV: columns by number and name, quotes, categories hashed and coded, and what is refused where. */
 #include <string.h>
 
-#include "io/data/text_hash.h"
+#include "io/data/formats/text_hash.h"
 #include "tests/support/data_text.h"
 #include "tests/support/runner.h"
 

@@ -2,7 +2,7 @@
  * refused. */
 #include <string.h>
 
-#include "io/data/text_hash.h"
+#include "io/data/formats/text_hash.h"
 #include "tests/support/data_text.h"
 #include "tests/support/runner.h"
 

@@ -1,10 +1,10 @@
 /* Decimal numbers: read right, however they are read. */
-#include "io/data/decimal.h"
+#include "io/data/formats/decimal.h"
 
 #include <locale.h>
 #include <string.h>
 
-#include "io/data/row_text.h"
+#include "io/data/formats/row_text.h"
 #include "tests/support/runner.h"
 
 static const char padding[] = "                "; /* as behind every text of rows */

@@ -1,5 +1,5 @@
 /* The reader of IDX images, and the generated ones that stand in for them. */
-#include "io/data/idx.h"
+#include "io/data/formats/idx_file.h"
 
 #include <glib/gstdio.h>
 #include <stdlib.h>

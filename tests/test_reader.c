@@ -1,6 +1,6 @@
 /* Readers: that each row comes to one of them in each epoch, that batches are what they promise, that
  * shuffles follow from their seed, and how a reader ends. */
-#include "io/data/reader.h"
+#include "io/data/deal/reader.h"
 
 #include <string.h>
 #include <unistd.h>

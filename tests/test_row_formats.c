@@ -3,8 +3,8 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "io/data/row_parser.h"
-#include "io/data/text_hash.h"
+#include "io/data/formats/row_parser.h"
+#include "io/data/formats/text_hash.h"
 #include "tests/support/data_text.h"
 #include "tests/support/runner.h"
 

@@ -11,7 +11,7 @@
 #ifndef RUBATO_ENGINE_SCHEDULER_DEALER_H
 #define RUBATO_ENGINE_SCHEDULER_DEALER_H
 
-#include "io/data/block_source.h"
+#include "io/data/deal/block_source.h"
 
 typedef struct {
     uint32_t n_nodes;

@@ -6,7 +6,7 @@
 #define RUBATO_ENGINE_TASK_FEED_H
 
 #include "engine/node.h"
-#include "io/data/block_source.h"
+#include "io/data/deal/block_source.h"
 
 typedef struct Feed Feed;
 

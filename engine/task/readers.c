@@ -2,7 +2,7 @@
 #include <rubato/data.h>
 
 #include "engine/task/task_run.h"
-#include "io/data/reader.h"
+#include "io/data/deal/reader.h"
 #include "tables/worker.h"
 
 RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dataset,

@@ -4,7 +4,7 @@
 #ifndef RUBATO_ENGINE_TASK_TICKET_TEXT_H
 #define RUBATO_ENGINE_TASK_TICKET_TEXT_H
 
-#include "io/data/block_source.h"
+#include "io/data/deal/block_source.h"
 
 /* What a line says of its ticket. */
 typedef enum {

@@ -9,8 +9,8 @@
 
 #include <rubato/data.h>
 
-#include "io/data/key_coder.h"
-#include "io/data/row_block.h"
+#include "io/data/deal/key_coder.h"
+#include "io/data/formats/row_block.h"
 
 /* The head of an image, in the machine's byte order. Behind it, without gaps: keys, row_start, label,
  * index, field (where has_fields), value (where has_values). */

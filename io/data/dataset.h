@@ -6,7 +6,7 @@
 #define RUBATO_IO_DATA_DATASET_H
 
 #include "io/data/data_block.h"
-#include "io/data/input.h"
+#include "io/data/input/input.h"
 
 /* What a thread keeps from block to block, so as not to ask for memory anew. */
 typedef struct {

@@ -1,6 +1,6 @@
 /* Gives the IDX reader arbitrary bytes: those up to the cut that the first byte tells are the images,
  * the rest the labels. */
-#include "io/data/idx.h"
+#include "io/data/formats/idx_file.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/data/row_parser.h"
+#include "io/data/formats/row_parser.h"
 
 #define HEAD_BYTES ((size_t)64 * 1024)
 

@@ -1,0 +1,51 @@
+/* Where a reader gets its blocks from: what a split of the data implements.
+ *
+ * Threads: take and absent from the reader's own thread; finish and give_back from it and from the
+ * worker's, one at a time. */
+#ifndef RUBATO_IO_DATA_DEAL_BLOCK_SOURCE_H
+#define RUBATO_IO_DATA_DEAL_BLOCK_SOURCE_H
+
+#include "io/data/dataset.h"
+
+/* The right to read a block's rows in an epoch. */
+typedef struct {
+    uint32_t epoch;
+    uint32_t input;
+    uint64_t block;
+    uint64_t n_read; /* rows, in the epoch's order, that another has read already */
+} BlockTicket;
+
+typedef struct BlockSource BlockSource;
+
+typedef struct {
+    /* The next block; false at the end and with an error. May wait. The epoch never falls, but for
+     * blocks that others gave back. */
+    bool (*take)(BlockSource *source, BlockTicket *ticket, GError **error);
+
+    /* There is no such block: the input ends before it. */
+    void (*absent)(BlockSource *source, const BlockTicket *ticket);
+
+    /* All rows of it have been read; or n_read have been (those of others counted) and no more will
+     * be. Both NULL where nobody cares. */
+    void (*finish)(BlockSource *source, const BlockTicket *ticket);
+    void (*give_back)(BlockSource *source, const BlockTicket *ticket);
+
+    void (*destroy)(BlockSource *source);
+} BlockSourceOps;
+
+/* The first member of its struct. */
+struct BlockSource {
+    const BlockSourceOps *ops;
+};
+
+/* The share of one worker of n_workers, which follows from the dataset, the options and its rank.
+ * (transfer full) */
+BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
+                             uint32_t rank, uint32_t n_workers);
+
+/* The order of a block's rows in an epoch: n of them; NULL where they are not shuffled. Out of
+ * `order`, which has room for n. All who may read rows of one block have the same order. */
+const uint32_t *block_row_order(const RubatoDataset *dataset, const RubatoReaderOptions *options,
+                                const BlockTicket *ticket, size_t n, uint32_t *order);
+
+#endif

@@ -1,0 +1,253 @@
+/* The fixed split: who reads which block follows from seed, epoch and ranks, so that nobody need ask.
+ *
+ * The blocks of all plain files are one list, in a seeded order of each epoch's own, and dealt out to
+ * the workers like cards. Packed files can only be read from their beginning: where there are as many
+ * as workers or more, each has one reader, the largest given out first; else each file's blocks are
+ * dealt out as they come. Nothing here depends on what one process knows and another does not,
+ * such as how many blocks a packed file has.
+ *
+ * Runs on the reader's thread. */
+#include <string.h>
+
+#include "io/data/deal/block_source.h"
+#include "io/data/formats/text_hash.h"
+#include "io/data/random.h"
+
+#define ORDER_STREAM UINT64_C(0x626c6f636b73) /* apart from those of rows */
+
+/* Blocks of one input: first, first + stride, … until `end` or, of a packed file, until there are no
+ * more. */
+typedef struct {
+    uint32_t input;
+    uint64_t next, stride, end;
+} Stretch;
+
+typedef struct {
+    BlockSource source;
+    RubatoDataset *dataset;
+    RubatoReaderOptions options;
+    uint32_t rank, n_workers;
+    uint32_t *reader_of; /* by input: who reads a packed one; n_workers: all of them */
+
+    uint32_t epoch;    /* in which we are; begun */
+    GArray *stretches; /* of Stretch, this epoch's */
+    guint at;          /* the one that we are in */
+} FixedSplit;
+
+typedef struct {
+    uint32_t input;
+    uint64_t size;
+} PackedInput;
+
+static int compare_sizes(const void *a, const void *b)
+{
+    const PackedInput *left = a, *right = b;
+
+    if (left->size != right->size)
+        return left->size < right->size ? 1 : -1;
+    return (left->input > right->input) - (left->input < right->input);
+}
+
+/* The largest first, each to the worker who has least (R. Graham: Bounds on multiprocessing timing
+ * anomalies, 1969). */
+static void assign_packed(FixedSplit *split)
+{
+    const uint32_t n_inputs = dataset_n_inputs(split->dataset);
+    g_autofree uint64_t *load = g_new0(uint64_t, split->n_workers);
+    g_autoptr(GArray) packed = g_array_new(FALSE, FALSE, sizeof(PackedInput));
+
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        const Input *input = dataset_input(split->dataset, i);
+
+        split->reader_of[i] = split->n_workers;
+        if (input_is_packed(input))
+            g_array_append_val(packed, ((PackedInput){ i, input_size(input) }));
+    }
+    if (packed->len < split->n_workers)
+        return;
+    g_array_sort(packed, compare_sizes);
+    for (guint i = 0; i < packed->len; i++) {
+        const PackedInput *input = &g_array_index(packed, PackedInput, i);
+        uint32_t least = 0;
+
+        for (uint32_t worker = 1; worker < split->n_workers; worker++)
+            if (load[worker] < load[least])
+                least = worker;
+        load[least] += input->size;
+        split->reader_of[input->input] = least;
+    }
+}
+
+static void add_plain(FixedSplit *split, Random *random)
+{
+    const uint32_t n_inputs = dataset_n_inputs(split->dataset);
+    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(Stretch));
+    g_autofree uint32_t *order = NULL;
+
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        Input *input = dataset_input(split->dataset, i);
+
+        for (uint64_t block = 0; !input_is_packed(input) && block < input_n_blocks(input); block++)
+            g_array_append_val(blocks, ((Stretch){ i, block, 1, block + 1 }));
+    }
+    if (split->options.shuffle) {
+        order = g_new(uint32_t, blocks->len + 1);
+        random_order(random, order, blocks->len);
+    }
+    /* the one block more that some have goes round */
+    for (guint i = (split->rank + split->epoch) % split->n_workers; i < blocks->len;
+         i += split->n_workers)
+        g_array_append_val(split->stretches,
+                           g_array_index(blocks, Stretch, order != NULL ? order[i] : i));
+}
+
+/* Where a packed file has a cache, its blocks may be read in any order: they are still the same
+ * workers', but shuffled among them. */
+static void add_shuffled(FixedSplit *split, const Stretch *stretch, Random *random)
+{
+    const uint64_t n_blocks = dataset_n_blocks(split->dataset, stretch->input);
+    const uint64_t n = n_blocks > stretch->next
+                           ? (n_blocks - stretch->next + stretch->stride - 1) / stretch->stride
+                           : 0;
+    g_autofree uint32_t *order = g_new(uint32_t, n + 1);
+
+    random_order(random, order, n);
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t block = stretch->next + order[i] * stretch->stride;
+
+        g_array_append_val(split->stretches, ((Stretch){ stretch->input, block, 1, block + 1 }));
+    }
+}
+
+static void add_packed(FixedSplit *split, Random *random)
+{
+    const uint32_t n_inputs = dataset_n_inputs(split->dataset);
+    g_autofree uint32_t *order = g_new(uint32_t, n_inputs + 1);
+
+    for (uint32_t i = 0; i < n_inputs; i++)
+        order[i] = i;
+    if (split->options.shuffle)
+        random_order(random, order, n_inputs);
+    /* apart from the other stream, which is the same whoever has a cache */
+    Random blocks = random_stream(random->state, split->rank);
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        Stretch stretch = { order[i], 0, 1, UINT64_MAX };
+        const uint32_t reader = split->reader_of[order[i]];
+
+        if (!input_is_packed(dataset_input(split->dataset, order[i])))
+            continue;
+        if (reader == split->n_workers) {
+            stretch.next = (split->rank + split->epoch) % split->n_workers;
+            stretch.stride = split->n_workers;
+        } else if (reader != split->rank) {
+            continue;
+        }
+        if (split->options.shuffle && dataset_in_any_order(split->dataset, stretch.input)) {
+            Random own = random_stream(random_bits(&blocks), stretch.input);
+
+            add_shuffled(split, &stretch, &own);
+        } else {
+            g_array_append_val(split->stretches, stretch);
+        }
+    }
+}
+
+static void begin_epoch(FixedSplit *split)
+{
+    Random random = random_stream(split->options.seed ^ ORDER_STREAM, split->epoch);
+
+    g_array_set_size(split->stretches, 0);
+    split->at = 0;
+    add_plain(split, &random);
+    add_packed(split, &random);
+}
+
+static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
+{
+    FixedSplit *split = (FixedSplit *)source;
+
+    (void)error;
+    for (;;) {
+        if (split->at == split->stretches->len) {
+            if (split->epoch + 1 >= split->options.epochs)
+                return false;
+            split->epoch++;
+            begin_epoch(split);
+            continue;
+        }
+        Stretch *stretch = &g_array_index(split->stretches, Stretch, split->at);
+        if (stretch->next < stretch->end) {
+            *ticket = (BlockTicket){ .epoch = split->epoch,
+                                     .input = stretch->input,
+                                     .block = stretch->next };
+            stretch->next += stretch->stride;
+            return true;
+        }
+        split->at++;
+    }
+}
+
+static void absent(BlockSource *source, const BlockTicket *ticket)
+{
+    FixedSplit *split = (FixedSplit *)source;
+    Stretch *stretch = &g_array_index(split->stretches, Stretch, split->at);
+
+    if (stretch->input == ticket->input)
+        stretch->end = MIN(stretch->end, ticket->block);
+}
+
+static void destroy(BlockSource *source)
+{
+    FixedSplit *split = (FixedSplit *)source;
+
+    g_array_free(split->stretches, TRUE);
+    g_free(split->reader_of);
+    rubato_dataset_free(split->dataset);
+    g_free(split);
+}
+
+static const BlockSourceOps fixed_split_ops = { .take = take,
+                                                .absent = absent,
+                                                .destroy = destroy };
+
+BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
+                             uint32_t rank, uint32_t n_workers)
+{
+    FixedSplit *split = g_new0(FixedSplit, 1);
+
+    split->source.ops = &fixed_split_ops;
+    split->dataset = dataset_ref(dataset);
+    split->options = *options;
+    split->rank = rank;
+    split->n_workers = n_workers;
+    split->reader_of = g_new(uint32_t, dataset_n_inputs(dataset) + 1);
+    split->stretches = g_array_new(FALSE, FALSE, sizeof(Stretch));
+    assign_packed(split);
+    begin_epoch(split);
+    return &split->source;
+}
+
+/* What stands for an input in the order of its rows. In a dynamic split one node may go on where
+ * another has left off, and each numbers its inputs itself: what they agree on is the path. In a fixed
+ * split inputs have the same numbers everywhere, but may lie elsewhere. */
+static uint64_t order_number(const RubatoDataset *dataset, const RubatoReaderOptions *options,
+                             uint32_t input)
+{
+    if (options->split != RUBATO_SPLIT_DYNAMIC)
+        return input;
+    const char *path = input_path(dataset_input(dataset, input));
+    return text_hash(path, strlen(path), 0, 0);
+}
+
+const uint32_t *block_row_order(const RubatoDataset *dataset, const RubatoReaderOptions *options,
+                                const BlockTicket *ticket, size_t n, uint32_t *order)
+{
+    if (!options->shuffle)
+        return NULL;
+    Random blocks = random_stream(options->seed, ticket->epoch);
+    Random inputs =
+        random_stream(random_bits(&blocks), order_number(dataset, options, ticket->input));
+    Random rows = random_stream(random_bits(&inputs), ticket->block);
+    random_order(&rows, order, n);
+    return order;
+}

@@ -1,0 +1,369 @@
+/* Readers: a thread that takes blocks, reads them and makes batches, and the worker who takes those.
+ *
+ * Between the two lies a queue of at most options.ahead batches, under the lock; the thread waits while
+ * it is full, the worker while it is empty. An error ends the queue: the worker gets what was made
+ * before it, then the error.
+ *
+ * A ticket is open from when the thread has taken it until the worker has got its last row. What is
+ * open when the reader is freed is given back, with the rows that the worker did get. */
+#include "io/data/deal/reader.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "io/data/deal/batch.h"
+
+#define BATCH_ROWS_DEFAULT 256u
+#define BATCH_ROWS_MAX (UINT32_C(1) << 24)
+#define AHEAD_DEFAULT 4u
+#define AHEAD_MAX 4096u
+
+/* A ticket whose rows the worker has not got all. */
+typedef struct {
+    uint64_t number;
+    BlockTicket ticket; /* n_read counts what the worker gets */
+    uint64_t n_rows;    /* of the block */
+} OpenTicket;
+
+/* The block that the reader's thread is in. */
+typedef struct {
+    DataBlock *block; /* NULL: none */
+    BlockTicket ticket;
+    uint64_t number;
+    size_t next; /* row */
+    const uint32_t *order;
+} Present;
+
+struct RubatoReader {
+    /* immutable */
+    RubatoDataset *dataset;
+    RubatoReaderOptions options;
+    BlockSource *source;
+    const _Atomic bool *cancelled;
+    pthread_t thread;
+
+    /* reader's thread only */
+    BlockScratch scratch;
+    BatchPool *pool;
+    BatchBuilder *builder;
+    uint32_t *order;
+    size_t order_capacity;
+    uint64_t n_tickets;
+
+    /* worker only */
+    bool failed;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    GQueue batches;
+    GQueue open; /* of OpenTicket, in the order of their rows */
+    bool stop;   /* the worker wants no more */
+    bool ended;  /* the thread makes no more */
+    GError *error;
+};
+
+/* ---- the reader's thread ---- */
+
+static bool out_of_memory(GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                "no memory for the batches that are read ahead; ask for smaller or fewer ones");
+    return false;
+}
+
+static bool order_rows(RubatoReader *reader, Present *present, GError **error)
+{
+    const size_t n = present->block->head->n_rows;
+
+    if (n > reader->order_capacity) {
+        uint32_t *larger = g_try_realloc_n(reader->order, n, sizeof *larger);
+
+        if (larger == NULL)
+            return out_of_memory(error);
+        reader->order = larger;
+        reader->order_capacity = n;
+    }
+    present->order =
+        block_row_order(reader->dataset, &reader->options, &present->ticket, n, reader->order);
+    return true;
+}
+
+static void open_ticket(RubatoReader *reader, const Present *present)
+{
+    OpenTicket *open = g_new(OpenTicket, 1);
+
+    *open = (OpenTicket){ present->number, present->ticket, present->block->head->n_rows };
+    pthread_mutex_lock(&reader->lock);
+    g_queue_push_tail(&reader->open, open);
+    pthread_mutex_unlock(&reader->lock);
+}
+
+/* Goes on to the next block that has rows. *there is false where no block is left. */
+static bool next_block(RubatoReader *reader, Present *present, bool *there, GError **error)
+{
+    const DatasetKeep keep = reader->options.epochs > 1 ? DATASET_KEEP : DATASET_DROP;
+    GError *fault = NULL;
+
+    for (;;) {
+        *there = reader->source->ops->take(reader->source, &present->ticket, &fault);
+        if (!*there) {
+            if (fault != NULL)
+                g_propagate_error(error, fault);
+            return fault == NULL;
+        }
+        if (!dataset_block(reader->dataset, present->ticket.input, present->ticket.block, keep,
+                           &reader->scratch, &present->block, error))
+            return false;
+        if (present->block == NULL) {
+            reader->source->ops->absent(reader->source, &present->ticket);
+            continue;
+        }
+        if (present->ticket.n_read < present->block->head->n_rows)
+            break;
+        if (reader->source->ops->finish != NULL)
+            reader->source->ops->finish(reader->source, &present->ticket);
+        g_clear_pointer(&present->block, data_block_unref);
+    }
+    present->next = (size_t)present->ticket.n_read;
+    present->number = reader->n_tickets++;
+    open_ticket(reader, present);
+    return order_rows(reader, present, error);
+}
+
+/* Waits for room and puts the batch into the queue. False where no more is wanted. */
+static bool deliver(RubatoReader *reader, RubatoBatch *batch)
+{
+    bool stop;
+
+    pthread_mutex_lock(&reader->lock);
+    while (!reader->stop && reader->batches.length >= reader->options.ahead)
+        pthread_cond_wait(&reader->changed, &reader->lock);
+    stop = reader->stop;
+    if (!stop) {
+        g_queue_push_tail(&reader->batches, batch);
+        pthread_cond_signal(&reader->changed);
+    }
+    pthread_mutex_unlock(&reader->lock);
+    if (stop)
+        rubato_batch_free(batch);
+    return !stop;
+}
+
+static bool finish_batch(RubatoReader *reader, uint32_t epoch, bool *wanted, GError **error)
+{
+    RubatoBatch *batch;
+
+    if (batch_builder_n_rows(reader->builder) == 0)
+        return true;
+    batch = batch_builder_finish(reader->builder, epoch);
+    if (batch == NULL)
+        return out_of_memory(error);
+    *wanted = deliver(reader, batch);
+    return true;
+}
+
+static bool make_batches(RubatoReader *reader, Present *present, GError **error)
+{
+    bool there = true, wanted = true;
+    uint32_t epoch = 0;
+
+    while (wanted) {
+        if (present->block == NULL) {
+            if (!next_block(reader, present, &there, error))
+                return false;
+            /* no batch spans two epochs */
+            if ((!there || present->ticket.epoch != epoch) &&
+                !finish_batch(reader, epoch, &wanted, error))
+                return false;
+            if (!there)
+                break;
+            epoch = present->ticket.epoch;
+        }
+        const size_t n_rows = present->block->head->n_rows;
+        const size_t room = reader->options.batch_rows - batch_builder_n_rows(reader->builder);
+        const size_t n = MIN(room, n_rows - present->next);
+        if (!batch_builder_add(reader->builder, present->block, present->order, present->next, n,
+                               present->number))
+            return out_of_memory(error);
+        present->next += n;
+        if (present->next == n_rows)
+            g_clear_pointer(&present->block, data_block_unref);
+        if (n == room && !finish_batch(reader, epoch, &wanted, error))
+            return false;
+    }
+    return true;
+}
+
+static void *read_ahead(void *user)
+{
+    RubatoReader *reader = user;
+    Present present = { .block = NULL };
+    GError *error = NULL;
+
+    (void)make_batches(reader, &present, &error); /* what fails is in error */
+    data_block_unref(present.block);
+    pthread_mutex_lock(&reader->lock);
+    reader->error = error;
+    reader->ended = true;
+    pthread_cond_signal(&reader->changed);
+    pthread_mutex_unlock(&reader->lock);
+    return NULL;
+}
+
+/* ---- the worker ---- */
+
+/* The worker has got a batch: its rows are read. The lock is held. */
+static void count_read(RubatoReader *reader, const RubatoBatch *batch)
+{
+    size_t n_spans;
+    const BatchSpan *spans = batch_spans(batch, &n_spans);
+
+    for (size_t i = 0; i < n_spans; i++) {
+        OpenTicket *open = g_queue_peek_head(&reader->open);
+
+        open->ticket.n_read += spans[i].n_rows;
+        if (open->ticket.n_read < open->n_rows)
+            continue;
+        g_queue_pop_head(&reader->open);
+        if (reader->source->ops->finish != NULL)
+            reader->source->ops->finish(reader->source, &open->ticket);
+        g_free(open);
+    }
+}
+
+/* Whether the task has been cancelled: whoever reads then ends, as with every other call. */
+static bool is_cancelled(const RubatoReader *reader)
+{
+    /* seq_cst: as task_run_cancel sets it */
+    return reader->cancelled != NULL &&
+           atomic_load_explicit(reader->cancelled, memory_order_seq_cst);
+}
+
+bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GError **error)
+{
+    g_return_val_if_fail(reader != NULL && batch != NULL, false);
+
+    g_clear_pointer(batch, rubato_batch_free);
+    if (is_cancelled(reader)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "the task was cancelled");
+        reader->failed = true;
+        return false;
+    }
+    pthread_mutex_lock(&reader->lock);
+    while (reader->batches.length == 0 && !reader->ended)
+        pthread_cond_wait(&reader->changed, &reader->lock);
+    *batch = g_queue_pop_head(&reader->batches);
+    if (*batch != NULL) {
+        count_read(reader, *batch);
+        pthread_cond_signal(&reader->changed);
+    } else if (reader->error != NULL) {
+        reader->failed = true;
+        if (error != NULL)
+            *error = g_error_copy(reader->error);
+    }
+    pthread_mutex_unlock(&reader->lock);
+    return *batch != NULL;
+}
+
+bool rubato_reader_failed(const RubatoReader *reader)
+{
+    g_return_val_if_fail(reader != NULL, false);
+    return reader->failed;
+}
+
+/* ---- life ---- */
+
+bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions *filled,
+                         GError **error)
+{
+    if (options->batch_rows > BATCH_ROWS_MAX || options->ahead > AHEAD_MAX) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    options->ahead > AHEAD_MAX
+                        ? "%u batches ahead are too many; give 4096 at most"
+                        : "batches of %u rows are too large; give 16777216 at most",
+                    options->ahead > AHEAD_MAX ? options->ahead : options->batch_rows);
+        return false;
+    }
+    *filled = *options;
+    filled->epochs = MAX(options->epochs, 1);
+    if (options->batch_rows == 0)
+        filled->batch_rows = BATCH_ROWS_DEFAULT;
+    if (options->ahead == 0)
+        filled->ahead = AHEAD_DEFAULT;
+    return true;
+}
+
+static void reader_destroy(RubatoReader *reader)
+{
+    reader->source->ops->destroy(reader->source);
+    batch_builder_free(reader->builder);
+    batch_pool_unref(reader->pool);
+    block_scratch_clear(&reader->scratch);
+    pthread_cond_destroy(&reader->changed);
+    pthread_mutex_destroy(&reader->lock);
+    rubato_dataset_free(reader->dataset);
+    g_clear_error(&reader->error);
+    g_free(reader->order);
+    g_free(reader);
+}
+
+RubatoReader *reader_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
+                         BlockSource *source, const _Atomic bool *cancelled, GError **error)
+{
+    RubatoReader *reader = g_new0(RubatoReader, 1);
+
+    reader->dataset = dataset_ref(dataset);
+    reader->options = *options;
+    reader->source = source;
+    reader->cancelled = cancelled;
+    block_scratch_init(&reader->scratch);
+    reader->pool = batch_pool_new();
+    reader->builder = batch_builder_new(reader->pool);
+    pthread_mutex_init(&reader->lock, NULL);
+    pthread_cond_init(&reader->changed, NULL);
+    g_queue_init(&reader->batches);
+    g_queue_init(&reader->open);
+    if (pthread_create(&reader->thread, NULL, read_ahead, reader) != 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "the thread that reads ahead could not be started");
+        reader_destroy(reader);
+        return NULL;
+    }
+    pthread_setname_np(reader->thread, "reader");
+    return reader;
+}
+
+RubatoReader *rubato_dataset_open_reader(RubatoDataset *dataset, const RubatoReaderOptions *options,
+                                         GError **error)
+{
+    RubatoReaderOptions filled;
+
+    g_return_val_if_fail(dataset != NULL && options != NULL, NULL);
+    if (!reader_options_fill(options, &filled, error))
+        return NULL;
+    return reader_new(dataset, &filled, fixed_split_new(dataset, &filled, 0, 1),
+                      /* cancelled= */ NULL, error);
+}
+
+void rubato_reader_free(RubatoReader *reader)
+{
+    OpenTicket *open;
+    RubatoBatch *batch;
+
+    if (reader == NULL)
+        return;
+    pthread_mutex_lock(&reader->lock);
+    reader->stop = true;
+    pthread_cond_signal(&reader->changed);
+    pthread_mutex_unlock(&reader->lock);
+    pthread_join(reader->thread, NULL);
+    while ((batch = g_queue_pop_head(&reader->batches)) != NULL)
+        rubato_batch_free(batch);
+    while ((open = g_queue_pop_head(&reader->open)) != NULL) {
+        if (reader->source->ops->give_back != NULL)
+            reader->source->ops->give_back(reader->source, &open->ticket);
+        g_free(open);
+    }
+    reader_destroy(reader);
+}

@@ -1,0 +1,18 @@
+/* The reader behind RubatoReader, on any source of blocks.
+ *
+ * Threads: as rubato/data.h says. */
+#ifndef RUBATO_IO_DATA_DEAL_READER_H
+#define RUBATO_IO_DATA_DEAL_READER_H
+
+#include "io/data/deal/block_source.h"
+
+/* Checks options and fills in their defaults. RUBATO_ERROR_INVALID. */
+bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions *filled,
+                         GError **error);
+
+/* Takes the source. The options have been filled in; `cancelled`, which may be NULL, outlives the
+ * reader and ends rubato_reader_next with RUBATO_ERROR_CANCELLED. (transfer full) */
+RubatoReader *reader_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
+                         BlockSource *source, const _Atomic bool *cancelled, GError **error);
+
+#endif

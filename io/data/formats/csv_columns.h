@@ -1,0 +1,52 @@
+/* What the columns of CSV files are: told by a spec and the first line of each file.
+ *
+ * Columns have numbers from 0, which keys, fields and hashes are made of. A line has a cell of each, in
+ * this order, unless one is absent: the label, where the spec's keys say which it is.
+ *
+ * Threads: columns_begin_file from one at a time; the rest is read only. */
+#ifndef RUBATO_IO_DATA_FORMATS_CSV_COLUMNS_H
+#define RUBATO_IO_DATA_FORMATS_CSV_COLUMNS_H
+
+#include "io/data/formats/csv_cell.h"
+
+#define CSV_COLUMNS_MAX 1000000u
+
+typedef enum {
+    CSV_NUMBER,
+    CSV_CATEGORY,
+    CSV_LABEL,
+    CSV_SKIPPED, /* a label that nobody wants */
+} CsvKind;
+
+typedef struct {
+    const RubatoDataSpec *spec;
+    const RubatoDataKeys *keys; /* what the columns are to be; NULL: whatever they are */
+    char separator;
+    uint32_t n_columns;   /* 0: no file had a line yet */
+    uint32_t absent;      /* the column that no line has a cell of: a label; RUBATO_NO_COLUMN */
+    uint32_t label;       /* RUBATO_NO_COLUMN: none */
+    uint8_t *kind;        /* CsvKind of each */
+    char **names;         /* NULL: there is no header; ended by NULL */
+    uint32_t *categories; /* n_categories columns, ascending */
+    uint32_t n_categories;
+} CsvColumns;
+
+/* The cells of a line. */
+static inline uint32_t csv_columns_n_cells(const CsvColumns *columns)
+{
+    return columns->n_columns - (columns->absent != RUBATO_NO_COLUMN);
+}
+
+/* The spec stays the caller's. */
+void csv_columns_init(CsvColumns *columns, const RubatoDataSpec *spec);
+void csv_columns_clear(CsvColumns *columns);
+
+/* Takes in the first line of a file, and holds it against that of the first one. *first_row is then
+ * the offset of the first row. */
+bool csv_columns_begin_file(CsvColumns *columns, const RowText *head, uint64_t *first_row,
+                            RowFault *fault);
+
+/* "3 (age)", as messages call a column. */
+void csv_columns_describe(const CsvColumns *columns, uint32_t column, char *text, size_t size);
+
+#endif

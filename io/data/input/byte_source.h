@@ -1,0 +1,35 @@
+/* Where a reader's bytes come from: a file, plain or packed by gzip or zstd, or memory. A file's first
+ * bytes tell how it is packed, not its name.
+ *
+ * Threads: one at a time. */
+#ifndef RUBATO_IO_DATA_INPUT_BYTE_SOURCE_H
+#define RUBATO_IO_DATA_INPUT_BYTE_SOURCE_H
+
+#include <rubato/error.h>
+
+typedef struct ByteSource ByteSource;
+
+/* RUBATO_ERROR_IO where the file cannot be opened. (transfer full) */
+ByteSource *byte_source_open(const char *path, GError **error);
+
+/* The bytes stay the caller's until the source is freed; name is what messages call it.
+ * (transfer full) */
+ByteSource *byte_source_new_memory(const char *name, const void *bytes, size_t size);
+
+void byte_source_free(ByteSource *source);
+
+/* What messages call it. (transfer none) */
+const char *byte_source_name(const ByteSource *source);
+
+bool byte_source_is_packed(const ByteSource *source);
+
+/* No more bytes than this can come out of it, unpacked; UINT64_MAX where nobody knows. */
+uint64_t byte_source_limit(const ByteSource *source);
+
+/* Reads up to `size` bytes; *got is fewer only at the end. A packed stream that is damaged or ends too
+ * early is RUBATO_ERROR_FORMAT. */
+bool byte_source_read(ByteSource *source, void *buffer, size_t size, size_t *got, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(ByteSource, byte_source_free)
+
+#endif
