@@ -1,5 +1,5 @@
 /* What the programs share: flags, the split of rows into steps, progress, the result card. */
-#include "apps/app.h"
+#include "apps/kit/app.h"
 
 #include <fcntl.h>
 #include <json-glib/json-glib.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "apps/app_batches.h"
+#include "apps/kit/app_batches.h"
 #include "tests/support/runner.h"
 
 #define ARGUMENTS_MAX 8

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "apps/app.h"
-#include "apps/app_keys.h"
+#include "apps/kit/app.h"
+#include "apps/kit/app_keys.h"
 #include "tests/support/runner.h"
 
 #define ARGUMENTS_MAX 12

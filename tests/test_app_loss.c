@@ -2,7 +2,7 @@
 #include <glib/gstdio.h>
 #include <unistd.h>
 
-#include "apps/app_loss.h"
+#include "apps/kit/app_loss.h"
 #include "tests/support/runner.h"
 
 static const struct {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/app.h"
+#include "apps/kit/app.h"
 #include "tests/support/runner.h"
 
 enum { N_WORKERS = 4, N_ROWS = 4000, BATCH = 10 };

@@ -1,5 +1,5 @@
 /* Waiting and staleness on the result card. */
-#include "apps/app_waits.h"
+#include "apps/kit/app_waits.h"
 
 #include <string.h>
 

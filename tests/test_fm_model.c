@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/fm_model.h"
+#include "apps/fm/fm_model.h"
 #include "models/mix.h"
 #include "tests/support/runner.h"
 

@@ -94,13 +94,13 @@ tables/kv_table.c "models/model.h" wrong
 tables/kv_table.c "engine/engine.h" wrong
 engine/engine.c "tables/kv_table.h" right
 engine/engine.c "models/model.h" right
-engine/engine.c "apps/app.h" wrong
+engine/engine.c "apps/kit/app.h" wrong
 engine/engine.c <libconfig.h> wrong
 engine/engine.c "tests/support/runner.h" wrong
 engine/cluster/cluster_file.c <libconfig.h> right
-apps/lr.c "apps/app.h" right
-apps/lr.c "tables/partition.h" wrong
-apps/lr.c <models/model.h> wrong
+apps/lr/lr.c "apps/kit/app.h" right
+apps/lr/lr.c "tables/partition.h" wrong
+apps/lr/lr.c <models/model.h> wrong
 include/rubato/table.h <rubato/types.h> right
 include/rubato/table.h "io/net/message.h" wrong
 include/rubato/table.h <zmq.h> wrong

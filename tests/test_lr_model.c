@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "apps/lr_model.h"
+#include "apps/lr/lr_model.h"
 #include "tests/support/runner.h"
 
 /* A row that has a key twice, and one that has none. */

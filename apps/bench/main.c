@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/app_output.h"
 #include "apps/bench/bench.h"
+#include "apps/kit/app_output.h"
 
 enum { EXIT_USAGE = 2, DEFAULT_REPEAT = 7, MAX_REPEAT = 1000 };
 

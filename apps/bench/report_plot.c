@@ -1,8 +1,8 @@
 /* Results as a picture: how much of its limit each case reaches, and how much it is to reach. */
 #include <math.h>
 
-#include "apps/app_gnuplot.h"
 #include "apps/bench/bench.h"
+#include "apps/kit/app_gnuplot.h"
 
 /* Of a ratio, whether of times or of rates. */
 static double share(const BenchResult *result, double ratio)

@@ -1,7 +1,7 @@
 /* What a storage implements: the rows of one shard, found by key.
  *
  * A storage knows neither workers nor clocks nor what an Add means: it turns keys into pointers to
- * rows. A new one is a file models/storage_<name>.c that ends in its constant RubatoStorageOps, and
+ * rows. A new one is a file models/storage/<name>.c that ends in its constant RubatoStorageOps, and
  * a line in the array of models/storage/storage.c.
  *
  * Threads: every op is called by the shard's present owner, one thread at a time; none may block. */

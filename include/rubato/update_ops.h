@@ -1,6 +1,6 @@
 /* What an update rule implements: what an Add does to a row.
  *
- * A new one is a file models/update_<name>.c that ends in its constant RubatoUpdateOps, and a line
+ * A new one is a file models/update/<name>.c that ends in its constant RubatoUpdateOps, and a line
  * in the array of models/update/update.c. The loops run over plain arrays of one dtype, so that the
  * compiler vectorises them.
  *

@@ -1,6 +1,6 @@
 /* What a data format implements: text in, rows out.
  *
- * A format is a file io/data/format_<name>.c that ends in its constant RowParserOps, and a line in the
+ * A format is a file io/data/formats/<name>.c that ends in its constant RowParserOps, and a line in the
  * array of io/data/formats/row_parser.c. It knows neither files nor blocks nor threads: whoever calls it
  * reads the bytes, cuts them where rows start, and turns a fault into file, line and column.
  *

@@ -1,0 +1,197 @@
+/* rubato-fm: factorisation machines on sparse rows, plain or field-aware.
+ *
+ * A step gets the rows of its batch's keys and adds their gradients; the servers apply the update
+ * rule. Rows that nobody has added to have their initial values, which follow from the seed: so a
+ * table holds what the training rows use, and no more.
+ *
+ * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
+ * batches share none need not wait for each other. */
+#include "apps/fm/fm_job.h"
+#include "apps/kit/app_ahead.h"
+#include "apps/kit/app_score.h"
+
+/* Rows need fields that the model has. */
+static bool check_fields(const FmModel *model, const RubatoBatch *batch, GError **error)
+{
+    if (model->n_fields > 0 && batch->field == NULL && batch->n_entries > 0) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                            "rows have no fields: --ffm needs them, as libffm, csv and ratings "
+                            "have them");
+        return false;
+    }
+    for (size_t e = 0; model->n_fields > 0 && e < batch->n_entries; e++)
+        if (batch->field[e] >= model->n_fields) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "a row has field %u: the rows to train on have fields from 0 to %u",
+                        batch->field[e], model->n_fields - 1);
+            return false;
+        }
+    return true;
+}
+
+/* What a worker has at hand. */
+typedef struct {
+    AppAhead *ahead;
+    RubatoKVTable *bias;
+    RubatoSparseKVClientTable *linear, *factors;
+} Tables;
+
+static const RubatoKey bias_key = FM_BIAS_KEY;
+static const char *const table_names[] = { FM_BIAS, FM_LINEAR, FM_FACTORS, NULL };
+
+static bool get(const Tables *tables, FmWorkspace *workspace, GError **error)
+{
+    return rubato_kv_table_get(tables->bias, &bias_key, 1, &workspace->bias, error) &&
+           rubato_sparse_kv_client_table_get(tables->linear, workspace->linear, error) &&
+           rubato_sparse_kv_client_table_get(tables->factors, workspace->factors, error);
+}
+
+static bool add(const Tables *tables, const FmWorkspace *workspace, GError **error)
+{
+    return rubato_kv_table_add(tables->bias, &bias_key, 1, &workspace->d_bias, error) &&
+           rubato_kv_table_clock(tables->bias, error) &&
+           rubato_sparse_kv_client_table_add(tables->linear, workspace->d_linear, error) &&
+           rubato_sparse_kv_client_table_add(tables->factors, workspace->d_factors, error);
+}
+
+static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self, GError **error)
+{
+    g_auto(FmWorkspace) workspace = { 0 };
+    const RubatoBatch *batch;
+
+    for (uint64_t step = 0; app_worker_goes_on(self); step++) {
+        if ((batch = app_ahead_batch(tables->ahead, step)) == NULL)
+            return app_ahead_ended(tables->ahead, error);
+        if (!app_loss_check(&job->model.loss, job->rows.train, batch, error) ||
+            !check_fields(&job->model, batch, error) ||
+            !fm_workspace_fit(&workspace, &job->model, batch, error) ||
+            !get(tables, &workspace, error))
+            return false;
+        /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
+        const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->rows.scale);
+        if ((job->rate_falls && !app_worker_lower_rate(self, table_names, error)) ||
+            !add(tables, &workspace, error) ||
+            !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
+            return false;
+    }
+    return true;
+}
+
+static bool train(RubatoWorker *worker, void *user_data, GError **error)
+{
+    FmJob *job = user_data;
+    const RubatoReaderOptions options =
+        app_data_reader_options(&job->app, &job->data, rubato_worker_n_workers(worker));
+
+    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
+    if (self == NULL)
+        return false;
+    g_autoptr(AppAhead) ahead =
+        app_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
+                      MAX(1, job->app.speculation));
+    if (ahead == NULL)
+        return false;
+    g_autoptr(RubatoKVTable) bias = rubato_worker_open_kv_table(worker, FM_BIAS, RUBATO_F32, error);
+    if (bias == NULL)
+        return false;
+    g_autoptr(RubatoSparseKVClientTable) linear = rubato_worker_open_sparse_kv_client_table_with(
+        worker, FM_LINEAR, RUBATO_F32, app_ahead_tell, ahead, error);
+    if (linear == NULL)
+        return false;
+    g_autoptr(RubatoSparseKVClientTable) factors = rubato_worker_open_sparse_kv_client_table_with(
+        worker, FM_FACTORS, RUBATO_F32, app_ahead_tell, ahead, error);
+    if (factors == NULL)
+        return false;
+    return train_steps(job, &(Tables){ ahead, bias, linear, factors }, self, error);
+}
+
+/* Scores of a batch by the weights as they are between tasks; an AppScoreFunc. */
+static bool score(const RubatoBatch *batch, double *scores, void *user_data, GError **error)
+{
+    const FmJob *job = user_data;
+    RubatoEngine *engine = job->app.engine;
+    g_auto(FmWorkspace) workspace = { 0 };
+
+    if (!check_fields(&job->model, batch, error) ||
+        !fm_workspace_fit(&workspace, &job->model, batch, error) ||
+        !rubato_engine_get(engine, FM_BIAS, &bias_key, 1, &workspace.bias, error) ||
+        !rubato_engine_get(engine, FM_LINEAR, batch->keys, batch->n_keys, workspace.linear,
+                           error) ||
+        !rubato_engine_get(engine, FM_FACTORS, batch->keys, batch->n_keys, workspace.factors,
+                           error))
+        return false;
+    fm_score(&job->model, batch, &workspace, scores);
+    return true;
+}
+
+static bool predict(const char *path, FILE *output, void *user_data, GError **error)
+{
+    FmJob *job = user_data;
+
+    return app_print_predictions(output, &job->data, path, &job->model.loss, score, job, error);
+}
+
+enum { BIAS, LINEAR, FACTORS, N_TABLES };
+
+static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
+{
+    const double scale = job->rows.scale;
+
+    arrays[BIAS] = (AppArray){ FM_BIAS, app_rule_bias(&job->app, FM_BIAS, &job->rule, scale,
+                                                      &job->model.loss) };
+    arrays[LINEAR] =
+        (AppArray){ FM_LINEAR, app_rule_table(&job->app, FM_LINEAR, &job->rule, scale) };
+    arrays[FACTORS] =
+        (AppArray){ FM_FACTORS, app_rule_table(&job->app, FM_FACTORS, &job->rule, scale) };
+    arrays[FACTORS].spec.width = (uint32_t)fm_width(&job->model);
+    arrays[FACTORS].spec.init = "normal";
+    arrays[FACTORS].spec.init_stddev = job->init_stddev;
+}
+
+static bool run(FmJob *job, GError **error)
+{
+    App *app = &job->app;
+    const AppRows *rows = &job->rows;
+    AppArray arrays[N_TABLES];
+    char n_factors[16];
+    const AppSetting settings[] = {
+        { "loss", app_loss_names[job->model.loss.kind] },
+        { "factors", n_factors },
+        { "field_aware", job->model.n_fields > 0 ? "yes" : "no" },
+        { NULL, NULL },
+    };
+    const AppNumber numbers[] = {
+        { "negative", &job->model.loss.negative },
+        { "positive", &job->model.loss.positive },
+        { NULL, NULL },
+    };
+    const AppModel model = {
+        .arrays = arrays,
+        .n_arrays = N_TABLES,
+        .settings = settings,
+        .numbers = numbers,
+        .predict = predict,
+        .user_data = job,
+    };
+    const RubatoTask task = { .name = "fm", .run = train, .user_data = job, .tables = table_names };
+
+    g_snprintf(n_factors, sizeof n_factors, "%u", job->model.n_factors);
+    describe_tables(job, arrays);
+    return app_start(app, error) && app_create_model(app, &model, error) &&
+           (rows->train == NULL ||
+            (app_train(app, &task, rows->n_rows, error) &&
+             app_add_score_metrics(app, rows, &job->model.loss, score, job, error))) &&
+           app_finish(app, &model, error);
+}
+
+int main(int argc, char **argv)
+{
+    g_autoptr(GError) error = NULL;
+    FmJob job;
+
+    if (!fm_parse(&job, argc, argv))
+        return APP_EXIT_USAGE;
+    if (fm_load(&job, &error))
+        (void)run(&job, &error); /* what fails is in error */
+    return fm_end(&job, error);
+}

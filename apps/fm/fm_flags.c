@@ -1,0 +1,133 @@
+/* rubato-fm: its own flags, and what the training data says of the model. Runs on main's thread. */
+#include <math.h>
+
+#include "apps/fm/fm_job.h"
+
+/* Where --learning-rate is not given. */
+static const double learning_rates[APP_N_RULES] = {
+    [APP_RULE_ADAGRAD] = 0.05, [APP_RULE_ADAM] = 0.003, [APP_RULE_FTRL] = 0.05, [APP_RULE_SGD] = 0.5
+};
+
+/* ---- flags ---- */
+
+static bool take_flags(void *user_data, GError **error)
+{
+    FmJob *job = user_data;
+
+    if (job->n_factors < 1 || job->n_factors > FM_FACTORS_MAX)
+        return app_refuse(error, "--factors: expected a number from 1 to %d, found %d",
+                          FM_FACTORS_MAX, job->n_factors);
+    if (!isfinite(job->init_stddev) || job->init_stddev <= 0)
+        return app_refuse(error, "--init-stddev: expected a number above 0, found %g",
+                          job->init_stddev);
+    if (!app_loss_take(&job->model.loss, job->loss_name, error) ||
+        !app_rule_take(&job->rule, job->rule_name, error) ||
+        !app_check_number("l1", job->rule.l1, error) ||
+        !app_check_number("l2", job->model.l2, error) ||
+        !app_check_number("l2-factors", job->model.l2_factors, error))
+        return false;
+    if (job->rule.l1 > 0 && job->rule.kind != APP_RULE_FTRL)
+        return app_refuse(error, "--l1: needs --rule ftrl");
+    if (job->app.learning_rate <= 0)
+        job->app.learning_rate = learning_rates[job->rule.kind];
+    job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
+    job->program.metric = app_loss_metric(&job->model.loss);
+    job->model.n_factors = (uint32_t)job->n_factors;
+    return true;
+}
+
+static void clear(FmJob *job)
+{
+    app_rows_clear(&job->rows);
+    g_free(job->loss_name);
+    g_free(job->rule_name);
+}
+
+bool fm_parse(FmJob *job, int argc, char **argv)
+{
+    const GOptionEntry options[] = {
+        { "ffm", 0, 0, G_OPTION_ARG_NONE, &job->field_aware,
+          "Field-aware: a key has other factors against each field", NULL },
+        { "factors", 'k', 0, G_OPTION_ARG_INT, &job->n_factors,
+          "Factors of a key, against each field (default 8)", "N" },
+        { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
+          "logistic (default) or hinge (two labels), or squared (ratings)", "NAME" },
+        { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
+          "adagrad (default, rate 0.05), adam (0.003), ftrl (0.05), sgd (0.5)", "NAME" },
+        { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,
+          "Penalty on the sizes of all weights (ftrl; default 0)", "X" },
+        { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,
+          "Penalty on the squares of linear terms in use (default 0)", "X" },
+        { "l2-factors", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2_factors,
+          "Penalty on the squares of factors in use (default 0)", "X" },
+        { "init-stddev", 0, 0, G_OPTION_ARG_DOUBLE, &job->init_stddev,
+          "Standard deviation of the factors at the start (default 0.05)", "X" },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    *job = (FmJob){ .n_factors = 8,
+                    .init_stddev = 0.05,
+                    .program = { .name = "rubato-fm",
+                                 .summary = "Trains factorisation machines on sparse rows.",
+                                 .options = options,
+                                 .data = &job->data,
+                                 .take_flags = take_flags,
+                                 .user_data = job,
+                                 .epochs = 10,
+                                 .batch_size = 256 } };
+    if (app_parse(&job->app, &job->program, argc, argv))
+        return true;
+    clear(job);
+    return false;
+}
+
+int fm_end(FmJob *job, const GError *error)
+{
+    const int status = app_end(&job->app, error);
+
+    clear(job);
+    return status;
+}
+
+/* ---- data ---- */
+
+/* The fields that the training rows have. */
+static bool take_fields(FmJob *job, GError **error)
+{
+    if (!job->field_aware)
+        return true;
+    if (job->rows.n_fields == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: --ffm needs rows with fields, as libffm, csv and ratings have them",
+                    job->data.train[0]);
+        return false;
+    }
+    if (job->rows.n_fields > FM_FIELDS_MAX) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: --ffm is for fields from 0 to %d, found field %u", job->data.train[0],
+                    FM_FIELDS_MAX - 1, job->rows.n_fields - 1);
+        return false;
+    }
+    job->model.n_fields = job->rows.n_fields;
+    return true;
+}
+
+/* The fields of a model that is loaded only to predict. */
+static bool take_shape(FmJob *job, GError **error)
+{
+    uint32_t width;
+    uint64_t n_keys;
+
+    if (!job->field_aware)
+        return true;
+    if (!app_model_shape(&job->app, FM_FACTORS, &width, &n_keys, error))
+        return false;
+    job->model.n_fields = MAX(1, width / job->model.n_factors);
+    return true;
+}
+
+bool fm_load(FmJob *job, GError **error)
+{
+    return app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, error) &&
+           (app_predicts_only(&job->app) ? take_shape(job, error) : take_fields(job, error));
+}

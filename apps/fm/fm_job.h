@@ -1,0 +1,48 @@
+/* rubato-fm: what its files share.
+ *
+ *   fm.c        the tables, the training loop, evaluation and prediction
+ *   fm_flags.c  flags, data, and what the data says of the model
+ *   fm_model.c  the arithmetic
+ *
+ * Threads: main. */
+#ifndef RUBATO_APPS_FM_FM_JOB_H
+#define RUBATO_APPS_FM_FM_JOB_H
+
+#include "apps/fm/fm_model.h"
+#include "apps/kit/app.h"
+#include "apps/kit/app_rows.h"
+#include "apps/kit/app_rule.h"
+
+/* The tables. The bias is a dense one of one row; linear terms and factors are hash tables. */
+#define FM_BIAS "bias"
+#define FM_LINEAR "linear"
+#define FM_FACTORS "factors"
+#define FM_BIAS_KEY 0
+
+typedef struct {
+    App app;
+    AppProgram program;
+    FmModel model;
+
+    /* flags */
+    AppData data;
+    char *loss_name, *rule_name; /* NULL: not given */
+    gboolean field_aware;
+    int n_factors;
+    double init_stddev;
+
+    AppRule rule;
+    AppRows rows;
+    bool rate_falls; /* in the course of training */
+} FmJob;
+
+/* Reads the flags. False, after saying so, where one is wrong: APP_EXIT_USAGE. */
+bool fm_parse(FmJob *job, int argc, char **argv);
+
+/* Opens the data and fits the model to it; or to a model that is loaded only to predict. */
+bool fm_load(FmJob *job, GError **error);
+
+/* Frees everything, after printing the error if there is one; the program's exit status. */
+int fm_end(FmJob *job, const GError *error);
+
+#endif

@@ -1,0 +1,72 @@
+/* Factorisation machines on batches of sparse rows: the arithmetic, without tables.
+ *
+ * A row with the entries (key j, value x_j) has the score
+ *
+ *     b + Σ_j w_j x_j + Σ_{j<l} <v_j, v_l> x_j x_l                      (S. Rendle, "Factorization
+ *                                                                       Machines", ICDM 2010)
+ *
+ * and, where a factor is chosen by the field of the other entry,
+ *
+ *     b + Σ_j w_j x_j + Σ_{j<l} <v_{j,field l}, v_{l,field j}> x_j x_l  (Y. Juan, Y. Zhuang, W. Chin,
+ *                       C. Lin, "Field-aware Factorization Machines for CTR Prediction", RecSys 2016)
+ *
+ * Threads: any; a workspace has one at a time. */
+#ifndef RUBATO_APPS_FM_FM_MODEL_H
+#define RUBATO_APPS_FM_FM_MODEL_H
+
+#include <rubato/rubato.h>
+
+#include "apps/kit/app_loss.h"
+
+#define FM_FACTORS_MAX 256
+#define FM_FIELDS_MAX 4096
+
+typedef struct {
+    uint32_t n_factors; /* at most FM_FACTORS_MAX */
+    uint32_t n_fields;  /* field-aware: every field is below it, at most
+                        * FM_FIELDS_MAX; 0: not field-aware */
+    AppLoss loss;
+    double l2,
+        l2_factors; /* for each entry of a row: half this × the square of what it multiplies */
+} FmModel;
+
+/* Values in a row of factors: the field's number × n_factors + the factor's. */
+size_t fm_width(const FmModel *model);
+
+/* The weights of a batch's keys, and their gradients; it grows with the largest batch. */
+typedef struct {
+    float bias;
+    float *linear;    /* n_keys */
+    float *factors;   /* n_keys rows of fm_width() */
+    float d_bias;     /* the gradients … */
+    float *d_linear;  /* … */
+    float *d_factors; /* … */
+    struct FmTotal *totals;
+    size_t n_keys_max;
+} FmWorkspace;
+
+/* Makes room for a batch. RUBATO_ERROR_MEMORY where there is none. */
+bool fm_workspace_fit(FmWorkspace *workspace, const FmModel *model, const RubatoBatch *batch,
+                      GError **error);
+
+/* A zeroed one is allowed. */
+void fm_workspace_clear(FmWorkspace *workspace);
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(FmWorkspace, fm_workspace_clear)
+
+/* What came of a batch's rows. */
+typedef struct {
+    double loss;    /* their sum, without penalties */
+    size_t n_right; /* scores on the side of the label */
+} FmTally;
+
+/* From bias, linear and factors: writes scale × the gradient over the batch's rows, penalties
+ * included, into d_bias, d_linear and d_factors. */
+FmTally fm_gradient(const FmModel *model, const RubatoBatch *batch, FmWorkspace *workspace,
+                    double scale);
+
+/* From bias, linear and factors: the scores of the batch's rows. */
+void fm_score(const FmModel *model, const RubatoBatch *batch, const FmWorkspace *workspace,
+              double *scores);
+
+#endif

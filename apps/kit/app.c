@@ -1,0 +1,218 @@
+/* The frame of a program: engine, training run, end. Runs on main's thread, except for the workers'
+ * functions.
+ *
+ * While a task runs, what worker 0 writes of the App is its own; main reads it when the task has
+ * ended. */
+#include "apps/kit/app_gnuplot.h"
+#include "apps/kit/app_model.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FINAL_RATE 0.05
+
+void app_note(App *app, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_ptr_array_add(app->notes, g_strdup_vprintf(format, arguments));
+    va_end(arguments);
+}
+
+bool app_speaks(const App *app)
+{
+    return app->speaks;
+}
+
+/* Files are put into their folder whole, in place of older ones; what is no file is written to. */
+static bool check_place(const char *flag, const char *path, GError **error)
+{
+    if (path == NULL || strcmp(path, "-") == 0)
+        return true;
+
+    const bool is_other = g_file_test(path, G_FILE_TEST_EXISTS) &&
+                          !g_file_test(path, G_FILE_TEST_IS_REGULAR | G_FILE_TEST_IS_DIR);
+    g_autofree char *place = is_other ? g_strdup(path) : g_path_get_dirname(path);
+    if (g_file_test(path, G_FILE_TEST_IS_DIR))
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s %s: is a folder; name a file", flag,
+                    path);
+    else if (g_access(place, is_other ? W_OK : W_OK | X_OK) != 0)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s %s: %s: %s", flag, path, place,
+                    g_strerror(errno));
+    else
+        return true;
+    return false;
+}
+
+/* A program that trains on rows in files predicts a glob of them, too. */
+static bool check_input(const App *app, GError **error)
+{
+    if (app->predict == NULL || strpbrk(app->predict, "*?[") != NULL ||
+        g_access(app->predict, R_OK) == 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--predict %s: cannot be opened: %s",
+                app->predict, g_strerror(errno));
+    return false;
+}
+
+/* What would fail only at the end, on the speaking node. */
+static bool check_flags(App *app, void *data, GError **error)
+{
+    (void)data;
+    return (app->save == NULL || app_model_check_place(app->save, error)) &&
+           check_input(app, error) && app_data_check_keys(app, error) &&
+           (app->predict == NULL || check_place("--output", app->output, error)) &&
+           check_place("--json", app->json, error) && check_place("--plot", app->plot, error) &&
+           (app->plot == NULL || app_gnuplot_check(error));
+}
+
+typedef struct {
+    App *app;
+    AppSpeakerFunc function;
+    void *data;
+    GError *cause; /* the speaking node's */
+} Call;
+
+static bool call_speaker(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Call *call = user_data;
+
+    if (rubato_worker_rank(worker) != 0)
+        return true;
+    call->app->speaks = true;
+    if (call->function(call->app, call->data, &call->cause))
+        return true;
+    g_propagate_error(error, g_error_copy(call->cause));
+    return false;
+}
+
+bool app_call_speaker(App *app, const char *what, AppSpeakerFunc function, void *data,
+                      GError **error)
+{
+    Call call = { .app = app, .function = function, .data = data };
+    const RubatoTask task = { .name = what, .run = call_speaker, .user_data = &call };
+    g_autoptr(GError) failure = NULL;
+
+    if (rubato_engine_run(app->engine, &task, &failure))
+        return true;
+    /* Where it happened it needs no telling where. */
+    g_propagate_error(error, call.cause != NULL ? call.cause : g_steal_pointer(&failure));
+    return false;
+}
+
+bool app_start(App *app, GError **error)
+{
+    const RubatoEngineConfig config = {
+        .cluster_file = app->cluster,
+        .node = app->node,
+        .servers = app->servers,
+        .workers = app->workers,
+        .handle_signals = true,
+    };
+
+    app->engine = rubato_engine_new(&config, error);
+    return app->engine != NULL && app_call_speaker(app, "start", check_flags, NULL, error);
+}
+
+void app_set_model(const App *app, RubatoTableSpec *spec)
+{
+    spec->model = app->model;
+    spec->staleness = app->staleness;
+    spec->speculation = app->speculation;
+}
+
+/* The task's tables and those over which the workers tell what they did. */
+static const char **add_boards(const char *const *tables)
+{
+    const guint n = tables != NULL ? g_strv_length((char **)(uintptr_t)tables) : 0;
+    const char **all = g_new0(const char *, n + 3);
+
+    for (guint i = 0; i < n; i++)
+        all[i] = tables[i];
+    all[n] = APP_BOARD;
+    all[n + 1] = APP_WAITS;
+    return all;
+}
+
+/* What the workers told last, when all have ended. */
+static bool take_totals(App *app, GError **error)
+{
+    const RubatoKey key = 0;
+    double board[APP_BOARD_WIDTH];
+
+    if (!rubato_engine_get(app->engine, APP_BOARD, &key, 1, board, error))
+        return false;
+    app->n_samples = (uint64_t)board[APP_BOARD_ROWS];
+    app_curve_end(&app->curve, app->seconds, board[APP_BOARD_ROWS], board[APP_BOARD_LOSS],
+                  board[APP_BOARD_METRIC]);
+    return app_waits_read(&app->waits, app->engine, rubato_engine_n_workers(app->engine), error);
+}
+
+static bool run_task(App *app, const RubatoTask *task, GError **error)
+{
+    RubatoTask whole = *task;
+    g_autofree const char **tables = add_boards(task->tables);
+
+    whole.tables = tables;
+    app->tables = task->tables;
+    if (app->speaks)
+        for (guint i = 0; i < app->notes->len; i++)
+            g_printerr("%s: %s\n", app->program->name, (const char *)app->notes->pdata[i]);
+    app_progress_begin(&app->progress, app->epochs, app->n_rows * app->epochs);
+    app->begun_us = g_get_monotonic_time();
+    const bool good = rubato_engine_run(app->engine, &whole, error);
+    app->seconds = (double)(g_get_monotonic_time() - app->begun_us) / G_USEC_PER_SEC;
+    app_progress_end(&app->progress);
+    return good;
+}
+
+bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error)
+{
+    const RubatoTableSpec board = {
+        .name = APP_BOARD, .dtype = RUBATO_F64, .width = APP_BOARD_WIDTH, .n_keys = 1
+    };
+
+    if (app->epochs == 0)
+        return true;
+    app->n_rows = n_rows;
+    app_curve_init(&app->curve, n_rows);
+    return rubato_engine_create_table(app->engine, &board, error) &&
+           app_waits_create_table(app->engine, error) && run_task(app, task, error) &&
+           (!app->speaks || take_totals(app, error)) &&
+           rubato_engine_drop_table(app->engine, APP_WAITS, error) &&
+           rubato_engine_drop_table(app->engine, APP_BOARD, error);
+}
+
+double app_learning_rate(const App *app, uint64_t done, uint64_t total)
+{
+    return app->learning_rate * (1 - (1 - FINAL_RATE) * (double)done / (double)total);
+}
+
+int app_end(App *app, const GError *error)
+{
+    if (error != NULL)
+        g_printerr("%s: %s\n", app->program->name, error->message);
+    rubato_engine_free(app->engine);
+    for (guint i = 0; i < app->metrics->len; i++)
+        g_free(g_array_index(app->metrics, AppMetric, i).name);
+    g_array_unref(app->metrics);
+    g_ptr_array_unref(app->notes);
+    if (app->program->data != NULL)
+        app_data_clear(app->program->data);
+    app_curve_clear(&app->curve);
+    app_waits_clear(&app->waits);
+    g_free(app->model);
+    g_free(app->json);
+    g_free(app->save);
+    g_free(app->load);
+    g_free(app->predict);
+    g_free(app->output);
+    g_free(app->plot);
+    g_free(app->cluster);
+    return error != NULL ? EXIT_FAILURE : EXIT_SUCCESS;
+}

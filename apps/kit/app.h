@@ -1,0 +1,252 @@
+/* What the programs share: flags, start and end, the model's tables, progress, the result card.
+ *
+ *     app_parse → load data → app_start → app_create_model → app_train → evaluate → app_finish
+ *     → app_end
+ *
+ * From app_start to app_finish every node makes the same calls. On a cluster one node speaks for
+ * all: the one that has worker 0. It alone reads and writes files that the shared flags name, and
+ * evaluates; the others print errors only.
+ *
+ * Threads: calls that take an AppWorker or a RubatoWorker come from that worker; all others from
+ * main. */
+#ifndef RUBATO_APPS_KIT_APP_H
+#define RUBATO_APPS_KIT_APP_H
+
+#include <rubato/rubato.h>
+#include <stdio.h>
+
+#include "apps/kit/app_curve.h"
+#include "apps/kit/app_data.h"
+#include "apps/kit/app_progress.h"
+#include "apps/kit/app_waits.h"
+
+/* What is special about a program. */
+typedef struct {
+    const char *name;            /* "rubato-lr" */
+    const char *summary;         /* of what it does, for --help */
+    const GOptionEntry *options; /* flags of its own, ended by G_OPTION_ENTRY_NULL */
+    AppData *data;      /* where the flags of training data go; NULL: it has none of them */
+    const char *metric; /* what its workers count beside the loss, "accuracy"; NULL: nothing */
+
+    /* Checks and takes over the flags of its own, after the shared ones; NULL: nothing to do. */
+    bool (*take_flags)(void *user_data, GError **error);
+    void *user_data;
+
+    /* What the shared flags are when they are not given. */
+    uint32_t epochs, batch_size;
+    double learning_rate; /* 0: take_flags sets it where it finds 0 */
+} AppProgram;
+
+typedef struct {
+    char *name;
+    double value;
+} AppMetric;
+
+/* Why training ended before its last epoch. */
+typedef enum {
+    APP_STOPPED_NOT,
+    APP_STOPPED_BY_TIME, /* --time-limit */
+    APP_STOPPED_BY_LOSS, /* --target-loss */
+} AppStopped;
+
+struct App {
+    const AppProgram *program;
+
+    /* The flags; immutable once parsed. A file or folder that was not given is NULL. */
+    char *model;
+    const RubatoModelTraits *model_traits;
+    uint32_t staleness, speculation; /* 0 where the model has none */
+    uint32_t epochs;                 /* 0: no training, the program may leave its data unread */
+    uint32_t batch_size;             /* rows of a step, over all workers together */
+    double learning_rate;
+    uint64_t seed;
+    char *json; /* "-": standard output */
+    char *save, *load;
+    char *predict;
+    char *output; /* "-": standard output */
+    char *plot;
+    double straggler_probability, straggler_ms;
+    double time_limit;  /* seconds; infinite: none */
+    double target_loss; /* minus infinity: none */
+    char *cluster;
+    uint32_t node, servers, workers;
+
+    RubatoEngine *engine;
+    bool speaks;
+    GPtrArray *notes; /* said when training begins */
+    GArray *metrics;  /* of AppMetric */
+
+    const char *const *tables; /* of the task, while it runs */
+
+    /* main's before and after a run, worker 0's during it */
+    uint64_t n_rows;    /* of an epoch */
+    uint64_t n_samples; /* trained on */
+    double seconds;
+    int64_t begun_us;
+    AppStopped stopped;
+    AppCurve curve;
+    AppWaits waits;
+    AppProgress progress;
+};
+
+/* What a program returns when its flags are wrong. */
+#define APP_EXIT_USAGE 2
+
+/* Reads the flags. False, after saying so, where one is wrong: the program is then to return
+ * APP_EXIT_USAGE. --help ends the program right here. */
+bool app_parse(App *app, const AppProgram *program, int argc, char **argv);
+
+/* For take_flags: refuses a flag, as RUBATO_ERROR_INVALID; false. */
+bool app_refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+/* For take_flags: which of some words, which NULL ends, a flag's is; NULL is the first. */
+bool app_find_word(const char *flag, const char *const *words, const char *word, size_t *index,
+                   GError **error);
+
+/* For take_flags: whether a flag's number is one from 0. */
+bool app_check_number(const char *flag, double number, GError **error);
+
+/* Starts the engine that the flags ask for; from here on it is known which node speaks. */
+bool app_start(App *app, GError **error);
+
+/* Whether there is nothing to do but to load a model and predict: the program then needs no data to
+ * train on. */
+bool app_predicts_only(const App *app);
+
+/* A line that the speaking node prints when training begins. */
+void app_note(App *app, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+/* Whether this node speaks. */
+bool app_speaks(const App *app);
+
+/* ---- the model: what is created, saved, loaded and predicted with ---- */
+
+/* A table of the model, saved as NAME.npy (rows × width) and, where it is a hash table, beside it
+ * NAME.keys.npy. Its consistency model is the flags' to say, where the spec has none. */
+typedef struct {
+    const char *name;
+    RubatoTableSpec spec;
+} AppArray;
+
+/* What must be the same when a model is loaded: "factors" "16". */
+typedef struct {
+    const char *name, *text;
+} AppSetting;
+
+/* A number that is saved with the model, and set on the speaking node when the model is loaded. */
+typedef struct {
+    const char *name;
+    double *value;
+} AppNumber;
+
+/* Writes a prediction a line for each row of a file; on the speaking node. Whether `output` took
+ * them is checked afterwards. */
+typedef bool (*AppPredictFunc)(const char *path, FILE *output, void *user_data, GError **error);
+
+typedef struct {
+    const AppArray *arrays;
+    size_t n_arrays;
+    const AppSetting *settings; /* ended by one without a name; NULL: none */
+    const AppNumber *numbers;   /* the same */
+    AppPredictFunc predict;     /* NULL: --predict is refused */
+    void *user_data;
+} AppModel;
+
+/* Creates the model's tables under the flags' consistency model and, with --load, fills them. What
+ * is wrong with the files fails the call on every node. */
+bool app_create_model(App *app, const AppModel *model, GError **error);
+
+/* The shape of a table in the files of --load: its width and, of a dense one, its keys (else 0). For
+ * a program that has no data to tell them from; every node then needs the files. */
+bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
+                     GError **error);
+
+/* Fills in the consistency model that the flags ask for, for a table that is not part of the model. */
+void app_set_model(const App *app, RubatoTableSpec *spec);
+
+/* After training: --save, --predict, --plot and the result card, on the node that speaks. */
+bool app_finish(const App *app, const AppModel *model, GError **error);
+
+/* ---- training ---- */
+
+/* Runs a task that goes through n_rows rows in each epoch, with progress, and takes the time.
+ * Nothing where there are no epochs. */
+bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error);
+
+/* A worker's part in what is shared: each makes one first in its function, and frees it last.
+ *
+ *     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
+ *     if (self == NULL)
+ *         return false;
+ *     for (step = 0; step < n_steps && app_worker_goes_on(self); step++) {
+ *         … a step …
+ *         if (!app_worker_step(self, n, loss, n_right, error))
+ *             return false;
+ *     }
+ */
+typedef struct AppWorker AppWorker;
+
+/* (transfer full) */
+AppWorker *app_worker_new(App *app, RubatoWorker *worker, GError **error);
+void app_worker_free(AppWorker *self);
+
+/* Before each step: false where training is to stop (--time-limit, --target-loss). It sleeps where
+ * --straggler says so. */
+bool app_worker_goes_on(AppWorker *self);
+
+/* After each step: how many rows it took, and the sums over them of loss and of what the program's
+ * metric counts (0 where there is none), as the model was before the step. */
+bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error);
+
+/* Before each step's Adds, where the servers' update rule has a learning rate that is to fall in the
+ * course of training: worker 0 tunes it on the tables, ended by NULL, as app_learning_rate says. */
+bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(AppWorker, app_worker_free)
+
+/* The learning rate when `done` of `total` steps, or rows, are done: it falls in a straight line to
+ * a twentieth. */
+double app_learning_rate(const App *app, uint64_t done, uint64_t total);
+
+/* ---- the result ---- */
+
+/* Puts a number on the result card. */
+void app_add_metric(App *app, const char *name, double value);
+
+/* Frees everything, after printing the error if there is one; the program's exit status. */
+int app_end(App *app, const GError *error);
+
+/* ---- for the files of this folder, and tests ---- */
+
+/* Runs a function on the speaking node, inside a task: where it fails every node does. Collective. */
+typedef bool (*AppSpeakerFunc)(App *app, void *data, GError **error);
+bool app_call_speaker(App *app, const char *what, AppSpeakerFunc function, void *data,
+                      GError **error);
+
+/* Prints the result card, and the JSON where --json asks for it, on the node that speaks. */
+bool app_report(const App *app, GError **error);
+
+/* "2 nodes, 2 servers, 4 workers, bsp". (transfer full) */
+char *app_run_text(const App *app);
+
+/* The card as text, and as JSON in one line. (transfer full) */
+char *app_card_text(const App *app);
+char *app_card_json(const App *app);
+
+/* Writes the predictions to what --output names: whole or not at all, where it is a file. */
+bool app_predict(const App *app, const AppModel *model, GError **error);
+
+/* Draws the curve, as --plot asks for. */
+bool app_plot(const App *app, GError **error);
+
+/* The table over which the workers tell each other of loss and end. */
+#define APP_BOARD "app-board"
+typedef enum {
+    APP_BOARD_ROWS,
+    APP_BOARD_LOSS,
+    APP_BOARD_METRIC,
+    APP_BOARD_STOP, /* not 0: stop */
+    APP_BOARD_WIDTH,
+} AppBoardColumn;
+
+#endif

@@ -1,0 +1,207 @@
+/* Flags of training data, and readers as they ask for them. */
+#include "apps/kit/app_data.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#include "apps/kit/app.h"
+#include "apps/kit/app_keys.h"
+
+#define HASH_BITS_MAX 64
+
+void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
+{
+    const GOptionEntry entries[] = {
+        { "train", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->train,
+          "The rows to train on, a file or glob; may be given again for more", "FILE" },
+        { "test", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->test, "The rows to test on, likewise",
+          "FILE" },
+        { "format", 0, 0, G_OPTION_ARG_STRING, &flags->format,
+          "libsvm, libffm, csv, ratings, bag_of_words, text, idx (by the name)", "NAME" },
+        { "label-column", 0, 0, G_OPTION_ARG_STRING, &flags->label_column,
+          "csv: the label, by name or number from 0 (default: the first)", "COLUMN" },
+        { "categorical", 0, 0, G_OPTION_ARG_STRING, &flags->categorical,
+          "csv: columns whose cells are words, not numbers", "COLUMN,..." },
+        { "hash-bits", 0, 0, G_OPTION_ARG_INT, &flags->hash_bits,
+          "csv, text: keep so many bits of a word's hash (default 64)", "N" },
+        { "max-bad-rows", 0, 0, G_OPTION_ARG_INT64, &flags->max_bad_rows,
+          "Skip up to N rows that cannot be read (default 0)", "N" },
+        { "cache", 0, 0, G_OPTION_ARG_FILENAME, &flags->cache,
+          "Keep rows in binary form, read faster later (default none)", "DIR|beside|none" },
+        { "split", 0, 0, G_OPTION_ARG_STRING, &flags->split,
+          "fixed (default): equal shares; dynamic: who is done gets more", "fixed|dynamic" },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    g_option_context_add_main_entries(context, entries, NULL);
+}
+
+void app_data_flags_clear(AppDataFlags *flags)
+{
+    g_strfreev(flags->train);
+    g_strfreev(flags->test);
+    g_free(flags->format);
+    g_free(flags->label_column);
+    g_free(flags->categorical);
+    g_free(flags->cache);
+    g_free(flags->split);
+    *flags = (AppDataFlags){ .train = NULL };
+}
+
+void app_data_clear(AppData *data)
+{
+    g_strfreev(data->train);
+    g_strfreev(data->test);
+    g_free(data->format);
+    g_free(data->label_column);
+    g_strfreev(data->categorical);
+    g_free(data->cache_directory);
+    app_keys_free(data->loaded_keys);
+    *data = (AppData){ .train = NULL };
+}
+
+static void take_cache(AppData *data, AppDataFlags *flags)
+{
+    if (flags->cache == NULL || strcmp(flags->cache, "none") == 0)
+        return;
+    data->cache = RUBATO_DATA_CACHE_KEEP;
+    if (strcmp(flags->cache, "beside") != 0)
+        data->cache_directory = g_steal_pointer(&flags->cache);
+}
+
+bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError **error)
+{
+    *data = (AppData){
+        .train = g_steal_pointer(&flags->train),
+        .test = g_steal_pointer(&flags->test),
+        .format = g_steal_pointer(&flags->format),
+        .label_column = g_steal_pointer(&flags->label_column),
+        .categorical = flags->categorical != NULL ? g_strsplit(flags->categorical, ",", -1) : NULL,
+    };
+    take_cache(data, flags);
+    if (needs_train && data->train == NULL)
+        return app_refuse(error, "--train: give the file to train on");
+    if (flags->hash_bits < 0 || flags->hash_bits > HASH_BITS_MAX)
+        return app_refuse(error, "--hash-bits: expected a number from 1 to %d, found %d",
+                          HASH_BITS_MAX, flags->hash_bits);
+    if (flags->max_bad_rows < 0)
+        return app_refuse(error,
+                          "--max-bad-rows: expected a number from 0, found %" G_GINT64_FORMAT,
+                          flags->max_bad_rows);
+    data->hash_bits = flags->hash_bits == HASH_BITS_MAX ? 0 : (uint32_t)flags->hash_bits;
+    data->max_bad_rows = (uint64_t)flags->max_bad_rows;
+    if (flags->split == NULL || strcmp(flags->split, "fixed") == 0)
+        data->split = RUBATO_SPLIT_FIXED;
+    else if (strcmp(flags->split, "dynamic") == 0)
+        data->split = RUBATO_SPLIT_DYNAMIC;
+    else
+        return app_refuse(error, "--split: expected fixed or dynamic, found \"%s\"", flags->split);
+    return true;
+}
+
+/* ---- rows ---- */
+
+static RubatoDataSpec spec_of(const AppData *data, const char *const *paths)
+{
+    return (RubatoDataSpec){
+        .paths = paths,
+        .format = data->format,
+        .label_column = data->label_column,
+        .categorical_columns = (const char *const *)data->categorical,
+        .hash_bits = data->hash_bits,
+        .keys = data->keys,
+        .max_bad_rows = data->max_bad_rows,
+        .cache = data->cache,
+        .cache_directory = data->cache_directory,
+    };
+}
+
+static RubatoDataset *open_rows(const RubatoDataSpec *spec, GError **error)
+{
+    g_autoptr(GError) cause = NULL;
+
+    if (spec->cache_directory !=
+        NULL) /* where there is none, the dataset says that it does without */
+        (void)g_mkdir(spec->cache_directory, 0777);
+    RubatoDataset *rows = rubato_dataset_open(spec, &cause);
+    if (rows != NULL)
+        return rows;
+    if (g_error_matches(cause, RUBATO_ERROR, RUBATO_ERROR_MISMATCH)) {
+        g_autofree char *wanted = app_keys_text(spec->keys);
+        const char *missing = "";
+
+        if (spec->skip_labels && spec->keys->label_column != RUBATO_NO_COLUMN)
+            missing = "; only the label may be missing (where no header shows it, say "
+                      "--label-column '')";
+        g_set_error(
+            error, cause->domain, cause->code,
+            "%s. The model's rows: %s. Give it rows with these, in this order, and the same "
+            "flags%s",
+            cause->message, wanted, missing);
+    } else {
+        g_propagate_error(error, g_steal_pointer(&cause));
+    }
+    return NULL;
+}
+
+RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error)
+{
+    const RubatoDataSpec spec = spec_of(data, paths);
+
+    return open_rows(&spec, error);
+}
+
+RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error)
+{
+    const char *const paths[] = { path, NULL };
+    RubatoDataSpec spec = spec_of(data, paths);
+
+    spec.skip_labels = true;
+    return open_rows(&spec, error);
+}
+
+void app_data_take_keys(AppData *data, RubatoDataKeys *keys)
+{
+    app_keys_free(data->loaded_keys);
+    data->loaded_keys = keys;
+    data->keys = keys;
+}
+
+bool app_data_check_keys(const App *app, GError **error)
+{
+    AppData plain;
+
+    if (app->program->data == NULL || app->program->data->keys == NULL)
+        return true;
+    plain = *app->program->data;
+    plain.cache = RUBATO_DATA_CACHE_NONE;
+    plain.cache_directory = NULL;
+    if (plain.loaded_keys != NULL && !app_predicts_only(app)) {
+        g_autoptr(RubatoDataset) train =
+            app_data_open(&plain, (const char *const *)plain.train, error);
+        if (train == NULL)
+            return false;
+    }
+    if (app->predict == NULL)
+        return true;
+    g_autoptr(RubatoDataset) rows = app_data_open_unlabelled(&plain, app->predict, error);
+    return rows != NULL;
+}
+
+void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows)
+{
+    if (rows->n_bad_rows > 0)
+        app_note(app, "rows left out because they cannot be read: %" G_GUINT64_FORMAT,
+                 rows->n_bad_rows);
+}
+
+RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data, uint32_t n_workers)
+{
+    return (RubatoReaderOptions){
+        .epochs = app->epochs,
+        .batch_rows = (app->batch_size - 1) / n_workers + 1,
+        .shuffle = true,
+        .seed = app->seed,
+        .split = data->split,
+    };
+}

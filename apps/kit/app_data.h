@@ -1,0 +1,69 @@
+/* The flags that say where a program's rows are and how they are read, for programs whose
+ * AppProgram has a place for them.
+ *
+ * Threads: main's; app_data_reader_options from any. */
+#ifndef RUBATO_APPS_KIT_APP_DATA_H
+#define RUBATO_APPS_KIT_APP_DATA_H
+
+#include <rubato/rubato.h>
+
+typedef struct App App;
+
+/* What the flags say; immutable once parsed, but for the last. */
+typedef struct {
+    char **train, **test; /* files and globs; NULL: not given */
+    char *format;         /* NULL: by the name */
+    char *label_column;   /* csv: NULL: the first */
+    char **categorical;   /* csv: columns; NULL: none */
+    uint32_t hash_bits;   /* 0: all */
+    RubatoDataCache cache;
+    char *cache_directory; /* NULL: beside the input */
+    RubatoSplit split;
+    uint64_t max_bad_rows;
+
+    /* What all rows must agree in: what the rows to train on have, or what was saved with the model
+     * that is loaded. NULL: nobody knows, so nothing is checked. */
+    const RubatoDataKeys *keys;
+    RubatoDataKeys *loaded_keys; /* NULL: keys are not the model's */
+} AppData;
+
+/* Opens files or globs, a list ended by NULL, as the flags say. RUBATO_ERROR_MISMATCH, which says what
+ * the model's rows are like, where keys would mean something else in them. (transfer full) */
+RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error);
+
+/* The same for a file or glob of rows whose labels are not used: in csv they may be missing, the cells
+ * or the column. (transfer full) */
+RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error);
+
+/* Takes over what a loaded model says of its keys. (keys: transfer full) */
+void app_data_take_keys(AppData *data, RubatoDataKeys *keys);
+
+/* Whether the rows that will be opened, to go on training and to predict, are as the keys say, as far
+ * as the heads of the files tell. */
+bool app_data_check_keys(const App *app, GError **error);
+
+/* Has the user told how many rows were left out, if any. */
+void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows);
+
+/* How a worker of n_workers reads what it trains on: its part of each step, shuffled, all epochs. */
+RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data,
+                                            uint32_t n_workers);
+
+/* ---- for app_flags.c ---- */
+
+/* The flags as GOption takes them. */
+typedef struct {
+    char **train, **test;
+    char *format, *label_column, *categorical, *cache, *split;
+    int hash_bits;
+    int64_t max_bad_rows;
+} AppDataFlags;
+
+void app_data_add_flags(GOptionContext *context, AppDataFlags *flags);
+
+/* Takes over what they say, and them. Where one is wrong *data is still to be cleared. */
+bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError **error);
+void app_data_flags_clear(AppDataFlags *flags);
+void app_data_clear(AppData *data);
+
+#endif

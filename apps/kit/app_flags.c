@@ -1,0 +1,358 @@
+/* The flags that every program has. Runs on main's thread. */
+#include "apps/kit/app.h"
+#include "apps/kit/app_output.h"
+
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <string.h>
+
+#define THREADS_MAX 4096
+#define COUNT_MAX (1 << 30)
+#define STRAGGLER_MS_MAX (3600.0 * 1000)
+
+static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp", NULL };
+
+/* The flags as GOption takes them; NOT_GIVEN where a number was not. */
+#define NOT_GIVEN G_MININT
+#define RATE_NOT_GIVEN (-DBL_MAX)
+
+typedef struct {
+    char *cluster, *model, *json;
+    char *save, *load, *predict, *output, *plot, *straggler, *target_loss;
+    int node, servers, workers;
+    int staleness, speculation;
+    int epochs, batch_size;
+    double learning_rate;
+    double time_limit; /* 0: not given */
+    int64_t seed;
+    char **rest;
+    AppDataFlags data;
+} Flags;
+
+bool app_refuse(GError **error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, text);
+    return false;
+}
+
+static bool check_count(const char *flag, int value, int low, int high, GError **error)
+{
+    if (value >= low && value <= high)
+        return true;
+    return app_refuse(error, "--%s: expected a number from %d to %d, found %d", flag, low, high,
+                      value);
+}
+
+bool app_find_word(const char *flag, const char *const *words, const char *word, size_t *index,
+                   GError **error)
+{
+    for (size_t i = 0; words[i] != NULL; i++)
+        if (word == NULL || strcmp(words[i], word) == 0) {
+            *index = i;
+            return true;
+        }
+    g_autofree char *known = g_strjoinv(", ", (char **)(uintptr_t)words);
+    return app_refuse(error, "--%s: expected one of %s, found \"%s\"", flag, known, word);
+}
+
+bool app_check_number(const char *flag, double number, GError **error)
+{
+    return (isfinite(number) && number >= 0) ||
+           app_refuse(error, "--%s: expected a number from 0, found %g", flag, number);
+}
+
+/* Which node of which cluster: flags first, then what `rubato run` sets. */
+static bool read_place(App *app, const Flags *flags, GError **error)
+{
+    const char *file = flags->cluster != NULL ? flags->cluster : g_getenv("RUBATO_CLUSTER");
+    const char *node = g_getenv("RUBATO_NODE");
+
+    if (file == NULL || *file == '\0') {
+        if (flags->node != NOT_GIVEN)
+            return app_refuse(error, "--node: needs --cluster FILE, the file that lists the nodes");
+        if (flags->servers != NOT_GIVEN &&
+            !check_count("servers", flags->servers, 1, THREADS_MAX, error))
+            return false;
+        if (flags->workers != NOT_GIVEN &&
+            !check_count("workers", flags->workers, 1, THREADS_MAX, error))
+            return false;
+        app->servers = flags->servers != NOT_GIVEN ? (uint32_t)flags->servers : 0;
+        app->workers = flags->workers != NOT_GIVEN ? (uint32_t)flags->workers : 0;
+        return true;
+    }
+
+    if (flags->servers != NOT_GIVEN || flags->workers != NOT_GIVEN)
+        return app_refuse(
+            error, "--%s: is for a single process; on a cluster the numbers stand in its file, %s",
+            flags->servers != NOT_GIVEN ? "servers" : "workers", file);
+    if (flags->node != NOT_GIVEN) {
+        if (!check_count("node", flags->node, 0, G_MAXINT, error))
+            return false;
+        app->node = (uint32_t)flags->node;
+    } else if (node != NULL && *node != '\0') {
+        uint64_t id;
+
+        if (!g_ascii_string_to_unsigned(node, 10, 0, UINT32_MAX, &id, NULL))
+            return app_refuse(error, "RUBATO_NODE: expected the id of a node, found \"%s\"", node);
+        app->node = (uint32_t)id;
+    } else {
+        return app_refuse(error, "--node: give the id that this node has in %s", file);
+    }
+    app->cluster = g_strdup(file);
+    return true;
+}
+
+static bool read_model(App *app, const Flags *flags, GError **error)
+{
+    const char *model = flags->model != NULL ? flags->model : "bsp";
+    size_t index = 0;
+
+    if (!app_find_word("model", models, model, &index, error) ||
+        !check_count("staleness", flags->staleness, 0, COUNT_MAX, error) ||
+        !check_count("speculation", flags->speculation, 0, COUNT_MAX, error))
+        return false;
+
+    app->model = g_strdup(models[index]);
+    app->model_traits = rubato_model_traits(model);
+    app->staleness =
+        app->model_traits->lead == RUBATO_LEAD_STALENESS ? (uint32_t)flags->staleness : 0;
+    app->speculation = app->model_traits->takes_announcements ? (uint32_t)flags->speculation : 0;
+    return true;
+}
+
+/* "0.1:250": a tenth of the iterations, 250 ms each. */
+static bool read_straggler(App *app, const char *text, GError **error)
+{
+    char *colon, *end;
+
+    if (text == NULL)
+        return true;
+    const double probability = g_ascii_strtod(text, &colon);
+    const double ms = *colon == ':' ? g_ascii_strtod(colon + 1, &end) : -1;
+    if (colon == text || *colon != ':' || end == colon + 1 || *end != '\0' ||
+        !(probability >= 0 && probability <= 1) || !(ms >= 0 && ms <= STRAGGLER_MS_MAX))
+        return app_refuse(
+            error,
+            "--straggler: expected PROBABILITY:MS, a number from 0 to 1 and milliseconds "
+            "from 0 to %.0f, such as 0.05:20, found \"%s\"",
+            STRAGGLER_MS_MAX, text);
+    app->straggler_probability = probability;
+    app->straggler_ms = ms;
+    return true;
+}
+
+static bool read_ends(App *app, const Flags *flags, GError **error)
+{
+    char *end;
+
+    app->time_limit = (double)INFINITY;
+    app->target_loss = -(double)INFINITY;
+    if (!isfinite(flags->time_limit) || flags->time_limit < 0)
+        return app_refuse(error, "--time-limit: expected seconds above 0, found %g",
+                          flags->time_limit);
+    if (flags->time_limit > 0)
+        app->time_limit = flags->time_limit;
+    if (flags->target_loss == NULL)
+        return true;
+    app->target_loss = g_ascii_strtod(flags->target_loss, &end);
+    if (end == flags->target_loss || *end != '\0' || !isfinite(app->target_loss))
+        return app_refuse(error, "--target-loss: expected a number, found \"%s\"",
+                          flags->target_loss);
+    return true;
+}
+
+/* A folder whose name is completed to others beside it. (transfer full) */
+static char *without_slashes(const char *path)
+{
+    char *text = g_strdup(path);
+    size_t n = text != NULL ? strlen(text) : 0;
+
+    while (n > 1 && text[n - 1] == '/')
+        text[--n] = '\0';
+    return text;
+}
+
+static bool read_files(App *app, const Flags *flags, GError **error)
+{
+    if (flags->output != NULL && flags->predict == NULL)
+        return app_refuse(error, "--output: needs --predict FILE, the rows to predict");
+    app->json = g_strdup(flags->json);
+    app->save = without_slashes(flags->save);
+    app->load = g_strdup(flags->load);
+    app->predict = g_strdup(flags->predict);
+    app->output = g_strdup(flags->output != NULL ? flags->output : "-");
+    app->plot = g_strdup(flags->plot);
+    if (app->predict != NULL && app->json != NULL && strcmp(app->json, "-") == 0 &&
+        strcmp(app->output, "-") == 0)
+        return app_refuse(error,
+                          "--json and --output: standard output cannot take both; name a file "
+                          "for one of them");
+    return true;
+}
+
+/* A model that is loaded to predict is not trained on, unless the user says so. */
+static bool read_epochs(App *app, const Flags *flags, GError **error)
+{
+    const bool predicts_only = flags->load != NULL && flags->predict != NULL;
+
+    if (flags->epochs == NOT_GIVEN) {
+        app->epochs = predicts_only ? 0 : app->program->epochs;
+        return true;
+    }
+    if (!check_count("epochs", flags->epochs, 0, COUNT_MAX, error))
+        return false;
+    app->epochs = (uint32_t)flags->epochs;
+    return true;
+}
+
+static bool read_data(App *app, Flags *flags, GError **error)
+{
+    return app->program->data == NULL ||
+           app_data_take(app->program->data, &flags->data, !app_predicts_only(app), error);
+}
+
+static bool read_flags(App *app, Flags *flags, GError **error)
+{
+    if (flags->rest != NULL && flags->rest[0] != NULL)
+        return app_refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
+    if (!read_place(app, flags, error) || !read_model(app, flags, error) ||
+        !read_epochs(app, flags, error) || !read_files(app, flags, error) ||
+        !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
+        !read_ends(app, flags, error) ||
+        !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error))
+        return false;
+    if (flags->learning_rate != RATE_NOT_GIVEN &&
+        !(isfinite(flags->learning_rate) && flags->learning_rate > 0))
+        return app_refuse(error, "--learning-rate: expected a number above 0, found %g",
+                          flags->learning_rate);
+    if (flags->seed < 0)
+        return app_refuse(error, "--seed: expected a number from 0, found %" G_GINT64_FORMAT,
+                          flags->seed);
+    app->batch_size = (uint32_t)flags->batch_size;
+    app->learning_rate =
+        flags->learning_rate != RATE_NOT_GIVEN ? flags->learning_rate : app->program->learning_rate;
+    app->seed = (uint64_t)flags->seed;
+    return true;
+}
+
+static GOptionContext *context_new(const AppProgram *program, Flags *flags)
+{
+    const GOptionEntry shared[] = {
+        { "model", 'm', 0, G_OPTION_ARG_STRING, &flags->model,
+          "Consistency: asp, bsp (default), ssp or sparse_ssp", "NAME" },
+        { "staleness", 's', 0, G_OPTION_ARG_INT, &flags->staleness,
+          "ssp, sparse_ssp: clocks ahead of the slowest worker (default 1)", "N" },
+        { "speculation", 0, 0, G_OPTION_ARG_INT, &flags->speculation,
+          "sparse_ssp: clocks beyond, where no key is in dispute (default 1)", "N" },
+        { "epochs", 'e', 0, G_OPTION_ARG_INT, &flags->epochs, "Passes over the data", "N" },
+        { "batch-size", 'b', 0, G_OPTION_ARG_INT, &flags->batch_size,
+          "Rows of a step, over all workers together", "N" },
+        { "learning-rate", 'l', 0, G_OPTION_ARG_DOUBLE, &flags->learning_rate,
+          "Length of the first steps; later ones are shorter", "X" },
+        { "seed", 0, 0, G_OPTION_ARG_INT64, &flags->seed,
+          "Of the order of the rows, and of stragglers (default 1)", "N" },
+        { "json", 0, 0, G_OPTION_ARG_FILENAME, &flags->json,
+          "Write the result as JSON to FILE, - for standard output", "FILE" },
+        { "save", 0, 0, G_OPTION_ARG_FILENAME, &flags->save,
+          "Save the trained model into the folder DIR", "DIR" },
+        { "load", 0, 0, G_OPTION_ARG_FILENAME, &flags->load,
+          "Begin with the model that --save left in DIR", "DIR" },
+        { "predict", 0, 0, G_OPTION_ARG_FILENAME, &flags->predict,
+          "Predict the rows of FILE; with --load and no --epochs, only that", "FILE" },
+        { "output", 0, 0, G_OPTION_ARG_FILENAME, &flags->output,
+          "Write the predictions to FILE (default -, standard output)", "FILE" },
+        { "plot", 0, 0, G_OPTION_ARG_FILENAME, &flags->plot,
+          "Draw loss and metric over time as SVG; needs gnuplot", "FILE" },
+        { "straggler", 0, 0, G_OPTION_ARG_STRING, &flags->straggler,
+          "Let workers sleep MS before a step, with this probability", "PROBABILITY:MS" },
+        { "time-limit", 0, 0, G_OPTION_ARG_DOUBLE, &flags->time_limit,
+          "Stop training after so many seconds", "SECONDS" },
+        { "target-loss", 0, 0, G_OPTION_ARG_STRING, &flags->target_loss,
+          "Stop training when its smoothed loss is down to X", "X" },
+        { "cluster", 0, 0, G_OPTION_ARG_FILENAME, &flags->cluster,
+          "Be a node of the cluster in FILE (or RUBATO_CLUSTER)", "FILE" },
+        { "node", 0, 0, G_OPTION_ARG_INT, &flags->node, "Which of its nodes (or RUBATO_NODE)",
+          "ID" },
+        { "servers", 0, 0, G_OPTION_ARG_INT, &flags->servers,
+          "Server threads of a single process (default 1)", "N" },
+        { "workers", 'w', 0, G_OPTION_ARG_INT, &flags->workers,
+          "Workers of a single process (default 1)", "N" },
+        { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_STRING_ARRAY, &flags->rest, NULL, NULL },
+        G_OPTION_ENTRY_NULL,
+    };
+    GOptionContext *context = g_option_context_new(NULL);
+
+    g_autofree char *rate = program->learning_rate > 0
+                                ? g_strdup_printf(" --learning-rate %g", program->learning_rate)
+                                : g_strdup("");
+    g_autofree char *description =
+        g_strdup_printf("Defaults: --epochs %u --batch-size %u%s. Without --cluster it is one\n"
+                        "process; on a cluster start it with: rubato run FILE -- %s ...\n",
+                        program->epochs, program->batch_size, rate, program->name);
+    g_option_context_set_summary(context, program->summary);
+    g_option_context_set_description(context, description);
+    if (program->options != NULL)
+        g_option_context_add_main_entries(context, program->options, NULL);
+    if (program->data != NULL)
+        app_data_add_flags(context, &flags->data);
+    g_option_context_add_main_entries(context, shared, NULL);
+    return context;
+}
+
+static void flags_clear(Flags *flags)
+{
+    char *const texts[] = { flags->cluster,   flags->model,      flags->json,   flags->save,
+                            flags->load,      flags->predict,    flags->output, flags->plot,
+                            flags->straggler, flags->target_loss };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
+        g_free(texts[i]);
+    g_strfreev(flags->rest);
+    app_data_flags_clear(&flags->data);
+}
+
+bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
+{
+    Flags flags = {
+        .node = NOT_GIVEN,
+        .servers = NOT_GIVEN,
+        .workers = NOT_GIVEN,
+        .staleness = 1,
+        .speculation = 1,
+        .epochs = NOT_GIVEN,
+        .batch_size = (int)program->batch_size,
+        .learning_rate = RATE_NOT_GIVEN,
+        .seed = 1,
+    };
+    g_autoptr(GOptionContext) context = context_new(program, &flags);
+    g_autoptr(GError) error = NULL;
+
+    *app = (App){ .program = program };
+    app->notes = g_ptr_array_new_with_free_func(g_free);
+    app->metrics = g_array_new(FALSE, FALSE, sizeof(AppMetric));
+    app_output_check_at_exit();
+    setlocale(LC_CTYPE, ""); /* how text is encoded, but no decimal commas */
+    g_set_prgname(program->name);
+
+    const bool good =
+        g_option_context_parse(context, &argc, &argv, &error) && read_flags(app, &flags, &error) &&
+        (program->take_flags == NULL || program->take_flags(program->user_data, &error));
+    flags_clear(&flags);
+    if (good)
+        return true;
+    g_printerr("%s: %s\n", program->name, error->message);
+    g_printerr("Try \"%s --help\".\n", program->name);
+    app_end(app, NULL);
+    return false;
+}
+
+bool app_predicts_only(const App *app)
+{
+    return app->load != NULL && app->predict != NULL && app->epochs == 0;
+}

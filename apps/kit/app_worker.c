@@ -1,0 +1,177 @@
+/* A worker's part in what is shared: it tells the others of its loss, sleeps where it is to play
+ * the straggler, and stops where training is to stop.
+ *
+ * Workers meet on the board, a table of one row without consistency: each adds its rows and losses
+ * to it from time to time; worker 0 reads it for the curve and, where the loss is low enough, marks
+ * it, which the others see when they look next. The time limit each knows by itself. So workers may
+ * stop a few steps apart; a worker that has stopped holds nobody up, whatever the model.
+ *
+ * Thread: the worker's. */
+#include "apps/kit/app.h"
+
+#include <math.h>
+
+/* Between two looks at the board: a share of the time since training began, for a curve needs
+ * points close together at its start, within these bounds. */
+#define LOOKS_BY_SHARE 64
+#define LOOK_LEAST_US (5 * 1000)
+#define LOOK_MOST_US (200 * 1000)
+
+#define RATE_STEPS 64 /* in which the learning rate falls: a straight line, near enough */
+
+#define NAP_MOST_US (50 * 1000) /* a sleeper looks whether the task was cancelled */
+
+struct AppWorker {
+    /* immutable */
+    App *app;
+    RubatoWorker *worker;
+    RubatoKVTable *board;
+    bool leads;          /* worker 0 */
+    int64_t deadline_us; /* G_MAXINT64: none */
+
+    GRand *random;
+    bool stopped;
+    int64_t look_us;              /* when to look at the board next */
+    uint64_t n_rows;              /* taken so far */
+    uint64_t rate_step;           /* of RATE_STEPS, that the tables have */
+    double news[APP_BOARD_WIDTH]; /* not told yet */
+};
+
+static const RubatoKey board_key = 0;
+
+AppWorker *app_worker_new(App *app, RubatoWorker *worker, GError **error)
+{
+    const uint32_t seeds[] = { (uint32_t)app->seed, (uint32_t)(app->seed >> 32),
+                               rubato_worker_rank(worker) };
+    RubatoKVTable *board = rubato_worker_open_kv_table(worker, APP_BOARD, RUBATO_F64, error);
+
+    if (board == NULL)
+        return NULL;
+    AppWorker *self = g_new0(AppWorker, 1);
+    self->app = app;
+    self->worker = worker;
+    self->board = board;
+    self->leads = rubato_worker_rank(worker) == 0;
+    self->deadline_us = isfinite(app->time_limit)
+                            ? app->begun_us + (int64_t)(app->time_limit * G_USEC_PER_SEC)
+                            : G_MAXINT64;
+    self->random = g_rand_new_with_seed_array(seeds, G_N_ELEMENTS(seeds));
+    if (self->leads)
+        app_progress_speak(&app->progress, rubato_worker_n_workers(worker),
+                           rubato_worker_n_local_workers(worker));
+    return self;
+}
+
+static bool tell(AppWorker *self, GError **error)
+{
+    if (!rubato_kv_table_add(self->board, &board_key, 1, self->news, error))
+        return false;
+    for (size_t i = 0; i < APP_BOARD_WIDTH; i++)
+        self->news[i] = 0;
+    return true;
+}
+
+void app_worker_free(AppWorker *self)
+{
+    if (self == NULL)
+        return;
+    /* these fail where the task has failed, which is told without them */
+    (void)tell(self, NULL);
+    (void)app_waits_tell(self->worker, self->app->tables, NULL);
+    rubato_kv_table_free(self->board);
+    g_rand_free(self->random);
+    g_free(self);
+}
+
+static void stop(AppWorker *self, AppStopped why)
+{
+    self->stopped = true;
+    if (self->leads)
+        self->app->stopped = why;
+}
+
+static void straggle(AppWorker *self)
+{
+    const App *app = self->app;
+    int64_t now_us = g_get_monotonic_time();
+    const int64_t until_us = MIN(now_us + (int64_t)(app->straggler_ms * 1000), self->deadline_us);
+
+    for (; now_us < until_us && !rubato_worker_cancelled(self->worker);
+         now_us = g_get_monotonic_time())
+        g_usleep((gulong)MIN(until_us - now_us, NAP_MOST_US));
+}
+
+bool app_worker_goes_on(AppWorker *self)
+{
+    const double probability = self->app->straggler_probability;
+
+    if (!self->stopped && probability > 0 && g_rand_double(self->random) < probability)
+        straggle(self);
+    if (!self->stopped && self->deadline_us != G_MAXINT64 &&
+        g_get_monotonic_time() >= self->deadline_us)
+        stop(self, APP_STOPPED_BY_TIME);
+    return !self->stopped;
+}
+
+static bool look(AppWorker *self, int64_t now_us, GError **error)
+{
+    App *app = self->app;
+    const bool has_target = isfinite(app->target_loss);
+    double board[APP_BOARD_WIDTH];
+
+    if (!self->leads && !has_target)
+        return true;
+    if (!rubato_kv_table_get(self->board, &board_key, 1, board, error))
+        return false;
+    if (self->leads) {
+        app_curve_take(&app->curve, (double)(now_us - app->begun_us) / G_USEC_PER_SEC,
+                       board[APP_BOARD_ROWS], board[APP_BOARD_LOSS], board[APP_BOARD_METRIC]);
+        if (has_target && app_curve_loss(&app->curve) <= app->target_loss) {
+            stop(self, APP_STOPPED_BY_LOSS);
+            self->news[APP_BOARD_STOP] = 1;
+            return tell(self, error);
+        }
+    } else if (board[APP_BOARD_STOP] > 0) {
+        stop(self, APP_STOPPED_BY_LOSS);
+    }
+    return true;
+}
+
+bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error)
+{
+    App *app = self->app;
+    const int64_t now_us = g_get_monotonic_time();
+
+    self->n_rows += n_rows;
+    app_progress_count(&app->progress, n_rows);
+    if (self->leads)
+        app_progress_draw(&app->progress, n_rows, loss);
+    self->news[APP_BOARD_ROWS] += (double)n_rows;
+    self->news[APP_BOARD_LOSS] += loss;
+    self->news[APP_BOARD_METRIC] += metric;
+    if (now_us < self->look_us)
+        return true;
+    self->look_us =
+        now_us + CLAMP((now_us - app->begun_us) / LOOKS_BY_SHARE, LOOK_LEAST_US, LOOK_MOST_US);
+    return tell(self, error) && look(self, now_us, error);
+}
+
+/* By its own rows, for those of the others are as many: so that it does not depend on time. */
+bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error)
+{
+    const App *app = self->app;
+
+    if (!self->leads)
+        return true;
+    const double done = (double)self->n_rows * rubato_worker_n_workers(self->worker);
+    const double share = done / ((double)app->n_rows * app->epochs);
+    const uint64_t rate_step = (uint64_t)(MIN(share, 1) * RATE_STEPS);
+    if (rate_step == self->rate_step)
+        return true;
+    self->rate_step = rate_step;
+    const double rate = app_learning_rate(app, rate_step, RATE_STEPS);
+    for (size_t i = 0; tables[i] != NULL; i++)
+        if (!rubato_worker_tune(self->worker, tables[i], RUBATO_LEARNING_RATE, rate, error))
+            return false;
+    return true;
+}

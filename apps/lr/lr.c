@@ -1,0 +1,167 @@
+/* rubato-lr: linear models on sparse rows.
+ *
+ * A step gets the weights of its batch's keys and adds their gradients; the servers apply the update
+ * rule. Weights that nobody has added to are 0 and take no room: so any 64-bit key will do.
+ *
+ * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
+ * batches share none need not wait for each other. Every step uses the bias, which is therefore a
+ * table of its own. */
+#include "apps/kit/app_ahead.h"
+#include "apps/kit/app_score.h"
+#include "apps/lr/lr_job.h"
+
+static const RubatoKey bias_key = 0;
+
+/* What a worker has at hand. */
+typedef struct {
+    const LrJob *job;
+    AppAhead *ahead;
+    RubatoSparseKVClientTable *weights;
+    RubatoKVClientTable *bias; /* NULL: none */
+} Tables;
+
+/* Asks for the bias and, while that is on its way, for the weights. */
+static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
+{
+    RubatoTicket ticket = 0;
+
+    if (tables->bias != NULL) {
+        ticket = rubato_kv_client_table_get_async(tables->bias, &bias_key, 1, &workspace->bias,
+                                                  NULL, NULL, error);
+        if (ticket == 0)
+            return false;
+    }
+    const bool good = rubato_sparse_kv_client_table_get(tables->weights, workspace->weights, error);
+    /* In any case, for until then the bias may be written to. */
+    return (ticket == 0 ||
+            rubato_kv_client_table_wait(tables->bias, ticket, good ? error : NULL)) &&
+           good;
+}
+
+static bool add(const Tables *tables, const LrWorkspace *workspace, GError **error)
+{
+    if (tables->bias != NULL &&
+        (!rubato_kv_client_table_add(tables->bias, &bias_key, 1, &workspace->d_bias, error) ||
+         !rubato_kv_client_table_clock(tables->bias, error)))
+        return false;
+    return rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error);
+}
+
+static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
+{
+    const LrJob *job = tables->job;
+    g_auto(LrWorkspace) workspace = { 0 };
+    const RubatoBatch *batch;
+
+    for (uint64_t step = 0; app_worker_goes_on(self); step++) {
+        if ((batch = app_ahead_batch(tables->ahead, step)) == NULL)
+            return app_ahead_ended(tables->ahead, error);
+        if (!app_loss_check(&job->model.loss, job->rows.train, batch, error) ||
+            !lr_workspace_fit(&workspace, batch, error) || !get(tables, &workspace, error))
+            return false;
+        /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
+        const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->rows.scale);
+        if ((job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
+            !add(tables, &workspace, error) ||
+            !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
+            return false;
+    }
+    return true;
+}
+
+static bool train(RubatoWorker *worker, void *user_data, GError **error)
+{
+    LrJob *job = user_data;
+    const RubatoReaderOptions options =
+        app_data_reader_options(&job->app, &job->data, rubato_worker_n_workers(worker));
+    g_autoptr(RubatoKVClientTable) bias = NULL;
+
+    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
+    if (self == NULL)
+        return false;
+    g_autoptr(AppAhead) ahead =
+        app_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
+                      MAX(1, job->app.speculation));
+    if (ahead == NULL)
+        return false;
+    if (job->has_bias) {
+        bias = rubato_worker_open_kv_client_table(worker, LR_BIAS, RUBATO_F32, error);
+        if (bias == NULL)
+            return false;
+    }
+    g_autoptr(RubatoSparseKVClientTable) weights = rubato_worker_open_sparse_kv_client_table_with(
+        worker, LR_WEIGHTS, RUBATO_F32, app_ahead_tell, ahead, error);
+    return weights != NULL && train_steps(&(Tables){ job, ahead, weights, bias }, self, error);
+}
+
+/* Scores of a batch by the weights as they are between tasks; an AppScoreFunc. */
+static bool score(const RubatoBatch *batch, double *scores, void *user_data, GError **error)
+{
+    const LrJob *job = user_data;
+    RubatoEngine *engine = job->app.engine;
+    g_auto(LrWorkspace) workspace = { 0 };
+
+    if (!lr_workspace_fit(&workspace, batch, error) ||
+        (job->has_bias &&
+         !rubato_engine_get(engine, LR_BIAS, &bias_key, 1, &workspace.bias, error)) ||
+        !rubato_engine_get(engine, LR_WEIGHTS, batch->keys, batch->n_keys, workspace.weights,
+                           error))
+        return false;
+    lr_score(batch, &workspace, scores);
+    return true;
+}
+
+static bool predict(const char *path, FILE *output, void *user_data, GError **error)
+{
+    LrJob *job = user_data;
+
+    return app_print_predictions(output, &job->data, path, &job->model.loss, score, job, error);
+}
+
+static bool run(LrJob *job, GError **error)
+{
+    App *app = &job->app;
+    const AppRows *rows = &job->rows;
+    const AppRule bias_rule = { .kind = job->rule.kind }; /* it has no penalty */
+    const AppArray arrays[] = {
+        { LR_WEIGHTS, app_rule_table(app, LR_WEIGHTS, &job->rule, rows->scale) },
+        { LR_BIAS, app_rule_bias(app, LR_BIAS, &bias_rule, rows->scale, &job->model.loss) },
+    };
+    const AppSetting settings[] = {
+        { "loss", app_loss_names[job->model.loss.kind] },
+        { "bias", job->has_bias ? "yes" : "no" },
+        { NULL, NULL },
+    };
+    const AppNumber numbers[] = {
+        { "negative", &job->model.loss.negative },
+        { "positive", &job->model.loss.positive },
+        { NULL, NULL },
+    };
+    const AppModel model = {
+        .arrays = arrays,
+        .n_arrays = job->has_bias ? 2 : 1,
+        .settings = settings,
+        .numbers = numbers,
+        .predict = predict,
+        .user_data = job,
+    };
+    const RubatoTask task = { .name = "lr", .run = train, .user_data = job, .tables = job->tables };
+
+    return app_start(app, error) && app_create_model(app, &model, error) &&
+           (rows->train == NULL ||
+            (app_train(app, &task, rows->n_rows, error) &&
+             app_add_score_metrics(app, rows, &job->model.loss, score, job, error))) &&
+           app_finish(app, &model, error);
+}
+
+int main(int argc, char **argv)
+{
+    g_autoptr(GError) error = NULL;
+    LrJob job;
+
+    if (!lr_parse(&job, argc, argv))
+        return APP_EXIT_USAGE;
+    if (lr_load(&job, &error))
+        (void)run(&job, &error); /* what fails is in error */
+    return lr_end(&job, error);
+}

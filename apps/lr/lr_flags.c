@@ -1,0 +1,79 @@
+/* rubato-lr: its own flags, and its data. Runs on main's thread. */
+#include "apps/lr/lr_job.h"
+
+/* Where --learning-rate is not given. Found on a9a and w8a: each gives there, with the other
+ * defaults, about the best that its rule gives. */
+static const double learning_rates[APP_N_RULES] = {
+    [APP_RULE_ADAGRAD] = 0.5, [APP_RULE_ADAM] = 0.05, [APP_RULE_FTRL] = 0.3, [APP_RULE_SGD] = 2
+};
+
+static bool take_flags(void *user_data, GError **error)
+{
+    LrJob *job = user_data;
+
+    if (!app_loss_take(&job->model.loss, job->loss_name, error) ||
+        !app_rule_take(&job->rule, job->rule_name, error) ||
+        !app_check_number("l1", job->rule.l1, error) ||
+        !app_check_number("l2", job->model.l2, error))
+        return false;
+    if (job->app.learning_rate <= 0)
+        job->app.learning_rate = learning_rates[job->rule.kind];
+    job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
+    job->model.l1 = job->rule.kind != APP_RULE_FTRL ? job->rule.l1 : 0; /* else the servers' */
+    job->program.metric = app_loss_metric(&job->model.loss);
+    job->tables[0] = LR_WEIGHTS;
+    job->tables[1] = job->has_bias ? LR_BIAS : NULL;
+    return true;
+}
+
+static void clear(LrJob *job)
+{
+    app_rows_clear(&job->rows);
+    g_free(job->loss_name);
+    g_free(job->rule_name);
+}
+
+bool lr_parse(LrJob *job, int argc, char **argv)
+{
+    const GOptionEntry options[] = {
+        { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
+          "logistic (default) or hinge (two labels), or squared (any number)", "NAME" },
+        { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
+          "adagrad (default, rate 0.5), adam (0.05), ftrl (0.3) or sgd (2)", "NAME" },
+        { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,
+          "Penalty on the sizes of weights; ftrl makes many 0 (default 0)", "X" },
+        { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,
+          "Penalty on the squares of the weights that a row uses (default 0)", "X" },
+        { "no-bias", 0, G_OPTION_FLAG_REVERSE, G_OPTION_ARG_NONE, &job->has_bias,
+          "Scores have no constant term", NULL },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    *job = (LrJob){ .has_bias = TRUE,
+                    .program = { .name = "rubato-lr",
+                                 .summary = "Trains linear models on sparse rows: logistic "
+                                            "regression and its like.",
+                                 .options = options,
+                                 .data = &job->data,
+                                 .take_flags = take_flags,
+                                 .user_data = job,
+                                 .epochs = 30,
+                                 .batch_size = 2048 } };
+    if (app_parse(&job->app, &job->program, argc, argv))
+        return true;
+    clear(job);
+    return false;
+}
+
+int lr_end(LrJob *job, const GError *error)
+{
+    const int status = app_end(&job->app, error);
+
+    clear(job);
+    return status;
+}
+
+bool lr_load(LrJob *job, GError **error)
+{
+    return app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, error);
+}

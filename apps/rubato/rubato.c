@@ -1,0 +1,263 @@
+/* rubato: runs a program on the nodes of a cluster file, checks such files, and makes secrets for
+ * them. */
+#include <locale.h>
+#include <rubato/launcher.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/kit/app_output.h"
+
+#define EXIT_USAGE 2
+#define ENV_SSH "RUBATO_SSH"
+
+static const char HELP[] =
+    "Usage: rubato COMMAND ...\n"
+    "\n"
+    "Runs a program on the nodes of a cluster file.\n"
+    "\n"
+    "  rubato run [OPTIONS] FILE [--] PROGRAM [ARGUMENTS...]\n"
+    "                       start PROGRAM once for each node of FILE\n"
+    "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
+    "  rubato secret FILE   make FILE, a secret for nodes that are started otherwise\n"
+    "  rubato help COMMAND  more about a command\n"
+    "  rubato --version     print the version\n"
+    "  rubato --help        print this\n";
+
+static const char RUN_SUMMARY[] =
+    "Starts PROGRAM once for each node of the cluster file, here where the node's host is\n"
+    "this machine and through ssh elsewhere, and stays until all of them have ended. Each\n"
+    "finds its place in RUBATO_CLUSTER and RUBATO_NODE. Their output comes out line by line\n"
+    "with the node's id before it. SIGINT, SIGTERM and SIGHUP go on to every node, a second\n"
+    "one kills them. When one fails, the others are ended.";
+
+static const char RUN_DESCRIPTION[] =
+    "The exit code is 0 where every node ended well, else that of the first that failed\n"
+    "(128 + signal where a signal ended it), 1 where nothing could be started, and 2 for a\n"
+    "wrong command line.\n"
+    "\n"
+    "Example: rubato run config/pair.cfg -- rubato-hello";
+
+static const char CHECK_SUMMARY[] =
+    "Reads the cluster file, resolves its hosts, tries its ports that are on this machine,\n"
+    "and prints what would run where. Says what is wrong, with file and line; the exit code\n"
+    "is 0 where nothing is, 1 where something is, and 2 for a wrong command line.";
+
+static const char SECRET_SUMMARY[] =
+    "Makes FILE, which holds a new secret that nobody but its owner may read. Where nodes are\n"
+    "not all started by one `rubato run`, which makes a secret by itself, give each of them a\n"
+    "copy of the same FILE and name it in the cluster file: secret_file = \"FILE\"; a FILE that\n"
+    "is there is left as it is. The exit code is 0 where it was made, 1 where it was not, and 2\n"
+    "for a wrong command line.";
+
+/* What the options of `rubato run` set. */
+typedef struct {
+    char **nodes;
+    char *ssh;
+    gboolean no_prefix;
+} RunOptions;
+
+static int fail_usage(const char *command, const char *message)
+{
+    g_printerr("rubato%s%s: %s\nTry 'rubato help%s%s'.\n", *command != '\0' ? " " : "", command,
+               message, *command != '\0' ? " " : "", command);
+    return EXIT_USAGE;
+}
+
+static int fail(const GError *error)
+{
+    g_printerr("rubato: %s\n", error->message);
+    return EXIT_FAILURE;
+}
+
+/* The entries point into `options`; the context takes no hold of it. (transfer full) */
+static GOptionContext *new_run_context(RunOptions *options)
+{
+    const GOptionEntry entries[] = {
+        { "node", 'n', 0, G_OPTION_ARG_STRING_ARRAY, &options->nodes,
+          "Start this node alone; may be given again for more", "ID" },
+        { "ssh", 0, 0, G_OPTION_ARG_STRING, &options->ssh,
+          "The command that reaches other machines (default: $RUBATO_SSH, or ssh)", "COMMAND" },
+        { "no-prefix", 0, 0, G_OPTION_ARG_NONE, &options->no_prefix,
+          "Print the nodes' lines as they are", NULL },
+        G_OPTION_ENTRY_NULL
+    };
+    GOptionContext *context = g_option_context_new("FILE [--] PROGRAM [ARGUMENTS...]");
+
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_summary(context, RUN_SUMMARY);
+    g_option_context_set_description(context, RUN_DESCRIPTION);
+    /* What comes after FILE or PROGRAM belongs to the program. */
+    g_option_context_set_strict_posix(context, TRUE);
+    return context;
+}
+
+static GOptionContext *new_check_context(void)
+{
+    GOptionContext *context = g_option_context_new("FILE");
+
+    g_option_context_set_summary(context, CHECK_SUMMARY);
+    return context;
+}
+
+static GOptionContext *new_secret_context(void)
+{
+    GOptionContext *context = g_option_context_new("FILE");
+
+    g_option_context_set_summary(context, SECRET_SUMMARY);
+    return context;
+}
+
+static bool parse_nodes(char **texts, GArray *nodes, GError **error)
+{
+    for (; texts != NULL && *texts != NULL; texts++) {
+        guint64 id;
+
+        if (!g_ascii_string_to_unsigned(*texts, 10, 0, G_MAXUINT32, &id, NULL)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "--node takes the id of a node, not '%s'", *texts);
+            return false;
+        }
+        const uint32_t node = (uint32_t)id;
+        g_array_append_val(nodes, node);
+    }
+    return true;
+}
+
+static int launch(const RunOptions *options, const GArray *nodes, char **argv)
+{
+    const char *const *program = (const char *const *)argv + 1;
+    const char *ssh = options->ssh != NULL ? options->ssh : g_getenv(ENV_SSH);
+    const RubatoLaunch launch = {
+        .cluster_file = argv[0],
+        .argv = program,
+        .nodes = nodes->len > 0 ? (const uint32_t *)(const void *)nodes->data : NULL,
+        .n_nodes = nodes->len,
+        .ssh = ssh != NULL && *ssh != '\0' ? ssh : NULL,
+        .no_prefix = options->no_prefix,
+    };
+    g_autoptr(GError) error = NULL;
+    int exit_code;
+
+    return rubato_launch_run(&launch, &exit_code, &error) ? exit_code : fail(error);
+}
+
+/* argv[0] is the command. */
+static int run(int argc, char **argv)
+{
+    RunOptions options = { 0 };
+    g_autoptr(GOptionContext) context = new_run_context(&options);
+    g_autoptr(GArray) nodes = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autoptr(GError) error = NULL;
+    int code;
+
+    /* Once up to FILE, and once more from there, so that options may stand on either side of it. */
+    bool parsed = g_option_context_parse(context, &argc, &argv, &error);
+    if (parsed && argc > 1) {
+        argc--;
+        argv++; /* FILE takes the place of the program's name */
+        parsed = g_option_context_parse(context, &argc, &argv, &error);
+        if (parsed && argc > 1 && strcmp(argv[1], "--") == 0) {
+            argv[1] = argv[0];
+            argc--;
+            argv++;
+        }
+    } else if (parsed) {
+        argc = 0;
+    }
+    if (!parsed || !parse_nodes(options.nodes, nodes, &error))
+        code = fail_usage("run", error->message);
+    else if (argc == 0)
+        code = fail_usage("run", "which cluster file? rubato run FILE -- PROGRAM");
+    else if (argc == 1)
+        code = fail_usage("run", "which program? rubato run FILE -- PROGRAM");
+    else
+        code = launch(&options, nodes, argv);
+    g_strfreev(options.nodes);
+    g_free(options.ssh);
+    return code;
+}
+
+static int check(int argc, char **argv)
+{
+    g_autoptr(GOptionContext) context = new_check_context();
+    g_autoptr(GError) error = NULL;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error))
+        return fail_usage("check", error->message);
+    if (argc != 2)
+        return fail_usage("check", "takes one cluster file: rubato check FILE");
+
+    g_autoptr(GString) report = g_string_new(NULL);
+    const bool fine = rubato_launch_check(argv[1], report, &error);
+    g_print("%s", report->str); /* the table before what is wrong with it */
+    return fine ? EXIT_SUCCESS : fail(error);
+}
+
+static int secret(int argc, char **argv)
+{
+    g_autoptr(GOptionContext) context = new_secret_context();
+    g_autoptr(GError) error = NULL;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error))
+        return fail_usage("secret", error->message);
+    if (argc != 2)
+        return fail_usage("secret", "takes the name of one file: rubato secret FILE");
+    return rubato_launch_make_secret(argv[1], &error) ? EXIT_SUCCESS : fail(error);
+}
+
+static int help(int argc, char **argv)
+{
+    RunOptions options = { 0 };
+    g_autoptr(GOptionContext) context = NULL;
+
+    if (argc < 2) {
+        g_print("%s", HELP);
+        return EXIT_SUCCESS;
+    }
+    if (strcmp(argv[1], "run") == 0) {
+        g_set_prgname("rubato run");
+        context = new_run_context(&options);
+    } else if (strcmp(argv[1], "check") == 0) {
+        g_set_prgname("rubato check");
+        context = new_check_context();
+    } else if (strcmp(argv[1], "secret") == 0) {
+        g_set_prgname("rubato secret");
+        context = new_secret_context();
+    } else {
+        g_autofree char *message = g_strdup_printf("no command '%s'", argv[1]);
+        return fail_usage("", message);
+    }
+
+    g_autofree char *text = g_option_context_get_help(context, /* main_help= */ TRUE, NULL);
+    g_print("%s", text);
+    return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } commands[] = { { "run", run },   { "check", check }, { "secret", secret },
+                     { "help", help }, { "--help", help }, { "-h", help } };
+
+    app_output_check_at_exit();
+    setlocale(LC_CTYPE, ""); /* how text is encoded */
+    if (argc < 2)
+        return fail_usage("", "which command? run, check, secret or help");
+    if (strcmp(argv[1], "--version") == 0) {
+        g_print("rubato %s\n", RUBATO_VERSION);
+        return EXIT_SUCCESS;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        g_autofree char *program = g_strdup_printf("rubato %s", argv[1]);
+        g_set_prgname(program); /* as --help of the command shows it */
+        return commands[i].run(argc - 1, argv + 1);
+    }
+
+    g_autofree char *message =
+        g_strdup_printf("no command '%s'; there are run, check, secret and help", argv[1]);
+    return fail_usage("", message);
+}

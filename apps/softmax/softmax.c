@@ -1,0 +1,270 @@
+/* rubato-softmax: softmax regression on images, Fashion-MNIST unless told otherwise.
+ *
+ * The weights are one dense table: a row for each pixel and one for the bias, a value for each
+ * class. In every step a worker gets all of it, takes the gradient over its share of the step's
+ * images, and adds it. How far workers may drift apart meanwhile is the table's model to decide. */
+#include "apps/kit/app.h"
+#include "apps/kit/app_batches.h"
+#include "apps/softmax/softmax_model.h"
+
+#include <stdlib.h>
+
+#define DATA_DEFAULT "/usr/share/datasets/fashion-mnist"
+#define N_GENERATED_TRAIN 60000
+#define N_GENERATED_TEST 10000
+#define GENERATED_SEED 2017
+
+typedef struct {
+    App app;
+    RubatoImages *train, *test; /* NULL: a loaded model only predicts */
+    const char *table;          /* named for the data, so that nodes with other data do not join */
+    size_t n_inputs;            /* rows of the table: pixels and the bias */
+    uint32_t n_classes;
+} Job;
+
+static bool train(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Job *job = user_data;
+    const uint32_t n_classes = job->n_classes;
+    const size_t n_inputs = job->n_inputs;
+    AppBatches batches;
+
+    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
+    g_autoptr(RubatoKVTable) table =
+        self != NULL ? rubato_worker_open_kv_table(worker, job->table, RUBATO_F32, error) : NULL;
+    if (table == NULL)
+        return false;
+    app_batches_init(&batches, job->train->n_images, job->app.batch_size,
+                     rubato_worker_rank(worker), rubato_worker_n_workers(worker), job->app.seed);
+    const uint64_t n_steps = app_batches_per_epoch(&batches) * job->app.epochs;
+    g_autofree uint64_t *rows = g_new(uint64_t, app_batches_max(&batches));
+    g_autofree float *weights = g_new(float, n_inputs *n_classes);
+    g_autofree float *delta = g_new(float, n_inputs *n_classes);
+
+    for (uint64_t step = 0; step < n_steps && app_worker_goes_on(self); step++) {
+        uint64_t n_step;
+        const size_t n = app_batches_take(&batches, step, rows, &n_step);
+        const double rate = app_learning_rate(&job->app, step, n_steps);
+
+        if (!rubato_kv_table_get_range(table, 0, n_inputs, weights, error))
+            return false;
+        /* Divided by the whole step's images: the workers' deltas add up to one mean gradient. */
+        const SoftmaxTally tally = softmax_gradient(weights, n_classes, job->train, rows, n,
+                                                    (float)(-rate / (double)n_step), delta);
+        if (!rubato_kv_table_add_range(table, 0, n_inputs, delta, error) ||
+            !rubato_kv_table_clock(table, error) ||
+            !app_worker_step(self, n, tally.loss, (double)tally.n_right, error))
+            return false;
+    }
+    return true;
+}
+
+/* All weights as they are now. (transfer full) */
+static float *get_weights(const Job *job, GError **error)
+{
+    g_autofree float *weights = g_new(float, job->n_inputs * job->n_classes);
+
+    if (!rubato_engine_get_range(job->app.engine, job->table, 0, job->n_inputs, weights, error))
+        return NULL;
+    return g_steal_pointer(&weights);
+}
+
+static void add_metrics(Job *job, const char *set, const float *weights, const RubatoImages *images)
+{
+    const SoftmaxTally tally = softmax_evaluate(weights, job->n_classes, images);
+    const double n = (double)images->n_images;
+    g_autofree char *loss = g_strconcat(set, "_loss", NULL);
+    g_autofree char *accuracy = g_strconcat(set, "_accuracy", NULL);
+
+    app_add_metric(&job->app, loss, tally.loss / n);
+    app_add_metric(&job->app, accuracy, (double)tally.n_right / n);
+}
+
+static bool evaluate(Job *job, GError **error)
+{
+    g_autofree float *weights = get_weights(job, error);
+
+    if (weights == NULL)
+        return false;
+    add_metrics(job, "train", weights, job->train);
+    add_metrics(job, "test", weights, job->test);
+    return true;
+}
+
+static bool predict(const char *path, FILE *output, void *user_data, GError **error)
+{
+    const Job *job = user_data;
+    g_autoptr(RubatoImages) images = rubato_images_load(path, NULL, error);
+    g_autofree float *weights = images != NULL ? get_weights(job, error) : NULL;
+
+    if (weights == NULL)
+        return false;
+    if (softmax_n_inputs(images) != job->n_inputs) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: expected images of %zu pixels, as the model has them, found %u × %u", path,
+                    job->n_inputs - 1, images->width, images->height);
+        return false;
+    }
+    for (size_t i = 0; i < images->n_images; i++)
+        fprintf(output, "%u\n", softmax_classify(weights, job->n_classes, images, i));
+    return true;
+}
+
+static bool run(Job *job, GError **error)
+{
+    App *app = &job->app;
+    const AppArray weights = {
+        .name = "weights",
+        .spec = { .name = job->table,
+                  .dtype = RUBATO_F32,
+                  .width = job->n_classes,
+                  .n_keys = job->n_inputs },
+    };
+    const AppModel model = {
+        .arrays = &weights, .n_arrays = 1, .predict = predict, .user_data = job
+    };
+    const char *const tables[] = { job->table, NULL };
+    const RubatoTask task = {
+        .name = "softmax",
+        .run = train,
+        .user_data = job,
+        .tables = tables,
+    };
+
+    return app_start(app, error) && app_create_model(app, &model, error) &&
+           (job->train == NULL || (app_train(app, &task, job->train->n_images, error) &&
+                                   (!app_speaks(app) || evaluate(job, error)))) &&
+           app_finish(app, &model, error);
+}
+
+/* The data: an IDX file NAME or NAME.gz in a folder. (transfer full) */
+static char *find_file(const char *dir, const char *name)
+{
+    char *path = g_build_filename(dir, name, NULL);
+
+    if (g_file_test(path, G_FILE_TEST_EXISTS))
+        return path;
+    char *packed = g_strconcat(path, ".gz", NULL);
+    g_free(path);
+    return packed;
+}
+
+static RubatoImages *load(const char *dir, const char *set, GError **error)
+{
+    g_autofree char *images_name = g_strconcat(set, "-images-idx3-ubyte", NULL);
+    g_autofree char *labels_name = g_strconcat(set, "-labels-idx1-ubyte", NULL);
+    g_autofree char *images = find_file(dir, images_name);
+    g_autofree char *labels = find_file(dir, labels_name);
+
+    return rubato_images_load(images, labels, error);
+}
+
+static bool check(const Job *job, GError **error)
+{
+    if (job->test->height == job->train->height && job->test->width == job->train->width &&
+        job->test->n_classes <= job->train->n_classes)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "the test images (%u × %u, %u classes) do not go with the training images "
+                "(%u × %u, %u classes)",
+                job->test->width, job->test->height, job->test->n_classes, job->train->width,
+                job->train->height, job->train->n_classes);
+    return false;
+}
+
+static bool generate(Job *job, GError **error)
+{
+    job->table = "weights-generated";
+    job->train = rubato_images_generate(N_GENERATED_TRAIN, GENERATED_SEED, 0, error);
+    if (job->train == NULL)
+        return false;
+    job->test = rubato_images_generate(N_GENERATED_TEST, GENERATED_SEED, N_GENERATED_TRAIN, error);
+    return job->test != NULL;
+}
+
+static bool get_images(Job *job, const char *dir, bool generated, GError **error)
+{
+    if (generated) {
+        app_note(&job->app, "training on generated images");
+        return generate(job, error);
+    }
+    if (dir == NULL && !g_file_test(DATA_DEFAULT, G_FILE_TEST_IS_DIR)) {
+        app_note(&job->app, DATA_DEFAULT " is not there (Debian's package dataset-fashion-mnist "
+                                         "puts it there)");
+        app_note(&job->app, "training on generated images instead");
+        return generate(job, error);
+    }
+    if (dir == NULL)
+        dir = DATA_DEFAULT;
+    job->table = "weights";
+    job->train = load(dir, "train", error);
+    if (job->train == NULL)
+        return false;
+    job->test = load(dir, "t10k", error);
+    if (job->test == NULL || !check(job, error))
+        return false;
+
+    char n_train[32], n_test[32];
+    app_format_count(job->train->n_images, n_train, sizeof n_train);
+    app_format_count(job->test->n_images, n_test, sizeof n_test);
+    app_note(&job->app, "%s images to train on, %s to test on, from %s", n_train, n_test, dir);
+    return true;
+}
+
+static bool prepare(Job *job, const char *dir, bool generated, GError **error)
+{
+    if (app_predicts_only(&job->app)) {
+        uint64_t n_inputs;
+
+        job->table = "weights";
+        if (!app_model_shape(&job->app, "weights", &job->n_classes, &n_inputs, error))
+            return false;
+        if (n_inputs == 0 || job->n_classes == 0 || job->n_classes > SOFTMAX_CLASSES_MAX) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "--load %s: expected 1 to %d classes for each of some pixels, found %u of "
+                        "%" G_GUINT64_FORMAT,
+                        job->app.load, SOFTMAX_CLASSES_MAX, job->n_classes, n_inputs);
+            return false;
+        }
+        job->n_inputs = (size_t)n_inputs;
+        return true;
+    }
+    if (!get_images(job, dir, generated, error))
+        return false;
+    job->n_inputs = softmax_n_inputs(job->train);
+    job->n_classes = job->train->n_classes;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *dir = NULL;
+    gboolean generated = FALSE;
+    Job job = { .train = NULL };
+    const GOptionEntry options[] = {
+        { "data", 'd', 0, G_OPTION_ARG_FILENAME, &dir,
+          "Folder of the IDX files (default " DATA_DEFAULT ")", "DIR" },
+        { "generated", 0, 0, G_OPTION_ARG_NONE, &generated,
+          "Train on generated images, which need no files", NULL },
+        G_OPTION_ENTRY_NULL,
+    };
+    const AppProgram program = {
+        .name = "rubato-softmax",
+        .summary = "Trains softmax regression on images of ten or so classes.",
+        .options = options,
+        .metric = "accuracy",
+        .epochs = 10,
+        .batch_size = 64,
+        .learning_rate = 0.1,
+    };
+
+    if (!app_parse(&job.app, &program, argc, argv))
+        return APP_EXIT_USAGE;
+    if (prepare(&job, dir, generated, &error))
+        (void)run(&job, &error); /* what fails is in error */
+    const int status = app_end(&job.app, error);
+    rubato_images_free(job.train);
+    rubato_images_free(job.test);
+    return status;
+}
