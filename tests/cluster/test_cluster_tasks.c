@@ -481,11 +481,13 @@ static bool ignore_cancellation(RubatoWorker *worker, void *user_data, GError **
     const uint32_t *victim = user_data;
 
     (void)error;
-    if (rubato_worker_node(worker) != CLUSTER_IDS[*victim])
-        return true;
     cluster_say("working");
     while (!rubato_worker_cancelled(worker))
         g_thread_yield();
+    if (rubato_worker_node(worker) != CLUSTER_IDS[*victim]) {
+        cluster_say("told");
+        return true;
+    }
     cluster_say("cancelled, but I have time");
     for (;;)
         g_thread_yield();
@@ -510,9 +512,11 @@ START_TEST(a_second_signal_ends_a_node_at_once)
     shape.timeout_ms = 1000 * cluster_slowness();
     run = cluster_run_new(&shape);
     cluster_start(run, play_stubborn, &victim);
-    cluster_wait_for(run, victim, "working");
+    for (uint32_t node = 0; node < 2; node++)
+        cluster_wait_for(run, node, "working");
     cluster_signal(run, victim, SIGINT);
     cluster_wait_for(run, victim, "cancelled, but I have time");
+    cluster_wait_for(run, 1 - victim, "told"); /* what is on its way may die with its sender */
     cluster_signal(run, victim, SIGINT);
     cluster_expect_end(run, victim, 128 + SIGINT);
     cluster_expect_end(run, 1 - victim, CLUSTER_FAILED);
