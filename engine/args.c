@@ -1,5 +1,5 @@
-/* An engine from the command line: --cluster, --node, --servers and --workers, and what `rubato run`
- * puts into the environment. */
+/* An engine from the command line: --cluster, --node, --servers and --workers, and what `rubato
+ * run` puts into the environment. */
 #include <rubato/engine.h>
 #include <rubato/error.h>
 

@@ -1,8 +1,8 @@
 /* Collective calls: every node proposes, the scheduler compares, every node does its part, and all
  * learn how it ended.
  *
- * PROPOSE → GO → (this node's part) → READY → COMMIT. A mismatch is a COMMIT without a GO. The calling
- * thread waits; the control actor's owner sets the stage. */
+ * PROPOSE → GO → (this node's part) → READY → COMMIT. A mismatch is a COMMIT without a GO. The
+ * calling thread waits; the control actor's owner sets the stage. */
 #include "engine/node.h"
 
 static bool log_wait(RubatoEngine *engine, const CollectiveCall *call, uint32_t waited_ms)
@@ -77,7 +77,8 @@ static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t
         done = call->perform(engine, id, seed, call->data, &fault);
     report_ready(engine, op, fault);
     pthread_mutex_lock(&engine->lock);
-    committed = wait_for_stage(engine, call, CALL_COMMITTED, error) && check_commit(engine, error);
+    committed =
+        wait_for_stage(engine, call, CALL_STAGE_COMMITTED, error) && check_commit(engine, error);
     if (done && !committed && call->undo != NULL) {
         pthread_mutex_unlock(&engine->lock);
         call->undo(engine, id, call->data);
@@ -94,23 +95,23 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
     if (!engine_check_caller(engine, call->text, error))
         return false;
     pthread_mutex_lock(&engine->lock);
-    if (engine->stage != CALL_NONE) {
+    if (engine->stage != CALL_STAGE_NONE) {
         pthread_mutex_unlock(&engine->lock);
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "%s: another thread is in a collective call of this engine", call->text);
         return false;
     }
     op = ++engine->n_calls;
-    engine->stage = CALL_PROPOSED;
+    engine->stage = CALL_STAGE_PROPOSED;
     pthread_mutex_unlock(&engine->lock);
     propose(engine, call, op);
     pthread_mutex_lock(&engine->lock);
-    ok = wait_for_stage(engine, call, CALL_GO, error);
-    if (ok && engine->stage == CALL_GO)
+    ok = wait_for_stage(engine, call, CALL_STAGE_GO, error);
+    if (ok && engine->stage == CALL_STAGE_GO)
         ok = take_part(engine, call, op, error);
     else if (ok)
         ok = check_commit(engine, error);
-    engine->stage = CALL_NONE;
+    engine->stage = CALL_STAGE_NONE;
     g_clear_pointer(&engine->commit_text, g_free);
     pthread_mutex_unlock(&engine->lock);
     return ok;

@@ -4,8 +4,8 @@
  * decoded has passed every check that needs no knowledge of the run: sizes, kinds, codes, what each
  * kind must have. Whether node numbers and epochs exist is for the receiver to find out.
  *
- * Most messages are plain: numbers alone. Their bytes are those that GVariant would write, but they are
- * written and read as a struct, without it.
+ * Most messages are plain: numbers alone. Their bytes are those that GVariant would write, but they
+ * are written and read as a struct, without it.
  *
  * Runs on any thread. */
 #include "engine/control.h"
@@ -130,7 +130,8 @@ static GVariant *encode_plain(const Control *control)
         G_VARIANT_TYPE(CONTROL_TYPE), bytes, PLAIN_BYTES, /* trusted= */ TRUE, g_free, bytes));
 }
 
-/* Whether these are the bytes of a plain message, in normal form; then *control is it, not checked. */
+/* Whether these are the bytes of a plain message, in normal form; then *control is it, not
+ * checked. */
 static bool read_plain(Control *control, const void *data, size_t size)
 {
     Numbers numbers;

@@ -79,7 +79,8 @@ typedef enum {
 #define CONTROL_MAX_WORKERS (1u << 22) /* of a task: their ranks are below it */
 #define CONTROL_MAX_READERS 65536u     /* that a worker opens in a task */
 
-/* The round of an ARRIVE from a node of whose workers none is left in the task, or none ever was. */
+/* The round of an ARRIVE from a node of whose workers none is left in the task, or none ever
+ * was. */
 #define CONTROL_NO_ROUND UINT64_MAX
 
 /* Codes on the wire: 0 is success, a RubatoError is itself plus 1. */
@@ -123,8 +124,8 @@ typedef struct {
     const uint64_t *incarnations; /* WELCOME: n_nodes of them, by node number */
     uint32_t n_nodes;
 
-    /* Owns what a decoded message's pointers point to. NULL in one that was put together, and in one of
-     * numbers alone. */
+    /* Owns what a decoded message's pointers point to. NULL in one that was put together, and in
+     * one of numbers alone. */
     GVariant *backing;
 } Control;
 
@@ -143,7 +144,8 @@ void control_clear(Control *control);
 /* "HELLO" and so on, "?" for what is no kind. */
 const char *control_kind_name(ControlKind kind);
 
-/* The code of an error (any domain: what is not ours is RUBATO_ERROR_INVALID), CONTROL_OK for NULL. */
+/* The code of an error (any domain: what is not ours is RUBATO_ERROR_INVALID), CONTROL_OK for
+ * NULL. */
 uint32_t control_code_of(const GError *error);
 
 /* Sets *error from code and text. Returns whether the code says success: then nothing is set. */

@@ -1,6 +1,6 @@
-/* Lists that a table's servers tell: of its keys, and of the bad deltas that they counted. Each server
- * is asked how long its list is, then for the list. What the servers of other nodes say of lengths is
- * not believed beyond what can be.
+/* Lists that a table's servers tell: of its keys, and of the bad deltas that they counted. Each
+ * server is asked how long its list is, then for the list. What the servers of other nodes say of
+ * lengths is not believed beyond what can be.
  *
  * Threads: any; a client from one. */
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Tasks and barriers as the application calls them: one collective call each. What a task is on this
- * node stands in task_run.c. */
+/* Tasks and barriers as the application calls them: one collective call each. What a task is on
+ * this node stands in task_run.c. */
 #include "engine/node.h"
 #include "engine/task/task_run.h"
 

@@ -12,7 +12,7 @@
  *   collective.c  calls that every node makes: propose, do, commit
  *   task_run.c, task_run_tables.c, task_run_workers.c   a task on this node: its life; its tables;
  *                 its workers and barriers
- *   feed.c        the data that a task's workers read here
+ *   node_reader.c        the data that a task's workers read here
  *   server.c      the servers
  *
  * Threads: as each member says. The order of locks: an engine's `lock` before a task run's. */
@@ -33,10 +33,10 @@ typedef struct SignalWatch SignalWatch;
 
 /* How far this node is with its present collective call. */
 typedef enum {
-    CALL_NONE,
-    CALL_PROPOSED,
-    CALL_GO,
-    CALL_COMMITTED,
+    CALL_STAGE_NONE,
+    CALL_STAGE_PROPOSED,
+    CALL_STAGE_GO,
+    CALL_STAGE_COMMITTED,
 } CallStage;
 
 struct RubatoEngine {
@@ -152,9 +152,9 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
 
 /* ---- node.c ---- */
 
-/* Whether the calling thread may make a call that waits for other workers or threads: not one forked
- * from the engine's process, nor a worker in its task's function, nor a callback. RUBATO_ERROR_INVALID;
- * `what` is the call, for the message. */
+/* Whether the calling thread may make a call that waits for other workers or threads: not one
+ * forked from the engine's process, nor a worker in its task's function, nor a callback.
+ * RUBATO_ERROR_INVALID; `what` is the call, for the message. */
 bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **error);
 
 /* Whether this is the process that has made the engine, and not one forked from it. */
@@ -163,7 +163,8 @@ bool engine_is_here(const RubatoEngine *engine);
 /* Sets *error to why the engine is broken. Returns false where it is. The lock is held. */
 bool engine_check(RubatoEngine *engine, GError **error);
 
-/* As rubato_engine_new, over a transport that no cluster file names: tests put their faults there. */
+/* As rubato_engine_new, over a transport that no cluster file names: tests put their faults
+ * there. */
 RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
                               GError **error);
 
@@ -184,12 +185,12 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
 
 typedef struct TableClient TableClient;
 
-/* The keys of a table, ascending; the client's rows are of one key, its subject RUBATO_SUBJECT_KEYS.
- * (*keys: transfer full) */
+/* The keys of a table, ascending; the client's rows are of one key, its subject
+ * RUBATO_SUBJECT_KEYS. (*keys: transfer full) */
 bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError **error);
 
-/* The bad deltas that the servers of all nodes have counted, ordered by worker; the client's rows are
- * BadCounts, its subject RUBATO_SUBJECT_BAD_GRADIENTS. (*counts: transfer full) */
+/* The bad deltas that the servers of all nodes have counted, ordered by worker; the client's rows
+ * are BadCounts, its subject RUBATO_SUBJECT_BAD_GRADIENTS. (*counts: transfer full) */
 bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size_t *n,
                           GError **error);
 

@@ -1,11 +1,11 @@
 /* Sums over a clock.
  *
- * Keys get numbers in the order in which they come up: arrays by number hold the key, the sum and who
- * sent, and a small table of open addressing leads from the key to its number. All of it stays for
- * the next clock.
+ * Keys get numbers in the order in which they come up: arrays by number hold the key, the sum and
+ * who sent, and a small table of open addressing leads from the key to its number. All of it stays
+ * for the next clock.
  *
- * A mean is over workers and not over rows: a worker that sends a key twice in a clock has still sent
- * one gradient, in two parts.
+ * A mean is over workers and not over rows: a worker that sends a key twice in a clock has still
+ * sent one gradient, in two parts.
  *
  * Thread: the shard's present owner. */
 #include "models/aggregate.h"

@@ -18,10 +18,12 @@ typedef struct Aggregate Aggregate;
 Aggregate *aggregate_new(const RubatoTableSpec *spec, RubatoShard *shard);
 void aggregate_free(Aggregate *aggregate);
 
-/* Takes in an Add. Those of one worker come together. False where there is no memory for all of it. */
+/* Takes in an Add. Those of one worker come together. False where there is no memory for all of
+ * it. */
 bool aggregate_take(Aggregate *aggregate, const RubatoRequest *request);
 
-/* Applies to each key its sum, or the mean over the workers that sent any for it, and begins anew. */
+/* Applies to each key its sum, or the mean over the workers that sent any for it, and begins
+ * anew. */
 void aggregate_apply(Aggregate *aggregate);
 
 #endif

@@ -2,11 +2,12 @@
  *
  * Adds are kept, ordered by clock, worker and arrival, until the min clock has passed theirs; Gets
  * are parked until it has come to theirs. When the min clock jumps, Gets and Adds take turns: the
- * Gets of clock c come after the Adds of c - 1 and before those of c. For a worker that only adds may
- * be ahead of one that gets, so Gets of several clocks may be parked at once. The order of the Adds
- * depends on nothing but clocks and workers, which makes sums of floats the same in every run. A
- * change of a hyper-parameter comes before the Adds of its clock, so it is as certain which of them it
- * holds for. Where the table aggregates, the Adds of a clock are summed in that order and applied as one.
+ * Gets of clock c come after the Adds of c - 1 and before those of c. For a worker that only adds
+ * may be ahead of one that gets, so Gets of several clocks may be parked at once. The order of the
+ * Adds depends on nothing but clocks and workers, which makes sums of floats the same in every run.
+ * A change of a hyper-parameter comes before the Adds of its clock, so it is as certain which of
+ * them it holds for. Where the table aggregates, the Adds of a clock are summed in that order and
+ * applied as one.
  *
  * Thread: the shard's present owner. Between two ops no Add of a clock below the min clock is kept,
  * and no Get of a clock up to it is parked. */

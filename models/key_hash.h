@@ -2,21 +2,21 @@
  *
  * Keys come from training data, and whoever writes those may choose them. Against a fixed hash he
  * finds keys that meet in one place; exclusive or with a seed before a fixed mixer does not help
- * enough, for some pairs meet whatever the seed is. So the hash is strongly universal: multiply-shift
- * (Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer arithmetic
- * without primes", STACS 1996),
+ * enough, for some pairs meet whatever the seed is. So the hash is strongly universal:
+ * multiply-shift (Dietzfelbinger, "Universal hashing and k-wise independent random variables via
+ * integer arithmetic without primes", STACS 1996),
  *
  *     u = (a × key + b mod 2^128) / 2^64
  *
  * with a and b of 128 random bits each. Over the choice of a and b, the hashes of any two different
- * keys are independent and even: every bit, and every group of bits, of the one tells nothing of the
- * other. Two keys that were chosen without the seed thus meet in any given bits as seldom as random
- * ones do. What multiply-shift keeps is order among keys that are evenly spaced: u of 0, d, 2d, … is
- * a sequence of even steps. A last step breaks that; it is a bijection, so what was independent and
- * even stays so.
+ * keys are independent and even: every bit, and every group of bits, of the one tells nothing of
+ * the other. Two keys that were chosen without the seed thus meet in any given bits as seldom as
+ * random ones do. What multiply-shift keeps is order among keys that are evenly spaced: u of 0, d,
+ * 2d, … is a sequence of even steps. A last step breaks that; it is a bijection, so what was
+ * independent and even stays so.
  *
- * The seed has 64 bits, from which a and b are drawn with a generator. The claim above then holds as
- * far as its output cannot be told from random bits by somebody who sees neither.
+ * The seed has 64 bits, from which a and b are drawn with a generator. The claim above then holds
+ * as far as its output cannot be told from random bits by somebody who sees neither.
  *
  * Threads: any; a KeyHash is only read. */
 #ifndef RUBATO_MODELS_KEY_HASH_H

@@ -14,7 +14,8 @@
 
 #include <rubato/model_ops.h>
 
-/* The model of that name, NULL where there is none; and the i-th model's name, NULL past the last. */
+/* The model of that name, NULL where there is none; and the i-th model's name, NULL past the
+ * last. */
 const RubatoModelOps *model_find(const char *name);
 const char *model_name(size_t i);
 
@@ -39,8 +40,8 @@ bool model_request_ok(const RubatoModel *model, const RubatoRequest *request);
 void model_get(RubatoModel *model, RubatoRequest *request);
 void model_add(RubatoModel *model, RubatoRequest *request);
 
-/* The keys of iteration request->clock of a worker, or a piece of them (see RubatoRequest.n_all); its
- * iterations come in order, the pieces of one in the order of its keys. A clock of
+/* The keys of iteration request->clock of a worker, or a piece of them (see RubatoRequest.n_all);
+ * its iterations come in order, the pieces of one in the order of its keys. A clock of
  * RUBATO_CLOCK_RETIRED: there are no more, it uses no keys from here on. */
 void model_announce(RubatoModel *model, RubatoRequest *request);
 
@@ -48,9 +49,9 @@ void model_announce(RubatoModel *model, RubatoRequest *request);
  * an unknown source change nothing. */
 void model_clock(RubatoModel *model, uint32_t source, uint64_t clock);
 
-/* Where the model puts what it gives back from now on, instead of a place of its own: a chain that is
- * empty between two calls, so that models which are never called at the same time may share it. Both
- * are empty now. */
+/* Where the model puts what it gives back from now on, instead of a place of its own: a chain that
+ * is empty between two calls, so that models which are never called at the same time may share it.
+ * Both are empty now. */
 void model_set_outbox(RubatoModel *model, RubatoRequest **outbox);
 
 /* Empties the outbox: the chain of requests given back since it was last taken, in the order in

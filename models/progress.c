@@ -6,8 +6,8 @@
  * all sources looked at. The window is no smaller than the number of sources, so both searches cost
  * constant time per clock on average, and no clock, however large, makes one long.
  *
- * A single source is its own minimum, and needs none of this: what its clocks change lies in one cache
- * line, for the owner may be another thread each time.
+ * A single source is its own minimum, and needs none of this: what its clocks change lies in one
+ * cache line, for the owner may be another thread each time.
  *
  * Thread: the shard's present owner. */
 #include "models/progress.h"

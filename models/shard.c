@@ -23,14 +23,14 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
 {
     RubatoShard *shard = g_new0(RubatoShard, 1);
 
-    if (!applier_init(&shard->applier, spec)) {
+    if (!updater_init(&shard->updater, spec)) {
         g_free(shard);
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                     "table %s: no memory for a row of %u values", spec->name, spec_width(spec));
         return NULL;
     }
-    shard->row_bytes = shard->applier.value_bytes;
-    shard->stride = shard->applier.row_bytes;
+    shard->row_bytes = shard->updater.value_bytes;
+    shard->stride = shard->updater.row_bytes;
     shard->spec = spec;
     shard->hash_seed = hash_seed;
     shard->alarm = &shard->own_alarm;
@@ -40,7 +40,7 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     shard->n_keys = n_keys;
     shard->ops = storage_find(spec_storage_name(spec));
     init_prepare(&shard->init, spec);
-    init_add_state(&shard->init, shard->applier.ops, &shard->applier.update);
+    init_add_state(&shard->init, shard->updater.ops, &shard->updater.update);
 
     const RubatoStorageSetup setup = {
         .spec = spec,
@@ -52,7 +52,7 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     };
     shard->storage = shard->ops->create(&setup, error);
     if (shard->storage == NULL) {
-        applier_clear(&shard->applier);
+        updater_clear(&shard->updater);
         g_free(shard);
         return NULL;
     }
@@ -66,7 +66,7 @@ void shard_free(RubatoShard *shard)
     if (shard == NULL)
         return;
     shard->ops->destroy(shard->storage);
-    applier_clear(&shard->applier);
+    updater_clear(&shard->updater);
     g_free(shard);
 }
 
@@ -100,7 +100,7 @@ uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject)
     uint64_t n_rows, n_bytes;
 
     if (subject == RUBATO_SUBJECT_BAD_GRADIENTS)
-        return bad_gradients_length(&shard->applier.bad);
+        return bad_gradients_length(&shard->updater.bad);
     shard_size(shard, &n_rows, &n_bytes);
     return n_rows;
 }
@@ -143,7 +143,8 @@ bool shard_keys_ok(const RubatoShard *shard, const RubatoKeys *keys)
 }
 
 /* Gathers rows of `bytes` bytes that lie `stride` bytes apart; called with constants for the narrow
- * ones. Everything that the loop needs is in locals, for a store of bytes might change any member. */
+ * ones. Everything that the loop needs is in locals, for a store of bytes might change any
+ * member. */
 static inline __attribute__((always_inline)) void gather(const RubatoShard *shard,
                                                          const RubatoKeys *keys,
                                                          unsigned char *restrict values,
@@ -213,12 +214,12 @@ static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
 
     if (keys->keys == NULL) {
         if (keys->n > 0)
-            applier_apply_run(&shard->applier, worker, shard_dense_row(shard, keys->first), deltas,
+            updater_apply_run(&shard->updater, worker, shard_dense_row(shard, keys->first), deltas,
                               keys->n);
         return;
     }
     if (keys->n == 1) {
-        applier_apply_run(&shard->applier, worker, shard_dense_row(shard, keys_get(keys, 0)),
+        updater_apply_run(&shard->updater, worker, shard_dense_row(shard, keys_get(keys, 0)),
                           deltas + keys_row(keys, 0) * shard->row_bytes, 1);
         return;
     }
@@ -230,10 +231,10 @@ static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
             __builtin_prefetch(rows[i], 1);
         }
         if (keys->at == NULL)
-            applier_apply_rows(&shard->applier, worker, rows, deltas + begin * shard->row_bytes,
+            updater_apply_rows(&shard->updater, worker, rows, deltas + begin * shard->row_bytes,
                                NULL, n);
         else
-            applier_apply_rows(&shard->applier, worker, rows, deltas, keys->at + begin, n);
+            updater_apply_rows(&shard->updater, worker, rows, deltas, keys->at + begin, n);
     }
 }
 
@@ -294,9 +295,9 @@ static void add_found(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
         if (!shard_find_or_create(shard, some, n, rows))
             return;
         if (is_selection)
-            applier_apply_rows(&shard->applier, worker, rows, deltas, keys->at + begin, n);
+            updater_apply_rows(&shard->updater, worker, rows, deltas, keys->at + begin, n);
         else
-            applier_apply_rows(&shard->applier, worker, rows, deltas + begin * shard->row_bytes,
+            updater_apply_rows(&shard->updater, worker, rows, deltas + begin * shard->row_bytes,
                                NULL, n);
     }
 }
@@ -326,7 +327,7 @@ void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas)
 
 bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas)
 {
-    return applier_accepts(&shard->applier, worker, deltas);
+    return updater_accepts(&shard->updater, worker, deltas);
 }
 
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas)
@@ -339,6 +340,6 @@ void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, con
 
         if (!shard_find_or_create(shard, keys + begin, some, rows))
             return;
-        applier_apply_accepted(&shard->applier, rows, from + begin * shard->row_bytes, some);
+        updater_apply_accepted(&shard->updater, rows, from + begin * shard->row_bytes, some);
     }
 }

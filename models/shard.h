@@ -1,5 +1,5 @@
-/* A shard: one server's part of a table — a storage, an update rule and an initialiser, put together
- * from the table's spec. It answers and applies at once; when is the model's business.
+/* A shard: one server's part of a table — a storage, an update rule and an initialiser, put
+ * together from the table's spec. It answers and applies at once; when is the model's business.
  *
  * Calls take what a request carries: any of the three forms of RubatoKeys, and a flat array of rows
  * that is aligned for the table's dtype.
@@ -15,8 +15,8 @@ typedef struct RubatoShard RubatoShard;
 
 /* Creates the part that one server holds of a table. spec has passed spec_check and outlives the
  * shard. Dense storage: the shard's keys are first_key .. first_key + n_keys - 1, and n_keys may be
- * 0; hash storage ignores both. What is found by a hash of keys goes by the seed, which is random for
- * each table. NULL with RUBATO_ERROR_MEMORY where the rows do not fit. (transfer full) */
+ * 0; hash storage ignores both. What is found by a hash of keys goes by the seed, which is random
+ * for each table. NULL with RUBATO_ERROR_MEMORY where the rows do not fit. (transfer full) */
 RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
                               uint64_t hash_seed, GError **error);
 
@@ -41,8 +41,9 @@ void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values);
 void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, const void *deltas);
 void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas);
 
-/* Whether a row of a worker's deltas is to be applied: it is good, or nobody refuses bad ones, which
- * are counted. And the rule on n rows of deltas of different keys, about which that was asked. */
+/* Whether a row of a worker's deltas is to be applied: it is good, or nobody refuses bad ones,
+ * which are counted. And the rule on n rows of deltas of different keys, about which that was
+ * asked. */
 bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas);
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas);
 
@@ -64,9 +65,9 @@ uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject);
 /* Whether keys are a run of such numbers that the shard has. */
 bool shard_numbers_ok(const RubatoShard *shard, RubatoSubject subject, const RubatoKeys *keys);
 
-/* Where the shard says from now on, by true, that a request could not be done for want of memory, or
- * not in whole. The rows that were there before hold what they held, or what the request did to them;
- * of those that it asked for, some may have been made, others not. */
+/* Where the shard says from now on, by true, that a request could not be done for want of memory,
+ * or not in whole. The rows that were there before hold what they held, or what the request did to
+ * them; of those that it asked for, some may have been made, others not. */
 void shard_set_alarm(RubatoShard *shard, bool *alarm);
 void shard_starve(RubatoShard *shard); /* says so */
 

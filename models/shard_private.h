@@ -10,7 +10,7 @@
 #include "models/init.h"
 #include "models/keys.h"
 #include "models/shard.h"
-#include "models/update/applier.h"
+#include "models/update/updater.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
 
@@ -28,7 +28,7 @@ struct RubatoShard {
     RubatoInit init;
     unsigned char *rows; /* that of first_key, all others following; NULL: ask the storage */
 
-    Applier applier;
+    Updater updater;
     RubatoStorage *storage;
 
     bool *alarm; /* set where a request could not be done for want of memory */

@@ -131,7 +131,7 @@ void shard_read(RubatoShard *shard, const RubatoRequest *request)
     else if (request->subject == RUBATO_SUBJECT_KEYS)
         list(shard, &request->keys, request->values);
     else if (request->subject == RUBATO_SUBJECT_BAD_GRADIENTS)
-        bad_gradients_read(&shard->applier.bad, (size_t)request->keys.first, request->keys.n,
+        bad_gradients_read(&shard->updater.bad, (size_t)request->keys.first, request->keys.n,
                            request->values);
     else
         shard_get(shard, &request->keys, request->values);
@@ -144,7 +144,7 @@ void shard_write(RubatoShard *shard, const RubatoRequest *request)
         shard_add_by(shard, request->worker, &request->keys, request->values);
         break;
     case RUBATO_SUBJECT_HYPER:
-        applier_tune(&shard->applier, (RubatoHyper)request->keys.first,
+        updater_tune(&shard->updater, (RubatoHyper)request->keys.first,
                      load_number(request->values));
         break;
     case RUBATO_SUBJECT_VALUES:

@@ -8,26 +8,27 @@
  *     beyond            waits for the min clock.
  *
  * In the middle case it is held back by the first obstacle found: a worker that has not told (and
- * not finished) all of its iterations up to c - s - 1, for an untold iteration may use any key; or a
- * use of one of the keys in such an iteration. The Get is filed with that worker and looked at again
- * when the obstacle is gone, that is, after an announcement or a clock of this one worker. Most Gets
- * are so looked at once or twice, however many workers there are. The min clock needs no looking
- * after: when it has come to c - s, every obstacle is gone.
+ * not finished) all of its iterations up to c - s - 1, for an untold iteration may use any key; or
+ * a use of one of the keys in such an iteration. The Get is filed with that worker and looked at
+ * again when the obstacle is gone, that is, after an announcement or a clock of this one worker.
+ * Most Gets are so looked at once or twice, however many workers there are. The min clock needs no
+ * looking after: when it has come to c - s, every obstacle is gone.
  *
  * An iteration t of a worker is finished when its clock is above t; what it told of t is then
- * forgotten. A retired worker's clock is above everything. A worker that tells nothing is waited for
- * as under SSP(s).
+ * forgotten. A retired worker's clock is above everything. A worker that tells nothing is waited
+ * for as under SSP(s).
  *
- * A long announcement comes in pieces. Its keys are entered piece by piece, and the iteration counts
- * as told when all of them have come; with a piece missing it stays untold until it is finished.
+ * A long announcement comes in pieces. Its keys are entered piece by piece, and the iteration
+ * counts as told when all of them have come; with a piece missing it stays untold until it is
+ * finished.
  *
  * Thread: the shard's present owner. Between two ops: `beyond` holds the Gets with a clock above
- * m + s + q; a Get filed with a worker has its obstacle there, unresolved; the record holds exactly
+ * m + s + q; a Get filed with a worker has its obstacle there, unresolved; `uses` holds exactly
  * the kept announcements and pieces, and each is of an unfinished iteration. */
 #include <rubato/error.h>
 #include <rubato/model_ops.h>
 
-#include "models/record.h"
+#include "models/key_uses.h"
 #include "models/request_heap.h"
 #include "models/spec.h"
 
@@ -53,7 +54,7 @@ typedef struct {
     uint64_t staleness;
     uint64_t reach; /* staleness + speculation */
     uint32_t n_workers;
-    Record *record;
+    KeyUses *uses;
     RequestHeap beyond;
     Worker workers[];
 } SparseSspModel;
@@ -70,8 +71,8 @@ static RubatoModel *create(const RubatoModelSetup *setup, GError **error)
                     setup->n_workers);
         return NULL;
     }
-    sparse->record = record_new(record_find_ops(spec_record_name(spec)), setup, error);
-    if (sparse->record == NULL) {
+    sparse->uses = key_uses_new(key_uses_find_ops(spec_record_name(spec)), setup, error);
+    if (sparse->uses == NULL) {
         g_free(sparse);
         return NULL;
     }
@@ -101,7 +102,7 @@ static void destroy(RubatoModel *model)
             rubato_model_discard(model, told);
         }
     }
-    record_free(sparse->record);
+    key_uses_free(sparse->uses);
     g_free(sparse);
 }
 
@@ -136,8 +137,8 @@ static bool has_told(const SparseSspModel *sparse, uint32_t worker, uint64_t ite
            rubato_model_clock(&sparse->base, worker) > iteration;
 }
 
-/* A worker other than the reader that may use any key up to iteration `last`, for all that is known;
- * n_workers where there is none. */
+/* A worker other than the reader that may use any key up to iteration `last`, for all that is
+ * known; n_workers where there is none. */
 static uint32_t find_untold(const SparseSspModel *sparse, uint64_t last, uint32_t reader)
 {
     uint32_t worker = 0;
@@ -170,7 +171,7 @@ static void decide(SparseSspModel *sparse, RubatoRequest *request)
         return;
     }
 
-    const RecordUse *use = record_find(sparse->record, &request->keys, last, request->worker);
+    const KeyUse *use = key_uses_find(sparse->uses, &request->keys, last, request->worker);
     if (use != NULL) {
         park(sparse, use->worker,
              &(Parked){ .request = request, .until = UNTIL_FINISHED, .iteration = use->iteration });
@@ -224,7 +225,7 @@ static void forget_finished(SparseSspModel *sparse, uint32_t source, uint64_t cl
         worker->announced = finished->next;
         if (worker->announced == NULL)
             worker->announced_end = &worker->announced;
-        record_remove(sparse->record, source, finished->clock, &finished->keys);
+        key_uses_remove(sparse->uses, source, finished->clock, &finished->keys);
         rubato_model_discard(&sparse->base, finished);
     }
 }
@@ -261,17 +262,17 @@ static bool is_next(const Worker *worker, const RubatoRequest *request)
 
     if (request->clock == RUBATO_CLOCK_RETIRED)
         return worker->n_come == 0;
-    if (request->clock != worker->told || request->n_all > RECORD_MAX_KEYS)
+    if (request->clock != worker->told || request->n_all > KEY_USES_MAX_KEYS)
         return false;
     if (worker->n_come > 0)
         return request->n_all == worker->n_all && n > 0 && n <= worker->n_all - worker->n_come;
     return request->n_all == 0 || (n > 0 && n <= request->n_all);
 }
 
-/* Takes in what a worker tells of its next iteration. What is of no use is counted: an iteration told
- * before, or one told ahead of its turn, which stays untold; nobody waits for ever on its account,
- * since the worker's clock passes it. More keys than the record takes have the same effect, and so
- * has a piece that does not fit the ones before it. */
+/* Takes in what a worker tells of its next iteration. What is of no use is counted: an iteration
+ * told before, or one told ahead of its turn, which stays untold; nobody waits for ever on its
+ * account, since the worker's clock passes it. More keys than may be told have the same effect, and
+ * so has a piece that does not fit the ones before it. */
 static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
 {
     RubatoModel *model = &sparse->base;
@@ -292,14 +293,14 @@ static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
         worker->told = RUBATO_CLOCK_RETIRED;
         return;
     }
-    if (!record_add(sparse->record, request->worker, request->clock, &request->keys)) {
+    if (!key_uses_add(sparse->uses, request->worker, request->clock, &request->keys)) {
         model->n_ignored++;
         return;
     }
 
     RubatoRequest *told = rubato_model_keep(model, request);
     if (told == NULL) {
-        record_remove(sparse->record, request->worker, request->clock, &request->keys);
+        key_uses_remove(sparse->uses, request->worker, request->clock, &request->keys);
         return;
     }
     *worker->announced_end = told;

@@ -1,14 +1,15 @@
 /* The defaults of table specs, and the one place that refuses wrong ones.
  *
- * Thread: any. The checks go from what the messages need (the name) to what needs the other fields. */
+ * Thread: any. The checks go from what the messages need (the name) to what needs the other
+ * fields. */
 #include "models/spec.h"
 
 #include <rubato/error.h>
 #include <string.h>
 
 #include "models/init.h"
+#include "models/key_uses.h"
 #include "models/model.h"
-#include "models/record.h"
 #include "models/storage/storage.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
@@ -107,7 +108,7 @@ static const struct {
 } named_fields[] = {
     { "storage", spec_storage_name, storage_name },
     { "model", spec_model_name, model_name },
-    { "record", spec_record_name, record_name },
+    { "record", spec_record_name, key_uses_name },
     { "update rule", spec_update_name, update_name },
     { "initialiser", spec_init_name, init_name },
     { "partition", spec_partition_name, partition_name },
@@ -207,7 +208,7 @@ static bool check_partition(const RubatoTableSpec *spec, GError **error)
 static bool check_model(const RubatoTableSpec *spec, GError **error)
 {
     if (model_traits(spec)->takes_announcements &&
-        record_find_ops(spec_record_name(spec))->wants_range &&
+        key_uses_find_ops(spec_record_name(spec))->wants_range &&
         !rubato_table_spec_holds_range(spec))
         return spec_refuse(spec, error, "the record \"%s\" needs dense storage; take \"hash\"",
                            spec_record_name(spec));

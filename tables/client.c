@@ -91,7 +91,8 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
 
 /* ---- sending ---- */
 
-/* Each field by itself: a message that is cleared as a whole first costs a tenth of a Get of one key. */
+/* Each field by itself: a message that is cleared as a whole first costs a tenth of a Get of one
+ * key. */
 static inline void set_message(Message *message, const TableClient *client, MessageKind kind,
                                const Part *part, void *values, Call *call)
 {

@@ -38,8 +38,9 @@ typedef struct {
     PostOffice *office;
     const _Atomic bool *cancelled; /* set before post_office_cancel is called */
     uint32_t stall_ms;             /* how long a call waits before it says for whom */
-    /* A worker has waited for some time, and goes on doing so: a Get of its is not answered, or an Add
-     * not sent, before the min clock of the table is so high. NULL outside a task. No lock is held. */
+    /* A worker has waited for some time, and goes on doing so: a Get of its is not answered, or an
+     * Add not sent, before the min clock of the table is so high. NULL outside a task. No lock is
+     * held. */
     void (*report_wait)(void *run, uint32_t rank, uint32_t table, uint64_t clock);
     void *run;
 } TableRoute;
@@ -101,8 +102,8 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
 bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
                           GError **error);
 
-/* Adds that have been done when they return: RUBATO_ERROR_MEMORY where a server could not. Between tasks
- * there is nobody else whom a server could tell. */
+/* Adds that have been done when they return: RUBATO_ERROR_MEMORY where a server could not. Between
+ * tasks there is nobody else whom a server could tell. */
 bool table_client_write(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
                         GError **error);
 bool table_client_write_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
@@ -173,8 +174,8 @@ static inline uint64_t table_client_needed_clock(const TableClient *client)
 }
 
 /* Waits until the worker has less than FlowSizes.ticket_bytes of tickets unanswered by other nodes,
- * and counts what these parts take on top; 0: they are all local. The call of the ticket that has ended
- * gives that back. False with RUBATO_ERROR_CANCELLED. */
+ * and counts what these parts take on top; 0: they are all local. The call of the ticket that has
+ * ended gives that back. False with RUBATO_ERROR_CANCELLED. */
 bool table_client_take_ticket(TableClient *client, const Part *parts, uint32_t n_parts,
                               size_t *bytes, GError **error);
 
@@ -184,11 +185,12 @@ void table_client_give_ticket(TableClient *client, size_t bytes);
 /* A call waits for a while before it reports that. */
 #define TABLE_CLIENT_REPORT_MS 1000
 
-/* Tells the task that the worker waits for a min clock (client->awaited), if it does; once in a wait. */
+/* Tells the task that the worker waits for a min clock (client->awaited), if it does; once in a
+ * wait. */
 void table_client_report_wait(const TableClient *client);
 
-/* Says in the log whom a call waits for: a min clock (client->awaited), or an answer. call NULL: all of
- * the worker's tickets. */
+/* Says in the log whom a call waits for: a min clock (client->awaited), or an answer. call NULL:
+ * all of the worker's tickets. */
 void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms);
 
 /* The error that a call ended with; true where it was none. Any thread. */

@@ -4,11 +4,11 @@
  * Which of a node's clocks are worth telling is decided in clocks.c. A clock takes the way of the
  * Adds that were sent before it, so a server has all of them when it hears of the clock.
  *
- * Lazy clocks. Where all workers are in this process, the servers need not be told each clock: whoever
- * asks one of them tells the clock with the Get. That is as good as a clock message of the same thread
- * right before it: the Adds that the clock counts have been posted by then, and come out of the
- * mailbox first. Only a Get that is too early even so, and is kept, needs somebody else to tell: see
- * clocks_await.
+ * Lazy clocks. Where all workers are in this process, the servers need not be told each clock:
+ * whoever asks one of them tells the clock with the Get. That is as good as a clock message of the
+ * same thread right before it: the Adds that the clock counts have been posted by then, and come
+ * out of the mailbox first. Only a Get that is too early even so, and is kept, needs somebody else
+ * to tell: see clocks_await.
  *
  * Threads: the client's worker; table_route_lead any. What workers share here is the route's
  * clocks. */
@@ -132,8 +132,8 @@ static bool advance(const TableRoute *route, uint32_t rank, uint64_t clock)
     return true;
 }
 
-/* A clock is told at once, for others may wait for it. A worker that does nothing but clock waits for
- * room behind it. */
+/* A clock is told at once, for others may wait for it. A worker that does nothing but clock waits
+ * for room behind it. */
 bool table_client_clock(TableClient *client, GError **error)
 {
     if (!table_client_check_owner(client, error) || !table_client_check_cancelled(client, error))

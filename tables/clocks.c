@@ -1,18 +1,19 @@
 /* A node's view of the clocks of a task on a table.
  *
  * Order. A worker posts its Adds, then stores its clock here; whichever worker moves the node's
- * clock has read that store (acquire) and tells the servers afterwards, and mailboxes and links keep
- * order: so when a shard hears the node's clock c, every Add made by the node's workers at clocks < c
- * has arrived. Two such messages may overtake one another on their way out of two threads; servers
- * ignore the older.
+ * clock has read that store (acquire) and tells the servers afterwards, and mailboxes and links
+ * keep order: so when a shard hears the node's clock c, every Add made by the node's workers at
+ * clocks < c has arrived. Two such messages may overtake one another on their way out of two
+ * threads; servers ignore the older.
  *
  * No lock, and in the usual case nothing written that others write. A worker stores its clock, then
  * looks whether it was among the slowest, and whether another of those still is; if so it leaves.
- * Otherwise it moves the node's clock. The stores and loads of all workers' clocks and of the node's
- * are sequentially consistent, so they have one order. Let m be the node's clock. Somebody had m
- * after it was stored, for whoever stored it has looked again. Consider the last of those to store a
- * higher clock: he finds that he had m, that nobody has it any more, and moves it. The node's clock
- * only grows: no worker's is below it, ever, so nor is the lowest that a search finds. */
+ * Otherwise it moves the node's clock. The stores and loads of all workers' clocks and of the
+ * node's are sequentially consistent, so they have one order. Let m be the node's clock. Somebody
+ * had m after it was stored, for whoever stored it has looked again. Consider the last of those to
+ * store a higher clock: he finds that he had m, that nobody has it any more, and moves it. The
+ * node's clock only grows: no worker's is below it, ever, so nor is the lowest that a search
+ * finds. */
 #include "tables/clocks.h"
 
 #include <glib.h>
@@ -80,8 +81,8 @@ static NodeClock own_news(const Clocks *clocks)
     return (NodeClock){ clocks_own(clocks), clocks->first_rank + own_slowest(clocks) };
 }
 
-/* Finds a worker that has this clock, the node's, beginning with the one who had it last: so each is
- * passed over once while the clock stays. False: none has. */
+/* Finds a worker that has this clock, the node's, beginning with the one who had it last: so each
+ * is passed over once while the clock stays. False: none has. */
 static bool find_slowest(Clocks *clocks, uint64_t clock)
 {
     const uint32_t begin = own_slowest(clocks);
@@ -159,9 +160,9 @@ uint64_t clocks_told(const Clocks *clocks)
 }
 
 /* A Get that waits for a clock is not forgotten: one stores what it wants and then loads the node's
- * clock, the other stores the node's clock and then loads what is wanted, all sequentially consistent.
- * So either the Get brings a clock that is enough, or the other sees that it is wanted. What was told
- * is loaded relaxed: an old value makes for a message too many. */
+ * clock, the other stores the node's clock and then loads what is wanted, all sequentially
+ * consistent. So either the Get brings a clock that is enough, or the other sees that it is wanted.
+ * What was told is loaded relaxed: an old value makes for a message too many. */
 uint64_t clocks_await(Clocks *clocks, uint64_t clock)
 {
     uint64_t wanted = atomic_load_explicit(&clocks->own->wanted, memory_order_relaxed);

@@ -1,9 +1,9 @@
 /* The clocks of a task on one table, as one node knows them: those of its own workers exactly, of
  * the other nodes what they have told.
  *
- * Servers hear of a node's clock, not of each worker's: a worker's clock() only matters to them when
- * it was the node's slowest. So messages per iteration grow with the nodes and not with the workers.
- * (Tables whose model wants every worker's clock are told each.)
+ * Servers hear of a node's clock, not of each worker's: a worker's clock() only matters to them
+ * when it was the node's slowest. So messages per iteration grow with the nodes and not with the
+ * workers. (Tables whose model wants every worker's clock are told each.)
  *
  * Threads: any; one at a time for each worker's rank in clocks_advance. */
 #ifndef RUBATO_TABLES_CLOCKS_H
@@ -24,7 +24,8 @@ typedef struct {
     _Alignas(64) _Atomic uint64_t clock;
 } WorkerClock;
 
-/* What all workers of the node read at each clock, and the one that moves the node's clock writes. */
+/* What all workers of the node read at each clock, and the one that moves the node's clock
+ * writes. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t clock; /* the node's: its slowest live worker's */
     _Atomic uint32_t slowest;           /* local rank of a worker that had it when last looked at */
@@ -56,8 +57,8 @@ void clocks_clear(Clocks *clocks);
  * clock has gone up with it; *news is what to tell of the node, in any case. */
 bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *news);
 
-/* All servers of this node were told the node's clock; whoever sees that in clocks_told and then asks
- * one of them will be behind the news. */
+/* All servers of this node were told the node's clock; whoever sees that in clocks_told and then
+ * asks one of them will be behind the news. */
 void clocks_tell(Clocks *clocks, uint64_t clock);
 uint64_t clocks_told(const Clocks *clocks);
 
@@ -67,9 +68,9 @@ uint64_t clocks_own(const Clocks *clocks);
 /* The clock of a worker of this node. */
 uint64_t clocks_of_worker(const Clocks *clocks, uint32_t rank);
 
-/* For tables with lazy clocks. Before asking for what servers keep until the node has come to a clock:
- * returns the node's clock, to be told to them with the Get. If that is too low, whoever moves it on sees
- * in clocks_are_awaited that he has to tell them. */
+/* For tables with lazy clocks. Before asking for what servers keep until the node has come to a
+ * clock: returns the node's clock, to be told to them with the Get. If that is too low, whoever
+ * moves it on sees in clocks_are_awaited that he has to tell them. */
 uint64_t clocks_await(Clocks *clocks, uint64_t clock);
 bool clocks_are_awaited(const Clocks *clocks);
 

@@ -108,7 +108,8 @@ void partition_range(const Partition *partition, uint32_t server, RubatoKey *fir
                               : UINT64_MAX - *first;
 }
 
-/* Every bit of the key moves every bit of the result (the finaliser of MurmurHash3, Appleby 2011). */
+/* Every bit of the key moves every bit of the result (the finaliser of MurmurHash3, Appleby
+ * 2011). */
 static uint64_t mix(RubatoKey key)
 {
     key ^= key >> 33;
@@ -118,8 +119,8 @@ static uint64_t mix(RubatoKey key)
     return key ^ (key >> 33);
 }
 
-/* Keys are compared by how far they lie from first_key: the end of the last range may be 2^64, which
- * as a bound, that of an empty server behind it, is 0. */
+/* Keys are compared by how far they lie from first_key: the end of the last range may be 2^64,
+ * which as a bound, that of an empty server behind it, is 0. */
 static inline bool lies_below(const Partition *partition, RubatoKey key, uint32_t server)
 {
     return key - partition->first_key < partition->bounds[server] - partition->first_key;
@@ -254,8 +255,8 @@ static void find_servers(const Partition *partition, const RubatoKey *restrict k
     }
 }
 
-/* The keys' positions by server where there are two: each position is written to both lists, and stays
- * in the one whose length counts it. The second has the upper half of the room. */
+/* The keys' positions by server where there are two: each position is written to both lists, and
+ * stays in the one whose length counts it. The second has the upper half of the room. */
 static void sort_for_two(Slicer *slicer, const Partition *partition, const RubatoKey *restrict keys,
                          size_t n)
 {

@@ -24,8 +24,9 @@ typedef enum {
     PARTITION_OF_RANGE, /* first_key and n_keys of the spec */
 } PartitionKeys;
 
-/* How the spec, whose names are all given, spreads a table over n_servers servers. Even ranges end at multiples of the spec's
- * chunk size. False with RUBATO_ERROR_INVALID where the spec's own bounds do not fit. */
+/* How the spec, whose names are all given, spreads a table over n_servers servers. Even ranges end
+ * at multiples of the spec's chunk size. False with RUBATO_ERROR_INVALID where the spec's own
+ * bounds do not fit. */
 bool partition_init(Partition *partition, const RubatoTableSpec *spec, PartitionKeys keys,
                     uint32_t n_servers, GError **error);
 void partition_clear(Partition *partition);

@@ -2,20 +2,20 @@
  *
  * DESIGN NOTE
  *
- * One lock orders, for each row, the node's Adds and fetches: an Add is applied to the cached row and
- * posted to the server under it, and a fetch is registered and posted under it. Way and server keep
- * that order, so a fetch's answer holds all of the node's Adds that were posted before it. Of those
- * posted after it, it holds an unknown number: the server may have parked the fetch and read the rows
- * when some had come. So an Add to a row that is being fetched parts the two: the answer still goes to
- * those who wait for it already, but it is not kept, and later Gets fetch anew. (Rules that cannot be
- * replayed, TableRoute.replayable, drop the cached row as well.)
+ * One lock orders, for each row, the node's Adds and fetches: an Add is applied to the cached row
+ * and posted to the server under it, and a fetch is registered and posted under it. Way and server
+ * keep that order, so a fetch's answer holds all of the node's Adds that were posted before it. Of
+ * those posted after it, it holds an unknown number: the server may have parked the fetch and read
+ * the rows when some had come. So an Add to a row that is being fetched parts the two: the answer
+ * still goes to those who wait for it already, but it is not kept, and later Gets fetch anew.
+ * (Rules that cannot be replayed, TableRoute.replayable, drop the cached row as well.)
  *
- * A Get joins a fetch that was asked at its own clock: the answer then satisfies its bound and comes
- * as soon as its own would. A fetch of a later clock may be parked until this very worker has gone on;
- * it is joined only where the min clock is known to have come far enough to answer it. Whoever joins
- * leaves its call and where the row goes; the helper thread fills them all when the answer has come.
- * The helper, and not the thread that brings the answer, because that one may be a worker that holds
- * the lock while it handles a server's messages itself.
+ * A Get joins a fetch that was asked at its own clock: the answer then satisfies its bound and
+ * comes as soon as its own would. A fetch of a later clock may be parked until this very worker has
+ * gone on; it is joined only where the min clock is known to have come far enough to answer it.
+ * Whoever joins leaves its call and where the row goes; the helper thread fills them all when the
+ * answer has come. The helper, and not the thread that brings the answer, because that one may be a
+ * worker that holds the lock while it handles a server's messages itself.
  *
  * The lock is held while local servers are asked, which may run requests of others; none of those
  * takes it. */

@@ -3,8 +3,8 @@
  *
  * A row is tagged with the min clock at which it was read; it holds every Add of clocks below that.
  * A Get at clock c under staleness s may be served by a row tagged c - s or later. Misses are
- * fetched once, however many workers wait for them. What workers of this node add to a cached row is
- * applied to the cache too, in the order in which it goes to the server, so that a worker always
+ * fetched once, however many workers wait for them. What workers of this node add to a cached row
+ * is applied to the cache too, in the order in which it goes to the server, so that a worker always
  * sees what it added itself. The design note is in process_cache.c.
  *
  * One for each table, task and node, shared by its workers.
@@ -26,14 +26,16 @@ bool process_cache_covers(const ProcessCache *cache, uint32_t server);
 
 /* Starts a Get of one server's part of a call's keys, at the client's clock: fills what the cache
  * has at once, and asks the server for the rest. The call has begun; parts are added for what is
- * still to come. The part may be reused at once, values (of the whole call) stay until it has ended. */
+ * still to come. The part may be reused at once, values (of the whole call) stay until it has
+ * ended. */
 void process_cache_get(ProcessCache *cache, TableClient *client, const Part *part, void *values,
                        Call *call);
 
 /* Keeps nothing of what was read so far: for a worker that has added past the cache. */
 void process_cache_forget(ProcessCache *cache);
 
-/* Around the sending of an Add: between the two, nobody reads through the cache. NULL is allowed. */
+/* Around the sending of an Add: between the two, nobody reads through the cache. NULL is
+ * allowed. */
 void process_cache_begin_add(ProcessCache *cache, const RubatoKeys *keys, const void *deltas);
 void process_cache_end_add(ProcessCache *cache);
 

@@ -2,8 +2,8 @@
  *
  * When the worker is at clock c it has told the iterations up to c + ahead - 1, `ahead` being the
  * table's speculation: a reader may be at most staleness + speculation clocks before the slowest
- * worker, and is asked about iterations staleness + 1 clocks behind its own. So what a server has to
- * know about a worker at clock c are its iterations c .. c + speculation - 1. */
+ * worker, and is asked about iterations staleness + 1 clocks behind its own. So what a server has
+ * to know about a worker at clock c are its iterations c .. c + speculation - 1. */
 #include <rubato/sparse_kv_client_table.h>
 
 #include "tables/worker.h"

@@ -1,4 +1,5 @@
-/* Actors: one owner at a time, each sender's order, no message forgotten, answers after the token. */
+/* Actors: one owner at a time, each sender's order, no message forgotten, answers after the
+ * token. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -282,7 +283,8 @@ START_TEST(a_guest_does_not_stay_for_ever_but_nothing_is_left_lying)
     actor_init(&chain.actor, handle_link, NULL);
     ck_assert(actor_start(&chain.actor, "chain"));
     for (uint32_t i = 1; i <= 50; i++) {
-        /* the thread has to be woken: one that is still on its way to sleep finds the rest itself */
+        /* the thread has to be woken: one that is still on its way to sleep finds the rest
+         * itself */
         while (atomic_load(&chain.actor.asleep) == 0)
             sched_yield();
         for (int k = 0; k < 10; k++)

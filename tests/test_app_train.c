@@ -1,4 +1,5 @@
-/* What the programs share while workers train: totals, stragglers, and ends before the last epoch. */
+/* What the programs share while workers train: totals, stragglers, and ends before the last
+ * epoch. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

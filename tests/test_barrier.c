@@ -162,7 +162,8 @@ END_TEST
 
 /* ---- what a barrier and a task's end wait for ---- */
 
-/* The server is kept from taking in anything while the workers add and come to the barrier, or return. */
+/* The server is kept from taking in anything while the workers add and come to the barrier, or
+ * return. */
 typedef struct {
     bool meets;
     Event begin, inside, go_on;

@@ -1,5 +1,5 @@
-/* Caches of data: made, used, made anew when something has changed, and never believed when they are
- * damaged. */
+/* Caches of data: made, used, made anew when something has changed, and never believed when they
+ * are damaged. */
 #include "io/data/cache_file.h"
 
 #include <fcntl.h>
@@ -95,7 +95,8 @@ START_TEST(cache_is_made_once_and_used)
 
     read_all(&spec);
     const struct stat first = cache_identity();
-    /* the input's rows are not looked at: its bytes may be gone, as long as its size and time agree */
+    /* the input's rows are not looked at: its bytes may be gone, as long as its size and time
+     * agree */
     struct stat status;
     ck_assert_int_eq(stat(path, &status), 0);
     g_autofree char *blanks = g_strnfill((gsize)status.st_size, '?');

@@ -1,5 +1,5 @@
-/* One suite over all models, storages and handles, each with every dtype, 1 to 4 servers and rows of
- * 1, 3 and 32 values: workers read, check what they see, and add, at full speed.
+/* One suite over all models, storages and handles, each with every dtype, 1 to 4 servers and rows
+ * of 1, 3 and 32 values: workers read, check what they see, and add, at full speed.
  *
  * What is added says who added it: worker w adds 64^w, so a value read back is a number with one
  * digit for each worker, which is how many of its Adds the reader has seen. Column j carries j + 1

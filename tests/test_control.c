@@ -113,7 +113,8 @@ START_TEST(control_comes_back_as_it_was)
 }
 END_TEST
 
-/* What is written without GVariant is what GVariant writes, and what it would not write is not read. */
+/* What is written without GVariant is what GVariant writes, and what it would not write is not
+ * read. */
 START_TEST(control_of_numbers_alone_has_the_bytes_of_gvariant)
 {
     const Control sent = { .kind = CONTROL_ARRIVE,

@@ -1,4 +1,5 @@
-/* CSV: columns by number and name, quotes, categories hashed and coded, and what is refused where. */
+/* CSV: columns by number and name, quotes, categories hashed and coded, and what is refused
+ * where. */
 #include <string.h>
 
 #include "io/data/formats/text_hash.h"

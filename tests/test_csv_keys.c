@@ -1,5 +1,5 @@
-/* CSV whose keys are to mean what they mean in a model: columns with and without the label, and what is
- * refused. */
+/* CSV whose keys are to mean what they mean in a model: columns with and without the label, and
+ * what is refused. */
 #include <string.h>
 
 #include "io/data/formats/text_hash.h"

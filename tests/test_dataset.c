@@ -1,5 +1,5 @@
-/* Datasets: which files a spec means, the numbering of keys, blocks in memory and out of packed files,
- * bad rows, and what is wrong with a spec. */
+/* Datasets: which files a spec means, the numbering of keys, blocks in memory and out of packed
+ * files, bad rows, and what is wrong with a spec. */
 #include "io/data/dataset.h"
 
 #include <glib/gstdio.h>

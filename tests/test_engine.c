@@ -272,7 +272,7 @@ static void tell_many_counts(Server *server, void *data)
 {
     RubatoShard *shard = g_ptr_array_index(server->shards, server->shards->len - 1);
 
-    shard->applier.bad.counts = data;
+    shard->updater.bad.counts = data;
 }
 
 START_TEST(more_counts_than_a_task_has_workers_are_an_error)

@@ -401,8 +401,8 @@ START_TEST(several_handles_of_any_kind_live_on_one_thread)
 }
 END_TEST
 
-/* Worker 1's second Add is under way while worker 0 makes the cache and fills it: it has looked for a
- * cache before there was one. */
+/* Worker 1's second Add is under way while worker 0 makes the cache and fills it: it has looked for
+ * a cache before there was one. */
 static bool add_past_the_cache(RubatoWorker *worker, void *user_data, GError **error)
 {
     Event *filled = user_data;

@@ -1,5 +1,5 @@
-/* The handshake of a connection, and the seals that it makes: who knows the secret gets through, and
- * nobody else does: not with another secret, by a replay, or with changed bytes.
+/* The handshake of a connection, and the seals that it makes: who knows the secret gets through,
+ * and nobody else does: not with another secret, by a replay, or with changed bytes.
  *
  * docs/security.md: Who can do what */
 #include <string.h>
@@ -411,7 +411,8 @@ START_TEST(pieces_of_another_connection_do_not_open)
 }
 END_TEST
 
-/* Who knows the secret and has heard all that was said lacks what the public keys have in common. */
+/* Who knows the secret and has heard all that was said lacks what the public keys have in
+ * common. */
 START_TEST(keys_need_what_only_the_two_ends_have)
 {
     Seal sends, receives, others, unused;

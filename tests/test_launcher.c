@@ -1,5 +1,5 @@
-/* `rubato run` on this machine, with small shell programs as nodes: what comes out, how it ends, what
- * is left. */
+/* `rubato run` on this machine, with small shell programs as nodes: what comes out, how it ends,
+ * what is left. */
 #include <fcntl.h>
 #include <rubato/launcher.h>
 #include <signal.h>

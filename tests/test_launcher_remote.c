@@ -1,4 +1,5 @@
-/* `rubato run` with nodes on other machines, by a stand-in for ssh, and what it refuses to start. */
+/* `rubato run` with nodes on other machines, by a stand-in for ssh, and what it refuses to
+ * start. */
 #include <fcntl.h>
 #include <rubato/launcher.h>
 #include <signal.h>
@@ -57,8 +58,8 @@ START_TEST(launch_reaches_another_machine_through_ssh)
 }
 END_TEST
 
-/* A node's view of its secret: the digits behind the descriptor, and where else they stand. Digits that
- * are found count; they themselves come out as a checksum. */
+/* A node's view of its secret: the digits behind the descriptor, and where else they stand. Digits
+ * that are found count; they themselves come out as a checksum. */
 #define TELL_SECRET                                                                               \
     "digits=$(cat <&$RUBATO_SECRET_FD); "                                                         \
     "echo \"length=${#digits} sum=$(printf %s \"$digits\" | cksum)\"; "                           \

@@ -26,7 +26,8 @@ static LinkSender sender_with(unsigned n, size_t size)
     return sender;
 }
 
-/* Sends all that may be sent and checks that it is first … last (0: nothing), sent before or not. */
+/* Sends all that may be sent and checks that it is first … last (0: nothing), sent before or
+ * not. */
 static void assert_sends(LinkSender *sender, int64_t now_ms, uint64_t first, uint64_t last,
                          bool expected_again)
 {
@@ -65,7 +66,8 @@ START_TEST(sender_sends_each_packet_once_in_order)
 }
 END_TEST
 
-/* A connection that is made anew, again and again: nothing waits for the timer, which does not grow. */
+/* A connection that is made anew, again and again: nothing waits for the timer, which does not
+ * grow. */
 START_TEST(sender_sends_again_at_once_after_a_reset)
 {
     LinkSender sender = sender_with(3, 100);

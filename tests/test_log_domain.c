@@ -1,4 +1,5 @@
-/* Whatever the library writes to the log is of the domain "rubato", so that programs can tell it apart.
+/* Whatever the library writes to the log is of the domain "rubato", so that programs can tell it
+ * apart.
  *
  * docs/liveness.md: A call that waits */
 #include <rubato/rubato.h>

@@ -1,6 +1,7 @@
-/* What happens without memory. Every allocation of the library whose size comes from data goes through
- * the functions below (the linker sees to that), and each in turn fails: the task fails with
- * RUBATO_ERROR_MEMORY and the table's name, nobody hangs, and what was there before still is. */
+/* What happens without memory. Every allocation of the library whose size comes from data goes
+ * through the functions below (the linker sees to that), and each in turn fails: the task fails
+ * with RUBATO_ERROR_MEMORY and the table's name, nobody hangs, and what was there before still
+ * is. */
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,8 +109,8 @@ static RubatoKey key_of(uint64_t i)
     return i % 2 == 0 ? i / 2 : i * UINT64_C(0x9e3779b97f4a7c15); /* key 0 among them */
 }
 
-/* Adds 1 to every key, request by request. Those that failed may have been done for some keys: *most of
- * them is then more than *least. */
+/* Adds 1 to every key, request by request. Those that failed may have been done for some keys:
+ * *most of them is then more than *least. */
 static void add_all(RubatoShard *shard, const bool *alarm, uint32_t width, int64_t *least,
                     int64_t *most)
 {
@@ -296,7 +297,8 @@ static bool use(RubatoWorker *worker, void *user_data, GError **error)
                                                   : use_tickets(worker, spec, error);
 }
 
-/* Whatever allocation fails, the task does, on all its workers, and says why; the next one succeeds. */
+/* Whatever allocation fails, the task does, on all its workers, and says why; the next one
+ * succeeds. */
 START_TEST(a_task_without_memory_fails_with_the_name_of_the_table)
 {
     const RubatoTableSpec *spec = &specs[_i];

@@ -1,5 +1,6 @@
 /* Calls that the program must not make are refused where they are made: NULL where there has to be
- * memory, handles in other threads, calls from within a task or a callback, calls in a forked process. */
+ * memory, handles in other threads, calls from within a task or a callback, calls in a forked
+ * process. */
 #include <pthread.h>
 #include <rubato/rubato.h>
 #include <sys/wait.h>

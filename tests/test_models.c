@@ -367,8 +367,8 @@ START_TEST(bsp_get_sees_exactly_the_adds_of_earlier_clocks)
 }
 END_TEST
 
-/* Gets of clocks 1, 2 and 3 are parked while Adds of clocks 0 to 3 are kept; then the min clock jumps
- * beyond all of them at once. */
+/* Gets of clocks 1, 2 and 3 are parked while Adds of clocks 0 to 3 are kept; then the min clock
+ * jumps beyond all of them at once. */
 START_TEST(bsp_gets_and_adds_take_turns_when_the_min_clock_jumps)
 {
     const RubatoTableSpec spec = { .model = "bsp" };

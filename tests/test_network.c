@@ -140,8 +140,8 @@ START_TEST(frames_pushed_before_a_flush_share_a_packet)
         assert_takes(pair.b, MESSAGE_ADD, i, 100);
     const NetworkStats after = stats_of(pair.a);
     ck_assert_uint_eq(after.messages_sent[MESSAGE_ADD] - before.messages_sent[MESSAGE_ADD], 100);
-    /* The I/O thread sends what is queued whenever it has something else to tell the peer, and so may
-     * have taken some of them now and then: how often is the scheduler's affair. */
+    /* The I/O thread sends what is queued whenever it has something else to tell the peer, and so
+     * may have taken some of them now and then: how often is the scheduler's affair. */
     ck_assert_uint_le(
         after.packets_sent - before.packets_sent - (after.acks_sent - before.acks_sent), 20);
     ck_assert_uint_eq(stats_of(pair.b).messages_received[MESSAGE_ADD], 100);

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/transport/tcp/tcp_inlet.h"
+#include "io/net/transport/tcp/tcp_receiver.h"
 #include "tests/support/runner.h"
 #include "tests/support/station.h"
 #include "tests/support/tcp_hand.h"
@@ -265,8 +265,9 @@ START_TEST(peer_that_lies_about_what_was_sent_is_not_believed)
 }
 END_TEST
 
-/* docs/wire.md: nothing is believed. The packet has the number of the honest node's next one, which would
- * else be taken for a duplicate, and its first message would take room that nobody gives back. */
+/* docs/wire.md: nothing is believed. The packet has the number of the honest node's next one, which
+ * would else be taken for a duplicate, and its first message would take room that nobody gives
+ * back. */
 START_TEST(a_packet_with_a_faulty_message_is_dropped_whole_and_may_come_again)
 {
     const WireHeader messages[] = {

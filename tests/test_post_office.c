@@ -614,8 +614,8 @@ START_TEST(cancelling_a_task_ends_its_own_requests_alone)
 }
 END_TEST
 
-/* A backlog may take long: whoever receives leaves it, and what comes behind it, to the server's own
- * thread, also while nobody is at it. _i: a request, a clock. */
+/* A backlog may take long: whoever receives leaves it, and what comes behind it, to the server's
+ * own thread, also while nobody is at it. _i: a request, a clock. */
 START_TEST(a_receiver_takes_over_no_backlog)
 {
     Pair pair;

@@ -1,5 +1,5 @@
-/* The process cache against a server that answers when the test says so: what is served at once, who
- * waits for whose fetch, and what Adds do to rows that are cached or on their way. */
+/* The process cache against a server that answers when the test says so: what is served at once,
+ * who waits for whose fetch, and what Adds do to rows that are cached or on their way. */
 #include <rubato/error.h>
 #include <string.h>
 
@@ -310,8 +310,8 @@ START_TEST(an_earlier_fetch_is_too_old_for_a_later_clock)
 }
 END_TEST
 
-/* The fetch of a later clock may be parked until this worker has gone on: it must not be waited for,
- * unless the min clock is known to have come far enough. */
+/* The fetch of a later clock may be parked until this worker has gone on: it must not be waited
+ * for, unless the min clock is known to have come far enough. */
 START_TEST(a_later_fetch_is_joined_only_where_it_need_not_wait)
 {
     Rig rig;

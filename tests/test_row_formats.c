@@ -1,5 +1,5 @@
-/* The small formats (ratings, bags of words, text, IDX), and what holds for every format: rows are the
- * same wherever a file is cut into blocks. */
+/* The small formats (ratings, bags of words, text, IDX), and what holds for every format: rows are
+ * the same wherever a file is cut into blocks. */
 #include <string.h>
 #include <zstd.h>
 

@@ -1,5 +1,5 @@
-/* The scheduler: which workers wait for one another. Cases by hand, and a simulation of workers whose
- * reports come late: what it calls a deadlock is one, and it finds each. */
+/* The scheduler: which workers wait for one another. Cases by hand, and a simulation of workers
+ * whose reports come late: what it calls a deadlock is one, and it finds each. */
 #include <string.h>
 
 #include "tests/support/runner.h"

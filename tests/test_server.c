@@ -1,5 +1,5 @@
-/* What a server does with a message: the task and the table that it names, and what is wrong with one
- * of another node. No thread: the test handles each message itself, as the owner. */
+/* What a server does with a message: the task and the table that it names, and what is wrong with
+ * one of another node. No thread: the test handles each message itself, as the owner. */
 #include "engine/server/server.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* Shared memory between processes that are stopped, die, or never were nodes.
  *
- * The other process is a fork of the case, which does one thing and tells over a pipe when it has. */
+ * The other process is a fork of the case, which does one thing and tells over a pipe when it
+ * has. */
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,4 +1,5 @@
-/* Rings in shared memory: what goes in comes out, and what a mad or dying end leaves is not believed.
+/* Rings in shared memory: what goes in comes out, and what a mad or dying end leaves is not
+ * believed.
  *
  * Most cases hold both ends of a ring in one thread; what the other process would see is what the
  * other mapping shows. */

@@ -244,9 +244,9 @@ END_TEST
 
 enum { MAX_ITERATIONS = 6 };
 
-/* Worker 0 reads key 1 in each iteration. Worker 1 uses other keys but in the iteration `collision`,
- * and stays in front of its iteration 0 until worker 0 has come as far as it may; worker 2, where
- * there is one, uses other keys and is in no hurry either. */
+/* Worker 0 reads key 1 in each iteration. Worker 1 uses other keys but in the iteration
+ * `collision`, and stays in front of its iteration 0 until worker 0 has come as far as it may;
+ * worker 2, where there is one, uses other keys and is in no hurry either. */
 typedef struct {
     uint32_t staleness, speculation;
     int collision;      /* -1: never */

@@ -1,10 +1,10 @@
-/* SparseSSP: who waits for whose keys. Three workers, speculation 1 and 2, both records. Worker 0 is
- * the slow one in most cases and worker 2 the fast one. */
+/* SparseSSP: who waits for whose keys. Three workers, speculation 1 and 2, both records. Worker 0
+ * is the slow one in most cases and worker 2 the fast one. */
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/record.h"
+#include "models/key_uses.h"
 #include "models/shard.h"
 #include "tests/support/model_rig.h"
 #include "tests/support/runner.h"
@@ -23,13 +23,13 @@ static const char *const records[] = { "hash", "dense" };
 #define RECORD (records[_i % 2])
 #define N_RECORDS 2
 
-static void init(ModelRig *rig, const char *record, uint32_t staleness, uint32_t speculation,
+static void init(ModelRig *rig, const char *uses, uint32_t staleness, uint32_t speculation,
                  uint32_t n_workers)
 {
     const RubatoTableSpec spec = {
         .model = "sparse_ssp",
         .storage = "dense",
-        .record = record,
+        .record = uses,
         .staleness = staleness,
         .speculation = speculation,
     };
@@ -327,7 +327,8 @@ START_TEST(announcements_out_of_turn_are_ignored)
 }
 END_TEST
 
-/* The keys of the last piece are as good as those of the first, and nothing counts as told before. */
+/* The keys of the last piece are as good as those of the first, and nothing counts as told
+ * before. */
 START_TEST(an_announcement_in_pieces_is_one)
 {
     ModelRig rig;
@@ -409,7 +410,7 @@ static void tell_empty_pieces(ModelRig *rig)
 
 static void tell_more_than_there_can_be(ModelRig *rig)
 {
-    ANNOUNCE_PART(rig, 0, 0, RECORD_MAX_KEYS + 1, 10);
+    ANNOUNCE_PART(rig, 0, 0, KEY_USES_MAX_KEYS + 1, 10);
     ANNOUNCE_PART(rig, 0, 0, UINT64_MAX, 10);
 }
 
@@ -484,7 +485,7 @@ static bool plain_find(const GArray *uses, RubatoKey key, uint64_t last, uint32_
 START_TEST(a_record_finds_what_was_entered_and_not_removed)
 {
     const RubatoModelSetup setup = { .first_key = 100, .n_keys = 300 };
-    Record *record = record_new(record_find_ops(RECORD), &setup, NULL);
+    KeyUses *told = key_uses_new(key_uses_find_ops(RECORD), &setup, NULL);
     g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof(PlainUse));
     uint64_t first[4] = { 0 }, next[4] = { 0 };
     RubatoKey keys[4][64][10];
@@ -506,9 +507,9 @@ START_TEST(a_record_finds_what_was_entered_and_not_removed)
             }
         const RubatoKeys list = { .keys = some, .n = 10 };
         if (enters)
-            ck_assert(record_add(record, worker, iteration, &list));
+            ck_assert(key_uses_add(told, worker, iteration, &list));
         else
-            record_remove(record, worker, iteration, &list);
+            key_uses_remove(told, worker, iteration, &list);
         for (guint i = 0; !enters && i < uses->len;)
             if (g_array_index(uses, PlainUse, i).worker == worker &&
                 g_array_index(uses, PlainUse, i).iteration == iteration)
@@ -519,7 +520,7 @@ START_TEST(a_record_finds_what_was_entered_and_not_removed)
         for (RubatoKey key = 100; key < 400; key += 7) {
             const RubatoKeys one = { .first = key, .n = 1 };
             const uint64_t last = first[worker] + (uint64_t)g_rand_int_range(rand, 0, 40);
-            const RecordUse *use = record_find(record, &one, last, worker);
+            const KeyUse *use = key_uses_find(told, &one, last, worker);
 
             n_wrong += (use != NULL) != plain_find(uses, key, last, worker);
             n_wrong +=
@@ -527,7 +528,7 @@ START_TEST(a_record_finds_what_was_entered_and_not_removed)
         }
     }
     ck_assert_uint_eq(n_wrong, 0);
-    record_free(record);
+    key_uses_free(told);
     g_rand_free(rand);
 }
 END_TEST
@@ -536,19 +537,19 @@ END_TEST
 START_TEST(a_record_refuses_more_uses_than_it_can_hold)
 {
     const RubatoModelSetup setup = { .n_keys = 10 };
-    Record *record = record_new(record_find_ops("hash"), &setup, NULL);
+    KeyUses *uses = key_uses_new(key_uses_find_ops("hash"), &setup, NULL);
     const RubatoKeys endless = { .first = 0, .n = SIZE_MAX };
-    const RubatoKeys too_many = { .first = 0, .n = RECORD_MAX_KEYS + 1 };
+    const RubatoKeys too_many = { .first = 0, .n = KEY_USES_MAX_KEYS + 1 };
     const RubatoKeys some = { .first = 5, .n = 3 };
 
-    ck_assert(!record_add(record, 0, 0, &endless));
-    ck_assert(!record_add(record, 0, 0, &too_many));
-    ck_assert(record_add(record, 0, 0, &some));
-    ck_assert_uint_eq(record_find(record, &some, 0, 1)->worker, 0);
-    ck_assert_str_eq(record_name(0), "hash");
-    ck_assert_ptr_null(record_name(2));
-    ck_assert_ptr_null(record_find_ops("list"));
-    record_free(record);
+    ck_assert(!key_uses_add(uses, 0, 0, &endless));
+    ck_assert(!key_uses_add(uses, 0, 0, &too_many));
+    ck_assert(key_uses_add(uses, 0, 0, &some));
+    ck_assert_uint_eq(key_uses_find(uses, &some, 0, 1)->worker, 0);
+    ck_assert_str_eq(key_uses_name(0), "hash");
+    ck_assert_ptr_null(key_uses_name(2));
+    ck_assert_ptr_null(key_uses_find_ops("list"));
+    key_uses_free(uses);
 }
 END_TEST
 

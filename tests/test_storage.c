@@ -399,7 +399,8 @@ START_TEST(hash_keys_in_one_place_take_a_larger_segment)
 }
 END_TEST
 
-/* A bound that admission and checkpoints count on: it holds at every size, not only after growth. */
+/* A bound that admission and checkpoints count on: it holds at every size, not only after
+ * growth. */
 /* Every row once, however the list is cut into pieces. */
 START_TEST(hash_lists_its_keys_piece_by_piece)
 {

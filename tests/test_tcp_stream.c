@@ -31,7 +31,8 @@ static bool connect_within_host(int fds[2], const struct sockaddr *address, sock
     return ok;
 }
 
-/* Two ends of a connection, for LOOPBACK with different addresses; one without an other end for NOWHERE. False: this host has none such. */
+/* Two ends of a connection, for LOOPBACK with different addresses; one without an other end for
+ * NOWHERE. False: this host has none such. */
 static bool open_ends(Place place, int fds[2])
 {
     const struct sockaddr_in four = { .sin_family = AF_INET,

@@ -1,5 +1,5 @@
-/* Update rules in a whole engine: schedules, state, resets, bad gradients, sums over a clock, and what
- * a worker sees of its own Adds through a cache. */
+/* Update rules in a whole engine: schedules, state, resets, bad gradients, sums over a clock, and
+ * what a worker sees of its own Adds through a cache. */
 #include <math.h>
 #include <string.h>
 

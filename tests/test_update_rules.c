@@ -1,5 +1,6 @@
-/* Every update rule against its formula, worked out step by step in double precision from the papers:
- * over both storages and real types, narrow and wide rows, repeated keys, runs and selections. */
+/* Every update rule against its formula, worked out step by step in double precision from the
+ * papers: over both storages and real types, narrow and wide rows, repeated keys, runs and
+ * selections. */
 #include <math.h>
 #include <rubato/error.h>
 #include <stdlib.h>

@@ -231,8 +231,8 @@ START_TEST(numbers_of_a_message_keep_all_their_bits)
 }
 END_TEST
 
-/* Keys as differences take any number of bytes: what follows them begins at a multiple of 8, and that
- * has to be there. _i: bytes of values. */
+/* Keys as differences take any number of bytes: what follows them begins at a multiple of 8, and
+ * that has to be there. _i: bytes of values. */
 START_TEST(padding_belongs_to_a_message)
 {
     const WireHeader header = { .kind = MESSAGE_ADD,

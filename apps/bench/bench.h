@@ -8,7 +8,7 @@
  *   operations.c  what the cases do with Rubato
  *   counts.c      samples that count messages, bytes and stalls
  *   data.c        samples that read files of training data
- *   limits.c, raw_*.c, twin.c   what they are measured beside
+ *   limits.c, raw_*.c, reference_run.c   what they are measured beside
  *   measure.c     taking the samples; nodes.c, process.c: with a second process
  *   goal.c, report*.c   what comes out
  *
@@ -19,7 +19,7 @@
 #include <rubato/rubato.h>
 
 typedef struct Bench Bench;
-typedef struct Twin Twin;
+typedef struct ReferenceRun ReferenceRun;
 
 /* What a sample counts. Seconds are of one operation; rates are of a sample. */
 typedef enum {
@@ -119,7 +119,7 @@ struct Bench {
     void *raw; /* limits.c, raw_hash.c: the bare table, NULL until a limit wants it */
     size_t raw_bytes;
     void *raw_zmq, *raw_shm; /* the bare process at the other end, likewise */
-    Twin *twin;
+    ReferenceRun *reference_run;
 };
 
 /* ---- cases_*.c: ended by one without a name ---- */
@@ -245,7 +245,7 @@ bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResu
 /* What the process of the other node runs, with the same cluster file. */
 int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file);
 
-/* For the twin: opens what a case works on, and closes it. */
+/* For the reference run: opens what a case works on, and closes it. */
 bool bench_open(Bench *bench, GError **error);
 void bench_close(Bench *bench);
 RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *options);
@@ -257,17 +257,18 @@ static inline bool bench_is_dense(const BenchCase *what)
 
 uint64_t bench_rows(const BenchCase *what, const BenchOptions *options);
 
-/* ---- twin.c: the same case in an engine of one process, one worker and one server ---- */
+/* ---- reference_run.c: the same case in an engine of one process, one worker and one server
+ * ---- */
 
-Twin *twin_new(const BenchCase *what, const BenchOptions *options, GError **error);
-void twin_free(Twin *twin);
-double limit_twin(Bench *bench, size_t n);
+ReferenceRun *reference_run_new(const BenchCase *what, const BenchOptions *options, GError **error);
+void reference_run_free(ReferenceRun *reference_run);
+double limit_reference_run(Bench *bench, size_t n);
 
 /* The same, its Adds by the rule "add". */
-double limit_add_twin(Bench *bench, size_t n);
+double limit_add_reference_run(Bench *bench, size_t n);
 
-/* Whether a case is measured beside a twin. */
-bool twin_is_wanted(const BenchCase *what);
+/* Whether a case is measured beside a reference run. */
+bool reference_run_is_wanted(const BenchCase *what);
 
 /* ---- nodes.c ---- */
 

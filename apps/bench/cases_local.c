@@ -50,7 +50,7 @@ const BenchCase bench_local_cases[] = {
       .n_keys = 100,
       .n_operations = 50000,
       .run = iterate,
-      .run_limit = limit_twin },
+      .run_limit = limit_reference_run },
 
     { .name = "local-get-10k-dense",
       .what = "Get of 10,000 random keys, sorted, of 10 M rows",

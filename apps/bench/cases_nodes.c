@@ -11,7 +11,7 @@
         .unit = BENCH_KEYS_PER_SECOND, .goal = { .ratio = 0.5 }, .place = BENCH_HOST,          \
         .table = { .storage = (storage_name) }, .n_rows = 10 * MILLION, .n_keys = (key_count), \
         .keys = BENCH_SORTED, .n_operations = (operation_count), .run = (operation),           \
-        .run_limit = limit_twin,                                                               \
+        .run_limit = limit_reference_run,                                                      \
     }
 
 const BenchCase bench_nodes_cases[] = {
@@ -119,7 +119,7 @@ const BenchCase bench_nodes_cases[] = {
       .keys = BENCH_SORTED,
       .n_operations = 100,
       .run = get_keys,
-      .run_limit = limit_twin },
+      .run_limit = limit_reference_run },
     { .name = "tcp-add-10k-dense",
       .what = "Add to 10,000 random keys, sorted, of 10 M rows, over TCP",
       .limit = "the same in one process",
@@ -130,7 +130,7 @@ const BenchCase bench_nodes_cases[] = {
       .keys = BENCH_SORTED,
       .n_operations = 100,
       .run = add_keys_then_get,
-      .run_limit = limit_twin },
+      .run_limit = limit_reference_run },
     { .name = "tcp-encrypt-push",
       .what = "Add to a range of 1 M floats, over TCP, encrypted",
       .limit = "ZeroMQ stream of 1 MB messages, zero-copy",

@@ -39,7 +39,8 @@ static void append_csv_row(GString *text, GRand *random)
     g_string_append_c(text, '\n');
 }
 
-/* Twenty fields, each with 50,000 indices of which the small ones are the frequent: about 230 bytes. */
+/* Twenty fields, each with 50,000 indices of which the small ones are the frequent: about 230
+ * bytes. */
 static void append_libffm_row(GString *text, GRand *random)
 {
     g_string_append(text, g_rand_boolean(random) ? "1" : "0");

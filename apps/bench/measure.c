@@ -16,7 +16,7 @@ typedef struct {
     RubatoEngine *engine;
     long peer_pid;
     size_t resident_before;
-    Twin *twin;
+    ReferenceRun *reference_run;
 
     /* written by the worker of rank 0; NULL in the other process */
     double *own, *limit; /* samples, in the case's unit */
@@ -97,8 +97,8 @@ static bool take_sample(Bench *bench, size_t n, BenchSample *sample, GError **er
     return true;
 }
 
-/* Between processes the clock is cheap beside an operation and each is timed where it counts; in one
- * process the operations are timed in a sample of their own. */
+/* Between processes the clock is cheap beside an operation and each is timed where it counts; in
+ * one process the operations are timed in a sample of their own. */
 static bool take_samples(Bench *bench, Measurement *measurement, GError **error)
 {
     const size_t n = operations(measurement);
@@ -155,7 +155,7 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
                     .resident_before = measurement->resident_before,
                     .peer_pid = measurement->peer_pid,
                     .details = &measurement->details,
-                    .twin = measurement->twin };
+                    .reference_run = measurement->reference_run };
     const bool ok = bench_open(&bench, error) && rubato_worker_barrier(worker, error) &&
                     take_samples(&bench, measurement, error);
 
@@ -242,10 +242,10 @@ bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResu
         measurement.n_latencies = operations(&measurement) * (what->place == BENCH_LOCAL ? 1 : n);
         latencies = measurement.latencies = g_new0(double, measurement.n_latencies);
     }
-    if (twin_is_wanted(what))
-        ok = (measurement.twin = twin_new(what, options, error)) != NULL;
+    if (reference_run_is_wanted(what))
+        ok = (measurement.reference_run = reference_run_new(what, options, error)) != NULL;
     ok = ok && measure(&measurement, error);
-    twin_free(measurement.twin);
+    reference_run_free(measurement.reference_run);
     if (!ok)
         return false;
     *result = (BenchResult){ .what = what,

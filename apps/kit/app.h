@@ -156,12 +156,13 @@ typedef struct {
  * is wrong with the files fails the call on every node. */
 bool app_create_model(App *app, const AppModel *model, GError **error);
 
-/* The shape of a table in the files of --load: its width and, of a dense one, its keys (else 0). For
- * a program that has no data to tell them from; every node then needs the files. */
+/* The shape of a table in the files of --load: its width and, of a dense one, its keys (else 0).
+ * For a program that has no data to tell them from; every node then needs the files. */
 bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
                      GError **error);
 
-/* Fills in the consistency model that the flags ask for, for a table that is not part of the model. */
+/* Fills in the consistency model that the flags ask for, for a table that is not part of the
+ * model. */
 void app_set_model(const App *app, RubatoTableSpec *spec);
 
 /* After training: --save, --predict, --plot and the result card, on the node that speaks. */
@@ -198,8 +199,9 @@ bool app_worker_goes_on(AppWorker *self);
  * metric counts (0 where there is none), as the model was before the step. */
 bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error);
 
-/* Before each step's Adds, where the servers' update rule has a learning rate that is to fall in the
- * course of training: worker 0 tunes it on the tables, ended by NULL, as app_learning_rate says. */
+/* Before each step's Adds, where the servers' update rule has a learning rate that is to fall in
+ * the course of training: worker 0 tunes it on the tables, ended by NULL, as app_learning_rate
+ * says. */
 bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(AppWorker, app_worker_free)
@@ -218,7 +220,8 @@ int app_end(App *app, const GError *error);
 
 /* ---- for the files of this folder, and tests ---- */
 
-/* Runs a function on the speaking node, inside a task: where it fails every node does. Collective. */
+/* Runs a function on the speaking node, inside a task: where it fails every node does.
+ * Collective. */
 typedef bool (*AppSpeakerFunc)(App *app, void *data, GError **error);
 bool app_call_speaker(App *app, const char *what, AppSpeakerFunc function, void *data,
                       GError **error);

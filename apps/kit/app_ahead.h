@@ -15,8 +15,8 @@ AppAhead *app_ahead_new(RubatoReader *reader, uint32_t n_ahead);
 /* NULL is allowed. */
 void app_ahead_free(AppAhead *ahead);
 
-/* The batch of a step: valid until that of step + n_ahead + 1 is asked for. NULL at the end and after
- * an error, which app_ahead_ended tells apart. (transfer none) */
+/* The batch of a step: valid until that of step + n_ahead + 1 is asked for. NULL at the end and
+ * after an error, which app_ahead_ended tells apart. (transfer none) */
 const RubatoBatch *app_ahead_batch(AppAhead *ahead, uint64_t step);
 
 /* Whether there are no more batches because all were read; false, with the error, otherwise. */

@@ -27,25 +27,26 @@ typedef struct {
     RubatoDataKeys *loaded_keys; /* NULL: keys are not the model's */
 } AppData;
 
-/* Opens files or globs, a list ended by NULL, as the flags say. RUBATO_ERROR_MISMATCH, which says what
- * the model's rows are like, where keys would mean something else in them. (transfer full) */
+/* Opens files or globs, a list ended by NULL, as the flags say. RUBATO_ERROR_MISMATCH, which says
+ * what the model's rows are like, where keys would mean something else in them. (transfer full) */
 RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error);
 
-/* The same for a file or glob of rows whose labels are not used: in csv they may be missing, the cells
- * or the column. (transfer full) */
+/* The same for a file or glob of rows whose labels are not used: in csv they may be missing, the
+ * cells or the column. (transfer full) */
 RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error);
 
 /* Takes over what a loaded model says of its keys. (keys: transfer full) */
 void app_data_take_keys(AppData *data, RubatoDataKeys *keys);
 
-/* Whether the rows that will be opened, to go on training and to predict, are as the keys say, as far
- * as the heads of the files tell. */
+/* Whether the rows that will be opened, to go on training and to predict, are as the keys say, as
+ * far as the heads of the files tell. */
 bool app_data_check_keys(const App *app, GError **error);
 
 /* Has the user told how many rows were left out, if any. */
 void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows);
 
-/* How a worker of n_workers reads what it trains on: its part of each step, shuffled, all epochs. */
+/* How a worker of n_workers reads what it trains on: its part of each step, shuffled, all
+ * epochs. */
 RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data,
                                             uint32_t n_workers);
 

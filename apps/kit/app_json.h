@@ -1,5 +1,5 @@
-/* Members of JSON objects: NULL, or false, where one is missing or of another type. So is every member
- * of no object, NULL.
+/* Members of JSON objects: NULL, or false, where one is missing or of another type. So is every
+ * member of no object, NULL.
  *
  * Threads: any; an object belongs to one. */
 #ifndef RUBATO_APPS_KIT_APP_JSON_H

@@ -30,8 +30,8 @@ bool app_loss_take(AppLoss *loss, const char *name, GError **error);
 /* What workers count beside the loss, as AppProgram has it; NULL: nothing. */
 const char *app_loss_metric(const AppLoss *loss);
 
-/* Takes the labels from rows. RUBATO_ERROR_FORMAT where there are none, or where they are all the same
- * but two are needed; `source` names the rows in the message. */
+/* Takes the labels from rows. RUBATO_ERROR_FORMAT where there are none, or where they are all the
+ * same but two are needed; `source` names the rows in the message. */
 bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error);
 
 /* RUBATO_ERROR_FORMAT, with file and line, where a batch of these rows has a third label. */

@@ -4,9 +4,9 @@
  *     DIR/NAME.npy          the rows of a table, in the order of their keys
  *     DIR/NAME.keys.npy     of a hash table: these keys
  *
- * The description has a checksum of each array's values and keys, and one of itself: of its text without
- * that checksum, with no blanks. So whatever byte of a model changes, it is refused, or says the same.
- * Version 1 had none of these.
+ * The description has a checksum of each array's values and keys, and one of itself: of its text
+ * without that checksum, with no blanks. So whatever byte of a model changes, it is refused, or
+ * says the same. Version 1 had none of these.
  *
  * Threads: main's, or worker 0's while main waits. */
 #ifndef RUBATO_APPS_KIT_APP_MODEL_H
@@ -48,7 +48,8 @@ static inline size_t app_array_chunk(const AppArray *array)
     return MAX(1, n_rows);
 }
 
-/* The checksum of a description, which may have one already; its root is an object. (transfer full) */
+/* The checksum of a description, which may have one already; its root is an object. (transfer
+ * full) */
 char *app_model_checksum(JsonNode *root);
 
 /* DIR/NAME.npy and DIR/NAME.keys.npy. (transfer full) */

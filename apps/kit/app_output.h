@@ -1,5 +1,5 @@
-/* The end of standard output: what could not be written is an error. A program that found no room for
- * what it had to say, as on a full disk, must not end as if it had said it.
+/* The end of standard output: what could not be written is an error. A program that found no room
+ * for what it had to say, as on a full disk, must not end as if it had said it.
  *
  * Threads: main's. */
 #ifndef RUBATO_APPS_KIT_APP_OUTPUT_H

@@ -1,4 +1,5 @@
-/* The update rules that a program may offer for tables that gradients are added to, and these tables.
+/* The update rules that a program may offer for tables that gradients are added to, and these
+ * tables.
  *
  * Threads: main's. */
 #ifndef RUBATO_APPS_KIT_APP_RULE_H

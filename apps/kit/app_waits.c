@@ -1,5 +1,5 @@
-/* Collects the workers' RubatoWorkerStats and puts them on the card. A row of the table is a worker's
- * stats as they stand, since all their members are 64 bits wide. */
+/* Collects the workers' RubatoWorkerStats and puts them on the card. A row of the table is a
+ * worker's stats as they stand, since all their members are 64 bits wide. */
 #include "apps/kit/app_waits.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Who waited how long, and how stale what the workers read was: on the result card.
  *
- * Each worker tells it at its end, over a table with a row for each; the node that speaks reads them
- * when the task has ended.
+ * Each worker tells it at its end, over a table with a row for each; the node that speaks reads
+ * them when the task has ended.
  *
  * Threads: app_waits_tell from the worker; all others from main. */
 #ifndef RUBATO_APPS_KIT_APP_WAITS_H
@@ -22,7 +22,8 @@ typedef struct {
 /* Collective, as the engine's. */
 bool app_waits_create_table(RubatoEngine *engine, GError **error);
 
-/* The worker's last call: tells what it did on these tables (a list ended by NULL), and in barriers. */
+/* The worker's last call: tells what it did on these tables (a list ended by NULL), and in
+ * barriers. */
 bool app_waits_tell(RubatoWorker *worker, const char *const *tables, GError **error);
 
 /* Reads what n_workers workers told. */

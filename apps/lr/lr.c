@@ -1,7 +1,7 @@
 /* rubato-lr: linear models on sparse rows.
  *
- * A step gets the weights of its batch's keys and adds their gradients; the servers apply the update
- * rule. Weights that nobody has added to are 0 and take no room: so any 64-bit key will do.
+ * A step gets the weights of its batch's keys and adds their gradients; the servers apply the
+ * update rule. Weights that nobody has added to are 0 and take no room: so any 64-bit key will do.
  *
  * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
  * batches share none need not wait for each other. Every step uses the bias, which is therefore a

@@ -38,8 +38,8 @@ typedef struct {
     size_t n_right; /* scores on the side of the label, where there are two */
 } LrTally;
 
-/* From bias and weights: writes scale × the gradient over the batch's rows, penalties included, into
- * d_bias and d_weights. */
+/* From bias and weights: writes scale × the gradient over the batch's rows, penalties included,
+ * into d_bias and d_weights. */
 LrTally lr_gradient(const LrModel *model, const RubatoBatch *batch, LrWorkspace *workspace,
                     double scale);
 

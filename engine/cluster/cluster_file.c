@@ -465,7 +465,8 @@ Cluster *cluster_parse(const char *text, size_t length, const char *path, GError
     return fine ? g_steal_pointer(&cluster) : NULL;
 }
 
-/* Every node reads the file, which a pipe gives once; and one that nobody writes to is waited for. */
+/* Every node reads the file, which a pipe gives once; and one that nobody writes to is waited
+ * for. */
 static FILE *open_file(const char *path, GError **error)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

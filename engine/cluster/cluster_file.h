@@ -19,7 +19,8 @@
 #define CLUSTER_MAX_MS 86400000u  /* a day */
 #define CLUSTER_MAX_FILE_BYTES (1024u * 1024u)
 
-/* Shared memory between nodes of one host, TCP between hosts: what a file means that says nothing. */
+/* Shared memory between nodes of one host, TCP between hosts: what a file means that says
+ * nothing. */
 #define CLUSTER_AUTO_TRANSPORT "auto"
 
 typedef struct {
@@ -68,8 +69,8 @@ void cluster_free(Cluster *cluster);
  * (transfer none) */
 const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number);
 
-/* The transport that reaches every node wherever it is: "zmq" where the file asks for it, else "tcp".
- * (transfer none) */
+/* The transport that reaches every node wherever it is: "zmq" where the file asks for it, else
+ * "tcp". (transfer none) */
 const char *cluster_far_transport(const Cluster *cluster);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Cluster, cluster_free)

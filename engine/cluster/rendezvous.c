@@ -169,8 +169,9 @@ static void say_farewell(RubatoEngine *engine, const char *scheduler, const char
     (void)network_greet(engine->network, scheduler, body, NULL); /* else the scheduler misses it */
 }
 
-/* Greets the scheduler, and looks how the connection to it is. *broken_ms: since when there is none any
- * more; INT64_MAX: there is one, or there has never been. The lock is held, but not meanwhile. */
+/* Greets the scheduler, and looks how the connection to it is. *broken_ms: since when there is none
+ * any more; INT64_MAX: there is one, or there has never been. The lock is held, but not
+ * meanwhile. */
 static void greet(RubatoEngine *engine, const char *scheduler, int64_t now_ms, int64_t *broken_ms)
 {
     bool broken = false;

@@ -167,8 +167,8 @@ int secret_to_descriptor(const RunSecret *secret, GError **error)
     return -1;
 }
 
-/* Keeps the secret where a second engine of this process finds it, at `fd` or, for -1, anywhere. What
- * this process starts does not get it. */
+/* Keeps the secret where a second engine of this process finds it, at `fd` or, for -1, anywhere.
+ * What this process starts does not get it. */
 static bool keep(const RunSecret *secret, int fd, GError **error)
 {
     const int kept = secret_to_descriptor(secret, error);
@@ -188,8 +188,8 @@ static bool keep(const RunSecret *secret, int fd, GError **error)
     return true;
 }
 
-/* Whether a secret can lie there: in what secret_to_descriptor makes, or ready in a pipe, as a shell
- * hands it on. */
+/* Whether a secret can lie there: in what secret_to_descriptor makes, or ready in a pipe, as a
+ * shell hands it on. */
 static bool is_source(int fd, bool *is_kept)
 {
     struct pollfd polled = { .fd = fd, .events = POLLIN };
@@ -226,7 +226,8 @@ static bool find_by_descriptor(const char *number, RunSecret *secret, GError **e
     return read_digits((int)fd, SECRET_FD_VARIABLE, secret, error);
 }
 
-/* Also out of the memory in which the kernel shows the environment to this user's other processes. */
+/* Also out of the memory in which the kernel shows the environment to this user's other
+ * processes. */
 static bool take_variable(RunSecret *secret, GError **error)
 {
     char *const value = (char *)g_getenv(SECRET_VARIABLE);

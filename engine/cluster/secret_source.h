@@ -1,9 +1,9 @@
 /* Where a process finds the secret of its run, and how `rubato run` hands it on.
  *
- * In this order: the variable RUBATO_SECRET; the descriptor that the variable RUBATO_SECRET_FD names, as
- * `rubato run` leaves it to its nodes; the file that the cluster file calls secret_file. Each of them
- * holds 64 hexadecimal digits. What was found once is found again by a second engine of the process, and
- * by nobody who looks at its environment or command line.
+ * In this order: the variable RUBATO_SECRET; the descriptor that the variable RUBATO_SECRET_FD
+ * names, as `rubato run` leaves it to its nodes; the file that the cluster file calls secret_file.
+ * Each of them holds 64 hexadecimal digits. What was found once is found again by a second engine
+ * of the process, and by nobody who looks at its environment or command line.
  *
  * Threads: any one at a time, before others use the environment. */
 #ifndef RUBATO_ENGINE_CLUSTER_SECRET_SOURCE_H
@@ -23,12 +23,12 @@ typedef enum {
 } SecretOrigin;
 
 /* Finds the secret; *origin is SECRET_NONE, and *secret untouched, where there is none at all. The
- * variable RUBATO_SECRET is overwritten and unset. False with RUBATO_ERROR_CONFIG or _IO, which says what
- * to do, where one is named and cannot be had. */
+ * variable RUBATO_SECRET is overwritten and unset. False with RUBATO_ERROR_CONFIG or _IO, which
+ * says what to do, where one is named and cannot be had. */
 bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin, GError **error);
 
-/* Whether nodes may speak to each other over the file's transport: over ZeroMQ, where a secret proves
- * nothing, only on loopback addresses, unless the file says `insecure = true`. False with
+/* Whether nodes may speak to each other over the file's transport: over ZeroMQ, where a secret
+ * proves nothing, only on loopback addresses, unless the file says `insecure = true`. False with
  * RUBATO_ERROR_CONFIG, which says what to do, or RUBATO_ERROR_NETWORK for a host that cannot be
  * resolved. */
 bool secret_check_transport(const Cluster *cluster, GError **error);
@@ -40,16 +40,16 @@ bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **
 /* Reads a file of 64 digits that is the caller's own, and which nobody else may read. */
 bool secret_read_file(const char *path, RunSecret *secret, GError **error);
 
-/* The path of the file's secret_file, which is relative to the cluster file's folder. NULL: it names
- * none. (transfer full) */
+/* The path of the file's secret_file, which is relative to the cluster file's folder. NULL: it
+ * names none. (transfer full) */
 char *secret_file_path(const Cluster *cluster);
 
-/* Makes a file of a new secret that nobody but its owner may use. False with RUBATO_ERROR_IO where that
- * cannot be, or there is a file of that name. */
+/* Makes a file of a new secret that nobody but its owner may use. False with RUBATO_ERROR_IO where
+ * that cannot be, or there is a file of that name. */
 bool secret_make_file(const char *path, GError **error);
 
-/* A descriptor of the digits, for a node to inherit; it is closed at an exec. It can be read again and
- * again, and not be written. -1 with RUBATO_ERROR_IO. */
+/* A descriptor of the digits, for a node to inherit; it is closed at an exec. It can be read again
+ * and again, and not be written. -1 with RUBATO_ERROR_IO. */
 int secret_to_descriptor(const RunSecret *secret, GError **error);
 
 #endif

@@ -163,8 +163,8 @@ static bool plan_node(const LaunchPlan *whole, LaunchNode *plan, const ClusterNo
                       : plan_remote(whole, plan, launch, cluster_file, error);
 }
 
-/* The secret that the nodes are handed: the one that is given, else a new one, unless others of the run's
- * nodes are started elsewhere, which could not know it. */
+/* The secret that the nodes are handed: the one that is given, else a new one, unless others of the
+ * run's nodes are started elsewhere, which could not know it. */
 static bool plan_secret(LaunchPlan *plan, bool all_nodes, GError **error)
 {
     SecretOrigin origin;

@@ -2,9 +2,9 @@
  *
  * There, a shell leaves a watcher behind and becomes the program, so that ssh brings back the
  * program's own end. The watcher reads signals' names from the connection and passes them on; when
- * the connection ends it ends the program and whatever it has started. It ignores what it sends, for
- * it belongs to the same group. The login shell of the other side may be any: it sees one quoted
- * word.
+ * the connection ends it ends the program and whatever it has started. It ignores what it sends,
+ * for it belongs to the same group. The login shell of the other side may be any: it sees one
+ * quoted word.
  *
  * Thread: any. */
 #include "engine/launch/launcher_remote.h"
@@ -15,8 +15,8 @@
 
 static const char INPUT[] = "exec 3<&0 </dev/null\n";
 
-/* The shell puts what it has read into a pipe, after the watcher, which need not have it. The variable
- * is the shell's own: no command line and no environment has it. */
+/* The shell puts what it has read into a pipe, after the watcher, which need not have it. The
+ * variable is the shell's own: no command line and no environment has it. */
 static const char SECRET_IN[] = "read -r secret <&3\n";
 static const char SECRET_OUT[] = "exec 4<<end\n"
                                  "$secret\n"

@@ -52,9 +52,10 @@ typedef struct {
 Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *output, void *user);
 void scheduler_free(Scheduler *scheduler);
 
-/* A greeting came; version is the wire version of the packet that brought it, and `asker` the way back to
- * whoever said it. Each HELLO is answered as soon as there is an answer, however often it comes.
- * Returns whether it made sense; what did not is ignored, and the caller counts and logs it. */
+/* A greeting came; version is the wire version of the packet that brought it, and `asker` the way
+ * back to whoever said it. Each HELLO is answered as soon as there is an answer, however often it
+ * comes. Returns whether it made sense; what did not is ignored, and the caller counts and logs
+ * it. */
 bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version,
                      uint64_t asker);
 

@@ -2,7 +2,8 @@
  *
  * A node has at most one call open, so of all calls at most the newest is undecided, and the ones
  * before it are kept only for nodes that have not come to them yet: those will get the verdict that
- * the others got. Calls are matched by their number, so after a mismatch everybody is in step again.
+ * the others got. Calls are matched by their number, so after a mismatch everybody is in step
+ * again.
  *
  *   GATHERING --all propose the same--> WORKING --all READY--> DECIDED
  *   GATHERING --barrier complete, mismatch, node left or lost, stopped--> DECIDED

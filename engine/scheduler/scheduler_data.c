@@ -2,16 +2,17 @@
  *
  * Each worker opens its readers in the same order as all others: reader 0, 1, … of the task. A node
  * says once what its reader is (READER); one that differs from another node's fails the task. Of a
- * dynamic split it goes on with the inputs that it holds (INPUTS), and asks for blocks (WANT), which a
- * dealer deals. A node numbers its inputs itself; the dealer's numbers do not leave this file.
+ * dynamic split it goes on with the inputs that it holds (INPUTS), and asks for blocks (WANT),
+ * which a dispatcher deals. A node numbers its inputs itself; the dispatcher's numbers do not leave
+ * this file.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
 
 #include <string.h>
 
-#include "engine/scheduler/dealer.h"
-#include "engine/task/ticket_text.h"
+#include "engine/scheduler/block_dispatcher.h"
+#include "engine/task/block_ticket_codec.h"
 
 #define WANTED_MAX 512u
 
@@ -19,8 +20,8 @@ typedef struct {
     uint32_t first; /* the node whose reader it is; the rest is as that one has it */
     char *text;     /* "2 epochs, shuffled by seed 7, …" */
     char *digest;
-    Dealer *dealer;  /* NULL: a fixed split */
-    GArray **inputs; /* by node: the dealer's numbers of its inputs */
+    BlockDispatcher *dispatcher; /* NULL: a fixed split */
+    GArray **inputs;             /* by node: the dispatcher's numbers of its inputs */
     uint32_t n_nodes;
 } Reading;
 
@@ -28,7 +29,7 @@ static void reading_free(Reading *reading)
 {
     if (reading == NULL)
         return;
-    dealer_free(reading->dealer);
+    block_dispatcher_free(reading->dispatcher);
     for (uint32_t node = 0; node < reading->n_nodes; node++)
         g_array_free(reading->inputs[node], TRUE);
     g_free(reading->inputs);
@@ -51,7 +52,7 @@ static Reading *find_reading(const SchedulerTask *task, uint64_t id)
 static Reading *reading_new(const Scheduler *scheduler, uint32_t node, const Control *control)
 {
     Reading *reading = g_new0(Reading, 1);
-    const DealerConfig config = {
+    const BlockDispatcherConfig config = {
         .n_nodes = scheduler->config.n_nodes,
         .epochs = (uint32_t)control->op,
         .shuffle = (control->what & CONTROL_SPLIT_SHUFFLED) != 0,
@@ -66,7 +67,7 @@ static Reading *reading_new(const Scheduler *scheduler, uint32_t node, const Con
     for (uint32_t i = 0; i < config.n_nodes; i++)
         reading->inputs[i] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     if (control->what & CONTROL_SPLIT_DYNAMIC)
-        reading->dealer = dealer_new(&config);
+        reading->dispatcher = block_dispatcher_new(&config);
     return reading;
 }
 
@@ -101,20 +102,20 @@ bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control)
 /* A line of INPUTS: bytes, blocks (the largest number: unknown), whether in any order, name. */
 static bool add_input(Reading *reading, uint32_t node, const char **text, char **wrong)
 {
-    DealerInput input = { .name = NULL };
+    BlockDispatcherInput input = { .name = NULL };
     uint64_t any_order;
     const char *at = *text, *end;
 
-    if (!ticket_text_number(&at, ' ', UINT64_MAX, &input.bytes) ||
-        !ticket_text_number(&at, ' ', UINT64_MAX, &input.n_blocks) ||
-        !ticket_text_number(&at, ' ', 1, &any_order) || (end = strchr(at, '\n')) == NULL)
+    if (!block_ticket_read_number(&at, ' ', UINT64_MAX, &input.bytes) ||
+        !block_ticket_read_number(&at, ' ', UINT64_MAX, &input.n_blocks) ||
+        !block_ticket_read_number(&at, ' ', 1, &any_order) || (end = strchr(at, '\n')) == NULL)
         return false;
     g_autofree char *name = g_strndup(at, (size_t)(end - at));
     input.name = name;
     input.any_order = any_order != 0;
     *text = end + 1;
-    const uint32_t number = dealer_add_input(reading->dealer, node, &input, wrong);
-    if (number != DEALER_NO_INPUT)
+    const uint32_t number = block_dispatcher_add_input(reading->dispatcher, node, &input, wrong);
+    if (number != BLOCK_DISPATCHER_NO_INPUT)
         g_array_append_val(reading->inputs[node], number);
     return true;
 }
@@ -127,7 +128,7 @@ bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control)
     if (task == NULL)
         return task_is_late(scheduler, control->epoch);
     Reading *reading = find_reading(task, control->id);
-    if (reading == NULL || reading->dealer == NULL || control->detail == NULL ||
+    if (reading == NULL || reading->dispatcher == NULL || control->detail == NULL ||
         control->number != reading->inputs[node]->len)
         return false;
     for (const char *at = control->detail; *at != '\0' && wrong == NULL;)
@@ -142,7 +143,7 @@ bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control)
 }
 
 /* What became of a ticket, told by a node in its own numbers. */
-static bool take_news(Reading *reading, uint32_t node, TicketNews news, BlockTicket ticket)
+static bool take_news(Reading *reading, uint32_t node, BlockTicketEvent news, BlockTicket ticket)
 {
     const GArray *inputs = reading->inputs[node];
 
@@ -150,12 +151,12 @@ static bool take_news(Reading *reading, uint32_t node, TicketNews news, BlockTic
         return false;
     ticket.input = g_array_index(inputs, uint32_t, ticket.input);
     switch (news) {
-    case TICKET_FINISHED:
-        return dealer_finish(reading->dealer, node, &ticket);
-    case TICKET_GIVEN_BACK:
-        return dealer_give_back(reading->dealer, node, &ticket);
-    case TICKET_ABSENT:
-        return dealer_absent(reading->dealer, node, &ticket);
+    case BLOCK_TICKET_FINISHED:
+        return block_dispatcher_finish(reading->dispatcher, node, &ticket);
+    case BLOCK_TICKET_GIVEN_BACK:
+        return block_dispatcher_give_back(reading->dispatcher, node, &ticket);
+    case BLOCK_TICKET_ABSENT:
+        return block_dispatcher_absent(reading->dispatcher, node, &ticket);
     default:
         return false;
     }
@@ -176,12 +177,13 @@ static void deal(Scheduler *scheduler, const SchedulerTask *task, Reading *readi
                  uint32_t node, uint32_t wanted)
 {
     BlockTicket tickets[WANTED_MAX];
-    const size_t n = dealer_deal(reading->dealer, node, MIN(wanted, WANTED_MAX), tickets);
+    const size_t n =
+        block_dispatcher_assign(reading->dispatcher, node, MIN(wanted, WANTED_MAX), tickets);
     g_autoptr(GString) text = g_string_new(NULL);
 
     for (size_t i = 0; i < n; i++) {
         tickets[i].input = own_number(reading, node, tickets[i].input);
-        ticket_text_add(text, TICKET_DEALT, &tickets[i]);
+        block_ticket_write(text, BLOCK_TICKET_DEALT, &tickets[i]);
     }
     const Control blocks = {
         .kind = CONTROL_BLOCKS,
@@ -196,16 +198,16 @@ static void deal(Scheduler *scheduler, const SchedulerTask *task, Reading *readi
 bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     SchedulerTask *task = task_find(scheduler, control->epoch);
-    TicketNews news;
+    BlockTicketEvent news;
     BlockTicket ticket;
 
     if (task == NULL)
         return task_is_late(scheduler, control->epoch);
     Reading *reading = find_reading(task, control->id);
-    if (reading == NULL || reading->dealer == NULL || control->detail == NULL)
+    if (reading == NULL || reading->dispatcher == NULL || control->detail == NULL)
         return false;
     for (const char *at = control->detail; *at != '\0';)
-        if (!ticket_text_read(&at, &news, &ticket) || !take_news(reading, node, news, ticket))
+        if (!block_ticket_read(&at, &news, &ticket) || !take_news(reading, node, news, ticket))
             return false;
     if (control->number > 0)
         deal(scheduler, task, reading, control->id, node, control->number);
@@ -217,7 +219,7 @@ void data_node_out(SchedulerTask *task, uint32_t node)
     for (guint i = 0; i < task->readings->len; i++) {
         Reading *reading = task->readings->pdata[i];
 
-        if (reading != NULL && reading->dealer != NULL)
-            dealer_node_out(reading->dealer, node);
+        if (reading != NULL && reading->dispatcher != NULL)
+            block_dispatcher_node_out(reading->dispatcher, node);
     }
 }

@@ -1,9 +1,9 @@
 /* The rendezvous: each node says HELLO until it is answered; once all are here, all get WELCOME.
  *
- * Greetings may be lost and may come from anyone who knows the secret, or, without one, from anyone. So
- * every HELLO is answered by the state alone, on the way by which it came, and a repeated one again. What
- * is wrong with a newcomer is told to it and to nobody else. If the run then does not begin in time, the
- * others hear it too, with the name of the node that is missing.
+ * Greetings may be lost and may come from anyone who knows the secret, or, without one, from
+ * anyone. So every HELLO is answered by the state alone, on the way by which it came, and a
+ * repeated one again. What is wrong with a newcomer is told to it and to nobody else. If the run
+ * then does not begin in time, the others hear it too, with the name of the node that is missing.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"

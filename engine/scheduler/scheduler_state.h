@@ -170,8 +170,8 @@ void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
 bool task_fail(Scheduler *scheduler, const Control *control);
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
-/* The task of an epoch, NULL where there is none; and whether there was one, so that a message about it
- * is late. */
+/* The task of an epoch, NULL where there is none; and whether there was one, so that a message
+ * about it is late. */
 SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch);
 bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
 

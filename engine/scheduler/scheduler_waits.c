@@ -1,23 +1,24 @@
 /* Deadlocks: workers of a task that wait for one another, so that none of them can ever go on.
  *
- * A worker that has waited for a while says so once (WAITS): for what, at which clocks it stands on all
- * tables, and which barriers it has passed. A wait is for a clock of a table, or in a barrier:
+ * A worker that has waited for a while says so once (WAITS): for what, at which clocks it stands on
+ * all tables, and which barriers it has passed. A wait is for a clock of a table, or in a barrier:
  *
  *     clock k of table t   ends when the clock of every worker that lives has come to k;
  *     barrier r            ends when every worker that lives is in it.
  *
- * Here is kept what each worker said last. A worker is held by another one if that one waits too and has
- * a clock below k on t; or has not passed r, and waits for a clock. Workers of which each is held by one
- * of them are a deadlock, whatever all others do.
+ * Here is kept what each worker said last. A worker is held by another one if that one waits too
+ * and has a clock below k on t; or has not passed r, and waits for a clock. Workers of which each
+ * is held by one of them are a deadlock, whatever all others do.
  *
  * Why that is certain, though the reports are of different times, and some may be old. Let w be the
- * first of these workers to go on after its report, and v the one that holds it. What w waited for had
- * come by then: v had come to clock k, or into barrier r. But clocks and passed barriers only grow, so
- * when v made its report this had not happened yet; and since, v has not gone on, or w were not the first.
- * A worker that waits neither clocks nor comes to a barrier, and nobody else may do so for it. So w
- * cannot go on, nor can any of them. No time enters into it, and nothing that is under way can help:
- * v's clock is what v knows itself, not what a server has heard of it. Who waits for anything else (data,
- * room for what it sends, the program's own locks), or computes, says nothing and holds nobody.
+ * first of these workers to go on after its report, and v the one that holds it. What w waited for
+ * had come by then: v had come to clock k, or into barrier r. But clocks and passed barriers only
+ * grow, so when v made its report this had not happened yet; and since, v has not gone on, or w
+ * were not the first. A worker that waits neither clocks nor comes to a barrier, and nobody else
+ * may do so for it. So w cannot go on, nor can any of them. No time enters into it, and nothing
+ * that is under way can help: v's clock is what v knows itself, not what a server has heard of it.
+ * Who waits for anything else (data, room for what it sends, the program's own locks), or computes,
+ * says nothing and holds nobody.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -86,7 +87,8 @@ static Waiting *find_holder(const SchedulerTask *task, const Waiting *held)
     return slowest;
 }
 
-/* Leaves is_held at those alone that are held by one of them; one of these, NULL where none is left. */
+/* Leaves is_held at those alone that are held by one of them; one of these, NULL where none is
+ * left. */
 static const Waiting *find_deadlock(const SchedulerTask *task)
 {
     const GPtrArray *waiting = task->waiting;

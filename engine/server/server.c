@@ -5,7 +5,8 @@
  * come from the engine between tasks and go straight to the shard.
  *
  * Messages of this process were checked by the worker that sent them. Those of other nodes are
- * checked here, before their sizes and keys are used: a wrong one is counted, logged and refused. */
+ * checked here, before their sizes and keys are used: a wrong one is counted, logged and
+ * refused. */
 #include "engine/server/server.h"
 
 #include "models/model.h"
@@ -286,7 +287,8 @@ static void settled(Actor *actor)
     post_office_flush(((Server *)actor)->office);
 }
 
-/* In values: what a clock or an announcement may release. The rest is as long as its message says. */
+/* In values: what a clock or an announcement may release. The rest is as long as its message
+ * says. */
 static size_t find_work(Actor *actor, const Message *message)
 {
     const Binding *binding;

@@ -1,8 +1,8 @@
-/* A server: an actor that owns one shard of every table, and a model over it for each task that uses
- * the table.
+/* A server: an actor that owns one shard of every table, and a model over it for each task that
+ * uses the table.
  *
- * Threads: server_init, _start, _stop and _clear from the engine's; servers_run from any thread that
- * is not a server's owner. Everything inside runs as the server's owner. */
+ * Threads: server_init, _start, _stop and _clear from the engine's; servers_run from any thread
+ * that is not a server's owner. Everything inside runs as the server's owner. */
 #ifndef RUBATO_ENGINE_SERVER_SERVER_H
 #define RUBATO_ENGINE_SERVER_SERVER_H
 
@@ -34,7 +34,8 @@ bool server_start(Server *server);
 void server_stop(Server *server);
 void server_clear(Server *server);
 
-/* Runs a function as the owner of each of n servers, on their threads, and waits for all of them. */
+/* Runs a function as the owner of each of n servers, on their threads, and waits for all of
+ * them. */
 void servers_run(Server *servers, uint32_t n, void (*function)(Server *server, void *data),
                  void *data);
 

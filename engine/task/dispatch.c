@@ -5,8 +5,8 @@
  * its end. A message that is sent from inside a reaction is queued and handled after it. Nothing in
  * here blocks.
  *
- * Who receives from other nodes, the I/O thread or a waiting worker, hands requests, replies and clocks
- * straight to the post office. */
+ * Who receives from other nodes, the I/O thread or a waiting worker, hands requests, replies and
+ * clocks straight to the post office. */
 #include "engine/node.h"
 
 typedef enum {
@@ -105,7 +105,8 @@ void dispatch_say_hello(RubatoEngine *engine, const char *scheduler, const Contr
 
 /* ---- what the scheduler says ---- */
 
-/* Tells a node that it is given up. It may only have been stopped, and finds that when it goes on. */
+/* Tells a node that it is given up. It may only have been stopped, and finds that when it goes
+ * on. */
 static void say_last_word(RubatoEngine *engine, uint32_t node, const char *text)
 {
     send_to_node(engine, node, &(Control){ .kind = CONTROL_LOST, .number = node, .text = text });
@@ -157,9 +158,10 @@ static void take_refusal(RubatoEngine *engine, const Control *refuse)
 static void set_stage(RubatoEngine *engine, const Control *control, CallStage stage)
 {
     pthread_mutex_lock(&engine->lock);
-    if (control->op == engine->n_calls && engine->stage != CALL_NONE && engine->stage < stage) {
+    if (control->op == engine->n_calls && engine->stage != CALL_STAGE_NONE &&
+        engine->stage < stage) {
         engine->stage = stage;
-        if (stage == CALL_GO) {
+        if (stage == CALL_STAGE_GO) {
             engine->go_id = control->id;
             engine->go_seed = control->round;
         } else {
@@ -206,10 +208,10 @@ static void handle_for_node(RubatoEngine *engine, const Control *control)
         take_refusal(engine, control);
         break;
     case CONTROL_GO:
-        set_stage(engine, control, CALL_GO);
+        set_stage(engine, control, CALL_STAGE_GO);
         break;
     case CONTROL_COMMIT:
-        set_stage(engine, control, CALL_COMMITTED);
+        set_stage(engine, control, CALL_STAGE_COMMITTED);
         break;
     case CONTROL_CANCEL:
     case CONTROL_TASK_END:
@@ -251,7 +253,8 @@ static void say_missing(RubatoEngine *engine, int64_t now_ms)
         g_message("the run begins once all are here; missing: %s", missing);
 }
 
-/* An answer is believed where this node has asked, a HELLO where the scheduler is. Whether it made sense. */
+/* An answer is believed where this node has asked, a HELLO where the scheduler is. Whether it made
+ * sense. */
 static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t now_ms)
 {
     const ControlKind kind = mail->control.kind;
@@ -489,8 +492,8 @@ static void tick(void *user, int64_t now_ms)
     RubatoEngine *engine = user;
     bool welcome;
 
-    /* Who was stopped itself cannot say of others that they were silent: what they said meanwhile has
-     * yet to be read. */
+    /* Who was stopped itself cannot say of others that they were silent: what they said meanwhile
+     * has yet to be read. */
     if (engine->tick_ms != 0 && now_ms - engine->tick_ms > engine->timeout_ms / 2)
         engine->resumed_ms = now_ms;
     engine->tick_ms = now_ms;

@@ -1,4 +1,5 @@
-/* The readers that workers open: which share of a dataset is theirs. Runs on the worker's thread. */
+/* The readers that workers open: which share of a dataset is theirs. Runs on the worker's
+ * thread. */
 #include <rubato/data.h>
 
 #include "engine/task/task_run.h"
@@ -20,11 +21,12 @@ RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dat
                     worker->task, CONTROL_MAX_READERS);
         return NULL;
     }
-    Feed *feed = task_run_feed(worker->engine_data, worker->n_readers++, dataset, &filled, error);
-    if (feed == NULL)
+    NodeReader *node_reader =
+        task_run_node_reader(worker->engine_data, worker->n_readers++, dataset, &filled, error);
+    if (node_reader == NULL)
         return NULL;
     if (filled.split == RUBATO_SPLIT_DYNAMIC)
-        source = feed_open(feed);
+        source = node_reader_open(node_reader);
     else
         source = fixed_split_new(dataset, &filled, worker->rank, worker->n_workers);
     return reader_new(dataset, &filled, source, worker->cancelled, error);

@@ -70,7 +70,7 @@ RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError
     run = g_new0(RubatoTaskRun, 1);
     run->engine = engine;
     run->name = g_strdup(task->name);
-    run->feeds = g_ptr_array_new();
+    run->node_readers = g_ptr_array_new();
     run->function = task->run;
     run->user_data = task->user_data;
     pthread_mutex_init(&run->lock, NULL);
@@ -101,22 +101,22 @@ char *task_run_describe(const RubatoTaskRun *run)
     return g_string_free(text, FALSE);
 }
 
-static void close_feeds(RubatoTaskRun *run)
+static void close_node_readers(RubatoTaskRun *run)
 {
-    for (guint i = 0; i < run->feeds->len; i++) {
-        Feed *feed = run->feeds->pdata[i];
+    for (guint i = 0; i < run->node_readers->len; i++) {
+        NodeReader *node_reader = run->node_readers->pdata[i];
 
-        if (feed == NULL)
+        if (node_reader == NULL)
             continue;
-        feed_close(feed);
-        feed_unref(feed);
+        node_reader_close(node_reader);
+        node_reader_unref(node_reader);
     }
-    g_ptr_array_free(run->feeds, TRUE);
+    g_ptr_array_free(run->node_readers, TRUE);
 }
 
 void task_run_free(RubatoTaskRun *run)
 {
-    close_feeds(run);
+    close_node_readers(run);
     task_run_clear_tables(run);
     pthread_cond_destroy(&run->changed);
     pthread_mutex_destroy(&run->lock);
@@ -155,26 +155,26 @@ void task_run_abandon(RubatoTaskRun *run)
 
 /* ---- the data that its workers read ---- */
 
-Feed *task_run_feed(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
-                    const RubatoReaderOptions *options, GError **error)
+NodeReader *task_run_node_reader(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
+                                 const RubatoReaderOptions *options, GError **error)
 {
-    const FeedPlace place = { run->engine, run->name, run->epoch, id };
-    Feed *feed;
+    const NodeReaderPlace place = { run->engine, run->name, run->epoch, id };
+    NodeReader *node_reader;
     bool made;
 
     pthread_mutex_lock(&run->lock);
-    if (id >= run->feeds->len)
-        g_ptr_array_set_size(run->feeds, (gint)id + 1);
-    made = run->feeds->pdata[id] == NULL;
+    if (id >= run->node_readers->len)
+        g_ptr_array_set_size(run->node_readers, (gint)id + 1);
+    made = run->node_readers->pdata[id] == NULL;
     if (made)
-        run->feeds->pdata[id] = feed_new(&place, dataset, options);
-    feed = run->feeds->pdata[id];
+        run->node_readers->pdata[id] = node_reader_new(&place, dataset, options);
+    node_reader = run->node_readers->pdata[id];
     if (made && task_run_is_cancelled(run))
-        feed_cancel(feed);
+        node_reader_cancel(node_reader);
     pthread_mutex_unlock(&run->lock);
     if (made)
-        feed_announce(feed);
-    return made || feed_check(feed, dataset, options, error) ? feed : NULL;
+        node_reader_announce(node_reader);
+    return made || node_reader_check(node_reader, dataset, options, error) ? node_reader : NULL;
 }
 
 /* ---- what the scheduler says of it ---- */
@@ -193,9 +193,9 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
     /* seq_cst: before the sweep; whoever asks another node looks at it after registering */
     atomic_store_explicit(&run->cancelled, true, memory_order_seq_cst);
     task_run_post_end_models(run);
-    for (guint i = 0; i < run->feeds->len; i++)
-        if (run->feeds->pdata[i] != NULL)
-            feed_cancel(run->feeds->pdata[i]);
+    for (guint i = 0; i < run->node_readers->len; i++)
+        if (run->node_readers->pdata[i] != NULL)
+            node_reader_cancel(run->node_readers->pdata[i]);
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
     post_office_cancel(&engine->office, run->epoch);
@@ -205,13 +205,13 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
 
 void task_run_blocks(RubatoTaskRun *run, const Control *blocks)
 {
-    Feed *feed = NULL;
+    NodeReader *node_reader = NULL;
 
     pthread_mutex_lock(&run->lock);
-    if (blocks->id < run->feeds->len)
-        feed = run->feeds->pdata[blocks->id];
-    if (feed != NULL)
-        feed_receive(feed, blocks);
+    if (blocks->id < run->node_readers->len)
+        node_reader = run->node_readers->pdata[blocks->id];
+    if (node_reader != NULL)
+        node_reader_receive(node_reader, blocks);
     pthread_mutex_unlock(&run->lock);
 }
 

@@ -42,9 +42,9 @@ struct RubatoTaskRun {
     uint64_t round;     /* of the barrier that they are, or will be, in */
     uint32_t end_code;  /* the first cause, CONTROL_OK where there is none */
     char *end_text;
-    bool ended;       /* TASK_END has come */
-    GPtrArray *feeds; /* of Feed, by reader; NULL between them */
-    Call teardown;    /* of the models, once it has ended */
+    bool ended;              /* TASK_END has come */
+    GPtrArray *node_readers; /* of NodeReader, by reader; NULL between them */
+    Call teardown;           /* of the models, once it has ended */
 };
 
 /* Any thread. Whoever asks another node looks at it after registering: task_run_cancel sets it
@@ -84,8 +84,8 @@ void task_run_post_end_models(RubatoTaskRun *run);
 
 /* ---- task_run_workers.c ---- */
 
-/* The worker of that rank, which calls it, has waited for some time for a clock of a table, and goes on
- * waiting: see report_wait of TableRoute. No lock is held. */
+/* The worker of that rank, which calls it, has waited for some time for a clock of a table, and
+ * goes on waiting: see report_wait of TableRoute. No lock is held. */
 void task_run_report_wait(void *run, uint32_t rank, uint32_t table, uint64_t clock);
 
 /* Waits until the threads of this node's workers have ended. The thread that waits for the task. */

@@ -127,8 +127,8 @@ static bool is_in_barrier(const RubatoTaskRun *run, uint64_t round)
     return run->round == round && !task_run_is_cancelled(run);
 }
 
-/* Waits in a barrier for a while, and reports that if it was in vain. The run's lock is held, but for
- * the report: that may cancel the task on this thread. */
+/* Waits in a barrier for a while, and reports that if it was in vain. The run's lock is held, but
+ * for the report: that may cancel the task on this thread. */
 static void wait_a_while(RubatoTaskRun *run, uint32_t rank, uint64_t round)
 {
     const int64_t end_ms = monotonic_ms() + MIN(TABLE_CLIENT_REPORT_MS, run->engine->stall_ms);

@@ -1,5 +1,5 @@
-/* The clocks of a worker that waits, as text in a WAITS: "3:17 5:2." are table 3's and table 5's. The
- * end is marked, so that a text which was cut is told from a whole one.
+/* The clocks of a worker that waits, as text in a WAITS: "3:17 5:2." are table 3's and table 5's.
+ * The end is marked, so that a text which was cut is told from a whole one.
  *
  * Threads: any; functions of their arguments alone. */
 #ifndef RUBATO_ENGINE_TASK_WAIT_TEXT_H

@@ -1,17 +1,17 @@
 /* Training data: labelled sparse rows from files in many formats, read whole or in batches by the
  * workers of a task; and images, read from IDX files or made up on the spot.
  *
- * A RubatoDataSpec says which files and what is in them. rubato_dataset_load gives all rows at once.
- * For training a RubatoDataset is opened once in each process and each worker of a task opens a
- * RubatoReader on it: every row then comes to exactly one worker in each epoch.
+ * A RubatoDataSpec says which files and what is in them. rubato_dataset_load gives all rows at
+ * once. For training a RubatoDataset is opened once in each process and each worker of a task opens
+ * a RubatoReader on it: every row then comes to exactly one worker in each epoch.
  *
  * Files may be plain, gzipped or packed by zstd, whatever their names. What is wrong with a file is
  * told as RUBATO_ERROR_FORMAT with the file and the place (text: line and column, both from 1; IDX:
- * byte offset, after unpacking) and what was expected there; a file that cannot be opened or read is
- * RUBATO_ERROR_IO, one that is larger than the memory RUBATO_ERROR_MEMORY.
+ * byte offset, after unpacking) and what was expected there; a file that cannot be opened or read
+ * is RUBATO_ERROR_IO, one that is larger than the memory RUBATO_ERROR_MEMORY.
  *
- * Threads: the calls from any; what is loaded may be read by any number of threads at once. A reader
- * belongs to one thread, the worker that opened it. */
+ * Threads: the calls from any; what is loaded may be read by any number of threads at once. A
+ * reader belongs to one thread, the worker that opened it. */
 #ifndef RUBATO_DATA_H
 #define RUBATO_DATA_H
 
@@ -86,8 +86,8 @@ typedef enum {
 
 #define RUBATO_NO_COLUMN UINT32_MAX
 
-/* What gives the keys of a dataset their meaning. Rows of two datasets may share a model where this is
- * the same of both, but not with RUBATO_CATEGORIES_CODED: codes are a dataset's own. */
+/* What gives the keys of a dataset their meaning. Rows of two datasets may share a model where this
+ * is the same of both, but not with RUBATO_CATEGORIES_CODED: codes are a dataset's own. */
 typedef struct {
     const char *format;
     uint32_t hash_bits; /* csv, text: that hashes keep, 64 for all; 0: nothing is hashed */
@@ -119,11 +119,11 @@ typedef struct {
 
     uint32_t hash_bits; /* csv, text: hashes keep this many bits; 0 means all 64 */
 
-    /* What the keys are to mean, as rubato_dataset_keys said it of other rows, those of a model; what
-     * differs is RUBATO_ERROR_MISMATCH. NULL: whatever the files say. With skip_labels a label_column
-     * of NULL or "" means the one of the model's rows, and the files may lack it: the other columns
-     * keep their numbers. That it is this column which is missing the header shows; where there is
-     * none, here or there, label_column "" has to say so. */
+    /* What the keys are to mean, as rubato_dataset_keys said it of other rows, those of a model;
+     * what differs is RUBATO_ERROR_MISMATCH. NULL: whatever the files say. With skip_labels a
+     * label_column of NULL or "" means the one of the model's rows, and the files may lack it: the
+     * other columns keep their numbers. That it is this column which is missing the header shows;
+     * where there is none, here or there, label_column "" has to say so. */
     const RubatoDataKeys *keys;
 
     uint32_t words_per_row; /* text: a row ends after this many words at the latest; 0 means 1000 */
@@ -134,8 +134,9 @@ typedef struct {
     RubatoDataCache cache;
     const char *cache_directory; /* where to keep it; NULL: beside each input */
 
-    /* Rows that are read more than once stay in memory, up to so many bytes; 0 means 1 GiB. What does not
-     * fit is read from the files each time; of a cache, all of its file stays or nothing. */
+    /* Rows that are read more than once stay in memory, up to so many bytes; 0 means 1 GiB. What
+     * does not fit is read from the files each time; of a cache, all of its file stays or
+     * nothing. */
     uint64_t memory_bytes;
 } RubatoDataSpec;
 
@@ -145,12 +146,11 @@ RUBATO_API RubatoRows *rubato_dataset_load(const RubatoDataSpec *spec, GError **
 
 typedef struct RubatoDataset RubatoDataset;
 
-/* Opens the files of a spec: finds them, reads what heads them, and makes the cache where it is asked
- * for and missing. A cache that cannot be written is logged once and done without. Not collective;
- * each process of a run opens its own. Errors: RUBATO_ERROR_INVALID, _NOT_FOUND (no such format: the
- * message lists the known ones; no file of such a name), _MISMATCH (the spec's keys), _IO, _FORMAT,
- * _MEMORY.
- * (transfer full) */
+/* Opens the files of a spec: finds them, reads what heads them, and makes the cache where it is
+ * asked for and missing. A cache that cannot be written is logged once and done without. Not
+ * collective; each process of a run opens its own. Errors: RUBATO_ERROR_INVALID, _NOT_FOUND (no
+ * such format: the message lists the known ones; no file of such a name), _MISMATCH (the spec's
+ * keys), _IO, _FORMAT, _MEMORY. (transfer full) */
 RUBATO_API RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error);
 
 /* NULL is allowed. Readers and batches may outlive the dataset they come from. */
@@ -173,9 +173,9 @@ typedef struct {
 RUBATO_API bool rubato_dataset_summary(RubatoDataset *dataset, RubatoDataSummary *summary,
                                        GError **error);
 
-/* Where the first row with a label is, in the order of the files: "FILE:LINE", of IDX "FILE: byte N".
- * Reads the files once more, up to there: meant for messages. NULL: no row that can be read has it, or
- * the files cannot be read any more. (transfer full) */
+/* Where the first row with a label is, in the order of the files: "FILE:LINE", of IDX "FILE: byte
+ * N". Reads the files once more, up to there: meant for messages. NULL: no row that can be read has
+ * it, or the files cannot be read any more. (transfer full) */
 RUBATO_API char *rubato_dataset_find_label(RubatoDataset *dataset, float label);
 
 /* Who reads which rows. */
@@ -196,8 +196,9 @@ typedef struct {
     uint32_t ahead; /* batches that are made before they are asked for; 0 means 4 */
 } RubatoReaderOptions;
 
-/* Some rows, and which keys they use. Row i has the entries row_start[i] .. row_start[i + 1] - 1, and
- * the key of entry e is keys[index[e]]: an array of rows read for `keys` is indexed by `index`. */
+/* Some rows, and which keys they use. Row i has the entries row_start[i] .. row_start[i + 1] - 1,
+ * and the key of entry e is keys[index[e]]: an array of rows read for `keys` is indexed by
+ * `index`. */
 typedef struct {
     size_t n_rows;
     size_t n_entries;
@@ -217,9 +218,9 @@ RUBATO_API void rubato_batch_free(RubatoBatch *batch);
 typedef struct RubatoReader RubatoReader;
 
 /* Opens a worker's part of a dataset. All workers of the task call it, for the same datasets in the
- * same order and with the same options: where they differ the task fails with RUBATO_ERROR_MISMATCH.
- * A thread of the reader's own reads, parses and makes batches from now on. The reader is freed before
- * the worker's function returns. (transfer full) */
+ * same order and with the same options: where they differ the task fails with
+ * RUBATO_ERROR_MISMATCH. A thread of the reader's own reads, parses and makes batches from now on.
+ * The reader is freed before the worker's function returns. (transfer full) */
 RUBATO_API RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dataset,
                                                    const RubatoReaderOptions *options,
                                                    GError **error);
@@ -233,10 +234,10 @@ RUBATO_API RubatoReader *rubato_dataset_open_reader(RubatoDataset *dataset,
 /* Stops reading; batches not yet freed stay valid. NULL is allowed. */
 RUBATO_API void rubato_reader_free(RubatoReader *reader);
 
-/* Puts the next batch into *batch, which must be NULL or a batch: that one is freed first. So a loop
- * over one variable needs no other call, and a worker that wants to look n batches ahead keeps them
- * in n + 1 variables, which it uses in turn. False at the end, and with an error: *batch is then
- * NULL. */
+/* Puts the next batch into *batch, which must be NULL or a batch: that one is freed first. So a
+ * loop over one variable needs no other call, and a worker that wants to look n batches ahead keeps
+ * them in n + 1 variables, which it uses in turn. False at the end, and with an error: *batch is
+ * then NULL. */
 RUBATO_API bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GError **error);
 
 /* Whether rubato_reader_next has returned false for an error, not for the end. */

@@ -73,7 +73,8 @@ RUBATO_API RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const Rubato
                                               GError **error);
 
 /* Waits until the task has ended on every node and frees the handle. False with the task's first
- * failure: RUBATO_ERROR_TASK_FAILED names the worker and node, _CANCELLED, _NODE_LOST, _DEADLOCK. */
+ * failure: RUBATO_ERROR_TASK_FAILED names the worker and node, _CANCELLED, _NODE_LOST,
+ * _DEADLOCK. */
 RUBATO_API bool rubato_task_run_wait(RubatoTaskRun *run, GError **error);
 
 /* Collective. Both: starts a task and waits for its end. */
@@ -95,7 +96,8 @@ RUBATO_API bool rubato_engine_get(RubatoEngine *engine, const char *table, const
 RUBATO_API bool rubato_engine_get_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                         size_t n, void *values, GError **error);
 
-/* Applies n rows of deltas by the table's update rule. Returns once the servers have applied them. */
+/* Applies n rows of deltas by the table's update rule. Returns once the servers have applied
+ * them. */
 RUBATO_API bool rubato_engine_add(RubatoEngine *engine, const char *table, const RubatoKey *keys,
                                   size_t n, const void *deltas, GError **error);
 
@@ -103,8 +105,8 @@ RUBATO_API bool rubato_engine_add(RubatoEngine *engine, const char *table, const
 RUBATO_API bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                         size_t n, const void *deltas, GError **error);
 
-/* Puts values, n rows of them, into their rows past the update rule. The rows get the state of fresh
- * ones that were made with these values. Returns once the servers have them. */
+/* Puts values, n rows of them, into their rows past the update rule. The rows get the state of
+ * fresh ones that were made with these values. Returns once the servers have them. */
 RUBATO_API bool rubato_engine_set(RubatoEngine *engine, const char *table, const RubatoKey *keys,
                                   size_t n, const void *values, GError **error);
 RUBATO_API bool rubato_engine_set_range(RubatoEngine *engine, const char *table, RubatoKey first,
@@ -126,14 +128,16 @@ RUBATO_API bool rubato_engine_set_state_range(RubatoEngine *engine, const char *
                                               RubatoKey first, size_t n, const void *states,
                                               GError **error);
 
-/* Gives rows their initial values and state back. A row of hash storage that is not there stays so. */
+/* Gives rows their initial values and state back. A row of hash storage that is not there stays
+ * so. */
 RUBATO_API bool rubato_engine_reset(RubatoEngine *engine, const char *table, const RubatoKey *keys,
                                     size_t n, GError **error);
 RUBATO_API bool rubato_engine_reset_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                           size_t n, GError **error);
 
-/* Gives a hyper-parameter of the table's update rule another number, on every server; 0 is 0. It holds
- * for all Adds that come after the call has returned. Not collective: one node's call is enough. */
+/* Gives a hyper-parameter of the table's update rule another number, on every server; 0 is 0. It
+ * holds for all Adds that come after the call has returned. Not collective: one node's call is
+ * enough. */
 RUBATO_API bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyper,
                                    double value, GError **error);
 
@@ -141,8 +145,8 @@ RUBATO_API bool rubato_engine_tune(RubatoEngine *engine, const char *table, Ruba
  * range, of a hash table those that somebody has added to (or, where the table says so, read). What
  * is added meanwhile, here or on another node, may be missing. Like rubato_engine_get it is meant
  * for between tasks, and not collective. RUBATO_ERROR_INVALID where the table's storage cannot tell
- * its keys, RUBATO_ERROR_NETWORK where a node tells of more than there can be. (*keys: transfer full,
- * g_free) */
+ * its keys, RUBATO_ERROR_NETWORK where a node tells of more than there can be. (*keys: transfer
+ * full, g_free) */
 RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey **keys,
                                         size_t *n, GError **error);
 
@@ -175,8 +179,8 @@ typedef struct {
 RUBATO_API bool rubato_engine_table_stats(RubatoEngine *engine, const char *table,
                                           RubatoTableStats *stats, GError **error);
 
-/* Bad deltas that came from the workers of one rank to the servers of all nodes, in all tasks so far;
- * from the engine's own calls between tasks where `worker` is UINT32_MAX. */
+/* Bad deltas that came from the workers of one rank to the servers of all nodes, in all tasks so
+ * far; from the engine's own calls between tasks where `worker` is UINT32_MAX. */
 typedef struct {
     uint32_t worker;
     uint64_t n_nan, n_infinite; /* deltas */
@@ -184,12 +188,12 @@ typedef struct {
     uint64_t n_refused_rows;    /* that were left out of an Add because of them */
 } RubatoBadGradients;
 
-/* What the servers of all nodes have counted of a table, ordered by worker; workers of which nothing
- * bad came are not there. Any node gets the same, which between tasks is all there is; of what is
- * added meanwhile some may be missing. *counts, of *n, is the caller's to free with g_free. Not
- * collective; also from a task's function, but not from a callback. RUBATO_ERROR_NOT_FOUND;
- * RUBATO_ERROR_NODE_LOST where not all nodes are there; RUBATO_ERROR_NETWORK where one of them tells
- * of more than there can be. */
+/* What the servers of all nodes have counted of a table, ordered by worker; workers of which
+ * nothing bad came are not there. Any node gets the same, which between tasks is all there is; of
+ * what is added meanwhile some may be missing. *counts, of *n, is the caller's to free with g_free.
+ * Not collective; also from a task's function, but not from a callback. RUBATO_ERROR_NOT_FOUND;
+ * RUBATO_ERROR_NODE_LOST where not all nodes are there; RUBATO_ERROR_NETWORK where one of them
+ * tells of more than there can be. */
 RUBATO_API bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
                                             RubatoBadGradients **counts, size_t *n, GError **error);
 

@@ -2,8 +2,9 @@
  *
  * get_async and add_async return a ticket at once. A ticket ends when its answer has come: `poll`
  * asks, `wait` waits and tells how it ended, and a callback, where one was given, runs once on the
- * node's helper thread. The handle keeps a ticket until it is waited for; one whose callback has been
- * told of success needs no wait. Freeing the handle waits for what is in flight, callbacks included.
+ * node's helper thread. The handle keeps a ticket until it is waited for; one whose callback has
+ * been told of success needs no wait. Freeing the handle waits for what is in flight, callbacks
+ * included.
  *
  * Process cache (tables under "ssp"): a row that any worker of the node has read serves the
  * others, and itself again, as long as the staleness bound allows; concurrent misses on a row are
@@ -51,8 +52,8 @@ RUBATO_API bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError 
 
 /* Starts a Get. keys may be reused at once; values must stay until the ticket has ended, and holds
  * the rows from then on. callback may be NULL. Returns 0 on error, and then never calls back. With
- * tickets for more than 16 MiB of keys and rows that other nodes have not answered, it waits until some
- * of them are. */
+ * tickets for more than 16 MiB of keys and rows that other nodes have not answered, it waits until
+ * some of them are. */
 RUBATO_API RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table,
                                                          const RubatoKey *keys, size_t n,
                                                          void *values, RubatoCallback callback,

@@ -7,7 +7,8 @@
  * A new one is a file models/<name>.c that ends in its constant RubatoModelOps, and a line in the
  * array of models/model.c.
  *
- * Threads: every op is called by the shard's present owner, one thread at a time; none may block. */
+ * Threads: every op is called by the shard's present owner, one thread at a time; none may
+ * block. */
 #ifndef RUBATO_MODEL_OPS_H
 #define RUBATO_MODEL_OPS_H
 
@@ -30,7 +31,8 @@ typedef struct {
     uint64_t n_held;           /* keys of Gets not answered yet, and of what is kept */
     RubatoRequest **outbox;    /* what goes back to whoever sent it, chained from the newest */
     RubatoRequest *own_outbox; /* where its owner has none for it */
-    /* Gives a Get without `values` memory for its rows; false: there is none. NULL: all have some. */
+    /* Gives a Get without `values` memory for its rows; false: there is none. NULL: all have
+     * some. */
     bool (*make_room)(RubatoRequest *request, size_t row_bytes);
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
 } RubatoModel;
@@ -46,7 +48,8 @@ typedef struct {
 /* The min clock: that of the slowest live worker; RUBATO_CLOCK_RETIRED when none is left. */
 RUBATO_API uint64_t rubato_model_min_clock(const RubatoModel *model);
 
-/* The clock of one source: of a worker by its rank, under a model whose traits say per_worker_clocks. */
+/* The clock of one source: of a worker by its rank, under a model whose traits say
+ * per_worker_clocks. */
 RUBATO_API uint64_t rubato_model_clock(const RubatoModel *model, uint32_t source);
 
 /* Reads the rows of a Get and sends it back. */
@@ -58,8 +61,8 @@ RUBATO_API void rubato_model_apply(RubatoModel *model, const RubatoRequest *requ
 /* Sends back an Add or an announcement that has been taken in: it is gone for the model. */
 RUBATO_API void rubato_model_finish(RubatoModel *model, RubatoRequest *request);
 
-/* There is no memory for what a request needs: the task fails, with RUBATO_ERROR_MEMORY, once the op
- * has returned. Sends back the request, or where it is NULL none. */
+/* There is no memory for what a request needs: the task fails, with RUBATO_ERROR_MEMORY, once the
+ * op has returned. Sends back the request, or where it is NULL none. */
 RUBATO_API void rubato_model_starve(RubatoModel *model, RubatoRequest *request);
 
 /* For a model that holds an Add or an announcement beyond the call that brought it: returns a
@@ -88,14 +91,14 @@ struct RubatoModelOps {
     /* An Add: apply it, or rubato_model_keep it for later; finish it in this call either way. */
     void (*add)(RubatoModel *model, RubatoRequest *request);
 
-    /* The clock of a source has gone from `from` to `to` (RUBATO_CLOCK_RETIRED: it has retired), and
-     * the min clock with it. NULL: the model does not care. */
+    /* The clock of a source has gone from `from` to `to` (RUBATO_CLOCK_RETIRED: it has retired),
+     * and the min clock with it. NULL: the model does not care. */
     void (*advance)(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to);
 
     /* The keys that a worker will use in iteration request->clock, an n of 0 being possible; many
      * keys come in several calls, each of which tells by request->n_all how many there are in all;
-     * with RUBATO_CLOCK_RETIRED, that it will use none from here on. Finish it in this call. NULL: the
-     * model does not care. */
+     * with RUBATO_CLOCK_RETIRED, that it will use none from here on. Finish it in this call. NULL:
+     * the model does not care. */
     void (*announce)(RubatoModel *model, RubatoRequest *request);
 };
 

@@ -23,8 +23,8 @@ typedef struct {
     size_t n;
 } RubatoKeys;
 
-/* What of a table a request reads or writes. A model gets ROWS and HYPER; what holds for an Add holds
- * for both. The others come between tasks, past any model. */
+/* What of a table a request reads or writes. A model gets ROWS and HYPER; what holds for an Add
+ * holds for both. The others come between tasks, past any model. */
 typedef enum {
     RUBATO_SUBJECT_ROWS,    /* values; an Add's deltas go through the update rule */
     RUBATO_SUBJECT_HYPER,   /* Add: a hyper-parameter of the update rule, keys.first (a RubatoHyper;
@@ -46,8 +46,8 @@ struct RubatoRequest {
     RubatoSubject subject;
     uint64_t clock; /* the worker's clock when it asked; of an announcement: the iteration */
     RubatoKeys keys;
-    /* Of an announcement that comes as several requests, in the order of its keys: how many keys these
-     * have together; 0: the request is the whole of it. */
+    /* Of an announcement that comes as several requests, in the order of its keys: how many keys
+     * these have together; 0: the request is the whole of it. */
     uint64_t n_all;
     void *values; /* Get: filled with rows; Add: the deltas, only read */
 };

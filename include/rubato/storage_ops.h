@@ -4,7 +4,8 @@
  * rows. A new one is a file models/storage/<name>.c that ends in its constant RubatoStorageOps, and
  * a line in the array of models/storage/storage.c.
  *
- * Threads: every op is called by the shard's present owner, one thread at a time; none may block. */
+ * Threads: every op is called by the shard's present owner, one thread at a time; none may
+ * block. */
 #ifndef RUBATO_STORAGE_OPS_H
 #define RUBATO_STORAGE_OPS_H
 
@@ -41,8 +42,8 @@ RUBATO_API bool rubato_init_is_zero(const RubatoInit *init);
 struct RubatoStorageOps {
     const char *name;
 
-    /* It holds the rows of a range of keys, the shard's, all of them from the start; otherwise rows of any
-     * keys, which come and go. */
+    /* It holds the rows of a range of keys, the shard's, all of them from the start; otherwise rows
+     * of any keys, which come and go. */
     bool holds_range;
 
     /* Whether a table may have this storage; the error says what to write instead. May be NULL. */
@@ -57,8 +58,8 @@ struct RubatoStorageOps {
     void (*find)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
     /* The same, creating what is absent with its initial values. The pointers hold until the next
-     * call of it. False where there is no memory for a row: what was there before still is, and some
-     * of the absent rows may have been made. */
+     * call of it. False where there is no memory for a row: what was there before still is, and
+     * some of the absent rows may have been made. */
     bool (*find_or_create)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
     /* The rows of n consecutive keys, where they lie one after the other in memory; NULL where

@@ -18,8 +18,8 @@ typedef enum {
     RUBATO_CACHE_NONE,
 } RubatoCache;
 
-/* What becomes of a bad delta: not a number, infinite, or beyond the rule's max_gradient. Bad ones are
- * counted by table and worker: rubato_engine_bad_gradients. */
+/* What becomes of a bad delta: not a number, infinite, or beyond the rule's max_gradient. Bad ones
+ * are counted by table and worker: rubato_engine_bad_gradients. */
 typedef enum {
     RUBATO_BAD_DEFAULT, /* the gradient rules: RUBATO_BAD_COUNT; the others: RUBATO_BAD_UNCHECKED */
     RUBATO_BAD_COUNT,   /* it is counted and applied all the same */
@@ -34,9 +34,9 @@ typedef enum {
     RUBATO_AGGREGATE_MEAN, /* likewise the sum divided by the number of workers that sent any */
 } RubatoAggregate;
 
-/* The hyper-parameters of an update rule. Which rule has which, and its default, is told beside each;
- * one that the table's rule does not have must stay 0. "The gradient rules" are "sgd", "momentum",
- * "nesterov", "adagrad", "rmsprop", "adam" and "ftrl".
+/* The hyper-parameters of an update rule. Which rule has which, and its default, is told beside
+ * each; one that the table's rule does not have must stay 0. "The gradient rules" are "sgd",
+ * "momentum", "nesterov", "adagrad", "rmsprop", "adam" and "ftrl".
  *
  * 0 means the default. Where that is not 0, RUBATO_ZERO means the number 0. */
 typedef struct {
@@ -91,8 +91,8 @@ typedef enum {
     RUBATO_LEAD_UNBOUNDED, /* any number */
 } RubatoLead;
 
-/* What is special about a consistency model. All of it false is right for any model, but may be slower
- * than need be. */
+/* What is special about a consistency model. All of it false is right for any model, but may be
+ * slower than need be. */
 typedef struct {
     RubatoLead lead;
 
@@ -100,13 +100,13 @@ typedef struct {
      * workers one by one. */
     bool per_worker_clocks;
 
-    /* The model needs clocks for nothing but Gets, and answers one at once where the min clock is at
-     * least the Get's less the table's staleness. Then a node that is alone lets its Gets bring its
-     * clock, and tells it by itself only while a Get waits. Not with per_worker_clocks. */
+    /* The model needs clocks for nothing but Gets, and answers one at once where the min clock is
+     * at least the Get's less the table's staleness. Then a node that is alone lets its Gets bring
+     * its clock, and tells it by itself only while a Get waits. Not with per_worker_clocks. */
     bool lazy_clocks;
 
-    /* A row that was read at a min clock may be read again, from memory of the node, by every worker
-     * whose clock is no more than the lead beyond that. */
+    /* A row that was read at a min clock may be read again, from memory of the node, by every
+     * worker whose clock is no more than the lead beyond that. */
     bool rows_may_be_cached;
 
     /* The Adds of a clock are applied together once the min clock passes it, so they may be
@@ -171,8 +171,8 @@ typedef struct {
  * traits are constant and nobody's to free. Any thread. */
 RUBATO_API const RubatoModelTraits *rubato_model_traits(const char *model);
 
-/* Whether the storage of such a table holds a range of keys, first_key .. first_key + n_keys - 1, as
- * "dense" does; false: any keys. Any thread. */
+/* Whether the storage of such a table holds a range of keys, first_key .. first_key + n_keys - 1,
+ * as "dense" does; false: any keys. Any thread. */
 RUBATO_API bool rubato_table_spec_holds_range(const RubatoTableSpec *spec);
 
 G_END_DECLS

@@ -56,12 +56,12 @@ RUBATO_API uint64_t rubato_worker_id(const RubatoWorker *worker);
  * what any of them added before, as far as the table's model lets it. */
 RUBATO_API bool rubato_worker_barrier(RubatoWorker *worker, GError **error);
 
-/* Gives a hyper-parameter of a table's update rule another number on every server: a schedule. 0 is 0.
- * It returns without waiting. Under "bsp" it holds from the worker's present clock on, for the Adds of
- * all workers; of several workers at one clock, that of the highest rank stays. Under the other models
- * it holds, on each server, from when it arrives: for all that this worker adds after the call.
- * Errors: RUBATO_ERROR_NOT_FOUND where the task does not name the table, _INVALID where the rule has
- * no such hyper-parameter or it may not have this number, _CANCELLED. */
+/* Gives a hyper-parameter of a table's update rule another number on every server: a schedule. 0 is
+ * 0. It returns without waiting. Under "bsp" it holds from the worker's present clock on, for the
+ * Adds of all workers; of several workers at one clock, that of the highest rank stays. Under the
+ * other models it holds, on each server, from when it arrives: for all that this worker adds after
+ * the call. Errors: RUBATO_ERROR_NOT_FOUND where the task does not name the table, _INVALID where
+ * the rule has no such hyper-parameter or it may not have this number, _CANCELLED. */
 RUBATO_API bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyper,
                                    double value, GError **error);
 
@@ -74,8 +74,8 @@ RUBATO_API bool rubato_worker_tune(RubatoWorker *worker, const char *table, Ruba
  *
  * The staleness of a Get is the worker's clock at the Get less the min clock at which its rows were
  * read, 0 where that had gone past; of rows from several servers, and from the process cache, the
- * lowest min clock counts. So what was read held every Add that any worker made at a clock below the
- * reader's less the staleness (and maybe later ones). It is 0 under "bsp", at most the table's
+ * lowest min clock counts. So what was read held every Add that any worker made at a clock below
+ * the reader's less the staleness (and maybe later ones). It is 0 under "bsp", at most the table's
  * staleness s under "ssp", at most s + speculation under "sparse_ssp" (where the Adds that are
  * missing beyond s are known to be of other keys), and has no bound under "asp". */
 typedef struct {
@@ -84,8 +84,8 @@ typedef struct {
     uint64_t n_clocks; /* by clock, or by a handle that clocks itself */
     uint64_t n_barriers;
 
-    /* Nanoseconds in which the worker was blocked. Under a model that makes Gets wait that is mostly
-     * for other workers' clocks; the way to other nodes and back is in it too. */
+    /* Nanoseconds in which the worker was blocked. Under a model that makes Gets wait that is
+     * mostly for other workers' clocks; the way to other nodes and back is in it too. */
     uint64_t get_wait_ns;     /* by Gets, and by waits for the tickets of Gets */
     uint64_t send_wait_ns;    /* until servers and nodes had taken in what it sent them */
     uint64_t barrier_wait_ns; /* in rubato_worker_barrier */

@@ -4,8 +4,8 @@
  *   blocks   each at a multiple of 8 bytes
  *   index    offset, size and checksum of each block
  *
- * The header's checksum is over itself and the index. A file is written under a name of its own, the
- * header last, and renamed when all of it has reached the disk. Checksums are XXH3
+ * The header's checksum is over itself and the index. A file is written under a name of its own,
+ * the header last, and renamed when all of it has reached the disk. Checksums are XXH3
  * (https://github.com/Cyan4973/xxHash).
  *
  * Blocks are read and not mapped: who shortens a file that is mapped ends the process that looks at

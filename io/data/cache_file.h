@@ -1,11 +1,12 @@
 /* Cache files: the parsed blocks of one input, to be read into memory.
  *
- * A file holds blocks as images (data_block.h), each with its checksum, and says of which input and by
- * which options they were made. It appears under its name whole or not at all, and is never changed.
- * Byte order and layout are the machine's: a file from another kind is one that does not fit.
+ * A file holds blocks as images (data_block.h), each with its checksum, and says of which input and
+ * by which options they were made. It appears under its name whole or not at all, and is never
+ * changed. Byte order and layout are the machine's: a file from another kind is one that does not
+ * fit.
  *
- * Threads: a CacheFile may be read by any number at once; cache_writer_add may be called by any number
- * at once, the other calls on a writer by one. */
+ * Threads: a CacheFile may be read by any number at once; cache_writer_add may be called by any
+ * number at once, the other calls on a writer by one. */
 #ifndef RUBATO_IO_DATA_CACHE_FILE_H
 #define RUBATO_IO_DATA_CACHE_FILE_H
 
@@ -20,8 +21,8 @@ typedef struct {
 
 typedef struct CacheFile CacheFile;
 
-/* NULL where there is none that fits, whatever the reason. Blocks stay in memory once they were read,
- * unless the file has more than resident_bytes. (transfer full) */
+/* NULL where there is none that fits, whatever the reason. Blocks stay in memory once they were
+ * read, unless the file has more than resident_bytes. (transfer full) */
 CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resident_bytes);
 
 /* Blocks may stay longer. NULL is allowed. */
@@ -33,8 +34,8 @@ uint64_t cache_file_n_blocks(const CacheFile *cache);
 /* Of all blocks. */
 const RubatoDataSummary *cache_file_summary(const CacheFile *cache);
 
-/* A block, number < n_blocks; NULL where it is damaged, or the file has become shorter, or there is no
- * memory. (transfer full) */
+/* A block, number < n_blocks; NULL where it is damaged, or the file has become shorter, or there is
+ * no memory. (transfer full) */
 DataBlock *cache_file_block(CacheFile *cache, uint64_t number);
 
 typedef struct CacheWriter CacheWriter;

@@ -1,7 +1,7 @@
 /* A block of an input, parsed: its rows, with keys numbered within the block.
  *
- * A block is one piece of memory, its image, which is also how a cache file holds it: a header, then
- * the arrays. Blocks are shared, and do not change once they are made.
+ * A block is one piece of memory, its image, which is also how a cache file holds it: a header,
+ * then the arrays. Blocks are shared, and do not change once they are made.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_DATA_DATA_BLOCK_H
@@ -12,8 +12,8 @@
 #include "io/data/deal/key_coder.h"
 #include "io/data/formats/row_block.h"
 
-/* The head of an image, in the machine's byte order. Behind it, without gaps: keys, row_start, label,
- * index, field (where has_fields), value (where has_values). */
+/* The head of an image, in the machine's byte order. Behind it, without gaps: keys, row_start,
+ * label, index, field (where has_fields), value (where has_values). */
 typedef struct {
     uint64_t n_rows, n_entries, n_keys;
     uint64_t n_bad_rows; /* skipped when it was parsed */
@@ -47,8 +47,8 @@ typedef enum {
     IMAGE_CHECKED,
 } ImageState;
 
-/* Around an image from a file, which `release` is called with owner to give back. NULL where the image
- * is not whole and sound; release is then not called. The image is aligned to 8 bytes.
+/* Around an image from a file, which `release` is called with owner to give back. NULL where the
+ * image is not whole and sound; release is then not called. The image is aligned to 8 bytes.
  * (transfer full) */
 DataBlock *data_block_new_image(const void *image, size_t size, ImageState state, void *owner,
                                 void (*release)(void *owner));

@@ -1,7 +1,7 @@
 /* Datasets: opening one, the blocks of its inputs, what all of them hold.
  *
- * A block comes from the input's cache, from the dataset's memory, or it is read and parsed. Runs on
- * whichever thread asks, many at once.
+ * A block comes from the input's cache, from the dataset's memory, or it is read and parsed. Runs
+ * on whichever thread asks, many at once.
  *
  * Invariant: n_kept_bytes counts the blocks in `kept`, which stay until the dataset goes. */
 #include "io/data/dataset_state.h"

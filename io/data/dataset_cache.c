@@ -1,11 +1,11 @@
 /* The caches of a dataset's inputs: looked for when it is opened, made where they are missing.
  *
- * Processes that want the same cache at the same time make it once, where the file system has locks:
- * who makes it holds one on the input, and who waits for that looks for the cache again. What holds
- * the lock is the process, so that it goes with it.
+ * Processes that want the same cache at the same time make it once, where the file system has
+ * locks: who makes it holds one on the input, and who waits for that looks for the cache again.
+ * What holds the lock is the process, so that it goes with it.
  *
- * Runs on the thread that opens the dataset, and on threads of its own, which parse: `next` deals out
- * the blocks' numbers, the lock guards the first error. */
+ * Runs on the thread that opens the dataset, and on threads of its own, which parse: `next` deals
+ * out the blocks' numbers, the lock guards the first error. */
 #include "io/data/dataset_state.h"
 
 #include <fcntl.h>

@@ -51,8 +51,8 @@ bool dataset_open_caches(RubatoDataset *dataset);
  * without. */
 bool dataset_make_caches(RubatoDataset *dataset, GError **error);
 
-/* Parses a block out of its text; *again: not for the first time. *block is NULL where the input ends
- * before it. (transfer full) */
+/* Parses a block out of its text; *again: not for the first time. *block is NULL where the input
+ * ends before it. (transfer full) */
 bool dataset_parse_block(RubatoDataset *dataset, Part *part, uint64_t number, BlockScratch *scratch,
                          DataBlock **block, bool *again, GError **error);
 

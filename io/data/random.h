@@ -32,8 +32,8 @@ static inline Random random_stream(uint64_t seed, uint64_t number)
     return random;
 }
 
-/* Below n, which is not 0 and below 2^32: the upper half of a product (D. Lemire: Fast random integer
- * generation in an interval, 2019, without the rejection: a bias below 2^-32). */
+/* Below n, which is not 0 and below 2^32: the upper half of a product (D. Lemire: Fast random
+ * integer generation in an interval, 2019, without the rejection: a bias below 2^-32). */
 static inline uint32_t random_below(Random *random, uint32_t n)
 {
     return (uint32_t)(((random_bits(random) >> 32) * n) >> 32);

@@ -2,29 +2,30 @@
  *
  * DESIGN NOTE
  *
- * Exclusion. `owned` is a try-lock. Taking it is an acquire, giving it back a release, so each owner
- * sees all that the owners before it did to the actor's state. Nobody waits for the token: who finds
- * it taken looks again for a moment at most, and then leaves the message in the mailbox.
+ * Exclusion. `owned` is a try-lock. Taking it is an acquire, giving it back a release, so each
+ * owner sees all that the owners before it did to the actor's state. Nobody waits for the token:
+ * who finds it taken looks again for a moment at most, and then leaves the message in the mailbox.
  *
  * Order. A thread that posts m1 and then handles m2 itself must not overtake m1. After taking the
  * token, actor_try_handle first handles everything in the mailbox; m1 is there, or an earlier owner
- * has taken and handled it. (An owner that has taken m1 but not handled it yet still holds the token.)
+ * has taken and handled it. (An owner that has taken m1 but not handled it yet still holds the
+ * token.)
  *
- * No message is forgotten. A sender pushes and then looks at the token; an owner frees the token and
- * then looks at the mailbox. All four are sequentially consistent, so at least one of the two sees
- * what the other did: either the sender finds the token free and wakes the thread, or the owner
- * finds the message. The thread, going to sleep, sets `asleep`, and then looks at mailbox and token;
- * wakers change mailbox or token, and then look at `asleep`: the same argument. The thread may find
- * the token taken and sleep on; that owner will look at the mailbox when it leaves.
+ * No message is forgotten. A sender pushes and then looks at the token; an owner frees the token
+ * and then looks at the mailbox. All four are sequentially consistent, so at least one of the two
+ * sees what the other did: either the sender finds the token free and wakes the thread, or the
+ * owner finds the message. The thread, going to sleep, sets `asleep`, and then looks at mailbox and
+ * token; wakers change mailbox or token, and then look at `asleep`: the same argument. The thread
+ * may find the token taken and sleep on; that owner will look at the mailbox when it leaves.
  *
  * Whoever finds the mailbox filled after freeing the token tries to take it again, which is cheaper
- * than waking the thread. If that fails there is a new owner, which looks in turn. After MAX_ROUNDS a
- * guest leaves the rest to the thread, lest it serve others for ever; where there is no thread, it
- * goes on. A guest that must not be kept long (actor_try_handle_short) leaves it at once: what has
- * come may take any time.
+ * than waking the thread. If that fails there is a new owner, which looks in turn. After MAX_ROUNDS
+ * a guest leaves the rest to the thread, lest it serve others for ever; where there is no thread,
+ * it goes on. A guest that must not be kept long (actor_try_handle_short) leaves it at once: what
+ * has come may take any time.
  *
- * Answers go out after the token is free: waking a sleeper is a system call, and a reply may be sent
- * on a socket, which the next request need not wait for. */
+ * Answers go out after the token is free: waking a sleeper is a system call, and a reply may be
+ * sent on a socket, which the next request need not wait for. */
 #include "io/net/actor.h"
 
 #include "io/net/futex.h"
@@ -32,8 +33,8 @@
 /* How often a guest of an actor with a thread looks into the mailbox again before it leaves. */
 enum { MAX_ROUNDS = 4 };
 
-/* How often a sender looks whether the token is free: for about as long as it takes to copy an Add of
- * some hundred keys, to hand it over, and to have it freed by another thread. */
+/* How often a sender looks whether the token is free: for about as long as it takes to copy an Add
+ * of some hundred keys, to hand it over, and to have it freed by another thread. */
 enum { LOOKS = 32 };
 
 void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
@@ -57,7 +58,8 @@ void actor_answer(Actor *actor, Message *message)
     actor->answered = message;
 }
 
-/* Without a look at it first, which would fetch the token's cache line twice: to read, then to write. */
+/* Without a look at it first, which would fetch the token's cache line twice: to read, then to
+ * write. */
 static bool try_take_token(Actor *actor)
 {
     uint32_t free = 0;
@@ -67,8 +69,9 @@ static bool try_take_token(Actor *actor)
                                                    memory_order_relaxed);
 }
 
-/* The load is one of the four of the note. The exchange orders nothing: it reads the 1 that the load has
- * seen, or what came after it, and the thread looks at mailbox and token after each 1 that it stores. */
+/* The load is one of the four of the note. The exchange orders nothing: it reads the 1 that the
+ * load has seen, or what came after it, and the thread looks at mailbox and token after each 1 that
+ * it stores. */
 static void wake_thread(Actor *actor)
 {
     if (atomic_load_explicit(&actor->asleep, memory_order_seq_cst) != 0 &&
@@ -135,7 +138,8 @@ bool actor_try_handle_soon(Actor *actor, Message *message)
         return true;
     for (int i = 0; i < LOOKS; i++) {
         spin_pause();
-        /* relaxed: a hint; looking leaves the token's cache line with the owner, trying would not */
+        /* relaxed: a hint; looking leaves the token's cache line with the owner, trying would
+         * not */
         if (atomic_load_explicit(&actor->owned, memory_order_relaxed) == 0 &&
             actor_try_handle(actor, message))
             return true;
@@ -143,8 +147,8 @@ bool actor_try_handle_soon(Actor *actor, Message *message)
     return false;
 }
 
-/* The mailbox is looked at under the token, so that a thread which posts and then comes here does not
- * overtake itself. */
+/* The mailbox is looked at under the token, so that a thread which posts and then comes here does
+ * not overtake itself. */
 bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t *work)
 {
     bool is_short;
@@ -206,7 +210,8 @@ static void *serve(void *user)
             handle_mailbox(actor);
             free_token(actor);
         }
-        /* acquire: with the store in actor_stop, so that the mailbox shows what was posted before */
+        /* acquire: with the store in actor_stop, so that the mailbox shows what was posted
+         * before */
         if (atomic_load_explicit(&actor->stopping, memory_order_acquire) &&
             mailbox_is_empty(&actor->mailbox))
             return NULL;

@@ -5,8 +5,9 @@
  * and handles its message itself; otherwise the message waits in the mailbox for the present owner
  * or the actor's own thread. The design note is in actor.c.
  *
- * Threads: actor_try_handle, its variants and actor_post from any; actor_answer from the owner, that is from
- * inside `handle`; actor_start and actor_stop from the thread that owns the actor's memory. */
+ * Threads: actor_try_handle, its variants and actor_post from any; actor_answer from the owner,
+ * that is from inside `handle`; actor_start and actor_stop from the thread that owns the actor's
+ * memory. */
 #ifndef RUBATO_IO_NET_ACTOR_H
 #define RUBATO_IO_NET_ACTOR_H
 
@@ -57,8 +58,8 @@ bool actor_try_handle(Actor *actor, Message *message);
 bool actor_try_handle_soon(Actor *actor, Message *message);
 
 /* For threads that must not be kept long: where the actor is idle and nothing waits in its mailbox,
- * handles the message if that is no more than `most` work, and nothing else; what comes meanwhile is
- * left to the actor's thread. True: *work is what it was. False: nothing has happened. */
+ * handles the message if that is no more than `most` work, and nothing else; what comes meanwhile
+ * is left to the actor's thread. True: *work is what it was. False: nothing has happened. */
 bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t *work);
 
 /* Puts the message into the mailbox and sees to it that somebody handles it. */

@@ -2,8 +2,8 @@
  *
  * The count's decrement releases what the part wrote (rows, status, min clock) to the waiter's
  * acquire in call_has_ended. The waiter announces that it sleeps by a bit in the same word, so the
- * last part knows from its own decrement whether it has to wake anybody, and after that decrement it
- * touches the call only by its address: the waiter may be gone. */
+ * last part knows from its own decrement whether it has to wake anybody, and after that decrement
+ * it touches the call only by its address: the waiter may be gone. */
 #include "io/net/call.h"
 
 #include "io/net/monotonic.h"
@@ -26,8 +26,8 @@ void call_begin(Call *call, void (*ended)(Call *call))
     call->spinner = NULL;
 }
 
-/* While the caller's part is the only one, nobody else changes the count, and a locked instruction can
- * be spared: no part is under way, and nobody waits before the call was sent. Acquire: with the
+/* While the caller's part is the only one, nobody else changes the count, and a locked instruction
+ * can be spared: no part is under way, and nobody waits before the call was sent. Acquire: with the
  * decrements of the parts that have ended. */
 static bool is_callers_alone(const Call *call)
 {
@@ -49,7 +49,8 @@ void call_add_parts(Call *call, uint32_t n_parts)
 static void end_parts(Call *call)
 {
     void (*const ended)(Call *) = call->ended;
-    /* acquire, here and where the exchange fails: with call_set_bell's release, for the descriptor */
+    /* acquire, here and where the exchange fails: with call_set_bell's release, for the
+     * descriptor */
     uint32_t before = atomic_load_explicit(&call->pending, memory_order_acquire);
     int bell_fd;
 
@@ -116,7 +117,8 @@ bool call_has_ended(Call *call)
 bool call_set_bell(Call *call, int fd)
 {
     atomic_store_explicit(&call->bell_fd, fd, memory_order_relaxed);
-    /* Release: who sees the flag sees the descriptor. Acquire: of a call that has ended, the rows. */
+    /* Release: who sees the flag sees the descriptor. Acquire: of a call that has ended, the
+     * rows. */
     return (atomic_fetch_or_explicit(&call->pending, BELL, memory_order_acq_rel) & ~FLAGS) != 0;
 }
 

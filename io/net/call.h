@@ -38,10 +38,12 @@ void call_begin(Call *call, void (*ended)(Call *call));
 void call_add_parts(Call *call, uint32_t n_parts);
 void call_end_part(Call *call, CallStatus status, uint64_t min_clock);
 
-/* A part was answered at once, from what was read at that min clock. The caller, before call_sent. */
+/* A part was answered at once, from what was read at that min clock. The caller, before
+ * call_sent. */
 void call_note_clock(Call *call, uint64_t min_clock);
 
-/* The caller has sent all parts: gives up the part that it held. Only then may others wait for it. */
+/* The caller has sent all parts: gives up the part that it held. Only then may others wait for
+ * it. */
 void call_sent(Call *call);
 
 /* Whether it has ended: what the parts wrote is then visible. */

@@ -1,8 +1,8 @@
-/* Who calls: which thread, in which process, and from where in the library. Handles and engines are for
- * some callers alone; a call by another is found here, for the price of a comparison.
+/* Who calls: which thread, in which process, and from where in the library. Handles and engines are
+ * for some callers alone; a call by another is found here, for the price of a comparison.
  *
- * What is kept is a thread's own, but for two counts: of the threads that were given a number, and of
- * the forks that led to this process.
+ * What is kept is a thread's own, but for two counts: of the threads that were given a number, and
+ * of the forks that led to this process.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_NET_CALLER_H

@@ -33,16 +33,16 @@ typedef struct {
     /* What one worker may have waiting in the mailboxes of busy local servers. */
     size_t mailbox_bytes;
 
-    /* Tickets of Gets that other nodes have not answered, of one worker on one table: their keys and
-     * rows, and what is kept for each. */
+    /* Tickets of Gets that other nodes have not answered, of one worker on one table: their keys
+     * and rows, and what is kept for each. */
     size_t ticket_bytes;
 
     /* Rows in a process cache; beyond this it forgets those that are not being fetched. */
     size_t cache_bytes;
 } FlowSizes;
 
-/* A window of 4 MiB is enough for 4 GB/s where an answer takes a millisecond; more of it would leave
- * the processors' caches on its way. */
+/* A window of 4 MiB is enough for 4 GB/s where an answer takes a millisecond; more of it would
+ * leave the processors' caches on its way. */
 #define FLOW_SIZES_USUAL                                   \
     ((FlowSizes){ .piece_bytes = (size_t)512 << 10,        \
                   .near_piece_bytes = (size_t)128 << 10,   \

@@ -293,7 +293,8 @@ const char *network_endpoint(const Network *network, size_t i)
 
 /* ---- greetings ---- */
 
-/* The channel for greetings to an endpoint, made when first asked for. Called with the lock held. */
+/* The channel for greetings to an endpoint, made when first asked for. Called with the lock
+ * held. */
 static Channel *greeting_channel(Network *network, const char *endpoint, GError **error)
 {
     /* Whoever it is: with another cluster file its number may be another one. */
@@ -502,7 +503,7 @@ bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, G
     /* Those who joined earlier may have sent what we, not knowing them, have dropped. */
     for (uint32_t i = 0; i < network->n_nodes; i++)
         if (i != network->self) {
-            peer_wish(network->peers[i], WISH_AGAIN);
+            peer_set_pending(network->peers[i], PENDING_AGAIN);
             peer_flush(network->peers[i]);
         }
     return true;

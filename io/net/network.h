@@ -5,8 +5,8 @@
  * said about frames for different nodes.
  *
  * Before the nodes know each other they exchange greetings, which may get lost and are repeated by
- * whoever sends them. A greeting is answered on the connection by which it came. network_join then brings
- * the links into being. Greetings go over TCP, whatever links go over.
+ * whoever sends them. A greeting is answered on the connection by which it came. network_join then
+ * brings the links into being. Greetings go over TCP, whatever links go over.
  *
  * Nodes are told apart by their number: the index in the cluster's nodes sorted by id.
  *
@@ -37,8 +37,9 @@ typedef struct {
 /* Gives the message back; its sender may then send as much again. NULL is allowed. Any thread. */
 void incoming_free(Incoming *incoming);
 
-/* The message stays with whoever has it for a time that its sender may have to end: gives back now what
- * it takes of the sender's window, as incoming_free would do later. Whoever has the message. */
+/* The message stays with whoever has it for a time that its sender may have to end: gives back now
+ * what it takes of the sender's window, as incoming_free would do later. Whoever has the
+ * message. */
 void incoming_park(Incoming *incoming);
 
 /* Where a greeting came from. */
@@ -58,8 +59,8 @@ typedef struct {
      * NULL. */
     void (*received)(void *user);
 
-    /* A greeting came, from a node of wire version `version` that has proved to know the secret. The
-     * body is normal and otherwise unchecked; it is the caller's. */
+    /* A greeting came, from a node of wire version `version` that has proved to know the secret.
+     * The body is normal and otherwise unchecked; it is the caller's. */
     void (*greeted)(void *user, uint16_t version, GVariant *body, const GreetingSource *source);
 
     /* Every tick_ms, and soon after network_wake. */
@@ -129,24 +130,24 @@ void network_free(Network *network);
 /* Starts the I/O thread. */
 bool network_start(Network *network, GError **error);
 
-/* Sends what is queued, waits for the others to acknowledge it, but no longer than stop_ms, and ends
- * the I/O thread. What is pushed later is dropped. Nobody waits for room any more. */
+/* Sends what is queued, waits for the others to acknowledge it, but no longer than stop_ms, and
+ * ends the I/O thread. What is pushed later is dropped. Nobody waits for room any more. */
 void network_stop(Network *network);
 
 /* Bound endpoint i with the port that it really has. (transfer none) */
 const char *network_endpoint(const Network *network, size_t i);
 
-/* Sends a greeting to whoever is bound to the endpoint (of several, the first) and knows the secret, now
- * or in the next seconds: it may get lost. Answers come on the same connection.
- * Takes a floating body. False where the endpoint makes no sense, or the body is too large. */
+/* Sends a greeting to whoever is bound to the endpoint (of several, the first) and knows the
+ * secret, now or in the next seconds: it may get lost. Answers come on the same connection. Takes a
+ * floating body. False where the endpoint makes no sense, or the body is too large. */
 bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error);
 
-/* How the connection for greetings to the endpoint (of several, the first) is now; NETWORK_UNKNOWN: there
- * was no greeting to it. Any thread. */
+/* How the connection for greetings to the endpoint (of several, the first) is now; NETWORK_UNKNOWN:
+ * there was no greeting to it. Any thread. */
 NetworkPeerState network_greeting_state(Network *network, const char *endpoint);
 
-/* Answers a greeting on the connection by which it came, soon: the answer may get lost. Takes a floating
- * body. False where the body is too large. */
+/* Answers a greeting on the connection by which it came, soon: the answer may get lost. Takes a
+ * floating body. False where the body is too large. */
 bool network_answer(Network *network, uint64_t asker, GVariant *body, GError **error);
 
 /* The nodes have found each other: opens the links, each over the nearest transport that both have
@@ -180,7 +181,8 @@ uint64_t network_charged_bytes(const Network *network, uint32_t node);
 
 /* Waits for room. False when timeout_ms (negative: for ever) is over or cancelled(user), asked now
  * and then and after network_wake_waiters, says true; at once where there will never be room: the
- * network was stopped. cancelled may be NULL. There is always room for a node that was forgotten. */
+ * network was stopped. cancelled may be NULL. There is always room for a node that was
+ * forgotten. */
 bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *user), void *user,
                        int timeout_ms);
 
@@ -205,10 +207,10 @@ const char *network_peer_transport(const Network *network, uint32_t node);
 /* "connected", "connecting", … (transfer none) */
 const char *network_peer_state_name(NetworkPeerState state);
 
-/* Waits for the end of a call, of which a part was asked of another node, up to timeout_ms (negative:
- * for ever); whether it has ended. Meanwhile the thread receives what comes, if no other does so
- * already: the answer then needs no hop from the I/O thread. The caller holds no lock that the
- * handler takes. */
+/* Waits for the end of a call, of which a part was asked of another node, up to timeout_ms
+ * (negative: for ever); whether it has ended. Meanwhile the thread receives what comes, if no other
+ * does so already: the answer then needs no hop from the I/O thread. The caller holds no lock that
+ * the handler takes. */
 bool network_help(Network *network, Call *call, int timeout_ms);
 
 /* The handler's tick is called soon. */

@@ -3,27 +3,29 @@
  * DESIGN NOTE
  *
  * The I/O thread receives, and then has to wake the thread that waits: a hop that costs as much as
- * the whole way before it. So a thread that waits for an answer may become the helper, of which there
- * is one at a time. It receives as the I/O thread does, answers of others and requests included,
- * until its own call has ended. Others wait for their calls as usual, and are woken by the helper.
+ * the whole way before it. So a thread that waits for an answer may become the helper, of which
+ * there is one at a time. It receives as the I/O thread does, answers of others and requests
+ * included, until its own call has ended. Others wait for their calls as usual, and are woken by
+ * the helper.
  *
- * Exclusion. Receiving is done under `receiving`, a mutex that is held for the time of a batch, or of
- * a short look for more, never while sleeping. So the I/O thread can always tick and serve the links,
- * whatever the helper does.
+ * Exclusion. Receiving is done under `receiving`, a mutex that is held for the time of a batch, or
+ * of a short look for more, never while sleeping. So the I/O thread can always tick and serve the
+ * links, whatever the helper does.
  *
  * Who is woken. Both sleep in poll(): the helper on `news_fd`, which is readable when something has
- * come, and on `help_fd`, to which whoever ends its call writes; the I/O thread on `turn_fd` (and its
- * own wake_fd), an epoll around `news_fd`. Before it goes to sleep the helper takes `news_fd` out of
- * there, and before it leaves it puts it back: the kernel then looks whether it is readable and wakes
- * the I/O thread if so. So nothing is lost in between; the I/O thread need not be woken to be told.
+ * come, and on `help_fd`, to which whoever ends its call writes; the I/O thread on `turn_fd` (and
+ * its own wake_fd), an epoll around `news_fd`. Before it goes to sleep the helper takes `news_fd`
+ * out of there, and before it leaves it puts it back: the kernel then looks whether it is readable
+ * and wakes the I/O thread if so. So nothing is lost in between; the I/O thread need not be woken
+ * to be told.
  *
  * Whoever leaves must not leave unread what news_fd does not tell any more: some transports tell it
  * once only. Therefore all receive until nothing is found, or go on, or (the helper whose call has
  * ended) wake the I/O thread.
  *
- * A look before sleeping. Both look for a while first, as spinner.h tells. Who finds something takes in
- * no more than that before he looks again, or the call has ended: to find that there is no more costs
- * system calls with some transports, and makes senders ring with others. */
+ * A look before sleeping. Both look for a while first, as spinner.h tells. Who finds something
+ * takes in no more than that before he looks again, or the call has ended: to find that there is no
+ * more costs system calls with some transports, and makes senders ring with others. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -35,8 +37,8 @@
 /* What the helper takes in before it looks whether its call has ended. */
 #define HELP_PACKETS 8
 
-/* Whether something may come by a transport that is worth a look: the one for greetings alone is not,
- * once the links are there. */
+/* Whether something may come by a transport that is worth a look: the one for greetings alone is
+ * not, once the links are there. */
 static bool is_worth_a_look(const Network *network, size_t i)
 {
     /* Relaxed: whoever is wrong about it looks in vain, or is told by news_fd. */

@@ -13,12 +13,12 @@
 
 /* What the holder of a peer's token is asked to do besides emptying the queue. */
 enum {
-    WISH_RUN = 1,      /* look at acknowledgements and at the time */
-    WISH_ACK = 2,      /* tell the peer what has come and what was consumed */
-    WISH_ASK = 4,      /* ask the peer to do the same */
-    WISH_AGAIN = 8,    /* ask the peer to go back */
-    WISH_GO_BACK = 16, /* go back: the peer has asked for it */
-    WISH_STATE = 32,   /* see how the connection is, and whether it was made anew */
+    PENDING_RUN = 1,      /* look at acknowledgements and at the time */
+    PENDING_ACK = 2,      /* tell the peer what has come and what was consumed */
+    PENDING_ASK = 4,      /* ask the peer to do the same */
+    PENDING_AGAIN = 8,    /* ask the peer to go back */
+    PENDING_GO_BACK = 16, /* go back: the peer has asked for it */
+    PENDING_STATE = 32,   /* see how the connection is, and whether it was made anew */
 };
 
 typedef struct {
@@ -30,7 +30,7 @@ typedef struct {
 
     /* any thread */
     _Alignas(64) _Atomic(Frame *) queue; /* the newest frame first */
-    _Atomic uint32_t wishes;
+    _Atomic uint32_t pending;
     _Atomic uint32_t token; /* 1: somebody holds it */
     _Atomic bool forgotten;
     _Atomic uint64_t charged;       /* bytes of all requests pushed so far */
@@ -169,11 +169,11 @@ void network_wake_io_thread(Network *network);
 
 /* network_send.c */
 
-/* Does what is queued and wished for, unless another thread is at it; then that one will. Any. */
+/* Does what is queued and pending, unless another thread is at it; then that one will. Any. */
 void peer_flush(Peer *peer);
 
-/* Adds wishes; peer_flush fulfils them. Any thread. */
-void peer_wish(Peer *peer, uint32_t wishes);
+/* Adds flags to what is pending; peer_flush serves them. Any thread. */
+void peer_set_pending(Peer *peer, uint32_t pending);
 
 /* Drops everything and closes the channel, now and for good. Any thread. */
 void peer_close(Peer *peer, unsigned linger_ms);

@@ -3,23 +3,23 @@
  * Threads: all functions run on the I/O thread, except incoming_free, which runs on any.
  *
  * Nothing that comes is trusted. What does not fit is counted, told now and then in the log, and
- * dropped. A packet is acknowledged once it is in the handler's hands; that a server has taken in its
- * requests is told by `consumed`, and that is what the other side's producers wait for.
+ * dropped. A packet is acknowledged once it is in the handler's hands; that a server has taken in
+ * its requests is told by `consumed`, and that is what the other side's producers wait for.
  *
  * DESIGN NOTE: the window
  *
  * Requests to a node are charged to its window when they are queued. A request gives back what it
- * takes when its server has answered it, or has handed it to a model that keeps it until a clock comes
- * (incoming_park). A server waits for nothing, so all that is under way is given back, whatever workers
- * do, and whoever waits for room gets some as long as the node lives. If a parked Get kept its bytes,
- * the worker whose clock releases it might wait for them in vain.
+ * takes when its server has answered it, or has handed it to a model that keeps it until a clock
+ * comes (incoming_park). A server waits for nothing, so all that is under way is given back,
+ * whatever workers do, and whoever waits for room gets some as long as the node lives. If a parked
+ * Get kept its bytes, the worker whose clock releases it might wait for them in vain.
  *
- * So the window does not bound what is parked. That is bounded for each worker alone, on its own side:
- * a call that waits is one at a time, and tickets wait at FlowSizes.ticket_bytes (kv_client_table.c).
- * This wait ends, too. A worker that waits for its tickets to be answered is where it would be if it
- * had waited for each of them at once. The answer comes when the slowest worker of that table clocks.
- * It is another worker, for Gets at clocks up to the min clock are never parked; what that one has
- * unanswered is its own and takes nothing from anybody.
+ * So the window does not bound what is parked. That is bounded for each worker alone, on its own
+ * side: a call that waits is one at a time, and tickets wait at FlowSizes.ticket_bytes
+ * (kv_client_table.c). This wait ends, too. A worker that waits for its tickets to be answered is
+ * where it would be if it had waited for each of them at once. The answer comes when the slowest
+ * worker of that table clocks. It is another worker, for Gets at clocks up to the min clock are
+ * never parked; what that one has unanswered is its own and takes nothing from anybody.
  *
  * tests/spin/window.pml explores the exchange, for this rule and for the other. */
 #include <assert.h>
@@ -80,7 +80,7 @@ static void give_back(Peer *peer, size_t charge)
         atomic_fetch_add_explicit(&peer->consumed, charge, memory_order_relaxed) + charge;
     const uint64_t told = atomic_load_explicit(&peer->told_consumed, memory_order_relaxed);
     if (consumed > told && consumed - told >= peer->network->window_bytes / 8) {
-        peer_wish(peer, WISH_ACK);
+        peer_set_pending(peer, PENDING_ACK);
         peer_flush(peer);
     }
 }
@@ -165,8 +165,8 @@ static bool is_short_lived(const Network *network, const Received *received, uin
            header.kind == MESSAGE_REPLY;
 }
 
-/* The bytes of an aligned parcel: the packet as it came, or a copy. NULL: no memory. What is lent is
- * copied, for its messages may live longer; only the rows of a reply are read where they are. */
+/* The bytes of an aligned parcel: the packet as it came, or a copy. NULL: no memory. What is lent
+ * is copied, for its messages may live longer; only the rows of a reply are read where they are. */
 static Parcel *parcel_new(Network *network, Peer *peer, Received *received, uint32_t n_messages,
                           uint8_t **bytes)
 {
@@ -284,7 +284,7 @@ static void take_news(Network *network, Peer *peer, const PacketHeader *header)
             atomic_load_explicit(&peer->held_back, memory_order_relaxed) ||
             atomic_load_explicit(&peer->kept_bytes, memory_order_relaxed) >
                 network->window_bytes / 8)
-            peer_wish(peer, WISH_RUN);
+            peer_set_pending(peer, PENDING_RUN);
     }
     if (header->consumed > its_consumed) {
         /* Sequentially consistent, both: see network_has_room. */
@@ -295,7 +295,7 @@ static void take_news(Network *network, Peer *peer, const PacketHeader *header)
     if (header->flags & PACKET_ASK)
         peer->receiver.ack_now = true;
     if (header->flags & PACKET_AGAIN)
-        peer_wish(peer, WISH_GO_BACK);
+        peer_set_pending(peer, PENDING_GO_BACK);
     peer->touched = true;
 }
 
@@ -314,8 +314,8 @@ static Peer *find_sender(Network *network, const PacketHeader *header)
 /* What a peer cannot truthfully tell: it acknowledges or has consumed what was never sent. */
 static const char *check_news(Peer *peer, const PacketHeader *header)
 {
-    /* Relaxed, both: what a peer truthfully tells has been there and back, over transports that order
-     * memory; so the stores before it was sent happened before these loads. */
+    /* Relaxed, both: what a peer truthfully tells has been there and back, over transports that
+     * order memory; so the stores before it was sent happened before these loads. */
     if (header->ack > atomic_load_explicit(&peer->highest_sent, memory_order_relaxed))
         return "it acknowledges what was never sent";
     if (header->consumed > atomic_load_explicit(&peer->charged, memory_order_relaxed))
@@ -339,8 +339,8 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
             return;
         }
         *moved = parcel->holds_received;
-        /* A packet counts as a whole or not at all. What is wrong with one is not acknowledged: it comes
-         * again, and may only have been damaged on its way. */
+        /* A packet counts as a whole or not at all. What is wrong with one is not acknowledged: it
+         * comes again, and may only have been damaged on its way. */
         const char *const fault = unpack_all(network, parcel, bytes, size, header->n_messages);
         if (fault != NULL) {
             complain(network, *moved ? &parcel->received : received, peer, fault);
@@ -441,7 +441,7 @@ static void note_resets(Network *network)
         Peer *const peer = network_peer(network, i);
         if (peer == NULL)
             continue;
-        peer_wish(peer, WISH_STATE);
+        peer_set_pending(peer, PENDING_STATE);
         peer->touched = true;
     }
 }
@@ -479,15 +479,15 @@ static int64_t serve(Network *network, Peer *peer, int64_t now_ms)
     const int64_t resend_at = atomic_load_explicit(&peer->resend_at, memory_order_relaxed);
 
     if (ack_due <= now_ms)
-        peer_wish(peer, WISH_ACK);
+        peer_set_pending(peer, PENDING_ACK);
     if (link_receiver_asks_again(&peer->receiver))
-        peer_wish(peer, WISH_AGAIN);
+        peer_set_pending(peer, PENDING_AGAIN);
     if (resend_at <= now_ms)
-        peer_wish(peer, WISH_RUN);
+        peer_set_pending(peer, PENDING_RUN);
     if (atomic_load_explicit(&peer->n_waiters, memory_order_relaxed) > 0 &&
         now_ms - peer->asked_at >= network->resend_ms) {
         peer->asked_at = now_ms; /* what it told us last may be lost */
-        peer_wish(peer, WISH_ASK);
+        peer_set_pending(peer, PENDING_ASK);
     }
     peer_flush(peer);
     peer->touched = false;
@@ -500,10 +500,10 @@ static void serve_slowly(Peer *peer)
 {
     if (atomic_load_explicit(&peer->consumed, memory_order_relaxed) !=
         atomic_load_explicit(&peer->told_consumed, memory_order_relaxed))
-        peer_wish(peer, WISH_ACK);
+        peer_set_pending(peer, PENDING_ACK);
     if (atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) > 0)
-        peer_wish(peer, WISH_RUN);
-    peer_wish(peer, WISH_STATE);
+        peer_set_pending(peer, PENDING_RUN);
+    peer_set_pending(peer, PENDING_STATE);
     peer_flush(peer);
 }
 
@@ -536,11 +536,11 @@ Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_a
     return batch;
 }
 
-/* Whether nothing is left to send to the peer, and all was acknowledged. What a holder has taken out
- * of the queue shows nowhere until he has packed it. So the order counts: who sees the queue as a
- * holder has emptied it (acquire: pairs with the release in take_queue) sees his token taken, or given
- * back, and then (acquire: pairs with give_token) what he keeps. If he has left frames for another
- * turn he keeps those packed before them. */
+/* Whether nothing is left to send to the peer, and all was acknowledged. What a holder has taken
+ * out of the queue shows nowhere until he has packed it. So the order counts: who sees the queue as
+ * a holder has emptied it (acquire: pairs with the release in take_queue) sees his token taken, or
+ * given back, and then (acquire: pairs with give_token) what he keeps. If he has left frames for
+ * another turn he keeps those packed before them. */
 static bool is_peer_done(Peer *peer)
 {
     return atomic_load_explicit(&peer->queue, memory_order_acquire) == NULL &&
@@ -580,8 +580,8 @@ static void tick(Network *network, int64_t now_ms)
     network->handler.tick(network->user, now_ms);
 }
 
-/* Others leave to this thread what they have no time for, or what has time. Done before it waits for
- * its turn to receive. */
+/* Others leave to this thread what they have no time for, or what has time. Done before it waits
+ * for its turn to receive. */
 static void flush_what_was_left(Network *network)
 {
     /* Acquire: pairs with leave_to_io_thread; what was left is seen. */
@@ -651,7 +651,7 @@ void *network_run(void *data)
         Peer *const peer = network_peer(network, i);
         if (peer != NULL && atomic_load_explicit(&peer->received, memory_order_relaxed) !=
                                 atomic_load_explicit(&peer->told_ack, memory_order_relaxed)) {
-            peer_wish(peer, WISH_ACK);
+            peer_set_pending(peer, PENDING_ACK);
             peer_flush(peer);
         }
     }

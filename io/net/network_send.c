@@ -2,30 +2,30 @@
  *
  * Threads: any. Each peer has a queue, a last-in-first-out list that anybody pushes onto with a
  * compare-and-swap, and a token. Whoever has pushed tries to take the token. Who gets it takes the
- * whole queue, turns it round, packs it and sends; who does not leaves at once, for the holder looks
- * again after it has given the token back. So a frame meets no other thread on its way out, and
- * what several threads push at the same time becomes one packet.
+ * whole queue, turns it round, packs it and sends; who does not leaves at once, for the holder
+ * looks again after it has given the token back. So a frame meets no other thread on its way out,
+ * and what several threads push at the same time becomes one packet.
  *
- * Why nothing is left lying. A pusher P writes the queue (or the wishes), then reads the token; a
- * holder H writes the token (gives it back), then reads queue and wishes. All four are sequentially
- * consistent, so they have one order for all threads. If P reads the token as taken, H's giving it
- * back comes later in that order, hence H's reading of the queue comes later than P's push: H sees
- * it and tries for the token again.
+ * Why nothing is left lying. A pusher P writes the queue (or the pending), then reads the token; a
+ * holder H writes the token (gives it back), then reads queue and pending. All four are
+ * sequentially consistent, so they have one order for all threads. If P reads the token as taken,
+ * H's giving it back comes later in that order, hence H's reading of the queue comes later than P's
+ * push: H sees it and tries for the token again.
  *
  * Nor does it hold a thread for ever. While others go on queueing, the holder would send for them
  * without end; so a turn packs a bounded part of the queue, and after MOST_TURNS the holder leaves
  * the rest to the I/O thread, which itself goes back to receiving, and keeping time, in between.
  *
- * Why a channel may go from thread to thread. ZeroMQ asks for a full fence between two threads' uses.
- * The token is given back by a sequentially consistent store after the last use and taken by a
- * sequentially consistent exchange, which reads that store, before the next one. */
+ * Why a channel may go from thread to thread. ZeroMQ asks for a full fence between two threads'
+ * uses. The token is given back by a sequentially consistent store after the last use and taken by
+ * a sequentially consistent exchange, which reads that store, before the next one. */
 #include <assert.h>
 #include <sched.h>
 
 #include "io/net/network_private.h"
 
-/* How many turns with the token in a row a thread takes for what others go on queueing; then the I/O
- * thread goes on with it, between its other duties. */
+/* How many turns with the token in a row a thread takes for what others go on queueing; then the
+ * I/O thread goes on with it, between its other duties. */
 #define MOST_TURNS 8
 
 /* Once so many bytes of requests wait they are sent at once, even if that has time. */
@@ -34,7 +34,7 @@
 static bool has_work(Peer *peer)
 {
     /* Both sequentially consistent: see the top. */
-    return atomic_load(&peer->queue) != NULL || atomic_load(&peer->wishes) != 0;
+    return atomic_load(&peer->queue) != NULL || atomic_load(&peer->pending) != 0;
 }
 
 static bool take_token(Peer *peer)
@@ -86,7 +86,7 @@ static void drop_queue(Peer *peer)
     drop_frames(take_queue(peer));
 }
 
-/* Packs what is queued behind what the link already has; of much only a part, and wishes for the
+/* Packs what is queued behind what the link already has; of much only a part, and pending for the
  * rest. */
 static void pack(Peer *peer)
 {
@@ -103,7 +103,7 @@ static void pack(Peer *peer)
         link_sender_add(&peer->sender, packet);
     }
     if (peer->frames != NULL)
-        peer_wish(peer, WISH_RUN);
+        peer_set_pending(peer, PENDING_RUN);
 }
 
 /* Writes the header that tells the peer all that there is to tell, and remembers that. */
@@ -143,7 +143,7 @@ static void send_bare(Peer *peer, uint32_t flags)
     Packet *const packet = packet_new(WIRE_PACKET_HEADER_BYTES);
 
     if (packet == NULL)
-        return; /* will be wished for again */
+        return; /* will be made pending again */
     write_header(peer, packet, flags);
     count(&peer->n_acks_sent, 1);
     send_packet(peer, packet);
@@ -191,8 +191,8 @@ static bool look_at_connection(Peer *peer, int64_t now_ms)
 /* Everything that the holder of the token does. */
 static void run(Peer *peer)
 {
-    /* Acquire: pairs with peer_wish's release; what the wish is about is seen. */
-    const uint32_t wishes = atomic_exchange_explicit(&peer->wishes, 0, memory_order_acquire);
+    /* Acquire: pairs with peer_set_pending's release; what the flag stands for is seen. */
+    const uint32_t pending = atomic_exchange_explicit(&peer->pending, 0, memory_order_acquire);
 
     if (peer->channel == NULL) {
         drop_queue(peer);
@@ -201,16 +201,16 @@ static void run(Peer *peer)
     const int64_t now_ms = network_now_ms();
     link_sender_ack(&peer->sender, atomic_load_explicit(&peer->its_ack, memory_order_relaxed),
                     now_ms);
-    if (wishes & WISH_GO_BACK)
+    if (pending & PENDING_GO_BACK)
         link_sender_go_back(&peer->sender, now_ms);
-    const bool is_new = (wishes & WISH_STATE) && look_at_connection(peer, now_ms);
+    const bool is_new = (pending & PENDING_STATE) && look_at_connection(peer, now_ms);
     link_sender_tick(&peer->sender, now_ms);
     pack(peer);
 
     const bool told = send_all(peer, now_ms);
-    const uint32_t flags = (wishes & WISH_ASK ? (uint32_t)PACKET_ASK : 0) |
-                           (wishes & WISH_AGAIN ? (uint32_t)PACKET_AGAIN : 0);
-    if (flags != 0 || (((wishes & WISH_ACK) || is_new) && !told))
+    const uint32_t flags = (pending & PENDING_ASK ? (uint32_t)PACKET_ASK : 0) |
+                           (pending & PENDING_AGAIN ? (uint32_t)PACKET_AGAIN : 0);
+    if (flags != 0 || (((pending & PENDING_ACK) || is_new) && !told))
         send_bare(peer, flags);
 
     /* Relaxed: the I/O thread looks again and again. */
@@ -220,8 +220,9 @@ static void run(Peer *peer)
     atomic_store_explicit(&peer->held_back, peer->sender.cursor != NULL, memory_order_relaxed);
 }
 
-/* Has the I/O thread flush all peers. Whoever finds that somebody has asked already need not wake it:
- * its exchange will read what ours has written, or something later, and so see what we pushed. */
+/* Has the I/O thread flush all peers. Whoever finds that somebody has asked already need not wake
+ * it: its exchange will read what ours has written, or something later, and so see what we
+ * pushed. */
 static void leave_to_io_thread(Network *network)
 {
     /* Release: pairs with the I/O thread's acquire. */
@@ -243,9 +244,9 @@ void peer_flush(Peer *peer)
     }
 }
 
-void peer_wish(Peer *peer, uint32_t wishes)
+void peer_set_pending(Peer *peer, uint32_t pending)
 {
-    atomic_fetch_or(&peer->wishes, wishes); /* sequentially consistent: see the top */
+    atomic_fetch_or(&peer->pending, pending); /* sequentially consistent: see the top */
 }
 
 void peer_close(Peer *peer, unsigned linger_ms)

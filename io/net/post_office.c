@@ -22,18 +22,19 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
 #define NO_SLOT UINT32_MAX
 
 /* Up to so many values whoever receives a request of another node handles it himself: several
- * servers share the work better if they do it on their own threads, for a single one the hop is worse
- * than any wait. */
+ * servers share the work better if they do it on their own threads, for a single one the hop is
+ * worse than any wait. */
 #define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(float))
 #define INLINE_OF_MANY 4096
 
-/* Heartbeats wait for whoever receives. So what he handles himself of a batch of packets is bounded:
- * a window's worth of values, or what a clock releases up to as much as one request may have. */
+/* Heartbeats wait for whoever receives. So what he handles himself of a batch of packets is
+ * bounded: a window's worth of values, or what a clock releases up to as much as one request may
+ * have. */
 #define INLINE_OF_BATCH (8 * INLINE_OF_ONE)
 #define INLINE_OF_CLOCK INLINE_OF_ONE
 
-/* Where pieces grow and shrink: the smallest is this part of the largest, and of what is left the last
- * ones are this part. */
+/* Where pieces grow and shrink: the smallest is this part of the largest, and of what is left the
+ * last ones are this part. */
 #define LEAST_PART 8
 #define LAST_PART 4
 
@@ -244,14 +245,15 @@ static RubatoKeys keys_from(const RubatoKeys *keys, size_t begin, size_t n)
     return part;
 }
 
-/* What a piece of an announcement says of it: how many keys it has in all, 0 where the piece is all. */
+/* What a piece of an announcement says of it: how many keys it has in all, 0 where the piece is
+ * all. */
 static uint32_t pieced_keys(const Message *message, const RubatoKeys *piece)
 {
     return piece->n == message->request.keys.n ? 0 : (uint32_t)message->request.keys.n;
 }
 
-/* Sends one message's worth of keys: n × row_bytes is within POST_OFFICE_MAX_VALUE_BYTES. False where
- * there is no memory for it. */
+/* Sends one message's worth of keys: n × row_bytes is within POST_OFFICE_MAX_VALUE_BYTES. False
+ * where there is no memory for it. */
 static bool send_piece(PostOffice *office, const Message *message, const RubatoKeys *keys,
                        char *values, size_t row_bytes)
 {
@@ -324,9 +326,9 @@ typedef struct {
     size_t least, most;
 } PieceSizes;
 
-/* Of a Get the first piece is small, so that the answer soon begins to come, and so are the last ones,
- * for nothing else is done while the very last is read. Where bytes are only copied this gains less than
- * the pieces cost, and so it does for an Add. */
+/* Of a Get the first piece is small, so that the answer soon begins to come, and so are the last
+ * ones, for nothing else is done while the very last is read. Where bytes are only copied this
+ * gains less than the pieces cost, and so it does for an Add. */
 static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Message *message,
                              size_t row_bytes)
 {
@@ -357,8 +359,8 @@ static uint32_t count_pieces(PieceSizes sizes, size_t n_keys)
     return MAX(1, n);
 }
 
-/* Where there is no memory for a piece, its part of the call ends with CALL_NO_MEMORY, and without a
- * call nothing more is sent; false then. */
+/* Where there is no memory for a piece, its part of the call ends with CALL_NO_MEMORY, and without
+ * a call nothing more is sent; false then. */
 static bool send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
 {
     const uint32_t node = office->servers[message->server].node;
@@ -387,7 +389,8 @@ static bool send_pieces(PostOffice *office, const Message *message, size_t row_b
         }
         waiting_bytes += piece.n * ((piece.keys != NULL ? sizeof(RubatoKey) : 0) +
                                     (message->kind == MESSAGE_ADD ? row_bytes : 0));
-        /* The other side has something to do meanwhile; but it takes several small pieces at once. */
+        /* The other side has something to do meanwhile; but it takes several small pieces at
+         * once. */
         if (begin + piece.n < keys->n &&
             (begin == 0 || waiting_bytes >= office->sizes.worth_sending_bytes)) {
             network_flush(office->network, node);
@@ -398,8 +401,8 @@ static bool send_pieces(PostOffice *office, const Message *message, size_t row_b
     return all;
 }
 
-/* Has a busy server of this process handle a message that there is no memory to copy, and waits until
- * it has: an Add and an announcement are taken in by the call that brings them. */
+/* Has a busy server of this process handle a message that there is no memory to copy, and waits
+ * until it has: an Add and an announcement are taken in by the call that brings them. */
 static void tell_and_wait(Actor *actor, Message *message)
 {
     Call *const asked = message->call;
@@ -563,8 +566,9 @@ static void end_remote(Message *message)
     incoming_free(incoming); /* and the request with it */
 }
 
-/* The request's keys as a list, NULL where there is no memory for it; *wrong says what is wrong with
- * them, and is not touched otherwise. The wire has checked that there are no more keys than bytes of them. */
+/* The request's keys as a list, NULL where there is no memory for it; *wrong says what is wrong
+ * with them, and is not touched otherwise. The wire has checked that there are no more keys than
+ * bytes of them. */
 static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incoming,
                                   const char **wrong)
 {
@@ -580,8 +584,8 @@ static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incomi
     return request->keys;
 }
 
-/* Whoever receives handles a message of n values himself, but none of what a busy server has still to
- * do, nor what may take long: meanwhile nothing would be received or sent, and no heartbeat. */
+/* Whoever receives handles a message of n values himself, but none of what a busy server has still
+ * to do, nor what may take long: meanwhile nothing would be received or sent, and no heartbeat. */
 static bool handle_if_short(PostOffice *office, Actor *actor, Message *message, size_t n)
 {
     size_t work;
@@ -600,7 +604,8 @@ void post_office_end_batch(PostOffice *office)
     post_office_flush(office);
 }
 
-/* An Add only reads them; a Get gets memory of its own when its rows are read, whatever came with it. */
+/* An Add only reads them; a Get gets memory of its own when its rows are read, whatever came with
+ * it. */
 static void *values_of(const Incoming *incoming)
 {
     return incoming->header.kind == MESSAGE_GET ? NULL : (void *)(uintptr_t)incoming->values;

@@ -44,8 +44,8 @@ typedef struct {
  * sizes are: what a receiver refuses beyond. */
 #define POST_OFFICE_MAX_VALUE_BYTES ((size_t)512 << 10)
 
-/* The most keys of rows so long that one message to or from another node carries; 0: of keys without
- * rows. */
+/* The most keys of rows so long that one message to or from another node carries; 0: of keys
+ * without rows. */
 size_t post_office_max_keys(size_t row_bytes);
 
 void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
@@ -58,14 +58,15 @@ static inline bool post_office_is_local(const PostOffice *office, uint32_t serve
 }
 
 /* Asks a server. message->call has one part for it already; more are added where the request
- * becomes several messages. A part for which there is no memory ends with CALL_NO_MEMORY. The message, its keys and its values stay where they are until the call
- * has ended. Asked of another node it leaves with the next flush. */
+ * becomes several messages. A part for which there is no memory ends with CALL_NO_MEMORY. The
+ * message, its keys and its values stay where they are until the call has ended. Asked of another
+ * node it leaves with the next flush. */
 void post_office_ask(PostOffice *office, Message *message, size_t row_bytes);
 
 /* Tells a server, which may answer to message->call, or to nobody (NULL); sets message->end. The
- * message, its keys and values may be reused at once. Returns the bytes that had to be copied into a
- * busy local server's mailbox, 0 where it was handled at once or sent. POST_OFFICE_UNSENT: there is no
- * memory to send all of it, and a call has heard so. */
+ * message, its keys and values may be reused at once. Returns the bytes that had to be copied into
+ * a busy local server's mailbox, 0 where it was handled at once or sent. POST_OFFICE_UNSENT: there
+ * is no memory to send all of it, and a call has heard so. */
 #define POST_OFFICE_UNSENT SIZE_MAX
 size_t post_office_tell(PostOffice *office, Message *message, size_t row_bytes);
 
@@ -108,8 +109,8 @@ void post_office_end_batch(PostOffice *office);
 /* Bytes of NetworkConfig.room_bytes that the office needs. */
 size_t post_office_room_bytes(void);
 
-/* A Get stays with its model until a clock releases it: one of another node no longer takes any of that
- * node's window. The server. */
+/* A Get stays with its model until a clock releases it: one of another node no longer takes any of
+ * that node's window. The server. */
 void post_office_park(Message *message);
 
 /* Makes room for the answer's rows, so that request.values can be filled; for a Get of another

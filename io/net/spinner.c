@@ -1,10 +1,10 @@
 /* How long, and how often, it is worth looking before going to sleep.
  *
  * A kernel may wake the thread that answers on the processor of the one that asks, and leave both
- * there for many milliseconds while another processor is idle; a sleep does not part them. They then
- * find each other's messages only by giving way, at six times the cost. A thread that sees this several
- * times in a row asks for any other of the processors that it may use, and then for all of them again:
- * to leave the first out even for a moment moves it. */
+ * there for many milliseconds while another processor is idle; a sleep does not part them. They
+ * then find each other's messages only by giving way, at six times the cost. A thread that sees
+ * this several times in a row asks for any other of the processors that it may use, and then for
+ * all of them again: to leave the first out even for a moment moves it. */
 #include "io/net/spinner.h"
 
 #include <glib.h>

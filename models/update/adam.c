@@ -1,11 +1,11 @@
 /* The rule "adam": m = beta1 × m + (1 - beta1) × gradient, v = beta2 × v + (1 - beta2) × gradient²,
  * value -= learning_rate × (m / c1) / (√(v / c2) + epsilon).
  *
- * Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1. c1 and c2 correct
- * the bias of means that began with 0. The paper has c1 = 1 - beta1^t in step t; here each row keeps
- * c1 = beta1 × c1 + (1 - beta1), and c2 likewise, from 0 on. This is the same number as long as beta1
- * stays, it is the right one after a change (the sum of the weights in m), and it needs no power.
- * So a row that is seldom updated is corrected by its own steps.
+ * Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1. c1 and c2
+ * correct the bias of means that began with 0. The paper has c1 = 1 - beta1^t in step t; here each
+ * row keeps c1 = beta1 × c1 + (1 - beta1), and c2 likewise, from 0 on. This is the same number as
+ * long as beta1 stays, it is the right one after a change (the sum of the weights in m), and it
+ * needs no power. So a row that is seldom updated is corrected by its own steps.
  *
  * Row-wise, v is one for the row, of the mean of its gradients' squares.
  *

@@ -1,9 +1,9 @@
 /* Bad deltas.
  *
- * Nearly all deltas are good, so the search only says whether any is not. It works on the bits: without
- * their signs, the bits of numbers are ordered as the numbers are, behind them comes infinity, and
- * behind that what is no number. So largest - delta, as integers, is negative for a bad one alone. What
- * kind it is is asked again, delta by delta, where there is one.
+ * Nearly all deltas are good, so the search only says whether any is not. It works on the bits:
+ * without their signs, the bits of numbers are ordered as the numbers are, behind them comes
+ * infinity, and behind that what is no number. So largest - delta, as integers, is negative for a
+ * bad one alone. What kind it is is asked again, delta by delta, where there is one.
  *
  * Thread: the shard's present owner. */
 #include "models/update/bad_gradients.h"

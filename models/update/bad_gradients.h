@@ -16,8 +16,8 @@ typedef struct {
 } BadCounts;
 
 /* All zero: nothing was counted. Counts never go, and keep their numbers: so the list may be read
- * piece by piece while more is counted. It is as long as the highest rank asks for; who lets Adds in
- * sees to it that no rank is invented. */
+ * piece by piece while more is counted. It is as long as the highest rank asks for; who lets Adds
+ * in sees to it that no rank is invented. */
 typedef struct {
     GArray *counts; /* of BadCounts: number 0 is nobody's, 1 + r that of rank r; NULL: none yet */
 } BadGradients;

@@ -1,4 +1,5 @@
-/* The rule "momentum": velocity = momentum × velocity + gradient, value -= learning_rate × velocity.
+/* The rule "momentum": velocity = momentum × velocity + gradient, value -= learning_rate ×
+ * velocity.
  *
  * Polyak, "Some methods of speeding up the convergence of iteration methods", USSR Computational
  * Mathematics and Mathematical Physics 4(5), 1964.

@@ -1,8 +1,8 @@
 /* The rule "nesterov": velocity = momentum × velocity + gradient,
  * value -= learning_rate × (gradient + momentum × velocity).
  *
- * Nesterov, "A method of solving a convex programming problem with convergence rate O(1/k²)", Soviet
- * Mathematics Doklady 27, 1983, as Sutskever, Martens, Dahl, Hinton, "On the importance of
+ * Nesterov, "A method of solving a convex programming problem with convergence rate O(1/k²)",
+ * Soviet Mathematics Doklady 27, 1983, as Sutskever, Martens, Dahl, Hinton, "On the importance of
  * initialization and momentum in deep learning", ICML 2013, write it with a velocity, and with the
  * values taken where the gradient is: Bengio, Boulanger-Lewandowski, Pascanu, "Advances in
  * optimizing recurrent networks", ICASSP 2013, eq. 7.

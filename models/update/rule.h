@@ -22,8 +22,8 @@ void rule_set(RubatoRule *rule, RubatoHyper hyper, double value);
 bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
                        GError **error);
 
-/* Whether a process cache may replay the rule on its own copies of rows. Where bad deltas are refused
- * it does not know which. */
+/* Whether a process cache may replay the rule on its own copies of rows. Where bad deltas are
+ * refused it does not know which. */
 bool rule_is_replayable(const RubatoTableSpec *spec);
 
 /* All hyper-parameters in words. */

@@ -1,6 +1,7 @@
 /* The rule "sgd": value -= learning_rate × gradient.
  *
- * Robbins, Monro, "A stochastic approximation method", Annals of Mathematical Statistics 22(3), 1951.
+ * Robbins, Monro, "A stochastic approximation method", Annals of Mathematical Statistics 22(3),
+ * 1951.
  *
  * Thread: the shard's present owner. */
 #include "models/update/loops.h"

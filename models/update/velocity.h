@@ -1,13 +1,14 @@
 /* What the rules that keep a velocity have in common.
  *
- * velocity = momentum × velocity + gradient, value -= learning_rate × move. A rule says what the move
- * is, from the gradient, the momentum and the new velocity, and gets its apply_rows and state_width:
+ * velocity = momentum × velocity + gradient, value -= learning_rate × move. A rule says what the
+ * move is, from the gradient, the momentum and the new velocity, and gets its apply_rows and
+ * state_width:
  *
  *     #define MOVE(gradient, momentum, velocity) …
  *     DEFINE_VELOCITY_RULE
  *
- * The velocity is one of gradients and not of values, so that a new learning rate holds for all of the
- * next step. State of a row: its velocity, `width` values.
+ * The velocity is one of gradients and not of values, so that a new learning rate holds for all of
+ * the next step. State of a row: its velocity, `width` values.
  *
  * Threads: functions of their arguments alone. */
 #ifndef RUBATO_MODELS_UPDATE_VELOCITY_H

@@ -1,4 +1,5 @@
-/* rubato-bench works: every case runs, briefly, and its results make sense. How fast is not asked. */
+/* rubato-bench works: every case runs, briefly, and its results make sense. How fast is not
+ * asked. */
 #include <check.h>
 #include <glib/gstdio.h>
 #include <json-glib/json-glib.h>

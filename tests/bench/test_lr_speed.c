@@ -1,6 +1,6 @@
-/* How fast rubato-lr learns a9a with its defaults: the whole program, reading and evaluation included,
- * with two workers in one process; and the rows that it learns from in a second with four workers, in
- * one process and on two nodes. How fast is not asked here, only that it works;
+/* How fast rubato-lr learns a9a with its defaults: the whole program, reading and evaluation
+ * included, with two workers in one process; and the rows that it learns from in a second with four
+ * workers, in one process and on two nodes. How fast is not asked here, only that it works;
  * RUBATO_BENCH_REPEATS=15 gives figures that mean something:
  *
  *     RUBATO_BENCH_REPEATS=15 build/release/tests/test_lr_speed */

@@ -1,5 +1,6 @@
-/* Models and the columns that they were trained on, as a user meets them: rubato-lr and rubato-fm with
- * csv that lacks the label, that has other columns, and with models that say nothing of columns. */
+/* Models and the columns that they were trained on, as a user meets them: rubato-lr and rubato-fm
+ * with csv that lacks the label, that has other columns, and with models that say nothing of
+ * columns. */
 #include <string.h>
 
 #include "tests/support/program_run.h"
@@ -162,8 +163,8 @@ static void drop_checksum(JsonArray *array, guint i, JsonNode *element, void *us
     json_object_remove_member(json_node_get_object(element), "checksum");
 }
 
-/* The description of a saved model as version 1 had it, without checksums: without its keys, as those
- * of old are, or with others. */
+/* The description of a saved model as version 1 had it, without checksums: without its keys, as
+ * those of old are, or with others. */
 static void change_keys(const char *keys)
 {
     g_autofree char *path = g_build_filename(model, "model.json", NULL);

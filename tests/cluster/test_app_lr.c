@@ -9,8 +9,8 @@
 
 /* ---- real rows ---- */
 
-/* What rubato-lr is to reach with its defaults: liblinear's logistic regression has .8499, .9022 and
- * .3241 on a9a, .9673 and .0541 on w8a. */
+/* What rubato-lr is to reach with its defaults: liblinear's logistic regression has .8499, .9022
+ * and .3241 on a9a, .9673 and .0541 on w8a. */
 static const struct {
     const char *train, *test;
     double accuracy, auc, logloss;
@@ -19,8 +19,8 @@ static const struct {
     { "w8a/w8a.train.svm", "w8a/w8a.test.svm", 0.9825, 0.965, 0.057 },
 };
 
-/* By so much other models, whose order of Adds no two runs have, may be worse than bsp, of which all
- * runs are the same. */
+/* By so much other models, whose order of Adds no two runs have, may be worse than bsp, of which
+ * all runs are the same. */
 #define ACCURACY_NOISE 0.002
 #define AUC_NOISE 0.001
 #define LOGLOSS_NOISE 0.002
@@ -190,7 +190,8 @@ static char *write_text(const char *dir, const char *name, const char *text)
     return path;
 }
 
-/* With a penalty that nothing outweighs, what is left of a row is the bias: the share of positives. */
+/* With a penalty that nothing outweighs, what is left of a row is the bias: the share of
+ * positives. */
 START_TEST(lr_with_a_great_penalty_has_a_bias_alone)
 {
     static const char *const penalties[][4] = {

@@ -1,5 +1,5 @@
-/* What programs do where they cannot say what they have to say, and where there is no end of what they
- * read. */
+/* What programs do where they cannot say what they have to say, and where there is no end of what
+ * they read. */
 #include <glib.h>
 #include <stdlib.h>
 #include <string.h>

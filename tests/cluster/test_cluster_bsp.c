@@ -30,8 +30,8 @@ static RubatoKey scattered(uint64_t i)
     return i * UINT64_C(0xd1342543de82ef95) + 1;
 }
 
-/* The tables: values that are added to, and values that rules with state learn, from each gradient or
- * from a clock's mean of them. */
+/* The tables: values that are added to, and values that rules with state learn, from each gradient
+ * or from a clock's mean of them. */
 static const RubatoTableSpec specs[] = {
     { .name = "dense",
       .width = WIDTH,
@@ -259,8 +259,8 @@ static bool ask_meanwhile(RubatoKVClientTable *table, RubatoKVTable *other, unsi
     return ticket != 0 && rubato_kv_client_table_wait(table, ticket, error);
 }
 
-/* Whoever receives on the servers' node goes on doing so while a clock is released: it answers others,
- * and its heartbeats go out. */
+/* Whoever receives on the servers' node goes on doing so while a clock is released: it answers
+ * others, and its heartbeats go out. */
 static bool release_much(RubatoWorker *worker, void *user_data, GError **error)
 {
     g_autofree float *ones = g_new(float, N_LONG);

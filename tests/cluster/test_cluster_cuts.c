@@ -1,6 +1,6 @@
 /* Connections that are cut, by seed, under every model and handle: what a Get sees stays within the
- * model's bounds, and every Add takes effect once. And clocks that are far apart: as far as staleness
- * lets them, and speculation, with the same cuts. */
+ * model's bounds, and every Add takes effect once. And clocks that are far apart: as far as
+ * staleness lets them, and speculation, with the same cuts. */
 #include <pthread.h>
 
 #include "tests/support/cluster_run.h"
@@ -236,8 +236,9 @@ END_TEST
 
 /* ---- clocks that are far apart ---- */
 
-/* The first worker goes on alone as far as it may while the other stands at clock 0, in a barrier; then
- * the other comes after. That a Get is answered is what is looked at: the barrier would not be passed. */
+/* The first worker goes on alone as far as it may while the other stands at clock 0, in a barrier;
+ * then the other comes after. That a Get is answered is what is looked at: the barrier would not be
+ * passed. */
 typedef struct {
     const char *model;
     uint32_t staleness, speculation;

@@ -17,8 +17,8 @@ static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
 /* ---- what breaks connections ---- */
 
-/* Shuts every connection of this process down, under the feet of those who use them: what was on its
- * way is lost. Past libc, so that no sanitizer takes it for a use of their descriptors. */
+/* Shuts every connection of this process down, under the feet of those who use them: what was on
+ * its way is lost. Past libc, so that no sanitizer takes it for a use of their descriptors. */
 static unsigned break_connections(void)
 {
     unsigned n_broken = 0;
@@ -98,7 +98,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
         !rubato_engine_get_range(engine, "counts", 0, N_KEYS, rows, error))
         return false;
     for (uint32_t i = 0; i < N_KEYS; i++) {
-        /* one from each worker in each clock, and one more from the worker whose single key it is */
+        /* one from each worker in each clock, and one more from the worker whose single key it
+         * is */
         const uint32_t n_adds = n_workers + (i % 10 < n_workers ? 1 : 0);
 
         EXPECT(rows[i] == (float)(n_adds * N_CLOCKS), "key %u is %g, expected %u", i,

@@ -1,5 +1,5 @@
-/* `rubato run` with the programs of this project, on the nodes of config/pair.cfg: what it prints, how
- * it ends when nodes or itself are killed, and that nothing is ever left running.
+/* `rubato run` with the programs of this project, on the nodes of config/pair.cfg: what it prints,
+ * how it ends when nodes or itself are killed, and that nothing is ever left running.
  *
  * The case is the reaper of every process that loses its parent, so it sees each that is left. */
 #include <dirent.h>

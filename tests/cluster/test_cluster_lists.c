@@ -1,4 +1,5 @@
-/* Lists that servers give out past any model: the keys of a table's rows, over several processes. */
+/* Lists that servers give out past any model: the keys of a table's rows, over several
+ * processes. */
 #include "engine/node.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"

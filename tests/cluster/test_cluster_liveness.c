@@ -1,4 +1,5 @@
-/* Nodes that die, hang, or are slow: the others end in time and name them; who waits says for whom. */
+/* Nodes that die, hang, or are slow: the others end in time and name them; who waits says for
+ * whom. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

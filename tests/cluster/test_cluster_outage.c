@@ -1,4 +1,5 @@
-/* Outages of the network that are shorter than the timeout: nobody is lost, and every Add counts once.
+/* Outages of the network that are shorter than the timeout: nobody is lost, and every Add counts
+ * once.
  *
  * docs/liveness.md: A connection that breaks */
 #include <time.h>
@@ -70,8 +71,8 @@ static void let_pass(int64_t ms)
         ;
 }
 
-/* How the network fails, and for how many hundredths of the timeout. A sanitizer's build, which takes
- * its time, plays the first few. */
+/* How the network fails, and for how many hundredths of the timeout. A sanitizer's build, which
+ * takes its time, plays the first few. */
 static const struct {
     OutageKind kind;
     int64_t hundredths;

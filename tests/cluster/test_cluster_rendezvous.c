@@ -126,7 +126,8 @@ START_TEST(a_node_may_die_and_come_anew_before_the_run_begins)
 }
 END_TEST
 
-/* How a node ends before the run begins, and what the others hear. docs/liveness.md: A node that dies */
+/* How a node ends before the run begins, and what the others hear. docs/liveness.md: A node that
+ * dies */
 static const struct {
     uint32_t victim;
     int number;
@@ -394,7 +395,8 @@ START_TEST(another_wire_version_is_refused_by_name)
 }
 END_TEST
 
-/* As from another cluster that shares the port by accident, and its REFUSE: the run begins all the same. */
+/* As from another cluster that shares the port by accident, and its REFUSE: the run begins all the
+ * same. */
 START_TEST(wrong_greetings_do_not_keep_a_run_from_beginning)
 {
     ClusterRun *run = cluster_run_new(&TWO);

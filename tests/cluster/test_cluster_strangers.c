@@ -1,6 +1,6 @@
 /* Strangers at the ports of a run: they connect and say rubbish, half messages, huge sizes, in the
- * protocol of "tcp" and in ZeroMQ's made by hand, while a task runs. The task's results stay right, and
- * the log tells of what got so far.
+ * protocol of "tcp" and in ZeroMQ's made by hand, while a task runs. The task's results stay right,
+ * and the log tells of what got so far.
  *
  * docs/liveness.md: A stranger
  * docs/security.md: Who can do what */
@@ -14,7 +14,7 @@
 
 #include "engine/control.h"
 #include "engine/node.h"
-#include "io/net/transport/tcp/tcp_inlet.h"
+#include "io/net/transport/tcp/tcp_receiver.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 #include "tests/support/tcp_hand.h"
@@ -457,7 +457,8 @@ static void greet_with_the_wrong_kind(uint16_t port)
     close(hand.fd);
 }
 
-/* Each says that it receives at another place. The answer comes back where the greeting came from. */
+/* Each says that it receives at another place. The answer comes back where the greeting came
+ * from. */
 static void greet_from_everywhere(uint16_t port)
 {
     TcpHand hand = connect_as_node(port);

@@ -1,5 +1,5 @@
-/* Tasks and collective calls over several processes: next to each other, one after the other, failing
- * and cancelled, with barriers between nodes and between workers. */
+/* Tasks and collective calls over several processes: next to each other, one after the other,
+ * failing and cancelled, with barriers between nodes and between workers. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* The window between two nodes: what is parked does not hold up what releases it, whoever waits says for
- * whom, and nothing is sent without a bound. The windows here are of 4 KiB.
+/* The window between two nodes: what is parked does not hold up what releases it, whoever waits
+ * says for whom, and nothing is sent without a bound. The windows here are of 4 KiB.
  *
- * Holds what docs/wire.md says of bounded memory and parked Gets, and docs/liveness.md of waiting for
- * room. */
+ * Holds what docs/wire.md says of bounded memory and parked Gets, and docs/liveness.md of waiting
+ * for room. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Gives the IDX reader arbitrary bytes: those up to the cut that the first byte tells are the images,
- * the rest the labels. */
+/* Gives the IDX reader arbitrary bytes: those up to the cut that the first byte tells are the
+ * images, the rest the labels. */
 #include "io/data/formats/idx_file.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * the socket to the handler, links included.
  *
  * The input is a row of packets: a byte that says how to treat it, two bytes of length, the packet.
- * As few random packets would get past the first checks, the treatment may put right the prefix, the
- * run, the sender, the number and the sizes. */
+ * As few random packets would get past the first checks, the treatment may put right the prefix,
+ * the run, the sender, the number and the sizes. */
 #include <stdlib.h>
 
 #include "io/net/link/key_codec.h"

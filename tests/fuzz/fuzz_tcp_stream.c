@@ -1,13 +1,13 @@
-/* Gives an inlet arbitrary bytes of a connection, cut as the input says: a row of pieces, two bytes of
- * length and the bytes. The first byte says whether they come before anything is proven, or are packets
- * of a node that has shaken hands; then each packet that is whole gets its tags, and what is taken out
- * must be what went in. */
+/* Gives a receiver arbitrary bytes of a connection, cut as the input says: a row of pieces, two
+ * bytes of length and the bytes. The first byte says whether they come before anything is proven,
+ * or are packets of a node that has shaken hands; then each packet that is whole gets its tags, and
+ * what is taken out must be what went in. */
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/transport/tcp/tcp_inlet.h"
+#include "io/net/transport/tcp/tcp_receiver.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,7 +24,7 @@ typedef struct {
     guint n_taken;
 } Node;
 
-static void shake_hands(Node *node, TcpInlet *inlet, Protection protection)
+static void shake_hands(Node *node, TcpReceiver *receiver, Protection protection)
 {
     const HandshakeConfig config = { .wanted_node = HANDSHAKE_ANY_NODE, .protection = protection };
     uint8_t said[HANDSHAKE_HELLO_BYTES], answer[HANDSHAKE_HELLO_BYTES];
@@ -34,10 +34,11 @@ static void shake_hands(Node *node, TcpInlet *inlet, Protection protection)
 
     handshake_init(&handshake, HANDSHAKE_CONNECTS, &config, NULL);
     n = handshake_begin(&handshake, said);
-    if (write(node->fd, said, n) != (ssize_t)n || !tcp_inlet_read(inlet) ||
+    if (write(node->fd, said, n) != (ssize_t)n || !tcp_receiver_read(receiver) ||
         read(node->fd, answer, sizeof answer) != sizeof answer ||
         handshake_take(&handshake, answer, sizeof answer, said, &n) != NULL ||
-        write(node->fd, said, n) != (ssize_t)n || !tcp_inlet_read(inlet) || !inlet->is_proven)
+        write(node->fd, said, n) != (ssize_t)n || !tcp_receiver_read(receiver) ||
+        !receiver->is_proven)
         abort();
     handshake_make_seals(&handshake, &node->sends, &unused);
 }
@@ -65,11 +66,11 @@ static GByteArray *seal_all(Node *node, const uint8_t *data, size_t size)
 }
 
 /* Takes all packets that are there. False: the connection is not worth keeping. */
-static bool take_all(TcpInlet *inlet, Node *node)
+static bool take_all(TcpReceiver *receiver, Node *node)
 {
     Received received;
 
-    while (tcp_inlet_take(inlet, &received)) {
+    while (tcp_receiver_take(receiver, &received)) {
         if (node->n_taken == node->sent->len)
             abort(); /* nobody has sent it */
         const GByteArray *const packet = g_ptr_array_index(node->sent, node->n_taken++);
@@ -77,7 +78,7 @@ static bool take_all(TcpInlet *inlet, Node *node)
             abort();
         received.ops->release(&received);
     }
-    return inlet->fault == NULL;
+    return receiver->fault == NULL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -95,9 +96,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (epoll_fd == -1 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) != 0)
         abort();
     node.fd = fds[0];
-    TcpInlet *const inlet = tcp_inlet_new(1, fds[1], epoll_fd, "somewhere", pool, &own);
+    TcpReceiver *const receiver = tcp_receiver_new(1, fds[1], epoll_fd, "somewhere", pool, &own);
     if (treatment & SHAKES_HANDS)
-        shake_hands(&node, inlet, (Protection)((treatment & 3) % 3));
+        shake_hands(&node, receiver, (Protection)((treatment & 3) % 3));
     for (size_t at = 1; at + 2 <= size;) {
         const size_t told = wire_load_u16(data + at);
         const size_t n = MIN(MIN(told, MOST_PIECE_BYTES), size - at - 2);
@@ -112,16 +113,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const size_t cut = cuts->len > 0 ? g_array_index(cuts, size_t, i % cuts->len) : 1;
         const size_t n = MIN(MAX(cut, 1), stream->len - at);
         if (write(node.fd, stream->data + at, n) != (ssize_t)n)
-            break; /* the inlet has closed */
+            break; /* the receiver has closed */
         at += n;
         for (unsigned k = 0; is_kept && k < 4; k++) /* a read may stop where a block ends */
-            is_kept = tcp_inlet_read(inlet) && take_all(inlet, &node);
+            is_kept = tcp_receiver_read(receiver) && take_all(receiver, &node);
     }
     if (is_kept && node.n_taken != node.sent->len)
         abort(); /* all that was whole is out */
-    if (!(treatment & SHAKES_HANDS) && (inlet->is_proven || inlet->buffer != NULL))
+    if (!(treatment & SHAKES_HANDS) && (receiver->is_proven || receiver->buffer != NULL))
         abort(); /* nobody guesses a proof */
-    tcp_inlet_free(inlet);
+    tcp_receiver_free(receiver);
     close(node.fd);
     close(epoll_fd);
     block_pool_free(pool);

@@ -2,8 +2,8 @@
  * plays a function over real sockets, and the case watches what it writes and how it ends.
  *
  * A case makes a run, starts its nodes and waits for events: a text in a node's output, a node's
- * end. Every wait is bounded; when it is over, or when a node ends otherwise than expected, the case
- * fails and the last that the nodes have written is shown. Nodes die with the case.
+ * end. Every wait is bounded; when it is over, or when a node ends otherwise than expected, the
+ * case fails and the last that the nodes have written is shown. Nodes die with the case.
  *
  * The cluster file lives in memory. The scheduler's port is reserved while the run exists: a bound
  * socket that does not listen keeps it from everybody who does not name it. Nodes have any port.
@@ -104,7 +104,8 @@ void cluster_start(ClusterRun *run, ClusterPlay play, const void *data);
 uint32_t cluster_start_process(ClusterRun *run, int (*function)(const void *data),
                                const void *data);
 
-/* Starts node `id` of a file once more, or one that is not in it; its number among the processes. */
+/* Starts node `id` of a file once more, or one that is not in it; its number among the
+ * processes. */
 uint32_t cluster_start_other(ClusterRun *run, uint32_t id, const char *path, ClusterPlay play,
                              const void *data);
 

@@ -1,7 +1,7 @@
 /* Files of numbered rows, and the account of who has read which.
  *
- * Row i follows from i alone and has it as its label, so that whoever has read a row can tell which it
- * is and whether it is whole.
+ * Row i follows from i alone and has it as its label, so that whoever has read a row can tell which
+ * it is and whether it is whole.
  *
  * Threads: any; an account is only ever counted up. */
 #ifndef TESTS_SUPPORT_DATA_ROWS_H
@@ -17,7 +17,8 @@ typedef enum {
     ROWS_N_PACKINGS,
 } RowsPacking;
 
-/* Writes the rows first .. first + n - 1 to dir/name, as libffm. Returns the path. (transfer full) */
+/* Writes the rows first .. first + n - 1 to dir/name, as libffm. Returns the path. (transfer
+ * full) */
 char *rows_write(const char *dir, const char *name, RowsPacking packing, uint32_t first,
                  uint32_t n);
 

@@ -9,8 +9,8 @@
 /* Removes a folder of files. */
 void remove_files(const char *dir);
 
-/* Writes the text to a file, loads it as the spec says, whose paths are left out, and removes it. An
- * error calls the file "rows". (transfer full) */
+/* Writes the text to a file, loads it as the spec says, whose paths are left out, and removes it.
+ * An error calls the file "rows". (transfer full) */
 RubatoRows *load_text(const RubatoDataSpec *spec, const void *text, size_t size, GError **error);
 
 /* The same of a string that must be good. (transfer full) */

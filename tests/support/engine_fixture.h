@@ -21,8 +21,8 @@ void run_ok(RubatoEngine *engine, uint32_t workers, RubatoTaskFunc function, voi
             const char *table);
 void run_task_ok(RubatoEngine *engine, const RubatoTask *task);
 
-/* The same of a task that is to fail with that error; what it says has to contain each of the texts,
- * the last of which is NULL. */
+/* The same of a task that is to fail with that error; what it says has to contain each of the
+ * texts, the last of which is NULL. */
 void run_fails(RubatoEngine *engine, const RubatoTask *task, RubatoError code,
                ...) G_GNUC_NULL_TERMINATED;
 

@@ -1,5 +1,6 @@
-/* A whole engine under random load: tasks at once on shared tables, every model, storage and handle,
- * barriers, workers that leave early, failures, cancellations, tables dropped and made again.
+/* A whole engine under random load: tasks at once on shared tables, every model, storage and
+ * handle, barriers, workers that leave early, failures, cancellations, tables dropped and made
+ * again.
  *
  * Threads: the case's own. What goes wrong fails the case and names the seed. */
 #ifndef TESTS_SUPPORT_ENGINE_STRESS_H

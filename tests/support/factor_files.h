@@ -11,8 +11,8 @@ typedef struct {
     double true_auc;    /* of the test rows; no number for ratings */
 } FactorFiles;
 
-/* Writes DIR/train-SUFFIX and DIR/test-SUFFIX. Where one of them cannot be written, false; *files is
- * still to be cleared. */
+/* Writes DIR/train-SUFFIX and DIR/test-SUFFIX. Where one of them cannot be written, false; *files
+ * is still to be cleared. */
 bool factor_files_write(FactorFiles *files, const FactorRows *spec, const char *dir,
                         const char *suffix, size_t n_train, size_t n_test);
 void factor_files_clear(FactorFiles *files);

@@ -25,9 +25,9 @@ typedef struct {
     uint64_t seed;
 } FactorRows;
 
-/* Writes rows first .. first + n - 1, as libffm where the path ends in .ffm and as libsvm elsewhere.
- * Where they are not NULL, the true scores and the labels go to arrays of n. False, with errno, where
- * the file cannot be written. */
+/* Writes rows first .. first + n - 1, as libffm where the path ends in .ffm and as libsvm
+ * elsewhere. Where they are not NULL, the true scores and the labels go to arrays of n. False, with
+ * errno, where the file cannot be written. */
 bool factor_rows_write(const FactorRows *spec, const char *path, uint64_t first, size_t n,
                        double *scores, double *labels);
 

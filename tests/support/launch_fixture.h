@@ -23,7 +23,8 @@ TCase *launch_add_case(Suite *suite, const char *name);
 /* Writes a file into the folder. (transfer full) its path */
 char *launch_write_file(const char *name, const char *text, mode_t mode);
 
-/* Writes run.cfg, with nodes 0, 10, 20 … on this host and no long waits. (transfer full) its path */
+/* Writes run.cfg, with nodes 0, 10, 20 … on this host and no long waits. (transfer full) its
+ * path */
 char *launch_write_cluster(unsigned n_nodes, const char *host);
 
 typedef struct {

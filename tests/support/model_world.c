@@ -69,7 +69,8 @@ bool world_may_be_answered(const World *world, const Place *place, const Message
 
 /* The log: what a Get has read. */
 
-/* How many Adds of a worker to a key make the sum; fails where it is no sum of the first so many. */
+/* How many Adds of a worker to a key make the sum; fails where it is no sum of the first so
+ * many. */
 static uint32_t decode(World *world, uint32_t worker, RubatoKey key, int64_t sum, const char *where)
 {
     uint64_t expected = 0, power = 1;

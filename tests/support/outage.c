@@ -1,5 +1,5 @@
-/* See outage.h. Sockets of other processes are reached by pidfd_getfd, which the kernel permits to a
- * parent. */
+/* See outage.h. Sockets of other processes are reached by pidfd_getfd, which the kernel permits to
+ * a parent. */
 #include "tests/support/outage.h"
 
 #include <check.h>

@@ -29,8 +29,8 @@ JsonNode *run_for_card(Place place, const char *name, const char *const *argumen
 double metric(JsonNode *card, const char *name);
 int64_t number(JsonNode *card, const char *name);
 
-/* Runs a program so many times, which is to learn from n_rows rows each time, counted in every epoch,
- * and gives the most that it learned from in a second. */
+/* Runs a program so many times, which is to learn from n_rows rows each time, counted in every
+ * epoch, and gives the most that it learned from in a second. */
 double best_rows_per_second(int n_repeats, int64_t n_rows, Place place, const char *name,
                             const char *const *arguments);
 

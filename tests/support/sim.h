@@ -3,8 +3,8 @@
  * A test that is linked with the wrappers of sim_posix.c runs the library as it is: its threads are
  * fibers, its locks, futexes and sleeps are those of the simulation, and so is what the clock says.
  * At each place where a thread may be blocked, the seed decides who goes on. Time passes only while
- * nobody can go on, and a little with each turn. So a run follows from its seed alone, however it is
- * interleaved; outside of a simulation the wrappers call what they wrap.
+ * nobody can go on, and a little with each turn. So a run follows from its seed alone, however it
+ * is interleaved; outside of a simulation the wrappers call what they wrap.
  *
  *     sim_begin(&options);
  *     sim_spawn(node, "main", run, data);

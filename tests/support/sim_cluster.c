@@ -1,8 +1,8 @@
-/* Runs a scenario: each node's main thread makes an engine, its tables, runs the tasks, looks at the
- * rows and leaves.
+/* Runs a scenario: each node's main thread makes an engine, its tables, runs the tasks, looks at
+ * the rows and leaves.
  *
- * A node that was killed is one that is stopped, and cut off, until all others have ended; then it goes
- * on, still alone, and has to come to its own end: nothing of it is left in memory. */
+ * A node that was killed is one that is stopped, and cut off, until all others have ended; then it
+ * goes on, still alone, and has to come to its own end: nothing of it is left in memory. */
 #include "tests/support/sim_cluster.h"
 
 #include <check.h>

@@ -1,9 +1,9 @@
-/* A cluster of a simulation: whole engines, one for each node, whose workers run random programs while
- * the network and the nodes fail by a plan.
+/* A cluster of a simulation: whole engines, one for each node, whose workers run random programs
+ * while the network and the nodes fail by a plan.
  *
- * First safety: each Get is held against sim_history.h, and the tables in the end. Then liveness: once
- * the faults are over, something gets done within each SIM_PATIENCE_MS until everything has ended, and
- * no node may have been called lost of which something was heard in time.
+ * First safety: each Get is held against sim_history.h, and the tables in the end. Then liveness:
+ * once the faults are over, something gets done within each SIM_PATIENCE_MS until everything has
+ * ended, and no node may have been called lost of which something was heard in time.
  *
  * Threads: the test's. */
 #ifndef TESTS_SUPPORT_SIM_CLUSTER_H
@@ -80,7 +80,8 @@ typedef struct {
     uint32_t n_faults;
     int64_t heals_ms; /* from then on all is well */
 
-    /* Not 0: instead of the tables and programs above, those of sim_exact.c, which follow from this. */
+    /* Not 0: instead of the tables and programs above, those of sim_exact.c, which follow from
+     * this. */
     uint64_t exact_program;
 } SimScenario;
 

@@ -1,6 +1,6 @@
-/* Packets are copied when they are sent, or shared with the sender until they have come; each is due at
- * a time that its link gives it. A channel finds the transport that is bound to its address when a
- * packet comes there, so the two ends live and die as they like. */
+/* Packets are copied when they are sent, or shared with the sender until they have come; each is
+ * due at a time that its link gives it. A channel finds the transport that is bound to its address
+ * when a packet comes there, so the two ends live and die as they like. */
 #include "tests/support/sim_network.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The network of a simulation: a transport whose packets are dropped, doubled, overtaken, delayed, held
- * back while a connection is cut, or lost when it is reset, as the seed says.
+/* The network of a simulation: a transport whose packets are dropped, doubled, overtaken, delayed,
+ * held back while a connection is cut, or lost when it is reset, as the seed says.
  *
  * Threads: those of the simulation; the rest from outside of them, or by sim_after. */
 #ifndef TESTS_SUPPORT_SIM_NETWORK_H
@@ -41,8 +41,8 @@ void sim_network_join(uint32_t from, uint32_t to);
 /* What is on its way, or held, between two nodes is lost. */
 void sim_network_reset(uint32_t from, uint32_t to);
 
-/* The longest time from the beginning on, or between two packets of `from` that `to` took in; the present
- * one counts. */
+/* The longest time from the beginning on, or between two packets of `from` that `to` took in; the
+ * present one counts. */
 int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to);
 
 typedef struct {

@@ -1,9 +1,9 @@
 /* What the library asks of the operating system, in a simulation: threads, locks, conditions,
- * futexes, the clock, eventfds and epolls. tests/CMakeLists.txt has the linker replace each function
- * f by __wrap_f of this file; outside of a simulation that calls f.
+ * futexes, the clock, eventfds and epolls. tests/CMakeLists.txt has the linker replace each
+ * function f by __wrap_f of this file; outside of a simulation that calls f.
  *
- * A lock or a condition is kept in the memory of the pthread_mutex_t or pthread_cond_t itself: zeroed,
- * as their initialisers leave them, it is free.
+ * A lock or a condition is kept in the memory of the pthread_mutex_t or pthread_cond_t itself:
+ * zeroed, as their initialisers leave them, it is free.
  *
  * Threads: one; those of the simulation, see sim.h. */
 #include <errno.h>

@@ -98,7 +98,8 @@ static size_t some_bytes(Dice *dice, uint32_t most)
     return 1 + below(dice, percent(dice, 30) ? 64 : most);
 }
 
-/* The usual sizes, or small ones: then a few keys are several pieces, and a few requests a window. */
+/* The usual sizes, or small ones: then a few keys are several pieces, and a few requests a
+ * window. */
 static void draw_sizes(SimScenario *scenario, Dice *dice)
 {
     FlowSizes *const sizes = &scenario->sizes;

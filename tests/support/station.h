@@ -35,7 +35,8 @@ typedef struct {
 } Station;
 
 /* Opens and starts the network of node `self` of n_nodes at any free port of the loopback, or at an
- * address of the transport that RUBATO_TEST_TRANSPORT names; what the config leaves open. A failure ends the test. */
+ * address of the transport that RUBATO_TEST_TRANSPORT names; what the config leaves open. A failure
+ * ends the test. */
 Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *config);
 
 /* Stops its network and frees what nobody took. */

@@ -1,5 +1,5 @@
-/* Calls: whoever waits is woken, and sees what every part has written; nobody touches a call that has
- * ended. */
+/* Calls: whoever waits is woken, and sees what every part has written; nobody touches a call that
+ * has ended. */
 #include "io/net/call.h"
 #include "tests/weak/cases.h"
 

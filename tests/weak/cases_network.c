@@ -1,5 +1,5 @@
-/* The network: no frame and no wish is left lying, one thread at a time has a channel, whoever waits
- * for room, for an answer or for the I/O thread is woken.
+/* The network: no frame and no pending flag is left lying, one thread at a time has a channel,
+ * whoever waits for room, for an answer or for the I/O thread is woken.
  *
  * The transport is a list: what a channel sends is noted, and may be acknowledged by a packet that
  * comes back. The list has a mutex, so it orders memory as a socket would. */
@@ -354,7 +354,7 @@ static void three_senders(void)
     end();
 }
 
-/* ---- wishes ---- */
+/* ---- pending ---- */
 
 static void *consume(void *unused)
 {
@@ -362,13 +362,13 @@ static void *consume(void *unused)
 
     (void)unused;
     atomic_fetch_add_explicit(&peer->consumed, 1, memory_order_relaxed);
-    peer_wish(peer, WISH_ACK);
+    peer_set_pending(peer, PENDING_ACK);
     peer_flush(peer);
     return NULL;
 }
 
-/* What was done before a wish is told when it is fulfilled. */
-static void wishes(void)
+/* What was done before a flag is set is told when the flag is served. */
+static void pending_work(void)
 {
     begin();
     const unsigned other = weak_start("consumer", consume, NULL);
@@ -378,7 +378,7 @@ static void wishes(void)
     end();
 }
 
-static void a_sender_and_a_wish(void)
+static void a_sender_and_pending_work(void)
 {
     begin();
     const unsigned other = weak_start("consumer", consume, NULL);
@@ -643,8 +643,8 @@ static void two_helpers(void)
 const WeakCase network_cases[] = {
     { "network_two_senders", two_senders },
     { "network_three_senders", three_senders },
-    { "network_wishes", wishes },
-    { "network_a_sender_and_a_wish", a_sender_and_a_wish },
+    { "network_pending", pending_work },
+    { "network_a_sender_and_pending_work", a_sender_and_pending_work },
     { "network_flushed_soon", flushed_soon },
     { "network_woken", woken },
     { "network_joined", joined },

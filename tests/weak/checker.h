@@ -34,7 +34,8 @@ void view_join(View *view, const View *other);
 /* Forgets all objects. */
 void memory_begin(void);
 
-/* For a futex on the word: what it holds as this thread may see it; what the kernel has been told. */
+/* For a futex on the word: what it holds as this thread may see it; what the kernel has been
+ * told. */
 uint64_t memory_kernel_load(const volatile void *object, size_t size);
 void memory_kernel_sees(const volatile void *object);
 
@@ -48,8 +49,8 @@ const char *thread_name(void);
 /* Before an operation: another thread may go first. */
 void thread_step(void);
 
-/* The same, but where the thread does just what it did last, and nobody else has done anything since,
- * there is no choice: to go to another thread now is the same as having gone before. */
+/* The same, but where the thread does just what it did last, and nobody else has done anything
+ * since, there is no choice: to go to another thread now is the same as having gone before. */
 void thread_step_again(const void *what);
 
 /* Whether an execution is under way. */
@@ -71,7 +72,8 @@ typedef enum { CHOOSE_THREAD, CHOOSE_STORE } ChoiceKind;
 /* One of 0 … n - 1, n >= 2. */
 unsigned choose(ChoiceKind kind, unsigned n);
 
-/* The order that holds at a place: weaker than written where weak_weaken says so. Notes the visit. */
+/* The order that holds at a place: weaker than written where weak_weaken says so. Notes the
+ * visit. */
 int site_order(WeakSite *site);
 int site_failure(WeakSite *site);
 

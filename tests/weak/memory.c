@@ -1,7 +1,7 @@
 /* The memory model: see the design note in weak.h.
  *
- * Each store is also written to the object itself, so that the memory holds the newest store of each
- * object, for whoever looks at it after the execution, or without the checker. */
+ * Each store is also written to the object itself, so that the memory holds the newest store of
+ * each object, for whoever looks at it after the execution, or without the checker. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +37,8 @@ static struct {
 } places[PLACES];
 static uint64_t execution;
 
-/* Sequentially consistent operations: what comes before each in their order, as far as it is decided. */
+/* Sequentially consistent operations: what comes before each in their order, as far as it is
+ * decided. */
 static OrderedSet preceding[WEAK_ORDERED];
 static unsigned n_ordered;
 
@@ -181,8 +182,8 @@ static int order_store(Object *object)
     return (int)number;
 }
 
-/* Whether a sequentially consistent load may read this store: not if a newer such store comes before the
- * load, by what the thread knows or will know when it has read it. */
+/* Whether a sequentially consistent load may read this store: not if a newer such store comes
+ * before the load, by what the thread knows or will know when it has read it. */
 static bool may_read_in_order(const Object *object, unsigned at)
 {
     OrderedSet known = thread_view()->ordered;
@@ -362,8 +363,9 @@ uint64_t weak_change(WeakSite *site, volatile void *address, size_t size, WeakCh
     return modify(site, address, size, mask_of(size), operand, change, /* replaces= */ false);
 }
 
-/* What a compare-exchange may read: the newest store; an older one only if it then fails, for between
- * what a successful one reads and what it stores there is nothing. -1: it fails though it need not. */
+/* What a compare-exchange may read: the newest store; an older one only if it then fails, for
+ * between what a successful one reads and what it stores there is nothing. -1: it fails though it
+ * need not. */
 static unsigned list_readable(const Object *object, int failure, uint64_t expected, bool may_fail,
                               int readable[WEAK_OLDER + 2])
 {

@@ -2,8 +2,8 @@
  * ordered by happens-before.
  *
  * The sources under check are compiled with -fsanitize=thread, so the compiler calls the functions
- * below before each access that another thread could see; they are linked without the sanitizer's own
- * library. An access is known by its address alone: members are accessed by their own. Of a
+ * below before each access that another thread could see; they are linked without the sanitizer's
+ * own library. An access is known by its address alone: members are accessed by their own. Of a
  * copy by memcpy its beginning counts, and of a long one some places more.
  *
  * As in FastTrack (Flanagan, Freund: PLDI 2009) but with all threads' reads written down. */

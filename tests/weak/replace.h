@@ -1,10 +1,10 @@
-/* Included before everything else in the sources under check: their atomic operations, locks, waits and
- * threads become calls of the checker (weak.h). What is not replaced here does not compile, or runs
- * as it is.
+/* Included before everything else in the sources under check: their atomic operations, locks, waits
+ * and threads become calls of the checker (weak.h). What is not replaced here does not compile, or
+ * runs as it is.
  *
  * The standard's generic functions are macros in both compilers' headers, so they can be defined
- * anew. Each use makes a WeakSite, and a pointer to it in a section of its own, by which the checker
- * finds all places, also those that no case executes. */
+ * anew. Each use makes a WeakSite, and a pointer to it in a section of its own, by which the
+ * checker finds all places, also those that no case executes. */
 #ifndef TESTS_WEAK_REPLACE_H
 #define TESTS_WEAK_REPLACE_H
 

@@ -1,5 +1,5 @@
-/* What the sources under check need and the checker replaces: time is the checker's, nobody looks for a
- * while before sleeping, and no block of memory is used twice in an execution. */
+/* What the sources under check need and the checker replaces: time is the checker's, nobody looks
+ * for a while before sleeping, and no block of memory is used twice in an execution. */
 #include "io/net/link/block_pool.h"
 #include "io/net/monotonic.h"
 #include "io/net/spinner.h"

@@ -129,7 +129,8 @@ static void go_to(unsigned next)
     swapcontext(&threads[before].context, &threads[next].context);
 }
 
-/* Those that can go on, the present thread first; those that give way only if there are no others. */
+/* Those that can go on, the present thread first; those that give way only if there are no
+ * others. */
 static unsigned list_runnable(unsigned runnable[WEAK_THREADS], bool also_giving_way)
 {
     unsigned n = 0;

@@ -4,38 +4,40 @@
  *
  * What runs. The sources under check are compiled a second time with replace.h, which turns their
  * atomic operations, mutexes, futexes, eventfds and threads into calls of this checker. They are
- * otherwise as they are: a case calls actor_post, and that is the library's own code. The compiler's
- * instrumentation for ThreadSanitizer reports every plain access of memory to the checker, too
- * (races.c), so a message that is read without an acquire is a data race and fails the case.
+ * otherwise as they are: a case calls actor_post, and that is the library's own code. The
+ * compiler's instrumentation for ThreadSanitizer reports every plain access of memory to the
+ * checker, too (races.c), so a message that is read without an acquire is a data race and fails the
+ * case.
  *
  * How it runs. A case is a function. It runs as the first thread of an execution and starts others;
  * all are contexts on one thread of the kernel, which change only where the checker says so: before
  * an operation on an atomic object, a mutex, a futex or a descriptor. An execution is a sequence of
- * choices: which thread goes next, and which of the stores that a load may read it does read. Choice
- * 0 is always to go on with the same thread and to read the newest store. An execution is repeated by
- * repeating its choices, and thus by its seed.
+ * choices: which thread goes next, and which of the stores that a load may read it does read.
+ * Choice 0 is always to go on with the same thread and to read the newest store. An execution is
+ * repeated by repeating its choices, and thus by its seed.
  *
  * The memory model (memory.c). Each atomic object has a list of all stores in modification order.
  * Each thread has a view: for every object the oldest store that it may still read. A store with
- * release carries its thread's view; a load with acquire that reads it joins that view to its own; a
- * read-modify-write reads the newest store and passes its view on (release sequences as in C++20:
+ * release carries its thread's view; a load with acquire that reads it joins that view to its own;
+ * a read-modify-write reads the newest store and passes its view on (release sequences as in C++20:
  * read-modify-writes alone continue them). Sequentially consistent operations have one order, which
- * agrees with happens-before, with modification order, and with loads that come before the stores that
- * they do not see; it is decided no further than that, so such a load may still come before a store
- * that was executed earlier. This is RC11 (Lahav et al., PLDI 2017) but for three simplifications, all
- * of which leave out executions and never invent one: modification order is the order in which stores
- * were executed; the order of sequentially consistent operations agrees with all of happens-before (as
- * in C11); a load reads no store that is executed later. There are no fences: a source that uses one
- * does not compile.
+ * agrees with happens-before, with modification order, and with loads that come before the stores
+ * that they do not see; it is decided no further than that, so such a load may still come before a
+ * store that was executed earlier. This is RC11 (Lahav et al., PLDI 2017) but for three
+ * simplifications, all of which leave out executions and never invent one: modification order is
+ * the order in which stores were executed; the order of sequentially consistent operations agrees
+ * with all of happens-before (as in C11); a load reads no store that is executed later. There are
+ * no fences: a source that uses one does not compile.
  *
- * The kernel. futex_wait may read an old value, unless the thread that stored a newer one has called
- * futex_wake since; neither orders anything else. Mutexes, and the descriptors' reads, writes and
- * polls, order memory as the kernel's locks do. No wait ends because of time, unless the case says so
- * (weak_let_time_pass): a lost wake-up shows as an execution in which nobody can go on.
+ * The kernel. futex_wait may read an old value, unless the thread that stored a newer one has
+ * called futex_wake since; neither orders anything else. Mutexes, and the descriptors' reads,
+ * writes and polls, order memory as the kernel's locks do. No wait ends because of time, unless the
+ * case says so (weak_let_time_pass): a lost wake-up shows as an execution in which nobody can go
+ * on.
  *
  * How to explore. weak_try_few tries all executions with at most n choices other than 0;
- * weak_try_seeds draws choices at random. weak_weaken makes one memory order of one place weaker than
- * the source says; a case must then fail, or that order is not needed (test_weak_memory.c).
+ * weak_try_seeds draws choices at random. weak_weaken makes one memory order of one place weaker
+ * than the source says; a case must then fail, or that order is not needed (test_weak_memory.c).
  *
  * Threads: one; all state is static. */
 #ifndef TESTS_WEAK_WEAK_H

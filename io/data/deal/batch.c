@@ -297,8 +297,8 @@ static inline void take_word(BatchBuilder *builder, const DataBlock *block, size
     builder->words[word] = 0;
 }
 
-/* Numbers the entries by the keys that they have, ascending; keys has room for as many as there are of
- * the one and of the other. */
+/* Numbers the entries by the keys that they have, ascending; keys has room for as many as there are
+ * of the one and of the other. */
 static size_t number_entries(BatchBuilder *builder, const DataBlock *block, uint32_t *index,
                              size_t n, RubatoKey *keys)
 {

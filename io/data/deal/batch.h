@@ -29,8 +29,8 @@ void batch_builder_free(BatchBuilder *builder);
 /* Rows in the batch that is being made. */
 size_t batch_builder_n_rows(const BatchBuilder *builder);
 
-/* Appends the n rows at places first .. first + n - 1 of an order of the block's rows; NULL: as they
- * are. False where there is no memory. */
+/* Appends the n rows at places first .. first + n - 1 of an order of the block's rows; NULL: as
+ * they are. False where there is no memory. */
 bool batch_builder_add(BatchBuilder *builder, const DataBlock *block, const uint32_t *order,
                        size_t first, size_t n, uint64_t ticket);
 

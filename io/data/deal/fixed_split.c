@@ -1,10 +1,11 @@
-/* The fixed split: who reads which block follows from seed, epoch and ranks, so that nobody need ask.
+/* The fixed split: who reads which block follows from seed, epoch and ranks, so that nobody need
+ * ask.
  *
- * The blocks of all plain files are one list, in a seeded order of each epoch's own, and dealt out to
- * the workers like cards. Packed files can only be read from their beginning: where there are as many
- * as workers or more, each has one reader, the largest given out first; else each file's blocks are
- * dealt out as they come. Nothing here depends on what one process knows and another does not,
- * such as how many blocks a packed file has.
+ * The blocks of all plain files are one list, in a seeded order of each epoch's own, and dealt out
+ * to the workers like cards. Packed files can only be read from their beginning: where there are as
+ * many as workers or more, each has one reader, the largest given out first; else each file's
+ * blocks are dealt out as they come. Nothing here depends on what one process knows and another
+ * does not, such as how many blocks a packed file has.
  *
  * Runs on the reader's thread. */
 #include <string.h>
@@ -15,8 +16,8 @@
 
 #define ORDER_STREAM UINT64_C(0x626c6f636b73) /* apart from those of rows */
 
-/* Blocks of one input: first, first + stride, … until `end` or, of a packed file, until there are no
- * more. */
+/* Blocks of one input: first, first + stride, … until `end` or, of a packed file, until there are
+ * no more. */
 typedef struct {
     uint32_t input;
     uint64_t next, stride, end;
@@ -228,8 +229,8 @@ BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *
 }
 
 /* What stands for an input in the order of its rows. In a dynamic split one node may go on where
- * another has left off, and each numbers its inputs itself: what they agree on is the path. In a fixed
- * split inputs have the same numbers everywhere, but may lie elsewhere. */
+ * another has left off, and each numbers its inputs itself: what they agree on is the path. In a
+ * fixed split inputs have the same numbers everywhere, but may lie elsewhere. */
 static uint64_t order_number(const RubatoDataset *dataset, const RubatoReaderOptions *options,
                              uint32_t input)
 {

@@ -1,8 +1,8 @@
 /* Keys to places among the distinct ones.
  *
  * Where the keys lie close together a table with a slot for each number of their range tells all.
- * Otherwise each key is looked up in a hash table, which numbers the distinct ones as they come; these
- * alone are then sorted, by radix, and the numbers replaced. Runs on the caller's thread.
+ * Otherwise each key is looked up in a hash table, which numbers the distinct ones as they come;
+ * these alone are then sorted, by radix, and the numbers replaced. Runs on the caller's thread.
  *
  * Invariant: between calls the slots up to their capacity are unused memory, nothing more. */
 #include "io/data/deal/key_coder.h"
@@ -103,8 +103,8 @@ static bool code_in_range(KeyCoder *coder, const RubatoKey *key, size_t n, uint3
 
 static inline size_t slot_of(RubatoKey key, size_t mask)
 {
-    /* Fibonacci hashing (D. Knuth, The art of computer programming, 6.4), folded: keys may be hashes
-     * or small numbers. */
+    /* Fibonacci hashing (D. Knuth, The art of computer programming, 6.4), folded: keys may be
+     * hashes or small numbers. */
     const uint64_t product = key * UINT64_C(0x9e3779b97f4a7c15);
 
     return (size_t)(product ^ (product >> 32)) & mask;

@@ -1,8 +1,9 @@
-/* Readers: a thread that takes blocks, reads them and makes batches, and the worker who takes those.
+/* Readers: a thread that takes blocks, reads them and makes batches, and the worker who takes
+ * those.
  *
- * Between the two lies a queue of at most options.ahead batches, under the lock; the thread waits while
- * it is full, the worker while it is empty. An error ends the queue: the worker gets what was made
- * before it, then the error.
+ * Between the two lies a queue of at most options.ahead batches, under the lock; the thread waits
+ * while it is full, the worker while it is empty. An error ends the queue: the worker gets what was
+ * made before it, then the error.
  *
  * A ticket is open from when the thread has taken it until the worker has got its last row. What is
  * open when the reader is freed is given back, with the rows that the worker did get. */

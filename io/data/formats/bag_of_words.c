@@ -1,7 +1,7 @@
-/* The bags of words of the UCI repository: three lines with the numbers of documents, words and lines,
- * then lines of `document word count`, those of a document together. A row is a document: its keys are
- * the numbers of its words, its values their counts, its label its own number. Runs on the thread that
- * parses.
+/* The bags of words of the UCI repository: three lines with the numbers of documents, words and
+ * lines, then lines of `document word count`, those of a document together. A row is a document:
+ * its keys are the numbers of its words, its values their counts, its label its own number. Runs on
+ * the thread that parses.
  *
  * A document with a line that cannot be read is left out whole. */
 #include "io/data/formats/row_text.h"
@@ -72,8 +72,8 @@ static const char *line_behind(const char *at, const char *end)
     return newline != NULL ? newline + 1 : NULL;
 }
 
-/* The first line of another document than the first line's, behind it. That line is wherever a search
- * from the same place on begins, whatever is before. */
+/* The first line of another document than the first line's, behind it. That line is wherever a
+ * search from the same place on begins, whatever is before. */
 static size_t find_row(const RowParser *parser, const RowFile *file, const RowText *text,
                        size_t from)
 {

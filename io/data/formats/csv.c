@@ -1,6 +1,6 @@
-/* CSV: a column for the label, the others numbers or categories; an empty cell is no entry. A number's
- * key is its column; a category's a hash of column and text, or a code. Fields are columns. Runs on the
- * thread that parses; codes are learned before that, by one thread.
+/* CSV: a column for the label, the others numbers or categories; an empty cell is no entry. A
+ * number's key is its column; a category's a hash of column and text, or a code. Fields are
+ * columns. Runs on the thread that parses; codes are learned before that, by one thread.
  *
  * A category is known by its hash of 64 bits: among a million of them two are taken for one with a
  * probability of 3e-8. */

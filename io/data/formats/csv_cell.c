@@ -64,7 +64,7 @@ char *csv_cell_text(const CsvCell *cell, size_t *size)
     for (size_t i = 0; i < cell->size; i++) {
         *to++ = cell->text[i];
         if (cell->has_quotes && cell->text[i] == '"')
-            i++; /* its twin */
+            i++; /* its reference run */
     }
     *to = '\0';
     if (size != NULL)

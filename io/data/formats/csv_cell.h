@@ -1,5 +1,5 @@
-/* Cells of a line of CSV (RFC 4180, but a cell does not go over lines): plain or in quotes, "" for a
- * quote within those; blanks around a cell do not count.
+/* Cells of a line of CSV (RFC 4180, but a cell does not go over lines): plain or in quotes, "" for
+ * a quote within those; blanks around a cell do not count.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_DATA_FORMATS_CSV_CELL_H

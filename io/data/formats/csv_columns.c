@@ -1,8 +1,8 @@
 /* The columns of CSV files. Runs on the thread that opens the files.
  *
  * The first file that has a line settles how many there are, which they are, and their names; every
- * other must agree. Where the spec has keys, the first must agree with those. A first line without the
- * label gets an empty cell in its place, so that places in the line are numbers of columns. */
+ * other must agree. Where the spec has keys, the first must agree with those. A first line without
+ * the label gets an empty cell in its place, so that places in the line are numbers of columns. */
 #include "io/data/formats/csv_columns.h"
 
 #define HEAD_LINE_MAX ((size_t)64 * 1024)
@@ -215,8 +215,8 @@ static bool mismatch(RowFault *fault)
     return false;
 }
 
-/* Whether the line has the model's columns, by their number; where it may be without the label, a cell
- * for that is put in. */
+/* Whether the line has the model's columns, by their number; where it may be without the label, a
+ * cell for that is put in. */
 static bool fit_to_keys(CsvColumns *columns, FirstLine *line, RowFault *fault)
 {
     const RubatoDataKeys *keys = columns->keys;

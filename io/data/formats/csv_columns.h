@@ -1,7 +1,7 @@
 /* What the columns of CSV files are: told by a spec and the first line of each file.
  *
- * Columns have numbers from 0, which keys, fields and hashes are made of. A line has a cell of each, in
- * this order, unless one is absent: the label, where the spec's keys say which it is.
+ * Columns have numbers from 0, which keys, fields and hashes are made of. A line has a cell of
+ * each, in this order, unless one is absent: the label, where the spec's keys say which it is.
  *
  * Threads: columns_begin_file from one at a time; the rest is read only. */
 #ifndef RUBATO_IO_DATA_FORMATS_CSV_COLUMNS_H

@@ -1,6 +1,6 @@
-/* IDX images, with the labels in a file of their own: a row is an image, its keys are the places of its
- * pixels that are not black, counted row by row from 0, its values their brightness from 0 to 1. Runs
- * on the thread that parses; the labels are read when the parser is made. */
+/* IDX images, with the labels in a file of their own: a row is an image, its keys are the places of
+ * its pixels that are not black, counted row by row from 0, its values their brightness from 0 to
+ * 1. Runs on the thread that parses; the labels are read when the parser is made. */
 #include "io/data/formats/idx_file.h"
 #include "io/data/formats/row_text.h"
 

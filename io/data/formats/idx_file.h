@@ -18,8 +18,8 @@ typedef struct {
     uint64_t n_values;
 } IdxHeader;
 
-/* Reads the header of unsigned bytes in so many dimensions, "images" or "labels", from the first bytes
- * of a file, at most IDX_HEADER_BYTES_MAX. */
+/* Reads the header of unsigned bytes in so many dimensions, "images" or "labels", from the first
+ * bytes of a file, at most IDX_HEADER_BYTES_MAX. */
 bool idx_read_header(const char *bytes, size_t size, unsigned n_dimensions, const char *what,
                      IdxHeader *header, RowFault *fault);
 

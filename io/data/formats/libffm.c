@@ -1,5 +1,5 @@
-/* libffm: lines of `label field:index:value field:index:value …`, in any order. Empty lines and what
- * follows a # are skipped. Runs on the thread that parses. */
+/* libffm: lines of `label field:index:value field:index:value …`, in any order. Empty lines and
+ * what follows a # are skipped. Runs on the thread that parses. */
 #include "io/data/formats/sparse_text.h"
 
 /* A number and the colon behind it. */

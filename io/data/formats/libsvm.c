@@ -1,5 +1,5 @@
-/* libsvm: lines of `label index:value index:value …`, indices ascending. Empty lines and what follows
- * a # are skipped. Runs on the thread that parses. */
+/* libsvm: lines of `label index:value index:value …`, indices ascending. Empty lines and what
+ * follows a # are skipped. Runs on the thread that parses. */
 #include "io/data/formats/sparse_text.h"
 
 static bool read_long(const char **at, RubatoKey *index, float *value, RowFault *fault)

@@ -1,6 +1,7 @@
-/* Ratings: lines of `user item rating`, and a number more (the time) that is passed over; between them
- * blanks, a comma or two colons. A first line of words heads them. Users and items are numbers; a row
- * has the two, as fields 0 and 1, and the rating for its label. Runs on the thread that parses. */
+/* Ratings: lines of `user item rating`, and a number more (the time) that is passed over; between
+ * them blanks, a comma or two colons. A first line of words heads them. Users and items are
+ * numbers; a row has the two, as fields 0 and 1, and the rating for its label. Runs on the thread
+ * that parses. */
 #include "io/data/formats/row_text.h"
 
 extern const RowParserOps ratings_format;

@@ -6,9 +6,9 @@
 
 #include <rubato/types.h>
 
-/* Row i has the entries row_start[i] .. row_start[i + 1] - 1; row_start[0] is 0. A parser makes room,
- * writes entries behind n_entries, and ends the row: what lies behind row_start[n_rows] is no row's
- * yet and may be dropped. Room for a row is wanted before its entries are written. */
+/* Row i has the entries row_start[i] .. row_start[i + 1] - 1; row_start[0] is 0. A parser makes
+ * room, writes entries behind n_entries, and ends the row: what lies behind row_start[n_rows] is no
+ * row's yet and may be dropped. Room for a row is wanted before its entries are written. */
 typedef struct {
     size_t n_rows, n_entries;
     size_t rows_capacity, entries_capacity;

@@ -1,8 +1,9 @@
 /* What a data format implements: text in, rows out.
  *
- * A format is a file io/data/formats/<name>.c that ends in its constant RowParserOps, and a line in the
- * array of io/data/formats/row_parser.c. It knows neither files nor blocks nor threads: whoever calls it
- * reads the bytes, cuts them where rows start, and turns a fault into file, line and column.
+ * A format is a file io/data/formats/<name>.c that ends in its constant RowParserOps, and a line in
+ * the array of io/data/formats/row_parser.c. It knows neither files nor blocks nor threads: whoever
+ * calls it reads the bytes, cuts them where rows start, and turns a fault into file, line and
+ * column.
  *
  * Threads: create, learn and begin_file from one at a time; find_row and parse from many at once,
  * after those. */
@@ -77,8 +78,8 @@ struct RowParserOps {
      * NULL: the format alone does. */
     void (*describe_keys)(const RowParser *parser, RubatoDataKeys *keys);
 
-    /* Whether learn wants to see all rows of all files, in order and one piece after another, before
-     * the first parse. Both may be NULL. */
+    /* Whether learn wants to see all rows of all files, in order and one piece after another,
+     * before the first parse. Both may be NULL. */
     bool (*learns)(const RowParser *parser);
     bool (*learn)(RowParser *parser, const RowFile *file, const RowText *text, RowFault *fault);
 

@@ -1,7 +1,7 @@
 /* Words and numbers of a text of rows, and the faults found there.
  *
- * All of them may look ROW_TEXT_PADDING bytes behind the text; a line ends in a newline, which stops
- * every loop.
+ * All of them may look ROW_TEXT_PADDING bytes behind the text; a line ends in a newline, which
+ * stops every loop.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_DATA_FORMATS_ROW_TEXT_H
@@ -39,13 +39,14 @@ static inline uint64_t load_word(const char *at)
     return GUINT64_FROM_LE(word);
 }
 
-/* The digits that a word begins with, as numbers from 0 to 9, in bytes 0 .. n - 1; n is up to 8. What
- * is in the other bytes is not said. */
+/* The digits that a word begins with, as numbers from 0 to 9, in bytes 0 .. n - 1; n is up to 8.
+ * What is in the other bytes is not said. */
 static inline unsigned leading_digits(uint64_t word, uint64_t *digits)
 {
     *digits = word ^ UINT64_C(0x3030303030303030);
 
-    /* The high bit of a byte that is no digit. A carry may spoil only bytes behind the first such. */
+    /* The high bit of a byte that is no digit. A carry may spoil only bytes behind the first
+     * such. */
     const uint64_t others =
         ((*digits + UINT64_C(0x7676767676767676)) | *digits) & UINT64_C(0x8080808080808080);
     return others == 0 ? 8 : (unsigned)__builtin_ctzll(others) / 8;
@@ -71,7 +72,8 @@ bool row_fault_out_of_memory(RowFault *fault, const char *at);
 /* Says of a number that decimal_read_float did not take: too large, or not `expected`. */
 bool row_fault_number(RowFault *fault, const char *at, DecimalStatus status, const char *expected);
 
-/* A float, as decimal_read_float reads it; short ones without an exponent are told from a few words. */
+/* A float, as decimal_read_float reads it; short ones without an exponent are told from a few
+ * words. */
 static inline DecimalStatus read_float(const char *text, const char **end, float *number)
 {
     static const double power_of_ten[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7 };

@@ -1,5 +1,5 @@
-/* Plain text: rows of words, which blanks part. A row ends with its line or after words_per_row words;
- * the key of a word is its hash, its value 1. Runs on the thread that parses.
+/* Plain text: rows of words, which blanks part. A row ends with its line or after words_per_row
+ * words; the key of a word is its hash, its value 1. Runs on the thread that parses.
  *
  * Where a line is longer than LINE_BYTES, a block may begin at any of its words: some texts are one
  * single line. */

@@ -1,7 +1,8 @@
 /* Bytes of a file or of memory, in order.
  *
- * A file's first bytes are read at once to see how it is packed; what is not packed then goes straight
- * into the caller's buffer. Runs on the caller's thread. Either `fd` or `memory` is set. */
+ * A file's first bytes are read at once to see how it is packed; what is not packed then goes
+ * straight into the caller's buffer. Runs on the caller's thread. Either `fd` or `memory` is
+ * set. */
 #include "io/data/input/byte_source.h"
 
 #include <errno.h>

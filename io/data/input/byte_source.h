@@ -1,5 +1,5 @@
-/* Where a reader's bytes come from: a file, plain or packed by gzip or zstd, or memory. A file's first
- * bytes tell how it is packed, not its name.
+/* Where a reader's bytes come from: a file, plain or packed by gzip or zstd, or memory. A file's
+ * first bytes tell how it is packed, not its name.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_DATA_INPUT_BYTE_SOURCE_H
@@ -26,8 +26,8 @@ bool byte_source_is_packed(const ByteSource *source);
 /* No more bytes than this can come out of it, unpacked; UINT64_MAX where nobody knows. */
 uint64_t byte_source_limit(const ByteSource *source);
 
-/* Reads up to `size` bytes; *got is fewer only at the end. A packed stream that is damaged or ends too
- * early is RUBATO_ERROR_FORMAT. */
+/* Reads up to `size` bytes; *got is fewer only at the end. A packed stream that is damaged or ends
+ * too early is RUBATO_ERROR_FORMAT. */
 bool byte_source_read(ByteSource *source, void *buffer, size_t size, size_t *got, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(ByteSource, byte_source_free)

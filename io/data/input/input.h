@@ -1,9 +1,9 @@
 /* One file of a dataset, cut into blocks at rows.
  *
- * Block k holds the rows that start from byte k × block_bytes on and before byte (k + 1) × block_bytes
- * of the unpacked text, so that every row is in one block, whoever reads it. A plain file is
- * read where the block is; a packed one from its beginning, for all that ask for its blocks, and goes
- * back to it where somebody asks for a block that has been passed and dropped.
+ * Block k holds the rows that start from byte k × block_bytes on and before byte (k + 1) ×
+ * block_bytes of the unpacked text, so that every row is in one block, whoever reads it. A plain
+ * file is read where the block is; a packed one from its beginning, for all that ask for its
+ * blocks, and goes back to it where somebody asks for a block that has been passed and dropped.
  *
  * Threads: input_read, input_parse from many at once. */
 #ifndef RUBATO_IO_DATA_INPUT_INPUT_H

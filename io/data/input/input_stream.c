@@ -1,8 +1,8 @@
 /* Packed files: one stream of text for all who ask for blocks.
  *
- * The stream holds the text from `base` on, where block `next` begins. Blocks that are passed on the
- * way to the one asked for are kept for those who will ask for them, up to PARKED_MAX_BYTES, the
- * oldest go first. Who asks for one that is gone sends the stream back to the beginning.
+ * The stream holds the text from `base` on, where block `next` begins. Blocks that are passed on
+ * the way to the one asked for are kept for those who will ask for them, up to PARKED_MAX_BYTES,
+ * the oldest go first. Who asks for one that is gone sends the stream back to the beginning.
  *
  * Runs on whichever thread asks, under the input's stream_lock. */
 #include "io/data/input/input_state.h"
@@ -51,8 +51,8 @@ static bool fill(Input *input, size_t size, GError **error)
     return true;
 }
 
-/* Reads on until the end of the block at the stream's beginning is there; *size is then how many bytes
- * there are up to it. */
+/* Reads on until the end of the block at the stream's beginning is there; *size is then how many
+ * bytes there are up to it. */
 static bool fill_block(Input *input, size_t *size, GError **error)
 {
     const uint64_t high = MAX((input->next + 1) * input->block_bytes, input->file->first_row);

@@ -1,5 +1,5 @@
-/* A checksum of bytes, by XXH3 with 64 bits: fast, and no protection against whoever changes them on
- * purpose.
+/* A checksum of bytes, by XXH3 with 64 bits: fast, and no protection against whoever changes them
+ * on purpose.
  *
  * Threads: any; a function of its arguments alone. */
 #ifndef RUBATO_IO_NET_LINK_CHECKSUM_H

@@ -1,5 +1,5 @@
-/* The checksum compiled for the vectors of several processors. All of them give the same result; only
- * checksum.c chooses between them.
+/* The checksum compiled for the vectors of several processors. All of them give the same result;
+ * only checksum.c chooses between them.
  *
  * Threads: any; functions of their arguments alone. */
 #ifndef RUBATO_IO_NET_LINK_CHECKSUM_VARIANTS_H

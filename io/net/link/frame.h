@@ -23,7 +23,8 @@ Frame *frame_new_from(BlockPool *pool, const WireHeader *header);
 /* NULL is allowed. */
 void frame_free(Frame *frame);
 
-/* To be edited until the frame is pushed. value_bytes may be lowered, never raised; key_bytes stays. */
+/* To be edited until the frame is pushed. value_bytes may be lowered, never raised; key_bytes
+ * stays. */
 WireHeader *frame_header(Frame *frame);
 
 /* Room for the keys, aligned to 8: written by frame_set_keys or wire_store_key. (transfer none) */

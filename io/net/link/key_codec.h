@@ -1,5 +1,5 @@
-/* Ascending keys as they travel between nodes: the differences between neighbours, each in 1, 2, 4 or
- * 8 bytes.
+/* Ascending keys as they travel between nodes: the differences between neighbours, each in 1, 2, 4
+ * or 8 bytes.
  *
  * Four differences make a group: a byte with their lengths (two bits each, the first in the lowest:
  * 0, 1, 2, 3 for 1, 2, 4, 8 bytes), then the differences, little-endian. The last group may be
@@ -12,8 +12,8 @@
 
 #include <rubato/request.h>
 
-/* How many bytes the differences of a list or selection take; 0 where it does not pay: the keys do not
- * ascend, are few, or lie so far apart that little would be saved. */
+/* How many bytes the differences of a list or selection take; 0 where it does not pay: the keys do
+ * not ascend, are few, or lie so far apart that little would be saved. */
 size_t key_codec_size(const RubatoKeys *keys);
 
 /* Writes key_codec_size bytes, which is not 0. */

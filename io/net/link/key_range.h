@@ -6,12 +6,13 @@
 
 #include <rubato/request.h>
 
-/* The place of the first of n keys that does not lie in first_key .. first_key + n_keys - 1; n where all
- * do.
+/* The place of the first of n keys that does not lie in first_key .. first_key + n_keys - 1; n
+ * where all do.
  *
- * A key outside has the uppermost bit in its offset or in what is left behind it. To look at these bits
- * alone is done for several keys at once, without a comparison of 64 bits, which not every processor has
- * for vectors; a range of more than half of all keys has them set too, and is looked at again. */
+ * A key outside has the uppermost bit in its offset or in what is left behind it. To look at these
+ * bits alone is done for several keys at once, without a comparison of 64 bits, which not every
+ * processor has for vectors; a range of more than half of all keys has them set too, and is looked
+ * at again. */
 static inline size_t key_range_find_outside(const RubatoKey *keys, size_t n, RubatoKey first_key,
                                             uint64_t n_keys)
 {

@@ -1,8 +1,8 @@
 /* The two ends of a link. A pure state machine; see link.h.
  *
- * Invariants of the sending end: the kept packets have the numbers acknowledged + 1 .. next_sequence
- * - 1 in order; those before the cursor are out and make up out_bytes; resend_at is set exactly
- * while something is out. */
+ * Invariants of the sending end: the kept packets have the numbers acknowledged + 1 ..
+ * next_sequence - 1 in order; those before the cursor are out and make up out_bytes; resend_at is
+ * set exactly while something is out. */
 #include "io/net/link/link.h"
 
 #include <assert.h>

@@ -24,12 +24,13 @@ typedef struct {
     uint64_t highest_sent;
     uint64_t acknowledged;
     size_t kept_bytes, kept_packets;
-    size_t out_bytes;      /* of the packets before the cursor */
-    size_t limit_bytes;    /* the most that is out, beyond one packet */
-    size_t budget_bytes;   /* the same while going back */
-    uint64_t back_until;   /* going back ends with this one's acknowledgement; 0: not going back */
-    int64_t resend_at;     /* LINK_NEVER: nothing is out */
-    int64_t back_again_at; /* not before this is the receiver's wish heard again */
+    size_t out_bytes;    /* of the packets before the cursor */
+    size_t limit_bytes;  /* the most that is out, beyond one packet */
+    size_t budget_bytes; /* the same while going back */
+    uint64_t back_until; /* going back ends with this one's acknowledgement; 0: not going back */
+    int64_t resend_at;   /* LINK_NEVER: nothing is out */
+    int64_t
+        back_again_at; /* before this, another request of the receiver to go back is not heard */
     unsigned resend_ms;
     unsigned wait_ms; /* resend_ms, growing while no acknowledgement comes */
 } LinkSender;
@@ -45,7 +46,7 @@ void link_sender_add(LinkSender *sender, Packet *packet);
 /* Every packet up to `ack` has arrived. False, and nothing happens, for one that was never sent. */
 bool link_sender_ack(LinkSender *sender, uint64_t ack, int64_t now_ms);
 
-/* Goes back to the oldest packet if it is time, or because the receiver wishes it. */
+/* Goes back to the oldest packet if it is time, or because the receiver pending it. */
 void link_sender_tick(LinkSender *sender, int64_t now_ms);
 void link_sender_go_back(LinkSender *sender, int64_t now_ms);
 

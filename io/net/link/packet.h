@@ -63,7 +63,8 @@ static inline void packet_ref(Packet *packet)
 
 void packet_unref(Packet *packet);
 
-/* Whether a transport still holds the packet. Relaxed: where none does it is sent again, that is read. */
+/* Whether a transport still holds the packet. Relaxed: where none does it is sent again, that is
+ * read. */
 static inline bool packet_is_shared(const Packet *packet)
 {
     return atomic_load_explicit(&packet->refs, memory_order_relaxed) > 1;

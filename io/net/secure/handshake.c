@@ -42,8 +42,8 @@ typedef enum {
     USE_KEY_OF_WHO_ACCEPTS,
 } Use;
 
-/* The hash of a purpose over all that has been said: of the first HELLO what goes before its proof, of
- * the second one likewise, and what the public keys have in common. */
+/* The hash of a purpose over all that has been said: of the first HELLO what goes before its proof,
+ * of the second one likewise, and what the public keys have in common. */
 static void hash(const Handshake *handshake, Use use, uint8_t to[32])
 {
     const uint8_t label[16] = { 'r', 'u', 'b', 'a', 't', 'o', ' ', VERSION, (uint8_t)use };

@@ -9,13 +9,13 @@
  *   FINISH: proof                        →    closes on a wrong proof
  *   packets                              →    (and answers to greetings, back)
  *
- * A proof is a hash keyed with the secret over all that was said so far, by both, and over what the two
- * public keys, drawn for this connection alone, have in common. The hash says which of the three proofs
- * it is. So nothing can be replayed on another connection, reflected, or changed on its way; and who
- * learns the secret later cannot read what was said before.
+ * A proof is a hash keyed with the secret over all that was said so far, by both, and over what the
+ * two public keys, drawn for this connection alone, have in common. The hash says which of the
+ * three proofs it is. So nothing can be replayed on another connection, reflected, or changed on
+ * its way; and who learns the secret later cannot read what was said before.
  *
- * Without a secret a constant stands in its place: all goes the same way, but protects from accidents
- * only.
+ * Without a secret a constant stands in its place: all goes the same way, but protects from
+ * accidents only.
  *
  * The form of HELLO is the same in all wire versions, so that they can refuse each other by name.
  *
@@ -77,8 +77,8 @@ void handshake_clear(Handshake *handshake);
 /* How many bytes may come next at the most: 0 once it is over. */
 size_t handshake_wants(const Handshake *handshake);
 
-/* Takes up to that many bytes. What is to be sent then is written to `output`, its size to *n_output.
- * Not NULL: it has failed; why, in words for a log. */
+/* Takes up to that many bytes. What is to be sent then is written to `output`, its size to
+ * *n_output. Not NULL: it has failed; why, in words for a log. */
 const char *handshake_take(Handshake *handshake, const uint8_t *bytes, size_t n,
                            uint8_t output[HANDSHAKE_HELLO_BYTES], size_t *n_output);
 

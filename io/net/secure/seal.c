@@ -1,8 +1,8 @@
 /* Tags and encryption of the pieces of a connection.
  *
  * A MAC is that of the cipher, with all bytes as additional data and nothing encrypted: so one
- * construction, whose nonce is the number of the piece, serves both. A key is used in one direction of
- * one connection, so no nonce ever comes twice. */
+ * construction, whose nonce is the number of the piece, serves both. A key is used in one direction
+ * of one connection, so no nonce ever comes twice. */
 #include "io/net/secure/seal.h"
 
 #include <sodium.h>

@@ -1,9 +1,10 @@
-/* How the bytes of one direction of a connection are protected: a tag for each piece, and, where it is
- * asked for, encryption.
+/* How the bytes of one direction of a connection are protected: a tag for each piece, and, where it
+ * is asked for, encryption.
  *
- * A seal is made from a key that this direction of this connection alone has, and counts its pieces: so
- * a piece that was changed, doubled, left out, moved, or taken from another connection does not open.
- * Of a connection within a host, where nobody changes bytes on the way, a tag is a checksum only.
+ * A seal is made from a key that this direction of this connection alone has, and counts its
+ * pieces: so a piece that was changed, doubled, left out, moved, or taken from another connection
+ * does not open. Of a connection within a host, where nobody changes bytes on the way, a tag is a
+ * checksum only.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_NET_SECURE_SEAL_H
@@ -47,8 +48,8 @@ void seal_init(Seal *seal, Protection protection, SealCipher cipher,
 /* Wipes the key. */
 void seal_clear(Seal *seal);
 
-/* Seals the next piece. PROTECTION_ENCRYPT writes `size` bytes to `to`, which may be `bytes`; the others
- * write the tag alone. */
+/* Seals the next piece. PROTECTION_ENCRYPT writes `size` bytes to `to`, which may be `bytes`; the
+ * others write the tag alone. */
 void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
                 uint8_t tag[SEAL_TAG_BYTES]);
 

@@ -1,8 +1,8 @@
 /* The secret of a run: 32 bytes that its nodes have and nobody else.
  *
- * Who has it can take part in the run, so it is handed on by a file of mode 0600, by the environment or
- * by an inherited descriptor, never on a command line, and it is wiped where it is no longer needed. No
- * message and no log line shows any of it.
+ * Who has it can take part in the run, so it is handed on by a file of mode 0600, by the
+ * environment or by an inherited descriptor, never on a command line, and it is wiped where it is
+ * no longer needed. No message and no log line shows any of it.
  *
  * Threads: any; a secret that was made may be read by several at once. */
 #ifndef RUBATO_IO_NET_SECURE_SECRET_H
@@ -22,9 +22,9 @@ typedef struct {
 /* Draws a new one. False with RUBATO_ERROR_INVALID where the machine has no random numbers. */
 bool run_secret_draw(RunSecret *secret, GError **error);
 
-/* Reads 64 hexadecimal digits, large or small, behind which white space may stand. `length` bytes, which
- * need not end in a zero. False with RUBATO_ERROR_INVALID, which says how many digits there are but shows
- * none; *secret is then untouched. */
+/* Reads 64 hexadecimal digits, large or small, behind which white space may stand. `length` bytes,
+ * which need not end in a zero. False with RUBATO_ERROR_INVALID, which says how many digits there
+ * are but shows none; *secret is then untouched. */
 bool run_secret_parse(const char *text, size_t length, RunSecret *secret, GError **error);
 
 /* Writes its 64 digits and a zero. Whoever calls it wipes them with run_secret_wipe. */

@@ -7,8 +7,9 @@
  * A transport keeps packets in order on each channel and may lose some when a connection breaks:
  * the link above it numbers, acknowledges and sends again. It need not be a reliable one.
  *
- * A new transport is a file transport_<name>.c of this folder that ends in its constant TransportOps,
- * and a line in the array of transport.c; tests/test_transport.c then holds it to all this.
+ * A new transport is a file transport_<name>.c of this folder that ends in its constant
+ * TransportOps, and a line in the array of transport.c; tests/test_transport.c then holds it to all
+ * this.
  *
  * Threads: told at each op. "The I/O thread" is one thread at a time, as is "the holder" of a
  * channel, which may be another thread from call to call; the handing over orders memory. */
@@ -61,8 +62,8 @@ struct Received {
     _Alignas(max_align_t) uint8_t memory[96]; /* the transport's */
 };
 
-/* What a glance shows. After all but the first poll_fd tells nothing until receive has found nothing
- * once more. */
+/* What a glance shows. After all but the first poll_fd tells nothing until receive has found
+ * nothing once more. */
 typedef enum {
     GLANCE_NOT_WORTH_IT, /* did not look: poll_fd will tell */
     GLANCE_NOTHING,
@@ -110,12 +111,12 @@ struct TransportOps {
      * done when something comes on their connections. Never blocks. I/O thread. */
     bool (*receive)(Transport *transport, Received *received);
 
-    /* A cheap look whether receive would find something, for whoever looks again and again instead of
-     * going to sleep; NULL: there is no cheap way. I/O thread. */
+    /* A cheap look whether receive would find something, for whoever looks again and again instead
+     * of going to sleep; NULL: there is no cheap way. I/O thread. */
     Glance (*glance)(Transport *transport);
 
-    /* The processor on which the last packet was sent from this machine, or came in from another; -1:
-     * that cannot be told. NULL: it never can. I/O thread. */
+    /* The processor on which the last packet was sent from this machine, or came in from another;
+     * -1: that cannot be told. NULL: it never can. I/O thread. */
     int (*origin)(Transport *transport);
 
     /* Whether a channel's connection was made anew since this was last asked: then the holders of
@@ -131,9 +132,9 @@ struct TransportOps {
     Channel *(*connect)(Transport *transport, const char *endpoint, const ChannelTarget *target,
                         GError **error);
 
-    /* Sends a packet back on the connection by which one came; drops it where that has ended, or still
-     * has an answer to send. Takes a reference for as long as it needs the bytes. Never blocks. NULL:
-     * connections go one way, and no greetings by them. I/O thread. */
+    /* Sends a packet back on the connection by which one came; drops it where that has ended, or
+     * still has an answer to send. Takes a reference for as long as it needs the bytes. Never
+     * blocks. NULL: connections go one way, and no greetings by them. I/O thread. */
     void (*answer)(Transport *transport, uint32_t connection, Packet *packet);
 };
 
@@ -155,8 +156,8 @@ struct ChannelOps {
     void (*close)(Channel *channel, unsigned linger_ms);
 };
 
-/* The transport of this name, NULL means "tcp". NULL with RUBATO_ERROR_NOT_FOUND, which lists the known
- * ones. Any thread. */
+/* The transport of this name, NULL means "tcp". NULL with RUBATO_ERROR_NOT_FOUND, which lists the
+ * known ones. Any thread. */
 const TransportOps *transport_find(const char *name, GError **error);
 
 /* The one whose address that is. NULL with RUBATO_ERROR_NETWORK where it is none at all. Any

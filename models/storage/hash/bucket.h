@@ -1,5 +1,5 @@
-/* Buckets of hash storage: a cache line (two for cells above 8 bytes) of some keys and, behind them,
- * a cell for each. A cell has the key's row, or the number of it.
+/* Buckets of hash storage: a cache line (two for cells above 8 bytes) of some keys and, behind
+ * them, a cell for each. A cell has the key's row, or the number of it.
  *
  *     key 0 … key n-1 | cell 0 … cell n-1 | rest
  *
@@ -42,7 +42,8 @@ BUCKET_INLINE RubatoKey *bucket_keys(unsigned char *bucket)
     return (RubatoKey *)(void *)bucket;
 }
 
-/* Which slots have the key: for slot i, bit BUCKET_BITS × i and maybe others below the next slot's. */
+/* Which slots have the key: for slot i, bit BUCKET_BITS × i and maybe others below the next
+ * slot's. */
 #ifdef __SSE2__
 /* By halves of 32 bits: to compare 64 at once is what not all processors of the kind can. */
 BUCKET_INLINE __m128i bucket_match_pair(const RubatoKey *keys, __m128i key)

@@ -1,28 +1,29 @@
 /* Hash storage: rows of any 64-bit keys, made as they are needed.
  *
- * Keys are hashed by a seed that only the table's servers know: see key_hash.h. It sways nothing that
- * a caller sees but the time that calls take.
+ * Keys are hashed by a seed that only the table's servers know: see key_hash.h. It sways nothing
+ * that a caller sees but the time that calls take.
  *
  * Extendible hashing (Fagin, Nievergelt, Pippenger, Strong, ACM TODS 4(3), 1979) over small tables
- * of open addressing. The upper half of a key's hash chooses an entry of the directory, which knows a
- * segment; some of its lower bits choose the bucket there in which the search begins.
+ * of open addressing. The upper half of a key's hash chooses an entry of the directory, which knows
+ * a segment; some of its lower bits choose the bucket there in which the search begins.
  *
  *     directory   2^depth entries { buckets, home mask, size, depth }: small, it stays cached
  *     segment     2^size buckets that are homes, and some more for what spills over from the last
  *     bucket      a cache line or two: a few keys and their cells; see bucket.h
  *
  * A segment that is too full doubles or, at its full size, splits in two; growth never touches more
- * than one segment (and, rarely, the directory). Were the keys spread evenly over the directory, all
- * segments would split at about the same time and lie half empty together afterwards. So they are
- * spread as in spiral storage (Martin, 1979): twice as dense at one end of the directory as at the
- * other. At any size some segments have just split and some are about to, and the table as a whole
- * stays about 60 % full.
+ * than one segment (and, rarely, the directory). Were the keys spread evenly over the directory,
+ * all segments would split at about the same time and lie half empty together afterwards. So they
+ * are spread as in spiral storage (Martin, 1979): twice as dense at one end of the directory as at
+ * the other. At any size some segments have just split and some are about to, and the table as a
+ * whole stays about 60 % full.
  *
  * Narrow rows lie in their key's cell: one cache miss. Wide ones lie in slabs that never move, and
- * the cells have their numbers. Key 0 marks an empty slot, so its own row lies apart. Nothing is ever
- * erased.
+ * the cells have their numbers. Key 0 marks an empty slot, so its own row lies apart. Nothing is
+ * ever erased.
  *
- * Growth without memory changes nothing: what was there stays, and the row that was to be made is not.
+ * Growth without memory changes nothing: what was there stays, and the row that was to be made is
+ * not.
  *
  * Thread: the shard's present owner. A search is made over several keys at once: first the home
  * buckets of all are prefetched, then looked at. */
@@ -138,8 +139,8 @@ static bool split_segment(HashStorage *hash, uint64_t place, const Segment *befo
 }
 
 /* Makes room for one more key; cells move. Keys whose places have so much in common that to split
- * them would take a directory out of all proportion get a larger segment instead. False where there is
- * no memory. */
+ * them would take a directory out of all proportion get a larger segment instead. False where there
+ * is no memory. */
 static bool make_room(HashStorage *hash, uint64_t h)
 {
     const Segment segment = *segment_of(hash, h);
@@ -165,7 +166,8 @@ static inline void *row_of_cell(const HashStorage *hash, unsigned char *cell)
            (number & ((1u << hash->slab_bits) - 1)) * hash->row_bytes;
 }
 
-/* Room in the slabs for a row with the next number. A server has as many rows as there are numbers. */
+/* Room in the slabs for a row with the next number. A server has as many rows as there are
+ * numbers. */
 static bool ensure_slab_row(HashStorage *hash)
 {
     const size_t n_bytes = hash->row_bytes << hash->slab_bits;
@@ -200,8 +202,8 @@ static void *find_or_create_empty_key(HashStorage *hash)
     return hash->row_of_empty_key;
 }
 
-/* The row of one key, created if it is absent; NULL where there is no memory for it. Sets *moved where
- * others have moved for it. */
+/* The row of one key, created if it is absent; NULL where there is no memory for it. Sets *moved
+ * where others have moved for it. */
 static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
 {
     const uint64_t h = key_hash(&hash->source.key_hash, key);
@@ -230,8 +232,8 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
     return row;
 }
 
-/* Finds the home buckets of keys and has them fetched. In a loop of its own, with no variable beside
- * its own few, it keeps them all in registers. */
+/* Finds the home buckets of keys and has them fetched. In a loop of its own, with no variable
+ * beside its own few, it keeps them all in registers. */
 static __attribute__((noinline)) void fetch_homes(const HashStorage *hash, const RubatoKey *keys,
                                                   size_t n, unsigned char **homes)
 {

@@ -67,8 +67,9 @@ unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint6
 bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit,
                   const Segment *lower, const Segment *upper);
 
-/* Writes up to n of the segment's keys behind its first *skip ones, in an order that stays until the
- * next is inserted; how many these were. *skip becomes what is left to skip in segments to come. */
+/* Writes up to n of the segment's keys behind its first *skip ones, in an order that stays until
+ * the next is inserted; how many these were. *skip becomes what is left to skip in segments to
+ * come. */
 size_t segment_list(BucketLayout layout, const Segment *segment, uint64_t *skip, size_t n,
                     RubatoKey *keys);
 

@@ -1,14 +1,14 @@
 /* The pool of hash storage's segments.
  *
- * A table that grows gives back what it took first, segment by segment, as they split. So blocks that
- * were mapped one by one go back to the kernel, and in the end a large table lies in huge pages
- * alone.
+ * A table that grows gives back what it took first, segment by segment, as they split. So blocks
+ * that were mapped one by one go back to the kernel, and in the end a large table lies in huge
+ * pages alone.
  *
- * A huge page has to be cleared by the kernel when it is first touched, all 2 MB of it; on a virtual
- * machine the host may have to find memory for it too, which takes milliseconds. A request would be
- * held up for so long. So the page that comes next is touched beforehand, by a thread that does this
- * and ends. It writes one byte, the page's last, and that belongs to no block: the two threads share
- * no memory. Where there is no thread in time, the request waits.
+ * A huge page has to be cleared by the kernel when it is first touched, all 2 MB of it; on a
+ * virtual machine the host may have to find memory for it too, which takes milliseconds. A request
+ * would be held up for so long. So the page that comes next is touched beforehand, by a thread that
+ * does this and ends. It writes one byte, the page's last, and that belongs to no block: the two
+ * threads share no memory. Where there is no thread in time, the request waits.
  *
  * Thread: the shard's present owner. */
 #include "models/storage/hash/segment_pool.h"
@@ -63,8 +63,8 @@ static void *fetch(void *page)
     return NULL;
 }
 
-/* Has the next page fetched, unless the thread before is still at it: a busy machine may not have let
- * it run yet. Then nobody waits for it, whoever needs its page fetches that himself. */
+/* Has the next page fetched, unless the thread before is still at it: a busy machine may not have
+ * let it run yet. Then nobody waits for it, whoever needs its page fetches that himself. */
 static void fetch_next(SegmentPool *pool)
 {
     sigset_t all, before;

@@ -1,8 +1,8 @@
 /* A pool of equal blocks of memory, for the segments of hash storage.
  *
- * The first blocks are mapped one by one, so that a small table takes little more than it uses. Those
- * that follow are cut from huge pages, which spare a random reader most misses of the translation
- * buffer.
+ * The first blocks are mapped one by one, so that a small table takes little more than it uses.
+ * Those that follow are cut from huge pages, which spare a random reader most misses of the
+ * translation buffer.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_MODELS_STORAGE_HASH_SEGMENT_POOL_H

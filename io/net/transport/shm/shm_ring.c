@@ -4,17 +4,17 @@
  *
  * `head` and `tail` count bytes since the beginning; each is written by one end. The writer's store
  * of head, once a record is complete, is a release that the reader's load acquires; the reader's
- * store of tail, once it is done with a record, one that the writer's load acquires before it writes
- * over it.
+ * store of tail, once it is done with a record, one that the writer's load acquires before it
+ * writes over it.
  *
  * Both ends may go to sleep: the reader when the ring is empty, the writer (its packets, rather)
- * when it is full. Who is about to sleep sets a flag and looks again; who makes the other's progress
- * possible does so and looks at the flag. All four are sequentially consistent, so one of the two
- * sees the other. For the reader the flag is in its bell (shm_bell in transport_shm.c): head is
- * stored, and loaded, sequentially consistently for its sake. For the writer it is `wants_room`
- * here; ring_wants_telling, which the reader calls each time it has found the ring empty, and so
- * each time before it sleeps, is the place where it looks. Between, it looks in passing, when half
- * of the ring is free, so that the writer need not run dry. */
+ * when it is full. Who is about to sleep sets a flag and looks again; who makes the other's
+ * progress possible does so and looks at the flag. All four are sequentially consistent, so one of
+ * the two sees the other. For the reader the flag is in its bell (shm_bell in transport_shm.c):
+ * head is stored, and loaded, sequentially consistently for its sake. For the writer it is
+ * `wants_room` here; ring_wants_telling, which the reader calls each time it has found the ring
+ * empty, and so each time before it sleeps, is the place where it looks. Between, it looks in
+ * passing, when half of the ring is free, so that the writer need not run dry. */
 #define _GNU_SOURCE
 #include "io/net/transport/shm/shm_ring.h"
 

@@ -6,8 +6,8 @@
  * reads there is checked against the ring before it is used, and an end that finds nonsense says
  * that the ring is broken.
  *
- * The memory is an anonymous file, sealed so that nobody can shrink it under the other's feet. It is
- * mapped twice in a row, so that records that go over the end of the ring lie in one piece.
+ * The memory is an anonymous file, sealed so that nobody can shrink it under the other's feet. It
+ * is mapped twice in a row, so that records that go over the end of the ring lie in one piece.
  *
  * Threads: one at a time for each end. */
 #ifndef RUBATO_IO_NET_TRANSPORT_SHM_SHM_RING_H

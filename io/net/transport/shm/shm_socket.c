@@ -1,8 +1,8 @@
 /* Unix sockets of the shared-memory transport: how two processes come by a ring and a bell.
  *
- * Sockets of the kind that keeps messages apart (SOCK_SEQPACKET). Abstract names belong to a network
- * namespace and have no permissions: so both ends ask the kernel who the other is, and deal with
- * their own user alone. */
+ * Sockets of the kind that keeps messages apart (SOCK_SEQPACKET). Abstract names belong to a
+ * network namespace and have no permissions: so both ends ask the kernel who the other is, and deal
+ * with their own user alone. */
 #define _GNU_SOURCE
 #include "io/net/transport/shm/shm_socket.h"
 

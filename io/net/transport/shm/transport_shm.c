@@ -4,16 +4,18 @@
  *
  * Each channel has a ring of its own, written by the sender alone and read by the receiver alone
  * (shm_ring.h). The sender makes it and hands it over through a socket that the receiver listens at
- * (shm_socket.h), once both have shaken hands there; the socket then stays, for its end tells the end of the other process. All memory
- * and all sockets are nameless files or abstract names: when a process dies, however it dies,
- * nothing of it is left, and what it had written in full is still read.
+ * (shm_socket.h), once both have shaken hands there; the socket then stays, for its end tells the
+ * end of the other process. All memory and all sockets are nameless files or abstract names: when a
+ * process dies, however it dies, nothing of it is left, and what it had written in full is still
+ * read.
  *
  * Who has nothing to read sleeps in poll(), on an epoll that has the listener, the sockets and the
- * bell, an eventfd that all senders have. Ringing is a system call, so it is done only for a sleeper:
- * receive, before it says that there is nothing, sets `asleep` and looks into every ring again; a
- * sender makes a record visible and then looks at `asleep`. All four are sequentially consistent, so
- * either the receiver finds the record or the sender the flag. A sender whose bell has not come yet
- * rings when it comes. A sender that has gone mad may fail to ring: the I/O thread's tick looks, too.
+ * bell, an eventfd that all senders have. Ringing is a system call, so it is done only for a
+ * sleeper: receive, before it says that there is nothing, sets `asleep` and looks into every ring
+ * again; a sender makes a record visible and then looks at `asleep`. All four are sequentially
+ * consistent, so either the receiver finds the record or the sender the flag. A sender whose bell
+ * has not come yet rings when it comes. A sender that has gone mad may fail to ring: the I/O
+ * thread's tick looks, too.
  *
  * Packets of one record are lent straight from the ring; larger ones are put together in memory of
  * their own, so that a ring can be much smaller than the largest packet.
@@ -41,7 +43,7 @@
 #define MOST_UNHEARD 32
 
 /* Connections beyond two for each node, of processes that were started again. */
-#define SPARE_INLETS 64
+#define SPARE_RECEIVERS 64
 
 /* Connections of which nothing is proven: so many, and no longer than that. */
 #define MOST_STRANGERS 64
@@ -65,11 +67,11 @@ typedef struct {
     /* the packet that comes in pieces: partial_bytes > 0 */
     uint8_t *partial; /* NULL: there was no memory, and it is dropped */
     size_t partial_bytes, partial_at;
-} Inlet;
+} ShmReceiver;
 
 /* What Received.memory holds. */
 typedef struct {
-    Inlet *inlet;
+    ShmReceiver *receiver;
     RingRecord record;
     uint8_t *own; /* not NULL: the packet lies here */
     pid_t pid;
@@ -85,10 +87,10 @@ static ShmReceived *inside(Received *received)
 
 /* ---- what was received ---- */
 
-static void tell_room(Inlet *inlet)
+static void tell_room(ShmReceiver *receiver)
 {
-    if (ring_wants_telling(&inlet->reader))
-        shm_socket_send_room(inlet->fd);
+    if (ring_wants_telling(&receiver->reader))
+        shm_socket_send_room(receiver->fd);
 }
 
 static void received_release(Received *received)
@@ -99,8 +101,8 @@ static void received_release(Received *received)
         g_free(self->own);
         return;
     }
-    ring_release(&self->inlet->reader, &self->record);
-    tell_room(self->inlet);
+    ring_release(&self->receiver->reader, &self->record);
+    tell_room(self->receiver);
 }
 
 static void received_move(Received *to, Received *from)
@@ -123,18 +125,18 @@ static const ReceivedOps received_ops = {
     .address = received_address,
 };
 
-/* ---- inlets ---- */
+/* ---- receivers ---- */
 
-static void inlet_free(gpointer data)
+static void receiver_free(gpointer data)
 {
-    Inlet *const inlet = data;
+    ShmReceiver *const receiver = data;
 
-    if (inlet->opened)
-        ring_close(&inlet->reader.ring);
-    shm_transport_close(inlet->transport, inlet->fd);
-    handshake_clear(&inlet->handshake);
-    g_free(inlet->partial);
-    g_free(inlet);
+    if (receiver->opened)
+        ring_close(&receiver->reader.ring);
+    shm_transport_close(receiver->transport, receiver->fd);
+    handshake_clear(&receiver->handshake);
+    g_free(receiver->partial);
+    g_free(receiver);
 }
 
 HandshakeConfig shm_transport_handshake(const ShmTransport *transport)
@@ -168,14 +170,15 @@ static void thin_out(ShmTransport *self)
     guint n = 0;
 
     /* from the newest to the oldest, so that one that is removed does not move the rest */
-    for (guint i = self->inlets->len; i-- > 0;) {
-        const Inlet *const inlet = g_ptr_array_index(self->inlets, i);
-        if (inlet->is_proven || (++n <= MOST_STRANGERS && now_ms - inlet->accepted_ms < PROOF_MS))
+    for (guint i = self->receivers->len; i-- > 0;) {
+        const ShmReceiver *const receiver = g_ptr_array_index(self->receivers, i);
+        if (receiver->is_proven ||
+            (++n <= MOST_STRANGERS && now_ms - receiver->accepted_ms < PROOF_MS))
             continue;
         g_warning("dropped the connection of process %d: it has not proved that it belongs to this "
                   "run",
-                  (int)inlet->pid);
-        g_ptr_array_remove_index(self->inlets, i);
+                  (int)receiver->pid);
+        g_ptr_array_remove_index(self->receivers, i);
         n--;
     }
 }
@@ -184,8 +187,8 @@ static guint count_proven(const ShmTransport *self)
 {
     guint n = 0;
 
-    for (guint i = 0; i < self->inlets->len; i++)
-        n += ((const Inlet *)g_ptr_array_index(self->inlets, i))->is_proven;
+    for (guint i = 0; i < self->receivers->len; i++)
+        n += ((const ShmReceiver *)g_ptr_array_index(self->receivers, i))->is_proven;
     return n;
 }
 
@@ -196,63 +199,64 @@ static void let_in(ShmTransport *self, int listener)
     int fd;
 
     while ((fd = shm_socket_accept(listener, &pid)) != -1) {
-        const uint32_t id = self->n_inlets_ever++;
+        const uint32_t id = self->n_receivers_ever++;
 
-        if (!shm_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, SHM_EVENT_INLET, id)) {
+        if (!shm_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, SHM_EVENT_RECEIVER, id)) {
             close(fd);
             continue;
         }
-        Inlet *const inlet = g_new0(Inlet, 1);
-        inlet->transport = self;
-        inlet->id = id;
-        inlet->fd = fd;
-        inlet->pid = pid;
-        inlet->accepted_ms = monotonic_ms();
-        handshake_init(&inlet->handshake, HANDSHAKE_ACCEPTS, &config, NULL);
-        g_ptr_array_add(self->inlets, inlet);
+        ShmReceiver *const receiver = g_new0(ShmReceiver, 1);
+        receiver->transport = self;
+        receiver->id = id;
+        receiver->fd = fd;
+        receiver->pid = pid;
+        receiver->accepted_ms = monotonic_ms();
+        handshake_init(&receiver->handshake, HANDSHAKE_ACCEPTS, &config, NULL);
+        g_ptr_array_add(self->receivers, receiver);
         thin_out(self);
     }
 }
 
 /* Takes the next message of the handshake; once it is done the sender gets our bell. False: the
  * connection is not worth keeping. */
-static bool shake_hands(ShmTransport *self, Inlet *inlet)
+static bool shake_hands(ShmTransport *self, ShmReceiver *receiver)
 {
     const int bell[] = { self->bell_memory_fd, self->bell_fd };
-    const size_t wanted = handshake_wants(&inlet->handshake);
+    const size_t wanted = handshake_wants(&receiver->handshake);
     uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
     size_t n_output = 0;
 
-    const ShmNews news = shm_socket_receive_proof(inlet->fd, bytes, wanted);
+    const ShmNews news = shm_socket_receive_proof(receiver->fd, bytes, wanted);
     if (news != SHM_MESSAGE)
         return news == SHM_NOTHING;
-    const char *const fault = handshake_take(&inlet->handshake, bytes, wanted, output, &n_output);
+    const char *const fault =
+        handshake_take(&receiver->handshake, bytes, wanted, output, &n_output);
     if (fault != NULL) {
-        g_warning("dropped the connection of process %d: %s", (int)inlet->pid, fault);
+        g_warning("dropped the connection of process %d: %s", (int)receiver->pid, fault);
         return false;
     }
-    if (n_output > 0 && !shm_socket_send_proof(inlet->fd, output, n_output))
+    if (n_output > 0 && !shm_socket_send_proof(receiver->fd, output, n_output))
         return false;
-    if (inlet->handshake.state != HANDSHAKE_DONE)
+    if (receiver->handshake.state != HANDSHAKE_DONE)
         return true;
-    if (count_proven(self) >= self->most_inlets)
+    if (count_proven(self) >= self->most_receivers)
         return false;
-    inlet->is_proven = true;
-    inlet->node = handshake_peer_node(&inlet->handshake);
-    inlet->incarnation = handshake_peer_incarnation(&inlet->handshake);
-    handshake_clear(&inlet->handshake);
+    receiver->is_proven = true;
+    receiver->node = handshake_peer_node(&receiver->handshake);
+    receiver->incarnation = handshake_peer_incarnation(&receiver->handshake);
+    handshake_clear(&receiver->handshake);
     /* Who has gone already may still have left a ring. */
-    (void)shm_socket_send_hello(inlet->fd, 0, bell, G_N_ELEMENTS(bell));
+    (void)shm_socket_send_hello(receiver->fd, 0, bell, G_N_ELEMENTS(bell));
     return true;
 }
 
-/* The ring of an inlet. False: the connection is not worth keeping. */
-static bool open_inlet(Inlet *inlet)
+/* The ring of a receiver. False: the connection is not worth keeping. */
+static bool open_receiver(ShmReceiver *receiver)
 {
     uint64_t capacity;
     int fd;
 
-    switch (shm_socket_receive(inlet->fd, &capacity, &fd, 1)) {
+    switch (shm_socket_receive(receiver->fd, &capacity, &fd, 1)) {
     case SHM_NOTHING:
         return true;
     case SHM_END:
@@ -260,29 +264,31 @@ static bool open_inlet(Inlet *inlet)
     case SHM_MESSAGE:
         break;
     }
-    inlet->opened = capacity <= RING_MOST_BYTES && ring_open(fd, (size_t)capacity, &inlet->reader);
+    receiver->opened =
+        capacity <= RING_MOST_BYTES && ring_open(fd, (size_t)capacity, &receiver->reader);
     close(fd);
-    return inlet->opened;
+    return receiver->opened;
 }
 
-/* Something has come on an inlet's socket: its ring, or its end. */
-static void hear_inlet(ShmTransport *self, uint32_t id)
+/* Something has come on a receiver's socket: its ring, or its end. */
+static void hear_receiver(ShmTransport *self, uint32_t id)
 {
     guint i = 0;
 
-    while (i < self->inlets->len && ((Inlet *)g_ptr_array_index(self->inlets, i))->id != id)
+    while (i < self->receivers->len &&
+           ((ShmReceiver *)g_ptr_array_index(self->receivers, i))->id != id)
         i++;
-    if (i == self->inlets->len)
+    if (i == self->receivers->len)
         return;
-    Inlet *const inlet = g_ptr_array_index(self->inlets, i);
-    if (!inlet->opened) {
-        if (inlet->is_proven ? !open_inlet(inlet) : !shake_hands(self, inlet))
-            g_ptr_array_remove_index(self->inlets, i);
+    ShmReceiver *const receiver = g_ptr_array_index(self->receivers, i);
+    if (!receiver->opened) {
+        if (receiver->is_proven ? !open_receiver(receiver) : !shake_hands(self, receiver))
+            g_ptr_array_remove_index(self->receivers, i);
         return; /* the end, if it is there, too, shows again */
     }
-    if (shm_socket_receive(inlet->fd, NULL, NULL, 0) != SHM_NOTHING) {
-        inlet->ended = true;
-        (void)epoll_ctl(self->epoll_fd, EPOLL_CTL_DEL, inlet->fd, NULL);
+    if (shm_socket_receive(receiver->fd, NULL, NULL, 0) != SHM_NOTHING) {
+        receiver->ended = true;
+        (void)epoll_ctl(self->epoll_fd, EPOLL_CTL_DEL, receiver->fd, NULL);
     }
 }
 
@@ -298,16 +304,16 @@ static void hear_all(ShmTransport *self)
         case SHM_EVENT_LISTENER:
             let_in(self, (int)id);
             break;
-        case SHM_EVENT_INLET:
-            hear_inlet(self, id);
+        case SHM_EVENT_RECEIVER:
+            hear_receiver(self, id);
             break;
-        case SHM_EVENT_OUTLET:
-            outlets_hear(&self->outlets, id, events[i].events);
+        case SHM_EVENT_SENDER:
+            senders_hear(&self->senders, id, events[i].events);
             break;
         default: /* the bell: the rings are looked into anyhow */
             /* Relaxed: who sets it again has rung the bell again. */
             if (atomic_exchange_explicit(&self->unfinished, false, memory_order_relaxed))
-                outlets_go_on(&self->outlets);
+                senders_go_on(&self->senders);
             break;
         }
     }
@@ -322,63 +328,63 @@ typedef enum {
     STEP_BROKEN,
 } Step;
 
-static void fill(Received *received, Inlet *inlet, uint8_t *bytes, size_t size)
+static void fill(Received *received, ShmReceiver *receiver, uint8_t *bytes, size_t size)
 {
     *received = (Received){ .ops = &received_ops,
                             .bytes = bytes,
                             .size = size,
-                            .node = inlet->node,
-                            .incarnation = inlet->incarnation };
-    *inside(received) = (ShmReceived){ .inlet = inlet, .pid = inlet->pid };
+                            .node = receiver->node,
+                            .incarnation = receiver->incarnation };
+    *inside(received) = (ShmReceived){ .receiver = receiver, .pid = receiver->pid };
 }
 
 /* Takes a piece of a packet that does not fit into one record. */
-static Step take_piece(Inlet *inlet, const RingRecord *record, Received *received)
+static Step take_piece(ShmReceiver *receiver, const RingRecord *record, Received *received)
 {
-    if (inlet->partial_bytes == 0) {
+    if (receiver->partial_bytes == 0) {
         if (record->packet_bytes > WIRE_MAX_PACKET_BYTES)
             return STEP_BROKEN;
-        inlet->partial = g_try_malloc((size_t)record->packet_bytes);
-        inlet->partial_bytes = (size_t)record->packet_bytes;
-        inlet->partial_at = 0;
+        receiver->partial = g_try_malloc((size_t)record->packet_bytes);
+        receiver->partial_bytes = (size_t)record->packet_bytes;
+        receiver->partial_at = 0;
     }
-    if (record->packet_bytes != inlet->partial_bytes || record->size == 0 ||
-        record->size > inlet->partial_bytes - inlet->partial_at)
+    if (record->packet_bytes != receiver->partial_bytes || record->size == 0 ||
+        record->size > receiver->partial_bytes - receiver->partial_at)
         return STEP_BROKEN;
-    if (inlet->partial != NULL)
-        memcpy(inlet->partial + inlet->partial_at, record->bytes, record->size);
-    inlet->partial_at += record->size;
-    ring_release(&inlet->reader, record);
-    tell_room(inlet);
-    if (inlet->partial_at < inlet->partial_bytes)
+    if (receiver->partial != NULL)
+        memcpy(receiver->partial + receiver->partial_at, record->bytes, record->size);
+    receiver->partial_at += record->size;
+    ring_release(&receiver->reader, record);
+    tell_room(receiver);
+    if (receiver->partial_at < receiver->partial_bytes)
         return STEP_PIECE;
-    const size_t size = inlet->partial_bytes;
-    inlet->partial_bytes = 0;
-    if (inlet->partial == NULL)
+    const size_t size = receiver->partial_bytes;
+    receiver->partial_bytes = 0;
+    if (receiver->partial == NULL)
         return STEP_PIECE; /* as if it had been lost: the link sends it again */
-    fill(received, inlet, inlet->partial, size);
-    inside(received)->own = g_steal_pointer(&inlet->partial);
+    fill(received, receiver, receiver->partial, size);
+    inside(received)->own = g_steal_pointer(&receiver->partial);
     return STEP_PACKET;
 }
 
-static Step take_record(Inlet *inlet, Received *received)
+static Step take_record(ShmReceiver *receiver, Received *received)
 {
     RingRecord record;
 
-    if (!inlet->opened)
+    if (!receiver->opened)
         return STEP_NOTHING;
-    switch (ring_read(&inlet->reader, &record)) {
+    switch (ring_read(&receiver->reader, &record)) {
     case RING_OK:
         break;
     case RING_EMPTY:
-        tell_room(inlet);
+        tell_room(receiver);
         return STEP_NOTHING;
     default:
         return STEP_BROKEN;
     }
-    if (record.size != record.packet_bytes || inlet->partial_bytes != 0)
-        return take_piece(inlet, &record, received);
-    fill(received, inlet, record.bytes, record.size);
+    if (record.size != record.packet_bytes || receiver->partial_bytes != 0)
+        return take_piece(receiver, &record, received);
+    fill(received, receiver, record.bytes, record.size);
     received->lent = true;
     inside(received)->record = record;
     return STEP_PACKET;
@@ -387,24 +393,24 @@ static Step take_record(Inlet *inlet, Received *received)
 /* Looks once into each ring, beginning behind the one that was served last. */
 static Step look_into_rings(ShmTransport *self, Received *received)
 {
-    const guint n = self->inlets->len;
+    const guint n = self->receivers->len;
     Step best = STEP_NOTHING;
 
-    for (guint i = 0, at = self->next_inlet; i < n && self->inlets->len == n; i++, at++) {
+    for (guint i = 0, at = self->next_receiver; i < n && self->receivers->len == n; i++, at++) {
         at = at < n ? at : 0;
-        Inlet *const inlet = g_ptr_array_index(self->inlets, at);
-        const Step step = take_record(inlet, received);
+        ShmReceiver *const receiver = g_ptr_array_index(self->receivers, at);
+        const Step step = take_record(receiver, received);
         if (step == STEP_PACKET) {
-            self->next_inlet = at + 1;
+            self->next_receiver = at + 1;
             return STEP_PACKET;
         }
         if (step == STEP_PIECE)
             best = STEP_PIECE;
         if (step == STEP_BROKEN)
             g_warning("dropped the connection of process %d: what it writes makes no sense",
-                      (int)inlet->pid);
-        if (step == STEP_BROKEN || (step == STEP_NOTHING && inlet->ended)) {
-            g_ptr_array_remove_index(self->inlets, at);
+                      (int)receiver->pid);
+        if (step == STEP_BROKEN || (step == STEP_NOTHING && receiver->ended)) {
+            g_ptr_array_remove_index(self->receivers, at);
             best = STEP_PIECE; /* the places have changed: once more */
         }
     }
@@ -464,9 +470,9 @@ static Glance shm_glance(Transport *transport)
     ShmTransport *const self = (ShmTransport *)transport;
 
     disarm(self);
-    for (guint i = 0; i < self->inlets->len; i++) {
-        const Inlet *const inlet = g_ptr_array_index(self->inlets, i);
-        if (inlet->opened && ring_has_some(&inlet->reader))
+    for (guint i = 0; i < self->receivers->len; i++) {
+        const ShmReceiver *const receiver = g_ptr_array_index(self->receivers, i);
+        if (receiver->opened && ring_has_some(&receiver->reader))
             return GLANCE_SOME;
     }
     return GLANCE_NOTHING;
@@ -478,9 +484,9 @@ static void shm_destroy(Transport *transport)
 {
     ShmTransport *const self = (ShmTransport *)transport;
 
-    outlets_finish(&self->outlets, self->epoll_fd, SHM_EVENT_OUTLET);
-    outlets_clear(&self->outlets);
-    g_ptr_array_unref(self->inlets);
+    senders_finish(&self->senders, self->epoll_fd, SHM_EVENT_SENDER);
+    senders_clear(&self->senders);
+    g_ptr_array_unref(self->receivers);
     if (self->bell != NULL)
         munmap(self->bell, SHM_BELL_BYTES);
     if (self->bell_memory_fd != -1)
@@ -514,10 +520,10 @@ static Transport *shm_create(const TransportConfig *config, GError **error)
     self->config = *config;
     self->identity = host_identity();
     self->ring_capacity = choose_capacity(config->n_nodes);
-    self->most_inlets = 2 * (size_t)config->n_nodes + SPARE_INLETS;
+    self->most_receivers = 2 * (size_t)config->n_nodes + SPARE_RECEIVERS;
     self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
-    self->inlets = g_ptr_array_new_with_free_func(inlet_free);
-    outlets_init(&self->outlets);
+    self->receivers = g_ptr_array_new_with_free_func(receiver_free);
+    senders_init(&self->senders);
     self->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     self->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     self->bell_memory_fd = shm_memory_new(SHM_BELL_BYTES);
@@ -579,7 +585,7 @@ static Channel *shm_connect(Transport *transport, const char *endpoint, const Ch
     if (!host_address_split(SCHEME, self->identity, endpoint, /* for_binding= */ false, &name,
                             error))
         return NULL;
-    return shm_outlet_new(self, name, target);
+    return shm_sender_new(self, name, target);
 }
 
 const TransportOps transport_shm = {

@@ -4,7 +4,7 @@
 #ifndef RUBATO_IO_NET_TRANSPORT_SHM_TRANSPORT_SHM_H
 #define RUBATO_IO_NET_TRANSPORT_SHM_TRANSPORT_SHM_H
 
-#include "io/net/transport/outlet.h"
+#include "io/net/transport/sender.h"
 #include "io/net/transport/shm/shm_ring.h"
 #include "io/net/transport/shm/shm_socket.h"
 #include "io/net/transport/transport_ops.h"
@@ -30,8 +30,8 @@ static inline bool shm_bell_clear(ShmBell *bell)
     return atomic_exchange_explicit(&bell->asleep, 0, memory_order_relaxed) == 0;
 }
 
-/* After a record was written: whether to ring. Who writes first after the receiver has gone to sleep
- * does; the others need not. */
+/* After a record was written: whether to ring. Who writes first after the receiver has gone to
+ * sleep does; the others need not. */
 static inline bool shm_bell_take(ShmBell *bell)
 {
     /* seq_cst: as what ring_write did before, see shm_ring.c. Relaxed: it reads the 1 that the load
@@ -47,7 +47,7 @@ typedef struct {
     TransportConfig config;
     char *identity;       /* of this host */
     size_t ring_capacity; /* of rings that are made here */
-    size_t most_inlets;
+    size_t most_receivers;
     int epoll_fd;
     GArray *listeners; /* of descriptors */
     int bell_memory_fd;
@@ -55,23 +55,23 @@ typedef struct {
     ShmBell *bell; /* for those who send to us */
 
     /* the I/O thread only */
-    GPtrArray *inlets; /* of Inlet */
-    guint next_inlet;
-    uint32_t n_inlets_ever;
+    GPtrArray *receivers; /* of ShmReceiver */
+    guint next_receiver;
+    uint32_t n_receivers_ever;
     bool armed;       /* our bell is set to ring */
     bool rung;        /* and it has rung: the epoll says so until it is asked */
     unsigned unheard; /* rounds since the epoll was asked */
 
-    _Atomic bool unfinished; /* an outlet has more to write than it did in one go */
-    Outlets outlets;         /* any thread */
+    _Atomic bool unfinished; /* a sender has more to write than it did in one go */
+    Senders senders;         /* any thread */
 } ShmTransport;
 
 /* What an event of the epoll is about. */
 enum {
     SHM_EVENT_BELL,
     SHM_EVENT_LISTENER,
-    SHM_EVENT_INLET,
-    SHM_EVENT_OUTLET,
+    SHM_EVENT_RECEIVER,
+    SHM_EVENT_SENDER,
 };
 
 bool shm_transport_watch(const ShmTransport *transport, int fd, uint32_t events, uint32_t kind,
@@ -86,6 +86,6 @@ void shm_transport_close(const ShmTransport *transport, int fd);
 /* ---- transport_shm_send.c ---- */
 
 /* A channel to whoever listens at the name. (transfer full) */
-Channel *shm_outlet_new(ShmTransport *transport, const char *name, const ChannelTarget *target);
+Channel *shm_sender_new(ShmTransport *transport, const char *name, const ChannelTarget *target);
 
 #endif

@@ -1,15 +1,15 @@
 /* The sending side of the shared-memory transport.
  *
- * An outlet makes its ring, connects to the receiver's socket, shakes hands and hands the ring over; the
- * receiver hands back its bell. Writing need not wait for that: a receiver that comes by a ring looks into
- * it, and the bell is rung once when it comes. The receiver tells over the socket when there is room
- * in a ring that was full.
+ * A sender makes its ring, connects to the receiver's socket, shakes hands and hands the ring over;
+ * the receiver hands back its bell. Writing need not wait for that: a receiver that comes by a ring
+ * looks into it, and the bell is rung once when it comes. The receiver tells over the socket when
+ * there is room in a ring that was full.
  *
- * When the connection breaks the ring is forgotten with all that is in it, and a new one is made for
- * the next attempt.
+ * When the connection breaks the ring is forgotten with all that is in it, and a new one is made
+ * for the next attempt.
  *
- * Threads: those of outlet.h; all here but shm_outlet_new and outlet_free run with the outlet's lock
- * held. */
+ * Threads: those of sender.h; all here but shm_sender_new and sender_free run with the sender's
+ * lock held. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -20,25 +20,25 @@
 #define LONGEST_PAUSE_MS 20
 
 typedef struct {
-    Outlet base;
+    Sender base;
 
     /* immutable */
     ShmTransport *transport;
     char *name; /* of the receiver's socket */
     ChannelTarget target;
 
-    /* guarded by the outlet's lock; while it is open */
+    /* guarded by the sender's lock; while it is open */
     int fd;
     Handshake handshake;
     int ring_fd; /* to be handed over; -1: that is done */
     RingWriter writer;
     ShmBell *bell; /* NULL: has not come yet */
     int bell_fd;
-} ShmOutlet;
+} ShmSender;
 
-static void outlet_shut(Outlet *outlet)
+static void sender_shut(Sender *sender)
 {
-    ShmOutlet *const self = (ShmOutlet *)outlet;
+    ShmSender *const self = (ShmSender *)sender;
 
     handshake_clear(&self->handshake);
     if (self->ring_fd != -1)
@@ -52,9 +52,9 @@ static void outlet_shut(Outlet *outlet)
     }
 }
 
-static bool outlet_open(Outlet *outlet)
+static bool sender_open(Sender *sender)
 {
-    ShmOutlet *const self = (ShmOutlet *)outlet;
+    ShmSender *const self = (ShmSender *)sender;
     HandshakeConfig config = shm_transport_handshake(self->transport);
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
 
@@ -70,13 +70,13 @@ static bool outlet_open(Outlet *outlet)
     config.wanted_incarnation = self->target.incarnation;
     handshake_init(&self->handshake, HANDSHAKE_CONNECTS, &config, NULL);
     const bool told = shm_socket_send_proof(fd, hello, handshake_begin(&self->handshake, hello));
-    if (told && shm_transport_watch(self->transport, fd, EPOLLIN, SHM_EVENT_OUTLET, outlet->id))
+    if (told && shm_transport_watch(self->transport, fd, EPOLLIN, SHM_EVENT_SENDER, sender->id))
         return true;
-    outlet_shut(outlet);
+    sender_shut(sender);
     return false;
 }
 
-static void ring_bell(const ShmOutlet *self)
+static void ring_bell(const ShmSender *self)
 {
     const uint64_t one = 1;
 
@@ -86,27 +86,27 @@ static void ring_bell(const ShmOutlet *self)
         g_assert(errno == EAGAIN || errno == EINTR); /* it has been rung often enough */
 }
 
-/* Has the I/O thread come back to the outlet. */
-static void ask_to_go_on(ShmOutlet *self)
+/* Has the I/O thread come back to the sender. */
+static void ask_to_go_on(ShmSender *self)
 {
     const uint64_t one = 1;
 
-    /* Relaxed: it looks under the outlet's lock, which we hold. */
+    /* Relaxed: it looks under the sender's lock, which we hold. */
     atomic_store_explicit(&self->transport->unfinished, true, memory_order_relaxed);
     if (write(self->transport->bell_fd, &one, sizeof one) == -1)
         g_assert(errno == EAGAIN || errno == EINTR);
 }
 
-static OutletProgress outlet_write(Outlet *outlet, const Packet *packet, size_t *at, size_t *budget)
+static SenderProgress sender_write(Sender *sender, const Packet *packet, size_t *at, size_t *budget)
 {
-    ShmOutlet *const self = (ShmOutlet *)outlet;
+    ShmSender *const self = (ShmSender *)sender;
 
     do {
         const size_t before = *at;
 
         if (*budget == 0) {
             ask_to_go_on(self);
-            return OUTLET_LATER;
+            return SENDER_LATER;
         }
         switch (ring_write(&self->writer, packet->bytes, packet->size, at)) {
         case RING_OK:
@@ -114,16 +114,16 @@ static OutletProgress outlet_write(Outlet *outlet, const Packet *packet, size_t 
             *budget -= MIN(*budget, *at - before);
             break;
         case RING_BROKEN:
-            return OUTLET_BROKEN;
+            return SENDER_BROKEN;
         default:
-            return OUTLET_LATER; /* the receiver tells when there is room */
+            return SENDER_LATER; /* the receiver tells when there is room */
         }
     } while (*at < packet->size);
-    return OUTLET_DONE;
+    return SENDER_DONE;
 }
 
 /* The receiver's proof; then it gets ours, and the ring. */
-static bool shake_hands(ShmOutlet *self)
+static bool shake_hands(ShmSender *self)
 {
     const size_t wanted = handshake_wants(&self->handshake);
     uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
@@ -143,7 +143,7 @@ static bool shake_hands(ShmOutlet *self)
 }
 
 /* The receiver's bell. */
-static bool take_bell(ShmOutlet *self)
+static bool take_bell(ShmSender *self)
 {
     int fds[2];
     uint64_t capacity;
@@ -163,15 +163,15 @@ static bool take_bell(ShmOutlet *self)
         return false;
     }
     self->bell_fd = fds[1];
-    outlet_note_connected(&self->base);
+    sender_note_connected(&self->base);
     ring_bell(self); /* for what was written before we had it */
     return true;
 }
 
 /* The bell, or news of room, or the end. */
-static bool outlet_hear(Outlet *outlet, uint32_t events)
+static bool sender_hear(Sender *sender, uint32_t events)
 {
-    ShmOutlet *const self = (ShmOutlet *)outlet;
+    ShmSender *const self = (ShmSender *)sender;
     ShmNews news;
 
     (void)events;
@@ -188,27 +188,27 @@ static bool outlet_hear(Outlet *outlet, uint32_t events)
     return news != SHM_END;
 }
 
-static void outlet_free(Outlet *outlet)
+static void sender_free(Sender *sender)
 {
-    g_free(((ShmOutlet *)outlet)->name);
-    g_free(outlet);
+    g_free(((ShmSender *)sender)->name);
+    g_free(sender);
 }
 
-static const OutletOps outlet_ops = {
-    .open = outlet_open,
-    .shut = outlet_shut,
-    .write = outlet_write,
-    .hear = outlet_hear,
-    .free = outlet_free,
+static const SenderOps sender_ops = {
+    .open = sender_open,
+    .shut = sender_shut,
+    .write = sender_write,
+    .hear = sender_hear,
+    .free = sender_free,
 };
 
-Channel *shm_outlet_new(ShmTransport *transport, const char *name, const ChannelTarget *target)
+Channel *shm_sender_new(ShmTransport *transport, const char *name, const ChannelTarget *target)
 {
-    ShmOutlet *const outlet = g_new0(ShmOutlet, 1);
+    ShmSender *const sender = g_new0(ShmSender, 1);
 
-    outlet->transport = transport;
-    outlet->name = g_strdup(name);
-    outlet->target = target != NULL ? *target : (ChannelTarget){ .node = HANDSHAKE_ANY_NODE };
-    outlet_start(&outlet->base, &outlet_ops, &transport->outlets, LONGEST_PAUSE_MS);
-    return &outlet->base.base;
+    sender->transport = transport;
+    sender->name = g_strdup(name);
+    sender->target = target != NULL ? *target : (ChannelTarget){ .node = HANDSHAKE_ANY_NODE };
+    sender_start(&sender->base, &sender_ops, &transport->senders, LONGEST_PAUSE_MS);
+    return &sender->base.base;
 }

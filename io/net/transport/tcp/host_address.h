@@ -17,7 +17,8 @@
 char *host_identity(void);
 
 /* Reads an address of this scheme. "*" for HOST/NAME gives a name that nobody has, if the caller
- * wants to bind. False for what is no such address, or one of another host. *name: (transfer full) */
+ * wants to bind. False for what is no such address, or one of another host. *name: (transfer
+ * full) */
 bool host_address_split(const char *scheme, const char *identity, const char *endpoint,
                         bool for_binding, char **name, GError **error);
 

@@ -1,7 +1,8 @@
-/* Addresses of TCP: "tcp://HOST:PORT", and "zmq://HOST:PORT" for ZeroMQ's. HOST is a name, a number,
- * an IPv6 number in brackets, or, to bind, "*" for all of the machine's.
+/* Addresses of TCP: "tcp://HOST:PORT", and "zmq://HOST:PORT" for ZeroMQ's. HOST is a name, a
+ * number, an IPv6 number in brackets, or, to bind, "*" for all of the machine's.
  *
- * Threads: any; functions of their arguments. Only tcp_address_to_bind may take long, for a name. */
+ * Threads: any; functions of their arguments. Only tcp_address_to_bind may take long, for a
+ * name. */
 #ifndef RUBATO_IO_NET_TRANSPORT_TCP_TCP_ADDRESS_H
 #define RUBATO_IO_NET_TRANSPORT_TCP_TCP_ADDRESS_H
 
@@ -26,8 +27,8 @@ struct addrinfo *tcp_address_to_bind(const char *endpoint, const char *host, con
                                      GError **error);
 
 /* What to connect to for the endpoint, of which the others are parts. NULL: the host is no number.
- * A name is not looked up, which may take long, and addresses come from strangers, too; whoever tells
- * others its address tells the number. Freed with freeaddrinfo. (transfer full) */
+ * A name is not looked up, which may take long, and addresses come from strangers, too; whoever
+ * tells others its address tells the number. Freed with freeaddrinfo. (transfer full) */
 struct addrinfo *tcp_address_to_connect(const char *endpoint, const char *host, const char *port,
                                         GError **error);
 

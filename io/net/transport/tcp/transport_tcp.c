@@ -2,24 +2,24 @@
  *
  * DESIGN NOTE
  *
- * Each channel has a connection of its own, on which packets go one way (tcp_inlet.h tells how). A
- * packet goes from the thread that sends it straight into the kernel, and comes out of it in the
+ * Each channel has a connection of its own, on which packets go one way (tcp_receiver.h tells how).
+ * A packet goes from the thread that sends it straight into the kernel, and comes out of it in the
  * thread that wants it: no thread in between has to be woken, and nothing waits for one. Numbering
- * and sending again is the link's business, connecting again that of outlet.c.
+ * and sending again is the link's business, connecting again that of sender.c.
  *
  * Who has nothing to read sleeps in poll(), on poll_fd, an epoll around the one that has all
  * sockets. Before that the thread may look for a while (spinner.h); meanwhile the outer epoll does
  * not watch the inner one, so that what comes wakes nobody: is_armed. receive watches again before
  * it says that there is nothing, and the kernel then looks whether there is; so nothing is missed.
- * A look is a system call. It is left out where nothing has come this way for long, as between nodes
- * that share memory.
+ * A look is a system call. It is left out where nothing has come this way for long, as between
+ * nodes that share memory.
  *
  * A network may fail without a word: nothing is acknowledged, and the kernel tries again ever more
- * seldom. So a connection on which nothing was acknowledged for a quarter of the timeout after which a
- * node counts as lost is given up, and attempts to make it anew follow one another quickly until one
- * succeeds (transport_tcp_send.c). The receiving end of the old connection hears nothing of that. It
- * stays, until the kernel finds that the other end does not know it any more, and does no harm: nothing
- * comes on it, and what came twice the link drops.
+ * seldom. So a connection on which nothing was acknowledged for a quarter of the timeout after
+ * which a node counts as lost is given up, and attempts to make it anew follow one another quickly
+ * until one succeeds (transport_tcp_send.c). The receiving end of the old connection hears nothing
+ * of that. It stays, until the kernel finds that the other end does not know it any more, and does
+ * no harm: nothing comes on it, and what came twice the link drops.
  *
  * A large packet comes in many parts. Whoever has read one looks for the next for a while before it
  * gives up: it is on its way.
@@ -42,13 +42,14 @@
 #include "io/net/transport/tcp/tcp_address.h"
 
 /* Connections beyond two for each node, of processes that were started again, and for greetings. */
-#define SPARE_INLETS 64
+#define SPARE_RECEIVERS 64
 
-/* Connections of which nothing is proven have this time from the accept on, however much they say. */
+/* Connections of which nothing is proven have this time from the accept on, however much they
+ * say. */
 #define PROOF_MS 5000
 
-/* So many of them may there be whose HELLO has not come, or not whole; so many of one address; and so
- * many besides, for each node and for all, that have said a right HELLO. */
+/* So many of them may there be whose HELLO has not come, or not whole; so many of one address; and
+ * so many besides, for each node and for all, that have said a right HELLO. */
 #define MOST_STRANGERS 64
 #define MOST_STRANGERS_OF_ADDRESS 8
 
@@ -143,44 +144,44 @@ static void complain_of(TcpTransport *self, const char *address, const char *wha
     self->n_unsaid = 0;
 }
 
-static void drop_inlet(TcpTransport *self, TcpInlet *inlet)
+static void drop_receiver(TcpTransport *self, TcpReceiver *receiver)
 {
-    const gpointer id = GUINT_TO_POINTER(inlet->id);
+    const gpointer id = GUINT_TO_POINTER(receiver->id);
 
-    if (self->current == inlet)
+    if (self->current == receiver)
         self->current = NULL;
-    if (self->last == inlet)
+    if (self->last == receiver)
         self->last = NULL;
-    if (!g_hash_table_remove(self->inlets, id))
+    if (!g_hash_table_remove(self->receivers, id))
         g_hash_table_remove(self->strangers, id);
 }
 
 /* The node of which nothing has come for the longest time; NULL: there is none. */
-static TcpInlet *find_most_silent(TcpTransport *self)
+static TcpReceiver *find_most_silent(TcpTransport *self)
 {
-    TcpInlet *silent = NULL;
+    TcpReceiver *silent = NULL;
     GHashTableIter each;
     gpointer data;
 
-    g_hash_table_iter_init(&each, self->inlets);
+    g_hash_table_iter_init(&each, self->receivers);
     while (g_hash_table_iter_next(&each, NULL, &data)) {
-        TcpInlet *const inlet = data;
-        if (silent == NULL || inlet->heard_ms < silent->heard_ms)
-            silent = inlet;
+        TcpReceiver *const receiver = data;
+        if (silent == NULL || receiver->heard_ms < silent->heard_ms)
+            silent = receiver;
     }
     return silent;
 }
 
-/* Whether there is room for one more node, made if need be: one that is cut off for it connects again,
- * and its link sends again. */
+/* Whether there is room for one more node, made if need be: one that is cut off for it connects
+ * again, and its link sends again. */
 static bool make_room(TcpTransport *self)
 {
-    if (g_hash_table_size(self->inlets) < self->most_inlets)
+    if (g_hash_table_size(self->receivers) < self->most_receivers)
         return true;
-    TcpInlet *const silent = find_most_silent(self);
+    TcpReceiver *const silent = find_most_silent(self);
     if (silent == NULL || monotonic_ms() - silent->heard_ms < SILENCE_MS)
         return false;
-    drop_inlet(self, silent);
+    drop_receiver(self, silent);
     return true;
 }
 
@@ -191,7 +192,7 @@ typedef struct {
 } Kind;
 
 /* How many of a kind there are; *oldest: the first of them to have come. */
-static size_t count_strangers(TcpTransport *self, Kind kind, TcpInlet **oldest)
+static size_t count_strangers(TcpTransport *self, Kind kind, TcpReceiver **oldest)
 {
     GHashTableIter each;
     gpointer data;
@@ -200,85 +201,86 @@ static size_t count_strangers(TcpTransport *self, Kind kind, TcpInlet **oldest)
     *oldest = NULL;
     g_hash_table_iter_init(&each, self->strangers);
     while (g_hash_table_iter_next(&each, NULL, &data)) {
-        TcpInlet *const inlet = data;
-        if (inlet->handshake.is_recognised != kind.recognised ||
-            (kind.address != NULL && strcmp(inlet->address, kind.address) != 0))
+        TcpReceiver *const receiver = data;
+        if (receiver->handshake.is_recognised != kind.recognised ||
+            (kind.address != NULL && strcmp(receiver->address, kind.address) != 0))
             continue;
         n++;
-        if (*oldest == NULL || (int32_t)(inlet->id - (*oldest)->id) < 0)
-            *oldest = inlet;
+        if (*oldest == NULL || (int32_t)(receiver->id - (*oldest)->id) < 0)
+            *oldest = receiver;
     }
     return n;
 }
 
-/* Drops the oldest of a kind if there are more than `most`: a node says its HELLO with the first bytes,
- * so it is the one that has had the most time for it. */
+/* Drops the oldest of a kind if there are more than `most`: a node says its HELLO with the first
+ * bytes, so it is the one that has had the most time for it. */
 static void thin_out(TcpTransport *self, Kind kind, size_t most)
 {
-    TcpInlet *oldest;
+    TcpReceiver *oldest;
 
     if (count_strangers(self, kind, &oldest) <= most)
         return;
     complain_of(self, oldest->address,
                 "there are too many that do not prove that they belong to this run");
-    drop_inlet(self, oldest);
+    drop_receiver(self, oldest);
 }
 
 /* What a stranger has said was read. A right proof makes it a node. */
-static void note_progress(TcpTransport *self, TcpInlet *inlet)
+static void note_progress(TcpTransport *self, TcpReceiver *receiver)
 {
-    const gpointer id = GUINT_TO_POINTER(inlet->id);
+    const gpointer id = GUINT_TO_POINTER(receiver->id);
 
-    if (!inlet->is_proven) {
-        if (inlet->handshake.is_recognised)
-            thin_out(self, (Kind){ .recognised = true }, self->most_inlets);
+    if (!receiver->is_proven) {
+        if (receiver->handshake.is_recognised)
+            thin_out(self, (Kind){ .recognised = true }, self->most_receivers);
         return;
     }
     if (!g_hash_table_contains(self->strangers, id))
         return;
     if (!make_room(self)) {
-        complain_of(self, inlet->address, "there are too many connections of nodes");
-        drop_inlet(self, inlet);
+        complain_of(self, receiver->address, "there are too many connections of nodes");
+        drop_receiver(self, receiver);
         return;
     }
     g_hash_table_steal(self->strangers, id);
-    g_hash_table_insert(self->inlets, id, inlet);
+    g_hash_table_insert(self->receivers, id, receiver);
 }
 
 /* Reads from a connection. False: it was dropped. */
-static bool read_inlet(TcpTransport *self, TcpInlet *inlet)
+static bool read_receiver(TcpTransport *self, TcpReceiver *receiver)
 {
-    const gpointer id = GUINT_TO_POINTER(inlet->id);
+    const gpointer id = GUINT_TO_POINTER(receiver->id);
 
-    if (!tcp_inlet_read(inlet)) {
-        if (inlet->fault != NULL)
-            complain_of(self, inlet->address, inlet->fault);
-        drop_inlet(self, inlet);
+    if (!tcp_receiver_read(receiver)) {
+        if (receiver->fault != NULL)
+            complain_of(self, receiver->address, receiver->fault);
+        drop_receiver(self, receiver);
         return false;
     }
     if (!g_hash_table_contains(self->strangers, id))
         return true;
-    note_progress(self, inlet);
-    return g_hash_table_contains(self->inlets, id);
+    note_progress(self, receiver);
+    return g_hash_table_contains(self->receivers, id);
 }
 
 static void take_over(TcpTransport *self, int fd, const struct sockaddr *address, socklen_t size)
 {
     const HandshakeConfig config = tcp_stream_config(&self->config, fd);
-    const uint32_t id = ++self->n_inlets_ever;
+    const uint32_t id = ++self->n_receivers_ever;
     char text[NI_MAXHOST];
 
     tcp_address_text(address, size, text, sizeof text);
-    if (id == 0 || !tcp_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, TCP_EVENT_INLET, id)) {
+    if (id == 0 || !tcp_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, TCP_EVENT_RECEIVER, id)) {
         complain_of(self, text, id == 0 ? "come again" : g_strerror(errno));
         close(fd);
         return;
     }
     tcp_transport_keep_alive(self, fd);
-    TcpInlet *const inlet = tcp_inlet_new(id, fd, self->epoll_fd, text, self->pool, &config);
-    g_hash_table_insert(self->strangers, GUINT_TO_POINTER(id), inlet);
+    TcpReceiver *const receiver =
+        tcp_receiver_new(id, fd, self->epoll_fd, text, self->pool, &config);
+    g_hash_table_insert(self->strangers, GUINT_TO_POINTER(id), receiver);
     /* A node's HELLO comes with the connection, so that it is told from others at once. */
-    (void)read_inlet(self, inlet);
+    (void)read_receiver(self, receiver);
     thin_out(self, (Kind){ .address = text }, MOST_STRANGERS_OF_ADDRESS);
     thin_out(self, (Kind){ .recognised = false }, MOST_STRANGERS);
 }
@@ -318,10 +320,11 @@ static void drop_late_strangers(TcpTransport *self, int64_t now_ms)
 
     g_hash_table_iter_init(&each, self->strangers);
     while (g_hash_table_iter_next(&each, NULL, &data)) {
-        TcpInlet *const inlet = data;
-        if (now_ms - inlet->accepted_ms < PROOF_MS)
+        TcpReceiver *const receiver = data;
+        if (now_ms - receiver->accepted_ms < PROOF_MS)
             continue;
-        complain_of(self, inlet->address, "it has not proved in time that it belongs to this run");
+        complain_of(self, receiver->address,
+                    "it has not proved in time that it belongs to this run");
         g_hash_table_iter_remove(&each);
     }
 }
@@ -329,18 +332,18 @@ static void drop_late_strangers(TcpTransport *self, int64_t now_ms)
 void tcp_transport_take_answers(TcpTransport *self, int fd, const Handshake *done,
                                 const Seal *receives)
 {
-    const uint32_t id = ++self->n_inlets_ever;
+    const uint32_t id = ++self->n_receivers_ever;
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
     if (own == -1)
         return; /* whoever greets does so again on another connection */
-    if (!tcp_transport_watch(self, own, EPOLLIN | EPOLLRDHUP, TCP_EVENT_INLET, id)) {
+    if (!tcp_transport_watch(self, own, EPOLLIN | EPOLLRDHUP, TCP_EVENT_RECEIVER, id)) {
         close(own);
         return;
     }
-    g_hash_table_insert(self->inlets, GUINT_TO_POINTER(id),
-                        tcp_inlet_new_for_answers(id, own, self->epoll_fd, "the scheduler",
-                                                  self->pool, done, receives));
+    g_hash_table_insert(self->receivers, GUINT_TO_POINTER(id),
+                        tcp_receiver_new_for_answers(id, own, self->epoll_fd, "the scheduler",
+                                                     self->pool, done, receives));
 }
 
 /* What is done from time to time. */
@@ -353,23 +356,23 @@ static void check(TcpTransport *self)
     self->check_ms = now_ms + CHECK_MS;
     drop_late_strangers(self, now_ms);
     let_in_all(self);
-    outlets_go_on(&self->outlets); /* those that nobody sends by try again to connect, too */
+    senders_go_on(&self->senders); /* those that nobody sends by try again to connect, too */
 }
 
 /* ---- receiving ---- */
 
-/* The next packet of the current inlet. */
+/* The next packet of the current receiver. */
 static bool take_packet(TcpTransport *self, Received *received)
 {
     if (self->current == NULL)
         return false;
-    if (tcp_inlet_take(self->current, received)) {
+    if (tcp_receiver_take(self->current, received)) {
         self->last = self->current;
         return true;
     }
     if (self->current->fault != NULL) {
         complain_of(self, self->current->address, self->current->fault);
-        drop_inlet(self, self->current);
+        drop_receiver(self, self->current);
     }
     self->current = NULL;
     return false;
@@ -386,58 +389,60 @@ static bool ask(TcpTransport *self)
 }
 
 /* Has what is left of an answer sent when there is room. False: the connection was dropped. */
-static bool watch_answer(TcpTransport *self, TcpInlet *inlet, bool is_sound)
+static bool watch_answer(TcpTransport *self, TcpReceiver *receiver, bool is_sound)
 {
     if (!is_sound) {
-        drop_inlet(self, inlet);
+        drop_receiver(self, receiver);
         return false;
     }
-    tcp_transport_watch_for(self, inlet->fd,
-                            EPOLLIN | EPOLLRDHUP | (tcp_inlet_has_answer(inlet) ? EPOLLOUT : 0),
-                            TCP_EVENT_INLET, inlet->id);
+    tcp_transport_watch_for(self, receiver->fd,
+                            EPOLLIN | EPOLLRDHUP |
+                                (tcp_receiver_has_answer(receiver) ? EPOLLOUT : 0),
+                            TCP_EVENT_RECEIVER, receiver->id);
     return true;
 }
 
-static bool go_on_answering(TcpTransport *self, TcpInlet *inlet)
+static bool go_on_answering(TcpTransport *self, TcpReceiver *receiver)
 {
-    return watch_answer(self, inlet, tcp_inlet_write(inlet));
+    return watch_answer(self, receiver, tcp_receiver_write(receiver));
 }
 
 static void tcp_answer(Transport *transport, uint32_t connection, Packet *packet)
 {
     TcpTransport *const self = (TcpTransport *)transport;
-    TcpInlet *const inlet = g_hash_table_lookup(self->inlets, GUINT_TO_POINTER(connection));
+    TcpReceiver *const receiver =
+        g_hash_table_lookup(self->receivers, GUINT_TO_POINTER(connection));
 
-    if (inlet != NULL && !tcp_inlet_has_answer(inlet))
-        (void)watch_answer(self, inlet, tcp_inlet_answer(inlet, packet));
+    if (receiver != NULL && !tcp_receiver_has_answer(receiver))
+        (void)watch_answer(self, receiver, tcp_receiver_answer(receiver, packet));
 }
 
-/* Deals with an event, which may make an inlet the current one. True: more of a large packet has
+/* Deals with an event, which may make a receiver the current one. True: more of a large packet has
  * come. */
 static bool deal_with(TcpTransport *self, const struct epoll_event *event)
 {
     const uint32_t id = (uint32_t)event->data.u64;
-    TcpInlet *inlet;
+    TcpReceiver *receiver;
 
     switch (event->data.u64 >> 32) {
     case TCP_EVENT_LISTENER:
         let_in(self, (int)id);
         return false;
-    case TCP_EVENT_OUTLET:
-        outlets_hear(&self->outlets, id, event->events);
+    case TCP_EVENT_SENDER:
+        senders_hear(&self->senders, id, event->events);
         return false;
     default:
-        inlet = g_hash_table_lookup(self->inlets, GUINT_TO_POINTER(id));
-        if (inlet == NULL)
-            inlet = g_hash_table_lookup(self->strangers, GUINT_TO_POINTER(id));
-        if (inlet == NULL)
+        receiver = g_hash_table_lookup(self->receivers, GUINT_TO_POINTER(id));
+        if (receiver == NULL)
+            receiver = g_hash_table_lookup(self->strangers, GUINT_TO_POINTER(id));
+        if (receiver == NULL)
             return false; /* dropped since */
-        if ((event->events & EPOLLOUT) && !go_on_answering(self, inlet))
+        if ((event->events & EPOLLOUT) && !go_on_answering(self, receiver))
             return false;
-        if (!read_inlet(self, inlet))
+        if (!read_receiver(self, receiver))
             return false;
-        self->current = inlet;
-        return tcp_inlet_is_midway(inlet);
+        self->current = receiver;
+        return tcp_receiver_is_midway(receiver);
     }
 }
 
@@ -513,7 +518,7 @@ static int tcp_origin(Transport *transport)
 
 static bool tcp_take_resets(Transport *transport)
 {
-    return outlets_take_resets(&((TcpTransport *)transport)->outlets);
+    return senders_take_resets(&((TcpTransport *)transport)->senders);
 }
 
 static int tcp_poll_fd(Transport *transport)
@@ -527,9 +532,9 @@ static void tcp_destroy(Transport *transport)
 {
     TcpTransport *const self = (TcpTransport *)transport;
 
-    outlets_finish(&self->outlets, self->epoll_fd, TCP_EVENT_OUTLET);
-    outlets_clear(&self->outlets);
-    g_hash_table_unref(self->inlets);
+    senders_finish(&self->senders, self->epoll_fd, TCP_EVENT_SENDER);
+    senders_clear(&self->senders);
+    g_hash_table_unref(self->receivers);
     g_hash_table_unref(self->strangers);
     for (guint i = 0; i < self->listeners->len; i++)
         close(g_array_index(self->listeners, int, i));
@@ -542,9 +547,9 @@ static void tcp_destroy(Transport *transport)
     g_free(self);
 }
 
-static void free_inlet(gpointer inlet)
+static void free_receiver(gpointer receiver)
 {
-    tcp_inlet_free(inlet);
+    tcp_receiver_free(receiver);
 }
 
 static Transport *tcp_create(const TransportConfig *config, GError **error)
@@ -554,16 +559,16 @@ static Transport *tcp_create(const TransportConfig *config, GError **error)
 
     self->base.ops = &transport_tcp;
     self->config = *config;
-    self->most_inlets = 2 * (size_t)config->n_nodes + SPARE_INLETS;
+    self->most_receivers = 2 * (size_t)config->n_nodes + SPARE_RECEIVERS;
     self->timeout_ms = config->timeout_ms;
     self->pool = block_pool_new();
     self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
-    self->inlets = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_inlet);
-    self->strangers = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_inlet);
+    self->receivers = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_receiver);
+    self->strangers = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_receiver);
     self->is_armed = true;
     self->warned_ms = INT64_MIN / 2;
     spinner_init(&self->spinner);
-    outlets_init(&self->outlets);
+    senders_init(&self->senders);
     self->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     self->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (self->poll_fd != -1 && self->epoll_fd != -1 &&
@@ -632,7 +637,7 @@ static Channel *tcp_connect(Transport *transport, const char *endpoint, const Ch
     struct addrinfo *const address = tcp_address_to_connect(endpoint, host, port, error);
     if (address == NULL)
         return NULL;
-    Channel *const channel = tcp_outlet_new((TcpTransport *)transport, address, target);
+    Channel *const channel = tcp_sender_new((TcpTransport *)transport, address, target);
     freeaddrinfo(address);
     return channel;
 }

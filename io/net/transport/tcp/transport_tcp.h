@@ -9,8 +9,8 @@
 
 #include "io/net/link/block_pool.h"
 #include "io/net/spinner.h"
-#include "io/net/transport/outlet.h"
-#include "io/net/transport/tcp/tcp_inlet.h"
+#include "io/net/transport/sender.h"
+#include "io/net/transport/tcp/tcp_receiver.h"
 
 #define TCP_SCHEME "tcp"
 #define TCP_MOST_EVENTS 32
@@ -22,17 +22,17 @@ typedef struct {
     int poll_fd;  /* an epoll around the other */
     int epoll_fd; /* has the listeners and all connections */
     TransportConfig config;
-    size_t most_inlets;
+    size_t most_receivers;
     unsigned timeout_ms;
     BlockPool *pool;   /* for large packets */
     GArray *listeners; /* of descriptors */
 
     /* the I/O thread only */
-    GHashTable *inlets;    /* id → TcpInlet: of nodes that have proved who they are */
+    GHashTable *receivers; /* id → TcpReceiver: of nodes that have proved who they are */
     GHashTable *strangers; /* the same of those who have not yet */
-    uint32_t n_inlets_ever;
-    TcpInlet *current; /* what was read of it is taken out first; NULL: none */
-    TcpInlet *last;    /* of which the last packet came; NULL: it is gone */
+    uint32_t n_receivers_ever;
+    TcpReceiver *current; /* what was read of it is taken out first; NULL: none */
+    TcpReceiver *last;    /* of which the last packet came; NULL: it is gone */
     struct epoll_event events[TCP_MOST_EVENTS]; /* not looked at yet: from next_event on */
     int next_event, n_events;
     bool is_armed;     /* poll_fd tells what comes */
@@ -42,14 +42,14 @@ typedef struct {
     int64_t warned_ms; /* when somebody was last complained of */
     uint64_t n_unsaid; /* complaints since then */
 
-    Outlets outlets; /* any thread */
+    Senders senders; /* any thread */
 } TcpTransport;
 
 /* What an event of the epoll is about. */
 enum {
     TCP_EVENT_LISTENER,
-    TCP_EVENT_INLET,
-    TCP_EVENT_OUTLET,
+    TCP_EVENT_RECEIVER,
+    TCP_EVENT_SENDER,
 };
 
 /* Puts a descriptor into the epoll, or says anew of one that is in it what it is watched for. */
@@ -64,12 +64,13 @@ void tcp_transport_keep_alive(const TcpTransport *transport, int fd);
 /* ---- transport_tcp_send.c ---- */
 
 /* A channel to whoever listens there. (transfer full) */
-Channel *tcp_outlet_new(TcpTransport *transport, const struct addrinfo *address,
+Channel *tcp_sender_new(TcpTransport *transport, const struct addrinfo *address,
                         const ChannelTarget *target);
 
 /* ---- transport_tcp.c ---- */
 
-/* Has what comes back on a connection received, whose other end has proved who it is. I/O thread. */
+/* Has what comes back on a connection received, whose other end has proved who it is. I/O
+ * thread. */
 void tcp_transport_take_answers(TcpTransport *transport, int fd, const Handshake *done,
                                 const Seal *receives);
 

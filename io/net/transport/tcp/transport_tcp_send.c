@@ -1,17 +1,18 @@
-/* The sending side of the TCP transport. A connection begins with the handshake; what waits goes out
- * once it is done. What the kernel does not take at once is written when it says that there is room.
+/* The sending side of the TCP transport. A connection begins with the handshake; what waits goes
+ * out once it is done. What the kernel does not take at once is written when it says that there is
+ * room.
  *
- * A packet goes out from where it lies, with its tag behind it. Where packets are encrypted, a piece of it
- * at a time is written to a buffer of the outlet, and goes out from there.
+ * A packet goes out from where it lies, with its tag behind it. Where packets are encrypted, a
+ * piece of it at a time is written to a buffer of the sender, and goes out from there.
  *
- * A connection is given up when what was written is not acknowledged for too long, and an attempt to
- * make one when it takes too long: see the design note of transport_tcp.c.
+ * A connection is given up when what was written is not acknowledged for too long, and an attempt
+ * to make one when it takes too long: see the design note of transport_tcp.c.
  *
- * On a connection for greetings answers come back, which an inlet of its own takes in. On others nothing
- * ever comes after the handshake. If something does, it is not a node's.
+ * On a connection for greetings answers come back, which a receiver of its own takes in. On others
+ * nothing ever comes after the handshake. If something does, it is not a node's.
  *
- * Threads: those of outlet.h; all here but tcp_outlet_new and outlet_free run with the outlet's lock
- * held. The handshake is read by the I/O thread. */
+ * Threads: those of sender.h; all here but tcp_sender_new and sender_free run with the sender's
+ * lock held. The handshake is read by the I/O thread. */
 #ifndef G_LOG_DOMAIN
 #define G_LOG_DOMAIN "rubato"
 #endif
@@ -29,8 +30,9 @@
 #include "io/net/transport/tcp/tcp_address.h"
 #include "io/net/transport/tcp/transport_tcp.h"
 
-/* Of the timeout: how long nothing need be acknowledged, or a first attempt to connect take; how long
- * a further attempt takes, besides a few times round the way; and the longest pause between two. */
+/* Of the timeout: how long nothing need be acknowledged, or a first attempt to connect take; how
+ * long a further attempt takes, besides a few times round the way; and the longest pause between
+ * two. */
 #define PATIENCE_PART 4
 #define ATTEMPT_PART 16
 #define PAUSE_PART 32
@@ -39,14 +41,14 @@
 
 #define LONGEST_PAUSE_MS 1000u
 
-/* Between two lines in the log about one outlet. */
+/* Between two lines in the log about one sender. */
 #define WARNING_MS 5000
 
 /* The other end has so long to prove itself. */
 #define PROOF_MS 5000
 
 typedef struct {
-    Outlet base;
+    Sender base;
 
     /* immutable */
     TcpTransport *transport;
@@ -54,7 +56,7 @@ typedef struct {
     socklen_t address_size;
     ChannelTarget target;
 
-    /* guarded by the outlet's lock; while it is open */
+    /* guarded by the sender's lock; while it is open */
     int fd;
     bool is_connected; /* and has said its HELLO */
     bool is_proven;    /* the other end has proved who it is */
@@ -75,13 +77,13 @@ typedef struct {
 
     int64_t round_ms; /* once round the way, as of the last connection; also while it is not open */
     int64_t warned_ms;
-} TcpOutlet;
+} TcpSender;
 
 #define ALWAYS (EPOLLIN | EPOLLRDHUP)
 
 /* ---- connecting ---- */
 
-static int connect_to(const TcpOutlet *self)
+static int connect_to(const TcpSender *self)
 {
     const int one = 1;
     const int fd = socket(self->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -97,15 +99,15 @@ static int connect_to(const TcpOutlet *self)
     return -1;
 }
 
-static bool outlet_open(Outlet *outlet)
+static bool sender_open(Sender *sender)
 {
-    TcpOutlet *const self = (TcpOutlet *)outlet;
+    TcpSender *const self = (TcpSender *)sender;
     const int fd = connect_to(self);
 
     if (fd == -1)
         return false;
-    if (!tcp_transport_watch(self->transport, fd, ALWAYS | EPOLLOUT, TCP_EVENT_OUTLET,
-                             outlet->id)) {
+    if (!tcp_transport_watch(self->transport, fd, ALWAYS | EPOLLOUT, TCP_EVENT_SENDER,
+                             sender->id)) {
         close(fd);
         return false;
     }
@@ -120,35 +122,35 @@ static bool outlet_open(Outlet *outlet)
     return true;
 }
 
-static void outlet_shut(Outlet *outlet)
+static void sender_shut(Sender *sender)
 {
-    TcpOutlet *const self = (TcpOutlet *)outlet;
+    TcpSender *const self = (TcpSender *)sender;
 
     handshake_clear(&self->handshake);
     seal_clear(&self->seal);
-    if (self->target.greets) /* the inlet for answers has the connection open, too */
+    if (self->target.greets) /* the receiver for answers has the connection open, too */
         (void)shutdown(self->fd, SHUT_RDWR);
     /* Taken out first: a process that was forked off may still have it open. */
     (void)epoll_ctl(self->transport->epoll_fd, EPOLL_CTL_DEL, self->fd, NULL);
     close(self->fd);
 }
 
-/* What the socket is watched for: before the other end has proved itself, and on a connection on which
- * nothing comes back, for all that comes. */
-static uint32_t watched_events(const TcpOutlet *self)
+/* What the socket is watched for: before the other end has proved itself, and on a connection on
+ * which nothing comes back, for all that comes. */
+static uint32_t watched_events(const TcpSender *self)
 {
-    const bool has_inlet = self->is_proven && self->target.greets;
+    const bool has_receiver = self->is_proven && self->target.greets;
 
-    return EPOLLRDHUP | (has_inlet ? 0 : EPOLLIN) | (self->waits_for_room ? EPOLLOUT : 0);
+    return EPOLLRDHUP | (has_receiver ? 0 : EPOLLIN) | (self->waits_for_room ? EPOLLOUT : 0);
 }
 
-static void watch(TcpOutlet *self)
+static void watch(TcpSender *self)
 {
-    tcp_transport_watch_for(self->transport, self->fd, watched_events(self), TCP_EVENT_OUTLET,
+    tcp_transport_watch_for(self->transport, self->fd, watched_events(self), TCP_EVENT_SENDER,
                             self->base.id);
 }
 
-static void wait_for_room(TcpOutlet *self, bool waits)
+static void wait_for_room(TcpSender *self, bool waits)
 {
     if (self->waits_for_room == waits)
         return;
@@ -159,7 +161,7 @@ static void wait_for_room(TcpOutlet *self, bool waits)
 /* ---- the handshake ---- */
 
 /* One line in the log for so many ms: attempts are many. */
-static void warn(TcpOutlet *self, const char *what)
+static void warn(TcpSender *self, const char *what)
 {
     const int64_t now_ms = monotonic_ms();
     char text[NI_MAXHOST];
@@ -173,7 +175,7 @@ static void warn(TcpOutlet *self, const char *what)
 }
 
 /* A message of the handshake: a fresh connection has room for more than that. */
-static bool say(const TcpOutlet *self, const uint8_t *bytes, size_t size)
+static bool say(const TcpSender *self, const uint8_t *bytes, size_t size)
 {
     ssize_t n;
 
@@ -184,7 +186,7 @@ static bool say(const TcpOutlet *self, const uint8_t *bytes, size_t size)
 }
 
 /* The connection is there: says HELLO. */
-static bool note_connected(TcpOutlet *self)
+static bool note_connected(TcpSender *self)
 {
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
 
@@ -197,7 +199,7 @@ static bool note_connected(TcpOutlet *self)
 }
 
 /* Whether a connection may still come of the attempt. */
-static bool is_hopeful(const TcpOutlet *self, int64_t now_ms)
+static bool is_hopeful(const TcpSender *self, int64_t now_ms)
 {
     const unsigned timeout_ms = self->transport->timeout_ms;
     const int64_t most_ms = MAX(timeout_ms / PATIENCE_PART, 1);
@@ -207,8 +209,9 @@ static bool is_hopeful(const TcpOutlet *self, int64_t now_ms)
     return now_ms - self->opened_ms < (is_first ? most_ms : MIN(next_ms, most_ms));
 }
 
-/* Whether what was written is acknowledged, or the other end says at least that it cannot take more yet. */
-static bool is_alive(TcpOutlet *self, int64_t now_ms)
+/* Whether what was written is acknowledged, or the other end says at least that it cannot take more
+ * yet. */
+static bool is_alive(TcpSender *self, int64_t now_ms)
 {
     const int64_t patience_ms = MAX(self->transport->timeout_ms / PATIENCE_PART, 1);
     struct tcp_info info;
@@ -227,7 +230,7 @@ static bool is_alive(TcpOutlet *self, int64_t now_ms)
 }
 
 /* Whether the other end still has time to prove itself. */
-static bool may_prove(TcpOutlet *self, int64_t now_ms)
+static bool may_prove(TcpSender *self, int64_t now_ms)
 {
     if (self->is_proven || now_ms - self->opened_ms < PROOF_MS)
         return true;
@@ -235,21 +238,21 @@ static bool may_prove(TcpOutlet *self, int64_t now_ms)
     return false;
 }
 
-static bool outlet_look_after(Outlet *outlet, int64_t now_ms)
+static bool sender_look_after(Sender *sender, int64_t now_ms)
 {
-    TcpOutlet *const self = (TcpOutlet *)outlet;
+    TcpSender *const self = (TcpSender *)sender;
     const struct linger none = { .l_onoff = 1, .l_linger = 0 };
 
     if (self->is_connected ? is_alive(self, now_ms) && may_prove(self, now_ms)
                            : is_hopeful(self, now_ms))
         return true;
     /* The kernel need not go on with what the link sends again. */
-    if (outlet->give_up_ms == INT64_MAX)
+    if (sender->give_up_ms == INT64_MAX)
         (void)setsockopt(self->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
     return false;
 }
 
-static void note_proven(TcpOutlet *self)
+static void note_proven(TcpSender *self)
 {
     Seal receives;
 
@@ -259,13 +262,14 @@ static void note_proven(TcpOutlet *self)
         tcp_transport_take_answers(self->transport, self->fd, &self->handshake, &receives);
     seal_clear(&receives);
     handshake_clear(&self->handshake);
-    outlet_note_connected(&self->base);
+    sender_note_connected(&self->base);
     self->waits_for_room = true; /* looked at again once what waits is written */
     watch(self);
 }
 
-/* Reads what the handshake wants and not a byte more. False: the connection is not worth keeping. */
-static bool shake_hands(TcpOutlet *self)
+/* Reads what the handshake wants and not a byte more. False: the connection is not worth
+ * keeping. */
+static bool shake_hands(TcpSender *self)
 {
     uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
     size_t wanted, n_output;
@@ -295,9 +299,9 @@ static bool shake_hands(TcpOutlet *self)
     return true;
 }
 
-static bool outlet_hear(Outlet *outlet, uint32_t events)
+static bool sender_hear(Sender *sender, uint32_t events)
 {
-    TcpOutlet *const self = (TcpOutlet *)outlet;
+    TcpSender *const self = (TcpSender *)sender;
 
     if ((events & EPOLLOUT) && !note_connected(self))
         return false;
@@ -306,26 +310,27 @@ static bool outlet_hear(Outlet *outlet, uint32_t events)
                                                                          : (events & EPOLLOUT) != 0;
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
         return false;
-    if (outlet->waiting.length == 0)
+    if (sender->waiting.length == 0)
         wait_for_room(self, false);
     return true;
 }
 
 /* ---- writing ---- */
 
-/* Whether there is a connection by now: a sender need not wait until the I/O thread has heard of it. */
-static OutletProgress connect_on(TcpOutlet *self)
+/* Whether there is a connection by now: a sender need not wait until the I/O thread has heard of
+ * it. */
+static SenderProgress connect_on(TcpSender *self)
 {
     struct pollfd polled = { .fd = self->fd, .events = POLLOUT };
 
     if (!self->is_connected && poll(&polled, 1, 0) == 1 && polled.revents == POLLOUT &&
         !note_connected(self))
-        return OUTLET_BROKEN;
-    return OUTLET_LATER;
+        return SENDER_BROKEN;
+    return SENDER_LATER;
 }
 
 /* Seals the next piece of the packet, unless one is on its way. */
-static void make_piece(TcpOutlet *self, const Packet *packet, size_t at)
+static void make_piece(TcpSender *self, const Packet *packet, size_t at)
 {
     const size_t most = tcp_piece_bytes(&self->seal), left = packet->size - at;
 
@@ -343,8 +348,9 @@ static void make_piece(TcpOutlet *self, const Packet *packet, size_t at)
     self->has_piece = true;
 }
 
-/* Writes as much of head, piece and tag as the kernel takes, *budget bytes of the piece at the most. */
-static OutletProgress write_some(TcpOutlet *self, const Packet *packet, size_t *at, size_t *budget)
+/* Writes as much of head, piece and tag as the kernel takes, *budget bytes of the piece at the
+ * most. */
+static SenderProgress write_some(TcpSender *self, const Packet *packet, size_t *at, size_t *budget)
 {
     const bool is_hidden = self->seal.protection == PROTECTION_ENCRYPT;
     uint8_t *const bytes =
@@ -362,64 +368,64 @@ static OutletProgress write_some(TcpOutlet *self, const Packet *packet, size_t *
         n = sendmsg(self->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (n == -1 && errno == EINTR);
     if (n == -1)
-        return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? OUTLET_LATER
-                                                                           : OUTLET_BROKEN;
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? SENDER_LATER
+                                                                           : SENDER_BROKEN;
     const size_t of_head = MIN((size_t)n, parts[0].iov_len);
     const size_t of_piece = MIN((size_t)n - of_head, parts[1].iov_len);
     self->head_at += of_head;
     self->tag_at += (size_t)n - of_head - of_piece;
     *at += of_piece;
     *budget -= of_piece;
-    return self->tag_at == SEAL_TAG_BYTES ? OUTLET_DONE : OUTLET_LATER;
+    return self->tag_at == SEAL_TAG_BYTES ? SENDER_DONE : SENDER_LATER;
 }
 
-static OutletProgress outlet_write(Outlet *outlet, const Packet *packet, size_t *at, size_t *budget)
+static SenderProgress sender_write(Sender *sender, const Packet *packet, size_t *at, size_t *budget)
 {
-    TcpOutlet *const self = (TcpOutlet *)outlet;
-    OutletProgress progress;
+    TcpSender *const self = (TcpSender *)sender;
+    SenderProgress progress;
 
     if (!self->is_proven)
         return connect_on(self);
     do {
         make_piece(self, packet, *at);
         progress = write_some(self, packet, at, budget);
-        if (progress == OUTLET_DONE)
+        if (progress == SENDER_DONE)
             self->has_piece = false;
-    } while (progress == OUTLET_DONE && *at < packet->size);
-    if (progress == OUTLET_LATER)
+    } while (progress == SENDER_DONE && *at < packet->size);
+    if (progress == SENDER_LATER)
         wait_for_room(self, true);
-    else if (progress == OUTLET_DONE && outlet->waiting.length <= 1)
+    else if (progress == SENDER_DONE && sender->waiting.length <= 1)
         wait_for_room(self, false); /* this was the last */
     return progress;
 }
 
-static void outlet_free(Outlet *outlet)
+static void sender_free(Sender *sender)
 {
-    g_free(((TcpOutlet *)outlet)->hidden);
-    g_aligned_free(outlet);
+    g_free(((TcpSender *)sender)->hidden);
+    g_aligned_free(sender);
 }
 
-static const OutletOps outlet_ops = {
-    .open = outlet_open,
-    .shut = outlet_shut,
-    .write = outlet_write,
-    .hear = outlet_hear,
-    .look_after = outlet_look_after,
-    .free = outlet_free,
+static const SenderOps sender_ops = {
+    .open = sender_open,
+    .shut = sender_shut,
+    .write = sender_write,
+    .hear = sender_hear,
+    .look_after = sender_look_after,
+    .free = sender_free,
 };
 
-Channel *tcp_outlet_new(TcpTransport *transport, const struct addrinfo *address,
+Channel *tcp_sender_new(TcpTransport *transport, const struct addrinfo *address,
                         const ChannelTarget *target)
 {
-    TcpOutlet *const outlet = g_aligned_alloc0(1, sizeof *outlet, _Alignof(TcpOutlet));
+    TcpSender *const sender = g_aligned_alloc0(1, sizeof *sender, _Alignof(TcpSender));
 
-    outlet->target = target != NULL ? *target : (ChannelTarget){ .node = HANDSHAKE_ANY_NODE };
-    outlet->warned_ms = INT64_MIN / 2;
+    sender->target = target != NULL ? *target : (ChannelTarget){ .node = HANDSHAKE_ANY_NODE };
+    sender->warned_ms = INT64_MIN / 2;
 
-    outlet->transport = transport;
-    memcpy(&outlet->address, address->ai_addr, address->ai_addrlen);
-    outlet->address_size = address->ai_addrlen;
-    outlet_start(&outlet->base, &outlet_ops, &transport->outlets,
+    sender->transport = transport;
+    memcpy(&sender->address, address->ai_addr, address->ai_addrlen);
+    sender->address_size = address->ai_addrlen;
+    sender_start(&sender->base, &sender_ops, &transport->senders,
                  MIN(MAX(transport->timeout_ms / PAUSE_PART, 1), LONGEST_PAUSE_MS));
-    return &outlet->base.base;
+    return &sender->base.base;
 }

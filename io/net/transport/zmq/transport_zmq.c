@@ -6,8 +6,9 @@
  * flight, and a socket that never says "full" never drops silently.
  *
  * Threads: the ROUTER belongs to the I/O thread. A DEALER goes from holder to holder, which ZeroMQ
- * allows where the handing over is a full fence: the send token of the peer is one (network_send.c).
- * ZeroMQ's own thread gives back what it sent without a copy: packet_unref is made for that. */
+ * allows where the handing over is a full fence: the send token of the peer is one
+ * (network_send.c). ZeroMQ's own thread gives back what it sent without a copy: packet_unref is
+ * made for that. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -32,8 +33,8 @@
 #define RECONNECT_MS 50
 #define LONGEST_RECONNECT_MS 1000
 
-/* Of the timeout: how long nothing need be acknowledged before a connection is given up, how long an
- * attempt to connect takes, and the longest pause between two. */
+/* Of the timeout: how long nothing need be acknowledged before a connection is given up, how long
+ * an attempt to connect takes, and the longest pause between two. */
 #define PATIENCE_PART 4
 #define ATTEMPT_PART 12
 #define PAUSE_PART 32
@@ -44,8 +45,8 @@ typedef struct {
     void *router;
     char *identity; /* of the host; "ipc" alone */
     unsigned timeout_ms;
-    /* Counts packets on their way through ZeroMQ, which orders the two threads that meet in one. Its
-     * queues do so too, but we cannot see it, nor can a race detector. */
+    /* Counts packets on their way through ZeroMQ, which orders the two threads that meet in one.
+     * Its queues do so too, but we cannot see it, nor can a race detector. */
     _Atomic uint64_t n_handed_over;
 } ZmqTransport;
 

@@ -1,5 +1,5 @@
-/* Readers of a task's workers in one process: shares dealt out as they are read, workers that are slow,
- * leave early or open something else. */
+/* Readers of a task's workers in one process: shares dealt out as they are read, workers that are
+ * slow, leave early or open something else. */
 #include <string.h>
 
 #include "tests/support/data_rows.h"
@@ -24,7 +24,7 @@ static Job *begin_job(RowsPacking packing)
     Job *job = g_new0(Job, 1);
     g_autoptr(GError) error = NULL;
 
-    dir = g_dir_make_tmp("rubato-feed-XXXXXX", NULL);
+    dir = g_dir_make_tmp("rubato-node_reader-XXXXXX", NULL);
     g_autofree char *path = rows_write(dir, "rows.ffm", packing, 0, N_ROWS);
     const char *const paths[] = { path, NULL };
     job->dataset = rubato_dataset_open(&(RubatoDataSpec){ .paths = paths }, &error);
@@ -192,7 +192,8 @@ static bool read_two(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
-/* Worker 1 reads to the end while worker 0 has a block in its hands, which it then leaves to worker 2. */
+/* Worker 1 reads to the end while worker 0 has a block in its hands, which it then leaves to worker
+ * 2. */
 static bool leave_after_the_end(RubatoWorker *worker, void *user_data, GError **error)
 {
     Job *job = user_data;
@@ -300,8 +301,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("feed");
-    TCase *cases = tcase_create("feeds");
+    Suite *suite = suite_create("node_reader");
+    TCase *cases = tcase_create("node_readers");
 
     tcase_set_timeout(cases, 20);
     tcase_add_loop_test(cases, every_row_comes_to_one_worker_in_each_epoch, 0, 2 * ROWS_N_PACKINGS);

@@ -1,14 +1,14 @@
-/* The dealer of blocks: seeded simulations of nodes that take tickets, read their rows, give some back,
- * find ends, and are given up; and the rules by which it chooses.
+/* The dispatcher of blocks: seeded simulations of nodes that take tickets, read their rows, give
+ * some back, find ends, and are given up; and the rules by which it chooses.
  *
- * In each simulation every row of every epoch is read once, by a node that holds its input, as long as
- * somebody does. A failure prints its seed: SEED=n runs that one alone. */
-#include "engine/scheduler/dealer.h"
+ * In each simulation every row of every epoch is read once, by a node that holds its input, as long
+ * as somebody does. A failure prints its seed: SEED=n runs that one alone. */
+#include "engine/scheduler/block_dispatcher.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/task/ticket_text.h"
+#include "engine/task/block_ticket_codec.h"
 #include "tests/support/runner.h"
 
 enum {
@@ -29,16 +29,16 @@ typedef struct {
 } SimInput;
 
 typedef struct {
-    uint32_t numbers[MAX_INPUTS]; /* the dealer's, by our own */
-    GArray *tickets;              /* with `input` as the dealer numbers it */
+    uint32_t numbers[MAX_INPUTS]; /* the dispatcher's, by our own */
+    GArray *tickets;              /* with `input` as the dispatcher numbers it */
     bool ended, out;
 } SimNode;
 
 typedef struct {
     uint64_t seed;
     GRand *rand;
-    DealerConfig config;
-    Dealer *dealer;
+    BlockDispatcherConfig config;
+    BlockDispatcher *dispatcher;
     uint32_t n_inputs;
     SimInput inputs[MAX_INPUTS];
     SimNode nodes[MAX_NODES];
@@ -61,7 +61,7 @@ static bool chance(unsigned percent)
     return draw(100) < percent;
 }
 
-/* Which of our inputs the dealer means. */
+/* Which of our inputs the dispatcher means. */
 static uint32_t input_of(const SimNode *node, uint32_t number)
 {
     uint32_t input = 0;
@@ -83,17 +83,17 @@ static void join(uint32_t number)
         const bool knows = !input->packed || chance(30);
         char *wrong = NULL;
 
-        node->numbers[i] = DEALER_NO_INPUT;
+        node->numbers[i] = BLOCK_DISPATCHER_NO_INPUT;
         if (!input->held[number])
             continue;
-        node->numbers[i] = dealer_add_input(
-            sim->dealer, number,
-            &(DealerInput){ .name = name,
-                            .bytes = 100 + i,
-                            .n_blocks = knows ? input->n_blocks : INPUT_BLOCKS_UNKNOWN,
-                            .any_order = knows },
+        node->numbers[i] = block_dispatcher_add_input(
+            sim->dispatcher, number,
+            &(BlockDispatcherInput){ .name = name,
+                                     .bytes = 100 + i,
+                                     .n_blocks = knows ? input->n_blocks : INPUT_BLOCKS_UNKNOWN,
+                                     .any_order = knows },
             &wrong);
-        sim_assert(node->numbers[i] != DEALER_NO_INPUT, "%s", wrong);
+        sim_assert(node->numbers[i] != BLOCK_DISPATCHER_NO_INPUT, "%s", wrong);
     }
 }
 
@@ -101,11 +101,11 @@ static void begin(uint64_t seed)
 {
     sim->seed = seed;
     sim->rand = g_rand_new_with_seed_array((const guint32[]){ (guint32)seed, 23 }, 2);
-    sim->config = (DealerConfig){ .n_nodes = 1 + draw(MAX_NODES),
-                                  .epochs = 1 + draw(MAX_EPOCHS),
-                                  .shuffle = chance(50),
-                                  .seed = seed };
-    sim->dealer = dealer_new(&sim->config);
+    sim->config = (BlockDispatcherConfig){ .n_nodes = 1 + draw(MAX_NODES),
+                                           .epochs = 1 + draw(MAX_EPOCHS),
+                                           .shuffle = chance(50),
+                                           .seed = seed };
+    sim->dispatcher = block_dispatcher_new(&sim->config);
     sim->n_inputs = 1 + draw(MAX_INPUTS);
     for (uint32_t i = 0; i < sim->n_inputs; i++) {
         sim->inputs[i].n_blocks = draw(MAX_BLOCKS + 1);
@@ -123,7 +123,7 @@ static void ask(uint32_t number)
     SimNode *node = &sim->nodes[number];
     BlockTicket tickets[MOST_TICKETS];
     const uint32_t wanted = 1 + draw(MOST_TICKETS);
-    const size_t n = dealer_deal(sim->dealer, number, wanted, tickets);
+    const size_t n = block_dispatcher_assign(sim->dispatcher, number, wanted, tickets);
 
     sim_assert(n <= wanted, "%zu tickets", n);
     node->ended = n == 0;
@@ -148,17 +148,18 @@ static void read_some(uint32_t number, bool all)
 
     g_array_remove_index(node->tickets, 0);
     if (ticket.block >= sim->inputs[input].n_blocks) {
-        sensible = dealer_absent(sim->dealer, number, &ticket);
+        sensible = block_dispatcher_absent(sim->dispatcher, number, &ticket);
     } else {
         const uint64_t end = all ? ROWS : ticket.n_read + draw(ROWS + 1 - (uint32_t)ticket.n_read);
 
         for (; ticket.n_read < end; ticket.n_read++)
             sim->read[ticket.epoch][input][ticket.block][ticket.n_read]++;
-        sensible = ticket.n_read == ROWS ? dealer_finish(sim->dealer, number, &ticket)
-                                         : dealer_give_back(sim->dealer, number, &ticket);
+        sensible = ticket.n_read == ROWS
+                       ? block_dispatcher_finish(sim->dispatcher, number, &ticket)
+                       : block_dispatcher_give_back(sim->dispatcher, number, &ticket);
     }
     sim_assert(sensible, "node %u", number);
-    sim_assert(!dealer_finish(sim->dealer, number, &ticket), "twice");
+    sim_assert(!block_dispatcher_finish(sim->dispatcher, number, &ticket), "twice");
 }
 
 /* The node dies: nobody knows what it has read of what it has not told of. */
@@ -167,7 +168,7 @@ static void give_up(uint32_t number)
     SimNode *node = &sim->nodes[number];
 
     node->out = true;
-    dealer_node_out(sim->dealer, number);
+    block_dispatcher_node_out(sim->dispatcher, number);
 }
 
 static bool is_over(void)
@@ -214,13 +215,13 @@ static void simulate(uint64_t seed)
             ask(0);
     }
     check_all_read();
-    dealer_free(sim->dealer);
+    block_dispatcher_free(sim->dispatcher);
     for (uint32_t n = 0; n < sim->config.n_nodes; n++)
         g_array_free(sim->nodes[n].tickets, TRUE);
     g_rand_free(sim->rand);
 }
 
-START_TEST(dealer_deals_every_row_once_in_each_epoch)
+START_TEST(dispatcher_deals_every_row_once_in_each_epoch)
 {
     const char *const seed = getenv("SEED");
 
@@ -235,170 +236,178 @@ END_TEST
 
 /* ---- the rules ---- */
 
-static uint32_t add(Dealer *dealer, uint32_t node, const char *name, uint64_t n_blocks,
+static uint32_t add(BlockDispatcher *dispatcher, uint32_t node, const char *name, uint64_t n_blocks,
                     bool any_order)
 {
     char *wrong = NULL;
 
-    return dealer_add_input(
-        dealer, node,
-        &(DealerInput){ .name = name, .bytes = 10, .n_blocks = n_blocks, .any_order = any_order },
+    return block_dispatcher_add_input(
+        dispatcher, node,
+        &(BlockDispatcherInput){
+            .name = name, .bytes = 10, .n_blocks = n_blocks, .any_order = any_order },
         &wrong);
 }
 
-START_TEST(dealer_gives_first_what_fewest_hold)
+START_TEST(dispatcher_gives_first_what_fewest_hold)
 {
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1, .shuffle = true });
+    BlockDispatcher *dispatcher = block_dispatcher_new(
+        &(BlockDispatcherConfig){ .n_nodes = 2, .epochs = 1, .shuffle = true });
     BlockTicket tickets[4];
 
-    const uint32_t both = add(dealer, 0, "both", 8, true);
-    ck_assert_uint_eq(add(dealer, 1, "both", 8, true), both);
-    const uint32_t own = add(dealer, 1, "own", 4, true);
-    ck_assert_uint_ge(dealer_deal(dealer, 1, 3, tickets), 1);
+    const uint32_t both = add(dispatcher, 0, "both", 8, true);
+    ck_assert_uint_eq(add(dispatcher, 1, "both", 8, true), both);
+    const uint32_t own = add(dispatcher, 1, "own", 4, true);
+    ck_assert_uint_ge(block_dispatcher_assign(dispatcher, 1, 3, tickets), 1);
     ck_assert_uint_eq(tickets[0].input, own);
-    ck_assert_uint_ge(dealer_deal(dealer, 0, 1, tickets), 1);
+    ck_assert_uint_ge(block_dispatcher_assign(dispatcher, 0, 1, tickets), 1);
     ck_assert_uint_eq(tickets[0].input, both);
-    dealer_free(dealer);
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
-START_TEST(dealer_leaves_a_packed_file_to_whoever_began_it)
+START_TEST(dispatcher_leaves_a_packed_file_to_whoever_began_it)
 {
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1, .shuffle = true });
+    BlockDispatcher *dispatcher = block_dispatcher_new(
+        &(BlockDispatcherConfig){ .n_nodes = 2, .epochs = 1, .shuffle = true });
     BlockTicket ticket;
 
     for (uint32_t node = 0; node < 2; node++) {
-        add(dealer, node, "a", INPUT_BLOCKS_UNKNOWN, false);
-        add(dealer, node, "b", INPUT_BLOCKS_UNKNOWN, false);
+        add(dispatcher, node, "a", INPUT_BLOCKS_UNKNOWN, false);
+        add(dispatcher, node, "b", INPUT_BLOCKS_UNKNOWN, false);
     }
     for (uint64_t block = 0; block < 3; block++)
         for (uint32_t node = 0; node < 2; node++) {
-            ck_assert_uint_eq(dealer_deal(dealer, node, 1, &ticket), 1);
+            ck_assert_uint_eq(block_dispatcher_assign(dispatcher, node, 1, &ticket), 1);
             ck_assert_uint_eq(ticket.input, node);
             ck_assert_uint_eq(ticket.block, block);
         }
     /* node 0 finds the end of its own and helps with the other */
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
-    ck_assert(dealer_absent(dealer, 0, &ticket));
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 1, &ticket), 1);
+    ck_assert(block_dispatcher_absent(dispatcher, 0, &ticket));
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 1, &ticket), 1);
     ck_assert_uint_eq(ticket.input, 1);
     ck_assert_uint_eq(ticket.block, 3);
-    dealer_free(dealer);
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
-START_TEST(dealer_gives_less_at_the_end)
+START_TEST(dispatcher_gives_less_at_the_end)
 {
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1 });
+    BlockDispatcher *dispatcher =
+        block_dispatcher_new(&(BlockDispatcherConfig){ .n_nodes = 2, .epochs = 1 });
     BlockTicket tickets[16];
 
-    add(dealer, 0, "a", 32, true);
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 16, tickets), 8);
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 16, tickets), 6);
+    add(dispatcher, 0, "a", 32, true);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 16, tickets), 8);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 16, tickets), 6);
     for (unsigned left = 18; left > 4;)
-        left -= (unsigned)dealer_deal(dealer, 0, 16, tickets);
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 16, tickets), 1);
+        left -= (unsigned)block_dispatcher_assign(dispatcher, 0, 16, tickets);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 16, tickets), 1);
     ck_assert_uint_eq(tickets[0].block, 28);
-    dealer_free(dealer);
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
-START_TEST(dealer_believes_the_nearest_end_that_was_found)
+START_TEST(dispatcher_believes_the_nearest_end_that_was_found)
 {
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 2 });
+    BlockDispatcher *dispatcher =
+        block_dispatcher_new(&(BlockDispatcherConfig){ .n_nodes = 2, .epochs = 2 });
     BlockTicket tickets[4];
 
-    add(dealer, 0, "a", INPUT_BLOCKS_UNKNOWN, true);
-    add(dealer, 1, "a", INPUT_BLOCKS_UNKNOWN, true);
+    add(dispatcher, 0, "a", INPUT_BLOCKS_UNKNOWN, true);
+    add(dispatcher, 1, "a", INPUT_BLOCKS_UNKNOWN, true);
     for (uint32_t i = 0; i < 4; i++)
-        ck_assert_uint_eq(dealer_deal(dealer, i % 2, 1, &tickets[i]), 1);
-    ck_assert(dealer_absent(dealer, 0, &tickets[2]));
-    ck_assert(dealer_absent(dealer, 1, &tickets[3])); /* as it has to be then */
-    ck_assert(dealer_give_back(dealer, 0, &tickets[0]));
+        ck_assert_uint_eq(block_dispatcher_assign(dispatcher, i % 2, 1, &tickets[i]), 1);
+    ck_assert(block_dispatcher_absent(dispatcher, 0, &tickets[2]));
+    ck_assert(block_dispatcher_absent(dispatcher, 1, &tickets[3])); /* as it has to be then */
+    ck_assert(block_dispatcher_give_back(dispatcher, 0, &tickets[0]));
     for (uint32_t i = 0; i < 3; i++) { /* what came back, and the other epoch */
-        ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &tickets[0]), 1);
+        ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 1, &tickets[0]), 1);
         ck_assert_uint_eq(tickets[0].epoch, i > 0);
         ck_assert_uint_eq(tickets[0].block, i == 2);
     }
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &tickets[0]), 0);
-    dealer_free(dealer);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 1, &tickets[0]), 0);
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
-START_TEST(dealer_gives_what_comes_back_in_its_own_epoch)
+START_TEST(dispatcher_gives_what_comes_back_in_its_own_epoch)
 {
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 2 });
+    BlockDispatcher *dispatcher =
+        block_dispatcher_new(&(BlockDispatcherConfig){ .n_nodes = 2, .epochs = 2 });
     BlockTicket ticket;
 
-    add(dealer, 0, "a", 1, true);
-    add(dealer, 1, "a", 1, true);
+    add(dispatcher, 0, "a", 1, true);
+    add(dispatcher, 1, "a", 1, true);
     for (uint32_t epoch = 0; epoch < 2; epoch++) {
-        ck_assert_uint_eq(dealer_deal(dealer, 1, 1, &ticket), 1);
+        ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 1, 1, &ticket), 1);
         ck_assert_uint_eq(ticket.epoch, epoch);
     }
-    ck_assert(dealer_give_back(dealer, 1, &ticket));
-    add(dealer, 0, "b", 2, true);
+    ck_assert(block_dispatcher_give_back(dispatcher, 1, &ticket));
+    add(dispatcher, 0, "b", 2, true);
     for (uint32_t block = 0; block < 2; block++) {
-        ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+        ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 1, &ticket), 1);
         ck_assert_uint_eq(ticket.epoch, 0);
         ck_assert_uint_eq(ticket.block, block);
     }
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 1, &ticket), 1);
     ck_assert_uint_eq(ticket.epoch, 1);
     ck_assert_uint_eq(ticket.input, 0);
-    dealer_free(dealer);
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
-START_TEST(dealer_gives_nothing_to_a_node_that_is_out)
+START_TEST(dispatcher_gives_nothing_to_a_node_that_is_out)
 {
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 3, .epochs = 1 });
+    BlockDispatcher *dispatcher =
+        block_dispatcher_new(&(BlockDispatcherConfig){ .n_nodes = 3, .epochs = 1 });
     BlockTicket ticket;
 
     for (uint32_t node = 0; node < 3; node++)
-        add(dealer, node, "a", 9, true);
-    ck_assert_uint_eq(dealer_deal(dealer, 1, 1, &ticket), 1);
+        add(dispatcher, node, "a", 9, true);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 1, 1, &ticket), 1);
     for (int times = 0; times < 2; times++) { /* one that has left may die as well */
-        dealer_node_out(dealer, 1);
-        ck_assert_uint_eq(dealer_deal(dealer, 1, 1, &ticket), 0);
+        block_dispatcher_node_out(dispatcher, 1);
+        ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 1, 1, &ticket), 0);
     }
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 1, &ticket), 1);
     ck_assert_uint_eq(ticket.block, 0);
-    dealer_free(dealer);
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
 /* The blocks of an epoch as node 0 of one gets them. */
-static void deal_epoch(Dealer *dealer, uint32_t epoch, uint32_t n, uint64_t *blocks)
+static void deal_epoch(BlockDispatcher *dispatcher, uint32_t epoch, uint32_t n, uint64_t *blocks)
 {
     BlockTicket ticket;
 
     for (uint32_t i = 0; i < n; i++) {
-        require_msg(dealer_deal(dealer, 0, 1, &ticket) == 1, "block %u of %u", i, epoch);
+        require_msg(block_dispatcher_assign(dispatcher, 0, 1, &ticket) == 1, "block %u of %u", i,
+                    epoch);
         require_msg(ticket.epoch == epoch, "epoch %u instead of %u", ticket.epoch, epoch);
         blocks[i] = ticket.block;
     }
 }
 
-START_TEST(dealer_shuffles_each_epoch_by_its_seed)
+START_TEST(dispatcher_shuffles_each_epoch_by_its_seed)
 {
     enum { N = 20 };
     uint64_t blocks[3][2][N]; /* of seeds 5, 5 and 6 */
 
     for (int run = 0; run < 3; run++) {
-        Dealer *dealer = dealer_new(
-            &(DealerConfig){ .n_nodes = 1, .epochs = 2, .shuffle = true, .seed = run < 2 ? 5 : 6 });
+        BlockDispatcher *dispatcher = block_dispatcher_new(&(BlockDispatcherConfig){
+            .n_nodes = 1, .epochs = 2, .shuffle = true, .seed = run < 2 ? 5 : 6 });
 
-        add(dealer, 0, "a", N, true);
+        add(dispatcher, 0, "a", N, true);
         for (uint32_t epoch = 0; epoch < 2; epoch++) {
             uint32_t n_ascents = 0;
 
-            deal_epoch(dealer, epoch, N, blocks[run][epoch]);
+            deal_epoch(dispatcher, epoch, N, blocks[run][epoch]);
             for (uint32_t i = 1; i < N; i++)
                 n_ascents += blocks[run][epoch][i] == blocks[run][epoch][i - 1] + 1;
             ck_assert_uint_lt(n_ascents, N / 2);
         }
-        dealer_free(dealer);
+        block_dispatcher_free(dispatcher);
     }
     ck_assert_mem_eq(blocks[0], blocks[1], sizeof blocks[0]);
     ck_assert_mem_ne(blocks[0][0], blocks[0][1], sizeof blocks[0][0]);
@@ -407,75 +416,79 @@ START_TEST(dealer_shuffles_each_epoch_by_its_seed)
 END_TEST
 
 /* Of 1 + 9 blocks a tenth of the seeds begins with the one. */
-START_TEST(dealer_gives_each_block_the_same_chance)
+START_TEST(dispatcher_gives_each_block_the_same_chance)
 {
     unsigned n_of_small = 0;
 
     for (uint64_t seed = 0; seed < 500; seed++) {
-        Dealer *dealer =
-            dealer_new(&(DealerConfig){ .n_nodes = 1, .epochs = 1, .shuffle = true, .seed = seed });
+        BlockDispatcher *dispatcher = block_dispatcher_new(
+            &(BlockDispatcherConfig){ .n_nodes = 1, .epochs = 1, .shuffle = true, .seed = seed });
         BlockTicket ticket;
 
-        add(dealer, 0, "small", 1, true);
-        add(dealer, 0, "large", 9, true);
-        require_msg(dealer_deal(dealer, 0, 1, &ticket) == 1, "nothing is dealt");
+        add(dispatcher, 0, "small", 1, true);
+        add(dispatcher, 0, "large", 9, true);
+        require_msg(block_dispatcher_assign(dispatcher, 0, 1, &ticket) == 1, "nothing is dealt");
         n_of_small += ticket.input == 0;
-        dealer_free(dealer);
+        block_dispatcher_free(dispatcher);
     }
     ck_assert_uint_ge(n_of_small, 25);
     ck_assert_uint_le(n_of_small, 75);
 }
 END_TEST
 
-START_TEST(dealer_minds_no_number_of_blocks)
+START_TEST(dispatcher_minds_no_number_of_blocks)
 {
-    const DealerInput inputs[] = {
+    const BlockDispatcherInput inputs[] = {
         { .name = "a", .n_blocks = UINT64_C(1) << 63, .any_order = true },
         { .name = "b", .n_blocks = UINT64_C(1) << 63, .any_order = true },
     };
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 1, .epochs = 1, .shuffle = true });
+    BlockDispatcher *dispatcher = block_dispatcher_new(
+        &(BlockDispatcherConfig){ .n_nodes = 1, .epochs = 1, .shuffle = true });
     BlockTicket tickets[8];
     char *wrong = NULL;
 
     for (size_t i = 0; i < G_N_ELEMENTS(inputs); i++)
-        ck_assert_uint_eq(dealer_add_input(dealer, 0, &inputs[i], &wrong), i);
-    ck_assert_uint_eq(dealer_deal(dealer, 0, G_N_ELEMENTS(tickets), tickets),
+        ck_assert_uint_eq(block_dispatcher_add_input(dispatcher, 0, &inputs[i], &wrong), i);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, G_N_ELEMENTS(tickets), tickets),
                       G_N_ELEMENTS(tickets));
-    dealer_free(dealer);
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
-START_TEST(dealer_refuses_files_that_differ)
+START_TEST(dispatcher_refuses_files_that_differ)
 {
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1 });
+    BlockDispatcher *dispatcher =
+        block_dispatcher_new(&(BlockDispatcherConfig){ .n_nodes = 2, .epochs = 1 });
     g_autofree char *wrong = NULL;
 
-    add(dealer, 0, "day 1", 4, true);
-    ck_assert_uint_eq(
-        dealer_add_input(dealer, 1, &(DealerInput){ .name = "day 1", .bytes = 11, .n_blocks = 4 },
-                         &wrong),
-        DEALER_NO_INPUT);
+    add(dispatcher, 0, "day 1", 4, true);
+    ck_assert_uint_eq(block_dispatcher_add_input(
+                          dispatcher, 1,
+                          &(BlockDispatcherInput){ .name = "day 1", .bytes = 11, .n_blocks = 4 },
+                          &wrong),
+                      BLOCK_DISPATCHER_NO_INPUT);
     ck_assert_str_eq(wrong, "day 1 of 11 bytes, where others see 10");
-    dealer_free(dealer);
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
-START_TEST(dealer_takes_no_ticket_that_it_did_not_give)
+START_TEST(dispatcher_takes_no_ticket_that_it_did_not_give)
 {
-    Dealer *dealer = dealer_new(&(DealerConfig){ .n_nodes = 2, .epochs = 1 });
+    BlockDispatcher *dispatcher =
+        block_dispatcher_new(&(BlockDispatcherConfig){ .n_nodes = 2, .epochs = 1 });
     BlockTicket ticket;
 
-    add(dealer, 0, "a", 4, true);
-    add(dealer, 1, "a", 4, true);
-    ck_assert_uint_eq(dealer_deal(dealer, 0, 1, &ticket), 1);
-    ck_assert(!dealer_finish(dealer, 1, &ticket));
+    add(dispatcher, 0, "a", 4, true);
+    add(dispatcher, 1, "a", 4, true);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 1, &ticket), 1);
+    ck_assert(!block_dispatcher_finish(dispatcher, 1, &ticket));
     ticket.block++;
-    ck_assert(!dealer_give_back(dealer, 0, &ticket));
-    ck_assert(!dealer_absent(dealer, 0, &ticket));
+    ck_assert(!block_dispatcher_give_back(dispatcher, 0, &ticket));
+    ck_assert(!block_dispatcher_absent(dispatcher, 0, &ticket));
     ticket.block--;
-    ck_assert(dealer_give_back(dealer, 0, &ticket));
-    ck_assert(!dealer_give_back(dealer, 0, &ticket));
-    dealer_free(dealer);
+    ck_assert(block_dispatcher_give_back(dispatcher, 0, &ticket));
+    ck_assert(!block_dispatcher_give_back(dispatcher, 0, &ticket));
+    block_dispatcher_free(dispatcher);
 }
 END_TEST
 
@@ -485,19 +498,19 @@ START_TEST(tickets_come_back_from_text)
 {
     const BlockTicket ticket = { UINT32_MAX, 7, UINT64_MAX, 3 };
     g_autoptr(GString) text = g_string_new(NULL);
-    TicketNews news;
+    BlockTicketEvent news;
     BlockTicket read;
 
-    ticket_text_add(text, TICKET_GIVEN_BACK, &ticket);
-    ck_assert_uint_le(text->len, TICKET_TEXT_MAX);
-    ticket_text_add(text, TICKET_DEALT, &(BlockTicket){ 0 });
+    block_ticket_write(text, BLOCK_TICKET_GIVEN_BACK, &ticket);
+    ck_assert_uint_le(text->len, BLOCK_TICKET_TEXT_MAX);
+    block_ticket_write(text, BLOCK_TICKET_DEALT, &(BlockTicket){ 0 });
     const char *at = text->str;
-    ck_assert(ticket_text_read(&at, &news, &read));
-    ck_assert_int_eq(news, TICKET_GIVEN_BACK);
+    ck_assert(block_ticket_read(&at, &news, &read));
+    ck_assert_int_eq(news, BLOCK_TICKET_GIVEN_BACK);
     ck_assert(read.epoch == ticket.epoch && read.input == ticket.input &&
               read.block == ticket.block && read.n_read == ticket.n_read);
-    ck_assert(ticket_text_read(&at, &news, &read));
-    ck_assert_int_eq(news, TICKET_DEALT);
+    ck_assert(block_ticket_read(&at, &news, &read));
+    ck_assert_int_eq(news, BLOCK_TICKET_DEALT);
     ck_assert_int_eq(*at, '\0');
 }
 END_TEST
@@ -517,32 +530,32 @@ static const char *const no_tickets[] = {
 START_TEST(text_that_is_no_ticket_is_refused)
 {
     const char *at = no_tickets[_i];
-    TicketNews news;
+    BlockTicketEvent news;
     BlockTicket read;
 
-    ck_assert(!ticket_text_read(&at, &news, &read));
+    ck_assert(!block_ticket_read(&at, &news, &read));
     ck_assert_ptr_eq(at, no_tickets[_i]);
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("dealer");
+    Suite *suite = suite_create("dispatcher");
     TCase *simulations = tcase_create("simulations"), *rules = tcase_create("rules");
 
     tcase_set_timeout(simulations, 20);
-    tcase_add_loop_test(simulations, dealer_deals_every_row_once_in_each_epoch, 0, N_CASES);
-    tcase_add_test(rules, dealer_gives_first_what_fewest_hold);
-    tcase_add_test(rules, dealer_leaves_a_packed_file_to_whoever_began_it);
-    tcase_add_test(rules, dealer_gives_less_at_the_end);
-    tcase_add_test(rules, dealer_believes_the_nearest_end_that_was_found);
-    tcase_add_test(rules, dealer_gives_what_comes_back_in_its_own_epoch);
-    tcase_add_test(rules, dealer_gives_nothing_to_a_node_that_is_out);
-    tcase_add_test(rules, dealer_shuffles_each_epoch_by_its_seed);
-    tcase_add_test(rules, dealer_gives_each_block_the_same_chance);
-    tcase_add_test(rules, dealer_minds_no_number_of_blocks);
-    tcase_add_test(rules, dealer_refuses_files_that_differ);
-    tcase_add_test(rules, dealer_takes_no_ticket_that_it_did_not_give);
+    tcase_add_loop_test(simulations, dispatcher_deals_every_row_once_in_each_epoch, 0, N_CASES);
+    tcase_add_test(rules, dispatcher_gives_first_what_fewest_hold);
+    tcase_add_test(rules, dispatcher_leaves_a_packed_file_to_whoever_began_it);
+    tcase_add_test(rules, dispatcher_gives_less_at_the_end);
+    tcase_add_test(rules, dispatcher_believes_the_nearest_end_that_was_found);
+    tcase_add_test(rules, dispatcher_gives_what_comes_back_in_its_own_epoch);
+    tcase_add_test(rules, dispatcher_gives_nothing_to_a_node_that_is_out);
+    tcase_add_test(rules, dispatcher_shuffles_each_epoch_by_its_seed);
+    tcase_add_test(rules, dispatcher_gives_each_block_the_same_chance);
+    tcase_add_test(rules, dispatcher_minds_no_number_of_blocks);
+    tcase_add_test(rules, dispatcher_refuses_files_that_differ);
+    tcase_add_test(rules, dispatcher_takes_no_ticket_that_it_did_not_give);
     tcase_add_test(rules, tickets_come_back_from_text);
     tcase_add_loop_test(rules, text_that_is_no_ticket_is_refused, 0, G_N_ELEMENTS(no_tickets));
     suite_add_tcase(suite, simulations);

@@ -1,12 +1,12 @@
 /* What happens to deltas between a request and the loops of the rule.
  *
- * Three things may have to: a search for bad ones, clipping and decay, and leaving out refused rows.
- * Where none is asked for (is_plain) the rule gets the deltas as they came. Otherwise they are taken
- * in pieces that stay in the nearest cache between the search and the rule. Clipping and decay go
- * row by row, for decay needs the values that the row before may have changed.
+ * Three things may have to: a search for bad ones, clipping and decay, and leaving out refused
+ * rows. Where none is asked for (is_plain) the rule gets the deltas as they came. Otherwise they
+ * are taken in pieces that stay in the nearest cache between the search and the rule. Clipping and
+ * decay go row by row, for decay needs the values that the row before may have changed.
  *
  * Thread: the shard's present owner. */
-#include "models/update/applier.h"
+#include "models/update/updater.h"
 
 #include <float.h>
 #include <string.h>
@@ -20,48 +20,48 @@
 #define PIECE_BYTES ((size_t)16 << 10) /* of deltas, between search and rule */
 
 /* Works out what follows from the hyper-parameters. */
-static void look_at_rule(Applier *applier)
+static void look_at_rule(Updater *updater)
 {
-    const RubatoRule *rule = &applier->update.rule;
-    const bool is_single = applier->update.dtype == RUBATO_F32;
+    const RubatoRule *rule = &updater->update.rule;
+    const bool is_single = updater->update.dtype == RUBATO_F32;
 
-    applier->prepares = rule->clip_value != 0 || rule->clip_norm != 0 || rule->weight_decay != 0;
-    applier->largest = is_single ? (double)FLT_MAX : DBL_MAX;
+    updater->prepares = rule->clip_value != 0 || rule->clip_norm != 0 || rule->weight_decay != 0;
+    updater->largest = is_single ? (double)FLT_MAX : DBL_MAX;
     if (rule->max_gradient != 0)
-        applier->largest = is_single ? (double)(float)rule->max_gradient : rule->max_gradient;
-    applier->is_plain = !applier->prepares && rule->on_bad_gradient == RUBATO_BAD_UNCHECKED;
+        updater->largest = is_single ? (double)(float)rule->max_gradient : rule->max_gradient;
+    updater->is_plain = !updater->prepares && rule->on_bad_gradient == RUBATO_BAD_UNCHECKED;
 }
 
-bool applier_init(Applier *applier, const RubatoTableSpec *spec)
+bool updater_init(Updater *updater, const RubatoTableSpec *spec)
 {
     const size_t size = rubato_dtype_size(spec->dtype);
-    RubatoUpdate *update = &applier->update;
+    RubatoUpdate *update = &updater->update;
 
-    *applier = (Applier){ .ops = update_find(spec_update_name(spec)) };
+    *updater = (Updater){ .ops = update_find(spec_update_name(spec)) };
     *update = (RubatoUpdate){ .dtype = spec->dtype,
                               .width = spec_width(spec),
                               .rule = rule_resolve(spec) };
-    if (applier->ops->state_width != NULL)
-        update->state_width = applier->ops->state_width(update);
-    applier->value_bytes = update->width * size;
-    applier->state_bytes = update->state_width * size;
-    applier->row_bytes = applier->value_bytes + applier->state_bytes;
-    if (applier->ops->traits.takes_gradients)
-        applier->gradients = g_try_malloc(applier->value_bytes);
-    look_at_rule(applier);
-    return applier->gradients != NULL || !applier->ops->traits.takes_gradients;
+    if (updater->ops->state_width != NULL)
+        update->state_width = updater->ops->state_width(update);
+    updater->value_bytes = update->width * size;
+    updater->state_bytes = update->state_width * size;
+    updater->row_bytes = updater->value_bytes + updater->state_bytes;
+    if (updater->ops->traits.takes_gradients)
+        updater->gradients = g_try_malloc(updater->value_bytes);
+    look_at_rule(updater);
+    return updater->gradients != NULL || !updater->ops->traits.takes_gradients;
 }
 
-void applier_clear(Applier *applier)
+void updater_clear(Updater *updater)
 {
-    bad_gradients_clear(&applier->bad);
-    g_clear_pointer(&applier->gradients, g_free);
+    bad_gradients_clear(&updater->bad);
+    g_clear_pointer(&updater->gradients, g_free);
 }
 
-void applier_tune(Applier *applier, RubatoHyper hyper, double value)
+void updater_tune(Updater *updater, RubatoHyper hyper, double value)
 {
-    rule_set(&applier->update.rule, hyper, value);
-    look_at_rule(applier);
+    rule_set(&updater->update.rule, hyper, value);
+    look_at_rule(updater);
 }
 
 /* ---- clipping and decay ---- */
@@ -99,59 +99,59 @@ DEFINE_PREPARE(f32, float)
 DEFINE_PREPARE(f64, double)
 
 /* Applies rows of deltas, good or not. */
-static void apply(Applier *applier, void *const *rows, const void *deltas, const uint32_t *at,
+static void apply(Updater *updater, void *const *rows, const void *deltas, const uint32_t *at,
                   size_t n)
 {
-    const RubatoUpdate *update = &applier->update;
+    const RubatoUpdate *update = &updater->update;
     const unsigned char *bytes = deltas;
 
-    if (!applier->prepares) {
-        applier->ops->apply_rows(update, rows, deltas, at, n);
+    if (!updater->prepares) {
+        updater->ops->apply_rows(update, rows, deltas, at, n);
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const void *delta = bytes + (at == NULL ? i : at[i]) * applier->value_bytes;
+        const void *delta = bytes + (at == NULL ? i : at[i]) * updater->value_bytes;
 
         if (update->dtype == RUBATO_F32)
-            prepare_f32(update, rows[i], delta, applier->gradients);
+            prepare_f32(update, rows[i], delta, updater->gradients);
         else
-            prepare_f64(update, rows[i], delta, applier->gradients);
-        applier->ops->apply_rows(update, &rows[i], applier->gradients, NULL, 1);
+            prepare_f64(update, rows[i], delta, updater->gradients);
+        updater->ops->apply_rows(update, &rows[i], updater->gradients, NULL, 1);
     }
 }
 
 /* ---- bad ones ---- */
 
-bool applier_accepts(Applier *applier, uint32_t worker, const void *deltas)
+bool updater_accepts(Updater *updater, uint32_t worker, const void *deltas)
 {
-    const RubatoUpdate *update = &applier->update;
+    const RubatoUpdate *update = &updater->update;
     const bool refuses = update->rule.on_bad_gradient == RUBATO_BAD_REFUSE;
 
     if (update->rule.on_bad_gradient == RUBATO_BAD_UNCHECKED ||
-        deltas_are_good(update->dtype, deltas, update->width, applier->largest))
+        deltas_are_good(update->dtype, deltas, update->width, updater->largest))
         return true;
-    bad_gradients_count(&applier->bad, worker, update->dtype, deltas, update->width,
-                        applier->largest, refuses);
+    bad_gradients_count(&updater->bad, worker, update->dtype, deltas, update->width,
+                        updater->largest, refuses);
     return !refuses;
 }
 
 /* Whether all rows of deltas are good; without `at` they lie together. */
-static bool all_are_good(const Applier *applier, const unsigned char *deltas, const uint32_t *at,
+static bool all_are_good(const Updater *updater, const unsigned char *deltas, const uint32_t *at,
                          size_t n)
 {
-    const RubatoUpdate *update = &applier->update;
+    const RubatoUpdate *update = &updater->update;
     bool good = true;
 
     if (at == NULL)
-        return deltas_are_good(update->dtype, deltas, n * update->width, applier->largest);
+        return deltas_are_good(update->dtype, deltas, n * update->width, updater->largest);
     for (size_t i = 0; i < n; i++)
-        good &= deltas_are_good(update->dtype, deltas + at[i] * applier->value_bytes, update->width,
-                                applier->largest);
+        good &= deltas_are_good(update->dtype, deltas + at[i] * updater->value_bytes, update->width,
+                                updater->largest);
     return good;
 }
 
 /* Applies rows with a bad delta among them. */
-static void apply_looking(Applier *applier, uint32_t worker, void *const *rows,
+static void apply_looking(Updater *updater, uint32_t worker, void *const *rows,
                           const unsigned char *deltas, const uint32_t *at, size_t n)
 {
     void *good_rows[BLOCK];
@@ -161,44 +161,44 @@ static void apply_looking(Applier *applier, uint32_t worker, void *const *rows,
     for (size_t i = 0; i < n; i++) {
         const uint32_t row = at == NULL ? (uint32_t)i : at[i];
 
-        if (!applier_accepts(applier, worker, deltas + row * applier->value_bytes))
+        if (!updater_accepts(updater, worker, deltas + row * updater->value_bytes))
             continue;
         good_rows[n_good] = rows[i];
         good_at[n_good++] = row;
     }
-    apply(applier, good_rows, deltas, good_at, n_good);
+    apply(updater, good_rows, deltas, good_at, n_good);
 }
 
 /* ---- the calls ---- */
 
-void applier_apply_rows(Applier *applier, uint32_t worker, void *const *rows, const void *deltas,
+void updater_apply_rows(Updater *updater, uint32_t worker, void *const *rows, const void *deltas,
                         const uint32_t *at, size_t n)
 {
     const unsigned char *bytes = deltas;
-    const size_t most = MAX(1, PIECE_BYTES / applier->value_bytes);
+    const size_t most = MAX(1, PIECE_BYTES / updater->value_bytes);
 
-    if (applier->is_plain) {
-        applier->ops->apply_rows(&applier->update, rows, deltas, at, n);
+    if (updater->is_plain) {
+        updater->ops->apply_rows(&updater->update, rows, deltas, at, n);
         return;
     }
-    if (applier->update.rule.on_bad_gradient == RUBATO_BAD_UNCHECKED) {
-        apply(applier, rows, deltas, at, n);
+    if (updater->update.rule.on_bad_gradient == RUBATO_BAD_UNCHECKED) {
+        apply(updater, rows, deltas, at, n);
         return;
     }
     for (size_t begin = 0; begin < n; begin += most) {
-        const unsigned char *from = at == NULL ? bytes + begin * applier->value_bytes : bytes;
+        const unsigned char *from = at == NULL ? bytes + begin * updater->value_bytes : bytes;
         const uint32_t *some_at = at == NULL ? NULL : at + begin;
         const size_t some = MIN(n - begin, most);
 
-        if (all_are_good(applier, from, some_at, some))
-            apply(applier, rows + begin, from, some_at, some);
+        if (all_are_good(updater, from, some_at, some))
+            apply(updater, rows + begin, from, some_at, some);
         else
-            apply_looking(applier, worker, rows + begin, from, some_at, some);
+            apply_looking(updater, worker, rows + begin, from, some_at, some);
     }
 }
 
 /* A run in blocks of rows. */
-static void apply_run_by_rows(Applier *applier, uint32_t worker, unsigned char *values,
+static void apply_run_by_rows(Updater *updater, uint32_t worker, unsigned char *values,
                               const unsigned char *deltas, size_t n)
 {
     void *rows[BLOCK];
@@ -207,38 +207,38 @@ static void apply_run_by_rows(Applier *applier, uint32_t worker, unsigned char *
         const size_t some = MIN(n - begin, BLOCK);
 
         for (size_t i = 0; i < some; i++)
-            rows[i] = values + (begin + i) * applier->row_bytes;
-        applier_apply_rows(applier, worker, rows, deltas + begin * applier->value_bytes, NULL,
+            rows[i] = values + (begin + i) * updater->row_bytes;
+        updater_apply_rows(updater, worker, rows, deltas + begin * updater->value_bytes, NULL,
                            some);
     }
 }
 
-void applier_apply_run(Applier *applier, uint32_t worker, void *rows, const void *deltas, size_t n)
+void updater_apply_run(Updater *updater, uint32_t worker, void *rows, const void *deltas, size_t n)
 {
-    const RubatoUpdate *update = &applier->update;
-    const size_t most = MAX(1, PIECE_BYTES / applier->value_bytes);
+    const RubatoUpdate *update = &updater->update;
+    const size_t most = MAX(1, PIECE_BYTES / updater->value_bytes);
     const unsigned char *from = deltas;
     unsigned char *to = rows;
 
-    if (applier->ops->apply == NULL || applier->prepares) {
-        apply_run_by_rows(applier, worker, rows, deltas, n);
+    if (updater->ops->apply == NULL || updater->prepares) {
+        apply_run_by_rows(updater, worker, rows, deltas, n);
         return;
     }
-    if (applier->is_plain) {
-        applier->ops->apply(update, rows, deltas, n * update->width);
+    if (updater->is_plain) {
+        updater->ops->apply(update, rows, deltas, n * update->width);
         return;
     }
     for (size_t begin = 0; begin < n; begin += most) {
-        const size_t some = MIN(n - begin, most), offset = begin * applier->value_bytes;
+        const size_t some = MIN(n - begin, most), offset = begin * updater->value_bytes;
 
-        if (all_are_good(applier, from + offset, NULL, some))
-            applier->ops->apply(update, to + offset, from + offset, some * update->width);
+        if (all_are_good(updater, from + offset, NULL, some))
+            updater->ops->apply(update, to + offset, from + offset, some * update->width);
         else
-            apply_run_by_rows(applier, worker, to + offset, from + offset, some);
+            apply_run_by_rows(updater, worker, to + offset, from + offset, some);
     }
 }
 
-void applier_apply_accepted(Applier *applier, void *const *rows, const void *deltas, size_t n)
+void updater_apply_accepted(Updater *updater, void *const *rows, const void *deltas, size_t n)
 {
-    apply(applier, rows, deltas, NULL, n);
+    apply(updater, rows, deltas, NULL, n);
 }

@@ -1,17 +1,17 @@
 /* Lines of tickets. Runs on the caller's thread, keeps nothing. */
-#include "engine/task/ticket_text.h"
+#include "engine/task/block_ticket_codec.h"
 
 #include <string.h>
 
 #define NUMBER_MAX_DIGITS 20u
 
-void ticket_text_add(GString *text, TicketNews news, const BlockTicket *ticket)
+void block_ticket_write(GString *text, BlockTicketEvent news, const BlockTicket *ticket)
 {
     g_string_append_printf(text, "%c%u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n",
                            (char)news, ticket->epoch, ticket->input, ticket->block, ticket->n_read);
 }
 
-bool ticket_text_number(const char **text, char behind, uint64_t max, uint64_t *number)
+bool block_ticket_read_number(const char **text, char behind, uint64_t max, uint64_t *number)
 {
     const size_t n_digits = strspn(*text, "0123456789");
     guint64 read;
@@ -27,18 +27,18 @@ bool ticket_text_number(const char **text, char behind, uint64_t max, uint64_t *
     return true;
 }
 
-bool ticket_text_read(const char **text, TicketNews *news, BlockTicket *ticket)
+bool block_ticket_read(const char **text, BlockTicketEvent *news, BlockTicket *ticket)
 {
     const char *at = *text;
     uint64_t epoch, input, block, n_read;
 
     if (*at == '\0' || strchr("dfba", *at) == NULL)
         return false;
-    *news = (TicketNews)*at++;
-    if (!ticket_text_number(&at, ' ', UINT32_MAX, &epoch) ||
-        !ticket_text_number(&at, ' ', UINT32_MAX, &input) ||
-        !ticket_text_number(&at, ' ', UINT64_MAX, &block) ||
-        !ticket_text_number(&at, '\n', UINT64_MAX, &n_read))
+    *news = (BlockTicketEvent)*at++;
+    if (!block_ticket_read_number(&at, ' ', UINT32_MAX, &epoch) ||
+        !block_ticket_read_number(&at, ' ', UINT32_MAX, &input) ||
+        !block_ticket_read_number(&at, ' ', UINT64_MAX, &block) ||
+        !block_ticket_read_number(&at, '\n', UINT64_MAX, &n_read))
         return false;
     *ticket = (BlockTicket){ (uint32_t)epoch, (uint32_t)input, block, n_read };
     *text = at;

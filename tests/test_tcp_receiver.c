@@ -4,14 +4,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/transport/tcp/tcp_inlet.h"
+#include "io/net/transport/tcp/tcp_receiver.h"
 #include "tests/support/runner.h"
 #include "tests/support/tcp_hand.h"
 
 typedef struct {
     BlockPool *pool;
     int epoll_fd, fd; /* what the other end writes to */
-    TcpInlet *inlet;
+    TcpReceiver *receiver;
     TcpHand hand; /* the other end */
 } Line;
 
@@ -27,7 +27,7 @@ static Line open_silent_line(void)
 
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     line.fd = fds[0];
-    line.inlet = tcp_inlet_new(7, fds[1], line.epoll_fd, "10.0.0.1", line.pool, &OWN);
+    line.receiver = tcp_receiver_new(7, fds[1], line.epoll_fd, "10.0.0.1", line.pool, &OWN);
     return line;
 }
 
@@ -40,17 +40,17 @@ static Line open_line(Protection protection)
     Line line = open_silent_line();
 
     tcp_hand_begin(&line.hand, line.fd, &other);
-    ck_assert(tcp_inlet_read(line.inlet));
-    ck_assert(!line.inlet->is_proven);
+    ck_assert(tcp_receiver_read(line.receiver));
+    ck_assert(!line.receiver->is_proven);
     ck_assert(tcp_hand_finish(&line.hand));
-    ck_assert(tcp_inlet_read(line.inlet));
-    ck_assert(line.inlet->is_proven);
+    ck_assert(tcp_receiver_read(line.receiver));
+    ck_assert(line.receiver->is_proven);
     return line;
 }
 
 static void close_line(Line *line)
 {
-    tcp_inlet_free(line->inlet);
+    tcp_receiver_free(line->receiver);
     if (line->fd != -1)
         close(line->fd);
     close(line->epoll_fd);
@@ -87,11 +87,11 @@ static void check_packet(const Received *received, size_t k, size_t size)
 }
 
 /* Takes what has come; returns how many packets there have been so far. */
-static size_t take_all(TcpInlet *inlet, const size_t *sizes, size_t n, size_t k)
+static size_t take_all(TcpReceiver *receiver, const size_t *sizes, size_t n, size_t k)
 {
     Received received;
 
-    while (tcp_inlet_take(inlet, &received)) {
+    while (tcp_receiver_take(receiver, &received)) {
         require_msg(k < n, "a packet that nobody sent");
         check_packet(&received, k, sizes[k]);
         ck_assert_str_eq(received.ops->address(&received), "10.0.0.1");
@@ -101,7 +101,7 @@ static size_t take_all(TcpInlet *inlet, const size_t *sizes, size_t n, size_t k)
         received.ops->release(&received);
         k++;
     }
-    ck_assert_ptr_null(inlet->fault);
+    ck_assert_ptr_null(receiver->fault);
     return k;
 }
 
@@ -132,15 +132,15 @@ START_TEST(packets_are_whole_however_they_are_cut)
         const size_t size = MIN(end - at, wanted);
         const ssize_t n = write(line.fd, stream->data + at, size);
         at += n > 0 ? (size_t)n : 0;
-        ck_assert(tcp_inlet_read(line.inlet));
-        k = take_all(line.inlet, sizes, N, k);
+        ck_assert(tcp_receiver_read(line.receiver));
+        k = take_all(line.receiver, sizes, N, k);
     }
     while (k < N && end == stream->len) {
-        ck_assert(tcp_inlet_read(line.inlet));
-        k = take_all(line.inlet, sizes, N, k);
+        ck_assert(tcp_receiver_read(line.receiver));
+        k = take_all(line.receiver, sizes, N, k);
     }
     ck_assert_uint_gt(k, 2);
-    ck_assert(!tcp_inlet_is_midway(line.inlet) || end < stream->len);
+    ck_assert(!tcp_receiver_is_midway(line.receiver) || end < stream->len);
     g_byte_array_unref(stream);
     g_rand_free(random);
     close_line(&line);
@@ -157,8 +157,8 @@ START_TEST(what_came_before_the_end_is_taken)
     ck_assert_int_eq(write(line.fd, stream->data, stream->len - 1), (ssize_t)stream->len - 1);
     close(line.fd);
     line.fd = -1;
-    while (tcp_inlet_read(line.inlet))
-        k = take_all(line.inlet, sizes, 3, k);
+    while (tcp_receiver_read(line.receiver))
+        k = take_all(line.receiver, sizes, 3, k);
     ck_assert_uint_eq(k, 2);
     g_byte_array_unref(stream);
     close_line(&line);
@@ -177,13 +177,13 @@ START_TEST(large_packets_are_moved_and_given_back)
     do {
         const ssize_t n = write(line.fd, stream->data + at, stream->len - at);
         at += n > 0 ? (size_t)n : 0;
-        ck_assert(tcp_inlet_read(line.inlet));
-    } while (!tcp_inlet_take(line.inlet, &received));
+        ck_assert(tcp_receiver_read(line.receiver));
+    } while (!tcp_receiver_take(line.receiver, &received));
     ck_assert(!received.lent);
     received.ops->move(&moved, &received);
     memset(&received, 0xee, sizeof received);
-    tcp_inlet_free(line.inlet);
-    line.inlet = tcp_inlet_new(8, dup(line.fd), line.epoll_fd, "", line.pool, &OWN);
+    tcp_receiver_free(line.receiver);
+    line.receiver = tcp_receiver_new(8, dup(line.fd), line.epoll_fd, "", line.pool, &OWN);
     check_packet(&moved, 0, sizes[0]);
     ck_assert_str_eq(moved.ops->address(&moved), "10.0.0.1");
     ck_assert_uint_eq(block_pool_kept_bytes(line.pool), 0);
@@ -212,13 +212,13 @@ START_TEST(nonsense_before_the_proof_is_a_fault_and_costs_no_memory)
 
     ck_assert_int_eq(write(line.fd, nonsense[_i].bytes, nonsense[_i].size),
                      (ssize_t)nonsense[_i].size);
-    ck_assert_int_eq(tcp_inlet_read(line.inlet), nonsense[_i].fault == NULL);
-    ck_assert(!tcp_inlet_take(line.inlet, &received));
-    ck_assert_str_eq(line.inlet->fault != NULL ? line.inlet->fault : "",
+    ck_assert_int_eq(tcp_receiver_read(line.receiver), nonsense[_i].fault == NULL);
+    ck_assert(!tcp_receiver_take(line.receiver, &received));
+    ck_assert_str_eq(line.receiver->fault != NULL ? line.receiver->fault : "",
                      nonsense[_i].fault != NULL ? nonsense[_i].fault : "");
-    ck_assert_ptr_null(line.inlet->buffer);
-    ck_assert_ptr_null(line.inlet->block);
-    ck_assert_uint_le(sizeof *line.inlet, 64 << 10);
+    ck_assert_ptr_null(line.receiver->buffer);
+    ck_assert_ptr_null(line.receiver->block);
+    ck_assert_uint_le(sizeof *line.receiver, 64 << 10);
     close_line(&line);
 }
 END_TEST
@@ -239,11 +239,11 @@ START_TEST(announced_packet_costs_no_memory_until_it_comes)
 
     wire_store_u32(head, announced[_i].size);
     ck_assert_int_eq(write(line.fd, head, sizeof head), sizeof head);
-    ck_assert(tcp_inlet_read(line.inlet));
-    ck_assert(!tcp_inlet_take(line.inlet, &received));
-    ck_assert_str_eq(line.inlet->fault != NULL ? line.inlet->fault : "",
+    ck_assert(tcp_receiver_read(line.receiver));
+    ck_assert(!tcp_receiver_take(line.receiver, &received));
+    ck_assert_str_eq(line.receiver->fault != NULL ? line.receiver->fault : "",
                      announced[_i].fault != NULL ? announced[_i].fault : "");
-    ck_assert_uint_le(line.inlet->block_bytes, 1 << 20);
+    ck_assert_uint_le(line.receiver->block_bytes, 1 << 20);
     close_line(&line);
 }
 END_TEST
@@ -268,18 +268,18 @@ START_TEST(changed_packet_is_a_fault)
         g_autofree uint8_t *more = g_memdup2(stream->data, n_more);
         g_byte_array_append(stream, more, n_more);
         bool is_given = false;
-        while (at < stream->len && line.inlet->fault == NULL) {
+        while (at < stream->len && line.receiver->fault == NULL) {
             const ssize_t n = write(line.fd, stream->data + at, stream->len - at);
             at += n > 0 ? (size_t)n : 0;
-            for (unsigned i = 0; i < 8 && line.inlet->fault == NULL; i++) {
-                ck_assert(tcp_inlet_read(line.inlet));
-                is_given |= tcp_inlet_take(line.inlet, &received);
+            for (unsigned i = 0; i < 8 && line.receiver->fault == NULL; i++) {
+                ck_assert(tcp_receiver_read(line.receiver));
+                is_given |= tcp_receiver_take(line.receiver, &received);
             }
         }
         ck_assert(!is_given);
-        ck_assert_str_eq(line.inlet->fault, protection == PROTECTION_CHECKSUM
-                                                ? "the checksum of a packet is wrong"
-                                                : "a packet is not as its sender has sealed it");
+        ck_assert_str_eq(line.receiver->fault, protection == PROTECTION_CHECKSUM
+                                                   ? "the checksum of a packet is wrong"
+                                                   : "a packet is not as its sender has sealed it");
         g_byte_array_unref(stream);
         close_line(&line);
     }
@@ -295,9 +295,9 @@ START_TEST(answer_goes_back_on_the_connection)
         Packet *const packet = packet_new(sizes[k]);
         for (size_t i = 0; i < sizes[k]; i++)
             packet->bytes[i] = byte_of(k, i);
-        ck_assert(tcp_inlet_answer(line.inlet, packet));
-        for (unsigned i = 0; i < 1000 && tcp_inlet_has_answer(line.inlet); i++)
-            ck_assert(tcp_inlet_write(line.inlet));
+        ck_assert(tcp_receiver_answer(line.receiver, packet));
+        for (unsigned i = 0; i < 1000 && tcp_receiver_has_answer(line.receiver); i++)
+            ck_assert(tcp_receiver_write(line.receiver));
         packet_unref(packet);
         g_autoptr(GByteArray) came = tcp_hand_pull(&line.hand);
         ck_assert_ptr_nonnull(came);
@@ -310,7 +310,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *const suite = suite_create("tcp_inlet");
+    Suite *const suite = suite_create("tcp_receiver");
     TCase *const all = tcase_create("all");
 
     tcase_set_timeout(all, 60);

@@ -1,10 +1,10 @@
-/* Outlets over a connection that breaks and takes bytes as the test says.
+/* Senders over a connection that breaks and takes bytes as the test says.
  *
  * All in one thread, which is the holder of the channel and the I/O thread in turn. */
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "io/net/transport/outlet.h"
+#include "io/net/transport/sender.h"
 #include "tests/support/runner.h"
 
 enum { PACKET_BYTES = 100, LONG_MS = 600000 };
@@ -16,7 +16,7 @@ typedef struct {
 } Writing;
 
 typedef struct {
-    Outlet base;     /* first */
+    Sender base;     /* first */
     bool is_refused; /* it does not connect */
     bool breaks;     /* with the next byte */
     size_t room;     /* bytes that the connection takes */
@@ -27,30 +27,30 @@ typedef struct {
     unsigned *n_freed;
 } Pipe;
 
-static bool open_pipe(Outlet *outlet)
+static bool open_pipe(Sender *sender)
 {
-    Pipe *const pipe = (Pipe *)outlet;
+    Pipe *const pipe = (Pipe *)sender;
 
     if (pipe->is_refused)
         return false;
     pipe->n_opened++;
-    outlet_note_connected(outlet);
+    sender_note_connected(sender);
     return true;
 }
 
-static void shut_pipe(Outlet *outlet)
+static void shut_pipe(Sender *sender)
 {
-    (void)outlet;
+    (void)sender;
 }
 
-static OutletProgress write_pipe(Outlet *outlet, const Packet *packet, size_t *at, size_t *budget)
+static SenderProgress write_pipe(Sender *sender, const Packet *packet, size_t *at, size_t *budget)
 {
-    Pipe *const pipe = (Pipe *)outlet;
+    Pipe *const pipe = (Pipe *)sender;
     const size_t n = MIN(pipe->room, packet->size - *at);
 
     if (pipe->breaks) {
         pipe->breaks = false;
-        return OUTLET_BROKEN;
+        return SENDER_BROKEN;
     }
     if (n > 0) {
         ck_assert_uint_lt(pipe->n_writings, G_N_ELEMENTS(pipe->writings));
@@ -59,22 +59,22 @@ static OutletProgress write_pipe(Outlet *outlet, const Packet *packet, size_t *a
     pipe->room += pipe->gains - n;
     *budget -= n;
     *at += n;
-    return *at == packet->size ? OUTLET_DONE : OUTLET_LATER;
+    return *at == packet->size ? SENDER_DONE : SENDER_LATER;
 }
 
-static bool hear_pipe(Outlet *outlet, uint32_t events)
+static bool hear_pipe(Sender *sender, uint32_t events)
 {
-    (void)outlet;
+    (void)sender;
     return events != EPOLLHUP;
 }
 
-static void free_pipe(Outlet *outlet)
+static void free_pipe(Sender *sender)
 {
-    (*((Pipe *)outlet)->n_freed)++;
-    g_free(outlet);
+    (*((Pipe *)sender)->n_freed)++;
+    g_free(sender);
 }
 
-static const OutletOps pipe_ops = {
+static const SenderOps pipe_ops = {
     .open = open_pipe,
     .shut = shut_pipe,
     .write = write_pipe,
@@ -82,9 +82,9 @@ static const OutletOps pipe_ops = {
     .free = free_pipe,
 };
 
-/* A transport with one outlet, and two packets for it. */
+/* A transport with one sender, and two packets for it. */
 typedef struct {
-    Outlets outlets;
+    Senders senders;
     Pipe *pipe;
     Channel *channel;
     Packet *packets[2];
@@ -94,16 +94,16 @@ typedef struct {
 static void rig_init(Rig *rig, bool is_refused)
 {
     *rig = (Rig){ .pipe = g_new0(Pipe, 1) };
-    outlets_init(&rig->outlets);
+    senders_init(&rig->senders);
     for (size_t i = 0; i < G_N_ELEMENTS(rig->packets); i++)
         rig->packets[i] = packet_new(PACKET_BYTES);
     rig->pipe->n_freed = &rig->n_freed;
     rig->pipe->is_refused = is_refused;
-    outlet_start(&rig->pipe->base, &pipe_ops, &rig->outlets, /* longest_pause_ms= */ 20);
+    sender_start(&rig->pipe->base, &pipe_ops, &rig->senders, /* longest_pause_ms= */ 20);
     rig->channel = &rig->pipe->base.base;
 }
 
-/* The outlet is gone, and with it what it held. */
+/* The sender is gone, and with it what it held. */
 static void rig_clear(Rig *rig)
 {
     ck_assert_uint_eq(rig->n_freed, 1);
@@ -111,7 +111,7 @@ static void rig_clear(Rig *rig)
         ck_assert(!packet_is_shared(rig->packets[i]));
         packet_unref(rig->packets[i]);
     }
-    outlets_clear(&rig->outlets);
+    senders_clear(&rig->senders);
 }
 
 static void send_packet(Rig *rig, size_t i)
@@ -144,7 +144,7 @@ START_TEST(what_does_not_fit_waits_in_order)
     check_writing(&rig, 0, 0, 0, 60);
     check_writing(&rig, 1, 0, 60, 70);
     rig.pipe->room = PACKET_BYTES * 2;
-    outlets_hear(&rig.outlets, rig.pipe->base.id, EPOLLOUT);
+    senders_hear(&rig.senders, rig.pipe->base.id, EPOLLOUT);
     check_writing(&rig, 2, 0, 70, PACKET_BYTES);
     check_writing(&rig, 3, 1, 0, PACKET_BYTES);
     ck_assert_uint_eq(rig.pipe->n_writings, 4);
@@ -153,25 +153,25 @@ START_TEST(what_does_not_fit_waits_in_order)
 }
 END_TEST
 
-START_TEST(closed_outlet_stays_until_all_is_written)
+START_TEST(closed_sender_stays_until_all_is_written)
 {
     Rig rig;
 
     rig_init(&rig, false);
     send_packet(&rig, 0);
     rig.channel->ops->close(rig.channel, LONG_MS);
-    outlets_go_on(&rig.outlets);
+    senders_go_on(&rig.senders);
     ck_assert_uint_eq(rig.n_freed, 0);
     rig.pipe->room = PACKET_BYTES - 1;
-    outlets_go_on(&rig.outlets);
+    senders_go_on(&rig.senders);
     ck_assert_uint_eq(rig.n_freed, 0);
     rig.pipe->room = 1;
-    outlets_go_on(&rig.outlets);
+    senders_go_on(&rig.senders);
     rig_clear(&rig);
 }
 END_TEST
 
-START_TEST(closed_outlet_without_time_gives_up)
+START_TEST(closed_sender_without_time_gives_up)
 {
     Rig rig;
 
@@ -182,7 +182,7 @@ START_TEST(closed_outlet_without_time_gives_up)
 }
 END_TEST
 
-START_TEST(closed_outlet_begins_its_first_packet_anew_on_another_connection)
+START_TEST(closed_sender_begins_its_first_packet_anew_on_another_connection)
 {
     const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     Rig rig;
@@ -195,18 +195,18 @@ START_TEST(closed_outlet_begins_its_first_packet_anew_on_another_connection)
     send_packet(&rig, 1);
     rig.channel->ops->close(rig.channel, LONG_MS);
     pipe->breaks = true;
-    outlets_go_on(&rig.outlets);
+    senders_go_on(&rig.senders);
     ck_assert_uint_eq(rig.n_freed, 0);
     ck_assert_uint_eq(pipe->n_writings, 1);
     ck_assert(!pipe->base.is_open);
-    pipe->room = PACKET_BYTES; /* for the first alone: with it, the outlet would be gone */
+    pipe->room = PACKET_BYTES; /* for the first alone: with it, the sender would be gone */
     while (pipe->n_opened == 1)
-        outlets_go_on(&rig.outlets);
+        senders_go_on(&rig.senders);
     check_writing(&rig, 0, 0, 0, 60);
     check_writing(&rig, 1, 0, 0, PACKET_BYTES);
     ck_assert_uint_eq(pipe->n_writings, 2);
     pipe->room = PACKET_BYTES;
-    outlets_finish(&rig.outlets, epoll_fd, 1);
+    senders_finish(&rig.senders, epoll_fd, 1);
     rig_clear(&rig);
     close(epoll_fd);
 }
@@ -220,19 +220,19 @@ START_TEST(what_waits_is_dropped_when_an_open_channel_loses_its_connection)
     rig.pipe->room = 60;
     send_packet(&rig, 0);
     rig.pipe->is_refused = true;
-    outlets_hear(&rig.outlets, rig.pipe->base.id, EPOLLHUP);
+    senders_hear(&rig.senders, rig.pipe->base.id, EPOLLHUP);
     ck_assert_int_eq(rig.channel->ops->state(rig.channel), NETWORK_DISCONNECTED);
     ck_assert(!packet_is_shared(rig.packets[0]));
     send_packet(&rig, 1); /* the link has it, and sends it again */
     ck_assert(!packet_is_shared(rig.packets[1]));
     ck_assert_uint_eq(rig.channel->ops->n_resets(rig.channel), 0);
-    ck_assert(!outlets_take_resets(&rig.outlets));
+    ck_assert(!senders_take_resets(&rig.senders));
     rig.pipe->is_refused = false;
     while (rig.channel->ops->state(rig.channel) != NETWORK_CONNECTED)
         ;
     ck_assert_uint_eq(rig.channel->ops->n_resets(rig.channel), 1);
-    ck_assert(outlets_take_resets(&rig.outlets));
-    ck_assert(!outlets_take_resets(&rig.outlets)); /* once */
+    ck_assert(senders_take_resets(&rig.senders));
+    ck_assert(!senders_take_resets(&rig.senders)); /* once */
     ck_assert_uint_eq(rig.pipe->n_writings, 1);
     rig.channel->ops->close(rig.channel, LONG_MS);
     rig_clear(&rig);
@@ -260,13 +260,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *const suite = suite_create("outlet");
-    TCase *const cases = tcase_create("outlet");
+    Suite *const suite = suite_create("sender");
+    TCase *const cases = tcase_create("sender");
 
     tcase_add_test(cases, what_does_not_fit_waits_in_order);
-    tcase_add_test(cases, closed_outlet_stays_until_all_is_written);
-    tcase_add_loop_test(cases, closed_outlet_without_time_gives_up, 0, 2);
-    tcase_add_test(cases, closed_outlet_begins_its_first_packet_anew_on_another_connection);
+    tcase_add_test(cases, closed_sender_stays_until_all_is_written);
+    tcase_add_loop_test(cases, closed_sender_without_time_gives_up, 0, 2);
+    tcase_add_test(cases, closed_sender_begins_its_first_packet_anew_on_another_connection);
     tcase_add_test(cases, what_waits_is_dropped_when_an_open_channel_loses_its_connection);
     tcase_add_test(cases, what_is_sent_before_the_first_connection_waits_for_it);
     suite_add_tcase(suite, cases);

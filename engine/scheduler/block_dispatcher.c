@@ -1,0 +1,339 @@
+/* The dispatcher's state: inputs, each with the epoch and place where its dealing stands; the
+ * tickets that nodes have; those that came back.
+ *
+ * Invariant: each block of an epoch of an input is in one of four states: behind the input's place,
+ * with one node, come back, or read. */
+#include "engine/scheduler/block_dispatcher.h"
+
+#include <string.h>
+
+#include "io/data/random.h"
+
+#define SHUFFLED_MAX (UINT64_C(1) << 24) /* blocks: of more the order is the input's own */
+#define NOBODY UINT32_MAX
+
+typedef struct {
+    char *name;
+    uint64_t bytes;
+    uint64_t n_blocks;
+    bool any_order;
+    bool *held; /* by node */
+    uint32_t n_holders;
+    uint32_t last; /* the node that was dealt a block of it last, or NOBODY */
+
+    uint32_t epoch;  /* that is being dealt; the config's `epochs`: all have been */
+    uint64_t next;   /* place in its order */
+    uint32_t *order; /* NULL: its own */
+} InputEntry;
+
+struct BlockDispatcher {
+    BlockDispatcherConfig config;
+    GArray *inputs;      /* of InputEntry, by input */
+    GHashTable *by_name; /* to input + 1 */
+    GArray **dealt;      /* by node: of BlockTicket */
+    GArray *returned;    /* of BlockTicket */
+    Random random;
+};
+
+static InputEntry *input_of(const BlockDispatcher *dispatcher, uint32_t input)
+{
+    return &g_array_index(dispatcher->inputs, InputEntry, input);
+}
+
+static void input_clear(InputEntry *entry)
+{
+    g_free(entry->name);
+    g_free(entry->held);
+    g_free(entry->order);
+}
+
+BlockDispatcher *block_dispatcher_new(const BlockDispatcherConfig *config)
+{
+    BlockDispatcher *dispatcher = g_new0(BlockDispatcher, 1);
+
+    dispatcher->config = *config;
+    dispatcher->inputs = g_array_new(FALSE, TRUE, sizeof(InputEntry));
+    g_array_set_clear_func(dispatcher->inputs, (GDestroyNotify)input_clear);
+    dispatcher->by_name = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    dispatcher->dealt = g_new(GArray *, config->n_nodes);
+    for (uint32_t node = 0; node < config->n_nodes; node++)
+        dispatcher->dealt[node] = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    dispatcher->returned = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    dispatcher->random = random_stream(config->seed, config->n_nodes);
+    return dispatcher;
+}
+
+void block_dispatcher_free(BlockDispatcher *dispatcher)
+{
+    if (dispatcher == NULL)
+        return;
+    for (uint32_t node = 0; node < dispatcher->config.n_nodes; node++)
+        g_array_free(dispatcher->dealt[node], TRUE);
+    g_free(dispatcher->dealt);
+    g_array_free(dispatcher->inputs, TRUE);
+    g_array_free(dispatcher->returned, TRUE);
+    g_hash_table_unref(dispatcher->by_name);
+    g_free(dispatcher);
+}
+
+/* ---- inputs ---- */
+
+static void begin_epoch(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
+{
+    g_clear_pointer(&entry->order, g_free);
+    entry->next = 0;
+    if (!dispatcher->config.shuffle || !entry->any_order ||
+        entry->epoch >= dispatcher->config.epochs || entry->n_blocks > SHUFFLED_MAX)
+        return;
+    entry->order = g_try_new(uint32_t, MAX(entry->n_blocks, 1));
+    if (entry->order == NULL)
+        return;
+    Random epochs = random_stream(dispatcher->config.seed, entry->epoch);
+    Random blocks = random_stream(random_bits(&epochs), input);
+    random_order(&blocks, entry->order, entry->n_blocks);
+}
+
+/* Goes on to the next epoch where all blocks of this one have been dealt. */
+static void end_epochs(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
+{
+    while (entry->epoch < dispatcher->config.epochs && entry->next >= entry->n_blocks) {
+        entry->epoch = entry->n_blocks > 0 ? entry->epoch + 1 : dispatcher->config.epochs;
+        begin_epoch(dispatcher, entry, input);
+    }
+}
+
+uint32_t block_dispatcher_add_input(BlockDispatcher *dispatcher, uint32_t node,
+                                    const BlockDispatcherInput *input, char **wrong)
+{
+    uint32_t number = GPOINTER_TO_UINT(g_hash_table_lookup(dispatcher->by_name, input->name));
+
+    if (number == 0) {
+        InputEntry entry = { .name = g_strdup(input->name),
+                             .bytes = input->bytes,
+                             .n_blocks = input->n_blocks,
+                             .any_order =
+                                 input->any_order && input->n_blocks != INPUT_BLOCKS_UNKNOWN,
+                             .held = g_new0(bool, dispatcher->config.n_nodes),
+                             .last = NOBODY };
+
+        if (dispatcher->inputs->len >= BLOCK_DISPATCHER_MAX_INPUTS) {
+            input_clear(&entry);
+            *wrong = g_strdup_printf("more than %u files", BLOCK_DISPATCHER_MAX_INPUTS);
+            return BLOCK_DISPATCHER_NO_INPUT;
+        }
+        g_array_append_val(dispatcher->inputs, entry);
+        number = dispatcher->inputs->len;
+        g_hash_table_insert(dispatcher->by_name, g_strdup(input->name), GUINT_TO_POINTER(number));
+        begin_epoch(dispatcher, input_of(dispatcher, number - 1), number - 1);
+        end_epochs(dispatcher, input_of(dispatcher, number - 1), number - 1);
+    }
+
+    InputEntry *entry = input_of(dispatcher, --number);
+    if (entry->bytes != input->bytes) {
+        *wrong = g_strdup_printf("%s of %" G_GUINT64_FORMAT
+                                 " bytes, where others see %" G_GUINT64_FORMAT,
+                                 entry->name, input->bytes, entry->bytes);
+        return BLOCK_DISPATCHER_NO_INPUT;
+    }
+    entry->any_order &= input->any_order;
+    if (!entry->held[node]) {
+        entry->held[node] = true;
+        entry->n_holders++;
+    }
+    if (input->n_blocks < entry->n_blocks) {
+        entry->n_blocks = input->n_blocks;
+        end_epochs(dispatcher, entry, number);
+    }
+    return number;
+}
+
+/* ---- dealing ---- */
+
+/* Of what came back, the ticket of the lowest epoch that the node can read; its place, or len. */
+static guint find_returned(const BlockDispatcher *dispatcher, uint32_t node)
+{
+    guint found = dispatcher->returned->len;
+    uint32_t epoch = UINT32_MAX;
+
+    for (guint i = 0; i < dispatcher->returned->len; i++) {
+        const BlockTicket *ticket = &g_array_index(dispatcher->returned, BlockTicket, i);
+
+        if (ticket->epoch < epoch && input_of(dispatcher, ticket->input)->held[node]) {
+            epoch = ticket->epoch;
+            found = i;
+        }
+    }
+    return found;
+}
+
+/* Whether one entry is to be dealt from before another; -1, 0, 1 as usual. */
+static int compare_inputs(const InputEntry *a, const InputEntry *b, uint32_t node)
+{
+    if (a->epoch != b->epoch)
+        return a->epoch < b->epoch ? -1 : 1;
+    if (a->n_holders != b->n_holders)
+        return a->n_holders < b->n_holders ? -1 : 1;
+    if (a->any_order != b->any_order)
+        return a->any_order ? -1 : 1;
+    if (a->any_order)
+        return 0;
+    /* what must be read from its beginning is best left to whoever has begun */
+    const int rank_a = a->last == node ? 0 : a->last == NOBODY ? 1 : 2;
+    const int rank_b = b->last == node ? 0 : b->last == NOBODY ? 1 : 2;
+    return rank_a - rank_b;
+}
+
+/* Blocks that are left of an entry's epoch; of very many so many that the sum over all inputs
+ * holds. */
+static uint64_t left_of(const InputEntry *entry)
+{
+    return MIN(entry->n_blocks - entry->next, UINT32_MAX);
+}
+
+/* The entry to deal from; among equals, where blocks are shuffled, one by lot, each block having
+ * the same chance. NULL: none. */
+static InputEntry *choose_input(BlockDispatcher *dispatcher, uint32_t node)
+{
+    InputEntry *chosen = NULL;
+    uint64_t n_before = 0;
+
+    for (guint i = 0; i < dispatcher->inputs->len; i++) {
+        InputEntry *entry = input_of(dispatcher, i);
+
+        if (!entry->held[node] || entry->epoch >= dispatcher->config.epochs)
+            continue;
+        const int order = chosen != NULL ? compare_inputs(entry, chosen, node) : -1;
+        const uint64_t n_left = left_of(entry);
+        if (order < 0) {
+            chosen = entry;
+            n_before = n_left;
+        } else if (order == 0 && dispatcher->config.shuffle && entry->any_order) {
+            n_before += n_left;
+            if (random_bits(&dispatcher->random) % n_before < n_left)
+                chosen = entry;
+        }
+    }
+    return chosen;
+}
+
+/* Blocks that the node may still be dealt; UINT64_MAX where nobody knows. */
+static uint64_t count_left(const BlockDispatcher *dispatcher, uint32_t node)
+{
+    uint64_t n_left = 0;
+
+    for (guint i = 0; i < dispatcher->inputs->len; i++) {
+        const InputEntry *entry = input_of(dispatcher, i);
+        const uint64_t epochs = dispatcher->config.epochs - entry->epoch;
+
+        if (!entry->held[node] || epochs == 0)
+            continue;
+        if (epochs > 1 || entry->n_blocks == INPUT_BLOCKS_UNKNOWN)
+            return UINT64_MAX;
+        n_left += left_of(entry);
+    }
+    return n_left;
+}
+
+static bool deal_one(BlockDispatcher *dispatcher, uint32_t node, BlockTicket *ticket)
+{
+    const guint returned = find_returned(dispatcher, node);
+    InputEntry *entry = choose_input(dispatcher, node);
+
+    if (returned < dispatcher->returned->len) {
+        *ticket = g_array_index(dispatcher->returned, BlockTicket, returned);
+        if (entry == NULL || ticket->epoch <= entry->epoch) {
+            g_array_remove_index(dispatcher->returned, returned);
+            return true;
+        }
+    }
+    if (entry == NULL)
+        return false;
+    const uint32_t input = (uint32_t)(entry - input_of(dispatcher, 0));
+    *ticket = (BlockTicket){
+        .epoch = entry->epoch,
+        .input = input,
+        .block = entry->order != NULL ? entry->order[entry->next] : entry->next,
+    };
+    entry->last = node;
+    entry->next++;
+    end_epochs(dispatcher, entry, input);
+    return true;
+}
+
+size_t block_dispatcher_assign(BlockDispatcher *dispatcher, uint32_t node, size_t wanted,
+                               BlockTicket *tickets)
+{
+    /* The last blocks go out in ever smaller portions, so that all end at about the same time
+     * (C. Polychronopoulos, D. Kuck: Guided self-scheduling, 1987). */
+    const uint64_t share =
+        count_left(dispatcher, node) / (2 * (uint64_t)dispatcher->config.n_nodes);
+    const size_t n_most = (size_t)MIN(wanted, MAX(share, 1));
+    size_t n = 0;
+
+    while (n < n_most && deal_one(dispatcher, node, &tickets[n])) {
+        g_array_append_val(dispatcher->dealt[node], tickets[n]);
+        n++;
+    }
+    return n;
+}
+
+/* ---- what becomes of tickets ---- */
+
+/* Takes a ticket from a node. */
+static bool take_ticket(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket)
+{
+    GArray *dealt = dispatcher->dealt[node];
+
+    for (guint i = 0; i < dealt->len; i++) {
+        const BlockTicket *own = &g_array_index(dealt, BlockTicket, i);
+
+        if (own->epoch != ticket->epoch || own->input != ticket->input ||
+            own->block != ticket->block)
+            continue;
+        if (ticket->n_read < own->n_read)
+            return false;
+        g_array_remove_index_fast(dealt, i);
+        return true;
+    }
+    return false;
+}
+
+bool block_dispatcher_finish(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket)
+{
+    return take_ticket(dispatcher, node, ticket);
+}
+
+bool block_dispatcher_give_back(BlockDispatcher *dispatcher, uint32_t node,
+                                const BlockTicket *ticket)
+{
+    if (!take_ticket(dispatcher, node, ticket))
+        return false;
+    g_array_append_val(dispatcher->returned, *ticket);
+    return true;
+}
+
+bool block_dispatcher_absent(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket)
+{
+    if (!take_ticket(dispatcher, node, ticket))
+        return false;
+    InputEntry *entry = input_of(dispatcher, ticket->input);
+    entry->n_blocks = MIN(entry->n_blocks, ticket->block);
+    end_epochs(dispatcher, entry, ticket->input);
+    return true;
+}
+
+void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node)
+{
+    GArray *dealt = dispatcher->dealt[node];
+
+    g_array_append_vals(dispatcher->returned, dealt->data, dealt->len);
+    g_array_set_size(dealt, 0);
+    for (guint i = 0; i < dispatcher->inputs->len; i++) {
+        InputEntry *entry = input_of(dispatcher, i);
+
+        if (entry->held[node]) {
+            entry->held[node] = false;
+            entry->n_holders--;
+        }
+    }
+}

@@ -1,0 +1,409 @@
+/* Node readers: a queue of blocks for the node's readers, filled by the scheduler.
+ *
+ * The first reader that finds the queue short asks for more, for all of them; one question is under
+ * way at a time, and what became of blocks dealt before goes with it. Who finds the queue empty
+ * waits. A block that a worker leaves unfinished goes to the front of the queue while another
+ * worker of this node still reads, else back to the scheduler. When the scheduler has nothing left,
+ * each reader ends once the queue is empty; it does not wait for blocks that others are reading,
+ * which they might leave: they in turn may be waiting for its worker's clock.
+ *
+ * Messages are sent with no lock held: on the scheduler's node the answer comes back within the
+ * call. */
+#include "engine/task/node_reader.h"
+
+#include <string.h>
+
+#include "engine/task/block_ticket_codec.h"
+#include "io/net/monotonic.h"
+
+#define NEWS_MAX (CONTROL_MAX_DETAIL / 2) /* bytes; then they are sent without a question */
+#define READY_PER_READER 2u
+
+struct NodeReader {
+    _Atomic uint32_t n_refs;
+
+    /* immutable */
+    RubatoEngine *engine;
+    char *task;
+    uint32_t epoch;
+    uint32_t id;
+    uint32_t stall_ms;
+    RubatoDataset *dataset;
+    RubatoReaderOptions options;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    GArray *ready; /* of BlockTicket, the next one last */
+    GString *news; /* what became of others */
+    bool announced;
+    bool asked;        /* a question is under way */
+    bool ended;        /* no more will come */
+    bool cancelled;    /* the task */
+    bool closed;       /* the task is over */
+    uint32_t n_active; /* readers that may take more */
+};
+
+/* A worker's end of it. */
+typedef struct {
+    BlockSource source;
+    NodeReader *node_reader;
+    bool ended; /* guarded by the node reader's lock */
+} NodeReaderSource;
+
+/* ---- life ---- */
+
+NodeReader *node_reader_new(const NodeReaderPlace *place, RubatoDataset *dataset,
+                            const RubatoReaderOptions *options)
+{
+    NodeReader *node_reader = g_new0(NodeReader, 1);
+
+    node_reader->n_refs = 1;
+    node_reader->engine = place->engine;
+    node_reader->task = g_strdup(place->task);
+    node_reader->epoch = place->epoch;
+    node_reader->id = place->id;
+    node_reader->stall_ms = place->engine->stall_ms;
+    node_reader->dataset = dataset_ref(dataset);
+    node_reader->options = *options;
+    node_reader->ready = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    node_reader->news = g_string_new(NULL);
+    pthread_mutex_init(&node_reader->lock, NULL);
+    monotonic_cond_init(&node_reader->changed);
+    return node_reader;
+}
+
+void node_reader_unref(NodeReader *node_reader)
+{
+    /* acquire and release: with one another, so that the last sees what all others did */
+    if (atomic_fetch_sub_explicit(&node_reader->n_refs, 1, memory_order_acq_rel) > 1)
+        return;
+    g_array_free(node_reader->ready, TRUE);
+    g_string_free(node_reader->news, TRUE);
+    pthread_cond_destroy(&node_reader->changed);
+    pthread_mutex_destroy(&node_reader->lock);
+    rubato_dataset_free(node_reader->dataset);
+    g_free(node_reader->task);
+    g_free(node_reader);
+}
+
+void node_reader_close(NodeReader *node_reader)
+{
+    pthread_mutex_lock(&node_reader->lock);
+    node_reader->closed = true;
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+void node_reader_cancel(NodeReader *node_reader)
+{
+    pthread_mutex_lock(&node_reader->lock);
+    node_reader->cancelled = true;
+    pthread_cond_broadcast(&node_reader->changed);
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+/* ---- what it is ---- */
+
+static const char *split_name(RubatoSplit split)
+{
+    return split == RUBATO_SPLIT_DYNAMIC ? "dynamic" : "fixed";
+}
+
+static void add_order(GString *text, const RubatoReaderOptions *options)
+{
+    g_string_append_printf(text, "%u epochs, %s split, ", options->epochs,
+                           split_name(options->split));
+    if (options->shuffle)
+        g_string_append_printf(text, "shuffled by seed %" G_GUINT64_FORMAT, options->seed);
+    else
+        g_string_append(text, "not shuffled");
+}
+
+/* What all nodes must agree on of the files of a fixed split: each has all of them, wherever they
+ * lie there. */
+static char *digest_inputs(const NodeReader *node_reader)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (uint32_t i = 0; i < dataset_n_inputs(node_reader->dataset); i++) {
+        const Input *input = dataset_input(node_reader->dataset, i);
+
+        g_string_append_printf(text, "%" G_GUINT64_FORMAT " %d\n", input_size(input),
+                               input_is_packed(input));
+    }
+    return g_compute_checksum_for_string(G_CHECKSUM_SHA256, text->str, (gssize)text->len);
+}
+
+static void tell_inputs(NodeReader *node_reader, uint32_t first, const GString *lines)
+{
+    if (lines->len > 0)
+        engine_tell_scheduler(node_reader->engine, &(Control){ .kind = CONTROL_INPUTS,
+                                                               .epoch = node_reader->epoch,
+                                                               .id = node_reader->id,
+                                                               .number = first,
+                                                               .detail = lines->str });
+}
+
+/* All inputs, in as many messages as it takes. */
+static void announce_inputs(NodeReader *node_reader)
+{
+    g_autoptr(GString) lines = g_string_new(NULL);
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i < dataset_n_inputs(node_reader->dataset); i++) {
+        const Input *input = dataset_input(node_reader->dataset, i);
+        g_autofree char *name = g_strescape(input_path(input), NULL);
+        g_autofree char *line =
+            g_strdup_printf("%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %d %s\n",
+                            input_size(input), dataset_n_blocks(node_reader->dataset, i),
+                            dataset_in_any_order(node_reader->dataset, i), name);
+
+        if (lines->len + strlen(line) > CONTROL_MAX_DETAIL) {
+            tell_inputs(node_reader, first, lines);
+            g_string_truncate(lines, 0);
+            first = i;
+        }
+        g_string_append(lines, line);
+    }
+    tell_inputs(node_reader, first, lines);
+}
+
+void node_reader_announce(NodeReader *node_reader)
+{
+    const bool dynamic = node_reader->options.split == RUBATO_SPLIT_DYNAMIC;
+    g_autofree char *digest = dynamic ? NULL : digest_inputs(node_reader);
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    add_order(text, &node_reader->options);
+    engine_tell_scheduler(
+        node_reader->engine,
+        &(Control){ .kind = CONTROL_READER,
+                    .epoch = node_reader->epoch,
+                    .id = node_reader->id,
+                    .op = node_reader->options.epochs,
+                    .what = (dynamic ? CONTROL_SPLIT_DYNAMIC : 0u) |
+                            (node_reader->options.shuffle ? CONTROL_SPLIT_SHUFFLED : 0u),
+                    .round = node_reader->options.seed,
+                    .text = text->str,
+                    .digest = digest });
+    if (dynamic)
+        announce_inputs(node_reader);
+    pthread_mutex_lock(&node_reader->lock);
+    node_reader->announced = true;
+    pthread_cond_broadcast(&node_reader->changed);
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+bool node_reader_check(const NodeReader *node_reader, const RubatoDataset *dataset,
+                       const RubatoReaderOptions *options, GError **error)
+{
+    g_autoptr(GString) own = g_string_new(NULL);
+    g_autoptr(GString) first = g_string_new(NULL);
+
+    add_order(own, options);
+    add_order(first, &node_reader->options);
+    if (dataset == node_reader->dataset && strcmp(own->str, first->str) == 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                "task %s: reader %u is opened with %s, another worker's with %s%s; open the same "
+                "ones in the same order",
+                node_reader->task, node_reader->id, own->str, first->str,
+                dataset == node_reader->dataset ? "" : " of another dataset");
+    return false;
+}
+
+/* ---- asking ---- */
+
+static bool is_over(const NodeReader *node_reader)
+{
+    return node_reader->cancelled || node_reader->closed;
+}
+
+/* Sends a question, or only news where wanted is 0. The lock is held, but not while sending. */
+static void send_want(NodeReader *node_reader, uint32_t wanted)
+{
+    GString *news = node_reader->news;
+
+    if (node_reader->closed)
+        return;
+    node_reader->news = g_string_new(NULL);
+    pthread_mutex_unlock(&node_reader->lock);
+    engine_tell_scheduler(node_reader->engine, &(Control){ .kind = CONTROL_WANT,
+                                                           .epoch = node_reader->epoch,
+                                                           .id = node_reader->id,
+                                                           .number = wanted,
+                                                           .detail = news->str });
+    g_string_free(news, TRUE);
+    pthread_mutex_lock(&node_reader->lock);
+}
+
+static void add_news(NodeReader *node_reader, BlockTicketEvent news, const BlockTicket *ticket)
+{
+    block_ticket_write(node_reader->news, news, ticket);
+    if (node_reader->news->len > NEWS_MAX)
+        send_want(node_reader, 0);
+}
+
+/* Asks when the queue is short. */
+static void ask(NodeReader *node_reader)
+{
+    const uint32_t enough = READY_PER_READER * node_reader->n_active;
+
+    if (!node_reader->announced || node_reader->asked || node_reader->ended ||
+        is_over(node_reader) || node_reader->ready->len >= node_reader->n_active)
+        return;
+    node_reader->asked = true;
+    send_want(node_reader, enough - node_reader->ready->len);
+}
+
+/* What nobody here will read any more goes back. The lock is held. */
+static void empty(NodeReader *node_reader)
+{
+    for (guint i = 0; i < node_reader->ready->len; i++)
+        block_ticket_write(node_reader->news, BLOCK_TICKET_GIVEN_BACK,
+                           &g_array_index(node_reader->ready, BlockTicket, i));
+    g_array_set_size(node_reader->ready, 0);
+    if (node_reader->news->len > 0)
+        send_want(node_reader, 0);
+}
+
+void node_reader_receive(NodeReader *node_reader, const Control *blocks)
+{
+    g_autoptr(GArray) tickets = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    BlockTicketEvent news;
+    BlockTicket ticket;
+
+    for (const char *at = blocks->detail; *at != '\0';) {
+        if (!block_ticket_read(&at, &news, &ticket) || news != BLOCK_TICKET_DEALT ||
+            ticket.input >= dataset_n_inputs(node_reader->dataset)) {
+            g_warning("the scheduler sent blocks that make no sense; dropped");
+            break;
+        }
+        g_array_prepend_val(tickets, ticket);
+    }
+    pthread_mutex_lock(&node_reader->lock);
+    g_array_prepend_vals(node_reader->ready, tickets->data, tickets->len);
+    node_reader->asked = false;
+    node_reader->ended |= blocks->what != 0;
+    if (node_reader->n_active == 0)
+        empty(node_reader);
+    pthread_cond_broadcast(&node_reader->changed);
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+/* ---- a worker's end ---- */
+
+/* Waits; says so in the log when it takes long. */
+static void wait_for_blocks(NodeReader *node_reader, uint32_t *waited_ms)
+{
+    const int64_t before_ms = monotonic_ms();
+
+    monotonic_wait(&node_reader->changed, &node_reader->lock, before_ms + node_reader->stall_ms);
+    if (monotonic_ms() - before_ms < node_reader->stall_ms)
+        return;
+    *waited_ms += node_reader->stall_ms;
+    g_message("a reader of task %s waits for the scheduler to deal blocks (for %.1f s so far)",
+              node_reader->task, (double)*waited_ms / 1000);
+}
+
+static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
+{
+    NodeReaderSource *reader = (NodeReaderSource *)source;
+    NodeReader *node_reader = reader->node_reader;
+    uint32_t waited_ms = 0;
+    bool taken;
+
+    pthread_mutex_lock(&node_reader->lock);
+    for (ask(node_reader);
+         node_reader->ready->len == 0 && !node_reader->ended && !is_over(node_reader);
+         ask(node_reader))
+        if (node_reader->asked || !node_reader->announced)
+            wait_for_blocks(node_reader, &waited_ms);
+    taken = node_reader->ready->len > 0 && !is_over(node_reader);
+    if (taken) {
+        *ticket = g_array_index(node_reader->ready, BlockTicket, node_reader->ready->len - 1);
+        g_array_set_size(node_reader->ready, node_reader->ready->len - 1);
+    } else {
+        reader->ended = true;
+        node_reader->n_active--;
+        if (is_over(node_reader))
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled",
+                        node_reader->task);
+    }
+    pthread_mutex_unlock(&node_reader->lock);
+    return taken;
+}
+
+static void absent(BlockSource *source, const BlockTicket *ticket)
+{
+    NodeReader *node_reader = ((NodeReaderSource *)source)->node_reader;
+
+    pthread_mutex_lock(&node_reader->lock);
+    add_news(node_reader, BLOCK_TICKET_ABSENT, ticket);
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+static void finish(BlockSource *source, const BlockTicket *ticket)
+{
+    NodeReader *node_reader = ((NodeReaderSource *)source)->node_reader;
+
+    pthread_mutex_lock(&node_reader->lock);
+    add_news(node_reader, BLOCK_TICKET_FINISHED, ticket);
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+/* The worker takes no more. The lock is held. */
+static void retire(NodeReaderSource *reader)
+{
+    if (!reader->ended)
+        reader->node_reader->n_active--;
+    reader->ended = true;
+}
+
+static void give_back(BlockSource *source, const BlockTicket *ticket)
+{
+    NodeReaderSource *reader = (NodeReaderSource *)source;
+    NodeReader *node_reader = reader->node_reader;
+
+    pthread_mutex_lock(&node_reader->lock);
+    retire(reader);
+    if (node_reader->n_active > 0) {
+        g_array_append_val(node_reader->ready, *ticket);
+        pthread_cond_signal(&node_reader->changed);
+    } else {
+        add_news(node_reader, BLOCK_TICKET_GIVEN_BACK, ticket);
+    }
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+static void destroy(BlockSource *source)
+{
+    NodeReaderSource *reader = (NodeReaderSource *)source;
+    NodeReader *node_reader = reader->node_reader;
+
+    pthread_mutex_lock(&node_reader->lock);
+    retire(reader);
+    if (node_reader->n_active == 0)
+        empty(node_reader);
+    pthread_mutex_unlock(&node_reader->lock);
+    node_reader_unref(node_reader);
+    g_free(reader);
+}
+
+static const BlockSourceOps node_reader_ops = {
+    .take = take, .absent = absent, .finish = finish, .give_back = give_back, .destroy = destroy
+};
+
+BlockSource *node_reader_open(NodeReader *node_reader)
+{
+    NodeReaderSource *reader = g_new0(NodeReaderSource, 1);
+
+    reader->source.ops = &node_reader_ops;
+    reader->node_reader = node_reader;
+    atomic_fetch_add_explicit(&node_reader->n_refs, 1, memory_order_relaxed);
+    pthread_mutex_lock(&node_reader->lock);
+    node_reader->n_active++;
+    node_reader->ended = false; /* what came back since is for this one */
+    pthread_mutex_unlock(&node_reader->lock);
+    return &reader->source;
+}

@@ -1,0 +1,112 @@
+/* The sending side of a transport that writes by itself, without a library's queue: a sender for
+ * each channel.
+ *
+ * What a connection does not take at once waits in a list, in order; whoever hears that there is
+ * room goes on writing. What is sent before the first connection waits for it. When a connection
+ * breaks, what waits is dropped, as is what is sent before the next one: all of it comes after what
+ * got lost with the connection, and the link sends everything again, in order, once there is
+ * another. Only a channel that is being closed, of which the link knows no more, keeps what waits
+ * and begins the first packet anew.
+ *
+ * Threads: the holder of the channel, and the I/O thread when something comes on its connection; so
+ * each sender has a lock. The lock of all senders keeps one alive while the I/O thread is at it,
+ * and is taken before the sender's. */
+#ifndef RUBATO_IO_NET_TRANSPORT_SENDER_H
+#define RUBATO_IO_NET_TRANSPORT_SENDER_H
+
+#include <pthread.h>
+
+#include "io/net/transport/transport_ops.h"
+
+typedef struct Sender Sender;
+
+/* The senders of a transport, those that are being closed too. */
+typedef struct {
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    GHashTable *senders; /* id → Sender */
+    uint32_t n_ever;
+
+    _Atomic bool was_reset; /* one was connected anew; any thread */
+} Senders;
+
+typedef enum {
+    SENDER_DONE,   /* all of the packet is written */
+    SENDER_LATER,  /* not yet: the connection's news, or the I/O thread, will tell when */
+    SENDER_BROKEN, /* the connection is not worth keeping */
+} SenderProgress;
+
+/* What senders do differently. All but `free` are called with the sender's lock held. */
+typedef struct {
+    /* Tries to connect, or to begin to; calls sender_note_connected once it is done. False: not
+     * now. */
+    bool (*open)(Sender *sender);
+
+    /* Ends the connection. */
+    void (*shut)(Sender *sender);
+
+    /* Writes the packet from *at on, and moves that; no more than *budget bytes, and takes off what
+     * it has written, for a reader as fast as the writer could keep it at it for ever. */
+    SenderProgress (*write)(Sender *sender, const Packet *packet, size_t *at, size_t *budget);
+
+    /* Something has come on the connection; epoll's `events` say what. False: it is over. */
+    bool (*hear)(Sender *sender, uint32_t events);
+
+    /* Looks after the open connection, from time to time. False: it is to be given up. NULL: there
+     * is nothing to look after. */
+    bool (*look_after)(Sender *sender, int64_t now_ms);
+
+    /* Frees the sender, which is shut. */
+    void (*free)(Sender *sender);
+} SenderOps;
+
+/* The first member of a sender's struct. */
+struct Sender {
+    Channel base;
+
+    /* immutable */
+    const SenderOps *ops;
+    Senders *among;
+    uint32_t id;
+    unsigned
+        longest_pause_ms; /* between two attempts to connect: 20 ms at first, then twice as long */
+
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    bool is_open;   /* there is a connection, or one in the making */
+    GQueue waiting; /* packets, and how far the first is written */
+    NetworkPeerState state;
+    int64_t connected_ms; /* since when it is */
+    unsigned pause_ms;    /* before the next attempt to connect */
+    int64_t retry_ms;     /* no attempt before */
+    int64_t give_up_ms;   /* once it is being closed; written with the lock of all held, too */
+
+    _Atomic uint32_t n_connected; /* how often; read by the holder without the lock */
+};
+
+void senders_init(Senders *senders);
+
+/* All are finished. */
+void senders_clear(Senders *senders);
+
+/* Makes a channel of the sender, whose memory is zero but for what is its transport's, and tries to
+ * connect it. Any thread. */
+void sender_start(Sender *sender, const SenderOps *ops, Senders *among, unsigned longest_pause_ms);
+
+/* The connection is there. The lock is held. */
+void sender_note_connected(Sender *sender);
+
+/* For TransportOps.take_resets. */
+bool senders_take_resets(Senders *senders);
+
+/* Something has come on the connection of this sender, if there is one. Any thread. */
+void senders_hear(Senders *senders, uint32_t id, uint32_t events);
+
+/* Has all go on that have something left to write, or to connect. Any thread. */
+void senders_go_on(Senders *senders);
+
+/* Sends what channels that were closed still have to send, as long as each has time; then frees
+ * them. Their connections are in the epoll, with `kind` << 32 | id as their data. Owner. */
+void senders_finish(Senders *senders, int epoll_fd, uint32_t kind);
+
+#endif

@@ -1,0 +1,77 @@
+/* Who will use which key: what the workers of a SparseSSP task have told of unfinished iterations.
+ *
+ * Two kinds: "hash" for any keys, "dense" with an array over the shard's range. Both chain the uses
+ * of a key and differ only in how they find the chain.
+ *
+ * Threads: the shard's present owner, one thread at a time. */
+#ifndef RUBATO_MODELS_KEY_USES_H
+#define RUBATO_MODELS_KEY_USES_H
+
+#include <rubato/model_ops.h>
+
+#include "models/key_hash.h"
+
+typedef struct KeyUses KeyUses;
+
+/* A worker uses a key in an iteration. */
+typedef struct {
+    RubatoKey key;
+    uint64_t iteration;
+    uint32_t worker;
+    uint32_t next; /* in the chain; KeyUses alone */
+} KeyUse;
+
+/* The kind's part: chains[chain_of(uses, key)] is where a key's uses begin. */
+typedef struct {
+    const char *name;
+    bool wants_range; /* only for a storage that holds a range of keys */
+
+    /* Makes uses->chains and uses->n_chains; false with RUBATO_ERROR_MEMORY. */
+    bool (*create)(KeyUses *uses, const RubatoModelSetup *setup, GError **error);
+
+    size_t (*chain_of)(const KeyUses *uses, RubatoKey key);
+
+    /* There are n_uses now: more chains, if the kind wants them. May be NULL. */
+    void (*grow)(KeyUses *uses, uint32_t n_uses);
+} KeyUsesOps;
+
+struct KeyUses {
+    const KeyUsesOps *ops;
+    RubatoKey first_key;
+    uint64_t n_chains;
+    KeyHash key_hash;
+    uint32_t *chains; /* indices of uses, KEY_USES_END where there is none */
+
+    KeyUse *entries;
+    uint32_t n_uses;      /* in chains */
+    uint32_t n_touched;   /* of `entries` that were ever in use */
+    uint32_t n_allocated; /* of `entries` */
+    uint32_t first_free;  /* chain of entries that are free again */
+};
+
+/* The most keys of one iteration: a run of any length can be told in a few bytes. */
+#define KEY_USES_MAX_KEYS ((size_t)1 << 26)
+
+#define KEY_USES_END 0u /* entry 0 is never used, so that fresh pages are empty chains */
+
+/* The kind of that name, NULL where there is none; and the i-th kind's name, NULL past the last. */
+const KeyUsesOps *key_uses_find_ops(const char *name);
+const char *key_uses_name(size_t i);
+
+/* NULL with RUBATO_ERROR_MEMORY. (transfer full) */
+KeyUses *key_uses_new(const KeyUsesOps *ops, const RubatoModelSetup *setup, GError **error);
+void key_uses_free(KeyUses *uses);
+
+/* Enters that a worker uses the keys in an iteration. False, and nothing is entered, where they are
+ * more than KEY_USES_MAX_KEYS or the memory is not there. */
+bool key_uses_add(KeyUses *uses, uint32_t worker, uint64_t iteration, const RubatoKeys *keys);
+
+/* Takes the same out again. */
+void key_uses_remove(KeyUses *uses, uint32_t worker, uint64_t iteration, const RubatoKeys *keys);
+
+/* A use of one of the keys in an iteration up to `last` by another worker than `reader`; NULL where
+ * there is none. The pointer holds until they change. */
+const KeyUse *key_uses_find(const KeyUses *uses, const RubatoKeys *keys, uint64_t last,
+                            uint32_t reader);
+
+#endif
