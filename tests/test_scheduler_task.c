@@ -40,6 +40,58 @@ START_TEST(scheduler_cancels_a_task_by_its_first_failure)
 }
 END_TEST
 
+static void fail_by_cancellation(uint32_t node, uint64_t epoch)
+{
+    say(node, (Control){ .kind = CONTROL_FAIL,
+                         .epoch = epoch,
+                         .code = CANCELLED_CODE,
+                         .text = "worker 1 was cancelled" });
+}
+
+/* Whoever was cancelled by a server does not know why; the node that does may be heard later. */
+START_TEST(scheduler_prefers_a_cause_to_its_effect)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    fail_by_cancellation(1, epoch);
+    pass_ms(CONFIG.heartbeat_ms, ALL);
+    expect_quiet();
+    fail_worker(2, epoch, "bad data");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "bad data");
+    pass_ms(2 * CONFIG.heartbeat_ms, ALL);
+    expect_quiet();
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, FAILED_CODE, "bad data");
+}
+END_TEST
+
+START_TEST(scheduler_takes_an_effect_for_the_cause_if_none_comes)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    fail_by_cancellation(1, epoch);
+    pass_ms(2 * CONFIG.heartbeat_ms, ALL);
+    expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE, "worker 1 was cancelled");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, CANCELLED_CODE, "worker 1 was cancelled");
+}
+END_TEST
+
+/* A task that has ended does not wait for a cause. */
+START_TEST(scheduler_ends_a_task_by_an_effect_when_every_node_is_done)
+{
+    begin();
+    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    fail_by_cancellation(1, epoch);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, CANCELLED_CODE, "worker 1 was cancelled");
+    expect_quiet();
+}
+END_TEST
+
 START_TEST(scheduler_keeps_a_failure_that_comes_before_the_commit)
 {
     begin();
@@ -279,6 +331,9 @@ int main(void)
     tcase_add_checked_fixture(tasks, set_up, tear_down);
     tcase_add_test(tasks, scheduler_ends_a_task_when_every_node_is_done);
     tcase_add_test(tasks, scheduler_cancels_a_task_by_its_first_failure);
+    tcase_add_test(tasks, scheduler_prefers_a_cause_to_its_effect);
+    tcase_add_test(tasks, scheduler_takes_an_effect_for_the_cause_if_none_comes);
+    tcase_add_test(tasks, scheduler_ends_a_task_by_an_effect_when_every_node_is_done);
     tcase_add_test(tasks, scheduler_keeps_a_failure_that_comes_before_the_commit);
     tcase_add_test(tasks, scheduler_ends_at_once_a_task_that_was_done_before_its_commit);
     tcase_add_test(tasks, scheduler_forgets_a_task_whose_commit_failed);

@@ -425,6 +425,7 @@ void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
             send_beats(scheduler);
             find_lost_nodes(scheduler);
         }
+        tasks_tick(scheduler);
         tell_waiting(scheduler);
     }
     scheduler->last_tick_ms = now_ms;

@@ -69,14 +69,16 @@ typedef struct {
     char *name;
     bool running; /* its COMMIT was good */
     Verdict cause;
-    uint64_t round;         /* the barrier that nodes now come to */
-    bool *waits;            /* by node number: in that barrier */
-    bool *retired;          /* by node number: never waits again */
-    bool *done;             /* by node number: TASK_DONE */
-    int64_t round_since_ms; /* when the first node came to the barrier */
-    int64_t done_since_ms;  /* when the first node was done */
-    GPtrArray *waiting;     /* of Waiting: what each worker that waits long has said last */
-    GPtrArray *readings;    /* of Reading, by reader; NULL between them */
+    Verdict effect;          /* a worker's failure that follows from a cause not yet told */
+    int64_t effect_since_ms; /* when it came */
+    uint64_t round;          /* the barrier that nodes now come to */
+    bool *waits;             /* by node number: in that barrier */
+    bool *retired;           /* by node number: never waits again */
+    bool *done;              /* by node number: TASK_DONE */
+    int64_t round_since_ms;  /* when the first node came to the barrier */
+    int64_t done_since_ms;   /* when the first node was done */
+    GPtrArray *waiting;      /* of Waiting: what each worker that waits long has said last */
+    GPtrArray *readings;     /* of Reading, by reader; NULL between them */
 } SchedulerTask;
 
 /* Something that nodes wait for, in words. */
@@ -178,6 +180,7 @@ bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
 /* The first cause wins. */
 void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text);
 void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text);
+void tasks_tick(Scheduler *scheduler);
 void tasks_node_out(Scheduler *scheduler, uint32_t node);
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits);
 void tasks_clear(Scheduler *scheduler);

@@ -2,7 +2,10 @@
  *
  * The first cause of a failure wins, whether it comes from a worker, an interrupt or a lost node,
  * and also when it comes before the COMMIT that lets the task run: then CANCEL follows the COMMIT.
- * A task ends when every node that still counts has said TASK_DONE, cancelled or not.
+ * A worker that failed because a server had cancelled its request tells an effect, not a cause:
+ * some node has given up the task, and will say why, or is lost. The scheduler waits two heartbeats
+ * for that cause, and takes the effect for one only if none comes. A task ends when every node that
+ * still counts has said TASK_DONE, cancelled or not.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -16,6 +19,7 @@ static void task_free(SchedulerTask *task)
     g_free(task->retired);
     g_free(task->done);
     verdict_clear(&task->cause);
+    verdict_clear(&task->effect);
     waits_clear(task);
     data_clear(task);
     g_free(task);
@@ -58,6 +62,8 @@ static void check_end(Scheduler *scheduler, SchedulerTask *task)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (scheduler_counts_on(scheduler, i) && !task->done[i])
             return;
+    if (task->cause.code == CONTROL_OK && task->effect.code != CONTROL_OK)
+        verdict_set(&task->cause, task->effect.code, task->effect.text);
     const Control end = {
         .kind = CONTROL_TASK_END,
         .epoch = task->epoch,
@@ -159,8 +165,26 @@ bool task_fail(Scheduler *scheduler, const Control *control)
         return task_is_late(scheduler, control->epoch);
     if (control->code == CONTROL_OK)
         return false;
-    task_cancel(scheduler, task, control->code, control->text);
+    if (scheduler->config.single || control->code != CONTROL_CODE(RUBATO_ERROR_CANCELLED)) {
+        task_cancel(scheduler, task, control->code, control->text);
+    } else if (task->effect.code == CONTROL_OK) {
+        verdict_set(&task->effect, control->code, control->text);
+        task->effect_since_ms = scheduler->now_ms;
+    }
     return true;
+}
+
+void tasks_tick(Scheduler *scheduler)
+{
+    const int64_t patience_ms = 2 * (int64_t)scheduler->config.heartbeat_ms;
+
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        SchedulerTask *task = scheduler->tasks->pdata[i];
+
+        if (task->effect.code != CONTROL_OK &&
+            scheduler->now_ms - task->effect_since_ms >= patience_ms)
+            task_cancel(scheduler, task, task->effect.code, task->effect.text);
+    }
 }
 
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
