@@ -2,6 +2,8 @@
  * run` puts into the environment. */
 #include <rubato/engine.h>
 #include <rubato/error.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { MAX_NUMBER = 1 << 20 };
 
@@ -51,6 +53,23 @@ static bool check(const RubatoEngineConfig *config, int node, bool has_numbers, 
     return wrong == NULL;
 }
 
+/* Prints the flags and ends the process, where what is left of the arguments asks for that. GLib
+ * would take any short option with an h in it for such a one, and those are the program's. */
+static void help_if_asked(GOptionContext *context, int argc, char *const *argv)
+{
+    static const char *const asking[] = { "--help", "-h", "-?", NULL };
+    bool asked = false;
+
+    for (int i = 1; i < argc && !asked && strcmp(argv[i], "--") != 0; i++)
+        asked = g_strv_contains(asking, argv[i]);
+    if (!asked)
+        return;
+
+    g_autofree char *text = g_option_context_get_help(context, TRUE, NULL);
+    g_print("%s", text);
+    exit(EXIT_SUCCESS);
+}
+
 RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error)
 {
     g_autofree char *file = NULL;
@@ -72,8 +91,10 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
     g_return_val_if_fail(argc != NULL && argv != NULL, NULL);
     g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_ignore_unknown_options(context, TRUE);
+    g_option_context_set_help_enabled(context, FALSE);
     if (!g_option_context_parse(context, argc, argv, error))
         return NULL;
+    help_if_asked(context, *argc, *argv);
     if (file == NULL && node == -1 && g_getenv("RUBATO_CLUSTER") != NULL) {
         file = g_strdup(g_getenv("RUBATO_CLUSTER"));
         if (!take_node_of_environment(&node, error))

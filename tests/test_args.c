@@ -1,6 +1,7 @@
 /* An engine from the command line and the environment. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
@@ -139,12 +140,34 @@ START_TEST(a_node_that_the_environment_leaves_out_or_garbles_is_named)
 }
 END_TEST
 
+/* A program may have short options of its own, with any letter in them. A process that has printed
+ * the help ends with 0, so a good one ends with 1 here. */
+START_TEST(short_options_of_the_program_are_left)
+{
+    static const char *const words[] = { "-width", "-xh", "-v?", "--", "--help" };
+    Line line;
+    RubatoEngine *engine =
+        engine_of("app -width -xh --servers 2 -v? -- --help", &line, NULL);
+
+    ck_assert_ptr_nonnull(engine);
+    ck_assert_uint_eq(rubato_engine_n_servers(engine), 2);
+    ck_assert_int_eq(line.argc, 6);
+    for (int i = 0; i < 5; i++)
+        ck_assert_str_eq(line.argv[i + 1], words[i]);
+    rubato_engine_free(engine);
+    g_free(line.texts);
+    exit(1);
+}
+END_TEST
+
 /* --help prints to standard output and ends the process well. */
 START_TEST(help_ends_the_process)
 {
+    static const char *const lines[] = { "app --help", "app -h", "app --servers 2 -? file" };
     Line line;
 
-    engine_of("app --help", &line, NULL);
+    engine_of(lines[_i], &line, NULL);
+    _exit(1);
 }
 END_TEST
 
@@ -161,7 +184,8 @@ int main(void)
     tcase_add_loop_test(cases, what_is_no_number_is_refused, 0, 3);
     tcase_add_test(cases, the_environment_says_what_the_flags_do_not);
     tcase_add_loop_test(cases, a_node_that_the_environment_leaves_out_or_garbles_is_named, 0, 2);
-    tcase_add_exit_test(cases, help_ends_the_process, 0);
+    tcase_add_exit_test(cases, short_options_of_the_program_are_left, 1);
+    tcase_add_loop_exit_test(cases, help_ends_the_process, 0, 0, 3);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
