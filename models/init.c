@@ -10,9 +10,9 @@
 #include <float.h>
 #include <math.h>
 #include <rubato/error.h>
+#include <rubato/mix.h>
 #include <string.h>
 
-#include "models/mix.h"
 #include "models/spec.h"
 
 typedef struct {
@@ -61,12 +61,12 @@ static double unit(uint64_t bits)
 
 static uint64_t row_bits(const RubatoInit *init, RubatoKey key)
 {
-    return mix64(init->seed + mix64(key + UINT64_C(0x9e3779b97f4a7c15)));
+    return rubato_mix64(init->seed + rubato_mix64(key + UINT64_C(0x9e3779b97f4a7c15)));
 }
 
 static uint64_t column_bits(uint64_t row, uint64_t column)
 {
-    return mix64(row + (column + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    return rubato_mix64(row + (column + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 /* constant */
@@ -233,7 +233,7 @@ static bool normal_check(const RubatoTableSpec *spec, GError **error)
 static double normal_value(const RubatoInit *init, uint64_t bits)
 {
     const double radius = sqrt(-2.0 * log(1.0 - unit(bits)));
-    const double angle = 2.0 * G_PI * unit(mix64(bits ^ UINT64_C(0xd1b54a32d192ed03)));
+    const double angle = 2.0 * G_PI * unit(rubato_mix64(bits ^ UINT64_C(0xd1b54a32d192ed03)));
 
     return init->mean + init->stddev * radius * cos(angle);
 }
@@ -315,7 +315,7 @@ void init_prepare(RubatoInit *init, const RubatoTableSpec *spec)
         .dtype = spec->dtype,
         .width = spec_width(spec),
         .row_bytes = spec_row_bytes(spec),
-        .seed = mix64(spec->seed ^ UINT64_C(0xa0761d6478bd642f)),
+        .seed = rubato_mix64(spec->seed ^ UINT64_C(0xa0761d6478bd642f)),
     };
     ops->prepare(init, spec);
 }

@@ -22,9 +22,8 @@
 #ifndef RUBATO_MODELS_KEY_HASH_H
 #define RUBATO_MODELS_KEY_HASH_H
 
+#include <rubato/mix.h>
 #include <rubato/types.h>
-
-#include "models/mix.h"
 
 typedef struct {
     uint64_t factor_low, factor_high; /* a */
@@ -34,7 +33,7 @@ typedef struct {
 /* The i-th of some 64 bits that follow from a seed. */
 static inline uint64_t key_hash_draw(uint64_t seed, uint64_t i)
 {
-    return mix64(mix64(seed) + (i + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    return rubato_mix64(rubato_mix64(seed) + (i + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 static inline KeyHash key_hash_make(uint64_t seed)

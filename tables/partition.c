@@ -5,6 +5,7 @@
 #include "tables/partition.h"
 
 #include <rubato/error.h>
+#include <rubato/mix.h>
 #include <string.h>
 
 #include "io/net/link/key_range.h"
@@ -108,17 +109,6 @@ void partition_range(const Partition *partition, uint32_t server, RubatoKey *fir
                               : UINT64_MAX - *first;
 }
 
-/* Every bit of the key moves every bit of the result (the finaliser of MurmurHash3, Appleby
- * 2011). */
-static uint64_t mix(RubatoKey key)
-{
-    key ^= key >> 33;
-    key *= UINT64_C(0xff51afd7ed558ccd);
-    key ^= key >> 33;
-    key *= UINT64_C(0xc4ceb9fe1a85ec53);
-    return key ^ (key >> 33);
-}
-
 /* Keys are compared by how far they lie from first_key: the end of the last range may be 2^64,
  * which as a bound, that of an empty server behind it, is 0. */
 static inline bool lies_below(const Partition *partition, RubatoKey key, uint32_t server)
@@ -155,7 +145,7 @@ uint32_t partition_server(const Partition *partition, RubatoKey key)
     if (partition->kind == PARTITION_RANGE)
         return range_server(partition, key);
     /* the high half of a 32-bit product scales the hash to 0 .. n_servers - 1 */
-    return (uint32_t)(((mix(key) >> 32) * partition->n_servers) >> 32);
+    return (uint32_t)(((rubato_mix64(key) >> 32) * partition->n_servers) >> 32);
 }
 
 void slicer_init(Slicer *slicer, const Partition *partition)

@@ -2,11 +2,11 @@
  * gradient against differences of the objective. */
 #include <check.h>
 #include <math.h>
+#include <rubato/mix.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/fm/fm_model.h"
-#include "models/mix.h"
 #include "tests/support/runner.h"
 
 #define N_ROWS 12
@@ -29,7 +29,7 @@ typedef struct {
 
 static uint64_t draw(Rig *rig, uint64_t n)
 {
-    return mix64(++rig->state) % n;
+    return rubato_mix64(++rig->state) % n;
 }
 
 static float draw_real(Rig *rig)

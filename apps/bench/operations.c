@@ -100,10 +100,7 @@ RubatoKey bench_key(const BenchCase *what, uint64_t row)
 {
     if (bench_is_dense(what))
         return row;
-    row += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64, Steele et al. 2014: no two rows meet */
-    row = (row ^ (row >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    row = (row ^ (row >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return row ^ (row >> 31);
+    return rubato_mix64(row + UINT64_C(0x9e3779b97f4a7c15)); /* different for each row */
 }
 
 static int compare_keys(const void *a, const void *b)

@@ -4,16 +4,14 @@
 #include "apps/kit/app_batches.h"
 
 #include <assert.h>
+#include <rubato/mix.h>
 
 #define N_ROUNDS 4u
 
-/* The finalizer of SplitMix64. */
+/* A step of SplitMix64. */
 static uint64_t mix(uint64_t z)
 {
-    z += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    return rubato_mix64(z + UINT64_C(0x9e3779b97f4a7c15));
 }
 
 void app_batches_init(AppBatches *batches, uint64_t n_rows, uint64_t batch_size, uint32_t rank,

@@ -8,6 +8,7 @@
 #include <rubato/error.h>
 #include <rubato/kv_client_table.h>
 #include <rubato/kv_table.h>
+#include <rubato/mix.h>
 #include <rubato/sparse_kv_client_table.h>
 #include <rubato/table.h>
 #include <rubato/task.h>

@@ -6,6 +6,7 @@
 #ifndef RUBATO_IO_DATA_RANDOM_H
 #define RUBATO_IO_DATA_RANDOM_H
 
+#include <rubato/mix.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,11 +16,7 @@ typedef struct {
 
 static inline uint64_t random_bits(Random *random)
 {
-    uint64_t z = random->state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    return rubato_mix64(random->state += UINT64_C(0x9e3779b97f4a7c15));
 }
 
 /* A stream of its own for each number. */

@@ -110,11 +110,7 @@ int64_t value_load(RubatoDtype dtype, const void *values, size_t i);
 
 static inline uint64_t next_random(uint64_t *state)
 {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64, Steele et al. 2014 */
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    return rubato_mix64(*state += UINT64_C(0x9e3779b97f4a7c15)); /* SplitMix64 */
 }
 
 static inline uint32_t random_below(uint64_t *state, uint32_t limit)

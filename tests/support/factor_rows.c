@@ -3,9 +3,8 @@
 
 #include <glib.h>
 #include <math.h>
+#include <rubato/mix.h>
 #include <stdio.h>
-
-#include "models/mix.h"
 
 /* What a number is for. */
 enum { FOR_VALUE, FOR_LABEL, FOR_LINEAR, FOR_FACTOR };
@@ -20,7 +19,7 @@ typedef struct {
 /* In (0, 1). */
 static double even(const FactorRows *spec, uint64_t what, uint64_t which)
 {
-    const uint64_t bits = mix64(mix64(mix64(spec->seed) + what + 1) + which);
+    const uint64_t bits = rubato_mix64(rubato_mix64(rubato_mix64(spec->seed) + what + 1) + which);
 
     return ((double)(bits >> 11) + 0.5) * 0x1p-53;
 }

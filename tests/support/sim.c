@@ -6,6 +6,7 @@
 #include "tests/support/sim.h"
 
 #include <errno.h>
+#include <rubato/mix.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,11 +50,7 @@ SimThread *sim_current;
 
 uint64_t sim_random(void)
 {
-    uint64_t z = sim.random += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64, Steele et al. 2014 */
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    return rubato_mix64(sim.random += UINT64_C(0x9e3779b97f4a7c15)); /* SplitMix64 */
 }
 
 uint64_t sim_below(uint64_t limit)

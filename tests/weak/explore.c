@@ -1,4 +1,5 @@
 /* Choices: drawn by seed, or one after the other; the places and their orders; the story. */
+#include <rubato/mix.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,7 @@ static unsigned chance[2]; /* one in so many choices of each kind is not 0 */
 
 static uint64_t draw(void)
 {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
+    return rubato_mix64(random_state += 0x9e3779b97f4a7c15u); /* SplitMix64 */
 }
 
 unsigned choose(ChoiceKind kind, unsigned n)
