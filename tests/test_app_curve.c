@@ -1,5 +1,5 @@
 /* The curve of a training run: smoothing and thinning. */
-#include "apps/kit/app_curve.h"
+#include "apps/kit/report/app_curve.h"
 
 #include <math.h>
 

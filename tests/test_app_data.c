@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "apps/kit/app.h"
-#include "apps/kit/app_keys.h"
+#include "apps/kit/model/app_keys.h"
 #include "tests/support/runner.h"
 
 #define ARGUMENTS_MAX 12

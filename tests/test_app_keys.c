@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/kit/app_keys.h"
+#include "apps/kit/model/app_keys.h"
 #include "tests/support/runner.h"
 
 static const char *const names[] = { "y", "age", "town", NULL };

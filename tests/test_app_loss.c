@@ -2,7 +2,7 @@
 #include <glib/gstdio.h>
 #include <unistd.h>
 
-#include "apps/kit/app_loss.h"
+#include "apps/kit/scores/app_loss.h"
 #include "tests/support/runner.h"
 
 static const struct {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "apps/kit/app_model.h"
+#include "apps/kit/model/app_model.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 

@@ -2,7 +2,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "apps/kit/app_rating.h"
+#include "apps/kit/scores/app_rating.h"
 #include "tests/support/runner.h"
 
 #define N_MAX 6

@@ -1,5 +1,5 @@
 /* Waiting and staleness on the result card. */
-#include "apps/kit/app_waits.h"
+#include "apps/kit/report/app_waits.h"
 
 #include <string.h>
 

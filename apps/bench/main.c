@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "apps/bench/bench.h"
-#include "apps/kit/app_output.h"
+#include "apps/kit/report/app_output.h"
 
 enum { EXIT_USAGE = 2, DEFAULT_REPEAT = 7, MAX_REPEAT = 1000 };
 

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "apps/bench/bench.h"
-#include "apps/kit/app_gnuplot.h"
+#include "apps/kit/report/app_gnuplot.h"
 
 /* Of a ratio, whether of times or of rates. */
 static double share(const BenchResult *result, double ratio)

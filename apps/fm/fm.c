@@ -7,8 +7,8 @@
  * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
  * batches share none need not wait for each other. */
 #include "apps/fm/fm_job.h"
-#include "apps/kit/app_ahead.h"
-#include "apps/kit/app_score.h"
+#include "apps/kit/scores/app_ahead.h"
+#include "apps/kit/scores/app_score.h"
 
 /* Rows need fields that the model has. */
 static bool check_fields(const FmModel *model, const RubatoBatch *batch, GError **error)

@@ -10,8 +10,8 @@
 
 #include "apps/fm/fm_model.h"
 #include "apps/kit/app.h"
-#include "apps/kit/app_rows.h"
-#include "apps/kit/app_rule.h"
+#include "apps/kit/scores/app_rows.h"
+#include "apps/kit/scores/app_rule.h"
 
 /* The tables. The bias is a dense one of one row; linear terms and factors are hash tables. */
 #define FM_BIAS "bias"

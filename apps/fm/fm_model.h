@@ -16,7 +16,7 @@
 
 #include <rubato/rubato.h>
 
-#include "apps/kit/app_loss.h"
+#include "apps/kit/scores/app_loss.h"
 
 #define FM_FACTORS_MAX 256
 #define FM_FIELDS_MAX 4096

@@ -7,7 +7,7 @@
 #include <locale.h>
 #include <stdlib.h>
 
-#include "apps/kit/app_output.h"
+#include "apps/kit/report/app_output.h"
 
 #define EXIT_USAGE 2
 

@@ -3,8 +3,8 @@
  *
  * While a task runs, what worker 0 writes of the App is its own; main reads it when the task has
  * ended. */
-#include "apps/kit/app_gnuplot.h"
-#include "apps/kit/app_model.h"
+#include "apps/kit/model/app_model.h"
+#include "apps/kit/report/app_gnuplot.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>

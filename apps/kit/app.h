@@ -15,10 +15,10 @@
 #include <rubato/rubato.h>
 #include <stdio.h>
 
-#include "apps/kit/app_curve.h"
 #include "apps/kit/app_data.h"
-#include "apps/kit/app_progress.h"
-#include "apps/kit/app_waits.h"
+#include "apps/kit/report/app_curve.h"
+#include "apps/kit/report/app_progress.h"
+#include "apps/kit/report/app_waits.h"
 
 /* What is special about a program. */
 typedef struct {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "apps/kit/app.h"
-#include "apps/kit/app_keys.h"
+#include "apps/kit/model/app_keys.h"
 
 #define HASH_BITS_MAX 64
 

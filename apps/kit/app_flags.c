@@ -1,6 +1,6 @@
 /* The flags that every program has. Runs on main's thread. */
 #include "apps/kit/app.h"
-#include "apps/kit/app_output.h"
+#include "apps/kit/report/app_output.h"
 
 #include <float.h>
 #include <locale.h>

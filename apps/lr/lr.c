@@ -6,8 +6,8 @@
  * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
  * batches share none need not wait for each other. Every step uses the bias, which is therefore a
  * table of its own. */
-#include "apps/kit/app_ahead.h"
-#include "apps/kit/app_score.h"
+#include "apps/kit/scores/app_ahead.h"
+#include "apps/kit/scores/app_score.h"
 #include "apps/lr/lr_job.h"
 
 static const RubatoKey bias_key = 0;

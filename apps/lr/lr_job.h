@@ -9,8 +9,8 @@
 #define RUBATO_APPS_LR_LR_JOB_H
 
 #include "apps/kit/app.h"
-#include "apps/kit/app_rows.h"
-#include "apps/kit/app_rule.h"
+#include "apps/kit/scores/app_rows.h"
+#include "apps/kit/scores/app_rule.h"
 #include "apps/lr/lr_model.h"
 
 /* The tables: one hash table, and a dense one of one row. */

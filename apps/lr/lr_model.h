@@ -8,7 +8,7 @@
 
 #include <rubato/rubato.h>
 
-#include "apps/kit/app_loss.h"
+#include "apps/kit/scores/app_loss.h"
 
 typedef struct {
     AppLoss loss;

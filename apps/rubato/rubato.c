@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/kit/app_output.h"
+#include "apps/kit/report/app_output.h"
 
 #define EXIT_USAGE 2
 #define ENV_SSH "RUBATO_SSH"

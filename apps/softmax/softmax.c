@@ -4,7 +4,7 @@
  * class. In every step a worker gets all of it, takes the gradient over its share of the step's
  * images, and adds it. How far workers may drift apart meanwhile is the table's model to decide. */
 #include "apps/kit/app.h"
-#include "apps/kit/app_batches.h"
+#include "apps/softmax/softmax_batches.h"
 #include "apps/softmax/softmax_model.h"
 
 #include <stdlib.h>
@@ -27,23 +27,24 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     Job *job = user_data;
     const uint32_t n_classes = job->n_classes;
     const size_t n_inputs = job->n_inputs;
-    AppBatches batches;
+    SoftmaxBatches batches;
 
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     g_autoptr(RubatoKVTable) table =
         self != NULL ? rubato_worker_open_kv_table(worker, job->table, RUBATO_F32, error) : NULL;
     if (table == NULL)
         return false;
-    app_batches_init(&batches, job->train->n_images, job->app.batch_size,
-                     rubato_worker_rank(worker), rubato_worker_n_workers(worker), job->app.seed);
-    const uint64_t n_steps = app_batches_per_epoch(&batches) * job->app.epochs;
-    g_autofree uint64_t *rows = g_new(uint64_t, app_batches_max(&batches));
+    softmax_batches_init(&batches, job->train->n_images, job->app.batch_size,
+                         rubato_worker_rank(worker), rubato_worker_n_workers(worker),
+                         job->app.seed);
+    const uint64_t n_steps = softmax_batches_per_epoch(&batches) * job->app.epochs;
+    g_autofree uint64_t *rows = g_new(uint64_t, softmax_batches_max(&batches));
     g_autofree float *weights = g_new(float, n_inputs *n_classes);
     g_autofree float *delta = g_new(float, n_inputs *n_classes);
 
     for (uint64_t step = 0; step < n_steps && app_worker_goes_on(self); step++) {
         uint64_t n_step;
-        const size_t n = app_batches_take(&batches, step, rows, &n_step);
+        const size_t n = softmax_batches_take(&batches, step, rows, &n_step);
         const double rate = app_learning_rate(&job->app, step, n_steps);
 
         if (!rubato_kv_table_get_range(table, 0, n_inputs, weights, error))

@@ -3,7 +3,7 @@
 
 #include <glib.h>
 
-#include "apps/kit/app_rating.h"
+#include "apps/kit/scores/app_rating.h"
 
 bool factor_files_write(FactorFiles *files, const FactorRows *spec, const char *dir,
                         const char *suffix, size_t n_train, size_t n_test)

@@ -1,0 +1,25 @@
+/* What gives the keys of a model their meaning, as it is saved with the model and told to the user.
+ *
+ * Threads: any; a value belongs to one. */
+#ifndef RUBATO_APPS_KIT_MODEL_APP_KEYS_H
+#define RUBATO_APPS_KIT_MODEL_APP_KEYS_H
+
+#include <rubato/rubato.h>
+
+#include "apps/kit/model/app_json.h"
+
+/* Adds an object to what is being built. */
+void app_keys_write(JsonBuilder *builder, const RubatoDataKeys *keys);
+
+/* Reads what was written; NULL where it is no such thing. (transfer full) */
+RubatoDataKeys *app_keys_read(JsonObject *object);
+
+/* Of what app_keys_read gave; NULL is allowed. */
+void app_keys_free(RubatoDataKeys *keys);
+
+/* "the columns y, age, town; --format csv --label-column y --categorical town". (transfer full) */
+char *app_keys_text(const RubatoDataKeys *keys);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoDataKeys, app_keys_free)
+
+#endif

@@ -1,0 +1,80 @@
+/* What the files of a saved model are called and say. For app_model*.c.
+ *
+ *     DIR/model.json        the description
+ *     DIR/NAME.npy          the rows of a table, in the order of their keys
+ *     DIR/NAME.keys.npy     of a hash table: these keys
+ *
+ * The description has a checksum of each array's values and keys, and one of itself: of its text
+ * without that checksum, with no blanks. So whatever byte of a model changes, it is refused, or
+ * says the same. Version 1 had none of these.
+ *
+ * Threads: main's, or worker 0's while main waits. */
+#ifndef RUBATO_APPS_KIT_MODEL_APP_MODEL_H
+#define RUBATO_APPS_KIT_MODEL_APP_MODEL_H
+
+#include "apps/kit/app.h"
+#include "apps/kit/model/app_json.h"
+#include "apps/kit/model/app_npy.h"
+
+#define APP_MODEL_FORMAT "rubato-model"
+#define APP_MODEL_VERSION 2
+#define APP_MODEL_VERSION_WITHOUT_CHECKSUMS 1
+#define APP_MODEL_DESCRIPTION "model.json"
+
+/* Bytes of rows that are on their way between files and tables. */
+#define APP_MODEL_CHUNK_BYTES ((size_t)1 << 20)
+
+/* As in table.h: the defaults of the spec. */
+static inline bool app_array_is_hash(const AppArray *array)
+{
+    return !rubato_table_spec_holds_range(&array->spec);
+}
+
+static inline uint32_t app_array_width(const AppArray *array)
+{
+    return array->spec.width != 0 ? array->spec.width : 1;
+}
+
+static inline size_t app_array_row_bytes(const AppArray *array)
+{
+    return app_array_width(array) * rubato_dtype_size(array->spec.dtype);
+}
+
+/* Rows in a chunk, one at least. */
+static inline size_t app_array_chunk(const AppArray *array)
+{
+    const size_t n_rows = APP_MODEL_CHUNK_BYTES / app_array_row_bytes(array);
+
+    return MAX(1, n_rows);
+}
+
+/* The checksum of a description, which may have one already; its root is an object. (transfer
+ * full) */
+char *app_model_checksum(JsonNode *root);
+
+/* DIR/NAME.npy and DIR/NAME.keys.npy. (transfer full) */
+static inline char *app_model_path(const char *dir, const char *name, const char *suffix)
+{
+    g_autofree char *file = g_strconcat(name, suffix, NULL);
+
+    return g_build_filename(dir, file, NULL);
+}
+
+/* Whether --save may put a model there: a folder that is not there yet, an empty one, or one that
+ * --save made. */
+bool app_model_check_place(const char *dir, GError **error);
+
+/* The files of --save. */
+bool app_model_save(const App *app, const AppModel *model, GError **error);
+
+/* The files of --load, read up to the values, and checked. Sets the model's numbers. */
+typedef struct AppModelFiles AppModelFiles;
+AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **error);
+void app_model_files_free(AppModelFiles *files);
+
+/* Puts the values into the tables. */
+bool app_model_fill(const App *app, const AppModel *model, AppModelFiles *files, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(AppModelFiles, app_model_files_free)
+
+#endif

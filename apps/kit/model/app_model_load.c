@@ -1,0 +1,429 @@
+/* --load: reads what --save has written. The description and every header are held against what
+ * the program asks for before a row is read.
+ *
+ * Runs on main's thread, or on worker 0's while main waits. */
+#include "apps/kit/model/app_model.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "apps/kit/model/app_checksum.h"
+#include "apps/kit/model/app_json.h"
+#include "apps/kit/model/app_keys.h"
+
+#define DESCRIPTION_BYTES_MAX (4 << 20) /* a header of 64 KiB, each cell on a line, has room */
+
+typedef struct {
+    AppNpy *values;
+    AppNpy *keys; /* NULL: a dense table */
+    uint64_t n_rows;
+    char *checksum, *keys_checksum; /* NULL: the description has none */
+} ArrayFiles;
+
+struct AppModelFiles {
+    size_t n_arrays;
+    ArrayFiles *arrays;
+};
+
+void app_model_files_free(AppModelFiles *files)
+{
+    if (files == NULL)
+        return;
+    for (size_t i = 0; i < files->n_arrays; i++) {
+        app_npy_free(files->arrays[i].values);
+        app_npy_free(files->arrays[i].keys);
+        g_free(files->arrays[i].checksum);
+        g_free(files->arrays[i].keys_checksum);
+    }
+    g_free(files->arrays);
+    g_free(files);
+}
+
+static bool fail(const char *dir, GError **error, const char *format, ...) G_GNUC_PRINTF(3, 4);
+
+static bool fail(const char *dir, GError **error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "--load: %s/" APP_MODEL_DESCRIPTION ": %s", dir, text);
+    return false;
+}
+
+/* ---- the description ---- */
+
+static bool check_kind(const App *app, JsonObject *root, GError **error)
+{
+    const char *format = app_json_text(root, "format"), *program = app_json_text(root, "program");
+    uint64_t version;
+
+    if (format == NULL || strcmp(format, APP_MODEL_FORMAT) != 0)
+        return fail(app->load, error,
+                    "expected the description of a saved model, with a \"format\" "
+                    "of \"" APP_MODEL_FORMAT "\"");
+    if (!app_json_int(root, "version", &version) ||
+        (version != APP_MODEL_VERSION && version != APP_MODEL_VERSION_WITHOUT_CHECKSUMS))
+        return fail(app->load, error, "expected \"version\" %d; save the model anew",
+                    APP_MODEL_VERSION);
+    if (program == NULL || strcmp(program, app->program->name) != 0)
+        return fail(app->load, error, "expected a model of %s, found one of %s", app->program->name,
+                    program != NULL ? program : "no program");
+    return true;
+}
+
+/* The root object of the description. (transfer full) */
+static JsonNode *read_description(const App *app, GError **error)
+{
+    g_autofree char *path = g_build_filename(app->load, APP_MODEL_DESCRIPTION, NULL);
+    g_autofree char *text = NULL;
+    g_autoptr(GError) cause = NULL;
+    struct stat about;
+
+    if (stat(path, &about) == 0 && about.st_size > DESCRIPTION_BYTES_MAX) {
+        fail(app->load, error, "expected at most %d bytes, found %" G_GINT64_FORMAT,
+             DESCRIPTION_BYTES_MAX, (int64_t)about.st_size);
+        return NULL;
+    }
+    if (!g_file_get_contents(path, &text, NULL, &cause)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--load: %s", cause->message);
+        return NULL;
+    }
+    g_autoptr(JsonNode) root = json_from_string(text, &cause);
+    if (root == NULL || !JSON_NODE_HOLDS_OBJECT(root)) {
+        fail(app->load, error, "expected an object of JSON: %s",
+             cause != NULL ? cause->message : "found something else");
+        return NULL;
+    }
+    return check_kind(app, json_node_get_object(root), error) ? g_steal_pointer(&root) : NULL;
+}
+
+/* Whether it has no member but those of a list that ends with NULL. */
+static bool check_members(const char *dir, JsonObject *object, const char *where,
+                          const char *const *known, GError **error)
+{
+    g_autoptr(GList) names = object != NULL ? json_object_get_members(object) : NULL;
+
+    for (const GList *name = names; name != NULL; name = name->next)
+        if (!g_strv_contains(known, name->data))
+            return fail(dir, error, "there is an unknown \"%s\" in %s", (const char *)name->data,
+                        where);
+    return true;
+}
+
+/* Whether it says what was saved. */
+static bool check_checksum(const App *app, JsonNode *root, GError **error)
+{
+    static const char *const known[] = { "format", "version", "program",  "settings", "numbers",
+                                         "keys",   "arrays",  "checksum", NULL };
+    JsonObject *object = json_node_get_object(root);
+    const char *found = app_json_text(object, "checksum");
+    g_autofree char *expected = app_model_checksum(root);
+    uint64_t version = 0;
+
+    if (!check_members(app->load, object, "the description", known, error))
+        return false;
+    if (!json_object_has_member(object, "checksum") && app_json_int(object, "version", &version) &&
+        version == APP_MODEL_VERSION_WITHOUT_CHECKSUMS) {
+        g_printerr("%s: --load: %s/" APP_MODEL_DESCRIPTION
+                   ": an older version saved it without checksums, so nobody notices damage\n",
+                   app->program->name, app->load);
+        return true;
+    }
+    if (g_strcmp0(found, expected) == 0)
+        return true;
+    return fail(
+        app->load, error,
+        "it is not as it was saved: its checksum is \"%s\", expected \"%s\"; save the model "
+        "anew",
+        found != NULL ? found : "missing", expected);
+}
+
+static bool check_settings(const App *app, const AppModel *model, JsonObject *root, GError **error)
+{
+    JsonObject *settings = app_json_object(root, "settings");
+    g_autoptr(GPtrArray) known = g_ptr_array_new();
+
+    for (const AppSetting *s = model->settings; s != NULL && s->name != NULL; s++) {
+        const char *found = app_json_text(settings, s->name);
+
+        if (found == NULL || strcmp(found, s->text) != 0)
+            return fail(app->load, error,
+                        "the model was saved with %s %s, this run has %s; give it "
+                        "the same flags",
+                        s->name, found != NULL ? found : "unknown", s->text);
+        g_ptr_array_add(known, (gpointer)(uintptr_t)s->name);
+    }
+    g_ptr_array_add(known, NULL);
+    return check_members(app->load, settings, "\"settings\"", (const char *const *)known->pdata,
+                         error);
+}
+
+static bool check_numbers(const App *app, const AppModel *model, JsonObject *root, GError **error)
+{
+    JsonObject *numbers = app_json_object(root, "numbers");
+    g_autoptr(GPtrArray) known = g_ptr_array_new();
+    double value;
+
+    for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++) {
+        if (!app_json_double(numbers, n->name, &value))
+            return fail(app->load, error, "expected a number \"%s\" in \"numbers\"", n->name);
+        g_ptr_array_add(known, (gpointer)(uintptr_t)n->name);
+    }
+    g_ptr_array_add(known, NULL);
+    return check_members(app->load, numbers, "\"numbers\"", (const char *const *)known->pdata,
+                         error);
+}
+
+static void set_numbers(const AppModel *model, JsonObject *root)
+{
+    JsonObject *numbers = app_json_object(root, "numbers");
+
+    for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++)
+        (void)app_json_double(numbers, n->name, n->value); /* check_numbers has seen it */
+}
+
+/* ---- arrays ---- */
+
+/* What the description says of a table. */
+typedef struct {
+    const char *dtype, *storage;
+    uint64_t width, first_key, n_rows;
+    const char *checksum, *keys_checksum; /* NULL: none */
+} Described;
+
+static bool is_dense(const char *storage)
+{
+    return rubato_table_spec_holds_range(&(RubatoTableSpec){ .storage = storage });
+}
+
+static bool find_array(const char *dir, JsonObject *root, const char *name, Described *described,
+                       GError **error)
+{
+    static const char *const known[] = { "name",     "dtype",         "width",
+                                         "storage",  "first_key",     "rows",
+                                         "checksum", "keys_checksum", NULL };
+    JsonArray *arrays = app_json_array(root, "arrays");
+    const guint n = arrays != NULL ? json_array_get_length(arrays) : 0;
+
+    for (guint i = 0; i < n; i++) {
+        JsonNode *element = json_array_get_element(arrays, i);
+        JsonObject *array = JSON_NODE_HOLDS_OBJECT(element) ? json_node_get_object(element) : NULL;
+
+        if (g_strcmp0(app_json_text(array, "name"), name) != 0)
+            continue;
+        described->dtype = app_json_text(array, "dtype");
+        described->storage = app_json_text(array, "storage");
+        described->first_key = 0;
+        if (described->dtype == NULL || described->storage == NULL ||
+            !app_json_int(array, "width", &described->width) ||
+            !app_json_int(array, "rows", &described->n_rows) ||
+            (is_dense(described->storage) &&
+             !app_json_int(array, "first_key", &described->first_key)))
+            return fail(dir, error,
+                        "array %s: expected dtype, width, storage, rows and, of a dense "
+                        "one, first_key",
+                        name);
+        described->checksum = app_json_text(array, "checksum");
+        described->keys_checksum = app_json_text(array, "keys_checksum");
+        return check_members(dir, array, "an array", known, error);
+    }
+    return fail(dir, error, "expected an array \"%s\" in \"arrays\"", name);
+}
+
+static bool check_array(const char *dir, const AppArray *array, const Described *found,
+                        GError **error)
+{
+    const RubatoTableSpec *spec = &array->spec;
+    const bool is_hash = app_array_is_hash(array);
+    const char *storage = is_hash ? "hash" : "dense", *dtype = rubato_dtype_name(spec->dtype);
+
+    if (strcmp(found->dtype, dtype) == 0 && found->width == app_array_width(array) &&
+        strcmp(found->storage, storage) == 0 &&
+        (is_hash || (found->first_key == spec->first_key && found->n_rows == spec->n_keys)))
+        return true;
+    if (is_hash || !is_dense(found->storage))
+        return fail(dir, error,
+                    "array %s: expected a %s table of %s, %u a row; found a %s one of %s, "
+                    "%" G_GUINT64_FORMAT " a row",
+                    array->name, storage, dtype, app_array_width(array), found->storage,
+                    found->dtype, found->width);
+    return fail(dir, error,
+                "array %s: expected %" G_GUINT64_FORMAT " rows of %u %s from key %" G_GUINT64_FORMAT
+                " on; found %" G_GUINT64_FORMAT " rows of %" G_GUINT64_FORMAT
+                " %s from key %" G_GUINT64_FORMAT,
+                array->name, spec->n_keys, app_array_width(array), dtype, spec->first_key,
+                found->n_rows, found->width, found->dtype, found->first_key);
+}
+
+static bool open_array(const App *app, const AppArray *array, JsonObject *root, ArrayFiles *files,
+                       GError **error)
+{
+    g_autofree char *values = app_model_path(app->load, array->name, ".npy");
+    g_autofree char *keys = app_model_path(app->load, array->name, ".keys.npy");
+    Described described;
+
+    if (!find_array(app->load, root, array->name, &described, error) ||
+        !check_array(app->load, array, &described, error))
+        return false;
+    const uint64_t shape[] = { described.n_rows, described.width };
+    files->n_rows = described.n_rows;
+    if (json_object_has_member(root, "checksum") &&
+        (described.checksum == NULL ||
+         (app_array_is_hash(array) && described.keys_checksum == NULL)))
+        return fail(app->load, error,
+                    "array %s: expected a checksum and, of a hash table, a "
+                    "keys_checksum",
+                    array->name);
+    files->checksum = g_strdup(described.checksum);
+    files->keys_checksum = g_strdup(described.keys_checksum);
+    files->values = app_npy_open(values, error);
+    if (files->values == NULL ||
+        !app_npy_check(files->values, app_npy_descr(array->spec.dtype), 2, shape, error))
+        return false;
+    if (!app_array_is_hash(array))
+        return true;
+    files->keys = app_npy_open(keys, error);
+    return files->keys != NULL && app_npy_check(files->keys, APP_NPY_KEYS, 1, shape, error);
+}
+
+/* Whether there are no more arrays than the program has; each of those has been found. */
+static bool check_arrays_known(const App *app, const AppModel *model, JsonObject *root,
+                               GError **error)
+{
+    const guint n = json_array_get_length(app_json_array(root, "arrays"));
+
+    return n == model->n_arrays ||
+           fail(app->load, error, "expected %zu \"arrays\", found %u", model->n_arrays, n);
+}
+
+/* ---- what keys mean ---- */
+
+/* Takes the meaning from the description, and holds all rows that the flags name against it. */
+static bool take_keys(const App *app, JsonObject *root, GError **error)
+{
+    AppData *data = app->program->data;
+
+    if (data == NULL)
+        return true;
+    if (!json_object_has_member(root, "keys")) {
+        g_printerr(
+            "%s: --load: %s/" APP_MODEL_DESCRIPTION
+            ": an older version saved it without \"keys\", so nobody checks that rows have the "
+            "columns that the model was trained on\n",
+            app->program->name, app->load);
+        return true;
+    }
+    RubatoDataKeys *keys = app_keys_read(app_json_object(root, "keys"));
+    if (keys == NULL)
+        return fail(
+            app->load, error,
+            "\"keys\": expected a format and, of csv, the number of columns, their names, if "
+            "they have any, and which of them are label and categorical");
+    app_data_take_keys(data, keys);
+    return app_data_check_keys(app, error);
+}
+
+AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **error)
+{
+    g_autoptr(JsonNode) root = read_description(app, error);
+    g_autoptr(AppModelFiles) files = NULL;
+
+    if (root == NULL || !check_settings(app, model, json_node_get_object(root), error) ||
+        !check_numbers(app, model, json_node_get_object(root), error) ||
+        !take_keys(app, json_node_get_object(root), error))
+        return NULL;
+    files = g_new0(AppModelFiles, 1);
+    files->arrays = g_new0(ArrayFiles, model->n_arrays);
+    files->n_arrays = model->n_arrays;
+    for (size_t i = 0; i < model->n_arrays; i++)
+        if (!open_array(app, &model->arrays[i], json_node_get_object(root), &files->arrays[i],
+                        error))
+            return NULL;
+    if (!check_arrays_known(app, model, json_node_get_object(root), error) ||
+        !check_checksum(app, root, error))
+        return NULL;
+    set_numbers(model, json_node_get_object(root));
+    return g_steal_pointer(&files);
+}
+
+bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
+                     GError **error)
+{
+    g_autoptr(JsonNode) root = read_description(app, error);
+    Described described;
+
+    if (root == NULL ||
+        !find_array(app->load, json_node_get_object(root), array, &described, error))
+        return false;
+    if (!check_checksum(app, root, error))
+        return false;
+    if (described.width == 0 || described.width > UINT32_MAX)
+        return fail(app->load, error, "array %s: expected a width from 1, found %" G_GUINT64_FORMAT,
+                    array, described.width);
+    *width = (uint32_t)described.width;
+    *n_keys = is_dense(described.storage) ? described.n_rows : 0;
+    return true;
+}
+
+/* ---- into the tables ---- */
+
+static bool put_rows(const App *app, const AppArray *array, const RubatoKey *keys, RubatoKey first,
+                     size_t n, const void *rows, GError **error)
+{
+    const char *table = array->spec.name;
+
+    return keys != NULL ? rubato_engine_set(app->engine, table, keys, n, rows, error)
+                        : rubato_engine_set_range(app->engine, table, first, n, rows, error);
+}
+
+/* Whether an array's bytes are those that were saved; expected is NULL where nobody knows. */
+static bool compare_checksum(const AppNpy *npy, const AppChecksum *checksum, const char *expected,
+                             GError **error)
+{
+    g_autofree char *found = app_checksum_text(checksum);
+
+    if (expected == NULL || strcmp(found, expected) == 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "--load: %s: it is not as it was saved: its checksum is %s, expected %s; save the "
+                "model anew",
+                npy->path, found, expected);
+    return false;
+}
+
+static bool fill_array(const App *app, const AppArray *array, ArrayFiles *files, GError **error)
+{
+    const size_t row_bytes = app_array_row_bytes(array), chunk = app_array_chunk(array);
+    g_autofree void *rows = g_malloc(chunk * row_bytes);
+    g_autofree RubatoKey *keys = files->keys != NULL ? g_new(RubatoKey, chunk) : NULL;
+    g_autoptr(AppChecksum) checksum = app_checksum_new();
+    g_autoptr(AppChecksum) keys_checksum = app_checksum_new();
+
+    for (uint64_t done = 0; done < files->n_rows; done += chunk) {
+        const size_t n = (size_t)MIN(chunk, files->n_rows - done);
+
+        if (!app_npy_read(files->values, rows, n * row_bytes, error) ||
+            (keys != NULL && !app_npy_read(files->keys, keys, n * sizeof *keys, error)))
+            return false;
+        app_checksum_add(checksum, rows, n * row_bytes);
+        if (keys != NULL)
+            app_checksum_add(keys_checksum, keys, n * sizeof *keys);
+        if (!put_rows(app, array, keys, array->spec.first_key + done, n, rows, error))
+            return false;
+    }
+    return compare_checksum(files->values, checksum, files->checksum, error) &&
+           (keys == NULL ||
+            compare_checksum(files->keys, keys_checksum, files->keys_checksum, error));
+}
+
+bool app_model_fill(const App *app, const AppModel *model, AppModelFiles *files, GError **error)
+{
+    for (size_t i = 0; i < model->n_arrays; i++)
+        if (!fill_array(app, &model->arrays[i], &files->arrays[i], error))
+            return false;
+    return true;
+}

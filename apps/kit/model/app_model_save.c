@@ -1,0 +1,275 @@
+/* --save: the model's tables as .npy files with a description, in a folder that is put in place
+ * when it is complete: at any time there is the model from before or the new one, whole.
+ *
+ * Runs on main's thread, on the speaking node. */
+#include "apps/kit/model/app_model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/kit/model/app_checksum.h"
+#include "apps/kit/model/app_json.h"
+#include "apps/kit/model/app_keys.h"
+
+static bool fail(const char *path, const char *why, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--save: %s: %s", path, why);
+    return false;
+}
+
+/* ---- arrays ---- */
+
+/* What the description tells of an array's files. */
+typedef struct {
+    size_t n_rows;
+    char *checksum, *keys_checksum; /* the second is NULL where the table is dense */
+} Written;
+
+static void written_clear(Written *written, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        g_free(written[i].checksum);
+        g_free(written[i].keys_checksum);
+    }
+    g_free(written);
+}
+
+/* What was written is on the disk, or this says why not. Closes the file. */
+static bool finish_file(FILE *file, const char *path, bool good, GError **error)
+{
+    if (good && (fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0))
+        good = fail(path, g_strerror(errno), error);
+    fclose(file);
+    return good;
+}
+
+static bool write_rows(const App *app, const AppArray *array, const RubatoKey *keys, size_t n,
+                       FILE *file, AppChecksum *checksum, GError **error)
+{
+    const RubatoTableSpec *spec = &array->spec;
+    const size_t row_bytes = app_array_row_bytes(array), chunk = app_array_chunk(array);
+    g_autofree void *rows = g_malloc(chunk * row_bytes);
+
+    for (size_t done = 0; done < n; done += chunk) {
+        const size_t some = MIN(chunk, n - done);
+
+        if (!(keys != NULL
+                  ? rubato_engine_get(app->engine, spec->name, keys + done, some, rows, error)
+                  : rubato_engine_get_range(app->engine, spec->name, spec->first_key + done, some,
+                                            rows, error)))
+            return false;
+        fwrite(rows, row_bytes, some, file);
+        app_checksum_add(checksum, rows, row_bytes * some);
+    }
+    return true;
+}
+
+static bool write_values(const App *app, const AppArray *array, const RubatoKey *keys, size_t n,
+                         const char *dir, Written *written, GError **error)
+{
+    const uint64_t shape[] = { n, app_array_width(array) };
+    g_autofree char *path = app_model_path(dir, array->name, ".npy");
+    g_autoptr(AppChecksum) checksum = app_checksum_new();
+    FILE *file = fopen(path, "wbe");
+
+    if (file == NULL)
+        return fail(path, g_strerror(errno), error);
+    app_npy_write_header(file, app_npy_descr(array->spec.dtype), 2, shape);
+    if (!finish_file(file, path, write_rows(app, array, keys, n, file, checksum, error), error))
+        return false;
+    written->checksum = app_checksum_text(checksum);
+    return true;
+}
+
+static bool write_keys(const AppArray *array, const RubatoKey *keys, size_t n, const char *dir,
+                       Written *written, GError **error)
+{
+    const uint64_t shape[] = { n };
+    g_autofree char *path = app_model_path(dir, array->name, ".keys.npy");
+    g_autoptr(AppChecksum) checksum = app_checksum_new();
+    FILE *file = fopen(path, "wbe");
+
+    if (file == NULL)
+        return fail(path, g_strerror(errno), error);
+    app_checksum_add(checksum, keys, n * sizeof *keys);
+    written->keys_checksum = app_checksum_text(checksum);
+    app_npy_write_header(file, APP_NPY_KEYS, 1, shape);
+    fwrite(keys, sizeof *keys, n, file);
+    return finish_file(file, path, true, error);
+}
+
+static bool write_array(const App *app, const AppArray *array, const char *dir, Written *written,
+                        GError **error)
+{
+    g_autofree RubatoKey *keys = NULL;
+
+    written->n_rows = (size_t)array->spec.n_keys;
+    if (!app_array_is_hash(array))
+        return write_values(app, array, NULL, written->n_rows, dir, written, error);
+    return rubato_engine_list_keys(app->engine, array->spec.name, &keys, &written->n_rows, error) &&
+           write_keys(array, keys, written->n_rows, dir, written, error) &&
+           write_values(app, array, keys, written->n_rows, dir, written, error);
+}
+
+/* ---- the description ---- */
+
+static void add_array(JsonBuilder *builder, const AppArray *array, const Written *written)
+{
+    json_builder_begin_object(builder);
+    app_json_add_text(builder, "name", array->name);
+    app_json_add_text(builder, "dtype", rubato_dtype_name(array->spec.dtype));
+    app_json_add_int(builder, "width", app_array_width(array));
+    app_json_add_text(builder, "storage", app_array_is_hash(array) ? "hash" : "dense");
+    if (!app_array_is_hash(array))
+        app_json_add_int(builder, "first_key", array->spec.first_key);
+    app_json_add_int(builder, "rows", written->n_rows);
+    app_json_add_text(builder, "checksum", written->checksum);
+    if (written->keys_checksum != NULL)
+        app_json_add_text(builder, "keys_checksum", written->keys_checksum);
+    json_builder_end_object(builder);
+}
+
+/* (transfer full) */
+static char *describe(const App *app, const AppModel *model, const Written *written)
+{
+    g_autoptr(JsonBuilder) builder = json_builder_new();
+    const AppData *data = app->program->data;
+
+    json_builder_begin_object(builder);
+    app_json_add_text(builder, "format", APP_MODEL_FORMAT);
+    app_json_add_int(builder, "version", APP_MODEL_VERSION);
+    app_json_add_text(builder, "program", app->program->name);
+    json_builder_set_member_name(builder, "settings");
+    json_builder_begin_object(builder);
+    for (const AppSetting *s = model->settings; s != NULL && s->name != NULL; s++)
+        app_json_add_text(builder, s->name, s->text);
+    json_builder_end_object(builder);
+    json_builder_set_member_name(builder, "numbers");
+    json_builder_begin_object(builder);
+    for (const AppNumber *number = model->numbers; number != NULL && number->name != NULL;
+         number++) {
+        json_builder_set_member_name(builder, number->name);
+        json_builder_add_double_value(builder, *number->value);
+    }
+    json_builder_end_object(builder);
+    if (data != NULL && data->keys != NULL) {
+        json_builder_set_member_name(builder, "keys");
+        app_keys_write(builder, data->keys);
+    }
+    json_builder_set_member_name(builder, "arrays");
+    json_builder_begin_array(builder);
+    for (size_t i = 0; i < model->n_arrays; i++)
+        add_array(builder, &model->arrays[i], &written[i]);
+    json_builder_end_array(builder);
+    json_builder_end_object(builder);
+
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    g_autoptr(JsonNode) root = json_builder_get_root(builder);
+    g_autofree char *checksum = app_model_checksum(root);
+    json_object_set_string_member(json_node_get_object(root), "checksum", checksum);
+    json_generator_set_root(generator, root);
+    json_generator_set_pretty(generator, TRUE);
+    return json_generator_to_data(generator, NULL);
+}
+
+static bool write_description(const App *app, const AppModel *model, const Written *written,
+                              const char *dir, GError **error)
+{
+    g_autofree char *text = describe(app, model, written);
+    g_autofree char *path = g_build_filename(dir, APP_MODEL_DESCRIPTION, NULL);
+    FILE *file = fopen(path, "we");
+
+    if (file == NULL)
+        return fail(path, g_strerror(errno), error);
+    fprintf(file, "%s\n", text);
+    return finish_file(file, path, true, error);
+}
+
+/* ---- the folder ---- */
+
+/* Whether a folder has nothing in it but what --save writes. */
+static bool check_content(const char *path, GDir *dir, GError **error)
+{
+    bool is_empty = true, is_model = false;
+
+    for (const char *name = g_dir_read_name(dir); name != NULL; name = g_dir_read_name(dir)) {
+        is_empty = false;
+        if (strcmp(name, APP_MODEL_DESCRIPTION) == 0)
+            is_model = true;
+        else if (!g_str_has_suffix(name, ".npy")) {
+            g_autofree char *why =
+                g_strdup_printf("there is a %s in it, which is no part of a saved model; name "
+                                "another folder",
+                                name);
+            return fail(path, why, error);
+        }
+    }
+    return is_empty || is_model ||
+           fail(path, "is there, and no saved model; name another folder", error);
+}
+
+bool app_model_check_place(const char *dir, GError **error)
+{
+    g_autofree char *parent = g_path_get_dirname(dir);
+    g_autoptr(GDir) content = g_dir_open(dir, 0, NULL);
+
+    if (content != NULL)
+        return check_content(dir, content, error);
+    if (g_file_test(dir, G_FILE_TEST_EXISTS))
+        return fail(dir, "is there, and no folder that can be read", error);
+    return g_access(parent, W_OK | X_OK) == 0 || fail(parent, g_strerror(errno), error);
+}
+
+/* Removes a folder of files; what is left of it after a failure harms nobody. */
+static void remove_folder(const char *path)
+{
+    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+
+    if (dir == NULL)
+        return;
+    for (const char *name = g_dir_read_name(dir); name != NULL; name = g_dir_read_name(dir)) {
+        g_autofree char *file = g_build_filename(path, name, NULL);
+        g_unlink(file);
+    }
+    g_rmdir(path);
+}
+
+/* Puts a complete folder where there is none, an empty one, or an older model: that one then takes
+ * the new one's name, and is removed. */
+static bool put_in_place(const char *made, const char *dir, GError **error)
+{
+    if (g_rename(made, dir) == 0)
+        return true;
+    if ((errno != ENOTEMPTY && errno != EEXIST) || !app_model_check_place(dir, NULL) ||
+        renameat2(AT_FDCWD, made, AT_FDCWD, dir, RENAME_EXCHANGE) != 0)
+        return fail(dir, g_strerror(errno), error);
+    remove_folder(made);
+    return true;
+}
+
+static bool write_all(const App *app, const AppModel *model, const char *dir, GError **error)
+{
+    Written *written = g_new0(Written, model->n_arrays);
+    bool good = true;
+
+    for (size_t i = 0; good && i < model->n_arrays; i++)
+        good = write_array(app, &model->arrays[i], dir, &written[i], error);
+    good = good && write_description(app, model, written, dir, error);
+    written_clear(written, model->n_arrays);
+    return good;
+}
+
+bool app_model_save(const App *app, const AppModel *model, GError **error)
+{
+    g_autofree char *made = g_strconcat(app->save, ".XXXXXX", NULL);
+
+    if (g_mkdtemp_full(made, 0777) == NULL)
+        return fail(made, g_strerror(errno), error);
+    if (write_all(app, model, made, error) && put_in_place(made, app->save, error))
+        return true;
+    remove_folder(made);
+    return false;
+}

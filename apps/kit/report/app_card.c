@@ -1,0 +1,259 @@
+/* The result card: what ran, how fast, how good; as text for people and as JSON for programs.
+ * Runs on main's thread. */
+#include "apps/kit/model/app_model.h"
+
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <string.h>
+
+void app_add_metric(App *app, const char *name, double value)
+{
+    const AppMetric metric = { g_strdup(name), value };
+
+    g_array_append_val(app->metrics, metric);
+}
+
+static uint32_t n_nodes(const App *app)
+{
+    return app->engine != NULL ? rubato_engine_n_nodes(app->engine) : 0;
+}
+
+static uint32_t n_servers(const App *app)
+{
+    return app->engine != NULL ? rubato_engine_n_servers(app->engine) : 0;
+}
+
+static uint32_t n_workers(const App *app)
+{
+    return app->engine != NULL ? rubato_engine_n_workers(app->engine) : 0;
+}
+
+static double samples_per_second(const App *app)
+{
+    return app->seconds > 0 ? (double)app->n_samples / app->seconds : 0;
+}
+
+static void add_count(GString *text, uint32_t n, const char *what)
+{
+    g_string_append_printf(text, "%u %s%s, ", n, what, n == 1 ? "" : "s");
+}
+
+char *app_run_text(const App *app)
+{
+    GString *text = g_string_new(NULL);
+
+    add_count(text, n_nodes(app), "node");
+    add_count(text, n_servers(app), "server");
+    add_count(text, n_workers(app), "worker");
+    g_string_append(text, app->model);
+    if (app->model_traits->lead == RUBATO_LEAD_STALENESS)
+        g_string_append_printf(text, ", staleness %u", app->staleness);
+    if (app->model_traits->takes_announcements)
+        g_string_append_printf(text, ", speculation %u", app->speculation);
+    return g_string_free(text, FALSE);
+}
+
+/* What was done of what was to be done: "10 epochs", "2.31 of 10 epochs". (transfer full) */
+static char *epochs_text(const App *app)
+{
+    const char *ending = app->epochs == 1 ? "" : "s";
+
+    if (app->stopped == APP_STOPPED_NOT)
+        return g_strdup_printf("%u epoch%s", app->epochs, ending);
+    return g_strdup_printf("%.2f of %u epoch%s", (double)app->n_samples / (double)app->n_rows,
+                           app->epochs, ending);
+}
+
+static void add_training(GString *text, const App *app)
+{
+    g_autofree char *epochs = epochs_text(app);
+    char samples[32], speed[32];
+
+    app_format_count(app->n_samples, samples, sizeof samples);
+    app_format_count((uint64_t)samples_per_second(app), speed, sizeof speed);
+    g_string_append_printf(text, "  %-14s %s, %s samples in %.2f s, %s samples/s\n", "training",
+                           epochs, samples, app->seconds, speed);
+    if (app->stopped == APP_STOPPED_BY_TIME)
+        g_string_append_printf(text, "  %-14s after the time limit of %g s\n", "stopped",
+                               app->time_limit);
+    if (app->stopped == APP_STOPPED_BY_LOSS)
+        g_string_append_printf(text, "  %-14s at the target loss of %g\n", "stopped",
+                               app->target_loss);
+}
+
+char *app_card_text(const App *app)
+{
+    GString *text = g_string_new(NULL);
+    g_autofree char *run = app_run_text(app);
+
+    g_string_append_printf(text, "%s\n  %-14s %s\n", app->program->name, "run", run);
+    if (app->epochs > 0)
+        add_training(text, app);
+    app_waits_add_text(&app->waits, text);
+    for (guint i = 0; i < app->metrics->len; i++) {
+        const AppMetric *metric = &g_array_index(app->metrics, AppMetric, i);
+        g_autofree char *name = g_strdelimit(g_strdup(metric->name), "_", ' ');
+
+        if (g_str_has_suffix(name, "accuracy"))
+            g_string_append_printf(text, "  %-14s %.2f %%\n", name, metric->value * 100);
+        else
+            g_string_append_printf(text, "  %-14s %.4f\n", name, metric->value);
+    }
+    return g_string_free(text, FALSE);
+}
+
+static void add_int(JsonBuilder *builder, const char *name, uint64_t value)
+{
+    json_builder_set_member_name(builder, name);
+    json_builder_add_int_value(builder, (gint64)value);
+}
+
+/* JSON has no infinities and no NaN. */
+static void add_value(JsonBuilder *builder, double value)
+{
+    if (isfinite(value))
+        json_builder_add_double_value(builder, value);
+    else
+        json_builder_add_null_value(builder);
+}
+
+static void add_double(JsonBuilder *builder, const char *name, double value)
+{
+    json_builder_set_member_name(builder, name);
+    add_value(builder, value);
+}
+
+static void add_string(JsonBuilder *builder, const char *name, const char *value)
+{
+    json_builder_set_member_name(builder, name);
+    if (value != NULL)
+        json_builder_add_string_value(builder, value);
+    else
+        json_builder_add_null_value(builder);
+}
+
+/* The curve, an array for each of its columns. */
+static void add_curve_column(JsonBuilder *builder, const App *app, const char *name, size_t offset)
+{
+    const GArray *points = app->curve.points;
+
+    json_builder_set_member_name(builder, name);
+    json_builder_begin_array(builder);
+    for (guint i = 0; points != NULL && i < points->len; i++) {
+        const AppCurvePoint *point = &g_array_index(points, AppCurvePoint, i);
+
+        add_value(builder, G_STRUCT_MEMBER(double, point, offset));
+    }
+    json_builder_end_array(builder);
+}
+
+static void add_curve(JsonBuilder *builder, const App *app)
+{
+    json_builder_set_member_name(builder, "curve");
+    json_builder_begin_object(builder);
+    add_curve_column(builder, app, "seconds", offsetof(AppCurvePoint, seconds));
+    add_curve_column(builder, app, "epoch", offsetof(AppCurvePoint, epoch));
+    add_curve_column(builder, app, "loss", offsetof(AppCurvePoint, loss));
+    if (app->program->metric != NULL)
+        add_curve_column(builder, app, app->program->metric, offsetof(AppCurvePoint, metric));
+    json_builder_end_object(builder);
+}
+
+static const char *stopped_name(AppStopped stopped)
+{
+    switch (stopped) {
+    case APP_STOPPED_BY_TIME:
+        return "time-limit";
+    case APP_STOPPED_BY_LOSS:
+        return "target-loss";
+    case APP_STOPPED_NOT:
+        break;
+    }
+    return NULL;
+}
+
+char *app_card_json(const App *app)
+{
+    g_autoptr(JsonBuilder) builder = json_builder_new();
+
+    json_builder_begin_object(builder);
+    add_string(builder, "app", app->program->name);
+    add_int(builder, "nodes", n_nodes(app));
+    add_int(builder, "servers", n_servers(app));
+    add_int(builder, "workers", n_workers(app));
+    add_string(builder, "model", app->model);
+    add_int(builder, "staleness", app->staleness);
+    add_int(builder, "speculation", app->speculation);
+    add_int(builder, "epochs", app->epochs);
+    add_int(builder, "samples", app->n_samples);
+    add_double(builder, "seconds", app->seconds);
+    add_double(builder, "samples_per_second", samples_per_second(app));
+    add_string(builder, "stopped", stopped_name(app->stopped));
+    app_waits_add_json(&app->waits, builder);
+    json_builder_set_member_name(builder, "metrics");
+    json_builder_begin_object(builder);
+    for (guint i = 0; i < app->metrics->len; i++) {
+        const AppMetric *metric = &g_array_index(app->metrics, AppMetric, i);
+
+        add_double(builder, metric->name, metric->value);
+    }
+    json_builder_end_object(builder);
+    add_curve(builder, app);
+    json_builder_end_object(builder);
+
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    g_autoptr(JsonNode) root = json_builder_get_root(builder);
+    json_generator_set_root(generator, root);
+    return json_generator_to_data(generator, NULL);
+}
+
+/* Whether all that was printed has been written. */
+static bool check_output(GError **error)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                        "standard output cannot be written: the result is lost");
+    return false;
+}
+
+bool app_report(const App *app, GError **error)
+{
+    const bool json_takes_output = app->json != NULL && strcmp(app->json, "-") == 0;
+    const bool output_taken =
+        json_takes_output || (app->predict != NULL && strcmp(app->output, "-") == 0);
+
+    if (!app_speaks(app))
+        return true;
+
+    g_autofree char *text = app_card_text(app);
+    if (output_taken)
+        g_printerr("%s", text);
+    else
+        g_print("%s", text);
+    if (!output_taken && !check_output(error))
+        return false;
+    if (app->json == NULL)
+        return true;
+
+    g_autofree char *json = app_card_json(app);
+    g_autofree char *line = g_strconcat(json, "\n", NULL);
+    g_autoptr(GError) cause = NULL;
+    if (json_takes_output) {
+        g_print("%s", line);
+        return check_output(error);
+    }
+    if (g_file_set_contents(app->json, line, -1, &cause))
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--json: %s", cause->message);
+    return false;
+}
+
+bool app_finish(const App *app, const AppModel *model, GError **error)
+{
+    if (!app_speaks(app))
+        return true;
+    return (app->save == NULL || app_model_save(app, model, error)) && app_report(app, error) &&
+           (app->plot == NULL || app_plot(app, error)) &&
+           (app->predict == NULL || app_predict(app, model, error));
+}

@@ -1,0 +1,39 @@
+/* Who waited how long, and how stale what the workers read was: on the result card.
+ *
+ * Each worker tells it at its end, over a table with a row for each; the node that speaks reads
+ * them when the task has ended.
+ *
+ * Threads: app_waits_tell from the worker; all others from main. */
+#ifndef RUBATO_APPS_KIT_REPORT_APP_WAITS_H
+#define RUBATO_APPS_KIT_REPORT_APP_WAITS_H
+
+#include <json-glib/json-glib.h>
+#include <rubato/rubato.h>
+
+/* The table; the task has to name it among its own. */
+#define APP_WAITS "app-waits"
+
+/* Zeroed: nobody has told. */
+typedef struct {
+    uint32_t n_workers;
+    RubatoWorkerStats *workers; /* by rank */
+} AppWaits;
+
+/* Collective, as the engine's. */
+bool app_waits_create_table(RubatoEngine *engine, GError **error);
+
+/* The worker's last call: tells what it did on these tables (a list ended by NULL), and in
+ * barriers. */
+bool app_waits_tell(RubatoWorker *worker, const char *const *tables, GError **error);
+
+/* Reads what n_workers workers told. */
+bool app_waits_read(AppWaits *waits, RubatoEngine *engine, uint32_t n_workers, GError **error);
+void app_waits_clear(AppWaits *waits);
+
+/* Two lines of the card, and four members of the JSON: "waits", the seconds of each worker, and
+ * "staleness_seen", "staleness_mean" and "staleness_most", of the Gets of all workers: how many had
+ * which staleness, the mean, the highest. Nothing where nobody has told. */
+void app_waits_add_text(const AppWaits *waits, GString *text);
+void app_waits_add_json(const AppWaits *waits, JsonBuilder *builder);
+
+#endif

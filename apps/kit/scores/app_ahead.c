@@ -1,0 +1,68 @@
+/* A ring of batches: step i has slot i mod n_slots. Several tables may ask, each at its own step,
+ * as long as none is more than n_ahead before another.
+ *
+ * Thread: the worker's. */
+#include "apps/kit/scores/app_ahead.h"
+
+struct AppAhead {
+    RubatoReader *reader;
+    GError *error; /* why there are no more */
+    uint64_t n_read;
+    bool ended;
+    uint32_t n_slots;
+    RubatoBatch *slots[];
+};
+
+AppAhead *app_ahead_new(RubatoReader *reader, uint32_t n_ahead)
+{
+    if (reader == NULL)
+        return NULL;
+    const uint32_t n_slots = n_ahead + 1;
+    AppAhead *ahead = g_malloc0(sizeof *ahead + n_slots * sizeof ahead->slots[0]);
+
+    ahead->reader = reader;
+    ahead->n_slots = n_slots;
+    return ahead;
+}
+
+void app_ahead_free(AppAhead *ahead)
+{
+    if (ahead == NULL)
+        return;
+    for (uint32_t i = 0; i < ahead->n_slots; i++)
+        rubato_batch_free(ahead->slots[i]);
+    rubato_reader_free(ahead->reader);
+    g_clear_error(&ahead->error);
+    g_free(ahead);
+}
+
+const RubatoBatch *app_ahead_batch(AppAhead *ahead, uint64_t step)
+{
+    while (!ahead->ended && ahead->n_read <= step) {
+        RubatoBatch **slot = &ahead->slots[ahead->n_read % ahead->n_slots];
+
+        if (rubato_reader_next(ahead->reader, slot, &ahead->error))
+            ahead->n_read++;
+        else
+            ahead->ended = true;
+    }
+    return step < ahead->n_read ? ahead->slots[step % ahead->n_slots] : NULL;
+}
+
+bool app_ahead_ended(AppAhead *ahead, GError **error)
+{
+    if (ahead->error == NULL)
+        return true;
+    g_propagate_error(error, g_steal_pointer(&ahead->error));
+    return false;
+}
+
+bool app_ahead_tell(uint64_t step, RubatoIteration *keys, void *ahead)
+{
+    const RubatoBatch *batch = app_ahead_batch(ahead, step);
+
+    if (batch == NULL)
+        return false;
+    *keys = (RubatoIteration){ .keys = batch->keys, .n = batch->n_keys };
+    return true;
+}

@@ -1,0 +1,73 @@
+/* Losses of a row's score, and the labels that the rows have for them.
+ *
+ * Threads: any. */
+#ifndef RUBATO_APPS_KIT_SCORES_APP_LOSS_H
+#define RUBATO_APPS_KIT_SCORES_APP_LOSS_H
+
+#include <math.h>
+
+#include <rubato/data.h>
+
+typedef enum {
+    APP_LOSS_LOGISTIC, /* log(1 + exp(−±score)) */
+    APP_LOSS_HINGE,    /* max(0, 1 − ±score) */
+    APP_LOSS_SQUARED,  /* (score − label)² / 2 */
+} AppLossKind;
+
+typedef struct {
+    AppLossKind kind;
+    double negative,
+        positive; /* the two labels that there are; squared: the least and the largest */
+} AppLoss;
+
+/* "logistic", …; ended by NULL, in the order of AppLossKind. */
+extern const char *const app_loss_names[];
+
+/* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --loss, where there is
+ * none of that name. */
+bool app_loss_take(AppLoss *loss, const char *name, GError **error);
+
+/* What workers count beside the loss, as AppProgram has it; NULL: nothing. */
+const char *app_loss_metric(const AppLoss *loss);
+
+/* Takes the labels from rows. RUBATO_ERROR_FORMAT where there are none, or where they are all the
+ * same but two are needed; `source` names the rows in the message. */
+bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error);
+
+/* RUBATO_ERROR_FORMAT, with file and line, where a batch of these rows has a third label. */
+bool app_loss_check(const AppLoss *loss, RubatoDataset *rows, const RubatoBatch *batch,
+                    GError **error);
+
+/* Where a bias begins that is to be learned. */
+double app_loss_start(const AppLoss *loss);
+
+/* Whether a score says what the label says; never, of ratings. */
+static inline bool app_loss_is_right(const AppLoss *loss, float score, float label)
+{
+    return loss->kind != APP_LOSS_SQUARED && (score > 0) == ((double)label >= loss->positive);
+}
+
+/* The loss of a score, and its slope there. */
+static inline float app_loss_of(const AppLoss *loss, float score, float label, float *slope)
+{
+    const float sign = (double)label >= loss->positive ? 1 : -1;
+    const float margin = sign * score;
+
+    switch (loss->kind) {
+    case APP_LOSS_SQUARED:
+        *slope = score - label;
+        return *slope * *slope / 2;
+    case APP_LOSS_HINGE:
+        *slope = margin < 1 ? -sign : 0;
+        return margin < 1 ? 1 - margin : 0;
+    case APP_LOSS_LOGISTIC:
+    default: {
+        const float small = expf(-fabsf(margin)); /* so that nothing overflows */
+
+        *slope = -sign * (margin > 0 ? small : 1) / (1 + small);
+        return log1pf(small) + (margin < 0 ? -margin : 0);
+    }
+    }
+}
+
+#endif

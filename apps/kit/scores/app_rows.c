@@ -1,0 +1,36 @@
+/* Rows to train and to test on, opened as the flags say. Runs on main's thread. */
+#include "apps/kit/scores/app_rows.h"
+
+static RubatoDataset *open_rows(const AppData *data, char *const *paths, GError **error)
+{
+    return app_data_open(data, (const char *const *)paths, error);
+}
+
+bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error)
+{
+    RubatoDataSummary summary;
+
+    *rows = (AppRows){ .scale = 1 };
+    if (app_predicts_only(app))
+        return true;
+    rows->train = open_rows(data, data->train, error);
+    if (rows->train != NULL)
+        data->keys = rubato_dataset_keys(rows->train);
+    if (rows->train == NULL || !rubato_dataset_summary(rows->train, &summary, error) ||
+        !app_loss_fit(loss, &summary, data->train[0], error))
+        return false;
+    app_data_note_bad_rows(app, &summary);
+    rows->n_rows = summary.n_rows;
+    rows->n_fields = summary.n_fields;
+    rows->scale = 1.0 / (double)MIN(app->batch_size, summary.n_rows);
+    if (data->test != NULL)
+        rows->test = open_rows(data, data->test, error);
+    return data->test == NULL || rows->test != NULL;
+}
+
+void app_rows_clear(AppRows *rows)
+{
+    rubato_dataset_free(rows->train);
+    rubato_dataset_free(rows->test);
+    *rows = (AppRows){ .train = NULL };
+}

@@ -1,0 +1,23 @@
+/* The rows that a program learns scores from, and those that it is tested on.
+ *
+ * Threads: main's. */
+#ifndef RUBATO_APPS_KIT_SCORES_APP_ROWS_H
+#define RUBATO_APPS_KIT_SCORES_APP_ROWS_H
+
+#include "apps/kit/app.h"
+#include "apps/kit/scores/app_loss.h"
+
+typedef struct {
+    RubatoDataset *train, *test; /* NULL: none */
+    uint64_t n_rows;             /* to train on */
+    uint32_t n_fields;           /* that they have; 0: they have none */
+    double scale;                /* of a row's gradient in a step */
+} AppRows;
+
+/* Opens what the flags name, takes labels and the keys' meaning from the rows to train on, and has
+ * the user told of rows left out. Nothing to open where a model is loaded only to predict. Where it
+ * fails *rows is still to be cleared. */
+bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error);
+void app_rows_clear(AppRows *rows);
+
+#endif

@@ -1,0 +1,116 @@
+/* Scores of whole files, batch by batch, in the files' order. Runs on main's thread. */
+#include "apps/kit/scores/app_score.h"
+
+#include <math.h>
+
+#include "apps/kit/scores/app_rating.h"
+
+#define SCORED_AT_ONCE 4096
+
+typedef struct {
+    RubatoReader *reader;
+    RubatoBatch *batch;
+    AppScoreFunc score;
+    void *user_data;
+    double scores[SCORED_AT_ONCE]; /* of the batch */
+} Pass;
+
+static bool begin(Pass *pass, RubatoDataset *rows, AppScoreFunc score, void *user_data,
+                  GError **error)
+{
+    const RubatoReaderOptions options = { .batch_rows = SCORED_AT_ONCE };
+
+    pass->reader = rubato_dataset_open_reader(rows, &options, error);
+    pass->batch = NULL;
+    pass->score = score;
+    pass->user_data = user_data;
+    return pass->reader != NULL;
+}
+
+/* False at the end, and with an error. */
+static bool next(Pass *pass, GError **error)
+{
+    return rubato_reader_next(pass->reader, &pass->batch, error) &&
+           pass->score(pass->batch, pass->scores, pass->user_data, error);
+}
+
+static void end(Pass *pass)
+{
+    rubato_batch_free(pass->batch);
+    rubato_reader_free(pass->reader);
+}
+
+static bool add_metrics(App *app, const AppLoss *loss, const GArray *scores, const GArray *labels,
+                        GError **error)
+{
+    const double *score_of = (const double *)(const void *)scores->data;
+    const float *label_of = (const float *)(const void *)labels->data;
+    AppRating rating;
+
+    if (loss->kind == APP_LOSS_SQUARED) {
+        app_add_metric(app, "test_rmse", app_rmse(score_of, label_of, labels->len));
+        return true;
+    }
+    if (!app_rate(score_of, label_of, (float)loss->positive, labels->len, &rating, error))
+        return false;
+    app_add_metric(app, "test_accuracy", rating.accuracy);
+    if (loss->kind == APP_LOSS_LOGISTIC)
+        app_add_metric(app, "test_logloss", rating.logloss);
+    app_add_metric(app, "test_auc", rating.auc);
+    return true;
+}
+
+static bool test(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFunc score,
+                 void *user_data, GError **error)
+{
+    g_autoptr(GArray) scores = g_array_new(FALSE, FALSE, sizeof(double));
+    g_autoptr(GArray) labels = g_array_new(FALSE, FALSE, sizeof(float));
+    g_autoptr(GError) cause = NULL;
+    Pass pass;
+
+    if (!begin(&pass, rows, score, user_data, error))
+        return false;
+    while (next(&pass, &cause) && app_loss_check(loss, rows, pass.batch, &cause)) {
+        g_array_append_vals(scores, pass.scores, (guint)pass.batch->n_rows);
+        g_array_append_vals(labels, pass.batch->label, (guint)pass.batch->n_rows);
+    }
+    end(&pass);
+    if (cause == NULL && labels->len == 0)
+        g_set_error(&cause, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "--test: there are no rows to test on");
+    if (cause != NULL) {
+        g_propagate_error(error, g_steal_pointer(&cause));
+        return false;
+    }
+    return add_metrics(app, loss, scores, labels, error);
+}
+
+bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
+                           void *user_data, GError **error)
+{
+    if (!app_speaks(app))
+        return true;
+    app_add_metric(app, "train_loss", app_curve_loss(&app->curve));
+    return rows->test == NULL || test(app, rows->test, loss, score, user_data, error);
+}
+
+bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
+                           AppScoreFunc score, void *user_data, GError **error)
+{
+    g_autoptr(RubatoDataset) rows = app_data_open_unlabelled(data, path, error);
+    g_autoptr(GError) cause = NULL;
+    Pass pass;
+
+    if (rows == NULL || !begin(&pass, rows, score, user_data, error))
+        return false;
+    while (next(&pass, &cause))
+        for (size_t i = 0; i < pass.batch->n_rows; i++)
+            fprintf(output, "%.6g\n",
+                    loss->kind == APP_LOSS_LOGISTIC ? 1 / (1 + exp(-pass.scores[i]))
+                                                    : pass.scores[i]);
+    end(&pass);
+    if (cause == NULL)
+        return true;
+    g_propagate_error(error, g_steal_pointer(&cause));
+    return false;
+}

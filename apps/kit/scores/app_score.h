@@ -1,0 +1,26 @@
+/* Scores of whole files: how good they are, and predictions made of them.
+ *
+ * Threads: main's, between tasks, on the speaking node. */
+#ifndef RUBATO_APPS_KIT_SCORES_APP_SCORE_H
+#define RUBATO_APPS_KIT_SCORES_APP_SCORE_H
+
+#include "apps/kit/app.h"
+#include "apps/kit/scores/app_loss.h"
+#include "apps/kit/scores/app_rows.h"
+
+/* Writes the scores of a batch's rows. */
+typedef bool (*AppScoreFunc)(const RubatoBatch *batch, double *scores, void *user_data,
+                             GError **error);
+
+/* Puts train_loss on the result card and, where there are rows to test on, test_accuracy, test_auc
+ * and, of the logistic loss, test_logloss; of the squared one test_rmse. On a node that does not
+ * speak there is nothing to do. */
+bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
+                           void *user_data, GError **error);
+
+/* Writes a line for each row of a file: of the logistic loss the probability of the positive label,
+ * of the others the score. */
+bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
+                           AppScoreFunc score, void *user_data, GError **error);
+
+#endif
