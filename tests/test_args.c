@@ -146,8 +146,7 @@ START_TEST(short_options_of_the_program_are_left)
 {
     static const char *const words[] = { "-width", "-xh", "-v?", "--", "--help" };
     Line line;
-    RubatoEngine *engine =
-        engine_of("app -width -xh --servers 2 -v? -- --help", &line, NULL);
+    RubatoEngine *engine = engine_of("app -width -xh --servers 2 -v? -- --help", &line, NULL);
 
     ck_assert_ptr_nonnull(engine);
     ck_assert_uint_eq(rubato_engine_n_servers(engine), 2);
