@@ -18,21 +18,23 @@
 #include <math.h>
 #include <rubato/update_ops.h>
 
+#include "models/update/vector_clones.h"
+
 #define UPDATE_STEP static inline __attribute__((always_inline))
 
-#define DEFINE_ROWS_OF_TYPE(suffix, type)                                                    \
-    static void rows_##suffix(const RubatoUpdate *update, void *const *rows,                 \
-                              const type *gradients, const uint32_t *at, size_t n)           \
-    {                                                                                        \
-        const size_t width = update->width;                                                  \
-                                                                                             \
-        if (width == 1)                                                                      \
-            for (size_t i = 0; i < n; i++)                                                   \
-                step_##suffix(update, rows[i], gradients + (at == NULL ? i : at[i]), 1);     \
-        else                                                                                 \
-            for (size_t i = 0; i < n; i++)                                                   \
-                step_##suffix(update, rows[i], gradients + (at == NULL ? i : at[i]) * width, \
-                              width);                                                        \
+#define DEFINE_ROWS_OF_TYPE(suffix, type)                                                        \
+    VECTOR_CLONES static void rows_##suffix(const RubatoUpdate *update, void *const *rows,       \
+                                            const type *gradients, const uint32_t *at, size_t n) \
+    {                                                                                            \
+        const size_t width = update->width;                                                      \
+                                                                                                 \
+        if (width == 1)                                                                          \
+            for (size_t i = 0; i < n; i++)                                                       \
+                step_##suffix(update, rows[i], gradients + (at == NULL ? i : at[i]), 1);         \
+        else                                                                                     \
+            for (size_t i = 0; i < n; i++)                                                       \
+                step_##suffix(update, rows[i], gradients + (at == NULL ? i : at[i]) * width,     \
+                              width);                                                            \
     }
 
 /* The apply_rows of a rule for f32 and f64. */

@@ -22,8 +22,8 @@ DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
 DEFINE_APPLY_ROWS
 
-static void apply(const RubatoUpdate *update, void *values, const void *observations,
-                  size_t n_values)
+VECTOR_CLONES static void apply(const RubatoUpdate *update, void *values, const void *observations,
+                                size_t n_values)
 {
     if (update->dtype == RUBATO_F32)
         step_f32(update, values, observations, n_values);
