@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "models/key_hash.h"
+#include "io/key_hash.h"
 #include "models/keys.h"
 #include "models/spec.h"
 

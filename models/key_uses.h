@@ -9,7 +9,7 @@
 
 #include <rubato/model_ops.h>
 
-#include "models/key_hash.h"
+#include "io/key_hash.h"
 
 typedef struct KeyUses KeyUses;
 

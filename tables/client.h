@@ -23,8 +23,9 @@ typedef struct {
     const RubatoTableSpec *spec; /* every name given */
     const Partition *partition;
     const RubatoUpdateOps *update;
-    uint32_t table; /* id */
-    uint32_t epoch; /* of the task; 0: outside any task, past any model */
+    uint32_t table;     /* id */
+    uint32_t epoch;     /* of the task; 0: outside any task, past any model */
+    uint64_t hash_seed; /* of the table, random: of what hashes keys */
     size_t row_bytes;
     const RubatoModelTraits *traits; /* of its model */
     bool lazy_clocks;                /* a Get brings the node's clock: see client_clock.c */

@@ -2,31 +2,40 @@
  *
  * DESIGN NOTE
  *
- * One lock orders, for each row, the node's Adds and fetches: an Add is applied to the cached row
- * and posted to the server under it, and a fetch is registered and posted under it. Way and server
- * keep that order, so a fetch's answer holds all of the node's Adds that were posted before it. Of
- * those posted after it, it holds an unknown number: the server may have parked the fetch and read
- * the rows when some had come. So an Add to a row that is being fetched parts the two: the answer
- * still goes to those who wait for it already, but it is not kept, and later Gets fetch anew.
- * (Rules that cannot be replayed, TableRoute.replayable, drop the cached row as well.)
+ * One lock orders the node's Adds and fetches of each row. Under it an Add is applied to the cached
+ * row and posted to the server; under it a fetch is registered and posted. The network and the
+ * server keep this order, so the answer to a fetch holds all of the node's Adds that were posted
+ * before it. It may also hold some of the Adds that were posted after it: the server may have
+ * parked the fetch and read the rows later. So an Add to a row that is being fetched separates the
+ * two. The answer still goes to the calls that wait for it already, but the cache does not keep it,
+ * and later Gets fetch the row again. (With a rule that cannot be replayed, see
+ * TableRoute.replayable, an Add drops the cached row too.)
  *
- * A Get joins a fetch that was asked at its own clock: the answer then satisfies its bound and
- * comes as soon as its own would. A fetch of a later clock may be parked until this very worker has
- * gone on; it is joined only where the min clock is known to have come far enough to answer it.
- * Whoever joins leaves its call and where the row goes; the helper thread fills them all when the
- * answer has come. The helper, and not the thread that brings the answer, because that one may be a
- * worker that holds the lock while it handles a server's messages itself.
+ * A Get joins a fetch of its own clock: the answer satisfies its bound, and comes as soon as the
+ * answer to a fetch of its own would. A fetch of a later clock may be parked until this very worker
+ * has gone on. A Get joins it only where the min clock is known to be high enough to answer it. A
+ * Get that joins leaves its call and the address for the row. The helper thread fills all of them
+ * when the answer has come. The thread that brings the answer must not do this: it may be a worker
+ * that holds the lock while it handles a server's messages.
  *
- * The lock is held while local servers are asked, which may run requests of others; none of those
- * takes it. */
+ * The lock is held while local servers are asked. These may then run requests of others, and none
+ * of those takes the lock. */
 #include "tables/process_cache.h"
 
 #include <string.h>
 
+#include "io/key_hash.h"
+
 typedef struct Fetch Fetch;
 
+/* A key with its hash: a hash function of GLib knows no seed. */
 typedef struct {
-    RubatoKey key; /* first: the hash table's key points at it */
+    RubatoKey key;
+    guint hash;
+} HashedKey;
+
+typedef struct {
+    HashedKey key; /* first: the hash table's key points at it */
     bool valid;
     uint64_t tag;    /* the min clock at which it was read */
     Fetch *fetch;    /* that will bring it; NULL: none */
@@ -34,7 +43,7 @@ typedef struct {
     _Alignas(8) char values[];
 } CachedRow;
 
-/* Somebody who waits for a row of a fetch. */
+/* A call that waits for a row of a fetch. */
 typedef struct {
     size_t position;
     void *values;
@@ -45,7 +54,7 @@ struct Fetch {
     Call call; /* first: the call's end finds the fetch */
     Message to_helper;
     ProcessCache *cache;
-    uint64_t clock; /* of whoever asked */
+    uint64_t clock; /* of the Get that it was made for */
     GArray *keys;   /* of RubatoKey */
     char *rows;
     GArray *joiners; /* of Joiner */
@@ -56,13 +65,40 @@ struct Fetch {
 struct ProcessCache {
     const TableRoute *route;
     Actor *helper;
+    KeyHash key_hash;
 
     pthread_mutex_t lock;
     /* guarded by lock */
-    GHashTable *rows;   /* RubatoKey → CachedRow */
+    GHashTable *rows;   /* HashedKey → CachedRow */
     uint64_t min_clock; /* the highest min clock that an answer told of */
     ProcessCacheStats stats;
 };
+
+/* ---- the rows by key ---- */
+
+static guint stored_hash(gconstpointer key)
+{
+    return ((const HashedKey *)key)->hash;
+}
+
+static gboolean are_equal(gconstpointer a, gconstpointer b)
+{
+    return ((const HashedKey *)a)->key == ((const HashedKey *)b)->key;
+}
+
+static HashedKey hash_key(const ProcessCache *cache, RubatoKey key)
+{
+    return (HashedKey){ .key = key, .hash = (guint)(key_hash(&cache->key_hash, key) >> 32) };
+}
+
+static CachedRow *find_row(const ProcessCache *cache, RubatoKey key)
+{
+    const HashedKey hashed = hash_key(cache, key);
+
+    return g_hash_table_lookup(cache->rows, &hashed);
+}
+
+/* ---- the cache's life ---- */
 
 ProcessCache *process_cache_new(const TableRoute *route, Actor *helper)
 {
@@ -70,8 +106,9 @@ ProcessCache *process_cache_new(const TableRoute *route, Actor *helper)
 
     cache->route = route;
     cache->helper = helper;
+    cache->key_hash = key_hash_make(route->hash_seed);
     pthread_mutex_init(&cache->lock, NULL);
-    cache->rows = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    cache->rows = g_hash_table_new_full(stored_hash, are_equal, NULL, g_free);
     return cache;
 }
 
@@ -109,7 +146,7 @@ static void free_fetch(Fetch *fetch)
     g_free(fetch);
 }
 
-/* Takes the fetch off the rows that wait for it, and fills them where it succeeded; the lock is
+/* Detaches the fetch from the rows that wait for it, and fills them if it succeeded. The lock is
  * held. */
 static void keep_rows(Fetch *fetch, CallStatus status, uint64_t min_clock)
 {
@@ -117,8 +154,7 @@ static void keep_rows(Fetch *fetch, CallStatus status, uint64_t min_clock)
     const size_t row_bytes = cache->route->row_bytes;
 
     for (guint i = 0; i < fetch->keys->len; i++) {
-        CachedRow *row =
-            g_hash_table_lookup(cache->rows, &g_array_index(fetch->keys, RubatoKey, i));
+        CachedRow *row = find_row(cache, g_array_index(fetch->keys, RubatoKey, i));
 
         if (row == NULL || row->fetch != fetch)
             continue; /* an Add has come meanwhile, or another fetch */
@@ -147,7 +183,7 @@ static void complete_fetch(Message *message, void *server)
         cache->min_clock = MAX(cache->min_clock, min_clock);
     keep_rows(fetch, status, min_clock);
     pthread_mutex_unlock(&cache->lock);
-    /* nobody joins any more: no row points at the fetch */
+    /* no Get can join any more: no row points at the fetch */
     for (guint i = 0; i < fetch->joiners->len; i++) {
         const Joiner *joiner = &g_array_index(fetch->joiners, Joiner, i);
 
@@ -179,14 +215,15 @@ static Fetch *new_fetch(ProcessCache *cache, uint64_t clock)
     return fetch;
 }
 
-/* A part of the call cannot be done for want of memory. */
+/* There is no memory for a part of the call. */
 static void starve(Call *call)
 {
     call_add_parts(call, 1);
     call_end_part(call, CALL_NO_MEMORY, UINT64_MAX);
 }
 
-/* Whether there is memory for the lists of a fetch of so many keys, which GLib would not ask. */
+/* Whether there is memory for the lists of a fetch of so many keys. GLib would not ask: it ends the
+ * process where there is none. */
 static bool has_room_for_fetch(size_t n_keys)
 {
     void *room = g_try_malloc_n(n_keys, 2 * (sizeof(RubatoKey) + sizeof(Joiner)));
@@ -226,13 +263,14 @@ static gboolean is_idle(gpointer key, gpointer value, gpointer user_data)
 
 static CachedRow *find_or_add_row(ProcessCache *cache, RubatoKey key)
 {
-    CachedRow *row = g_hash_table_lookup(cache->rows, &key);
+    const HashedKey hashed = hash_key(cache, key);
+    CachedRow *row = g_hash_table_lookup(cache->rows, &hashed);
 
     if (row == NULL) {
         row = g_try_malloc0(sizeof *row + cache->route->row_bytes);
         if (row == NULL)
             return NULL;
-        row->key = key;
+        row->key = hashed;
         g_hash_table_insert(cache->rows, &row->key, row);
     }
     return row;
@@ -249,8 +287,8 @@ static RubatoKey key_of_part(const Part *part, size_t i, size_t *row)
     return part->keys.keys != NULL ? part->keys.keys[i] : part->keys.first + i;
 }
 
-/* Whether a Get at the client's clock may wait for a fetch: the answer is as fresh as it has to be,
- * and will not wait for more than this Get would. */
+/* Whether a Get at the client's clock may wait for a fetch: the answer is fresh enough, and does not
+ * wait longer than the answer to this Get would. */
 static bool may_join(const ProcessCache *cache, const Fetch *fetch, uint64_t clock)
 {
     const uint64_t staleness = cache->route->spec->staleness;
@@ -331,7 +369,7 @@ void process_cache_forget(ProcessCache *cache)
 static void note_add(ProcessCache *cache, RubatoKey key, const char *deltas)
 {
     const TableRoute *route = cache->route;
-    CachedRow *row = g_hash_table_lookup(cache->rows, &key);
+    CachedRow *row = find_row(cache, key);
 
     if (row == NULL)
         return;

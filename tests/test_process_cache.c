@@ -2,6 +2,7 @@
  * who waits for whose fetch, and what Adds do to rows that are cached or on their way. */
 #include <rubato/error.h>
 #include <string.h>
+#include <time.h>
 
 #include "models/update/update.h"
 #include "tables/client.h"
@@ -38,7 +39,7 @@ static void read_rows(SlowServer *server, Message *message)
     int64_t *values = message->request.values;
 
     for (size_t i = 0; i < keys->n; i++)
-        values[i] = server->rows[keys->keys == NULL ? keys->first + i : keys->keys[i]];
+        values[i] = server->rows[(keys->keys == NULL ? keys->first + i : keys->keys[i]) % N_ROWS];
     message->min_clock = server->min_clock;
     message->status = CALL_OK;
 }
@@ -104,6 +105,7 @@ static void rig_init(Rig *rig, uint32_t staleness, const char *update)
     rig->route.update = update_find(update);
     rig->route.replayable = true;
     rig->route.epoch = 1;
+    rig->route.hash_seed = UINT64_C(0x1234567890abcdef);
     rig->route.row_bytes = sizeof(int64_t);
     rig->route.office = &rig->office;
     rig->route.cancelled = &rig->cancelled;
@@ -168,6 +170,62 @@ static void check_stats(Rig *rig, uint64_t hits, uint64_t misses, uint64_t joins
     ck_assert_uint_eq(stats.misses, misses);
     ck_assert_uint_eq(stats.joins, joins);
 }
+
+/* ---- keys that somebody chose ---- */
+
+enum { N_CHOSEN = 5000 };
+
+static RubatoKey scattered_key(uint64_t i)
+{
+    return rubato_mix64(i + 1);
+}
+
+/* A table that is hashed by all 64 bits folded, or by the lower 32, has all of them in one place. */
+static RubatoKey folding_to_0(uint64_t i)
+{
+    return i << 32 | i;
+}
+
+static RubatoKey ending_in_0(uint64_t i)
+{
+    return i << 32;
+}
+
+/* Processor time of this thread that it takes to cache rows of so many keys. */
+static double seconds_to_cache(RubatoKey (*key)(uint64_t i))
+{
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_CHOSEN);
+    g_autofree int64_t *values = g_new(int64_t, N_CHOSEN);
+    const Part part = { .keys = { .keys = keys, .n = N_CHOSEN } };
+    struct timespec before, after;
+    Call call;
+    Rig rig;
+
+    for (uint64_t i = 0; i < N_CHOSEN; i++)
+        keys[i] = key(i);
+    rig_init(&rig, 0, "add");
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    call_begin(&call, NULL);
+    process_cache_get(rig.cache, rig.clients[0], &part, values, &call);
+    call_sent(&call);
+    answer_oldest(&rig);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    ck_assert(call_has_ended(&call));
+    check_stats(&rig, 0, N_CHOSEN, 0);
+    rig_clear(&rig);
+    return (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
+}
+
+/* Who chooses keys, and knows the program, does not know the seed. */
+START_TEST(chosen_keys_cost_no_more_than_others)
+{
+    static RubatoKey (*const chosen[])(uint64_t i) = { folding_to_0, ending_in_0 };
+    const double usual = seconds_to_cache(scattered_key);
+    const double seconds = seconds_to_cache(chosen[_i]);
+
+    ck_assert_msg(seconds < 10 * usual, "%g s for chosen keys, %g s for others", seconds, usual);
+}
+END_TEST
 
 /* ---- hits ---- */
 
@@ -558,6 +616,7 @@ int main(void)
     TCase *cases = tcase_create("process_cache");
 
     tcase_add_test(cases, what_one_worker_read_serves_the_others);
+    tcase_add_loop_test(cases, chosen_keys_cost_no_more_than_others, 0, 2);
     tcase_add_test(cases, a_row_serves_as_long_as_the_bound_allows);
     tcase_add_loop_test(cases, a_call_is_as_old_as_its_oldest_row, 0, 2);
     tcase_add_test(cases, a_repeated_key_is_fetched_once);

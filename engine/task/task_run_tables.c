@@ -82,6 +82,7 @@ void task_run_make_routes(RubatoTaskRun *run)
         route->replayable = rule_is_replayable(table->spec);
         route->check_tuning = rule_check_tuning;
         route->table = table->id;
+        route->hash_seed = table->hash_seed;
         route->epoch = run->epoch;
         route->row_bytes = table->row_bytes;
         route->max_kept_bytes = table->spec->max_kept_bytes;

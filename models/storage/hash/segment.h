@@ -8,7 +8,7 @@
 #ifndef RUBATO_MODELS_STORAGE_HASH_SEGMENT_H
 #define RUBATO_MODELS_STORAGE_HASH_SEGMENT_H
 
-#include "models/key_hash.h"
+#include "io/key_hash.h"
 #include "models/storage/hash/bucket.h"
 #include "models/storage/hash/segment_pool.h"
 

@@ -1,26 +1,25 @@
-/* A hash of keys that nobody can make collide who does not know its seed.
+/* A hash of keys. Somebody who does not know its seed cannot choose keys that collide.
  *
- * Keys come from training data, and whoever writes those may choose them. Against a fixed hash he
- * finds keys that meet in one place; exclusive or with a seed before a fixed mixer does not help
- * enough, for some pairs meet whatever the seed is. So the hash is strongly universal:
+ * Keys come from training data, and the author of these data may choose them. For a fixed hash he
+ * finds keys that collide. An exclusive or with a seed before a fixed mixer is not enough: some
+ * pairs of keys collide under every seed. So the hash is strongly universal:
  * multiply-shift (Dietzfelbinger, "Universal hashing and k-wise independent random variables via
  * integer arithmetic without primes", STACS 1996),
  *
  *     u = (a × key + b mod 2^128) / 2^64
  *
- * with a and b of 128 random bits each. Over the choice of a and b, the hashes of any two different
- * keys are independent and even: every bit, and every group of bits, of the one tells nothing of
- * the other. Two keys that were chosen without the seed thus meet in any given bits as seldom as
- * random ones do. What multiply-shift keeps is order among keys that are evenly spaced: u of 0, d,
- * 2d, … is a sequence of even steps. A last step breaks that; it is a bijection, so what was
- * independent and even stays so.
+ * with a and b of 128 random bits each. Over the choice of a and b, the hashes of two different
+ * keys are independent and uniform: no bit of the one hash tells anything about the other. So two
+ * keys that were chosen without the seed agree in any given bits as seldom as random ones do.
+ * Multiply-shift keeps the order of evenly spaced keys: the u of 0, d, 2d, … grow by even steps. A
+ * last step breaks this order. It is a bijection, so the hashes stay independent and uniform.
  *
- * The seed has 64 bits, from which a and b are drawn with a generator. The claim above then holds
- * as far as its output cannot be told from random bits by somebody who sees neither.
+ * The seed has 64 bits; a generator draws a and b from it. The claim above then holds as long as
+ * nobody can tell the generator's output from random bits.
  *
  * Threads: any; a KeyHash is only read. */
-#ifndef RUBATO_MODELS_KEY_HASH_H
-#define RUBATO_MODELS_KEY_HASH_H
+#ifndef RUBATO_IO_KEY_HASH_H
+#define RUBATO_IO_KEY_HASH_H
 
 #include <rubato/mix.h>
 #include <rubato/types.h>
