@@ -35,9 +35,35 @@ uint64_t rubato_worker_id(const RubatoWorker *worker)
     return worker->id;
 }
 
+void worker_begin(RubatoWorker *worker)
+{
+    worker->owner = caller_number();
+    worker->n_forks = caller_n_forks();
+}
+
+bool worker_check_owner(const RubatoWorker *worker, GError **error)
+{
+    if (worker->owner == caller_thread)
+        return true;
+    if (worker->n_forks != caller_n_forks())
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "worker %u of task %s belongs to the process that this one was forked from; "
+                    "nothing of an engine works in a forked process",
+                    worker->rank, worker->task);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "worker %u of task %s is used by another thread; its calls are for its own",
+                    worker->rank, worker->task);
+    return false;
+}
+
 bool rubato_worker_barrier(RubatoWorker *worker, GError **error)
 {
     const uint64_t begun_ns = worker_stats_now_ns();
+
+    g_return_val_if_fail(worker != NULL, false);
+    if (!worker_check_owner(worker, error))
+        return false;
     const bool passed = worker->barrier(worker, error);
 
     worker->n_barriers += passed;
@@ -73,6 +99,8 @@ bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyp
     TableClient *client;
 
     g_return_val_if_fail(worker != NULL && table != NULL, false);
+    if (!worker_check_owner(worker, error))
+        return false;
     client = open_client(worker, find_route(worker, table, error));
     return client != NULL && table_client_tune(client, hyper, value, error);
 }
@@ -109,6 +137,8 @@ bool rubato_worker_cancelled(const RubatoWorker *worker)
 TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDtype dtype,
                                GError **error)
 {
+    if (!worker_check_owner(worker, error))
+        return NULL;
     const size_t i = find_route(worker, table, error);
 
     if (i < worker->n_routes && worker->routes[i].spec->dtype != dtype) {

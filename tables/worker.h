@@ -26,11 +26,21 @@ struct RubatoWorker {
     bool (*barrier)(RubatoWorker *worker, GError **error);
     void *engine_data;
 
+    /* set by worker_begin */
+    uint64_t owner;   /* the number of its thread */
+    uint32_t n_forks; /* that had led to its process */
+
     /* worker thread only */
     TableClient **clients; /* by route; NULL: not opened yet */
     uint32_t n_readers;    /* of data, that it has opened */
     uint64_t n_barriers, barrier_wait_ns;
 };
+
+/* The worker's first call on its thread: the thread is from now on the worker's only one. */
+void worker_begin(RubatoWorker *worker);
+
+/* False with RUBATO_ERROR_INVALID where another thread calls than the worker's. */
+bool worker_check_owner(const RubatoWorker *worker, GError **error);
 
 /* What a handle needs of a table: the worker's client on it. The worker keeps it, and with it the
  * clock, until the task ends. NULL with RUBATO_ERROR_NOT_FOUND or _TYPE. (transfer none) */

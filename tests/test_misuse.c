@@ -125,6 +125,43 @@ START_TEST(a_handle_is_refused_to_other_threads)
 }
 END_TEST
 
+static void *ask_worker_from_elsewhere(void *user)
+{
+    RubatoWorker *worker = user;
+    GError *error = NULL;
+    const bool refused = !rubato_worker_barrier(worker, &error) &&
+                         is_error(&error, RUBATO_ERROR_INVALID, "worker 0 of task case") &&
+                         !rubato_worker_tune(worker, "rows", RUBATO_LEARNING_RATE, 1, &error) &&
+                         is_error(&error, RUBATO_ERROR_INVALID, "by another thread") &&
+                         rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, &error) == NULL &&
+                         is_error(&error, RUBATO_ERROR_INVALID, "by another thread");
+
+    return refused ? worker : NULL;
+}
+
+static bool lend_worker(RubatoWorker *worker, void *user_data, GError **error)
+{
+    pthread_t thread;
+    void *refused;
+
+    (void)user_data;
+    (void)error;
+    REQUIRE(pthread_create(&thread, NULL, ask_worker_from_elsewhere, worker) == 0);
+    pthread_join(thread, &refused);
+    REQUIRE(refused != NULL);
+    return true;
+}
+
+START_TEST(a_worker_is_refused_to_other_threads)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    create_table(engine, &spec);
+    run_ok(engine, 1, lend_worker, NULL, "rows");
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- inside a task ---- */
 
 static bool do_nothing(RubatoWorker *worker, void *user_data, GError **error)
@@ -305,6 +342,7 @@ int main(void)
 
     tcase_add_test(calls, null_for_values_is_a_critical_warning_and_no_crash);
     tcase_add_loop_test(calls, a_handle_is_refused_to_other_threads, 0, 2);
+    tcase_add_test(calls, a_worker_is_refused_to_other_threads);
     tcase_add_test(calls, calls_of_all_nodes_are_refused_inside_a_task);
     tcase_add_test(calls, rows_are_reached_inside_a_task);
     tcase_add_test(calls, calls_that_wait_are_refused_in_a_callback);

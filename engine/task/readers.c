@@ -13,7 +13,7 @@ RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dat
     BlockSource *source;
 
     g_return_val_if_fail(worker != NULL && dataset != NULL && options != NULL, NULL);
-    if (!reader_options_fill(options, &filled, error))
+    if (!worker_check_owner(worker, error) || !reader_options_fill(options, &filled, error))
         return NULL;
     if (worker->n_readers == CONTROL_MAX_READERS) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,

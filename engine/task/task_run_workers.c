@@ -221,6 +221,7 @@ static void *work(void *user)
     RubatoTaskRun *run = self->run;
     RubatoWorker *worker = &self->worker;
     g_autoptr(GError) error = NULL;
+    worker_begin(worker);
     caller_place = CALLER_IN_TASK;
     const bool ok = run->function(worker, run->user_data, &error);
     caller_place = CALLER_OUTSIDE;
