@@ -33,49 +33,48 @@ static bool wait_for_stage(RubatoEngine *engine, const CollectiveCall *call, Cal
     return engine->stage >= stage || engine_check(engine, error);
 }
 
-static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t op)
+static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t number)
 {
     g_autofree char *arguments = g_strdup_printf("%s\n%s", call->text, call->detail);
     g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, arguments, -1);
 
     engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_PROPOSE,
-                                              .op = op,
-                                              .what = call->what,
-                                              .text = call->text,
-                                              .digest = digest,
-                                              .round = call->seed,
-                                              .detail = call->detail });
+                                              .propose = { .call = number,
+                                                           .what = call->what,
+                                                           .hash_seed = call->seed,
+                                                           .name = call->text,
+                                                           .digest = digest,
+                                                           .arguments = call->detail } });
 }
 
-static void report_ready(RubatoEngine *engine, uint64_t op, const GError *error)
+static void report_ready(RubatoEngine *engine, uint64_t number, const GError *error)
 {
-    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_READY,
-                                              .op = op,
-                                              .code = control_code_of(error),
-                                              .text = error == NULL ? NULL : error->message });
+    const ControlOutcome outcome = { control_code_of(error),
+                                     error == NULL ? NULL : error->message };
+
+    engine_tell_scheduler(engine,
+                          &(Control){ .kind = CONTROL_READY, .ready = { number, outcome } });
 }
 
 /* What COMMIT said. The lock is held. */
 static bool check_commit(RubatoEngine *engine, GError **error)
 {
-    const Control commit = { .kind = CONTROL_COMMIT,
-                             .code = engine->commit_code,
-                             .text = engine->commit_text };
-
-    return control_check(&commit, error);
+    return control_check(engine->commit_code, engine->commit_text, error);
 }
 
 /* Does this node's part after GO and waits for all others. The lock is held, but not during it. */
-static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t op, GError **error)
+static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t number,
+                      GError **error)
 {
     g_autoptr(GError) fault = NULL;
-    const uint64_t id = engine->go_id, seed = engine->go_seed;
+    const uint32_t id = engine->go_id;
+    const uint64_t seed = engine->go_seed;
     bool done = true, committed;
 
     pthread_mutex_unlock(&engine->lock);
     if (call->perform != NULL)
         done = call->perform(engine, id, seed, call->data, &fault);
-    report_ready(engine, op, fault);
+    report_ready(engine, number, fault);
     pthread_mutex_lock(&engine->lock);
     committed =
         wait_for_stage(engine, call, CALL_STAGE_COMMITTED, error) && check_commit(engine, error);
@@ -89,7 +88,7 @@ static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t
 
 bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error)
 {
-    uint64_t op;
+    uint64_t number;
     bool ok;
 
     if (!engine_check_caller(engine, call->text, error))
@@ -101,14 +100,14 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
                     "%s: another thread is in a collective call of this engine", call->text);
         return false;
     }
-    op = ++engine->n_calls;
+    number = ++engine->n_calls;
     engine->stage = CALL_STAGE_PROPOSED;
     pthread_mutex_unlock(&engine->lock);
-    propose(engine, call, op);
+    propose(engine, call, number);
     pthread_mutex_lock(&engine->lock);
     ok = wait_for_stage(engine, call, CALL_STAGE_GO, error);
     if (ok && engine->stage == CALL_STAGE_GO)
-        ok = take_part(engine, call, op, error);
+        ok = take_part(engine, call, number, error);
     else if (ok)
         ok = check_commit(engine, error);
     engine->stage = CALL_STAGE_NONE;

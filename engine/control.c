@@ -1,49 +1,32 @@
-/* Control messages between struct and bytes.
+/* Control messages between struct and bytes, and from one struct to another.
+ *
+ * The bytes are the kind in one byte, then what the kind carries, member after member as its row in
+ * control_messages.c has them, with nothing between: numbers little-endian in as many bytes as they
+ * have, a truth value in one byte, a text as its length in four bytes, its bytes in UTF-8 and a zero
+ * byte, the nodes of a WELCOME as their number and, of each, its endpoint and its incarnation.
  *
  * Whatever is encoded can be decoded: encode cuts and repairs text instead of failing. Whatever is
  * decoded has passed every check that needs no knowledge of the run: sizes, kinds, codes, what each
  * kind must have. Whether node numbers and epochs exist is for the receiver to find out.
- *
- * Most messages are plain: numbers alone. Their bytes are those that GVariant would write, but they
- * are written and read as a struct, without it.
  *
  * Runs on any thread. */
 #include "engine/control.h"
 
 #include <string.h>
 
-static const char *const KIND_NAMES[CONTROL_END_OF_KINDS] = {
-    [CONTROL_HELLO] = "HELLO",     [CONTROL_WELCOME] = "WELCOME",
-    [CONTROL_REFUSE] = "REFUSE",   [CONTROL_BEAT] = "BEAT",
-    [CONTROL_PROPOSE] = "PROPOSE", [CONTROL_READY] = "READY",
-    [CONTROL_FAIL] = "FAIL",       [CONTROL_TASK_DONE] = "TASK_DONE",
-    [CONTROL_READER] = "READER",   [CONTROL_INPUTS] = "INPUTS",
-    [CONTROL_WANT] = "WANT",       [CONTROL_BLOCKS] = "BLOCKS",
-    [CONTROL_ARRIVE] = "ARRIVE",   [CONTROL_INTERRUPT] = "INTERRUPT",
-    [CONTROL_STOP] = "STOP",       [CONTROL_LEAVE] = "LEAVE",
-    [CONTROL_GO] = "GO",           [CONTROL_COMMIT] = "COMMIT",
-    [CONTROL_CANCEL] = "CANCEL",   [CONTROL_TASK_END] = "TASK_END",
-    [CONTROL_RELEASE] = "RELEASE", [CONTROL_LOST] = "LOST",
-    [CONTROL_WAITING] = "WAITING", [CONTROL_LEFT] = "LEFT",
-    [CONTROL_WAITS] = "WAITS",
-};
+#include "engine/control_messages.h"
 
-/* Where in the tuple what is read by name stands; the numbers before are read in their order. */
-enum {
-    TEXT_AT = 11,
-    DIGEST_AT,
-    DETAIL_AT,
-    ENDPOINT_AT,
-    DESCRIPTION_AT,
-    ENDPOINTS_AT,
-    INCARNATIONS_AT
-};
+/* Enumerators travel as numbers of four bytes. */
+G_STATIC_ASSERT(sizeof(ControlCall) == sizeof(uint32_t));
+G_STATIC_ASSERT(sizeof(ControlWait) == sizeof(uint32_t));
+
+static const ControlMember no_members[] = { { CONTROL_MEMBER_END, 0 } };
 
 const char *control_kind_name(ControlKind kind)
 {
-    if ((unsigned)kind >= CONTROL_END_OF_KINDS || KIND_NAMES[kind] == NULL)
-        return "?";
-    return KIND_NAMES[kind];
+    const ControlMessage *const message = control_message(kind);
+
+    return message != NULL ? message->name : "?";
 }
 
 uint32_t control_code_of(const GError *error)
@@ -55,255 +38,235 @@ uint32_t control_code_of(const GError *error)
     return CONTROL_CODE(error->code);
 }
 
-bool control_check(const Control *control, GError **error)
+bool control_check(uint32_t code, const char *text, GError **error)
 {
-    if (control->code == CONTROL_OK)
+    if (code == CONTROL_OK)
         return true;
-    g_set_error_literal(error, RUBATO_ERROR, (int)(control->code - 1),
-                        control->text != NULL ? control->text : "");
+    g_set_error_literal(error, RUBATO_ERROR, (int)(code - 1), text != NULL ? text : "");
     return false;
 }
 
-/* A string that GVariant takes, of at most max_bytes: cut between characters. */
-static GVariant *encode_text(const char *text, size_t max_bytes)
-{
-    if (text == NULL)
-        return g_variant_new_string("");
+/* ---- what all three ways through the members share ---- */
 
-    char *valid = g_utf8_make_valid(text, (gssize)strnlen(text, max_bytes + 1));
-    if (strlen(valid) > max_bytes) {
-        const char *end = g_utf8_find_prev_char(valid, valid + max_bytes + 1);
-        valid[end - valid] = '\0';
+static const ControlMember *members_of(ControlKind kind)
+{
+    const ControlMessage *const message = control_message(kind);
+
+    return message != NULL && message->members != NULL ? message->members : no_members;
+}
+
+/* The bytes of a number or truth value; 0: it is neither. */
+static size_t number_bytes(ControlMemberType type)
+{
+    static const uint8_t bytes[CONTROL_END_OF_MEMBER_TYPES] = {
+        [CONTROL_MEMBER_BOOL] = sizeof(bool),       [CONTROL_MEMBER_UINT32] = sizeof(uint32_t),
+        [CONTROL_MEMBER_UINT64] = sizeof(uint64_t), [CONTROL_MEMBER_CODE] = sizeof(uint32_t),
+        [CONTROL_MEMBER_FAULT] = sizeof(uint32_t),  [CONTROL_MEMBER_EPOCH] = sizeof(uint32_t),
+        [CONTROL_MEMBER_CALL] = sizeof(uint64_t),   [CONTROL_MEMBER_READER] = sizeof(uint32_t),
+    };
+
+    return bytes[type];
+}
+
+/* The most bytes of a text. */
+static size_t max_bytes(ControlMemberType type)
+{
+    switch (type) {
+    case CONTROL_MEMBER_LINES:
+        return CONTROL_MAX_LINES;
+    case CONTROL_MEMBER_ENDPOINT:
+    case CONTROL_MEMBER_NODES:
+        return CONTROL_MAX_ENDPOINT;
+    default:
+        return CONTROL_MAX_TEXT;
     }
-    return g_variant_new_take_string(valid);
 }
 
-/* ---- plain messages ---- */
-
-/* The numbers of a message, little-endian; the gaps are 0. */
+/* A text as it travels: at most so many bytes, cut between characters, in UTF-8. */
 typedef struct {
-    uint8_t kind, gap[3];
-    uint32_t node, number, what, code, second_gap;
-    uint64_t op, id, epoch, round, incarnation, run_id;
-} Numbers;
+    const char *text;
+    size_t length;
+    char *repaired; /* what `text` points to where it had to be changed; else NULL */
+} FitText;
 
-G_STATIC_ASSERT(sizeof(Numbers) == 72);
-
-/* What follows the numbers where there is no text and no list: five empty strings, a gap up to the
- * numbers of the last list, and where the strings and the first list end, the last one first. */
-static const uint8_t PLAIN_TAIL[] = { 0, 0, 0, 0, 0, 0, 0, 0, 77, 77, 76, 75, 74, 73 };
-
-#define PLAIN_BYTES (sizeof(Numbers) + sizeof PLAIN_TAIL)
-
-static bool is_empty(const char *text)
+static FitText fit_text(const char *text, size_t max)
 {
-    return text == NULL || text[0] == '\0';
+    FitText fit = { .text = text != NULL ? text : "" };
+
+    fit.length = strnlen(fit.text, max + 1);
+    if (fit.length <= max && g_utf8_validate_len(fit.text, fit.length, NULL))
+        return fit;
+    fit.text = fit.repaired = g_utf8_make_valid(fit.text, (gssize)fit.length);
+    fit.length = strlen(fit.text);
+    if (fit.length > max)
+        fit.length = (size_t)(g_utf8_find_prev_char(fit.text, fit.text + max + 1) - fit.text);
+    return fit;
 }
 
-static bool is_plain(const Control *control)
+/* ---- to bytes ---- */
+
+static void put_text(GByteArray *bytes, const char *text, size_t max)
 {
-    return control->n_nodes == 0 && is_empty(control->text) && is_empty(control->digest) &&
-           is_empty(control->detail) && is_empty(control->endpoint) &&
-           is_empty(control->description);
+    const FitText fit = fit_text(text, max);
+    const uint32_t length = (uint32_t)fit.length;
+
+    g_byte_array_append(bytes, (const guint8 *)&length, sizeof length);
+    g_byte_array_append(bytes, (const guint8 *)fit.text, length);
+    g_byte_array_append(bytes, (const guint8 *)"", 1);
+    g_free(fit.repaired);
 }
 
-static GVariant *encode_plain(const Control *control)
+static void put_nodes(GByteArray *bytes, const ControlWelcome *welcome)
 {
-    const Numbers numbers = {
-        .kind = (uint8_t)control->kind,
-        .node = GUINT32_TO_LE(control->node),
-        .number = GUINT32_TO_LE(control->number),
-        .what = GUINT32_TO_LE(control->what),
-        .code = GUINT32_TO_LE(control->code),
-        .op = GUINT64_TO_LE(control->op),
-        .id = GUINT64_TO_LE(control->id),
-        .epoch = GUINT64_TO_LE(control->epoch),
-        .round = GUINT64_TO_LE(control->round),
-        .incarnation = GUINT64_TO_LE(control->incarnation),
-        .run_id = GUINT64_TO_LE(control->run_id),
-    };
-    uint8_t *const bytes = g_malloc(PLAIN_BYTES);
+    const uint32_t n_nodes = MIN(welcome->n_nodes, CONTROL_MAX_NODES);
 
-    memcpy(bytes, &numbers, sizeof numbers);
-    memcpy(bytes + sizeof numbers, PLAIN_TAIL, sizeof PLAIN_TAIL);
-    return g_variant_ref_sink(g_variant_new_from_data(
-        G_VARIANT_TYPE(CONTROL_TYPE), bytes, PLAIN_BYTES, /* trusted= */ TRUE, g_free, bytes));
+    g_byte_array_append(bytes, (const guint8 *)&n_nodes, sizeof n_nodes);
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        put_text(bytes, welcome->endpoints[i], CONTROL_MAX_ENDPOINT);
+        g_byte_array_append(bytes, (const guint8 *)&welcome->incarnations[i], sizeof(uint64_t));
+    }
 }
 
-/* Whether these are the bytes of a plain message, in normal form; then *control is it, not
- * checked. */
-static bool read_plain(Control *control, const void *data, size_t size)
+GByteArray *control_encode(const Control *control)
 {
-    Numbers numbers;
+    GByteArray *bytes = g_byte_array_sized_new(64);
+    const uint8_t kind = (uint8_t)control->kind;
 
-    if (size != PLAIN_BYTES ||
-        memcmp((const uint8_t *)data + sizeof numbers, PLAIN_TAIL, sizeof PLAIN_TAIL) != 0)
+    g_byte_array_append(bytes, &kind, 1);
+    for (const ControlMember *member = members_of(control->kind);
+         member->type != CONTROL_MEMBER_END; member++) {
+        const void *const place = (const char *)control + member->offset;
+        const size_t n = number_bytes(member->type);
+
+        if (n > 0)
+            g_byte_array_append(bytes, place, (guint)n);
+        else if (member->type == CONTROL_MEMBER_NODES)
+            put_nodes(bytes, &control->welcome);
+        else
+            put_text(bytes, *(const char *const *)place, max_bytes(member->type));
+    }
+    return bytes;
+}
+
+/* ---- from bytes ---- */
+
+/* What has not been read; all of it is in the message's own copy, where it has texts. */
+typedef struct {
+    const char *at;
+    size_t n;
+} Rest;
+
+static bool take(Rest *rest, void *place, size_t n)
+{
+    if (rest->n < n)
         return false;
-    memcpy(&numbers, data, sizeof numbers);
-    if ((numbers.gap[0] | numbers.gap[1] | numbers.gap[2]) != 0 || numbers.second_gap != 0)
-        return false;
-    *control = (Control){
-        .kind = (ControlKind)numbers.kind,
-        .node = GUINT32_FROM_LE(numbers.node),
-        .number = GUINT32_FROM_LE(numbers.number),
-        .what = GUINT32_FROM_LE(numbers.what),
-        .code = GUINT32_FROM_LE(numbers.code),
-        .op = GUINT64_FROM_LE(numbers.op),
-        .id = GUINT64_FROM_LE(numbers.id),
-        .epoch = GUINT64_FROM_LE(numbers.epoch),
-        .round = GUINT64_FROM_LE(numbers.round),
-        .incarnation = GUINT64_FROM_LE(numbers.incarnation),
-        .run_id = GUINT64_FROM_LE(numbers.run_id),
-        .text = "",
-        .digest = "",
-        .detail = "",
-        .endpoint = "",
-        .description = "",
-    };
+    memcpy(place, rest->at, n);
+    rest->at += n;
+    rest->n -= n;
     return true;
 }
 
-/* ---- all messages ---- */
+#define DAMAGED "is damaged"
 
-GVariant *control_encode(const Control *control)
+static const char *take_number(Rest *rest, ControlMemberType type, void *place)
 {
-    GVariantBuilder builder;
-    const uint32_t n_nodes = MIN(control->n_nodes, CONTROL_MAX_NODES);
+    uint64_t number = 0; /* little-endian, as the host is */
 
-    if (is_plain(control))
-        return encode_plain(control);
-    g_variant_builder_init(&builder, G_VARIANT_TYPE(CONTROL_TYPE));
-    g_variant_builder_add(&builder, "y", (guchar)control->kind);
-    g_variant_builder_add(&builder, "u", control->node);
-    g_variant_builder_add(&builder, "u", control->number);
-    g_variant_builder_add(&builder, "u", control->what);
-    g_variant_builder_add(&builder, "u", control->code);
-    g_variant_builder_add(&builder, "t", control->op);
-    g_variant_builder_add(&builder, "t", control->id);
-    g_variant_builder_add(&builder, "t", control->epoch);
-    g_variant_builder_add(&builder, "t", control->round);
-    g_variant_builder_add(&builder, "t", control->incarnation);
-    g_variant_builder_add(&builder, "t", control->run_id);
-    g_variant_builder_add_value(&builder, encode_text(control->text, CONTROL_MAX_TEXT));
-    g_variant_builder_add_value(&builder, encode_text(control->digest, CONTROL_MAX_TEXT));
-    g_variant_builder_add_value(&builder, encode_text(control->detail, CONTROL_MAX_DETAIL));
-    g_variant_builder_add_value(&builder, encode_text(control->endpoint, CONTROL_MAX_ENDPOINT));
-    g_variant_builder_add_value(&builder, encode_text(control->description, CONTROL_MAX_TEXT));
-
-    g_variant_builder_open(&builder, G_VARIANT_TYPE_STRING_ARRAY);
-    for (uint32_t i = 0; i < n_nodes; i++)
-        g_variant_builder_add_value(&builder,
-                                    encode_text(control->endpoints[i], CONTROL_MAX_ENDPOINT));
-    g_variant_builder_close(&builder);
-    g_variant_builder_open(&builder, G_VARIANT_TYPE("at"));
-    for (uint32_t i = 0; i < n_nodes; i++)
-        g_variant_builder_add(&builder, "t", control->incarnations[i]);
-    g_variant_builder_close(&builder);
-
-    GVariant *body = g_variant_ref_sink(g_variant_builder_end(&builder));
-#if G_BYTE_ORDER == G_BIG_ENDIAN
-    GVariant *swapped = g_variant_byteswap(body);
-    g_variant_unref(body);
-    body = swapped;
-#endif
-    return body;
-}
-
-static void read_members(Control *control, GVariant *body)
-{
-    guchar kind;
-    gsize n;
-
-    g_variant_get_child(body, 0, "y", &kind);
-    control->kind = (ControlKind)kind;
-    g_variant_get_child(body, 1, "u", &control->node);
-    g_variant_get_child(body, 2, "u", &control->number);
-    g_variant_get_child(body, 3, "u", &control->what);
-    g_variant_get_child(body, 4, "u", &control->code);
-    g_variant_get_child(body, 5, "t", &control->op);
-    g_variant_get_child(body, 6, "t", &control->id);
-    g_variant_get_child(body, 7, "t", &control->epoch);
-    g_variant_get_child(body, 8, "t", &control->round);
-    g_variant_get_child(body, 9, "t", &control->incarnation);
-    g_variant_get_child(body, 10, "t", &control->run_id);
-    g_variant_get_child(body, TEXT_AT, "&s", &control->text);
-    g_variant_get_child(body, DIGEST_AT, "&s", &control->digest);
-    g_variant_get_child(body, DETAIL_AT, "&s", &control->detail);
-    g_variant_get_child(body, ENDPOINT_AT, "&s", &control->endpoint);
-    g_variant_get_child(body, DESCRIPTION_AT, "&s", &control->description);
-
-    g_autoptr(GVariant) endpoints = g_variant_get_child_value(body, ENDPOINTS_AT);
-    g_autoptr(GVariant) incarnations = g_variant_get_child_value(body, INCARNATIONS_AT);
-    control->endpoints = (const char *const *)g_variant_get_strv(endpoints, NULL);
-    control->incarnations = g_variant_get_fixed_array(incarnations, &n, sizeof(uint64_t));
-    control->n_nodes = (uint32_t)n;
-    control->backing = g_variant_ref(body);
-}
-
-/* What a message of its kind must not have or not lack; NULL when all is well. */
-static const char *what_is_wrong(const Control *control)
-{
-    if (strcmp(control_kind_name(control->kind), "?") == 0)
-        return "is of a kind that there is not";
-    if (control->code > CONTROL_CODE(RUBATO_ERROR_DEADLOCK))
-        return "has an error code that there is not";
-    if (strlen(control->text) > CONTROL_MAX_TEXT || strlen(control->digest) > CONTROL_MAX_TEXT ||
-        strlen(control->description) > CONTROL_MAX_TEXT)
-        return "has a text that is too long";
-    if (strlen(control->detail) > CONTROL_MAX_DETAIL)
-        return "has a detail that is too long";
-    if (strlen(control->endpoint) > CONTROL_MAX_ENDPOINT)
-        return "has an endpoint that is too long";
-    for (uint32_t i = 0; i < control->n_nodes; i++)
-        if (strlen(control->endpoints[i]) > CONTROL_MAX_ENDPOINT)
-            return "has an endpoint that is too long";
-
-    switch (control->kind) {
-    case CONTROL_HELLO:
-        return control->endpoint[0] == '\0' ? "does not say where its sender receives" : NULL;
-    case CONTROL_WELCOME:
-        return control->n_nodes == 0 ? "welcomes to a run without nodes" : NULL;
-    case CONTROL_PROPOSE:
-        if (control->what < CONTROL_CREATE || control->what >= CONTROL_END_OF_CALLS)
-            return "proposes a call that there is not";
-        return control->op == 0 ? "names no collective call" : NULL;
-    case CONTROL_READY:
-    case CONTROL_COMMIT:
-        return control->op == 0 ? "names no collective call" : NULL;
-    case CONTROL_GO:
-        if (control->id > UINT32_MAX)
-            return "has an id that is too large";
-        return control->op == 0 ? "names no collective call" : NULL;
-    case CONTROL_FAIL:
-    case CONTROL_CANCEL:
-        if (control->code == CONTROL_OK)
+    if (!take(rest, &number, number_bytes(type)))
+        return DAMAGED;
+    memcpy(place, &number, number_bytes(type));
+    switch (type) {
+    case CONTROL_MEMBER_BOOL:
+        return number > 1 ? DAMAGED : NULL;
+    case CONTROL_MEMBER_FAULT:
+        if (number == CONTROL_OK)
             return "says that something failed, but with the code of success";
         /* fall through */
-    case CONTROL_TASK_DONE:
-    case CONTROL_ARRIVE:
-    case CONTROL_TASK_END:
-    case CONTROL_RELEASE:
-        return control->epoch == 0 || control->epoch > UINT32_MAX ? "names no task" : NULL;
-    case CONTROL_WAITS:
-        if (control->what != CONTROL_WAIT_BARRIER && control->what != CONTROL_WAIT_CLOCK)
-            return "waits for what there is not";
-        if (control->number >= CONTROL_MAX_WORKERS)
-            return "is of more workers than can be";
-        return control->epoch == 0 || control->epoch > UINT32_MAX ? "names no task" : NULL;
-    case CONTROL_REFUSE:
-        return control->code == CONTROL_OK ? "refuses with the code of success" : NULL;
-    case CONTROL_READER:
-    case CONTROL_INPUTS:
-    case CONTROL_WANT:
-    case CONTROL_BLOCKS:
-        if (control->id >= CONTROL_MAX_READERS)
-            return "is of more readers than can be";
-        if (control->op > UINT32_MAX)
-            return "has an epoch that is too large";
-        return control->epoch == 0 || control->epoch > UINT32_MAX ? "names no task" : NULL;
+    case CONTROL_MEMBER_CODE:
+        return number > CONTROL_CODE(RUBATO_ERROR_DEADLOCK) ? "has an error code that there is not"
+                                                            : NULL;
+    case CONTROL_MEMBER_EPOCH:
+        return number == 0 ? "names no task" : NULL;
+    case CONTROL_MEMBER_CALL:
+        return number == 0 ? "names no collective call" : NULL;
+    case CONTROL_MEMBER_READER:
+        return number >= CONTROL_MAX_READERS ? "is of more readers than can be" : NULL;
     default:
         return NULL;
     }
+}
+
+static const char *take_text(Rest *rest, size_t max, const char **text)
+{
+    uint32_t length;
+
+    if (!take(rest, &length, sizeof length))
+        return DAMAGED;
+    if (length > max)
+        return max == CONTROL_MAX_ENDPOINT ? "has an endpoint that is too long"
+                                           : "has a text that is too long";
+    if (rest->n <= length || rest->at[length] != '\0' ||
+        !g_utf8_validate_len(rest->at, length, NULL)) /* it takes no zero byte */
+        return DAMAGED;
+    *text = rest->at;
+    rest->at += length + 1;
+    rest->n -= length + 1;
+    return NULL;
+}
+
+static const char *take_nodes(Rest *rest, Control *control)
+{
+    ControlWelcome *const welcome = &control->welcome;
+    const char *wrong = NULL;
+
+    if (!take(rest, &welcome->n_nodes, sizeof welcome->n_nodes))
+        return DAMAGED;
+    if (welcome->n_nodes > CONTROL_MAX_NODES)
+        return "has more nodes than can be";
+    control->lists = g_malloc_n(MAX(welcome->n_nodes, 1), sizeof(uint64_t) + sizeof(char *));
+    uint64_t *const incarnations = control->lists;
+    const char **const endpoints = (const char **)(incarnations + welcome->n_nodes);
+    for (uint32_t i = 0; i < welcome->n_nodes && wrong == NULL; i++) {
+        wrong = take_text(rest, CONTROL_MAX_ENDPOINT, &endpoints[i]);
+        if (wrong == NULL && !take(rest, &incarnations[i], sizeof(uint64_t)))
+            wrong = DAMAGED;
+    }
+    welcome->endpoints = endpoints;
+    welcome->incarnations = incarnations;
+    return wrong;
+}
+
+/* What is wrong with the members of a message, NULL: nothing is. */
+static const char *take_members(Rest *rest, const ControlMessage *message, Control *control)
+{
+    const char *wrong = NULL;
+
+    for (const ControlMember *member = members_of(control->kind);
+         member->type != CONTROL_MEMBER_END && wrong == NULL; member++) {
+        void *const place = (char *)control + member->offset;
+
+        if (number_bytes(member->type) > 0)
+            wrong = take_number(rest, member->type, place);
+        else if (member->type == CONTROL_MEMBER_NODES)
+            wrong = take_nodes(rest, control);
+        else
+            wrong = take_text(rest, max_bytes(member->type), place);
+    }
+    if (wrong != NULL)
+        return wrong;
+    /* A later version may say more in a greeting. */
+    if (rest->n > 0 && (message->senders & (CONTROL_BY_GREETER | CONTROL_BY_ANSWERER)) == 0)
+        return DAMAGED;
+    return message->find_fault != NULL ? message->find_fault(control) : NULL;
+}
+
+static bool has_texts(ControlKind kind)
+{
+    for (const ControlMember *member = members_of(kind); member->type != CONTROL_MEMBER_END;
+         member++)
+        if (number_bytes(member->type) == 0)
+            return true;
+    return false;
 }
 
 static bool refuse(GError **error, const char *name, const char *why)
@@ -313,78 +276,121 @@ static bool refuse(GError **error, const char *name, const char *why)
     return false;
 }
 
-/* Gives *control what was read, which it empties, if it is as its kind must be. */
-static bool accept(Control *control, Control *read, GError **error)
+bool control_decode(const void *data, size_t size, Control *control, GError **error)
 {
-    const char *const wrong = what_is_wrong(read);
+    Rest rest = { data, size };
+    g_auto(Control) read = { 0 };
+    uint8_t kind;
 
+    if (size > CONTROL_MAX_BYTES)
+        return refuse(error, "", "is too large");
+    if (!take(&rest, &kind, sizeof kind))
+        return refuse(error, "", DAMAGED);
+    const ControlMessage *const message = control_message((ControlKind)kind);
+    if (message == NULL)
+        return refuse(error, "?", "is of a kind that there is not");
+    read.kind = (ControlKind)kind;
+    if (has_texts(read.kind)) /* they point into the copy: the caller's bytes may go before */
+        rest.at = read.texts = g_memdup2(rest.at, rest.n);
+    const char *const wrong = take_members(&rest, message, &read);
     if (wrong != NULL)
-        return refuse(error, control_kind_name(read->kind), wrong);
-    *control = *read;
-    *read = (Control){ 0 };
+        return refuse(error, message->name, wrong);
+    *control = read;
+    read = (Control){ 0 };
     return true;
 }
 
-/* Checks and reads a body that is whole and in the machine's byte order. */
-static bool decode_native(GVariant *body, Control *control, GError **error)
-{
-    g_autoptr(GVariant) endpoints = g_variant_get_child_value(body, ENDPOINTS_AT);
-    g_autoptr(GVariant) incarnations = g_variant_get_child_value(body, INCARNATIONS_AT);
-    const gsize n_endpoints = g_variant_n_children(endpoints);
-    if (n_endpoints > CONTROL_MAX_NODES || g_variant_n_children(incarnations) != n_endpoints)
-        return refuse(error, "", "has more nodes than can be, or lists that do not go together");
+/* ---- greetings ---- */
 
-    g_auto(Control) read = { 0 };
-    read_members(&read, body);
-    return accept(control, &read, error);
+GVariant *control_greeting(const Control *control)
+{
+    g_autoptr(GBytes) bytes = g_byte_array_free_to_bytes(control_encode(control));
+
+    return g_variant_ref_sink(
+        g_variant_new_from_bytes(G_VARIANT_TYPE_BYTESTRING, bytes, /* trusted= */ TRUE));
 }
 
-bool control_decode(GVariant *body, Control *control, GError **error)
+bool control_decode_greeting(GVariant *greeting, Control *control, GError **error)
 {
-    g_auto(Control) plain = { 0 };
-
-    if (!g_variant_is_of_type(body, G_VARIANT_TYPE(CONTROL_TYPE)))
+    if (!g_variant_is_of_type(greeting, G_VARIANT_TYPE_BYTESTRING))
         return refuse(error, "", "is of another type");
-    if (g_variant_get_size(body) > CONTROL_MAX_BYTES)
-        return refuse(error, "", "is too large");
-
-    /* Serialises what was put together in this process: only then do the strings of the tuple stay
-     * where they are for as long as it lives. */
-    if (read_plain(&plain, g_variant_get_data(body), g_variant_get_size(body)))
-        return accept(control, &plain, error);
-    if (!g_variant_is_normal_form(body))
-        return refuse(error, "", "is damaged");
-#if G_BYTE_ORDER == G_BIG_ENDIAN
-    g_autoptr(GVariant) native = g_variant_byteswap(body);
-    (void)g_variant_get_data(native);
-    return decode_native(native, control, error);
-#else
-    return decode_native(body, control, error);
-#endif
+    return control_decode(g_variant_get_data(greeting), g_variant_get_size(greeting), control,
+                          error);
 }
 
-bool control_decode_bytes(const void *data, size_t size, Control *control, GError **error)
+/* ---- within a process ---- */
+
+/* The lists of a WELCOME, and the endpoints behind them. */
+static void copy_nodes(Control *copy)
 {
-    if (size > CONTROL_MAX_BYTES)
-        return refuse(error, "", "is too large");
+    ControlWelcome *const welcome = &copy->welcome;
+    GByteArray *const lists = g_byte_array_new();
+    const uint32_t n_nodes = MIN(welcome->n_nodes, CONTROL_MAX_NODES);
+    const size_t list_bytes = n_nodes * (sizeof(uint64_t) + sizeof(char *));
 
-    g_auto(Control) plain = { 0 };
-    if (read_plain(&plain, data, size))
-        return accept(control, &plain, error);
+    g_byte_array_set_size(lists, (guint)list_bytes);
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        const FitText fit = fit_text(welcome->endpoints[i], CONTROL_MAX_ENDPOINT);
 
-    /* A copy: what decodes points into it, and the caller's bytes may go before. */
-    g_autoptr(GBytes) bytes = g_bytes_new(data, size);
-    g_autoptr(GVariant) body =
-        g_variant_ref_sink(g_variant_new_from_bytes(G_VARIANT_TYPE(CONTROL_TYPE), bytes,
-                                                    /* trusted= */ FALSE));
-    return control_decode(body, control, error);
+        g_byte_array_append(lists, (const guint8 *)fit.text, (guint)fit.length);
+        g_byte_array_append(lists, (const guint8 *)"", 1);
+        g_free(fit.repaired);
+    }
+    if (n_nodes > 0)
+        memcpy(lists->data, welcome->incarnations, n_nodes * sizeof(uint64_t));
+    uint64_t *const incarnations = copy->lists = g_byte_array_free(lists, FALSE);
+    const char **const endpoints = (const char **)(incarnations + n_nodes);
+    const char *text = (const char *)copy->lists + list_bytes;
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        endpoints[i] = text;
+        text += strlen(text) + 1;
+    }
+    *welcome = (ControlWelcome){ welcome->run_id, n_nodes, endpoints, incarnations };
+}
+
+void control_copy(Control *copy, const Control *control)
+{
+    FitText fits[8];
+    size_t n_texts = 0, n_bytes = 0;
+
+    *copy = *control;
+    copy->texts = NULL;
+    copy->lists = NULL;
+    for (const ControlMember *member = members_of(copy->kind); member->type != CONTROL_MEMBER_END;
+         member++) {
+        if (member->type == CONTROL_MEMBER_NODES) {
+            copy_nodes(copy);
+        } else if (number_bytes(member->type) == 0) {
+            const char *const *const place =
+                (const char *const *)((const char *)control + member->offset);
+
+            g_assert(n_texts < G_N_ELEMENTS(fits));
+            fits[n_texts] = fit_text(*place, max_bytes(member->type));
+            n_bytes += fits[n_texts++].length + 1;
+        }
+    }
+    if (n_texts == 0)
+        return;
+    char *at = copy->texts = g_malloc(n_bytes);
+    const FitText *fit = fits;
+    for (const ControlMember *member = members_of(copy->kind); member->type != CONTROL_MEMBER_END;
+         member++) {
+        if (member->type == CONTROL_MEMBER_NODES || number_bytes(member->type) > 0)
+            continue;
+        memcpy(at, fit->text, fit->length);
+        at[fit->length] = '\0';
+        *(const char **)((char *)copy + member->offset) = at;
+        at += fit->length + 1;
+        g_free(fit->repaired);
+        fit++;
+    }
 }
 
 void control_clear(Control *control)
 {
-    if (control->backing == NULL)
+    if (control->texts == NULL && control->lists == NULL)
         return;
-    g_free((gpointer)control->endpoints);
-    g_variant_unref(control->backing);
+    g_free(control->texts);
+    g_free(control->lists);
     *control = (Control){ 0 };
 }

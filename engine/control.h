@@ -1,8 +1,9 @@
 /* Control messages: what nodes and the scheduler say to one another, none of it on the data path.
  *
- * One flat struct for all kinds. On the wire it is one GVariant of one type for all kinds and wire
- * versions, little-endian, in normal form: so a HELLO of another version can still be read and
- * refused by name.
+ * A message is a kind and what this kind carries. What there is to know of each kind (its name, who
+ * may send it, its body, what is checked, who handles it) is a row of the array in
+ * control_messages.c. Within a process a message is handed over as the struct that it is; only what
+ * goes to another node is written as bytes.
  *
  * Threads: any; a Control has one owner at a time. */
 #ifndef RUBATO_ENGINE_CONTROL_H
@@ -11,56 +12,53 @@
 #include <rubato/error.h>
 
 typedef enum {
-    /* Greetings: sent before there are links, may be lost, so HELLO is repeated until answered. */
-    CONTROL_HELLO = 1, /* node, number, digest, incarnation, endpoint, description */
-    CONTROL_WELCOME,   /* run_id, n_nodes, endpoints, incarnations: every node has said HELLO */
-    CONTROL_REFUSE,    /* code, text: this node cannot take part, or the run cannot begin */
+    /* Greetings: sent before there are links, may be lost, so HELLO is repeated until answered.
+     * HELLO and REFUSE keep their numbers and bodies in all wire versions: a version may only add
+     * something at their ends, which others do not read. */
+    CONTROL_HELLO = 1,
+    CONTROL_WELCOME,  /* every node has said HELLO */
+    CONTROL_REFUSE,   /* this node cannot take part, or the run cannot begin */
+    CONTROL_FAREWELL, /* this node ends before the run has begun */
 
     CONTROL_BEAT, /* nothing but a sign of life; both ways */
 
     /* Node to scheduler. */
-    CONTROL_PROPOSE, /* op, what, text, digest, detail: this node makes its next collective call; of a
-                      * CREATE round */
-    CONTROL_READY,   /* op, code, text: after GO: my part of it is done, or why not */
-    CONTROL_FAIL,    /* epoch, code, text: a worker of mine failed in the task */
-    CONTROL_TASK_DONE, /* epoch: my workers have ended, all they sent has arrived */
-    CONTROL_ARRIVE,    /* epoch, round: all live workers of mine wait in this barrier of the task */
-    CONTROL_WAITS, /* epoch, number, what, round, id, op, text, detail: the worker of this rank has waited
-                    * for some time: in barrier `round` of the task; or, `round` being the next one that
-                    * it would come to, for clock `op` of the table `id` named `text`. detail: its own
-                    * clocks, see wait_text.h */
-    CONTROL_READER, /* epoch, id, what, op, round, text, digest: a worker of mine opened its reader `id`
-                     * of a dataset, and how it is split */
-    CONTROL_INPUTS, /* epoch, id, number, detail: the inputs of it that I hold, from number on */
-    CONTROL_WANT, /* epoch, id, number, detail: so many more of its blocks; what became of others */
-    CONTROL_INTERRUPT, /* text: cancel every running task */
-    CONTROL_STOP,      /* text: cancel every running task, fail every waiting and further collective
-                        * call: a signal has ended the run */
+    CONTROL_PROPOSE,   /* this node makes its next collective call */
+    CONTROL_READY,     /* after GO: my part of it is done, or why not */
+    CONTROL_FAIL,      /* a worker of mine failed in the task */
+    CONTROL_TASK_DONE, /* my workers have ended, all they sent has arrived */
+    CONTROL_ARRIVE,    /* all live workers of mine wait in this barrier of the task */
+    CONTROL_WAITS,     /* a worker has waited for some time */
+    CONTROL_READER,    /* a worker of mine opened a reader of a dataset, and how it is split */
+    CONTROL_INPUTS,    /* the inputs of a reader that I hold */
+    CONTROL_WANT,      /* so many more of a reader's blocks; what became of others */
+    CONTROL_INTERRUPT, /* cancel every running task */
+    CONTROL_STOP,      /* cancel every running task, fail every waiting and further collective call:
+                        * a signal has ended the run */
     CONTROL_LEAVE,     /* this node has nothing left to do, but still serves the others */
 
     /* Scheduler to node. */
-    CONTROL_GO,     /* op, id: all nodes propose the same; do your part, then say READY. Of a CREATE
-                       * round, as the node has it that proposed first */
-    CONTROL_COMMIT, /* op, code, text: how the call ended, the same on every node. After a GO it
-                       * comes once this node has said READY; code ≠ 0 then means: undo. Without a
-                       * GO it is a refusal (a mismatch, a lost node), or a barrier passed */
-    CONTROL_CANCEL, /* epoch, code, text: the task has failed; text is the first cause */
-    CONTROL_TASK_END, /* epoch, code, text: every node has said TASK_DONE; the first cause, if any */
-    CONTROL_RELEASE,  /* epoch, round: go on behind this barrier of the task */
-    CONTROL_BLOCKS,   /* epoch, id, what, detail: blocks to read; what = 1: no more will come */
-    CONTROL_LOST, /* number, text: a node is gone; sent with a node's own number if it still talks */
-    CONTROL_WAITING, /* text, for the log: whom something that this node waits for is waiting for */
-    CONTROL_LEFT,    /* every node has left or is lost: you may go */
+    CONTROL_GO,       /* all nodes propose the same; do your part, then say READY */
+    CONTROL_COMMIT,   /* how the call ended, the same on every node. After a GO it comes once this
+                     * node has said READY; a failure then means: undo. Without a GO it is a refusal
+                     * (a mismatch, a lost node), or a barrier passed */
+    CONTROL_CANCEL,   /* the task has failed; its cause is the first one */
+    CONTROL_TASK_END, /* every node has said TASK_DONE */
+    CONTROL_RELEASE,  /* go on behind this barrier of the task */
+    CONTROL_BLOCKS,   /* blocks to read */
+    CONTROL_LOST,     /* a node is gone; with a node's own number if it still talks */
+    CONTROL_WAITING,  /* for the log: whom something that this node waits for is waiting for */
+    CONTROL_LEFT,     /* every node has left or is lost: you may go */
 
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
 /* What a collective call does. */
 typedef enum {
-    CONTROL_CREATE = 1, /* id of GO: the table's id, from 0 */
-    CONTROL_DROP,       /* id of GO: 0 */
-    CONTROL_RUN,        /* id of GO: the task's epoch, from 1 */
-    CONTROL_BARRIER,    /* never has a GO: when all are there, COMMIT says so */
+    CONTROL_CREATE = 1,
+    CONTROL_DROP,
+    CONTROL_RUN,
+    CONTROL_BARRIER, /* never has a GO: when all are there, COMMIT says so */
     CONTROL_END_OF_CALLS,
 } ControlCall;
 
@@ -69,12 +67,6 @@ typedef enum {
     CONTROL_WAIT_BARRIER = 1,
     CONTROL_WAIT_CLOCK,
 } ControlWait;
-
-/* How a reader's blocks are split, as bits. */
-typedef enum {
-    CONTROL_SPLIT_DYNAMIC = 1, /* INPUTS and WANT follow */
-    CONTROL_SPLIT_SHUFFLED = 2,
-} ControlSplit;
 
 #define CONTROL_MAX_WORKERS (1u << 22) /* of a task: their ranks are below it */
 #define CONTROL_MAX_READERS 65536u     /* that a worker opens in a task */
@@ -87,58 +79,187 @@ typedef enum {
 #define CONTROL_OK 0u
 #define CONTROL_CODE(error_code) ((uint32_t)(error_code) + 1u)
 
-#define CONTROL_MAX_TEXT 4096u    /* bytes of a string, but for the next two; longer ones are cut */
-#define CONTROL_MAX_DETAIL 65536u /* bytes of `detail` */
+#define CONTROL_MAX_TEXT 4096u    /* bytes of a text, but for the next two; longer ones are cut */
+#define CONTROL_MAX_LINES 65536u  /* bytes of what goes on over many lines */
 #define CONTROL_MAX_ENDPOINT 256u /* bytes of an endpoint, or of all of a node */
 #define CONTROL_MAX_NODES 4096u   /* of a WELCOME */
 #define CONTROL_MAX_BYTES (1u << 21) /* of a message */
 
-/* The GVariant's type: the members of Control from kind to incarnations, in their order. */
-#define CONTROL_TYPE "(yuuuuttttttsssssasat)"
+/* How something ended. */
+typedef struct {
+    uint32_t code;    /* CONTROL_OK or CONTROL_CODE(…) */
+    const char *text; /* for people: what failed */
+} ControlOutcome;
 
-/* NULL strings travel as empty ones; after control_decode no string is NULL. */
+/* ---- what each kind carries ---- */
+
+typedef struct {
+    uint32_t node_id;
+    uint32_t number;         /* what the sender takes for its node number */
+    uint64_t incarnation;    /* random, tells two processes with one node id apart */
+    const char *digest;      /* of the cluster file */
+    const char *endpoints;   /* where the sender receives; several have commas between */
+    const char *description; /* what people know the process by: "host pid 123" */
+} ControlHello;
+
+typedef struct {
+    uint64_t run_id; /* tells this run's packets from another's */
+    uint32_t n_nodes;
+    const char *const *endpoints; /* by node number */
+    const uint64_t *incarnations; /* by node number */
+} ControlWelcome;
+
+typedef struct {
+    uint32_t node_id;
+    uint64_t incarnation;
+    const char *text; /* why it ends */
+} ControlFarewell;
+
+/* A collective call is known by its number: those of each node are counted from 1. */
+typedef struct {
+    uint64_t call;
+    ControlCall what;
+    uint64_t hash_seed;    /* of a CREATE: of the table's hash */
+    const char *name;      /* "table weights", "task lr" */
+    const char *digest;    /* of all arguments of the call */
+    const char *arguments; /* in words, for the message that compares them */
+} ControlPropose;
+
+typedef struct {
+    uint64_t call;
+    uint64_t hash_seed; /* of a CREATE: as the node has it that proposed first */
+    uint32_t id;        /* of a CREATE the table's, from 0; of a RUN the task's epoch, from 1 */
+} ControlGo;
+
+/* READY, COMMIT. */
+typedef struct {
+    uint64_t call;
+    ControlOutcome outcome;
+} ControlCallEnd;
+
+/* TASK_DONE. */
+typedef struct {
+    uint32_t epoch;
+} ControlTask;
+
+/* FAIL, CANCEL, TASK_END. */
+typedef struct {
+    uint32_t epoch;
+    ControlOutcome outcome;
+} ControlTaskEnd;
+
+/* ARRIVE, RELEASE. */
+typedef struct {
+    uint32_t epoch;
+    uint64_t round; /* the task's barriers, counted from 0 */
+} ControlBarrier;
+
+typedef struct {
+    uint32_t epoch;
+    uint32_t rank;
+    ControlWait what;
+    uint64_t round;         /* of the barrier that it waits in, or that it would come to next */
+    uint32_t table;         /* whose clock it waits for */
+    uint64_t clock;         /* that it waits for */
+    const char *table_name; /* of that table */
+    const char *own_clocks; /* the worker's, on all tables: see wait_text.h */
+} ControlWaits;
+
+/* Readers are counted among those that a worker opens in the task, from 0. */
+typedef struct {
+    uint32_t epoch;
+    uint32_t reader;
+    uint32_t n_epochs; /* of data */
+    bool is_dynamic;   /* INPUTS and WANT follow */
+    bool is_shuffled;
+    uint64_t seed;           /* of the shuffle */
+    const char *description; /* "2 epochs, shuffled by seed 7, …" */
+    const char *digest;      /* of the files that it reads */
+} ControlReader;
+
+typedef struct {
+    uint32_t epoch;
+    uint32_t reader;
+    uint32_t first;    /* which of the node's inputs the first line is */
+    const char *lines; /* an input each */
+} ControlInputs;
+
+typedef struct {
+    uint32_t epoch;
+    uint32_t reader;
+    uint32_t n_blocks;
+    const char *events; /* what became of others: a ticket a line */
+} ControlWant;
+
+typedef struct {
+    uint32_t epoch;
+    uint32_t reader;
+    bool is_last;        /* no more will come */
+    const char *tickets; /* a line each */
+} ControlBlocks;
+
+typedef struct {
+    uint32_t number; /* of the node that is gone */
+    const char *text;
+} ControlLost;
+
+/* INTERRUPT, STOP, WAITING. */
+typedef struct {
+    const char *text; /* for people */
+} ControlText;
+
+/* A NULL text travels as an empty one; after control_decode and control_copy no text is NULL. */
 typedef struct {
     ControlKind kind;
-    uint32_t node;   /* HELLO: the sender's node id */
-    uint32_t number; /* HELLO: the sender's node number; LOST: that of the node which is gone */
-    uint32_t what;   /* PROPOSE: a ControlCall; READER: a ControlSplit; BLOCKS: whether it is all;
-                      * WAITS: a ControlWait */
-    uint32_t code;   /* CONTROL_OK or CONTROL_CODE(…) */
+    union { /* by kind; BEAT, LEAVE and LEFT have nothing */
+        ControlHello hello;
+        ControlWelcome welcome;
+        ControlOutcome refuse;
+        ControlFarewell farewell;
+        ControlPropose propose;
+        ControlCallEnd ready;
+        ControlTaskEnd fail;
+        ControlTask task_done;
+        ControlBarrier arrive;
+        ControlWaits waits;
+        ControlReader reader;
+        ControlInputs inputs;
+        ControlWant want;
+        ControlText interrupt;
+        ControlText stop;
+        ControlGo go;
+        ControlCallEnd commit;
+        ControlTaskEnd cancel;
+        ControlTaskEnd task_end;
+        ControlBarrier release;
+        ControlBlocks blocks;
+        ControlLost lost;
+        ControlText waiting;
+    };
 
-    uint64_t op;    /* the node's collective calls, counted from 1; READER: epochs of data */
-    uint64_t id;    /* GO: the new table's id or the new task's epoch; data: the reader's number
-                           * among those that a worker opens, from 0 */
-    uint64_t epoch; /* which task */
-    uint64_t round; /* ARRIVE, RELEASE: the task's barriers, counted from 0; READER: seed; PROPOSE,
-                     * GO of a CREATE: the seed of the table's hash */
-    uint64_t incarnation; /* HELLO: random, tells two processes with one node id apart */
-    uint64_t run_id;      /* WELCOME: tells this run's packets from another's */
-
-    const char *text;   /* PROPOSE: "table weights", "task lr"; else for people */
-    const char *digest; /* HELLO: of the cluster file; PROPOSE: of all arguments of the call */
-    const char *detail; /* PROPOSE: those arguments in words, for the message that compares them */
-    const char *endpoint;    /* HELLO: where the sender receives; several have commas between */
-    const char *description; /* HELLO: what people know the process by: "host pid 123" */
-
-    const char *const *endpoints; /* WELCOME: n_nodes of them, by node number */
-    const uint64_t *incarnations; /* WELCOME: n_nodes of them, by node number */
-    uint32_t n_nodes;
-
-    /* Owns what a decoded message's pointers point to. NULL in one that was put together, and in
-     * one of numbers alone. */
-    GVariant *backing;
+    /* Own what the texts and lists point to. NULL in a message that was put together, and where
+     * there is nothing to own. */
+    char *texts;
+    void *lists;
 } Control;
 
-/* The message as a GVariant of CONTROL_TYPE. Text that is too long is cut, what is no UTF-8 in it
- * replaced: so what is encoded can always be decoded. Not floating. (transfer full) */
-GVariant *control_encode(const Control *control);
+/* The bytes of a message for another node. Text that is too long is cut, what is no UTF-8 in it
+ * replaced: so what is encoded can always be decoded. (transfer full) */
+GByteArray *control_encode(const Control *control);
 
 /* Reads a message that came from outside: every member is checked, and nothing about the sender is
  * believed. RUBATO_ERROR_FORMAT. control_clear frees it. */
-bool control_decode(GVariant *body, Control *control, GError **error);
-bool control_decode_bytes(const void *data, size_t size, Control *control, GError **error);
+bool control_decode(const void *data, size_t size, Control *control, GError **error);
 
-/* Frees what a decoded message owns; does nothing to one that was put together. */
+/* The same for greetings, which travel as a GVariant of bytes. control_greeting: (transfer full) */
+GVariant *control_greeting(const Control *control);
+bool control_decode_greeting(GVariant *greeting, Control *control, GError **error);
+
+/* A message of this process's own, for this process: what the other end would decode, without the
+ * bytes. control_clear frees it. */
+void control_copy(Control *copy, const Control *control);
+
+/* Frees what a decoded or copied message owns; does nothing to one that was put together. */
 void control_clear(Control *control);
 
 /* "HELLO" and so on, "?" for what is no kind. */
@@ -148,8 +269,9 @@ const char *control_kind_name(ControlKind kind);
  * NULL. */
 uint32_t control_code_of(const GError *error);
 
-/* Sets *error from code and text. Returns whether the code says success: then nothing is set. */
-bool control_check(const Control *control, GError **error);
+/* Sets *error from a code and a text. Returns whether the code says success: then nothing is
+ * set. */
+bool control_check(uint32_t code, const char *text, GError **error);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Control, control_clear)
 

@@ -77,10 +77,9 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
 /* A server has no memory for what a task wants. Its owner. */
 static void fail_task(void *user, uint32_t epoch, const char *text)
 {
-    engine_tell_scheduler(user, &(Control){ .kind = CONTROL_FAIL,
-                                            .epoch = epoch,
-                                            .code = CONTROL_CODE(RUBATO_ERROR_MEMORY),
-                                            .text = text });
+    const ControlOutcome outcome = { CONTROL_CODE(RUBATO_ERROR_MEMORY), text };
+
+    engine_tell_scheduler(user, &(Control){ .kind = CONTROL_FAIL, .fail = { epoch, outcome } });
 }
 
 static bool start_threads(RubatoEngine *engine, GError **error)
@@ -115,7 +114,7 @@ static void interrupted(RubatoEngine *engine, int signal_number)
     running = engine->cluster == NULL || engine->welcome;
     pthread_mutex_unlock(&engine->lock);
     if (running)
-        engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_STOP, .text = text });
+        engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_STOP, .stop = { text } });
     else
         engine_break(engine, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
 }

@@ -43,12 +43,12 @@ static void drop_shards(RubatoEngine *engine, uint32_t table)
     servers_run(engine->servers, engine->n_servers, drop_shard, (void *)(uintptr_t)table);
 }
 
-static bool perform_create(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data,
+static bool perform_create(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
                            GError **error)
 {
     Creation creation = { .table = data, .lock = PTHREAD_MUTEX_INITIALIZER };
 
-    creation.table->id = (uint32_t)id;
+    creation.table->id = id;
     creation.table->hash_seed = seed;
     servers_run(engine->servers, engine->n_servers, create_shard, &creation);
     if (creation.error == NULL)
@@ -58,10 +58,10 @@ static bool perform_create(RubatoEngine *engine, uint64_t id, uint64_t seed, voi
     return false;
 }
 
-static void undo_create(RubatoEngine *engine, uint64_t id, void *data)
+static void undo_create(RubatoEngine *engine, uint32_t id, void *data)
 {
     (void)data;
-    drop_shards(engine, (uint32_t)id);
+    drop_shards(engine, id);
 }
 
 /* Whoever fills tables must not know it. */
@@ -120,7 +120,7 @@ typedef struct {
     Table *taken; /* out of the catalogue: from here on nobody finds it */
 } Drop;
 
-static bool perform_drop(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data,
+static bool perform_drop(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
                          GError **error)
 {
     Drop *drop = data;
@@ -146,7 +146,7 @@ static bool perform_drop(RubatoEngine *engine, uint64_t id, uint64_t seed, void 
     return drop->taken != NULL;
 }
 
-static void undo_drop(RubatoEngine *engine, uint64_t id, void *data)
+static void undo_drop(RubatoEngine *engine, uint32_t id, void *data)
 {
     Drop *drop = data;
 

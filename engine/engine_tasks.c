@@ -3,15 +3,15 @@
 #include "engine/node.h"
 #include "engine/task/task_run.h"
 
-static bool perform_run(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data,
+static bool perform_run(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
                         GError **error)
 {
     (void)engine;
     (void)seed;
-    return task_run_prepare(data, (uint32_t)id, error);
+    return task_run_prepare(data, id, error);
 }
 
-static void undo_run(RubatoEngine *engine, uint64_t id, void *data)
+static void undo_run(RubatoEngine *engine, uint32_t id, void *data)
 {
     (void)engine;
     (void)id;
@@ -66,5 +66,5 @@ void rubato_engine_cancel(RubatoEngine *engine)
 
     g_return_if_fail(engine != NULL);
     text = g_strdup_printf("node %u cancelled its tasks", engine->id);
-    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_INTERRUPT, .text = text });
+    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_INTERRUPT, .interrupt = { text } });
 }

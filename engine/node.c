@@ -63,7 +63,6 @@ bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **
 
 bool engine_check(RubatoEngine *engine, GError **error)
 {
-    const Control broken = { .code = engine->broken_code, .text = engine->broken_text };
-
-    return engine->broken_text == NULL || control_check(&broken, error);
+    return engine->broken_text == NULL ||
+           control_check(engine->broken_code, engine->broken_text, error);
 }

@@ -7,7 +7,8 @@
  *   engine_stats.c   what it tells of itself in numbers
  *   node.c        what these files ask it
  *   rendezvous.c  how a node of a cluster finds the others
- *   control.c     what nodes and scheduler say to one another
+ *   control.c, control_messages.c   what nodes and scheduler say to one another
+ *   node_messages.c   what a node does with what the scheduler says
  *   dispatch.c    where control messages and the network's events go
  *   collective.c  calls that every node makes: propose, do, commit
  *   task_run.c, task_run_tables.c, task_run_workers.c   a task on this node: its life; its tables;
@@ -95,7 +96,7 @@ struct RubatoEngine {
     /* the present collective call, of which there is one at a time */
     uint64_t n_calls;
     CallStage stage;
-    uint64_t go_id;
+    uint32_t go_id;
     uint64_t go_seed;
     uint32_t commit_code;
     char *commit_text;
@@ -114,8 +115,12 @@ void dispatch_init(RubatoEngine *engine);
 /* Sends a control message to the scheduler, wherever it runs. Any thread. */
 void engine_tell_scheduler(RubatoEngine *engine, const Control *control);
 
-/* Says HELLO to the scheduler, which listens at that endpoint. Not the I/O thread. */
-void dispatch_say_hello(RubatoEngine *engine, const char *scheduler, const Control *hello);
+/* Sends a greeting to the scheduler, which listens at that endpoint. Not the I/O thread. */
+void dispatch_greet(RubatoEngine *engine, const char *scheduler, const Control *greeting);
+
+/* Tells a node that it is given up. It may only have been stopped, and finds that when it goes
+ * on. */
+void dispatch_say_last_word(RubatoEngine *engine, uint32_t node, const char *text);
 
 /* Makes the scheduler on its node. */
 void dispatch_start_scheduler(RubatoEngine *engine);
@@ -141,10 +146,10 @@ typedef struct {
 
     /* This node's part, on the calling thread, between GO and READY; id and seed are
      * GO's. May be NULL. */
-    bool (*perform)(RubatoEngine *engine, uint64_t id, uint64_t seed, void *data, GError **error);
+    bool (*perform)(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data, GError **error);
 
     /* Takes it back where another node could not do its own. May be NULL. */
-    void (*undo)(RubatoEngine *engine, uint64_t id, void *data);
+    void (*undo)(RubatoEngine *engine, uint32_t id, void *data);
     void *data;
 } CollectiveCall;
 
@@ -200,7 +205,7 @@ bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size
 RubatoTaskRun *task_run_find(RubatoEngine *engine, uint64_t epoch);
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
-void task_run_blocks(RubatoTaskRun *run, const Control *blocks);
+void task_run_blocks(RubatoTaskRun *run, const ControlBlocks *blocks);
 void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text);
 
 /* ---- task_run_tables.c: any thread that holds the engine's lock ---- */

@@ -14,7 +14,7 @@ START_TEST(scheduler_lets_all_go_when_all_propose_the_same)
     expect_quiet();
     propose(2, 1, CONTROL_CREATE, "table weights");
     for (uint32_t i = 0; i < N_NODES; i++)
-        ck_assert_uint_eq(expect(i, CONTROL_GO)->op, 1);
+        ck_assert_uint_eq(expect(i, CONTROL_GO)->go.call, 1);
     ready(2, 1);
     ready(0, 1);
     expect_quiet();
@@ -46,11 +46,11 @@ START_TEST(scheduler_tells_all_the_seed_of_whoever_came_first)
             const uint32_t node = (2 + i) % N_NODES;
             Control proposal = call(op, CONTROL_CREATE, name, "");
 
-            proposal.round = UINT64_MAX - op * 10 - node;
+            proposal.propose.hash_seed = UINT64_MAX - op * 10 - node;
             say(node, proposal);
         }
         for (uint32_t i = 0; i < N_NODES; i++)
-            ck_assert_uint_eq(expect(i, CONTROL_GO)->round, UINT64_MAX - op * 10 - 2);
+            ck_assert_uint_eq(expect(i, CONTROL_GO)->go.hash_seed, UINT64_MAX - op * 10 - 2);
         for (uint32_t i = 0; i < N_NODES; i++)
             ready(i, op);
         expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
@@ -75,10 +75,12 @@ START_TEST(scheduler_commits_the_first_failure_once_all_are_ready)
     begin();
     go(1, CONTROL_CREATE, "table a");
     say(1, (Control){ .kind = CONTROL_READY,
-                      .op = 1,
-                      .code = CONTROL_CODE(RUBATO_ERROR_MEMORY),
-                      .text = "node 4 has no room for table a" });
-    say(2, (Control){ .kind = CONTROL_READY, .op = 1, .code = INVALID_CODE, .text = "later" });
+                      .ready = { .call = 1,
+                                 .outcome.code = CONTROL_CODE(RUBATO_ERROR_MEMORY),
+                                 .outcome.text = "node 4 has no room for table a" } });
+    say(2,
+        (Control){ .kind = CONTROL_READY,
+                   .ready = { .call = 1, .outcome.code = INVALID_CODE, .outcome.text = "later" } });
     expect_quiet();
     ready(0, 1);
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_CODE(RUBATO_ERROR_MEMORY),
@@ -89,54 +91,53 @@ START_TEST(scheduler_commits_the_first_failure_once_all_are_ready)
 END_TEST
 
 static const struct {
-    uint32_t first, second; /* who comes when */
-    Control one, other;     /* of node number 0 and 1 */
+    uint32_t first, second;    /* who comes when */
+    ControlPropose one, other; /* of node number 0 and 1 */
     const char *says;
 } MISMATCHES[] = {
     { 0,
       1,
-      { .what = CONTROL_CREATE, .text = "table a" },
-      { .what = CONTROL_RUN, .text = "task b" },
+      { .what = CONTROL_CREATE, .name = "table a" },
+      { .what = CONTROL_RUN, .name = "task b" },
       "node 4 ran task b while node 0 created table a" },
     { 1,
       0,
-      { .what = CONTROL_CREATE, .text = "table a" },
-      { .what = CONTROL_RUN, .text = "task b" },
+      { .what = CONTROL_CREATE, .name = "table a" },
+      { .what = CONTROL_RUN, .name = "task b" },
       "node 4 ran task b while node 0 created table a" },
     { 0,
       1,
-      { .what = CONTROL_DROP, .text = "table a" },
-      { .what = CONTROL_DROP, .text = "table b" },
+      { .what = CONTROL_DROP, .name = "table a" },
+      { .what = CONTROL_DROP, .name = "table b" },
       "node 4 dropped table b while node 0 dropped table a" },
     { 0,
       1,
-      { .what = CONTROL_BARRIER, .text = "" },
-      { .what = CONTROL_DROP, .text = "table b" },
+      { .what = CONTROL_BARRIER, .name = "" },
+      { .what = CONTROL_DROP, .name = "table b" },
       "node 4 dropped table b while node 0 waited in a barrier" },
     { 0,
       1,
-      { .what = CONTROL_CREATE, .text = "table a", .digest = "1", .detail = "width 1" },
-      { .what = CONTROL_CREATE, .text = "table a", .digest = "2", .detail = "width 2" },
+      { .what = CONTROL_CREATE, .name = "table a", .digest = "1", .arguments = "width 1" },
+      { .what = CONTROL_CREATE, .name = "table a", .digest = "2", .arguments = "width 2" },
       "node 0 and node 4 create table a with different arguments: width 1 / width 2" },
     { 1,
       0,
-      { .what = CONTROL_RUN, .text = "task a", .digest = "1", .detail = "workers 1" },
-      { .what = CONTROL_RUN, .text = "task a", .digest = "2", .detail = "workers 2" },
+      { .what = CONTROL_RUN, .name = "task a", .digest = "1", .arguments = "workers 1" },
+      { .what = CONTROL_RUN, .name = "task a", .digest = "2", .arguments = "workers 2" },
       "node 0 and node 4 run task a with different arguments: workers 1 / workers 2" },
 };
 
 START_TEST(scheduler_refuses_a_mismatch_on_every_node)
 {
-    const Control *calls[] = { &MISMATCHES[_i].one, &MISMATCHES[_i].other };
+    const ControlPropose *calls[] = { &MISMATCHES[_i].one, &MISMATCHES[_i].other };
     const char *const text = MISMATCHES[_i].says;
     Control proposal;
 
     begin();
     for (unsigned turn = 0; turn < 2; turn++) {
         const uint32_t node = turn == 0 ? MISMATCHES[_i].first : MISMATCHES[_i].second;
-        proposal = *calls[node];
-        proposal.kind = CONTROL_PROPOSE;
-        proposal.op = 1;
+        proposal = (Control){ .kind = CONTROL_PROPOSE, .propose = *calls[node] };
+        proposal.propose.call = 1;
         expect_quiet();
         say(node, proposal);
     }
@@ -168,13 +169,14 @@ START_TEST(scheduler_keeps_nodes_in_step_after_a_mismatch)
     for (uint64_t op = 1; op <= 20; op++) {
         propose(2, op, CONTROL_DROP, "table a");
         const Control *commit = expect(2, CONTROL_COMMIT);
-        ck_assert_uint_eq(commit->op, op);
-        ck_assert_str_eq(commit->text, "node 4 ran task b while node 0 created table a");
+        ck_assert_uint_eq(commit->commit.call, op);
+        ck_assert_str_eq(commit->commit.outcome.text,
+                         "node 4 ran task b while node 0 created table a");
     }
     expect_quiet();
     propose(2, 21, CONTROL_DROP, "table a");
     for (uint32_t i = 0; i < N_NODES; i++)
-        ck_assert_uint_eq(expect(i, CONTROL_GO)->op, 21);
+        ck_assert_uint_eq(expect(i, CONTROL_GO)->go.call, 21);
     expect_quiet();
 }
 END_TEST
@@ -184,15 +186,15 @@ START_TEST(scheduler_ignores_calls_out_of_turn)
     begin();
     ck_assert(!hears(0, call(2, CONTROL_CREATE, "table a", "")));
     ck_assert(!hears(0, call(0, CONTROL_CREATE, "table a", "")));
-    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .op = 1 }));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .ready = { .call = 1 } }));
     propose(0, 1, CONTROL_CREATE, "table a");
     ck_assert(!hears(0, call(1, CONTROL_CREATE, "table a", "")));
     ck_assert(!hears(0, call(2, CONTROL_CREATE, "table a", "")));
-    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .op = 1 }));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .ready = { .call = 1 } }));
     ck_assert(!hears(1, call(1, (ControlCall)0, "", "")));
     ck_assert(!hears(1, call(1, CONTROL_END_OF_CALLS, "", "")));
     ck_assert(!hears(N_NODES, call(1, CONTROL_CREATE, "table a", "")));
-    ck_assert(!hears(1, (Control){ .kind = CONTROL_GO, .op = 1 }));
+    ck_assert(!hears(1, (Control){ .kind = CONTROL_GO, .go = { .call = 1 } }));
     ck_assert(!hears(1, (Control){ .kind = CONTROL_HELLO }));
     expect_quiet();
     say(1, call(1, CONTROL_CREATE, "table a", "same"));
@@ -200,8 +202,8 @@ START_TEST(scheduler_ignores_calls_out_of_turn)
     for (uint32_t i = 0; i < N_NODES; i++)
         expect(i, CONTROL_GO);
     ready(0, 1);
-    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .op = 1 }));
-    ck_assert(!hears(1, (Control){ .kind = CONTROL_READY, .op = 2 }));
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_READY, .ready = { .call = 1 } }));
+    ck_assert(!hears(1, (Control){ .kind = CONTROL_READY, .ready = { .call = 2 } }));
     expect_quiet();
 }
 END_TEST
@@ -235,7 +237,7 @@ START_TEST(scheduler_fails_a_call_that_a_node_leaves_in_its_middle)
         expect_verdict(i, CONTROL_COMMIT, MISMATCH_CODE,
                        "node 4 left the run while node 0 ran task b");
     expect_quiet();
-    ck_assert(hears(0, (Control){ .kind = CONTROL_TASK_DONE, .epoch = 1 }));
+    ck_assert(hears(0, (Control){ .kind = CONTROL_TASK_DONE, .task_done = { .epoch = 1 } }));
     expect_quiet();
 }
 END_TEST
@@ -248,7 +250,7 @@ START_TEST(scheduler_fails_the_call_of_the_one_that_leaves)
     expect_verdict(1, CONTROL_COMMIT, MISMATCH_CODE,
                    "node 4 left the run in the middle of a call: create table a");
     propose(0, 1, CONTROL_CREATE, "table a");
-    ck_assert_uint_eq(expect(0, CONTROL_COMMIT)->code, MISMATCH_CODE);
+    ck_assert_uint_eq(expect(0, CONTROL_COMMIT)->commit.outcome.code, MISMATCH_CODE);
     expect_quiet();
 }
 END_TEST
@@ -271,7 +273,7 @@ START_TEST(scheduler_serves_a_single_process)
     expect_quiet();
 
     propose(0, 1, CONTROL_RUN, "task x");
-    const uint64_t epoch = expect(0, CONTROL_GO)->id;
+    const uint32_t epoch = expect(0, CONTROL_GO)->go.id;
     ready(0, 1);
     expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
     arrive(0, epoch, 0);
@@ -298,14 +300,15 @@ END_TEST
 static void answer_at_once(void *user, uint32_t node, const Control *control)
 {
     static bool inside;
-    const uint64_t op = control->op;
+    const bool commits = control->kind == CONTROL_COMMIT;
+    const uint64_t op = commits ? control->commit.call : control->go.call;
 
     ck_assert_msg(!inside, "a callback was called from within itself");
     inside = true;
     put_sent(user, node, control);
     if (control->kind == CONTROL_GO)
         ready(node, op);
-    else if (control->kind == CONTROL_COMMIT && op < 100)
+    else if (commits && op < 100)
         propose(node, op + 1, CONTROL_CREATE, "table a");
     inside = false;
 }
@@ -317,8 +320,8 @@ START_TEST(scheduler_may_be_called_back_from_its_callbacks)
     replace_scheduler(&config, answer_at_once);
     propose(0, 1, CONTROL_CREATE, "table a");
     for (uint64_t op = 1; op <= 100; op++) {
-        ck_assert_uint_eq(expect(0, CONTROL_GO)->op, op);
-        ck_assert_uint_eq(expect(0, CONTROL_COMMIT)->op, op);
+        ck_assert_uint_eq(expect(0, CONTROL_GO)->go.call, op);
+        ck_assert_uint_eq(expect(0, CONTROL_COMMIT)->commit.call, op);
     }
     expect_quiet();
 }
@@ -328,7 +331,7 @@ START_TEST(scheduler_keeps_nothing_of_what_has_ended)
 {
     begin();
     for (uint64_t op = 1; op <= 1000; op++) {
-        const uint64_t epoch = agree(op, CONTROL_RUN, "task x");
+        const uint32_t epoch = agree(op, CONTROL_RUN, "task x");
         for (uint32_t i = 0; i < N_NODES; i++)
             done(i, epoch);
         expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");

@@ -5,7 +5,7 @@
 #include "tests/support/runner.h"
 #include "tests/support/scheduler_fixture.h"
 
-static uint64_t epoch; /* of the task */
+static uint32_t epoch; /* of the task */
 
 static void begin_task(void)
 {
@@ -13,39 +13,39 @@ static void begin_task(void)
     epoch = agree(1, CONTROL_RUN, "task x");
 }
 
-static Control reader(uint64_t id, const char *text)
+static Control reader(uint32_t id, const char *text)
 {
     return (Control){ .kind = CONTROL_READER,
-                      .epoch = epoch,
-                      .id = id,
-                      .op = 1,
-                      .what = CONTROL_SPLIT_DYNAMIC,
-                      .text = text,
-                      .digest = "" };
+                      .reader = { .epoch = epoch,
+                                  .reader = id,
+                                  .n_epochs = 1,
+                                  .is_dynamic = true,
+                                  .description = text,
+                                  .digest = "" } };
 }
 
-static Control inputs(uint64_t id, uint32_t number, const char *detail)
+static Control inputs(uint32_t id, uint32_t number, const char *detail)
 {
-    return (Control){
-        .kind = CONTROL_INPUTS, .epoch = epoch, .id = id, .number = number, .detail = detail
-    };
+    return (
+        Control){ .kind = CONTROL_INPUTS,
+                  .inputs = { .epoch = epoch, .reader = id, .first = number, .lines = detail } };
 }
 
-static Control want(uint64_t id, uint32_t number, const char *detail)
+static Control want(uint32_t id, uint32_t number, const char *detail)
 {
-    return (Control){
-        .kind = CONTROL_WANT, .epoch = epoch, .id = id, .number = number, .detail = detail
-    };
+    return (
+        Control){ .kind = CONTROL_WANT,
+                  .want = { .epoch = epoch, .reader = id, .n_blocks = number, .events = detail } };
 }
 
-static void expect_blocks(uint32_t node, uint64_t id, bool last, const char *detail)
+static void expect_blocks(uint32_t node, uint32_t id, bool last, const char *detail)
 {
     const Control *blocks = expect(node, CONTROL_BLOCKS);
 
-    ck_assert_uint_eq(blocks->epoch, epoch);
-    ck_assert_uint_eq(blocks->id, id);
-    ck_assert_uint_eq(blocks->what, last);
-    ck_assert_str_eq(blocks->detail, detail);
+    ck_assert_uint_eq(blocks->blocks.epoch, epoch);
+    ck_assert_uint_eq(blocks->blocks.reader, id);
+    ck_assert_uint_eq(blocks->blocks.is_last, last);
+    ck_assert_str_eq(blocks->blocks.tickets, detail);
 }
 
 START_TEST(scheduler_deals_blocks_in_each_node_s_own_numbers)
@@ -103,11 +103,11 @@ START_TEST(scheduler_fails_a_task_whose_nodes_read_other_files)
     Control fixed = reader(0, "1 epochs");
 
     begin_task();
-    fixed.epoch = epoch;
-    fixed.what = 0;
-    fixed.digest = "a";
+    fixed.reader.epoch = epoch;
+    fixed.reader.is_dynamic = false;
+    fixed.reader.digest = "a";
     say(1, fixed);
-    fixed.digest = "b";
+    fixed.reader.digest = "b";
     say(0, fixed);
     expect_verdict_everywhere(CONTROL_CANCEL, MISMATCH_CODE,
                               "task x: reader 0 of its workers reads 1 epochs on node 0, but 1 "

@@ -37,9 +37,9 @@ START_TEST(scheduler_loses_a_node_after_its_timeout)
     pass_ms(250, 5u);
     const char *const text = "node 4 (127.0.0.1:4102) was lost: nothing heard from it for 3.0 s";
     const Control *lost = expect(0, CONTROL_LOST);
-    ck_assert_uint_eq(lost->number, 1);
-    ck_assert_str_eq(lost->text, text);
-    ck_assert_str_eq(expect(2, CONTROL_LOST)->text, text);
+    ck_assert_uint_eq(lost->lost.number, 1);
+    ck_assert_str_eq(lost->lost.text, text);
+    ck_assert_str_eq(expect(2, CONTROL_LOST)->lost.text, text);
     expect_quiet();
     pass_ms(10000, 5u);
     expect_quiet();
@@ -52,7 +52,7 @@ START_TEST(scheduler_takes_any_message_for_a_sign_of_life)
     tick();
     for (uint64_t i = 0; i < 10; i++) {
         pass_ms(2000, 5u);
-        ck_assert(!hears(1, (Control){ .kind = CONTROL_READY, .op = 77 }));
+        ck_assert(!hears(1, (Control){ .kind = CONTROL_READY, .ready = { .call = 77 } }));
         expect_quiet();
     }
     /* So is a HELLO repeated because the WELCOME went astray. */
@@ -93,7 +93,7 @@ START_TEST(scheduler_loss_fails_what_runs_and_waits)
 {
     const char *const text = "node 7 (127.0.0.1:4103) was lost: nothing heard from it for 3.0 s";
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     arrive(0, epoch, 0);
     propose(1, 2, CONTROL_CREATE, "table a");
     tick();
@@ -122,14 +122,14 @@ END_TEST
 START_TEST(scheduler_loss_keeps_an_earlier_cause)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     fail_worker(0, epoch, "first");
     expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "first");
     done(0, epoch);
     done(1, epoch);
     scheduler_node_gone(scheduler, now_ms, 2, "its process was killed by signal 9");
     for (uint32_t i = 0; i < 2; i++) {
-        ck_assert_str_eq(expect(i, CONTROL_LOST)->text,
+        ck_assert_str_eq(expect(i, CONTROL_LOST)->lost.text,
                          "node 7 (127.0.0.1:4103) was lost: its process was killed by signal 9");
         expect_verdict(i, CONTROL_TASK_END, FAILED_CODE, "first");
     }
@@ -165,7 +165,7 @@ START_TEST(scheduler_loss_of_the_last_one_at_work_ends_the_call)
     scheduler_node_gone(scheduler, now_ms, 2, "crashed");
     for (uint32_t i = 0; i < 2; i++) {
         expect(i, CONTROL_LOST);
-        ck_assert_uint_eq(expect(i, CONTROL_COMMIT)->code, LOST_CODE);
+        ck_assert_uint_eq(expect(i, CONTROL_COMMIT)->commit.outcome.code, LOST_CODE);
     }
     expect_quiet();
 }
@@ -180,8 +180,8 @@ START_TEST(scheduler_tells_a_lost_node_that_comes_back)
     expect(2, CONTROL_LOST);
     say(1, call(1, CONTROL_CREATE, "table a", ""));
     const Control *lost = expect(1, CONTROL_LOST);
-    ck_assert_uint_eq(lost->number, 1);
-    ck_assert_str_eq(lost->text,
+    ck_assert_uint_eq(lost->lost.number, 1);
+    ck_assert_str_eq(lost->lost.text,
                      "node 4 (127.0.0.1:4102) was lost: nothing heard from it for 3.0 s");
     expect_quiet();
 
@@ -242,14 +242,14 @@ END_TEST
 START_TEST(scheduler_loses_several_nodes)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     scheduler_node_gone(scheduler, now_ms, 1, "one");
     expect(0, CONTROL_LOST);
     expect(0, CONTROL_CANCEL);
     expect(2, CONTROL_LOST);
     expect(2, CONTROL_CANCEL);
     scheduler_node_gone(scheduler, now_ms, 2, "two");
-    ck_assert_uint_eq(expect(0, CONTROL_LOST)->number, 2);
+    ck_assert_uint_eq(expect(0, CONTROL_LOST)->lost.number, 2);
     expect_quiet();
     done(0, epoch);
     expect_verdict(0, CONTROL_TASK_END, LOST_CODE, "node 4 (127.0.0.1:4102) was lost: one");
@@ -303,7 +303,7 @@ START_TEST(scheduler_misses_a_node_that_dies_after_it_has_left)
 {
     begin();
     tick();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     for (uint32_t i = 0; i < N_NODES; i++)
         done(i, epoch);
     expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
@@ -318,7 +318,7 @@ END_TEST
 START_TEST(scheduler_cancels_a_task_that_a_node_leaves)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     say(1, (Control){ .kind = CONTROL_LEAVE });
     expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE,
                               "node 4 left the run while task x ran");
@@ -333,7 +333,7 @@ END_TEST
 START_TEST(scheduler_lets_a_task_end_without_a_node_that_did_its_part_and_left)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     done(1, epoch);
     say(1, (Control){ .kind = CONTROL_LEAVE });
     expect_quiet();
@@ -367,7 +367,7 @@ END_TEST
 START_TEST(scheduler_says_whom_a_task_waits_for)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     expect_waiting(NULL);
     arrive(0, epoch, 0);
     arrive(1, epoch, 0);
@@ -394,7 +394,7 @@ START_TEST(scheduler_tells_those_that_wait_after_every_stall_time)
     expect_quiet();
     for (unsigned i = 0; i < 3; i++) {
         pass_ms(250, ALL);
-        ck_assert_str_eq(expect(0, CONTROL_WAITING)->text,
+        ck_assert_str_eq(expect(0, CONTROL_WAITING)->waiting.text,
                          "the call to wait in a barrier waits for node 4 (127.0.0.1:4102) [last "
                          "heard 0.0 s ago] and node 7 (127.0.0.1:4103) [last heard 0.0 s ago] to "
                          "make it too");

@@ -18,13 +18,13 @@ START_TEST(scheduler_welcomes_once_every_node_is_here)
     uint64_t run_id = 0;
     for (uint32_t i = 0; i < N_NODES; i++) {
         const Control *welcome = expect_greeting(ENDPOINTS[i], CONTROL_WELCOME);
-        ck_assert_uint_eq(welcome->n_nodes, N_NODES);
+        ck_assert_uint_eq(welcome->welcome.n_nodes, N_NODES);
         for (uint32_t n = 0; n < N_NODES; n++) {
-            ck_assert_str_eq(welcome->endpoints[n], ENDPOINTS[n]);
-            ck_assert_uint_eq(welcome->incarnations[n], 100 + n);
+            ck_assert_str_eq(welcome->welcome.endpoints[n], ENDPOINTS[n]);
+            ck_assert_uint_eq(welcome->welcome.incarnations[n], 100 + n);
         }
-        ck_assert(i == 0 || welcome->run_id == run_id);
-        run_id = welcome->run_id;
+        ck_assert(i == 0 || welcome->welcome.run_id == run_id);
+        run_id = welcome->welcome.run_id;
     }
     ck_assert_uint_ne(run_id, 0);
     expect_quiet();
@@ -35,7 +35,7 @@ START_TEST(scheduler_welcomes_again_who_repeats_its_hello)
 {
     begin();
     hello(1);
-    ck_assert_uint_eq(expect_greeting(ENDPOINTS[1], CONTROL_WELCOME)->n_nodes, N_NODES);
+    ck_assert_uint_eq(expect_greeting(ENDPOINTS[1], CONTROL_WELCOME)->welcome.n_nodes, N_NODES);
     expect_quiet();
 }
 END_TEST
@@ -44,15 +44,15 @@ START_TEST(scheduler_gives_each_run_another_id)
 {
     begin();
     hello(0);
-    const uint64_t one = expect_greeting(ENDPOINTS[0], CONTROL_WELCOME)->run_id;
+    const uint64_t one = expect_greeting(ENDPOINTS[0], CONTROL_WELCOME)->welcome.run_id;
 
     replace_scheduler(&CONFIG, NULL);
     Control other = hello_of(1);
-    other.incarnation = 5;
+    other.hello.incarnation = 5;
     hello(0);
     greet(&other);
     hello(2);
-    ck_assert_uint_ne(expect_greeting(ENDPOINTS[0], CONTROL_WELCOME)->run_id, one);
+    ck_assert_uint_ne(expect_greeting(ENDPOINTS[0], CONTROL_WELCOME)->welcome.run_id, one);
 }
 END_TEST
 
@@ -70,7 +70,7 @@ START_TEST(scheduler_refuses_another_cluster_file_and_goes_on)
                              "scheduler: digest fedcba987654 there, 0123456789ab here; start "
                              "every node with the same file";
     Control other = hello_of(1);
-    other.digest = "fedcba9876543210";
+    other.hello.digest = "fedcba9876543210";
 
     hello(0);
     greet(&other);
@@ -96,7 +96,7 @@ START_TEST(scheduler_says_in_the_end_whom_it_refused)
         "file than the scheduler: digest fedcba987654 there, 0123456789ab here; "
         "start every node with the same file";
     Control other = hello_of(1);
-    other.digest = "fedcba9876543210";
+    other.hello.digest = "fedcba9876543210";
 
     tick();
     hello(0);
@@ -130,7 +130,7 @@ START_TEST(scheduler_refuses_another_wire_version_and_goes_on)
 
     hello(0);
     hello(1);
-    ck_assert(scheduler_greet(scheduler, now_ms, &newer, 6, asker_of(newer.endpoint)));
+    ck_assert(scheduler_greet(scheduler, now_ms, &newer, 6, asker_of(newer.hello.endpoints)));
     expect_refusal("tcp://c", MISMATCH_CODE, text);
     expect_quiet();
     ck_assert(!scheduler_has_ended(scheduler));
@@ -140,8 +140,8 @@ END_TEST
 START_TEST(scheduler_refuses_an_unknown_node_alone)
 {
     Control unknown = hello_of(1);
-    unknown.node = 5;
-    unknown.endpoint = "tcp://stranger";
+    unknown.hello.node_id = 5;
+    unknown.hello.endpoints = "tcp://stranger";
 
     hello(0);
     greet(&unknown);
@@ -149,9 +149,10 @@ START_TEST(scheduler_refuses_an_unknown_node_alone)
                    "there is no node 5 in the cluster file; its nodes are 0, 4, 7");
 
     /* With another file too: it belongs to another run. */
-    unknown.digest = "other";
+    unknown.hello.digest = "other";
     greet(&unknown);
-    ck_assert_uint_eq(expect_greeting("tcp://stranger", CONTROL_REFUSE)->code, MISMATCH_CODE);
+    ck_assert_uint_eq(expect_greeting("tcp://stranger", CONTROL_REFUSE)->refuse.code,
+                      MISMATCH_CODE);
     ck_assert(!scheduler_has_ended(scheduler));
     hello(1);
     hello(2);
@@ -164,7 +165,7 @@ END_TEST
 START_TEST(scheduler_refuses_a_node_that_counts_itself_wrongly)
 {
     Control wrong = hello_of(1);
-    wrong.number = 2;
+    wrong.hello.number = 2;
     greet(&wrong);
     expect_refusal("tcp://b", INVALID_CODE,
                    "node 4 (bob pid 11) takes itself for number 2 of the nodes, but is number 1");
@@ -177,23 +178,23 @@ START_TEST(scheduler_refuses_the_second_of_two_processes_of_a_node)
     const char *const text = "node 4 was started twice: bob pid 11 is in the run, eve pid 66 "
                              "came later and is refused";
     Control second = hello_of(1);
-    second.incarnation = 999;
-    second.endpoint = "tcp://eve";
-    second.description = "eve pid 66";
+    second.hello.incarnation = 999;
+    second.hello.endpoints = "tcp://eve";
+    second.hello.description = "eve pid 66";
 
     hello(1);
     greet(&second);
     expect_refusal("tcp://eve", INVALID_CODE, text);
 
     /* Nor does it matter to the run that the second one has another file. */
-    second.digest = "other";
+    second.hello.digest = "other";
     greet(&second);
-    ck_assert_uint_eq(expect_greeting("tcp://eve", CONTROL_REFUSE)->code, MISMATCH_CODE);
+    ck_assert_uint_eq(expect_greeting("tcp://eve", CONTROL_REFUSE)->refuse.code, MISMATCH_CODE);
     expect_quiet();
 
     /* The first is in, and stays in. */
     begin();
-    second.digest = CONFIG.digest;
+    second.hello.digest = CONFIG.digest;
     greet(&second);
     expect_refusal("tcp://eve", INVALID_CODE, text);
     agree(1, CONTROL_CREATE, "table a");
@@ -203,7 +204,7 @@ END_TEST
 START_TEST(scheduler_takes_a_node_anew_that_died_before_the_run)
 {
     Control second = hello_of(1);
-    second.incarnation = 999;
+    second.hello.incarnation = 999;
 
     tick();
     hello(1);
@@ -216,7 +217,7 @@ START_TEST(scheduler_takes_a_node_anew_that_died_before_the_run)
     greet(&second);
     hello(0);
     hello(2);
-    ck_assert_uint_eq(expect_greeting("tcp://a", CONTROL_WELCOME)->incarnations[1], 999);
+    ck_assert_uint_eq(expect_greeting("tcp://a", CONTROL_WELCOME)->welcome.incarnations[1], 999);
 
     /* A known death is not waited for. */
     replace_scheduler(&CONFIG, NULL);
@@ -255,9 +256,6 @@ END_TEST
 
 START_TEST(scheduler_ignores_what_is_no_hello)
 {
-    Control mute = hello_of(0);
-    mute.endpoint = NULL;
-    ck_assert(!scheduler_greet(scheduler, now_ms, &mute, CONFIG.wire_version, 1));
     ck_assert(!scheduler_greet(scheduler, now_ms, &(Control){ .kind = CONTROL_WELCOME }, 5, 1));
     /* Nobody belongs to the run before it has begun. */
     ck_assert(!hears(0, (Control){ .kind = CONTROL_BEAT }));

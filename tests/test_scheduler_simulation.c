@@ -36,7 +36,7 @@ typedef struct {
 
 /* A node's part in a task. */
 typedef struct {
-    uint64_t epoch;
+    uint32_t epoch;
     uint64_t n_rounds; /* barriers that its workers go through */
     uint64_t round;
     bool has_workers, fails;
@@ -53,8 +53,8 @@ typedef struct {
     /* where it is */
     unsigned step;
     bool proposed, at_work, said_ready; /* of steps[step] */
-    uint64_t go_id;
-    uint64_t awaited_epoch; /* before the next step; 0: none */
+    uint32_t go_id;
+    uint32_t awaited_epoch; /* before the next step; 0: none */
     bool joined, left, free_to_go;
     bool frozen; /* hears and says nothing */
     bool out;    /* has heard that it was lost */
@@ -65,7 +65,7 @@ typedef struct {
 } SimNode;
 
 typedef struct {
-    GVariant *body;
+    GByteArray *body;
     int64_t sent_ms;
     bool greeting;
 } Packet;
@@ -87,7 +87,7 @@ typedef struct {
     /* What all nodes must see alike, by op - 1 and by epoch. */
     char *verdicts[MAX_CALLS + 1];
     GHashTable *task_ends;
-    uint64_t go_ids[MAX_CALLS + 1];
+    uint32_t go_ids[MAX_CALLS + 1];
     uint32_t go_seen;
 } Sim;
 
@@ -126,7 +126,7 @@ static void enqueue(GQueue *channel, const Control *control, bool greeting)
 
 static void packet_free(Packet *packet)
 {
-    g_variant_unref(packet->body);
+    g_byte_array_unref(packet->body);
     g_free(packet);
 }
 
@@ -165,7 +165,7 @@ static void pass_on(GQueue *channel, uint32_t number, bool to_node)
 {
     Packet *packet = g_queue_pop_head(channel);
     g_auto(Control) control = { 0 };
-    const bool decoded = control_decode(packet->body, &control, NULL);
+    const bool decoded = control_decode(packet->body->data, packet->body->len, &control, NULL);
 
     sim_assert(decoded, "a message that cannot be read");
     if (to_node)
@@ -177,7 +177,7 @@ static void pass_on(GQueue *channel, uint32_t number, bool to_node)
 
 /* Nodes. */
 
-static Part *find_part(const SimNode *node, uint64_t epoch)
+static Part *find_part(const SimNode *node, uint32_t epoch)
 {
     for (guint i = 0; i < node->parts->len; i++) {
         Part *part = node->parts->pdata[i];
@@ -187,12 +187,12 @@ static Part *find_part(const SimNode *node, uint64_t epoch)
     return NULL;
 }
 
-static Part *require_part(uint32_t number, const Control *control)
+static Part *require_part(uint32_t number, uint32_t epoch, const Control *control)
 {
-    Part *part = find_part(&sim->nodes[number], control->epoch);
+    Part *part = find_part(&sim->nodes[number], epoch);
     sim_assert(part != NULL && part->running && !part->ended,
-               "%s to node %u of task %" G_GUINT64_FORMAT " that does not run there",
-               control_kind_name(control->kind), number, control->epoch);
+               "%s to node %u of task %u that does not run there", control_kind_name(control->kind),
+               number, epoch);
     return part;
 }
 
@@ -206,19 +206,19 @@ static void hear_go(uint32_t number, const Control *control)
 {
     SimNode *node = &sim->nodes[number];
 
-    sim_assert(node->proposed && !node->at_work && control->op == node->step + 1,
-               "GO %" G_GUINT64_FORMAT " to node %u out of turn", control->op, number);
+    sim_assert(node->proposed && !node->at_work && control->go.call == node->step + 1,
+               "GO %" G_GUINT64_FORMAT " to node %u out of turn", control->go.call, number);
     node->at_work = true;
-    node->go_id = control->id;
+    node->go_id = control->go.id;
     if (!(sim->go_seen & (1u << node->step))) {
         sim->go_seen |= 1u << node->step;
-        sim->go_ids[node->step] = control->id;
+        sim->go_ids[node->step] = control->go.id;
     }
-    sim_assert(sim->go_ids[node->step] == control->id, "two ids of one call");
+    sim_assert(sim->go_ids[node->step] == control->go.id, "two ids of one call");
     if (node->steps[node->step].what == CONTROL_RUN) {
         Part *part = g_new0(Part, 1);
-        sim_assert(find_part(node, control->id) == NULL, "an epoch comes twice");
-        part->epoch = control->id;
+        sim_assert(find_part(node, control->go.id) == NULL, "an epoch comes twice");
+        part->epoch = control->go.id;
         part->has_workers = chance(75);
         part->n_rounds = part->has_workers ? draw(4) : 0;
         part->fails = part->has_workers && chance(8);
@@ -230,13 +230,15 @@ static void hear_commit(uint32_t number, const Control *control)
 {
     SimNode *node = &sim->nodes[number];
     const Step *step = &node->steps[node->step];
-    g_autofree char *verdict = g_strdup_printf("%u %s", control->code, control->text);
+    g_autofree char *verdict =
+        g_strdup_printf("%u %s", control->commit.outcome.code, control->commit.outcome.text);
 
-    sim_assert(node->proposed && control->op == node->step + 1,
-               "COMMIT %" G_GUINT64_FORMAT " to node %u out of turn", control->op, number);
+    sim_assert(node->proposed && control->commit.call == node->step + 1,
+               "COMMIT %" G_GUINT64_FORMAT " to node %u out of turn", control->commit.call, number);
     sim_assert(!node->at_work || node->said_ready || node->left,
                "COMMIT to node %u, which is at work", number);
-    sim_assert(control->code != CONTROL_OK || node->at_work || step->what == CONTROL_BARRIER,
+    sim_assert(control->commit.outcome.code != CONTROL_OK || node->at_work ||
+                   step->what == CONTROL_BARRIER,
                "a good COMMIT to node %u without a GO", number);
     if (sim->verdicts[node->step] == NULL)
         sim->verdicts[node->step] = g_strdup(verdict);
@@ -246,13 +248,13 @@ static void hear_commit(uint32_t number, const Control *control)
 
     if (step->what == CONTROL_RUN && node->at_work) {
         Part *part = find_part(node, node->go_id);
-        if (control->code == CONTROL_OK) {
+        if (control->commit.outcome.code == CONTROL_OK) {
             part->running = true;
             node->awaited_epoch = step->waits ? part->epoch : 0;
             if (!part->has_workers) {
                 say_to_scheduler(number, (Control){ .kind = CONTROL_ARRIVE,
-                                                    .epoch = part->epoch,
-                                                    .round = CONTROL_NO_ROUND });
+                                                    .arrive = { .epoch = part->epoch,
+                                                                .round = CONTROL_NO_ROUND } });
                 part->retired = true;
             }
         } else {
@@ -265,28 +267,29 @@ static void hear_commit(uint32_t number, const Control *control)
 
 static void hear_cancel(uint32_t number, const Control *control)
 {
-    Part *part = require_part(number, control);
+    Part *part = require_part(number, control->cancel.epoch, control);
 
     sim_assert(!part->cancelled, "a second CANCEL of a task to node %u", number);
     part->cancelled = true;
     part->waiting = false;
-    part->cause_code = control->code;
-    part->cause = g_strdup(control->text);
+    part->cause_code = control->cancel.outcome.code;
+    part->cause = g_strdup(control->cancel.outcome.text);
 }
 
 static void hear_task_end(uint32_t number, const Control *control)
 {
     SimNode *node = &sim->nodes[number];
-    Part *part = require_part(number, control);
-    char *verdict = g_strdup_printf("%u %s", control->code, control->text);
-    gpointer epoch = GUINT_TO_POINTER((guint)control->epoch);
+    Part *part = require_part(number, control->task_end.epoch, control);
+    char *verdict =
+        g_strdup_printf("%u %s", control->task_end.outcome.code, control->task_end.outcome.text);
+    gpointer epoch = GUINT_TO_POINTER(control->task_end.epoch);
 
     sim_assert(part->done || node->left, "the end of a task to node %u, which is not done", number);
-    sim_assert(part->cancelled == (control->code != CONTROL_OK),
+    sim_assert(part->cancelled == (control->task_end.outcome.code != CONTROL_OK),
                "a task ends with '%s' on node %u, but was %scancelled", verdict, number,
                part->cancelled ? "" : "not ");
-    sim_assert(!part->cancelled ||
-                   (part->cause_code == control->code && strcmp(part->cause, control->text) == 0),
+    sim_assert(!part->cancelled || (part->cause_code == control->task_end.outcome.code &&
+                                    strcmp(part->cause, control->task_end.outcome.text) == 0),
                "a task ends with another cause than it was cancelled with: '%s'", verdict);
     const char *known = g_hash_table_lookup(sim->task_ends, epoch);
     sim_assert(known == NULL || strcmp(known, verdict) == 0, "two ends of one task: '%s' and '%s'",
@@ -299,13 +302,14 @@ static void hear_task_end(uint32_t number, const Control *control)
 
 static void hear_release(uint32_t number, const Control *control)
 {
-    Part *part = require_part(number, control);
+    Part *part = require_part(number, control->release.epoch, control);
 
     /* After a failure of its own it no longer waits; a release may have been under way. */
     if (part->cancelled || part->failed)
         return;
-    sim_assert(part->waiting && control->round == part->round,
-               "node %u is released from barrier %" G_GUINT64_FORMAT, number, control->round);
+    sim_assert(part->waiting && control->release.round == part->round,
+               "node %u is released from barrier %" G_GUINT64_FORMAT, number,
+               control->release.round);
     part->waiting = false;
     part->round++;
 
@@ -314,10 +318,10 @@ static void hear_release(uint32_t number, const Control *control)
         const Part *other = find_part(&sim->nodes[i], part->epoch);
         if (other == NULL || sim->nodes[i].frozen || other->failed || other->cancelled)
             continue;
-        sim_assert(other->retired || other->done || other->round > control->round ||
-                       (other->round == control->round && other->waiting),
+        sim_assert(other->retired || other->done || other->round > control->release.round ||
+                       (other->round == control->release.round && other->waiting),
                    "node %u leaves barrier %" G_GUINT64_FORMAT " before node %u comes", number,
-                   control->round, i);
+                   control->release.round, i);
     }
 }
 
@@ -332,7 +336,7 @@ static void node_hears(uint32_t number, const Control *control)
                control_kind_name(control->kind), number);
     switch (control->kind) {
     case CONTROL_WELCOME:
-        sim_assert(control->n_nodes == sim->n_nodes, "a welcome to another run");
+        sim_assert(control->welcome.n_nodes == sim->n_nodes, "a welcome to another run");
         node->joined = true;
         break;
     case CONTROL_BEAT:
@@ -354,13 +358,13 @@ static void node_hears(uint32_t number, const Control *control)
         hear_release(number, control);
         break;
     case CONTROL_LOST:
-        if (control->number == number) {
+        if (control->lost.number == number) {
             node->out = true;
             break;
         }
-        sim_assert(sim->frozen_mask & (1u << control->number), "node %u was lost: %s",
-                   control->number, control->text);
-        node->lost_heard |= 1u << control->number;
+        sim_assert(sim->frozen_mask & (1u << control->lost.number), "node %u was lost: %s",
+                   control->lost.number, control->lost.text);
+        node->lost_heard |= 1u << control->lost.number;
         sim_assert(sim->now_ms - sim->frozen_ms > 0, "lost before it froze");
         break;
     case CONTROL_LEFT:
@@ -375,29 +379,31 @@ static void node_hears(uint32_t number, const Control *control)
 /* A worker of the part takes a step. */
 static void part_steps(uint32_t number, Part *part)
 {
-    const uint64_t epoch = part->epoch;
+    const uint32_t epoch = part->epoch;
 
     if (!part->running || part->done || part->waiting)
         return;
     if (part->fails && !part->failed && !part->cancelled && chance(50)) {
         g_autofree char *text = g_strdup_printf("a worker of node %u failed", number);
         part->failed = true;
-        say_to_scheduler(number, (Control){ .kind = CONTROL_FAIL,
-                                            .epoch = epoch,
-                                            .code = CONTROL_CODE(RUBATO_ERROR_TASK_FAILED),
-                                            .text = text });
+        say_to_scheduler(
+            number, (Control){ .kind = CONTROL_FAIL,
+                               .fail = { .epoch = epoch,
+                                         .outcome.code = CONTROL_CODE(RUBATO_ERROR_TASK_FAILED),
+                                         .outcome.text = text } });
     } else if (part->cancelled || part->failed || part->round == part->n_rounds) {
         if (!part->retired && chance(50)) {
-            say_to_scheduler(
-                number,
-                (Control){ .kind = CONTROL_ARRIVE, .epoch = epoch, .round = CONTROL_NO_ROUND });
+            say_to_scheduler(number,
+                             (Control){ .kind = CONTROL_ARRIVE,
+                                        .arrive = { .epoch = epoch, .round = CONTROL_NO_ROUND } });
             part->retired = true;
         }
-        say_to_scheduler(number, (Control){ .kind = CONTROL_TASK_DONE, .epoch = epoch });
+        say_to_scheduler(number,
+                         (Control){ .kind = CONTROL_TASK_DONE, .task_done = { .epoch = epoch } });
         part->done = true;
     } else {
-        say_to_scheduler(number,
-                         (Control){ .kind = CONTROL_ARRIVE, .epoch = epoch, .round = part->round });
+        say_to_scheduler(number, (Control){ .kind = CONTROL_ARRIVE,
+                                            .arrive = { .epoch = epoch, .round = part->round } });
         part->waiting = true;
     }
 }
@@ -413,21 +419,22 @@ static void program_steps(uint32_t number)
         if (step->fails) {
             g_autofree char *text =
                 g_strdup_printf("node %u cannot do call %u", number, node->step);
-            say_to_scheduler(number, (Control){ .kind = CONTROL_READY,
-                                                .op = op,
-                                                .code = CONTROL_CODE(RUBATO_ERROR_MEMORY),
-                                                .text = text });
+            say_to_scheduler(
+                number, (Control){ .kind = CONTROL_READY,
+                                   .ready = { .call = op,
+                                              .outcome.code = CONTROL_CODE(RUBATO_ERROR_MEMORY),
+                                              .outcome.text = text } });
         } else {
-            say_to_scheduler(number, (Control){ .kind = CONTROL_READY, .op = op });
+            say_to_scheduler(number, (Control){ .kind = CONTROL_READY, .ready = { .call = op } });
         }
     } else if (!node->proposed && node->awaited_epoch == 0 && node->step < node->n_steps) {
         node->proposed = true;
         say_to_scheduler(number, (Control){ .kind = CONTROL_PROPOSE,
-                                            .op = op,
-                                            .what = step->what,
-                                            .text = step->name,
-                                            .digest = step->arguments,
-                                            .detail = step->arguments });
+                                            .propose = { .call = op,
+                                                         .what = step->what,
+                                                         .name = step->name,
+                                                         .digest = step->arguments,
+                                                         .arguments = step->arguments } });
     } else if (node->step == node->n_steps) {
         for (guint i = 0; i < node->parts->len; i++)
             if (!((const Part *)node->parts->pdata[i])->ended)
@@ -450,12 +457,12 @@ static void node_steps(uint32_t number)
         g_autofree char *endpoint = g_strdup_printf("%u", number);
         if (!chance(20))
             say_to_scheduler(number, (Control){ .kind = CONTROL_HELLO,
-                                                .node = number,
-                                                .number = number,
-                                                .incarnation = number + 1,
-                                                .digest = "file",
-                                                .endpoint = endpoint,
-                                                .description = "simulated" });
+                                                .hello = { .node_id = number,
+                                                           .number = number,
+                                                           .incarnation = number + 1,
+                                                           .digest = "file",
+                                                           .endpoints = endpoint,
+                                                           .description = "simulated" } });
         return;
     }
     if (sim->now_ms - node->last_beat_ms >= HEARTBEAT_MS) {
@@ -531,11 +538,12 @@ static void disturb(void)
         break;
     case 1:
         sim->interrupted = true;
-        say_to_scheduler(number, (Control){ .kind = CONTROL_INTERRUPT, .text = "interrupted" });
+        say_to_scheduler(
+            number, (Control){ .kind = CONTROL_INTERRUPT, .interrupt = { .text = "interrupted" } });
         break;
     case 2:
         sim->disturbed = true;
-        say_to_scheduler(number, (Control){ .kind = CONTROL_STOP, .text = "SIGINT" });
+        say_to_scheduler(number, (Control){ .kind = CONTROL_STOP, .stop = { .text = "SIGINT" } });
         break;
     default:
         /* Leaves with calls and tasks open. */

@@ -7,35 +7,35 @@
 
 #define DEADLOCK_CODE CONTROL_CODE(RUBATO_ERROR_DEADLOCK)
 
-static void wait_clock(uint32_t node, uint64_t epoch, uint32_t rank, uint64_t needed,
+static void wait_clock(uint32_t node, uint32_t epoch, uint32_t rank, uint64_t needed,
                        uint64_t round, const char *clocks)
 {
     say(node, (Control){ .kind = CONTROL_WAITS,
-                         .epoch = epoch,
-                         .number = rank,
-                         .what = CONTROL_WAIT_CLOCK,
-                         .id = 3,
-                         .text = "rows",
-                         .op = needed,
-                         .round = round,
-                         .detail = clocks });
+                         .waits = { .epoch = epoch,
+                                    .rank = rank,
+                                    .what = CONTROL_WAIT_CLOCK,
+                                    .table = 3,
+                                    .table_name = "rows",
+                                    .clock = needed,
+                                    .round = round,
+                                    .own_clocks = clocks } });
 }
 
-static void wait_barrier(uint32_t node, uint64_t epoch, uint32_t rank, uint64_t round,
+static void wait_barrier(uint32_t node, uint32_t epoch, uint32_t rank, uint64_t round,
                          const char *clocks)
 {
     say(node, (Control){ .kind = CONTROL_WAITS,
-                         .epoch = epoch,
-                         .number = rank,
-                         .what = CONTROL_WAIT_BARRIER,
-                         .round = round,
-                         .detail = clocks });
+                         .waits = { .epoch = epoch,
+                                    .rank = rank,
+                                    .what = CONTROL_WAIT_BARRIER,
+                                    .round = round,
+                                    .own_clocks = clocks } });
 }
 
 START_TEST(scheduler_fails_a_task_whose_workers_wait_for_one_another)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "3:2.");
     expect_quiet();
     wait_clock(2, epoch, 5, 3, 0, "3:3.");
@@ -52,16 +52,16 @@ END_TEST
 START_TEST(scheduler_finds_two_tables_that_are_clocked_crosswise)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     wait_clock(0, epoch, 0, 1, 0, "3:0 4:7.");
     say(1, (Control){ .kind = CONTROL_WAITS,
-                      .epoch = epoch,
-                      .number = 1,
-                      .what = CONTROL_WAIT_CLOCK,
-                      .id = 4,
-                      .text = "others",
-                      .op = 8,
-                      .detail = "3:9 4:8." });
+                      .waits = { .epoch = epoch,
+                                 .rank = 1,
+                                 .what = CONTROL_WAIT_CLOCK,
+                                 .table = 4,
+                                 .table_name = "others",
+                                 .clock = 8,
+                                 .own_clocks = "3:9 4:8." } });
     expect_quiet(); /* nobody holds worker 0: worker 1 is at 9 of table 3 */
     wait_clock(0, epoch, 0, 10, 0, "3:10 4:7.");
     expect_verdict_everywhere(
@@ -75,7 +75,7 @@ END_TEST
 START_TEST(scheduler_sees_no_deadlock_where_somebody_may_still_go_on)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     wait_clock(0, epoch, 0, 3, 0, "3:3."); /* for somebody who computes */
     wait_clock(0, epoch, 1, 3, 0, "3:3.");
     expect_quiet();
@@ -95,7 +95,7 @@ END_TEST
 START_TEST(scheduler_does_not_guess_clocks)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "4:2.");
     wait_clock(2, epoch, 5, 3, 0, "3:3.");
     expect_quiet();
@@ -107,7 +107,7 @@ END_TEST
 START_TEST(scheduler_names_the_slowest_of_those_that_hold_a_worker)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "3:2.");
     wait_barrier(1, epoch, 2, 0, "3:1.");
     expect_quiet();
@@ -123,7 +123,7 @@ END_TEST
 START_TEST(scheduler_goes_by_what_a_worker_has_said_last)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "3:2.");
     wait_clock(2, epoch, 5, 3, 1, "3:3."); /* it has passed that barrier: so has worker 0 */
     expect_quiet();
@@ -141,15 +141,15 @@ static const char *const damaged[] = { "",         "3:2",   "3:2 ",          "3:
 START_TEST(scheduler_ignores_clocks_that_cannot_be_read)
 {
     begin();
-    const uint64_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "3:0.");
     ck_assert(!hears(1, (Control){ .kind = CONTROL_WAITS,
-                                   .epoch = epoch,
-                                   .number = 1,
-                                   .what = CONTROL_WAIT_CLOCK,
-                                   .id = 3,
-                                   .op = 1,
-                                   .detail = damaged[_i] }));
+                                   .waits = { .epoch = epoch,
+                                              .rank = 1,
+                                              .what = CONTROL_WAIT_CLOCK,
+                                              .table = 3,
+                                              .clock = 1,
+                                              .own_clocks = damaged[_i] } }));
     expect_quiet();
 }
 END_TEST
@@ -184,7 +184,7 @@ typedef struct {
     GRand *rand;
     Player players[N_WORKERS];
     GQueue reports[N_NODES];
-    uint64_t epoch;
+    uint32_t epoch;
 } Stage;
 
 static uint32_t pick(Stage *stage, uint32_t n)
@@ -255,15 +255,16 @@ static void report(Stage *stage, uint32_t rank)
     player->has_reported = true;
     g_snprintf(made->text, sizeof made->text, "0:%u 1:%u.", (unsigned)player->clocks[0],
                (unsigned)player->clocks[1]);
-    made->control = (Control){ .kind = CONTROL_WAITS,
-                               .epoch = stage->epoch,
-                               .number = rank,
-                               .what = in_barrier ? CONTROL_WAIT_BARRIER : CONTROL_WAIT_CLOCK,
-                               .round = player->n_passed,
-                               .id = action->table,
-                               .op = in_barrier ? 0 : needed_of(player),
-                               .text = "rows",
-                               .detail = made->text };
+    made->control =
+        (Control){ .kind = CONTROL_WAITS,
+                   .waits = { .epoch = stage->epoch,
+                              .rank = rank,
+                              .what = in_barrier ? CONTROL_WAIT_BARRIER : CONTROL_WAIT_CLOCK,
+                              .round = player->n_passed,
+                              .table = action->table,
+                              .clock = in_barrier ? 0 : needed_of(player),
+                              .table_name = "rows",
+                              .own_clocks = made->text } };
     g_queue_push_tail(&stage->reports[rank % N_NODES], made);
 }
 
@@ -386,7 +387,7 @@ static void note_cancel(void *user, uint32_t node, const Control *control)
     if (control->kind != CONTROL_CANCEL)
         put_sent(user, node, control);
     else if (node == 0 && verdict == NULL)
-        verdict = g_strdup(control->text);
+        verdict = g_strdup(control->cancel.outcome.text);
 }
 
 static char *take_verdict(void)

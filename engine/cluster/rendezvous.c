@@ -137,36 +137,26 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
         g_strdup_printf("%s process %ld", g_get_host_name(), (long)getpid());
     const Control hello = {
         .kind = CONTROL_HELLO,
-        .node = engine->id,
-        .number = engine->self,
-        .digest = engine->cluster->digest,
-        .incarnation = engine->incarnation,
-        .endpoint = engine->addresses,
-        .description = description,
+        .hello = { .node_id = engine->id,
+                   .number = engine->self,
+                   .incarnation = engine->incarnation,
+                   .digest = engine->cluster->digest,
+                   .endpoints = engine->addresses,
+                   .description = description },
     };
 
-    dispatch_say_hello(engine, scheduler, &hello);
+    dispatch_greet(engine, scheduler, &hello);
 }
 
 /* Tells the others, who would wait, that this node ends before the run has begun, and why. */
 static void say_farewell(RubatoEngine *engine, const char *scheduler, const char *why)
 {
-    const bool is_schedulers = engine->self == engine->scheduler_node;
-    const Control farewell = {
-        .kind = is_schedulers ? CONTROL_STOP : CONTROL_LEAVE,
-        .node = engine->id,
-        .number = engine->self,
-        .incarnation = engine->incarnation,
-        .text = why,
-    };
-    g_autoptr(GVariant) body = NULL;
-
-    if (is_schedulers) {
-        engine_tell_scheduler(engine, &farewell);
-        return;
-    }
-    body = control_encode(&farewell);
-    (void)network_greet(engine->network, scheduler, body, NULL); /* else the scheduler misses it */
+    if (engine->self == engine->scheduler_node)
+        engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_STOP, .stop = { why } });
+    else
+        dispatch_greet(engine, scheduler,
+                       &(Control){ .kind = CONTROL_FAREWELL,
+                                   .farewell = { engine->id, engine->incarnation, why } });
 }
 
 /* Greets the scheduler, and looks how the connection to it is. *broken_ms: since when there is none
@@ -233,15 +223,10 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
             return give_up(engine, now_ms - began_ms, 0, error);
         engine_wait_changed(engine, GREETING_MS);
     }
-    if (!engine->welcome && engine->refusal != NULL) {
-        const Control refuse = {
-            .code = engine->refusal_code == CONTROL_OK ? CONTROL_CODE(RUBATO_ERROR_NETWORK)
-                                                       : engine->refusal_code,
-            .text = engine->refusal,
-        };
-
-        return control_check(&refuse, error);
-    }
+    if (!engine->welcome && engine->refusal != NULL)
+        return control_check(engine->refusal_code == CONTROL_OK ? CONTROL_CODE(RUBATO_ERROR_NETWORK)
+                                                                : engine->refusal_code,
+                             engine->refusal, error);
     return engine_check(engine, error);
 }
 

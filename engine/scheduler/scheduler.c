@@ -12,48 +12,63 @@
 
 #include <assert.h>
 
+#include "engine/control_messages.h"
+
 #define NOBODY UINT32_MAX  /* an Outgoing that is a greeting */
 #define MAX_NODES_NAMED 8u /* in one message */
 
 typedef struct {
     uint32_t node;
-    uint64_t asker; /* of a greeting */
-    GVariant *body;
+    uint64_t asker;   /* of a greeting */
+    Control *control; /* counted: it may go to several nodes */
 } Outgoing;
+
+static Control *counted_copy(const Control *control)
+{
+    Control *const copy = g_rc_box_new(Control);
+
+    control_copy(copy, control);
+    return copy;
+}
+
+static void drop_control(Control *control)
+{
+    g_rc_box_release_full(control, (GDestroyNotify)control_clear);
+}
 
 static void outgoing_free(Outgoing *outgoing)
 {
-    g_variant_unref(outgoing->body);
+    drop_control(outgoing->control);
     g_free(outgoing);
 }
 
-static void queue_outgoing(Scheduler *scheduler, uint32_t node, uint64_t asker, GVariant *body)
+/* Takes the message. */
+static void queue_outgoing(Scheduler *scheduler, uint32_t node, uint64_t asker, Control *control)
 {
     Outgoing *outgoing = g_new(Outgoing, 1);
-    *outgoing = (Outgoing){ node, asker, g_variant_ref(body) };
+    *outgoing = (Outgoing){ node, asker, control };
     g_queue_push_tail(&scheduler->outbox, outgoing);
 }
 
 void scheduler_send(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    if (scheduler->nodes[node].lost)
-        return;
-    g_autoptr(GVariant) body = control_encode(control);
-    queue_outgoing(scheduler, node, 0, body);
+    if (!scheduler->nodes[node].lost)
+        queue_outgoing(scheduler, node, 0, counted_copy(control));
 }
 
 void scheduler_send_all(Scheduler *scheduler, const Control *control)
 {
-    g_autoptr(GVariant) body = control_encode(control);
+    Control *const copy = counted_copy(control);
+
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (!scheduler->nodes[i].lost)
-            queue_outgoing(scheduler, i, 0, body);
+            queue_outgoing(scheduler, i, 0, g_rc_box_acquire(copy));
+    drop_control(copy);
 }
 
 void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control *control)
 {
-    g_autoptr(GVariant) body = control_encode(control);
-    queue_outgoing(scheduler, NOBODY, asker, body);
+    queue_outgoing(scheduler, NOBODY, asker, counted_copy(control));
 }
 
 static void deliver(Scheduler *scheduler)
@@ -64,14 +79,10 @@ static void deliver(Scheduler *scheduler)
         return;
     scheduler->delivering = true;
     while ((outgoing = g_queue_pop_head(&scheduler->outbox)) != NULL) {
-        g_auto(Control) control = { 0 };
-        const bool decoded = control_decode(outgoing->body, &control, NULL);
-        assert(decoded);
-        (void)decoded;
         if (outgoing->node == NOBODY)
-            scheduler->output.greet(scheduler->user, outgoing->asker, &control);
+            scheduler->output.greet(scheduler->user, outgoing->asker, outgoing->control);
         else
-            scheduler->output.send(scheduler->user, outgoing->node, &control);
+            scheduler->output.send(scheduler->user, outgoing->node, outgoing->control);
         outgoing_free(outgoing);
     }
     scheduler->delivering = false;
@@ -205,62 +216,63 @@ static void lose_node(Scheduler *scheduler, uint32_t number, const char *how)
 
     node->lost = true;
     verdict_set(&node->loss, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
-    scheduler_send_all(scheduler,
-                       &(Control){ .kind = CONTROL_LOST, .number = number, .text = text });
+    scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_LOST, .lost = { number, text } });
     doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
     collectives_node_out(scheduler, number);
     tasks_node_out(scheduler, number);
     check_left(scheduler);
 }
 
-static bool leave(Scheduler *scheduler, uint32_t number)
+/* ---- what nodes say to the scheduler itself ---- */
+
+bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *beat)
 {
-    if (scheduler->nodes[number].left)
+    (void)scheduler;
+    (void)node;
+    (void)beat;
+    return true;
+}
+
+static const char *text_of(const ControlText *said)
+{
+    return said->text != NULL ? said->text : "";
+}
+
+bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    (void)node;
+    tasks_cancel(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text_of(&control->interrupt));
+    return true;
+}
+
+bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    (void)node;
+    doom(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text_of(&control->stop));
+    return true;
+}
+
+bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    (void)control;
+    if (scheduler->nodes[node].left)
         return false;
-    scheduler->nodes[number].left = true;
-    scheduler->nodes[number].left_ms = scheduler->now_ms;
-    collectives_node_out(scheduler, number);
-    tasks_node_out(scheduler, number);
+    scheduler->nodes[node].left = true;
+    scheduler->nodes[node].left_ms = scheduler->now_ms;
+    collectives_node_out(scheduler, node);
+    tasks_node_out(scheduler, node);
     check_left(scheduler);
     return true;
 }
 
+/* ---- what comes in ---- */
+
 static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    const char *const text = control->text != NULL ? control->text : "";
+    const ControlMessage *const message = control_message(control->kind);
 
-    switch (control->kind) {
-    case CONTROL_BEAT:
-        return true;
-    case CONTROL_PROPOSE:
-        return collective_propose(scheduler, node, control);
-    case CONTROL_READY:
-        return collective_ready(scheduler, node, control);
-    case CONTROL_FAIL:
-        return task_fail(scheduler, control);
-    case CONTROL_TASK_DONE:
-        return task_done(scheduler, node, control);
-    case CONTROL_ARRIVE:
-        return task_arrive(scheduler, node, control);
-    case CONTROL_WAITS:
-        return task_waits(scheduler, node, control);
-    case CONTROL_READER:
-        return data_reader(scheduler, node, control);
-    case CONTROL_INPUTS:
-        return data_inputs(scheduler, node, control);
-    case CONTROL_WANT:
-        return data_want(scheduler, node, control);
-    case CONTROL_INTERRUPT:
-        tasks_cancel(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
-        return true;
-    case CONTROL_STOP:
-        doom(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
-        return true;
-    case CONTROL_LEAVE:
-        return leave(scheduler, node);
-    default:
-        return false;
-    }
+    return message != NULL && message->to_scheduler != NULL &&
+           message->to_scheduler(scheduler, node, control);
 }
 
 bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, const Control *control)
@@ -271,7 +283,7 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
         return false;
     if (!scheduler->begun && node == scheduler->config.self && control->kind == CONTROL_STOP) {
         scheduler->now_ms = now_ms;
-        rendezvous_stop(scheduler, control->text != NULL ? control->text : "");
+        rendezvous_stop(scheduler, text_of(&control->stop));
         deliver(scheduler);
         return true;
     }
@@ -284,9 +296,8 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
     SchedulerNode *sender = &scheduler->nodes[node];
     if (sender->lost) {
         /* It was only stopped for a while, and must hear that the others went on without it. */
-        const Control lost = { .kind = CONTROL_LOST, .number = node, .text = sender->loss.text };
-        g_autoptr(GVariant) body = control_encode(&lost);
-        queue_outgoing(scheduler, node, 0, body);
+        const Control lost = { .kind = CONTROL_LOST, .lost = { node, sender->loss.text } };
+        queue_outgoing(scheduler, node, 0, counted_copy(&lost));
         sensible = true;
     } else {
         sender->heard_ms = now_ms;
@@ -400,7 +411,7 @@ static void tell_waiting(Scheduler *scheduler)
         const int64_t told = MAX(scheduler->last_tick_ms - wait->since_ms, 0) / stall_ms;
         if ((scheduler->now_ms - wait->since_ms) / stall_ms <= told)
             continue;
-        const Control control = { .kind = CONTROL_WAITING, .text = wait->text };
+        const Control control = { .kind = CONTROL_WAITING, .waiting = { wait->text } };
         for (uint32_t n = 0; n < scheduler->config.n_nodes; n++)
             if (wait->waiting != NULL ? wait->waiting[n] : scheduler->nodes[n].left)
                 scheduler_send(scheduler, n, &control);
@@ -440,19 +451,15 @@ void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms)
         sender->heard_ms = MAX(sender->heard_ms, heard_ms);
 }
 
-bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version,
-                     uint64_t asker)
+bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *greeting,
+                     uint16_t version, uint64_t asker)
 {
-    const bool leaves = hello->kind == CONTROL_LEAVE;
+    const ControlMessage *const message = control_message(greeting->kind);
 
-    if (scheduler->config.single ||
-        (!leaves && (hello->kind != CONTROL_HELLO || hello->endpoint == NULL)))
+    if (scheduler->config.single || message == NULL || message->to_rendezvous == NULL)
         return false;
     scheduler->now_ms = now_ms;
-    if (leaves)
-        rendezvous_leave(scheduler, hello);
-    else
-        rendezvous_hello(scheduler, hello, version, asker);
+    message->to_rendezvous(scheduler, greeting, version, asker);
     deliver(scheduler);
     return true;
 }

@@ -7,8 +7,8 @@
  *
  * What a node may count on:
  * - Messages to one node come out in the order in which they are to reach it.
- * - A node makes collective call op + 1 only after COMMIT of op. Each PROPOSE gets one COMMIT, with
- *   the same code and text on every node that makes the call, whenever it makes it.
+ * - A node makes its next collective call only after the COMMIT of the one before. Each PROPOSE gets
+ *   one COMMIT, with the same code and text on every node that makes the call, whenever it makes it.
  * - After GO, COMMIT comes only once the node has said READY.
  * - Each RUN whose COMMIT is good ends in one TASK_END, once every node that still lives has said
  *   TASK_DONE; before it comes at most one CANCEL, with the same cause. A RUN whose COMMIT is not
@@ -56,8 +56,8 @@ void scheduler_free(Scheduler *scheduler);
  * back to whoever said it. Each HELLO is answered as soon as there is an answer, however often it
  * comes. Returns whether it made sense; what did not is ignored, and the caller counts and logs
  * it. */
-bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *hello, uint16_t version,
-                     uint64_t asker);
+bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *greeting,
+                     uint16_t version, uint64_t asker);
 
 /* A message came from a node of the run, by its number. Returns as above. */
 bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, const Control *control);

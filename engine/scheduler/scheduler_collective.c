@@ -17,7 +17,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define DETAIL_SHOWN 600 /* bytes of each side's arguments in a message */
+#define ARGUMENTS_SHOWN 600 /* bytes of each side's arguments in a message */
 
 static const struct {
     const char *did, *does;
@@ -32,7 +32,7 @@ static void collective_free(Collective *collective)
 {
     g_free(collective->name);
     g_free(collective->digest);
-    g_free(collective->detail);
+    g_free(collective->arguments);
     g_free(collective->proposed);
     g_free(collective->ready);
     verdict_clear(&collective->verdict);
@@ -69,9 +69,7 @@ static void send_commit(Scheduler *scheduler, const Collective *collective, uint
 {
     const Control commit = {
         .kind = CONTROL_COMMIT,
-        .op = collective->op,
-        .code = collective->verdict.code,
-        .text = collective->verdict.text,
+        .commit = { collective->number, { collective->verdict.code, collective->verdict.text } },
     };
     scheduler_send(scheduler, node, &commit);
 }
@@ -86,7 +84,7 @@ static void decide(Scheduler *scheduler, Collective *collective)
         if (collective->proposed[i])
             send_commit(scheduler, collective, i);
     if (started && collective->what == CONTROL_RUN)
-        task_decided(scheduler, (uint32_t)collective->id, collective->verdict.code == CONTROL_OK);
+        task_decided(scheduler, collective->id, collective->verdict.code == CONTROL_OK);
 }
 
 static void check_ready(Scheduler *scheduler, Collective *collective)
@@ -127,29 +125,29 @@ static void fail_by_leaving(Scheduler *scheduler, Collective *collective, uint32
 
 /* How two nodes' calls differ, NULL where they do not. Both are named, the lower number's last. */
 static char *find_mismatch(const Scheduler *scheduler, const Collective *collective, uint32_t node,
-                           const Control *control)
+                           const ControlPropose *propose)
 {
     const SchedulerNode *nodes = scheduler->nodes;
     const uint32_t first = collective->first;
     const char *const verb = VERBS[collective->what].did;
 
-    if (control->what != collective->what || strcmp(control->text, collective->name) != 0) {
-        const char *const other = VERBS[control->what].did;
+    if (propose->what != collective->what || strcmp(propose->name, collective->name) != 0) {
+        const char *const other = VERBS[propose->what].did;
         if (node > first)
             return g_strdup_printf("node %u %s%s while node %u %s%s", nodes[node].id, other,
-                                   control->text, nodes[first].id, verb, collective->name);
+                                   propose->name, nodes[first].id, verb, collective->name);
         return g_strdup_printf("node %u %s%s while node %u %s%s", nodes[first].id, verb,
-                               collective->name, nodes[node].id, other, control->text);
+                               collective->name, nodes[node].id, other, propose->name);
     }
-    if (strcmp(control->digest, collective->digest) == 0)
+    if (strcmp(propose->digest, collective->digest) == 0)
         return NULL;
 
     const bool ordered = first < node;
     return g_strdup_printf("node %u and node %u %s%s with different arguments: %.*s / %.*s",
                            nodes[ordered ? first : node].id, nodes[ordered ? node : first].id,
-                           VERBS[collective->what].does, collective->name, DETAIL_SHOWN,
-                           ordered ? collective->detail : control->detail, DETAIL_SHOWN,
-                           ordered ? control->detail : collective->detail);
+                           VERBS[collective->what].does, collective->name, ARGUMENTS_SHOWN,
+                           ordered ? collective->arguments : propose->arguments, ARGUMENTS_SHOWN,
+                           ordered ? propose->arguments : collective->arguments);
 }
 
 /* Everyone has proposed the same. */
@@ -166,25 +164,29 @@ static void go(Scheduler *scheduler, Collective *collective)
         collective->id = scheduler->next_table++;
     } else if (collective->what == CONTROL_RUN) {
         collective->id = scheduler->next_epoch++;
-        task_prepare(scheduler, (uint32_t)collective->id, collective->name);
+        task_prepare(scheduler, collective->id, collective->name);
     }
     const Control control = {
-        .kind = CONTROL_GO, .op = collective->op, .id = collective->id, .round = collective->seed
+        .kind = CONTROL_GO,
+        .go = { .call = collective->number,
+                .hash_seed = collective->hash_seed,
+                .id = collective->id },
     };
     scheduler_send_all(scheduler, &control);
 }
 
-static Collective *collective_new(Scheduler *scheduler, uint32_t node, const Control *control)
+static Collective *collective_new(Scheduler *scheduler, uint32_t node,
+                                  const ControlPropose *propose)
 {
     Collective *collective = g_new0(Collective, 1);
 
-    collective->op = ++scheduler->last_op;
-    collective->what = control->what;
+    collective->number = ++scheduler->n_calls;
+    collective->what = propose->what;
     collective->first = node;
-    collective->seed = control->round;
-    collective->name = g_strdup(control->text);
-    collective->digest = g_strdup(control->digest);
-    collective->detail = g_strdup(control->detail);
+    collective->hash_seed = propose->hash_seed;
+    collective->name = g_strdup(propose->name);
+    collective->digest = g_strdup(propose->digest);
+    collective->arguments = g_strdup(propose->arguments);
     collective->proposed = g_new0(bool, scheduler->config.n_nodes);
     collective->ready = g_new0(bool, scheduler->config.n_nodes);
     collective->since_ms = scheduler->now_ms;
@@ -192,11 +194,11 @@ static Collective *collective_new(Scheduler *scheduler, uint32_t node, const Con
     return collective;
 }
 
-static Collective *find_collective(const Scheduler *scheduler, uint64_t op)
+static Collective *find_collective(const Scheduler *scheduler, uint64_t number)
 {
     for (GList *link = scheduler->collectives.head; link != NULL; link = link->next) {
         Collective *collective = link->data;
-        if (collective->op == op)
+        if (collective->number == number)
             return collective;
     }
     return NULL;
@@ -219,25 +221,23 @@ static void check_hope(Scheduler *scheduler, Collective *collective)
 bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const Collective *open = open_collective(scheduler);
-    const Control call = {
-        .what = control->what,
-        .text = control->text != NULL && control->what != CONTROL_BARRIER ? control->text : "",
-        .digest = control->digest != NULL ? control->digest : "",
-        .detail = control->detail != NULL ? control->detail : "",
-        .round = control->round,
-    };
+    ControlPropose propose = control->propose;
 
+    if (propose.name == NULL || propose.what == CONTROL_BARRIER)
+        propose.name = "";
+    propose.digest = propose.digest != NULL ? propose.digest : "";
+    propose.arguments = propose.arguments != NULL ? propose.arguments : "";
     if (!scheduler_counts_on(scheduler, node) ||
-        control->op != scheduler->nodes[node].n_proposed + 1 ||
-        (open != NULL && open->proposed[node]) || control->what < CONTROL_CREATE ||
-        control->what >= CONTROL_END_OF_CALLS)
+        propose.call != scheduler->nodes[node].n_proposed + 1 ||
+        (open != NULL && open->proposed[node]) || propose.what < CONTROL_CREATE ||
+        propose.what >= CONTROL_END_OF_CALLS)
         return false;
     scheduler->nodes[node].n_proposed++;
 
-    Collective *collective = find_collective(scheduler, control->op);
+    Collective *collective = find_collective(scheduler, propose.call);
     if (collective == NULL) {
-        assert(control->op == scheduler->last_op + 1);
-        collective = collective_new(scheduler, node, &call);
+        assert(propose.call == scheduler->n_calls + 1);
+        collective = collective_new(scheduler, node, &propose);
         collective->proposed[node] = true;
         check_hope(scheduler, collective);
     } else {
@@ -247,7 +247,7 @@ bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *cont
             prune(scheduler);
             return true;
         }
-        g_autofree char *mismatch = find_mismatch(scheduler, collective, node, &call);
+        g_autofree char *mismatch = find_mismatch(scheduler, collective, node, &propose);
         if (mismatch != NULL)
             fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_MISMATCH), mismatch);
     }
@@ -265,13 +265,14 @@ bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *cont
 
 bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *control)
 {
+    const ControlCallEnd *const ready = &control->ready;
     Collective *collective = open_collective(scheduler);
 
     if (collective == NULL || collective->phase != COLLECTIVE_WORKING ||
-        collective->op != control->op || collective->ready[node])
+        collective->number != ready->call || collective->ready[node])
         return false;
     collective->ready[node] = true;
-    verdict_set(&collective->verdict, control->code, control->text);
+    verdict_set(&collective->verdict, ready->outcome.code, ready->outcome.text);
     check_ready(scheduler, collective);
     return true;
 }

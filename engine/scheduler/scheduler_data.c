@@ -49,52 +49,53 @@ static Reading *find_reading(const SchedulerTask *task, uint64_t id)
     return id < task->readings->len ? task->readings->pdata[id] : NULL;
 }
 
-static Reading *reading_new(const Scheduler *scheduler, uint32_t node, const Control *control)
+static Reading *reading_new(const Scheduler *scheduler, uint32_t node, const ControlReader *reader)
 {
     Reading *reading = g_new0(Reading, 1);
     const BlockDispatcherConfig config = {
         .n_nodes = scheduler->config.n_nodes,
-        .epochs = (uint32_t)control->op,
-        .shuffle = (control->what & CONTROL_SPLIT_SHUFFLED) != 0,
-        .seed = control->round,
+        .epochs = reader->n_epochs,
+        .shuffle = reader->is_shuffled,
+        .seed = reader->seed,
     };
 
     reading->first = node;
-    reading->text = g_strdup(control->text);
-    reading->digest = g_strdup(control->digest);
+    reading->text = g_strdup(reader->description);
+    reading->digest = g_strdup(reader->digest);
     reading->n_nodes = config.n_nodes;
     reading->inputs = g_new(GArray *, config.n_nodes);
     for (uint32_t i = 0; i < config.n_nodes; i++)
         reading->inputs[i] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    if (control->what & CONTROL_SPLIT_DYNAMIC)
+    if (reader->is_dynamic)
         reading->dispatcher = block_dispatcher_new(&config);
     return reading;
 }
 
 bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = task_find(scheduler, control->epoch);
+    const ControlReader *const reader = &control->reader;
+    SchedulerTask *task = task_find(scheduler, reader->epoch);
     Reading *reading;
 
     if (task == NULL)
-        return task_is_late(scheduler, control->epoch);
-    if (control->id >= CONTROL_MAX_READERS)
+        return task_is_late(scheduler, reader->epoch);
+    if (reader->reader >= CONTROL_MAX_READERS)
         return false;
-    reading = find_reading(task, control->id);
+    reading = find_reading(task, reader->reader);
     if (reading == NULL) {
-        if (control->id >= task->readings->len)
-            g_ptr_array_set_size(task->readings, (gint)control->id + 1);
-        task->readings->pdata[control->id] = reading_new(scheduler, node, control);
+        if (reader->reader >= task->readings->len)
+            g_ptr_array_set_size(task->readings, (gint)reader->reader + 1);
+        task->readings->pdata[reader->reader] = reading_new(scheduler, node, reader);
         return true;
     }
-    if (g_strcmp0(reading->text, control->text) == 0 &&
-        g_strcmp0(reading->digest, control->digest) == 0)
+    if (g_strcmp0(reading->text, reader->description) == 0 &&
+        g_strcmp0(reading->digest, reader->digest) == 0)
         return true;
     g_autofree char *text = g_strdup_printf(
-        "%s: reader %" G_GUINT64_FORMAT " of its workers reads %s on node %u, but %s on node %u%s",
-        task->name, control->id, control->text, scheduler->nodes[node].id, reading->text,
+        "%s: reader %u of its workers reads %s on node %u, but %s on node %u%s", task->name,
+        reader->reader, reader->description, scheduler->nodes[node].id, reading->text,
         scheduler->nodes[reading->first].id,
-        g_strcmp0(reading->text, control->text) == 0 ? ", from other files" : "");
+        g_strcmp0(reading->text, reader->description) == 0 ? ", from other files" : "");
     task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
     return true;
 }
@@ -122,16 +123,17 @@ static bool add_input(Reading *reading, uint32_t node, const char **text, char *
 
 bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = task_find(scheduler, control->epoch);
+    const ControlInputs *const inputs = &control->inputs;
+    SchedulerTask *task = task_find(scheduler, inputs->epoch);
     g_autofree char *wrong = NULL;
 
     if (task == NULL)
-        return task_is_late(scheduler, control->epoch);
-    Reading *reading = find_reading(task, control->id);
-    if (reading == NULL || reading->dispatcher == NULL || control->detail == NULL ||
-        control->number != reading->inputs[node]->len)
+        return task_is_late(scheduler, inputs->epoch);
+    Reading *reading = find_reading(task, inputs->reader);
+    if (reading == NULL || reading->dispatcher == NULL || inputs->lines == NULL ||
+        inputs->first != reading->inputs[node]->len)
         return false;
-    for (const char *at = control->detail; *at != '\0' && wrong == NULL;)
+    for (const char *at = inputs->lines; *at != '\0' && wrong == NULL;)
         if (!add_input(reading, node, &at, &wrong))
             return false;
     if (wrong != NULL) {
@@ -173,12 +175,11 @@ static uint32_t own_number(const Reading *reading, uint32_t node, uint32_t input
     return number;
 }
 
-static void deal(Scheduler *scheduler, const SchedulerTask *task, Reading *reading, uint64_t id,
-                 uint32_t node, uint32_t wanted)
+static void deal(Scheduler *scheduler, Reading *reading, uint32_t node, const ControlWant *want)
 {
     BlockTicket tickets[WANTED_MAX];
-    const size_t n =
-        block_dispatcher_assign(reading->dispatcher, node, MIN(wanted, WANTED_MAX), tickets);
+    const size_t n = block_dispatcher_assign(reading->dispatcher, node,
+                                             MIN(want->n_blocks, WANTED_MAX), tickets);
     g_autoptr(GString) text = g_string_new(NULL);
 
     for (size_t i = 0; i < n; i++) {
@@ -187,30 +188,31 @@ static void deal(Scheduler *scheduler, const SchedulerTask *task, Reading *readi
     }
     const Control blocks = {
         .kind = CONTROL_BLOCKS,
-        .epoch = task->epoch,
-        .id = id,
-        .what = n == 0,
-        .detail = text->str,
+        .blocks = { .epoch = want->epoch,
+                    .reader = want->reader,
+                    .is_last = n == 0,
+                    .tickets = text->str },
     };
     scheduler_send(scheduler, node, &blocks);
 }
 
 bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = task_find(scheduler, control->epoch);
+    const ControlWant *const want = &control->want;
+    SchedulerTask *task = task_find(scheduler, want->epoch);
     BlockTicketEvent news;
     BlockTicket ticket;
 
     if (task == NULL)
-        return task_is_late(scheduler, control->epoch);
-    Reading *reading = find_reading(task, control->id);
-    if (reading == NULL || reading->dispatcher == NULL || control->detail == NULL)
+        return task_is_late(scheduler, want->epoch);
+    Reading *reading = find_reading(task, want->reader);
+    if (reading == NULL || reading->dispatcher == NULL || want->events == NULL)
         return false;
-    for (const char *at = control->detail; *at != '\0';)
+    for (const char *at = want->events; *at != '\0';)
         if (!block_ticket_read(&at, &news, &ticket) || !take_news(reading, node, news, ticket))
             return false;
-    if (control->number > 0)
-        deal(scheduler, task, reading, control->id, node, control->number);
+    if (want->n_blocks > 0)
+        deal(scheduler, reading, node, want);
     return true;
 }
 

@@ -15,7 +15,7 @@
 
 static void send_refusal(Scheduler *scheduler, uint64_t asker, uint32_t code, const char *text)
 {
-    const Control refuse = { .kind = CONTROL_REFUSE, .code = code, .text = text };
+    const Control refuse = { .kind = CONTROL_REFUSE, .refuse = { code, text } };
     scheduler_send_greeting(scheduler, asker, &refuse);
 }
 
@@ -53,7 +53,7 @@ static char *list_ids(const Scheduler *scheduler)
 }
 
 /* Why a process cannot take part, NULL where it can. number is n_nodes where its id is unknown. */
-static char *find_fault(const Scheduler *scheduler, const Control *hello, uint16_t version,
+static char *find_fault(const Scheduler *scheduler, const ControlHello *hello, uint16_t version,
                         uint32_t number, uint32_t *code)
 {
     const SchedulerConfig *config = &scheduler->config;
@@ -64,23 +64,23 @@ static char *find_fault(const Scheduler *scheduler, const Control *hello, uint16
     if (version != config->wire_version)
         return g_strdup_printf("node %u (%s) speaks wire version %u, the scheduler speaks wire "
                                "version %u: start every node with the same build of Rubato",
-                               hello->node, who, version, config->wire_version);
+                               hello->node_id, who, version, config->wire_version);
     if (strcmp(digest, text_or(scheduler->digest, "none")) != 0)
         return g_strdup_printf("node %u (%s) runs with another cluster file than the scheduler: "
                                "digest %.*s there, %.*s here; start every node with the same file",
-                               hello->node, who, DIGEST_SHOWN, digest, DIGEST_SHOWN,
+                               hello->node_id, who, DIGEST_SHOWN, digest, DIGEST_SHOWN,
                                text_or(scheduler->digest, "none"));
 
     *code = CONTROL_CODE(RUBATO_ERROR_INVALID);
     if (number == config->n_nodes) {
         g_autofree char *ids = list_ids(scheduler);
         return g_strdup_printf("there is no node %u in the cluster file; its nodes are %s",
-                               hello->node, ids);
+                               hello->node_id, ids);
     }
     if (hello->number != number)
         return g_strdup_printf("node %u (%s) takes itself for number %u of the nodes, but is "
                                "number %u",
-                               hello->node, who, hello->number, number);
+                               hello->node_id, who, hello->number, number);
     return NULL;
 }
 
@@ -111,16 +111,14 @@ static void send_welcome(Scheduler *scheduler, uint32_t number)
     }
     const Control welcome = {
         .kind = CONTROL_WELCOME,
-        .run_id = scheduler->run_id,
-        .endpoints = endpoints,
-        .incarnations = incarnations,
-        .n_nodes = n_nodes,
+        .welcome = { scheduler->run_id, n_nodes, endpoints, incarnations },
     };
     scheduler_send_greeting(scheduler, scheduler->nodes[number].asker, &welcome);
 }
 
 /* A process that fits says HELLO for a node that is here already. */
-static void meet_again(Scheduler *scheduler, uint32_t number, const Control *hello, uint64_t asker)
+static void meet_again(Scheduler *scheduler, uint32_t number, const ControlHello *hello,
+                       uint64_t asker)
 {
     SchedulerNode *node = &scheduler->nodes[number];
 
@@ -141,14 +139,14 @@ static void meet_again(Scheduler *scheduler, uint32_t number, const Control *hel
         send_welcome(scheduler, number);
 }
 
-static void meet(Scheduler *scheduler, uint32_t number, const Control *hello, uint64_t asker)
+static void meet(Scheduler *scheduler, uint32_t number, const ControlHello *hello, uint64_t asker)
 {
     SchedulerNode *node = &scheduler->nodes[number];
 
     g_free(node->endpoint);
     g_free(node->description);
     node->asker = asker;
-    node->endpoint = g_strdup(hello->endpoint);
+    node->endpoint = g_strdup(hello->endpoints);
     node->description = g_strdup(hello->description);
     node->incarnation = hello->incarnation;
     node->heard_ms = scheduler->now_ms;
@@ -162,9 +160,11 @@ static void meet(Scheduler *scheduler, uint32_t number, const Control *hello, ui
         send_welcome(scheduler, i);
 }
 
-void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version, uint64_t asker)
+void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t version,
+                      uint64_t asker)
 {
-    const uint32_t number = find_node(scheduler, hello->node);
+    const ControlHello *const hello = &control->hello;
+    const uint32_t number = find_node(scheduler, hello->node_id);
     const bool awaited = number < scheduler->config.n_nodes && !scheduler->nodes[number].here;
     uint32_t code;
 
@@ -186,17 +186,21 @@ void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t versi
     }
 }
 
-void rendezvous_leave(Scheduler *scheduler, const Control *leave)
+void rendezvous_farewell(Scheduler *scheduler, const Control *control, uint16_t version,
+                         uint64_t asker)
 {
-    const uint32_t number = find_node(scheduler, leave->node);
+    const ControlFarewell *const farewell = &control->farewell;
+    const uint32_t number = find_node(scheduler, farewell->node_id);
 
+    (void)version;
+    (void)asker; /* it has gone */
     if (scheduler->begun || scheduler->ended || number == scheduler->config.n_nodes)
         return;
     const SchedulerNode *const node = &scheduler->nodes[number];
-    if (!node->here || leave->incarnation != node->incarnation)
+    if (!node->here || farewell->incarnation != node->incarnation)
         return; /* it is not in the run, or another process is */
     g_autofree char *text = g_strdup_printf("%s ended before the run began: %s", node->label,
-                                            text_or(leave->text, "?"));
+                                            text_or(farewell->text, "?"));
     give_up(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }
 

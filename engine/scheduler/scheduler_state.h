@@ -49,17 +49,17 @@ typedef enum {
 
 /* A collective call. */
 typedef struct {
-    uint64_t op;
-    uint32_t what;
+    uint64_t number; /* among all of the run, from 1 */
+    ControlCall what;
     uint32_t first; /* the node that proposed it first; the rest is as that one has it */
     char *name;     /* "table weights" */
     char *digest;
-    char *detail;
+    char *arguments;
     CollectivePhase phase;
-    bool *proposed; /* by node number */
-    bool *ready;    /* by node number */
-    uint64_t id;    /* as in GO */
-    uint64_t seed;  /* as the first node has it */
+    bool *proposed;     /* by node number */
+    bool *ready;        /* by node number */
+    uint32_t id;        /* as in GO */
+    uint64_t hash_seed; /* as the first node has it */
     Verdict verdict;
     int64_t since_ms; /* when its phase began */
 } Collective;
@@ -109,9 +109,9 @@ struct Scheduler {
     int64_t last_tick_ms;
     int64_t last_beat_ms;
 
-    /* By op, oldest first: at most the last one is not decided. */
+    /* By number, oldest first: at most the last one is not decided. */
     GQueue collectives;
-    uint64_t last_op;
+    uint64_t n_calls;
     uint32_t next_table;
 
     GPtrArray *tasks; /* from GO to TASK_END */
@@ -128,6 +128,13 @@ void scheduler_send(Scheduler *scheduler, uint32_t node, const Control *control)
 void scheduler_send_all(Scheduler *scheduler, const Control *control);
 void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control *control);
 
+/* Messages about the node itself, and about the run. Each function with a node and a Control handles
+ * a message of that node, and says whether it made sense. */
+bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control);
+
 /* Whether the node has part in what is to come. */
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
 
@@ -143,9 +150,12 @@ char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bo
 void wait_add(GArray *waits, char *text, const bool *waiting, int64_t since_ms);
 
 /* scheduler_rendezvous.c */
-void rendezvous_hello(Scheduler *scheduler, const Control *hello, uint16_t version, uint64_t asker);
+void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t version,
+                      uint64_t asker);
+
 /* A node that is here says that it ends before the run has begun: then the run cannot begin. */
-void rendezvous_leave(Scheduler *scheduler, const Control *leave);
+void rendezvous_farewell(Scheduler *scheduler, const Control *farewell, uint16_t version,
+                         uint64_t asker);
 
 /* The same of the scheduler's own node. */
 void rendezvous_stop(Scheduler *scheduler, const char *text);
@@ -169,7 +179,7 @@ void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name);
 
 /* The RUN of the task has ended: it runs, or there is no such task any more. */
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
-bool task_fail(Scheduler *scheduler, const Control *control);
+bool task_fail(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
 /* The task of an epoch, NULL where there is none; and whether there was one, so that a message

@@ -66,9 +66,7 @@ static void check_end(Scheduler *scheduler, SchedulerTask *task)
         verdict_set(&task->cause, task->effect.code, task->effect.text);
     const Control end = {
         .kind = CONTROL_TASK_END,
-        .epoch = task->epoch,
-        .code = task->cause.code,
-        .text = task->cause.text,
+        .task_end = { task->epoch, { task->cause.code, task->cause.text } },
     };
     scheduler_send_all(scheduler, &end);
     forget(scheduler, task);
@@ -78,9 +76,7 @@ static void send_cancel(Scheduler *scheduler, const SchedulerTask *task)
 {
     const Control cancel = {
         .kind = CONTROL_CANCEL,
-        .epoch = task->epoch,
-        .code = task->cause.code,
-        .text = task->cause.text,
+        .cancel = { task->epoch, { task->cause.code, task->cause.text } },
     };
     scheduler_send_all(scheduler, &cancel);
 }
@@ -109,7 +105,7 @@ static void check_barrier(Scheduler *scheduler, SchedulerTask *task)
     }
     if (!anyone)
         return;
-    const Control release = { .kind = CONTROL_RELEASE, .epoch = task->epoch, .round = task->round };
+    const Control release = { .kind = CONTROL_RELEASE, .release = { task->epoch, task->round } };
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (task->waits[i]) {
             task->waits[i] = false;
@@ -157,18 +153,20 @@ void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
     check_end(scheduler, task);
 }
 
-bool task_fail(Scheduler *scheduler, const Control *control)
+bool task_fail(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = task_find(scheduler, control->epoch);
+    const ControlTaskEnd *const fail = &control->fail;
+    SchedulerTask *task = task_find(scheduler, fail->epoch);
 
+    (void)node;
     if (task == NULL)
-        return task_is_late(scheduler, control->epoch);
-    if (control->code == CONTROL_OK)
+        return task_is_late(scheduler, fail->epoch);
+    if (fail->outcome.code == CONTROL_OK)
         return false;
-    if (scheduler->config.single || control->code != CONTROL_CODE(RUBATO_ERROR_CANCELLED)) {
-        task_cancel(scheduler, task, control->code, control->text);
+    if (scheduler->config.single || fail->outcome.code != CONTROL_CODE(RUBATO_ERROR_CANCELLED)) {
+        task_cancel(scheduler, task, fail->outcome.code, fail->outcome.text);
     } else if (task->effect.code == CONTROL_OK) {
-        verdict_set(&task->effect, control->code, control->text);
+        verdict_set(&task->effect, fail->outcome.code, fail->outcome.text);
         task->effect_since_ms = scheduler->now_ms;
     }
     return true;
@@ -189,10 +187,11 @@ void tasks_tick(Scheduler *scheduler)
 
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = task_find(scheduler, control->epoch);
+    const uint32_t epoch = control->task_done.epoch;
+    SchedulerTask *task = task_find(scheduler, epoch);
 
     if (task == NULL)
-        return task_is_late(scheduler, control->epoch);
+        return task_is_late(scheduler, epoch);
     if (task->done[node])
         return false;
     task->done[node] = true;
@@ -206,19 +205,20 @@ bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
 
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = task_find(scheduler, control->epoch);
+    const ControlBarrier *const arrive = &control->arrive;
+    SchedulerTask *task = task_find(scheduler, arrive->epoch);
 
     if (task == NULL)
-        return task_is_late(scheduler, control->epoch);
+        return task_is_late(scheduler, arrive->epoch);
     /* Workers leave a cancelled task in any order: a node's last one may overtake the one that is
      * about to tell that all were in the barrier. */
-    if (task->cause.code != CONTROL_OK && control->round != CONTROL_NO_ROUND)
+    if (task->cause.code != CONTROL_OK && arrive->round != CONTROL_NO_ROUND)
         return true;
     if (task->retired[node])
-        return control->round == CONTROL_NO_ROUND;
-    if (control->round == CONTROL_NO_ROUND) {
+        return arrive->round == CONTROL_NO_ROUND;
+    if (arrive->round == CONTROL_NO_ROUND) {
         retire(task, node);
-    } else if (control->round == task->round && !task->waits[node]) {
+    } else if (arrive->round == task->round && !task->waits[node]) {
         task->waits[node] = true;
         task->round_since_ms = MIN(task->round_since_ms, scheduler->now_ms);
     } else {

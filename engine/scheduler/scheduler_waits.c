@@ -162,26 +162,27 @@ static void keep(SchedulerTask *task, Waiting *waiting)
 
 bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    SchedulerTask *task = task_find(scheduler, control->epoch);
+    const ControlWaits *const told = &control->waits;
+    SchedulerTask *task = task_find(scheduler, told->epoch);
     g_autoptr(GArray) clocks = NULL;
     Waiting *waiting;
     const Waiting *deadlocked;
 
     if (task == NULL)
-        return task_is_late(scheduler, control->epoch);
-    clocks = wait_text_read(control->detail);
+        return task_is_late(scheduler, told->epoch);
+    clocks = wait_text_read(told->own_clocks);
     if (clocks == NULL)
         return false;
     if (task->cause.code != CONTROL_OK)
         return true;
     waiting = g_new(Waiting, 1);
-    *waiting = (Waiting){ .rank = control->number,
+    *waiting = (Waiting){ .rank = told->rank,
                           .node = node,
-                          .in_barrier = control->what == CONTROL_WAIT_BARRIER,
-                          .round = control->round,
-                          .table = control->id,
-                          .needed = control->op,
-                          .table_name = g_strdup(control->text),
+                          .in_barrier = told->what == CONTROL_WAIT_BARRIER,
+                          .round = told->round,
+                          .table = told->table,
+                          .needed = told->clock,
+                          .table_name = g_strdup(told->table_name),
                           .clocks = g_steal_pointer(&clocks) };
     keep(task, waiting);
     deadlocked = find_deadlock(task);

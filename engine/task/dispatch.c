@@ -7,6 +7,9 @@
  *
  * Who receives from other nodes, the I/O thread or a waiting worker, hands requests, replies and
  * clocks straight to the post office. */
+#include <string.h>
+
+#include "engine/control_messages.h"
 #include "engine/node.h"
 
 typedef enum {
@@ -59,38 +62,40 @@ static RubatoEngine *engine_of_control(Actor *actor)
 
 static void send_to_node(RubatoEngine *engine, uint32_t node, const Control *control)
 {
-    g_autoptr(GVariant) body = control_encode(control);
-    const gsize size = g_variant_get_size(body);
-    Frame *frame = frame_new(&(WireHeader){ .kind = MESSAGE_CONTROL, .value_bytes = size });
+    g_autoptr(GByteArray) body = control_encode(control);
+    Frame *frame = frame_new(&(WireHeader){ .kind = MESSAGE_CONTROL, .value_bytes = body->len });
 
     if (frame == NULL)
         return;
-    g_variant_store(body, frame_values(frame));
+    memcpy(frame_values(frame), body->data, body->len);
     network_send(engine->network, node, frame);
+}
+
+void dispatch_say_last_word(RubatoEngine *engine, uint32_t node, const char *text)
+{
+    send_to_node(engine, node, &(Control){ .kind = CONTROL_LOST, .lost = { node, text } });
 }
 
 void engine_tell_scheduler(RubatoEngine *engine, const Control *control)
 {
     ControlMail *mail;
-    g_autoptr(GVariant) body = NULL;
 
     if (engine->scheduler_node != engine->self) {
         send_to_node(engine, engine->scheduler_node, control);
         return;
     }
     mail = new_mail(TO_SCHEDULER, engine->self);
-    body = control_encode(control);
-    if (!control_decode(body, &mail->control, NULL))
-        g_error("a control message of %s cannot be read again", control_kind_name(control->kind));
+    control_copy(&mail->control, control);
     actor_post(&engine->control, &mail->message);
 }
 
-void dispatch_say_hello(RubatoEngine *engine, const char *scheduler, const Control *hello)
+void dispatch_greet(RubatoEngine *engine, const char *scheduler, const Control *greeting)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(GVariant) body = control_encode(hello);
 
     if (engine->self != engine->scheduler_node) {
+        g_autoptr(GVariant) body = control_greeting(greeting);
+
         if (!network_greet(engine->network, scheduler, body, &error))
             g_warning("cannot greet the scheduler: %s", error->message);
         return;
@@ -98,145 +103,19 @@ void dispatch_say_hello(RubatoEngine *engine, const char *scheduler, const Contr
     ControlMail *const mail = new_mail(GREETING, engine->self);
     mail->wire_version = WIRE_VERSION;
     mail->asker = ASKER_SELF;
-    if (!control_decode(body, &mail->control, NULL))
-        g_error("a %s cannot be read again", control_kind_name(hello->kind));
+    control_copy(&mail->control, greeting);
     actor_post(&engine->control, &mail->message);
 }
 
-/* ---- what the scheduler says ---- */
-
-/* Tells a node that it is given up. It may only have been stopped, and finds that when it goes
- * on. */
-static void say_last_word(RubatoEngine *engine, uint32_t node, const char *text)
-{
-    send_to_node(engine, node, &(Control){ .kind = CONTROL_LOST, .number = node, .text = text });
-}
-
-static void lose_node(RubatoEngine *engine, const Control *lost)
-{
-    if (lost->number < engine->n_nodes && lost->number != engine->self && engine->network != NULL) {
-        if (engine->self == engine->scheduler_node)
-            say_last_word(engine, lost->number, lost->text);
-        network_forget(engine->network, lost->number);
-    }
-    engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost->text);
-}
-
-static void join(RubatoEngine *engine, const Control *welcome)
-{
-    g_autofree NetworkPeer *peers = NULL;
-    g_autoptr(GError) error = NULL;
-    bool joined;
-
-    if (engine->welcome || welcome->n_nodes != engine->n_nodes ||
-        welcome->incarnations[engine->self] != engine->incarnation)
-        return;
-    peers = g_new0(NetworkPeer, engine->n_nodes);
-    for (uint32_t i = 0; i < engine->n_nodes; i++)
-        peers[i] = (NetworkPeer){ welcome->endpoints[i], welcome->incarnations[i] };
-    joined = network_join(engine->network, welcome->run_id, peers, &error);
-    pthread_mutex_lock(&engine->lock);
-    if (joined)
-        engine->welcome = true;
-    else if (engine->refusal == NULL)
-        engine->refusal = g_strdup(error->message);
-    pthread_cond_broadcast(&engine->changed);
-    pthread_mutex_unlock(&engine->lock);
-}
-
-static void take_refusal(RubatoEngine *engine, const Control *refuse)
-{
-    pthread_mutex_lock(&engine->lock);
-    if (!engine->welcome && engine->refusal == NULL) {
-        engine->refusal = g_strdup(refuse->text);
-        engine->refusal_code = refuse->code;
-    }
-    pthread_cond_broadcast(&engine->changed);
-    pthread_mutex_unlock(&engine->lock);
-}
-
-static void set_stage(RubatoEngine *engine, const Control *control, CallStage stage)
-{
-    pthread_mutex_lock(&engine->lock);
-    if (control->op == engine->n_calls && engine->stage != CALL_STAGE_NONE &&
-        engine->stage < stage) {
-        engine->stage = stage;
-        if (stage == CALL_STAGE_GO) {
-            engine->go_id = control->id;
-            engine->go_seed = control->round;
-        } else {
-            engine->commit_code = control->code;
-            g_free(engine->commit_text);
-            engine->commit_text = g_strdup(control->text);
-        }
-        pthread_cond_broadcast(&engine->changed);
-    }
-    pthread_mutex_unlock(&engine->lock);
-}
-
-static void tell_run(RubatoEngine *engine, const Control *control)
-{
-    RubatoTaskRun *run;
-
-    pthread_mutex_lock(&engine->lock);
-    run = task_run_find(engine, control->epoch);
-    if (run != NULL)
-        switch (control->kind) {
-        case CONTROL_CANCEL:
-            task_run_cancel(run, control->code, control->text);
-            break;
-        case CONTROL_TASK_END:
-            task_run_end(run, control->code, control->text);
-            break;
-        case CONTROL_BLOCKS:
-            task_run_blocks(run, control);
-            break;
-        default:
-            task_run_release(run, control->round);
-            break;
-        }
-    pthread_mutex_unlock(&engine->lock);
-}
-
-static void handle_for_node(RubatoEngine *engine, const Control *control)
-{
-    switch (control->kind) {
-    case CONTROL_WELCOME:
-        join(engine, control);
-        break;
-    case CONTROL_REFUSE:
-        take_refusal(engine, control);
-        break;
-    case CONTROL_GO:
-        set_stage(engine, control, CALL_STAGE_GO);
-        break;
-    case CONTROL_COMMIT:
-        set_stage(engine, control, CALL_STAGE_COMMITTED);
-        break;
-    case CONTROL_CANCEL:
-    case CONTROL_TASK_END:
-    case CONTROL_RELEASE:
-    case CONTROL_BLOCKS:
-        tell_run(engine, control);
-        break;
-    case CONTROL_LOST:
-        lose_node(engine, control);
-        break;
-    case CONTROL_WAITING:
-        g_message("%s", control->text);
-        break;
-    case CONTROL_LEFT:
-        pthread_mutex_lock(&engine->lock);
-        engine->left = true;
-        pthread_cond_broadcast(&engine->changed);
-        pthread_mutex_unlock(&engine->lock);
-        break;
-    default: /* a BEAT says no more than that it came */
-        break;
-    }
-}
-
 /* ---- the actor ---- */
+
+static void handle_for_node(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    const ControlMessage *const message = control_message(control->kind);
+
+    if (message->to_node != NULL)
+        message->to_node(engine, from, control);
+}
 
 /* Before the run has begun: whom the scheduler waits for. */
 static void say_missing(RubatoEngine *engine, int64_t now_ms)
@@ -257,12 +136,12 @@ static void say_missing(RubatoEngine *engine, int64_t now_ms)
  * sense. */
 static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t now_ms)
 {
-    const ControlKind kind = mail->control.kind;
-
     if (mail->is_answer) {
-        if (kind == CONTROL_WELCOME || kind == CONTROL_REFUSE)
-            handle_for_node(engine, &mail->control);
-        return kind == CONTROL_WELCOME || kind == CONTROL_REFUSE;
+        const bool may = (control_message(mail->control.kind)->senders & CONTROL_BY_ANSWERER) != 0;
+
+        if (may)
+            handle_for_node(engine, engine->self, &mail->control);
+        return may;
     }
     return engine->scheduler != NULL && scheduler_greet(engine->scheduler, now_ms, &mail->control,
                                                         mail->wire_version, mail->asker);
@@ -276,7 +155,7 @@ static void handle(Actor *actor, Message *message)
 
     switch (mail->kind) {
     case TO_NODE:
-        handle_for_node(engine, &mail->control);
+        handle_for_node(engine, mail->from, &mail->control);
         break;
     case TO_SCHEDULER:
         if (!scheduler_receive(engine->scheduler, now_ms, mail->from, &mail->control))
@@ -310,7 +189,7 @@ static void scheduler_sends(void *user, uint32_t node, const Control *control)
     RubatoEngine *engine = user;
 
     if (node == engine->self)
-        handle_for_node(engine, control);
+        handle_for_node(engine, engine->self, control);
     else
         send_to_node(engine, node, control);
 }
@@ -322,14 +201,14 @@ static void scheduler_greets(void *user, uint64_t asker, const Control *control)
     g_autoptr(GError) error = NULL;
 
     if (asker == ASKER_SELF) {
-        handle_for_node(engine, control);
+        handle_for_node(engine, engine->self, control);
         return;
     }
     if (control->kind == CONTROL_REFUSE && now_ms - engine->refused_ms >= REFUSED_MS) {
         engine->refused_ms = now_ms;
-        g_warning("refused a greeting: %s", control->text);
+        g_warning("refused a greeting: %s", control->refuse.text);
     }
-    g_autoptr(GVariant) body = control_encode(control);
+    g_autoptr(GVariant) body = control_greeting(control);
     if (!network_answer(engine->network, asker, body, &error))
         g_warning("cannot answer a greeting: %s", error->message);
 }
@@ -357,42 +236,36 @@ void dispatch_start_scheduler(RubatoEngine *engine)
 
 /* ---- the network's events, one at a time: see NetworkHandler ---- */
 
+/* For whom a message from another node is. False where that node may not send it here. */
+static bool find_addressee(const RubatoEngine *engine, ControlMail *mail)
+{
+    const ControlMessage *const message = control_message(mail->control.kind);
+    const bool has_scheduler = engine->scheduler_node == engine->self;
+    const bool is_schedulers = engine->scheduler_node == mail->from;
+
+    mail->kind = has_scheduler && (message->senders & CONTROL_BY_NODE) ? TO_SCHEDULER : TO_NODE;
+    return mail->kind == TO_SCHEDULER ||
+           (is_schedulers && (message->senders & CONTROL_BY_SCHEDULER)) ||
+           /* that it has given up this node any node may say */
+           ((message->senders & CONTROL_BY_PEER) && mail->control.lost.number == engine->self);
+}
+
 static void receive_control(RubatoEngine *engine, Incoming *incoming)
 {
     ControlMail *mail = new_mail(TO_NODE, incoming->node);
     g_autoptr(GError) error = NULL;
     const bool read =
-        incoming->value_bytes <= CONTROL_MAX_BYTES &&
-        control_decode_bytes(incoming->values, incoming->value_bytes, &mail->control, &error);
+        control_decode(incoming->values, incoming->value_bytes, &mail->control, &error);
 
     incoming_free(incoming);
     if (!read) {
         g_warning("node %u sent a control message that cannot be read (%s); dropped",
-                  engine->node_ids[mail->from], error == NULL ? "too long" : error->message);
+                  engine->node_ids[mail->from], error->message);
         end_mail(&mail->message);
         return;
     }
-    switch (mail->control.kind) {
-    case CONTROL_GO:
-    case CONTROL_COMMIT:
-    case CONTROL_CANCEL:
-    case CONTROL_TASK_END:
-    case CONTROL_RELEASE:
-    case CONTROL_BLOCKS:
-    case CONTROL_LOST:
-    case CONTROL_WAITING:
-    case CONTROL_LEFT:
-        break;
-    default:
-        if (engine->scheduler_node == engine->self)
-            mail->kind = TO_SCHEDULER;
-        break;
-    }
-    /* That it has given this node up any node may say. */
-    const bool is_last_word =
-        mail->control.kind == CONTROL_LOST && mail->control.number == engine->self;
-    if (mail->kind == TO_NODE && mail->from != engine->scheduler_node && !is_last_word) {
-        g_warning("node %u is not the scheduler's but sent a %s; dropped",
+    if (!find_addressee(engine, mail)) {
+        g_warning("node %u sent a %s, which it may not send to this node; dropped",
                   engine->node_ids[mail->from], control_kind_name(mail->control.kind));
         end_mail(&mail->message);
         return;
@@ -453,7 +326,7 @@ static void greeted(void *user, uint16_t version, GVariant *body, const Greeting
     mail->wire_version = version;
     mail->is_answer = source->is_answer;
     mail->asker = source->asker;
-    if (control_decode(body, &mail->control, &error)) {
+    if (control_decode_greeting(body, &mail->control, &error)) {
         actor_post(&engine->control, &mail->message);
         return;
     }
@@ -482,7 +355,7 @@ static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
     text = g_strdup_printf("%s, where the scheduler runs, was lost: nothing heard from it for "
                            "%.1f s",
                            name, (double)silent_ms / 1000);
-    say_last_word(engine, node, text);
+    dispatch_say_last_word(engine, node, text);
     network_forget(engine->network, node);
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }

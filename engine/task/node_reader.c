@@ -16,7 +16,7 @@
 #include "engine/task/block_ticket_codec.h"
 #include "io/net/monotonic.h"
 
-#define NEWS_MAX (CONTROL_MAX_DETAIL / 2) /* bytes; then they are sent without a question */
+#define NEWS_MAX (CONTROL_MAX_LINES / 2) /* bytes; then they are sent without a question */
 #define READY_PER_READER 2u
 
 struct NodeReader {
@@ -137,11 +137,12 @@ static char *digest_inputs(const NodeReader *node_reader)
 static void tell_inputs(NodeReader *node_reader, uint32_t first, const GString *lines)
 {
     if (lines->len > 0)
-        engine_tell_scheduler(node_reader->engine, &(Control){ .kind = CONTROL_INPUTS,
-                                                               .epoch = node_reader->epoch,
-                                                               .id = node_reader->id,
-                                                               .number = first,
-                                                               .detail = lines->str });
+        engine_tell_scheduler(node_reader->engine,
+                              &(Control){ .kind = CONTROL_INPUTS,
+                                          .inputs = { .epoch = node_reader->epoch,
+                                                      .reader = node_reader->id,
+                                                      .first = first,
+                                                      .lines = lines->str } });
 }
 
 /* All inputs, in as many messages as it takes. */
@@ -158,7 +159,7 @@ static void announce_inputs(NodeReader *node_reader)
                             input_size(input), dataset_n_blocks(node_reader->dataset, i),
                             dataset_in_any_order(node_reader->dataset, i), name);
 
-        if (lines->len + strlen(line) > CONTROL_MAX_DETAIL) {
+        if (lines->len + strlen(line) > CONTROL_MAX_LINES) {
             tell_inputs(node_reader, first, lines);
             g_string_truncate(lines, 0);
             first = i;
@@ -175,17 +176,16 @@ void node_reader_announce(NodeReader *node_reader)
     g_autoptr(GString) text = g_string_new(NULL);
 
     add_order(text, &node_reader->options);
-    engine_tell_scheduler(
-        node_reader->engine,
-        &(Control){ .kind = CONTROL_READER,
-                    .epoch = node_reader->epoch,
-                    .id = node_reader->id,
-                    .op = node_reader->options.epochs,
-                    .what = (dynamic ? CONTROL_SPLIT_DYNAMIC : 0u) |
-                            (node_reader->options.shuffle ? CONTROL_SPLIT_SHUFFLED : 0u),
-                    .round = node_reader->options.seed,
-                    .text = text->str,
-                    .digest = digest });
+    engine_tell_scheduler(node_reader->engine,
+                          &(Control){ .kind = CONTROL_READER,
+                                      .reader = { .epoch = node_reader->epoch,
+                                                  .reader = node_reader->id,
+                                                  .n_epochs = node_reader->options.epochs,
+                                                  .is_dynamic = dynamic,
+                                                  .is_shuffled = node_reader->options.shuffle,
+                                                  .seed = node_reader->options.seed,
+                                                  .description = text->str,
+                                                  .digest = digest } });
     if (dynamic)
         announce_inputs(node_reader);
     pthread_mutex_lock(&node_reader->lock);
@@ -229,10 +229,10 @@ static void send_want(NodeReader *node_reader, uint32_t wanted)
     node_reader->news = g_string_new(NULL);
     pthread_mutex_unlock(&node_reader->lock);
     engine_tell_scheduler(node_reader->engine, &(Control){ .kind = CONTROL_WANT,
-                                                           .epoch = node_reader->epoch,
-                                                           .id = node_reader->id,
-                                                           .number = wanted,
-                                                           .detail = news->str });
+                                                           .want = { .epoch = node_reader->epoch,
+                                                                     .reader = node_reader->id,
+                                                                     .n_blocks = wanted,
+                                                                     .events = news->str } });
     g_string_free(news, TRUE);
     pthread_mutex_lock(&node_reader->lock);
 }
@@ -267,13 +267,13 @@ static void empty(NodeReader *node_reader)
         send_want(node_reader, 0);
 }
 
-void node_reader_receive(NodeReader *node_reader, const Control *blocks)
+void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks)
 {
     g_autoptr(GArray) tickets = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     BlockTicketEvent news;
     BlockTicket ticket;
 
-    for (const char *at = blocks->detail; *at != '\0';) {
+    for (const char *at = blocks->tickets; *at != '\0';) {
         if (!block_ticket_read(&at, &news, &ticket) || news != BLOCK_TICKET_DEALT ||
             ticket.input >= dataset_n_inputs(node_reader->dataset)) {
             g_warning("the scheduler sent blocks that make no sense; dropped");
@@ -284,7 +284,7 @@ void node_reader_receive(NodeReader *node_reader, const Control *blocks)
     pthread_mutex_lock(&node_reader->lock);
     g_array_prepend_vals(node_reader->ready, tickets->data, tickets->len);
     node_reader->asked = false;
-    node_reader->ended |= blocks->what != 0;
+    node_reader->ended |= blocks->is_last;
     if (node_reader->n_active == 0)
         empty(node_reader);
     pthread_cond_broadcast(&node_reader->changed);

@@ -38,7 +38,7 @@ bool node_reader_check(const NodeReader *node_reader, const RubatoDataset *datas
 BlockSource *node_reader_open(NodeReader *node_reader);
 
 /* The scheduler's answer; the task's cancellation. */
-void node_reader_receive(NodeReader *node_reader, const Control *blocks);
+void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks);
 void node_reader_cancel(NodeReader *node_reader);
 
 #endif

@@ -203,13 +203,13 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
         network_wake_waiters(engine->network);
 }
 
-void task_run_blocks(RubatoTaskRun *run, const Control *blocks)
+void task_run_blocks(RubatoTaskRun *run, const ControlBlocks *blocks)
 {
     NodeReader *node_reader = NULL;
 
     pthread_mutex_lock(&run->lock);
-    if (blocks->id < run->node_readers->len)
-        node_reader = run->node_readers->pdata[blocks->id];
+    if (blocks->reader < run->node_readers->len)
+        node_reader = run->node_readers->pdata[blocks->reader];
     if (node_reader != NULL)
         node_reader_receive(node_reader, blocks);
     pthread_mutex_unlock(&run->lock);
@@ -257,7 +257,6 @@ static void wait_for_end(RubatoTaskRun *run)
 bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
 {
     RubatoEngine *engine;
-    Control end;
     bool ok;
 
     g_return_val_if_fail(run != NULL, false);
@@ -270,8 +269,7 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_remove(engine->runs, run);
     pthread_mutex_unlock(&engine->lock);
-    end = (Control){ .code = run->end_code, .text = run->end_text };
-    ok = control_check(&end, error);
+    ok = control_check(run->end_code, run->end_text, error);
     task_run_free(run);
     return ok;
 }

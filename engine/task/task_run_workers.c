@@ -63,8 +63,8 @@ static void fence(RubatoTaskRun *run)
 
 static void arrive(RubatoTaskRun *run, uint64_t round)
 {
-    engine_tell_scheduler(
-        run->engine, &(Control){ .kind = CONTROL_ARRIVE, .epoch = run->epoch, .round = round });
+    engine_tell_scheduler(run->engine,
+                          &(Control){ .kind = CONTROL_ARRIVE, .arrive = { run->epoch, round } });
 }
 
 static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const GError *error)
@@ -80,39 +80,37 @@ static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const
         cancelled ? "was cancelled" : "failed",
         error == NULL ? "its function returned false and set no error" : error->message);
 
-    engine_tell_scheduler(run->engine, &(Control){ .kind = CONTROL_FAIL,
-                                                   .epoch = run->epoch,
-                                                   .code = CONTROL_CODE(code),
-                                                   .text = text });
+    engine_tell_scheduler(
+        run->engine,
+        &(Control){ .kind = CONTROL_FAIL, .fail = { run->epoch, { CONTROL_CODE(code), text } } });
 }
 
 /* What the scheduler finds deadlocks by. The worker's clocks stay as they are while it waits. */
-static void tell_wait(RubatoTaskRun *run, uint32_t rank, Control *waits)
+static void tell_wait(RubatoTaskRun *run, uint32_t rank, ControlWaits *waits)
 {
     g_autoptr(GArray) clocks = g_array_new(FALSE, FALSE, sizeof(WaitClock));
-    g_autofree char *detail = NULL;
+    g_autofree char *own_clocks = NULL;
 
     for (size_t i = 0; i < run->n_tables; i++) {
         const WaitClock one = { run->routes[i].table, clocks_of_worker(&run->clocks[i], rank) };
 
         g_array_append_val(clocks, one);
     }
-    detail = wait_text_write(clocks);
-    waits->kind = CONTROL_WAITS;
+    own_clocks = wait_text_write(clocks);
     waits->epoch = run->epoch;
-    waits->number = rank;
-    waits->detail = detail;
-    engine_tell_scheduler(run->engine, waits);
+    waits->rank = rank;
+    waits->own_clocks = own_clocks;
+    engine_tell_scheduler(run->engine, &(Control){ .kind = CONTROL_WAITS, .waits = *waits });
 }
 
 void task_run_report_wait(void *data, uint32_t rank, uint32_t table, uint64_t clock)
 {
     RubatoTaskRun *run = data;
-    Control waits = { .what = CONTROL_WAIT_CLOCK, .id = table, .op = clock };
+    ControlWaits waits = { .what = CONTROL_WAIT_CLOCK, .table = table, .clock = clock };
 
     for (size_t i = 0; i < run->n_tables; i++)
         if (run->routes[i].table == table)
-            waits.text = run->routes[i].spec->name;
+            waits.table_name = run->routes[i].spec->name;
     pthread_mutex_lock(&run->lock);
     waits.round = run->round;
     pthread_mutex_unlock(&run->lock);
@@ -132,7 +130,7 @@ static bool is_in_barrier(const RubatoTaskRun *run, uint64_t round)
 static void wait_a_while(RubatoTaskRun *run, uint32_t rank, uint64_t round)
 {
     const int64_t end_ms = monotonic_ms() + MIN(TABLE_CLIENT_REPORT_MS, run->engine->stall_ms);
-    Control waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
+    ControlWaits waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
 
     while (is_in_barrier(run, round))
         if (!monotonic_wait(&run->changed, &run->lock, end_ms))
@@ -212,7 +210,7 @@ static void retire(RubatoTaskRun *run)
     arrive(run, last ? CONTROL_NO_ROUND : round);
     if (last)
         engine_tell_scheduler(run->engine,
-                              &(Control){ .kind = CONTROL_TASK_DONE, .epoch = run->epoch });
+                              &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
 }
 
 static void *work(void *user)
@@ -280,7 +278,7 @@ void task_run_start_workers(RubatoTaskRun *run)
     if (run->n_local == 0) {
         arrive(run, CONTROL_NO_ROUND);
         engine_tell_scheduler(run->engine,
-                              &(Control){ .kind = CONTROL_TASK_DONE, .epoch = run->epoch });
+                              &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
     }
 }
 

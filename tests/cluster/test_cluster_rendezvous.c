@@ -315,13 +315,13 @@ typedef struct {
 static Packet *make_greeting(const Greeter *greeter, const char *endpoint)
 {
     const Control hello = { .kind = CONTROL_HELLO,
-                            .node = greeter->node,
-                            .number = 1,
-                            .digest = greeter->digest,
-                            .incarnation = 12345,
-                            .endpoint = endpoint,
-                            .description = "somebody" };
-    g_autoptr(GVariant) body = control_encode(&hello);
+                            .hello = { .node_id = greeter->node,
+                                       .number = 1,
+                                       .digest = greeter->digest,
+                                       .incarnation = 12345,
+                                       .endpoints = endpoint,
+                                       .description = "somebody" } };
+    g_autoptr(GVariant) body = control_greeting(&hello);
     g_autoptr(GVariant) boxed = g_variant_ref_sink(g_variant_new_variant(body));
     const gsize size = g_variant_get_size(boxed);
     Packet *packet = packet_new(WIRE_PREFIX_BYTES + size);
@@ -343,8 +343,8 @@ static void say_answer(const Received *received)
     g_autoptr(GVariant) boxed =
         g_variant_ref_sink(g_variant_new_from_bytes(G_VARIANT_TYPE_VARIANT, bytes, FALSE));
     g_autoptr(GVariant) body = g_variant_get_variant(boxed);
-    if (control_decode(body, &control, NULL))
-        cluster_say("%s: %s", control_kind_name(control.kind), control.text);
+    if (control_decode_greeting(body, &control, NULL))
+        cluster_say("%s: %s", control_kind_name(control.kind), control.refuse.text);
 }
 
 static int greet(const void *data)

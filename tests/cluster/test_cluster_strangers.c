@@ -450,7 +450,7 @@ static void send_a_greeting_about_something_else(uint16_t port)
 static void greet_with_the_wrong_kind(uint16_t port)
 {
     TcpHand hand = connect_as_node(port);
-    GVariant *body = control_encode(&(Control){ .kind = CONTROL_BEAT });
+    GVariant *body = control_greeting(&(Control){ .kind = CONTROL_BEAT });
 
     push_greeting(&hand, body);
     g_variant_unref(body);
@@ -465,10 +465,10 @@ static void greet_from_everywhere(uint16_t port)
 
     for (uint32_t i = 0; i < 300; i++) {
         g_autofree char *endpoint = g_strdup_printf("tcp://127.0.0.1:%u", 1 + i);
-        const Control hello = {
-            .kind = CONTROL_HELLO, .node = 1234, .endpoint = endpoint, .digest = "none"
-        };
-        GVariant *body = control_encode(&hello);
+        const Control hello = { .kind = CONTROL_HELLO,
+                                .hello = {
+                                    .node_id = 1234, .endpoints = endpoint, .digest = "none" } };
+        GVariant *body = control_greeting(&hello);
 
         push_greeting(&hand, body);
         g_variant_unref(body);
@@ -479,10 +479,10 @@ static void greet_from_everywhere(uint16_t port)
 static void be_refused(uint16_t port)
 {
     TcpHand hand = connect_as_node(port);
-    const Control hello = {
-        .kind = CONTROL_HELLO, .node = 1234, .endpoint = "the moon", .digest = "none"
-    };
-    GVariant *body = control_encode(&hello);
+    const Control hello = { .kind = CONTROL_HELLO,
+                            .hello = {
+                                .node_id = 1234, .endpoints = "the moon", .digest = "none" } };
+    GVariant *body = control_greeting(&hello);
 
     push_greeting(&hand, body);
     g_variant_unref(body);
@@ -496,8 +496,8 @@ static void be_refused(uint16_t port)
 static void refuse(uint16_t port)
 {
     TcpHand hand = connect_as_node(port);
-    GVariant *body =
-        control_encode(&(Control){ .kind = CONTROL_REFUSE, .code = 1, .text = "go away" });
+    GVariant *body = control_greeting(
+        &(Control){ .kind = CONTROL_REFUSE, .refuse = { .code = 1, .text = "go away" } });
 
     push_greeting(&hand, body);
     g_variant_unref(body);

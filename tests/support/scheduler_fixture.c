@@ -50,10 +50,11 @@ uint64_t asker_of(const char *endpoint)
 static void put_output(uint32_t node, uint64_t asker, const Control *control)
 {
     Output *output = g_new0(Output, 1);
-    g_autoptr(GVariant) body = control_encode(control);
+    g_autoptr(GByteArray) body = control_encode(control);
     output->node = node;
     output->asker = asker;
-    require_msg(control_decode(body, &output->control, NULL), "an output that cannot be read");
+    require_msg(control_decode(body->data, body->len, &output->control, NULL),
+                "an output that cannot be read");
     g_queue_push_tail(&outputs, output);
 }
 
@@ -124,11 +125,27 @@ const Control *expect_greeting(const char *endpoint, ControlKind kind)
     return expect_output(UINT32_MAX, endpoint, kind);
 }
 
+/* How something ended, as such a message tells. */
+static const ControlOutcome *outcome_of(const Control *control)
+{
+    switch (control->kind) {
+    case CONTROL_COMMIT:
+        return &control->commit.outcome;
+    case CONTROL_CANCEL:
+        return &control->cancel.outcome;
+    case CONTROL_TASK_END:
+        return &control->task_end.outcome;
+    default:
+        ck_abort_msg("%s tells no end of anything", control_kind_name(control->kind));
+        return NULL;
+    }
+}
+
 void expect_verdict(uint32_t node, ControlKind kind, uint32_t code, const char *text)
 {
-    const Control *control = expect(node, kind);
-    ck_assert_str_eq(control->text, text);
-    ck_assert_uint_eq(control->code, code);
+    const ControlOutcome *outcome = outcome_of(expect(node, kind));
+    ck_assert_str_eq(outcome->text, text);
+    ck_assert_uint_eq(outcome->code, code);
 }
 
 void expect_verdict_everywhere(ControlKind kind, uint32_t code, const char *text)
@@ -140,34 +157,34 @@ void expect_verdict_everywhere(ControlKind kind, uint32_t code, const char *text
 void expect_refusal(const char *endpoint, uint32_t code, const char *text)
 {
     const Control *control = expect_greeting(endpoint, CONTROL_REFUSE);
-    ck_assert_str_eq(control->text, text);
-    ck_assert_uint_eq(control->code, code);
+    ck_assert_str_eq(control->refuse.text, text);
+    ck_assert_uint_eq(control->refuse.code, code);
 }
 
 void expect_quiet(void)
 {
     const Output *output = g_queue_peek_head(&outputs);
     if (output != NULL)
-        ck_abort_msg("%s came out for node %u: %s", control_kind_name(output->control.kind),
-                     output->node, output->control.text);
+        ck_abort_msg("%s came out for node %u", control_kind_name(output->control.kind),
+                     output->node);
 }
 
 Control hello_of(uint32_t number)
 {
     static const char *const DESCRIPTIONS[] = { "ada pid 10", "bob pid 11", "cid pid 12" };
     return (Control){ .kind = CONTROL_HELLO,
-                      .node = IDS[number],
-                      .number = number,
-                      .digest = CONFIG.digest,
-                      .incarnation = 100 + number,
-                      .endpoint = ENDPOINTS[number],
-                      .description = DESCRIPTIONS[number] };
+                      .hello = { .node_id = IDS[number],
+                                 .number = number,
+                                 .digest = CONFIG.digest,
+                                 .incarnation = 100 + number,
+                                 .endpoints = ENDPOINTS[number],
+                                 .description = DESCRIPTIONS[number] } };
 }
 
 void greet(const Control *hello)
 {
-    ck_assert(
-        scheduler_greet(scheduler, now_ms, hello, CONFIG.wire_version, asker_of(hello->endpoint)));
+    ck_assert(scheduler_greet(scheduler, now_ms, hello, CONFIG.wire_version,
+                              asker_of(hello->hello.endpoints)));
 }
 
 void hello(uint32_t number)
@@ -198,12 +215,10 @@ void say(uint32_t node, Control control)
 
 Control call(uint64_t op, ControlCall what, const char *name, const char *detail)
 {
-    return (Control){ .kind = CONTROL_PROPOSE,
-                      .op = op,
-                      .what = what,
-                      .text = name,
-                      .digest = detail,
-                      .detail = detail };
+    return (Control){
+        .kind = CONTROL_PROPOSE,
+        .propose = { .call = op, .what = what, .name = name, .digest = detail, .arguments = detail }
+    };
 }
 
 void propose(uint32_t node, uint64_t op, ControlCall what, const char *name)
@@ -213,27 +228,27 @@ void propose(uint32_t node, uint64_t op, ControlCall what, const char *name)
 
 void ready(uint32_t node, uint64_t op)
 {
-    say(node, (Control){ .kind = CONTROL_READY, .op = op });
+    say(node, (Control){ .kind = CONTROL_READY, .ready = { .call = op } });
 }
 
-uint64_t go(uint64_t op, ControlCall what, const char *name)
+uint32_t go(uint64_t op, ControlCall what, const char *name)
 {
-    uint64_t id = 0;
+    uint32_t id = 0;
     for (uint32_t i = 0; i < N_NODES; i++)
         propose(i, op, what, name);
     for (uint32_t i = 0; i < N_NODES; i++) {
         const Control *control = expect(i, CONTROL_GO);
-        ck_assert_uint_eq(control->op, op);
-        ck_assert(i == 0 || control->id == id);
-        id = control->id;
+        ck_assert_uint_eq(control->go.call, op);
+        ck_assert(i == 0 || control->go.id == id);
+        id = control->go.id;
     }
     expect_quiet();
     return id;
 }
 
-uint64_t agree(uint64_t op, ControlCall what, const char *name)
+uint32_t agree(uint64_t op, ControlCall what, const char *name)
 {
-    const uint64_t id = go(op, what, name);
+    const uint32_t id = go(op, what, name);
     for (uint32_t i = 0; i < N_NODES; i++)
         ready(i, op);
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
@@ -241,19 +256,21 @@ uint64_t agree(uint64_t op, ControlCall what, const char *name)
     return id;
 }
 
-void done(uint32_t node, uint64_t epoch)
+void done(uint32_t node, uint32_t epoch)
 {
-    say(node, (Control){ .kind = CONTROL_TASK_DONE, .epoch = epoch });
+    say(node, (Control){ .kind = CONTROL_TASK_DONE, .task_done = { .epoch = epoch } });
 }
 
-void fail_worker(uint32_t node, uint64_t epoch, const char *text)
+void fail_worker(uint32_t node, uint32_t epoch, const char *text)
 {
-    say(node, (Control){ .kind = CONTROL_FAIL, .epoch = epoch, .code = FAILED_CODE, .text = text });
+    say(node,
+        (Control){ .kind = CONTROL_FAIL,
+                   .fail = { .epoch = epoch, .outcome.code = FAILED_CODE, .outcome.text = text } });
 }
 
-void arrive(uint32_t node, uint64_t epoch, uint64_t round)
+void arrive(uint32_t node, uint32_t epoch, uint64_t round)
 {
-    say(node, (Control){ .kind = CONTROL_ARRIVE, .epoch = epoch, .round = round });
+    say(node, (Control){ .kind = CONTROL_ARRIVE, .arrive = { .epoch = epoch, .round = round } });
 }
 
 void tick(void)
@@ -286,9 +303,9 @@ void expect_waiting(const char *text)
     ck_assert_pstr_eq(waiting, text);
 }
 
-void expect_release(uint32_t node, uint64_t epoch, uint64_t round)
+void expect_release(uint32_t node, uint32_t epoch, uint64_t round)
 {
     const Control *release = expect(node, CONTROL_RELEASE);
-    ck_assert_uint_eq(release->epoch, epoch);
-    ck_assert_uint_eq(release->round, round);
+    ck_assert_uint_eq(release->release.epoch, epoch);
+    ck_assert_uint_eq(release->release.round, round);
 }

@@ -49,7 +49,7 @@ const Control *expect_greeting(const char *endpoint, ControlKind kind);
 void expect_verdict(uint32_t node, ControlKind kind, uint32_t code, const char *text);
 void expect_verdict_everywhere(ControlKind kind, uint32_t code, const char *text);
 void expect_refusal(const char *endpoint, uint32_t code, const char *text);
-void expect_release(uint32_t node, uint64_t epoch, uint64_t round);
+void expect_release(uint32_t node, uint32_t epoch, uint64_t round);
 
 /* Nothing else has come out. */
 void expect_quiet(void);
@@ -75,12 +75,12 @@ void propose(uint32_t node, uint64_t op, ControlCall what, const char *name);
 void ready(uint32_t node, uint64_t op);
 
 /* A call proposed by all, up to GO, whose id it returns; and on to a good COMMIT. */
-uint64_t go(uint64_t op, ControlCall what, const char *name);
-uint64_t agree(uint64_t op, ControlCall what, const char *name);
+uint32_t go(uint64_t op, ControlCall what, const char *name);
+uint32_t agree(uint64_t op, ControlCall what, const char *name);
 
-void done(uint32_t node, uint64_t epoch);
-void fail_worker(uint32_t node, uint64_t epoch, const char *text);
-void arrive(uint32_t node, uint64_t epoch, uint64_t round);
+void done(uint32_t node, uint32_t epoch);
+void fail_worker(uint32_t node, uint32_t epoch, const char *text);
+void arrive(uint32_t node, uint32_t epoch, uint64_t round);
 
 void tick(void);
 

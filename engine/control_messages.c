@@ -1,0 +1,242 @@
+/* The control messages: a row each.
+ *
+ * Runs on any thread; functions of their arguments alone. */
+#include "engine/control_messages.h"
+
+#include <stddef.h>
+
+#include "engine/node_messages.h"
+#include "engine/scheduler/scheduler_state.h"
+
+/* ---- what each carries ---- */
+
+#define MEMBER(type, member)                             \
+    {                                                    \
+        CONTROL_MEMBER_##type, offsetof(Control, member) \
+    }
+#define END                   \
+    {                         \
+        CONTROL_MEMBER_END, 0 \
+    }
+
+static const ControlMember hello[] = { MEMBER(UINT32, hello.node_id),
+                                       MEMBER(UINT32, hello.number),
+                                       MEMBER(UINT64, hello.incarnation),
+                                       MEMBER(TEXT, hello.digest),
+                                       MEMBER(ENDPOINT, hello.endpoints),
+                                       MEMBER(TEXT, hello.description),
+                                       END };
+static const ControlMember welcome[] = { MEMBER(UINT64, welcome.run_id), MEMBER(NODES, welcome),
+                                         END };
+static const ControlMember refuse[] = { MEMBER(FAULT, refuse.code), MEMBER(TEXT, refuse.text),
+                                        END };
+static const ControlMember farewell[] = { MEMBER(UINT32, farewell.node_id),
+                                          MEMBER(UINT64, farewell.incarnation),
+                                          MEMBER(TEXT, farewell.text), END };
+static const ControlMember propose[] = { MEMBER(CALL, propose.call),
+                                         MEMBER(UINT32, propose.what),
+                                         MEMBER(UINT64, propose.hash_seed),
+                                         MEMBER(TEXT, propose.name),
+                                         MEMBER(TEXT, propose.digest),
+                                         MEMBER(LINES, propose.arguments),
+                                         END };
+static const ControlMember go[] = { MEMBER(CALL, go.call), MEMBER(UINT64, go.hash_seed),
+                                    MEMBER(UINT32, go.id), END };
+static const ControlMember call_end[] = { MEMBER(CALL, commit.call),
+                                          MEMBER(CODE, commit.outcome.code),
+                                          MEMBER(TEXT, commit.outcome.text), END };
+static const ControlMember task[] = { MEMBER(EPOCH, task_done.epoch), END };
+static const ControlMember task_fault[] = { MEMBER(EPOCH, fail.epoch),
+                                            MEMBER(FAULT, fail.outcome.code),
+                                            MEMBER(TEXT, fail.outcome.text), END };
+static const ControlMember task_end[] = { MEMBER(EPOCH, task_end.epoch),
+                                          MEMBER(CODE, task_end.outcome.code),
+                                          MEMBER(TEXT, task_end.outcome.text), END };
+static const ControlMember barrier[] = { MEMBER(EPOCH, arrive.epoch), MEMBER(UINT64, arrive.round),
+                                         END };
+static const ControlMember waits[] = {
+    MEMBER(EPOCH, waits.epoch),     MEMBER(UINT32, waits.rank),      MEMBER(UINT32, waits.what),
+    MEMBER(UINT64, waits.round),    MEMBER(UINT32, waits.table),     MEMBER(UINT64, waits.clock),
+    MEMBER(TEXT, waits.table_name), MEMBER(LINES, waits.own_clocks), END
+};
+static const ControlMember reader[] = { MEMBER(EPOCH, reader.epoch),
+                                        MEMBER(READER, reader.reader),
+                                        MEMBER(UINT32, reader.n_epochs),
+                                        MEMBER(BOOL, reader.is_dynamic),
+                                        MEMBER(BOOL, reader.is_shuffled),
+                                        MEMBER(UINT64, reader.seed),
+                                        MEMBER(TEXT, reader.description),
+                                        MEMBER(TEXT, reader.digest),
+                                        END };
+static const ControlMember inputs[] = { MEMBER(EPOCH, inputs.epoch), MEMBER(READER, inputs.reader),
+                                        MEMBER(UINT32, inputs.first), MEMBER(LINES, inputs.lines),
+                                        END };
+static const ControlMember want[] = { MEMBER(EPOCH, want.epoch), MEMBER(READER, want.reader),
+                                      MEMBER(UINT32, want.n_blocks), MEMBER(LINES, want.events),
+                                      END };
+static const ControlMember blocks[] = { MEMBER(EPOCH, blocks.epoch), MEMBER(READER, blocks.reader),
+                                        MEMBER(BOOL, blocks.is_last), MEMBER(LINES, blocks.tickets),
+                                        END };
+static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, lost.text), END };
+static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
+
+/* ---- what is wrong with a whole message ---- */
+
+static const char *find_fault_of_hello(const Control *control)
+{
+    return control->hello.endpoints[0] == '\0' ? "does not say where its sender receives" : NULL;
+}
+
+static const char *find_fault_of_welcome(const Control *control)
+{
+    return control->welcome.n_nodes == 0 ? "welcomes to a run without nodes" : NULL;
+}
+
+static const char *find_fault_of_propose(const Control *control)
+{
+    const ControlCall what = control->propose.what;
+
+    return what < CONTROL_CREATE || what >= CONTROL_END_OF_CALLS
+               ? "proposes a call that there is not"
+               : NULL;
+}
+
+static const char *find_fault_of_waits(const Control *control)
+{
+    const ControlWait what = control->waits.what;
+
+    if (what != CONTROL_WAIT_BARRIER && what != CONTROL_WAIT_CLOCK)
+        return "waits for what there is not";
+    return control->waits.rank >= CONTROL_MAX_WORKERS ? "is of more workers than can be" : NULL;
+}
+
+/* ---- the array ---- */
+
+const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
+    [CONTROL_HELLO] = { .name = "HELLO",
+                        .senders = CONTROL_BY_GREETER,
+                        .members = hello,
+                        .find_fault = find_fault_of_hello,
+                        .to_rendezvous = rendezvous_hello },
+    [CONTROL_WELCOME] = { .name = "WELCOME",
+                          .senders = CONTROL_BY_ANSWERER,
+                          .members = welcome,
+                          .find_fault = find_fault_of_welcome,
+                          .to_node = node_hears_welcome },
+    [CONTROL_REFUSE] = { .name = "REFUSE",
+                         .senders = CONTROL_BY_ANSWERER,
+                         .members = refuse,
+                         .to_node = node_hears_refuse },
+    [CONTROL_FAREWELL] = { .name = "FAREWELL",
+                           .senders = CONTROL_BY_GREETER,
+                           .members = farewell,
+                           .to_rendezvous = rendezvous_farewell },
+    [CONTROL_BEAT] = { .name = "BEAT",
+                       .senders = CONTROL_BY_NODE | CONTROL_BY_SCHEDULER,
+                       .to_scheduler = scheduler_hears_beat },
+
+    [CONTROL_PROPOSE] = { .name = "PROPOSE",
+                          .senders = CONTROL_BY_NODE,
+                          .members = propose,
+                          .find_fault = find_fault_of_propose,
+                          .to_scheduler = collective_propose },
+    [CONTROL_READY] = { .name = "READY",
+                        .senders = CONTROL_BY_NODE,
+                        .members = call_end,
+                        .to_scheduler = collective_ready },
+    [CONTROL_FAIL] = { .name = "FAIL",
+                       .senders = CONTROL_BY_NODE,
+                       .members = task_fault,
+                       .to_scheduler = task_fail },
+    [CONTROL_TASK_DONE] = { .name = "TASK_DONE",
+                            .senders = CONTROL_BY_NODE,
+                            .members = task,
+                            .to_scheduler = task_done },
+    [CONTROL_ARRIVE] = { .name = "ARRIVE",
+                         .senders = CONTROL_BY_NODE,
+                         .members = barrier,
+                         .to_scheduler = task_arrive },
+    [CONTROL_WAITS] = { .name = "WAITS",
+                        .senders = CONTROL_BY_NODE,
+                        .members = waits,
+                        .find_fault = find_fault_of_waits,
+                        .to_scheduler = task_waits },
+    [CONTROL_READER] = { .name = "READER",
+                         .senders = CONTROL_BY_NODE,
+                         .members = reader,
+                         .to_scheduler = data_reader },
+    [CONTROL_INPUTS] = { .name = "INPUTS",
+                         .senders = CONTROL_BY_NODE,
+                         .members = inputs,
+                         .to_scheduler = data_inputs },
+    [CONTROL_WANT] = { .name = "WANT",
+                       .senders = CONTROL_BY_NODE,
+                       .members = want,
+                       .to_scheduler = data_want },
+    [CONTROL_INTERRUPT] = { .name = "INTERRUPT",
+                            .senders = CONTROL_BY_NODE,
+                            .members = text,
+                            .to_scheduler = scheduler_hears_interrupt },
+    [CONTROL_STOP] = { .name = "STOP",
+                       .senders = CONTROL_BY_NODE,
+                       .members = text,
+                       .to_scheduler = scheduler_hears_stop },
+    [CONTROL_LEAVE] = { .name = "LEAVE",
+                        .senders = CONTROL_BY_NODE,
+                        .to_scheduler = scheduler_hears_leave },
+
+    [CONTROL_GO] = { .name = "GO",
+                     .senders = CONTROL_BY_SCHEDULER,
+                     .members = go,
+                     .to_node = node_hears_go },
+    [CONTROL_COMMIT] = { .name = "COMMIT",
+                         .senders = CONTROL_BY_SCHEDULER,
+                         .members = call_end,
+                         .to_node = node_hears_commit },
+    [CONTROL_CANCEL] = { .name = "CANCEL",
+                         .senders = CONTROL_BY_SCHEDULER,
+                         .members = task_fault,
+                         .to_node = node_hears_cancel },
+    [CONTROL_TASK_END] = { .name = "TASK_END",
+                           .senders = CONTROL_BY_SCHEDULER,
+                           .members = task_end,
+                           .to_node = node_hears_task_end },
+    [CONTROL_RELEASE] = { .name = "RELEASE",
+                          .senders = CONTROL_BY_SCHEDULER,
+                          .members = barrier,
+                          .to_node = node_hears_release },
+    [CONTROL_BLOCKS] = { .name = "BLOCKS",
+                         .senders = CONTROL_BY_SCHEDULER,
+                         .members = blocks,
+                         .to_node = node_hears_blocks },
+    [CONTROL_LOST] = { .name = "LOST",
+                       .senders = CONTROL_BY_SCHEDULER | CONTROL_BY_PEER,
+                       .members = lost,
+                       .to_node = node_hears_lost },
+    [CONTROL_WAITING] = { .name = "WAITING",
+                          .senders = CONTROL_BY_SCHEDULER,
+                          .members = text,
+                          .to_node = node_hears_waiting },
+    [CONTROL_LEFT] = { .name = "LEFT",
+                       .senders = CONTROL_BY_SCHEDULER,
+                       .to_node = node_hears_left },
+};
+
+/* Kinds that carry the same share what is said of their members: the union lays them out alike. */
+#define SAME_PLACE(one, other) G_STATIC_ASSERT(offsetof(Control, one) == offsetof(Control, other))
+
+SAME_PLACE(ready, commit);
+SAME_PLACE(fail, cancel);
+SAME_PLACE(fail, task_end);
+SAME_PLACE(arrive, release);
+SAME_PLACE(interrupt, waiting);
+SAME_PLACE(stop, waiting);
+
+const ControlMessage *control_message(ControlKind kind)
+{
+    const unsigned number = (unsigned)kind;
+
+    return number < CONTROL_END_OF_KINDS && control_messages[number].name != NULL
+               ? &control_messages[number]
+               : NULL;
+}

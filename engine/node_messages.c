@@ -1,0 +1,177 @@
+/* What a node does with each message that the scheduler sends it.
+ *
+ * Runs on the thread that owns the engine's control actor. */
+#include "engine/node_messages.h"
+
+#include "engine/node.h"
+
+/* ---- the rendezvous ---- */
+
+void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    const ControlWelcome *const welcome = &control->welcome;
+    g_autofree NetworkPeer *peers = NULL;
+    g_autoptr(GError) error = NULL;
+    bool joined;
+
+    (void)from;
+    if (engine->welcome || welcome->n_nodes != engine->n_nodes ||
+        welcome->incarnations[engine->self] != engine->incarnation)
+        return;
+    peers = g_new0(NetworkPeer, engine->n_nodes);
+    for (uint32_t i = 0; i < engine->n_nodes; i++)
+        peers[i] = (NetworkPeer){ welcome->endpoints[i], welcome->incarnations[i] };
+    joined = network_join(engine->network, welcome->run_id, peers, &error);
+    pthread_mutex_lock(&engine->lock);
+    if (joined)
+        engine->welcome = true;
+    else if (engine->refusal == NULL)
+        engine->refusal = g_strdup(error->message);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void node_hears_refuse(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    pthread_mutex_lock(&engine->lock);
+    if (!engine->welcome && engine->refusal == NULL) {
+        engine->refusal = g_strdup(control->refuse.text);
+        engine->refusal_code = control->refuse.code;
+    }
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* ---- collective calls ---- */
+
+/* Whether this node's present call is that one and has not come to the stage. The lock is held. */
+static bool is_before(const RubatoEngine *engine, uint64_t call, CallStage stage)
+{
+    return call == engine->n_calls && engine->stage != CALL_STAGE_NONE && engine->stage < stage;
+}
+
+/* The lock is held. */
+static void set_stage(RubatoEngine *engine, CallStage stage)
+{
+    engine->stage = stage;
+    pthread_cond_broadcast(&engine->changed);
+}
+
+void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    pthread_mutex_lock(&engine->lock);
+    if (is_before(engine, control->go.call, CALL_STAGE_GO)) {
+        engine->go_id = control->go.id;
+        engine->go_seed = control->go.hash_seed;
+        set_stage(engine, CALL_STAGE_GO);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void node_hears_commit(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    const ControlCallEnd *const commit = &control->commit;
+
+    (void)from;
+    pthread_mutex_lock(&engine->lock);
+    if (is_before(engine, commit->call, CALL_STAGE_COMMITTED)) {
+        engine->commit_code = commit->outcome.code;
+        g_free(engine->commit_text);
+        engine->commit_text = g_strdup(commit->outcome.text);
+        set_stage(engine, CALL_STAGE_COMMITTED);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* ---- tasks ---- */
+
+/* The run of that epoch with the engine's lock held, NULL where there is none: then it is not. */
+static RubatoTaskRun *lock_run(RubatoEngine *engine, uint32_t epoch)
+{
+    pthread_mutex_lock(&engine->lock);
+    RubatoTaskRun *const run = task_run_find(engine, epoch);
+    if (run == NULL)
+        pthread_mutex_unlock(&engine->lock);
+    return run;
+}
+
+void node_hears_cancel(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    const ControlTaskEnd *const cancel = &control->cancel;
+    RubatoTaskRun *const run = lock_run(engine, cancel->epoch);
+
+    (void)from;
+    if (run == NULL)
+        return;
+    task_run_cancel(run, cancel->outcome.code, cancel->outcome.text);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void node_hears_task_end(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    const ControlTaskEnd *const end = &control->task_end;
+    RubatoTaskRun *const run = lock_run(engine, end->epoch);
+
+    (void)from;
+    if (run == NULL)
+        return;
+    task_run_end(run, end->outcome.code, end->outcome.text);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void node_hears_release(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    RubatoTaskRun *const run = lock_run(engine, control->release.epoch);
+
+    (void)from;
+    if (run == NULL)
+        return;
+    task_run_release(run, control->release.round);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void node_hears_blocks(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    RubatoTaskRun *const run = lock_run(engine, control->blocks.epoch);
+
+    (void)from;
+    if (run == NULL)
+        return;
+    task_run_blocks(run, &control->blocks);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* ---- the run ---- */
+
+/* That it has given up this node any node may say. */
+void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    const ControlLost *const lost = &control->lost;
+
+    (void)from;
+    if (lost->number < engine->n_nodes && lost->number != engine->self && engine->network != NULL) {
+        if (engine->self == engine->scheduler_node)
+            dispatch_say_last_word(engine, lost->number, lost->text);
+        network_forget(engine->network, lost->number);
+    }
+    engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost->text);
+}
+
+void node_hears_waiting(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)engine;
+    (void)from;
+    g_message("%s", control->waiting.text);
+}
+
+void node_hears_left(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    (void)control;
+    pthread_mutex_lock(&engine->lock);
+    engine->left = true;
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
