@@ -42,7 +42,8 @@ function(rubato_add_library)
     foreach(library IN ITEMS rubato rubato_internal)
         set_target_properties(${library} PROPERTIES LINKER_LANGUAGE C)
         target_link_libraries(${library} PRIVATE rubato_sanitizers Threads::Threads
-            PkgConfig::ZMQ PkgConfig::SODIUM PkgConfig::LIBCONFIG PkgConfig::ZLIB PkgConfig::ZSTD m)
+            PkgConfig::ZMQ PkgConfig::SODIUM PkgConfig::LIBCONFIG PkgConfig::ZLIB PkgConfig::ZSTD
+            rubato_aes m)
         target_link_libraries(${library} PUBLIC PkgConfig::GLIB)
     endforeach()
 endfunction()

@@ -2,6 +2,7 @@
  * and nobody else does: not with another secret, by a replay, or with changed bytes.
  *
  * docs/security.md: Who can do what */
+#include <sodium.h>
 #include <string.h>
 
 #include "io/net/secure/handshake.h"
@@ -273,9 +274,10 @@ static const struct {
     { "X", 1, "it does not begin like a node's connection" },
     { "RBTOTCP1", 8, "it does not begin like a node's connection" },
     { "GET / HTTP/1.1\r\n", 16, "it does not begin like a node's connection" },
-    { "RBTOHAND\x02", 10, "its handshake is that of another version of Rubato" },
+    { "RBTOHAND\x01", 10, "its handshake is that of another version of Rubato" },
+    { "RBTOHAND\x03", 10, "its handshake is that of another version of Rubato" },
     { "RBTOHAND\0", 10, "its handshake is that of another version of Rubato" },
-    { "RBTOHAND\x01", 10, NULL },
+    { "RBTOHAND\x02", 10, NULL },
     { "RBTO", 4, NULL },
 };
 
@@ -385,6 +387,71 @@ START_TEST(higher_protection_of_the_two_counts)
     ck_assert_uint_eq(receives.protection, PROTECTION_ENCRYPT);
     make_seals(PROTECTION_MAC, PROTECTION_CHECKSUM, &sends, &receives);
     ck_assert_uint_eq(sends.protection, PROTECTION_MAC);
+    make_seals(PROTECTION_NONE, PROTECTION_CHECKSUM, &sends, &receives);
+    ck_assert_uint_eq(sends.protection, PROTECTION_CHECKSUM);
+    make_seals(PROTECTION_NONE, PROTECTION_NONE, &sends, &receives);
+    ck_assert_uint_eq(sends.protection, PROTECTION_NONE);
+}
+END_TEST
+
+/* Within a host a piece is known by its number alone. */
+START_TEST(pieces_that_have_no_protection_come_in_their_order)
+{
+    uint8_t pieces[3][8] = { "one", "two", "three" }, tags[3][SEAL_TAG_BYTES];
+    Seal sends, receives;
+
+    make_seals(PROTECTION_NONE, PROTECTION_NONE, &sends, &receives);
+    for (size_t i = 0; i < 3; i++)
+        seal_close(&sends, pieces[i], sizeof pieces[i], NULL, tags[i]);
+    Seal copy = receives;
+    ck_assert(!seal_open(&copy, pieces[1], sizeof pieces[1], tags[1]));
+    ck_assert(seal_open(&receives, pieces[0], sizeof pieces[0], tags[0]));
+    copy = receives;
+    ck_assert(!seal_open(&copy, pieces[0], sizeof pieces[0], tags[0]));
+    seal_skip(&receives);
+    ck_assert(seal_open(&receives, pieces[2], sizeof pieces[2], tags[2]));
+}
+END_TEST
+
+/* Test case 15 of the GCM specification of McGrew and Viega (no additional data, 256 bits), and what
+ * libsodium makes of other sizes: the two ends of a connection may use different libraries. */
+START_TEST(aes_gcm_is_that_of_its_specification)
+{
+    static const char *const key_text =
+        "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308";
+    static const char *const plain_text =
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72"
+        "1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255";
+    static const char *const tag_text = "b094dac5d93471bdec1a502270e3cc6c";
+    static const uint8_t nonce[AES_GCM_NONCE_BYTES] = { 0xca, 0xfe, 0xba, 0xbe, 0xfa, 0xce,
+                                                        0xdb, 0xad, 0xde, 0xca, 0xf8, 0x88 };
+    uint8_t bytes[AES_GCM_KEY_BYTES], plain[64], sealed[64], tag[16], due[16];
+    const AesGcmPiece piece = { .nonce = nonce, .more = plain, .n_bytes = sizeof plain };
+    AesGcmKey key;
+
+    if (!aes_gcm_is_available())
+        return;
+    ck_assert_int_eq(sodium_hex2bin(bytes, sizeof bytes, key_text, 64, NULL, NULL, NULL), 0);
+    ck_assert_int_eq(sodium_hex2bin(plain, sizeof plain, plain_text, 128, NULL, NULL, NULL), 0);
+    ck_assert_int_eq(sodium_hex2bin(due, sizeof due, tag_text, 32, NULL, NULL, NULL), 0);
+    aes_gcm_prepare(&key, bytes);
+    aes_gcm_seal(&key, &piece, plain, sealed, tag);
+    ck_assert_uint_eq(sealed[0], 0x52);
+    ck_assert_uint_eq(sealed[63], 0xad);
+    ck_assert_mem_eq(tag, due, sizeof tag);
+    ck_assert(aes_gcm_open(&key, &piece, sealed, tag));
+    ck_assert_mem_eq(sealed, plain, sizeof plain);
+    for (size_t size = 0; size < 3000; size = size * 3 / 2 + 1) {
+        g_autofree uint8_t *from = g_malloc0(size + 1), *ours = g_malloc(size + 1);
+        g_autofree uint8_t *theirs = g_malloc(size + 1);
+        const AesGcmPiece next = { nonce, plain, size % sizeof plain, size };
+
+        aes_gcm_seal(&key, &next, from, ours, tag);
+        crypto_aead_aes256gcm_encrypt_detached(theirs, due, NULL, from, size, plain, next.n_more,
+                                               NULL, nonce, bytes);
+        ck_assert_mem_eq(tag, due, sizeof tag);
+        ck_assert(size == 0 || memcmp(ours, theirs, size) == 0);
+    }
 }
 END_TEST
 
@@ -489,6 +556,8 @@ static Suite *handshake_suite(void)
                         (int)G_N_ELEMENTS(nonsense));
     tcase_add_loop_test(seals, pieces_open_in_their_order_and_no_other_way, 0, 6);
     tcase_add_test(seals, higher_protection_of_the_two_counts);
+    tcase_add_test(seals, pieces_that_have_no_protection_come_in_their_order);
+    tcase_add_test(seals, aes_gcm_is_that_of_its_specification);
     tcase_add_test(seals, no_two_connections_have_the_same_key);
     tcase_add_loop_test(seals, pieces_of_another_connection_do_not_open, PROTECTION_CHECKSUM,
                         PROTECTION_ENCRYPT + 1);

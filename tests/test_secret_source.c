@@ -226,6 +226,8 @@ static const struct {
     { ELSEWHERE, "", SECRET_FROM_FILE, NULL },
     { "127.0.0.1", "encrypt = true;", SECRET_NONE, "run.cfg:3: encrypt = true;" },
     { "127.0.0.1", "encrypt = true; insecure = true;", SECRET_NONE, "needs a secret" },
+    { "127.0.0.1", "authenticate = true;", SECRET_NONE, "run.cfg:3: authenticate = true; needs a" },
+    { "127.0.0.1", "authenticate = true;", SECRET_FROM_FILE, NULL },
     { ELSEWHERE, "encrypt = true;", SECRET_FROM_VARIABLE, NULL },
     { ELSEWHERE, "encrypt = false; insecure = true;", SECRET_NONE, NULL },
     { "127.0.0.1", "transport = \"zmq\";", SECRET_NONE, NULL },

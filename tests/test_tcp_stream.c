@@ -67,7 +67,7 @@ static void check_protection(const TransportConfig *config, const int fds[2], Pr
     }
 }
 
-/* Where others might write into it, a secret makes MACs; within the host a checksum will do. */
+/* Where others might write into it, a secret makes MACs; within the host nothing is needed. */
 START_TEST(protection_is_what_is_asked_for_and_what_the_place_needs)
 {
     TransportConfig config = { .self = 3, .incarnation = 33 };
@@ -77,12 +77,12 @@ START_TEST(protection_is_what_is_asked_for_and_what_the_place_needs)
         ck_assert_int_eq(_i, LOOPBACK_6);
         return;
     }
-    check_protection(&config, fds, PROTECTION_CHECKSUM);
+    check_protection(&config, fds, _i == NOWHERE ? PROTECTION_CHECKSUM : PROTECTION_NONE);
     config.authenticate = true;
     check_protection(&config, fds, PROTECTION_MAC);
     config.authenticate = false;
     config.secret = &SECRET;
-    check_protection(&config, fds, _i == NOWHERE ? PROTECTION_MAC : PROTECTION_CHECKSUM);
+    check_protection(&config, fds, _i == NOWHERE ? PROTECTION_MAC : PROTECTION_NONE);
     config.authenticate = true;
     check_protection(&config, fds, PROTECTION_MAC);
     config.authenticate = false;
@@ -131,6 +131,7 @@ START_TEST(an_encrypted_packet_is_cut_into_pieces_and_no_other_is)
     check_pieces(PROTECTION_ENCRYPT, 3 * most - 1, 3);
     check_pieces(PROTECTION_MAC, 3 * most, 1);
     check_pieces(PROTECTION_CHECKSUM, 3 * most, 1);
+    check_pieces(PROTECTION_NONE, 3 * most, 1);
 }
 END_TEST
 

@@ -33,10 +33,11 @@ typedef enum {
 
 /* Where workers and servers are. */
 typedef enum {
-    BENCH_LOCAL, /* in one process */
-    BENCH_HOST,  /* workers in one, servers in another, as such nodes talk by default */
-    BENCH_TCP,   /* the same over TCP */
-    BENCH_TCP_ENCRYPTED,
+    BENCH_LOCAL,         /* in one process */
+    BENCH_HOST,          /* workers in one, servers in another, as such nodes talk by default */
+    BENCH_TCP,           /* the same over TCP */
+    BENCH_TCP_MAC,       /* with a MAC for each packet */
+    BENCH_TCP_ENCRYPTED, /* encrypted */
 } BenchPlace;
 
 typedef enum {

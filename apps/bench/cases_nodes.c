@@ -14,6 +14,20 @@
         .run_limit = limit_reference_run,                                                      \
     }
 
+/* An Add to a range of rows, and a Get of it. */
+#define TCP_RANGE(case_name, text, at, least, operation, limit_operation)                          \
+    {                                                                                              \
+        .name = (case_name), .what = (text), .limit = "ZeroMQ stream of 1 MB messages, zero-copy", \
+        .unit = BENCH_BYTES_PER_SECOND, .goal = { .ratio = (least) }, .place = (at),               \
+        .n_rows = RANGE_KEYS, .n_keys = RANGE_KEYS, .n_operations = 50, .run = (operation),        \
+        .run_limit = (limit_operation),                                                            \
+    }
+#define TCP_RANGES(push_name, pull_name, where, at, least)                                      \
+    TCP_RANGE(push_name, "Add to a range of 1 M floats, " where, at, least, add_range_then_get, \
+              limit_zmq_push),                                                                  \
+        TCP_RANGE(pull_name, "Get of a range of 1 M floats, " where, at, least, get_range,      \
+                  limit_zmq_pull)
+
 const BenchCase bench_nodes_cases[] = {
     { .name = "host-get-1",
       .what = "Get of one key from another process",
@@ -76,28 +90,7 @@ const BenchCase bench_nodes_cases[] = {
       .n_operations = 2000,
       .run = get_key,
       .run_limit = limit_zmq_round_trip },
-    { .name = "tcp-push-range",
-      .what = "Add to a range of 1 M floats, over TCP",
-      .limit = "ZeroMQ stream of 1 MB messages, zero-copy",
-      .unit = BENCH_BYTES_PER_SECOND,
-      .goal = { .ratio = 0.9 },
-      .place = BENCH_TCP,
-      .n_rows = RANGE_KEYS,
-      .n_keys = RANGE_KEYS,
-      .n_operations = 50,
-      .run = add_range_then_get,
-      .run_limit = limit_zmq_push },
-    { .name = "tcp-pull-range",
-      .what = "Get of a range of 1 M floats, over TCP",
-      .limit = "ZeroMQ stream of 1 MB messages, zero-copy",
-      .unit = BENCH_BYTES_PER_SECOND,
-      .goal = { .ratio = 0.9 },
-      .place = BENCH_TCP,
-      .n_rows = RANGE_KEYS,
-      .n_keys = RANGE_KEYS,
-      .n_operations = 50,
-      .run = get_range,
-      .run_limit = limit_zmq_pull },
+    TCP_RANGES("tcp-push-range", "tcp-pull-range", "over TCP", BENCH_TCP, 0.9),
     { .name = "tcp-add-1-pipelined",
       .what = "Adds of one key, one worker, over TCP",
       .limit = "ZeroMQ stream of 64-byte messages",
@@ -131,25 +124,8 @@ const BenchCase bench_nodes_cases[] = {
       .n_operations = 100,
       .run = add_keys_then_get,
       .run_limit = limit_reference_run },
-    { .name = "tcp-encrypt-push",
-      .what = "Add to a range of 1 M floats, over TCP, encrypted",
-      .limit = "ZeroMQ stream of 1 MB messages, zero-copy",
-      .unit = BENCH_BYTES_PER_SECOND,
-      .place = BENCH_TCP_ENCRYPTED,
-      .n_rows = RANGE_KEYS,
-      .n_keys = RANGE_KEYS,
-      .n_operations = 50,
-      .run = add_range_then_get,
-      .run_limit = limit_zmq_push },
-    { .name = "tcp-encrypt-pull",
-      .what = "Get of a range of 1 M floats, over TCP, encrypted",
-      .limit = "ZeroMQ stream of 1 MB messages, zero-copy",
-      .unit = BENCH_BYTES_PER_SECOND,
-      .place = BENCH_TCP_ENCRYPTED,
-      .n_rows = RANGE_KEYS,
-      .n_keys = RANGE_KEYS,
-      .n_operations = 50,
-      .run = get_range,
-      .run_limit = limit_zmq_pull },
+    TCP_RANGES("tcp-mac-push", "tcp-mac-pull", "over TCP, with MACs", BENCH_TCP_MAC, 0),
+    TCP_RANGES("tcp-encrypt-push", "tcp-encrypt-pull", "over TCP, encrypted", BENCH_TCP_ENCRYPTED,
+               0),
     { 0 },
 };

@@ -40,6 +40,8 @@ static const char *place_text(BenchPlace place)
     switch (place) {
     case BENCH_TCP:
         return "  transport = \"tcp\";\n";
+    case BENCH_TCP_MAC:
+        return "  transport = \"tcp\";\n  authenticate = true;\n  secret_file = \"run.secret\";\n";
     case BENCH_TCP_ENCRYPTED:
         return "  transport = \"tcp\";\n  encrypt = true;\n  secret_file = \"run.secret\";\n";
     default:
@@ -97,8 +99,7 @@ bool nodes_run(const BenchCase *what, const BenchOptions *options,
         return false;
     file = g_build_filename(folder, "cluster.cfg", NULL);
     secret = g_build_filename(folder, "run.secret", NULL);
-    ok = g_file_set_contents(file, text, -1, error) &&
-         (what->place != BENCH_TCP_ENCRYPTED || rubato_launch_make_secret(secret, error)) &&
+    ok = g_file_set_contents(file, text, -1, error) && rubato_launch_make_secret(secret, error) &&
          run_with_file(what, options, file, function, data, error);
     g_unlink(file);
     g_unlink(secret);

@@ -38,10 +38,11 @@ static const char *const KNOWN_TRANSPORTS[] = {
 };
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
-static const char *const CLUSTER_KEYS[] = { "name",          "scheduler",  "nodes",
-                                            "heartbeat_ms",  "timeout_ms", "stall_ms",
-                                            "rendezvous_ms", "transport",  "secret_file",
-                                            "encrypt",       "insecure",   NULL };
+static const char *const CLUSTER_KEYS[] = {
+    "name",         "scheduler",     "nodes",     "heartbeat_ms", "timeout_ms",
+    "stall_ms",     "rendezvous_ms", "transport", "secret_file",  "encrypt",
+    "authenticate", "insecure",      NULL
+};
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = { "id", "host", "port", "servers", "workers", NULL };
 
@@ -403,15 +404,18 @@ static bool read_security(const ClusterFaults *faults, const config_setting_t *g
                           Cluster *cluster)
 {
     const config_setting_t *const encrypt = config_setting_get_member(group, "encrypt");
+    const config_setting_t *const authenticate = config_setting_get_member(group, "authenticate");
     const char *secret_file = NULL;
 
     if (!read_text(faults, group, "the cluster", "secret_file", /* required= */ false,
                    "secret_file = \"/home/me/run.secret\";", &secret_file) ||
         !read_truth(faults, group, "the cluster", "encrypt", &cluster->encrypt) ||
+        !read_truth(faults, group, "the cluster", "authenticate", &cluster->authenticate) ||
         !read_truth(faults, group, "the cluster", "insecure", &cluster->insecure))
         return false;
     cluster->secret_file = g_strdup(secret_file);
     cluster->encrypt_line = encrypt != NULL ? line_of(encrypt) : 0;
+    cluster->authenticate_line = authenticate != NULL ? line_of(authenticate) : 0;
     return true;
 }
 

@@ -49,6 +49,8 @@ typedef struct {
     char *secret_file; /* where nodes find the run's secret, as the file says; NULL: it does not */
     bool encrypt;      /* what crosses between nodes */
     unsigned encrypt_line;
+    bool authenticate; /* packets over sockets have a MAC within a host, too */
+    unsigned authenticate_line;
     bool insecure; /* other addresses than loopback may do without a secret */
     char *digest;  /* SHA-256 of the file's bytes, in hex */
 } Cluster;

@@ -318,13 +318,14 @@ bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **
         return false;
     if (origin != SECRET_NONE)
         return true;
-    if (cluster->encrypt) {
+    if (cluster->encrypt || cluster->authenticate) {
         g_set_error(
             error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
-            "%s:%u: encrypt = true; needs a secret, and there is none; start all nodes with "
+            "%s:%u: %s = true; needs a secret, and there is none; start all nodes with "
             "`rubato run`, which makes one, or give all of them the same secret_file (`rubato "
             "secret FILE` makes one) or " SECRET_VARIABLE,
-            cluster->path, cluster->encrypt_line);
+            cluster->path, cluster->encrypt ? cluster->encrypt_line : cluster->authenticate_line,
+            cluster->encrypt ? "encrypt" : "authenticate");
         return false;
     }
     return cluster->insecure || check_hosts(cluster, NO_SECRET, error);

@@ -34,7 +34,7 @@ bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin
 bool secret_check_transport(const Cluster *cluster, GError **error);
 
 /* The same, and whether they may without a secret: only on loopback addresses, unless the file says
- * `insecure = true`, and never encrypted. */
+ * `insecure = true`, and never where `encrypt` or `authenticate` is asked for. */
 bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **error);
 
 /* Reads a file of 64 digits that is the caller's own, and which nobody else may read. */

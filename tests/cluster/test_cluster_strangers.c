@@ -405,9 +405,14 @@ static void send_a_packet_as_another_node(uint16_t port)
     close(hand.fd);
 }
 
+/* On a connection whose other end asks for checksums, as it would from another host. */
 static void change_a_byte_of_a_packet(uint16_t port)
 {
-    TcpHand hand = connect_as_node(port);
+    const HandshakeConfig config = { .wanted_node = HANDSHAKE_ANY_NODE,
+                                     .protection = PROTECTION_CHECKSUM };
+    TcpHand hand;
+
+    ck_assert(tcp_hand_shake(&hand, connect_to(port), &config));
     g_autoptr(GByteArray) stream =
         tcp_stream_packet(&hand.sends, (const uint8_t *)"this is no packet", 17);
 

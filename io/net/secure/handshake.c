@@ -13,7 +13,7 @@
 
 #define MAGIC "RBTOHAND"
 #define MAGIC_BYTES ((size_t)8)
-#define VERSION 1
+#define VERSION 2
 
 enum {
     VERSION_AT = 8,

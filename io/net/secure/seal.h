@@ -3,8 +3,8 @@
  *
  * A seal is made from a key that this direction of this connection alone has, and counts its
  * pieces: so a piece that was changed, doubled, left out, moved, or taken from another connection
- * does not open. Of a connection within a host, where nobody changes bytes on the way, a tag is a
- * checksum only.
+ * does not open. Without a secret a tag is only a checksum. Within a host, where bytes go from
+ * memory to memory, it is only the number of the piece.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_NET_SECURE_SEAL_H
@@ -15,10 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/net/secure/aes_gcm.h"
+
 typedef enum {
-    PROTECTION_CHECKSUM = 0, /* finds accidents */
-    PROTECTION_MAC = 1,      /* finds what anybody without the key has changed */
-    PROTECTION_ENCRYPT = 2,  /* and nobody without the key can read it */
+    PROTECTION_NONE = 0,     /* pieces come in their order */
+    PROTECTION_CHECKSUM = 1, /* finds accidents */
+    PROTECTION_MAC = 2,      /* finds what anybody without the key has changed */
+    PROTECTION_ENCRYPT = 3,  /* and nobody without the key can read it */
 } Protection;
 
 typedef enum {
@@ -29,9 +32,8 @@ typedef enum {
 #define SEAL_KEY_BYTES 32
 #define SEAL_TAG_BYTES ((size_t)16)
 
-/* The cipher's prepared key, for libsodium, and the rest. */
 typedef struct {
-    _Alignas(16) uint8_t prepared[512];
+    AesGcmKey prepared; /* where the cipher is SEAL_AES256_GCM */
     uint8_t key[SEAL_KEY_BYTES];
     Protection protection;
     SealCipher cipher;

@@ -294,7 +294,7 @@ static bool open_bytes(TcpReceiver *receiver, uint8_t *bytes, size_t size, const
 {
     if (seal_open(&receiver->receives, bytes, size, tag))
         return true;
-    receiver->fault = receiver->receives.protection == PROTECTION_CHECKSUM
+    receiver->fault = receiver->receives.protection <= PROTECTION_CHECKSUM
                           ? "the checksum of a packet is wrong"
                           : "a packet is not as its sender has sealed it";
     return false;

@@ -65,7 +65,8 @@ static bool is_within_host(int fd)
 HandshakeConfig tcp_stream_config(const TransportConfig *config, int fd)
 {
     /* Where there is no secret, a MAC would tell no more than a checksum does. */
-    const bool has_mac = config->authenticate || (config->secret != NULL && !is_within_host(fd));
+    const bool is_within = is_within_host(fd);
+    const bool has_mac = config->authenticate || (config->secret != NULL && !is_within);
 
     return (HandshakeConfig){
         .secret = config->secret,
@@ -74,6 +75,7 @@ HandshakeConfig tcp_stream_config(const TransportConfig *config, int fd)
         .wanted_node = HANDSHAKE_ANY_NODE,
         .protection = config->encrypt ? PROTECTION_ENCRYPT
                       : has_mac       ? PROTECTION_MAC
+                      : is_within     ? PROTECTION_NONE
                                       : PROTECTION_CHECKSUM,
     };
 }

@@ -1,0 +1,44 @@
+/* AES-256-GCM (NIST SP 800-38D) by whichever library does it fastest: on x86-64 Intel's Multi-Buffer
+ * Crypto library where the build found it, else libsodium. Both give the same bytes.
+ *
+ * Threads: any; a prepared key that is not written to may be used by several at once. */
+#ifndef RUBATO_IO_NET_SECURE_AES_GCM_H
+#define RUBATO_IO_NET_SECURE_AES_GCM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define AES_GCM_KEY_BYTES 32
+#define AES_GCM_NONCE_BYTES 12
+#define AES_GCM_TAG_BYTES 16
+
+/* A key with all that is computed from it alone. Plain bytes: it may be copied. */
+typedef struct {
+    _Alignas(64) uint8_t bytes[1024];
+} AesGcmKey;
+
+/* What a piece is sealed with: `more` has only its tag, `plain` is encrypted too. Either may have no
+ * bytes. */
+typedef struct {
+    const uint8_t *nonce; /* AES_GCM_NONCE_BYTES; never twice with one key */
+    const uint8_t *more;
+    size_t n_more;
+    size_t n_bytes; /* that are encrypted */
+} AesGcmPiece;
+
+/* Whether this processor has the instructions. Without them nothing else here may be called. */
+bool aes_gcm_is_available(void);
+
+void aes_gcm_prepare(AesGcmKey *key, const uint8_t bytes[AES_GCM_KEY_BYTES]);
+
+/* Encrypts n_bytes from `from` to `to`, which may be the same. */
+void aes_gcm_seal(const AesGcmKey *key, const AesGcmPiece *piece, const uint8_t *from, uint8_t *to,
+                  uint8_t tag[AES_GCM_TAG_BYTES]);
+
+/* Decrypts n_bytes where they lie. False: they, or `more`, are not what was sealed; the bytes are
+ * then not to be used. */
+bool aes_gcm_open(const AesGcmKey *key, const AesGcmPiece *piece, uint8_t *bytes,
+                  const uint8_t tag[AES_GCM_TAG_BYTES]);
+
+#endif
