@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/support/cluster_run.h"
 #include "tests/support/engine_fixture.h"
@@ -140,13 +141,7 @@ END_TEST
 
 enum { N_TOLD = 100, N_KEYS_TOLD = 100, N_CLOCKS = 2000 };
 
-static _Atomic bool may_go_on; /* without a lock, so a signal handler may set it */
-
-static void go_on(int number)
-{
-    (void)number;
-    atomic_store_explicit(&may_go_on, true, memory_order_relaxed);
-}
+static int gate[2]; /* made by the case: a node that reads from it waits for the case */
 
 static bool clock_only(RubatoWorker *worker, GError **error)
 {
@@ -177,10 +172,10 @@ static bool announce_only(RubatoWorker *worker, GError **error)
 static bool send_to_stopped(RubatoWorker *worker, void *user_data, GError **error)
 {
     const char *model = user_data;
+    char byte;
 
     cluster_say("ready");
-    while (!atomic_load_explicit(&may_go_on, memory_order_relaxed))
-        g_usleep(1000);
+    EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
     return g_str_equal(model, "ssp") ? clock_only(worker, error) : announce_only(worker, error);
 }
 
@@ -193,7 +188,6 @@ static bool play_stopped(RubatoEngine *engine, const void *data, GError **error)
                                    .speculation = g_str_equal(model, "ssp") ? 0 : N_TOLD };
     const char *const tables[] = { "t", NULL };
 
-    signal(SIGUSR1, go_on);
     return rubato_engine_create_table(engine, &spec, error) &&
            cluster_run_task(engine, "stopped", send_to_stopped, model, tables, error);
 }
@@ -205,10 +199,11 @@ START_TEST(what_is_told_without_an_answer_waits_for_room)
     ClusterRun *run = cluster_run_new(&(ClusterShape){
         .n_nodes = 2, .nodes = { { 0, 1 }, { 1, 0 } }, .stall_ms = 200, .sizes = small_sizes() });
 
+    ck_assert_int_eq(pipe(gate), 0);
     cluster_start(run, play_stopped, models[_i]);
     cluster_wait_for(run, 0, "ready");
     cluster_signal(run, 1, SIGSTOP);
-    cluster_signal(run, 0, SIGUSR1);
+    ck_assert_int_eq(write(gate[1], "x", 1), 1);
     cluster_wait_for(run, 0,
                      "worker 0 waits for node 7 to take in what was sent to it, last heard");
     cluster_expect_text(run, 0, "bytes of requests are under way to its servers");
