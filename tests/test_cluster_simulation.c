@@ -9,7 +9,7 @@
 #include "tests/support/sim_seeds.h"
 
 #define DEFAULT_SEEDS 2400
-#define SLOW_SEEDS 600 /* without optimisation, or with a sanitizer */
+#define SLOW_SEEDS 300 /* without optimisation, or with a sanitizer */
 #define N_BATCHES 8
 
 START_TEST(clusters_keep_their_promises_and_end)
