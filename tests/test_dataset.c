@@ -219,7 +219,7 @@ START_TEST(blocks_are_the_same_in_any_order)
 
     open_rows(&opened, (RowsPacking)_i, 5000, 1);
     for (uint64_t i = 0; i < 8; i++) {
-        g_autoptr(DataBlock) block = get_block(&opened, i, DATASET_DROP);
+        g_autoptr(DataBlock) block = get_block(&opened, i, DATASET_KEEP_NOTHING);
 
         ck_assert_ptr_nonnull(block);
         first_labels[i] = block->label[0];
@@ -228,13 +228,13 @@ START_TEST(blocks_are_the_same_in_any_order)
                            i == 0 ? 0 : first_labels[i - 1] + (float)n_rows[i - 1]);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(order); i++) {
-        g_autoptr(DataBlock) block = get_block(&opened, order[i], DATASET_DROP);
+        g_autoptr(DataBlock) block = get_block(&opened, order[i], DATASET_KEEP_NOTHING);
 
         ck_assert_float_eq(block->label[0], first_labels[order[i]]);
         ck_assert_uint_eq(block->head->n_rows, n_rows[order[i]]);
     }
-    ck_assert_ptr_null(get_block(&opened, 100000, DATASET_DROP));
-    ck_assert_ptr_null(get_block(&opened, UINT64_MAX, DATASET_DROP));
+    ck_assert_ptr_null(get_block(&opened, 100000, DATASET_KEEP_NOTHING));
+    ck_assert_ptr_null(get_block(&opened, UINT64_MAX, DATASET_KEEP_NOTHING));
     close_rows(&opened);
 }
 END_TEST
@@ -244,18 +244,18 @@ START_TEST(blocks_are_kept_as_long_as_there_is_room)
     Opened opened;
 
     open_rows(&opened, _i == 0 ? ROWS_PLAIN : ROWS_GZIP, 5000, 60000);
-    g_autoptr(DataBlock) first = get_block(&opened, 0, DATASET_KEEP);
-    g_autoptr(DataBlock) again = get_block(&opened, 0, DATASET_KEEP);
+    g_autoptr(DataBlock) first = get_block(&opened, 0, DATASET_KEEP_BLOCK);
+    g_autoptr(DataBlock) again = get_block(&opened, 0, DATASET_KEEP_BLOCK);
     ck_assert_ptr_eq(first, again);
-    g_autoptr(DataBlock) dropped = get_block(&opened, 1, DATASET_DROP);
-    g_autoptr(DataBlock) other = get_block(&opened, 1, DATASET_DROP);
+    g_autoptr(DataBlock) dropped = get_block(&opened, 1, DATASET_KEEP_NOTHING);
+    g_autoptr(DataBlock) other = get_block(&opened, 1, DATASET_KEEP_NOTHING);
     ck_assert_ptr_ne(dropped, other);
-    g_autoptr(DataBlock) third = get_block(&opened, 1, DATASET_DROP);
+    g_autoptr(DataBlock) third = get_block(&opened, 1, DATASET_KEEP_NOTHING);
     ck_assert_ptr_eq(other, third);
     for (uint64_t i = 2; i < 6; i++)
-        data_block_unref(get_block(&opened, i, DATASET_KEEP));
-    g_autoptr(DataBlock) last = get_block(&opened, 5, DATASET_KEEP);
-    g_autoptr(DataBlock) too_many = get_block(&opened, 5, DATASET_KEEP);
+        data_block_unref(get_block(&opened, i, DATASET_KEEP_BLOCK));
+    g_autoptr(DataBlock) last = get_block(&opened, 5, DATASET_KEEP_BLOCK);
+    g_autoptr(DataBlock) too_many = get_block(&opened, 5, DATASET_KEEP_BLOCK);
     ck_assert_ptr_ne(last, too_many);
     close_rows(&opened);
 }

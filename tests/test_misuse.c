@@ -129,12 +129,13 @@ static void *ask_worker_from_elsewhere(void *user)
 {
     RubatoWorker *worker = user;
     GError *error = NULL;
-    const bool refused = !rubato_worker_barrier(worker, &error) &&
-                         is_error(&error, RUBATO_ERROR_INVALID, "worker 0 of task case") &&
-                         !rubato_worker_tune(worker, "rows", RUBATO_LEARNING_RATE, 1, &error) &&
-                         is_error(&error, RUBATO_ERROR_INVALID, "by another thread") &&
-                         rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, &error) == NULL &&
-                         is_error(&error, RUBATO_ERROR_INVALID, "by another thread");
+    const bool refused =
+        !rubato_worker_barrier(worker, &error) &&
+        is_error(&error, RUBATO_ERROR_INVALID, "worker 0 of task case") &&
+        !rubato_worker_tune(worker, "rows", RUBATO_HYPER_LEARNING_RATE, 1, &error) &&
+        is_error(&error, RUBATO_ERROR_INVALID, "by another thread") &&
+        rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, &error) == NULL &&
+        is_error(&error, RUBATO_ERROR_INVALID, "by another thread");
 
     return refused ? worker : NULL;
 }

@@ -56,7 +56,7 @@ START_TEST(nothing_is_found_where_nothing_is_named)
 {
     g_autoptr(Cluster) cluster = cluster_at("127.0.0.1", "");
 
-    assert_finds(cluster, SECRET_NONE, NULL);
+    assert_finds(cluster, SECRET_ORIGIN_NONE, NULL);
 }
 END_TEST
 
@@ -76,7 +76,7 @@ START_TEST(made_file_is_read_and_nobody_else_may)
     ck_assert_uint_eq(status.st_mode & 07777, 0600);
     ck_assert(g_file_get_contents(path, &text, NULL, NULL));
     ck_assert_uint_eq(strlen(text), RUN_SECRET_DIGITS + 1);
-    assert_finds(cluster, SECRET_FROM_FILE, g_strchomp(text));
+    assert_finds(cluster, SECRET_ORIGIN_FROM_FILE, g_strchomp(text));
     /* One that is there stays. */
     ck_assert(!rubato_launch_make_secret(path, &error));
     check_error(&error, RUBATO_ERROR_IO, path, "left as it is", NULL);
@@ -104,7 +104,7 @@ START_TEST(file_that_others_may_use_or_that_is_none_is_refused)
 
     ck_assert_int_eq(chmod(path, files[_i].mode), 0);
     ck_assert(!secret_find(cluster, &secret, &origin, &error));
-    ck_assert_int_eq(origin, SECRET_NONE);
+    ck_assert_int_eq(origin, SECRET_ORIGIN_NONE);
     ck_assert_msg(strstr(error->message, path) != NULL, "%s", error->message);
     ck_assert_msg(strstr(error->message, files[_i].says) != NULL, "%s", error->message);
     ck_assert_msg(strstr(error->message, "0011") == NULL, "it is shown: %s", error->message);
@@ -141,12 +141,12 @@ START_TEST(variable_is_read_wiped_and_unset_and_found_again)
 
     ck_assert(g_setenv(SECRET_VARIABLE, DIGITS, TRUE));
     const char *const place = g_getenv(SECRET_VARIABLE);
-    assert_finds(cluster, SECRET_FROM_VARIABLE, DIGITS);
+    assert_finds(cluster, SECRET_ORIGIN_FROM_VARIABLE, DIGITS);
     ck_assert_ptr_null(g_getenv(SECRET_VARIABLE));
     ck_assert_int_eq(place[0], '\0');
     /* A second engine of the process, and what the process starts. */
-    assert_finds(cluster, SECRET_FROM_DESCRIPTOR, DIGITS);
-    assert_finds(cluster, SECRET_FROM_DESCRIPTOR, DIGITS);
+    assert_finds(cluster, SECRET_ORIGIN_FROM_DESCRIPTOR, DIGITS);
+    assert_finds(cluster, SECRET_ORIGIN_FROM_DESCRIPTOR, DIGITS);
     number = g_strdup(g_getenv(SECRET_FD_VARIABLE));
     ck_assert_int_eq(fcntl(atoi(number), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
@@ -180,8 +180,8 @@ START_TEST(pipe_is_read_once_and_found_again)
     ck_assert_int_eq(close(ends[1]), 0);
     number = g_strdup_printf("%d", ends[0]);
     ck_assert(g_setenv(SECRET_FD_VARIABLE, number, TRUE));
-    assert_finds(cluster, SECRET_FROM_DESCRIPTOR, DIGITS);
-    assert_finds(cluster, SECRET_FROM_DESCRIPTOR, DIGITS);
+    assert_finds(cluster, SECRET_ORIGIN_FROM_DESCRIPTOR, DIGITS);
+    assert_finds(cluster, SECRET_ORIGIN_FROM_DESCRIPTOR, DIGITS);
 }
 END_TEST
 
@@ -214,32 +214,34 @@ static const struct {
     SecretOrigin origin;
     const char *says; /* NULL: it is allowed */
 } rules[] = {
-    { "127.0.0.1", "", SECRET_NONE, NULL },
-    { "127.7.7.7", "transport = \"tcp\";", SECRET_NONE, NULL },
-    { "::1", "", SECRET_NONE, NULL },
-    { "localhost", "", SECRET_NONE, NULL },
-    { ELSEWHERE, "", SECRET_NONE, "run.cfg:1: the host of the scheduler, " ELSEWHERE },
-    { ELSEWHERE, "", SECRET_NONE, "rubato run" },
-    { ELSEWHERE, "", SECRET_NONE, "rubato secret FILE" },
-    { ELSEWHERE, "insecure = true;", SECRET_NONE, NULL },
-    { ELSEWHERE, "insecure = false;", SECRET_NONE, "insecure = true;" },
-    { ELSEWHERE, "", SECRET_FROM_FILE, NULL },
-    { "127.0.0.1", "encrypt = true;", SECRET_NONE, "run.cfg:3: encrypt = true;" },
-    { "127.0.0.1", "encrypt = true; insecure = true;", SECRET_NONE, "needs a secret" },
-    { "127.0.0.1", "authenticate = true;", SECRET_NONE, "run.cfg:3: authenticate = true; needs a" },
-    { "127.0.0.1", "authenticate = true;", SECRET_FROM_FILE, NULL },
-    { ELSEWHERE, "encrypt = true;", SECRET_FROM_VARIABLE, NULL },
-    { ELSEWHERE, "encrypt = false; insecure = true;", SECRET_NONE, NULL },
-    { "127.0.0.1", "transport = \"zmq\";", SECRET_NONE, NULL },
-    { "localhost", "transport = \"zmq\";", SECRET_FROM_FILE, NULL },
-    { ELSEWHERE, "transport = \"zmq\";", SECRET_FROM_FILE,
+    { "127.0.0.1", "", SECRET_ORIGIN_NONE, NULL },
+    { "127.7.7.7", "transport = \"tcp\";", SECRET_ORIGIN_NONE, NULL },
+    { "::1", "", SECRET_ORIGIN_NONE, NULL },
+    { "localhost", "", SECRET_ORIGIN_NONE, NULL },
+    { ELSEWHERE, "", SECRET_ORIGIN_NONE, "run.cfg:1: the host of the scheduler, " ELSEWHERE },
+    { ELSEWHERE, "", SECRET_ORIGIN_NONE, "rubato run" },
+    { ELSEWHERE, "", SECRET_ORIGIN_NONE, "rubato secret FILE" },
+    { ELSEWHERE, "insecure = true;", SECRET_ORIGIN_NONE, NULL },
+    { ELSEWHERE, "insecure = false;", SECRET_ORIGIN_NONE, "insecure = true;" },
+    { ELSEWHERE, "", SECRET_ORIGIN_FROM_FILE, NULL },
+    { "127.0.0.1", "encrypt = true;", SECRET_ORIGIN_NONE, "run.cfg:3: encrypt = true;" },
+    { "127.0.0.1", "encrypt = true; insecure = true;", SECRET_ORIGIN_NONE, "needs a secret" },
+    { "127.0.0.1", "authenticate = true;", SECRET_ORIGIN_NONE,
+      "run.cfg:3: authenticate = true; needs a" },
+    { "127.0.0.1", "authenticate = true;", SECRET_ORIGIN_FROM_FILE, NULL },
+    { ELSEWHERE, "encrypt = true;", SECRET_ORIGIN_FROM_VARIABLE, NULL },
+    { ELSEWHERE, "encrypt = false; insecure = true;", SECRET_ORIGIN_NONE, NULL },
+    { "127.0.0.1", "transport = \"zmq\";", SECRET_ORIGIN_NONE, NULL },
+    { "localhost", "transport = \"zmq\";", SECRET_ORIGIN_FROM_FILE, NULL },
+    { ELSEWHERE, "transport = \"zmq\";", SECRET_ORIGIN_FROM_FILE,
       "run.cfg:1: the host of the scheduler, " ELSEWHERE },
-    { ELSEWHERE, "transport = \"zmq\";", SECRET_FROM_VARIABLE, "write transport = \"tcp\";" },
-    { ELSEWHERE, "transport = \"zmq\";", SECRET_NONE, "insecure = true;" },
-    { ELSEWHERE, "transport = \"zmq\"; insecure = true;", SECRET_NONE, NULL },
-    { ELSEWHERE, "transport = \"ipc\";", SECRET_FROM_FILE, NULL },
-    { ELSEWHERE, "transport = \"tcp\"; encrypt = true;", SECRET_FROM_FILE, NULL },
-    { ELSEWHERE, "transport = \"shm\"; encrypt = true;", SECRET_FROM_FILE, NULL },
+    { ELSEWHERE, "transport = \"zmq\";", SECRET_ORIGIN_FROM_VARIABLE,
+      "write transport = \"tcp\";" },
+    { ELSEWHERE, "transport = \"zmq\";", SECRET_ORIGIN_NONE, "insecure = true;" },
+    { ELSEWHERE, "transport = \"zmq\"; insecure = true;", SECRET_ORIGIN_NONE, NULL },
+    { ELSEWHERE, "transport = \"ipc\";", SECRET_ORIGIN_FROM_FILE, NULL },
+    { ELSEWHERE, "transport = \"tcp\"; encrypt = true;", SECRET_ORIGIN_FROM_FILE, NULL },
+    { ELSEWHERE, "transport = \"shm\"; encrypt = true;", SECRET_ORIGIN_FROM_FILE, NULL },
 };
 
 START_TEST(without_a_secret_there_is_only_loopback_unless_the_file_says_so)

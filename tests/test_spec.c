@@ -55,7 +55,7 @@ static const RubatoTableSpec good[] = {
     { .name = "t", .update = "adagrad", .rule = { .row_wise = true, .initial_accumulator = 0.1 } },
     { .name = "t", .dtype = RUBATO_F64, .update = "adam", .rule = { .beta1 = 1 - 1e-12 } },
     { .name = "t", .update = "sgd", .rule = { .learning_rate = RUBATO_ZERO, .max_gradient = 7 } },
-    { .name = "t", .rule = { .max_gradient = 7, .on_bad_gradient = RUBATO_BAD_COUNT } },
+    { .name = "t", .rule = { .max_gradient = 7, .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_COUNT } },
     { .name = "t", .model = "bsp", .aggregate = RUBATO_AGGREGATE_MEAN },
 };
 
@@ -122,7 +122,9 @@ static const struct {
     { { .name = "t", .rule = { .on_bad_gradient = (RubatoOnBadGradient)9 } },
       RUBATO_ERROR_INVALID,
       "9 is no RubatoOnBadGradient" },
-    { { .name = "t", .dtype = RUBATO_I32, .rule = { .on_bad_gradient = RUBATO_BAD_REFUSE } },
+    { { .name = "t",
+        .dtype = RUBATO_I32,
+        .rule = { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE } },
       RUBATO_ERROR_INVALID,
       "only deltas of f32 and f64 can be looked at" },
     { { .name = "t", .model = "ssp", .aggregate = RUBATO_AGGREGATE_SUM },

@@ -41,7 +41,7 @@ static bool step_down(RubatoWorker *worker, void *user_data, GError **error)
         ones[i] = 1;
     TRY(table != NULL && rubato_kv_table_add_range(table, 0, 20, ones, error));
     for (int i = 0; rates[i] >= 0; i++) {
-        TRY(rubato_worker_tune(worker, "t", RUBATO_LEARNING_RATE, rates[i], error));
+        TRY(rubato_worker_tune(worker, "t", RUBATO_HYPER_LEARNING_RATE, rates[i], error));
         TRY(rubato_kv_table_add_range(table, 0, 20, ones, error));
     }
     return true;
@@ -80,7 +80,7 @@ static bool step_by_clocks(RubatoWorker *worker, void *user_data, GError **error
     for (uint32_t clock = 0; clock < N_CLOCKS; clock++) {
         TRY(rubato_kv_table_add(table, &key, 1, &one, error));
         if (clock % N_WORKERS == rank || clock == 4)
-            TRY(rubato_worker_tune(worker, "t", RUBATO_LEARNING_RATE,
+            TRY(rubato_worker_tune(worker, "t", RUBATO_HYPER_LEARNING_RATE,
                                    ldexp(1, -(int)clock) + (clock == 4 ? rank : 0), error));
         TRY(rubato_kv_table_clock(table, error));
     }
@@ -112,17 +112,17 @@ START_TEST(a_number_set_between_tasks_stays)
 
     create(engine, (RubatoTableSpec){ .update = "sgd", .rule = { .learning_rate = 1 } });
     ck_assert(rubato_engine_add(engine, "t", &key, 1, &gradient, NULL));
-    ck_assert(rubato_engine_tune(engine, "t", RUBATO_LEARNING_RATE, 0.5, NULL));
+    ck_assert(rubato_engine_tune(engine, "t", RUBATO_HYPER_LEARNING_RATE, 0.5, NULL));
     ck_assert(rubato_engine_add(engine, "t", &key, 1, &gradient, NULL));
-    ck_assert(rubato_engine_tune(engine, "t", RUBATO_LEARNING_RATE, 0, NULL));
+    ck_assert(rubato_engine_tune(engine, "t", RUBATO_HYPER_LEARNING_RATE, 0, NULL));
     ck_assert(rubato_engine_add(engine, "t", &key, 1, &gradient, NULL));
     ck_assert(read_one(engine, key) == -1.5);
-    ck_assert(rubato_engine_tune(engine, "t", RUBATO_LEARNING_RATE, 1, NULL));
-    ck_assert(rubato_engine_tune(engine, "t", RUBATO_CLIP_VALUE, 0.25, NULL));
+    ck_assert(rubato_engine_tune(engine, "t", RUBATO_HYPER_LEARNING_RATE, 1, NULL));
+    ck_assert(rubato_engine_tune(engine, "t", RUBATO_HYPER_CLIP_VALUE, 0.25, NULL));
     ck_assert(rubato_engine_add(engine, "t", &key, 1, &gradient, NULL));
     ck_assert(read_one(engine, key) == -1.75);
-    ck_assert(rubato_engine_tune(engine, "t", RUBATO_CLIP_VALUE, 0, NULL));
-    ck_assert(rubato_engine_tune(engine, "t", RUBATO_WEIGHT_DECAY, 1, NULL));
+    ck_assert(rubato_engine_tune(engine, "t", RUBATO_HYPER_CLIP_VALUE, 0, NULL));
+    ck_assert(rubato_engine_tune(engine, "t", RUBATO_HYPER_WEIGHT_DECAY, 1, NULL));
     ck_assert(rubato_engine_add(engine, "t", &key, 1, &gradient, NULL));
     ck_assert(read_one(engine, key) == -1);
     rubato_engine_free(engine);
@@ -132,9 +132,9 @@ END_TEST
 static bool tune_wrongly(RubatoWorker *worker, void *user_data, GError **error)
 {
     (void)user_data;
-    REQUIRE(!rubato_worker_tune(worker, "u", RUBATO_L1, 1, error));
+    REQUIRE(!rubato_worker_tune(worker, "u", RUBATO_HYPER_L1, 1, error));
     TRY(is_error(error, RUBATO_ERROR_NOT_FOUND, "does not use a table u"));
-    REQUIRE(!rubato_worker_tune(worker, "t", RUBATO_L1, 1, error));
+    REQUIRE(!rubato_worker_tune(worker, "t", RUBATO_HYPER_L1, 1, error));
     TRY(is_error(error, RUBATO_ERROR_INVALID, "\"adam\" has no l1"));
     return true;
 }
@@ -146,13 +146,13 @@ START_TEST(numbers_that_cannot_be_are_refused)
         double value;
         const char *says;
     } wrong[] = {
-        { RUBATO_MOMENTUM, 0.5, "\"adam\" has no momentum" },
-        { RUBATO_BETA, 0, "\"adam\" has no beta" },
-        { RUBATO_BETA1, 1, "beta1 is 1; it has to be below 1" },
-        { RUBATO_BETA2, -0.5, "beta2 is -0.5" },
-        { RUBATO_EPSILON, 0, "epsilon is 0; it has to be above 0" },
-        { RUBATO_LEARNING_RATE, NAN, "learning_rate is nan" },
-        { RUBATO_LEARNING_RATE, INFINITY, "learning_rate is inf" },
+        { RUBATO_HYPER_MOMENTUM, 0.5, "\"adam\" has no momentum" },
+        { RUBATO_HYPER_BETA, 0, "\"adam\" has no beta" },
+        { RUBATO_HYPER_BETA1, 1, "beta1 is 1; it has to be below 1" },
+        { RUBATO_HYPER_BETA2, -0.5, "beta2 is -0.5" },
+        { RUBATO_HYPER_EPSILON, 0, "epsilon is 0; it has to be above 0" },
+        { RUBATO_HYPER_LEARNING_RATE, NAN, "learning_rate is nan" },
+        { RUBATO_HYPER_LEARNING_RATE, INFINITY, "learning_rate is inf" },
         { (RubatoHyper)99, 1, "99 is no RubatoHyper" },
     };
     GError *error = NULL;
@@ -163,7 +163,7 @@ START_TEST(numbers_that_cannot_be_are_refused)
         ck_assert(!rubato_engine_tune(engine, "t", wrong[i].hyper, wrong[i].value, &error));
         check_error(&error, RUBATO_ERROR_INVALID, "table t: ", wrong[i].says, NULL);
     }
-    ck_assert(!rubato_engine_tune(engine, "u", RUBATO_BETA1, 0.5, &error));
+    ck_assert(!rubato_engine_tune(engine, "u", RUBATO_HYPER_BETA1, 0.5, &error));
     check_error(&error, RUBATO_ERROR_NOT_FOUND, "u", NULL);
     run_ok(engine, 1, tune_wrongly, NULL, "t");
     rubato_engine_free(engine);
@@ -339,17 +339,18 @@ static const struct {
     double clip_norm;
     bool counts, refuses;
 } bad_cases[] = {
-    { "sgd", "dense", "asp", RUBATO_BAD_DEFAULT, 0, 0, true, false },
-    { "sgd", "dense", "asp", RUBATO_BAD_REFUSE, 0, 0, true, true },
-    { "sgd", "hash", "asp", RUBATO_BAD_REFUSE, 0, 1e9, true, true },
-    { "adagrad", "dense", "ssp", RUBATO_BAD_COUNT, 0, 0, true, false },
-    { "adagrad", "dense", "bsp", RUBATO_BAD_REFUSE, 0, 0, true, true },
-    { "adagrad", "hash", "bsp", RUBATO_BAD_REFUSE, RUBATO_AGGREGATE_SUM, 0, true, true },
-    { "add", "dense", "bsp", RUBATO_BAD_COUNT, RUBATO_AGGREGATE_MEAN, 0, true, false },
-    { "add", "hash", "asp", RUBATO_BAD_REFUSE, 0, 0, true, true },
-    { "add", "hash", "asp", RUBATO_BAD_DEFAULT, 0, 0, false, false },
-    { "assign", "dense", "asp", RUBATO_BAD_REFUSE, 0, 0, true, true },
-    { "sgd", "dense", "asp", RUBATO_BAD_UNCHECKED, 0, 0, false, false },
+    { "sgd", "dense", "asp", RUBATO_ON_BAD_GRADIENT_DEFAULT, 0, 0, true, false },
+    { "sgd", "dense", "asp", RUBATO_ON_BAD_GRADIENT_REFUSE, 0, 0, true, true },
+    { "sgd", "hash", "asp", RUBATO_ON_BAD_GRADIENT_REFUSE, 0, 1e9, true, true },
+    { "adagrad", "dense", "ssp", RUBATO_ON_BAD_GRADIENT_COUNT, 0, 0, true, false },
+    { "adagrad", "dense", "bsp", RUBATO_ON_BAD_GRADIENT_REFUSE, 0, 0, true, true },
+    { "adagrad", "hash", "bsp", RUBATO_ON_BAD_GRADIENT_REFUSE, RUBATO_AGGREGATE_SUM, 0, true,
+      true },
+    { "add", "dense", "bsp", RUBATO_ON_BAD_GRADIENT_COUNT, RUBATO_AGGREGATE_MEAN, 0, true, false },
+    { "add", "hash", "asp", RUBATO_ON_BAD_GRADIENT_REFUSE, 0, 0, true, true },
+    { "add", "hash", "asp", RUBATO_ON_BAD_GRADIENT_DEFAULT, 0, 0, false, false },
+    { "assign", "dense", "asp", RUBATO_ON_BAD_GRADIENT_REFUSE, 0, 0, true, true },
+    { "sgd", "dense", "asp", RUBATO_ON_BAD_GRADIENT_UNCHECKED, 0, 0, false, false },
 };
 
 START_TEST(bad_gradients_are_counted_by_worker_and_refused_where_asked)
@@ -396,11 +397,12 @@ START_TEST(beside_bad_gradients_each_good_one_goes_to_its_own_row)
     RubatoEngine *engine = engine_with_servers(2);
     double values[20];
 
-    create(engine, (RubatoTableSpec){ .storage = storages[_i],
-                                      .n_keys = 20,
-                                      .model = "asp",
-                                      .update = "assign",
-                                      .rule = { .on_bad_gradient = RUBATO_BAD_REFUSE } });
+    create(engine,
+           (RubatoTableSpec){ .storage = storages[_i],
+                              .n_keys = 20,
+                              .model = "asp",
+                              .update = "assign",
+                              .rule = { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE } });
     run_ok(engine, 1, add_some_bad, NULL, "t");
     for (RubatoKey key = 0; key < 20; key++)
         values[key] = read_one(engine, key);
@@ -423,8 +425,9 @@ START_TEST(bad_gradients_of_the_engine_are_nobodys)
     size_t n;
     RubatoEngine *engine = engine_with_servers(1);
 
-    create(engine, (RubatoTableSpec){ .update = "momentum",
-                                      .rule = { .on_bad_gradient = RUBATO_BAD_REFUSE } });
+    create(engine,
+           (RubatoTableSpec){ .update = "momentum",
+                              .rule = { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE } });
     ck_assert(rubato_engine_add(engine, "t", &key, 1, &bad, NULL));
     ck_assert(read_one(engine, key) == 0);
     ck_assert(rubato_engine_bad_gradients(engine, "t", &counts, &n, NULL));
@@ -628,10 +631,11 @@ START_TEST(what_is_refused_does_not_stay_in_the_cache)
 {
     RubatoEngine *engine = engine_with_servers(1);
 
-    create(engine, (RubatoTableSpec){ .model = "ssp",
-                                      .staleness = 2,
-                                      .cache = RUBATO_CACHE_ALL,
-                                      .rule = { .on_bad_gradient = RUBATO_BAD_REFUSE } });
+    create(engine,
+           (RubatoTableSpec){ .model = "ssp",
+                              .staleness = 2,
+                              .cache = RUBATO_CACHE_ALL,
+                              .rule = { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE } });
     run_ok(engine, 1, add_badly_and_look, NULL, "t");
     rubato_engine_free(engine);
 }

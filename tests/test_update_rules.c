@@ -386,9 +386,9 @@ enum { N_MANY = 700, MANY_WIDTH = 32 };
 START_TEST(many_rows_at_once_are_as_each_alone)
 {
     static const RubatoRule rules[] = {
-        { .on_bad_gradient = RUBATO_BAD_UNCHECKED },
-        { .on_bad_gradient = RUBATO_BAD_REFUSE },
-        { .on_bad_gradient = RUBATO_BAD_UNCHECKED, .clip_value = 2 },
+        { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_UNCHECKED },
+        { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE },
+        { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_UNCHECKED, .clip_value = 2 },
     };
     static const char *const updates[] = { "sgd", "adagrad" };
     float values[N_MANY * MANY_WIDTH], read[N_MANY * MANY_WIDTH], expected[N_MANY * MANY_WIDTH];

@@ -23,8 +23,9 @@ const BenchCase bench_rule_cases[] = {
               .rule = { .clip_value = 2, .clip_norm = 10, .weight_decay = 1e-4 }) },
     { .name = "rule-sgd-unchecked",
       ON_ROWS(", rule sgd, bad ones not looked for", .update = "sgd",
-              .rule = { .on_bad_gradient = RUBATO_BAD_UNCHECKED }) },
+              .rule = { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_UNCHECKED }) },
     { .name = "rule-add-checked",
-      ON_ROWS(", rule add, bad ones counted", .rule = { .on_bad_gradient = RUBATO_BAD_COUNT }) },
+      ON_ROWS(", rule add, bad ones counted",
+              .rule = { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_COUNT }) },
     { 0 },
 };

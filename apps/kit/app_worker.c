@@ -171,7 +171,7 @@ bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **
     self->rate_step = rate_step;
     const double rate = app_learning_rate(app, rate_step, RATE_STEPS);
     for (size_t i = 0; tables[i] != NULL; i++)
-        if (!rubato_worker_tune(self->worker, tables[i], RUBATO_LEARNING_RATE, rate, error))
+        if (!rubato_worker_tune(self->worker, tables[i], RUBATO_HYPER_LEARNING_RATE, rate, error))
             return false;
     return true;
 }

@@ -45,7 +45,7 @@ static bool find_secret(RubatoEngine *engine, RunSecret *secret, bool *found, GE
     if (!secret_find(engine->cluster, secret, &origin, error) ||
         !secret_check_cluster(engine->cluster, origin, error))
         return false;
-    *found = origin != SECRET_NONE;
+    *found = origin != SECRET_ORIGIN_NONE;
     return true;
 }
 

@@ -247,19 +247,19 @@ bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin
     g_autofree char *path = secret_file_path(cluster);
     bool is_found = true;
 
-    *origin = SECRET_NONE;
+    *origin = SECRET_ORIGIN_NONE;
     if (g_getenv(SECRET_VARIABLE) != NULL) {
         is_found = take_variable(secret, error);
-        *origin = SECRET_FROM_VARIABLE;
+        *origin = SECRET_ORIGIN_FROM_VARIABLE;
     } else if (number != NULL) {
         is_found = find_by_descriptor(number, secret, error);
-        *origin = SECRET_FROM_DESCRIPTOR;
+        *origin = SECRET_ORIGIN_FROM_DESCRIPTOR;
     } else if (path != NULL) {
         is_found = secret_read_file(path, secret, error);
-        *origin = SECRET_FROM_FILE;
+        *origin = SECRET_ORIGIN_FROM_FILE;
     }
     if (!is_found)
-        *origin = SECRET_NONE;
+        *origin = SECRET_ORIGIN_NONE;
     return is_found;
 }
 
@@ -316,7 +316,7 @@ bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **
 {
     if (!secret_check_transport(cluster, error))
         return false;
-    if (origin != SECRET_NONE)
+    if (origin != SECRET_ORIGIN_NONE)
         return true;
     if (cluster->encrypt || cluster->authenticate) {
         g_set_error(

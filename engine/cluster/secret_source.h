@@ -16,15 +16,15 @@
 #define SECRET_FD_VARIABLE "RUBATO_SECRET_FD"
 
 typedef enum {
-    SECRET_NONE,
-    SECRET_FROM_DESCRIPTOR,
-    SECRET_FROM_VARIABLE,
-    SECRET_FROM_FILE,
+    SECRET_ORIGIN_NONE,
+    SECRET_ORIGIN_FROM_DESCRIPTOR,
+    SECRET_ORIGIN_FROM_VARIABLE,
+    SECRET_ORIGIN_FROM_FILE,
 } SecretOrigin;
 
-/* Finds the secret; *origin is SECRET_NONE, and *secret untouched, where there is none at all. The
- * variable RUBATO_SECRET is overwritten and unset. False with RUBATO_ERROR_CONFIG or _IO, which
- * says what to do, where one is named and cannot be had. */
+/* Finds the secret. Where there is none at all, *origin is SECRET_ORIGIN_NONE and *secret untouched.
+ * The variable RUBATO_SECRET is overwritten and unset. False with RUBATO_ERROR_CONFIG or _IO, which
+ * says what to do, where one is named but cannot be read. */
 bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin, GError **error);
 
 /* Whether nodes may speak to each other over the file's transport: over ZeroMQ, where a secret

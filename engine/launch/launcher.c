@@ -172,7 +172,7 @@ static bool plan_secret(LaunchPlan *plan, bool all_nodes, GError **error)
     if (!secret_check_transport(plan->cluster, error) ||
         !secret_find(plan->cluster, &plan->secret, &origin, error))
         return false;
-    plan->has_secret = origin != SECRET_NONE;
+    plan->has_secret = origin != SECRET_ORIGIN_NONE;
     if (!plan->has_secret && all_nodes)
         plan->has_secret = run_secret_draw(&plan->secret, error);
     if (!plan->has_secret)

@@ -200,7 +200,7 @@ static void append_security(Check *check, GString *report)
         g_string_append_printf(report, "the secret of a run is that of %s%s\n", path, encrypted);
         if (!secret_read_file(path, &secret, &error))
             add_fault(check, error->message);
-    } else if (secret_check_cluster(cluster, SECRET_NONE, &error)) {
+    } else if (secret_check_cluster(cluster, SECRET_ORIGIN_NONE, &error)) {
         g_string_append_printf(report,
                                "rubato run makes a secret for each run; nodes started "
                                "otherwise %s\n",

@@ -27,10 +27,10 @@
 #define CODE_OUTPUT_CLOSED (128 + SIGPIPE)
 
 typedef enum {
-    STEADY,  /* nobody has failed */
-    GRACE,   /* one has: the others may end by themselves */
-    TERMING, /* they got SIGTERM */
-    KILLING, /* they got SIGKILL */
+    PHASE_STEADY,      /* nobody has failed */
+    PHASE_GRACE,       /* one has: the others may end by themselves */
+    PHASE_TERMINATING, /* they got SIGTERM */
+    PHASE_KILLING,     /* they got SIGKILL */
 } Phase;
 
 typedef struct {
@@ -102,10 +102,10 @@ static void enter_phase(Keeper *keeper, Phase phase)
 
     keeper->phase = phase;
     keeper->deadline = 0;
-    if (phase == GRACE) {
+    if (phase == PHASE_GRACE) {
         const uint32_t grace_ms = 2 * keeper->plan->cluster->timeout_ms + GRACE_EXTRA_MS;
         keeper->deadline = deadline_in_ms(grace_ms);
-    } else if (phase == TERMING) {
+    } else if (phase == PHASE_TERMINATING) {
         tell(keeper, "still running: %s; sending SIGTERM", running);
         keeper->deadline = deadline_in_ms(TERM_TO_KILL_MS);
         signal_all(keeper, SIGTERM);
@@ -126,10 +126,10 @@ static void note_end(Keeper *keeper, Child *child)
     if (keeper->failed != NULL)
         return;
     keeper->failed = child;
-    if (any_in_state(keeper, CHILD_RUNNING) && keeper->phase == STEADY) {
+    if (any_in_state(keeper, CHILD_RUNNING) && keeper->phase == PHASE_STEADY) {
         g_autofree char *how = process_describe_end(&child->end);
         tell(keeper, "node %u %s; waiting for the others to end", child->plan->node->id, how);
-        enter_phase(keeper, GRACE);
+        enter_phase(keeper, PHASE_GRACE);
     }
 }
 
@@ -189,7 +189,7 @@ static void advance(Keeper *keeper)
     if (!any_in_state(keeper, CHILD_RUNNING))
         keeper->deadline = 0;
     else if (is_due(keeper->deadline))
-        enter_phase(keeper, keeper->phase == GRACE ? TERMING : KILLING);
+        enter_phase(keeper, keeper->phase == PHASE_GRACE ? PHASE_TERMINATING : PHASE_KILLING);
     reap(keeper);
 }
 
@@ -203,10 +203,10 @@ static void take_signal(Keeper *keeper, int signal)
         keeper->asked = signal;
         tell(keeper, "SIG%s goes to every node; a second signal kills them", sigabbrev_np(signal));
         signal_all(keeper, signal);
-    } else if (keeper->phase != KILLING) {
+    } else if (keeper->phase != PHASE_KILLING) {
         tell(keeper, "a second signal: killing every node");
         keeper->forced = 128 + signal;
-        enter_phase(keeper, KILLING);
+        enter_phase(keeper, PHASE_KILLING);
     }
 }
 
@@ -225,7 +225,7 @@ static void notice_caller(Keeper *keeper, short events)
     keeper->lifeline = -1;
     keeper->forced = 128 + SIGKILL;
     keeper->closed[0] = keeper->closed[1] = true; /* nobody can be told any more */
-    enter_phase(keeper, KILLING);
+    enter_phase(keeper, PHASE_KILLING);
 }
 
 /* Milliseconds until the next deadline; -1: none. */
@@ -248,12 +248,12 @@ static int next_timeout(const Keeper *keeper)
 static void notice_closed_output(Keeper *keeper, int stream)
 {
     keeper->closed[stream] = true;
-    if (stream == 1 || keeper->phase == KILLING)
+    if (stream == 1 || keeper->phase == PHASE_KILLING)
         return;
     tell(keeper, "nobody reads the output any more; ending every node");
     keeper->forced = CODE_OUTPUT_CLOSED;
-    if (keeper->phase != TERMING && any_in_state(keeper, CHILD_RUNNING))
-        enter_phase(keeper, TERMING);
+    if (keeper->phase != PHASE_TERMINATING && any_in_state(keeper, CHILD_RUNNING))
+        enter_phase(keeper, PHASE_TERMINATING);
 }
 
 /* Writes a piece of what waits for a stream that is ready. */
@@ -296,7 +296,7 @@ static void flush(Keeper *keeper)
                                 { left[1] ? STDERR_FILENO : -1, POLLOUT, 0 },
                                 { keeper->signals, POLLIN, 0 },
                                 { keeper->lifeline, POLLIN, 0 } };
-        const bool killing = keeper->phase == KILLING;
+        const bool killing = keeper->phase == PHASE_KILLING;
         const int timeout = killing ? (int)STUCK_OUTPUT_MS : next_timeout(keeper);
 
         if (poll(fds, G_N_ELEMENTS(fds), timeout) < 0)
@@ -373,7 +373,7 @@ static void start_children(Keeper *keeper)
         if (!child_start(child, plan, &spec, (const char *const[]){ out, err }, &error)) {
             tell(keeper, "node %u: %s", plan->node->id, error->message);
             keeper->forced = CODE_NOT_STARTED;
-            enter_phase(keeper, KILLING);
+            enter_phase(keeper, PHASE_KILLING);
             return;
         }
         keeper->n_children = i + 1;

@@ -21,10 +21,10 @@ typedef enum {
 /* What becomes of a bad delta: not a number, infinite, or beyond the rule's max_gradient. Bad ones
  * are counted by table and worker: rubato_engine_bad_gradients. */
 typedef enum {
-    RUBATO_BAD_DEFAULT, /* the gradient rules: RUBATO_BAD_COUNT; the others: RUBATO_BAD_UNCHECKED */
-    RUBATO_BAD_COUNT,   /* it is counted and applied all the same */
-    RUBATO_BAD_REFUSE,  /* it is counted, and the row of the Add that it stands in is left out */
-    RUBATO_BAD_UNCHECKED,
+    RUBATO_ON_BAD_GRADIENT_DEFAULT, /* _COUNT for the gradient rules, _UNCHECKED for the others */
+    RUBATO_ON_BAD_GRADIENT_COUNT,   /* it is counted and applied all the same */
+    RUBATO_ON_BAD_GRADIENT_REFUSE,  /* it is counted, and its row of the Add is left out */
+    RUBATO_ON_BAD_GRADIENT_UNCHECKED,
 } RubatoOnBadGradient;
 
 /* What happens to the Adds of a clock under "bsp" when the min clock passes it. */
@@ -68,20 +68,20 @@ typedef struct {
 
 /* The numbers of a RubatoRule: what rubato_worker_tune and rubato_engine_tune change. */
 typedef enum {
-    RUBATO_LEARNING_RATE,
-    RUBATO_MOMENTUM,
-    RUBATO_BETA1,
-    RUBATO_BETA2,
-    RUBATO_DECAY,
-    RUBATO_EPSILON,
-    RUBATO_BETA,
-    RUBATO_L1,
-    RUBATO_L2,
-    RUBATO_CLIP_VALUE,
-    RUBATO_CLIP_NORM,
-    RUBATO_WEIGHT_DECAY,
-    RUBATO_INITIAL_ACCUMULATOR, /* of the rows made from then on */
-    RUBATO_MAX_GRADIENT,
+    RUBATO_HYPER_LEARNING_RATE,
+    RUBATO_HYPER_MOMENTUM,
+    RUBATO_HYPER_BETA1,
+    RUBATO_HYPER_BETA2,
+    RUBATO_HYPER_DECAY,
+    RUBATO_HYPER_EPSILON,
+    RUBATO_HYPER_BETA,
+    RUBATO_HYPER_L1,
+    RUBATO_HYPER_L2,
+    RUBATO_HYPER_CLIP_VALUE,
+    RUBATO_HYPER_CLIP_NORM,
+    RUBATO_HYPER_WEIGHT_DECAY,
+    RUBATO_HYPER_INITIAL_ACCUMULATOR, /* of the rows made from then on */
+    RUBATO_HYPER_MAX_GRADIENT,
 } RubatoHyper;
 
 /* How many clocks a worker's Gets may be ahead of the slowest worker's. */

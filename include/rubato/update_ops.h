@@ -36,7 +36,7 @@ typedef struct {
     /* Whether the row_wise of a RubatoRule means something to it. */
     bool may_be_row_wise;
 
-    /* The other hyper-parameters that it has, of RUBATO_HYPER_BIT(RUBATO_MOMENTUM) and so on. */
+    /* The other hyper-parameters that it has: RUBATO_HYPER_BIT(RUBATO_HYPER_MOMENTUM), … */
     uint32_t hypers;
 
     /* What 0 stands for in those that it has. */

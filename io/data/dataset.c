@@ -297,7 +297,7 @@ bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, Data
     if (!dataset_parse_block(dataset, part, number, scratch, block, &again, error))
         return false;
     /* what is read for the second time will be for a third */
-    if (*block != NULL && (keep == DATASET_KEEP || again))
+    if (*block != NULL && (keep == DATASET_KEEP_BLOCK || again))
         keep_block(dataset, part, number, *block);
     return true;
 }
@@ -310,7 +310,7 @@ static bool summarise_blocks(RubatoDataset *dataset, uint32_t input, BlockScratc
     for (uint64_t number = 0;; number++) {
         g_autoptr(DataBlock) block = NULL;
 
-        if (!dataset_block(dataset, input, number, DATASET_KEEP, scratch, &block, error))
+        if (!dataset_block(dataset, input, number, DATASET_KEEP_BLOCK, scratch, &block, error))
             return false;
         if (block == NULL)
             return true;

@@ -21,8 +21,8 @@ void block_scratch_clear(BlockScratch *scratch);
 /* Whether blocks are kept in memory for those who ask again; those that somebody does ask for again
  * are in any case. */
 typedef enum {
-    DATASET_DROP,
-    DATASET_KEEP,
+    DATASET_KEEP_NOTHING,
+    DATASET_KEEP_BLOCK,
 } DatasetKeep;
 
 RubatoDataset *dataset_ref(RubatoDataset *dataset);

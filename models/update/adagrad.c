@@ -55,8 +55,8 @@ const RubatoUpdateOps adagrad_update_ops = {
     .name = "adagrad",
     .traits = { .takes_gradients = true,
                 .may_be_row_wise = true,
-                .hypers =
-                    RUBATO_HYPER_BIT(RUBATO_EPSILON) | RUBATO_HYPER_BIT(RUBATO_INITIAL_ACCUMULATOR),
+                .hypers = RUBATO_HYPER_BIT(RUBATO_HYPER_EPSILON) |
+                          RUBATO_HYPER_BIT(RUBATO_HYPER_INITIAL_ACCUMULATOR),
                 .defaults = { .learning_rate = 0.01, .epsilon = 1e-8 } },
     .state_width = state_width,
     .init_state = init_state,

@@ -60,8 +60,9 @@ const RubatoUpdateOps adam_update_ops = {
     .name = "adam",
     .traits = { .takes_gradients = true,
                 .may_be_row_wise = true,
-                .hypers = RUBATO_HYPER_BIT(RUBATO_BETA1) | RUBATO_HYPER_BIT(RUBATO_BETA2) |
-                          RUBATO_HYPER_BIT(RUBATO_EPSILON),
+                .hypers = RUBATO_HYPER_BIT(RUBATO_HYPER_BETA1) |
+                          RUBATO_HYPER_BIT(RUBATO_HYPER_BETA2) |
+                          RUBATO_HYPER_BIT(RUBATO_HYPER_EPSILON),
                 .defaults = { .learning_rate = 0.001,
                               .beta1 = 0.9,
                               .beta2 = 0.999,

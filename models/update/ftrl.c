@@ -90,8 +90,8 @@ static bool check(const RubatoTableSpec *spec, GError **error)
 const RubatoUpdateOps ftrl_update_ops = {
     .name = "ftrl",
     .traits = { .takes_gradients = true,
-                .hypers = RUBATO_HYPER_BIT(RUBATO_BETA) | RUBATO_HYPER_BIT(RUBATO_L1) |
-                          RUBATO_HYPER_BIT(RUBATO_L2),
+                .hypers = RUBATO_HYPER_BIT(RUBATO_HYPER_BETA) | RUBATO_HYPER_BIT(RUBATO_HYPER_L1) |
+                          RUBATO_HYPER_BIT(RUBATO_HYPER_L2),
                 .defaults = { .learning_rate = 0.1, .beta = 1 } },
     .check = check,
     .state_width = state_width,

@@ -14,7 +14,7 @@ DEFINE_VELOCITY_RULE
 const RubatoUpdateOps momentum_update_ops = {
     .name = "momentum",
     .traits = { .takes_gradients = true,
-                .hypers = RUBATO_HYPER_BIT(RUBATO_MOMENTUM),
+                .hypers = RUBATO_HYPER_BIT(RUBATO_HYPER_MOMENTUM),
                 .defaults = { .learning_rate = 0.01, .momentum = 0.9 } },
     .state_width = state_width,
     .apply_rows = apply_rows,

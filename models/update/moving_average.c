@@ -43,7 +43,7 @@ static bool check(const RubatoTableSpec *spec, GError **error)
 
 const RubatoUpdateOps moving_average_update_ops = {
     .name = "moving_average",
-    .traits = { .hypers = RUBATO_HYPER_BIT(RUBATO_DECAY), .defaults = { .decay = 0.99 } },
+    .traits = { .hypers = RUBATO_HYPER_BIT(RUBATO_HYPER_DECAY), .defaults = { .decay = 0.99 } },
     .check = check,
     .apply = apply,
     .apply_rows = apply_rows,

@@ -36,7 +36,8 @@ static uint32_t state_width(const RubatoUpdate *update)
 const RubatoUpdateOps rmsprop_update_ops = {
     .name = "rmsprop",
     .traits = { .takes_gradients = true,
-                .hypers = RUBATO_HYPER_BIT(RUBATO_DECAY) | RUBATO_HYPER_BIT(RUBATO_EPSILON),
+                .hypers =
+                    RUBATO_HYPER_BIT(RUBATO_HYPER_DECAY) | RUBATO_HYPER_BIT(RUBATO_HYPER_EPSILON),
                 .defaults = { .learning_rate = 0.01, .decay = 0.9, .epsilon = 1e-8 } },
     .state_width = state_width,
     .apply_rows = apply_rows,

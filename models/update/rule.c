@@ -16,14 +16,14 @@
 #include "models/spec.h"
 #include "models/update/update.h"
 
-#define GRADIENT_HYPERS                                                             \
-    (RUBATO_HYPER_BIT(RUBATO_LEARNING_RATE) | RUBATO_HYPER_BIT(RUBATO_CLIP_VALUE) | \
-     RUBATO_HYPER_BIT(RUBATO_CLIP_NORM) | RUBATO_HYPER_BIT(RUBATO_WEIGHT_DECAY))
+#define GRADIENT_HYPERS                                                                         \
+    (RUBATO_HYPER_BIT(RUBATO_HYPER_LEARNING_RATE) | RUBATO_HYPER_BIT(RUBATO_HYPER_CLIP_VALUE) | \
+     RUBATO_HYPER_BIT(RUBATO_HYPER_CLIP_NORM) | RUBATO_HYPER_BIT(RUBATO_HYPER_WEIGHT_DECAY))
 
 typedef enum {
-    NOT_NEGATIVE,
-    POSITIVE,
-    BELOW_ONE, /* and not negative */
+    RANGE_NOT_NEGATIVE,
+    RANGE_POSITIVE,
+    RANGE_BELOW_ONE, /* and not negative */
 } Range;
 
 static const struct {
@@ -32,21 +32,21 @@ static const struct {
     Range range;
 } hypers[N_HYPERS] = {
 #define HYPER(hyper, member, range) \
-    [RUBATO_##hyper] = { #member, offsetof(RubatoRule, member), range }
-    HYPER(LEARNING_RATE, learning_rate, NOT_NEGATIVE),
-    HYPER(MOMENTUM, momentum, BELOW_ONE),
-    HYPER(BETA1, beta1, BELOW_ONE),
-    HYPER(BETA2, beta2, BELOW_ONE),
-    HYPER(DECAY, decay, BELOW_ONE),
-    HYPER(EPSILON, epsilon, POSITIVE),
-    HYPER(BETA, beta, NOT_NEGATIVE),
-    HYPER(L1, l1, NOT_NEGATIVE),
-    HYPER(L2, l2, NOT_NEGATIVE),
-    HYPER(CLIP_VALUE, clip_value, NOT_NEGATIVE),
-    HYPER(CLIP_NORM, clip_norm, NOT_NEGATIVE),
-    HYPER(WEIGHT_DECAY, weight_decay, NOT_NEGATIVE),
-    HYPER(INITIAL_ACCUMULATOR, initial_accumulator, NOT_NEGATIVE),
-    HYPER(MAX_GRADIENT, max_gradient, NOT_NEGATIVE),
+    [RUBATO_HYPER_##hyper] = { #member, offsetof(RubatoRule, member), range }
+    HYPER(LEARNING_RATE, learning_rate, RANGE_NOT_NEGATIVE),
+    HYPER(MOMENTUM, momentum, RANGE_BELOW_ONE),
+    HYPER(BETA1, beta1, RANGE_BELOW_ONE),
+    HYPER(BETA2, beta2, RANGE_BELOW_ONE),
+    HYPER(DECAY, decay, RANGE_BELOW_ONE),
+    HYPER(EPSILON, epsilon, RANGE_POSITIVE),
+    HYPER(BETA, beta, RANGE_NOT_NEGATIVE),
+    HYPER(L1, l1, RANGE_NOT_NEGATIVE),
+    HYPER(L2, l2, RANGE_NOT_NEGATIVE),
+    HYPER(CLIP_VALUE, clip_value, RANGE_NOT_NEGATIVE),
+    HYPER(CLIP_NORM, clip_norm, RANGE_NOT_NEGATIVE),
+    HYPER(WEIGHT_DECAY, weight_decay, RANGE_NOT_NEGATIVE),
+    HYPER(INITIAL_ACCUMULATOR, initial_accumulator, RANGE_NOT_NEGATIVE),
+    HYPER(MAX_GRADIENT, max_gradient, RANGE_NOT_NEGATIVE),
 #undef HYPER
 };
 
@@ -70,8 +70,8 @@ static bool has(const RubatoTableSpec *spec, const RubatoRule *resolved, size_t 
 {
     const RubatoUpdateTraits *traits = traits_of(spec);
 
-    if (hyper == RUBATO_MAX_GRADIENT)
-        return resolved->on_bad_gradient != RUBATO_BAD_UNCHECKED;
+    if (hyper == RUBATO_HYPER_MAX_GRADIENT)
+        return resolved->on_bad_gradient != RUBATO_ON_BAD_GRADIENT_UNCHECKED;
     return ((traits->hypers | (traits->takes_gradients ? GRADIENT_HYPERS : 0)) &
             RUBATO_HYPER_BIT(hyper)) != 0;
 }
@@ -96,8 +96,9 @@ RubatoRule rule_resolve(const RubatoTableSpec *spec)
     for (size_t i = 0; i < N_HYPERS; i++)
         if (!is_given(number_of(&rule, i)) && number_of(&traits->defaults, i) != 0)
             rule_set(&rule, (RubatoHyper)i, number_of(&traits->defaults, i));
-    if (rule.on_bad_gradient == RUBATO_BAD_DEFAULT)
-        rule.on_bad_gradient = traits->takes_gradients ? RUBATO_BAD_COUNT : RUBATO_BAD_UNCHECKED;
+    if (rule.on_bad_gradient == RUBATO_ON_BAD_GRADIENT_DEFAULT)
+        rule.on_bad_gradient = traits->takes_gradients ? RUBATO_ON_BAD_GRADIENT_COUNT
+                                                       : RUBATO_ON_BAD_GRADIENT_UNCHECKED;
     return rule;
 }
 
@@ -113,25 +114,25 @@ static bool check_range(const RubatoTableSpec *spec, size_t hyper, double given,
         return spec_refuse(spec, error,
                            "%s is %g; it has to be a number of 0 or more that %s holds", name,
                            given, rubato_dtype_name(spec->dtype));
-    if (hypers[hyper].range == POSITIVE && value < (is_single ? (double)FLT_MIN : DBL_MIN))
+    if (hypers[hyper].range == RANGE_POSITIVE && value < (is_single ? (double)FLT_MIN : DBL_MIN))
         return spec_refuse(spec, error, "%s is %g; it has to be above 0", name, given);
-    if (hypers[hyper].range == BELOW_ONE && value >= 1)
+    if (hypers[hyper].range == RANGE_BELOW_ONE && value >= 1)
         return spec_refuse(spec, error, "%s is %.17g; it has to be below 1", name, given);
     return true;
 }
 
 static bool check_bad_gradients(const RubatoTableSpec *spec, const RubatoRule *rule, GError **error)
 {
-    if ((unsigned)rule->on_bad_gradient > RUBATO_BAD_UNCHECKED)
+    if ((unsigned)rule->on_bad_gradient > RUBATO_ON_BAD_GRADIENT_UNCHECKED)
         return spec_refuse(spec, error, "%d is no RubatoOnBadGradient", (int)rule->on_bad_gradient);
-    if (rule->on_bad_gradient != RUBATO_BAD_UNCHECKED && !is_real(spec->dtype))
+    if (rule->on_bad_gradient != RUBATO_ON_BAD_GRADIENT_UNCHECKED && !is_real(spec->dtype))
         return spec_refuse(spec, error,
                            "only deltas of f32 and f64 can be looked at for bad ones, not %s",
                            rubato_dtype_name(spec->dtype));
-    if (rule->max_gradient != 0 && rule->on_bad_gradient == RUBATO_BAD_UNCHECKED)
+    if (rule->max_gradient != 0 && rule->on_bad_gradient == RUBATO_ON_BAD_GRADIENT_UNCHECKED)
         return spec_refuse(spec, error,
                            "max_gradient is given, but nobody looks: set on_bad_gradient to "
-                           "RUBATO_BAD_COUNT or RUBATO_BAD_REFUSE");
+                           "RUBATO_ON_BAD_GRADIENT_COUNT or RUBATO_ON_BAD_GRADIENT_REFUSE");
     return true;
 }
 
@@ -189,7 +190,8 @@ bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double va
 
 bool rule_is_replayable(const RubatoTableSpec *spec)
 {
-    return traits_of(spec)->replayable && rule_resolve(spec).on_bad_gradient != RUBATO_BAD_REFUSE;
+    return traits_of(spec)->replayable &&
+           rule_resolve(spec).on_bad_gradient != RUBATO_ON_BAD_GRADIENT_REFUSE;
 }
 
 void rule_describe(const RubatoRule *rule, GString *text)

@@ -6,7 +6,7 @@
 
 #include <rubato/table.h>
 
-enum { N_HYPERS = RUBATO_MAX_GRADIENT + 1 };
+enum { N_HYPERS = RUBATO_HYPER_MAX_GRADIENT + 1 };
 
 /* The hyper-parameters of a spec whose rule is a known one, with every default filled in. What is
  * RUBATO_ZERO stays so: doing it once more changes nothing. */

@@ -29,7 +29,8 @@ static void look_at_rule(Updater *updater)
     updater->largest = is_single ? (double)FLT_MAX : DBL_MAX;
     if (rule->max_gradient != 0)
         updater->largest = is_single ? (double)(float)rule->max_gradient : rule->max_gradient;
-    updater->is_plain = !updater->prepares && rule->on_bad_gradient == RUBATO_BAD_UNCHECKED;
+    updater->is_plain =
+        !updater->prepares && rule->on_bad_gradient == RUBATO_ON_BAD_GRADIENT_UNCHECKED;
 }
 
 bool updater_init(Updater *updater, const RubatoTableSpec *spec)
@@ -126,9 +127,9 @@ static void apply(Updater *updater, void *const *rows, const void *deltas, const
 bool updater_accepts(Updater *updater, uint32_t worker, const void *deltas)
 {
     const RubatoUpdate *update = &updater->update;
-    const bool refuses = update->rule.on_bad_gradient == RUBATO_BAD_REFUSE;
+    const bool refuses = update->rule.on_bad_gradient == RUBATO_ON_BAD_GRADIENT_REFUSE;
 
-    if (update->rule.on_bad_gradient == RUBATO_BAD_UNCHECKED ||
+    if (update->rule.on_bad_gradient == RUBATO_ON_BAD_GRADIENT_UNCHECKED ||
         deltas_are_good(update->dtype, deltas, update->width, updater->largest))
         return true;
     bad_gradients_count(&updater->bad, worker, update->dtype, deltas, update->width,
@@ -182,7 +183,7 @@ void updater_apply_rows(Updater *updater, uint32_t worker, void *const *rows, co
         updater->ops->apply_rows(&updater->update, rows, deltas, at, n);
         return;
     }
-    if (updater->update.rule.on_bad_gradient == RUBATO_BAD_UNCHECKED) {
+    if (updater->update.rule.on_bad_gradient == RUBATO_ON_BAD_GRADIENT_UNCHECKED) {
         apply(updater, rows, deltas, at, n);
         return;
     }

@@ -52,7 +52,9 @@ static const RubatoTableSpec specs[] = {
       .n_keys = N_KEYS,
       .model = "bsp",
       .update = "momentum",
-      .rule = { .clip_norm = 100, .on_bad_gradient = RUBATO_BAD_REFUSE, .max_gradient = 20 } },
+      .rule = { .clip_norm = 100,
+                .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE,
+                .max_gradient = 20 } },
     { .name = "hash-adam",
       .width = WIDTH,
       .model = "bsp",
@@ -105,8 +107,8 @@ static bool descend(RubatoWorker *worker, void *user_data, GError **error)
         for (uint32_t clock = 0; clock < N_CLOCKS; clock++) {
             /* a schedule, which holds for the clock wherever among its Adds it is told */
             if (specs[i].update != NULL && clock % N_WORKERS == rank &&
-                !rubato_worker_tune(worker, specs[i].name, RUBATO_LEARNING_RATE, 0.1 / (1 + clock),
-                                    error))
+                !rubato_worker_tune(worker, specs[i].name, RUBATO_HYPER_LEARNING_RATE,
+                                    0.1 / (1 + clock), error))
                 return false;
             if (!step(table, rank, is_dense(specs[i].name) ? dense_keys : hash_keys, error))
                 return false;

@@ -29,7 +29,7 @@ static bool halve(RubatoWorker *worker, void *user_data, GError **error)
         ones[i] = rank == 1 && i == 3 ? NAN : 1;
     for (int i = 0; i < 4 && rank == 0; i++)
         if (!rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) ||
-            !rubato_worker_tune(worker, "t", RUBATO_LEARNING_RATE, ldexp(1, -i - 1), error))
+            !rubato_worker_tune(worker, "t", RUBATO_HYPER_LEARNING_RATE, ldexp(1, -i - 1), error))
             return false;
     return rubato_worker_barrier(worker, error) &&
            (rank == 0 || rubato_kv_table_add_range(table, 0, N_KEYS, ones, error));
@@ -64,12 +64,13 @@ static bool check_state(RubatoEngine *engine, GError **error)
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTableSpec learned = { .name = "t",
-                                      .dtype = RUBATO_F64,
-                                      .n_keys = N_KEYS,
-                                      .update = "sgd",
-                                      .rule = { .learning_rate = 1,
-                                                .on_bad_gradient = RUBATO_BAD_REFUSE } };
+    const RubatoTableSpec learned = {
+        .name = "t",
+        .dtype = RUBATO_F64,
+        .n_keys = N_KEYS,
+        .update = "sgd",
+        .rule = { .learning_rate = 1, .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE }
+    };
     const RubatoTableSpec moved = {
         .name = "m", .dtype = RUBATO_F64, .n_keys = N_KEYS, .update = "momentum", .init_value = 0.5
     };
@@ -89,7 +90,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
         return false;
     if (rubato_engine_node(engine) == CLUSTER_IDS[1] &&
         (!check_state(engine, error) ||
-         !rubato_engine_tune(engine, "t", RUBATO_LEARNING_RATE, 2, error)))
+         !rubato_engine_tune(engine, "t", RUBATO_HYPER_LEARNING_RATE, 2, error)))
         return false;
     if (!rubato_engine_barrier(engine, error))
         return false;
@@ -169,13 +170,13 @@ static bool add_bad(RubatoWorker *worker, void *user_data, GError **error)
 
 static bool play_bad(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTableSpec spec = {
-        .name = "t",
-        .dtype = RUBATO_F64,
-        .n_keys = N_KEYS,
-        .update = "sgd",
-        .rule = { .learning_rate = 1, .max_gradient = 100, .on_bad_gradient = RUBATO_BAD_REFUSE }
-    };
+    const RubatoTableSpec spec = { .name = "t",
+                                   .dtype = RUBATO_F64,
+                                   .n_keys = N_KEYS,
+                                   .update = "sgd",
+                                   .rule = { .learning_rate = 1,
+                                             .max_gradient = 100,
+                                             .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE } };
     const char *const tables[] = { "t", NULL };
     const double bad = NAN;
     const RubatoKey key = 39;
@@ -253,19 +254,19 @@ static const WrongMessage wrong_messages[] = {
     { "a hyper-parameter that cannot be",
       MESSAGE_ADD,
       RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_BETA1, .n = 1 },
+      { .first = RUBATO_HYPER_BETA1, .n = 1 },
       0.5,
       8 },
     { "a hyper-parameter that cannot be",
       MESSAGE_ADD,
       RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_LEARNING_RATE, .n = 1 },
+      { .first = RUBATO_HYPER_LEARNING_RATE, .n = 1 },
       NAN,
       8 },
     { "a hyper-parameter that cannot be",
       MESSAGE_ADD,
       RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_LEARNING_RATE, .n = 0 },
+      { .first = RUBATO_HYPER_LEARNING_RATE, .n = 0 },
       1,
       8 },
     { "a hyper-parameter that cannot be",
@@ -277,13 +278,13 @@ static const WrongMessage wrong_messages[] = {
     { "an Add whose deltas do not fit its keys",
       MESSAGE_ADD,
       RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_LEARNING_RATE, .n = 1 },
+      { .first = RUBATO_HYPER_LEARNING_RATE, .n = 1 },
       1,
       4 },
     { "a request for what cannot be asked",
       MESSAGE_GET,
       RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_LEARNING_RATE, .n = 1 },
+      { .first = RUBATO_HYPER_LEARNING_RATE, .n = 1 },
       0,
       8 },
     { "a request for what cannot be asked",
@@ -397,12 +398,13 @@ static void say_refused(Server *server, void *data)
 /* The nonsense finds a server that has one count. */
 static bool play_nonsense(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTableSpec learned = { .name = "t",
-                                      .dtype = RUBATO_F64,
-                                      .n_keys = N_KEYS,
-                                      .update = "sgd",
-                                      .rule = { .learning_rate = 1,
-                                                .on_bad_gradient = RUBATO_BAD_REFUSE } };
+    const RubatoTableSpec learned = {
+        .name = "t",
+        .dtype = RUBATO_F64,
+        .n_keys = N_KEYS,
+        .update = "sgd",
+        .rule = { .learning_rate = 1, .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE }
+    };
     const RubatoBadGradients nobody = { .worker = UINT32_MAX, .n_nan = 1, .n_refused_rows = 1 };
     const RubatoKey key = 39;
     const double one = 1, bad = NAN;

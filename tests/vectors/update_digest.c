@@ -91,9 +91,9 @@ static void digest_of(const char *rule, RubatoDtype dtype, uint32_t width, bool 
     digest(&spec, "as it is");
     if (!takes_gradients)
         return;
-    spec.rule.on_bad_gradient = RUBATO_BAD_UNCHECKED;
+    spec.rule.on_bad_gradient = RUBATO_ON_BAD_GRADIENT_UNCHECKED;
     digest(&spec, "unchecked");
-    spec.rule.on_bad_gradient = RUBATO_BAD_REFUSE;
+    spec.rule.on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE;
     spec.rule.clip_value = 0.9;
     spec.rule.clip_norm = 1.5;
     spec.rule.weight_decay = 0.01;

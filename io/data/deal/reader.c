@@ -103,7 +103,7 @@ static void open_ticket(RubatoReader *reader, const Present *present)
 /* Goes on to the next block that has rows. *there is false where no block is left. */
 static bool next_block(RubatoReader *reader, Present *present, bool *there, GError **error)
 {
-    const DatasetKeep keep = reader->options.epochs > 1 ? DATASET_KEEP : DATASET_DROP;
+    const DatasetKeep keep = reader->options.epochs > 1 ? DATASET_KEEP_BLOCK : DATASET_KEEP_NOTHING;
     GError *fault = NULL;
 
     for (;;) {

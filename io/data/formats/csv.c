@@ -186,17 +186,17 @@ static inline bool read_column(CsvParser *learner, const CsvParser *parser, cons
 
     block->value[n] = 1;
     switch ((CsvKind)parser->columns.kind[column]) {
-    case CSV_LABEL:
+    case CSV_KIND_LABEL:
         if (!read_number(parser, at, column, label, &is_empty, fault))
             return false;
         return !is_empty || fault_in_column(parser, column, &(CsvCell){ .text = from },
                                             "a finite number as label", fault);
-    case CSV_NUMBER:
+    case CSV_KIND_NUMBER:
         if (!read_number(parser, at, column, &block->value[n], &is_empty, fault))
             return false;
         block->key[n] = column;
         break;
-    case CSV_SKIPPED: {
+    case CSV_KIND_SKIPPED: {
         CsvCell cell;
 
         return csv_read_cell(at, parser->columns.separator, &cell, fault);

@@ -163,7 +163,7 @@ static void list_categories(CsvColumns *columns)
 {
     columns->categories = g_new(uint32_t, columns->n_columns);
     for (uint32_t i = 0; i < columns->n_columns; i++)
-        if (columns->kind[i] == CSV_CATEGORY)
+        if (columns->kind[i] == CSV_KIND_CATEGORY)
             columns->categories[columns->n_categories++] = i;
 }
 
@@ -171,13 +171,13 @@ static bool settle_kinds(CsvColumns *columns, const FirstLine *line, bool has_he
                          RowFault *fault)
 {
     const RubatoDataSpec *spec = columns->spec;
-    g_autofree uint8_t *kind = g_new0(uint8_t, line->texts->len); /* CSV_NUMBER */
+    g_autofree uint8_t *kind = g_new0(uint8_t, line->texts->len); /* CSV_KIND_NUMBER */
     uint32_t label, column;
 
     if (!find_label(columns, line, has_header, &label, fault))
         return false;
     if (label != RUBATO_NO_COLUMN)
-        kind[label] = spec->skip_labels ? CSV_SKIPPED : CSV_LABEL;
+        kind[label] = spec->skip_labels ? CSV_KIND_SKIPPED : CSV_KIND_LABEL;
     for (const char *const *name = spec->categorical_columns; name != NULL && *name != NULL;
          name++) {
         if (!find_column(*name, line, has_header, &column, fault))
@@ -188,7 +188,7 @@ static bool settle_kinds(CsvColumns *columns, const FirstLine *line, bool has_he
             g_snprintf(fault->found, sizeof fault->found, "that column %u is both", column);
             return false;
         }
-        kind[column] = CSV_CATEGORY;
+        kind[column] = CSV_KIND_CATEGORY;
     }
     columns->kind = g_steal_pointer(&kind);
     columns->n_columns = line->texts->len;
@@ -201,7 +201,7 @@ static bool settle_kinds(CsvColumns *columns, const FirstLine *line, bool has_he
 static bool looks_like_row(const CsvColumns *columns, const FirstLine *line)
 {
     for (uint32_t i = 0; i < line->texts->len; i++)
-        if ((columns->kind[i] == CSV_NUMBER || columns->kind[i] == CSV_LABEL) &&
+        if ((columns->kind[i] == CSV_KIND_NUMBER || columns->kind[i] == CSV_KIND_LABEL) &&
             !g_array_index(line->is_number, bool, i))
             return false;
     return true;
@@ -273,7 +273,7 @@ static bool compare_kinds(const CsvColumns *columns, const FirstLine *line, RowF
     }
     for (uint32_t i = 0, k = 0; i < columns->n_columns; i++) {
         const bool wanted = k < keys->n_categorical_columns && keys->categorical_columns[k] == i;
-        const bool is_one = columns->kind[i] == CSV_CATEGORY;
+        const bool is_one = columns->kind[i] == CSV_KIND_CATEGORY;
 
         k += wanted;
         if (wanted == is_one)

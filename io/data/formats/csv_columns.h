@@ -12,10 +12,10 @@
 #define CSV_COLUMNS_MAX 1000000u
 
 typedef enum {
-    CSV_NUMBER,
-    CSV_CATEGORY,
-    CSV_LABEL,
-    CSV_SKIPPED, /* a label that nobody wants */
+    CSV_KIND_NUMBER,
+    CSV_KIND_CATEGORY,
+    CSV_KIND_LABEL,
+    CSV_KIND_SKIPPED, /* a label that nobody wants */
 } CsvKind;
 
 typedef struct {
