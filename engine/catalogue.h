@@ -15,7 +15,8 @@ typedef struct {
     size_t row_bytes;   /* of a row's values */
     size_t state_bytes; /* of what the update rule keeps beside them */
 
-    unsigned n_tasks; /* guarded by the engine's lock: the running tasks that use it */
+    unsigned
+        n_holds; /* guarded by the engine's lock: tasks and calls that keep it from being dropped */
 } Table;
 
 /* Checks the spec, and fills in its defaults. (transfer full) */

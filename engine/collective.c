@@ -3,7 +3,7 @@
  *
  * PROPOSE → GO → (this node's part) → READY → COMMIT. A mismatch is a COMMIT without a GO. The
  * calling thread waits; the control actor's owner sets the stage. */
-#include "engine/node.h"
+#include "engine/engine_private.h"
 
 static bool log_wait(RubatoEngine *engine, const CollectiveCall *call, uint32_t waited_ms)
 {
@@ -20,7 +20,7 @@ static bool wait_for_stage(RubatoEngine *engine, const CollectiveCall *call, Cal
 {
     uint32_t waited_ms = 0;
 
-    while (engine->stage < stage && !engine->scheduler_lost) {
+    while (engine->call.stage < stage && !engine->scheduler_lost) {
         const uint32_t step_ms = MIN(engine->stall_ms, 1000);
         const int64_t before_ms = network_now_ms();
 
@@ -30,7 +30,7 @@ static bool wait_for_stage(RubatoEngine *engine, const CollectiveCall *call, Cal
             log_wait(engine, call, waited_ms);
         }
     }
-    return engine->stage >= stage || engine_check(engine, error);
+    return engine->call.stage >= stage || engine_check(engine, error);
 }
 
 static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t number)
@@ -59,7 +59,7 @@ static void report_ready(RubatoEngine *engine, uint64_t number, const GError *er
 /* What COMMIT said. The lock is held. */
 static bool check_commit(RubatoEngine *engine, GError **error)
 {
-    return control_check(engine->commit_code, engine->commit_text, error);
+    return control_check(engine->call.commit_code, engine->call.commit_text, error);
 }
 
 /* Does this node's part after GO and waits for all others. The lock is held, but not during it. */
@@ -67,8 +67,8 @@ static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t
                       GError **error)
 {
     g_autoptr(GError) fault = NULL;
-    const uint32_t id = engine->go_id;
-    const uint64_t seed = engine->go_seed;
+    const uint32_t id = engine->call.id;
+    const uint64_t seed = engine->call.hash_seed;
     bool done = true, committed;
 
     pthread_mutex_unlock(&engine->lock);
@@ -94,24 +94,24 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
     if (!engine_check_caller(engine, call->text, error))
         return false;
     pthread_mutex_lock(&engine->lock);
-    if (engine->stage != CALL_STAGE_NONE) {
+    if (engine->call.stage != CALL_STAGE_NONE) {
         pthread_mutex_unlock(&engine->lock);
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "%s: another thread is in a collective call of this engine", call->text);
         return false;
     }
-    number = ++engine->n_calls;
-    engine->stage = CALL_STAGE_PROPOSED;
+    number = ++engine->call.number;
+    engine->call.stage = CALL_STAGE_PROPOSED;
     pthread_mutex_unlock(&engine->lock);
     propose(engine, call, number);
     pthread_mutex_lock(&engine->lock);
     ok = wait_for_stage(engine, call, CALL_STAGE_GO, error);
-    if (ok && engine->stage == CALL_STAGE_GO)
+    if (ok && engine->call.stage == CALL_STAGE_GO)
         ok = take_part(engine, call, number, error);
     else if (ok)
         ok = check_commit(engine, error);
-    engine->stage = CALL_STAGE_NONE;
-    g_clear_pointer(&engine->commit_text, g_free);
+    engine->call.stage = CALL_STAGE_NONE;
+    g_clear_pointer(&engine->call.commit_text, g_free);
     pthread_mutex_unlock(&engine->lock);
     return ok;
 }

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "engine/signals.h"
 #include "io/net/caller.h"
 #include "io/net/monotonic.h"
@@ -82,6 +82,23 @@ static void fail_task(void *user, uint32_t epoch, const char *text)
     engine_tell_scheduler(user, &(Control){ .kind = CONTROL_FAIL, .fail = { epoch, outcome } });
 }
 
+static void tell_scheduler(void *user, const Control *control)
+{
+    engine_tell_scheduler(user, control);
+}
+
+static void describe_task_host(RubatoEngine *engine)
+{
+    engine->task_host = (TaskHost){ .office = &engine->office,
+                                    .servers = engine->servers,
+                                    .n_servers = engine->n_servers,
+                                    .helper = &engine->helper,
+                                    .workers_of = engine->workers_of,
+                                    .stall_ms = engine->stall_ms,
+                                    .tell_scheduler = tell_scheduler,
+                                    .user = engine };
+}
+
 static bool start_threads(RubatoEngine *engine, GError **error)
 {
     uint32_t first = 0;
@@ -95,6 +112,7 @@ static bool start_threads(RubatoEngine *engine, GError **error)
         server_init(&engine->servers[i], first + i, &engine->office, fail_task, engine);
         engine->office.servers[first + i].actor = &engine->servers[i].actor;
     }
+    describe_task_host(engine);
     started = actor_start(&engine->helper, "helper");
     for (uint32_t i = 0; i < engine->n_servers && started; i++)
         started = server_start(&engine->servers[i]);
@@ -111,7 +129,7 @@ static void interrupted(RubatoEngine *engine, int signal_number)
     bool running;
 
     pthread_mutex_lock(&engine->lock);
-    running = engine->cluster == NULL || engine->welcome;
+    running = engine->cluster == NULL || engine->rendezvous.welcome;
     pthread_mutex_unlock(&engine->lock);
     if (running)
         engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_STOP, .stop = { text } });
@@ -219,7 +237,7 @@ void rubato_engine_free(RubatoEngine *engine)
         return;
     g_return_if_fail(engine_is_here(engine)); /* its threads are not */
     end_runs(engine);
-    if (engine->welcome)
+    if (engine->rendezvous.welcome)
         leave(engine);
     if (engine->network != NULL)
         network_stop(engine->network);
@@ -242,8 +260,8 @@ void rubato_engine_free(RubatoEngine *engine)
     g_free(engine->servers_of);
     g_free(engine->workers_of);
     g_free(engine->addresses);
-    g_free(engine->refusal);
-    g_free(engine->commit_text);
+    g_free(engine->rendezvous.refusal);
+    g_free(engine->call.commit_text);
     g_free(engine->broken_text);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->lock);

@@ -5,7 +5,7 @@
  * Threads: any; a client from one. */
 #include <stdlib.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "models/storage/storage.h"
 #include "models/update/bad_gradients.h"
 #include "tables/client.h"

@@ -2,7 +2,7 @@
  * any model.
  *
  * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "io/net/caller.h"
 #include "models/model.h"
 #include "models/update/bad_gradients.h"
@@ -67,10 +67,10 @@ static bool begin_access(RubatoEngine *engine, const Access *access, TableRoute 
         return engine_check_caller(engine, what, error);
     }
     pthread_mutex_lock(&engine->lock);
-    table = engine_find_table(engine, access->table, error);
+    table = engine_hold_table(engine, access->table, error);
     ok = table != NULL && check_state(table, access, error) && engine_check(engine, error);
-    if (ok)
-        table->n_tasks++; /* it cannot be dropped meanwhile */
+    if (table != NULL && !ok)
+        engine_release_table(engine, table);
     pthread_mutex_unlock(&engine->lock);
     if (ok)
         *route = (TableRoute){ .spec = table->spec,
@@ -89,7 +89,7 @@ static bool begin_access(RubatoEngine *engine, const Access *access, TableRoute 
 static void end_access(RubatoEngine *engine, const TableRoute *route)
 {
     pthread_mutex_lock(&engine->lock);
-    engine_find_table(engine, route->spec->name, NULL)->n_tasks--;
+    engine_release_table(engine, engine_find_table(engine, route->spec->name, NULL));
     pthread_mutex_unlock(&engine->lock);
 }
 

@@ -1,7 +1,7 @@
 /* What an engine tells of itself in numbers.
  *
  * Threads: any; sizes of tables are counted by each server for its own shard. */
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "models/shard.h"
 
 static RubatoMessageCounts counts_of(const uint64_t *by_kind)
@@ -37,9 +37,7 @@ static Table *hold_table(RubatoEngine *engine, const char *name, GError **error)
     Table *table;
 
     pthread_mutex_lock(&engine->lock);
-    table = engine_find_table(engine, name, error);
-    if (table != NULL)
-        table->n_tasks++;
+    table = engine_hold_table(engine, name, error);
     pthread_mutex_unlock(&engine->lock);
     return table;
 }
@@ -47,7 +45,7 @@ static Table *hold_table(RubatoEngine *engine, const char *name, GError **error)
 static void let_table_go(RubatoEngine *engine, Table *table)
 {
     pthread_mutex_lock(&engine->lock);
-    table->n_tasks--;
+    engine_release_table(engine, table);
     pthread_mutex_unlock(&engine->lock);
 }
 

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <sys/random.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "models/shard.h"
 
 typedef struct {
@@ -131,7 +131,7 @@ static bool perform_drop(RubatoEngine *engine, uint32_t id, uint64_t seed, void 
     (void)seed;
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, drop->name, error);
-    used = table != NULL && table->n_tasks > 0;
+    used = table != NULL && table->n_holds > 0;
     if (table != NULL && !used) {
         guint i = 0;
 

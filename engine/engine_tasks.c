@@ -1,20 +1,136 @@
 /* Tasks and barriers as the application calls them: one collective call each. What a task is on
- * this node stands in task_run.c. */
-#include "engine/node.h"
+ * this node stands in task/task_run.c.
+ *
+ * Invariant: a run is in the engine's list from prepare to the end of its wait, so that whoever finds
+ * it there under the engine's lock may use it while holding that lock.
+ *
+ * Threads: that of the engine's calls; engine_find_run any that holds the engine's lock. */
+#include "engine/engine_private.h"
 #include "engine/task/task_run.h"
+
+static RubatoEngine *engine_of_run(const RubatoTaskRun *run)
+{
+    return task_run_host(run)->user;
+}
+
+RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch)
+{
+    for (guint i = 0; i < engine->runs->len; i++) {
+        RubatoTaskRun *run = g_ptr_array_index(engine->runs, i);
+
+        if (task_run_epoch(run) == epoch)
+            return run;
+    }
+    return NULL;
+}
+
+/* ---- its tables ---- */
+
+static void release_tables(RubatoEngine *engine, Table *const *tables, size_t n)
+{
+    pthread_mutex_lock(&engine->lock);
+    for (size_t i = 0; i < n; i++)
+        engine_release_table(engine, tables[i]);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static bool is_among(Table *const *tables, size_t n, const Table *table)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tables[i] == table)
+            return true;
+    return false;
+}
+
+/* Holds the tables that a task names, all or none. RUBATO_ERROR_NOT_FOUND, _INVALID. (*tables:
+ * transfer full) */
+static bool hold_tables(RubatoEngine *engine, const RubatoTask *task, Table ***tables, size_t *n,
+                        GError **error)
+{
+    size_t n_names = 0, n_held = 0;
+    bool ok = true;
+
+    while (task->tables != NULL && task->tables[n_names] != NULL)
+        n_names++;
+    g_autofree Table **held = g_new0(Table *, n_names + 1);
+    pthread_mutex_lock(&engine->lock);
+    for (size_t i = 0; i < n_names && ok; i++) {
+        Table *const table = engine_hold_table(engine, task->tables[i], error);
+
+        ok = table != NULL && !is_among(held, n_held, table);
+        if (table == NULL)
+            g_prefix_error(error, "task %s: ", task->name);
+        else if (!ok)
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "task %s names table %s twice",
+                        task->name, task->tables[i]);
+        if (table != NULL)
+            held[n_held++] = table;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (!ok) {
+        release_tables(engine, held, n_held);
+        return false;
+    }
+    *tables = g_steal_pointer(&held);
+    *n = n_held;
+    return true;
+}
+
+/* ---- its life ---- */
+
+static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GError **error)
+{
+    g_autofree Table **tables = NULL;
+    RubatoTaskRun *run;
+    size_t n;
+
+    if (task->name == NULL || task->name[0] == '\0' || task->run == NULL ||
+        (task->n_allocation > 0 && task->allocation == NULL)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "a task needs a name and a function");
+        return NULL;
+    }
+    if (!hold_tables(engine, task, &tables, &n, error))
+        return NULL;
+    run = task_run_new(&engine->task_host, task, tables, n, error);
+    if (run == NULL)
+        release_tables(engine, tables, n);
+    return run;
+}
+
+static void free_run(RubatoEngine *engine, RubatoTaskRun *run)
+{
+    size_t n;
+    Table *const *const own = task_run_tables(run, &n);
+    g_autofree Table **tables = g_memdup2(own, n * sizeof *own);
+
+    task_run_free(run);
+    release_tables(engine, tables, n);
+}
 
 static bool perform_run(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
                         GError **error)
 {
-    (void)engine;
     (void)seed;
-    return task_run_prepare(data, id, error);
+    if (!task_run_prepare(data, id, error))
+        return false;
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_add(engine->runs, data);
+    pthread_mutex_unlock(&engine->lock);
+    return true;
+}
+
+static void forget_run(RubatoEngine *engine, RubatoTaskRun *run)
+{
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_remove(engine->runs, run);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 static void undo_run(RubatoEngine *engine, uint32_t id, void *data)
 {
-    (void)engine;
     (void)id;
+    forget_run(engine, data);
     task_run_abandon(data);
 }
 
@@ -25,7 +141,7 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
     RubatoTaskRun *run;
 
     g_return_val_if_fail(engine != NULL && task != NULL, NULL);
-    run = task_run_new(engine, task, error);
+    run = make_run(engine, task, error);
     if (run == NULL)
         return NULL;
     text = g_strdup_printf("task %s", task->name);
@@ -38,11 +154,27 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
                                        .undo = undo_run,
                                        .data = run },
                     error)) {
-        task_run_free(run);
+        free_run(engine, run);
         return NULL;
     }
     task_run_start_workers(run);
     return run;
+}
+
+bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
+{
+    RubatoEngine *engine;
+    bool ok;
+
+    g_return_val_if_fail(run != NULL, false);
+    engine = engine_of_run(run);
+    if (!engine_check_caller(engine, task_run_name(run), error))
+        return false;
+    task_run_finish(run);
+    forget_run(engine, run);
+    ok = task_run_check(run, error);
+    free_run(engine, run);
+    return ok;
 }
 
 bool rubato_engine_run(RubatoEngine *engine, const RubatoTask *task, GError **error)

@@ -3,7 +3,8 @@
  * Runs on the thread that owns the engine's control actor. */
 #include "engine/node_messages.h"
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
+#include "engine/task/task_run.h"
 
 /* ---- the rendezvous ---- */
 
@@ -15,7 +16,7 @@ void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *cont
     bool joined;
 
     (void)from;
-    if (engine->welcome || welcome->n_nodes != engine->n_nodes ||
+    if (engine->rendezvous.welcome || welcome->n_nodes != engine->n_nodes ||
         welcome->incarnations[engine->self] != engine->incarnation)
         return;
     peers = g_new0(NetworkPeer, engine->n_nodes);
@@ -24,9 +25,9 @@ void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *cont
     joined = network_join(engine->network, welcome->run_id, peers, &error);
     pthread_mutex_lock(&engine->lock);
     if (joined)
-        engine->welcome = true;
-    else if (engine->refusal == NULL)
-        engine->refusal = g_strdup(error->message);
+        engine->rendezvous.welcome = true;
+    else if (engine->rendezvous.refusal == NULL)
+        engine->rendezvous.refusal = g_strdup(error->message);
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
 }
@@ -35,9 +36,9 @@ void node_hears_refuse(RubatoEngine *engine, uint32_t from, const Control *contr
 {
     (void)from;
     pthread_mutex_lock(&engine->lock);
-    if (!engine->welcome && engine->refusal == NULL) {
-        engine->refusal = g_strdup(control->refuse.text);
-        engine->refusal_code = control->refuse.code;
+    if (!engine->rendezvous.welcome && engine->rendezvous.refusal == NULL) {
+        engine->rendezvous.refusal = g_strdup(control->refuse.text);
+        engine->rendezvous.refusal_code = control->refuse.code;
     }
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
@@ -48,13 +49,14 @@ void node_hears_refuse(RubatoEngine *engine, uint32_t from, const Control *contr
 /* Whether this node's present call is that one and has not come to the stage. The lock is held. */
 static bool is_before(const RubatoEngine *engine, uint64_t call, CallStage stage)
 {
-    return call == engine->n_calls && engine->stage != CALL_STAGE_NONE && engine->stage < stage;
+    return call == engine->call.number && engine->call.stage != CALL_STAGE_NONE &&
+           engine->call.stage < stage;
 }
 
 /* The lock is held. */
 static void set_stage(RubatoEngine *engine, CallStage stage)
 {
-    engine->stage = stage;
+    engine->call.stage = stage;
     pthread_cond_broadcast(&engine->changed);
 }
 
@@ -63,8 +65,8 @@ void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
     (void)from;
     pthread_mutex_lock(&engine->lock);
     if (is_before(engine, control->go.call, CALL_STAGE_GO)) {
-        engine->go_id = control->go.id;
-        engine->go_seed = control->go.hash_seed;
+        engine->call.id = control->go.id;
+        engine->call.hash_seed = control->go.hash_seed;
         set_stage(engine, CALL_STAGE_GO);
     }
     pthread_mutex_unlock(&engine->lock);
@@ -77,9 +79,9 @@ void node_hears_commit(RubatoEngine *engine, uint32_t from, const Control *contr
     (void)from;
     pthread_mutex_lock(&engine->lock);
     if (is_before(engine, commit->call, CALL_STAGE_COMMITTED)) {
-        engine->commit_code = commit->outcome.code;
-        g_free(engine->commit_text);
-        engine->commit_text = g_strdup(commit->outcome.text);
+        engine->call.commit_code = commit->outcome.code;
+        g_free(engine->call.commit_text);
+        engine->call.commit_text = g_strdup(commit->outcome.text);
         set_stage(engine, CALL_STAGE_COMMITTED);
     }
     pthread_mutex_unlock(&engine->lock);
@@ -91,7 +93,7 @@ void node_hears_commit(RubatoEngine *engine, uint32_t from, const Control *contr
 static RubatoTaskRun *lock_run(RubatoEngine *engine, uint32_t epoch)
 {
     pthread_mutex_lock(&engine->lock);
-    RubatoTaskRun *const run = task_run_find(engine, epoch);
+    RubatoTaskRun *const run = engine_find_run(engine, epoch);
     if (run == NULL)
         pthread_mutex_unlock(&engine->lock);
     return run;

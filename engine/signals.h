@@ -4,7 +4,9 @@
 #ifndef RUBATO_ENGINE_SIGNALS_H
 #define RUBATO_ENGINE_SIGNALS_H
 
-#include "engine/node.h"
+#include <rubato/engine.h>
+
+typedef struct SignalWatch SignalWatch;
 
 /* Blocks both signals in the calling thread, and watches for them on a thread of its own, which
  * calls `interrupted` once. NULL where that is impossible. (transfer full) */

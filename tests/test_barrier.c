@@ -2,7 +2,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "models/shard_private.h"
 #include "models/storage/storage.h"
 #include "tests/support/engine_fixture.h"

@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 #include "engine/cluster/secret_source.h"
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "io/net/transport/tcp/tcp_address.h"
 
 enum {
@@ -203,7 +203,8 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
     const uint32_t between_ms = MIN(engine->stall_ms, NOTICE_MS);
     int64_t hello_ms = began_ms - GREETING_MS, notice_ms = began_ms, broken_ms = INT64_MAX;
 
-    while (!engine->welcome && engine->refusal == NULL && engine->broken_text == NULL) {
+    while (!engine->rendezvous.welcome && engine->rendezvous.refusal == NULL &&
+           engine->broken_text == NULL) {
         const int64_t now_ms = network_now_ms();
 
         if (now_ms - hello_ms >= GREETING_MS) {
@@ -224,10 +225,11 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
             return give_up(engine, now_ms - began_ms, 0, error);
         engine_wait_changed(engine, GREETING_MS);
     }
-    if (!engine->welcome && engine->refusal != NULL)
-        return control_check(engine->refusal_code == CONTROL_OK ? CONTROL_CODE(RUBATO_ERROR_NETWORK)
-                                                                : engine->refusal_code,
-                             engine->refusal, error);
+    if (!engine->rendezvous.welcome && engine->rendezvous.refusal != NULL)
+        return control_check(engine->rendezvous.refusal_code == CONTROL_OK
+                                 ? CONTROL_CODE(RUBATO_ERROR_NETWORK)
+                                 : engine->rendezvous.refusal_code,
+                             engine->rendezvous.refusal, error);
     return engine_check(engine, error);
 }
 

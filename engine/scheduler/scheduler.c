@@ -1,4 +1,4 @@
-/* The scheduler's frame: who gets which message, who is alive, and what goes out.
+/* The scheduler's frame: who gets which message, and who is alive.
  *
  * Every entry changes the state first and puts what is to be said into the outbox; the outermost
  * entry then hands the outbox to the callbacks. So a callback sees a state that is whole, may come
@@ -13,119 +13,6 @@
 #include <assert.h>
 
 #include "engine/control_messages.h"
-
-#define NOBODY UINT32_MAX  /* an Outgoing that is a greeting */
-#define MAX_NODES_NAMED 8u /* in one message */
-
-typedef struct {
-    uint32_t node;
-    uint64_t asker;   /* of a greeting */
-    Control *control; /* counted: it may go to several nodes */
-} Outgoing;
-
-static Control *counted_copy(const Control *control)
-{
-    Control *const copy = g_rc_box_new(Control);
-
-    control_copy(copy, control);
-    return copy;
-}
-
-static void drop_control(Control *control)
-{
-    g_rc_box_release_full(control, (GDestroyNotify)control_clear);
-}
-
-static void outgoing_free(Outgoing *outgoing)
-{
-    drop_control(outgoing->control);
-    g_free(outgoing);
-}
-
-/* Takes the message. */
-static void queue_outgoing(Scheduler *scheduler, uint32_t node, uint64_t asker, Control *control)
-{
-    Outgoing *outgoing = g_new(Outgoing, 1);
-    *outgoing = (Outgoing){ node, asker, control };
-    g_queue_push_tail(&scheduler->outbox, outgoing);
-}
-
-void scheduler_send(Scheduler *scheduler, uint32_t node, const Control *control)
-{
-    if (!scheduler->nodes[node].lost)
-        queue_outgoing(scheduler, node, 0, counted_copy(control));
-}
-
-void scheduler_send_all(Scheduler *scheduler, const Control *control)
-{
-    Control *const copy = counted_copy(control);
-
-    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].lost)
-            queue_outgoing(scheduler, i, 0, g_rc_box_acquire(copy));
-    drop_control(copy);
-}
-
-void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control *control)
-{
-    queue_outgoing(scheduler, NOBODY, asker, counted_copy(control));
-}
-
-static void deliver(Scheduler *scheduler)
-{
-    Outgoing *outgoing;
-
-    if (scheduler->delivering)
-        return;
-    scheduler->delivering = true;
-    while ((outgoing = g_queue_pop_head(&scheduler->outbox)) != NULL) {
-        if (outgoing->node == NOBODY)
-            scheduler->output.greet(scheduler->user, outgoing->asker, outgoing->control);
-        else
-            scheduler->output.send(scheduler->user, outgoing->node, outgoing->control);
-        outgoing_free(outgoing);
-    }
-    scheduler->delivering = false;
-}
-
-void verdict_set(Verdict *verdict, uint32_t code, const char *text)
-{
-    if (verdict->code != CONTROL_OK || code == CONTROL_OK)
-        return;
-    verdict->code = code;
-    verdict->text = g_strdup(text);
-}
-
-void verdict_clear(Verdict *verdict)
-{
-    g_free(verdict->text);
-    *verdict = (Verdict){ 0 };
-}
-
-bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node)
-{
-    return !scheduler->nodes[node].lost && !scheduler->nodes[node].left;
-}
-
-char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bool with_heard)
-{
-    GString *names = g_string_new(NULL);
-
-    for (guint i = 0; i < numbers->len; i++) {
-        const SchedulerNode *node = &scheduler->nodes[g_array_index(numbers, uint32_t, i)];
-        if (i > 0)
-            g_string_append(names, i + 1 == numbers->len || i == MAX_NODES_NAMED ? " and " : ", ");
-        if (i == MAX_NODES_NAMED && i + 1 < numbers->len) {
-            g_string_append_printf(names, "%u more", numbers->len - i);
-            break;
-        }
-        g_string_append(names, node->label);
-        if (with_heard && !scheduler->config.single)
-            g_string_append_printf(names, " [last heard %.1f s ago]",
-                                   (double)(scheduler->now_ms - node->heard_ms) / 1e3);
-    }
-    return g_string_free(names, FALSE);
-}
 
 Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *output, void *user)
 {
@@ -164,7 +51,7 @@ void scheduler_free(Scheduler *scheduler)
     collectives_clear(scheduler);
     tasks_clear(scheduler);
     g_ptr_array_free(scheduler->tasks, TRUE);
-    g_queue_clear_full(&scheduler->outbox, (GDestroyNotify)outgoing_free);
+    scheduler_clear_outbox(scheduler);
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
         SchedulerNode *node = &scheduler->nodes[i];
         g_free(node->label);
@@ -284,7 +171,7 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
     if (!scheduler->begun && node == scheduler->config.self && control->kind == CONTROL_STOP) {
         scheduler->now_ms = now_ms;
         rendezvous_stop(scheduler, text_of(&control->stop));
-        deliver(scheduler);
+        scheduler_deliver(scheduler);
         return true;
     }
     if (!scheduler->begun)
@@ -297,13 +184,13 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
     if (sender->lost) {
         /* It was only stopped for a while, and must hear that the others went on without it. */
         const Control lost = { .kind = CONTROL_LOST, .lost = { node, sender->loss.text } };
-        queue_outgoing(scheduler, node, 0, counted_copy(&lost));
+        scheduler_send_last_word(scheduler, node, &lost);
         sensible = true;
     } else {
         sender->heard_ms = now_ms;
         sensible = dispatch(scheduler, node, control);
     }
-    deliver(scheduler);
+    scheduler_deliver(scheduler);
     return sensible;
 }
 
@@ -317,7 +204,7 @@ void scheduler_node_gone(Scheduler *scheduler, int64_t now_ms, uint32_t node, co
         lose_node(scheduler, node, text);
     else
         rendezvous_node_gone(scheduler, node);
-    deliver(scheduler);
+    scheduler_deliver(scheduler);
 }
 
 static void send_beats(Scheduler *scheduler)
@@ -356,12 +243,6 @@ static void find_lost_nodes(Scheduler *scheduler)
             g_strdup_printf("nothing heard from it for %.1f s", (double)silence_ms / 1e3);
         lose_node(scheduler, i, how);
     }
-}
-
-void wait_add(GArray *waits, char *text, const bool *waiting, int64_t since_ms)
-{
-    const Wait wait = { text, waiting, since_ms };
-    g_array_append_val(waits, wait);
 }
 
 static void wait_clear(Wait *wait)
@@ -440,7 +321,7 @@ void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
         tell_waiting(scheduler);
     }
     scheduler->last_tick_ms = now_ms;
-    deliver(scheduler);
+    scheduler_deliver(scheduler);
 }
 
 void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms)
@@ -460,20 +341,8 @@ bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *greeti
         return false;
     scheduler->now_ms = now_ms;
     message->to_rendezvous(scheduler, greeting, version, asker);
-    deliver(scheduler);
+    scheduler_deliver(scheduler);
     return true;
-}
-
-char *scheduler_missing(const Scheduler *scheduler)
-{
-    g_autoptr(GArray) missing = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-
-    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].here)
-            g_array_append_val(missing, i);
-    if (missing->len == 0)
-        return NULL;
-    return scheduler_name_nodes(scheduler, missing, /* with_heard= */ false);
 }
 
 char *scheduler_waiting(Scheduler *scheduler, int64_t now_ms)

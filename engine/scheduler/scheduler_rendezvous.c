@@ -226,6 +226,18 @@ static const char *find_refused(const Scheduler *scheduler)
     return refused;
 }
 
+char *scheduler_missing(const Scheduler *scheduler)
+{
+    g_autoptr(GArray) missing = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].here)
+            g_array_append_val(missing, i);
+    if (missing->len == 0)
+        return NULL;
+    return scheduler_name_nodes(scheduler, missing, /* with_heard= */ false);
+}
+
 void rendezvous_tick(Scheduler *scheduler)
 {
     const SchedulerConfig *config = &scheduler->config;

@@ -1,11 +1,15 @@
 /* What the scheduler's parts share; nobody else includes this, but for tests that count.
  *
- *   scheduler.c             birth and death, who gets which message, liveness, what goes out
+ * Each calls those alone that stand below it here (tests/test_knots.sh holds that), and comes back up
+ * by the scheduler's outbox:
+ *
+ *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
+ *   scheduler_base.c        what goes out, verdicts, names of nodes; tasks found and cancelled
  *
  * Each part changes its own members; what concerns several goes through the functions below.
  *
@@ -121,19 +125,19 @@ struct Scheduler {
     bool delivering; /* a callback is running */
 };
 
-/* scheduler.c */
+/* scheduler_base.c */
 
 /* Queue a message; it is copied. Not to lost nodes. */
 void scheduler_send(Scheduler *scheduler, uint32_t node, const Control *control);
 void scheduler_send_all(Scheduler *scheduler, const Control *control);
 void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control *control);
 
-/* Messages about the node itself, and about the run. Each function with a node and a Control handles
- * a message of that node, and says whether it made sense. */
-bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *control);
-bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control);
-bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control);
-bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control);
+/* The same to a lost node. */
+void scheduler_send_last_word(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* Hands what is queued to the callbacks, unless one of them runs. */
+void scheduler_deliver(Scheduler *scheduler);
+void scheduler_clear_outbox(Scheduler *scheduler);
 
 /* Whether the node has part in what is to come. */
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
@@ -148,6 +152,24 @@ char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bo
 
 /* Adds a Wait; takes the text. */
 void wait_add(GArray *waits, char *text, const bool *waiting, int64_t since_ms);
+
+/* The task of an epoch, NULL where there is none; and whether there was one, so that a message
+ * about it is late. */
+SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch);
+bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
+
+/* The first cause wins. */
+void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text);
+void task_send_cancel(Scheduler *scheduler, const SchedulerTask *task);
+
+/* scheduler.c */
+
+/* Messages about the node itself, and about the run. Each function with a node and a Control handles
+ * a message of that node, and says whether it made sense. */
+bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control);
 
 /* scheduler_rendezvous.c */
 void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t version,
@@ -182,13 +204,6 @@ void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
 bool task_fail(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
-/* The task of an epoch, NULL where there is none; and whether there was one, so that a message
- * about it is late. */
-SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch);
-bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
-
-/* The first cause wins. */
-void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text);
 void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text);
 void tasks_tick(Scheduler *scheduler);
 void tasks_node_out(Scheduler *scheduler, uint32_t node);

@@ -38,22 +38,6 @@ static void forget(Scheduler *scheduler, SchedulerTask *task)
     task_free(task);
 }
 
-SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch)
-{
-    for (guint i = 0; i < scheduler->tasks->len; i++) {
-        SchedulerTask *task = scheduler->tasks->pdata[i];
-        if (task->epoch == epoch)
-            return task;
-    }
-    return NULL;
-}
-
-/* Of a message about a task that there is not: whether there was one, and the message is late. */
-bool task_is_late(const Scheduler *scheduler, uint64_t epoch)
-{
-    return epoch > 0 && epoch < scheduler->next_epoch;
-}
-
 /* Forgets the task if it has ended. */
 static void check_end(Scheduler *scheduler, SchedulerTask *task)
 {
@@ -70,24 +54,6 @@ static void check_end(Scheduler *scheduler, SchedulerTask *task)
     };
     scheduler_send_all(scheduler, &end);
     forget(scheduler, task);
-}
-
-static void send_cancel(Scheduler *scheduler, const SchedulerTask *task)
-{
-    const Control cancel = {
-        .kind = CONTROL_CANCEL,
-        .cancel = { task->epoch, { task->cause.code, task->cause.text } },
-    };
-    scheduler_send_all(scheduler, &cancel);
-}
-
-void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text)
-{
-    if (task->cause.code != CONTROL_OK)
-        return;
-    verdict_set(&task->cause, code, text);
-    if (task->running)
-        send_cancel(scheduler, task);
 }
 
 /* Lets the nodes go on once all that have workers left are in the barrier. A failed task has no
@@ -148,7 +114,7 @@ void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
     }
     task->running = true;
     if (task->cause.code != CONTROL_OK)
-        send_cancel(scheduler, task);
+        task_send_cancel(scheduler, task);
     check_barrier(scheduler, task);
     check_end(scheduler, task);
 }

@@ -23,7 +23,7 @@ struct NodeReader {
     _Atomic uint32_t n_refs;
 
     /* immutable */
-    RubatoEngine *engine;
+    const TaskHost *host;
     char *task;
     uint32_t epoch;
     uint32_t id;
@@ -59,11 +59,11 @@ NodeReader *node_reader_new(const NodeReaderPlace *place, RubatoDataset *dataset
     NodeReader *node_reader = g_new0(NodeReader, 1);
 
     node_reader->n_refs = 1;
-    node_reader->engine = place->engine;
+    node_reader->host = place->host;
     node_reader->task = g_strdup(place->task);
     node_reader->epoch = place->epoch;
     node_reader->id = place->id;
-    node_reader->stall_ms = place->engine->stall_ms;
+    node_reader->stall_ms = place->host->stall_ms;
     node_reader->dataset = dataset_ref(dataset);
     node_reader->options = *options;
     node_reader->ready = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
@@ -102,6 +102,11 @@ void node_reader_cancel(NodeReader *node_reader)
     pthread_mutex_unlock(&node_reader->lock);
 }
 
+static void tell_scheduler(const NodeReader *node_reader, const Control *control)
+{
+    node_reader->host->tell_scheduler(node_reader->host->user, control);
+}
+
 /* ---- what it is ---- */
 
 static const char *split_name(RubatoSplit split)
@@ -137,12 +142,11 @@ static char *digest_inputs(const NodeReader *node_reader)
 static void tell_inputs(NodeReader *node_reader, uint32_t first, const GString *lines)
 {
     if (lines->len > 0)
-        engine_tell_scheduler(node_reader->engine,
-                              &(Control){ .kind = CONTROL_INPUTS,
-                                          .inputs = { .epoch = node_reader->epoch,
-                                                      .reader = node_reader->id,
-                                                      .first = first,
-                                                      .lines = lines->str } });
+        tell_scheduler(node_reader, &(Control){ .kind = CONTROL_INPUTS,
+                                                .inputs = { .epoch = node_reader->epoch,
+                                                            .reader = node_reader->id,
+                                                            .first = first,
+                                                            .lines = lines->str } });
 }
 
 /* All inputs, in as many messages as it takes. */
@@ -176,16 +180,15 @@ void node_reader_announce(NodeReader *node_reader)
     g_autoptr(GString) text = g_string_new(NULL);
 
     add_order(text, &node_reader->options);
-    engine_tell_scheduler(node_reader->engine,
-                          &(Control){ .kind = CONTROL_READER,
-                                      .reader = { .epoch = node_reader->epoch,
-                                                  .reader = node_reader->id,
-                                                  .n_epochs = node_reader->options.epochs,
-                                                  .is_dynamic = dynamic,
-                                                  .is_shuffled = node_reader->options.shuffle,
-                                                  .seed = node_reader->options.seed,
-                                                  .description = text->str,
-                                                  .digest = digest } });
+    tell_scheduler(node_reader, &(Control){ .kind = CONTROL_READER,
+                                            .reader = { .epoch = node_reader->epoch,
+                                                        .reader = node_reader->id,
+                                                        .n_epochs = node_reader->options.epochs,
+                                                        .is_dynamic = dynamic,
+                                                        .is_shuffled = node_reader->options.shuffle,
+                                                        .seed = node_reader->options.seed,
+                                                        .description = text->str,
+                                                        .digest = digest } });
     if (dynamic)
         announce_inputs(node_reader);
     pthread_mutex_lock(&node_reader->lock);
@@ -228,11 +231,11 @@ static void send_want(NodeReader *node_reader, uint32_t wanted)
         return;
     node_reader->news = g_string_new(NULL);
     pthread_mutex_unlock(&node_reader->lock);
-    engine_tell_scheduler(node_reader->engine, &(Control){ .kind = CONTROL_WANT,
-                                                           .want = { .epoch = node_reader->epoch,
-                                                                     .reader = node_reader->id,
-                                                                     .n_blocks = wanted,
-                                                                     .events = news->str } });
+    tell_scheduler(node_reader, &(Control){ .kind = CONTROL_WANT,
+                                            .want = { .epoch = node_reader->epoch,
+                                                      .reader = node_reader->id,
+                                                      .n_blocks = wanted,
+                                                      .events = news->str } });
     g_string_free(news, TRUE);
     pthread_mutex_lock(&node_reader->lock);
 }

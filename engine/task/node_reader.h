@@ -5,14 +5,14 @@
 #ifndef RUBATO_ENGINE_TASK_NODE_READER_H
 #define RUBATO_ENGINE_TASK_NODE_READER_H
 
-#include "engine/node.h"
+#include "engine/task/task_host.h"
 #include "io/data/deal/block_source.h"
 
 typedef struct NodeReader NodeReader;
 
 /* How the scheduler and the log know it. */
 typedef struct {
-    RubatoEngine *engine;
+    const TaskHost *host;
     const char *task; /* copied */
     uint32_t epoch;   /* the task's */
     uint32_t id;      /* which of a worker's readers */

@@ -12,27 +12,27 @@
  * nobody fences. A worker that failed is not retired: what BSP kept of its unfinished clock must
  * not be applied.
  *
- * Threads: as task_run.h and node.h say.
+ * Threads: as task_run.h says.
  *
- * Invariants: the run is in the engine's list from prepare to the end of its wait, so that whoever
- * finds it there under the engine's lock may use it while holding that lock. Its first cause of
- * failure stays. */
+ * Invariant: its first cause of failure stays. */
+#include "engine/cluster/cluster_file.h"
 #include "engine/task/task_run_private.h"
 
 /* ---- making ---- */
 
-static uint32_t *allocate_workers(RubatoEngine *engine, const RubatoTask *task, GError **error)
+static uint32_t *allocate_workers(const TaskHost *host, const RubatoTask *task, GError **error)
 {
-    g_autofree uint32_t *workers_of = g_new0(uint32_t, engine->n_nodes);
+    const PostOffice *const office = host->office;
+    g_autofree uint32_t *workers_of = g_new0(uint32_t, office->n_nodes);
     uint64_t total = 0;
 
     for (size_t i = 0; i < task->n_allocation; i++) {
         const RubatoAllocation *asked = &task->allocation[i];
         uint32_t node = 0;
 
-        while (node < engine->n_nodes && engine->node_ids[node] != asked->node)
+        while (node < office->n_nodes && office->node_ids[node] != asked->node)
             node++;
-        if (node == engine->n_nodes) {
+        if (node == office->n_nodes) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                         "task %s: its allocation names node %u, which the run does not have",
                         task->name, asked->node);
@@ -40,10 +40,10 @@ static uint32_t *allocate_workers(RubatoEngine *engine, const RubatoTask *task, 
         }
         workers_of[node] = (uint32_t)MIN((uint64_t)workers_of[node] + asked->workers, UINT32_MAX);
     }
-    for (uint32_t node = 0; node < engine->n_nodes; node++) {
+    for (uint32_t node = 0; node < office->n_nodes; node++) {
         if (task->n_allocation == 0)
-            workers_of[node] = task->workers_per_node == 0 || engine->workers_of[node] == 0
-                                   ? engine->workers_of[node]
+            workers_of[node] = task->workers_per_node == 0 || host->workers_of[node] == 0
+                                   ? host->workers_of[node]
                                    : task->workers_per_node;
         total += workers_of[node];
     }
@@ -57,35 +57,32 @@ static uint32_t *allocate_workers(RubatoEngine *engine, const RubatoTask *task, 
     return g_steal_pointer(&workers_of);
 }
 
-RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError **error)
+RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table *const *tables,
+                            size_t n_tables, GError **error)
 {
     RubatoTaskRun *run;
 
-    if (task->name == NULL || task->name[0] == '\0' || task->run == NULL ||
-        (task->n_allocation > 0 && task->allocation == NULL)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "a task needs a name and a function");
-        return NULL;
-    }
     run = g_new0(RubatoTaskRun, 1);
-    run->engine = engine;
+    run->host = host;
     run->name = g_strdup(task->name);
     run->node_readers = g_ptr_array_new();
     run->function = task->run;
     run->user_data = task->user_data;
     pthread_mutex_init(&run->lock, NULL);
     monotonic_cond_init(&run->changed);
-    run->workers_of = allocate_workers(engine, task, error);
-    if (run->workers_of == NULL || !task_run_find_tables(run, task, error)) {
+    run->tables = g_memdup2(tables, n_tables * sizeof *tables);
+    run->n_tables = n_tables;
+    run->workers_of = allocate_workers(host, task, error);
+    if (run->workers_of == NULL) {
         task_run_free(run);
         return NULL;
     }
-    for (uint32_t node = 0; node < engine->n_nodes; node++) {
-        if (node == engine->self)
+    for (uint32_t node = 0; node < host->office->n_nodes; node++) {
+        if (node == host->office->self)
             run->first_rank = run->n_workers;
         run->n_workers += run->workers_of[node];
     }
-    run->n_local = run->n_live = run->workers_of[engine->self];
+    run->n_local = run->n_live = run->workers_of[host->office->self];
     return run;
 }
 
@@ -93,7 +90,7 @@ char *task_run_describe(const RubatoTaskRun *run)
 {
     GString *text = g_string_new("workers");
 
-    for (uint32_t node = 0; node < run->engine->n_nodes; node++)
+    for (uint32_t node = 0; node < run->host->office->n_nodes; node++)
         g_string_append_printf(text, " %u", run->workers_of[node]);
     g_string_append(text, ", tables");
     for (size_t i = 0; i < run->n_tables; i++)
@@ -117,7 +114,8 @@ static void close_node_readers(RubatoTaskRun *run)
 void task_run_free(RubatoTaskRun *run)
 {
     close_node_readers(run);
-    task_run_clear_tables(run);
+    task_run_clear_routes(run);
+    g_free(run->tables);
     pthread_cond_destroy(&run->changed);
     pthread_mutex_destroy(&run->lock);
     g_free(run->workers);
@@ -131,25 +129,13 @@ void task_run_free(RubatoTaskRun *run)
 
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error)
 {
-    RubatoEngine *engine = run->engine;
-
     run->epoch = epoch;
-    task_run_make_routes(run);
-    if (!task_run_begin_models(run, error))
-        return false;
-    pthread_mutex_lock(&engine->lock);
-    g_ptr_array_add(engine->runs, run);
-    pthread_mutex_unlock(&engine->lock);
-    return true;
+    task_run_make_routes(run, task_run_report_wait);
+    return task_run_begin_models(run, error);
 }
 
 void task_run_abandon(RubatoTaskRun *run)
 {
-    RubatoEngine *engine = run->engine;
-
-    pthread_mutex_lock(&engine->lock);
-    g_ptr_array_remove(engine->runs, run);
-    pthread_mutex_unlock(&engine->lock);
     task_run_end_models(run);
 }
 
@@ -158,7 +144,7 @@ void task_run_abandon(RubatoTaskRun *run)
 NodeReader *task_run_node_reader(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
                                  const RubatoReaderOptions *options, GError **error)
 {
-    const NodeReaderPlace place = { run->engine, run->name, run->epoch, id };
+    const NodeReaderPlace place = { run->host, run->name, run->epoch, id };
     NodeReader *node_reader;
     bool made;
 
@@ -181,7 +167,7 @@ NodeReader *task_run_node_reader(RubatoTaskRun *run, uint32_t id, RubatoDataset 
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
 {
-    RubatoEngine *engine = run->engine;
+    PostOffice *const office = run->host->office;
 
     pthread_mutex_lock(&run->lock);
     if (task_run_is_cancelled(run) || run->ended) {
@@ -198,9 +184,9 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
             node_reader_cancel(run->node_readers->pdata[i]);
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
-    post_office_cancel(&engine->office, run->epoch);
-    if (engine->network != NULL)
-        network_wake_waiters(engine->network);
+    post_office_cancel(office, run->epoch);
+    if (office->network != NULL)
+        network_wake_waiters(office->network);
 }
 
 void task_run_blocks(RubatoTaskRun *run, const ControlBlocks *blocks)
@@ -236,7 +222,7 @@ void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text)
 
 static void wait_for_end(RubatoTaskRun *run)
 {
-    const uint32_t stall_ms = run->engine->stall_ms;
+    const uint32_t stall_ms = run->host->stall_ms;
 
     pthread_mutex_lock(&run->lock);
     for (uint32_t waited_ms = 0; !run->ended;) {
@@ -249,38 +235,42 @@ static void wait_for_end(RubatoTaskRun *run)
         if (task_run_is_cancelled(run) && run->n_live > 0)
             g_message("task %s was cancelled; %u workers of node %u have not returned yet (for "
                       "%.1f s so far)",
-                      run->name, run->n_live, run->engine->id, (double)waited_ms / 1000);
+                      run->name, run->n_live, task_host_id(run->host), (double)waited_ms / 1000);
     }
     pthread_mutex_unlock(&run->lock);
 }
 
-bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
+void task_run_finish(RubatoTaskRun *run)
 {
-    RubatoEngine *engine;
-    bool ok;
-
-    g_return_val_if_fail(run != NULL, false);
-    engine = run->engine;
-    if (!engine_check_caller(engine, run->name, error))
-        return false;
     wait_for_end(run);
     task_run_join_workers(run);
     call_wait(&run->teardown, -1);
-    pthread_mutex_lock(&engine->lock);
-    g_ptr_array_remove(engine->runs, run);
-    pthread_mutex_unlock(&engine->lock);
-    ok = control_check(run->end_code, run->end_text, error);
-    task_run_free(run);
-    return ok;
 }
 
-RubatoTaskRun *task_run_find(RubatoEngine *engine, uint64_t epoch)
+bool task_run_check(const RubatoTaskRun *run, GError **error)
 {
-    for (guint i = 0; i < engine->runs->len; i++) {
-        RubatoTaskRun *run = g_ptr_array_index(engine->runs, i);
+    return control_check(run->end_code, run->end_text, error);
+}
 
-        if (run->epoch == epoch)
-            return run;
-    }
-    return NULL;
+/* ---- what it is ---- */
+
+const char *task_run_name(const RubatoTaskRun *run)
+{
+    return run->name;
+}
+
+uint32_t task_run_epoch(const RubatoTaskRun *run)
+{
+    return run->epoch;
+}
+
+const TaskHost *task_run_host(const RubatoTaskRun *run)
+{
+    return run->host;
+}
+
+Table *const *task_run_tables(const RubatoTaskRun *run, size_t *n)
+{
+    *n = run->n_tables;
+    return run->tables;
 }

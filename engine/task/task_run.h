@@ -1,22 +1,24 @@
-/* A task that runs on this node, as engine_tasks.c and the readers call it; what the scheduler says
- * of it comes in by the functions in node.h, and whoever waits for it frees it.
+/* A task that runs on this node. Whoever has made it waits for it and frees it.
  *
- * Threads: that of the engine's calls; task_run_node_reader a worker's. */
+ * Threads: that of the engine's calls; where others call a function, it says so. */
 #ifndef RUBATO_ENGINE_TASK_TASK_RUN_H
 #define RUBATO_ENGINE_TASK_TASK_RUN_H
 
-#include "engine/node.h"
+#include <rubato/task.h>
+
+#include "engine/catalogue.h"
 #include "engine/task/node_reader.h"
 #include "tables/client.h"
 
-/* A run of the task with its tables looked up and its workers counted, not yet known to anybody.
- * RUBATO_ERROR_INVALID, _NOT_FOUND. (transfer full) */
-RubatoTaskRun *task_run_new(RubatoEngine *engine, const RubatoTask *task, GError **error);
+/* A run of the task with its workers counted, not yet known to anybody. Its tables (copied) are held
+ * as long as it lives. RUBATO_ERROR_INVALID. (transfer full) */
+RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table *const *tables,
+                            size_t n_tables, GError **error);
 
 /* The arguments in words, for the scheduler to compare. (transfer full) */
 char *task_run_describe(const RubatoTaskRun *run);
 
-/* After GO: models on this node's servers, the run in the engine's list. */
+/* After GO: models on this node's servers. */
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error);
 
 /* After COMMIT: starts the workers. */
@@ -25,7 +27,36 @@ void task_run_start_workers(RubatoTaskRun *run);
 /* Before COMMIT, or where it failed: takes back what prepare did. */
 void task_run_abandon(RubatoTaskRun *run);
 
+/* Waits until the task has ended and nothing of it runs here any more. */
+void task_run_finish(RubatoTaskRun *run);
+
+/* How it ended. */
+bool task_run_check(const RubatoTaskRun *run, GError **error);
+
 void task_run_free(RubatoTaskRun *run);
+
+/* What it is. Any thread. */
+const char *task_run_name(const RubatoTaskRun *run);
+uint32_t task_run_epoch(const RubatoTaskRun *run); /* once prepared */
+const TaskHost *task_run_host(const RubatoTaskRun *run);
+Table *const *task_run_tables(const RubatoTaskRun *run, size_t *n);
+
+/* ---- what the scheduler and other nodes say of it: any thread, while it cannot be freed ---- */
+
+void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
+void task_run_blocks(RubatoTaskRun *run, const ControlBlocks *blocks);
+void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text);
+
+/* Every node has arrived in a barrier. */
+void task_run_release(RubatoTaskRun *run, uint64_t round);
+
+/* Tells the others this node's clocks on the run's tables, where they have changed. */
+void task_run_tell_news(RubatoTaskRun *run);
+
+/* A clock of another node came. */
+void task_run_hear_clock(RubatoTaskRun *run, uint32_t node, const WireHeader *header);
+
+/* ---- a worker's thread ---- */
 
 /* A worker opens its reader `id`: the node reader of those of this node, made where it is the
  * first. RUBATO_ERROR_MISMATCH. (transfer none) */

@@ -17,7 +17,7 @@ typedef struct WorkerThread WorkerThread;
 
 struct RubatoTaskRun {
     /* immutable once prepared */
-    RubatoEngine *engine;
+    const TaskHost *host;
     char *name;
     RubatoTaskFunc function;
     void *user_data;
@@ -47,6 +47,12 @@ struct RubatoTaskRun {
     Call teardown;           /* of the models, once it has ended */
 };
 
+/* Any thread that does not hold the run's lock. */
+static inline void task_run_tell_scheduler(const RubatoTaskRun *run, const Control *control)
+{
+    run->host->tell_scheduler(run->host->user, control);
+}
+
 /* Any thread. Whoever asks another node looks at it after registering: task_run_cancel sets it
  * before it sweeps. */
 static inline bool task_run_is_cancelled(const RubatoTaskRun *run)
@@ -64,14 +70,12 @@ static inline void task_run_wait_changed(RubatoTaskRun *run, uint32_t ms)
 
 /* The thread of the engine's calls. */
 
-/* Finds the task's tables and holds them, all or none. RUBATO_ERROR_NOT_FOUND, _INVALID. */
-bool task_run_find_tables(RubatoTaskRun *run, const RubatoTask *task, GError **error);
+/* What the workers need of each table; the run has its epoch. report_wait: see TableRoute. */
+void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uint32_t rank,
+                                                                  uint32_t table, uint64_t clock));
 
-/* Lets go of them. Nobody uses what the run made for them any more. */
-void task_run_clear_tables(RubatoTaskRun *run);
-
-/* What the workers need of each table; the run has its epoch. */
-void task_run_make_routes(RubatoTaskRun *run);
+/* Nobody uses what the run made for its tables any more. */
+void task_run_clear_routes(RubatoTaskRun *run);
 
 /* The task's models on this node's servers: on all of them or none. */
 bool task_run_begin_models(RubatoTaskRun *run, GError **error);

@@ -1,10 +1,10 @@
-/* The tables of a task on this node: each is found by name and held while the task is there, with a
+/* The tables of a task on this node: they are held while the task is there, with a
  * route to it for this node's workers, a model over its shard on each of this node's servers, and
  * the clocks of this node and the others on it.
  *
- * Threads: as task_run_private.h and node.h say.
+ * Threads: as task_run_private.h and task_run.h say.
  *
- * Invariants: a table that a task holds cannot be dropped (n_tasks); its route and clocks live
+ * Invariants: a table that a task holds cannot be dropped (n_holds); its route and clocks live
  * until the run is freed, its models until the task has ended or was cancelled. */
 #include "engine/task/task_run_private.h"
 #include "models/model.h"
@@ -13,61 +13,12 @@
 #include "models/update/update.h"
 #include "tables/process_cache.h"
 
-/* ---- finding and letting go ---- */
-
-bool task_run_find_tables(RubatoTaskRun *run, const RubatoTask *task, GError **error)
-{
-    RubatoEngine *engine = run->engine;
-    bool ok = true;
-
-    for (const char *const *name = task->tables; name != NULL && *name != NULL; name++)
-        run->n_tables++;
-    run->tables = g_new0(Table *, run->n_tables + 1);
-    pthread_mutex_lock(&engine->lock);
-    for (size_t i = 0; i < run->n_tables && ok; i++) {
-        run->tables[i] = engine_find_table(engine, task->tables[i], error);
-        ok = run->tables[i] != NULL;
-        if (!ok)
-            g_prefix_error(error, "task %s: ", task->name);
-        for (size_t k = 0; k < i && ok; k++)
-            if (run->tables[k] == run->tables[i]) {
-                g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                            "task %s names table %s twice", task->name, task->tables[i]);
-                ok = false;
-            }
-    }
-    for (size_t i = 0; i < run->n_tables; i++)
-        if (ok)
-            run->tables[i]->n_tasks++;
-        else
-            run->tables[i] = NULL;
-    pthread_mutex_unlock(&engine->lock);
-    return ok;
-}
-
-void task_run_clear_tables(RubatoTaskRun *run)
-{
-    RubatoEngine *engine = run->engine;
-
-    for (size_t i = 0; i < run->n_tables && run->routes != NULL; i++) {
-        process_cache_free(table_route_cache(&run->routes[i]));
-        clocks_clear(&run->clocks[i]);
-    }
-    g_clear_pointer(&run->routes, g_free);
-    g_clear_pointer(&run->clocks, g_free);
-    pthread_mutex_lock(&engine->lock);
-    for (size_t i = 0; i < run->n_tables; i++)
-        if (run->tables[i] != NULL)
-            run->tables[i]->n_tasks--;
-    pthread_mutex_unlock(&engine->lock);
-    g_clear_pointer(&run->tables, g_free);
-}
-
 /* ---- routes ---- */
 
-void task_run_make_routes(RubatoTaskRun *run)
+void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uint32_t rank,
+                                                                  uint32_t table, uint64_t clock))
 {
-    RubatoEngine *engine = run->engine;
+    PostOffice *const office = run->host->office;
 
     run->routes = g_new0(TableRoute, run->n_tables + 1);
     run->clocks = g_new0(Clocks, run->n_tables + 1);
@@ -75,7 +26,7 @@ void task_run_make_routes(RubatoTaskRun *run)
         const Table *table = run->tables[i];
         TableRoute *route = &run->routes[i];
 
-        clocks_init(&run->clocks[i], engine->self, engine->n_nodes, run->workers_of);
+        clocks_init(&run->clocks[i], office->self, office->n_nodes, run->workers_of);
         route->spec = table->spec;
         route->partition = &table->partition;
         route->update = update_find(table->spec->update);
@@ -87,14 +38,24 @@ void task_run_make_routes(RubatoTaskRun *run)
         route->row_bytes = table->row_bytes;
         route->max_kept_bytes = table->spec->max_kept_bytes;
         route->traits = model_traits(table->spec);
-        route->lazy_clocks = engine->n_nodes == 1 && route->traits->lazy_clocks;
+        route->lazy_clocks = office->n_nodes == 1 && route->traits->lazy_clocks;
         route->clocks = &run->clocks[i];
-        route->office = &engine->office;
+        route->office = office;
         route->cancelled = &run->cancelled;
-        route->stall_ms = engine->stall_ms;
-        route->report_wait = task_run_report_wait;
+        route->stall_ms = run->host->stall_ms;
+        route->report_wait = report_wait;
         route->run = run;
     }
+}
+
+void task_run_clear_routes(RubatoTaskRun *run)
+{
+    for (size_t i = 0; i < run->n_tables && run->routes != NULL; i++) {
+        process_cache_free(table_route_cache(&run->routes[i]));
+        clocks_clear(&run->clocks[i]);
+    }
+    g_clear_pointer(&run->routes, g_free);
+    g_clear_pointer(&run->clocks, g_free);
 }
 
 /* ---- models on the servers ---- */
@@ -118,7 +79,7 @@ static void begin_models(Server *server, void *data)
         GError *error = NULL;
 
         partition_range(&table->partition, server->number, &setup.first_key, &setup.n_keys);
-        if (server_begin_task(server, run->epoch, table->id, &setup, run->engine->n_nodes,
+        if (server_begin_task(server, run->epoch, table->id, &setup, run->host->office->n_nodes,
                               run->workers_of, &error))
             continue;
         pthread_mutex_lock(&beginning->lock);
@@ -136,10 +97,10 @@ static void end_models(Server *server, void *data)
 
 bool task_run_begin_models(RubatoTaskRun *run, GError **error)
 {
-    RubatoEngine *engine = run->engine;
+    const TaskHost *host = run->host;
     Beginning beginning = { .run = run, .lock = PTHREAD_MUTEX_INITIALIZER };
 
-    servers_run(engine->servers, engine->n_servers, begin_models, &beginning);
+    servers_run(host->servers, host->n_servers, begin_models, &beginning);
     if (beginning.error == NULL)
         return true;
     task_run_end_models(run);
@@ -149,17 +110,17 @@ bool task_run_begin_models(RubatoTaskRun *run, GError **error)
 
 void task_run_end_models(RubatoTaskRun *run)
 {
-    RubatoEngine *engine = run->engine;
+    const TaskHost *host = run->host;
 
-    servers_run(engine->servers, engine->n_servers, end_models, (void *)(uintptr_t)run->epoch);
+    servers_run(host->servers, host->n_servers, end_models, (void *)(uintptr_t)run->epoch);
 }
 
 void task_run_post_end_models(RubatoTaskRun *run)
 {
-    RubatoEngine *engine = run->engine;
+    const TaskHost *host = run->host;
 
     call_begin(&run->teardown, NULL);
-    servers_post(engine->servers, engine->n_servers, end_models, (void *)(uintptr_t)run->epoch,
+    servers_post(host->servers, host->n_servers, end_models, (void *)(uintptr_t)run->epoch,
                  &run->teardown);
 }
 
@@ -167,7 +128,7 @@ void task_run_post_end_models(RubatoTaskRun *run)
 
 void task_run_tell_news(RubatoTaskRun *run)
 {
-    PostOffice *office = &run->engine->office;
+    PostOffice *office = run->host->office;
 
     for (size_t i = 0; i < run->n_tables; i++) {
         NodeClock news;

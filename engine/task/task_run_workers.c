@@ -28,8 +28,7 @@ struct WorkerThread {
  * cancelled. */
 static void fence(RubatoTaskRun *run)
 {
-    RubatoEngine *engine = run->engine;
-    PostOffice *office = &engine->office;
+    PostOffice *office = run->host->office;
     g_autofree Message *messages = g_new0(Message, office->n_servers);
     uint32_t waited_ms = 0;
     Call call;
@@ -50,10 +49,10 @@ static void fence(RubatoTaskRun *run)
     if (task_run_is_cancelled(run)) /* as cancel_if_late in tables/client.c */
         post_office_cancel(office, run->epoch);
     call_sent(&call);
-    while (!call_wait(&call, (int)engine->stall_ms)) {
+    while (!call_wait(&call, (int)run->host->stall_ms)) {
         uint32_t node = office->self;
 
-        waited_ms += engine->stall_ms;
+        waited_ms += run->host->stall_ms;
         post_office_waits_for(office, &call, &node);
         g_message("task %s waits for node %u to take in what was sent to its servers (for %.1f s "
                   "so far)",
@@ -63,8 +62,8 @@ static void fence(RubatoTaskRun *run)
 
 static void arrive(RubatoTaskRun *run, uint64_t round)
 {
-    engine_tell_scheduler(run->engine,
-                          &(Control){ .kind = CONTROL_ARRIVE, .arrive = { run->epoch, round } });
+    task_run_tell_scheduler(run,
+                            &(Control){ .kind = CONTROL_ARRIVE, .arrive = { run->epoch, round } });
 }
 
 static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const GError *error)
@@ -80,8 +79,8 @@ static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const
         cancelled ? "was cancelled" : "failed",
         error == NULL ? "its function returned false and set no error" : error->message);
 
-    engine_tell_scheduler(
-        run->engine,
+    task_run_tell_scheduler(
+        run,
         &(Control){ .kind = CONTROL_FAIL, .fail = { run->epoch, { CONTROL_CODE(code), text } } });
 }
 
@@ -100,7 +99,7 @@ static void tell_wait(RubatoTaskRun *run, uint32_t rank, ControlWaits *waits)
     waits->epoch = run->epoch;
     waits->rank = rank;
     waits->own_clocks = own_clocks;
-    engine_tell_scheduler(run->engine, &(Control){ .kind = CONTROL_WAITS, .waits = *waits });
+    task_run_tell_scheduler(run, &(Control){ .kind = CONTROL_WAITS, .waits = *waits });
 }
 
 void task_run_report_wait(void *data, uint32_t rank, uint32_t table, uint64_t clock)
@@ -129,7 +128,7 @@ static bool is_in_barrier(const RubatoTaskRun *run, uint64_t round)
  * for the report: that may cancel the task on this thread. */
 static void wait_a_while(RubatoTaskRun *run, uint32_t rank, uint64_t round)
 {
-    const int64_t end_ms = monotonic_ms() + MIN(TABLE_CLIENT_REPORT_MS, run->engine->stall_ms);
+    const int64_t end_ms = monotonic_ms() + MIN(TABLE_CLIENT_REPORT_MS, run->host->stall_ms);
     ControlWaits waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
 
     while (is_in_barrier(run, round))
@@ -145,7 +144,7 @@ static void wait_a_while(RubatoTaskRun *run, uint32_t rank, uint64_t round)
 static bool barrier(RubatoWorker *worker, GError **error)
 {
     RubatoTaskRun *run = worker->engine_data;
-    const uint32_t stall_ms = run->engine->stall_ms;
+    const uint32_t stall_ms = run->host->stall_ms;
     uint64_t round;
     bool last;
 
@@ -209,8 +208,8 @@ static void retire(RubatoTaskRun *run)
         fence(run);
     arrive(run, last ? CONTROL_NO_ROUND : round);
     if (last)
-        engine_tell_scheduler(run->engine,
-                              &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
+        task_run_tell_scheduler(
+            run, &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
 }
 
 static void *work(void *user)
@@ -246,13 +245,13 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
     *thread = (WorkerThread){ .worker = { .id = ((uint64_t)run->epoch << 32) | rank,
                                           .rank = rank,
                                           .local_rank = local_rank,
-                                          .node_id = run->engine->id,
+                                          .node_id = task_host_id(run->host),
                                           .n_workers = run->n_workers,
                                           .n_local_workers = run->n_local,
                                           .task = run->name,
                                           .routes = run->routes,
                                           .n_routes = run->n_tables,
-                                          .helper = &run->engine->helper,
+                                          .helper = run->host->helper,
                                           .cancelled = &run->cancelled,
                                           .barrier = barrier,
                                           .engine_data = run },
@@ -277,8 +276,8 @@ void task_run_start_workers(RubatoTaskRun *run)
         start_worker(run, i);
     if (run->n_local == 0) {
         arrive(run, CONTROL_NO_ROUND);
-        engine_tell_scheduler(run->engine,
-                              &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
+        task_run_tell_scheduler(
+            run, &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
     }
 }
 

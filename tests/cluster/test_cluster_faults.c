@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/lossy.h"
 #include "tests/support/runner.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 

@@ -1,6 +1,6 @@
 /* Lists that servers give out past any model: the keys of a table's rows, over several
  * processes. */
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 

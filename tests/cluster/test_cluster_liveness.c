@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/control.h"
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "io/net/transport/tcp/tcp_receiver.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"

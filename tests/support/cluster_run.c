@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 
 /* What the nodes' transport is to be; unset: what a cluster file means that says nothing. */
 #define TRANSPORT_VARIABLE "RUBATO_TEST_TRANSPORT"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "models/shard.h"
 #include "tests/support/sizes.h"
 

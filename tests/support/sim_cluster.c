@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/node.h"
+#include "engine/engine_private.h"
 #include "tests/support/engine_fixture.h"
 
 typedef struct SimCluster SimCluster;

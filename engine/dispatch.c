@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "engine/control_messages.h"
-#include "engine/node.h"
+#include "engine/engine_private.h"
+#include "engine/task/task_run.h"
 
 typedef enum {
     TO_SCHEDULER,
@@ -122,11 +123,12 @@ static void say_missing(RubatoEngine *engine, int64_t now_ms)
 {
     g_autofree char *missing = NULL;
 
-    if (engine->missed_ms == 0)
-        engine->missed_ms = now_ms;
-    if (engine->welcome || now_ms - engine->missed_ms < MIN(engine->stall_ms, MISSING_MS))
+    if (engine->times.missed_ms == 0)
+        engine->times.missed_ms = now_ms;
+    if (engine->rendezvous.welcome ||
+        now_ms - engine->times.missed_ms < MIN(engine->stall_ms, MISSING_MS))
         return;
-    engine->missed_ms = now_ms;
+    engine->times.missed_ms = now_ms;
     missing = scheduler_missing(engine->scheduler);
     if (missing != NULL && !scheduler_has_ended(engine->scheduler))
         g_message("the run begins once all are here; missing: %s", missing);
@@ -168,7 +170,7 @@ static void handle(Actor *actor, Message *message)
         break;
     case TICK:
         say_missing(engine, now_ms);
-        for (uint32_t i = 0; engine->welcome && i < engine->n_nodes; i++)
+        for (uint32_t i = 0; engine->rendezvous.welcome && i < engine->n_nodes; i++)
             if (i != engine->self)
                 scheduler_heard(engine->scheduler, i, network_heard_ms(engine->network, i));
         scheduler_tick(engine->scheduler, now_ms);
@@ -204,8 +206,8 @@ static void scheduler_greets(void *user, uint64_t asker, const Control *control)
         handle_for_node(engine, engine->self, control);
         return;
     }
-    if (control->kind == CONTROL_REFUSE && now_ms - engine->refused_ms >= REFUSED_MS) {
-        engine->refused_ms = now_ms;
+    if (control->kind == CONTROL_REFUSE && now_ms - engine->times.refused_ms >= REFUSED_MS) {
+        engine->times.refused_ms = now_ms;
         g_warning("refused a greeting: %s", control->refuse.text);
     }
     g_autoptr(GVariant) body = control_greeting(control);
@@ -279,7 +281,7 @@ static void receive_clock(RubatoEngine *engine, Incoming *incoming)
     RubatoTaskRun *run;
 
     pthread_mutex_lock(&engine->lock);
-    run = task_run_find(engine, header->epoch);
+    run = engine_find_run(engine, header->epoch);
     if (run != NULL)
         task_run_hear_clock(run, incoming->node, header);
     pthread_mutex_unlock(&engine->lock);
@@ -339,7 +341,7 @@ static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
 {
     const uint32_t node = engine->scheduler_node;
     const int64_t heard_ms = network_heard_ms(engine->network, node);
-    const int64_t silent_ms = now_ms - MAX(heard_ms, engine->resumed_ms);
+    const int64_t silent_ms = now_ms - MAX(heard_ms, engine->times.resumed_ms);
     g_autofree char *name = NULL;
     g_autofree char *text = NULL;
     bool left;
@@ -367,12 +369,12 @@ static void tick(void *user, int64_t now_ms)
 
     /* Who was stopped itself cannot say of others that they were silent: what they said meanwhile
      * has yet to be read. */
-    if (engine->tick_ms != 0 && now_ms - engine->tick_ms > engine->timeout_ms / 2)
-        engine->resumed_ms = now_ms;
-    engine->tick_ms = now_ms;
+    if (engine->times.tick_ms != 0 && now_ms - engine->times.tick_ms > engine->timeout_ms / 2)
+        engine->times.resumed_ms = now_ms;
+    engine->times.tick_ms = now_ms;
     pthread_mutex_lock(&engine->lock);
-    welcome = engine->welcome;
-    if (welcome && now_ms - engine->beat_ms >= engine->heartbeat_ms)
+    welcome = engine->rendezvous.welcome;
+    if (welcome && now_ms - engine->times.beat_ms >= engine->heartbeat_ms)
         for (guint i = 0; i < engine->runs->len; i++)
             task_run_tell_news(g_ptr_array_index(engine->runs, i));
     pthread_mutex_unlock(&engine->lock);
@@ -380,8 +382,8 @@ static void tick(void *user, int64_t now_ms)
         actor_post(&engine->control, &new_mail(TICK, engine->self)->message);
     if (!welcome)
         return;
-    if (now_ms - engine->beat_ms >= engine->heartbeat_ms) {
-        engine->beat_ms = now_ms;
+    if (now_ms - engine->times.beat_ms >= engine->heartbeat_ms) {
+        engine->times.beat_ms = now_ms;
         if (engine->scheduler_node != engine->self)
             engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BEAT });
     }

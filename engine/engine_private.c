@@ -1,6 +1,6 @@
-/* What the files of engine/ ask an engine, whatever they are about. The lock is held where node.h
- * says so. */
-#include "engine/node.h"
+/* What the files of engine/ ask an engine, whatever they are about. The lock is held where
+ * engine_private.h says so. */
+#include "engine/engine_private.h"
 
 #include "io/net/caller.h"
 
@@ -34,6 +34,22 @@ Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error)
                                ((Table *)g_ptr_array_index(engine->tables, i))->spec->name);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND, "no table %s; %s", name, known->str);
     return NULL;
+}
+
+Table *engine_hold_table(RubatoEngine *engine, const char *name, GError **error)
+{
+    Table *table = engine_find_table(engine, name, error);
+
+    if (table != NULL)
+        table->n_holds++;
+    return table;
+}
+
+void engine_release_table(RubatoEngine *engine, Table *table)
+{
+    (void)engine;
+    g_assert(table->n_holds > 0);
+    table->n_holds--;
 }
 
 bool engine_is_here(const RubatoEngine *engine)

@@ -1,0 +1,46 @@
+/* Calls that every node makes: propose, do, commit.
+ *
+ * Threads: that of the engine's calls, one call at a time. */
+#ifndef RUBATO_ENGINE_COLLECTIVE_H
+#define RUBATO_ENGINE_COLLECTIVE_H
+
+#include <rubato/engine.h>
+
+#include "engine/control.h"
+
+/* How far this node is with its present collective call. */
+typedef enum {
+    CALL_STAGE_NONE,
+    CALL_STAGE_PROPOSED,
+    CALL_STAGE_GO,
+    CALL_STAGE_COMMITTED,
+} CallStage;
+
+/* The present collective call, of which there is one at a time. Guarded by the engine's lock. */
+typedef struct {
+    uint64_t number; /* among this node's, from 1 */
+    CallStage stage;
+    uint32_t id;        /* as in GO */
+    uint64_t hash_seed; /* as in GO */
+    uint32_t commit_code;
+    char *commit_text;
+} PresentCall;
+
+typedef struct {
+    ControlCall what;
+    const char *text;   /* "table weights" */
+    const char *detail; /* the arguments in words */
+    uint64_t seed;      /* a proposal: that of the node which comes first holds for all */
+
+    /* This node's part, on the calling thread, between GO and READY; id and seed are
+     * GO's. May be NULL. */
+    bool (*perform)(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data, GError **error);
+
+    /* Takes it back where another node could not do its own. May be NULL. */
+    void (*undo)(RubatoEngine *engine, uint32_t id, void *data);
+    void *data;
+} CollectiveCall;
+
+bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error);
+
+#endif

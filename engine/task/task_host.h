@@ -1,0 +1,30 @@
+/* What a task needs of the node that it runs on.
+ *
+ * Threads: any; immutable once made. */
+#ifndef RUBATO_ENGINE_TASK_TASK_HOST_H
+#define RUBATO_ENGINE_TASK_TASK_HOST_H
+
+#include "engine/control.h"
+#include "engine/server/server.h"
+
+typedef struct {
+    PostOffice *office; /* which nodes and servers there are, and the way to them */
+    Server *servers;    /* of this node */
+    uint32_t n_servers;
+    Actor *helper;
+    const uint32_t *workers_of; /* by number: of a task that names no number */
+    uint32_t stall_ms;
+
+    /* Sends a control message to the scheduler, wherever it runs. Any thread that holds none of the
+     * task's locks: on the scheduler's node the answer may come within the call. */
+    void (*tell_scheduler)(void *user, const Control *control);
+    void *user;
+} TaskHost;
+
+/* The id of the node. */
+static inline uint32_t task_host_id(const TaskHost *host)
+{
+    return host->office->node_ids[host->office->self];
+}
+
+#endif
