@@ -4,7 +4,7 @@
 #include "models/spec.h"
 #include "models/update/rule.h"
 
-static RubatoTableSpec *resolve(const RubatoTableSpec *spec)
+static RubatoTableSpec *resolve(const RubatoTableSpec *spec, uint32_t n_servers)
 {
     RubatoTableSpec *resolved = g_memdup2(spec, sizeof *spec);
 
@@ -19,6 +19,7 @@ static RubatoTableSpec *resolve(const RubatoTableSpec *spec)
     resolved->rule = rule_resolve(spec);
     resolved->width = spec_width(spec);
     resolved->chunk_size = spec_chunk_size(spec);
+    resolved->parts = spec->parts == 0 ? n_servers : spec->parts;
     resolved->max_kept_bytes = spec_max_kept_bytes(spec);
     return resolved;
 }
@@ -40,14 +41,15 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
     if (!spec_check(spec, error))
         return NULL;
     table = g_new0(Table, 1);
-    table->spec = resolve(spec);
+    table->spec = resolve(spec, n_servers);
     table->row_bytes = spec_row_bytes(spec);
     table->state_bytes = spec_state_bytes(spec);
     if (!partition_init(&table->partition, table->spec,
                         rubato_table_spec_holds_range(spec) ? PARTITION_OF_RANGE
                                                             : PARTITION_OF_ALL_KEYS,
-                        n_servers, error))
+                        table->spec->parts, error))
         return NULL;
+    table->map = part_map_new(table->spec->parts, n_servers);
     return g_steal_pointer(&table);
 }
 
@@ -56,6 +58,7 @@ void table_free(Table *table)
     if (table == NULL)
         return;
     partition_clear(&table->partition);
+    part_map_free(table->map);
     spec_free(table->spec);
     g_free(table);
 }
@@ -80,7 +83,8 @@ char *table_describe(const RubatoTableSpec *spec)
     g_string_append_printf(text, " (%g; %g to %g; %g +- %g; seed %" G_GUINT64_FORMAT ")",
                            spec->init_value, spec->init_low, spec->init_high, spec->init_mean,
                            spec->init_stddev, spec->seed);
-    g_string_append_printf(text, ", chunks of %u, partition %s", spec->chunk_size, spec->partition);
+    g_string_append_printf(text, ", chunks of %u, %u parts, partition %s", spec->chunk_size,
+                           spec->parts, spec->partition);
     for (size_t i = 0; i < spec->n_bounds; i++)
         g_string_append_printf(text, "%c%" G_GUINT64_FORMAT, i == 0 ? ' ' : ',', spec->bounds[i]);
     g_string_append_printf(text, ", cache %d%s", (int)spec->cache,

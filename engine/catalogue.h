@@ -4,6 +4,7 @@
 #ifndef RUBATO_ENGINE_CATALOGUE_H
 #define RUBATO_ENGINE_CATALOGUE_H
 
+#include "tables/part_map.h"
 #include "tables/partition.h"
 
 typedef struct {
@@ -12,6 +13,7 @@ typedef struct {
     RubatoTableSpec *spec; /* a copy with every name and number given */
     uint64_t hash_seed;    /* the same on all servers */
     Partition partition;
+    PartMap *map;
     size_t row_bytes;   /* of a row's values */
     size_t state_bytes; /* of what the update rule keeps beside them */
 

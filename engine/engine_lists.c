@@ -1,5 +1,5 @@
 /* Lists that a table's servers tell: of its keys, and of the bad deltas that they counted. Each
- * server is asked how long its list is, then for the list. What the servers of other nodes say of
+ * part is asked how long its list is, then for the list. What the servers of other nodes say of
  * lengths is not believed beyond what can be.
  *
  * Threads: any; a client from one. */
@@ -10,16 +10,16 @@
 #include "models/update/bad_gradients.h"
 #include "tables/client.h"
 
-/* Asks servers for their parts of the list. */
-static bool ask_list(TableClient *client, const Part *parts, uint32_t n_parts, void *list,
+/* Asks for slices of the list. */
+static bool ask_list(TableClient *client, const Slice *slices, uint32_t n_slices, void *list,
                      uint64_t *shortest, GError **error)
 {
     Call call;
 
-    if (!table_client_wait_room(client, parts, n_parts, error))
+    if (!table_client_wait_room(client, slices, n_slices, error))
         return false;
     call_begin(&call, NULL);
-    table_client_send(client, MESSAGE_GET, parts, n_parts, list, &call, client->messages);
+    table_client_send(client, MESSAGE_GET, slices, n_slices, list, &call, client->messages);
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
         return false;
@@ -27,37 +27,38 @@ static bool ask_list(TableClient *client, const Part *parts, uint32_t n_parts, v
     return true;
 }
 
-static bool fail_length(const TableClient *client, uint32_t server, uint64_t n, GError **error)
+static bool fail_length(const TableClient *client, uint32_t part, uint64_t n, GError **error)
 {
     const PostOffice *office = client->route->office;
+    const uint32_t server = part_map_server(client->route->map, part);
 
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                "table %s: server %u (node %u) says that its list has %" G_GUINT64_FORMAT
+                "table %s: server %u (node %u) says that the list of part %u has %" G_GUINT64_FORMAT
                 " entries, which cannot be; end the run, for that node's "
                 "memory or program is damaged",
                 client->route->spec->name, server, office->node_ids[office->servers[server].node],
-                n);
+                part, n);
     return false;
 }
 
-/* How long the list of each server is: it says so to a Get of nothing. parts become these lists. No
+/* How long the list of each part is: it says so to a Get of nothing. slices become these lists. No
  * list may have more than `longest` entries, nor all together more than any memory holds. */
-static bool count_entries(TableClient *client, uint64_t longest, Part *parts, uint64_t *n_entries,
+static bool count_entries(TableClient *client, uint64_t longest, Slice *slices, uint64_t *n_entries,
                           GError **error)
 {
     const uint64_t most = SIZE_MAX / client->route->row_bytes;
     uint64_t none, sum = 0;
 
-    for (uint32_t i = 0; i < client->route->partition->n_servers; i++) {
+    for (uint32_t i = 0; i < client->route->map->n_parts; i++) {
         uint64_t n;
 
-        parts[i] = (Part){ .server = i };
-        if (!ask_list(client, &parts[i], 1, &none, &n, error))
+        slices[i] = (Slice){ .part = i };
+        if (!ask_list(client, &slices[i], 1, &none, &n, error))
             return false;
         if (n > longest || n > most - sum)
             return fail_length(client, i, n, error);
-        parts[i].keys.n = (size_t)n;
-        parts[i].row = (size_t)sum;
+        slices[i].keys.n = (size_t)n;
+        slices[i].row = (size_t)sum;
         sum += n;
     }
     *n_entries = sum;
@@ -83,18 +84,18 @@ static void *new_list(const TableClient *client, uint64_t n, GError **error)
     return list;
 }
 
-/* The lists of all servers, one after the other; parts, one for each server, tell which is whose.
+/* The lists of all parts, one after the other; slices, one for each part, tell which is whose.
  * (*list: transfer full) */
-static bool list_all(TableClient *client, uint64_t longest, Part *parts, void **list,
+static bool list_all(TableClient *client, uint64_t longest, Slice *slices, void **list,
                      uint64_t *n_entries, GError **error)
 {
-    const uint32_t n_servers = client->route->partition->n_servers;
+    const uint32_t n_parts = client->route->map->n_parts;
     uint64_t n, shortest;
 
-    if (!count_entries(client, longest, parts, &n, error))
+    if (!count_entries(client, longest, slices, &n, error))
         return false;
     g_autofree void *made = new_list(client, n, error);
-    if (made == NULL || !ask_list(client, parts, n_servers, made, &shortest, error))
+    if (made == NULL || !ask_list(client, slices, n_parts, made, &shortest, error))
         return false;
     *list = g_steal_pointer(&made);
     *n_entries = n;
@@ -137,11 +138,11 @@ static bool can_list(const TableClient *client, GError **error)
 
 static bool list_rows(TableClient *client, RubatoKey **keys, size_t *n, GError **error)
 {
-    g_autofree Part *parts = g_new(Part, client->route->partition->n_servers);
+    g_autofree Slice *slices = g_new(Slice, client->route->map->n_parts);
     void *list;
     uint64_t n_rows;
 
-    if (!can_list(client, error) || !list_all(client, UINT64_MAX, parts, &list, &n_rows, error))
+    if (!can_list(client, error) || !list_all(client, UINT64_MAX, slices, &list, &n_rows, error))
         return false;
     qsort(list, (size_t)n_rows, sizeof **keys, compare_keys);
     *keys = list;
@@ -160,16 +161,16 @@ bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError *
 /* One for each worker that a task may have, and nobody's. */
 #define MAX_COUNTS ((uint64_t)CLUSTER_MAX_NODES * CLUSTER_MAX_THREADS + 1)
 
-static size_t find_longest(const Part *parts, uint32_t n)
+static size_t find_longest(const Slice *slices, uint32_t n)
 {
     size_t longest = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        longest = MAX(longest, parts[i].keys.n);
+        longest = MAX(longest, slices[i].keys.n);
     return longest;
 }
 
-/* Adds a server's counts to those of n workers: rank 0 and so on, and nobody behind them. */
+/* Adds a part's counts to those of n workers: rank 0 and so on, and nobody behind them. */
 static void add_counts(RubatoBadGradients *sums, size_t n, const BadCounts *counts, size_t n_counts)
 {
     for (size_t number = 0; number < n_counts; number++) {
@@ -197,19 +198,19 @@ static size_t keep_bad(RubatoBadGradients *sums, size_t n)
 bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size_t *n,
                           GError **error)
 {
-    const uint32_t n_servers = client->route->partition->n_servers;
-    g_autofree Part *parts = g_new(Part, n_servers);
+    const uint32_t n_parts = client->route->map->n_parts;
+    g_autofree Slice *slices = g_new(Slice, n_parts);
     g_autofree void *list = NULL;
     uint64_t n_listed;
 
-    if (!list_all(client, MAX_COUNTS, parts, &list, &n_listed, error))
+    if (!list_all(client, MAX_COUNTS, slices, &list, &n_listed, error))
         return false;
-    const size_t n_sums = find_longest(parts, n_servers);
+    const size_t n_sums = find_longest(slices, n_parts);
     RubatoBadGradients *sums = g_try_new0(RubatoBadGradients, MAX(n_sums, 1));
     if (sums == NULL)
         return fail_memory(client, n_sums, error);
-    for (uint32_t i = 0; i < n_servers; i++)
-        add_counts(sums, n_sums, (const BadCounts *)list + parts[i].row, parts[i].keys.n);
+    for (uint32_t i = 0; i < n_parts; i++)
+        add_counts(sums, n_sums, (const BadCounts *)list + slices[i].row, slices[i].keys.n);
     *counts = sums;
     *n = keep_bad(sums, n_sums);
     return true;

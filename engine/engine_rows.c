@@ -75,6 +75,7 @@ static bool begin_access(RubatoEngine *engine, const Access *access, TableRoute 
     if (ok)
         *route = (TableRoute){ .spec = table->spec,
                                .partition = &table->partition,
+                               .map = table->map,
                                .traits = model_traits(table->spec),
                                .update = update_find(table->spec->update),
                                .check_tuning = rule_check_tuning,

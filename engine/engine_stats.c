@@ -1,8 +1,7 @@
 /* What an engine tells of itself in numbers.
  *
- * Threads: any; sizes of tables are counted by each server for its own shard. */
+ * Threads: any; sizes of tables are counted by each server for its own shards. */
 #include "engine/engine_private.h"
-#include "models/shard.h"
 
 static RubatoMessageCounts counts_of(const uint64_t *by_kind)
 {
@@ -59,9 +58,7 @@ static void add_size(Server *server, void *data)
     Sizes *sizes = data;
     uint64_t n_rows, n_bytes;
 
-    const RubatoShard *shard = g_ptr_array_index(server->shards, sizes->table);
-
-    shard_size(shard, &n_rows, &n_bytes);
+    server_table_size(server, sizes->table, &n_rows, &n_bytes);
     /* Relaxed: read once all servers have answered, which orders it. */
     atomic_fetch_add_explicit(&sizes->n_rows, n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&sizes->n_bytes, n_bytes, memory_order_relaxed);

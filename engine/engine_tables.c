@@ -11,21 +11,28 @@ typedef struct {
     GError *error; /* guarded by lock: the first */
 } Creation;
 
-static void create_shard(Server *server, void *data)
+/* The shards of a server's parts. */
+static void create_shards(Server *server, void *data)
 {
     Creation *creation = data;
     const Table *table = creation->table;
     GError *error = NULL;
-    RubatoShard *shard;
-    RubatoKey first;
-    uint64_t n;
 
-    partition_range(&table->partition, server->number, &first, &n);
-    shard = shard_new_seeded(table->spec, first, n, table->hash_seed, &error);
-    if (shard != NULL) {
-        server_add_shard(server, table->id, shard);
-        return;
+    server_add_table(server, table->id, table->map->n_parts);
+    for (uint32_t part = 0; part < table->map->n_parts && error == NULL; part++) {
+        RubatoShard *shard;
+        RubatoKey first;
+        uint64_t n;
+
+        if (part_map_server(table->map, part) != server->number)
+            continue;
+        partition_range(&table->partition, part, &first, &n);
+        shard = shard_new_seeded(table->spec, first, n, table->hash_seed, &error);
+        if (shard != NULL)
+            server_add_shard(server, table->id, part, shard);
     }
+    if (error == NULL)
+        return;
     pthread_mutex_lock(&creation->lock);
     if (creation->error == NULL)
         creation->error = g_steal_pointer(&error);
@@ -33,14 +40,14 @@ static void create_shard(Server *server, void *data)
     g_clear_error(&error);
 }
 
-static void drop_shard(Server *server, void *data)
+static void drop_table(Server *server, void *data)
 {
-    server_drop_shard(server, (uint32_t)(uintptr_t)data);
+    server_drop_table(server, (uint32_t)(uintptr_t)data);
 }
 
-static void drop_shards(RubatoEngine *engine, uint32_t table)
+static void drop_tables(RubatoEngine *engine, uint32_t table)
 {
-    servers_run(engine->servers, engine->n_servers, drop_shard, (void *)(uintptr_t)table);
+    servers_run(engine->servers, engine->n_servers, drop_table, (void *)(uintptr_t)table);
 }
 
 static bool perform_create(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
@@ -50,10 +57,10 @@ static bool perform_create(RubatoEngine *engine, uint32_t id, uint64_t seed, voi
 
     creation.table->id = id;
     creation.table->hash_seed = seed;
-    servers_run(engine->servers, engine->n_servers, create_shard, &creation);
+    servers_run(engine->servers, engine->n_servers, create_shards, &creation);
     if (creation.error == NULL)
         return true;
-    drop_shards(engine, creation.table->id);
+    drop_tables(engine, creation.table->id);
     g_propagate_prefixed_error(error, creation.error, "node %u: ", engine->id);
     return false;
 }
@@ -61,7 +68,7 @@ static bool perform_create(RubatoEngine *engine, uint32_t id, uint64_t seed, voi
 static void undo_create(RubatoEngine *engine, uint32_t id, void *data)
 {
     (void)data;
-    drop_shards(engine, id);
+    drop_tables(engine, id);
 }
 
 /* Whoever fills tables must not know it. */
@@ -178,7 +185,7 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
                                        .data = &drop },
                     error))
         return false;
-    drop_shards(engine, drop.taken->id);
+    drop_tables(engine, drop.taken->id);
     table_free(drop.taken);
     return true;
 }

@@ -80,6 +80,12 @@ void shard_starve(RubatoShard *shard)
     *shard->alarm = true;
 }
 
+void shard_range(const RubatoShard *shard, RubatoKey *first_key, uint64_t *n_keys)
+{
+    *first_key = shard->first_key;
+    *n_keys = shard->n_keys;
+}
+
 uint64_t shard_hash_seed(const RubatoShard *shard)
 {
     return shard->hash_seed;

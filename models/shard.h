@@ -29,6 +29,9 @@ static inline RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey firs
 
 void shard_free(RubatoShard *shard);
 
+/* The range of keys that it was made for. */
+void shard_range(const RubatoShard *shard, RubatoKey *first_key, uint64_t *n_keys);
+
 /* Whether the shard holds every one of the keys: what came over the wire is asked this first, the
  * other calls take it for granted. */
 bool shard_keys_ok(const RubatoShard *shard, const RubatoKeys *keys);

@@ -182,6 +182,11 @@ static bool check_partition(const RubatoTableSpec *spec, GError **error)
 {
     const char *partition = spec_partition_name(spec);
 
+    if (spec->parts > SPEC_MAX_PARTS)
+        return spec_refuse(spec, error,
+                           "%u parts are too many; ask for at most %u, or leave them out for one "
+                           "a server",
+                           spec->parts, SPEC_MAX_PARTS);
     if (strcmp(partition, "hash") == 0 && rubato_table_spec_holds_range(spec))
         return spec_refuse(spec, error,
                            "the partition \"hash\" scatters keys that dense storage wants "

@@ -9,6 +9,9 @@
 /* The most values in a row. */
 #define SPEC_MAX_WIDTH (1u << 20)
 
+/* The most parts of a table. */
+#define SPEC_MAX_PARTS 4096u
+
 /* Checks everything that can be known without the cluster (the number of bounds is the partition's
  * to check). RUBATO_ERROR_INVALID says which field is wrong and what to write instead;
  * RUBATO_ERROR_NOT_FOUND names an unknown model, storage, rule, record, initialiser or partition

@@ -1,4 +1,4 @@
-/* The worker's side of a table: checks the keys, slices them by partition, sends a part to each
+/* The worker's side of a table: checks the keys, slices them by partition, sends a slice to each
  * server, waits (client_wait.c).
  *
  * Parts for other nodes leave first, so that they are under way while this thread handles the local
@@ -20,7 +20,7 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     client->lead = table_route_lead(route);
     slicer_init(&client->slicer, route->partition);
     spinner_init(&client->spinner);
-    client->messages = g_new0(Message, route->partition->n_servers);
+    client->messages = g_new0(Message, MAX(route->map->n_parts, route->office->n_servers));
     pthread_mutex_init(&client->late_lock, NULL);
     monotonic_cond_init(&client->answered);
     return client;
@@ -94,7 +94,7 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
 /* Each field by itself: a message that is cleared as a whole first costs a tenth of a Get of one
  * key. */
 static inline void set_message(Message *message, const TableClient *client, MessageKind kind,
-                               const Part *part, void *values, Call *call)
+                               const Slice *slice, void *values, Call *call)
 {
     const TableRoute *route = client->route;
     char *const rows = values;
@@ -103,15 +103,16 @@ static inline void set_message(Message *message, const TableClient *client, Mess
     message->request.worker = client->rank;
     message->request.subject = client->subject;
     message->request.clock = client->clock;
-    message->request.keys = part->keys;
+    message->request.keys = slice->keys;
     message->request.n_all = 0;
-    message->request.values = rows == NULL ? NULL : rows + part->row * route->row_bytes;
+    message->request.values = rows == NULL ? NULL : rows + slice->row * route->row_bytes;
     message->kind = kind;
     message->status = CALL_OK;
     message->is_answered = false;
     message->epoch = route->epoch;
     message->table = route->table;
-    message->server = part->server;
+    message->part = slice->part;
+    message->server = table_route_server(route, slice);
     message->node = route->office->self;
     message->min_clock = 0;
     message->node_clock = 0;
@@ -129,18 +130,18 @@ void table_client_cancel_if_late(TableClient *client)
         post_office_cancel(client->route->office, client->route->epoch);
 }
 
-void table_client_send(TableClient *client, MessageKind kind, const Part *parts, uint32_t n_parts,
-                       void *values, Call *call, Message *messages)
+void table_client_send(TableClient *client, MessageKind kind, const Slice *slices,
+                       uint32_t n_slices, void *values, Call *call, Message *messages)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
     const uint64_t node_clock = kind == MESSAGE_GET ? table_client_clock_to_tell(client) : 0;
     bool sent_away = false;
 
-    call_add_parts(call, n_parts);
-    for (uint32_t i = 0; i < n_parts; i++)
-        if (!post_office_is_local(office, parts[i].server)) {
-            set_message(&messages[i], client, kind, &parts[i], values, call);
+    call_add_parts(call, n_slices);
+    for (uint32_t i = 0; i < n_slices; i++)
+        if (!table_route_is_local(route, &slices[i])) {
+            set_message(&messages[i], client, kind, &slices[i], values, call);
             post_office_ask(office, &messages[i], route->row_bytes);
             sent_away = true;
         }
@@ -148,22 +149,22 @@ void table_client_send(TableClient *client, MessageKind kind, const Part *parts,
         post_office_flush(office);
         table_client_cancel_if_late(client);
     }
-    for (uint32_t i = 0; i < n_parts; i++)
-        if (post_office_is_local(office, parts[i].server)) {
-            set_message(&messages[i], client, kind, &parts[i], values, call);
+    for (uint32_t i = 0; i < n_slices; i++)
+        if (table_route_is_local(route, &slices[i])) {
+            set_message(&messages[i], client, kind, &slices[i], values, call);
             messages[i].node_clock = node_clock;
             post_office_ask(office, &messages[i], route->row_bytes);
         }
 }
 
-bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
+bool table_client_wait_room(TableClient *client, const Slice *slices, uint32_t n_slices,
                             GError **error)
 {
     PostOffice *office = client->route->office;
     bool has_room = true;
 
-    for (uint32_t i = 0; i < n_parts && has_room; i++) {
-        const uint32_t node = office->servers[parts[i].server].node;
+    for (uint32_t i = 0; i < n_slices && has_room; i++) {
+        const uint32_t node = table_route_node(client->route, &slices[i]);
 
         if (node != office->self && !network_has_room(office->network, node))
             has_room = table_client_wait_room_of(client, node, error);
@@ -182,19 +183,19 @@ bool table_client_wait_room_of_all(TableClient *client, GError **error)
     return has_room;
 }
 
-static bool get_parts(TableClient *client, uint32_t n_parts, void *values, GError **error)
+static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GError **error)
 {
     Call call;
 
-    if (n_parts == SLICER_NO_MEMORY)
+    if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
-    if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
+    if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     if (client->clock > client->lead)
-        table_client_wait_for_others(client, n_parts);
+        table_client_wait_for_others(client, n_slices);
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
-    table_client_send(client, MESSAGE_GET, client->slicer.parts, n_parts, values, &call,
+    table_client_send(client, MESSAGE_GET, client->slicer.slices, n_slices, values, &call,
                       client->messages);
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
@@ -217,28 +218,28 @@ static bool tell(TableClient *client, Message *message, size_t row_bytes)
     return true;
 }
 
-static bool add_parts(TableClient *client, uint32_t n_parts, size_t n_keys, const void *deltas,
-                      GError **error)
+static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, const void *deltas,
+                       GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
     void *values = (void *)(uintptr_t)deltas; /* an Add only reads them */
-    const Part *parts = client->slicer.parts;
+    const Slice *slices = client->slicer.slices;
 
-    if (n_parts == SLICER_NO_MEMORY)
+    if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
     if (!table_client_check_cancelled(client, error) ||
-        !table_client_wait_room(client, parts, n_parts, error))
+        !table_client_wait_room(client, slices, n_slices, error))
         return false;
-    for (uint32_t i = 0; i < n_parts; i++) {
+    for (uint32_t i = 0; i < n_slices; i++) {
         Message message;
 
-        set_message(&message, client, MESSAGE_ADD, &parts[i], values, NULL);
+        set_message(&message, client, MESSAGE_ADD, &slices[i], values, NULL);
         if (!tell(client, &message, route->row_bytes))
             return table_client_fail_memory(client, error);
     }
     post_office_flush_soon(office);
-    table_client_count_add(client, n_keys, n_parts);
+    table_client_count_add(client, n_keys, n_slices);
     client->stats.n_adds++;
     if (client->unheard_bytes < office->sizes.mailbox_bytes)
         return true;
@@ -251,8 +252,8 @@ bool table_client_get(TableClient *client, const RubatoKey *keys, size_t n, void
     if (!table_client_check(client, keys, n, error))
         return false;
     return n == 0 ||
-           get_parts(client, slicer_cut(&client->slicer, client->route->partition, keys, n), values,
-                     error);
+           get_slices(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
+                      values, error);
 }
 
 bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *values,
@@ -261,8 +262,8 @@ bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *
     if (!table_client_check_run(client, first, n, error))
         return false;
     return n == 0 ||
-           get_parts(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
-                     values, error);
+           get_slices(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
+                      values, error);
 }
 
 bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
@@ -280,8 +281,8 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
         return false;
     client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
-    added =
-        add_parts(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas, error);
+    added = add_slices(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas,
+                       error);
     process_cache_end_add(cache);
     return added;
 }
@@ -301,27 +302,27 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
         return false;
     client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .first = first, .n = n }, deltas);
-    added = add_parts(client, slicer_cut_run(&client->slicer, route->partition, first, n), n,
-                      deltas, error);
+    added = add_slices(client, slicer_cut_run(&client->slicer, route->partition, first, n), n,
+                       deltas, error);
     process_cache_end_add(cache);
     return added;
 }
 
 /* ---- Adds that are waited for ---- */
 
-/* Every part is answered, so that one which could not be done is known. */
-static bool write_parts(TableClient *client, uint32_t n_parts, const void *deltas, GError **error)
+/* Every slice is answered, so that one which could not be done is known. */
+static bool write_slices(TableClient *client, uint32_t n_slices, const void *deltas, GError **error)
 {
     Call call;
 
-    if (n_parts == SLICER_NO_MEMORY)
+    if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
     if (!table_client_check_cancelled(client, error) ||
-        !table_client_wait_room(client, client->slicer.parts, n_parts, error))
+        !table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     call_begin(&call, NULL);
-    table_client_send(client, MESSAGE_ADD, client->slicer.parts, n_parts, (void *)(uintptr_t)deltas,
-                      &call, client->messages);
+    table_client_send(client, MESSAGE_ADD, client->slicer.slices, n_slices,
+                      (void *)(uintptr_t)deltas, &call, client->messages);
     call_sent(&call);
     return table_client_wait(client, &call, error);
 }
@@ -332,8 +333,8 @@ bool table_client_write(TableClient *client, const RubatoKey *keys, size_t n, co
     if (!table_client_check(client, keys, n, error))
         return false;
     return n == 0 ||
-           write_parts(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
-                       deltas, error);
+           write_slices(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
+                        deltas, error);
 }
 
 bool table_client_write_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
@@ -342,18 +343,18 @@ bool table_client_write_run(TableClient *client, RubatoKey first, size_t n, cons
     if (!table_client_check_run(client, first, n, error))
         return false;
     return n == 0 ||
-           write_parts(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
-                       deltas, error);
+           write_slices(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
+                        deltas, error);
 }
 
-/* ---- what goes to every server ---- */
+/* ---- what goes to every part, or every server ---- */
 
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
-    uint32_t n_parts, part = 0;
+    uint32_t n_slices, slice = 0;
 
     if (!table_client_check(client, keys, n, error) || !table_client_check_cancelled(client, error))
         return false;
@@ -361,17 +362,17 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         return true;
     if (!table_client_wait_room_of_all(client, error))
         return false;
-    n_parts = slicer_cut(&client->slicer, route->partition, keys, n);
-    if (n_parts == SLICER_NO_MEMORY)
+    n_slices = slicer_cut(&client->slicer, route->partition, keys, n);
+    if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
-    for (uint32_t server = 0; server < office->n_servers; server++) {
-        /* the parts come in the order of their servers; a server without one is told so */
-        const Part none = { .server = server };
-        const bool has_part = part < n_parts && client->slicer.parts[part].server == server;
+    for (uint32_t part = 0; part < route->map->n_parts; part++) {
+        /* the slices come in the order of their parts; a part without keys is told so */
+        const Slice none = { .part = part };
+        const bool has_keys = slice < n_slices && client->slicer.slices[slice].part == part;
         Message message;
 
         set_message(&message, client, MESSAGE_ANNOUNCE,
-                    has_part ? &client->slicer.parts[part++] : &none, NULL, NULL);
+                    has_keys ? &client->slicer.slices[slice++] : &none, NULL, NULL);
         message.request.clock = iteration;
         if (post_office_tell(office, &message, 0) == POST_OFFICE_UNSENT)
             return table_client_fail_memory(client, error);
@@ -380,52 +381,51 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
     return true;
 }
 
-/* A part without keys for each server. (transfer full) */
-static Part *parts_for_all(const TableClient *client)
-{
-    const uint32_t n_servers = client->route->office->n_servers;
-    Part *parts = g_new0(Part, n_servers);
-
-    for (uint32_t server = 0; server < n_servers; server++)
-        parts[server].server = server;
-    return parts;
-}
-
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
-    g_autofree Part *parts = parts_for_all(client);
+    const uint32_t n_parts = route->map->n_parts;
 
     if (!route->check_tuning(route->spec, hyper, value, error) ||
         !table_client_check_cancelled(client, error) || !table_client_wait_to_add(client, error) ||
-        !table_client_wait_room(client, parts, office->n_servers, error))
+        !table_client_wait_room_of_all(client, error))
         return false;
-    for (uint32_t server = 0; server < office->n_servers; server++) {
+    for (uint32_t part = 0; part < n_parts; part++) {
         Message message;
 
-        set_message(&message, client, MESSAGE_ADD, &parts[server], NULL, NULL);
+        set_message(&message, client, MESSAGE_ADD, &(Slice){ .part = part }, NULL, NULL);
         message.request.subject = RUBATO_SUBJECT_HYPER;
         message.request.keys = (RubatoKeys){ .first = hyper, .n = 1 };
         message.request.values = &value;
         if (!tell(client, &message, sizeof value))
             return table_client_fail_memory(client, error);
     }
-    table_client_count_add(client, 0, office->n_servers);
+    table_client_count_add(client, 0, n_parts);
     post_office_flush(office);
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }
 
 bool table_client_fence(TableClient *client, GError **error)
 {
-    const uint32_t n_servers = client->route->office->n_servers;
-    Part *parts = parts_for_all(client);
+    const TableRoute *route = client->route;
+    PostOffice *office = route->office;
     Call call;
 
     call_begin(&call, NULL);
-    table_client_send(client, MESSAGE_FENCE, parts, n_servers, NULL, &call, client->messages);
+    call_add_parts(&call, office->n_servers);
+    for (uint32_t server = 0; server < office->n_servers; server++) {
+        Message *message = &client->messages[server];
+
+        set_message(message, client, MESSAGE_FENCE, &(Slice){ 0 }, NULL, &call);
+        message->server = server;
+        post_office_ask(office, message, 0);
+    }
+    if (call.is_remote) {
+        post_office_flush(office);
+        table_client_cancel_if_late(client);
+    }
     call_sent(&call);
-    g_free(parts);
     client->unheard_bytes = 0;
     /* Perhaps with the process cache locked: nobody else's messages are handled here. */
     return table_client_wait_alone(client, &call, error);

@@ -15,6 +15,7 @@
 #include "io/net/caller.h"
 #include "io/net/post_office.h"
 #include "tables/clocks.h"
+#include "tables/part_map.h"
 #include "tables/partition.h"
 
 typedef struct ProcessCache ProcessCache;
@@ -22,6 +23,7 @@ typedef struct ProcessCache ProcessCache;
 typedef struct {
     const RubatoTableSpec *spec; /* every name given */
     const Partition *partition;
+    const PartMap *map;
     const RubatoUpdateOps *update;
     uint32_t table;     /* id */
     uint32_t epoch;     /* of the task; 0: outside any task, past any model */
@@ -64,7 +66,7 @@ typedef struct TableClient {
     Slicer slicer;
     bool announces;          /* a RubatoSparseKVClientTable tells its keys */
     bool adds_uncached;      /* it has added while there was no process cache */
-    Message *messages;       /* of the blocking call: one for each server */
+    Message *messages;       /* of the blocking call: one for each part, or each server */
     Spinner spinner;         /* of the blocking call */
     uint64_t awaited;        /* the min clock that its present call waits for; 0: for none */
     uint64_t adding_bytes;   /* of the Adds of its present clock that servers keep */
@@ -80,6 +82,23 @@ typedef struct TableClient {
     size_t ticket_bytes;     /* of tickets that other nodes have not answered */
     pthread_cond_t answered; /* some of them were */
 } TableClient;
+
+static inline uint32_t table_route_server(const TableRoute *route, const Slice *slice)
+{
+    return part_map_server(route->map, slice->part);
+}
+
+/* Whether a slice goes to a server of this node. */
+static inline bool table_route_is_local(const TableRoute *route, const Slice *slice)
+{
+    return post_office_is_local(route->office, table_route_server(route, slice));
+}
+
+/* The number of the node that a slice goes to. */
+static inline uint32_t table_route_node(const TableRoute *route, const Slice *slice)
+{
+    return route->office->servers[table_route_server(route, slice)].node;
+}
 
 /* NULL where there is none (yet). */
 static inline ProcessCache *table_route_cache(const TableRoute *route)
@@ -110,11 +129,11 @@ bool table_client_write(TableClient *client, const RubatoKey *keys, size_t n, co
 bool table_client_write_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
                             GError **error);
 
-/* Tells every server another number for a hyper-parameter of the update rule, in order with the
+/* Tells every part of the table another number for a hyper-parameter of the update rule, in order with the
  * worker's Adds. */
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error);
 
-/* Tells the keys of an iteration to every server (tables whose model takes_announcements; elsewhere
+/* Tells the keys of an iteration to every part (tables whose model takes_announcements; elsewhere
  * nobody wants to know). RUBATO_CLOCK_RETIRED with no keys: there are no more. */
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error);
@@ -128,22 +147,22 @@ bool table_client_fence(TableClient *client, GError **error);
 bool table_client_check(const TableClient *client, const RubatoKey *keys, size_t n, GError **error);
 bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n, GError **error);
 
-/* Waits until the nodes of the parts have room for more requests. */
-bool table_client_wait_room(TableClient *client, const Part *parts, uint32_t n_parts,
+/* Waits until the nodes of the slices have room for more requests. */
+bool table_client_wait_room(TableClient *client, const Slice *slices, uint32_t n_slices,
                             GError **error);
 
 /* Before an Add: waits while servers keep too much of this worker's earlier clocks.
  * RUBATO_ERROR_CANCELLED. */
 bool table_client_wait_to_add(TableClient *client, GError **error);
 
-/* An Add of so many keys was sent, in so many parts. */
-void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_parts);
+/* An Add of so many keys was sent, in so many slices. */
+void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices);
 
-/* Sends a Get, or an Add, in parts and returns without waiting. The call has begun; a part is added
- * for each message. messages (one for each part), keys and values stay until the call has ended.
+/* Sends a Get, or an Add, in slices and returns without waiting. The call has begun; a part is added
+ * for each message. messages (one for each slice), keys and values stay until the call has ended.
  * To be followed by call_sent. */
-void table_client_send(TableClient *client, MessageKind kind, const Part *parts, uint32_t n_parts,
-                       void *values, Call *call, Message *messages);
+void table_client_send(TableClient *client, MessageKind kind, const Slice *slices,
+                       uint32_t n_slices, void *values, Call *call, Message *messages);
 
 /* Counts a Get made at the client's clock that was waited for. */
 void table_client_count_get(TableClient *client, const Call *call);
@@ -175,9 +194,9 @@ static inline uint64_t table_client_needed_clock(const TableClient *client)
 }
 
 /* Waits until the worker has less than FlowSizes.ticket_bytes of tickets unanswered by other nodes,
- * and counts what these parts take on top; 0: they are all local. The call of the ticket that has
+ * and counts what these slices take on top; 0: they are all local. The call of the ticket that has
  * ended gives that back. False with RUBATO_ERROR_CANCELLED. */
-bool table_client_take_ticket(TableClient *client, const Part *parts, uint32_t n_parts,
+bool table_client_take_ticket(TableClient *client, const Slice *slices, uint32_t n_slices,
                               size_t *bytes, GError **error);
 
 /* Any thread. */

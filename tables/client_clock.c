@@ -29,10 +29,10 @@ uint64_t table_route_lead(const TableRoute *route)
     return 0; /* whatever the spec says */
 }
 
-static bool all_local(const PostOffice *office, const Part *parts, uint32_t n_parts)
+static bool all_local(const TableRoute *route, const Slice *slices, uint32_t n_slices)
 {
-    for (uint32_t i = 0; i < n_parts; i++)
-        if (!post_office_is_local(office, parts[i].server))
+    for (uint32_t i = 0; i < n_slices; i++)
+        if (!table_route_is_local(route, &slices[i]))
             return false;
     return true;
 }
@@ -62,14 +62,14 @@ static void look_for_others(TableClient *client, SpinnerEnd end)
 /* Servers would keep the Get until the slowest worker of this node has come to a certain clock. It
  * will soon, as a rule: then it is better to ask late than to leave the rows for that worker to
  * gather, which makes the slowest one slower still. The servers decide all the same. */
-void table_client_wait_for_others(TableClient *client, uint32_t n_parts)
+void table_client_wait_for_others(TableClient *client, uint32_t n_slices)
 {
     const TableRoute *route = client->route;
     uint64_t begun_ns;
     SpinnerEnd end;
 
     if (route->clocks == NULL || route->traits->per_worker_clocks || others_have_come(client) ||
-        !all_local(route->office, client->slicer.parts, n_parts) ||
+        !all_local(route, client->slicer.slices, n_slices) ||
         !spinner_begin(&client->spinner, &end))
         return;
     begun_ns = worker_stats_now_ns();

@@ -35,11 +35,11 @@ void table_client_keep(TableClient *client)
     g_array_append_val(client->kept, kept);
 }
 
-void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_parts)
+void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices)
 {
     if (client->route->max_kept_bytes > 0)
-        client->adding_bytes +=
-            n_keys * (sizeof(RubatoKey) + client->route->row_bytes) + n_parts * (uint64_t)ADD_BYTES;
+        client->adding_bytes += n_keys * (sizeof(RubatoKey) + client->route->row_bytes) +
+                                n_slices * (uint64_t)ADD_BYTES;
 }
 
 void table_client_drop_kept(TableClient *client, uint64_t min_clock)
@@ -68,28 +68,28 @@ static uint64_t find_clock(const TableClient *client)
     return g_array_index(client->kept, KeptClock, i - 1).clock + 1;
 }
 
-/* Waits until a server has come to a min clock; workers ask different ones. */
+/* Waits until a part has come to a min clock; workers ask different ones. */
 static bool wait_for_clock(TableClient *client, uint64_t clock, GError **error)
 {
     const TableRoute *route = client->route;
-    const uint32_t server = client->rank % route->office->n_servers;
-    const Part part = { .server = server };
+    const Slice slice = { .part = client->rank % route->map->n_parts };
     Call call;
     Message message = { .request = { .worker = client->rank, .clock = clock },
                         .kind = MESSAGE_GET,
                         .epoch = route->epoch,
                         .table = route->table,
-                        .server = server,
+                        .part = slice.part,
+                        .server = table_route_server(route, &slice),
                         .node = route->office->self,
                         .call = &call,
                         .end = message_end_call };
 
-    if (!table_client_wait_room(client, &part, 1, error))
+    if (!table_client_wait_room(client, &slice, 1, error))
         return false;
     call_begin(&call, NULL);
     call_add_parts(&call, 1);
     post_office_ask(route->office, &message, route->row_bytes);
-    if (!post_office_is_local(route->office, server)) {
+    if (!table_route_is_local(route, &slice)) {
         post_office_flush(route->office);
         table_client_cancel_if_late(client);
     }

@@ -30,9 +30,9 @@ void table_client_drop_kept(TableClient *client, uint64_t min_clock);
 /* By how many clocks Gets may be ahead of the slowest worker and still be answered in any case. */
 uint64_t table_route_lead(const TableRoute *route);
 
-/* Before a Get, at a clock above the lead, of the parts that the slicer has cut: where its servers
+/* Before a Get, at a clock above the lead, of the slices that the slicer has cut: where its servers
  * would only keep it for other workers of this node, gives these a moment to come. */
-void table_client_wait_for_others(TableClient *client, uint32_t n_parts);
+void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
 
 /* The node's clock, for a Get to bring to the servers; 0 where they are told otherwise. */
 uint64_t table_client_clock_to_tell(const TableClient *client);

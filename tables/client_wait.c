@@ -32,7 +32,7 @@ bool table_client_fail_memory(const TableClient *client, GError **error)
 {
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                 "table %s: there is no memory for what a request needs, on this node or on a "
-                "server's; a part of the request may have been done",
+                "server's; a slice of the request may have been done",
                 client->route->spec->name);
     return false;
 }
@@ -177,14 +177,14 @@ bool table_client_wait_alone(TableClient *client, Call *call, GError **error)
 /* What a server keeps for a Get besides its keys and rows, and the sender for its ticket. */
 #define BYTES_OF_ASKING 512
 
-static size_t ticket_bytes_of(const TableClient *client, const Part *parts, uint32_t n_parts)
+static size_t ticket_bytes_of(const TableClient *client, const Slice *slices, uint32_t n_slices)
 {
     const TableRoute *route = client->route;
     size_t bytes = 0;
 
-    for (uint32_t i = 0; i < n_parts; i++)
-        if (!post_office_is_local(route->office, parts[i].server))
-            bytes += BYTES_OF_ASKING + parts[i].keys.n * (sizeof(RubatoKey) + route->row_bytes);
+    for (uint32_t i = 0; i < n_slices; i++)
+        if (!table_route_is_local(route, &slices[i]))
+            bytes += BYTES_OF_ASKING + slices[i].keys.n * (sizeof(RubatoKey) + route->row_bytes);
     return bytes;
 }
 
@@ -207,10 +207,10 @@ static void wait_answered(TableClient *client)
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
 }
 
-bool table_client_take_ticket(TableClient *client, const Part *parts, uint32_t n_parts,
+bool table_client_take_ticket(TableClient *client, const Slice *slices, uint32_t n_slices,
                               size_t *bytes, GError **error)
 {
-    const size_t needed = ticket_bytes_of(client, parts, n_parts);
+    const size_t needed = ticket_bytes_of(client, slices, n_slices);
 
     *bytes = needed;
     if (needed == 0)

@@ -39,7 +39,7 @@ typedef struct {
     bool ended;     /* guarded by the table's lock */
     CallStatus status;
     Slicer slicer; /* of its own: positions stay until the call has ended */
-    uint32_t n_parts;
+    uint32_t n_slices;
     Message *messages;
     RubatoKey *keys;
     void *deltas;
@@ -197,20 +197,20 @@ static void ticket_ended(Call *call)
 /* ---- requests ---- */
 
 /* Sends a Get: what may be cached goes through the cache, the rest to its servers. */
-static void send_get(TableClient *client, const Part *parts, uint32_t n_parts, void *values,
+static void send_get(TableClient *client, const Slice *slices, uint32_t n_slices, void *values,
                      Call *call, Message *messages)
 {
     ProcessCache *cache = table_route_cache(client->route);
 
     if (cache == NULL) {
-        table_client_send(client, MESSAGE_GET, parts, n_parts, values, call, messages);
+        table_client_send(client, MESSAGE_GET, slices, n_slices, values, call, messages);
         return;
     }
-    for (uint32_t i = 0; i < n_parts; i++)
-        if (process_cache_covers(cache, parts[i].server))
-            process_cache_get(cache, client, &parts[i], values, call);
+    for (uint32_t i = 0; i < n_slices; i++)
+        if (process_cache_covers(cache, &slices[i]))
+            process_cache_get(cache, client, &slices[i], values, call);
         else
-            table_client_send(client, MESSAGE_GET, &parts[i], 1, values, call, &messages[i]);
+            table_client_send(client, MESSAGE_GET, &slices[i], 1, values, call, &messages[i]);
 }
 
 bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
@@ -220,7 +220,7 @@ bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *key
     g_return_val_if_fail(values != NULL || n == 0, false);
 
     TableClient *client = table->client;
-    uint32_t n_parts;
+    uint32_t n_slices;
     Call call;
 
     if (table_route_cache(client->route) == NULL)
@@ -229,13 +229,13 @@ bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *key
         return false;
     if (n == 0)
         return true;
-    n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
-    if (n_parts == SLICER_NO_MEMORY)
+    n_slices = slicer_cut(&client->slicer, client->route->partition, keys, n);
+    if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
-    if (!table_client_wait_room(client, client->slicer.parts, n_parts, error))
+    if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     call_begin(&call, NULL);
-    send_get(client, client->slicer.parts, n_parts, values, &call, client->messages);
+    send_get(client, client->slicer.slices, n_slices, values, &call, client->messages);
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
         return false;
@@ -283,7 +283,7 @@ static void *copy_of(const void *from, size_t n_bytes)
     return copy;
 }
 
-/* A ticket with copies of keys and deltas, cut into parts; NULL where there is no memory. */
+/* A ticket with copies of keys and deltas, cut into slices; NULL where there is no memory. */
 static Ticket *new_ticket(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
                           const void *deltas, RubatoCallback callback, void *user_data)
 {
@@ -300,14 +300,14 @@ static Ticket *new_ticket(RubatoKVClientTable *table, const RubatoKey *keys, siz
         ticket->keys = copy_of(keys, n * sizeof *keys);
     if (n > 0 && deltas != NULL)
         ticket->deltas = copy_of(deltas, n * route->row_bytes);
-    ticket->n_parts = n > 0 && (ticket->keys == NULL || (deltas != NULL && ticket->deltas == NULL))
-                          ? SLICER_NO_MEMORY
-                          : slicer_cut(&ticket->slicer, route->partition, ticket->keys, n);
-    if (ticket->n_parts == SLICER_NO_MEMORY) {
+    ticket->n_slices = n > 0 && (ticket->keys == NULL || (deltas != NULL && ticket->deltas == NULL))
+                           ? SLICER_NO_MEMORY
+                           : slicer_cut(&ticket->slicer, route->partition, ticket->keys, n);
+    if (ticket->n_slices == SLICER_NO_MEMORY) {
         free_ticket(ticket);
         return NULL;
     }
-    ticket->messages = g_new0(Message, route->partition->n_servers);
+    ticket->messages = g_new0(Message, route->map->n_parts);
     ticket->id = ++table->n_issued;
     pthread_mutex_lock(&table->lock);
     g_hash_table_insert(table->tickets, &ticket->id, ticket);
@@ -326,17 +326,17 @@ RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const 
     TableClient *client = table->client;
     Ticket *ticket;
     RubatoTicket id;
-    uint32_t n_parts;
+    uint32_t n_slices;
     size_t bytes = 0;
 
     if (!table_client_check(client, keys, n, error))
         return 0;
-    n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
-    if (n_parts != SLICER_NO_MEMORY &&
-        (!table_client_wait_room(client, client->slicer.parts, n_parts, error) ||
-         !table_client_take_ticket(client, client->slicer.parts, n_parts, &bytes, error)))
+    n_slices = slicer_cut(&client->slicer, client->route->partition, keys, n);
+    if (n_slices != SLICER_NO_MEMORY &&
+        (!table_client_wait_room(client, client->slicer.slices, n_slices, error) ||
+         !table_client_take_ticket(client, client->slicer.slices, n_slices, &bytes, error)))
         return 0;
-    ticket = n_parts == SLICER_NO_MEMORY
+    ticket = n_slices == SLICER_NO_MEMORY
                  ? NULL
                  : new_ticket(table, keys, n, /* deltas= */ NULL, callback, user_data);
     if (ticket == NULL) {
@@ -347,8 +347,8 @@ RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table, const 
     ticket->bytes = bytes;
     ticket->is_get = n > 0;
     id = ticket->id;
-    n_parts = ticket->n_parts;
-    send_get(client, ticket->slicer.parts, n_parts, values, &ticket->call, ticket->messages);
+    n_slices = ticket->n_slices;
+    send_get(client, ticket->slicer.slices, n_slices, values, &ticket->call, ticket->messages);
     call_sent(&ticket->call); /* the ticket may be gone from here on */
     return id;
 }
@@ -364,27 +364,27 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
     ProcessCache *cache = table_route_cache(client->route);
     Ticket *ticket;
     RubatoTicket id;
-    uint32_t n_parts;
+    uint32_t n_slices;
 
     if (!table_client_check(client, keys, n, error) || !table_client_wait_to_add(client, error))
         return 0;
-    n_parts = slicer_cut(&client->slicer, client->route->partition, keys, n);
-    if (n_parts != SLICER_NO_MEMORY &&
-        !table_client_wait_room(client, client->slicer.parts, n_parts, error))
+    n_slices = slicer_cut(&client->slicer, client->route->partition, keys, n);
+    if (n_slices != SLICER_NO_MEMORY &&
+        !table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return 0;
-    ticket = n_parts == SLICER_NO_MEMORY ? NULL
-                                         : new_ticket(table, keys, n, deltas, callback, user_data);
+    ticket = n_slices == SLICER_NO_MEMORY ? NULL
+                                          : new_ticket(table, keys, n, deltas, callback, user_data);
     if (ticket == NULL) {
         table_client_fail_memory(client, error);
         return 0;
     }
     id = ticket->id;
-    n_parts = ticket->n_parts;
+    n_slices = ticket->n_slices;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
-    table_client_send(client, MESSAGE_ADD, ticket->slicer.parts, n_parts, ticket->deltas,
+    table_client_send(client, MESSAGE_ADD, ticket->slicer.slices, n_slices, ticket->deltas,
                       &ticket->call, ticket->messages);
     process_cache_end_add(cache);
-    table_client_count_add(client, n, n_parts);
+    table_client_count_add(client, n, n_slices);
     client->stats.n_adds += n > 0;
     call_sent(&ticket->call); /* the ticket may be gone from here on */
     return id;

@@ -1,6 +1,6 @@
 /* Partitions: even ranges, the caller's own ranges, or a hash, and the cutting of keys.
  *
- * A cut is one pass where a single server holds everything or the keys are sorted, and a sort of
+ * A cut is one pass where a single part holds everything or the keys are sorted, and a sort of
  * positions otherwise: no key is copied. */
 #include "tables/partition.h"
 
@@ -10,16 +10,16 @@
 
 #include "io/net/link/key_range.h"
 
-/* Up to so many servers a pass over all keys for each is faster than a counting sort. */
-#define FEW_SERVERS 4
+/* Up to so many parts a pass over all keys for each is faster than a counting sort. */
+#define FEW_PARTS 4
 
 static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, GError **error)
 {
-    if (spec->n_bounds + 1 != partition->n_servers) {
+    if (spec->n_bounds + 1 != partition->n_parts) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "table %s: %zu bounds divide the keys among %zu servers, but there are %u; "
-                    "give one bound less than there are servers",
-                    spec->name, spec->n_bounds, spec->n_bounds + 1, partition->n_servers);
+                    "table %s: %zu bounds divide the keys among %zu parts, but there are %u; "
+                    "give one bound less than there are parts",
+                    spec->name, spec->n_bounds, spec->n_bounds + 1, partition->n_parts);
         return false;
     }
     for (size_t i = 0; i < spec->n_bounds; i++) {
@@ -43,16 +43,16 @@ static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, G
 
 static void set_even_bounds(Partition *partition, uint32_t chunk_size)
 {
-    const uint32_t n_servers = partition->n_servers;
+    const uint32_t n_parts = partition->n_parts;
     const uint64_t chunk = chunk_size == 0 ? 1 : chunk_size;
     const uint64_t n_chunks = partition->dense
                                   ? partition->n_keys / chunk + (partition->n_keys % chunk != 0)
                                   : UINT64_MAX / chunk;
 
-    for (uint32_t i = 1; i < n_servers; i++) {
-        /* the first n_chunks % n_servers servers have one chunk more */
+    for (uint32_t i = 1; i < n_parts; i++) {
+        /* the first n_chunks % n_parts parts have one chunk more */
         const uint64_t chunks_before =
-            n_chunks / n_servers * i + MIN((uint64_t)i, n_chunks % n_servers);
+            n_chunks / n_parts * i + MIN((uint64_t)i, n_chunks % n_parts);
         const uint64_t keys_before =
             chunks_before > UINT64_MAX / chunk ? UINT64_MAX : chunks_before * chunk;
 
@@ -63,20 +63,20 @@ static void set_even_bounds(Partition *partition, uint32_t chunk_size)
 }
 
 bool partition_init(Partition *partition, const RubatoTableSpec *spec, PartitionKeys keys,
-                    uint32_t n_servers, GError **error)
+                    uint32_t n_parts, GError **error)
 {
     const bool dense = keys == PARTITION_OF_RANGE;
     const char *partition_name = spec->partition;
     Partition made = { .dense = dense,
                        .first_key = dense ? spec->first_key : 0,
                        .n_keys = spec->n_keys,
-                       .n_servers = n_servers };
+                       .n_parts = n_parts };
 
     if (strcmp(partition_name, "hash") == 0) {
         made.kind = PARTITION_HASH;
     } else {
         made.kind = PARTITION_RANGE;
-        made.bounds = g_new0(RubatoKey, n_servers);
+        made.bounds = g_new0(RubatoKey, n_parts);
         made.bounds[0] = made.first_key;
         if (strcmp(partition_name, "bounds") != 0)
             set_even_bounds(&made, spec->chunk_size);
@@ -94,38 +94,38 @@ void partition_clear(Partition *partition)
     g_clear_pointer(&partition->bounds, g_free);
 }
 
-void partition_range(const Partition *partition, uint32_t server, RubatoKey *first, uint64_t *n)
+void partition_range(const Partition *partition, uint32_t part, RubatoKey *first, uint64_t *n)
 {
     if (partition->kind == PARTITION_HASH) {
         *first = 0;
         *n = UINT64_MAX;
         return;
     }
-    *first = partition->bounds[server];
-    if (server + 1 < partition->n_servers)
-        *n = partition->bounds[server + 1] - *first;
+    *first = partition->bounds[part];
+    if (part + 1 < partition->n_parts)
+        *n = partition->bounds[part + 1] - *first;
     else
         *n = partition->dense ? partition->first_key + partition->n_keys - *first
                               : UINT64_MAX - *first;
 }
 
 /* Keys are compared by how far they lie from first_key: the end of the last range may be 2^64,
- * which as a bound, that of an empty server behind it, is 0. */
-static inline bool lies_below(const Partition *partition, RubatoKey key, uint32_t server)
+ * which as a bound, that of an empty part behind it, is 0. */
+static inline bool lies_below(const Partition *partition, RubatoKey key, uint32_t part)
 {
-    return key - partition->first_key < partition->bounds[server] - partition->first_key;
+    return key - partition->first_key < partition->bounds[part] - partition->first_key;
 }
 
-static inline uint32_t range_server(const Partition *partition, RubatoKey key)
+static inline uint32_t range_part(const Partition *partition, RubatoKey key)
 {
-    uint32_t low = 0, high = partition->n_servers;
+    uint32_t low = 0, high = partition->n_parts;
 
     if (high <= 8) { /* without a branch to mispredict */
-        uint32_t server = 0;
+        uint32_t part = 0;
 
         for (uint32_t i = 1; i < high; i++)
-            server += !lies_below(partition, key, i);
-        return server;
+            part += !lies_below(partition, key, i);
+        return part;
     }
     while (high - low > 1) {
         const uint32_t middle = (low + high) / 2;
@@ -138,26 +138,26 @@ static inline uint32_t range_server(const Partition *partition, RubatoKey key)
     return low;
 }
 
-uint32_t partition_server(const Partition *partition, RubatoKey key)
+uint32_t partition_part(const Partition *partition, RubatoKey key)
 {
-    if (partition->n_servers == 1)
+    if (partition->n_parts == 1)
         return 0;
     if (partition->kind == PARTITION_RANGE)
-        return range_server(partition, key);
-    /* the high half of a 32-bit product scales the hash to 0 .. n_servers - 1 */
-    return (uint32_t)(((rubato_mix64(key) >> 32) * partition->n_servers) >> 32);
+        return range_part(partition, key);
+    /* the high half of a 32-bit product scales the hash to 0 .. n_parts - 1 */
+    return (uint32_t)(((rubato_mix64(key) >> 32) * partition->n_parts) >> 32);
 }
 
 void slicer_init(Slicer *slicer, const Partition *partition)
 {
-    *slicer = (Slicer){ .parts = g_new0(Part, partition->n_servers) };
+    *slicer = (Slicer){ .slices = g_new0(Slice, partition->n_parts) };
 }
 
 void slicer_clear(Slicer *slicer)
 {
-    g_clear_pointer(&slicer->parts, g_free);
+    g_clear_pointer(&slicer->slices, g_free);
     g_clear_pointer(&slicer->at, g_free);
-    g_clear_pointer(&slicer->servers_of, g_free);
+    g_clear_pointer(&slicer->parts_of, g_free);
     g_clear_pointer(&slicer->run, g_free);
 }
 
@@ -169,10 +169,10 @@ static bool ensure_capacity(Slicer *slicer, size_t n)
         return true;
     slicer->capacity = 0;
     g_free(slicer->at);
-    g_free(slicer->servers_of);
+    g_free(slicer->parts_of);
     slicer->at = g_try_new(uint32_t, 2 * (capacity + 1)); /* see sort_for_few and sort_for_two */
-    slicer->servers_of = g_try_new(uint32_t, capacity);
-    if (slicer->at == NULL || slicer->servers_of == NULL)
+    slicer->parts_of = g_try_new(uint32_t, capacity);
+    if (slicer->at == NULL || slicer->parts_of == NULL)
         return false;
     slicer->capacity = capacity;
     return true;
@@ -201,51 +201,50 @@ static RubatoKeys list_or_run(const RubatoKey *keys, size_t n)
 static uint32_t cut_ascending(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
                               size_t n)
 {
-    uint32_t n_parts = 0;
+    uint32_t n_slices = 0;
     size_t begin = 0;
 
-    for (uint32_t server = range_server(partition, keys[0]); begin < n; server++) {
-        size_t low = begin,
-               high = n; /* the first key that a later server holds is in low .. high */
+    for (uint32_t part = range_part(partition, keys[0]); begin < n; part++) {
+        size_t low = begin, high = n; /* the first key that a later part holds is in low .. high */
 
-        if (server + 1 == partition->n_servers)
+        if (part + 1 == partition->n_parts)
             low = n;
         while (low < high) {
             const size_t middle = low + (high - low) / 2;
 
-            if (lies_below(partition, keys[middle], server + 1))
+            if (lies_below(partition, keys[middle], part + 1))
                 low = middle + 1;
             else
                 high = middle;
         }
         if (low == begin)
             continue;
-        slicer->parts[n_parts++] = (Part){ server, list_or_run(keys + begin, low - begin), begin };
+        slicer->slices[n_slices++] = (Slice){ part, list_or_run(keys + begin, low - begin), begin };
         begin = low;
     }
-    return n_parts;
+    return n_slices;
 }
 
-/* The server of each key, where there are few servers: a pass for each bound vectorises. */
-static void find_servers(const Partition *partition, const RubatoKey *restrict keys, size_t n,
-                         uint32_t *restrict servers_of)
+/* The part of each key, where there are few parts: a pass for each bound vectorises. */
+static void find_parts(const Partition *partition, const RubatoKey *restrict keys, size_t n,
+                       uint32_t *restrict parts_of)
 {
     if (partition->kind != PARTITION_RANGE) {
         for (size_t i = 0; i < n; i++)
-            servers_of[i] = partition_server(partition, keys[i]);
+            parts_of[i] = partition_part(partition, keys[i]);
         return;
     }
-    memset(servers_of, 0, n * sizeof *servers_of);
-    for (uint32_t server = 1; server < partition->n_servers; server++) {
+    memset(parts_of, 0, n * sizeof *parts_of);
+    for (uint32_t part = 1; part < partition->n_parts; part++) {
         const uint64_t first_key = partition->first_key;
-        const uint64_t bound = partition->bounds[server] - first_key; /* see lies_below */
+        const uint64_t bound = partition->bounds[part] - first_key; /* see lies_below */
 
         for (size_t i = 0; i < n; i++)
-            servers_of[i] += keys[i] - first_key >= bound;
+            parts_of[i] += keys[i] - first_key >= bound;
     }
 }
 
-/* The keys' positions by server where there are two: each position is written to both lists, and
+/* The keys' positions by part where there are two: each position is written to both lists, and
  * stays in the one whose length counts it. The second has the upper half of the room. */
 static void sort_for_two(Slicer *slicer, const Partition *partition, const RubatoKey *restrict keys,
                          size_t n)
@@ -264,32 +263,32 @@ static void sort_for_two(Slicer *slicer, const Partition *partition, const Rubat
     } else {
         for (size_t i = 0; i < n; i++) {
             first[i - n_second] = second[n_second] = (uint32_t)i;
-            n_second += partition_server(partition, keys[i]);
+            n_second += partition_part(partition, keys[i]);
         }
     }
-    slicer->parts[0].keys.at = first;
-    slicer->parts[0].keys.n = n - n_second;
-    slicer->parts[1].keys.at = second;
-    slicer->parts[1].keys.n = n_second;
+    slicer->slices[0].keys.at = first;
+    slicer->slices[0].keys.n = n - n_second;
+    slicer->slices[1].keys.at = second;
+    slicer->slices[1].keys.n = n_second;
 }
 
 /* The same where there are few more: each looks through all
  * keys, without a branch and without a count in memory that the next key would have to wait for. */
 static void sort_for_few(Slicer *slicer, const Partition *partition, size_t n)
 {
-    const uint32_t *restrict servers_of = slicer->servers_of;
+    const uint32_t *restrict parts_of = slicer->parts_of;
     uint32_t *restrict at = slicer->at;
     size_t end = 0;
 
-    for (uint32_t server = 0; server < partition->n_servers; server++) {
+    for (uint32_t part = 0; part < partition->n_parts; part++) {
         const size_t begin = end;
 
         for (size_t i = 0; i < n; i++) {
             at[end] = (uint32_t)i; /* stays if the next line counts it */
-            end += servers_of[i] == server;
+            end += parts_of[i] == part;
         }
-        slicer->parts[server].keys.at = at + begin;
-        slicer->parts[server].keys.n = end - begin;
+        slicer->slices[part].keys.at = at + begin;
+        slicer->slices[part].keys.n = end - begin;
     }
 }
 
@@ -297,56 +296,56 @@ static void sort_for_few(Slicer *slicer, const Partition *partition, size_t n)
 static void sort_for_many(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
                           size_t n)
 {
-    Part *parts = slicer->parts;
+    Slice *slices = slicer->slices;
     size_t begin = 0;
 
     for (size_t i = 0; i < n; i++) {
-        slicer->servers_of[i] = partition_server(partition, keys[i]);
-        parts[slicer->servers_of[i]].keys.n++;
+        slicer->parts_of[i] = partition_part(partition, keys[i]);
+        slices[slicer->parts_of[i]].keys.n++;
     }
-    for (uint32_t server = 0; server < partition->n_servers; server++) {
-        parts[server].row = begin; /* for the loop below: where the server's next position goes */
-        parts[server].keys.at = slicer->at + begin;
-        begin += parts[server].keys.n;
+    for (uint32_t part = 0; part < partition->n_parts; part++) {
+        slices[part].row = begin; /* for the loop below: where the part's next position goes */
+        slices[part].keys.at = slicer->at + begin;
+        begin += slices[part].keys.n;
     }
     for (size_t i = 0; i < n; i++)
-        slicer->at[parts[slicer->servers_of[i]].row++] = (uint32_t)i;
+        slicer->at[slices[slicer->parts_of[i]].row++] = (uint32_t)i;
 }
 
 /* Parts that select their keys by position. */
 static uint32_t cut_unsorted(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
                              size_t n)
 {
-    const uint32_t n_servers = partition->n_servers;
-    Part *parts = slicer->parts;
-    uint32_t n_parts = 0;
+    const uint32_t n_parts = partition->n_parts;
+    Slice *slices = slicer->slices;
+    uint32_t n_slices = 0;
 
     if (!ensure_capacity(slicer, n))
         return SLICER_NO_MEMORY;
-    for (uint32_t server = 0; server < n_servers; server++)
-        parts[server] = (Part){ .server = server, .keys = { .keys = keys } };
-    if (n_servers == 2) {
+    for (uint32_t part = 0; part < n_parts; part++)
+        slices[part] = (Slice){ .part = part, .keys = { .keys = keys } };
+    if (n_parts == 2) {
         sort_for_two(slicer, partition, keys, n);
-    } else if (n_servers <= FEW_SERVERS) {
-        find_servers(partition, keys, n, slicer->servers_of);
+    } else if (n_parts <= FEW_PARTS) {
+        find_parts(partition, keys, n, slicer->parts_of);
         sort_for_few(slicer, partition, n);
     } else {
         sort_for_many(slicer, partition, keys, n);
     }
-    for (uint32_t server = 0; server < n_servers; server++)
-        if (parts[server].keys.n > 0) {
-            parts[n_parts] = parts[server];
-            parts[n_parts++].row = 0;
+    for (uint32_t part = 0; part < n_parts; part++)
+        if (slices[part].keys.n > 0) {
+            slices[n_slices] = slices[part];
+            slices[n_slices++].row = 0;
         }
-    return n_parts;
+    return n_slices;
 }
 
 uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey *keys, size_t n)
 {
     if (n == 0)
         return 0;
-    if (partition->n_servers == 1) {
-        slicer->parts[0] = (Part){ 0, { .keys = keys, .n = n }, 0 };
+    if (partition->n_parts == 1) {
+        slicer->slices[0] = (Slice){ 0, { .keys = keys, .n = n }, 0 };
         return 1;
     }
     if (partition->kind == PARTITION_RANGE && is_ascending(keys, n))
@@ -370,28 +369,28 @@ static uint32_t cut_hashed_run(Slicer *slicer, const Partition *partition, Rubat
 
 uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey first, size_t n)
 {
-    uint32_t n_parts = 0;
+    uint32_t n_slices = 0;
     size_t begin = 0;
 
     if (n == 0)
         return 0;
-    if (partition->n_servers == 1) {
-        slicer->parts[0] = (Part){ 0, { .first = first, .n = n }, 0 };
+    if (partition->n_parts == 1) {
+        slicer->slices[0] = (Slice){ 0, { .first = first, .n = n }, 0 };
         return 1;
     }
     if (partition->kind == PARTITION_HASH)
         return cut_hashed_run(slicer, partition, first, n);
-    for (uint32_t server = range_server(partition, first); begin < n; server++) {
-        size_t part = n - begin;
+    for (uint32_t part = range_part(partition, first); begin < n; part++) {
+        size_t slice = n - begin;
 
-        if (server + 1 < partition->n_servers)
-            part = (size_t)MIN((uint64_t)part, partition->bounds[server + 1] - (first + begin));
-        if (part == 0)
+        if (part + 1 < partition->n_parts)
+            slice = (size_t)MIN((uint64_t)slice, partition->bounds[part + 1] - (first + begin));
+        if (slice == 0)
             continue;
-        slicer->parts[n_parts++] = (Part){ server, { .first = first + begin, .n = part }, begin };
-        begin += part;
+        slicer->slices[n_slices++] = (Slice){ part, { .first = first + begin, .n = slice }, begin };
+        begin += slice;
     }
-    return n_parts;
+    return n_slices;
 }
 
 bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n, RubatoKey *wrong)

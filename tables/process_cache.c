@@ -121,10 +121,10 @@ void process_cache_free(ProcessCache *cache)
     g_free(cache);
 }
 
-bool process_cache_covers(const ProcessCache *cache, uint32_t server)
+bool process_cache_covers(const ProcessCache *cache, const Slice *slice)
 {
     return cache->route->spec->cache == RUBATO_CACHE_ALL ||
-           !post_office_is_local(cache->route->office, server);
+           !table_route_is_local(cache->route, slice);
 }
 
 void process_cache_stats(ProcessCache *cache, ProcessCacheStats *stats)
@@ -211,7 +211,7 @@ static Fetch *new_fetch(ProcessCache *cache, uint64_t clock)
     fetch->joiners = g_array_new(FALSE, FALSE, sizeof(Joiner));
     fetch->to_helper = (Message){ .kind = MESSAGE_INVOKE, .invoke = complete_fetch };
     slicer_init(&fetch->slicer, cache->route->partition);
-    fetch->messages = g_new0(Message, cache->route->partition->n_servers);
+    fetch->messages = g_new0(Message, cache->route->map->n_parts);
     return fetch;
 }
 
@@ -237,17 +237,17 @@ static void send_fetch(Fetch *fetch, TableClient *client)
 {
     const TableRoute *route = fetch->cache->route;
     const RubatoKey *keys = (const RubatoKey *)(void *)fetch->keys->data;
-    uint32_t n_parts;
+    uint32_t n_slices;
 
     fetch->rows = g_try_malloc(fetch->keys->len * route->row_bytes);
-    n_parts = fetch->rows == NULL
-                  ? SLICER_NO_MEMORY
-                  : slicer_cut(&fetch->slicer, route->partition, keys, fetch->keys->len);
+    n_slices = fetch->rows == NULL
+                   ? SLICER_NO_MEMORY
+                   : slicer_cut(&fetch->slicer, route->partition, keys, fetch->keys->len);
     call_begin(&fetch->call, fetch_ended);
-    if (n_parts == SLICER_NO_MEMORY)
+    if (n_slices == SLICER_NO_MEMORY)
         starve(&fetch->call);
     else
-        table_client_send(client, MESSAGE_GET, fetch->slicer.parts, n_parts, fetch->rows,
+        table_client_send(client, MESSAGE_GET, fetch->slicer.slices, n_slices, fetch->rows,
                           &fetch->call, fetch->messages);
     call_sent(&fetch->call);
 }
@@ -276,15 +276,15 @@ static CachedRow *find_or_add_row(ProcessCache *cache, RubatoKey key)
     return row;
 }
 
-/* Key i of a part, and where its row goes. */
-static RubatoKey key_of_part(const Part *part, size_t i, size_t *row)
+/* Key i of a slice, and where its row goes. */
+static RubatoKey key_of_slice(const Slice *slice, size_t i, size_t *row)
 {
-    if (part->keys.at != NULL) {
-        *row = part->keys.at[i];
-        return part->keys.keys[*row];
+    if (slice->keys.at != NULL) {
+        *row = slice->keys.at[i];
+        return slice->keys.keys[*row];
     }
-    *row = part->row + i;
-    return part->keys.keys != NULL ? part->keys.keys[i] : part->keys.first + i;
+    *row = slice->row + i;
+    return slice->keys.keys != NULL ? slice->keys.keys[i] : slice->keys.first + i;
 }
 
 /* Whether a Get at the client's clock may wait for a fetch: the answer is fresh enough, and does not
@@ -298,7 +298,7 @@ static bool may_join(const ProcessCache *cache, const Fetch *fetch, uint64_t clo
             (fetch->clock <= cache->min_clock || fetch->clock - cache->min_clock <= staleness));
 }
 
-void process_cache_get(ProcessCache *cache, TableClient *client, const Part *part, void *values,
+void process_cache_get(ProcessCache *cache, TableClient *client, const Slice *slice, void *values,
                        Call *call)
 {
     const TableRoute *route = cache->route;
@@ -312,9 +312,9 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
     if (g_hash_table_size(cache->rows) * (sizeof(CachedRow) + row_bytes) >
         route->office->sizes.cache_bytes)
         g_hash_table_foreach_remove(cache->rows, is_idle, NULL);
-    for (size_t i = 0; i < part->keys.n; i++) {
+    for (size_t i = 0; i < slice->keys.n; i++) {
         size_t position;
-        const RubatoKey key = key_of_part(part, i, &position);
+        const RubatoKey key = key_of_slice(slice, i, &position);
         CachedRow *row = find_or_add_row(cache, key);
         char *out = (char *)values + position * row_bytes;
 
@@ -329,7 +329,7 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Part *par
             continue;
         }
         if (row->fetch == NULL || !may_join(cache, row->fetch, client->clock)) {
-            if (fetch == NULL && !has_room_for_fetch(part->keys.n)) {
+            if (fetch == NULL && !has_room_for_fetch(slice->keys.n)) {
                 starve(call);
                 break;
             }

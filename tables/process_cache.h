@@ -21,14 +21,14 @@ ProcessCache *process_cache_new(const TableRoute *route, Actor *helper);
 /* Nothing may be in flight. NULL is allowed. */
 void process_cache_free(ProcessCache *cache);
 
-/* Whether the rows of a server may be cached. */
-bool process_cache_covers(const ProcessCache *cache, uint32_t server);
+/* Whether the rows of a slice may be cached. */
+bool process_cache_covers(const ProcessCache *cache, const Slice *slice);
 
-/* Starts a Get of one server's part of a call's keys, at the client's clock: fills what the cache
+/* Starts a Get of one part's slice of a call's keys, at the client's clock: fills what the cache
  * has at once, and asks the server for the rest. The call has begun; parts are added for what is
- * still to come. The part may be reused at once, values (of the whole call) stay until it has
+ * still to come. The slice may be reused at once, values (of the whole call) stay until it has
  * ended. */
-void process_cache_get(ProcessCache *cache, TableClient *client, const Part *part, void *values,
+void process_cache_get(ProcessCache *cache, TableClient *client, const Slice *slice, void *values,
                        Call *call);
 
 /* Keeps nothing of what was read so far: for a worker that has added past the cache. */

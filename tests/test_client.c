@@ -22,6 +22,7 @@ typedef struct {
     Station *other, *here;
     PostOffice office;
     Partition partition;
+    PartMap *map;
     _Atomic bool cancelled;
     Clocks clocks;
     TableRoute route;
@@ -40,9 +41,11 @@ static void rig_init(Rig *rig)
     post_office_init(&rig->office, 1, 2, ids, servers_of, &FLOW_SIZES_USUAL);
     rig->office.network = rig->here->network;
     ck_assert(partition_init(&rig->partition, &spec, PARTITION_OF_RANGE, 1, NULL));
+    rig->map = part_map_new(1, 1);
     clocks_init(&rig->clocks, 1, 2, workers_of);
     rig->route = (TableRoute){ .spec = &spec,
                                .partition = &rig->partition,
+                               .map = rig->map,
                                .traits = rubato_model_traits(spec.model),
                                .epoch = EPOCH,
                                .row_bytes = sizeof(int64_t),
@@ -59,6 +62,7 @@ static void rig_clear(Rig *rig)
     table_client_free(rig->client);
     clocks_clear(&rig->clocks);
     partition_clear(&rig->partition);
+    part_map_free(rig->map);
     post_office_clear(&rig->office);
     station_free(rig->here);
     station_free(rig->other);

@@ -429,9 +429,11 @@ static void run_plan(RubatoEngine *engine, Plan *plan, uint64_t seed)
     make_plan(plan, seed);
     create_table(engine, &plan->spec);
     ok = rubato_engine_run(engine, &task, &error);
-    ck_assert_msg(ok, "%s under %s over %s, %s×%u, %u servers, staleness %u, seed %u: %s",
+    ck_assert_msg(ok,
+                  "%s under %s over %s, %s×%u, %u parts on %u servers, staleness %u, "
+                  "seed %u: %s",
                   handle_names[plan->handle], plan->spec.model, plan->spec.storage,
-                  rubato_dtype_name(plan->spec.dtype), plan->spec.width,
+                  rubato_dtype_name(plan->spec.dtype), plan->spec.width, plan->spec.parts,
                   rubato_engine_n_servers(engine), plan->spec.staleness, (unsigned)seed,
                   error == NULL ? "" : error->message);
     check_totals(engine, plan);
@@ -462,6 +464,7 @@ START_TEST(every_get_sees_what_it_must_and_may)
                 .first_key = is_dense ? FIRST_KEY : 0,
                 .n_keys = is_dense ? N_KEYS : 0,
                 .chunk_size = is_dense ? CHUNK_SIZE : 0,
+                .parts = i % 3 == 0 ? 0 : 1 + (3 * servers + i) % 9,
                 .model = kinds[_i].model,
                 .staleness = is_ssp ? (servers + i) % 3 : 0,
                 .speculation = is_sparse ? i % 3 : 0,

@@ -367,15 +367,16 @@ static bool sum_floats(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
-START_TEST(bsp_sums_have_the_same_bits_whatever_the_servers_and_the_storage)
+START_TEST(bsp_sums_have_the_same_bits_whatever_servers_parts_and_storage)
 {
     float first[BIT_KEYS] = { 0 }, sums[BIT_KEYS];
 
-    for (uint32_t run = 0; run < 16; run++) {
+    for (uint32_t run = 0; run < 24; run++) {
         RubatoEngine *engine = engine_with_servers(1 + run % 4);
 
         create_table(engine, &(RubatoTableSpec){ .name = "t",
                                                  .model = "bsp",
+                                                 .parts = run < 8 ? 0 : run % 7 + 1,
                                                  .n_keys = run / 4 % 2 == 0 ? BIT_KEYS : 0 });
         run_ok(engine, BIT_WORKERS, sum_floats, NULL, "t");
         ck_assert(rubato_engine_get_range(engine, "t", 0, BIT_KEYS, sums, NULL));
@@ -401,7 +402,7 @@ int main(void)
                         2 * (int)G_N_ELEMENTS(packs));
     tcase_add_loop_test(cases, sparse_ssp_lets_nobody_read_what_a_slower_worker_may_still_change, 0,
                         24);
-    tcase_add_test(cases, bsp_sums_have_the_same_bits_whatever_the_servers_and_the_storage);
+    tcase_add_test(cases, bsp_sums_have_the_same_bits_whatever_servers_parts_and_storage);
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

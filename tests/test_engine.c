@@ -262,7 +262,7 @@ static void tell_size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *
 
 static void tell_wrongly(Server *server, void *data)
 {
-    RubatoShard *shard = g_ptr_array_index(server->shards, server->shards->len - 1);
+    RubatoShard *shard = server_find_shard(server, server->tables->len - 1, server->number);
 
     shard->ops = data;
 }
@@ -270,7 +270,7 @@ static void tell_wrongly(Server *server, void *data)
 /* Only how many counts there are is told: they are not there. */
 static void tell_many_counts(Server *server, void *data)
 {
-    RubatoShard *shard = g_ptr_array_index(server->shards, server->shards->len - 1);
+    RubatoShard *shard = server_find_shard(server, server->tables->len - 1, server->number);
 
     shard->updater.bad.counts = data;
 }

@@ -1,4 +1,4 @@
-/* Partitions: which server holds a key, and a call's keys cut for the servers. */
+/* Partitions: which part holds a key, and a call's keys cut for the parts. */
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +22,11 @@ static PartitionKeys keys_of(const RubatoTableSpec *spec)
     return strcmp(spec->storage, "dense") == 0 ? PARTITION_OF_RANGE : PARTITION_OF_ALL_KEYS;
 }
 
-static Partition make(const RubatoTableSpec *spec, uint32_t n_servers)
+static Partition make(const RubatoTableSpec *spec, uint32_t n_parts)
 {
     g_autoptr(GError) error = NULL;
     Partition partition;
-    const bool made = partition_init(&partition, spec, keys_of(spec), n_servers, &error);
+    const bool made = partition_init(&partition, spec, keys_of(spec), n_parts, &error);
 
     ck_assert_msg(made, "%s", error == NULL ? "" : error->message);
     return partition;
@@ -55,23 +55,23 @@ static const struct {
     { 1, UINT64_MAX, 1000000 },
 };
 
-#define MAX_SERVERS 20
+#define MAX_PARTS 20
 
 START_TEST(even_ranges_cover_each_key_once_and_end_at_chunks)
 {
     const RubatoTableSpec spec = dense(ranges[_i].first, ranges[_i].n, ranges[_i].chunk);
     const uint64_t chunk = ranges[_i].chunk;
 
-    for (uint32_t n_servers = 1; n_servers <= MAX_SERVERS; n_servers++) {
-        Partition partition = make(&spec, n_servers);
+    for (uint32_t n_parts = 1; n_parts <= MAX_PARTS; n_parts++) {
+        Partition partition = make(&spec, n_parts);
         RubatoKey next = spec.first_key;
         uint64_t total = 0, most = 0, least = UINT64_MAX;
 
-        for (uint32_t server = 0; server < n_servers; server++) {
+        for (uint32_t part = 0; part < n_parts; part++) {
             RubatoKey first;
             uint64_t n;
 
-            partition_range(&partition, server, &first, &n);
+            partition_range(&partition, part, &first, &n);
             ck_assert_uint_eq(first, next);
             next += n;
             total += n;
@@ -81,11 +81,9 @@ START_TEST(even_ranges_cover_each_key_once_and_end_at_chunks)
             if (n > 0 && total < spec.n_keys)
                 require_msg(total % chunk == 0, "a chunk is cut");
             if (n > 0) {
-                require_msg(partition_server(&partition, first) == server, "another server");
-                require_msg(partition_server(&partition, first + (n - 1)) == server,
-                            "another server");
-                require_msg(partition_server(&partition, first + n / 2) == server,
-                            "another server");
+                require_msg(partition_part(&partition, first) == part, "another part");
+                require_msg(partition_part(&partition, first + (n - 1)) == part, "another part");
+                require_msg(partition_part(&partition, first + n / 2) == part, "another part");
             }
         }
         ck_assert_uint_eq(total, spec.n_keys);
@@ -103,9 +101,9 @@ START_TEST(ranges_over_hash_storage_cover_all_64_bits)
     Partition partition = make(&spec, 3);
     RubatoKey none;
 
-    ck_assert_uint_eq(partition_server(&partition, 0), 0);
-    ck_assert_uint_eq(partition_server(&partition, UINT64_MAX / 2), 1);
-    ck_assert_uint_eq(partition_server(&partition, UINT64_MAX), 2);
+    ck_assert_uint_eq(partition_part(&partition, 0), 0);
+    ck_assert_uint_eq(partition_part(&partition, UINT64_MAX / 2), 1);
+    ck_assert_uint_eq(partition_part(&partition, UINT64_MAX), 2);
     ck_assert(partition_holds(&partition, (const RubatoKey[]){ 0, UINT64_MAX }, 2, &none));
     partition_clear(&partition);
 }
@@ -124,15 +122,15 @@ START_TEST(own_bounds_may_leave_servers_empty)
     spec.bounds = bounds;
     spec.n_bounds = G_N_ELEMENTS(bounds);
     partition = make(&spec, 6);
-    for (uint32_t server = 0; server < 6; server++) {
+    for (uint32_t part = 0; part < 6; part++) {
         RubatoKey first;
         uint64_t n;
 
-        partition_range(&partition, server, &first, &n);
-        ck_assert_uint_eq(n, sizes[server]);
+        partition_range(&partition, part, &first, &n);
+        ck_assert_uint_eq(n, sizes[part]);
     }
     for (RubatoKey key = 10; key < 20; key++)
-        ck_assert_uint_eq(partition_server(&partition, key), key < 13 ? 2 : 3);
+        ck_assert_uint_eq(partition_part(&partition, key), key < 13 ? 2 : 3);
     partition_clear(&partition);
 }
 END_TEST
@@ -144,8 +142,8 @@ START_TEST(own_bounds_that_do_not_fit_are_refused)
         size_t n;
         const char *text;
     } wrong[] = {
-        { { 12 }, 1, "1 bounds divide the keys among 2 servers, but there are 3" },
-        { { 12, 14, 16 }, 3, "4 servers" },
+        { { 12 }, 1, "1 bounds divide the keys among 2 parts, but there are 3" },
+        { { 12, 14, 16 }, 3, "4 parts" },
         { { 14, 12 }, 2, "bound 1, key 12, is below" },
         { { 9, 12 }, 2, "bound 0, key 9, lies outside" },
         { { 12, 21 }, 2, "bound 1, key 21, lies outside" },
@@ -156,13 +154,13 @@ START_TEST(own_bounds_that_do_not_fit_are_refused)
     spec.partition = "bounds";
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
         GError *error = NULL;
-        Partition untouched = { .n_servers = 1234 };
+        Partition untouched = { .n_parts = 1234 };
 
         spec.bounds = wrong[i].bounds;
         spec.n_bounds = wrong[i].n;
         ck_assert(!partition_init(&untouched, &spec, keys_of(&spec), 3, &error));
         check_error(&error, RUBATO_ERROR_INVALID, "table t", wrong[i].text, NULL);
-        ck_assert_uint_eq(untouched.n_servers, 1234);
+        ck_assert_uint_eq(untouched.n_parts, 1234);
     }
 }
 END_TEST
@@ -172,42 +170,42 @@ END_TEST
 START_TEST(hashed_keys_spread_evenly)
 {
     const RubatoTableSpec spec = { .name = "t", .storage = "hash", .partition = "hash" };
-    const uint32_t n_servers = (uint32_t)_i;
-    Partition partition = make(&spec, n_servers);
-    uint32_t counts[MAX_SERVERS] = { 0 };
+    const uint32_t n_parts = (uint32_t)_i;
+    Partition partition = make(&spec, n_parts);
+    uint32_t counts[MAX_PARTS] = { 0 };
 
     for (RubatoKey key = 0; key < 10000; key++) {
-        const uint32_t server = partition_server(&partition, key);
+        const uint32_t part = partition_part(&partition, key);
 
-        QUICK_ASSERT(server < n_servers);
-        counts[server]++;
+        QUICK_ASSERT(part < n_parts);
+        counts[part]++;
     }
-    for (uint32_t server = 0; server < n_servers; server++)
-        ck_assert_msg(counts[server] > 8000 / n_servers && counts[server] <= 12000 / n_servers,
-                      "server %u of %u has %u of 10000 keys", server, n_servers, counts[server]);
+    for (uint32_t part = 0; part < n_parts; part++)
+        ck_assert_msg(counts[part] > 8000 / n_parts && counts[part] <= 12000 / n_parts,
+                      "part %u of %u has %u of 10000 keys", part, n_parts, counts[part]);
     partition_clear(&partition);
 }
 END_TEST
 
 /* ---- cutting, against a plain reference ---- */
 
-/* Checks that the parts are those of a plain look at each position: none empty, servers ascending,
- * each position once and with its server, positions of one server in the caller's order. */
-static void check_parts(const Partition *partition, const Slicer *slicer, uint32_t n_parts,
+/* Checks that the slices are those of a plain look at each position: none empty, parts ascending,
+ * each position once and with its part, positions of one part in the caller's order. */
+static void check_parts(const Partition *partition, const Slicer *slicer, uint32_t n_slices,
                         const RubatoKey *keys, size_t n)
 {
     g_autofree bool *seen = g_new0(bool, n + 1);
     size_t n_seen = 0;
 
-    for (uint32_t i = 0; i < n_parts; i++) {
-        const Part *part = &slicer->parts[i];
+    for (uint32_t i = 0; i < n_slices; i++) {
+        const Slice *slice = &slicer->slices[i];
         size_t last = 0;
 
-        QUICK_ASSERT(part->keys.n > 0);
-        QUICK_ASSERT(i == 0 || part->server > slicer->parts[i - 1].server);
-        for (size_t k = 0; k < part->keys.n; k++) {
-            const RubatoKeys *some = &part->keys;
-            const size_t position = some->at != NULL ? some->at[k] : part->row + k;
+        QUICK_ASSERT(slice->keys.n > 0);
+        QUICK_ASSERT(i == 0 || slice->part > slicer->slices[i - 1].part);
+        for (size_t k = 0; k < slice->keys.n; k++) {
+            const RubatoKeys *some = &slice->keys;
+            const size_t position = some->at != NULL ? some->at[k] : slice->row + k;
             const RubatoKey key = some->at != NULL     ? some->keys[some->at[k]]
                                   : some->keys != NULL ? some->keys[k]
                                                        : some->first + k;
@@ -219,10 +217,10 @@ static void check_parts(const Partition *partition, const Slicer *slicer, uint32
             last = position;
             n_seen++;
             QUICK_ASSERT(key == keys[position]);
-            QUICK_ASSERT(partition_server(partition, key) == part->server);
+            QUICK_ASSERT(partition_part(partition, key) == slice->part);
         }
-        if (part->keys.at != NULL)
-            ck_assert_uint_eq(part->row, 0);
+        if (slice->keys.at != NULL)
+            ck_assert_uint_eq(slice->row, 0);
     }
     ck_assert_uint_eq(n_seen, n);
 }
@@ -272,10 +270,10 @@ static size_t make_keys(const Partition *partition, Shape shape, uint64_t *rando
 
 static Partition random_partition(uint64_t *random)
 {
-    const uint32_t n_servers = 1 + random_below(random, MAX_SERVERS);
+    const uint32_t n_parts = 1 + random_below(random, MAX_PARTS);
     const uint32_t kind = random_below(random, 4);
     RubatoTableSpec spec = { .name = "t", .storage = "hash", .chunk_size = 1, .partition = "hash" };
-    RubatoKey bounds[MAX_SERVERS];
+    RubatoKey bounds[MAX_PARTS];
 
     if (kind == 1)
         spec.partition = "range";
@@ -285,14 +283,14 @@ static Partition random_partition(uint64_t *random)
         spec = dense(ranges[i].first, ranges[i].n, ranges[i].chunk);
     }
     if (kind == 3) {
-        for (uint32_t i = 0; i + 1 < n_servers; i++)
+        for (uint32_t i = 0; i + 1 < n_parts; i++)
             bounds[i] = spec.first_key + next_random(random) % spec.n_keys;
-        qsort(bounds, n_servers - 1, sizeof *bounds, compare_keys);
+        qsort(bounds, n_parts - 1, sizeof *bounds, compare_keys);
         spec.partition = "bounds";
         spec.bounds = bounds;
-        spec.n_bounds = n_servers - 1;
+        spec.n_bounds = n_parts - 1;
     }
-    return make(&spec, n_servers);
+    return make(&spec, n_parts);
 }
 
 START_TEST(cut_keys_are_those_of_a_plain_look_at_each)
@@ -306,16 +304,16 @@ START_TEST(cut_keys_are_those_of_a_plain_look_at_each)
     for (int round = 0; round < 40; round++) {
         const Shape shape = (Shape)(round % N_SHAPES);
         const size_t n = make_keys(&partition, shape, &random, keys, G_N_ELEMENTS(keys));
-        uint32_t n_parts = slicer_cut(&slicer, &partition, keys, n);
+        uint32_t n_slices = slicer_cut(&slicer, &partition, keys, n);
 
-        check_parts(&partition, &slicer, n_parts, keys, n);
+        check_parts(&partition, &slicer, n_slices, keys, n);
         if (shape != SIDE_BY_SIDE)
             continue;
-        if (partition.kind == PARTITION_RANGE && partition.n_servers > 1)
-            for (uint32_t i = 0; i < n_parts; i++)
-                ck_assert_ptr_null(slicer.parts[i].keys.keys); /* it travels as a run */
-        n_parts = slicer_cut_run(&slicer, &partition, n == 0 ? 0 : keys[0], n);
-        check_parts(&partition, &slicer, n_parts, keys, n);
+        if (partition.kind == PARTITION_RANGE && partition.n_parts > 1)
+            for (uint32_t i = 0; i < n_slices; i++)
+                ck_assert_ptr_null(slicer.slices[i].keys.keys); /* it travels as a run */
+        n_slices = slicer_cut_run(&slicer, &partition, n == 0 ? 0 : keys[0], n);
+        check_parts(&partition, &slicer, n_slices, keys, n);
     }
     slicer_clear(&slicer);
     partition_clear(&partition);

@@ -27,6 +27,7 @@ typedef struct {
     PostOffice office;
     RubatoTableSpec spec;
     Partition partition;
+    PartMap *map;
     TableRoute route;
     _Atomic bool cancelled;
     ProcessCache *cache;
@@ -101,6 +102,8 @@ static void rig_init(Rig *rig, uint32_t staleness, const char *update)
     ck_assert(partition_init(&rig->partition, &rig->spec, PARTITION_OF_RANGE, 1, NULL));
     rig->route.spec = &rig->spec;
     rig->route.partition = &rig->partition;
+    rig->map = part_map_new(1, 1);
+    rig->route.map = rig->map;
     rig->route.traits = rubato_model_traits("ssp");
     rig->route.update = update_find(update);
     rig->route.replayable = true;
@@ -123,6 +126,7 @@ static void rig_clear(Rig *rig)
         table_client_free(rig->clients[i]);
     process_cache_free(rig->cache);
     partition_clear(&rig->partition);
+    part_map_free(rig->map);
     post_office_clear(&rig->office);
     g_ptr_array_unref(rig->server.waiting);
 }
@@ -136,12 +140,12 @@ typedef struct {
 static void begin_reading(Rig *rig, Reading *reading, uint32_t worker, uint64_t clock,
                           const RubatoKey *keys, size_t n)
 {
-    const Part part = { .keys = { .keys = keys, .n = n } };
+    const Slice slice = { .keys = { .keys = keys, .n = n } };
 
     memset(reading->values, 0x55, sizeof reading->values);
     rig->clients[worker]->clock = clock;
     call_begin(&reading->call, NULL);
-    process_cache_get(rig->cache, rig->clients[worker], &part, reading->values, &reading->call);
+    process_cache_get(rig->cache, rig->clients[worker], &slice, reading->values, &reading->call);
     call_sent(&reading->call);
 }
 
@@ -196,7 +200,7 @@ static double seconds_to_cache(RubatoKey (*key)(uint64_t i))
 {
     g_autofree RubatoKey *keys = g_new(RubatoKey, N_CHOSEN);
     g_autofree int64_t *values = g_new(int64_t, N_CHOSEN);
-    const Part part = { .keys = { .keys = keys, .n = N_CHOSEN } };
+    const Slice slice = { .keys = { .keys = keys, .n = N_CHOSEN } };
     struct timespec before, after;
     Call call;
     Rig rig;
@@ -206,7 +210,7 @@ static double seconds_to_cache(RubatoKey (*key)(uint64_t i))
     rig_init(&rig, 0, "add");
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
     call_begin(&call, NULL);
-    process_cache_get(rig.cache, rig.clients[0], &part, values, &call);
+    process_cache_get(rig.cache, rig.clients[0], &slice, values, &call);
     call_sent(&call);
     answer_oldest(&rig);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);

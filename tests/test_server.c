@@ -37,7 +37,8 @@ static void rig_init(Rig *rig, const char *model)
             rig->specs[table].update = "adam";
         }
         ck_assert(spec_check(&rig->specs[table], NULL));
-        server_add_shard(&rig->server, table, shard_new(&rig->specs[table], 0, N_KEYS, NULL));
+        server_add_table(&rig->server, table, 1);
+        server_add_shard(&rig->server, table, 0, shard_new(&rig->specs[table], 0, N_KEYS, NULL));
     }
 }
 
@@ -294,6 +295,85 @@ static const struct {
       CALL_REFUSED },
 };
 
+/* A server has some parts of a table: whoever asks it for another one, or for one that the table
+ * does not have, is refused, in a task and between tasks. */
+START_TEST(a_part_that_is_not_here_is_refused)
+{
+    static const CallStatus status_of[] = { CALL_OK, CALL_REFUSED, CALL_OK, CALL_REFUSED };
+    Rig rig;
+    uint64_t n_refused = 0;
+
+    rig_init(&rig, "asp");
+    server_add_table(&rig.server, N_TABLES, 3);
+    for (uint32_t part = 0; part < 3; part += 2)
+        server_add_shard(&rig.server, N_TABLES, part, shard_new(&rig.specs[0], 0, N_KEYS, NULL));
+    begin_task(&rig, IN_TASK, 0);
+    const RubatoModelSetup setup = { .spec = &rig.specs[0], .n_workers = 2 };
+    static const uint32_t workers_of[] = { 1, 1 };
+    ck_assert(server_begin_task(&rig.server, IN_TASK, N_TABLES, &setup, 2, workers_of, NULL));
+    for (uint32_t i = 0; i < 2 * G_N_ELEMENTS(status_of); i++) {
+        const uint32_t part = i % G_N_ELEMENTS(status_of);
+        const bool in_task = i < G_N_ELEMENTS(status_of);
+        Asked asked = { 0 };
+
+        asked.message = (Message){ .kind = MESSAGE_GET,
+                                   .epoch = in_task ? IN_TASK : BETWEEN,
+                                   .table = N_TABLES,
+                                   .part = part,
+                                   .node = OTHER,
+                                   .request = { .worker = in_task ? 0 : BAD_GRADIENTS_NO_WORKER,
+                                                .keys = { .first = 1, .n = 1 },
+                                                .values = &asked.value } };
+        ask(&rig, &asked);
+        ck_assert(call_has_ended(&asked.call));
+        ck_assert_uint_eq(asked.call.status, status_of[part]);
+        n_refused += status_of[part] == CALL_REFUSED;
+        ck_assert_uint_eq(rig.server.n_refused, n_refused);
+    }
+    end_task(&rig, IN_TASK);
+    rig_clear(&rig);
+}
+END_TEST
+
+/* A clock is told once to a server and holds for every part that is there: the parked Get of each is
+ * answered. */
+START_TEST(a_clock_reaches_every_part)
+{
+    static const uint32_t workers_of[] = { 1, 1 };
+    Asked asked[3];
+    Rig rig;
+
+    rig_init(&rig, "ssp");
+    server_add_table(&rig.server, N_TABLES, G_N_ELEMENTS(asked));
+    for (uint32_t part = 0; part < G_N_ELEMENTS(asked); part++)
+        server_add_shard(&rig.server, N_TABLES, part, shard_new(&rig.specs[0], 0, N_KEYS, NULL));
+    const RubatoModelSetup setup = { .spec = &rig.specs[0], .n_workers = 2 };
+    ck_assert(server_begin_task(&rig.server, 1, N_TABLES, &setup, 2, workers_of, NULL));
+    for (uint32_t part = 0; part < G_N_ELEMENTS(asked); part++) {
+        memset(&asked[part], 0, sizeof asked[part]);
+        asked[part].message = (Message){ .kind = MESSAGE_GET,
+                                         .epoch = 1,
+                                         .table = N_TABLES,
+                                         .part = part,
+                                         .request = { .clock = 1,
+                                                      .keys = { .keys = &asked[part].key, .n = 1 },
+                                                      .values = &asked[part].value } };
+        ask(&rig, &asked[part]);
+        ck_assert(!call_has_ended(&asked[part].call));
+    }
+    tell_clock(&rig, 1, N_TABLES, 0, 1);
+    for (uint32_t part = 0; part < G_N_ELEMENTS(asked); part++)
+        ck_assert(!call_has_ended(&asked[part].call));
+    tell_clock(&rig, 1, N_TABLES, 1, 1);
+    for (uint32_t part = 0; part < G_N_ELEMENTS(asked); part++) {
+        ck_assert(call_has_ended(&asked[part].call));
+        ck_assert_uint_eq(asked[part].call.min_clock, 1);
+    }
+    end_task(&rig, 1);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(what_another_node_asks_is_checked)
 {
     const int64_t ones[] = { 0x3ff0000000000000, 1, 1, 1 }; /* as a double 1, too */
@@ -345,6 +425,8 @@ int main(void)
     tcase_add_test(cases, the_tables_of_a_task_are_told_apart);
     tcase_add_test(cases, sources_without_workers_hold_nobody_back);
     tcase_add_test(cases, a_get_may_bring_the_clock_of_its_node);
+    tcase_add_test(cases, a_part_that_is_not_here_is_refused);
+    tcase_add_test(cases, a_clock_reaches_every_part);
     tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
     suite_add_tcase(suite, cases);
     return run_suite(suite);

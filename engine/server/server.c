@@ -1,8 +1,9 @@
 /* Servers: what happens to a message that has reached its shard.
  *
- * A request of a task finds the model that its epoch and table name; one whose task is over here is
- * answered as cancelled, so what belonged to one task never reaches another. Requests of epoch 0
- * come from the engine between tasks and go straight to the shard.
+ * A request of a task finds the model that its epoch, table and part name; one whose task is over
+ * here is answered as cancelled, so what belonged to one task never reaches another. A clock goes to
+ * the models of all parts of its table that are here. Requests of epoch 0 come from the engine
+ * between tasks and go straight to the shard.
  *
  * Messages of this process were checked by the worker that sent them. Those of other nodes are
  * checked here, before their sizes and keys are used: a wrong one is counted, logged and
@@ -13,13 +14,30 @@
 #include "models/shard.h"
 #include "models/update/bad_gradients.h"
 
+/* A table's parts on this server. */
+typedef struct {
+    uint32_t n_parts;
+    RubatoShard *shards[]; /* by part; NULL: it is not here */
+} ServerTable;
+
+/* A part that is here, in a task. */
+typedef struct {
+    RubatoShard *shard;
+    RubatoModel *model;
+} BoundPart;
+
+/* A task's models over one table. */
 typedef struct {
     uint32_t epoch;
     uint32_t table;
     const char *table_name;
-    RubatoShard *shard;
-    RubatoModel *model;
+    uint32_t n_parts;
+    uint32_t n_here;
+    uint32_t *here;   /* the parts that are here, ascending */
+    BoundPart *parts; /* by part; model NULL: it is not here */
 } Binding;
+
+static const char no_such_part[] = "a request for a part that is not here";
 
 /* After so many refusals a server says no more of them. */
 enum { MAX_LOGGED_REFUSALS = 20 };
@@ -118,6 +136,17 @@ static bool check_remote(Server *server, const RubatoShard *shard, const RubatoM
     return true;
 }
 
+/* NULL where there is none. */
+static ServerTable *find_table(const Server *server, uint32_t table)
+{
+    return table < server->tables->len ? g_ptr_array_index(server->tables, table) : NULL;
+}
+
+static RubatoShard *find_shard(const ServerTable *table, uint32_t part)
+{
+    return part < table->n_parts ? table->shards[part] : NULL;
+}
+
 static Binding *find_binding(Server *server, uint32_t epoch, uint32_t table)
 {
     for (guint i = 0; i < server->bindings->len; i++) {
@@ -144,7 +173,7 @@ static char *describe_need(const Server *server, const Binding *binding)
 {
     uint64_t n_rows, n_bytes;
 
-    shard_size(binding->shard, &n_rows, &n_bytes);
+    server_table_size(server, binding->table, &n_rows, &n_bytes);
     return g_strdup_printf("table %s: server %u (node %u) has no memory for what a request needs; "
                            "it holds %" G_GUINT64_FORMAT " rows in %" G_GUINT64_FORMAT
                            " bytes. Use more servers, or nodes with more memory",
@@ -178,17 +207,40 @@ static void empty_outbox(Server *server, RubatoModel *model)
     }
 }
 
+/* All models have the same sources, and each was told the same: what one ignores, all do. */
+static void handle_clock(Server *server, const Binding *binding, Message *message)
+{
+    for (uint32_t i = 0; i < binding->n_here; i++) {
+        RubatoModel *model = binding->parts[binding->here[i]].model;
+
+        model_clock(model, message->request.worker, message->request.clock);
+        empty_outbox(server, model);
+    }
+    answer(server, message, CALL_OK);
+    if (G_UNLIKELY(server->starved))
+        starve(server, binding);
+}
+
 static void handle_for_task(Server *server, Message *message)
 {
     Binding *binding = find_binding(server, message->epoch, message->table);
-    const bool from_here = message->node == server->office->self;
+    const BoundPart *part;
 
     if (binding == NULL) {
         answer(server, message, CALL_CANCELLED);
         return;
     }
-    if (!from_here && message->kind != MESSAGE_CLOCK &&
-        !check_remote(server, binding->shard, binding->model, message)) {
+    if (message->kind == MESSAGE_CLOCK) {
+        handle_clock(server, binding, message);
+        return;
+    }
+    part = message->part < binding->n_parts ? &binding->parts[message->part] : NULL;
+    if (part == NULL || part->model == NULL) {
+        refuse(server, message, no_such_part);
+        return;
+    }
+    if (message->node != server->office->self &&
+        !check_remote(server, part->shard, part->model, message)) {
         if (server->starved)
             starve(server, binding);
         return;
@@ -196,24 +248,20 @@ static void handle_for_task(Server *server, Message *message)
     switch (message->kind) {
     case MESSAGE_GET:
         if (message->node_clock > 0)
-            model_clock(binding->model, message->node, message->node_clock);
-        model_get(binding->model, &message->request);
+            model_clock(part->model, message->node, message->node_clock);
+        model_get(part->model, &message->request);
         break;
     case MESSAGE_ADD:
-        model_add(binding->model, &message->request);
+        model_add(part->model, &message->request);
         break;
     case MESSAGE_ANNOUNCE:
-        model_announce(binding->model, &message->request);
-        break;
-    case MESSAGE_CLOCK:
-        model_clock(binding->model, message->request.worker, message->request.clock);
-        answer(server, message, CALL_OK);
+        model_announce(part->model, &message->request);
         break;
     default:
         refuse(server, message, "a message that no server takes");
         return;
     }
-    empty_outbox(server, binding->model);
+    empty_outbox(server, part->model);
     if (G_UNLIKELY(server->starved))
         starve(server, binding);
     if (!message->is_answered)
@@ -236,12 +284,16 @@ static bool read_past_models(RubatoShard *shard, Message *message)
 
 static void handle_past_models(Server *server, Message *message)
 {
-    RubatoShard *shard = message->table < server->shards->len
-                             ? g_ptr_array_index(server->shards, message->table)
-                             : NULL;
+    const ServerTable *table = find_table(server, message->table);
+    RubatoShard *shard;
 
-    if (shard == NULL) {
+    if (table == NULL) {
         refuse(server, message, "a request for a table that is not here");
+        return;
+    }
+    shard = find_shard(table, message->part);
+    if (shard == NULL) {
+        refuse(server, message, no_such_part);
         return;
     }
     if (message->node != server->office->self && !check_remote(server, shard, NULL, message)) {
@@ -287,16 +339,28 @@ static void settled(Actor *actor)
     post_office_flush(((Server *)actor)->office);
 }
 
+static size_t held_by(const BoundPart *part)
+{
+    return part->model == NULL ? 0 : model_n_held(part->model) * shard_n_values(part->shard);
+}
+
 /* In values: what a clock or an announcement may release. The rest is as long as its message
  * says. */
 static size_t find_work(Actor *actor, const Message *message)
 {
     const Binding *binding;
+    size_t work = 0;
 
     if (message->kind != MESSAGE_CLOCK && message->kind != MESSAGE_ANNOUNCE)
         return 0;
     binding = find_binding((Server *)actor, message->epoch, message->table);
-    return binding == NULL ? 0 : model_n_held(binding->model) * shard_n_values(binding->shard);
+    if (binding == NULL)
+        return 0;
+    if (message->kind == MESSAGE_ANNOUNCE)
+        return message->part < binding->n_parts ? held_by(&binding->parts[message->part]) : 0;
+    for (uint32_t i = 0; i < binding->n_here; i++)
+        work += held_by(&binding->parts[binding->here[i]]);
+    return work;
 }
 
 void server_init(Server *server, uint32_t number, PostOffice *office,
@@ -306,7 +370,7 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->actor.find_work = find_work;
     server->number = number;
     server->office = office;
-    server->shards = g_ptr_array_new();
+    server->tables = g_ptr_array_new();
     server->bindings = g_array_new(FALSE, FALSE, sizeof(Binding));
     server->n_refused = 0;
     server->fail_task = fail_task;
@@ -330,9 +394,9 @@ void server_stop(Server *server)
 
 void server_clear(Server *server)
 {
-    for (guint i = 0; i < server->shards->len; i++)
-        shard_free(g_ptr_array_index(server->shards, i));
-    g_ptr_array_unref(server->shards);
+    for (guint i = 0; i < server->tables->len; i++)
+        server_drop_table(server, i);
+    g_ptr_array_unref(server->tables);
     g_array_unref(server->bindings);
     g_free(server->reserve);
 }
@@ -386,40 +450,119 @@ void servers_run(Server *servers, uint32_t n, void (*function)(Server *server, v
     call_wait(&call, -1);
 }
 
-void server_add_shard(Server *server, uint32_t table, RubatoShard *shard)
+void server_add_table(Server *server, uint32_t table, uint32_t n_parts)
 {
-    if (server->shards->len <= table)
-        g_ptr_array_set_size(server->shards, (gint)table + 1);
-    g_ptr_array_index(server->shards, table) = shard;
+    ServerTable *added = g_malloc0(sizeof *added + n_parts * sizeof(added->shards[0]));
+
+    added->n_parts = n_parts;
+    if (server->tables->len <= table)
+        g_ptr_array_set_size(server->tables, (gint)table + 1);
+    g_ptr_array_index(server->tables, table) = added;
+}
+
+void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard *shard)
+{
+    find_table(server, table)->shards[part] = shard;
     shard_set_alarm(shard, &server->starved);
 }
 
-void server_drop_shard(Server *server, uint32_t table)
+void server_drop_table(Server *server, uint32_t table)
 {
-    if (table >= server->shards->len)
+    ServerTable *dropped = find_table(server, table);
+
+    if (dropped == NULL)
         return;
-    shard_free(g_ptr_array_index(server->shards, table));
-    g_ptr_array_index(server->shards, table) = NULL;
+    for (uint32_t part = 0; part < dropped->n_parts; part++)
+        shard_free(dropped->shards[part]);
+    g_free(dropped);
+    g_ptr_array_index(server->tables, table) = NULL;
+}
+
+RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t part)
+{
+    const ServerTable *found = find_table(server, table);
+
+    return found == NULL ? NULL : find_shard(found, part);
+}
+
+void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, uint64_t *n_bytes)
+{
+    const ServerTable *sized = find_table(server, table);
+
+    *n_rows = *n_bytes = 0;
+    for (uint32_t part = 0; part < sized->n_parts; part++) {
+        uint64_t rows, bytes;
+
+        if (sized->shards[part] == NULL)
+            continue;
+        shard_size(sized->shards[part], &rows, &bytes);
+        *n_rows += rows;
+        *n_bytes += bytes;
+    }
+}
+
+/* ---- models ---- */
+
+/* Ends the models of a binding: what is parked in them is answered as cancelled. */
+static void clear_binding(Server *server, Binding *binding)
+{
+    for (uint32_t i = 0; i < binding->n_here; i++) {
+        RubatoRequest *request = model_free(binding->parts[binding->here[i]].model), *next;
+
+        for (; request != NULL; request = next) {
+            next = request->next;
+            answer(server, message_of_request(request), CALL_CANCELLED);
+        }
+    }
+    g_free(binding->here);
+    g_free(binding->parts);
+}
+
+static RubatoModel *begin_model(Server *server, RubatoShard *shard, RubatoModelSetup setup,
+                                uint32_t n_nodes, const uint32_t *workers_of, GError **error)
+{
+    RubatoModel *model;
+
+    shard_range(shard, &setup.first_key, &setup.n_keys);
+    model = model_new(&setup, shard, n_nodes, error);
+    if (model == NULL)
+        return NULL;
+    model_set_outbox(model, &server->actor.outbox);
+    model->make_room = make_room;
+    if (!model_traits(setup.spec)->per_worker_clocks)
+        for (uint32_t node = 0; node < n_nodes; node++)
+            if (workers_of[node] == 0)
+                model_clock(model, node, RUBATO_CLOCK_RETIRED);
+    return model;
 }
 
 bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
                        const RubatoModelSetup *setup, uint32_t n_nodes, const uint32_t *workers_of,
                        GError **error)
 {
+    const ServerTable *used = find_table(server, table);
     Binding binding = { .epoch = epoch,
                         .table = table,
                         .table_name = setup->spec->name,
-                        .shard = g_ptr_array_index(server->shards, table) };
+                        .n_parts = used->n_parts,
+                        .here = g_new(uint32_t, used->n_parts),
+                        .parts = g_new0(BoundPart, used->n_parts) };
 
-    binding.model = model_new(setup, binding.shard, n_nodes, error);
-    if (binding.model == NULL)
-        return false;
-    model_set_outbox(binding.model, &server->actor.outbox);
-    binding.model->make_room = make_room;
-    if (!model_traits(setup->spec)->per_worker_clocks)
-        for (uint32_t node = 0; node < n_nodes; node++)
-            if (workers_of[node] == 0)
-                model_clock(binding.model, node, RUBATO_CLOCK_RETIRED);
+    for (uint32_t part = 0; part < used->n_parts; part++) {
+        RubatoShard *shard = used->shards[part];
+
+        if (shard == NULL)
+            continue;
+        binding.parts[part] = (BoundPart){
+            .shard = shard,
+            .model = begin_model(server, shard, *setup, n_nodes, workers_of, error),
+        };
+        if (binding.parts[part].model == NULL) {
+            clear_binding(server, &binding);
+            return false;
+        }
+        binding.here[binding.n_here++] = part;
+    }
     g_array_append_val(server->bindings, binding);
     return true;
 }
@@ -428,14 +571,10 @@ void server_end_task(Server *server, uint32_t epoch)
 {
     for (guint i = server->bindings->len; i-- > 0;) {
         Binding binding = g_array_index(server->bindings, Binding, i);
-        RubatoRequest *request, *next;
 
         if (binding.epoch != epoch)
             continue;
         g_array_remove_index_fast(server->bindings, i);
-        for (request = model_free(binding.model); request != NULL; request = next) {
-            next = request->next;
-            answer(server, message_of_request(request), CALL_CANCELLED);
-        }
+        clear_binding(server, &binding);
     }
 }

@@ -1,5 +1,5 @@
-/* A server: an actor that owns one shard of every table, and a model over it for each task that
- * uses the table.
+/* A server: an actor that owns any number of shards of each table, one for each part of the table
+ * that is here, and a model over each for every task that uses the table.
  *
  * Threads: server_init, _start, _stop and _clear from the engine's; servers_run from any thread
  * that is not a server's owner. Everything inside runs as the server's owner. */
@@ -20,7 +20,7 @@ typedef struct {
     void *user;
 
     /* owner only */
-    GPtrArray *shards; /* RubatoShard by table id; NULL: dropped */
+    GPtrArray *tables; /* of ServerTable, by table id; NULL: dropped */
     GArray *bindings;  /* of Binding: the models of running tasks */
     uint64_t n_refused;
     bool starved;  /* the request that is handled could not be done for want of memory */
@@ -45,12 +45,23 @@ void servers_post(Server *servers, uint32_t n, void (*function)(Server *server, 
 
 /* For functions that run as the owner. */
 
-/* Takes over a shard of a table. */
-void server_add_shard(Server *server, uint32_t table, RubatoShard *shard);
-void server_drop_shard(Server *server, uint32_t table);
+/* A table of so many parts, none of which is here yet. Dropping it frees those that are; of a table
+ * that is not there it does nothing. */
+void server_add_table(Server *server, uint32_t table, uint32_t n_parts);
+void server_drop_table(Server *server, uint32_t table);
 
-/* A model over a table's shard for a task; setup->first_key and n_keys are of this server. n_nodes
- * as for model_new. Sources whose workers_of is 0 are retired at once. */
+/* Takes over the shard of a part. */
+void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard *shard);
+
+/* NULL: the part is not here. */
+RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t part);
+
+/* The rows of all parts of a table that are here, and the bytes they take. */
+void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, uint64_t *n_bytes);
+
+/* A task that uses a table: a model over the shard of each part that is here. setup without keys:
+ * each model gets those of its shard. n_nodes as for model_new. Sources whose workers_of is 0 are
+ * retired at once. */
 bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
                        const RubatoModelSetup *setup, uint32_t n_nodes, const uint32_t *workers_of,
                        GError **error);

@@ -29,6 +29,7 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         clocks_init(&run->clocks[i], office->self, office->n_nodes, run->workers_of);
         route->spec = table->spec;
         route->partition = &table->partition;
+        route->map = table->map;
         route->update = update_find(table->spec->update);
         route->replayable = rule_is_replayable(table->spec);
         route->check_tuning = rule_check_tuning;
@@ -73,12 +74,11 @@ static void begin_models(Server *server, void *data)
 
     for (size_t i = 0; i < run->n_tables; i++) {
         const Table *table = run->tables[i];
-        RubatoModelSetup setup = { .spec = table->spec,
-                                   .n_workers = run->n_workers,
-                                   .hash_seed = table->hash_seed };
+        const RubatoModelSetup setup = { .spec = table->spec,
+                                         .n_workers = run->n_workers,
+                                         .hash_seed = table->hash_seed };
         GError *error = NULL;
 
-        partition_range(&table->partition, server->number, &setup.first_key, &setup.n_keys);
         if (server_begin_task(server, run->epoch, table->id, &setup, run->host->office->n_nodes,
                               run->workers_of, &error))
             continue;

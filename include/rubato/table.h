@@ -157,9 +157,14 @@ typedef struct {
 
     uint32_t chunk_size; /* RubatoChunkTable: keys in a chunk; 0 means 1 */
 
-    /* Which server holds a key: "range" (even ranges, the default of "dense"), "hash" (the default
-     * of "hash") or "bounds": server i holds the keys below bounds[i] that no server before it
-     * holds, the last server the rest; n_bounds is the number of servers less one. */
+    /* The parts that the table's keys are cut into: what is placed on servers, and moved between
+     * them. 0 means one for each server thread; 4096 at most. Part i begins on server i, and where
+     * there are more parts than servers the next part on the first server again. */
+    uint32_t parts;
+
+    /* Which part holds a key: "range" (even ranges, the default of "dense"), "hash" (the default
+     * of "hash") or "bounds": part i holds the keys below bounds[i] that no part before it holds,
+     * the last part the rest; n_bounds is the number of parts less one. */
     const char *partition;
     const RubatoKey *bounds;
     size_t n_bounds;

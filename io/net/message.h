@@ -32,6 +32,7 @@ struct Message {
     bool is_answered;    /* the server's: it is on its way back */
     uint32_t epoch;      /* of the task; 0: outside any task */
     uint32_t table;      /* the table's id */
+    uint32_t part;       /* of the table */
     uint32_t server;     /* its number over all nodes */
     uint32_t node;       /* the number of the node that sent it */
     uint64_t min_clock;  /* of the answer: the shard's when it read the rows */

@@ -271,6 +271,7 @@ static bool send_piece(PostOffice *office, const Message *message, const RubatoK
         .epoch = message->epoch,
         .table = message->table,
         .server = message->server,
+        .part = message->part,
         .worker = message->request.worker,
         .clock = message->request.clock,
         .first_key = delta_bytes == 0   ? keys->first
@@ -650,6 +651,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         .kind = header->kind,
         .epoch = header->epoch,
         .table = header->table,
+        .part = header->part,
         .server = header->server,
         .node = incoming->node,
         .value_bytes = incoming->value_bytes,

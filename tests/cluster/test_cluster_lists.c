@@ -22,6 +22,7 @@ static bool expect_refused(RubatoEngine *engine, RubatoKey first, GError **error
                          .values = keys },
             .kind = MESSAGE_GET,
             .table = engine_find_table(engine, "rows", NULL)->id,
+            .part = server,
             .server = server,
             .node = engine->self,
             .call = &call,

@@ -127,6 +127,7 @@ static bool count_on(RubatoEngine *engine, const Case *scene, const char *storag
                                    .storage = storage,
                                    .first_key = scene->hashed ? 0 : 1000,
                                    .n_keys = scene->hashed ? 0 : N_KEYS,
+                                   .parts = scene->hashed ? 7 : 0,
                                    .model = scene->model,
                                    .staleness = STALENESS,
                                    .speculation = SPECULATION };

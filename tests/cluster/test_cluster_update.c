@@ -372,6 +372,7 @@ static void send_nonsense(RubatoEngine *engine, const WrongMessage *messages, si
                                          .values = &value },
                             .kind = wrong->kind,
                             .table = 0,
+                            .part = 2,
                             .server = 2,
                             .node = engine->office.self };
 

@@ -104,7 +104,7 @@ static void count_in(Server *server, void *data)
     RowCount *count = data;
     uint64_t n_rows, n_bytes;
 
-    shard_size(g_ptr_array_index(server->shards, count->table), &n_rows, &n_bytes);
+    server_table_size(server, count->table, &n_rows, &n_bytes);
     count->n_rows += n_rows;
 }
 

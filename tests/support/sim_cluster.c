@@ -91,6 +91,7 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
             .speculation = table->model == SIM_SPARSE_SSP ? table->speculation : 0,
             .max_kept_bytes = table->model == SIM_BSP ? table->max_kept_bytes : 0,
             .record = table->model == SIM_SPARSE_SSP ? table->record : NULL,
+            .parts = table->parts,
             .partition = table->partition,
             .cache = table->cache,
             .chunk_size = table->handle == SIM_CHUNK_TABLE ? table->chunk_size : 0,

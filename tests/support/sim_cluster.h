@@ -38,6 +38,7 @@ typedef struct {
     RubatoKey first_key;
     uint32_t n_keys, most_keys; /* of the table; of a call */
     uint32_t chunk_size;
+    uint32_t parts;
 } SimTable;
 
 typedef enum {

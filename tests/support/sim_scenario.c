@@ -66,6 +66,7 @@ static void draw_table(SimTable *table, Dice *dice, uint32_t number)
     table->n_keys = percent(dice, 20) ? between(dice, 200, 400) : between(dice, 4, 40);
     table->most_keys = percent(dice, 30) ? table->n_keys : between(dice, 1, 8);
     table->chunk_size = between(dice, 1, 5);
+    table->parts = percent(dice, 40) ? 0 : between(dice, 1, 9);
 }
 
 static void draw_network(SimScenario *scenario, Dice *dice)

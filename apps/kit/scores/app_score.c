@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "apps/kit/scores/app_test_metrics.h"
+#include "apps/kit/scores/app_rating.h"
 
 #define SCORED_AT_ONCE 4096
 
@@ -45,19 +45,18 @@ static bool add_metrics(App *app, const AppLoss *loss, const GArray *scores, con
 {
     const double *score_of = (const double *)(const void *)scores->data;
     const float *label_of = (const float *)(const void *)labels->data;
-    AppTestMetrics metrics;
+    AppRating rating;
 
     if (loss->kind == APP_LOSS_SQUARED) {
-        app_add_metric(app, "test_rmse", app_test_rmse(score_of, label_of, labels->len));
+        app_add_metric(app, "test_rmse", app_rmse(score_of, label_of, labels->len));
         return true;
     }
-    if (!app_test_metrics_of(score_of, label_of, (float)loss->positive, labels->len, &metrics,
-                             error))
+    if (!app_rate(score_of, label_of, (float)loss->positive, labels->len, &rating, error))
         return false;
-    app_add_metric(app, "test_accuracy", metrics.accuracy);
+    app_add_metric(app, "test_accuracy", rating.accuracy);
     if (loss->kind == APP_LOSS_LOGISTIC)
-        app_add_metric(app, "test_logloss", metrics.logloss);
-    app_add_metric(app, "test_auc", metrics.auc);
+        app_add_metric(app, "test_logloss", rating.logloss);
+    app_add_metric(app, "test_auc", rating.auc);
     return true;
 }
 
@@ -89,7 +88,7 @@ static bool test(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFun
 bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
                            void *user_data, GError **error)
 {
-    if (!app_reports(app))
+    if (!app_speaks(app))
         return true;
     app_add_metric(app, "train_loss", app_curve_loss(&app->curve));
     return rows->test == NULL || test(app, rows->test, loss, score, user_data, error);

@@ -59,7 +59,7 @@ void wire_write_message_header(void *at, const WireHeader *header)
     wire_store_u32(bytes + 16, header->table);
     wire_store_u32(bytes + 20, header->server);
     wire_store_u32(bytes + 24, header->worker);
-    wire_store_u32(bytes + 28, 0);
+    wire_store_u32(bytes + 28, header->part);
     wire_store_u64(bytes + 32, header->clock);
     wire_store_u64(bytes + 40, header->request_id);
     wire_store_u64(bytes + 48, header->first_key);
@@ -181,6 +181,7 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
         .table = wire_load_u32(at + 16),
         .server = wire_load_u32(at + 20),
         .worker = wire_load_u32(at + 24),
+        .part = wire_load_u32(at + 28),
         .clock = wire_load_u64(at + 32),
         .request_id = wire_load_u64(at + 40),
         .first_key = wire_load_u64(at + 48),

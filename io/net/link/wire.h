@@ -9,7 +9,7 @@
  *   greeting: 0 magic  4 version  6 kind  8 body bytes  12 zero, then the body: a GVariant boxed in
  *             a "v". Its form is the same in all versions, so that they can refuse each other.
  *   message:  0 kind  2 key encoding  4 flags  8 status  12 epoch  16 table  20 server  24 worker
- *            28 zero  32 clock  40 request id  48 first key  56 keys  64 key bytes  72 value bytes
+ *            28 part  32 clock  40 request id  48 first key  56 keys  64 key bytes  72 value bytes
  *
  * Nothing here trusts a byte: the readers say whether all sizes fit into what came.
  *
@@ -55,6 +55,7 @@ typedef struct {
     uint32_t table;
     uint32_t server;
     uint32_t worker;
+    uint32_t part;  /* of the table */
     uint64_t clock; /* requests: the worker's; replies: the shard's min clock */
     uint64_t request_id;
     uint64_t first_key;
