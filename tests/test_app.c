@@ -341,7 +341,7 @@ END_TEST
 static void run_progress(AppProgress *progress)
 {
     app_progress_begin(progress, 4, 800);
-    app_progress_speak(progress, 2, 1);
+    app_progress_report(progress, 2, 1);
     for (int i = 0; i < 40; i++) {
         app_progress_count(progress, 10);
         app_progress_draw(progress, 10, 5);
@@ -371,7 +371,7 @@ START_TEST(progress_on_a_pipe_is_a_line_for_each_epoch)
 }
 END_TEST
 
-START_TEST(progress_of_a_node_that_does_not_speak_is_silent)
+START_TEST(progress_of_a_node_that_does_not_report_is_silent)
 {
     AppProgress progress;
     char text[256];
@@ -406,7 +406,7 @@ START_TEST(progress_on_a_terminal_is_redrawn_in_place)
 
     g_setenv("TERM", "xterm", TRUE);
     app_progress_begin(&progress, 4, 800);
-    app_progress_speak(&progress, 2, 1);
+    app_progress_report(&progress, 2, 1);
     for (int i = 0; i < 3; i++) {
         progress.drawn_us = 0; /* as if the time had come */
         app_progress_count(&progress, 100);
@@ -493,7 +493,7 @@ START_TEST(card_as_json_has_every_member)
 }
 END_TEST
 
-START_TEST(report_says_nothing_on_a_node_that_does_not_speak)
+START_TEST(report_says_nothing_on_a_node_that_does_not_report)
 {
     App app;
     g_autofree char *path = g_build_filename(g_get_tmp_dir(), "rubato-no-such-card", NULL);
@@ -512,7 +512,7 @@ START_TEST(report_fails_where_the_json_cannot_be_written)
     g_autoptr(GError) error = NULL;
 
     fill(&app);
-    app.speaks = true;
+    app.reports = true;
     app.json = g_strdup("/no/such/folder/card.json");
     ck_assert(!app_report(&app, &error));
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
@@ -547,13 +547,13 @@ static Suite *app_suite(void)
     tcase_add_test(progress, bar_leaves_out_a_loss_that_is_not_known);
     tcase_add_test(progress, bar_fits_every_width);
     tcase_add_test(progress, progress_on_a_pipe_is_a_line_for_each_epoch);
-    tcase_add_test(progress, progress_of_a_node_that_does_not_speak_is_silent);
+    tcase_add_test(progress, progress_of_a_node_that_does_not_report_is_silent);
     tcase_add_test(progress, progress_on_a_terminal_is_redrawn_in_place);
     tcase_add_test(progress, progress_on_a_dumb_terminal_is_lines);
     tcase_add_checked_fixture(card, no_environment, NULL);
     tcase_add_test(card, card_tells_the_run_and_its_metrics);
     tcase_add_test(card, card_as_json_has_every_member);
-    tcase_add_test(card, report_says_nothing_on_a_node_that_does_not_speak);
+    tcase_add_test(card, report_says_nothing_on_a_node_that_does_not_report);
     tcase_add_test(card, report_fails_where_the_json_cannot_be_written);
     suite_add_tcase(suite, flags);
     suite_add_tcase(suite, progress);

@@ -98,7 +98,7 @@ START_TEST(every_row_is_counted_once)
 {
     Job *job = start((const char *const[]){ "--model", models[_i], NULL });
 
-    ck_assert(app_speaks(&job->app));
+    ck_assert(app_reports(&job->app));
     run(job);
     ck_assert_uint_eq(job->app.n_samples, 2 * N_ROWS);
     ck_assert_int_eq(job->app.stopped, APP_STOPPED_NOT);
@@ -196,7 +196,7 @@ START_TEST(without_epochs_nothing_runs)
 
     run(job);
     ck_assert_uint_eq(job->n_steps[0], 0);
-    ck_assert(app_speaks(&job->app));
+    ck_assert(app_reports(&job->app));
     g_autofree char *text = app_card_text(&job->app);
     ck_assert(strstr(text, "training") == NULL);
     g_autofree char *json = app_card_json(&job->app);

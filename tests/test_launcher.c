@@ -252,19 +252,19 @@ static void wait_for_end(pid_t pid)
 
 START_TEST(launch_blames_the_one_that_was_killed_when_several_have_ended)
 {
-    Run run = run_start_shell(2, "echo keeper=$PPID; echo self$RUBATO_NODE=$$\n"
+    Run run = run_start_shell(2, "echo supervisor=$PPID; echo self$RUBATO_NODE=$$\n"
                                  "until [ -e ${RUBATO_CLUSTER%/*}/go ]; do sleep 0.02; done\n"
                                  "test $RUBATO_NODE = 0 && exit 5; kill -KILL $$");
 
     run_wait_for(&run, 0, "self0=");
     run_wait_for(&run, 0, "self10=");
-    /* The keeper does not look until both have ended. */
-    const pid_t keeper = run_pid_of(&run, "keeper");
-    kill(keeper, SIGSTOP);
+    /* The supervisor does not look until both have ended. */
+    const pid_t supervisor = run_pid_of(&run, "supervisor");
+    kill(supervisor, SIGSTOP);
     g_free(launch_write_file("go", "", 0600));
     wait_for_end(run_pid_of(&run, "self0"));
     wait_for_end(run_pid_of(&run, "self10"));
-    kill(keeper, SIGCONT);
+    kill(supervisor, SIGCONT);
     ck_assert_int_eq(run_finish(&run), 128 + SIGKILL);
     run_check_contains(&run, 1, "node 10 (127.0.0.1) was killed by signal 9 (SIGKILL)");
     run_clear(&run);
@@ -399,18 +399,18 @@ START_TEST(launch_leaves_nothing_when_it_is_killed)
     run_wait_for(&run, 0, "ready");
     kill(run.pid, SIGKILL);
     ck_assert_int_eq(run_finish(&run), -SIGKILL);
-    run_check_nothing_left(&run); /* the streams ended when the keeper did, after its sweep */
+    run_check_nothing_left(&run); /* the streams ended when the supervisor did, after its sweep */
     run_clear(&run);
 }
 END_TEST
 
-START_TEST(launch_leaves_nothing_when_its_keeper_is_killed)
+START_TEST(launch_leaves_nothing_when_its_supervisor_is_killed)
 {
     Run run = run_start_shell(1, LEAVE_PROCESSES
-                              "echo keeper=$PPID; echo ready; while :; do sleep 0.05; done");
+                              "echo supervisor=$PPID; echo ready; while :; do sleep 0.05; done");
 
     run_wait_for(&run, 0, "ready");
-    kill(run_pid_of(&run, "keeper"), SIGKILL);
+    kill(run_pid_of(&run, "supervisor"), SIGKILL);
     ck_assert_int_eq(run_finish(&run), 128 + SIGKILL);
     run_check_contains(&run, 1, "the process that kept the nodes was killed by signal 9 (SIGKILL)");
     run_check_nothing_left(&run);
@@ -471,7 +471,7 @@ int main(void)
 
     tcase_add_test(left, launch_leaves_nothing_behind_a_node_that_ended);
     tcase_add_test(left, launch_leaves_nothing_when_it_is_killed);
-    tcase_add_test(left, launch_leaves_nothing_when_its_keeper_is_killed);
+    tcase_add_test(left, launch_leaves_nothing_when_its_supervisor_is_killed);
     tcase_add_test(left, launch_spares_children_that_it_did_not_start);
     return run_suite(suite);
 }

@@ -7,7 +7,7 @@
  * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
  * batches share none need not wait for each other. */
 #include "apps/fm/fm_job.h"
-#include "apps/kit/scores/app_ahead.h"
+#include "apps/kit/scores/app_read_ahead.h"
 #include "apps/kit/scores/app_score.h"
 
 /* Rows need fields that the model has. */
@@ -31,7 +31,7 @@ static bool check_fields(const FmModel *model, const RubatoBatch *batch, GError 
 
 /* What a worker has at hand. */
 typedef struct {
-    AppAhead *ahead;
+    AppReadAhead *ahead;
     RubatoKVTable *bias;
     RubatoSparseKVClientTable *linear, *factors;
 } Tables;
@@ -60,8 +60,8 @@ static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self,
     const RubatoBatch *batch;
 
     for (uint64_t step = 0; app_worker_goes_on(self); step++) {
-        if ((batch = app_ahead_batch(tables->ahead, step)) == NULL)
-            return app_ahead_ended(tables->ahead, error);
+        if ((batch = app_read_ahead_batch(tables->ahead, step)) == NULL)
+            return app_read_ahead_ended(tables->ahead, error);
         if (!app_loss_check(&job->model.loss, job->rows.train, batch, error) ||
             !check_fields(&job->model, batch, error) ||
             !fm_workspace_fit(&workspace, &job->model, batch, error) ||
@@ -86,20 +86,20 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     if (self == NULL)
         return false;
-    g_autoptr(AppAhead) ahead =
-        app_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
-                      MAX(1, job->app.speculation));
+    g_autoptr(AppReadAhead) ahead =
+        app_read_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
+                           MAX(1, job->app.speculation));
     if (ahead == NULL)
         return false;
     g_autoptr(RubatoKVTable) bias = rubato_worker_open_kv_table(worker, FM_BIAS, RUBATO_F32, error);
     if (bias == NULL)
         return false;
     g_autoptr(RubatoSparseKVClientTable) linear = rubato_worker_open_sparse_kv_client_table_with(
-        worker, FM_LINEAR, RUBATO_F32, app_ahead_tell, ahead, error);
+        worker, FM_LINEAR, RUBATO_F32, app_read_ahead_tell, ahead, error);
     if (linear == NULL)
         return false;
     g_autoptr(RubatoSparseKVClientTable) factors = rubato_worker_open_sparse_kv_client_table_with(
-        worker, FM_FACTORS, RUBATO_F32, app_ahead_tell, ahead, error);
+        worker, FM_FACTORS, RUBATO_F32, app_read_ahead_tell, ahead, error);
     if (factors == NULL)
         return false;
     return train_steps(job, &(Tables){ ahead, bias, linear, factors }, self, error);

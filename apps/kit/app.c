@@ -24,9 +24,9 @@ void app_note(App *app, const char *format, ...)
     va_end(arguments);
 }
 
-bool app_speaks(const App *app)
+bool app_reports(const App *app)
 {
-    return app->speaks;
+    return app->reports;
 }
 
 /* Files are put into their folder whole, in place of older ones; what is no file is written to. */
@@ -60,7 +60,7 @@ static bool check_input(const App *app, GError **error)
     return false;
 }
 
-/* What would fail only at the end, on the speaking node. */
+/* What would fail only at the end, on the reporting node. */
 static bool check_flags(App *app, void *data, GError **error)
 {
     (void)data;
@@ -73,29 +73,29 @@ static bool check_flags(App *app, void *data, GError **error)
 
 typedef struct {
     App *app;
-    AppSpeakerFunc function;
+    AppReporterFunc function;
     void *data;
-    GError *cause; /* the speaking node's */
+    GError *cause; /* the reporting node's */
 } Call;
 
-static bool call_speaker(RubatoWorker *worker, void *user_data, GError **error)
+static bool call_on_reporter(RubatoWorker *worker, void *user_data, GError **error)
 {
     Call *call = user_data;
 
     if (rubato_worker_rank(worker) != 0)
         return true;
-    call->app->speaks = true;
+    call->app->reports = true;
     if (call->function(call->app, call->data, &call->cause))
         return true;
     g_propagate_error(error, g_error_copy(call->cause));
     return false;
 }
 
-bool app_call_speaker(App *app, const char *what, AppSpeakerFunc function, void *data,
-                      GError **error)
+bool app_call_on_reporter(App *app, const char *what, AppReporterFunc function, void *data,
+                          GError **error)
 {
     Call call = { .app = app, .function = function, .data = data };
-    const RubatoTask task = { .name = what, .run = call_speaker, .user_data = &call };
+    const RubatoTask task = { .name = what, .run = call_on_reporter, .user_data = &call };
     g_autoptr(GError) failure = NULL;
 
     if (rubato_engine_run(app->engine, &task, &failure))
@@ -116,7 +116,7 @@ bool app_start(App *app, GError **error)
     };
 
     app->engine = rubato_engine_new(&config, error);
-    return app->engine != NULL && app_call_speaker(app, "start", check_flags, NULL, error);
+    return app->engine != NULL && app_call_on_reporter(app, "start", check_flags, NULL, error);
 }
 
 void app_set_model(const App *app, RubatoTableSpec *spec)
@@ -127,14 +127,14 @@ void app_set_model(const App *app, RubatoTableSpec *spec)
 }
 
 /* The task's tables and those over which the workers tell what they did. */
-static const char **add_boards(const char *const *tables)
+static const char **add_own_tables(const char *const *tables)
 {
     const guint n = tables != NULL ? g_strv_length((char **)(uintptr_t)tables) : 0;
     const char **all = g_new0(const char *, n + 3);
 
     for (guint i = 0; i < n; i++)
         all[i] = tables[i];
-    all[n] = APP_BOARD;
+    all[n] = APP_TOTALS;
     all[n + 1] = APP_WAITS;
     return all;
 }
@@ -143,24 +143,24 @@ static const char **add_boards(const char *const *tables)
 static bool take_totals(App *app, GError **error)
 {
     const RubatoKey key = 0;
-    double board[APP_BOARD_WIDTH];
+    double totals[APP_N_TOTALS];
 
-    if (!rubato_engine_get(app->engine, APP_BOARD, &key, 1, board, error))
+    if (!rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error))
         return false;
-    app->n_samples = (uint64_t)board[APP_BOARD_ROWS];
-    app_curve_end(&app->curve, app->seconds, board[APP_BOARD_ROWS], board[APP_BOARD_LOSS],
-                  board[APP_BOARD_METRIC]);
+    app->n_samples = (uint64_t)totals[APP_TOTAL_ROWS];
+    app_curve_end(&app->curve, app->seconds, totals[APP_TOTAL_ROWS], totals[APP_TOTAL_LOSS],
+                  totals[APP_TOTAL_METRIC]);
     return app_waits_read(&app->waits, app->engine, rubato_engine_n_workers(app->engine), error);
 }
 
 static bool run_task(App *app, const RubatoTask *task, GError **error)
 {
     RubatoTask whole = *task;
-    g_autofree const char **tables = add_boards(task->tables);
+    g_autofree const char **tables = add_own_tables(task->tables);
 
     whole.tables = tables;
     app->tables = task->tables;
-    if (app->speaks)
+    if (app->reports)
         for (guint i = 0; i < app->notes->len; i++)
             g_printerr("%s: %s\n", app->program->name, (const char *)app->notes->pdata[i]);
     app_progress_begin(&app->progress, app->epochs, app->n_rows * app->epochs);
@@ -173,19 +173,19 @@ static bool run_task(App *app, const RubatoTask *task, GError **error)
 
 bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error)
 {
-    const RubatoTableSpec board = {
-        .name = APP_BOARD, .dtype = RUBATO_F64, .width = APP_BOARD_WIDTH, .n_keys = 1
+    const RubatoTableSpec spec = {
+        .name = APP_TOTALS, .dtype = RUBATO_F64, .width = APP_N_TOTALS, .n_keys = 1
     };
 
     if (app->epochs == 0)
         return true;
     app->n_rows = n_rows;
     app_curve_init(&app->curve, n_rows);
-    return rubato_engine_create_table(app->engine, &board, error) &&
+    return rubato_engine_create_table(app->engine, &spec, error) &&
            app_waits_create_table(app->engine, error) && run_task(app, task, error) &&
-           (!app->speaks || take_totals(app, error)) &&
+           (!app->reports || take_totals(app, error)) &&
            rubato_engine_drop_table(app->engine, APP_WAITS, error) &&
-           rubato_engine_drop_table(app->engine, APP_BOARD, error);
+           rubato_engine_drop_table(app->engine, APP_TOTALS, error);
 }
 
 double app_learning_rate(const App *app, uint64_t done, uint64_t total)

@@ -3,7 +3,7 @@
  *     app_parse → load data → app_start → app_create_model → app_train → evaluate → app_finish
  *     → app_end
  *
- * From app_start to app_finish every node makes the same calls. On a cluster one node speaks for
+ * From app_start to app_finish every node makes the same calls. On a cluster one node reports for
  * all: the one that has worker 0. It alone reads and writes files that the shared flags name, and
  * evaluates; the others print errors only.
  *
@@ -72,7 +72,7 @@ struct App {
     uint32_t node, servers, workers;
 
     RubatoEngine *engine;
-    bool speaks;
+    bool reports;
     GPtrArray *notes; /* said when training begins */
     GArray *metrics;  /* of AppMetric */
 
@@ -106,18 +106,18 @@ bool app_find_word(const char *flag, const char *const *words, const char *word,
 /* For take_flags: whether a flag's number is one from 0. */
 bool app_check_number(const char *flag, double number, GError **error);
 
-/* Starts the engine that the flags ask for; from here on it is known which node speaks. */
+/* Starts the engine that the flags ask for; from here on it is known which node reports. */
 bool app_start(App *app, GError **error);
 
 /* Whether there is nothing to do but to load a model and predict: the program then needs no data to
  * train on. */
 bool app_predicts_only(const App *app);
 
-/* A line that the speaking node prints when training begins. */
+/* A line that the reporting node prints when training begins. */
 void app_note(App *app, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
-/* Whether this node speaks. */
-bool app_speaks(const App *app);
+/* Whether this node reports. */
+bool app_reports(const App *app);
 
 /* ---- the model: what is created, saved, loaded and predicted with ---- */
 
@@ -133,13 +133,13 @@ typedef struct {
     const char *name, *text;
 } AppSetting;
 
-/* A number that is saved with the model, and set on the speaking node when the model is loaded. */
+/* A number that is saved with the model, and set on the reporting node when the model is loaded. */
 typedef struct {
     const char *name;
     double *value;
 } AppNumber;
 
-/* Writes a prediction a line for each row of a file; on the speaking node. Whether `output` took
+/* Writes a prediction a line for each row of a file; on the reporting node. Whether `output` took
  * them is checked afterwards. */
 typedef bool (*AppPredictFunc)(const char *path, FILE *output, void *user_data, GError **error);
 
@@ -165,7 +165,7 @@ bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_
  * model. */
 void app_set_model(const App *app, RubatoTableSpec *spec);
 
-/* After training: --save, --predict, --plot and the result card, on the node that speaks. */
+/* After training: --save, --predict, --plot and the result card, on the node that reports. */
 bool app_finish(const App *app, const AppModel *model, GError **error);
 
 /* ---- training ---- */
@@ -220,13 +220,13 @@ int app_end(App *app, const GError *error);
 
 /* ---- for the files of this folder, and tests ---- */
 
-/* Runs a function on the speaking node, inside a task: where it fails every node does.
+/* Runs a function on the reporting node, inside a task: where it fails every node does.
  * Collective. */
-typedef bool (*AppSpeakerFunc)(App *app, void *data, GError **error);
-bool app_call_speaker(App *app, const char *what, AppSpeakerFunc function, void *data,
-                      GError **error);
+typedef bool (*AppReporterFunc)(App *app, void *data, GError **error);
+bool app_call_on_reporter(App *app, const char *what, AppReporterFunc function, void *data,
+                          GError **error);
 
-/* Prints the result card, and the JSON where --json asks for it, on the node that speaks. */
+/* Prints the result card, and the JSON where --json asks for it, on the node that reports. */
 bool app_report(const App *app, GError **error);
 
 /* "2 nodes, 2 servers, 4 workers, bsp". (transfer full) */
@@ -243,13 +243,13 @@ bool app_predict(const App *app, const AppModel *model, GError **error);
 bool app_plot(const App *app, GError **error);
 
 /* The table over which the workers tell each other of loss and end. */
-#define APP_BOARD "app-board"
+#define APP_TOTALS "app-totals"
 typedef enum {
-    APP_BOARD_ROWS,
-    APP_BOARD_LOSS,
-    APP_BOARD_METRIC,
-    APP_BOARD_STOP, /* not 0: stop */
-    APP_BOARD_WIDTH,
-} AppBoardColumn;
+    APP_TOTAL_ROWS,
+    APP_TOTAL_LOSS,
+    APP_TOTAL_METRIC,
+    APP_TOTAL_STOP, /* not 0: stop */
+    APP_N_TOTALS,
+} AppTotal;
 
 #endif

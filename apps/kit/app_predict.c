@@ -1,6 +1,6 @@
 /* --predict: the predictions go to a new file beside the one that is asked for, which takes its
  * name when it is complete; to standard output, a terminal or a pipe they go as they come. Runs on
- * main's thread, on the speaking node. */
+ * main's thread, on the reporting node. */
 #include "apps/kit/app.h"
 
 #include <assert.h>

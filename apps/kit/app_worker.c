@@ -1,8 +1,8 @@
 /* A worker's part in what is shared: it tells the others of its loss, sleeps where it is to play
  * the straggler, and stops where training is to stop.
  *
- * Workers meet on the board, a table of one row without consistency: each adds its rows and losses
- * to it from time to time; worker 0 reads it for the curve and, where the loss is low enough, marks
+ * Workers meet in a table of totals, one row without consistency: each adds its rows and losses to
+ * it from time to time; worker 0 reads it for the curve and, where the loss is low enough, marks
  * it, which the others see when they look next. The time limit each knows by itself. So workers may
  * stop a few steps apart; a worker that has stopped holds nobody up, whatever the model.
  *
@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-/* Between two looks at the board: a share of the time since training began, for a curve needs
+/* Between two looks at the totals: a share of the time since training began, for a curve needs
  * points close together at its start, within these bounds. */
 #define LOOKS_BY_SHARE 64
 #define LOOK_LEAST_US (5 * 1000)
@@ -25,49 +25,49 @@ struct AppWorker {
     /* immutable */
     App *app;
     RubatoWorker *worker;
-    RubatoKVTable *board;
+    RubatoKVTable *totals;
     bool leads;          /* worker 0 */
     int64_t deadline_us; /* G_MAXINT64: none */
 
     GRand *random;
     bool stopped;
-    int64_t look_us;              /* when to look at the board next */
-    uint64_t n_rows;              /* taken so far */
-    uint64_t rate_step;           /* of RATE_STEPS, that the tables have */
-    double news[APP_BOARD_WIDTH]; /* not told yet */
+    int64_t look_us;             /* when to look at the totals next */
+    uint64_t n_rows;             /* taken so far */
+    uint64_t rate_step;          /* of RATE_STEPS, that the tables have */
+    double untold[APP_N_TOTALS]; /* not told yet */
 };
 
-static const RubatoKey board_key = 0;
+static const RubatoKey totals_key = 0;
 
 AppWorker *app_worker_new(App *app, RubatoWorker *worker, GError **error)
 {
     const uint32_t seeds[] = { (uint32_t)app->seed, (uint32_t)(app->seed >> 32),
                                rubato_worker_rank(worker) };
-    RubatoKVTable *board = rubato_worker_open_kv_table(worker, APP_BOARD, RUBATO_F64, error);
+    RubatoKVTable *totals = rubato_worker_open_kv_table(worker, APP_TOTALS, RUBATO_F64, error);
 
-    if (board == NULL)
+    if (totals == NULL)
         return NULL;
     AppWorker *self = g_new0(AppWorker, 1);
     self->app = app;
     self->worker = worker;
-    self->board = board;
+    self->totals = totals;
     self->leads = rubato_worker_rank(worker) == 0;
     self->deadline_us = isfinite(app->time_limit)
                             ? app->begun_us + (int64_t)(app->time_limit * G_USEC_PER_SEC)
                             : G_MAXINT64;
     self->random = g_rand_new_with_seed_array(seeds, G_N_ELEMENTS(seeds));
     if (self->leads)
-        app_progress_speak(&app->progress, rubato_worker_n_workers(worker),
-                           rubato_worker_n_local_workers(worker));
+        app_progress_report(&app->progress, rubato_worker_n_workers(worker),
+                            rubato_worker_n_local_workers(worker));
     return self;
 }
 
 static bool tell(AppWorker *self, GError **error)
 {
-    if (!rubato_kv_table_add(self->board, &board_key, 1, self->news, error))
+    if (!rubato_kv_table_add(self->totals, &totals_key, 1, self->untold, error))
         return false;
-    for (size_t i = 0; i < APP_BOARD_WIDTH; i++)
-        self->news[i] = 0;
+    for (size_t i = 0; i < APP_N_TOTALS; i++)
+        self->untold[i] = 0;
     return true;
 }
 
@@ -78,7 +78,7 @@ void app_worker_free(AppWorker *self)
     /* these fail where the task has failed, which is told without them */
     (void)tell(self, NULL);
     (void)app_waits_tell(self->worker, self->app->tables, NULL);
-    rubato_kv_table_free(self->board);
+    rubato_kv_table_free(self->totals);
     g_rand_free(self->random);
     g_free(self);
 }
@@ -117,21 +117,21 @@ static bool look(AppWorker *self, int64_t now_us, GError **error)
 {
     App *app = self->app;
     const bool has_target = isfinite(app->target_loss);
-    double board[APP_BOARD_WIDTH];
+    double totals[APP_N_TOTALS];
 
     if (!self->leads && !has_target)
         return true;
-    if (!rubato_kv_table_get(self->board, &board_key, 1, board, error))
+    if (!rubato_kv_table_get(self->totals, &totals_key, 1, totals, error))
         return false;
     if (self->leads) {
         app_curve_take(&app->curve, (double)(now_us - app->begun_us) / G_USEC_PER_SEC,
-                       board[APP_BOARD_ROWS], board[APP_BOARD_LOSS], board[APP_BOARD_METRIC]);
+                       totals[APP_TOTAL_ROWS], totals[APP_TOTAL_LOSS], totals[APP_TOTAL_METRIC]);
         if (has_target && app_curve_loss(&app->curve) <= app->target_loss) {
             stop(self, APP_STOPPED_BY_LOSS);
-            self->news[APP_BOARD_STOP] = 1;
+            self->untold[APP_TOTAL_STOP] = 1;
             return tell(self, error);
         }
-    } else if (board[APP_BOARD_STOP] > 0) {
+    } else if (totals[APP_TOTAL_STOP] > 0) {
         stop(self, APP_STOPPED_BY_LOSS);
     }
     return true;
@@ -146,9 +146,9 @@ bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metri
     app_progress_count(&app->progress, n_rows);
     if (self->leads)
         app_progress_draw(&app->progress, n_rows, loss);
-    self->news[APP_BOARD_ROWS] += (double)n_rows;
-    self->news[APP_BOARD_LOSS] += loss;
-    self->news[APP_BOARD_METRIC] += metric;
+    self->untold[APP_TOTAL_ROWS] += (double)n_rows;
+    self->untold[APP_TOTAL_LOSS] += loss;
+    self->untold[APP_TOTAL_METRIC] += metric;
     if (now_us < self->look_us)
         return true;
     self->look_us =

@@ -6,7 +6,7 @@
  * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
  * batches share none need not wait for each other. Every step uses the bias, which is therefore a
  * table of its own. */
-#include "apps/kit/scores/app_ahead.h"
+#include "apps/kit/scores/app_read_ahead.h"
 #include "apps/kit/scores/app_score.h"
 #include "apps/lr/lr_job.h"
 
@@ -15,7 +15,7 @@ static const RubatoKey bias_key = 0;
 /* What a worker has at hand. */
 typedef struct {
     const LrJob *job;
-    AppAhead *ahead;
+    AppReadAhead *ahead;
     RubatoSparseKVClientTable *weights;
     RubatoKVClientTable *bias; /* NULL: none */
 } Tables;
@@ -54,8 +54,8 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
     const RubatoBatch *batch;
 
     for (uint64_t step = 0; app_worker_goes_on(self); step++) {
-        if ((batch = app_ahead_batch(tables->ahead, step)) == NULL)
-            return app_ahead_ended(tables->ahead, error);
+        if ((batch = app_read_ahead_batch(tables->ahead, step)) == NULL)
+            return app_read_ahead_ended(tables->ahead, error);
         if (!app_loss_check(&job->model.loss, job->rows.train, batch, error) ||
             !lr_workspace_fit(&workspace, batch, error) || !get(tables, &workspace, error))
             return false;
@@ -79,9 +79,9 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     if (self == NULL)
         return false;
-    g_autoptr(AppAhead) ahead =
-        app_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
-                      MAX(1, job->app.speculation));
+    g_autoptr(AppReadAhead) ahead =
+        app_read_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
+                           MAX(1, job->app.speculation));
     if (ahead == NULL)
         return false;
     if (job->has_bias) {
@@ -90,7 +90,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
             return false;
     }
     g_autoptr(RubatoSparseKVClientTable) weights = rubato_worker_open_sparse_kv_client_table_with(
-        worker, LR_WEIGHTS, RUBATO_F32, app_ahead_tell, ahead, error);
+        worker, LR_WEIGHTS, RUBATO_F32, app_read_ahead_tell, ahead, error);
     return weights != NULL && train_steps(&(Tables){ job, ahead, weights, bias }, self, error);
 }
 

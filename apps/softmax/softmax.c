@@ -134,7 +134,7 @@ static bool run(Job *job, GError **error)
 
     return app_start(app, error) && app_create_model(app, &model, error) &&
            (job->train == NULL || (app_train(app, &task, job->train->n_images, error) &&
-                                   (!app_speaks(app) || evaluate(job, error)))) &&
+                                   (!app_reports(app) || evaluate(job, error)))) &&
            app_finish(app, &model, error);
 }
 

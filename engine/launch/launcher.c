@@ -1,9 +1,9 @@
-/* `rubato run`: makes the plan of a run, and watches over the keeper that carries it out.
+/* `rubato run`: makes the plan of a run, and watches over the supervisor that carries it out.
  *
  * Everything that can be wrong before a start is found here, in the caller's process, and is an
- * error. Then it forks the keeper (launcher_keeper.c), passes signals on to it, and waits. The
- * keeper is in a process group of its own, so a signal from the terminal comes to it once, through
- * here. Should the keeper be killed, its nodes die with it and what these had started becomes this
+ * error. Then it forks the supervisor (launcher_supervisor.c), passes signals on to it, and waits. The
+ * supervisor is in a process group of its own, so a signal from the terminal comes to it once, through
+ * here. Should the supervisor be killed, its nodes die with it and what these had started becomes this
  * process's, which sweeps it up.
  *
  * Thread: the one thread of the process. */
@@ -256,17 +256,17 @@ static void open_standard_streams(void)
         close(fd);
 }
 
-/* Waits for the keeper's end and passes signals on to it meanwhile. */
-static void watch(pid_t keeper, const sigset_t *taken, siginfo_t *end)
+/* Waits for the supervisor's end and passes signals on to it meanwhile. */
+static void watch(pid_t supervisor, const sigset_t *taken, siginfo_t *end)
 {
     for (;;) {
         end->si_pid = 0;
-        if (waitid(P_PID, (id_t)keeper, end, WEXITED | WNOHANG) != 0 || end->si_pid != 0)
+        if (waitid(P_PID, (id_t)supervisor, end, WEXITED | WNOHANG) != 0 || end->si_pid != 0)
             return;
 
         const int signal = sigwaitinfo(taken, NULL);
         if (signal > 0 && signal != SIGCHLD)
-            kill(keeper, signal);
+            kill(supervisor, signal);
     }
 }
 
@@ -279,8 +279,8 @@ static void discard_signals(const sigset_t *taken)
         continue;
 }
 
-static bool run_keeper(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *before,
-                       int *exit_code, GError **error)
+static bool run_supervisor(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *before,
+                           int *exit_code, GError **error)
 {
     g_autoptr(GArray) children_before = processes_list_children();
     int lifeline[2] = { -1, -1 };
@@ -292,20 +292,20 @@ static bool run_keeper(const LaunchPlan *plan, const sigset_t *taken, const sigs
         return false;
     }
 
-    const pid_t keeper = fork();
-    if (keeper == 0) {
+    const pid_t supervisor = fork();
+    if (supervisor == 0) {
         close(lifeline[1]);
         setpgid(0, 0);
         exit(launch_keep(plan, taken, before, lifeline[0]));
     }
     close(lifeline[0]);
-    if (keeper < 0) {
+    if (supervisor < 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot start a process: %s",
                     g_strerror(errno));
         close(lifeline[1]);
         return false;
     }
-    watch(keeper, taken, &end);
+    watch(supervisor, taken, &end);
     close(lifeline[1]);
     *exit_code = process_exit_code(&end);
     if (end.si_code != CLD_EXITED) {
@@ -341,13 +341,13 @@ bool rubato_launch_run(const RubatoLaunch *launch, int *exit_code, GError **erro
     sigset_t before;
 
     open_standard_streams();
-    fflush(NULL); /* or the keeper would write it again */
+    fflush(NULL); /* or the supervisor would write it again */
     choose_signals(&taken);
     sigprocmask(SIG_BLOCK, &taken, &before);
     prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 
-    const bool started = run_keeper(plan, &taken, &before, exit_code, error);
+    const bool started = run_supervisor(plan, &taken, &before, exit_code, error);
 
     prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
     discard_signals(&taken);

@@ -1,4 +1,4 @@
-/* What the parts of the launcher share: the plan of a run, and the keeper that carries it out.
+/* What the parts of the launcher share: the plan of a run, and the supervisor that carries it out.
  *
  * Threads: the one thread of the process, before and after its fork. */
 #ifndef RUBATO_ENGINE_LAUNCH_LAUNCHER_H

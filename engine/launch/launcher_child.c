@@ -1,11 +1,11 @@
-/* A node as the keeper has it. What decides when it is signalled, and when it is done, is in
- * launcher_keeper.c; here is how.
+/* A node as the supervisor has it. What decides when it is signalled, and when it is done, is in
+ * launcher_supervisor.c; here is how.
  *
  * A child's life: RUNNING; ENDING once its process has ended, while what it left in the pipes comes
  * in and whatever else writes there has a moment to end; DONE. Its process stays a zombie until
  * DONE, so that the number of its group can be nobody else's.
  *
- * Thread: the one thread of the keeper. Nothing here blocks: input and output are pipes that do
+ * Thread: the one thread of the supervisor. Nothing here blocks: input and output are pipes that do
  * not, and child_finish waits only for a process that has ended. */
 #include "engine/launch/launcher_child.h"
 

@@ -1,6 +1,6 @@
-/* A node as the keeper has it: its process, its output cut into lines, and the stage of its life.
+/* A node as the supervisor has it: its process, its output cut into lines, and the stage of its life.
  *
- * Threads: the one thread of the keeper. */
+ * Threads: the one thread of the supervisor. */
 #ifndef RUBATO_ENGINE_LAUNCH_LAUNCHER_CHILD_H
 #define RUBATO_ENGINE_LAUNCH_LAUNCHER_CHILD_H
 

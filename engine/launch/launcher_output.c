@@ -1,6 +1,6 @@
 /* Cuts the bytes that come from a node into whole lines, so that lines of several nodes never mix.
  *
- * Thread: the keeper's. */
+ * Thread: the supervisor's. */
 #include "engine/launch/launcher_output.h"
 
 #include <string.h>

@@ -59,7 +59,7 @@ static void set_default_signals(void)
 {
     const struct sigaction normal = { .sa_handler = SIG_DFL };
 
-    /* Those that the keeper ignores. Others come as the launcher itself got them. */
+    /* Those that the supervisor ignores. Others come as the launcher itself got them. */
     sigaction(SIGPIPE, &normal, NULL);
     sigaction(SIGTTOU, &normal, NULL);
 }

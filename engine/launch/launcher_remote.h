@@ -18,7 +18,7 @@ typedef struct {
 } RemoteCommand;
 
 /* The words of `ssh` and after them what makes it start the command. The standard input of that
- * command is the keeper's hand on it: after the secret's line, where there is one, which the
+ * command is the supervisor's hand on it: after the secret's line, where there is one, which the
  * program finds behind a descriptor, a line with a signal's name sends the signal to the program
  * and all of its group, and the end of the input, as when the connection is lost, ends it.
  * (transfer full) */

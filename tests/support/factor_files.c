@@ -3,7 +3,7 @@
 
 #include <glib.h>
 
-#include "apps/kit/scores/app_rating.h"
+#include "apps/kit/scores/app_test_metrics.h"
 
 bool factor_files_write(FactorFiles *files, const FactorRows *spec, const char *dir,
                         const char *suffix, size_t n_train, size_t n_test)
@@ -11,7 +11,7 @@ bool factor_files_write(FactorFiles *files, const FactorRows *spec, const char *
     g_autofree double *scores = g_new(double, n_test);
     g_autofree double *drawn = g_new(double, n_test);
     g_autofree float *labels = g_new(float, n_test);
-    AppRating rating;
+    AppTestMetrics metrics;
 
     files->train = g_strdup_printf("%s/train-%s", dir, suffix);
     files->test = g_strdup_printf("%s/test-%s", dir, suffix);
@@ -20,9 +20,9 @@ bool factor_files_write(FactorFiles *files, const FactorRows *spec, const char *
         return false;
     for (size_t i = 0; i < n_test; i++)
         labels[i] = (float)drawn[i];
-    if (!app_rate(scores, labels, 1, n_test, &rating, NULL))
+    if (!app_test_metrics_of(scores, labels, 1, n_test, &metrics, NULL))
         return false;
-    files->true_auc = rating.auc;
+    files->true_auc = metrics.auc;
     return true;
 }
 

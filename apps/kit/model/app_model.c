@@ -1,6 +1,6 @@
 /* The model's tables: created, and filled where there is a model to load. Runs on main's thread.
  *
- * The files are opened and checked by app_call_speaker: what is wrong with them so fails on
+ * The files are opened and checked by app_call_on_reporter: what is wrong with them so fails on
  * every node, and nobody waits for a node that has given up. */
 #include "apps/kit/model/app_model.h"
 
@@ -43,7 +43,7 @@ static bool create_tables(App *app, const AppModel *model, GError **error)
 
 typedef struct {
     const AppModel *model;
-    AppModelFiles *files; /* the speaking node's */
+    AppModelFiles *files; /* the reporting node's */
 } Opening;
 
 static bool open_files(App *app, void *data, GError **error)
@@ -57,7 +57,7 @@ static bool open_files(App *app, void *data, GError **error)
 static bool load(App *app, const AppModel *model, GError **error)
 {
     Opening opening = { .model = model };
-    const bool good = app_call_speaker(app, "load", open_files, &opening, error);
+    const bool good = app_call_on_reporter(app, "load", open_files, &opening, error);
     g_autoptr(AppModelFiles) files = opening.files;
 
     return good && (files == NULL || app_model_fill(app, model, files, error)) &&

@@ -1,7 +1,7 @@
 /* --save: the model's tables as .npy files with a description, in a folder that is put in place
  * when it is complete: at any time there is the model from before or the new one, whole.
  *
- * Runs on main's thread, on the speaking node. */
+ * Runs on main's thread, on the reporting node. */
 #include "apps/kit/model/app_model.h"
 
 #include <errno.h>

@@ -223,7 +223,7 @@ bool app_report(const App *app, GError **error)
     const bool output_taken =
         json_takes_output || (app->predict != NULL && strcmp(app->output, "-") == 0);
 
-    if (!app_speaks(app))
+    if (!app_reports(app))
         return true;
 
     g_autofree char *text = app_card_text(app);
@@ -251,7 +251,7 @@ bool app_report(const App *app, GError **error)
 
 bool app_finish(const App *app, const AppModel *model, GError **error)
 {
-    if (!app_speaks(app))
+    if (!app_reports(app))
         return true;
     return (app->save == NULL || app_model_save(app, model, error)) && app_report(app, error) &&
            (app->plot == NULL || app_plot(app, error)) &&

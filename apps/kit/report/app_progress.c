@@ -111,16 +111,16 @@ void app_progress_begin(AppProgress *progress, uint32_t n_epochs, uint64_t n_tot
     progress->n_epochs = n_epochs;
     progress->n_total = MAX(n_total, 1);
     atomic_store_explicit(&progress->n_counted, 0, memory_order_relaxed);
-    progress->speaks = false;
+    progress->reports = false;
     progress->scale = 1;
     progress->begun_us = progress->drawn_us = g_get_monotonic_time();
     progress->line_epoch = 1;
     progress->loss_sum = progress->loss_n = 0;
 }
 
-void app_progress_speak(AppProgress *progress, uint32_t n_workers, uint32_t n_local_workers)
+void app_progress_report(AppProgress *progress, uint32_t n_workers, uint32_t n_local_workers)
 {
-    progress->speaks = true;
+    progress->reports = true;
     progress->scale = (double)n_workers / (double)MAX(n_local_workers, 1);
     progress->begun_us = progress->drawn_us = g_get_monotonic_time();
 }
@@ -187,7 +187,7 @@ void app_progress_end(AppProgress *progress)
 {
     const int64_t now_us = g_get_monotonic_time();
 
-    if (!progress->speaks)
+    if (!progress->reports)
         return;
     if (progress->bar) {
         write_text(progress, "\r" ERASE_TO_END);

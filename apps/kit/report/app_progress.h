@@ -22,7 +22,7 @@ typedef struct {
     _Atomic uint64_t n_counted; /* samples, on this node */
 
     /* the drawing worker only */
-    bool speaks;
+    bool reports;
     double scale; /* all workers for each one of this node */
     int64_t begun_us, drawn_us;
     uint32_t line_epoch;     /* the epoch whose line comes next */
@@ -41,7 +41,7 @@ typedef struct {
 void app_progress_begin(AppProgress *progress, uint32_t n_epochs, uint64_t n_total);
 
 /* From the worker that is to draw, before its first step. */
-void app_progress_speak(AppProgress *progress, uint32_t n_workers, uint32_t n_local_workers);
+void app_progress_report(AppProgress *progress, uint32_t n_workers, uint32_t n_local_workers);
 
 void app_progress_count(AppProgress *progress, uint64_t n_samples);
 

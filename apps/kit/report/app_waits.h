@@ -1,6 +1,6 @@
 /* Who waited how long, and how stale what the workers read was: on the result card.
  *
- * Each worker tells it at its end, over a table with a row for each; the node that speaks reads
+ * Each worker tells it at its end, over a table with a row for each; the node that reports reads
  * them when the task has ended.
  *
  * Threads: app_waits_tell from the worker; all others from main. */

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "apps/kit/scores/app_rating.h"
+#include "apps/kit/scores/app_test_metrics.h"
 
 #define SCORED_AT_ONCE 4096
 
@@ -45,18 +45,19 @@ static bool add_metrics(App *app, const AppLoss *loss, const GArray *scores, con
 {
     const double *score_of = (const double *)(const void *)scores->data;
     const float *label_of = (const float *)(const void *)labels->data;
-    AppRating rating;
+    AppTestMetrics metrics;
 
     if (loss->kind == APP_LOSS_SQUARED) {
-        app_add_metric(app, "test_rmse", app_rmse(score_of, label_of, labels->len));
+        app_add_metric(app, "test_rmse", app_test_rmse(score_of, label_of, labels->len));
         return true;
     }
-    if (!app_rate(score_of, label_of, (float)loss->positive, labels->len, &rating, error))
+    if (!app_test_metrics_of(score_of, label_of, (float)loss->positive, labels->len, &metrics,
+                             error))
         return false;
-    app_add_metric(app, "test_accuracy", rating.accuracy);
+    app_add_metric(app, "test_accuracy", metrics.accuracy);
     if (loss->kind == APP_LOSS_LOGISTIC)
-        app_add_metric(app, "test_logloss", rating.logloss);
-    app_add_metric(app, "test_auc", rating.auc);
+        app_add_metric(app, "test_logloss", metrics.logloss);
+    app_add_metric(app, "test_auc", metrics.auc);
     return true;
 }
 
@@ -88,7 +89,7 @@ static bool test(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFun
 bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
                            void *user_data, GError **error)
 {
-    if (!app_speaks(app))
+    if (!app_reports(app))
         return true;
     app_add_metric(app, "train_loss", app_curve_loss(&app->curve));
     return rows->test == NULL || test(app, rows->test, loss, score, user_data, error);

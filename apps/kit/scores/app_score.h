@@ -1,6 +1,6 @@
 /* Scores of whole files: how good they are, and predictions made of them.
  *
- * Threads: main's, between tasks, on the speaking node. */
+ * Threads: main's, between tasks, on the reporting node. */
 #ifndef RUBATO_APPS_KIT_SCORES_APP_SCORE_H
 #define RUBATO_APPS_KIT_SCORES_APP_SCORE_H
 
@@ -14,7 +14,7 @@ typedef bool (*AppScoreFunc)(const RubatoBatch *batch, double *scores, void *use
 
 /* Puts train_loss on the result card and, where there are rows to test on, test_accuracy, test_auc
  * and, of the logistic loss, test_logloss; of the squared one test_rmse. On a node that does not
- * speak there is nothing to do. */
+ * report there is nothing to do. */
 bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
                            void *user_data, GError **error);
 

@@ -21,7 +21,7 @@
 typedef struct {
     uint32_t input;
     uint64_t next, stride, end;
-} Stretch;
+} BlockRun;
 
 typedef struct {
     BlockSource source;
@@ -30,9 +30,9 @@ typedef struct {
     uint32_t rank, n_workers;
     uint32_t *reader_of; /* by input: who reads a packed one; n_workers: all of them */
 
-    uint32_t epoch;    /* in which we are; begun */
-    GArray *stretches; /* of Stretch, this epoch's */
-    guint at;          /* the one that we are in */
+    uint32_t epoch; /* in which we are; begun */
+    GArray *runs;   /* of BlockRun, this epoch's */
+    guint at;       /* the one that we are in */
 } FixedSplit;
 
 typedef struct {
@@ -82,14 +82,14 @@ static void assign_packed(FixedSplit *split)
 static void add_plain(FixedSplit *split, Random *random)
 {
     const uint32_t n_inputs = dataset_n_inputs(split->dataset);
-    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(Stretch));
+    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(BlockRun));
     g_autofree uint32_t *order = NULL;
 
     for (uint32_t i = 0; i < n_inputs; i++) {
         Input *input = dataset_input(split->dataset, i);
 
         for (uint64_t block = 0; !input_is_packed(input) && block < input_n_blocks(input); block++)
-            g_array_append_val(blocks, ((Stretch){ i, block, 1, block + 1 }));
+            g_array_append_val(blocks, ((BlockRun){ i, block, 1, block + 1 }));
     }
     if (split->options.shuffle) {
         order = g_new(uint32_t, blocks->len + 1);
@@ -98,25 +98,24 @@ static void add_plain(FixedSplit *split, Random *random)
     /* the one block more that some have goes round */
     for (guint i = (split->rank + split->epoch) % split->n_workers; i < blocks->len;
          i += split->n_workers)
-        g_array_append_val(split->stretches,
-                           g_array_index(blocks, Stretch, order != NULL ? order[i] : i));
+        g_array_append_val(split->runs,
+                           g_array_index(blocks, BlockRun, order != NULL ? order[i] : i));
 }
 
 /* Where a packed file has a cache, its blocks may be read in any order: they are still the same
  * workers', but shuffled among them. */
-static void add_shuffled(FixedSplit *split, const Stretch *stretch, Random *random)
+static void add_shuffled(FixedSplit *split, const BlockRun *run, Random *random)
 {
-    const uint64_t n_blocks = dataset_n_blocks(split->dataset, stretch->input);
-    const uint64_t n = n_blocks > stretch->next
-                           ? (n_blocks - stretch->next + stretch->stride - 1) / stretch->stride
-                           : 0;
+    const uint64_t n_blocks = dataset_n_blocks(split->dataset, run->input);
+    const uint64_t n =
+        n_blocks > run->next ? (n_blocks - run->next + run->stride - 1) / run->stride : 0;
     g_autofree uint32_t *order = g_new(uint32_t, n + 1);
 
     random_order(random, order, n);
     for (uint64_t i = 0; i < n; i++) {
-        const uint64_t block = stretch->next + order[i] * stretch->stride;
+        const uint64_t block = run->next + order[i] * run->stride;
 
-        g_array_append_val(split->stretches, ((Stretch){ stretch->input, block, 1, block + 1 }));
+        g_array_append_val(split->runs, ((BlockRun){ run->input, block, 1, block + 1 }));
     }
 }
 
@@ -132,23 +131,23 @@ static void add_packed(FixedSplit *split, Random *random)
     /* apart from the other stream, which is the same whoever has a cache */
     Random blocks = random_stream(random->state, split->rank);
     for (uint32_t i = 0; i < n_inputs; i++) {
-        Stretch stretch = { order[i], 0, 1, UINT64_MAX };
+        BlockRun run = { order[i], 0, 1, UINT64_MAX };
         const uint32_t reader = split->reader_of[order[i]];
 
         if (!input_is_packed(dataset_input(split->dataset, order[i])))
             continue;
         if (reader == split->n_workers) {
-            stretch.next = (split->rank + split->epoch) % split->n_workers;
-            stretch.stride = split->n_workers;
+            run.next = (split->rank + split->epoch) % split->n_workers;
+            run.stride = split->n_workers;
         } else if (reader != split->rank) {
             continue;
         }
-        if (split->options.shuffle && dataset_in_any_order(split->dataset, stretch.input)) {
-            Random own = random_stream(random_bits(&blocks), stretch.input);
+        if (split->options.shuffle && dataset_in_any_order(split->dataset, run.input)) {
+            Random own = random_stream(random_bits(&blocks), run.input);
 
-            add_shuffled(split, &stretch, &own);
+            add_shuffled(split, &run, &own);
         } else {
-            g_array_append_val(split->stretches, stretch);
+            g_array_append_val(split->runs, run);
         }
     }
 }
@@ -157,7 +156,7 @@ static void begin_epoch(FixedSplit *split)
 {
     Random random = random_stream(split->options.seed ^ ORDER_STREAM, split->epoch);
 
-    g_array_set_size(split->stretches, 0);
+    g_array_set_size(split->runs, 0);
     split->at = 0;
     add_plain(split, &random);
     add_packed(split, &random);
@@ -169,19 +168,18 @@ static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
 
     (void)error;
     for (;;) {
-        if (split->at == split->stretches->len) {
+        if (split->at == split->runs->len) {
             if (split->epoch + 1 >= split->options.epochs)
                 return false;
             split->epoch++;
             begin_epoch(split);
             continue;
         }
-        Stretch *stretch = &g_array_index(split->stretches, Stretch, split->at);
-        if (stretch->next < stretch->end) {
-            *ticket = (BlockTicket){ .epoch = split->epoch,
-                                     .input = stretch->input,
-                                     .block = stretch->next };
-            stretch->next += stretch->stride;
+        BlockRun *run = &g_array_index(split->runs, BlockRun, split->at);
+        if (run->next < run->end) {
+            *ticket =
+                (BlockTicket){ .epoch = split->epoch, .input = run->input, .block = run->next };
+            run->next += run->stride;
             return true;
         }
         split->at++;
@@ -191,17 +189,17 @@ static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
 static void absent(BlockSource *source, const BlockTicket *ticket)
 {
     FixedSplit *split = (FixedSplit *)source;
-    Stretch *stretch = &g_array_index(split->stretches, Stretch, split->at);
+    BlockRun *run = &g_array_index(split->runs, BlockRun, split->at);
 
-    if (stretch->input == ticket->input)
-        stretch->end = MIN(stretch->end, ticket->block);
+    if (run->input == ticket->input)
+        run->end = MIN(run->end, ticket->block);
 }
 
 static void destroy(BlockSource *source)
 {
     FixedSplit *split = (FixedSplit *)source;
 
-    g_array_free(split->stretches, TRUE);
+    g_array_free(split->runs, TRUE);
     g_free(split->reader_of);
     rubato_dataset_free(split->dataset);
     g_free(split);
@@ -222,7 +220,7 @@ BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *
     split->rank = rank;
     split->n_workers = n_workers;
     split->reader_of = g_new(uint32_t, dataset_n_inputs(dataset) + 1);
-    split->stretches = g_array_new(FALSE, FALSE, sizeof(Stretch));
+    split->runs = g_array_new(FALSE, FALSE, sizeof(BlockRun));
     assign_packed(split);
     begin_epoch(split);
     return &split->source;

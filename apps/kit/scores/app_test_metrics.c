@@ -1,5 +1,5 @@
 /* Measures of scores. Pure functions. */
-#include "apps/kit/scores/app_rating.h"
+#include "apps/kit/scores/app_test_metrics.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -46,8 +46,8 @@ static double logistic_loss(double margin)
     return margin > 0 ? log1p(exp(-margin)) : log1p(exp(margin)) - margin;
 }
 
-bool app_rate(const double *scores, const float *labels, float positive, size_t n,
-              AppRating *rating, GError **error)
+bool app_test_metrics_of(const double *scores, const float *labels, float positive, size_t n,
+                         AppTestMetrics *metrics, GError **error)
 {
     g_autofree Scored *scored = g_try_new(Scored, n);
     size_t n_right = 0;
@@ -62,13 +62,13 @@ bool app_rate(const double *scores, const float *labels, float positive, size_t 
         n_right += (scores[i] > 0) == scored[i].positive;
         loss += logistic_loss(scored[i].positive ? scores[i] : -scores[i]);
     }
-    *rating = (AppRating){ .logloss = loss / (double)n,
-                           .accuracy = (double)n_right / (double)n,
-                           .auc = auc_of(scored, n) };
+    *metrics = (AppTestMetrics){ .logloss = loss / (double)n,
+                                 .accuracy = (double)n_right / (double)n,
+                                 .auc = auc_of(scored, n) };
     return true;
 }
 
-double app_rmse(const double *scores, const float *labels, size_t n)
+double app_test_rmse(const double *scores, const float *labels, size_t n)
 {
     double sum = 0;
 

@@ -2,9 +2,9 @@
  * as long as none is more than n_ahead before another.
  *
  * Thread: the worker's. */
-#include "apps/kit/scores/app_ahead.h"
+#include "apps/kit/scores/app_read_ahead.h"
 
-struct AppAhead {
+struct AppReadAhead {
     RubatoReader *reader;
     GError *error; /* why there are no more */
     uint64_t n_read;
@@ -13,19 +13,19 @@ struct AppAhead {
     RubatoBatch *slots[];
 };
 
-AppAhead *app_ahead_new(RubatoReader *reader, uint32_t n_ahead)
+AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead)
 {
     if (reader == NULL)
         return NULL;
     const uint32_t n_slots = n_ahead + 1;
-    AppAhead *ahead = g_malloc0(sizeof *ahead + n_slots * sizeof ahead->slots[0]);
+    AppReadAhead *ahead = g_malloc0(sizeof *ahead + n_slots * sizeof ahead->slots[0]);
 
     ahead->reader = reader;
     ahead->n_slots = n_slots;
     return ahead;
 }
 
-void app_ahead_free(AppAhead *ahead)
+void app_read_ahead_free(AppReadAhead *ahead)
 {
     if (ahead == NULL)
         return;
@@ -36,7 +36,7 @@ void app_ahead_free(AppAhead *ahead)
     g_free(ahead);
 }
 
-const RubatoBatch *app_ahead_batch(AppAhead *ahead, uint64_t step)
+const RubatoBatch *app_read_ahead_batch(AppReadAhead *ahead, uint64_t step)
 {
     while (!ahead->ended && ahead->n_read <= step) {
         RubatoBatch **slot = &ahead->slots[ahead->n_read % ahead->n_slots];
@@ -49,7 +49,7 @@ const RubatoBatch *app_ahead_batch(AppAhead *ahead, uint64_t step)
     return step < ahead->n_read ? ahead->slots[step % ahead->n_slots] : NULL;
 }
 
-bool app_ahead_ended(AppAhead *ahead, GError **error)
+bool app_read_ahead_ended(AppReadAhead *ahead, GError **error)
 {
     if (ahead->error == NULL)
         return true;
@@ -57,9 +57,9 @@ bool app_ahead_ended(AppAhead *ahead, GError **error)
     return false;
 }
 
-bool app_ahead_tell(uint64_t step, RubatoIteration *keys, void *ahead)
+bool app_read_ahead_tell(uint64_t step, RubatoIteration *keys, void *ahead)
 {
-    const RubatoBatch *batch = app_ahead_batch(ahead, step);
+    const RubatoBatch *batch = app_read_ahead_batch(ahead, step);
 
     if (batch == NULL)
         return false;

@@ -1,0 +1,30 @@
+/* Batches read ahead of the step that uses them, so that a worker can tell their keys.
+ *
+ * Threads: the worker that opened the reader. */
+#ifndef RUBATO_APPS_KIT_SCORES_APP_READ_AHEAD_H
+#define RUBATO_APPS_KIT_SCORES_APP_READ_AHEAD_H
+
+#include <rubato/rubato.h>
+
+typedef struct AppReadAhead AppReadAhead;
+
+/* Takes the reader, which may be NULL after an error: so is then what it returns. n_ahead: how many
+ * steps before its own a batch may be asked for. (transfer full) */
+AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead);
+
+/* NULL is allowed. */
+void app_read_ahead_free(AppReadAhead *ahead);
+
+/* The batch of a step: valid until that of step + n_ahead + 1 is asked for. NULL at the end and
+ * after an error, which app_read_ahead_ended tells apart. (transfer none) */
+const RubatoBatch *app_read_ahead_batch(AppReadAhead *ahead, uint64_t step);
+
+/* Whether there are no more batches because all were read; false, with the error, otherwise. */
+bool app_read_ahead_ended(AppReadAhead *ahead, GError **error);
+
+/* A RubatoIterationFunc over an AppReadAhead: the keys of the step's batch. */
+bool app_read_ahead_tell(uint64_t step, RubatoIteration *keys, void *ahead);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(AppReadAhead, app_read_ahead_free)
+
+#endif

@@ -1,0 +1,446 @@
+/* The supervisor: carries out a plan. It starts the nodes, brings their output out line by line, passes
+ * signals on, ends everybody when one fails, and leaves nothing running.
+ *
+ * It is a process of its own below the one that was called (launcher.c), and a single thread in one
+ * loop around poll. The two watch each other. Killed, the supervisor takes the nodes with it
+ * (PR_SET_PDEATHSIG) and what they had started falls to the caller, which sweeps. When the caller
+ * is killed, the lifeline hangs up and the supervisor kills and sweeps.
+ *
+ * What it does to one node, and the stages of a node's life, are in launcher_child.c; this file has
+ * the stages of the run (Phase), the loop, and what goes out. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/launch/launcher_child.h"
+
+#define GRACE_EXTRA_MS 1000u  /* beyond two timeouts, for the others to end by themselves */
+#define TERM_TO_KILL_MS 2000u /* from SIGTERM to SIGKILL */
+#define LEFT_PIPES_MS 1000u   /* for what still writes to an ended node's pipes */
+#define STUCK_OUTPUT_MS 1000u /* for output that nobody takes, once everything is killed */
+
+#define CODE_NOT_STARTED 126
+#define CODE_OUTPUT_CLOSED (128 + SIGPIPE)
+
+typedef enum {
+    PHASE_STEADY,      /* nobody has failed */
+    PHASE_GRACE,       /* one has: the others may end by themselves */
+    PHASE_TERMINATING, /* they got SIGTERM */
+    PHASE_KILLING,     /* they got SIGKILL */
+} Phase;
+
+typedef struct {
+    const LaunchPlan *plan;
+    Child *children;
+    uint32_t n_children;
+    int signals; /* a signalfd */
+    int lifeline;
+    sigset_t mask; /* for the nodes */
+    struct rlimit n_files;
+
+    Phase phase;
+    gint64 deadline;     /* of the phase; 0: none */
+    Child *failed;       /* the first */
+    int asked;           /* the first signal that came for the run, or 0 */
+    int forced;          /* the exit code where it is not a node's, or 0 */
+    GString *waiting[2]; /* what is to go to standard output and standard error */
+    size_t written[2];   /* of it, already */
+    bool closed[2];      /* nobody reads there any more */
+} Supervisor;
+
+static bool is_due(gint64 deadline)
+{
+    return deadline != 0 && g_get_monotonic_time() >= deadline;
+}
+
+G_GNUC_PRINTF(2, 3) static void tell(Supervisor *supervisor, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_string_append(supervisor->waiting[1], "rubato: ");
+    g_string_append_vprintf(supervisor->waiting[1], format, arguments);
+    g_string_append_c(supervisor->waiting[1], '\n');
+    va_end(arguments);
+}
+
+static char *list_running(const Supervisor *supervisor)
+{
+    GString *list = g_string_new(NULL);
+
+    for (uint32_t i = 0; i < supervisor->n_children; i++)
+        if (supervisor->children[i].state == CHILD_RUNNING)
+            g_string_append_printf(list, "%s%u", list->len > 0 ? ", " : "",
+                                   supervisor->plan->nodes[i].node->id);
+    return g_string_free(list, FALSE);
+}
+
+static bool any_in_state(const Supervisor *supervisor, ChildState state)
+{
+    for (uint32_t i = 0; i < supervisor->n_children; i++)
+        if (supervisor->children[i].state == state)
+            return true;
+    return false;
+}
+
+/* ---- signals to nodes ---- */
+
+static void signal_all(Supervisor *supervisor, int signal)
+{
+    for (uint32_t i = 0; i < supervisor->n_children; i++)
+        if (supervisor->children[i].state == CHILD_RUNNING)
+            child_signal(&supervisor->children[i], signal);
+}
+
+static void enter_phase(Supervisor *supervisor, Phase phase)
+{
+    g_autofree char *running = list_running(supervisor);
+
+    supervisor->phase = phase;
+    supervisor->deadline = 0;
+    if (phase == PHASE_GRACE) {
+        const uint32_t grace_ms = 2 * supervisor->plan->cluster->timeout_ms + GRACE_EXTRA_MS;
+        supervisor->deadline = deadline_in_ms(grace_ms);
+    } else if (phase == PHASE_TERMINATING) {
+        tell(supervisor, "still running: %s; sending SIGTERM", running);
+        supervisor->deadline = deadline_in_ms(TERM_TO_KILL_MS);
+        signal_all(supervisor, SIGTERM);
+    } else {
+        signal_all(supervisor, SIGKILL);
+    }
+}
+
+/* ---- ends of nodes ---- */
+
+static void note_end(Supervisor *supervisor, Child *child)
+{
+    child->state = CHILD_ENDING;
+    child->deadline = deadline_in_ms(child_is_drained(child) ? 0 : LEFT_PIPES_MS);
+    child_close_input(child);
+    if (process_exit_code(&child->end) == 0)
+        return;
+    if (supervisor->failed != NULL)
+        return;
+    supervisor->failed = child;
+    if (any_in_state(supervisor, CHILD_RUNNING) && supervisor->phase == PHASE_STEADY) {
+        g_autofree char *how = process_describe_end(&child->end);
+        tell(supervisor, "node %u %s; waiting for the others to end", child->plan->node->id, how);
+        enter_phase(supervisor, PHASE_GRACE);
+    }
+}
+
+/* Takes note of the nodes that have ended: of those that a signal ended, or of all. */
+static void note_ends(Supervisor *supervisor, bool by_signal)
+{
+    for (uint32_t i = 0; i < supervisor->n_children; i++) {
+        Child *child = &supervisor->children[i];
+        siginfo_t end = { 0 };
+
+        if (child->state == CHILD_RUNNING &&
+            waitid(P_PID, (id_t)child->process.pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            end.si_pid != 0 && (!by_signal || end.si_code != CLD_EXITED)) {
+            child->end = end;
+            note_end(supervisor, child);
+        }
+    }
+}
+
+/* Takes note of every process that has ended. */
+static void reap(Supervisor *supervisor)
+{
+    siginfo_t end;
+
+    /* Of several that ended since the last look, one that was killed is the more likely cause, and
+     * those that exited noticed its loss. */
+    note_ends(supervisor, /* by_signal= */ true);
+    note_ends(supervisor, /* by_signal= */ false);
+
+    /* Orphans of the nodes fall to this process and must not pile up as zombies; but while a node's
+     * own zombie is being kept, it is what waitid would show. */
+    while (!any_in_state(supervisor, CHILD_ENDING)) {
+        end.si_pid = 0;
+        if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0)
+            return;
+        for (uint32_t i = 0; i < supervisor->n_children; i++)
+            if (supervisor->children[i].state == CHILD_RUNNING &&
+                supervisor->children[i].process.pid == end.si_pid)
+                return; /* it ended just now; its SIGCHLD is still to come */
+        waitpid(end.si_pid, NULL, 0);
+    }
+}
+
+/* What time brings. */
+static void advance(Supervisor *supervisor)
+{
+    for (uint32_t i = 0; i < supervisor->n_children; i++) {
+        Child *child = &supervisor->children[i];
+
+        if (child->state == CHILD_ENDING && (child_is_drained(child) || is_due(child->deadline)))
+            child_finish(child, supervisor->waiting);
+        else if (child->state == CHILD_RUNNING && is_due(child->deadline)) {
+            child->deadline = 0;
+            process_signal(child->process.pid, SIGKILL);
+        }
+    }
+    if (!any_in_state(supervisor, CHILD_RUNNING))
+        supervisor->deadline = 0;
+    else if (is_due(supervisor->deadline))
+        enter_phase(supervisor,
+                    supervisor->phase == PHASE_GRACE ? PHASE_TERMINATING : PHASE_KILLING);
+    reap(supervisor);
+}
+
+/* ---- events ---- */
+
+static void take_signal(Supervisor *supervisor, int signal)
+{
+    if (signal == SIGCHLD) {
+        reap(supervisor);
+    } else if (supervisor->asked == 0) {
+        supervisor->asked = signal;
+        tell(supervisor, "SIG%s goes to every node; a second signal kills them",
+             sigabbrev_np(signal));
+        signal_all(supervisor, signal);
+    } else if (supervisor->phase != PHASE_KILLING) {
+        tell(supervisor, "a second signal: killing every node");
+        supervisor->forced = 128 + signal;
+        enter_phase(supervisor, PHASE_KILLING);
+    }
+}
+
+static void take_signals(Supervisor *supervisor)
+{
+    struct signalfd_siginfo info;
+
+    while (read(supervisor->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        take_signal(supervisor, (int)info.ssi_signo);
+}
+
+static void notice_caller(Supervisor *supervisor, short events)
+{
+    if (events == 0 || supervisor->lifeline < 0)
+        return;
+    supervisor->lifeline = -1;
+    supervisor->forced = 128 + SIGKILL;
+    supervisor->closed[0] = supervisor->closed[1] = true; /* nobody can be told any more */
+    enter_phase(supervisor, PHASE_KILLING);
+}
+
+/* Milliseconds until the next deadline; -1: none. */
+static int next_timeout(const Supervisor *supervisor)
+{
+    gint64 next = supervisor->deadline;
+
+    for (uint32_t i = 0; i < supervisor->n_children; i++) {
+        const gint64 deadline = supervisor->children[i].deadline;
+        if (deadline != 0 && (next == 0 || deadline < next))
+            next = deadline;
+    }
+    if (next == 0)
+        return -1;
+
+    const gint64 left = next - g_get_monotonic_time();
+    return left <= 0 ? 0 : (int)MIN(left / DEADLINE_MS + 1, G_MAXINT);
+}
+
+static void notice_closed_output(Supervisor *supervisor, int stream)
+{
+    supervisor->closed[stream] = true;
+    if (stream == 1 || supervisor->phase == PHASE_KILLING)
+        return;
+    tell(supervisor, "nobody reads the output any more; ending every node");
+    supervisor->forced = CODE_OUTPUT_CLOSED;
+    if (supervisor->phase != PHASE_TERMINATING && any_in_state(supervisor, CHILD_RUNNING))
+        enter_phase(supervisor, PHASE_TERMINATING);
+}
+
+/* Writes a piece of what waits for a stream that is ready. */
+static void write_piece(Supervisor *supervisor, int stream)
+{
+    GString *waiting = supervisor->waiting[stream];
+    const int fd = stream == 0 ? STDOUT_FILENO : STDERR_FILENO;
+
+    /* A pipe that is ready takes this much without blocking. */
+    const size_t length = MIN(waiting->len - supervisor->written[stream], PIPE_BUF);
+    const ssize_t n = write(fd, waiting->str + supervisor->written[stream], length);
+    if (n >= 0)
+        supervisor->written[stream] += (size_t)n;
+    else if (errno != EINTR && errno != EAGAIN)
+        notice_closed_output(supervisor, stream);
+}
+
+/* Whether something is left to write; forgets what is written, or can never be. */
+static bool has_waiting(Supervisor *supervisor, int stream)
+{
+    if (!supervisor->closed[stream] &&
+        supervisor->written[stream] < supervisor->waiting[stream]->len)
+        return true;
+    g_string_truncate(supervisor->waiting[stream], 0);
+    supervisor->written[stream] = 0;
+    return false;
+}
+
+/* Writes out what waits for standard output and standard error, and stays attentive meanwhile: a
+ * reader may be slow, and the user may lose patience. */
+static void flush(Supervisor *supervisor)
+{
+    gint64 patience = 0; /* once everything is killed, for a reader that takes nothing */
+
+    for (;;) {
+        const bool left[] = { has_waiting(supervisor, 0), has_waiting(supervisor, 1) };
+        if (!left[0] && !left[1])
+            return;
+
+        struct pollfd fds[] = { { left[0] ? STDOUT_FILENO : -1, POLLOUT, 0 },
+                                { left[1] ? STDERR_FILENO : -1, POLLOUT, 0 },
+                                { supervisor->signals, POLLIN, 0 },
+                                { supervisor->lifeline, POLLIN, 0 } };
+        const bool killing = supervisor->phase == PHASE_KILLING;
+        const int timeout = killing ? (int)STUCK_OUTPUT_MS : next_timeout(supervisor);
+
+        if (poll(fds, G_N_ELEMENTS(fds), timeout) < 0)
+            continue;
+        notice_caller(supervisor, fds[3].revents);
+        if (fds[2].revents != 0)
+            take_signals(supervisor);
+        for (int stream = 0; stream < 2; stream++)
+            if (fds[stream].revents != 0)
+                write_piece(supervisor, stream);
+        if (fds[0].revents != 0 || fds[1].revents != 0)
+            patience = 0;
+        else if (!killing)
+            advance(supervisor);
+        else if (patience == 0)
+            patience = deadline_in_ms(STUCK_OUTPUT_MS);
+        else if (is_due(patience))
+            supervisor->closed[0] = supervisor->closed[1] = true;
+    }
+}
+
+/* Waits for whatever comes next and deals with it. */
+static void run_once(Supervisor *supervisor, struct pollfd *fds)
+{
+    nfds_t n = 2;
+
+    fds[0] = (struct pollfd){ supervisor->signals, POLLIN, 0 };
+    fds[1] = (struct pollfd){ supervisor->lifeline, POLLIN, 0 };
+    for (uint32_t i = 0; i < supervisor->n_children; i++)
+        for (int stream = 0; stream < 2; stream++)
+            fds[n++] = (struct pollfd){ supervisor->children[i].process.output[stream], POLLIN, 0 };
+    if (poll(fds, n, next_timeout(supervisor)) > 0) {
+        notice_caller(supervisor, fds[1].revents);
+        for (nfds_t i = 2; i < n; i++)
+            if (fds[i].revents != 0)
+                child_pump(&supervisor->children[(i - 2) / 2], (int)(i % 2),
+                           supervisor->waiting[i % 2]);
+        if (fds[0].revents != 0)
+            take_signals(supervisor);
+    }
+    advance(supervisor);
+    flush(supervisor);
+}
+
+/* ---- the beginning and the end ---- */
+
+static char *make_prefix(const Supervisor *supervisor, uint32_t i, int fd)
+{
+    static const unsigned colours[] = { 36, 33, 35, 32, 34, 31 };
+    const uint32_t id = supervisor->plan->nodes[i].node->id;
+    const char *refused = g_getenv("NO_COLOR");
+
+    if (supervisor->plan->no_prefix)
+        return g_strdup("");
+    if (isatty(fd) && (refused == NULL || *refused == '\0'))
+        return g_strdup_printf("\033[%um[%u]\033[0m ", colours[i % G_N_ELEMENTS(colours)], id);
+    return g_strdup_printf("[%u] ", id);
+}
+
+static void start_children(Supervisor *supervisor)
+{
+    for (uint32_t i = 0; i < supervisor->plan->n_nodes; i++) {
+        const LaunchNode *plan = &supervisor->plan->nodes[i];
+        Child *child = &supervisor->children[i];
+        const ProcessSpec spec = { .argv = plan->argv,
+                                   .environment = plan->environment,
+                                   .mask = &supervisor->mask,
+                                   .n_files = &supervisor->n_files,
+                                   .inherited_fd = plan->remote ? 0 : supervisor->plan->secret_fd,
+                                   .wants_input = plan->remote };
+        g_autofree char *out = make_prefix(supervisor, i, STDOUT_FILENO);
+        g_autofree char *err = make_prefix(supervisor, i, STDERR_FILENO);
+        g_autoptr(GError) error = NULL;
+
+        if (!child_start(child, plan, &spec, (const char *const[]){ out, err }, &error)) {
+            tell(supervisor, "node %u: %s", plan->node->id, error->message);
+            supervisor->forced = CODE_NOT_STARTED;
+            enter_phase(supervisor, PHASE_KILLING);
+            return;
+        }
+        supervisor->n_children = i + 1;
+        if (plan->remote && supervisor->plan->has_secret)
+            child_send_secret(child, &supervisor->plan->secret);
+    }
+}
+
+/* Each node takes two or three descriptors. */
+static void raise_file_limit(Supervisor *supervisor)
+{
+    if (getrlimit(RLIMIT_NOFILE, &supervisor->n_files) != 0)
+        return;
+
+    const struct rlimit raised = { supervisor->n_files.rlim_max, supervisor->n_files.rlim_max };
+    setrlimit(RLIMIT_NOFILE, &raised);
+}
+
+static void tell_end(Supervisor *supervisor)
+{
+    const Child *failed = supervisor->failed;
+
+    if (failed == NULL || supervisor->forced != 0)
+        return;
+
+    g_autofree char *how = process_describe_end(&failed->end);
+    const bool by_ssh =
+        failed->plan->remote && failed->end.si_code == CLD_EXITED && failed->end.si_status == 255;
+    tell(supervisor, "node %u (%s) %s%s", failed->plan->node->id, failed->plan->node->host, how,
+         by_ssh ? ", as ssh does when the connection cannot be made or is lost" : "");
+}
+
+int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *before, int lifeline)
+{
+    const struct sigaction ignore = { .sa_handler = SIG_IGN };
+    Supervisor supervisor = { .plan = plan, .lifeline = lifeline, .mask = *before };
+    g_autofree struct pollfd *fds = g_new(struct pollfd, 2 + 2 * (size_t)plan->n_nodes);
+
+    /* Its own group may not be the terminal's, and is to write there all the same. */
+    sigaction(SIGTTOU, &ignore, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    raise_file_limit(&supervisor);
+    supervisor.signals = signalfd(-1, taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    supervisor.children = g_new0(Child, plan->n_nodes);
+    supervisor.waiting[0] = g_string_new(NULL);
+    supervisor.waiting[1] = g_string_new(NULL);
+
+    start_children(&supervisor);
+    while (any_in_state(&supervisor, CHILD_RUNNING) || any_in_state(&supervisor, CHILD_ENDING))
+        run_once(&supervisor, fds);
+    processes_sweep(/* spared= */ NULL);
+    tell_end(&supervisor);
+    flush(&supervisor);
+
+    const int code = supervisor.forced != 0      ? supervisor.forced
+                     : supervisor.failed != NULL ? process_exit_code(&supervisor.failed->end)
+                                                 : 0;
+    for (uint32_t i = 0; i < supervisor.n_children; i++)
+        child_clear(&supervisor.children[i]);
+    g_string_free(supervisor.waiting[0], TRUE);
+    g_string_free(supervisor.waiting[1], TRUE);
+    g_free(supervisor.children);
+    close(supervisor.signals);
+    return code;
+}
