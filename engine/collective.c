@@ -4,32 +4,19 @@
  * PROPOSE → GO → (this node's part) → READY → COMMIT. A mismatch is a COMMIT without a GO. The
  * calling thread waits; the control actor's owner sets the stage. */
 #include "engine/engine_private.h"
-
-static bool log_wait(RubatoEngine *engine, const CollectiveCall *call, uint32_t waited_ms)
-{
-    if (waited_ms == 0 || waited_ms % engine->stall_ms != 0)
-        return false;
-    g_message("node %u waits for the other nodes to come to %s (for %.1f s so far)", engine->id,
-              call->text, (double)waited_ms / 1000);
-    return true;
-}
+#include "io/net/stall_clock.h"
 
 /* Waits for a stage, or the end of the engine. The lock is held. */
 static bool wait_for_stage(RubatoEngine *engine, const CollectiveCall *call, CallStage stage,
                            GError **error)
 {
-    uint32_t waited_ms = 0;
+    StallClock clock;
 
-    while (engine->call.stage < stage && !engine->scheduler_lost) {
-        const uint32_t step_ms = MIN(engine->stall_ms, 1000);
-        const int64_t before_ms = network_now_ms();
-
-        engine_wait_changed(engine, step_ms);
-        if (network_now_ms() - before_ms >= step_ms) {
-            waited_ms += step_ms;
-            log_wait(engine, call, waited_ms);
-        }
-    }
+    stall_clock_start(&clock, engine->stall_ms);
+    while (engine->call.stage < stage && !engine->scheduler_lost)
+        if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
+            g_message("node %u waits for the other nodes to come to %s (for %.1f s so far)",
+                      engine->id, call->text, stall_clock_s(&clock));
     return engine->call.stage >= stage || engine_check(engine, error);
 }
 

@@ -9,6 +9,7 @@
 #include "engine/signals.h"
 #include "io/net/caller.h"
 #include "io/net/monotonic.h"
+#include "io/net/stall_clock.h"
 
 /* ---- making ---- */
 
@@ -213,21 +214,16 @@ static void end_runs(RubatoEngine *engine)
 /* Says that this node has nothing left to do, and waits until that is true of all. */
 static void leave(RubatoEngine *engine)
 {
-    uint32_t waited_ms = 0;
+    StallClock clock;
 
     engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_LEAVE });
+    stall_clock_start(&clock, engine->stall_ms);
     pthread_mutex_lock(&engine->lock);
-    while (!engine->left && !engine->scheduler_lost) {
-        const int64_t before_ms = network_now_ms();
-
-        engine_wait_changed(engine, engine->stall_ms);
-        if (network_now_ms() - before_ms < engine->stall_ms)
-            continue;
-        waited_ms += engine->stall_ms;
-        g_message("node %u has nothing left to do and serves the others until they leave too (for "
-                  "%.1f s so far)",
-                  engine->id, (double)waited_ms / 1000);
-    }
+    while (!engine->left && !engine->scheduler_lost)
+        if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
+            g_message("node %u has nothing left to do and serves the others until they leave too "
+                      "(for %.1f s so far)",
+                      engine->id, stall_clock_s(&clock));
     pthread_mutex_unlock(&engine->lock);
 }
 

@@ -211,7 +211,7 @@ void table_client_report_wait(const TableClient *client);
 
 /* Says in the log whom a call waits for: a min clock (client->awaited), or an answer. call NULL:
  * all of the worker's tickets. */
-void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms);
+void table_client_say_stalled(TableClient *client, const Call *call, double waited_s);
 
 /* The error that a call ended with; true where it was none. Any thread. */
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error);

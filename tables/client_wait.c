@@ -6,7 +6,7 @@
  * Threads: the client's worker; table_client_check_status any. */
 #include <inttypes.h>
 
-#include "io/net/monotonic.h"
+#include "io/net/stall_clock.h"
 #include "tables/client_private.h"
 
 /* ---- how a call ended ---- */
@@ -71,7 +71,7 @@ static void append_silence(const PostOffice *office, uint32_t node, GString *tex
 
 /* A Get waits for a clock where the slowest worker is behind what the model asks for; otherwise for
  * an answer that is late for another reason. */
-void table_client_say_stalled(TableClient *client, const Call *call, unsigned waited_ms)
+void table_client_say_stalled(TableClient *client, const Call *call, double waited_s)
 {
     const TableRoute *route = client->route;
     const char *table = route->spec->name;
@@ -101,7 +101,7 @@ void table_client_say_stalled(TableClient *client, const Call *call, unsigned wa
     else
         g_string_append_printf(text, "a server of its own node to answer about table %s", table);
     append_silence(office, node, text);
-    g_message("%s (for %.1f s so far)", text->str, (double)waited_ms / 1000);
+    g_message("%s (for %.1f s so far)", text->str, waited_s);
 }
 
 /* Under a model that speculates a Get may be answered before the min clock has come all the way. */
@@ -119,18 +119,15 @@ static void wait_long(TableClient *client, Call *call,
                       bool (*wait)(PostOffice *office, Call *call, int timeout_ms))
 {
     PostOffice *office = client->route->office;
-    const unsigned stall_ms = client->route->stall_ms;
-    unsigned waited_ms = MIN(TABLE_CLIENT_REPORT_MS, stall_ms);
+    StallClock clock;
 
-    if (wait(office, call, (int)waited_ms))
+    stall_clock_start(&clock, client->route->stall_ms);
+    if (wait(office, call, (int)MIN(TABLE_CLIENT_REPORT_MS, clock.stall_ms)))
         return;
     table_client_report_wait(client);
-    for (unsigned next_ms = stall_ms;; next_ms += stall_ms) {
-        if (waited_ms < next_ms && wait(office, call, (int)(next_ms - waited_ms)))
-            return;
-        waited_ms = next_ms;
-        table_client_say_stalled(client, call, waited_ms);
-    }
+    while (!wait(office, call, stall_clock_left_ms(&clock)))
+        if (stall_clock_strikes(&clock))
+            table_client_say_stalled(client, call, stall_clock_s(&clock));
 }
 
 /* Time is taken only where there is something to wait for. */
@@ -193,17 +190,14 @@ static void wait_answered(TableClient *client)
 {
     const TableRoute *route = client->route;
     const uint64_t begun_ns = worker_stats_now_ns();
-    int64_t end_ms = monotonic_ms() + route->stall_ms;
-    unsigned waited_ms = 0;
+    StallClock clock;
 
+    stall_clock_start(&clock, route->stall_ms);
     client->awaited = table_client_needed_clock(client);
-    while (client->ticket_bytes >= route->office->sizes.ticket_bytes) {
-        if (monotonic_wait(&client->answered, &client->late_lock, end_ms))
-            continue;
-        end_ms += route->stall_ms;
-        waited_ms += route->stall_ms;
-        table_client_say_stalled(client, NULL, waited_ms);
-    }
+    while (client->ticket_bytes >= route->office->sizes.ticket_bytes)
+        if (stall_clock_wait(&clock, &client->answered, &client->late_lock) &&
+            client->ticket_bytes >= route->office->sizes.ticket_bytes)
+            table_client_say_stalled(client, NULL, stall_clock_s(&clock));
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
 }
 
@@ -246,21 +240,24 @@ static bool wait_room(TableClient *client, uint32_t node, GError **error)
     PostOffice *office = route->office;
     g_autofree char *who =
         route->clocks == NULL ? g_strdup("the engine") : g_strdup_printf("worker %u", client->rank);
-    unsigned waited_ms = 0;
+    StallClock clock;
 
-    while (!network_wait_room(office->network, node, is_cancelled, client, (int)route->stall_ms)) {
+    stall_clock_start(&clock, route->stall_ms);
+    while (!network_wait_room(office->network, node, is_cancelled, client,
+                              stall_clock_left_ms(&clock))) {
         g_autoptr(GString) text = g_string_new(NULL);
 
         if (!table_client_check_cancelled(client, error))
             return false;
-        waited_ms += route->stall_ms;
+        if (!stall_clock_strikes(&clock))
+            continue;
         append_silence(office, node, text);
         g_message(
             "%s waits for node %u to take in what was sent to it%s; %" PRIu64
             " bytes of requests are under way to its servers, and more of table %s have to wait "
             "for room (for %.1f s so far)",
             who, office->node_ids[node], text->str, network_charged_bytes(office->network, node),
-            route->spec->name, (double)waited_ms / 1000);
+            route->spec->name, stall_clock_s(&clock));
     }
     return true;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "io/net/monotonic.h"
+#include "io/net/stall_clock.h"
 #include "tables/process_cache.h"
 #include "tables/worker.h"
 #include "tables/worker_stats.h"
@@ -424,21 +425,21 @@ static void report_wait(RubatoKVClientTable *table)
 static Ticket *wait_ended(RubatoKVClientTable *table, RubatoTicket id)
 {
     TableClient *client = table->client;
-    const uint32_t stall_ms = client->route->stall_ms;
-    const int64_t begun_ms = monotonic_ms();
-    const Ticket *ticket = wait_until(table, id, begun_ms + MIN(TABLE_CLIENT_REPORT_MS, stall_ms));
+    StallClock clock;
+
+    stall_clock_start(&clock, client->route->stall_ms);
+    const Ticket *ticket =
+        wait_until(table, id, MIN(clock.begun_ms + TABLE_CLIENT_REPORT_MS, clock.strike_ms));
 
     if (ticket != NULL) {
         client->awaited =
             ticket->is_get && ticket->clock > client->lead ? ticket->clock - client->lead : 0;
         report_wait(table);
     }
-    for (unsigned waited_ms = stall_ms;; waited_ms += stall_ms) {
-        ticket = wait_until(table, id, begun_ms + waited_ms);
-        if (ticket == NULL)
-            return g_hash_table_lookup(table->tickets, &id);
-        table_client_say_stalled(client, &ticket->call, waited_ms);
-    }
+    while ((ticket = wait_until(table, id, clock.strike_ms)) != NULL)
+        if (stall_clock_strikes(&clock))
+            table_client_say_stalled(client, &ticket->call, stall_clock_s(&clock));
+    return g_hash_table_lookup(table->tickets, &id);
 }
 
 /* The same, counting the time. */

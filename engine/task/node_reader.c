@@ -15,6 +15,7 @@
 
 #include "engine/task/block_ticket_codec.h"
 #include "io/net/monotonic.h"
+#include "io/net/stall_clock.h"
 
 #define NEWS_MAX (CONTROL_MAX_LINES / 2) /* bytes; then they are sent without a question */
 #define READY_PER_READER 2u
@@ -297,31 +298,27 @@ void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks)
 /* ---- a worker's end ---- */
 
 /* Waits; says so in the log when it takes long. */
-static void wait_for_blocks(NodeReader *node_reader, uint32_t *waited_ms)
+static void wait_for_blocks(NodeReader *node_reader, StallClock *clock)
 {
-    const int64_t before_ms = monotonic_ms();
-
-    monotonic_wait(&node_reader->changed, &node_reader->lock, before_ms + node_reader->stall_ms);
-    if (monotonic_ms() - before_ms < node_reader->stall_ms)
-        return;
-    *waited_ms += node_reader->stall_ms;
-    g_message("a reader of task %s waits for the scheduler to deal blocks (for %.1f s so far)",
-              node_reader->task, (double)*waited_ms / 1000);
+    if (stall_clock_wait(clock, &node_reader->changed, &node_reader->lock))
+        g_message("a reader of task %s waits for the scheduler to deal blocks (for %.1f s so far)",
+                  node_reader->task, stall_clock_s(clock));
 }
 
 static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
 {
     NodeReaderSource *reader = (NodeReaderSource *)source;
     NodeReader *node_reader = reader->node_reader;
-    uint32_t waited_ms = 0;
+    StallClock clock;
     bool taken;
 
+    stall_clock_start(&clock, node_reader->stall_ms);
     pthread_mutex_lock(&node_reader->lock);
     for (ask(node_reader);
          node_reader->ready->len == 0 && !node_reader->ended && !is_over(node_reader);
          ask(node_reader))
         if (node_reader->asked || !node_reader->announced)
-            wait_for_blocks(node_reader, &waited_ms);
+            wait_for_blocks(node_reader, &clock);
     taken = node_reader->ready->len > 0 && !is_over(node_reader);
     if (taken) {
         *ticket = g_array_index(node_reader->ready, BlockTicket, node_reader->ready->len - 1);

@@ -222,21 +222,16 @@ void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text)
 
 static void wait_for_end(RubatoTaskRun *run)
 {
-    const uint32_t stall_ms = run->host->stall_ms;
+    StallClock clock;
 
+    stall_clock_start(&clock, run->host->stall_ms);
     pthread_mutex_lock(&run->lock);
-    for (uint32_t waited_ms = 0; !run->ended;) {
-        const int64_t before_ms = network_now_ms();
-
-        task_run_wait_changed(run, stall_ms);
-        if (run->ended || network_now_ms() - before_ms < stall_ms)
-            continue;
-        waited_ms += stall_ms;
-        if (task_run_is_cancelled(run) && run->n_live > 0)
+    while (!run->ended)
+        if (stall_clock_wait(&clock, &run->changed, &run->lock) && !run->ended &&
+            task_run_is_cancelled(run) && run->n_live > 0)
             g_message("task %s was cancelled; %u workers of node %u have not returned yet (for "
                       "%.1f s so far)",
-                      run->name, run->n_live, task_host_id(run->host), (double)waited_ms / 1000);
-    }
+                      run->name, run->n_live, task_host_id(run->host), stall_clock_s(&clock));
     pthread_mutex_unlock(&run->lock);
 }
 

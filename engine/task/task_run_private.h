@@ -12,6 +12,7 @@
 
 #include "engine/task/task_run.h"
 #include "io/net/monotonic.h"
+#include "io/net/stall_clock.h"
 
 typedef struct WorkerThread WorkerThread;
 
@@ -58,12 +59,6 @@ static inline void task_run_tell_scheduler(const RubatoTaskRun *run, const Contr
 static inline bool task_run_is_cancelled(const RubatoTaskRun *run)
 {
     return atomic_load_explicit(&run->cancelled, memory_order_seq_cst);
-}
-
-/* Waits on `changed` for ms at most; the run's lock is held. */
-static inline void task_run_wait_changed(RubatoTaskRun *run, uint32_t ms)
-{
-    monotonic_wait(&run->changed, &run->lock, monotonic_ms() + ms);
 }
 
 /* ---- task_run_tables.c ---- */

@@ -30,7 +30,7 @@ static void fence(RubatoTaskRun *run)
 {
     PostOffice *office = run->host->office;
     g_autofree Message *messages = g_new0(Message, office->n_servers);
-    uint32_t waited_ms = 0;
+    StallClock clock;
     Call call;
 
     call_begin(&call, NULL);
@@ -49,14 +49,18 @@ static void fence(RubatoTaskRun *run)
     if (task_run_is_cancelled(run)) /* as cancel_if_late in tables/client.c */
         post_office_cancel(office, run->epoch);
     call_sent(&call);
-    while (!call_wait(&call, (int)run->host->stall_ms)) {
+    if (call_has_ended(&call))
+        return;
+    stall_clock_start(&clock, run->host->stall_ms);
+    while (!call_wait(&call, stall_clock_left_ms(&clock))) {
         uint32_t node = office->self;
 
-        waited_ms += run->host->stall_ms;
+        if (!stall_clock_strikes(&clock))
+            continue;
         post_office_waits_for(office, &call, &node);
         g_message("task %s waits for node %u to take in what was sent to its servers (for %.1f s "
                   "so far)",
-                  run->name, office->node_ids[node], (double)waited_ms / 1000);
+                  run->name, office->node_ids[node], stall_clock_s(&clock));
     }
 }
 
@@ -124,11 +128,10 @@ static bool is_in_barrier(const RubatoTaskRun *run, uint64_t round)
     return run->round == round && !task_run_is_cancelled(run);
 }
 
-/* Waits in a barrier for a while, and reports that if it was in vain. The run's lock is held, but
+/* Waits in a barrier until then, and reports that if it was in vain. The run's lock is held, but
  * for the report: that may cancel the task on this thread. */
-static void wait_a_while(RubatoTaskRun *run, uint32_t rank, uint64_t round)
+static void wait_until(RubatoTaskRun *run, uint32_t rank, uint64_t round, int64_t end_ms)
 {
-    const int64_t end_ms = monotonic_ms() + MIN(TABLE_CLIENT_REPORT_MS, run->host->stall_ms);
     ControlWaits waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
 
     while (is_in_barrier(run, round))
@@ -141,10 +144,23 @@ static void wait_a_while(RubatoTaskRun *run, uint32_t rank, uint64_t round)
     pthread_mutex_lock(&run->lock);
 }
 
+/* Waits until the barrier is passed, or the task is cancelled. The run's lock is held. */
+static void wait_in_barrier(RubatoTaskRun *run, uint32_t rank, uint64_t round)
+{
+    StallClock clock;
+
+    stall_clock_start(&clock, run->host->stall_ms);
+    wait_until(run, rank, round, MIN(clock.begun_ms + TABLE_CLIENT_REPORT_MS, clock.strike_ms));
+    while (is_in_barrier(run, round))
+        if (stall_clock_wait(&clock, &run->changed, &run->lock) && is_in_barrier(run, round))
+            g_message("worker %u waits in a barrier of task %s with %u of this node's %u workers "
+                      "that have not returned (for %.1f s so far)",
+                      rank, run->name, run->n_waiting, run->n_live, stall_clock_s(&clock));
+}
+
 static bool barrier(RubatoWorker *worker, GError **error)
 {
     RubatoTaskRun *run = worker->engine_data;
-    const uint32_t stall_ms = run->host->stall_ms;
     uint64_t round;
     bool last;
 
@@ -157,18 +173,8 @@ static bool barrier(RubatoWorker *worker, GError **error)
         arrive(run, round);
         pthread_mutex_lock(&run->lock);
     }
-    wait_a_while(run, worker->rank, round);
-    for (uint32_t waited_ms = 0; is_in_barrier(run, round);) {
-        const int64_t before_ms = network_now_ms();
-
-        task_run_wait_changed(run, stall_ms);
-        if (run->round != round || network_now_ms() - before_ms < stall_ms)
-            continue;
-        waited_ms += stall_ms;
-        g_message("worker %u waits in a barrier of task %s with %u of this node's %u workers that "
-                  "have not returned (for %.1f s so far)",
-                  worker->rank, run->name, run->n_waiting, run->n_live, (double)waited_ms / 1000);
-    }
+    if (is_in_barrier(run, round))
+        wait_in_barrier(run, worker->rank, round);
     pthread_mutex_unlock(&run->lock);
     if (run->cancelled) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled",

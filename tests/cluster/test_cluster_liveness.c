@@ -313,8 +313,40 @@ typedef enum {
     LATE_END,
     LATE_CALL,
     LATE_LEAVE,
+    LATE_IN_NOISE, /* as LATE_CALL, and what wakes the waiter comes all the time */
     N_LATE,
 } Late;
+
+typedef struct {
+    RubatoEngine *engine;
+    atomic_bool ended;
+} Noise;
+
+static void *make_noise(void *user)
+{
+    Noise *noise = user;
+
+    while (!noise->ended) {
+        pthread_mutex_lock(&noise->engine->lock);
+        pthread_cond_broadcast(&noise->engine->changed);
+        pthread_mutex_unlock(&noise->engine->lock);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static bool drop_in_noise(RubatoEngine *engine, GError **error)
+{
+    Noise noise = { .engine = engine };
+    pthread_t thread;
+    bool ok;
+
+    pthread_create(&thread, NULL, make_noise, &noise);
+    ok = rubato_engine_drop_table(engine, "weights", error);
+    noise.ended = true;
+    pthread_join(thread, NULL);
+    return ok;
+}
 
 static bool play_late(RubatoEngine *engine, const void *data, GError **error)
 {
@@ -335,6 +367,11 @@ static bool play_late(RubatoEngine *engine, const void *data, GError **error)
         return cluster_run_task(engine, "slow", return_late, NULL, tables, error);
     case LATE_CALL:
         EXPECT(engine->self == 0 || wait_at_gate(), "no gate");
+        return rubato_engine_drop_table(engine, "weights", error);
+    case LATE_IN_NOISE:
+        if (engine->self == 0)
+            return drop_in_noise(engine, error);
+        EXPECT(wait_at_gate(), "no gate");
         return rubato_engine_drop_table(engine, "weights", error);
     default:
         EXPECT(engine->self == 0 || wait_at_gate(), "no gate");
@@ -358,13 +395,17 @@ static const struct {
                     "node 3 waits for the other nodes to come to table weights (for " },
     [LATE_LEAVE] = { "the end of the run waits for node 7 (127.0.0.1:0) [last heard 0.",
                      "node 3 has nothing left to do and serves the others until they leave too" },
+    [LATE_IN_NOISE] = { "node 3 waits for the other nodes to come to table weights (for 1.5 s",
+                        "node 3 waits for the other nodes to come to table weights (for 3.0 s" },
 };
 
 START_TEST(who_waits_says_for_whom)
 {
     const Late late = (Late)_i;
-    ClusterRun *run = cluster_run_new(
-        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .stall_ms = 200 });
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2,
+                                         .nodes = { { 1, 1 }, { 1, 2 } },
+                                         .stall_ms = late == LATE_IN_NOISE ? 1500 : 200 });
 
     ck_assert_int_eq(pipe(gate), 0);
     cluster_start(run, play_late, &late);

@@ -1,0 +1,42 @@
+/* A stall clock: when whoever waits long says for whom it waits.
+ *
+ * It strikes when stall_ms have passed since it was started, and again each time that as much has
+ * passed once more, whatever ended the waits between: a wait that was woken in vain does not begin
+ * anew.
+ *
+ *     stall_clock_start(&clock, stall_ms);
+ *     while (!is_over)
+ *         if (stall_clock_wait(&clock, &changed, &lock))
+ *             g_message("… (for %.1f s so far)", stall_clock_s(&clock));
+ *
+ * Threads: that of the wait. */
+#ifndef RUBATO_IO_NET_STALL_CLOCK_H
+#define RUBATO_IO_NET_STALL_CLOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    uint32_t stall_ms;
+    int64_t begun_ms;
+    int64_t strike_ms; /* when it strikes next */
+} StallClock;
+
+/* From now on; stall_ms is not 0. */
+void stall_clock_start(StallClock *clock, uint32_t stall_ms);
+
+/* How long until it strikes, 0 where it is time: for waits that want to know how long. */
+int stall_clock_left_ms(const StallClock *clock);
+
+/* Whether it is time; then it strikes, once. */
+bool stall_clock_strikes(StallClock *clock);
+
+/* Waits on the condition, made by monotonic_cond_init, until it is signalled or the clock strikes;
+ * like any such wait it may end early. Whether it has struck. The mutex is held. */
+bool stall_clock_wait(StallClock *clock, pthread_cond_t *cond, pthread_mutex_t *mutex);
+
+/* The seconds from the start to the last strike. */
+double stall_clock_s(const StallClock *clock);
+
+#endif
