@@ -72,6 +72,23 @@ START_TEST(scheduler_deals_blocks_in_each_node_s_own_numbers)
 }
 END_TEST
 
+/* Its workers have returned and left a block unread. */
+START_TEST(scheduler_deals_again_what_a_node_held_that_leaves)
+{
+    begin_task();
+    for (uint32_t node = 0; node <= 2; node += 2) {
+        say(node, reader(0, "r"));
+        say(node, inputs(0, 0, "10 1 1 a\n"));
+    }
+    say(2, want(0, 1, ""));
+    expect_blocks(2, 0, false, "d0 0 0 0\n");
+    done(2, epoch);
+    say(2, (Control){ .kind = CONTROL_LEAVE });
+    say(0, want(0, 1, ""));
+    expect_blocks(0, 0, false, "d0 0 0 0\n");
+}
+END_TEST
+
 START_TEST(scheduler_keeps_readers_apart)
 {
     begin_task();
@@ -171,6 +188,7 @@ int main(void)
 
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, scheduler_deals_blocks_in_each_node_s_own_numbers);
+    tcase_add_test(cases, scheduler_deals_again_what_a_node_held_that_leaves);
     tcase_add_test(cases, scheduler_keeps_readers_apart);
     tcase_add_test(cases, scheduler_fails_a_task_whose_nodes_read_different_data);
     tcase_add_test(cases, scheduler_fails_a_task_whose_nodes_read_other_files);
