@@ -10,21 +10,25 @@
 #include "models/update/bad_gradients.h"
 #include "tables/client.h"
 
-/* Asks for slices of the list. */
-static bool ask_list(TableClient *client, const Slice *slices, uint32_t n_slices, void *list,
-                     uint64_t *shortest, GError **error)
+/* A list that servers tell: what to ask for its length, and for its entries. */
+typedef struct {
+    MessageKind count, list;
+    size_t entry_bytes;
+    uint64_t longest; /* that a server's may be */
+} List;
+
+/* Asks for slices of something. */
+static bool ask(TableClient *client, const TableAsk *ask, const Slice *slices, uint32_t n_slices,
+                GError **error)
 {
     Call call;
 
     if (!table_client_wait_room(client, slices, n_slices, error))
         return false;
     call_begin(&call, NULL);
-    table_client_send(client, MESSAGE_GET, slices, n_slices, list, &call, client->messages);
+    table_client_send(client, ask, slices, n_slices, &call, client->messages);
     call_sent(&call);
-    if (!table_client_wait(client, &call, error))
-        return false;
-    *shortest = atomic_load_explicit(&call.min_clock, memory_order_relaxed); /* it has ended */
-    return true;
+    return table_client_wait(client, &call, error);
 }
 
 static bool fail_length(const TableClient *client, uint32_t part, uint64_t n, GError **error)
@@ -41,25 +45,26 @@ static bool fail_length(const TableClient *client, uint32_t part, uint64_t n, GE
     return false;
 }
 
-/* How long the list of each part is: it says so to a Get of nothing. slices become these lists. No
- * list may have more than `longest` entries, nor all together more than any memory holds. */
-static bool count_entries(TableClient *client, uint64_t longest, Slice *slices, uint64_t *n_entries,
+/* How long the list of each part is. slices become these lists. No list may be longer than it can
+ * be, nor all together longer than any memory. */
+static bool count_entries(TableClient *client, const List *list, Slice *slices, uint64_t *n_entries,
                           GError **error)
 {
-    const uint64_t most = SIZE_MAX / client->route->row_bytes;
-    uint64_t none, sum = 0;
+    const uint32_t n_parts = client->route->map->n_parts;
+    const uint64_t most = SIZE_MAX / list->entry_bytes;
+    g_autofree uint64_t *lengths = g_new0(uint64_t, n_parts);
+    const TableAsk count = { .kind = list->count, .row_bytes = sizeof *lengths, .output = lengths };
+    uint64_t sum = 0;
 
-    for (uint32_t i = 0; i < client->route->map->n_parts; i++) {
-        uint64_t n;
-
-        slices[i] = (Slice){ .part = i };
-        if (!ask_list(client, &slices[i], 1, &none, &n, error))
-            return false;
-        if (n > longest || n > most - sum)
-            return fail_length(client, i, n, error);
-        slices[i].keys.n = (size_t)n;
-        slices[i].row = (size_t)sum;
-        sum += n;
+    for (uint32_t i = 0; i < n_parts; i++)
+        slices[i] = (Slice){ .part = i, .keys = { .n = 1 }, .row = i };
+    if (!ask(client, &count, slices, n_parts, error))
+        return false;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        if (lengths[i] > list->longest || lengths[i] > most - sum)
+            return fail_length(client, i, lengths[i], error);
+        slices[i] = (Slice){ .part = i, .keys = { .n = (size_t)lengths[i] }, .row = (size_t)sum };
+        sum += lengths[i];
     }
     *n_entries = sum;
     return true;
@@ -74,10 +79,10 @@ static bool fail_memory(const TableClient *client, uint64_t n, GError **error)
 }
 
 /* Room for a list. (transfer full) */
-static void *new_list(const TableClient *client, uint64_t n, GError **error)
+static void *new_list(const TableClient *client, uint64_t n, size_t entry_bytes, GError **error)
 {
-    const size_t bytes = client->route->row_bytes;
-    void *list = n <= SIZE_MAX / bytes ? g_try_malloc_n((size_t)MAX(n, 1), bytes) : NULL;
+    void *list =
+        n <= SIZE_MAX / entry_bytes ? g_try_malloc_n((size_t)MAX(n, 1), entry_bytes) : NULL;
 
     if (list == NULL)
         fail_memory(client, n, error);
@@ -85,19 +90,21 @@ static void *new_list(const TableClient *client, uint64_t n, GError **error)
 }
 
 /* The lists of all parts, one after the other; slices, one for each part, tell which is whose.
- * (*list: transfer full) */
-static bool list_all(TableClient *client, uint64_t longest, Slice *slices, void **list,
+ * (*entries: transfer full) */
+static bool list_all(TableClient *client, const List *list, Slice *slices, void **entries,
                      uint64_t *n_entries, GError **error)
 {
-    const uint32_t n_parts = client->route->map->n_parts;
-    uint64_t n, shortest;
+    uint64_t n;
 
-    if (!count_entries(client, longest, slices, &n, error))
+    if (!count_entries(client, list, slices, &n, error))
         return false;
-    g_autofree void *made = new_list(client, n, error);
-    if (made == NULL || !ask_list(client, slices, n_parts, made, &shortest, error))
+    g_autofree void *made = new_list(client, n, list->entry_bytes, error);
+    const TableAsk entries_of = { .kind = list->list,
+                                  .row_bytes = list->entry_bytes,
+                                  .output = made };
+    if (made == NULL || !ask(client, &entries_of, slices, client->route->map->n_parts, error))
         return false;
-    *list = g_steal_pointer(&made);
+    *entries = g_steal_pointer(&made);
     *n_entries = n;
     return true;
 }
@@ -114,7 +121,7 @@ static int compare_keys(const void *a, const void *b)
 static bool list_range(const TableClient *client, RubatoKey **keys, size_t *n, GError **error)
 {
     const Partition *partition = client->route->partition;
-    RubatoKey *list = new_list(client, partition->n_keys, error);
+    RubatoKey *list = new_list(client, partition->n_keys, sizeof **keys, error);
 
     if (list == NULL)
         return false;
@@ -138,14 +145,18 @@ static bool can_list(const TableClient *client, GError **error)
 
 static bool list_rows(TableClient *client, RubatoKey **keys, size_t *n, GError **error)
 {
+    static const List list = { .count = MESSAGE_COUNT_KEYS,
+                               .list = MESSAGE_LIST_KEYS,
+                               .entry_bytes = sizeof(RubatoKey),
+                               .longest = UINT64_MAX };
     g_autofree Slice *slices = g_new(Slice, client->route->map->n_parts);
-    void *list;
+    void *entries;
     uint64_t n_rows;
 
-    if (!can_list(client, error) || !list_all(client, UINT64_MAX, slices, &list, &n_rows, error))
+    if (!can_list(client, error) || !list_all(client, &list, slices, &entries, &n_rows, error))
         return false;
-    qsort(list, (size_t)n_rows, sizeof **keys, compare_keys);
-    *keys = list;
+    qsort(entries, (size_t)n_rows, sizeof **keys, compare_keys);
+    *keys = entries;
     *n = (size_t)n_rows;
     return true;
 }
@@ -170,7 +181,7 @@ static size_t find_longest(const Slice *slices, uint32_t n)
     return longest;
 }
 
-/* Adds a part's counts to those of n workers: rank 0 and so on, and nobody behind them. */
+/* Adds a server's counts to those of n workers: rank 0 and so on, and nobody behind them. */
 static void add_counts(RubatoBadGradients *sums, size_t n, const BadCounts *counts, size_t n_counts)
 {
     for (size_t number = 0; number < n_counts; number++) {
@@ -198,19 +209,23 @@ static size_t keep_bad(RubatoBadGradients *sums, size_t n)
 bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size_t *n,
                           GError **error)
 {
+    static const List list = { .count = MESSAGE_COUNT_BAD_GRADIENTS,
+                               .list = MESSAGE_LIST_BAD_GRADIENTS,
+                               .entry_bytes = sizeof(BadCounts),
+                               .longest = MAX_COUNTS };
     const uint32_t n_parts = client->route->map->n_parts;
     g_autofree Slice *slices = g_new(Slice, n_parts);
-    g_autofree void *list = NULL;
+    g_autofree void *entries = NULL;
     uint64_t n_listed;
 
-    if (!list_all(client, MAX_COUNTS, slices, &list, &n_listed, error))
+    if (!list_all(client, &list, slices, &entries, &n_listed, error))
         return false;
     const size_t n_sums = find_longest(slices, n_parts);
     RubatoBadGradients *sums = g_try_new0(RubatoBadGradients, MAX(n_sums, 1));
     if (sums == NULL)
         return fail_memory(client, n_sums, error);
     for (uint32_t i = 0; i < n_parts; i++)
-        add_counts(sums, n_sums, (const BadCounts *)list + slices[i].row, slices[i].keys.n);
+        add_counts(sums, n_sums, (const BadCounts *)entries + slices[i].row, slices[i].keys.n);
     *counts = sums;
     *n = keep_bad(sums, n_sums);
     return true;

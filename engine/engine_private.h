@@ -124,12 +124,11 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
 
 typedef struct TableClient TableClient;
 
-/* The keys of a table, ascending; the client's rows are of one key, its subject
- * RUBATO_SUBJECT_KEYS. (*keys: transfer full) */
+/* The keys of a table, ascending. (*keys: transfer full) */
 bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError **error);
 
-/* The bad deltas that the servers of all nodes have counted, ordered by worker; the client's rows
- * are BadCounts, its subject RUBATO_SUBJECT_BAD_GRADIENTS. (*counts: transfer full) */
+/* The bad deltas that the servers of all nodes have counted, ordered by worker. (*counts: transfer
+ * full) */
 bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size_t *n,
                           GError **error);
 

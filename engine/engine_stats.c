@@ -5,13 +5,17 @@
 
 static RubatoMessageCounts counts_of(const uint64_t *by_kind)
 {
-    return (RubatoMessageCounts){ .gets = by_kind[MESSAGE_GET],
-                                  .adds = by_kind[MESSAGE_ADD],
-                                  .clocks = by_kind[MESSAGE_CLOCK],
-                                  .announcements = by_kind[MESSAGE_ANNOUNCE],
-                                  .fences = by_kind[MESSAGE_FENCE],
-                                  .replies = by_kind[MESSAGE_REPLY],
-                                  .controls = by_kind[MESSAGE_CONTROL] };
+    RubatoMessageCounts counts = { .gets = by_kind[MESSAGE_GET],
+                                   .adds = by_kind[MESSAGE_ADD],
+                                   .clocks = by_kind[MESSAGE_CLOCK],
+                                   .announcements = by_kind[MESSAGE_ANNOUNCE],
+                                   .fences = by_kind[MESSAGE_FENCE],
+                                   .replies = by_kind[MESSAGE_REPLY],
+                                   .controls = by_kind[MESSAGE_CONTROL] };
+
+    for (size_t kind = MESSAGE_FENCE + 1; kind < MESSAGE_N_WIRE_KINDS; kind++)
+        counts.others += by_kind[kind];
+    return counts;
 }
 
 void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStats *stats)

@@ -162,10 +162,10 @@ static bool take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key,
 
 bool aggregate_take(Aggregate *aggregate, const RubatoRequest *request)
 {
-    const unsigned char *values = request->values;
+    const unsigned char *rows = request->input;
 
     for (size_t i = 0; i < request->keys.n; i++) {
-        const unsigned char *deltas = values + keys_row(&request->keys, i) * aggregate->row_bytes;
+        const unsigned char *deltas = rows + keys_row(&request->keys, i) * aggregate->row_bytes;
 
         if (shard_accepts(aggregate->shard, request->worker, deltas) &&
             !take_row(aggregate, request->worker, keys_get(&request->keys, i), deltas))

@@ -92,7 +92,7 @@ static void release(BspModel *bsp)
     do {
         RubatoRequest *released = request_heap_pop(&bsp->kept);
 
-        if (aggregates && released->subject == RUBATO_SUBJECT_ROWS)
+        if (aggregates && released->kind == RUBATO_REQUEST_ADD)
             aggregates_all &= aggregate_take(bsp->aggregate, released);
         else
             rubato_model_apply(&bsp->base, released);

@@ -108,6 +108,7 @@ bool model_request_ok(const RubatoModel *model, const RubatoRequest *request)
 void model_get(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);
+    request->kind = RUBATO_REQUEST_GET;
     model->n_held += request->keys.n;
     model->ops->get(model, request);
 }
@@ -115,12 +116,21 @@ void model_get(RubatoModel *model, RubatoRequest *request)
 void model_add(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);
+    request->kind = RUBATO_REQUEST_ADD;
+    model->ops->add(model, request);
+}
+
+void model_tune(RubatoModel *model, RubatoRequest *request)
+{
+    assert(request->worker < model->n_workers);
+    request->kind = RUBATO_REQUEST_TUNE;
     model->ops->add(model, request);
 }
 
 void model_announce(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);
+    request->kind = RUBATO_REQUEST_ANNOUNCE;
     if (model->ops->announce != NULL)
         model->ops->announce(model, request);
     else
@@ -194,13 +204,13 @@ static void put_out(RubatoModel *model, RubatoRequest *request)
 static bool make_room(RubatoModel *model, RubatoRequest *request)
 {
     return model->make_room != NULL &&
-           model->make_room(request, shard_subject_bytes(model->shard, request->subject));
+           model->make_room(request, request->keys.n * shard_row_bytes(model->shard));
 }
 
 void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
 {
-    if (request->values != NULL || request->keys.n == 0 || make_room(model, request))
-        shard_get(model->shard, &request->keys, request->values);
+    if (request->output != NULL || request->keys.n == 0 || make_room(model, request))
+        shard_get(model->shard, &request->keys, request->output);
     else
         shard_starve(model->shard);
     model->n_held -= request->keys.n;
@@ -209,7 +219,10 @@ void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
 
 void rubato_model_apply(RubatoModel *model, const RubatoRequest *request)
 {
-    shard_write(model->shard, request);
+    if (request->kind == RUBATO_REQUEST_TUNE)
+        shard_tune(model->shard, &request->tuning);
+    else
+        shard_add_by(model->shard, request->worker, &request->keys, request->input);
 }
 
 void rubato_model_finish(RubatoModel *model, RubatoRequest *request)
@@ -232,12 +245,11 @@ void rubato_model_starve(RubatoModel *model, RubatoRequest *request)
         put_out(model, request);
 }
 
-/* One block holds the request, its keys and its values, in this order, which aligns each. */
+/* One block holds the request, its keys and its input, in this order, which aligns each. */
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
     const RubatoKeys *from = &request->keys;
-    const size_t row_bytes =
-        request->values == NULL ? 0 : shard_subject_bytes(model->shard, request->subject);
+    const size_t row_bytes = request->input == NULL ? 0 : shard_row_bytes(model->shard);
     const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
     RubatoRequest *kept = g_try_malloc(sizeof(*kept) + key_bytes + from->n * row_bytes);
 
@@ -246,7 +258,7 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
         return NULL;
     }
     RubatoKey *keys = (RubatoKey *)(kept + 1);
-    unsigned char *values = (unsigned char *)keys + key_bytes;
+    unsigned char *input = (unsigned char *)keys + key_bytes;
 
     model->n_held += from->n;
     *kept = *request;
@@ -257,12 +269,12 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
         for (size_t i = 0; i < from->n; i++)
             keys[i] = keys_get(from, i);
     }
-    if (request->values != NULL) {
-        const unsigned char *rows = request->values;
+    if (request->input != NULL) {
+        const unsigned char *rows = request->input;
 
-        kept->values = values;
+        kept->input = input;
         for (size_t i = 0; i < from->n; i++)
-            memcpy(values + i * row_bytes, rows + keys_row(from, i) * row_bytes, row_bytes);
+            memcpy(input + i * row_bytes, rows + keys_row(from, i) * row_bytes, row_bytes);
     }
     return kept;
 }

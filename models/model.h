@@ -39,8 +39,9 @@ bool model_request_ok(const RubatoModel *model, const RubatoRequest *request);
 
 void model_get(RubatoModel *model, RubatoRequest *request);
 void model_add(RubatoModel *model, RubatoRequest *request);
+void model_tune(RubatoModel *model, RubatoRequest *request);
 
-/* The keys of iteration request->clock of a worker, or a piece of them (see RubatoRequest.n_all);
+/* The keys of iteration request->clock of a worker, or a piece of them (see RubatoRequest.n_announced);
  * its iterations come in order, the pieces of one in the order of its keys. A clock of
  * RUBATO_CLOCK_RETIRED: there are no more, it uses no keys from here on. */
 void model_announce(RubatoModel *model, RubatoRequest *request);

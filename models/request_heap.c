@@ -10,8 +10,8 @@ static bool comes_before(const RequestHeapEntry *a, const RequestHeapEntry *b)
 {
     if (a->request->clock != b->request->clock)
         return a->request->clock < b->request->clock;
-    if (a->request->subject != b->request->subject)
-        return a->request->subject == RUBATO_SUBJECT_HYPER;
+    if (a->request->kind != b->request->kind)
+        return a->request->kind == RUBATO_REQUEST_TUNE;
     if (a->request->worker != b->request->worker)
         return a->request->worker < b->request->worker;
     return a->arrival < b->arrival;

@@ -101,27 +101,22 @@ size_t shard_n_values(const RubatoShard *shard)
     return MAX(1, shard->row_bytes / sizeof(float));
 }
 
-uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject)
+const RubatoTableSpec *shard_spec(const RubatoShard *shard)
 {
-    uint64_t n_rows, n_bytes;
-
-    if (subject == RUBATO_SUBJECT_BAD_GRADIENTS)
-        return bad_gradients_length(&shard->updater.bad);
-    shard_size(shard, &n_rows, &n_bytes);
-    return n_rows;
-}
-
-bool shard_numbers_ok(const RubatoShard *shard, RubatoSubject subject, const RubatoKeys *keys)
-{
-    const uint64_t n = shard_n_listed(shard, subject);
-
-    return (subject != RUBATO_SUBJECT_KEYS || shard->ops->list != NULL) && keys->keys == NULL &&
-           keys->first <= n && keys->n <= n - keys->first;
+    return shard->spec;
 }
 
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes)
 {
     shard->ops->size(shard->storage, n_rows, n_bytes);
+}
+
+uint64_t shard_n_rows(const RubatoShard *shard)
+{
+    uint64_t n_rows, n_bytes;
+
+    shard_size(shard, &n_rows, &n_bytes);
+    return n_rows;
 }
 
 bool shard_keys_ok(const RubatoShard *shard, const RubatoKeys *keys)

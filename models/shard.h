@@ -9,7 +9,8 @@
 #define RUBATO_MODELS_SHARD_H
 
 #include <rubato/request.h>
-#include <rubato/table.h>
+
+#include "models/update/bad_gradients.h"
 
 typedef struct RubatoShard RubatoShard;
 
@@ -50,23 +51,24 @@ void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas);
 bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas);
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas);
 
-/* What a request asks, by its subject: a Get of ROWS, STATE, KEYS or BAD_GRADIENTS, an Add of any
- * but the last two. */
-void shard_read(RubatoShard *shard, const RubatoRequest *request);
-void shard_write(RubatoShard *shard, const RubatoRequest *request);
+/* Another number for a hyper-parameter of the update rule, and whether it may have that. */
+void shard_tune(RubatoShard *shard, const RubatoTuning *tuning);
+bool shard_tuning_ok(const RubatoShard *shard, const RubatoTuning *tuning);
 
-/* Bytes that belong to each key of a request. */
-size_t shard_subject_bytes(const RubatoShard *shard, RubatoSubject subject);
+/* Past the update rule: rows get these values and the state of fresh ones; rows that are there
+ * become as they were made; what the rule keeps beside each row. */
+void shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values);
+void shard_reset(RubatoShard *shard, const RubatoKeys *keys);
+void shard_get_state(RubatoShard *shard, const RubatoKeys *keys, void *states);
+void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *states);
 
-/* Whether keys and value make sense as those of a RUBATO_SUBJECT_HYPER. */
-bool shard_hyper_ok(const RubatoShard *shard, const RubatoKeys *keys, const void *value);
+/* The keys of n rows, from the first-th on: there are so many, and the shard can list them. The
+ * order stays the same until a row is made. */
+bool shard_can_list(const RubatoShard *shard);
+void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys);
 
-/* How much the shard has of what is asked for by number: of RUBATO_SUBJECT_KEYS rows, of
- * RUBATO_SUBJECT_BAD_GRADIENTS counts. */
-uint64_t shard_n_listed(const RubatoShard *shard, RubatoSubject subject);
-
-/* Whether keys are a run of such numbers that the shard has. */
-bool shard_numbers_ok(const RubatoShard *shard, RubatoSubject subject, const RubatoKeys *keys);
+/* The bad deltas that were counted: a list of BadCounts. */
+const BadGradients *shard_bad_gradients(const RubatoShard *shard);
 
 /* Where the shard says from now on, by true, that a request could not be done for want of memory,
  * or not in whole. The rows that were there before hold what they held, or what the request did to
@@ -77,6 +79,9 @@ void shard_starve(RubatoShard *shard); /* says so */
 /* The seed of what is hashed by key. */
 uint64_t shard_hash_seed(const RubatoShard *shard);
 
+/* What the shard was made of. */
+const RubatoTableSpec *shard_spec(const RubatoShard *shard);
+
 /* Bytes of a row: width × the size of the dtype. */
 size_t shard_row_bytes(const RubatoShard *shard);
 
@@ -84,6 +89,7 @@ size_t shard_row_bytes(const RubatoShard *shard);
 size_t shard_n_values(const RubatoShard *shard);
 
 /* How many rows there are, and how many bytes they take in all. */
+uint64_t shard_n_rows(const RubatoShard *shard);
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes);
 
 #endif

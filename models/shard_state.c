@@ -1,44 +1,21 @@
 /* Shards: what goes past the update rule, and what is not rows.
  *
- * Thread: the shard's present owner. Requests have been checked by shard_request_ok. */
+ * Thread: the shard's present owner. Keys have been checked. */
 #include "models/shard_private.h"
 #include "models/update/rule.h"
 
-size_t shard_subject_bytes(const RubatoShard *shard, RubatoSubject subject)
+bool shard_tuning_ok(const RubatoShard *shard, const RubatoTuning *tuning)
 {
-    switch (subject) {
-    case RUBATO_SUBJECT_ROWS:
-    case RUBATO_SUBJECT_VALUES:
-        return shard->row_bytes;
-    case RUBATO_SUBJECT_HYPER:
-        return sizeof(double);
-    case RUBATO_SUBJECT_STATE:
-        return shard->stride - shard->row_bytes;
-    case RUBATO_SUBJECT_KEYS:
-        return sizeof(RubatoKey);
-    case RUBATO_SUBJECT_BAD_GRADIENTS:
-        return sizeof(BadCounts);
-    case RUBATO_SUBJECT_INITIAL:
-        break;
-    }
-    return 0;
+    return (uint32_t)tuning->hyper < N_HYPERS &&
+           rule_check_tuning(shard->spec, tuning->hyper, tuning->value, NULL);
 }
 
-static double load_number(const void *value)
+void shard_tune(RubatoShard *shard, const RubatoTuning *tuning)
 {
-    double number;
-
-    memcpy(&number, value, sizeof number);
-    return number;
+    updater_tune(&shard->updater, tuning->hyper, tuning->value);
 }
 
-bool shard_hyper_ok(const RubatoShard *shard, const RubatoKeys *keys, const void *value)
-{
-    return keys->n == 1 && keys->keys == NULL && keys->first < N_HYPERS &&
-           rule_check_tuning(shard->spec, (RubatoHyper)keys->first, load_number(value), NULL);
-}
-
-static void set(RubatoShard *shard, const RubatoKeys *keys, const void *values)
+void shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values)
 {
     const unsigned char *from = values;
     RubatoKey block[BLOCK];
@@ -58,7 +35,7 @@ static void set(RubatoShard *shard, const RubatoKeys *keys, const void *values)
     }
 }
 
-static void reset(RubatoShard *shard, const RubatoKeys *keys)
+void shard_reset(RubatoShard *shard, const RubatoKeys *keys)
 {
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
@@ -74,7 +51,7 @@ static void reset(RubatoShard *shard, const RubatoKeys *keys)
     }
 }
 
-static void get_state(RubatoShard *shard, const RubatoKeys *keys, void *states)
+void shard_get_state(RubatoShard *shard, const RubatoKeys *keys, void *states)
 {
     const size_t bytes = shard->stride - shard->row_bytes;
     g_autofree unsigned char *fresh = g_try_malloc(shard->stride);
@@ -100,7 +77,7 @@ static void get_state(RubatoShard *shard, const RubatoKeys *keys, void *states)
     }
 }
 
-static void set_state(RubatoShard *shard, const RubatoKeys *keys, const void *states)
+void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *states)
 {
     const size_t bytes = shard->stride - shard->row_bytes;
     const unsigned char *from = states;
@@ -118,46 +95,18 @@ static void set_state(RubatoShard *shard, const RubatoKeys *keys, const void *st
     }
 }
 
-static void list(const RubatoShard *shard, const RubatoKeys *numbers, RubatoKey *keys)
+bool shard_can_list(const RubatoShard *shard)
 {
-    if (numbers->n > 0) /* of none only their count is wanted */
-        shard->ops->list(shard->storage, numbers->first, numbers->n, keys);
+    return shard->ops->list != NULL;
 }
 
-void shard_read(RubatoShard *shard, const RubatoRequest *request)
+void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys)
 {
-    if (request->subject == RUBATO_SUBJECT_STATE)
-        get_state(shard, &request->keys, request->values);
-    else if (request->subject == RUBATO_SUBJECT_KEYS)
-        list(shard, &request->keys, request->values);
-    else if (request->subject == RUBATO_SUBJECT_BAD_GRADIENTS)
-        bad_gradients_read(&shard->updater.bad, (size_t)request->keys.first, request->keys.n,
-                           request->values);
-    else
-        shard_get(shard, &request->keys, request->values);
+    if (n > 0)
+        shard->ops->list(shard->storage, first, n, keys);
 }
 
-void shard_write(RubatoShard *shard, const RubatoRequest *request)
+const BadGradients *shard_bad_gradients(const RubatoShard *shard)
 {
-    switch (request->subject) {
-    case RUBATO_SUBJECT_ROWS:
-        shard_add_by(shard, request->worker, &request->keys, request->values);
-        break;
-    case RUBATO_SUBJECT_HYPER:
-        updater_tune(&shard->updater, (RubatoHyper)request->keys.first,
-                     load_number(request->values));
-        break;
-    case RUBATO_SUBJECT_VALUES:
-        set(shard, &request->keys, request->values);
-        break;
-    case RUBATO_SUBJECT_STATE:
-        set_state(shard, &request->keys, request->values);
-        break;
-    case RUBATO_SUBJECT_INITIAL:
-        reset(shard, &request->keys);
-        break;
-    case RUBATO_SUBJECT_KEYS: /* no Add has these */
-    case RUBATO_SUBJECT_BAD_GRADIENTS:
-        break;
-    }
+    return &shard->updater.bad;
 }

@@ -262,11 +262,12 @@ static bool is_next(const Worker *worker, const RubatoRequest *request)
 
     if (request->clock == RUBATO_CLOCK_RETIRED)
         return worker->n_come == 0;
-    if (request->clock != worker->told || request->n_all > KEY_USES_MAX_KEYS)
+    if (request->clock != worker->told || request->n_announced > KEY_USES_MAX_KEYS)
         return false;
     if (worker->n_come > 0)
-        return request->n_all == worker->n_all && n > 0 && n <= worker->n_all - worker->n_come;
-    return request->n_all == 0 || (n > 0 && n <= request->n_all);
+        return request->n_announced == worker->n_all && n > 0 &&
+               n <= worker->n_all - worker->n_come;
+    return request->n_announced == 0 || (n > 0 && n <= request->n_announced);
 }
 
 /* Takes in what a worker tells of its next iteration. What is of no use is counted: an iteration
@@ -306,8 +307,8 @@ static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
     *worker->announced_end = told;
     worker->announced_end = &told->next;
     worker->n_come += request->keys.n;
-    worker->n_all = request->n_all;
-    if (request->n_all == 0 || worker->n_come == request->n_all) {
+    worker->n_all = request->n_announced;
+    if (request->n_announced == 0 || worker->n_come == request->n_announced) {
         worker->told = request->clock + 1;
         worker->n_come = 0;
     }

@@ -92,21 +92,16 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
 /* ---- sending ---- */
 
 /* Each field by itself: a message that is cleared as a whole first costs a tenth of a Get of one
- * key. */
-static inline void set_message(Message *message, const TableClient *client, MessageKind kind,
-                               const Slice *slice, void *values, Call *call)
+ * key. What the server sets, and what only others carry, is left out. */
+static inline __attribute__((always_inline)) void set_message(Message *message,
+                                                              const TableClient *client,
+                                                              const TableAsk *ask,
+                                                              const Slice *slice, Call *call)
 {
     const TableRoute *route = client->route;
-    char *const rows = values;
+    const size_t at = slice->row * ask->row_bytes;
 
-    message->request.next = NULL;
-    message->request.worker = client->rank;
-    message->request.subject = client->subject;
-    message->request.clock = client->clock;
-    message->request.keys = slice->keys;
-    message->request.n_all = 0;
-    message->request.values = rows == NULL ? NULL : rows + slice->row * route->row_bytes;
-    message->kind = kind;
+    message->kind = ask->kind;
     message->status = CALL_OK;
     message->is_answered = false;
     message->epoch = route->epoch;
@@ -114,12 +109,15 @@ static inline void set_message(Message *message, const TableClient *client, Mess
     message->part = slice->part;
     message->server = table_route_server(route, slice);
     message->node = route->office->self;
-    message->min_clock = 0;
-    message->node_clock = 0;
-    message->value_bytes = 0;
     message->call = call;
     message->end = call == NULL ? NULL : message_end_call;
-    message->invoke = NULL;
+    message->request.worker = client->rank;
+    message->request.clock = client->clock;
+    message->request.keys = slice->keys;
+    message->request.input = ask->input == NULL ? NULL : (const char *)ask->input + at;
+    message->request.output = ask->output == NULL ? NULL : (char *)ask->output + at;
+    message->row_bytes = ask->row_bytes;
+    message->node_clock = 0;
 }
 
 /* A request that was registered after the canceller swept would wait for ever; one of the two sees
@@ -130,19 +128,23 @@ void table_client_cancel_if_late(TableClient *client)
         post_office_cancel(client->route->office, client->route->epoch);
 }
 
-void table_client_send(TableClient *client, MessageKind kind, const Slice *slices,
-                       uint32_t n_slices, void *values, Call *call, Message *messages)
+/* Called with a constant kind where it matters. */
+static inline __attribute__((always_inline)) void send_slices(TableClient *client,
+                                                              const TableAsk *ask,
+                                                              const Slice *slices,
+                                                              uint32_t n_slices, Call *call,
+                                                              Message *messages)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
-    const uint64_t node_clock = kind == MESSAGE_GET ? table_client_clock_to_tell(client) : 0;
+    const uint64_t node_clock = ask->kind == MESSAGE_GET ? table_client_clock_to_tell(client) : 0;
     bool sent_away = false;
 
     call_add_parts(call, n_slices);
     for (uint32_t i = 0; i < n_slices; i++)
         if (!table_route_is_local(route, &slices[i])) {
-            set_message(&messages[i], client, kind, &slices[i], values, call);
-            post_office_ask(office, &messages[i], route->row_bytes);
+            set_message(&messages[i], client, ask, &slices[i], call);
+            post_office_ask(office, &messages[i]);
             sent_away = true;
         }
     if (sent_away) {
@@ -151,10 +153,16 @@ void table_client_send(TableClient *client, MessageKind kind, const Slice *slice
     }
     for (uint32_t i = 0; i < n_slices; i++)
         if (table_route_is_local(route, &slices[i])) {
-            set_message(&messages[i], client, kind, &slices[i], values, call);
+            set_message(&messages[i], client, ask, &slices[i], call);
             messages[i].node_clock = node_clock;
-            post_office_ask(office, &messages[i], route->row_bytes);
+            post_office_ask(office, &messages[i]);
         }
+}
+
+void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
+                       uint32_t n_slices, Call *call, Message *messages)
+{
+    send_slices(client, ask, slices, n_slices, call, messages);
 }
 
 bool table_client_wait_room(TableClient *client, const Slice *slices, uint32_t n_slices,
@@ -185,6 +193,9 @@ bool table_client_wait_room_of_all(TableClient *client, GError **error)
 
 static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GError **error)
 {
+    const TableAsk ask = { .kind = MESSAGE_GET,
+                           .row_bytes = client->route->row_bytes,
+                           .output = values };
     Call call;
 
     if (n_slices == SLICER_NO_MEMORY)
@@ -195,8 +206,7 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
         table_client_wait_for_others(client, n_slices);
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
-    table_client_send(client, MESSAGE_GET, client->slicer.slices, n_slices, values, &call,
-                      client->messages);
+    send_slices(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
         return false;
@@ -208,9 +218,9 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
 }
 
 /* False where there is no memory to send all of the message. */
-static bool tell(TableClient *client, Message *message, size_t row_bytes)
+static bool tell(TableClient *client, Message *message)
 {
-    const size_t n_bytes = post_office_tell(client->route->office, message, row_bytes);
+    const size_t n_bytes = post_office_tell(client->route->office, message);
 
     if (n_bytes == POST_OFFICE_UNSENT)
         return false;
@@ -223,7 +233,7 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
-    void *values = (void *)(uintptr_t)deltas; /* an Add only reads them */
+    const TableAsk ask = { .kind = MESSAGE_ADD, .row_bytes = route->row_bytes, .input = deltas };
     const Slice *slices = client->slicer.slices;
 
     if (n_slices == SLICER_NO_MEMORY)
@@ -234,8 +244,8 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     for (uint32_t i = 0; i < n_slices; i++) {
         Message message;
 
-        set_message(&message, client, MESSAGE_ADD, &slices[i], values, NULL);
-        if (!tell(client, &message, route->row_bytes))
+        set_message(&message, client, &ask, &slices[i], NULL);
+        if (!tell(client, &message))
             return table_client_fail_memory(client, error);
     }
     post_office_flush_soon(office);
@@ -308,10 +318,10 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
     return added;
 }
 
-/* ---- Adds that are waited for ---- */
+/* ---- any request, waited for ---- */
 
 /* Every slice is answered, so that one which could not be done is known. */
-static bool write_slices(TableClient *client, uint32_t n_slices, const void *deltas, GError **error)
+static bool ask_slices(TableClient *client, const TableAsk *ask, uint32_t n_slices, GError **error)
 {
     Call call;
 
@@ -321,30 +331,30 @@ static bool write_slices(TableClient *client, uint32_t n_slices, const void *del
         !table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     call_begin(&call, NULL);
-    table_client_send(client, MESSAGE_ADD, client->slicer.slices, n_slices,
-                      (void *)(uintptr_t)deltas, &call, client->messages);
+    call.spinner = &client->spinner;
+    table_client_send(client, ask, client->slicer.slices, n_slices, &call, client->messages);
     call_sent(&call);
     return table_client_wait(client, &call, error);
 }
 
-bool table_client_write(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
-                        GError **error)
+bool table_client_ask(TableClient *client, const TableAsk *ask, const RubatoKey *keys, size_t n,
+                      GError **error)
 {
     if (!table_client_check(client, keys, n, error))
         return false;
     return n == 0 ||
-           write_slices(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
-                        deltas, error);
+           ask_slices(client, ask, slicer_cut(&client->slicer, client->route->partition, keys, n),
+                      error);
 }
 
-bool table_client_write_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
-                            GError **error)
+bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey first, size_t n,
+                          GError **error)
 {
     if (!table_client_check_run(client, first, n, error))
         return false;
     return n == 0 ||
-           write_slices(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
-                        deltas, error);
+           ask_slices(client, ask,
+                      slicer_cut_run(&client->slicer, client->route->partition, first, n), error);
 }
 
 /* ---- what goes to every part, or every server ---- */
@@ -354,6 +364,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
+    const TableAsk ask = { .kind = MESSAGE_ANNOUNCE };
     uint32_t n_slices, slice = 0;
 
     if (!table_client_check(client, keys, n, error) || !table_client_check_cancelled(client, error))
@@ -371,10 +382,11 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         const bool has_keys = slice < n_slices && client->slicer.slices[slice].part == part;
         Message message;
 
-        set_message(&message, client, MESSAGE_ANNOUNCE,
-                    has_keys ? &client->slicer.slices[slice++] : &none, NULL, NULL);
+        set_message(&message, client, &ask, has_keys ? &client->slicer.slices[slice++] : &none,
+                    NULL);
         message.request.clock = iteration;
-        if (post_office_tell(office, &message, 0) == POST_OFFICE_UNSENT)
+        message.request.n_announced = 0; /* whole, where it is not cut to pieces on its way */
+        if (post_office_tell(office, &message) == POST_OFFICE_UNSENT)
             return table_client_fail_memory(client, error);
     }
     post_office_flush(office);
@@ -385,6 +397,7 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
+    const TableAsk ask = { .kind = MESSAGE_TUNE };
     const uint32_t n_parts = route->map->n_parts;
 
     if (!route->check_tuning(route->spec, hyper, value, error) ||
@@ -394,11 +407,9 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     for (uint32_t part = 0; part < n_parts; part++) {
         Message message;
 
-        set_message(&message, client, MESSAGE_ADD, &(Slice){ .part = part }, NULL, NULL);
-        message.request.subject = RUBATO_SUBJECT_HYPER;
-        message.request.keys = (RubatoKeys){ .first = hyper, .n = 1 };
-        message.request.values = &value;
-        if (!tell(client, &message, sizeof value))
+        set_message(&message, client, &ask, &(Slice){ .part = part }, NULL);
+        message.request.tuning = (RubatoTuning){ .hyper = hyper, .value = value };
+        if (!tell(client, &message))
             return table_client_fail_memory(client, error);
     }
     table_client_count_add(client, 0, n_parts);
@@ -410,6 +421,7 @@ bool table_client_fence(TableClient *client, GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
+    const TableAsk ask = { .kind = MESSAGE_FENCE };
     Call call;
 
     call_begin(&call, NULL);
@@ -417,9 +429,9 @@ bool table_client_fence(TableClient *client, GError **error)
     for (uint32_t server = 0; server < office->n_servers; server++) {
         Message *message = &client->messages[server];
 
-        set_message(message, client, MESSAGE_FENCE, &(Slice){ 0 }, NULL, &call);
+        set_message(message, client, &ask, &(Slice){ 0 }, &call);
         message->server = server;
-        post_office_ask(office, message, 0);
+        post_office_ask(office, message);
     }
     if (call.is_remote) {
         post_office_flush(office);

@@ -57,10 +57,9 @@ struct OpenHandle {
 
 typedef struct TableClient {
     const TableRoute *route;
-    uint64_t owner;        /* the number of the thread that made it */
-    uint32_t n_forks;      /* that had led to its process */
-    uint32_t rank;         /* the worker's in the task */
-    RubatoSubject subject; /* of what it gets and adds: of the engine's, between tasks */
+    uint64_t owner;   /* the number of the thread that made it */
+    uint32_t n_forks; /* that had led to its process */
+    uint32_t rank;    /* the worker's in the task */
     uint64_t clock;
     uint64_t lead; /* clocks by which its Gets may be ahead of the slowest worker */
     Slicer slicer;
@@ -122,15 +121,24 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
 bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
                           GError **error);
 
-/* Adds that have been done when they return: RUBATO_ERROR_MEMORY where a server could not. Between
- * tasks there is nobody else whom a server could tell. */
-bool table_client_write(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
-                        GError **error);
-bool table_client_write_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
-                            GError **error);
+/* What a request asks: its kind, and what goes with its keys, NULL where nothing does. */
+typedef struct {
+    MessageKind kind;
+    size_t row_bytes;  /* of input and output, for each key */
+    const void *input; /* only read */
+    void *output;
+} TableAsk;
 
-/* Tells every part of the table another number for a hyper-parameter of the update rule, in order with the
- * worker's Adds. */
+/* Any request that names keys; it has been done when this returns, RUBATO_ERROR_MEMORY where a
+ * server could not. For the engine's between tasks, when there is nobody else whom a server could
+ * tell. */
+bool table_client_ask(TableClient *client, const TableAsk *ask, const RubatoKey *keys, size_t n,
+                      GError **error);
+bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey first, size_t n,
+                          GError **error);
+
+/* Tells every part of the table another number for a hyper-parameter of the update rule, in order
+ * with the worker's Adds. */
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error);
 
 /* Tells the keys of an iteration to every part (tables whose model takes_announcements; elsewhere
@@ -158,11 +166,11 @@ bool table_client_wait_to_add(TableClient *client, GError **error);
 /* An Add of so many keys was sent, in so many slices. */
 void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices);
 
-/* Sends a Get, or an Add, in slices and returns without waiting. The call has begun; a part is added
- * for each message. messages (one for each slice), keys and values stay until the call has ended.
- * To be followed by call_sent. */
-void table_client_send(TableClient *client, MessageKind kind, const Slice *slices,
-                       uint32_t n_slices, void *values, Call *call, Message *messages);
+/* Sends a request in slices and returns without waiting. The call has begun; a part is added for
+ * each message. messages (one for each slice), keys and rows stay until the call has ended. To be
+ * followed by call_sent. */
+void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
+                       uint32_t n_slices, Call *call, Message *messages);
 
 /* Counts a Get made at the client's clock that was waited for. */
 void table_client_count_get(TableClient *client, const Call *call);

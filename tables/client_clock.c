@@ -104,14 +104,14 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
     }
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (post_office_is_local(office, server)) {
-            Message message = { .request = { .worker = source, .clock = clock },
-                                .kind = MESSAGE_CLOCK,
+            Message message = { .kind = MESSAGE_CLOCK,
                                 .epoch = route->epoch,
                                 .table = route->table,
                                 .server = server,
-                                .node = office->self };
+                                .node = office->self,
+                                .clock = { .source = source, .clock = clock } };
 
-            post_office_tell(office, &message, 0);
+            post_office_tell_local_clock(office, &message);
         }
     if (!route->traits->per_worker_clocks)
         clocks_tell(route->clocks, clock);

@@ -74,21 +74,21 @@ static bool wait_for_clock(TableClient *client, uint64_t clock, GError **error)
     const TableRoute *route = client->route;
     const Slice slice = { .part = client->rank % route->map->n_parts };
     Call call;
-    Message message = { .request = { .worker = client->rank, .clock = clock },
-                        .kind = MESSAGE_GET,
+    Message message = { .kind = MESSAGE_GET,
                         .epoch = route->epoch,
                         .table = route->table,
                         .part = slice.part,
                         .server = table_route_server(route, &slice),
                         .node = route->office->self,
                         .call = &call,
-                        .end = message_end_call };
+                        .end = message_end_call,
+                        .request = { .worker = client->rank, .clock = clock } };
 
     if (!table_client_wait_room(client, &slice, 1, error))
         return false;
     call_begin(&call, NULL);
     call_add_parts(&call, 1);
-    post_office_ask(route->office, &message, route->row_bytes);
+    post_office_ask(route->office, &message);
     if (!table_route_is_local(route, &slice)) {
         post_office_flush(route->office);
         table_client_cancel_if_late(client);

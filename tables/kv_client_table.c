@@ -202,16 +202,19 @@ static void send_get(TableClient *client, const Slice *slices, uint32_t n_slices
                      Call *call, Message *messages)
 {
     ProcessCache *cache = table_route_cache(client->route);
+    const TableAsk ask = { .kind = MESSAGE_GET,
+                           .row_bytes = client->route->row_bytes,
+                           .output = values };
 
     if (cache == NULL) {
-        table_client_send(client, MESSAGE_GET, slices, n_slices, values, call, messages);
+        table_client_send(client, &ask, slices, n_slices, call, messages);
         return;
     }
     for (uint32_t i = 0; i < n_slices; i++)
         if (process_cache_covers(cache, &slices[i]))
             process_cache_get(cache, client, &slices[i], values, call);
         else
-            table_client_send(client, MESSAGE_GET, &slices[i], 1, values, call, &messages[i]);
+            table_client_send(client, &ask, &slices[i], 1, call, &messages[i]);
 }
 
 bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
@@ -382,8 +385,11 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
     id = ticket->id;
     n_slices = ticket->n_slices;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
-    table_client_send(client, MESSAGE_ADD, ticket->slicer.slices, n_slices, ticket->deltas,
-                      &ticket->call, ticket->messages);
+    const TableAsk ask = { .kind = MESSAGE_ADD,
+                           .row_bytes = client->route->row_bytes,
+                           .input = ticket->deltas };
+    table_client_send(client, &ask, ticket->slicer.slices, n_slices, &ticket->call,
+                      ticket->messages);
     process_cache_end_add(cache);
     table_client_count_add(client, n, n_slices);
     client->stats.n_adds += n > 0;

@@ -244,11 +244,14 @@ static void send_fetch(Fetch *fetch, TableClient *client)
                    ? SLICER_NO_MEMORY
                    : slicer_cut(&fetch->slicer, route->partition, keys, fetch->keys->len);
     call_begin(&fetch->call, fetch_ended);
+    const TableAsk ask = { .kind = MESSAGE_GET,
+                           .row_bytes = route->row_bytes,
+                           .output = fetch->rows };
     if (n_slices == SLICER_NO_MEMORY)
         starve(&fetch->call);
     else
-        table_client_send(client, MESSAGE_GET, fetch->slicer.slices, n_slices, fetch->rows,
-                          &fetch->call, fetch->messages);
+        table_client_send(client, &ask, fetch->slicer.slices, n_slices, &fetch->call,
+                          fetch->messages);
     call_sent(&fetch->call);
 }
 

@@ -169,29 +169,17 @@ START_TEST(hash_lists_its_keys_piece_by_piece)
 
     shard_add(shard, &(RubatoKeys){ .n = n }, ones);
     memset(listed, 0xff, n * sizeof *listed);
-    for (uint64_t first = 0; first < n; first += pieces[_i]) {
-        const RubatoRequest request = {
-            .subject = RUBATO_SUBJECT_KEYS,
-            .keys = { .first = first, .n = MIN(pieces[_i], n - first) },
-            .values = listed + first,
-        };
-
-        n_wrong += !shard_numbers_ok(shard, RUBATO_SUBJECT_KEYS, &request.keys);
-        shard_read(shard, &request);
-    }
-    ck_assert(!shard_numbers_ok(shard, RUBATO_SUBJECT_KEYS, &(RubatoKeys){ .first = n, .n = 1 }));
-    ck_assert(!shard_numbers_ok(shard, RUBATO_SUBJECT_KEYS, &(RubatoKeys){ .first = n + 1 }));
-    ck_assert(
-        !shard_numbers_ok(shard, RUBATO_SUBJECT_KEYS, &(RubatoKeys){ .keys = listed, .n = 1 }));
+    ck_assert(shard_can_list(shard));
+    ck_assert_uint_eq(shard_n_rows(shard), n);
+    for (uint64_t first = 0; first < n; first += pieces[_i])
+        shard_list(shard, first, MIN(pieces[_i], n - first), listed + first);
     for (uint64_t i = 0; i < n; i++)
         n_wrong += listed[i] >= n || seen[listed[i]]++ != 0;
     ck_assert_uint_eq(n_wrong, 0);
     for (uint64_t at = n; at-- > n - 50;) { /* in any order */
         RubatoKey key;
 
-        shard_read(shard, &(RubatoRequest){ .subject = RUBATO_SUBJECT_KEYS,
-                                            .keys = { .first = at, .n = 1 },
-                                            .values = &key });
+        shard_list(shard, at, 1, &key);
         n_wrong += key != listed[at];
     }
     ck_assert_uint_eq(n_wrong, 0);
@@ -351,9 +339,7 @@ START_TEST(a_seed_changes_nothing_that_is_read)
         ck_assert_uint_eq(n_rows, N);
         n_bytes_first = i == 0 ? n_bytes : n_bytes_first;
         ck_assert_uint_lt(n_bytes, n_bytes_first * 5 / 4);
-        shard_read(shard, &(RubatoRequest){ .subject = RUBATO_SUBJECT_KEYS,
-                                            .keys = { .n = N },
-                                            .values = listed });
+        shard_list(shard, 0, N, listed);
         g_free(seen);
         seen = g_new0(uint8_t, N);
         for (size_t key = 0; key < N; key++)

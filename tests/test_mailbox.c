@@ -31,7 +31,7 @@ START_TEST(messages_come_out_oldest_first_and_all_at_once)
         taken = mailbox_take(&mailbox);
         for (int i = 0; i < 5; i++) {
             ck_assert_ptr_eq(taken, &messages[i]);
-            taken = message_next(taken);
+            taken = taken->next;
         }
         ck_assert_ptr_null(taken);
         ck_assert(mailbox_is_empty(&mailbox));
@@ -95,7 +95,7 @@ START_TEST(each_producers_messages_stay_in_order_and_none_is_lost)
         for (Message *message = mailbox_take(&mailbox); message != NULL; message = next) {
             const Letter *letter = (const Letter *)message;
 
-            next = message_next(message);
+            next = message->next;
             ck_assert_uint_eq(message->request.clock, next_of[message->server]++);
             ck_assert_uint_eq(letter->payload, message->request.clock * 31 + message->server);
             free(message);
@@ -154,7 +154,7 @@ START_TEST(a_push_that_happens_before_another_threads_push_comes_out_before_it)
 
         if (message == NULL)
             sched_yield();
-        for (; message != NULL; message = message_next(message))
+        for (; message != NULL; message = message->next)
             ck_assert_uint_eq(message->server, expected++);
     }
     for (uint32_t i = 0; i < 3; i++)

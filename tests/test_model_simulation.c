@@ -141,11 +141,11 @@ static void send_get(World *world, uint32_t worker, const RubatoKey *keys, size_
             continue;
         message->get = get;
         message->is_selection = percent(world, 50);
-        message->request.values = message->values;
+        message->request.output = message->values;
         if (message->is_selection) {
             message->request.keys.keys = get->keys;
             message->request.keys.at = message->at;
-            message->request.values = get->values;
+            message->request.output = get->values;
         }
         get->n_pending++;
         send(world, self->node, place, message);
@@ -167,7 +167,7 @@ static void send_add(World *world, uint32_t worker, const RubatoKey *keys, size_
 
         if (!fill_part(world, message, place, keys, n))
             continue;
-        message->request.values = message->values;
+        message->request.input = message->values;
         for (size_t i = 0; i < message->request.keys.n; i++) {
             const RubatoKey key = message->keys[i];
             uint32_t *n_log = &world->n_log[worker][key - FIRST_KEY];
@@ -205,11 +205,11 @@ static void send_announcement(World *world, uint32_t worker, uint64_t iteration,
 
             piece->keys[0] = message->keys[begin++];
             piece->request.keys.n = 1;
-            piece->request.n_all = n_all;
+            piece->request.n_announced = n_all;
             send(world, node, place, piece);
         }
         if (begin > 0)
-            message->request.n_all = n_all;
+            message->request.n_announced = n_all;
         message->request.keys.keys += begin;
         message->request.keys.n -= begin;
         send(world, node, place, message);
@@ -319,7 +319,8 @@ static void note(Place *place, const Message *message)
         for (size_t i = 0; i < request->keys.n; i++)
             place->told[request->worker][request->clock] |= world_bit_of(request->keys.keys[i]);
         place->n_told_keys[request->worker] += (uint32_t)request->keys.n;
-        if (request->n_all == 0 || place->n_told_keys[request->worker] == request->n_all) {
+        if (request->n_announced == 0 ||
+            place->n_told_keys[request->worker] == request->n_announced) {
             place->n_told[request->worker] = (uint32_t)request->clock + 1;
             place->n_told_keys[request->worker] = 0;
         }

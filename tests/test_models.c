@@ -445,10 +445,10 @@ START_TEST(bsp_keeps_lists_selections_and_runs)
     uint32_t at[] = { 2, 0 };
     int64_t deltas[] = { 1, 10, 100 };
     RubatoRequest adds[] = {
-        { .keys = { .keys = keys, .n = 3 }, .values = deltas },
-        { .keys = { .keys = keys, .at = at, .n = 2 }, .values = deltas },
-        { .keys = { .first = 6, .n = 3 }, .values = deltas },
-        { .keys = { .first = 6, .n = 0 }, .values = deltas },
+        { .keys = { .keys = keys, .n = 3 }, .input = deltas },
+        { .keys = { .keys = keys, .at = at, .n = 2 }, .input = deltas },
+        { .keys = { .first = 6, .n = 3 }, .input = deltas },
+        { .keys = { .first = 6, .n = 0 }, .input = deltas },
     };
     ModelRig rig;
 
@@ -490,7 +490,7 @@ START_TEST(bsp_floats_are_the_same_however_adds_arrive)
             const uint32_t worker = (uint32_t)g_rand_int_range(rand, 0, 8);
             const uint32_t turn = n_sent[worker];
             float delta = 1.0f / (float)(1 + worker * 97 + turn * 31);
-            RubatoRequest add = { .worker = worker, .keys = key, .values = &delta };
+            RubatoRequest add = { .worker = worker, .keys = key, .input = &delta };
 
             if (turn == 5)
                 continue;

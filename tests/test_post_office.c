@@ -24,7 +24,7 @@ static void handle(Actor *actor, Message *message)
 {
     Desk *desk = (Desk *)actor;
     const RubatoKeys *keys = &message->request.keys;
-    const int64_t *deltas = message->request.values;
+    const int64_t *deltas = message->request.input;
 
     if (message->kind == MESSAGE_FENCE) {
         event_raise(&desk->inside);
@@ -111,7 +111,7 @@ START_TEST(what_is_asked_of_an_idle_server_is_answered_at_once)
     rig_init(&rig);
     call_begin(&call, NULL);
     call_add_parts(&call, 1);
-    post_office_ask(&rig.office, &get, 8);
+    post_office_ask(&rig.office, &get);
     call_sent(&call);
     ck_assert(call_has_ended(&call));
     ck_assert_uint_eq(call.min_clock, 5);
@@ -130,7 +130,7 @@ START_TEST(what_is_asked_of_a_busy_server_waits_for_it)
     thread = make_busy(&rig);
     call_begin(&call, NULL);
     call_add_parts(&call, 1);
-    post_office_ask(&rig.office, &get, 8);
+    post_office_ask(&rig.office, &get);
     call_sent(&call);
     ck_assert(!call_has_ended(&call));
     let_go(&rig, thread);
@@ -151,10 +151,11 @@ START_TEST(what_is_told_may_be_reused_at_once)
     const bool is_busy = _i % 2 == 1;
     Rig rig;
     Call call;
-    Message add = { .request = { .keys = forms[_i / 2], .values = deltas },
-                    .kind = MESSAGE_ADD,
+    Message add = { .kind = MESSAGE_ADD,
                     .server = 1,
-                    .call = &call };
+                    .call = &call,
+                    .request = { .keys = forms[_i / 2], .input = deltas },
+                    .row_bytes = sizeof *deltas };
     pthread_t thread = 0;
     size_t n_bytes;
 
@@ -163,7 +164,7 @@ START_TEST(what_is_told_may_be_reused_at_once)
         thread = make_busy(&rig);
     call_begin(&call, NULL);
     call_add_parts(&call, 1);
-    n_bytes = post_office_tell(&rig.office, &add, sizeof *deltas);
+    n_bytes = post_office_tell(&rig.office, &add);
     call_sent(&call);
     memset(keys, 0xff, sizeof keys);
     memset(at, 0, sizeof at);
@@ -191,10 +192,10 @@ START_TEST(messages_of_one_sender_keep_their_order)
 
     rig_init(&rig);
     thread = make_busy(&rig);
-    post_office_tell(&rig.office, &clock, 0);
+    post_office_tell_local_clock(&rig.office, &clock);
     call_begin(&call, NULL);
     call_add_parts(&call, 1);
-    post_office_ask(&rig.office, &get, 8);
+    post_office_ask(&rig.office, &get);
     call_sent(&call);
     let_go(&rig, thread);
     ck_assert(call_wait(&call, -1));
@@ -262,8 +263,9 @@ static void ask_get(PostOffice *office, Message *get, Call *call, uint64_t *row)
     *get = (Message){ .kind = MESSAGE_GET,
                       .epoch = 1,
                       .call = call,
-                      .request = { .keys = { .first = 3, .n = 1 }, .values = row } };
-    post_office_ask(office, get, sizeof *row);
+                      .request = { .keys = { .first = 3, .n = 1 }, .output = row },
+                      .row_bytes = sizeof *row };
+    post_office_ask(office, get);
     call_sent(call);
 }
 
@@ -483,19 +485,20 @@ static void handle_rows(Actor *actor, Message *message)
 
     shelf->n_pieces++;
     message->status =
-        message->kind == MESSAGE_GET && !post_office_make_room(message, shelf->row_bytes)
+        message->kind == MESSAGE_GET && !post_office_make_room(message, keys->n * shelf->row_bytes)
             ? CALL_REFUSED
             : CALL_OK;
     message->min_clock = 5;
     for (size_t i = 0; message->status == CALL_OK && i < keys->n; i++) {
         const RubatoKey key = keys->keys == NULL ? keys->first + i : keys->keys[i];
-        uint32_t *row = (uint32_t *)message->request.values + i * width;
+        uint32_t *to = (uint32_t *)message->request.output + i * width;
+        const uint32_t *from = (const uint32_t *)message->request.input + i * width;
 
         for (size_t column = 0; column < width; column++)
             if (message->kind == MESSAGE_GET)
-                row[column] = word_of(key, column);
+                to[column] = word_of(key, column);
             else
-                shelf->added[key] += row[column];
+                shelf->added[key] += from[column];
     }
     actor_answer(actor, message);
 }
@@ -533,7 +536,10 @@ START_TEST(requests_in_pieces_come_whole)
     Message message = { .kind = adds ? MESSAGE_ADD : MESSAGE_GET,
                         .server = 1,
                         .call = &call,
-                        .request = { .keys = forms[_i % 3], .values = values } };
+                        .request = { .keys = forms[_i % 3],
+                                     .input = adds ? values : NULL,
+                                     .output = adds ? NULL : values },
+                        .row_bytes = width * 4 };
     PostOffice asking;
     Pair pair;
 
@@ -552,7 +558,7 @@ START_TEST(requests_in_pieces_come_whole)
 
     call_begin(&call, NULL);
     call_add_parts(&call, 1);
-    post_office_ask(&asking, &message, width * 4);
+    post_office_ask(&asking, &message);
     post_office_flush(&asking);
     call_sent(&call);
     carry(&pair, &asking, &call);
@@ -593,7 +599,7 @@ START_TEST(cancelling_a_task_ends_its_own_requests_alone)
         call_begin(&calls[i], NULL);
         call_add_parts(&calls[i], 1);
         gets[i] = (Message){ .kind = MESSAGE_GET, .epoch = 1 + i % 2, .call = &calls[i] };
-        post_office_ask(&pair.rig.office, &gets[i], 8);
+        post_office_ask(&pair.rig.office, &gets[i]);
         call_sent(&calls[i]);
     }
     post_office_cancel(&pair.rig.office, 3);

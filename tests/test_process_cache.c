@@ -37,7 +37,7 @@ typedef struct {
 static void read_rows(SlowServer *server, Message *message)
 {
     const RubatoKeys *keys = &message->request.keys;
-    int64_t *values = message->request.values;
+    int64_t *values = message->request.output;
 
     for (size_t i = 0; i < keys->n; i++)
         values[i] = server->rows[(keys->keys == NULL ? keys->first + i : keys->keys[i]) % N_ROWS];
@@ -49,7 +49,7 @@ static void serve_slowly(Actor *actor, Message *message)
 {
     SlowServer *server = (SlowServer *)actor;
     const RubatoKeys *keys = &message->request.keys;
-    const int64_t *deltas = message->request.values;
+    const int64_t *deltas = message->request.input;
 
     if (message->kind == MESSAGE_GET && !server->at_once) {
         g_ptr_array_add(server->waiting, message);

@@ -159,8 +159,7 @@ START_TEST(heap_gives_clock_then_worker_then_arrival)
     for (size_t i = 0; i < G_N_ELEMENTS(requests); i++) {
         requests[i] = (RubatoRequest){
             .clock = (uint64_t)g_rand_int_range(rand, 0, 9),
-            .subject =
-                g_rand_int_range(rand, 0, 4) == 0 ? RUBATO_SUBJECT_HYPER : RUBATO_SUBJECT_ROWS,
+            .kind = g_rand_int_range(rand, 0, 4) == 0 ? RUBATO_REQUEST_TUNE : RUBATO_REQUEST_ADD,
             .worker = (uint32_t)g_rand_int_range(rand, 0, 4),
         };
         request_heap_push(&heap, &requests[i]);
@@ -173,12 +172,12 @@ START_TEST(heap_gives_clock_then_worker_then_arrival)
         if (before != NULL) {
             ck_assert_uint_ge(request->clock, before->clock);
             /* what sets a number holds for all of its clock */
-            if (request->clock == before->clock && request->subject != before->subject)
-                ck_assert_int_eq(before->subject, RUBATO_SUBJECT_HYPER);
-            if (request->clock == before->clock && request->subject == before->subject)
+            if (request->clock == before->clock && request->kind != before->kind)
+                ck_assert_int_eq(before->kind, RUBATO_REQUEST_TUNE);
+            if (request->clock == before->clock && request->kind == before->kind)
                 ck_assert_uint_ge(request->worker, before->worker);
-            /* of one clock, subject and worker: as they came, which is as they lie in the array */
-            if (request->clock == before->clock && request->subject == before->subject &&
+            /* of one clock, kind and worker: as they came, which is as they lie in the array */
+            if (request->clock == before->clock && request->kind == before->kind &&
                 request->worker == before->worker)
                 ck_assert(request > before);
         }

@@ -2,6 +2,7 @@
  * one of another node. No thread: the test handles each message itself, as the owner. */
 #include "engine/server/server.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "models/shard.h"
@@ -92,7 +93,7 @@ static void get(Rig *rig, Asked *asked, uint32_t epoch, uint32_t table, uint64_t
                                 .table = table,
                                 .request = { .clock = clock,
                                              .keys = { .keys = &asked->key, .n = 1 },
-                                             .values = &asked->value } };
+                                             .output = &asked->value } };
     ask(rig, asked);
 }
 
@@ -104,7 +105,7 @@ static CallStatus add(Rig *rig, uint32_t epoch, uint32_t table, int64_t delta)
         (Message){ .kind = MESSAGE_ADD,
                    .epoch = epoch,
                    .table = table,
-                   .request = { .keys = { .keys = &asked.key, .n = 1 }, .values = &asked.value } };
+                   .request = { .keys = { .keys = &asked.key, .n = 1 }, .input = &asked.value } };
     ask(rig, &asked);
     ck_assert(call_has_ended(&asked.call));
     return (CallStatus)asked.call.status;
@@ -115,7 +116,7 @@ static void tell_clock(Rig *rig, uint32_t epoch, uint32_t table, uint32_t source
     Message message = { .kind = MESSAGE_CLOCK,
                         .epoch = epoch,
                         .table = table,
-                        .request = { .worker = source, .clock = clock } };
+                        .clock = { .source = source, .clock = clock } };
 
     ck_assert(actor_try_handle(&rig->server.actor, &message));
 }
@@ -228,7 +229,7 @@ START_TEST(a_get_may_bring_the_clock_of_its_node)
         .kind = MESSAGE_GET,
         .epoch = 1,
         .node_clock = 1,
-        .request = { .clock = 1, .keys = { .keys = &asked.key, .n = 1 }, .values = &asked.value }
+        .request = { .clock = 1, .keys = { .keys = &asked.key, .n = 1 }, .output = &asked.value }
     };
     ask(&rig, &asked);
     ck_assert(call_has_ended(&asked.call));
@@ -244,57 +245,104 @@ enum { IN_TASK = 1, BETWEEN = 0 };
 static const struct {
     uint32_t epoch, table;
     MessageKind kind;
-    RubatoSubject subject;
     uint32_t worker;
     RubatoKey first;
-    size_t n, value_bytes;
+    size_t n, input_bytes;
     CallStatus status;
+    RubatoTuning tuning;
 } foreign[] = {
+#define NOBODY BAD_GRADIENTS_NO_WORKER
     /* in a task */
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 16, CALL_OK },
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 15, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 24, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 6, 2, 16, CALL_OK },
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 7, 2, 16, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 2, 0, 2, 16, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_ROWS, 1, N_KEYS, 1, 0, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_ROWS, 2, 0, 1, 0, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_STATE, 1, 0, 1, 0, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_KEYS, 1, 0, 1, 0, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_HYPER, 1, 0, 1, 0, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_VALUES, 1, 0, 1, 8, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_INITIAL, 1, 0, 1, 0, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_ADD, RUBATO_SUBJECT_HYPER, 1, 99, 1, 8, CALL_REFUSED },
-    { IN_TASK, 1, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 16, CALL_CANCELLED },
-    { IN_TASK + 1, 0, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 1, 0, 2, 16, CALL_CANCELLED },
+    { IN_TASK, 0, MESSAGE_ADD, 1, 0, 2, 16, CALL_OK, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD, 1, 0, 2, 15, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD, 1, 0, 2, 24, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD, 1, 6, 2, 16, CALL_OK, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD, 1, 7, 2, 16, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD, 2, 0, 2, 16, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_GET, 1, N_KEYS, 1, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_GET, 2, 0, 1, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_GET, 1, 0, 1, 8, CALL_REFUSED, { 0 } }, /* it brings values */
+    { IN_TASK, 0, MESSAGE_GET_STATE, 1, 0, 1, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_LIST_KEYS, 1, 0, 1, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_LIST_KEYS, 1, 0, 0, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_COUNT_KEYS, 1, 0, 1, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_SET, 1, 0, 1, 8, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_RESET, 1, 0, 1, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_TUNE, 1, 0, 0, 0, CALL_REFUSED, { (RubatoHyper)99, 1 } },
+    { IN_TASK, 0, MESSAGE_TUNE, 2, 0, 0, 0, CALL_REFUSED, { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { IN_TASK, 0, MESSAGE_ANNOUNCE, 1, 0, 2, 0, CALL_OK, { 0 } },
+    { IN_TASK, 0, MESSAGE_ANNOUNCE, 1, 0, 2, 16, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_ANNOUNCE, 1, 7, 2, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 1, MESSAGE_ADD, 1, 0, 2, 16, CALL_CANCELLED, { 0 } },
+    { IN_TASK + 1, 0, MESSAGE_ADD, 1, 0, 2, 16, CALL_CANCELLED, { 0 } },
+    { IN_TASK + 1, 0, MESSAGE_FENCE, 9, 0, 0, 0, CALL_OK, { 0 } },
     /* between tasks */
-    { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 2, 16, CALL_OK },
-    { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_VALUES, BAD_GRADIENTS_NO_WORKER, 0, 2, 16, CALL_OK },
-    { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, 0, 0, 2, 16, CALL_REFUSED },
-    { BETWEEN, 9, MESSAGE_ADD, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 2, 16,
-      CALL_REFUSED },
-    { BETWEEN, 1, MESSAGE_ADD, RUBATO_SUBJECT_KEYS, BAD_GRADIENTS_NO_WORKER, 0, 0, 0,
-      CALL_REFUSED },
-    { BETWEEN, 1, MESSAGE_GET, RUBATO_SUBJECT_KEYS, BAD_GRADIENTS_NO_WORKER, 0, N_KEYS + 1, 0,
-      CALL_REFUSED },
-    { BETWEEN, 1, MESSAGE_GET, RUBATO_SUBJECT_VALUES, BAD_GRADIENTS_NO_WORKER, 0, 1, 0,
-      CALL_REFUSED },
+    { BETWEEN, 1, MESSAGE_ADD, NOBODY, 0, 2, 16, CALL_OK, { 0 } },
+    { BETWEEN, 1, MESSAGE_SET, NOBODY, 0, 2, 16, CALL_OK, { 0 } },
+    { BETWEEN, 1, MESSAGE_SET, NOBODY, 0, 2, 8, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_RESET, NOBODY, 0, 2, 0, CALL_OK, { 0 } },
+    { BETWEEN, 1, MESSAGE_RESET, NOBODY, 0, 2, 16, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_ADD, 0, 0, 2, 16, CALL_REFUSED, { 0 } },
+    { BETWEEN, 9, MESSAGE_ADD, NOBODY, 0, 2, 16, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_LIST_KEYS, NOBODY, 0, N_KEYS + 1, 0, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_COUNT_KEYS, NOBODY, 0, 2, 0, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_COUNT_KEYS, NOBODY, 0, 0, 0, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_LIST_BAD_GRADIENTS, NOBODY, 0, 1, 0, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_CLOCK, 0, 0, 0, 0, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_ANNOUNCE, NOBODY, 0, 1, 0, CALL_REFUSED, { 0 } },
     /* what Adam keeps beside a value: two means, two counts */
-    { BETWEEN, ADAM, MESSAGE_ADD, RUBATO_SUBJECT_STATE, BAD_GRADIENTS_NO_WORKER, 0, 1, 32,
-      CALL_OK },
-    { BETWEEN, ADAM, MESSAGE_ADD, RUBATO_SUBJECT_STATE, BAD_GRADIENTS_NO_WORKER, 0, 1, 16,
-      CALL_REFUSED },
-    { BETWEEN, ADAM, MESSAGE_ADD, RUBATO_SUBJECT_HYPER, BAD_GRADIENTS_NO_WORKER,
-      RUBATO_HYPER_LEARNING_RATE, 1, 8, CALL_OK },
-    { BETWEEN, ADAM, MESSAGE_ADD, RUBATO_SUBJECT_HYPER, BAD_GRADIENTS_NO_WORKER,
-      RUBATO_HYPER_LEARNING_RATE, 2, 16, CALL_REFUSED },
-    { BETWEEN, ADAM, MESSAGE_GET, RUBATO_SUBJECT_HYPER, BAD_GRADIENTS_NO_WORKER,
-      RUBATO_HYPER_LEARNING_RATE, 1, 0, CALL_REFUSED },
-    { IN_TASK, 0, MESSAGE_GET, RUBATO_SUBJECT_KEYS, 1, 0, 0, 0, CALL_REFUSED },
-    { BETWEEN, 1, MESSAGE_ANNOUNCE, RUBATO_SUBJECT_ROWS, BAD_GRADIENTS_NO_WORKER, 0, 1, 0,
-      CALL_REFUSED },
+    { BETWEEN, ADAM, MESSAGE_SET_STATE, NOBODY, 0, 1, 32, CALL_OK, { 0 } },
+    { BETWEEN, ADAM, MESSAGE_SET_STATE, NOBODY, 0, 1, 16, CALL_REFUSED, { 0 } },
+    { BETWEEN, ADAM, MESSAGE_TUNE, NOBODY, 0, 0, 0, CALL_OK, { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { BETWEEN,
+      ADAM,
+      MESSAGE_TUNE,
+      NOBODY,
+      0,
+      1,
+      0,
+      CALL_REFUSED,
+      { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { BETWEEN,
+      ADAM,
+      MESSAGE_TUNE,
+      NOBODY,
+      0,
+      0,
+      8,
+      CALL_REFUSED,
+      { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { BETWEEN,
+      ADAM,
+      MESSAGE_TUNE,
+      NOBODY,
+      0,
+      0,
+      0,
+      CALL_REFUSED,
+      { RUBATO_HYPER_LEARNING_RATE, NAN } },
 };
 
+/* A message of another node. */
+static Message message_of(int i, const int64_t *input)
+{
+    Message message = {
+        .kind = foreign[i].kind, .epoch = foreign[i].epoch, .table = foreign[i].table, .node = OTHER
+    };
+
+    if (message.kind == MESSAGE_CLOCK) {
+        message.clock = (MessageClock){ .source = OTHER, .clock = 1 };
+        return message;
+    }
+    message.request = (RubatoRequest){ .worker = foreign[i].worker,
+                                       .keys = { .first = foreign[i].first, .n = foreign[i].n } };
+    message.input_bytes = foreign[i].input_bytes;
+    if (message.input_bytes > 0)
+        message.request.input = input;
+    if (message.kind == MESSAGE_TUNE)
+        message.request.tuning = foreign[i].tuning;
+    return message;
+}
 /* A server has some parts of a table: whoever asks it for another one, or for one that the table
  * does not have, is refused, in a task and between tasks. */
 START_TEST(a_part_that_is_not_here_is_refused)
@@ -323,7 +371,7 @@ START_TEST(a_part_that_is_not_here_is_refused)
                                    .node = OTHER,
                                    .request = { .worker = in_task ? 0 : BAD_GRADIENTS_NO_WORKER,
                                                 .keys = { .first = 1, .n = 1 },
-                                                .values = &asked.value } };
+                                                .output = &asked.value } };
         ask(&rig, &asked);
         ck_assert(call_has_ended(&asked.call));
         ck_assert_uint_eq(asked.call.status, status_of[part]);
@@ -357,7 +405,7 @@ START_TEST(a_clock_reaches_every_part)
                                          .part = part,
                                          .request = { .clock = 1,
                                                       .keys = { .keys = &asked[part].key, .n = 1 },
-                                                      .values = &asked[part].value } };
+                                                      .output = &asked[part].value } };
         ask(&rig, &asked[part]);
         ck_assert(!call_has_ended(&asked[part].call));
     }
@@ -384,16 +432,7 @@ START_TEST(what_another_node_asks_is_checked)
     rig_init(&rig, "asp");
     begin_task(&rig, IN_TASK, 0);
     memset(&asked, 0, sizeof asked);
-    asked.message =
-        (Message){ .kind = foreign[_i].kind,
-                   .epoch = foreign[_i].epoch,
-                   .table = foreign[_i].table,
-                   .node = OTHER,
-                   .value_bytes = foreign[_i].value_bytes,
-                   .request = { .worker = foreign[_i].worker,
-                                .subject = foreign[_i].subject,
-                                .keys = { .first = foreign[_i].first, .n = foreign[_i].n },
-                                .values = (void *)(uintptr_t)ones } };
+    asked.message = message_of(_i, ones);
     ask(&rig, &asked);
     ck_assert(call_has_ended(&asked.call));
     ck_assert_uint_eq(asked.call.status, foreign[_i].status);
@@ -406,7 +445,7 @@ START_TEST(what_another_node_asks_is_checked)
                                           .table = table,
                                           .request = { .worker = BAD_GRADIENTS_NO_WORKER,
                                                        .keys = { .first = key, .n = 1 },
-                                                       .values = &here.value } };
+                                                       .output = &here.value } };
                 ask(&rig, &here);
                 require_msg(here.value == 0, "key %u of %s", (unsigned)key, names[table]);
             }

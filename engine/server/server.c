@@ -10,8 +10,7 @@
  * refused. */
 #include "engine/server/server.h"
 
-#include "models/model.h"
-#include "models/shard.h"
+#include "engine/server/request_ops.h"
 #include "models/update/bad_gradients.h"
 
 /* A table's parts on this server. */
@@ -57,65 +56,25 @@ static void refuse(Server *server, Message *message, const char *why)
     answer(server, message, CALL_REFUSED);
 }
 
-/* Whether a kind of message may have its subject, in a task or between tasks. */
-static bool subject_ok(const Message *message, bool in_task)
-{
-    switch (message->request.subject) {
-    case RUBATO_SUBJECT_ROWS:
-        return true;
-    case RUBATO_SUBJECT_HYPER:
-        return message->kind == MESSAGE_ADD;
-    case RUBATO_SUBJECT_STATE:
-        return !in_task && (message->kind == MESSAGE_ADD || message->kind == MESSAGE_GET);
-    case RUBATO_SUBJECT_VALUES:
-    case RUBATO_SUBJECT_INITIAL:
-        return !in_task && message->kind == MESSAGE_ADD;
-    case RUBATO_SUBJECT_KEYS:
-    case RUBATO_SUBJECT_BAD_GRADIENTS:
-        return !in_task && message->kind == MESSAGE_GET;
-    }
-    return false;
-}
-
-/* What is wrong with the keys of a request of another node, NULL where nothing is. */
-static const char *find_key_fault(const RubatoShard *shard, const RubatoRequest *request)
-{
-    switch (request->subject) {
-    case RUBATO_SUBJECT_HYPER:
-        return shard_hyper_ok(shard, &request->keys, request->values)
-                   ? NULL
-                   : "a hyper-parameter that cannot be";
-    case RUBATO_SUBJECT_KEYS:
-    case RUBATO_SUBJECT_BAD_GRADIENTS:
-        return shard_numbers_ok(shard, request->subject, &request->keys)
-                   ? NULL
-                   : "a number of what this server does not have";
-    default:
-        return shard_keys_ok(shard, &request->keys) ? NULL : "a key that this server does not hold";
-    }
-}
-
-/* What is wrong with a request of another node, NULL where nothing is. */
+/* What is wrong with a request of another node, NULL where nothing is. model NULL: between tasks. */
 static const char *find_fault(const RubatoShard *shard, const RubatoModel *model,
                               const Message *message)
 {
+    const RequestOps *ops = request_ops[message->kind];
     const RubatoRequest *request = &message->request;
-    const size_t row_bytes = shard_subject_bytes(shard, request->subject);
-    /* an announcement is of keys alone, as many as fit */
-    const size_t carried_bytes = message->kind == MESSAGE_ANNOUNCE ? 0 : row_bytes;
+    const size_t row_bytes = request_row_bytes(ops, shard_spec(shard));
+    const size_t input_bytes = ops->rows == REQUEST_INPUT ? request->keys.n * row_bytes : 0;
 
-    if (request->keys.n > post_office_max_keys(carried_bytes))
+    if (request->keys.n > post_office_max_keys(row_bytes))
         return "a request with more keys than a message may have";
-    if (message->kind == MESSAGE_ADD && message->value_bytes != request->keys.n * row_bytes)
-        return "an Add whose deltas do not fit its keys";
-    if (!subject_ok(message, model != NULL))
-        return "a request for what cannot be asked";
+    if (message->input_bytes != input_bytes)
+        return "a request whose values do not fit its keys";
     if (model != NULL && !model_request_ok(model, request))
         return "a request of no worker of the task";
     /* bad deltas are counted by worker: an invented one must not get a count */
     if (model == NULL && request->worker != BAD_GRADIENTS_NO_WORKER)
         return "a request of a worker between tasks";
-    return find_key_fault(shard, request);
+    return ops->find_fault == NULL ? NULL : ops->find_fault(shard, request);
 }
 
 static bool check_remote(Server *server, const RubatoShard *shard, const RubatoModel *model,
@@ -159,9 +118,9 @@ static Binding *find_binding(Server *server, uint32_t epoch, uint32_t table)
 }
 
 /* The memory for the rows of an answer is taken when they are read, not while the Get is parked. */
-static bool make_room(RubatoRequest *request, size_t row_bytes)
+static bool make_room(RubatoRequest *request, size_t n_bytes)
 {
-    return post_office_make_room(message_of_request(request), row_bytes);
+    return post_office_make_room(message_of_request(request), n_bytes);
 }
 
 /* ---- without memory ---- */
@@ -213,7 +172,7 @@ static void handle_clock(Server *server, const Binding *binding, Message *messag
     for (uint32_t i = 0; i < binding->n_here; i++) {
         RubatoModel *model = binding->parts[binding->here[i]].model;
 
-        model_clock(model, message->request.worker, message->request.clock);
+        model_clock(model, message->clock.source, message->clock.clock);
         empty_outbox(server, model);
     }
     answer(server, message, CALL_OK);
@@ -234,6 +193,10 @@ static void handle_for_task(Server *server, Message *message)
         handle_clock(server, binding, message);
         return;
     }
+    if (request_ops[message->kind]->in_task == NULL) {
+        refuse(server, message, "a request that belongs between tasks, in one");
+        return;
+    }
     part = message->part < binding->n_parts ? &binding->parts[message->part] : NULL;
     if (part == NULL || part->model == NULL) {
         refuse(server, message, no_such_part);
@@ -245,7 +208,7 @@ static void handle_for_task(Server *server, Message *message)
             starve(server, binding);
         return;
     }
-    switch (message->kind) {
+    switch (message->kind) { /* those that come most; the others by the array */
     case MESSAGE_GET:
         if (message->node_clock > 0)
             model_clock(part->model, message->node, message->node_clock);
@@ -254,12 +217,9 @@ static void handle_for_task(Server *server, Message *message)
     case MESSAGE_ADD:
         model_add(part->model, &message->request);
         break;
-    case MESSAGE_ANNOUNCE:
-        model_announce(part->model, &message->request);
-        break;
     default:
-        refuse(server, message, "a message that no server takes");
-        return;
+        request_ops[message->kind]->in_task(part->model, &message->request);
+        break;
     }
     empty_outbox(server, part->model);
     if (G_UNLIKELY(server->starved))
@@ -268,25 +228,26 @@ static void handle_for_task(Server *server, Message *message)
         post_office_park(message);
 }
 
-/* The answer to a Get of a list tells how long that is, for there are no clocks. */
-static bool read_past_models(RubatoShard *shard, Message *message)
+static bool has_room(const RubatoShard *shard, Message *message)
 {
-    const RubatoSubject subject = message->request.subject;
+    const RequestOps *ops = request_ops[message->kind];
+    const RubatoRequest *request = &message->request;
 
-    if (message->request.values == NULL && message->request.keys.n > 0 &&
-        !make_room(&message->request, shard_subject_bytes(shard, subject)))
-        return false;
-    shard_read(shard, &message->request);
-    if (subject == RUBATO_SUBJECT_KEYS || subject == RUBATO_SUBJECT_BAD_GRADIENTS)
-        message->min_clock = shard_n_listed(shard, subject);
-    return true;
+    return ops->rows != REQUEST_OUTPUT || request->output != NULL || request->keys.n == 0 ||
+           post_office_make_room(message,
+                                 request->keys.n * request_row_bytes(ops, shard_spec(shard)));
 }
 
 static void handle_past_models(Server *server, Message *message)
 {
+    const RequestOps *ops = request_ops[message->kind];
     const ServerTable *table = find_table(server, message->table);
     RubatoShard *shard;
 
+    if (ops->between_tasks == NULL) {
+        refuse(server, message, "a message that belongs to a task, without one");
+        return;
+    }
     if (table == NULL) {
         refuse(server, message, "a request for a table that is not here");
         return;
@@ -300,20 +261,24 @@ static void handle_past_models(Server *server, Message *message)
         server->starved = false;
         return;
     }
-    switch (message->kind) {
-    case MESSAGE_GET:
-        if (!read_past_models(shard, message))
-            server->starved = true;
-        break;
-    case MESSAGE_ADD:
-        shard_write(shard, &message->request);
-        break;
-    default:
-        refuse(server, message, "a message that belongs to a task, without one");
-        return;
-    }
+    if (has_room(shard, message))
+        ops->between_tasks(shard, &message->request);
+    else
+        server->starved = true;
     answer(server, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
     server->starved = false;
+}
+
+/* Whether that was all: a function to run as the owner, or something that asks nothing of a
+ * table. */
+static bool handle_without_table(Server *server, Message *message)
+{
+    if (message->kind == MESSAGE_INVOKE)
+        message->invoke(message, server);
+    else if (!request_ops[message->kind]->is_empty)
+        return false;
+    answer(server, message, CALL_OK);
+    return true;
 }
 
 static void handle(Actor *actor, Message *message)
@@ -321,16 +286,12 @@ static void handle(Actor *actor, Message *message)
     Server *server = (Server *)actor;
 
     message->min_clock = UINT64_MAX;
-    if (message->kind == MESSAGE_INVOKE) {
-        message->invoke(message, server);
-        answer(server, message, CALL_OK);
-    } else if (message->kind == MESSAGE_FENCE) {
-        answer(server, message, CALL_OK);
-    } else if (message->epoch != 0) {
+    if (message->kind > MESSAGE_CLOCK && handle_without_table(server, message))
+        return;
+    if (message->epoch != 0)
         handle_for_task(server, message);
-    } else {
+    else
         handle_past_models(server, message);
-    }
 }
 
 /* Replies to other nodes were queued: they go out together. */
@@ -349,14 +310,15 @@ static size_t held_by(const BoundPart *part)
 static size_t find_work(Actor *actor, const Message *message)
 {
     const Binding *binding;
+    const RequestOps *ops = request_ops[message->kind];
     size_t work = 0;
 
-    if (message->kind != MESSAGE_CLOCK && message->kind != MESSAGE_ANNOUNCE)
+    if (ops == NULL || !ops->releases)
         return 0;
     binding = find_binding((Server *)actor, message->epoch, message->table);
     if (binding == NULL)
         return 0;
-    if (message->kind == MESSAGE_ANNOUNCE)
+    if (message->kind != MESSAGE_CLOCK)
         return message->part < binding->n_parts ? held_by(&binding->parts[message->part]) : 0;
     for (uint32_t i = 0; i < binding->n_here; i++)
         work += held_by(&binding->parts[binding->here[i]]);

@@ -43,7 +43,7 @@ static void fence(RubatoTaskRun *run)
                                       .node = office->self,
                                       .call = &call,
                                       .end = message_end_call };
-        post_office_ask(office, &messages[server], 0);
+        post_office_ask(office, &messages[server]);
     }
     post_office_flush(office);
     if (task_run_is_cancelled(run)) /* as cancel_if_late in tables/client.c */

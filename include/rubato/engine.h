@@ -152,7 +152,7 @@ RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table,
 
 /* Messages by kind. */
 typedef struct {
-    uint64_t gets, adds, clocks, announcements, fences, replies, controls;
+    uint64_t gets, adds, clocks, announcements, fences, others, replies, controls;
 } RubatoMessageCounts;
 
 /* What this node and the others have said to each other since the engine was made. Messages that

@@ -31,9 +31,9 @@ typedef struct {
     uint64_t n_held;           /* keys of Gets not answered yet, and of what is kept */
     RubatoRequest **outbox;    /* what goes back to whoever sent it, chained from the newest */
     RubatoRequest *own_outbox; /* where its owner has none for it */
-    /* Gives a Get without `values` memory for its rows; false: there is none. NULL: all have
+    /* Gives a Get without `output` memory for all of its rows; false: there is none. NULL: all have
      * some. */
-    bool (*make_room)(RubatoRequest *request, size_t row_bytes);
+    bool (*make_room)(RubatoRequest *request, size_t n_bytes);
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
 } RubatoModel;
 
@@ -55,7 +55,7 @@ RUBATO_API uint64_t rubato_model_clock(const RubatoModel *model, uint32_t source
 /* Reads the rows of a Get and sends it back. */
 RUBATO_API void rubato_model_answer(RubatoModel *model, RubatoRequest *request);
 
-/* Applies an Add to the shard: its deltas, or the hyper-parameter that it changes. */
+/* Applies an Add or a tuning to the shard. */
 RUBATO_API void rubato_model_apply(RubatoModel *model, const RubatoRequest *request);
 
 /* Sends back an Add or an announcement that has been taken in: it is gone for the model. */
@@ -88,7 +88,8 @@ struct RubatoModelOps {
     /* A Get: answer it now, or keep the request itself and answer it in a later op. */
     void (*get)(RubatoModel *model, RubatoRequest *request);
 
-    /* An Add: apply it, or rubato_model_keep it for later; finish it in this call either way. */
+    /* An Add or a tuning: apply it, or rubato_model_keep it for later; finish it in this call either
+     * way. */
     void (*add)(RubatoModel *model, RubatoRequest *request);
 
     /* The clock of a source has gone from `from` to `to` (RUBATO_CLOCK_RETIRED: it has retired),
@@ -96,7 +97,7 @@ struct RubatoModelOps {
     void (*advance)(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to);
 
     /* The keys that a worker will use in iteration request->clock, an n of 0 being possible; many
-     * keys come in several calls, each of which tells by request->n_all how many there are in all;
+     * keys come in several calls, each of which tells by request->n_announced how many there are in all;
      * with RUBATO_CLOCK_RETIRED, that it will use none from here on. Finish it in this call. NULL:
      * the model does not care. */
     void (*announce)(RubatoModel *model, RubatoRequest *request);

@@ -1,10 +1,10 @@
-/* What a server is asked, as models, storages and rules see it.
+/* What a server is asked, as models see it.
  *
  * Threads: whoever owns the shard; see model_ops.h. */
 #ifndef RUBATO_REQUEST_H
 #define RUBATO_REQUEST_H
 
-#include <rubato/types.h>
+#include <rubato/table.h>
 
 G_BEGIN_DECLS
 
@@ -23,33 +23,36 @@ typedef struct {
     size_t n;
 } RubatoKeys;
 
-/* What of a table a request reads or writes. A model gets ROWS and HYPER; what holds for an Add
- * holds for both. The others come between tasks, past any model. */
+/* What a model may be asked. To a model a tuning is an Add: what holds for one holds for both. */
 typedef enum {
-    RUBATO_SUBJECT_ROWS,    /* values; an Add's deltas go through the update rule */
-    RUBATO_SUBJECT_HYPER,   /* Add: a hyper-parameter of the update rule, keys.first (a RubatoHyper;
-                             * n is 1), gets the double at `values` */
-    RUBATO_SUBJECT_VALUES,  /* Add: rows get these values, and the state of fresh ones */
-    RUBATO_SUBJECT_STATE,   /* what the update rule keeps beside each row */
-    RUBATO_SUBJECT_INITIAL, /* Add, without values: rows as they were made, and their state */
-    RUBATO_SUBJECT_KEYS,    /* Get: the keys themselves of the shard's rows number keys.first and so
-                             * on, in an order that stays the same until a row is made */
-    RUBATO_SUBJECT_BAD_GRADIENTS, /* Get: the counts of bad deltas number keys.first and so on */
-} RubatoSubject;
+    RUBATO_REQUEST_GET,      /* the rows of keys */
+    RUBATO_REQUEST_ADD,      /* deltas for keys, which go through the update rule */
+    RUBATO_REQUEST_TUNE,     /* another number for a hyper-parameter of the update rule */
+    RUBATO_REQUEST_ANNOUNCE, /* the keys of an iteration to come */
+} RubatoRequestKind;
 
-/* A Get, an Add, or an announcement of keys. */
+typedef struct {
+    RubatoHyper hyper;
+    double value;
+} RubatoTuning;
+
 typedef struct RubatoRequest RubatoRequest;
 struct RubatoRequest {
     RubatoRequest
-        *next;       /* belongs to whoever holds the request: a model may chain those it keeps */
-    uint32_t worker; /* its rank in the task; UINT32_MAX between tasks */
-    RubatoSubject subject;
-    uint64_t clock; /* the worker's clock when it asked; of an announcement: the iteration */
-    RubatoKeys keys;
-    /* Of an announcement that comes as several requests, in the order of its keys: how many keys
-     * these have together; 0: the request is the whole of it. */
-    uint64_t n_all;
-    void *values; /* Get: filled with rows; Add: the deltas, only read */
+        *next; /* belongs to whoever holds the request: a model may chain those it keeps */
+    RubatoRequestKind kind; /* set when the request comes to a model */
+    uint32_t worker;        /* its rank in the task; UINT32_MAX between tasks */
+    uint64_t clock;         /* the worker's when it asked; of an announcement: the iteration */
+    RubatoKeys keys;        /* a tuning has none: n is 0 */
+    const void *input;      /* what comes with the keys, an Add's deltas; NULL: nothing does */
+    void *output;           /* what the keys are asked for, a Get's rows; NULL: nothing, or there is
+                             * no memory for it yet */
+    union {
+        RubatoTuning tuning; /* RUBATO_REQUEST_TUNE */
+        /* RUBATO_REQUEST_ANNOUNCE that comes as several requests, in the order of its keys: how
+         * many keys these have together; 0: the request is the whole of it. */
+        uint64_t n_announced;
+    };
 };
 
 G_END_DECLS

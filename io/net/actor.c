@@ -54,7 +54,7 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
 
 void actor_answer(Actor *actor, Message *message)
 {
-    message->request.next = actor->answered == NULL ? NULL : &actor->answered->request;
+    message->next = actor->answered;
     actor->answered = message;
 }
 
@@ -84,7 +84,7 @@ static void handle_mailbox(Actor *actor)
     Message *message, *next;
 
     for (message = mailbox_take(&actor->mailbox); message != NULL; message = next) {
-        next = message_next(message);
+        next = message->next;
         actor->handle(actor, message);
     }
 }
@@ -101,7 +101,7 @@ static bool free_token(Actor *actor)
     atomic_store_explicit(&actor->owned, 0, memory_order_seq_cst);
     filled = !mailbox_is_empty(&actor->mailbox);
     for (; message != NULL; message = next) {
-        next = message_next(message);
+        next = message->next;
         message_end(message);
     }
     if (settled != NULL)

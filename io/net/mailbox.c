@@ -16,7 +16,7 @@ void mailbox_push(Mailbox *mailbox, Message *message)
     Message *newest = atomic_load_explicit(&mailbox->newest, memory_order_relaxed);
 
     do
-        message->request.next = newest == NULL ? NULL : &newest->request;
+        message->next = newest;
     while (!atomic_compare_exchange_weak_explicit(&mailbox->newest, &newest, message,
                                                   memory_order_seq_cst, memory_order_relaxed));
 }
@@ -34,8 +34,8 @@ Message *mailbox_take(Mailbox *mailbox)
         return NULL;
     message = atomic_exchange_explicit(&mailbox->newest, NULL, memory_order_acquire);
     for (; message != NULL; message = next) {
-        next = message_next(message);
-        message->request.next = oldest_first == NULL ? NULL : &oldest_first->request;
+        next = message->next;
+        message->next = oldest_first;
         oldest_first = message;
     }
     return oldest_first;

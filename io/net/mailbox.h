@@ -19,12 +19,12 @@ typedef struct {
 
 void mailbox_init(Mailbox *mailbox);
 
-/* Hands the message over; the mailbox chains it by its request.next. */
+/* Hands the message over; the mailbox chains it by its `next`. */
 void mailbox_push(Mailbox *mailbox, Message *message);
 
 bool mailbox_is_empty(const Mailbox *mailbox);
 
-/* Everything that is there, chained by request.next, oldest first; NULL where there is nothing.
+/* Everything that is there, chained by `next`, oldest first; NULL where there is nothing.
  * (transfer full) */
 Message *mailbox_take(Mailbox *mailbox);
 

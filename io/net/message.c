@@ -1,4 +1,4 @@
-/* Messages on the heap: one block with the message, its keys and its deltas. */
+/* Messages on the heap: one block with the message, its keys and its input. */
 #include "io/net/message.h"
 
 #include <glib.h>
@@ -16,39 +16,47 @@ static void end_copy(Message *message)
     g_free(message);
 }
 
-Message *message_copy(const Message *message, size_t row_bytes)
+Message *message_copy_clock(const Message *message)
+{
+    Message *copy = g_memdup2(message, sizeof *message);
+
+    copy->end = end_copy;
+    return copy;
+}
+
+Message *message_copy_request(const Message *message)
 {
     const RubatoKeys *keys = &message->request.keys;
     const size_t n_keys = keys->keys == NULL ? 0 : keys->n;
-    const bool with_values = message->kind == MESSAGE_ADD && row_bytes > 0;
-    const size_t value_bytes = with_values ? keys->n * row_bytes : 0;
-    const size_t bytes = sizeof(Message) + n_keys * sizeof(RubatoKey) + value_bytes;
-    const char *values = message->request.values;
+    const size_t row_bytes = message->row_bytes;
+    const size_t input_bytes = message->request.input != NULL ? keys->n * row_bytes : 0;
+    const size_t bytes = sizeof(Message) + n_keys * sizeof(RubatoKey) + input_bytes;
+    const char *input = message->request.input;
     Message *copy = bytes == sizeof *copy ? g_malloc(bytes) : g_try_malloc(bytes);
 
     if (copy == NULL)
         return NULL;
     RubatoKey *copied_keys = (RubatoKey *)(copy + 1);
-    char *copied_values = (char *)(copied_keys + n_keys);
+    char *copied_input = (char *)(copied_keys + n_keys);
 
     *copy = *message;
     copy->end = end_copy;
     copy->request.keys.at = NULL;
     if (keys->keys != NULL)
         copy->request.keys.keys = copied_keys;
-    if (with_values)
-        copy->request.values = copied_values;
+    if (input_bytes > 0)
+        copy->request.input = copied_input;
     if (keys->at == NULL) {
         if (n_keys > 0)
             memcpy(copied_keys, keys->keys, n_keys * sizeof(RubatoKey));
-        if (value_bytes > 0)
-            memcpy(copied_values, values, value_bytes);
+        if (input_bytes > 0)
+            memcpy(copied_input, input, input_bytes);
         return copy;
     }
     for (size_t i = 0; i < n_keys; i++) {
         copied_keys[i] = keys->keys[keys->at[i]];
-        if (with_values)
-            memcpy(copied_values + i * row_bytes, values + keys->at[i] * row_bytes, row_bytes);
+        if (input_bytes > 0)
+            memcpy(copied_input + i * row_bytes, input + keys->at[i] * row_bytes, row_bytes);
     }
     return copy;
 }

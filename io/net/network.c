@@ -575,7 +575,7 @@ void network_stats(const Network *network, NetworkStats *stats)
         .greetings_received = read_count(&network->n_greetings_received),
     };
 
-    for (size_t kind = 0; kind <= MESSAGE_CONTROL; kind++)
+    for (size_t kind = 0; kind < MESSAGE_N_WIRE_KINDS; kind++)
         sum.messages_received[kind] = read_count(&network->n_messages_received[kind]);
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         const Peer *const peer = network_peer(network, i);
@@ -587,7 +587,7 @@ void network_stats(const Network *network, NetworkStats *stats)
         sum.packets_resent += read_count(&peer->n_resent);
         sum.unacked_packets += read_count(&peer->kept_packets);
         sum.unacked_bytes += read_count(&peer->kept_bytes);
-        for (size_t kind = 0; kind <= MESSAGE_CONTROL; kind++)
+        for (size_t kind = 0; kind < MESSAGE_N_WIRE_KINDS; kind++)
             sum.messages_sent[kind] += read_count(&peer->n_messages_sent[kind]);
     }
     *stats = sum;

@@ -107,7 +107,7 @@ typedef enum {
 typedef struct {
     uint64_t packets_sent, packets_received; /* the first time each, those without messages too */
     uint64_t bytes_sent, bytes_received;
-    uint64_t messages_sent[MESSAGE_CONTROL + 1], messages_received[MESSAGE_CONTROL + 1];
+    uint64_t messages_sent[MESSAGE_N_WIRE_KINDS], messages_received[MESSAGE_N_WIRE_KINDS];
     uint64_t acks_sent; /* packets without messages */
     uint64_t packets_resent;
     uint64_t duplicates_dropped; /* had come before */

@@ -60,7 +60,7 @@ typedef struct {
     _Atomic bool held_back; /* packets wait for acknowledgements */
     _Atomic uint32_t state; /* a NetworkPeerState */
     _Atomic uint64_t n_packets_sent, n_bytes_sent, n_acks_sent, n_resent;
-    _Atomic uint64_t n_messages_sent[MESSAGE_CONTROL + 1];
+    _Atomic uint64_t n_messages_sent[MESSAGE_N_WIRE_KINDS];
 
     /* guarded by the network's `receiving` */
     _Alignas(64) LinkReceiver receiver;
@@ -130,7 +130,7 @@ struct Network {
 
     /* written by the I/O thread, read by any (greetings sent: under greeting_lock) */
     _Atomic uint64_t n_packets_received, n_bytes_received;
-    _Atomic uint64_t n_messages_received[MESSAGE_CONTROL + 1];
+    _Atomic uint64_t n_messages_received[MESSAGE_N_WIRE_KINDS];
     _Atomic uint64_t n_duplicates, n_early, n_strangers, n_bad;
     _Atomic uint64_t n_greetings_sent, n_greetings_received;
 

@@ -41,8 +41,8 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
 struct PendingRequest {
     Call *call; /* NULL: the slot is free */
     RubatoKeys keys;
-    char *values;
-    size_t row_bytes; /* 0: the answer brings no rows */
+    char *output;
+    size_t row_bytes; /* 0: the answer brings nothing for the keys */
     uint32_t epoch;
     uint32_t node;
     uint32_t generation;
@@ -82,7 +82,7 @@ void post_office_clear(PostOffice *office)
 
 /* 0 where there is no memory. */
 static uint64_t add_pending(PostOffice *office, const Message *message, const RubatoKeys *keys,
-                            char *values, size_t row_bytes)
+                            char *output)
 {
     PendingRequest *slot;
     uint64_t id;
@@ -109,8 +109,8 @@ static uint64_t add_pending(PostOffice *office, const Message *message, const Ru
     office->first_free = slot->next_free;
     slot->call = message->call;
     slot->keys = *keys;
-    slot->values = values;
-    slot->row_bytes = message->kind == MESSAGE_GET && keys->n > 0 ? row_bytes : 0;
+    slot->output = output;
+    slot->row_bytes = output != NULL && keys->n > 0 ? message->row_bytes : 0;
     slot->epoch = message->epoch;
     slot->node = office->servers[message->server].node;
     pthread_mutex_unlock(&office->lock);
@@ -175,16 +175,16 @@ static void scatter(const PendingRequest *request, const char *rows)
     const size_t row_bytes = request->row_bytes;
 
     if (keys->at == NULL) {
-        memcpy(request->values, rows, keys->n * row_bytes);
+        memcpy(request->output, rows, keys->n * row_bytes);
         return;
     }
     if (row_bytes == 4) { /* the usual row of one float */
         for (size_t i = 0; i < keys->n; i++)
-            memcpy(request->values + (size_t)keys->at[i] * 4, rows + i * 4, 4);
+            memcpy(request->output + (size_t)keys->at[i] * 4, rows + i * 4, 4);
         return;
     }
     for (size_t i = 0; i < keys->n; i++)
-        memcpy(request->values + keys->at[i] * row_bytes, rows + i * row_bytes, row_bytes);
+        memcpy(request->output + keys->at[i] * row_bytes, rows + i * row_bytes, row_bytes);
 }
 
 const char *post_office_receive_reply(PostOffice *office, const Incoming *incoming)
@@ -219,16 +219,16 @@ const char *post_office_receive_reply(PostOffice *office, const Incoming *incomi
 
 /* ---- to other nodes ---- */
 
-static void gather_values(void *to, const RubatoKeys *keys, const char *values, size_t row_bytes)
+static void gather_input(void *to, const RubatoKeys *keys, const char *input, size_t row_bytes)
 {
     char *out = to;
 
     if (keys->at == NULL) {
-        memcpy(out, values, keys->n * row_bytes);
+        memcpy(out, input, keys->n * row_bytes);
         return;
     }
     for (size_t i = 0; i < keys->n; i++)
-        memcpy(out + i * row_bytes, values + keys->at[i] * row_bytes, row_bytes);
+        memcpy(out + i * row_bytes, input + keys->at[i] * row_bytes, row_bytes);
 }
 
 static RubatoKeys keys_from(const RubatoKeys *keys, size_t begin, size_t n)
@@ -252,12 +252,18 @@ static uint32_t pieced_keys(const Message *message, const RubatoKeys *piece)
     return piece->n == message->request.keys.n ? 0 : (uint32_t)message->request.keys.n;
 }
 
-/* Sends one message's worth of keys: n × row_bytes is within POST_OFFICE_MAX_VALUE_BYTES. False
- * where there is no memory for it. */
-static bool send_piece(PostOffice *office, const Message *message, const RubatoKeys *keys,
-                       char *values, size_t row_bytes)
+/* A piece of a request: some of its keys, and where what belongs to them begins. */
+typedef struct {
+    RubatoKeys keys;
+    const char *input;
+    char *output;
+} Piece;
+
+/* Sends one message's worth of keys: their input and output are within
+ * POST_OFFICE_MAX_VALUE_BYTES. False where there is no memory for it. */
+static bool send_piece(PostOffice *office, const Message *message, const Piece *piece)
 {
-    const bool adds = message->kind == MESSAGE_ADD;
+    const RubatoKeys *keys = &piece->keys;
     const uint32_t node = office->servers[message->server].node;
     const size_t delta_bytes =
         keys->keys == NULL || network_is_memory(office->network, node) ? 0 : key_codec_size(keys);
@@ -267,7 +273,8 @@ static bool send_piece(PostOffice *office, const Message *message, const RubatoK
                         : delta_bytes > 0  ? WIRE_KEYS_DELTAS
                                            : WIRE_KEYS_LIST,
         .flags = message->kind == MESSAGE_ANNOUNCE ? pieced_keys(message, keys)
-                                                   : (uint32_t)message->request.subject,
+                 : message->kind == MESSAGE_TUNE   ? message->request.tuning.hyper
+                                                   : 0,
         .epoch = message->epoch,
         .table = message->table,
         .server = message->server,
@@ -281,14 +288,16 @@ static bool send_piece(PostOffice *office, const Message *message, const RubatoK
         .key_bytes = keys->keys == NULL ? 0
                      : delta_bytes > 0  ? delta_bytes
                                         : keys->n * sizeof(RubatoKey),
-        .value_bytes = adds ? keys->n * row_bytes : 0,
+        .value_bytes = piece->input != NULL ? keys->n * message->row_bytes : 0,
     };
     Frame *frame = network_new_frame(office->network, &header);
 
     if (frame == NULL)
         return false;
+    if (message->kind == MESSAGE_TUNE)
+        memcpy(&frame_header(frame)->first_key, &message->request.tuning.value, sizeof(double));
     if (message->call != NULL) {
-        const uint64_t id = add_pending(office, message, keys, values, row_bytes);
+        const uint64_t id = add_pending(office, message, keys, piece->output);
 
         if (id == 0) {
             frame_free(frame);
@@ -301,7 +310,7 @@ static bool send_piece(PostOffice *office, const Message *message, const RubatoK
     else if (keys->keys != NULL)
         frame_set_keys(frame, keys);
     if (header.value_bytes > 0)
-        gather_values(frame_values(frame), keys, values, row_bytes);
+        gather_input(frame_values(frame), keys, piece->input, message->row_bytes);
     network_push(office->network, node, frame);
     return true;
 }
@@ -312,14 +321,16 @@ size_t post_office_max_keys(size_t row_bytes)
 }
 
 /* The keys of a piece for a node; a list of them takes its room as well. */
-static size_t piece_keys(const PostOffice *office, uint32_t node, const RubatoKeys *keys,
-                         size_t row_bytes)
+static size_t piece_keys(const PostOffice *office, uint32_t node, const Message *message)
 {
     const FlowSizes *const sizes = &office->sizes;
+    const RubatoRequest *const request = &message->request;
+    const size_t row_bytes =
+        request->input != NULL || request->output != NULL ? message->row_bytes : 0;
     const size_t bytes =
         network_is_memory(office->network, node) ? sizes->near_piece_bytes : sizes->piece_bytes;
 
-    return MAX(1, bytes / MAX(row_bytes, keys->keys != NULL ? sizeof(RubatoKey) : 1));
+    return MAX(1, bytes / MAX(row_bytes, request->keys.keys != NULL ? sizeof(RubatoKey) : 1));
 }
 
 /* How many keys the pieces of a request have. */
@@ -327,15 +338,14 @@ typedef struct {
     size_t least, most;
 } PieceSizes;
 
-/* Of a Get the first piece is small, so that the answer soon begins to come, and so are the last
+/* Where output comes back the first piece is small, so that the answer soon begins to come, and so are the last
  * ones, for nothing else is done while the very last is read. Where bytes are only copied this
- * gains less than the pieces cost, and so it does for an Add. */
-static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Message *message,
-                             size_t row_bytes)
+ * gains less than the pieces cost, and so it does for input. */
+static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Message *message)
 {
-    const size_t most = piece_keys(office, node, &message->request.keys, row_bytes);
+    const size_t most = piece_keys(office, node, message);
     const bool is_graded =
-        message->kind == MESSAGE_GET && !network_is_memory(office->network, node);
+        message->request.output != NULL && !network_is_memory(office->network, node);
     const size_t part = most / LEAST_PART;
 
     return (PieceSizes){ .least = is_graded ? MAX(1, part) : most, .most = most };
@@ -362,11 +372,14 @@ static uint32_t count_pieces(PieceSizes sizes, size_t n_keys)
 
 /* Where there is no memory for a piece, its part of the call ends with CALL_NO_MEMORY, and without
  * a call nothing more is sent; false then. */
-static bool send_pieces(PostOffice *office, const Message *message, size_t row_bytes)
+static bool send_pieces(PostOffice *office, const Message *message)
 {
     const uint32_t node = office->servers[message->server].node;
-    const RubatoKeys *keys = &message->request.keys;
-    const PieceSizes sizes = find_sizes(office, node, message, row_bytes);
+    const RubatoRequest *request = &message->request;
+    const RubatoKeys *keys = &request->keys;
+    const PieceSizes sizes = find_sizes(office, node, message);
+    const size_t input_bytes = request->input != NULL ? message->row_bytes : 0;
+    const size_t key_bytes = keys->keys != NULL ? sizeof(RubatoKey) : 0;
     size_t begin = 0, waiting_bytes = 0;
     bool all = true;
 
@@ -375,29 +388,30 @@ static bool send_pieces(PostOffice *office, const Message *message, size_t row_b
     if (message->call != NULL && keys->n > sizes.most)
         call_add_parts(message->call, count_pieces(sizes, keys->n) - 1);
     do {
-        const RubatoKeys piece =
-            keys_from(keys, begin, next_piece(sizes, keys->n - begin, begin == 0));
-        char *values = message->request.values;
+        const size_t n = next_piece(sizes, keys->n - begin, begin == 0);
+        /* a selection's positions count from the start of all rows */
+        const size_t at = keys->at != NULL ? 0 : begin * message->row_bytes;
+        const Piece piece = {
+            .keys = keys_from(keys, begin, n),
+            .input = request->input == NULL ? NULL : (const char *)request->input + at,
+            .output = request->output == NULL ? NULL : (char *)request->output + at,
+        };
 
-        /* a selection's positions count from the start of all values */
-        if (!send_piece(office, message, &piece,
-                        values == NULL || keys->at != NULL ? values : values + begin * row_bytes,
-                        row_bytes)) {
+        if (!send_piece(office, message, &piece)) {
             all = false;
             if (message->call == NULL)
                 break;
             call_end_part(message->call, CALL_NO_MEMORY, UINT64_MAX);
         }
-        waiting_bytes += piece.n * ((piece.keys != NULL ? sizeof(RubatoKey) : 0) +
-                                    (message->kind == MESSAGE_ADD ? row_bytes : 0));
+        waiting_bytes += n * (key_bytes + input_bytes);
         /* The other side has something to do meanwhile; but it takes several small pieces at
          * once. */
-        if (begin + piece.n < keys->n &&
+        if (begin + n < keys->n &&
             (begin == 0 || waiting_bytes >= office->sizes.worth_sending_bytes)) {
             network_flush(office->network, node);
             waiting_bytes = 0;
         }
-        begin += piece.n;
+        begin += n;
     } while (begin < keys->n);
     return all;
 }
@@ -421,33 +435,43 @@ static void tell_and_wait(Actor *actor, Message *message)
                       atomic_load_explicit(&call.min_clock, memory_order_relaxed));
 }
 
-void post_office_ask(PostOffice *office, Message *message, size_t row_bytes)
+void post_office_ask(PostOffice *office, Message *message)
 {
     Actor *actor = office->servers[message->server].actor;
 
     if (actor == NULL)
-        (void)send_pieces(office, message, row_bytes);
+        (void)send_pieces(office, message);
     else if (!actor_try_handle_soon(actor, message))
         actor_post(actor, message);
 }
 
-size_t post_office_tell(PostOffice *office, Message *message, size_t row_bytes)
+size_t post_office_tell(PostOffice *office, Message *message)
 {
     Actor *actor = office->servers[message->server].actor;
     Message *copy;
 
     if (actor == NULL)
-        return send_pieces(office, message, row_bytes) ? 0 : POST_OFFICE_UNSENT;
+        return send_pieces(office, message) ? 0 : POST_OFFICE_UNSENT;
     message->end = message->call != NULL ? message_end_call : NULL;
     if (actor_try_handle_soon(actor, message))
         return 0;
-    copy = message_copy(message, row_bytes);
+    copy = message_copy_request(message);
     if (copy == NULL) {
         tell_and_wait(actor, message);
         return 0;
     }
     actor_post(actor, copy);
-    return message->request.keys.n * (row_bytes + sizeof(RubatoKey)) + sizeof(Message);
+    return message->request.keys.n * (message->row_bytes + sizeof(RubatoKey)) + sizeof(Message);
+}
+
+void post_office_tell_local_clock(PostOffice *office, Message *message)
+{
+    Actor *actor = office->servers[message->server].actor;
+
+    message->call = NULL;
+    message->end = NULL;
+    if (!actor_try_handle_soon(actor, message))
+        actor_post(actor, message_copy_clock(message));
 }
 
 /* A message of a few hundred bytes that somebody would wait for in vain. */
@@ -534,16 +558,16 @@ void post_office_park(Message *message)
         incoming_park(((RemoteRequest *)message)->incoming);
 }
 
-bool post_office_make_room(Message *message, size_t row_bytes)
+bool post_office_make_room(Message *message, size_t n_bytes)
 {
     RemoteRequest *request = (RemoteRequest *)message;
 
     if (!is_remote(message))
         return false;
-    request->reply = new_reply(request, message->request.keys.n * row_bytes);
+    request->reply = new_reply(request, n_bytes);
     if (request->reply == NULL)
         return false;
-    message->request.values = frame_values(request->reply);
+    message->request.output = frame_values(request->reply);
     return true;
 }
 
@@ -605,13 +629,6 @@ void post_office_end_batch(PostOffice *office)
     post_office_flush(office);
 }
 
-/* An Add only reads them; a Get gets memory of its own when its rows are read, whatever came with
- * it. */
-static void *values_of(const Incoming *incoming)
-{
-    return incoming->header.kind == MESSAGE_GET ? NULL : (void *)(uintptr_t)incoming->values;
-}
-
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
 {
     const WireHeader *header = &incoming->header;
@@ -619,7 +636,6 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     Message *message = &request->message;
     Actor *actor =
         header->server < office->n_servers ? office->servers[header->server].actor : NULL;
-    const bool is_announcement = header->kind == MESSAGE_ANNOUNCE;
     const RubatoKey *keys = NULL;
     const char *wrong = NULL;
 
@@ -627,8 +643,6 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         wrong = "a request for a server that is not here";
     else if (header->n_keys > UINT32_MAX)
         wrong = "a request with too many keys";
-    else if (!is_announcement && header->flags > RUBATO_SUBJECT_BAD_GRADIENTS)
-        wrong = "a request for something unknown";
     else
         keys = list_keys(request, incoming, &wrong);
     if (wrong != NULL) {
@@ -639,24 +653,27 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     request->office = office;
     request->incoming = incoming;
     *message = (Message){
-        .request = { .worker = header->worker,
-                     .subject =
-                         is_announcement ? RUBATO_SUBJECT_ROWS : (RubatoSubject)header->flags,
-                     .clock = header->clock,
-                     .keys = { .keys = keys,
-                               .first = header->first_key,
-                               .n = (size_t)header->n_keys },
-                     .n_all = is_announcement ? header->flags : 0,
-                     .values = values_of(incoming) },
         .kind = header->kind,
         .epoch = header->epoch,
         .table = header->table,
         .part = header->part,
         .server = header->server,
         .node = incoming->node,
-        .value_bytes = incoming->value_bytes,
         .end = end_remote,
+        .request = { .worker = header->worker,
+                     .clock = header->clock,
+                     .keys = { .keys = keys,
+                               .first = header->first_key,
+                               .n = (size_t)header->n_keys },
+                     .input = incoming->values },
+        .input_bytes = incoming->value_bytes,
     };
+    if (header->kind == MESSAGE_ANNOUNCE)
+        message->request.n_announced = header->flags;
+    if (header->kind == MESSAGE_TUNE) {
+        message->request.tuning.hyper = (RubatoHyper)header->flags;
+        memcpy(&message->request.tuning.value, &header->first_key, sizeof(double));
+    }
     if (incoming->deltas != NULL && keys == NULL) { /* the server says so to whoever has to know */
         message->status = CALL_NO_MEMORY;
         message->request.keys.n = 0;
@@ -670,11 +687,11 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
 void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
 {
     const WireHeader *header = &incoming->header;
-    const Message message = { .request = { .worker = header->worker, .clock = header->clock },
-                              .kind = MESSAGE_CLOCK,
+    const Message message = { .kind = MESSAGE_CLOCK,
                               .epoch = header->epoch,
                               .table = header->table,
-                              .node = incoming->node };
+                              .node = incoming->node,
+                              .clock = { .source = header->worker, .clock = header->clock } };
 
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (office->servers[server].actor != NULL) {
@@ -682,6 +699,6 @@ void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
 
             told.server = server;
             if (!handle_if_short(office, office->servers[server].actor, &told, 0))
-                actor_post(office->servers[server].actor, message_copy(&told, 0));
+                actor_post(office->servers[server].actor, message_copy_clock(&told));
         }
 }

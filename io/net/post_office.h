@@ -59,16 +59,19 @@ static inline bool post_office_is_local(const PostOffice *office, uint32_t serve
 
 /* Asks a server. message->call has one part for it already; more are added where the request
  * becomes several messages. A part for which there is no memory ends with CALL_NO_MEMORY. The
- * message, its keys and its values stay where they are until the call has ended. Asked of another
- * node it leaves with the next flush. */
-void post_office_ask(PostOffice *office, Message *message, size_t row_bytes);
+ * message, its keys, its input and its output stay where they are until the call has ended. Asked
+ * of another node it leaves with the next flush. */
+void post_office_ask(PostOffice *office, Message *message);
 
 /* Tells a server, which may answer to message->call, or to nobody (NULL); sets message->end. The
- * message, its keys and values may be reused at once. Returns the bytes that had to be copied into
+ * message, its keys and its input may be reused at once; it has no output. Returns the bytes that had to be copied into
  * a busy local server's mailbox, 0 where it was handled at once or sent. POST_OFFICE_UNSENT: there
  * is no memory to send all of it, and a call has heard so. */
 #define POST_OFFICE_UNSENT SIZE_MAX
-size_t post_office_tell(PostOffice *office, Message *message, size_t row_bytes);
+size_t post_office_tell(PostOffice *office, Message *message);
+
+/* The same for a MESSAGE_CLOCK to a server of this node. */
+void post_office_tell_local_clock(PostOffice *office, Message *message);
 
 /* Tells every other node a clock: of source (a node number, or a worker's rank where the table's
  * model wants those), and, for messages to the user, the node's clock and its slowest worker. */
@@ -113,8 +116,8 @@ size_t post_office_room_bytes(void);
  * that node's window. The server. */
 void post_office_park(Message *message);
 
-/* Makes room for the answer's rows, so that request.values can be filled; for a Get of another
- * node, by the server, right before it reads them. False where the memory is not there. */
-bool post_office_make_room(Message *message, size_t row_bytes);
+/* Makes room for so many bytes of output; for a request of another node, by the server, right
+ * before it fills them. False where the memory is not there. */
+bool post_office_make_room(Message *message, size_t n_bytes);
 
 #endif

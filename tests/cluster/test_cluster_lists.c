@@ -16,24 +16,22 @@ static bool expect_refused(RubatoEngine *engine, RubatoKey first, GError **error
         RubatoKey keys[2];
         Call call;
         Message message = {
-            .request = { .worker = UINT32_MAX,
-                         .subject = RUBATO_SUBJECT_KEYS,
-                         .keys = { .first = first, .n = 2 },
-                         .values = keys },
-            .kind = MESSAGE_GET,
+            .kind = MESSAGE_LIST_KEYS,
             .table = engine_find_table(engine, "rows", NULL)->id,
             .part = server,
             .server = server,
             .node = engine->self,
             .call = &call,
             .end = message_end_call,
+            .request = { .worker = UINT32_MAX, .keys = { .first = first, .n = 2 }, .output = keys },
+            .row_bytes = sizeof(RubatoKey),
         };
 
         if (post_office_is_local(&engine->office, server))
             continue;
         call_begin(&call, NULL);
         call_add_parts(&call, 1);
-        post_office_ask(&engine->office, &message, sizeof(RubatoKey));
+        post_office_ask(&engine->office, &message);
         post_office_flush(&engine->office);
         call_sent(&call);
         post_office_wait(&engine->office, &call, -1);

@@ -236,147 +236,67 @@ END_TEST
 typedef struct {
     const char *says;
     MessageKind kind;
-    RubatoSubject subject;
     RubatoKeys keys;
-    double value;
-    size_t row_bytes;
+    size_t row_bytes; /* of its input */
+    RubatoTuning tuning;
 } WrongMessage;
 
 static const RubatoKey listed = 0;
 
+#define NO_HYPER "a hyper-parameter that cannot be"
+#define NO_FIT "a request whose values do not fit its keys"
+#define NO_TASK "a message that belongs to a task, without one"
+#define NO_NUMBER "a number of what this server does not have"
+#define NO_COUNT "a count that is not asked for as one number"
+
 static const WrongMessage wrong_messages[] = {
-    { "a hyper-parameter that cannot be",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_HYPER,
-      { .first = 14, .n = 1 },
-      1,
-      8 },
-    { "a hyper-parameter that cannot be",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_HYPER_BETA1, .n = 1 },
-      0.5,
-      8 },
-    { "a hyper-parameter that cannot be",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_HYPER_LEARNING_RATE, .n = 1 },
-      NAN,
-      8 },
-    { "a hyper-parameter that cannot be",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_HYPER_LEARNING_RATE, .n = 0 },
-      1,
-      8 },
-    { "a hyper-parameter that cannot be",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_HYPER,
-      { .keys = &listed, .n = 1 },
-      1,
-      8 },
-    { "an Add whose deltas do not fit its keys",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_HYPER_LEARNING_RATE, .n = 1 },
-      1,
-      4 },
-    { "a request for what cannot be asked",
-      MESSAGE_GET,
-      RUBATO_SUBJECT_HYPER,
-      { .first = RUBATO_HYPER_LEARNING_RATE, .n = 1 },
-      0,
-      8 },
-    { "a request for what cannot be asked",
-      MESSAGE_GET,
-      RUBATO_SUBJECT_VALUES,
-      { .first = 39, .n = 1 },
-      0,
-      8 },
-    { "an Add whose deltas do not fit its keys",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_STATE,
-      { .first = 39, .n = 1 },
-      0,
-      8 },
-    { "an Add whose deltas do not fit its keys",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_INITIAL,
-      { .first = 39, .n = 1 },
-      0,
-      8 },
-    { "a key that this server does not hold",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_INITIAL,
-      { .first = 0, .n = 1 },
-      0,
-      0 },
-    { "a request for what cannot be asked",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_BAD_GRADIENTS,
-      { .n = 0 },
-      0,
-      32 },
-    { "a number of what this server does not have",
-      MESSAGE_GET,
-      RUBATO_SUBJECT_BAD_GRADIENTS,
-      { .first = 0, .n = 2 },
-      0,
-      32 },
-    { "a number of what this server does not have",
-      MESSAGE_GET,
-      RUBATO_SUBJECT_BAD_GRADIENTS,
-      { .first = UINT64_MAX - 2, .n = 2 },
-      0,
-      32 },
-    { "a number of what this server does not have",
-      MESSAGE_GET,
-      RUBATO_SUBJECT_BAD_GRADIENTS,
-      { .keys = &listed, .n = 1 },
-      0,
-      32 },
-    { "a request for something unknown",
-      MESSAGE_ADD,
-      (RubatoSubject)99,
-      { .first = 39, .n = 1 },
-      0,
-      8 },
+    { NO_HYPER, MESSAGE_TUNE, { .n = 0 }, 0, { (RubatoHyper)14, 1 } },
+    { NO_HYPER, MESSAGE_TUNE, { .n = 0 }, 0, { RUBATO_HYPER_BETA1, 0.5 } },
+    { NO_HYPER, MESSAGE_TUNE, { .n = 0 }, 0, { RUBATO_HYPER_LEARNING_RATE, NAN } },
+    { NO_HYPER, MESSAGE_TUNE, { .n = 1 }, 0, { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { NO_HYPER, MESSAGE_TUNE, { .keys = &listed, .n = 1 }, 0, { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { NO_FIT, MESSAGE_TUNE, { .first = 39, .n = 1 }, 8, { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { NO_FIT, MESSAGE_GET, { .first = 39, .n = 1 }, 8, { 0 } },
+    { NO_FIT, MESSAGE_SET, { .first = 39, .n = 1 }, 4, { 0 } },
+    { NO_FIT, MESSAGE_SET_STATE, { .first = 39, .n = 1 }, 8, { 0 } },
+    { NO_FIT, MESSAGE_RESET, { .first = 39, .n = 1 }, 8, { 0 } },
+    { NO_TASK, MESSAGE_ANNOUNCE, { .first = 39, .n = 1 }, 0, { 0 } },
+    { "a key that this server does not hold", MESSAGE_RESET, { .first = 0, .n = 1 }, 0, { 0 } },
+    { NO_FIT, MESSAGE_LIST_BAD_GRADIENTS, { .n = 1 }, 32, { 0 } },
+    { NO_NUMBER, MESSAGE_LIST_BAD_GRADIENTS, { .first = 0, .n = 2 }, 0, { 0 } },
+    { NO_NUMBER, MESSAGE_LIST_BAD_GRADIENTS, { .first = UINT64_MAX - 2, .n = 2 }, 0, { 0 } },
+    { NO_NUMBER, MESSAGE_LIST_BAD_GRADIENTS, { .keys = &listed, .n = 1 }, 0, { 0 } },
+    { NO_COUNT, MESSAGE_COUNT_BAD_GRADIENTS, { .n = 2 }, 0, { 0 } },
+    { NO_COUNT, MESSAGE_COUNT_KEYS, { .keys = &listed, .n = 1 }, 0, { 0 } },
 };
 
 /* The same from a worker, though no task runs. */
 static const WrongMessage worker_messages[] = {
-    { "a request of a worker between tasks",
-      MESSAGE_ADD,
-      RUBATO_SUBJECT_ROWS,
-      { .first = 39, .n = 1 },
-      NAN,
-      8 },
-    { "a request of a worker between tasks",
-      MESSAGE_GET,
-      RUBATO_SUBJECT_BAD_GRADIENTS,
-      { .n = 0 },
-      0,
-      32 },
+    { "a request of a worker between tasks", MESSAGE_ADD, { .first = 39, .n = 1 }, 8, { 0 } },
+    { "a request of a worker between tasks", MESSAGE_LIST_BAD_GRADIENTS, { .n = 0 }, 0, { 0 } },
 };
 
 /* Node 0 sends them to the server of node 1 as itself would. */
 static void send_nonsense(RubatoEngine *engine, const WrongMessage *messages, size_t n,
                           uint32_t worker)
 {
+    const double values[] = { NAN, NAN, NAN, NAN };
+
     for (size_t i = 0; i < n; i++) {
         const WrongMessage *wrong = &messages[i];
-        double value = wrong->value;
-        Message message = { .request = { .worker = worker,
-                                         .subject = wrong->subject,
-                                         .keys = wrong->keys,
-                                         .values = &value },
-                            .kind = wrong->kind,
+        Message message = { .kind = wrong->kind,
                             .table = 0,
                             .part = 2,
                             .server = 2,
-                            .node = engine->office.self };
+                            .node = engine->office.self,
+                            .request = { .worker = worker,
+                                         .keys = wrong->keys,
+                                         .input = wrong->row_bytes > 0 ? values : NULL },
+                            .row_bytes = wrong->row_bytes };
 
-        post_office_tell(&engine->office, &message, wrong->row_bytes);
+        if (wrong->kind == MESSAGE_TUNE)
+            message.request.tuning = wrong->tuning;
+        post_office_tell(&engine->office, &message);
     }
     post_office_flush(&engine->office);
 }
@@ -437,7 +357,7 @@ START_TEST(messages_that_make_no_sense_change_nothing)
 
     cluster_start(run, play_nonsense, NULL);
     cluster_expect_success(run);
-    cluster_expect_text(run, 1, "refused: 17"); /* the unknown one got to no server */
+    cluster_expect_text(run, 1, "refused: 20");
     expect_dropped(run, wrong_messages, G_N_ELEMENTS(wrong_messages));
     expect_dropped(run, worker_messages, G_N_ELEMENTS(worker_messages));
     cluster_run_free(run);

@@ -65,7 +65,7 @@ void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const 
         .worker = worker,
         .clock = clock,
         .keys = { .keys = get->keys, .n = keys == NULL ? 1 : n },
-        .values = get->values,
+        .output = get->values,
     };
     model_get(rig->model, &get->request);
     take_answers(rig, NULL);
@@ -77,7 +77,7 @@ void rig_add(ModelRig *rig, uint32_t worker, uint64_t clock, RubatoKey key, int6
         .worker = worker,
         .clock = clock,
         .keys = { .keys = &key, .n = 1 },
-        .values = &delta,
+        .input = &delta,
     };
 
     model_add(rig->model, &request);
@@ -91,7 +91,7 @@ void rig_announce_part(ModelRig *rig, uint32_t worker, uint64_t clock, const Rub
 {
     RubatoKey copy[8] = { 0 };
     RubatoRequest request = {
-        .worker = worker, .clock = clock, .keys = { .keys = copy, .n = n }, .n_all = n_all
+        .worker = worker, .clock = clock, .keys = { .keys = copy, .n = n }, .n_announced = n_all
     };
 
     ck_assert_uint_le(n, G_N_ELEMENTS(copy));

@@ -167,7 +167,7 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
     if (size < WIRE_MESSAGE_HEADER_BYTES)
         return "it is too short for a message's header";
     const uint16_t kind = wire_load_u16(at);
-    if (kind < MESSAGE_GET || kind > MESSAGE_CONTROL)
+    if (kind < MESSAGE_GET || kind >= MESSAGE_N_WIRE_KINDS)
         return "its kind of message is unknown";
     const uint16_t key_encoding = wire_load_u16(at + 2);
     if (key_encoding > WIRE_KEYS_DELTAS)

@@ -47,9 +47,9 @@ typedef enum {
 /* The header of a message, as a host struct. `flags` and, where the table below leaves them free,
  * the other numbers are between sender and receiver: the network only carries them. */
 typedef struct {
-    MessageKind kind; /* MESSAGE_GET .. MESSAGE_CONTROL */
+    MessageKind kind; /* below MESSAGE_N_WIRE_KINDS */
     WireKeys key_encoding;
-    uint32_t flags;  /* Gets and Adds: a RubatoSubject; announcements: RubatoRequest.n_all */
+    uint32_t flags;  /* announcements: RubatoRequest.n_announced; tunings: the hyper-parameter */
     uint32_t status; /* replies: a CallStatus */
     uint32_t epoch;  /* the task's */
     uint32_t table;

@@ -1,0 +1,41 @@
+/* The requests that servers take, a row each.
+ *
+ * Thread: the server's owner. */
+#include "engine/server/request_ops.h"
+
+extern const RequestOps get_request, add_request, set_request, reset_request;
+extern const RequestOps get_state_request, set_state_request;
+extern const RequestOps count_keys_request, list_keys_request;
+extern const RequestOps count_bad_gradients_request, list_bad_gradients_request;
+extern const RequestOps tune_request, announce_request, clock_request, fence_request;
+
+const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
+    [MESSAGE_GET] = &get_request,
+    [MESSAGE_ADD] = &add_request,
+    [MESSAGE_CLOCK] = &clock_request,
+    [MESSAGE_ANNOUNCE] = &announce_request,
+    [MESSAGE_FENCE] = &fence_request,
+    [MESSAGE_TUNE] = &tune_request,
+    [MESSAGE_SET] = &set_request,
+    [MESSAGE_RESET] = &reset_request,
+    [MESSAGE_GET_STATE] = &get_state_request,
+    [MESSAGE_SET_STATE] = &set_state_request,
+    [MESSAGE_COUNT_KEYS] = &count_keys_request,
+    [MESSAGE_LIST_KEYS] = &list_keys_request,
+    [MESSAGE_COUNT_BAD_GRADIENTS] = &count_bad_gradients_request,
+    [MESSAGE_LIST_BAD_GRADIENTS] = &list_bad_gradients_request,
+};
+
+const char *request_find_key_fault(const RubatoShard *shard, const RubatoRequest *request)
+{
+    return shard_keys_ok(shard, &request->keys) ? NULL : "a key that this server does not hold";
+}
+
+const char *request_find_number_fault(uint64_t n, const RubatoRequest *request)
+{
+    const RubatoKeys *numbers = &request->keys;
+    const bool ok =
+        numbers->keys == NULL && numbers->first <= n && numbers->n <= n - numbers->first;
+
+    return ok ? NULL : "a number of what this server does not have";
+}

@@ -1,0 +1,26 @@
+/* What is told of the order of things: clocks, the keys of iterations to come, and fences.
+ *
+ * A clock is no request: it names no keys, is told to all servers of a node at once, and is handled
+ * by server.c itself.
+ *
+ * Thread: the server's owner. */
+#include "engine/server/request_ops.h"
+
+extern const RequestOps clock_request, announce_request, fence_request;
+
+const RequestOps clock_request = {
+    .name = "clock",
+    .releases = true,
+};
+
+const RequestOps announce_request = {
+    .name = "announcement",
+    .releases = true,
+    .find_fault = request_find_key_fault,
+    .in_task = model_announce,
+};
+
+const RequestOps fence_request = {
+    .name = "fence",
+    .is_empty = true,
+};
