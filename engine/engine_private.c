@@ -2,10 +2,10 @@
  * engine_private.h says so. */
 #include "engine/engine_private.h"
 
-#include "io/net/caller.h"
-
 #include <string.h>
 
+#include "engine/task/task_run.h"
+#include "io/net/caller.h"
 #include "io/net/monotonic.h"
 
 char *engine_node_text(const RubatoEngine *engine, uint32_t number)
@@ -50,6 +50,17 @@ void engine_release_table(RubatoEngine *engine, Table *table)
     (void)engine;
     g_assert(table->n_holds > 0);
     table->n_holds--;
+}
+
+RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch)
+{
+    for (guint i = 0; i < engine->runs->len; i++) {
+        RubatoTaskRun *run = g_ptr_array_index(engine->runs, i);
+
+        if (task_run_epoch(run) == epoch)
+            return run;
+    }
+    return NULL;
 }
 
 bool engine_is_here(const RubatoEngine *engine)

@@ -114,6 +114,10 @@ Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error)
 Table *engine_hold_table(RubatoEngine *engine, const char *name, GError **error);
 void engine_release_table(RubatoEngine *engine, Table *table);
 
+/* The run of an epoch, NULL where there is none. The lock is held, and as long as it is, the run
+ * may be used. */
+RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch);
+
 /* "node 1 (127.0.0.1:4102)". (transfer full) */
 char *engine_node_text(const RubatoEngine *engine, uint32_t number);
 
@@ -131,11 +135,5 @@ bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError *
  * full) */
 bool engine_bad_gradients(TableClient *client, RubatoBadGradients **counts, size_t *n,
                           GError **error);
-
-/* ---- engine_tasks.c ---- */
-
-/* The run of an epoch, NULL where there is none. The lock is held, and as long as it is, the run
- * may be used. */
-RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch);
 
 #endif

@@ -4,24 +4,13 @@
  * Invariant: a run is in the engine's list from prepare to the end of its wait, so that whoever finds
  * it there under the engine's lock may use it while holding that lock.
  *
- * Threads: that of the engine's calls; engine_find_run any that holds the engine's lock. */
+ * Threads: that of the engine's calls. */
 #include "engine/engine_private.h"
 #include "engine/task/task_run.h"
 
 static RubatoEngine *engine_of_run(const RubatoTaskRun *run)
 {
     return task_run_host(run)->user;
-}
-
-RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch)
-{
-    for (guint i = 0; i < engine->runs->len; i++) {
-        RubatoTaskRun *run = g_ptr_array_index(engine->runs, i);
-
-        if (task_run_epoch(run) == epoch)
-            return run;
-    }
-    return NULL;
 }
 
 /* ---- its tables ---- */
