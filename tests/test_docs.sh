@@ -443,7 +443,7 @@ check_functions() # page
 
 check_reference()
 {
-    local header statement name key program page where
+    local header statement name key program page where keys
 
     cat "$source_dir"/docs/reference/*.md >"$scratch/reference"
     for header in "$source_dir"/include/rubato/*.h; do
@@ -458,11 +458,13 @@ check_reference()
             grep -v -e '_H$' -e '^RUBATO_[_A-Z]*_$')
     done
 
-    while read -r key; do
+    keys=$(sed -n '/^static const char \*const [A-Z]*_KEYS\[\]/,/;/p' \
+        "$source_dir/engine/cluster/cluster_file.c" | grep -o '"[a-z_]*"' | tr -d '"' | sort -u)
+    [ -n "$keys" ] || fail engine/cluster/cluster_file.c "has no keys"
+    for key in $keys; do
         grep -q "\`$key\`" "$source_dir/docs/reference/cluster-file.md" ||
             fail docs/reference/cluster-file.md "does not speak of the key $key"
-    done < <(sed -n '/^static const char \*const [A-Z]*_KEYS\[\]/,/;/p' \
-        "$source_dir/engine/cluster_file.c" | grep -o '"[a-z_]*"' | tr -d '"' | sort -u)
+    done
 
     for program in "$prefix"/bin/*; do
         name=$(basename "$program")
