@@ -2,13 +2,15 @@
  *
  * A row with the entries (key j, value x_j) has the score
  *
- *     b + Σ_j w_j x_j + Σ_{j<l} <v_j, v_l> x_j x_l                      (S. Rendle, "Factorization
- *                                                                       Machines", ICDM 2010)
+ *     b + Σ_j w_j x_j + Σ_{j<l} <v_j, v_l> x_j x_l
  *
- * and, where a factor is chosen by the field of the other entry,
+ * (S. Rendle, "Factorization Machines", ICDM 2010). If the field of the other entry chooses the
+ * factor, it has the score
  *
- *     b + Σ_j w_j x_j + Σ_{j<l} <v_{j,field l}, v_{l,field j}> x_j x_l  (Y. Juan, Y. Zhuang, W. Chin,
- *                       C. Lin, "Field-aware Factorization Machines for CTR Prediction", RecSys 2016)
+ *     b + Σ_j w_j x_j + Σ_{j<l} <v_{j,field l}, v_{l,field j}> x_j x_l
+ *
+ * (Y. Juan, Y. Zhuang, W. Chin, C. Lin, "Field-aware Factorization Machines for CTR Prediction",
+ * RecSys 2016).
  *
  * Threads: any; a workspace has one at a time. */
 #ifndef RUBATO_APPS_FM_FM_MODEL_H

@@ -22,8 +22,8 @@ typedef enum {
     SECRET_ORIGIN_FROM_FILE,
 } SecretOrigin;
 
-/* Finds the secret. Where there is none at all, *origin is SECRET_ORIGIN_NONE and *secret untouched.
- * The variable RUBATO_SECRET is overwritten and unset. False with RUBATO_ERROR_CONFIG or _IO, which
+/* Finds the secret. If there is none, *origin is SECRET_ORIGIN_NONE, and *secret is untouched. The
+ * variable RUBATO_SECRET is overwritten and unset. False with RUBATO_ERROR_CONFIG or _IO, which
  * says what to do, where one is named but cannot be read. */
 bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin, GError **error);
 

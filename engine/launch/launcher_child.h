@@ -1,4 +1,4 @@
-/* A node as the supervisor has it: its process, its output cut into lines, and the stage of its life.
+/* A node in the supervisor: its process, its output cut into lines, and its state.
  *
  * Threads: the one thread of the supervisor. */
 #ifndef RUBATO_ENGINE_LAUNCH_LAUNCHER_CHILD_H

@@ -1,10 +1,10 @@
 /* RubatoChunkTable: chunks of consecutive keys, and the element calls on the same data.
  *
- * Chunk i holds the keys first_key + i × chunk_size … of a dense table, chunk_size being the
- * table's; the last chunk ends with the range and may be short. In the flat arrays below each
- * chunk takes its own length, the chunks following one another in the order asked for.
+ * Chunk i of a dense table holds the keys from first_key + i × chunk_size on; chunk_size is the
+ * table's. The last chunk ends with the range and may be short. In the flat arrays below the chunks
+ * follow one another in the order of the request, each with its own length.
  *
- * What all handles have in common is told in kv_table.h.
+ * kv_table.h describes what all handles have in common.
  *
  * Threads: the worker that opened the handle. */
 #ifndef RUBATO_CHUNK_TABLE_H
@@ -29,7 +29,7 @@ RUBATO_API uint64_t rubato_chunk_table_n_chunks(const RubatoChunkTable *table);
 RUBATO_API uint32_t rubato_chunk_table_chunk_size(const RubatoChunkTable *table);
 RUBATO_API uint32_t rubato_chunk_table_chunk_length(const RubatoChunkTable *table, uint64_t chunk);
 
-/* Reads, or adds to, whole chunks. RUBATO_ERROR_RANGE for a chunk that is not there. */
+/* Reads, or adds to, whole chunks. RUBATO_ERROR_RANGE for a chunk that the table does not have. */
 RUBATO_API bool rubato_chunk_table_get_chunks(RubatoChunkTable *table, const uint64_t *chunks,
                                               size_t n, void *values, GError **error);
 RUBATO_API bool rubato_chunk_table_add_chunks(RubatoChunkTable *table, const uint64_t *chunks,

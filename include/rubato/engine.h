@@ -1,14 +1,14 @@
 /* The engine: one per node. It owns the node's server threads and its part of every table, meets
  * the other nodes of the run, and runs tasks.
  *
- * Calls that create, drop and run are collective: every node makes the same ones in the same order,
- * and a mismatch is an error on every node that names both sides. In a single process, where no
- * cluster file is given, the same calls concern that process alone.
+ * Calls that create, drop and run are collective: every node makes the same ones in the same order.
+ * A mismatch is an error on every node, and its text names both sides. Without a cluster file there
+ * is a single process, and these calls concern it alone.
  *
- * Threads: collective calls come from one thread at a time; everything else from any thread. No
- * call of this header may come from inside a task's function or a callback, except
- * rubato_engine_cancel, rubato_engine_stats and, in a task's function but not in a callback, the
- * calls on rows, rubato_engine_table_stats and rubato_engine_bad_gradients. */
+ * Threads: collective calls come from one thread at a time; everything else from any thread. Inside
+ * a task's function only these are allowed: rubato_engine_cancel, rubato_engine_stats,
+ * rubato_engine_table_stats, rubato_engine_bad_gradients and the calls on rows. Inside a callback
+ * only the first two are. */
 #ifndef RUBATO_ENGINE_H
 #define RUBATO_ENGINE_H
 
@@ -25,11 +25,14 @@ typedef struct {
     uint32_t node;            /* with cluster_file: which of its nodes this process is */
     uint32_t servers;         /* without: the number of server threads; 0 means 1 */
     uint32_t workers;         /* without: workers of a task that names no number; 0 means 1 */
-    uint32_t stall_ms;   /* a call that blocks this long says whom it waits for, and says so again
-                               * after each further such time; 0 means 10,000, or the file's */
-    bool handle_signals; /* SIGINT, SIGTERM and SIGHUP, unless that is ignored, cancel the run in
-                               * order, a second one ends the process at once. Set it only before
-                               * other threads were started */
+
+    /* A call that blocks this long says in the log whom it waits for, and says so again each time
+     * that it has waited as long once more. 0 means 10,000, or the file's. */
+    uint32_t stall_ms;
+
+    /* SIGINT, SIGTERM and SIGHUP (unless that is ignored) cancel the run in order; a second signal
+     * ends the process at once. Set it only before other threads are started. */
+    bool handle_signals;
 } RubatoEngineConfig;
 
 /* Starts an engine. With a cluster file it returns once every node of the file has arrived.
@@ -43,8 +46,8 @@ RUBATO_API RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GEr
  * (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error);
 
-/* Leaves the run and stops every thread. Waits until all nodes have come here too, as long as they
- * live, for they may still need this node's servers. NULL is allowed. */
+/* Leaves the run and stops every thread. It first waits until all living nodes have made this call
+ * too, because they may still need this node's servers. NULL is allowed. */
 RUBATO_API void rubato_engine_free(RubatoEngine *engine);
 
 /* This node's id; 0 in a single process. */
@@ -54,7 +57,7 @@ RUBATO_API uint32_t rubato_engine_node(const RubatoEngine *engine);
 RUBATO_API uint32_t rubato_engine_n_nodes(const RubatoEngine *engine);
 RUBATO_API uint32_t rubato_engine_n_servers(const RubatoEngine *engine);
 
-/* Workers of all nodes together that a task gets which names no number. */
+/* The number of workers, over all nodes, of a task that names no number. */
 RUBATO_API uint32_t rubato_engine_n_workers(const RubatoEngine *engine);
 
 /* Collective. Creates a table over all servers of the run.
@@ -83,12 +86,12 @@ RUBATO_API bool rubato_engine_run(RubatoEngine *engine, const RubatoTask *task, 
 /* Collective. Waits until every node has come here. */
 RUBATO_API bool rubato_engine_barrier(RubatoEngine *engine, GError **error);
 
-/* Cancels every running task of the run, on all nodes: whoever is blocked in one returns
+/* Cancels every running task of the run, on all nodes. Every call that is blocked in one returns
  * RUBATO_ERROR_CANCELLED. Also from a task's function or a callback. */
 RUBATO_API void rubato_engine_cancel(RubatoEngine *engine);
 
 /* Reads the rows of n keys, in the keys' order, into values (n × width values of the table's
- * dtype), past any consistency model: meant for between tasks. */
+ * dtype). It does not ask the consistency model, so it is meant for the time between tasks. */
 RUBATO_API bool rubato_engine_get(RubatoEngine *engine, const char *table, const RubatoKey *keys,
                                   size_t n, void *values, GError **error);
 
@@ -105,16 +108,16 @@ RUBATO_API bool rubato_engine_add(RubatoEngine *engine, const char *table, const
 RUBATO_API bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                         size_t n, const void *deltas, GError **error);
 
-/* Puts values, n rows of them, into their rows past the update rule. The rows get the state of
- * fresh ones that were made with these values. Returns once the servers have them. */
+/* Puts n rows of values into the table without its update rule. The rows get the state of new rows
+ * with these values. Returns once the servers have them. */
 RUBATO_API bool rubato_engine_set(RubatoEngine *engine, const char *table, const RubatoKey *keys,
                                   size_t n, const void *values, GError **error);
 RUBATO_API bool rubato_engine_set_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                         size_t n, const void *values, GError **error);
 
 /* Reads and writes the state that the update rule keeps beside each row: n × state width values of
- * the table's dtype, which docs/update-rules.md tells for each rule. Writing makes rows that are
- * absent. RUBATO_ERROR_INVALID where the rule keeps no state. */
+ * the table's dtype, which docs/update-rules.md describes for each rule. Writing creates absent
+ * rows. RUBATO_ERROR_INVALID where the rule keeps no state. */
 RUBATO_API bool rubato_engine_get_state(RubatoEngine *engine, const char *table,
                                         const RubatoKey *keys, size_t n, void *states,
                                         GError **error);
@@ -128,25 +131,24 @@ RUBATO_API bool rubato_engine_set_state_range(RubatoEngine *engine, const char *
                                               RubatoKey first, size_t n, const void *states,
                                               GError **error);
 
-/* Gives rows their initial values and state back. A row of hash storage that is not there stays
- * so. */
+/* Gives rows their initial values and state back. An absent row of hash storage stays absent. */
 RUBATO_API bool rubato_engine_reset(RubatoEngine *engine, const char *table, const RubatoKey *keys,
                                     size_t n, GError **error);
 RUBATO_API bool rubato_engine_reset_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                           size_t n, GError **error);
 
-/* Gives a hyper-parameter of the table's update rule another number, on every server; 0 is 0. It
- * holds for all Adds that come after the call has returned. Not collective: one node's call is
- * enough. */
+/* Changes a hyper-parameter of the table's update rule on every server; here 0 means the number 0.
+ * The new number holds for all Adds that begin after the call has returned. Not collective: one
+ * node's call is enough. */
 RUBATO_API bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyper,
                                    double value, GError **error);
 
-/* The keys of all rows that a table has, over all nodes, ascending: of a dense table those of its
- * range, of a hash table those that somebody has added to (or, where the table says so, read). What
- * is added meanwhile, here or on another node, may be missing. Like rubato_engine_get it is meant
- * for between tasks, and not collective. RUBATO_ERROR_INVALID where the table's storage cannot tell
- * its keys, RUBATO_ERROR_NETWORK where a node tells of more than there can be. (*keys: transfer
- * full, g_free) */
+/* The keys of all rows that a table has, over all nodes, ascending. Of a dense table these are the
+ * keys of its range; of a hash table, the keys that were added to (or also those that were read,
+ * with create_on_get). A key that is added meanwhile may be missing. The call is not collective,
+ * and like rubato_engine_get it is meant for the time between tasks. RUBATO_ERROR_INVALID where the
+ * storage cannot list its keys, RUBATO_ERROR_NETWORK where a node reports more keys than there can
+ * be. (*keys: transfer full, g_free) */
 RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey **keys,
                                         size_t *n, GError **error);
 
@@ -155,8 +157,8 @@ typedef struct {
     uint64_t gets, adds, clocks, announcements, fences, others, replies, controls;
 } RubatoMessageCounts;
 
-/* What this node and the others have said to each other since the engine was made. Messages that
- * stay inside a process are not counted. */
+/* What this node and the others have sent to each other since the engine was made. Messages inside
+ * a process are not counted. */
 typedef struct {
     RubatoMessageCounts sent, received;
     uint64_t packets_sent, packets_received; /* the first time each, acknowledgements too */
@@ -170,17 +172,17 @@ RUBATO_API void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStat
 /* How much of a table this node's servers hold. */
 typedef struct {
     uint64_t n_rows;
-    uint64_t n_bytes;     /* that the rows take, and what is kept to find them */
+    uint64_t n_bytes;     /* of the rows, and of what the storage needs to find them */
     uint64_t row_bytes;   /* of one row's values */
-    uint64_t state_bytes; /* of what the update rule keeps beside them */
+    uint64_t state_bytes; /* of one row's state of the update rule */
 } RubatoTableStats;
 
 /* Not collective; also from a task's function. False with RUBATO_ERROR_NOT_FOUND. */
 RUBATO_API bool rubato_engine_table_stats(RubatoEngine *engine, const char *table,
                                           RubatoTableStats *stats, GError **error);
 
-/* Bad deltas that came from the workers of one rank to the servers of all nodes, in all tasks so
- * far; from the engine's own calls between tasks where `worker` is UINT32_MAX. */
+/* The bad deltas that the workers of one rank have sent to the servers of all nodes, in all tasks
+ * so far. Where `worker` is UINT32_MAX they came from the engine's own calls. */
 typedef struct {
     uint32_t worker;
     uint64_t n_nan, n_infinite; /* deltas */
@@ -188,12 +190,12 @@ typedef struct {
     uint64_t n_refused_rows;    /* that were left out of an Add because of them */
 } RubatoBadGradients;
 
-/* What the servers of all nodes have counted of a table, ordered by worker; workers of which
- * nothing bad came are not there. Any node gets the same, which between tasks is all there is; of
- * what is added meanwhile some may be missing. *counts, of *n, is the caller's to free with g_free.
- * Not collective; also from a task's function, but not from a callback. RUBATO_ERROR_NOT_FOUND;
- * RUBATO_ERROR_NODE_LOST where not all nodes are there; RUBATO_ERROR_NETWORK where one of them
- * tells of more than there can be. */
+/* The bad deltas of a table that the servers of all nodes have counted, ordered by worker; workers
+ * that sent none are left out. Between tasks the counts are complete and the same for every node;
+ * Adds that are made meanwhile may be missing. The caller frees *counts, an array of *n, with
+ * g_free. Not collective; also from a task's function, but not from a callback.
+ * RUBATO_ERROR_NOT_FOUND; RUBATO_ERROR_NODE_LOST where a node is missing; RUBATO_ERROR_NETWORK
+ * where a node reports more than there can be. */
 RUBATO_API bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
                                             RubatoBadGradients **counts, size_t *n, GError **error);
 

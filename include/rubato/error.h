@@ -11,20 +11,20 @@ G_BEGIN_DECLS
 #define RUBATO_ERROR (rubato_error_quark())
 
 typedef enum {
-    RUBATO_ERROR_INVALID,   /* an argument, flag or table spec that makes no sense */
-    RUBATO_ERROR_CONFIG,    /* a cluster file that is wrong; the message has file and line */
-    RUBATO_ERROR_FORMAT,    /* a data file that is wrong; the message has file, line and column */
-    RUBATO_ERROR_IO,        /* a file that cannot be read or written */
-    RUBATO_ERROR_NETWORK,   /* a busy port, an unknown host, an answer that cannot be */
-    RUBATO_ERROR_NOT_FOUND, /* no table, model, storage or rule of that name */
-    RUBATO_ERROR_EXISTS,    /* a table of that name is there already */
-    RUBATO_ERROR_TYPE,      /* a handle opened with another dtype than the table's */
-    RUBATO_ERROR_RANGE,     /* a key outside the table's range */
-    RUBATO_ERROR_MEMORY,    /* a table or message larger than the memory there is */
-    RUBATO_ERROR_MISMATCH, /* nodes that disagree: on the file, the version, the next collective call;
-                            * rows other than those of a model */
+    RUBATO_ERROR_INVALID,     /* an argument, flag or table spec that makes no sense */
+    RUBATO_ERROR_CONFIG,      /* a cluster file that is wrong; the message has file and line */
+    RUBATO_ERROR_FORMAT,      /* a data file that is wrong; the message has file, line and column */
+    RUBATO_ERROR_IO,          /* a file that cannot be read or written */
+    RUBATO_ERROR_NETWORK,     /* a busy port, an unknown host, an impossible answer */
+    RUBATO_ERROR_NOT_FOUND,   /* no table, model, storage or rule of that name */
+    RUBATO_ERROR_EXISTS,      /* a table of that name is there already */
+    RUBATO_ERROR_TYPE,        /* a handle opened with another dtype than the table's */
+    RUBATO_ERROR_RANGE,       /* a key outside the table's range */
+    RUBATO_ERROR_MEMORY,      /* a table or message larger than the memory there is */
+    RUBATO_ERROR_MISMATCH,    /* nodes that disagree on the file, the version or the next collective
+                            * call; rows that a model was not made for */
     RUBATO_ERROR_TASK_FAILED, /* a worker's function returned false */
-    RUBATO_ERROR_CANCELLED,   /* somebody else's failure, or a signal, ended the task */
+    RUBATO_ERROR_CANCELLED,   /* another worker's failure, or a signal, ended the task */
     RUBATO_ERROR_NODE_LOST,   /* a node died or hangs */
     RUBATO_ERROR_DEADLOCK,    /* workers of a task wait for one another, and always would */
 } RubatoError;

@@ -1,16 +1,16 @@
 /* RubatoKVClientTable: asynchronous use, through the node's helper thread and its process cache.
  *
- * get_async and add_async return a ticket at once. A ticket ends when its answer has come: `poll`
- * asks, `wait` waits and tells how it ended, and a callback, where one was given, runs once on the
- * node's helper thread. The handle keeps a ticket until it is waited for; one whose callback has
- * been told of success needs no wait. Freeing the handle waits for what is in flight, callbacks
- * included.
+ * get_async and add_async return a ticket at once. A ticket ends when its answer has come. `poll`
+ * asks whether it has ended; `wait` waits and returns how it ended. A callback, if one was given,
+ * runs once on the node's helper thread. The handle keeps a ticket until somebody waits for it; a
+ * ticket whose callback was told of success needs no wait. Freeing the handle waits for all
+ * requests in flight and their callbacks.
  *
- * Process cache (tables under "ssp"): a row that any worker of the node has read serves the
- * others, and itself again, as long as the staleness bound allows; concurrent misses on a row are
- * fetched once; a worker always sees what it added itself. RubatoTableSpec.cache says which rows.
+ * Process cache (tables under "ssp"): a row that one worker of the node has read serves all its
+ * workers as long as the staleness bound allows. Concurrent misses on a row are fetched once. A
+ * worker always sees its own Adds. RubatoTableSpec.cache says which rows are cached.
  *
- * What all handles have in common is told in kv_table.h.
+ * kv_table.h describes what all handles have in common.
  *
  * Threads: the worker that opened the handle. Callbacks run on the helper thread, one at a time;
  * they must not block and must not call the handle. */
@@ -50,17 +50,17 @@ RUBATO_API bool rubato_kv_client_table_add_range(RubatoKVClientTable *table, Rub
                                                  size_t n, const void *deltas, GError **error);
 RUBATO_API bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError **error);
 
-/* Starts a Get. keys may be reused at once; values must stay until the ticket has ended, and holds
- * the rows from then on. callback may be NULL. Returns 0 on error, and then never calls back. With
- * tickets for more than 16 MiB of keys and rows that other nodes have not answered, it waits until
- * some of them are. */
+/* Starts a Get. keys may be reused at once; values must stay until the ticket has ended, and then
+ * holds the rows. callback may be NULL. Returns 0 on error, and then never calls back. If tickets
+ * for more than 16 MiB of keys and rows wait for other nodes, it first waits until some of them are
+ * answered. */
 RUBATO_API RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table,
                                                          const RubatoKey *keys, size_t n,
                                                          void *values, RubatoCallback callback,
                                                          void *user_data, GError **error);
 
-/* Starts an Add whose ticket ends when the servers have taken it in: applied it, or, under "bsp",
- * kept it for the end of the clock. keys and deltas may be reused at once. */
+/* Starts an Add. Its ticket ends when the servers have applied it or, under "bsp", kept it for the
+ * end of the clock. keys and deltas may be reused at once. */
 RUBATO_API RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table,
                                                          const RubatoKey *keys, size_t n,
                                                          const void *deltas,
@@ -68,7 +68,7 @@ RUBATO_API RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *ta
                                                          GError **error);
 
 /* Waits until the ticket has ended and its callback has returned; false with the request's error.
- * A ticket that was waited for already succeeds at once; one that was never given out is
+ * For a ticket that was waited for before it returns true at once; an unknown ticket is
  * RUBATO_ERROR_INVALID. */
 RUBATO_API bool rubato_kv_client_table_wait(RubatoKVClientTable *table, RubatoTicket ticket,
                                             GError **error);
@@ -76,7 +76,7 @@ RUBATO_API bool rubato_kv_client_table_wait(RubatoKVClientTable *table, RubatoTi
 /* Waits for all tickets of the handle; false with the first error. */
 RUBATO_API bool rubato_kv_client_table_wait_all(RubatoKVClientTable *table, GError **error);
 
-/* Whether the ticket has ended (one that was waited for has). Never waits. */
+/* Whether the ticket has ended. Never waits. */
 RUBATO_API bool rubato_kv_client_table_poll(RubatoKVClientTable *table, RubatoTicket ticket);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoKVClientTable, rubato_kv_client_table_free)

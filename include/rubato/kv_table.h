@@ -1,16 +1,16 @@
 /* RubatoKVTable: the usual handle. Blocking Get, asynchronous Add, Clock.
  *
- * What a Get may and must see is the table's consistency model's to say: docs/consistency.md. The
- * clock is the worker's on that table: several handles of one worker on one table share it.
+ * The table's consistency model decides what a Get may and must see: docs/consistency.md. A worker
+ * has one clock on each table; several handles of one worker on one table share it.
  *
  * Common to all calls of the four handles:
- * - n keys in any order, repeated ones allowed; n = 0 does nothing. values and deltas hold
- *   n × width values of the table's dtype, row i belonging to keys[i].
- * - keys, values and deltas stay the caller's and may be reused when the call returns.
+ * - n keys in any order, repeated ones allowed; n = 0 does nothing. values and deltas hold n ×
+ *   width values of the table's dtype, row i belonging to keys[i].
+ * - the caller owns keys, values and deltas, and may reuse them when the call returns.
  * - RUBATO_ERROR_RANGE: a key outside a dense table's range; nothing was sent, nothing written.
  *   RUBATO_ERROR_CANCELLED: the task failed elsewhere or was cancelled.
  *
- * Threads: the worker that opened the handle; it closes it before its function returns. */
+ * Threads: the worker that opened the handle. It closes the handle before its function returns. */
 #ifndef RUBATO_KV_TABLE_H
 #define RUBATO_KV_TABLE_H
 
@@ -20,12 +20,12 @@ G_BEGIN_DECLS
 
 typedef struct RubatoKVTable RubatoKVTable;
 
-/* Opens a table of the task. Errors: RUBATO_ERROR_NOT_FOUND where the task does not name the
- * table, RUBATO_ERROR_TYPE where its dtype is another. (transfer full) */
+/* Opens a table of the task. Errors: RUBATO_ERROR_NOT_FOUND where the task does not name the table,
+ * RUBATO_ERROR_TYPE where the table has another dtype. (transfer full) */
 RUBATO_API RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *table,
                                                       RubatoDtype dtype, GError **error);
 
-/* Closes the handle. What it added stays. NULL is allowed. */
+/* Closes the handle. Its Adds stay. NULL is allowed. */
 RUBATO_API void rubato_kv_table_free(RubatoKVTable *table);
 
 /* Values in a row. */
@@ -34,7 +34,7 @@ RUBATO_API uint32_t rubato_kv_table_width(const RubatoKVTable *table);
 /* The worker's clock on the table: how many iterations it has finished. */
 RUBATO_API uint64_t rubato_kv_table_clock_value(const RubatoKVTable *table);
 
-/* Reads the rows of the keys into values; waits for what the model promises. */
+/* Reads the rows of the keys into values; waits until the model lets it. */
 RUBATO_API bool rubato_kv_table_get(RubatoKVTable *table, const RubatoKey *keys, size_t n,
                                     void *values, GError **error);
 

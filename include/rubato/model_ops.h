@@ -1,8 +1,8 @@
 /* What a consistency model implements: when a shard answers.
  *
  * A model is a pure state machine over one shard for one task: requests and clocks go in, answers
- * come out. It starts no thread, touches no socket and never asks for the time, so a test can drive
- * it through any interleaving. It is born with a task and dies with it.
+ * come out. It starts no thread, uses no socket and never reads a clock on the wall, so a test can
+ * drive it through any interleaving. A model is created for a task and destroyed with it.
  *
  * A new one is a file models/<name>.c that ends in its constant RubatoModelOps, and a line in the
  * array of models/model.c.
@@ -25,11 +25,11 @@ typedef struct RubatoShard RubatoShard;
 typedef struct {
     const RubatoModelOps *ops;
     RubatoShard *shard;
-    RubatoProgress *progress;  /* the clocks, as far as the shard has heard of them; only read it */
+    RubatoProgress *progress;  /* the clocks that the shard knows of; only read it */
     uint32_t n_workers;        /* of the task, over all nodes */
     uint64_t n_ignored;        /* what came in and made no sense */
-    uint64_t n_held;           /* keys of Gets not answered yet, and of what is kept */
-    RubatoRequest **outbox;    /* what goes back to whoever sent it, chained from the newest */
+    uint64_t n_held;           /* keys of Gets not answered yet, and of kept requests */
+    RubatoRequest **outbox;    /* requests that go back to their senders, chained from the newest */
     RubatoRequest *own_outbox; /* where its owner has none for it */
     /* Gives a Get without `output` memory for all of its rows; false: there is none. NULL: all have
      * some. */
@@ -81,8 +81,8 @@ struct RubatoModelOps {
      * RUBATO_ERROR_MEMORY where what the setup asks for does not fit. (transfer full) */
     RubatoModel *(*create)(const RubatoModelSetup *setup, GError **error);
 
-    /* Frees the model. Adds that no clock has released are dropped; parked Gets are given back with
-     * rubato_model_drop before. */
+    /* Frees the model. First it gives parked Gets back with rubato_model_drop. Adds that no clock
+     * has released are dropped. */
     void (*destroy)(RubatoModel *model);
 
     /* A Get: answer it now, or keep the request itself and answer it in a later op. */
@@ -96,10 +96,10 @@ struct RubatoModelOps {
      * and the min clock with it. NULL: the model does not care. */
     void (*advance)(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to);
 
-    /* The keys that a worker will use in iteration request->clock, an n of 0 being possible; many
-     * keys come in several calls, each of which tells by request->n_announced how many there are in all;
-     * with RUBATO_CLOCK_RETIRED, that it will use none from here on. Finish it in this call. NULL:
-     * the model does not care. */
+    /* The keys that a worker will use in iteration request->clock; n may be 0. Many keys come in
+     * several calls; request->n_announced then says how many in all. RUBATO_CLOCK_RETIRED means
+     * that the worker will use no more keys. Finish it in this call. NULL: the model does not
+     * care. */
     void (*announce)(RubatoModel *model, RubatoRequest *request);
 };
 

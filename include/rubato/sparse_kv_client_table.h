@@ -1,10 +1,10 @@
-/* RubatoSparseKVClientTable: a worker that tells ahead of time which keys each iteration uses.
+/* RubatoSparseKVClientTable: the worker announces ahead which keys each iteration uses.
  *
- * The handle clocks itself: each Get after the first ends the iteration before it. The keys of a
- * Get, and of the Adds that follow it, are those that were told for the iteration. Under
- * "sparse_ssp" a worker may run speculation clocks beyond the staleness bound as long as no slower
- * worker still uses one of its keys. Under the other models the handle works too; what was told
- * then releases nobody earlier.
+ * The handle clocks itself: each Get after the first ends the iteration before it. A Get, and the
+ * Adds that follow it, use the keys announced for the iteration. Under "sparse_ssp" a worker may
+ * run speculation clocks beyond the staleness bound as long as no slower worker still uses one of
+ * its keys. Under the other models the handle works too, but the announcements release no Get
+ * earlier.
  *
  * Threads: the worker that opened the handle; the callback is called on that thread. */
 #ifndef RUBATO_SPARSE_KV_CLIENT_TABLE_H
@@ -22,11 +22,11 @@ typedef struct {
     size_t n; /* 0: the iteration uses none */
 } RubatoIteration;
 
-/* Tells the keys of iteration 0, 1, 2, …, each once, in order. False: there are no more. The keys
- * stay the callback's and are copied before it is called again. */
+/* Gives the keys of iteration 0, 1, 2, …, each once, in order. False: there are no more. The
+ * callback owns the keys; they are copied before it is called again. */
 typedef bool (*RubatoIterationFunc)(uint64_t iteration, RubatoIteration *keys, void *user_data);
 
-/* Opens the table with all iterations in an array, which stays the caller's until the handle is
+/* Opens the table with all iterations in an array. The caller keeps the array until the handle is
  * freed. (transfer full) */
 RUBATO_API RubatoSparseKVClientTable *rubato_worker_open_sparse_kv_client_table(
     RubatoWorker *worker, const char *table, RubatoDtype dtype, const RubatoIteration *iterations,
@@ -49,9 +49,9 @@ rubato_sparse_kv_client_table_clock_value(const RubatoSparseKVClientTable *table
 RUBATO_API bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table,
                                                    RubatoIteration *keys);
 
-/* Ends the iteration before, if there was one, and reads the rows of this one's keys into values
- * (n × width values, in the order in which the keys were told). RUBATO_ERROR_RANGE where all
- * iterations have been read. */
+/* Ends the iteration before, if there was one, and reads the rows of this one's keys into values (n
+ * × width values, in the order of the announced keys). RUBATO_ERROR_RANGE where all iterations have
+ * been read. */
 RUBATO_API bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *values,
                                                   GError **error);
 

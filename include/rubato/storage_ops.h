@@ -1,8 +1,8 @@
 /* What a storage implements: the rows of one shard, found by key.
  *
- * A storage knows neither workers nor clocks nor what an Add means: it turns keys into pointers to
- * rows. A new one is a file models/storage/<name>.c that ends in its constant RubatoStorageOps, and
- * a line in the array of models/storage/storage.c.
+ * A storage turns keys into pointers to rows. It knows nothing of workers, clocks, or what an Add
+ * means. A new one is a file models/storage/<name>.c that ends in its constant RubatoStorageOps,
+ * and a line in the array of models/storage/storage.c.
  *
  * Threads: every op is called by the shard's present owner, one thread at a time; none may
  * block. */
@@ -27,7 +27,7 @@ typedef struct {
     uint64_t n_keys;
     size_t row_bytes;       /* of a row's values and the update rule's state behind them */
     const RubatoInit *init; /* outlives the storage */
-    uint64_t hash_seed;     /* of the table, random: what is hashed by it meets by chance alone */
+    uint64_t hash_seed;     /* of the table, random: nobody can choose keys that collide under it */
 } RubatoStorageSetup;
 
 /* Writes the initial values of a key's row, and the state behind them. */
@@ -36,17 +36,18 @@ RUBATO_API void rubato_init_row(const RubatoInit *init, RubatoKey key, void *row
 /* The same for the rows of n consecutive keys. */
 RUBATO_API void rubato_init_run(const RubatoInit *init, RubatoKey first, uint64_t n, void *rows);
 
-/* Whether all of this is zero for every key, so that fresh pages will do. */
+/* Whether the initial values and state of every key are zero, so that fresh pages will do. */
 RUBATO_API bool rubato_init_is_zero(const RubatoInit *init);
 
 struct RubatoStorageOps {
     const char *name;
 
-    /* It holds the rows of a range of keys, the shard's, all of them from the start; otherwise rows
-     * of any keys, which come and go. */
+    /* True: it holds all rows of the shard's range of keys from the start. False: rows of any keys,
+     * which are created on demand. */
     bool holds_range;
 
-    /* Whether a table may have this storage; the error says what to write instead. May be NULL. */
+    /* Whether a table with this spec may have this storage; the error says what to write instead.
+     * May be NULL. */
     bool (*check)(const RubatoTableSpec *spec, GError **error);
 
     /* (transfer full) NULL with RUBATO_ERROR_MEMORY where the rows do not fit. */
@@ -57,19 +58,19 @@ struct RubatoStorageOps {
      * RUBATO_STORAGE_BLOCK. The pointers hold until the next call of find_or_create. */
     void (*find)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
-    /* The same, creating what is absent with its initial values. The pointers hold until the next
-     * call of it. False where there is no memory for a row: what was there before still is, and
-     * some of the absent rows may have been made. */
+    /* The same, but absent rows are created with their initial values. The pointers hold until the
+     * next call. False where there is no memory for a row: earlier rows are unharmed, and some of
+     * the absent rows may have been created. */
     bool (*find_or_create)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
-    /* The rows of n consecutive keys, where they lie one after the other in memory; NULL where
-     * they do not. A storage that so gives out the whole of its shard's range never moves it: the
-     * shard then goes by this pointer alone, and both find ops may be NULL. */
+    /* The rows of n consecutive keys, if they are consecutive in memory; else NULL. A storage that
+     * returns its shard's whole range this way never moves it: the shard then uses this pointer
+     * alone, and both find ops may be NULL. */
     void *(*run)(RubatoStorage *storage, RubatoKey first, size_t n);
 
-    /* Writes the keys of n rows, at least one, from the first-th on; there are so many. Any order
-     * will do that stays the same until the next row is made. May be NULL: the keys of such a table
-     * cannot be listed, unless it is "dense". */
+    /* Writes the keys of n rows from the first-th on; n is at least 1, and so many rows exist. Any
+     * order will do, as long as it stays the same until the next row is created. May be NULL: then
+     * the keys of a table cannot be listed, unless it is "dense". */
     void (*list)(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys);
 
     /* How many rows there are, and how many bytes the storage takes in all. */

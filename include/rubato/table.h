@@ -31,12 +31,12 @@ typedef enum {
 typedef enum {
     RUBATO_AGGREGATE_NONE, /* each is applied, in worker order */
     RUBATO_AGGREGATE_SUM,  /* those of a key are summed in worker order, the sum is applied once */
-    RUBATO_AGGREGATE_MEAN, /* likewise the sum divided by the number of workers that sent any */
+    RUBATO_AGGREGATE_MEAN, /* the same with the mean over the workers that sent any */
 } RubatoAggregate;
 
-/* The hyper-parameters of an update rule. Which rule has which, and its default, is told beside
- * each; one that the table's rule does not have must stay 0. "The gradient rules" are "sgd",
- * "momentum", "nesterov", "adagrad", "rmsprop", "adam" and "ftrl".
+/* The hyper-parameters of an update rule. The comment of each names the rules that have it, and
+ * their defaults. One that the table's rule does not have must stay 0. "The gradient rules" are
+ * "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam" and "ftrl".
  *
  * 0 means the default. Where that is not 0, RUBATO_ZERO means the number 0. */
 typedef struct {
@@ -48,8 +48,9 @@ typedef struct {
     double beta;          /* "ftrl": 1 */
     double l1, l2;        /* "ftrl": 0 */
 
-    /* The gradient rules, in this order; 0: none. Each gradient is moved into ±clip_value; a row's
-     * are scaled to the norm clip_norm where they exceed it; weight_decay × value is added (L2). */
+    /* The gradient rules, in this order; 0: none. Each gradient is clipped to ±clip_value; the
+     * gradients of a row are scaled down to the norm clip_norm if they exceed it; weight_decay ×
+     * value is added (L2). */
     double clip_value, clip_norm, weight_decay;
 
     /* "adagrad": what the sums of squares of a row begin with; 0. */
@@ -91,8 +92,8 @@ typedef enum {
     RUBATO_LEAD_UNBOUNDED, /* any number */
 } RubatoLead;
 
-/* What is special about a consistency model. All of it false is right for any model, but may be
- * slower than need be. */
+/* What is special about a consistency model. With every member false any model works, but perhaps
+ * more slowly. */
 typedef struct {
     RubatoLead lead;
 
@@ -100,20 +101,20 @@ typedef struct {
      * workers one by one. */
     bool per_worker_clocks;
 
-    /* The model needs clocks for nothing but Gets, and answers one at once where the min clock is
-     * at least the Get's less the table's staleness. Then a node that is alone lets its Gets bring
-     * its clock, and tells it by itself only while a Get waits. Not with per_worker_clocks. */
+    /* The model needs clocks for Gets alone, and answers a Get at once if the min clock is at least
+     * the Get's clock less the table's staleness. Then the Gets of a single node carry its clock,
+     * and a clock message is sent only while a Get waits. Not with per_worker_clocks. */
     bool lazy_clocks;
 
-    /* A row that was read at a min clock may be read again, from memory of the node, by every
-     * worker whose clock is no more than the lead beyond that. */
+    /* A node may cache rows. A row that was read at a min clock serves every worker whose clock is
+     * at most that min clock plus the lead. */
     bool rows_may_be_cached;
 
     /* The Adds of a clock are applied together once the min clock passes it, so they may be
-     * aggregated before (RubatoTableSpec.aggregate). */
+     * aggregated first (RubatoTableSpec.aggregate). */
     bool applies_by_clock;
 
-    /* Workers tell their keys ahead: the table's speculation and record mean something. */
+    /* Workers announce their keys ahead; the table's speculation and record have a meaning. */
     bool takes_announcements;
 } RubatoModelTraits;
 
@@ -135,8 +136,8 @@ typedef struct {
     uint32_t speculation; /* sparse_ssp: clocks beyond it that a reader without conflicts may be */
     const char *record;   /* sparse_ssp: who uses which key, "hash" (the default) or "dense" */
 
-    /* bsp: what servers keep of a worker's Adds of earlier clocks, in bytes; while it is more, the
-     * worker's next Add waits for the slowest worker. 0 means 64 MiB. */
+    /* bsp: the bytes of a worker's Adds of earlier clocks that servers may keep. While they keep
+     * more, the worker's next Add waits for the slowest worker. 0 means 64 MiB. */
     uint64_t max_kept_bytes;
 
     /* What an Add does to a row: "add" (the default) or "assign"; with gradients "sgd", "momentum",
@@ -146,9 +147,9 @@ typedef struct {
     RubatoRule rule;
     RubatoAggregate aggregate; /* bsp; f32 and f64 */
 
-    /* The value of a row that nobody has written: "constant" (the default) is init_value,
-     * "uniform" lies in [init_low, init_high), "normal" has init_mean and init_stddev. Each value
-     * follows from seed, key and column alone, whatever the number of servers. */
+    /* The value of a row before its first write: "constant" (the default) is init_value, "uniform"
+     * lies in [init_low, init_high), "normal" has init_mean and init_stddev. Each value depends on
+     * seed, key and column alone, and not on the number of servers. */
     const char *init;
     double init_value;
     double init_low, init_high;
@@ -173,7 +174,7 @@ typedef struct {
 } RubatoTableSpec;
 
 /* What is special about the model of that name ("asp" for NULL); NULL where there is none. The
- * traits are constant and nobody's to free. Any thread. */
+ * traits are constant; do not free them. Any thread. */
 RUBATO_API const RubatoModelTraits *rubato_model_traits(const char *model);
 
 /* Whether the storage of such a table holds a range of keys, first_key .. first_key + n_keys - 1,

@@ -1,6 +1,6 @@
-/* The words that every part of Rubato shares: keys, element types, exported symbols.
+/* The types that every part of Rubato shares: keys, element types, exported symbols.
  *
- * Threads: only constants and types live here. */
+ * Threads: any. */
 #ifndef RUBATO_TYPES_H
 #define RUBATO_TYPES_H
 
@@ -20,7 +20,7 @@ G_BEGIN_DECLS
 /* Names a row of a table. */
 typedef uint64_t RubatoKey;
 
-/* The type of one value of a row. Every value of a table has the same. */
+/* The type of the values of a table's rows; all values of a table have the same. */
 typedef enum {
     RUBATO_F32, /* float */
     RUBATO_F64, /* double */
@@ -28,10 +28,10 @@ typedef enum {
     RUBATO_I64, /* int64_t */
 } RubatoDtype;
 
-/* Bytes of one value, 0 for what is no dtype. */
+/* Bytes of one value; 0 if it is no dtype. */
 RUBATO_API size_t rubato_dtype_size(RubatoDtype dtype);
 
-/* "f32", "f64", "i32", "i64", or "?" for what is no dtype. (transfer none) */
+/* "f32", "f64", "i32", "i64", or "?" if it is no dtype. (transfer none) */
 RUBATO_API const char *rubato_dtype_name(RubatoDtype dtype);
 
 G_END_DECLS

@@ -4,8 +4,8 @@
  * in the array of models/update/update.c. The loops run over plain arrays of one dtype, so that the
  * compiler vectorises them.
  *
- * A rule may keep state: a number of values of the table's dtype that lie behind each row's own. It
- * is made, moved and reset with the row.
+ * A rule may keep state: some values of the table's dtype, stored behind the values of each row.
+ * The state is created, moved and reset with the row.
  *
  * Threads: the shard's present owner, one thread at a time; none may block. */
 #ifndef RUBATO_UPDATE_OPS_H
@@ -25,21 +25,21 @@ typedef struct {
 
 /* What a rule is. */
 typedef struct {
-    /* Whether a process cache may replay the rule on its own copy of a row and come to the
-     * server's result (up to rounding). It is false for rules with state or hyper-parameters. */
+    /* Whether a process cache may apply the rule to its own copy of a row and get the server's
+     * result (up to rounding). It is false for rules with state or hyper-parameters. */
     bool replayable;
 
-    /* Whether an Add carries gradients: the dtype is then a real one, the rule has a learning rate,
-     * clipping and weight decay, and its loops get what is left after these two. */
+    /* Whether an Add carries gradients. Then the dtype is a real one, and the rule has a learning
+     * rate, clipping and weight decay; its loops get the gradients after these two. */
     bool takes_gradients;
 
-    /* Whether the row_wise of a RubatoRule means something to it. */
+    /* Whether the rule has a row_wise form. */
     bool may_be_row_wise;
 
     /* The other hyper-parameters that it has: RUBATO_HYPER_BIT(RUBATO_HYPER_MOMENTUM), … */
     uint32_t hypers;
 
-    /* What 0 stands for in those that it has. */
+    /* The defaults of the hyper-parameters that it has. */
     RubatoRule defaults;
 } RubatoUpdateTraits;
 
@@ -52,14 +52,14 @@ typedef struct {
     /* Whether a table may have this rule, beyond what the traits say. May be NULL. */
     bool (*check)(const RubatoTableSpec *spec, GError **error);
 
-    /* The values of state of a row; update->state_width is not there yet. NULL: none. */
+    /* The number of state values of a row; update->state_width is not set yet. NULL: none. */
     uint32_t (*state_width)(const RubatoUpdate *update);
 
-    /* Writes the state of a fresh row behind its values, which are there. NULL: zeros. */
+    /* Writes the state of a new row behind its values, which are set already. NULL: zeros. */
     void (*init_state)(const RubatoUpdate *update, void *row);
 
     /* Applies n_values consecutive deltas to n_values consecutive values. NULL where the rule has
-     * state, or wants to know where rows begin. */
+     * state, or needs to know where rows begin. */
     void (*apply)(const RubatoUpdate *update, void *values, const void *deltas, size_t n_values);
 
     /* Applies a row of deltas to each of n rows, in order; rows may repeat. Row i takes the deltas

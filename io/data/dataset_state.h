@@ -36,8 +36,8 @@ struct RubatoDataset {
     RubatoDataKeys keys; /* what it points to is the parser's */
     Part *parts;
     uint32_t n_parts;
-    bool
-        can_parse; /* false: every input has a cache, and the parser was spared what it learns from */
+    /* False: every input has a cache, so the parser has not read the heads of the files. */
+    bool can_parse;
 
     _Atomic uint64_t n_kept_bytes;
     _Atomic bool damage_told;
