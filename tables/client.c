@@ -5,6 +5,7 @@
  * ones itself. Workers share nothing here but the process cache.
  *
  * Threads: the client's worker; table_client_count_late_get any. */
+#include "io/net/fence.h"
 #include "io/net/monotonic.h"
 #include "tables/client_private.h"
 #include "tables/process_cache.h"
@@ -420,24 +421,9 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
 bool table_client_fence(TableClient *client, GError **error)
 {
     const TableRoute *route = client->route;
-    PostOffice *office = route->office;
-    const TableAsk ask = { .kind = MESSAGE_FENCE };
     Call call;
 
-    call_begin(&call, NULL);
-    call_add_parts(&call, office->n_servers);
-    for (uint32_t server = 0; server < office->n_servers; server++) {
-        Message *message = &client->messages[server];
-
-        set_message(message, client, &ask, &(Slice){ 0 }, &call);
-        message->server = server;
-        post_office_ask(office, message);
-    }
-    if (call.is_remote) {
-        post_office_flush(office);
-        table_client_cancel_if_late(client);
-    }
-    call_sent(&call);
+    fence_start(route->office, route->epoch, route->cancelled, client->messages, &call);
     client->unheard_bytes = 0;
     /* Perhaps with the process cache locked: nobody else's messages are handled here. */
     return table_client_wait_alone(client, &call, error);

@@ -13,6 +13,7 @@
 #include "engine/task/task_run_private.h"
 #include "engine/task/wait_text.h"
 #include "io/net/caller.h"
+#include "io/net/fence.h"
 #include "tables/worker.h"
 
 struct WorkerThread {
@@ -33,22 +34,7 @@ static void fence(RubatoTaskRun *run)
     StallClock clock;
     Call call;
 
-    call_begin(&call, NULL);
-    call_add_parts(&call, office->n_servers);
-    for (uint32_t server = 0; server < office->n_servers; server++) {
-        messages[server] = (Message){ .kind = MESSAGE_FENCE,
-                                      .epoch = run->epoch,
-                                      .table = MESSAGE_NO_TABLE,
-                                      .server = server,
-                                      .node = office->self,
-                                      .call = &call,
-                                      .end = message_end_call };
-        post_office_ask(office, &messages[server]);
-    }
-    post_office_flush(office);
-    if (task_run_is_cancelled(run)) /* as cancel_if_late in tables/client.c */
-        post_office_cancel(office, run->epoch);
-    call_sent(&call);
+    fence_start(office, run->epoch, &run->cancelled, messages, &call);
     if (call_has_ended(&call))
         return;
     stall_clock_start(&clock, run->host->stall_ms);

@@ -1,0 +1,15 @@
+/* A fence: it ends when every server has taken in all that this node sent it before.
+ *
+ * Threads: any; each fence belongs to its caller. */
+#ifndef RUBATO_IO_NET_FENCE_H
+#define RUBATO_IO_NET_FENCE_H
+
+#include "io/net/post_office.h"
+
+/* Begins the call. `messages` has one for each server, and stays until the call has ended. epoch: of
+ * the task, 0 between tasks. *cancelled is set before post_office_cancel sweeps that epoch; the call
+ * then ends as cancelled. */
+void fence_start(PostOffice *office, uint32_t epoch, const _Atomic bool *cancelled,
+                 Message *messages, Call *call);
+
+#endif
