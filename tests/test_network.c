@@ -38,7 +38,7 @@ static void assert_takes(Station *station, MessageKind kind, uint64_t number, si
 
     ck_assert_msg(incoming != NULL, "message %u did not come", (unsigned)number);
     ck_assert_msg(station_is(incoming, kind, number, n_bytes), "not message %u but %u of kind %d",
-                  (unsigned)number, (unsigned)incoming->header.request_id, incoming->header.kind);
+                  (unsigned)number, (unsigned)station_number(incoming), incoming->header.kind);
     incoming_free(incoming);
 }
 
@@ -79,15 +79,8 @@ START_TEST(message_keeps_its_header_and_its_keys_and_values_are_aligned)
 {
     const WireHeader header = {
         .kind = MESSAGE_CLOCK,
-        .flags = 1,
-        .status = CALL_REFUSED,
         .epoch = 2,
-        .table = 3,
-        .server = 4,
-        .worker = 5,
-        .clock = 6,
-        .first_key = 7,
-        .n_keys = 8,
+        .clock = { .table = 3, .source = 4, .clock = 5, .node_clock = 6, .slowest = 7 },
     };
     const NetworkConfig config = { .room_bytes = 40 };
     const Pair pair = joined_pair(&config);
@@ -102,15 +95,12 @@ START_TEST(message_keeps_its_header_and_its_keys_and_values_are_aligned)
     ck_assert_uint_eq(incoming->node, 0);
     ck_assert_ptr_null(incoming->keys);
     ck_assert_ptr_null(incoming->values);
-    ck_assert_uint_eq(incoming->header.flags, 1);
-    ck_assert_uint_eq(incoming->header.status, CALL_REFUSED);
     ck_assert_uint_eq(incoming->header.epoch, 2);
-    ck_assert_uint_eq(incoming->header.table, 3);
-    ck_assert_uint_eq(incoming->header.server, 4);
-    ck_assert_uint_eq(incoming->header.worker, 5);
-    ck_assert_uint_eq(incoming->header.clock, 6);
-    ck_assert_uint_eq(incoming->header.first_key, 7);
-    ck_assert_uint_eq(incoming->header.n_keys, 8);
+    ck_assert_uint_eq(incoming->header.clock.table, 3);
+    ck_assert_uint_eq(incoming->header.clock.source, 4);
+    ck_assert_uint_eq(incoming->header.clock.clock, 5);
+    ck_assert_uint_eq(incoming->header.clock.node_clock, 6);
+    ck_assert_uint_eq(incoming->header.clock.slowest, 7);
     incoming_free(incoming);
     for (uint64_t i = 0; i < 5; i++) {
         incoming = station_take(pair.b, PATIENCE_MS);
@@ -228,11 +218,11 @@ START_TEST(each_thread_has_its_frames_arrive_in_its_own_order)
     for (unsigned i = 0; i < N_PUSHERS * N_PUSHES; i++) {
         Incoming *const incoming = station_take(pair.b, PATIENCE_MS);
         ck_assert_ptr_nonnull(incoming);
-        const uint64_t pusher = incoming->header.request_id / N_PUSHES;
-        const uint64_t number = incoming->header.request_id % N_PUSHES;
+        const uint64_t pusher = station_number(incoming) / N_PUSHES;
+        const uint64_t number = station_number(incoming) % N_PUSHES;
         ck_assert_uint_eq(number, next[pusher]);
         next[pusher]++;
-        ck_assert(station_is(incoming, MESSAGE_REPLY, incoming->header.request_id,
+        ck_assert(station_is(incoming, MESSAGE_REPLY, station_number(incoming),
                              number % 7 == 0 ? 3000 : 8));
         incoming_free(incoming);
     }

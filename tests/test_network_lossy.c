@@ -55,7 +55,7 @@ START_TEST(messages_arrive_once_and_in_order)
             ck_assert_msg(incoming != NULL, "seed %d: message %u is missing", _i, (unsigned)i);
             ck_assert_msg(station_is(incoming, MESSAGE_REPLY, i, i % 10 == 0 ? 20000 : 50),
                           "seed %d: message %u came in place of %u", _i,
-                          (unsigned)incoming->header.request_id, (unsigned)i);
+                          (unsigned)station_number(incoming), (unsigned)i);
             incoming_free(incoming);
         }
     ck_assert_ptr_null(station_take(stations[0], 0));

@@ -28,7 +28,7 @@ static void expect_next(Station *station, uint64_t number, size_t size)
 
     ck_assert_msg(incoming != NULL, "message %u is missing", (unsigned)number);
     ck_assert_msg(station_is(incoming, MESSAGE_REPLY, number, size), "%u came in place of %u",
-                  (unsigned)incoming->header.request_id, (unsigned)number);
+                  (unsigned)station_number(incoming), (unsigned)number);
     incoming_free(incoming);
 }
 

@@ -208,7 +208,9 @@ END_TEST
 
 START_TEST(an_answer_that_nobody_waits_for_is_dropped)
 {
-    const Incoming incoming = { .node = 0, .header = { .request_id = UINT64_C(1) << 32 } };
+    const Incoming incoming = {
+        .node = 0, .header = { .kind = MESSAGE_REPLY, .reply = { .request_id = UINT64_C(1) << 32 } }
+    };
     const Call call = { .ended = NULL };
     uint32_t node;
     Rig rig;
@@ -275,7 +277,9 @@ static const char *answer_get(PostOffice *office, uint32_t node, uint64_t genera
 {
     return post_office_receive_reply(
         office, &(Incoming){ .node = node,
-                             .header = { .request_id = generation << 32 | slot, .clock = 8 },
+                             .header = { .kind = MESSAGE_REPLY,
+                                         .reply = { .request_id = generation << 32 | slot,
+                                                    .min_clock = 8 } },
                              .values = row,
                              .value_bytes = n_bytes });
 }
@@ -375,7 +379,7 @@ static void receive_one(Pair *pair)
     Frame *frame = station_frame(MESSAGE_GET, 7, 0);
     Incoming *incoming;
 
-    frame_header(frame)->server = 1;
+    frame_header(frame)->request.server = 1;
     network_send(pair->other->network, 1, frame);
     incoming = station_take(pair->here, STATION_PATIENCE_MS);
     ck_assert_ptr_nonnull(incoming);
@@ -430,7 +434,7 @@ START_TEST(a_request_for_a_server_that_is_not_here_is_refused)
     /* what lies behind the servers would do as one */
     office->servers = g_renew(ServerAddress, office->servers, office->n_servers + 1);
     office->servers[office->n_servers] = office->servers[1];
-    frame_header(frame)->server = servers[_i];
+    frame_header(frame)->request.server = servers[_i];
     network_send(pair.other->network, 1, frame);
     incoming = station_take(pair.here, STATION_PATIENCE_MS);
     ck_assert_ptr_nonnull(incoming);
@@ -452,7 +456,7 @@ START_TEST(a_refusal_brings_no_rows)
     post_office_flush(&pair.rig.office);
     incoming = station_take(pair.other, STATION_PATIENCE_MS);
     ck_assert_ptr_nonnull(incoming);
-    ck_assert_uint_eq(incoming->header.status, CALL_REFUSED);
+    ck_assert_uint_eq(incoming->header.reply.status, CALL_REFUSED);
     ck_assert_uint_eq(incoming->value_bytes, 0);
     incoming_free(incoming);
     pair_clear(&pair);
@@ -632,7 +636,8 @@ START_TEST(a_receiver_takes_over_no_backlog)
 
     pair_init(&pair);
     frame = station_frame(_i == 0 ? MESSAGE_GET : MESSAGE_CLOCK, 7, 0);
-    frame_header(frame)->server = 1;
+    if (_i == 0)
+        frame_header(frame)->request.server = 1;
     network_send(pair.other->network, 1, frame);
     incoming = station_take(pair.here, STATION_PATIENCE_MS);
     ck_assert_ptr_nonnull(incoming);

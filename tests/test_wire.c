@@ -18,19 +18,35 @@ static const PacketHeader packet_header = {
 
 static const WireHeader add_header = {
     .kind = MESSAGE_ADD,
-    .key_encoding = WIRE_KEYS_LIST,
-    .flags = 0x01020304,
-    .status = CALL_REFUSED,
     .epoch = 5,
-    .table = 6,
-    .server = 7,
-    .worker = 8,
-    .clock = 0x0102030405060708,
-    .request_id = 9,
-    .first_key = 10,
-    .n_keys = 2,
     .key_bytes = 16,
     .value_bytes = 12,
+    .request = { .id = 9,
+                 .table = 6,
+                 .part = 3,
+                 .server = 7,
+                 .worker = 8,
+                 .clock = 0x0102030405060708,
+                 .key_encoding = WIRE_KEYS_LIST,
+                 .n_keys = 2,
+                 .first_key = 10 },
+};
+
+/* What other kinds carry. */
+static const WireHeader announce_header = { .kind = MESSAGE_ANNOUNCE,
+                                            .request = { .worker = 2, .n_announced = 1 << 20 } };
+static const WireHeader tune_header = {
+    .kind = MESSAGE_TUNE, .request = { .tuning = { RUBATO_HYPER_LEARNING_RATE, 0.25 } }
+};
+static const WireHeader clock_header = {
+    .kind = MESSAGE_CLOCK,
+    .epoch = 5,
+    .clock = { .table = 6, .source = 7, .clock = 8, .node_clock = UINT64_MAX, .slowest = 9 }
+};
+static const WireHeader reply_header = {
+    .kind = MESSAGE_REPLY,
+    .value_bytes = 5,
+    .reply = { .request_id = UINT64_MAX - 1, .status = CALL_REFUSED, .min_clock = 11 }
 };
 
 /* A packet with add_header as its only message, in a buffer of just its size. */
@@ -79,17 +95,16 @@ START_TEST(message_header_comes_back_as_it_was_written)
 
     ck_assert_ptr_null(wire_read_message(message.bytes, message.size, &read));
     ck_assert_uint_eq(read.kind, add_header.kind);
-    ck_assert_uint_eq(read.key_encoding, add_header.key_encoding);
-    ck_assert_uint_eq(read.flags, add_header.flags);
-    ck_assert_uint_eq(read.status, add_header.status);
     ck_assert_uint_eq(read.epoch, add_header.epoch);
-    ck_assert_uint_eq(read.table, add_header.table);
-    ck_assert_uint_eq(read.server, add_header.server);
-    ck_assert_uint_eq(read.worker, add_header.worker);
-    ck_assert_uint_eq(read.clock, add_header.clock);
-    ck_assert_uint_eq(read.request_id, add_header.request_id);
-    ck_assert_uint_eq(read.first_key, add_header.first_key);
-    ck_assert_uint_eq(read.n_keys, add_header.n_keys);
+    ck_assert_uint_eq(read.request.id, add_header.request.id);
+    ck_assert_uint_eq(read.request.table, add_header.request.table);
+    ck_assert_uint_eq(read.request.part, add_header.request.part);
+    ck_assert_uint_eq(read.request.server, add_header.request.server);
+    ck_assert_uint_eq(read.request.worker, add_header.request.worker);
+    ck_assert_uint_eq(read.request.clock, add_header.request.clock);
+    ck_assert_uint_eq(read.request.key_encoding, add_header.request.key_encoding);
+    ck_assert_uint_eq(read.request.n_keys, add_header.request.n_keys);
+    ck_assert_uint_eq(read.request.first_key, add_header.request.first_key);
     ck_assert_uint_eq(read.key_bytes, add_header.key_bytes);
     ck_assert_uint_eq(read.value_bytes, add_header.value_bytes);
     g_free(message.bytes);
@@ -97,6 +112,52 @@ START_TEST(message_header_comes_back_as_it_was_written)
 END_TEST
 
 /* Written out, so that a change of the format is seen to be one. */
+START_TEST(each_kind_carries_its_own)
+{
+    const Bytes announcement = whole_message(&announce_header),
+                tuning = whole_message(&tune_header), clock = whole_message(&clock_header),
+                reply = whole_message(&reply_header);
+    WireHeader read;
+
+    ck_assert_ptr_null(wire_read_message(announcement.bytes, announcement.size, &read));
+    ck_assert_uint_eq(read.request.worker, announce_header.request.worker);
+    ck_assert_uint_eq(read.request.n_announced, announce_header.request.n_announced);
+    ck_assert_ptr_null(wire_read_message(tuning.bytes, tuning.size, &read));
+    ck_assert_uint_eq(read.request.tuning.hyper, tune_header.request.tuning.hyper);
+    ck_assert_double_eq(read.request.tuning.value, tune_header.request.tuning.value);
+    ck_assert_ptr_null(wire_read_message(clock.bytes, clock.size, &read));
+    ck_assert_uint_eq(read.epoch, clock_header.epoch);
+    ck_assert_uint_eq(read.clock.table, clock_header.clock.table);
+    ck_assert_uint_eq(read.clock.source, clock_header.clock.source);
+    ck_assert_uint_eq(read.clock.clock, clock_header.clock.clock);
+    ck_assert_uint_eq(read.clock.node_clock, clock_header.clock.node_clock);
+    ck_assert_uint_eq(read.clock.slowest, clock_header.clock.slowest);
+    ck_assert_ptr_null(wire_read_message(reply.bytes, reply.size, &read));
+    ck_assert_uint_eq(read.reply.request_id, reply_header.reply.request_id);
+    ck_assert_uint_eq(read.reply.status, reply_header.reply.status);
+    ck_assert_uint_eq(read.reply.min_clock, reply_header.reply.min_clock);
+    g_free(announcement.bytes);
+    g_free(tuning.bytes);
+    g_free(clock.bytes);
+    g_free(reply.bytes);
+}
+END_TEST
+
+/* A clock, a reply and a control message name no keys. _i: which. */
+START_TEST(what_has_no_keys_is_refused_with_some)
+{
+    static const MessageKind kinds[] = { MESSAGE_CLOCK, MESSAGE_REPLY, MESSAGE_CONTROL };
+    const WireHeader header = { .kind = kinds[_i], .key_bytes = 8 };
+    const Bytes message = whole_message(&header);
+    WireHeader read;
+
+    const char *const found = wire_read_message(message.bytes, message.size, &read);
+    ck_assert_ptr_nonnull(found);
+    ck_assert_msg(strstr(found, "with keys") != NULL, "%s", found);
+    g_free(message.bytes);
+}
+END_TEST
+
 START_TEST(headers_are_little_endian_at_fixed_places)
 {
     static const uint8_t packet[WIRE_PACKET_HEADER_BYTES] = {
@@ -107,9 +168,9 @@ START_TEST(headers_are_little_endian_at_fixed_places)
         0x54, 0x53, 0x52, 0x51, 96,   0,    0,    0,    1,    0,    0,    0,
     };
     static const uint8_t message[WIRE_MESSAGE_HEADER_BYTES] = {
-        2, 0, 1, 0, 4, 3, 2, 1, 2, 0, 0,  0, 5, 0, 0, 0, 6, 0, 0,  0, 7, 0,  0, 0, 8, 0, 0,
-        0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3,  2, 1, 9, 0, 0, 0, 0, 0,  0, 0, 10, 0, 0, 0, 0, 0,
-        0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0,  0, 0, 0, 0,
+        2, 0, 0,  0, 5, 0, 0, 0, 16, 0, 0, 0, 12, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0,
+        0, 3, 0,  0, 0, 7, 0, 0, 0,  8, 0, 0, 0,  8, 7, 6, 5, 4, 3, 2, 1, 1, 0, 0, 0, 2, 0,
+        0, 0, 10, 0, 0, 0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     };
     uint8_t bytes[WIRE_MESSAGE_HEADER_BYTES];
 
@@ -124,7 +185,7 @@ START_TEST(cut_short_at_any_byte_is_refused)
 {
     const Bytes message = whole_message(&add_header);
     uint8_t packet[WIRE_PACKET_HEADER_BYTES + 96] = { 0 };
-    WireHeader message_read = { .table = 77 };
+    WireHeader message_read = { .epoch = 77 };
     PacketHeader packet_read = { .sender = 77 };
 
     for (size_t size = 0; size < message.size; size++) {
@@ -138,7 +199,7 @@ START_TEST(cut_short_at_any_byte_is_refused)
         ck_assert_ptr_nonnull(wire_read_packet_header(cut, size, &packet_read));
         g_free(cut);
     }
-    ck_assert_uint_eq(message_read.table, 77);
+    ck_assert_uint_eq(message_read.epoch, 77);
     ck_assert_uint_eq(packet_read.sender, 77);
     g_free(message.bytes);
 }
@@ -155,19 +216,18 @@ static const Fault message_faults[] = {
     { 0, 0, 2, "kind of message" },
     { 0, MESSAGE_INVOKE, 2, "kind of message" },
     { 0, 0xffff, 2, "kind of message" },
-    { 2, 3, 2, "encoding of keys" },
-    { 8, CALL_NO_MEMORY + 1, 4, "status" },
-    { 56, 1, 8, "their number" },
-    { 56, 3, 8, "their number" },
-    { 56, UINT64_MAX, 8, "their number" },
-    { 56, (UINT64_C(1) << 61) + 2, 8, "their number" }, /* × 8 wraps to 16 */
-    { 64, 17, 8, "keys are longer|values are longer|their number" },
-    { 64, 15, 8, "their number" },
-    { 64, UINT64_MAX, 8, "keys are longer" },
-    { 64, UINT64_MAX - 6, 8, "keys are longer" }, /* rounded up it would be 0 */
-    { 72, 17, 8, "values are longer" },
-    { 72, UINT64_MAX, 8, "values are longer" },
-    { 72, UINT64_MAX - 6, 8, "values are longer" },
+    { 48, 3, 4, "encoding of keys" },
+    { 52, 1, 4, "their number" },
+    { 52, 3, 4, "their number" },
+    { 52, UINT32_MAX, 4, "their number" },
+    { 52, (UINT32_C(1) << 29) + 2, 4, "their number" }, /* × 8 wraps to 16 */
+    { 8, 17, 4, "keys are longer|values are longer|their number" },
+    { 8, 15, 4, "their number" },
+    { 8, UINT32_MAX, 4, "keys are longer" },
+    { 8, UINT32_MAX - 6, 4, "keys are longer" }, /* rounded up it would be 0 */
+    { 12, 17, 4, "values are longer" },
+    { 12, UINT32_MAX, 4, "values are longer" },
+    { 12, UINT32_MAX - 6, 4, "values are longer" },
 };
 
 static void store(uint8_t *bytes, const Fault *fault)
@@ -180,14 +240,14 @@ START_TEST(message_with_a_wrong_field_is_refused)
 {
     const Fault *const fault = &message_faults[_i];
     const Bytes message = whole_message(&add_header);
-    WireHeader read = { .table = 77 };
+    WireHeader read = { .epoch = 77 };
 
     store(message.bytes, fault);
     const char *const found = wire_read_message(message.bytes, message.size, &read);
     ck_assert_ptr_nonnull(found);
     ck_assert_msg(g_regex_match_simple(fault->fault, found, 0, 0), "%s is not %s", found,
                   fault->fault);
-    ck_assert_uint_eq(read.table, 77);
+    ck_assert_uint_eq(read.epoch, 77);
     g_free(message.bytes);
 }
 END_TEST
@@ -217,16 +277,30 @@ START_TEST(packet_with_a_wrong_field_is_refused)
 }
 END_TEST
 
+START_TEST(a_reply_of_an_unknown_status_is_refused)
+{
+    const Bytes message = whole_message(&reply_header);
+    WireHeader read = { .epoch = 77 };
+
+    wire_store_u32(message.bytes + 24, CALL_NO_MEMORY + 1);
+    const char *const found = wire_read_message(message.bytes, message.size, &read);
+    ck_assert_ptr_nonnull(found);
+    ck_assert_msg(strstr(found, "status") != NULL, "%s", found);
+    ck_assert_uint_eq(read.epoch, 77);
+    g_free(message.bytes);
+}
+END_TEST
+
 START_TEST(numbers_of_a_message_keep_all_their_bits)
 {
     WireHeader header = add_header, read;
 
-    header.request_id = 0x6162636465666768;
-    header.first_key = 0x7172737475767778;
+    header.request.id = 0x6162636465666768;
+    header.request.first_key = 0x7172737475767778;
     const Bytes message = whole_message(&header);
     ck_assert_ptr_null(wire_read_message(message.bytes, message.size, &read));
-    ck_assert_uint_eq(read.request_id, header.request_id);
-    ck_assert_uint_eq(read.first_key, header.first_key);
+    ck_assert_uint_eq(read.request.id, header.request.id);
+    ck_assert_uint_eq(read.request.first_key, header.request.first_key);
     g_free(message.bytes);
 }
 END_TEST
@@ -236,10 +310,9 @@ END_TEST
 START_TEST(padding_belongs_to_a_message)
 {
     const WireHeader header = { .kind = MESSAGE_ADD,
-                                .key_encoding = WIRE_KEYS_DELTAS,
-                                .n_keys = 5,
                                 .key_bytes = 5,
-                                .value_bytes = (uint64_t)_i };
+                                .value_bytes = (uint64_t)_i,
+                                .request = { .key_encoding = WIRE_KEYS_DELTAS, .n_keys = 5 } };
     const Bytes message = whole_message(&header);
     WireHeader read;
 
@@ -254,7 +327,8 @@ END_TEST
 
 START_TEST(a_list_has_eight_bytes_for_each_key)
 {
-    WireHeader header = { .kind = MESSAGE_GET, .key_encoding = WIRE_KEYS_LIST, .n_keys = 2 };
+    WireHeader header = { .kind = MESSAGE_GET,
+                          .request = { .key_encoding = WIRE_KEYS_LIST, .n_keys = 2 } };
     WireHeader read;
 
     for (header.key_bytes = 14; header.key_bytes < 26; header.key_bytes++) {
@@ -286,21 +360,22 @@ END_TEST
 START_TEST(run_of_keys_may_end_with_the_last_key_but_not_beyond)
 {
     WireHeader header = {
-        .kind = MESSAGE_GET, .first_key = UINT64_MAX - 4, .n_keys = 5, .key_encoding = WIRE_KEYS_RUN
+        .kind = MESSAGE_GET,
+        .request = { .first_key = UINT64_MAX - 4, .n_keys = 5, .key_encoding = WIRE_KEYS_RUN }
     };
     uint8_t bytes[WIRE_MESSAGE_HEADER_BYTES];
     WireHeader read;
 
     wire_write_message_header(bytes, &header);
     ck_assert_ptr_null(wire_read_message(bytes, sizeof bytes, &read));
-    header.n_keys = 6;
+    header.request.n_keys = 6;
     wire_write_message_header(bytes, &header);
     ck_assert_ptr_nonnull(wire_read_message(bytes, sizeof bytes, &read));
-    header.n_keys = UINT64_MAX;
-    header.first_key = 2;
+    header.request.n_keys = UINT32_MAX;
+    header.request.first_key = UINT64_MAX - 2;
     wire_write_message_header(bytes, &header);
     ck_assert_ptr_nonnull(wire_read_message(bytes, sizeof bytes, &read));
-    header.n_keys = 0;
+    header.request.n_keys = 0;
     wire_write_message_header(bytes, &header);
     ck_assert_ptr_null(wire_read_message(bytes, sizeof bytes, &read));
 }
@@ -358,11 +433,11 @@ END_TEST
 
 static Frame *frame_of(uint64_t n_keys, uint64_t value_bytes)
 {
-    return frame_new(&(WireHeader){ .kind = MESSAGE_ADD,
-                                    .key_encoding = WIRE_KEYS_LIST,
-                                    .n_keys = n_keys,
-                                    .key_bytes = 8 * n_keys,
-                                    .value_bytes = value_bytes });
+    return frame_new(
+        &(WireHeader){ .kind = MESSAGE_ADD,
+                       .key_bytes = 8 * n_keys,
+                       .value_bytes = value_bytes,
+                       .request = { .key_encoding = WIRE_KEYS_LIST, .n_keys = n_keys } });
 }
 
 START_TEST(frame_takes_keys_as_list_selection_and_run)
@@ -483,6 +558,9 @@ int main(void)
 
     tcase_add_test(headers, packet_header_comes_back_as_it_was_written);
     tcase_add_test(headers, message_header_comes_back_as_it_was_written);
+    tcase_add_test(headers, each_kind_carries_its_own);
+    tcase_add_loop_test(headers, what_has_no_keys_is_refused_with_some, 0, 3);
+    tcase_add_test(headers, a_reply_of_an_unknown_status_is_refused);
     tcase_add_test(headers, headers_are_little_endian_at_fixed_places);
     tcase_add_test(headers, cut_short_at_any_byte_is_refused);
     tcase_add_loop_test(headers, message_with_a_wrong_field_is_refused, 0,

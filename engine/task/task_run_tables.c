@@ -146,7 +146,7 @@ void task_run_tell_news(RubatoTaskRun *run)
 void task_run_hear_clock(RubatoTaskRun *run, uint32_t node, const WireHeader *header)
 {
     for (size_t i = 0; i < run->n_tables; i++)
-        if (run->routes[i].table == header->table)
+        if (run->routes[i].table == header->clock.table)
             clocks_hear(&run->clocks[i], node,
-                        (NodeClock){ header->first_key, (uint32_t)header->request_id });
+                        (NodeClock){ header->clock.node_clock, header->clock.slowest });
 }

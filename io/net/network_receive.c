@@ -211,16 +211,18 @@ static void unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
                    const WireHeader *header)
 {
     uint8_t *const keys = at + WIRE_MESSAGE_HEADER_BYTES;
-    const bool has_keys = header->key_encoding == WIRE_KEYS_LIST && header->n_keys > 0;
+    /* nothing but a request has bytes of keys */
+    const bool has_bytes = header->key_bytes > 0;
+    const bool is_list = has_bytes && header->request.key_encoding == WIRE_KEYS_LIST;
 
-    if (has_keys)
-        keys_to_host(keys, header->n_keys);
+    if (is_list)
+        keys_to_host(keys, header->request.n_keys);
     item->charge = wire_is_charged(header->kind) ? wire_message_bytes(header) : 0;
     item->incoming = (Incoming){
         .node = parcel->peer->number,
         .header = *header,
-        .keys = has_keys ? (const RubatoKey *)(const void *)keys : NULL,
-        .deltas = header->key_encoding == WIRE_KEYS_DELTAS ? keys : NULL,
+        .keys = is_list ? (const RubatoKey *)(const void *)keys : NULL,
+        .deltas = has_bytes && !is_list ? keys : NULL,
         .values = header->value_bytes > 0 ? keys + wire_padded((size_t)header->key_bytes) : NULL,
         .value_bytes = (size_t)header->value_bytes,
         .room = item->room,

@@ -189,11 +189,10 @@ static void scatter(const PendingRequest *request, const char *rows)
 
 const char *post_office_receive_reply(PostOffice *office, const Incoming *incoming)
 {
-    const uint64_t id = incoming->header.request_id;
+    const WireReply *const reply = &incoming->header.reply;
+    const uint64_t id = reply->request_id;
     const uint32_t index = (uint32_t)id;
-    CallStatus status = incoming->header.status <= CALL_NO_MEMORY
-                            ? (CallStatus)incoming->header.status
-                            : CALL_REFUSED;
+    CallStatus status = reply->status;
     PendingRequest taken = { 0 };
     const char *wrong = NULL;
 
@@ -213,7 +212,7 @@ const char *post_office_receive_reply(PostOffice *office, const Incoming *incomi
             wrong = "a reply with another number of rows than was asked for";
         }
     }
-    call_end_part(taken.call, status, incoming->header.clock);
+    call_end_part(taken.call, status, reply->min_clock);
     return wrong;
 }
 
@@ -247,9 +246,9 @@ static RubatoKeys keys_from(const RubatoKeys *keys, size_t begin, size_t n)
 
 /* What a piece of an announcement says of it: how many keys it has in all, 0 where the piece is
  * all. */
-static uint32_t pieced_keys(const Message *message, const RubatoKeys *piece)
+static uint64_t pieced_keys(const Message *message, const RubatoKeys *piece)
 {
-    return piece->n == message->request.keys.n ? 0 : (uint32_t)message->request.keys.n;
+    return piece->n == message->request.keys.n ? 0 : message->request.keys.n;
 }
 
 /* A piece of a request: some of its keys, and where what belongs to them begins. */
@@ -267,35 +266,34 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
     const uint32_t node = office->servers[message->server].node;
     const size_t delta_bytes =
         keys->keys == NULL || network_is_memory(office->network, node) ? 0 : key_codec_size(keys);
-    const WireHeader header = {
+    WireHeader header = {
         .kind = message->kind,
-        .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN
-                        : delta_bytes > 0  ? WIRE_KEYS_DELTAS
-                                           : WIRE_KEYS_LIST,
-        .flags = message->kind == MESSAGE_ANNOUNCE ? pieced_keys(message, keys)
-                 : message->kind == MESSAGE_TUNE   ? message->request.tuning.hyper
-                                                   : 0,
         .epoch = message->epoch,
-        .table = message->table,
-        .server = message->server,
-        .part = message->part,
-        .worker = message->request.worker,
-        .clock = message->request.clock,
-        .first_key = delta_bytes == 0   ? keys->first
-                     : keys->at == NULL ? keys->keys[0]
-                                        : keys->keys[keys->at[0]],
-        .n_keys = keys->n,
         .key_bytes = keys->keys == NULL ? 0
                      : delta_bytes > 0  ? delta_bytes
                                         : keys->n * sizeof(RubatoKey),
         .value_bytes = piece->input != NULL ? keys->n * message->row_bytes : 0,
+        .request = { .table = message->table,
+                     .part = message->part,
+                     .server = message->server,
+                     .worker = message->request.worker,
+                     .clock = message->request.clock,
+                     .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN
+                                     : delta_bytes > 0  ? WIRE_KEYS_DELTAS
+                                                        : WIRE_KEYS_LIST,
+                     .n_keys = keys->n,
+                     .first_key = delta_bytes == 0   ? keys->first
+                                  : keys->at == NULL ? keys->keys[0]
+                                                     : keys->keys[keys->at[0]] },
     };
+    if (message->kind == MESSAGE_ANNOUNCE)
+        header.request.n_announced = pieced_keys(message, keys);
+    else if (message->kind == MESSAGE_TUNE)
+        header.request.tuning = message->request.tuning;
     Frame *frame = network_new_frame(office->network, &header);
 
     if (frame == NULL)
         return false;
-    if (message->kind == MESSAGE_TUNE)
-        memcpy(&frame_header(frame)->first_key, &message->request.tuning.value, sizeof(double));
     if (message->call != NULL) {
         const uint64_t id = add_pending(office, message, keys, piece->output);
 
@@ -303,7 +301,7 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
             frame_free(frame);
             return false;
         }
-        frame_header(frame)->request_id = id;
+        frame_header(frame)->request.id = id;
     }
     if (delta_bytes > 0)
         key_codec_encode(keys, frame_keys(frame));
@@ -487,11 +485,11 @@ void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, 
 {
     const WireHeader header = { .kind = MESSAGE_CLOCK,
                                 .epoch = epoch,
-                                .table = table,
-                                .worker = source,
-                                .clock = clock,
-                                .first_key = node_clock,
-                                .request_id = slowest };
+                                .clock = { .table = table,
+                                           .source = source,
+                                           .clock = clock,
+                                           .node_clock = node_clock,
+                                           .slowest = slowest } };
 
     for (uint32_t node = 0; node < office->n_nodes; node++) {
         if (node != office->self)
@@ -538,13 +536,11 @@ static void end_remote(Message *message);
 
 static Frame *new_reply(const RemoteRequest *request, size_t value_bytes)
 {
-    return network_new_frame(request->office->network,
-                             &(WireHeader){ .kind = MESSAGE_REPLY,
-                                            .epoch = request->message.epoch,
-                                            .table = request->message.table,
-                                            .server = request->message.server,
-                                            .request_id = request->incoming->header.request_id,
-                                            .value_bytes = value_bytes });
+    const WireHeader header = { .kind = MESSAGE_REPLY,
+                                .value_bytes = value_bytes,
+                                .reply = { .request_id = request->incoming->header.request.id } };
+
+    return network_new_frame(request->office->network, &header);
 }
 
 static bool is_remote(const Message *message)
@@ -576,12 +572,12 @@ static void end_remote(Message *message)
     RemoteRequest *request = (RemoteRequest *)message;
     Incoming *incoming = request->incoming;
 
-    if (incoming->header.request_id != 0) {
+    if (incoming->header.request.id != 0) {
         Frame *reply = request->reply != NULL ? request->reply : need_frame(new_reply(request, 0));
         WireHeader *header = frame_header(reply);
 
-        header->status = message->status;
-        header->clock = message->min_clock;
+        header->reply.status = message->status;
+        header->reply.min_clock = message->min_clock;
         if (message->status != CALL_OK)
             header->value_bytes = 0;
         network_push(request->office->network, incoming->node, reply);
@@ -601,10 +597,10 @@ static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incomi
 
     if (incoming->deltas == NULL)
         return incoming->keys;
-    request->keys = g_try_new(RubatoKey, header->n_keys);
+    request->keys = g_try_new(RubatoKey, header->request.n_keys);
     if (request->keys != NULL &&
-        !key_codec_decode(incoming->deltas, (size_t)header->key_bytes, header->first_key,
-                          (size_t)header->n_keys, request->keys))
+        !key_codec_decode(incoming->deltas, (size_t)header->key_bytes, header->request.first_key,
+                          (size_t)header->request.n_keys, request->keys))
         *wrong = "a request with keys that cannot be read";
     return request->keys;
 }
@@ -632,17 +628,15 @@ void post_office_end_batch(PostOffice *office)
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
 {
     const WireHeader *header = &incoming->header;
+    const WireRequest *asked = &header->request;
     RemoteRequest *request = incoming->room;
     Message *message = &request->message;
-    Actor *actor =
-        header->server < office->n_servers ? office->servers[header->server].actor : NULL;
+    Actor *actor = asked->server < office->n_servers ? office->servers[asked->server].actor : NULL;
     const RubatoKey *keys = NULL;
     const char *wrong = NULL;
 
     if (actor == NULL)
         wrong = "a request for a server that is not here";
-    else if (header->n_keys > UINT32_MAX)
-        wrong = "a request with too many keys";
     else
         keys = list_keys(request, incoming, &wrong);
     if (wrong != NULL) {
@@ -655,30 +649,28 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     *message = (Message){
         .kind = header->kind,
         .epoch = header->epoch,
-        .table = header->table,
-        .part = header->part,
-        .server = header->server,
+        .table = asked->table,
+        .part = asked->part,
+        .server = asked->server,
         .node = incoming->node,
         .end = end_remote,
-        .request = { .worker = header->worker,
-                     .clock = header->clock,
+        .request = { .worker = asked->worker,
+                     .clock = asked->clock,
                      .keys = { .keys = keys,
-                               .first = header->first_key,
-                               .n = (size_t)header->n_keys },
+                               .first = asked->first_key,
+                               .n = (size_t)asked->n_keys },
                      .input = incoming->values },
         .input_bytes = incoming->value_bytes,
     };
     if (header->kind == MESSAGE_ANNOUNCE)
-        message->request.n_announced = header->flags;
-    if (header->kind == MESSAGE_TUNE) {
-        message->request.tuning.hyper = (RubatoHyper)header->flags;
-        memcpy(&message->request.tuning.value, &header->first_key, sizeof(double));
-    }
+        message->request.n_announced = asked->n_announced;
+    else if (header->kind == MESSAGE_TUNE)
+        message->request.tuning = asked->tuning;
     if (incoming->deltas != NULL && keys == NULL) { /* the server says so to whoever has to know */
         message->status = CALL_NO_MEMORY;
         message->request.keys.n = 0;
     }
-    const size_t n_values = MAX((size_t)header->n_keys, incoming->value_bytes / sizeof(double));
+    const size_t n_values = MAX((size_t)asked->n_keys, incoming->value_bytes / sizeof(double));
     if (n_values > office->most_inline || !handle_if_short(office, actor, message, n_values))
         actor_post(actor, message);
     return NULL;
@@ -686,12 +678,12 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
 
 void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
 {
-    const WireHeader *header = &incoming->header;
+    const WireClock *heard = &incoming->header.clock;
     const Message message = { .kind = MESSAGE_CLOCK,
-                              .epoch = header->epoch,
-                              .table = header->table,
+                              .epoch = incoming->header.epoch,
+                              .table = heard->table,
                               .node = incoming->node,
-                              .clock = { .source = header->worker, .clock = header->clock } };
+                              .clock = { .source = heard->source, .clock = heard->clock } };
 
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (office->servers[server].actor != NULL) {

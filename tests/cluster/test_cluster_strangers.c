@@ -387,7 +387,7 @@ static void send_packets_of_another_run(uint16_t port)
                                                          .payload_bytes = WIRE_MESSAGE_HEADER_BYTES,
                                                          .n_messages = 1 });
         wire_write_message_header(bytes + WIRE_PACKET_HEADER_BYTES,
-                                  &(WireHeader){ .kind = MESSAGE_ADD, .n_keys = 0 });
+                                  &(WireHeader){ .kind = MESSAGE_ADD });
         push_packet(&hand, bytes, sizeof bytes);
     }
     push_packet(&hand, "the end", 7);

@@ -181,13 +181,13 @@ static const TransportOps transport_ops = {
 /* Decodes differences as the post office does, into just so much memory. */
 static void decode(const Incoming *incoming, uint64_t *sum)
 {
-    const size_t n = (size_t)incoming->header.n_keys;
+    const size_t n = (size_t)incoming->header.request.n_keys;
 
     if (n == 0)
         return;
     RubatoKey *const keys = malloc(n * sizeof *keys);
     if (keys != NULL && key_codec_decode(incoming->deltas, (size_t)incoming->header.key_bytes,
-                                         incoming->header.first_key, n, keys))
+                                         incoming->header.request.first_key, n, keys))
         for (size_t i = 0; i < n; i++)
             *sum += keys[i];
     free(keys);
@@ -199,18 +199,18 @@ static void on_receive(void *user, Incoming *incoming)
     uint64_t *const sum = user;
 
     if (incoming->node != 1 || incoming->header.kind < MESSAGE_GET ||
-        incoming->header.kind > MESSAGE_CONTROL || (uintptr_t)incoming->keys % 8 != 0 ||
-        (uintptr_t)incoming->values % 8 != 0)
+        (uint32_t)incoming->header.kind >= MESSAGE_N_WIRE_KINDS ||
+        (uintptr_t)incoming->keys % 8 != 0 || (uintptr_t)incoming->values % 8 != 0)
         abort();
     if (incoming->keys != NULL)
-        for (uint64_t i = 0; i < incoming->header.n_keys; i++)
+        for (uint64_t i = 0; i < incoming->header.request.n_keys; i++)
             *sum += incoming->keys[i];
     if (incoming->deltas != NULL) {
-        const size_t n = (size_t)incoming->header.n_keys; /* no more than bytes */
+        const size_t n = (size_t)incoming->header.request.n_keys; /* no more than bytes */
         RubatoKey *const keys = g_new(RubatoKey, n);
 
         if (key_codec_decode(incoming->deltas, (size_t)incoming->header.key_bytes,
-                             incoming->header.first_key, n, keys))
+                             incoming->header.request.first_key, n, keys))
             *sum += keys[n - 1];
         g_free(keys);
     }

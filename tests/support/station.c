@@ -11,10 +11,9 @@ static void on_receive(void *user, Incoming *incoming)
     Station *const station = user;
 
     if (station->echoes && incoming->header.kind != MESSAGE_REPLY) {
-        WireHeader header = incoming->header;
-        header.kind = MESSAGE_REPLY;
-        header.key_encoding = WIRE_KEYS_RUN;
-        header.key_bytes = 0;
+        const WireHeader header = { .kind = MESSAGE_REPLY,
+                                    .value_bytes = incoming->value_bytes,
+                                    .reply = { .request_id = station_number(incoming) } };
         Frame *const frame = frame_new(&header);
         if (incoming->value_bytes > 0)
             memcpy(frame_values(frame), incoming->values, incoming->value_bytes);
@@ -196,25 +195,45 @@ static uint8_t byte_of(uint64_t number, size_t i)
 
 Frame *station_frame(MessageKind kind, uint64_t number, size_t n_bytes)
 {
-    const WireHeader header = { .kind = kind,
-                                .key_encoding = WIRE_KEYS_LIST,
-                                .request_id = number,
-                                .n_keys = 2,
-                                .key_bytes = 16,
-                                .value_bytes = n_bytes };
+    const bool has_keys = kind != MESSAGE_REPLY && kind != MESSAGE_CONTROL && kind != MESSAGE_CLOCK;
+    WireHeader header = { .kind = kind, .value_bytes = n_bytes };
+
+    if (kind == MESSAGE_REPLY)
+        header.reply.request_id = number;
+    if (kind == MESSAGE_CLOCK)
+        header.clock.clock = number;
+    if (has_keys) {
+        header.key_bytes = 16;
+        header.request = (WireRequest){ .id = number, .key_encoding = WIRE_KEYS_LIST, .n_keys = 2 };
+    }
     Frame *const frame = frame_new(&header);
 
-    frame_set_keys(frame, &(RubatoKeys){ .first = number, .n = 2 });
+    if (has_keys)
+        frame_set_keys(frame, &(RubatoKeys){ .first = number, .n = 2 });
     uint8_t *const values = frame_values(frame);
     for (size_t i = 0; i < n_bytes; i++)
         values[i] = byte_of(number, i);
     return frame;
 }
 
+uint64_t station_number(const Incoming *incoming)
+{
+    switch (incoming->header.kind) {
+    case MESSAGE_REPLY:
+        return incoming->header.reply.request_id;
+    case MESSAGE_CLOCK:
+        return incoming->header.clock.clock;
+    case MESSAGE_CONTROL:
+        return incoming->value_bytes >= 8 ? wire_load_u64(incoming->values) : UINT64_MAX;
+    default:
+        return incoming->header.request.id;
+    }
+}
+
 bool station_is(const Incoming *incoming, MessageKind kind, uint64_t number, size_t n_bytes)
 {
-    if (incoming == NULL || incoming->header.kind != kind ||
-        incoming->header.request_id != number || incoming->value_bytes != n_bytes)
+    if (incoming == NULL || incoming->header.kind != kind || incoming->value_bytes != n_bytes ||
+        station_number(incoming) != number)
         return false;
     const uint8_t *const values = incoming->values;
     for (size_t i = 0; i < n_bytes; i++)

@@ -67,6 +67,9 @@ bool station_wait_until(Station *station, bool (*done)(void *user), void *user);
 /* A frame of this kind with n bytes of values, which begin with `number` and follow from it. */
 Frame *station_frame(MessageKind kind, uint64_t number, size_t n_bytes);
 
+/* The number of a message that station_frame has made. */
+uint64_t station_number(const Incoming *incoming);
+
 /* Whether the message is that one. */
 bool station_is(const Incoming *incoming, MessageKind kind, uint64_t number, size_t n_bytes);
 

@@ -62,9 +62,7 @@ static void come(PacketHeader header)
 /* As the first packet of the link. */
 static void come_with_messages(uint32_t n)
 {
-    const WireHeader header = { .kind = MESSAGE_CONTROL,
-                                .key_encoding = WIRE_KEYS_LIST,
-                                .worker = 1 };
+    const WireHeader header = { .kind = MESSAGE_REPLY, .reply = { .request_id = 1 } };
 
     for (uint32_t i = 0; i < n; i++)
         wire_write_message_header(
@@ -80,7 +78,8 @@ static void note_messages(const Packet *packet)
 
     for (uint32_t i = 0; i < packet->n_messages; i++) {
         weak_expect(wire_read_message(packet->bytes + at, packet->size - at, &header) == NULL);
-        weak_expect(header.request_id == sent.n_messages[header.worker]++); /* their order */
+        weak_expect(header.request.id ==
+                    sent.n_messages[header.request.worker]++); /* their order */
         at += wire_message_bytes(&header);
         if (wire_is_charged(header.kind))
             sent.charge += wire_message_bytes(&header);
@@ -297,13 +296,12 @@ static void end(void)
 
 static Frame *make(uint32_t worker, uint64_t number)
 {
-    const WireHeader header = { .kind = MESSAGE_ADD,
-                                .key_encoding = WIRE_KEYS_LIST,
-                                .worker = worker,
-                                .request_id = number,
-                                .n_keys = 1,
-                                .key_bytes = 8,
-                                .value_bytes = 64 };
+    const WireHeader header = {
+        .kind = MESSAGE_ADD,
+        .key_bytes = 8,
+        .value_bytes = 64,
+        .request = { .id = number, .worker = worker, .key_encoding = WIRE_KEYS_LIST, .n_keys = 1 }
+    };
 
     return network_new_frame(network, &header);
 }
@@ -542,7 +540,7 @@ static void forgotten(void)
 
 static void *read_and_free(void *incoming)
 {
-    weak_expect(((Incoming *)incoming)->header.worker == 1);
+    weak_expect(((Incoming *)incoming)->header.reply.request_id == 1);
     incoming_free(incoming);
     return NULL;
 }

@@ -30,7 +30,7 @@ WireHeader *frame_header(Frame *frame);
 /* Room for the keys, aligned to 8: written by frame_set_keys or wire_store_key. (transfer none) */
 void *frame_keys(Frame *frame);
 
-/* Writes the list of keys; n is the header's n_keys. */
+/* Writes the list of keys; n is the request's n_keys. */
 void frame_set_keys(Frame *frame, const RubatoKeys *keys);
 
 /* Room for the values, aligned to 8. (transfer none) */

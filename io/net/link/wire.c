@@ -47,25 +47,182 @@ void wire_write_packet_header(void *at, const PacketHeader *header)
     wire_store_u32(bytes + 60, header->n_messages);
 }
 
+/* ---- what a kind carries, from byte 16 on ---- */
+
+typedef struct {
+    void (*write)(uint8_t *bytes, const WireHeader *header);
+    /* NULL, or what is wrong with it. */
+    const char *(*read)(const uint8_t *bytes, WireHeader *header);
+} WireForm;
+
+static const char *check_keys(const WireHeader *header)
+{
+    const WireRequest *request = &header->request;
+
+    switch (request->key_encoding) {
+    case WIRE_KEYS_RUN:
+        if (header->key_bytes != 0)
+            return "it has a run of keys and a list of them";
+        if (request->n_keys > 0 && request->first_key > UINT64_MAX - (request->n_keys - 1))
+            return "its run of keys goes past the last key";
+        return NULL;
+    case WIRE_KEYS_LIST:
+        if (header->key_bytes % 8 != 0 || header->key_bytes / 8 != request->n_keys)
+            return "the size of its keys is not that of their number";
+        return NULL;
+    case WIRE_KEYS_DELTAS:
+        if (!key_codec_is_possible(request->n_keys, header->key_bytes))
+            return "the size of its differences of keys is not that of their number";
+        return NULL;
+    }
+    return "its encoding of keys is unknown";
+}
+
+static void write_request(uint8_t *bytes, const WireHeader *header)
+{
+    const WireRequest *request = &header->request;
+
+    wire_store_u64(bytes + 16, request->id);
+    wire_store_u32(bytes + 24, request->table);
+    wire_store_u32(bytes + 28, request->part);
+    wire_store_u32(bytes + 32, request->server);
+    wire_store_u32(bytes + 36, request->worker);
+    wire_store_u64(bytes + 40, request->clock);
+    wire_store_u32(bytes + 48, (uint32_t)request->key_encoding);
+    wire_store_u32(bytes + 52, (uint32_t)request->n_keys);
+    wire_store_u64(bytes + 56, request->first_key);
+    wire_store_u64(bytes + 64, 0);
+    wire_store_u64(bytes + 72, 0);
+}
+
+static const char *read_request(const uint8_t *bytes, WireHeader *header)
+{
+    if (wire_load_u32(bytes + 48) > WIRE_KEYS_DELTAS)
+        return "its encoding of keys is unknown";
+    header->request = (WireRequest){
+        .id = wire_load_u64(bytes + 16),
+        .table = wire_load_u32(bytes + 24),
+        .part = wire_load_u32(bytes + 28),
+        .server = wire_load_u32(bytes + 32),
+        .worker = wire_load_u32(bytes + 36),
+        .clock = wire_load_u64(bytes + 40),
+        .key_encoding = (WireKeys)wire_load_u32(bytes + 48),
+        .n_keys = wire_load_u32(bytes + 52),
+        .first_key = wire_load_u64(bytes + 56),
+    };
+    return check_keys(header);
+}
+
+static void write_announcement(uint8_t *bytes, const WireHeader *header)
+{
+    write_request(bytes, header);
+    wire_store_u64(bytes + 64, header->request.n_announced);
+}
+
+static const char *read_announcement(const uint8_t *bytes, WireHeader *header)
+{
+    const char *const fault = read_request(bytes, header);
+
+    header->request.n_announced = wire_load_u64(bytes + 64);
+    return fault;
+}
+
+static void write_tuning(uint8_t *bytes, const WireHeader *header)
+{
+    uint64_t value;
+
+    memcpy(&value, &header->request.tuning.value, sizeof value);
+    write_request(bytes, header);
+    wire_store_u64(bytes + 64, value);
+    wire_store_u32(bytes + 72, header->request.tuning.hyper);
+}
+
+static const char *read_tuning(const uint8_t *bytes, WireHeader *header)
+{
+    const char *const fault = read_request(bytes, header);
+    const uint64_t value = wire_load_u64(bytes + 64);
+
+    header->request.tuning.hyper = (RubatoHyper)wire_load_u32(bytes + 72);
+    memcpy(&header->request.tuning.value, &value, sizeof value);
+    return fault;
+}
+
+static void write_clock(uint8_t *bytes, const WireHeader *header)
+{
+    memset(bytes + 16, 0, WIRE_MESSAGE_HEADER_BYTES - 16);
+    wire_store_u64(bytes + 16, header->clock.clock);
+    wire_store_u32(bytes + 24, header->clock.table);
+    wire_store_u32(bytes + 28, header->clock.source);
+    wire_store_u64(bytes + 32, header->clock.node_clock);
+    wire_store_u32(bytes + 40, header->clock.slowest);
+}
+
+static const char *read_clock(const uint8_t *bytes, WireHeader *header)
+{
+    header->clock = (WireClock){
+        .clock = wire_load_u64(bytes + 16),
+        .table = wire_load_u32(bytes + 24),
+        .source = wire_load_u32(bytes + 28),
+        .node_clock = wire_load_u64(bytes + 32),
+        .slowest = wire_load_u32(bytes + 40),
+    };
+    return header->key_bytes != 0 ? "it is a clock with keys" : NULL;
+}
+
+static void write_reply(uint8_t *bytes, const WireHeader *header)
+{
+    memset(bytes + 16, 0, WIRE_MESSAGE_HEADER_BYTES - 16);
+    wire_store_u64(bytes + 16, header->reply.request_id);
+    wire_store_u32(bytes + 24, header->reply.status);
+    wire_store_u64(bytes + 32, header->reply.min_clock);
+}
+
+static const char *read_reply(const uint8_t *bytes, WireHeader *header)
+{
+    if (wire_load_u32(bytes + 24) > CALL_NO_MEMORY)
+        return "its status is unknown";
+    header->reply = (WireReply){
+        .request_id = wire_load_u64(bytes + 16),
+        .status = (CallStatus)wire_load_u32(bytes + 24),
+        .min_clock = wire_load_u64(bytes + 32),
+    };
+    return header->key_bytes != 0 ? "it is a reply with keys" : NULL;
+}
+
+static void write_control(uint8_t *bytes, const WireHeader *header)
+{
+    (void)header;
+    memset(bytes + 16, 0, WIRE_MESSAGE_HEADER_BYTES - 16);
+}
+
+static const char *read_control(const uint8_t *bytes, WireHeader *header)
+{
+    (void)bytes;
+    return header->key_bytes != 0 ? "it is a control message with keys" : NULL;
+}
+
+/* Those kinds that carry more, or less, than a request to a server does. */
+static const WireForm forms[MESSAGE_N_WIRE_KINDS] = {
+    [MESSAGE_CLOCK] = { write_clock, read_clock },
+    [MESSAGE_REPLY] = { write_reply, read_reply },
+    [MESSAGE_CONTROL] = { write_control, read_control },
+    [MESSAGE_ANNOUNCE] = { write_announcement, read_announcement },
+    [MESSAGE_TUNE] = { write_tuning, read_tuning },
+};
+
 void wire_write_message_header(void *at, const WireHeader *header)
 {
     uint8_t *bytes = at;
 
     wire_store_u16(bytes, (uint16_t)header->kind);
-    wire_store_u16(bytes + 2, (uint16_t)header->key_encoding);
-    wire_store_u32(bytes + 4, header->flags);
-    wire_store_u32(bytes + 8, header->status);
-    wire_store_u32(bytes + 12, header->epoch);
-    wire_store_u32(bytes + 16, header->table);
-    wire_store_u32(bytes + 20, header->server);
-    wire_store_u32(bytes + 24, header->worker);
-    wire_store_u32(bytes + 28, header->part);
-    wire_store_u64(bytes + 32, header->clock);
-    wire_store_u64(bytes + 40, header->request_id);
-    wire_store_u64(bytes + 48, header->first_key);
-    wire_store_u64(bytes + 56, header->n_keys);
-    wire_store_u64(bytes + 64, header->key_bytes);
-    wire_store_u64(bytes + 72, header->value_bytes);
+    wire_store_u16(bytes + 2, 0);
+    wire_store_u32(bytes + 4, header->epoch);
+    wire_store_u32(bytes + 8, (uint32_t)header->key_bytes);
+    wire_store_u32(bytes + 12, (uint32_t)header->value_bytes);
+    if (forms[header->kind].write != NULL)
+        forms[header->kind].write(bytes, header);
+    else
+        write_request(bytes, header);
 }
 
 void wire_write_greeting_prefix(void *at, uint16_t version, uint32_t body_bytes)
@@ -139,27 +296,6 @@ const char *wire_read_greeting(const void *bytes, size_t size, size_t *body_byte
     return NULL;
 }
 
-static const char *check_keys(const WireHeader *header)
-{
-    switch (header->key_encoding) {
-    case WIRE_KEYS_RUN:
-        if (header->key_bytes != 0)
-            return "it has a run of keys and a list of them";
-        if (header->n_keys > 0 && header->first_key > UINT64_MAX - (header->n_keys - 1))
-            return "its run of keys goes past the last key";
-        return NULL;
-    case WIRE_KEYS_LIST:
-        if (header->key_bytes % 8 != 0 || header->key_bytes / 8 != header->n_keys)
-            return "the size of its keys is not that of their number";
-        return NULL;
-    case WIRE_KEYS_DELTAS:
-        if (!key_codec_is_possible(header->n_keys, header->key_bytes))
-            return "the size of its differences of keys is not that of their number";
-        return NULL;
-    }
-    return "its encoding of keys is unknown";
-}
-
 const char *wire_read_message(const void *bytes, size_t size, WireHeader *header)
 {
     const uint8_t *at = bytes;
@@ -169,25 +305,11 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
     const uint16_t kind = wire_load_u16(at);
     if (kind < MESSAGE_GET || kind >= MESSAGE_N_WIRE_KINDS)
         return "its kind of message is unknown";
-    const uint16_t key_encoding = wire_load_u16(at + 2);
-    if (key_encoding > WIRE_KEYS_DELTAS)
-        return "its encoding of keys is unknown";
-    const WireHeader read = {
+    WireHeader read = {
         .kind = (MessageKind)kind,
-        .key_encoding = (WireKeys)key_encoding,
-        .flags = wire_load_u32(at + 4),
-        .status = wire_load_u32(at + 8),
-        .epoch = wire_load_u32(at + 12),
-        .table = wire_load_u32(at + 16),
-        .server = wire_load_u32(at + 20),
-        .worker = wire_load_u32(at + 24),
-        .part = wire_load_u32(at + 28),
-        .clock = wire_load_u64(at + 32),
-        .request_id = wire_load_u64(at + 40),
-        .first_key = wire_load_u64(at + 48),
-        .n_keys = wire_load_u64(at + 56),
-        .key_bytes = wire_load_u64(at + 64),
-        .value_bytes = wire_load_u64(at + 72),
+        .epoch = wire_load_u32(at + 4),
+        .key_bytes = wire_load_u32(at + 8),
+        .value_bytes = wire_load_u32(at + 12),
     };
     /* One after the other, so that no sum can wrap. What follows a message begins at a multiple of
      * 8, so the padding must be there too. */
@@ -197,11 +319,10 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
     rest -= wire_padded((size_t)read.key_bytes);
     if (read.value_bytes > rest || wire_padded((size_t)read.value_bytes) > rest)
         return "its values are longer than what came";
-    const char *const fault = check_keys(&read);
+    const WireForm *const form = &forms[kind];
+    const char *const fault = form->read != NULL ? form->read(at, &read) : read_request(at, &read);
     if (fault != NULL)
         return fault;
-    if (read.status > CALL_NO_MEMORY)
-        return "its status is unknown";
     *header = read;
     return NULL;
 }

@@ -8,8 +8,13 @@
  *            32 sequence number  40 acknowledged  48 consumed  56 payload bytes  60 messages
  *   greeting: 0 magic  4 version  6 kind  8 body bytes  12 zero, then the body: a GVariant boxed in
  *             a "v". Its form is the same in all versions, so that they can refuse each other.
- *   message:  0 kind  2 key encoding  4 flags  8 status  12 epoch  16 table  20 server  24 worker
- *            28 part  32 clock  40 request id  48 first key  56 keys  64 key bytes  72 value bytes
+ *   message:  0 kind  2 zero  4 epoch  8 key bytes  12 value bytes, then what its kind carries:
+ *     request:  16 id  24 table  28 part  32 server  36 worker  40 clock  48 key encoding  52 keys
+ *               56 first key; of an announcement: 64 keys in all; of a tuning: 64 number
+ *               72 hyper-parameter
+ *     clock:    16 clock  24 table  28 source  32 clock of the node  40 its slowest worker
+ *     reply:    16 request id  24 status  32 min clock
+ *     control:  nothing: all of it is in the values
  *
  * Nothing here trusts a byte: the readers say whether all sizes fit into what came.
  *
@@ -44,24 +49,50 @@ typedef enum {
     WIRE_KEYS_DELTAS = 2, /* the first is first_key; the others' differences follow: key_codec.h */
 } WireKeys;
 
-/* The header of a message, as a host struct. `flags` and, where the table below leaves them free,
- * the other numbers are between sender and receiver: the network only carries them. */
+/* What every request to a server carries. */
 typedef struct {
-    MessageKind kind; /* below MESSAGE_N_WIRE_KINDS */
-    WireKeys key_encoding;
-    uint32_t flags;  /* announcements: RubatoRequest.n_announced; tunings: the hyper-parameter */
-    uint32_t status; /* replies: a CallStatus */
-    uint32_t epoch;  /* the task's */
+    uint64_t id; /* comes back with the reply; 0: nobody waits for one */
     uint32_t table;
+    uint32_t part; /* of the table */
     uint32_t server;
     uint32_t worker;
-    uint32_t part;  /* of the table */
-    uint64_t clock; /* requests: the worker's; replies: the shard's min clock */
-    uint64_t request_id;
-    uint64_t first_key;
+    uint64_t clock; /* the worker's; of an announcement: the iteration */
+    WireKeys key_encoding;
     uint64_t n_keys;
-    uint64_t key_bytes; /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0; WIRE_KEYS_DELTAS: any */
-    uint64_t value_bytes;
+    uint64_t first_key; /* WIRE_KEYS_RUN, WIRE_KEYS_DELTAS */
+    union {
+        uint64_t n_announced; /* MESSAGE_ANNOUNCE: as RubatoRequest.n_announced */
+        RubatoTuning tuning;  /* MESSAGE_TUNE */
+    };
+} WireRequest;
+
+/* MESSAGE_CLOCK */
+typedef struct {
+    uint32_t table;
+    uint32_t source; /* a node's number or, where the table's model wants those, a worker's rank */
+    uint64_t clock;  /* to which it has come */
+    uint64_t node_clock; /* for messages to the user: the clock of the node, */
+    uint32_t slowest;    /* and the rank of its slowest worker */
+} WireClock;
+
+/* MESSAGE_REPLY */
+typedef struct {
+    uint64_t request_id;
+    CallStatus status;
+    uint64_t min_clock; /* the shard's when it read the rows */
+} WireReply;
+
+/* The header of a message, as a host struct. */
+typedef struct {
+    MessageKind kind;     /* below MESSAGE_N_WIRE_KINDS */
+    uint32_t epoch;       /* the task's */
+    uint64_t key_bytes;   /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0; WIRE_KEYS_DELTAS: any */
+    uint64_t value_bytes; /* below 2^32, as all of a packet */
+    union {
+        WireRequest request; /* all other kinds but MESSAGE_CONTROL, which carries values alone */
+        WireClock clock;
+        WireReply reply;
+    };
 } WireHeader;
 
 typedef enum {
