@@ -1,11 +1,11 @@
 /* Sums over a clock.
  *
- * Keys get numbers in the order in which they come up: arrays by number hold the key, the sum and
- * who sent, and a small table of open addressing leads from the key to its number. All of it stays
+ * Keys get numbers in the order of their first appearance. Arrays by number hold the key, the sum
+ * and the senders; a small hash table with open addressing finds a key's number. The memory is kept
  * for the next clock.
  *
- * A mean is over workers and not over rows: a worker that sends a key twice in a clock has still
- * sent one gradient, in two parts.
+ * A mean is over workers and not over rows: a worker that sends a key twice in a clock has sent one
+ * gradient, in two parts.
  *
  * Thread: the shard's present owner. */
 #include "models/aggregate.h"
@@ -78,7 +78,7 @@ static uint32_t *find_slot(const Aggregate *aggregate, RubatoKey key)
     return &aggregate->slots[i];
 }
 
-/* Gives an array other room; it stays where there is no memory. */
+/* Resizes an array; it stays as it is if there is no memory. */
 static bool resize(void *array, size_t n, size_t size)
 {
     void *resized = g_try_realloc_n(*(void **)array, n, size);

@@ -1,7 +1,7 @@
 /* Sums over a clock: the deltas of all workers, by key.
  *
- * Rows are summed in the order in which they are taken in. The sum of a key thus follows from who
- * sent what, whatever else is on the server.
+ * Rows are summed in the order in which they are added. So the sum of a key depends only on who
+ * sent what, and on nothing else on the server.
  *
  * Threads: the shard's present owner, one thread at a time. */
 #ifndef RUBATO_MODELS_AGGREGATE_H
@@ -18,8 +18,8 @@ typedef struct Aggregate Aggregate;
 Aggregate *aggregate_new(const RubatoTableSpec *spec, RubatoShard *shard);
 void aggregate_free(Aggregate *aggregate);
 
-/* Takes in an Add. Those of one worker come together. False where there is no memory for all of
- * it. */
+/* Adds a request's deltas. The requests of one worker come together. False where there is no memory
+ * for all of it. */
 bool aggregate_take(Aggregate *aggregate, const RubatoRequest *request);
 
 /* Applies to each key its sum, or the mean over the workers that sent any for it, and begins

@@ -1,4 +1,4 @@
-/* ASP: every Add and every Get at once.
+/* ASP: every Add is applied and every Get answered at once.
  *
  * Thread: the shard's present owner. Nothing is ever kept. */
 #include <rubato/model_ops.h>

@@ -1,12 +1,12 @@
 /* BSP: a Get at clock c sees exactly the Adds of the clocks before c.
  *
  * Adds are kept, ordered by clock, worker and arrival, until the min clock has passed theirs; Gets
- * are parked until it has come to theirs. When the min clock jumps, Gets and Adds take turns: the
- * Gets of clock c come after the Adds of c - 1 and before those of c. For a worker that only adds
- * may be ahead of one that gets, so Gets of several clocks may be parked at once. The order of the
- * Adds depends on nothing but clocks and workers, which makes sums of floats the same in every run.
- * A change of a hyper-parameter comes before the Adds of its clock, so it is as certain which of
- * them it holds for. Where the table aggregates, the Adds of a clock are summed in that order and
+ * are parked until it has come to theirs. A worker that only adds may be ahead of one that gets, so
+ * Gets of several clocks may be parked at once. When the min clock jumps, Gets and Adds therefore
+ * take turns: the Gets of clock c come after the Adds of c - 1 and before those of c. The order of
+ * the Adds depends only on clocks and workers, so sums of floats are the same in every run. A
+ * change of a hyper-parameter comes before the Adds of its clock, so it too holds for the same Adds
+ * in every run. Where the table aggregates, the Adds of a clock are summed in that order and
  * applied as one.
  *
  * Thread: the shard's present owner. Between two ops no Add of a clock below the min clock is kept,
@@ -57,7 +57,7 @@ static void get(RubatoModel *model, RubatoRequest *request)
         rubato_model_starve(model, request);
 }
 
-/* Without memory for it the Add is lost, and with it the task. */
+/* Without memory the Add is lost, and the task fails. */
 static void keep(BspModel *bsp, const RubatoRequest *request)
 {
     RubatoRequest *kept = rubato_model_keep(&bsp->base, request);

@@ -1,7 +1,7 @@
 /* Initialisers: constant, uniform, normal.
  *
- * Random ones are counter-based: the bits of (seed, key, column) are mixed, there is no state. Real
- * values are made in double precision and rounded to the table's dtype once.
+ * Random values are counter-based: they come from the mixed bits of (seed, key, column), without
+ * any state. Real values are computed in double precision and rounded once to the table's dtype.
  *
  * Thread: any. */
 #include "models/init.h"
@@ -21,7 +21,8 @@ typedef struct {
     void (*prepare)(RubatoInit *init, const RubatoTableSpec *spec);
 } InitOps;
 
-/* The most that a normal value made from 53 bits is away from its mean, in standard deviations. */
+/* The largest distance of a normal value, made from 53 bits, from its mean, in standard
+ * deviations. */
 #define MAX_DEVIATIONS 9.0
 
 static bool is_real(RubatoDtype dtype)
@@ -148,7 +149,7 @@ static bool uniform_check(const RubatoTableSpec *spec, GError **error)
     return true;
 }
 
-/* Rounding may lead out of [low, high): then the neighbour inside. */
+/* Rounding may leave [low, high): then take the neighbour inside. */
 static float uniform_f32(const RubatoInit *init, uint64_t bits)
 {
     float value = (float)(init->low + unit(bits) * (init->high - init->low));

@@ -1,7 +1,7 @@
-/* Initialisers: the value of a row that nobody has written, and the state behind it.
+/* Initialisers: the value of a row before its first write, and the state behind it.
  *
- * Each value follows from the table's seed, the key and the column alone, so it is the same
- * whichever server holds the row, and whenever it is asked.
+ * Each value depends on the table's seed, the key and the column alone, so it is the same on every
+ * server and at any time.
  *
  * Threads: any once prepared; it is only read. */
 #ifndef RUBATO_MODELS_INIT_H
@@ -10,7 +10,7 @@
 #include <rubato/storage_ops.h>
 #include <rubato/update_ops.h>
 
-/* The numbers of an initialiser, made ready for its table's dtype. */
+/* An initialiser, prepared for its table's dtype. */
 struct RubatoInit {
     RubatoDtype dtype;
     uint32_t width;
@@ -18,7 +18,7 @@ struct RubatoInit {
     uint64_t seed;
     bool is_zero;
 
-    /* State of an update rule; 0 and NULL where it keeps none. */
+    /* The state of the update rule; 0 and NULL where it keeps none. */
     size_t state_bytes;
     const RubatoUpdate *update;
     void (*init_state)(const RubatoUpdate *update, void *row);
@@ -38,13 +38,14 @@ struct RubatoInit {
 /* The i-th initialiser's name, NULL past the last. */
 const char *init_name(size_t i);
 
-/* Whether the spec's initialiser, which is a known one, makes sense for its dtype. */
+/* Whether the numbers of the spec's (known) initialiser fit its dtype. */
 bool init_check(const RubatoTableSpec *spec, GError **error);
 
-/* Takes what it needs out of a spec that has passed spec_check. */
+/* Prepares the initialiser of a spec that has passed spec_check. */
 void init_prepare(RubatoInit *init, const RubatoTableSpec *spec);
 
-/* Has rows made with the state of an update rule behind them. update outlives the initialiser. */
+/* From now on rows are made with the state of an update rule behind them. update outlives the
+ * initialiser. */
 void init_add_state(RubatoInit *init, const RubatoUpdateOps *ops, const RubatoUpdate *update);
 
 /* Writes the initial values of a key's row, without any state. */

@@ -1,7 +1,7 @@
 /* The uses of keys, in chains.
  *
- * A use is one entry of one array, so that entering and removing iterations allocates nothing once
- * the array is large enough; entries that are free are chained too. A key told twice for an
+ * A use is one entry of one array. So once the array is large enough, entering and removing
+ * iterations allocates nothing; free entries form a free list. A key that is announced twice for an
  * iteration has two entries, and is removed twice.
  *
  * Thread: the shard's present owner. */

@@ -1,7 +1,7 @@
-/* Who will use which key: what the workers of a SparseSSP task have told of unfinished iterations.
+/* Which worker will use which key: the announced keys of unfinished iterations in a SparseSSP task.
  *
- * Two kinds: "hash" for any keys, "dense" with an array over the shard's range. Both chain the uses
- * of a key and differ only in how they find the chain.
+ * There are two kinds: "hash" for any keys, and "dense" with an array over the shard's range. Both
+ * chain the uses of a key; they differ only in how they find the chain.
  *
  * Threads: the shard's present owner, one thread at a time. */
 #ifndef RUBATO_MODELS_KEY_USES_H
@@ -31,7 +31,7 @@ typedef struct {
 
     size_t (*chain_of)(const KeyUses *uses, RubatoKey key);
 
-    /* There are n_uses now: more chains, if the kind wants them. May be NULL. */
+    /* There are n_uses now: makes more chains, if the kind wants them. May be NULL. */
     void (*grow)(KeyUses *uses, uint32_t n_uses);
 } KeyUsesOps;
 
@@ -49,7 +49,8 @@ struct KeyUses {
     uint32_t first_free;  /* chain of entries that are free again */
 };
 
-/* The most keys of one iteration: a run of any length can be told in a few bytes. */
+/* The most keys of one iteration. A limit is needed because a few bytes can announce a run of any
+ * length. */
 #define KEY_USES_MAX_KEYS ((size_t)1 << 26)
 
 #define KEY_USES_END 0u /* entry 0 is never used, so that fresh pages are empty chains */
@@ -62,8 +63,8 @@ const char *key_uses_name(size_t i);
 KeyUses *key_uses_new(const KeyUsesOps *ops, const RubatoModelSetup *setup, GError **error);
 void key_uses_free(KeyUses *uses);
 
-/* Enters that a worker uses the keys in an iteration. False, and nothing is entered, where they are
- * more than KEY_USES_MAX_KEYS or the memory is not there. */
+/* Enters that a worker uses the keys in an iteration. False, and nothing is entered, if there are
+ * more than KEY_USES_MAX_KEYS or there is no memory. */
 bool key_uses_add(KeyUses *uses, uint32_t worker, uint64_t iteration, const RubatoKeys *keys);
 
 /* Takes the same out again. */

@@ -1,6 +1,6 @@
 /* The uses "dense": a chain for each key of the shard's range.
  *
- * Thread: the shard's present owner. Keys lie in the range: whoever calls has checked them. */
+ * Thread: the shard's present owner. Keys lie in the range: the caller has checked them. */
 #include <assert.h>
 #include <rubato/error.h>
 

@@ -1,4 +1,4 @@
-/* The uses "hash": as many chains as uses, or more; a key's is told by its mixed bits.
+/* The uses "hash": at least as many chains as uses; the key's hash chooses the chain.
  *
  * Thread: the shard's present owner. n_chains is a power of two. */
 #include <rubato/error.h>
@@ -21,7 +21,7 @@ static size_t chain_of(const KeyUses *uses, RubatoKey key)
     return (size_t)(key_hash(&uses->key_hash, key) & (uses->n_chains - 1));
 }
 
-/* Longer chains are slower and nothing worse, so memory that is not there is no failure. */
+/* Longer chains are only slower, so a lack of memory is no failure. */
 static void grow(KeyUses *uses, uint32_t n_uses)
 {
     uint64_t n_chains = uses->n_chains;

@@ -2,12 +2,12 @@
  *
  * counts is a ring: counts[c & mask] live sources stand at clock c, for the clocks of the window
  * [base, base + mask]. The min clock lies in the window. When the last source leaves it, the search
- * goes up the ring; only when the ring is empty, after at least `mask` clocks of one source, are
- * all sources looked at. The window is no smaller than the number of sources, so both searches cost
- * constant time per clock on average, and no clock, however large, makes one long.
+ * goes up the ring. If the ring is empty, which takes at least `mask` clocks of one source, the
+ * search goes through all sources. The window is no smaller than the number of sources, so both
+ * searches take constant time per clock on average, even if a clock jumps far.
  *
- * A single source is its own minimum, and needs none of this: what its clocks change lies in one
- * cache line, for the owner may be another thread each time.
+ * A single source is its own minimum and needs no ring. Its clocks change one cache line only,
+ * because the owner may be another thread each time.
  *
  * Thread: the shard's present owner. */
 #include "models/progress.h"

@@ -1,7 +1,7 @@
 /* A binary heap of requests.
  *
- * Thread: the shard's present owner. The order is total, for no two requests arrive at once: what
- * comes out does not depend on the heap's shape. */
+ * Thread: the shard's present owner. The order is total, because no two requests arrive at once. So
+ * it does not depend on the heap's shape. */
 #include "models/request_heap.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* Requests that wait for a clock: lowest clock first, in a clock those that change hyper-parameters
- * first, then by worker, then as they came.
+/* Requests that wait for a clock, in this order: by clock; changes of hyper-parameters first; by
+ * worker; by arrival.
  *
  * Threads: the shard's present owner, one thread at a time. */
 #ifndef RUBATO_MODELS_REQUEST_HEAP_H

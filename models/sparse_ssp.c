@@ -1,4 +1,4 @@
-/* SparseSSP(s, q): beyond the staleness bound, a Get needs to wait only for whoever uses its keys.
+/* SparseSSP(s, q): beyond the staleness bound, a Get waits only for workers that use its keys.
  *
  * Workers tell the keys of their iterations ahead of time. A Get at clock c, with min clock m:
  *
@@ -7,12 +7,12 @@
  *                       c - s - 1, which are the clocks that SSP would have waited for;
  *     beyond            waits for the min clock.
  *
- * In the middle case it is held back by the first obstacle found: a worker that has not told (and
- * not finished) all of its iterations up to c - s - 1, for an untold iteration may use any key; or
- * a use of one of the keys in such an iteration. The Get is filed with that worker and looked at
- * again when the obstacle is gone, that is, after an announcement or a clock of this one worker.
- * Most Gets are so looked at once or twice, however many workers there are. The min clock needs no
- * looking after: when it has come to c - s, every obstacle is gone.
+ * In the middle case the first obstacle found holds it back: a worker that has not told (and not
+ * finished) all of its iterations up to c - s - 1, for an untold iteration may use any key; or a
+ * use of one of the keys in such an iteration. The Get is filed with that worker. It is examined
+ * again when the obstacle is gone, that is, after an announcement or a clock of this one worker. So
+ * most Gets are examined once or twice, however many workers there are. The min clock needs no
+ * check of its own: when it has come to c - s, every obstacle is gone.
  *
  * An iteration t of a worker is finished when its clock is above t; what it told of t is then
  * forgotten. A retired worker's clock is above everything. A worker that tells nothing is waited
@@ -137,8 +137,8 @@ static bool has_told(const SparseSspModel *sparse, uint32_t worker, uint64_t ite
            rubato_model_clock(&sparse->base, worker) > iteration;
 }
 
-/* A worker other than the reader that may use any key up to iteration `last`, for all that is
- * known; n_workers where there is none. */
+/* A worker other than the reader that has not announced all iterations up to `last`, so it may use
+ * any key; n_workers where there is none. */
 static uint32_t find_untold(const SparseSspModel *sparse, uint64_t last, uint32_t reader)
 {
     uint32_t worker = 0;
@@ -187,8 +187,8 @@ static bool is_resolved(const SparseSspModel *sparse, uint32_t worker, const Par
                : rubato_model_clock(&sparse->base, worker) > parked->iteration;
 }
 
-/* Looks again at the Gets whose obstacle with this worker is gone. They are taken out before the
- * first is decided, for it may be filed with the same worker again. */
+/* Examines the Gets whose obstacle with this worker is gone. All are taken out before the first is
+ * decided, because it may be filed with the same worker again. */
 static void look_again(SparseSspModel *sparse, uint32_t source)
 {
     Worker *worker = &sparse->workers[source];
@@ -270,10 +270,10 @@ static bool is_next(const Worker *worker, const RubatoRequest *request)
     return request->n_announced == 0 || (n > 0 && n <= request->n_announced);
 }
 
-/* Takes in what a worker tells of its next iteration. What is of no use is counted: an iteration
- * told before, or one told ahead of its turn, which stays untold; nobody waits for ever on its
- * account, since the worker's clock passes it. More keys than may be told have the same effect, and
- * so has a piece that does not fit the ones before it. */
+/* Takes in what a worker tells of its next iteration. A useless announcement is counted: an
+ * iteration that was told before, or one ahead of its turn, which stays untold. No Get waits for
+ * ever because of it, since the worker's clock passes it. Too many keys have the same effect, and
+ * so has a piece that does not fit the earlier ones. */
 static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
 {
     RubatoModel *model = &sparse->base;

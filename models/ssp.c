@@ -1,7 +1,7 @@
-/* SSP(s): Adds at once; a Get at clock c waits until the min clock is at least c - s.
+/* SSP(s): Adds are applied at once; a Get at clock c waits until the min clock is at least c - s.
  *
- * Thread: the shard's present owner. A parked Get is one that is too far ahead of the min clock;
- * they are released in the order of their clocks. */
+ * Thread: the shard's present owner. A Get that is too far ahead of the min clock is parked; parked
+ * Gets are released in the order of their clocks. */
 #include <rubato/model_ops.h>
 
 #include "models/request_heap.h"

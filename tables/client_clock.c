@@ -1,14 +1,13 @@
 /* A client's clock on its table: how far it may be ahead of the slowest worker's, and how servers
  * and other nodes hear of it.
  *
- * Which of a node's clocks are worth telling is decided in clocks.c. A clock takes the way of the
- * Adds that were sent before it, so a server has all of them when it hears of the clock.
+ * clocks.c decides which of a node's clocks are sent. A clock travels behind the Adds that were
+ * sent before it, so a server has all of them when the clock arrives.
  *
- * Lazy clocks. Where all workers are in this process, the servers need not be told each clock:
- * whoever asks one of them tells the clock with the Get. That is as good as a clock message of the
- * same thread right before it: the Adds that the clock counts have been posted by then, and come
- * out of the mailbox first. Only a Get that is too early even so, and is kept, needs somebody else
- * to tell: see clocks_await.
+ * Lazy clocks. If all workers are in this process, the servers need not be told each clock: a Get
+ * carries the clock. This is as good as a clock message of the same thread right before the Get:
+ * the Adds that the clock counts have been posted by then, and leave the mailbox first. Only if the
+ * Get is still too early, and is kept, another worker has to send its clock: see clocks_await.
  *
  * Threads: the client's worker; table_route_lead any. What workers share here is the route's
  * clocks. */
@@ -59,9 +58,9 @@ static void look_for_others(TableClient *client, SpinnerEnd end)
     while (spinner_go_on(&client->spinner, end));
 }
 
-/* Servers would keep the Get until the slowest worker of this node has come to a certain clock. It
- * will soon, as a rule: then it is better to ask late than to leave the rows for that worker to
- * gather, which makes the slowest one slower still. The servers decide all the same. */
+/* Servers would keep the Get until the slowest worker of this node has come to a certain clock.
+ * Usually it will soon. Then it is better to ask late: otherwise the slowest worker would have to
+ * gather the rows, and become even slower. The servers still decide. */
 void table_client_wait_for_others(TableClient *client, uint32_t n_slices)
 {
     const TableRoute *route = client->route;
@@ -132,8 +131,8 @@ static bool advance(const TableRoute *route, uint32_t rank, uint64_t clock)
     return true;
 }
 
-/* A clock is told at once, for others may wait for it. A worker that does nothing but clock waits
- * for room behind it. */
+/* A clock is sent at once, because others may wait for it. A worker that only clocks waits for room
+ * afterwards. */
 bool table_client_clock(TableClient *client, GError **error)
 {
     if (!table_client_check_owner(client, error) || !table_client_check_cancelled(client, error))

@@ -1,16 +1,16 @@
 /* What servers keep of a worker's Adds, and waiting until it is less.
  *
  * Under a model that applies the Adds of a clock when the min clock passes it, servers keep them
- * until then. So a worker that only adds and clocks would fill their memory; instead its next Add
- * waits while they keep more than the table's max_kept_bytes of its earlier clocks. It waits as a
- * Get does, by one without keys: a server answers that once the min clock is where enough of what
- * is kept is released.
+ * until then. So a worker that only adds and clocks would fill their memory. Therefore its next Add
+ * waits while they keep more than the table's max_kept_bytes of its earlier clocks. It waits by a
+ * Get without keys, which a server answers once the min clock is high enough to release enough of
+ * the kept Adds.
  *
  * Why that ends. The Adds of the present clock do not count, and of the earlier ones only those
- * that the min clock has not passed. Whoever is the slowest has none of these, so it never waits
- * here, and each clock of its own lets others go on. What a server has taken in and keeps holds no
- * room of the window: an Add is done with when it is kept. So the slowest worker's Add finds room
- * as under any model, and the question to the server takes the room of a header.
+ * that the min clock has not passed. The slowest worker has none of these, so it never waits here,
+ * and each of its clocks lets others go on. Kept Adds take no room in the window: an Add is
+ * acknowledged when it is kept. So the slowest worker's Add finds room as under any model, and the
+ * Get without keys takes only the room of a header.
  *
  * Threads: the client's worker. Invariants: the clocks in `kept` ascend, and kept_bytes is their
  * sum. */

@@ -6,14 +6,14 @@
  * clocks < c has arrived. Two such messages may overtake one another on their way out of two
  * threads; servers ignore the older.
  *
- * No lock, and in the usual case nothing written that others write. A worker stores its clock, then
- * looks whether it was among the slowest, and whether another of those still is; if so it leaves.
- * Otherwise it moves the node's clock. The stores and loads of all workers' clocks and of the
- * node's are sequentially consistent, so they have one order. Let m be the node's clock. Somebody
- * had m after it was stored, for whoever stored it has looked again. Consider the last of those to
- * store a higher clock: he finds that he had m, that nobody has it any more, and moves it. The
- * node's clock only grows: no worker's is below it, ever, so nor is the lowest that a search
- * finds. */
+ * There is no lock, and usually no write to memory that others write. A worker stores its clock.
+ * Then it checks whether it was among the slowest, and whether another one of those still is; if so
+ * it returns. Otherwise it moves the node's clock. The stores and loads of all workers' clocks and
+ * of the node's are sequentially consistent, so they have one order. Let m be the node's clock.
+ * Some worker had clock m after m was stored, because the worker that stored m has checked again.
+ * Consider the last of these workers to store a higher clock: it finds that it had m and that no
+ * worker has it any more, and moves it. The node's clock only grows: no worker's clock is ever
+ * below it, so the lowest clock that a search finds is not below it either. */
 #include "tables/clocks.h"
 
 #include <glib.h>
@@ -81,8 +81,8 @@ static NodeClock own_news(const Clocks *clocks)
     return (NodeClock){ clocks_own(clocks), clocks->first_rank + own_slowest(clocks) };
 }
 
-/* Finds a worker that has this clock, the node's, beginning with the one who had it last: so each
- * is passed over once while the clock stays. False: none has. */
+/* Finds a worker that has this clock, which is the node's. The search begins with the worker that
+ * had it last, so it passes each worker once while the clock stays. False: there is none. */
 static bool find_slowest(Clocks *clocks, uint64_t clock)
 {
     const uint32_t begin = own_slowest(clocks);
@@ -110,7 +110,7 @@ static uint64_t find_lowest(const Clocks *clocks)
     return lowest;
 }
 
-/* Whether a worker that has left a clock may be the last that had it, and that was the node's. */
+/* Whether a worker has left the node's clock and may be the last that had it. */
 static bool may_be_last(const Clocks *clocks, uint64_t left)
 {
     const uint64_t clock = clocks_own(clocks);
@@ -159,10 +159,11 @@ uint64_t clocks_told(const Clocks *clocks)
     return atomic_load_explicit(&clocks->own->told, memory_order_acquire); /* see clocks_tell */
 }
 
-/* A Get that waits for a clock is not forgotten: one stores what it wants and then loads the node's
- * clock, the other stores the node's clock and then loads what is wanted, all sequentially
- * consistent. So either the Get brings a clock that is enough, or the other sees that it is wanted.
- * What was told is loaded relaxed: an old value makes for a message too many. */
+/* A Get that waits for a clock is not forgotten. One thread stores the clock that it wants and then
+ * loads the node's clock; the other stores the node's clock and then loads the wanted one; all are
+ * sequentially consistent. So either the Get carries a clock that is high enough, or the other
+ * thread sees that it is wanted. The clock told last is loaded relaxed: an old value only costs one
+ * more message. */
 uint64_t clocks_await(Clocks *clocks, uint64_t clock)
 {
     uint64_t wanted = atomic_load_explicit(&clocks->own->wanted, memory_order_relaxed);

@@ -1,8 +1,8 @@
-/* The clocks of a task on one table, as one node knows them: those of its own workers exactly, of
- * the other nodes what they have told.
+/* The clocks of a task on one table, as one node knows them: the exact clocks of its own workers,
+ * and the clocks that the other nodes have sent.
  *
- * Servers hear of a node's clock, not of each worker's: a worker's clock() only matters to them
- * when it was the node's slowest. So messages per iteration grow with the nodes and not with the
+ * Servers are told a node's clock, not each worker's: a worker's clock() matters to them only if
+ * the worker was the node's slowest. So messages per iteration grow with the nodes and not with the
  * workers. (Tables whose model wants every worker's clock are told each.)
  *
  * Threads: any; one at a time for each worker's rank in clocks_advance. */
@@ -69,12 +69,12 @@ uint64_t clocks_own(const Clocks *clocks);
 uint64_t clocks_of_worker(const Clocks *clocks, uint32_t rank);
 
 /* For tables with lazy clocks. Before asking for what servers keep until the node has come to a
- * clock: returns the node's clock, to be told to them with the Get. If that is too low, whoever
- * moves it on sees in clocks_are_awaited that he has to tell them. */
+ * clock: returns the node's clock, to be told to them with the Get. If that is too low, the worker
+ * that moves it on sees in clocks_are_awaited that it has to tell them. */
 uint64_t clocks_await(Clocks *clocks, uint64_t clock);
 bool clocks_are_awaited(const Clocks *clocks);
 
-/* Another node has told its clock. Older news than what is known are ignored. */
+/* Another node has sent its clock. Older news are ignored. */
 void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news);
 
 /* The slowest worker that is known of, over all nodes: its clock, rank and node number. False when

@@ -4,8 +4,8 @@
  * A ticket owns copies of its keys and deltas. Its call may end on any thread; with a callback it
  * goes on to the helper thread, which calls back and then ends the ticket. A ticket stays in the
  * handle's table until it is waited for; one that has called back with success is dropped at once.
- * So whoever ends a ticket does that, and wakes the waiter, under the handle's lock, and touches
- * neither ticket nor handle afterwards: the waiter may free both. */
+ * So the thread that ends a ticket does this, and wakes the waiter, under the handle's lock.
+ * Afterwards it uses neither the ticket nor the handle, because the waiter may free both. */
 #include <rubato/kv_client_table.h>
 #include <string.h>
 

@@ -31,7 +31,7 @@ bool process_cache_covers(const ProcessCache *cache, const Slice *slice);
 void process_cache_get(ProcessCache *cache, TableClient *client, const Slice *slice, void *values,
                        Call *call);
 
-/* Keeps nothing of what was read so far: for a worker that has added past the cache. */
+/* Drops all rows: for a worker that has added without the cache. */
 void process_cache_forget(ProcessCache *cache);
 
 /* Around the sending of an Add: between the two, nobody reads through the cache. NULL is

@@ -1,9 +1,9 @@
-/* RubatoSparseKVClientTable: iterations whose keys are told ahead.
+/* RubatoSparseKVClientTable: iterations whose keys are announced ahead.
  *
- * When the worker is at clock c it has told the iterations up to c + ahead - 1, `ahead` being the
- * table's speculation: a reader may be at most staleness + speculation clocks before the slowest
- * worker, and is asked about iterations staleness + 1 clocks behind its own. So what a server has
- * to know about a worker at clock c are its iterations c .. c + speculation - 1. */
+ * A worker at clock c has announced its iterations up to c + ahead - 1; `ahead` is the table's
+ * speculation. Why that is enough: a reader is at most staleness + speculation clocks ahead of the
+ * slowest worker, and its Get depends on iterations at least staleness + 1 clocks before its own.
+ * So of a worker at clock c a server has to know the iterations c .. c + speculation - 1. */
 #include <rubato/sparse_kv_client_table.h>
 
 #include "tables/worker.h"

@@ -8,12 +8,13 @@
  * the header last, and renamed when all of it has reached the disk. Checksums are XXH3
  * (https://github.com/Cyan4973/xxHash).
  *
- * Blocks are read and not mapped: who shortens a file that is mapped ends the process that looks at
- * it (SIGBUS). A block's checksum is compared whenever it is read, and what its arrays say of one
- * another is checked the first time. Where there is memory for the whole file, blocks stay in it.
+ * Blocks are read and not mapped: if somebody shortens a mapped file, a process that accesses it
+ * gets SIGBUS. A block's checksum is compared each time that it is read; the first time it is also
+ * checked that its arrays agree with one another. If there is memory for the whole file, blocks
+ * stay in memory.
  *
- * Runs on any thread: what changes in a CacheFile are counts, the marks of checked blocks and the
- * blocks that stay, in a writer what its lock guards. */
+ * Runs on any thread: in a CacheFile only counts, the marks of checked blocks and the kept blocks
+ * change; in a writer, what its lock guards. */
 #include "io/data/cache_file.h"
 
 #include <errno.h>
@@ -178,7 +179,7 @@ const RubatoDataSummary *cache_file_summary(const CacheFile *cache)
 static DataBlock *read_block(CacheFile *cache, uint64_t number)
 {
     const CacheEntry *entry = &cache->index[number];
-    /* relaxed: the mark alone is told; who misses it checks once more */
+    /* relaxed: only the mark is passed on; a thread that misses it checks once more */
     const bool checked = atomic_load_explicit(&cache->checked[number], memory_order_relaxed);
     g_autofree void *image = g_try_malloc(MAX(entry->size, 1));
     DataBlock *block;

@@ -1,8 +1,8 @@
 /* Cache files: the parsed blocks of one input, to be read into memory.
  *
- * A file holds blocks as images (data_block.h), each with its checksum, and says of which input and
- * by which options they were made. It appears under its name whole or not at all, and is never
- * changed. Byte order and layout are the machine's: a file from another kind is one that does not
+ * A file holds blocks as images (data_block.h), each with its checksum, and says from which input
+ * and by which options they were made. It appears under its name whole or not at all, and is never
+ * changed. Byte order and layout are the machine's, so a file from another kind of machine does not
  * fit.
  *
  * Threads: a CacheFile may be read by any number at once; cache_writer_add may be called by any
@@ -21,8 +21,8 @@ typedef struct {
 
 typedef struct CacheFile CacheFile;
 
-/* NULL where there is none that fits, whatever the reason. Blocks stay in memory once they were
- * read, unless the file has more than resident_bytes. (transfer full) */
+/* NULL if there is none that fits, for any reason. Blocks stay in memory once they are read, unless
+ * the file is larger than resident_bytes. (transfer full) */
 CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resident_bytes);
 
 /* Blocks may stay longer. NULL is allowed. */
@@ -46,7 +46,7 @@ CacheWriter *cache_writer_new(const char *path, const CacheKey *key, GError **er
 /* Adds a block; each number once, in any order. */
 bool cache_writer_add(CacheWriter *writer, uint64_t number, const DataBlock *block, GError **error);
 
-/* Writes what is left and gives the file its name: the blocks 0 .. n_blocks - 1 are there. */
+/* Writes the rest and gives the file its name. The blocks 0 .. n_blocks - 1 have been added. */
 bool cache_writer_finish(CacheWriter *writer, uint64_t n_blocks, GError **error);
 
 /* Removes what was not finished. NULL is allowed. */

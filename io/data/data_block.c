@@ -1,14 +1,14 @@
 /* Blocks: laid out in one piece of memory, checked when they come from a file.
  *
- * Runs on any thread. The reference count is the only thing that changes: whoever takes it to zero
- * frees the block, and sees what others did before they gave theirs up (release and acquire on
+ * Runs on any thread. Only the reference count changes. The thread that takes it to zero frees the
+ * block, and sees what others did before they released their references (release and acquire on
  * n_refs). */
 #include "io/data/data_block.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-/* Bytes of an image with this head, 0 where none is that large. */
+/* The bytes of an image with this head; 0 if no image can be that large. */
 static size_t image_size(const BlockHead *head)
 {
     const uint64_t max = UINT32_MAX;
@@ -117,7 +117,7 @@ DataBlock *data_block_new(const RowBlock *rows, uint64_t n_bad_rows, KeyCoder *c
     return block;
 }
 
-/* Whether what the arrays say of one another holds, so that nobody reads outside them. */
+/* Whether the arrays agree with one another, so that no reader leaves them. */
 static bool is_sound(const DataBlock *block)
 {
     const BlockHead *head = block->head;

@@ -47,9 +47,9 @@ typedef enum {
     IMAGE_CHECKED,
 } ImageState;
 
-/* Around an image from a file, which `release` is called with owner to give back. NULL where the
- * image is not whole and sound; release is then not called. The image is aligned to 8 bytes.
- * (transfer full) */
+/* Makes a block around an image from a file; `release` is called with owner to give the image back.
+ * NULL where the image is not whole and sound; release is then not called. The image is aligned to
+ * 8 bytes. (transfer full) */
 DataBlock *data_block_new_image(const void *image, size_t size, ImageState state, void *owner,
                                 void (*release)(void *owner));
 

@@ -1,4 +1,4 @@
-/* What gives keys their meaning. Runs on the caller's thread, keeps nothing. */
+/* What keys mean. Runs on the caller's thread, keeps nothing. */
 #include "io/data/data_keys.h"
 
 #include <string.h>

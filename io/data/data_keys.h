@@ -1,4 +1,4 @@
-/* What gives keys their meaning: copies, and what a spec asks for held against what there is.
+/* What keys mean: copies, and the comparison of a spec's wishes with the files.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_DATA_DATA_KEYS_H
@@ -12,7 +12,7 @@ RubatoDataKeys *data_keys_copy(const RubatoDataKeys *keys);
 /* NULL is allowed. */
 void data_keys_free(RubatoDataKeys *keys);
 
-/* Whether a spec's keys can be: columns that are numbered in them are there. INVALID. */
+/* Whether a spec's keys are possible: the columns that they number exist. INVALID. */
 bool data_keys_check(const RubatoDataSpec *spec, GError **error);
 
 /* Whether rows are of the wanted format, which is seen before their files, and hashed as wanted,

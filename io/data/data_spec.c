@@ -98,8 +98,7 @@ char *data_spec_describe(const RubatoDataSpec *spec)
                                    ? g_strjoinv("\n", (char **)(uintptr_t)spec->categorical_columns)
                                    : g_strdup("");
 
-    /* what there may be besides; with none of it the words, and caches made by them, stay as they
-     * were */
+    /* optional parts; without them the words, and caches made by them, stay as they were */
     g_autofree char *keys =
         !spec->skip_labels ? g_strdup("")
         : spec->keys != NULL

@@ -13,7 +13,8 @@ RubatoDataSpec *data_spec_copy(const RubatoDataSpec *spec, GError **error);
 /* NULL is allowed. */
 void data_spec_free(RubatoDataSpec *spec);
 
-/* All that decides which rows a file holds, in words, but for its name. (transfer full) */
+/* Everything that decides which rows a file holds, in words, without the file's name. (transfer
+ * full) */
 char *data_spec_describe(const RubatoDataSpec *spec);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoDataSpec, data_spec_free)

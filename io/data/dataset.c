@@ -1,9 +1,9 @@
-/* Datasets: opening one, the blocks of its inputs, what all of them hold.
+/* Datasets: opening one, the blocks of its inputs, and their summary.
  *
- * A block comes from the input's cache, from the dataset's memory, or it is read and parsed. Runs
- * on whichever thread asks, many at once.
+ * A block comes from the input's cache or from the dataset's memory, or it is read and parsed.
  *
- * Invariant: n_kept_bytes counts the blocks in `kept`, which stay until the dataset goes. */
+ * Runs on the calling threads, many at once. Invariant: n_kept_bytes counts the blocks in `kept`,
+ * which stay until the dataset is freed. */
 #include "io/data/dataset_state.h"
 
 #include <glib/gstdio.h>
@@ -55,7 +55,7 @@ void rubato_dataset_free(RubatoDataset *dataset)
     g_free(dataset);
 }
 
-/* Gives the parser all rows in order, where it wants to learn from them. */
+/* Gives the parser all rows in order, if it wants to learn from them. */
 static bool learn(RubatoDataset *dataset, GError **error)
 {
     TextBuffer buffer = { NULL, 0 };
@@ -101,7 +101,7 @@ static bool open_parts(RubatoDataset *dataset, GError **error)
     return true;
 }
 
-/* What gives the keys their meaning, and whether it is what the spec asks for. */
+/* What the keys mean, and whether this is what the spec asks for. */
 static bool describe_keys(RubatoDataset *dataset, const char *path, GError **error)
 {
     const RowParserOps *ops = dataset->parser->ops;
@@ -182,7 +182,7 @@ static void keep_block(RubatoDataset *dataset, Part *part, uint64_t number, Data
 
     if (number >= G_MAXUINT / 2)
         return;
-    /* relaxed: a budget; whoever would exceed it takes its own part back */
+    /* relaxed: a budget; a thread that would exceed it takes its own part back */
     if (atomic_fetch_add_explicit(&dataset->n_kept_bytes, bytes, memory_order_relaxed) + bytes <=
         dataset->spec->memory_bytes) {
         bool kept;
@@ -257,7 +257,7 @@ bool dataset_parse_block(RubatoDataset *dataset, Part *part, uint64_t number, Bl
     return *block != NULL;
 }
 
-/* A cache turned out to be damaged: it goes, so that the next dataset makes it anew. */
+/* A cache is damaged: it is removed, so that the next dataset makes it anew. */
 static bool give_up_cache(RubatoDataset *dataset, const Part *part, GError **error)
 {
     const char *path = cache_file_path(part->cache);

@@ -8,7 +8,7 @@
 #include "io/data/data_block.h"
 #include "io/data/input/input.h"
 
-/* What a thread keeps from block to block, so as not to ask for memory anew. */
+/* Memory that a thread keeps from block to block. */
 typedef struct {
     TextBuffer text;
     RowBlock rows;
@@ -18,8 +18,8 @@ typedef struct {
 void block_scratch_init(BlockScratch *scratch);
 void block_scratch_clear(BlockScratch *scratch);
 
-/* Whether blocks are kept in memory for those who ask again; those that somebody does ask for again
- * are in any case. */
+/* Whether blocks are kept in memory for later calls. A block that is asked for a second time is
+ * kept in any case. */
 typedef enum {
     DATASET_KEEP_NOTHING,
     DATASET_KEEP_BLOCK,
@@ -33,7 +33,7 @@ Input *dataset_input(const RubatoDataset *dataset, uint32_t input);
 /* The blocks of an input; INPUT_BLOCKS_UNKNOWN as there. */
 uint64_t dataset_n_blocks(const RubatoDataset *dataset, uint32_t input);
 
-/* Whether its blocks may be asked for in any order at the same price. */
+/* Whether its blocks cost the same in any order. */
 bool dataset_in_any_order(const RubatoDataset *dataset, uint32_t input);
 
 /* A block of an input, by number. *block is NULL where the input ends before it.

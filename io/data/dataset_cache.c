@@ -1,8 +1,8 @@
 /* The caches of a dataset's inputs: looked for when it is opened, made where they are missing.
  *
- * Processes that want the same cache at the same time make it once, where the file system has
- * locks: who makes it holds one on the input, and who waits for that looks for the cache again.
- * What holds the lock is the process, so that it goes with it.
+ * If the file system has locks, processes that want the same cache at the same time make it once.
+ * The process that makes it holds a lock on the input; a process that has waited for the lock looks
+ * for the cache again. The lock belongs to the process, so it is released when the process ends.
  *
  * Runs on the thread that opens the dataset, and on threads of its own, which parse: `next` deals
  * out the blocks' numbers, the lock guards the first error. */
@@ -75,7 +75,7 @@ static CacheFile *open_cache(RubatoDataset *dataset, const Part *part, uint64_t 
 
     if (cache == NULL)
         return NULL;
-    /* where these are more bad rows than are allowed, parsing again says where one is */
+    /* if there are more bad rows than allowed, parsing again says where one is */
     const uint64_t n_bad = cache_file_summary(cache)->n_bad_rows;
     const uint64_t before = atomic_load_explicit(&dataset->bad_rows.n, memory_order_relaxed);
     if (n_bad > dataset->bad_rows.max - MIN(before, dataset->bad_rows.max))
@@ -172,7 +172,7 @@ static void parse_all(Making *making)
         pthread_join(threads[i], NULL);
 }
 
-/* *write_error says why there is no cache, where it is the cache's fault. */
+/* *write_error says why there is no cache, if the cache could not be written. */
 static bool make_cache(RubatoDataset *dataset, Part *part, uint64_t options, GError **write_error,
                        GError **error)
 {

@@ -1,5 +1,6 @@
-/* Looking for a row in a dataset's files, to say where it is. Blocks carry no lines: so the files
- * are read anew, first whole blocks and then, within the one that has it, line by line.
+/* Searches a row in a dataset's files, to say where it is. Blocks carry no line numbers, so the
+ * files are read again: first whole blocks and then, within the block that has the row, line by
+ * line.
  *
  * Runs on the caller's thread; what is shared is only read. */
 #include "io/data/dataset_state.h"
@@ -19,8 +20,8 @@ static bool has_label(Input *input, const RowText *text, float label, RowBlock *
     return false;
 }
 
-/* Where the next row may start behind a place, or the text ends. A line of text is a row or a part
- * of one, which says the label as the whole does. */
+/* Where the next row may start behind a place, or where the text ends. A line of text is a row or a
+ * part of one, which has the label of the whole. */
 static size_t step(const RubatoDataset *dataset, Input *input, const RowText *text, size_t at)
 {
     const char *newline;

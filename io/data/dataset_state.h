@@ -47,12 +47,11 @@ struct RubatoDataset {
 /* Opens the caches that fit their inputs. Returns whether every input has one. */
 bool dataset_open_caches(RubatoDataset *dataset);
 
-/* Makes those that are missing. Where one cannot be written that is logged, and the rest done
- * without. */
+/* Makes the missing caches. If one cannot be written, this is logged, and there is none. */
 bool dataset_make_caches(RubatoDataset *dataset, GError **error);
 
-/* Parses a block out of its text; *again: not for the first time. *block is NULL where the input
- * ends before it. (transfer full) */
+/* Parses a block from its text; *again: not for the first time. *block is NULL if the input ends
+ * before it. (transfer full) */
 bool dataset_parse_block(RubatoDataset *dataset, Part *part, uint64_t number, BlockScratch *scratch,
                          DataBlock **block, bool *again, GError **error);
 

@@ -1,4 +1,4 @@
-/* Seeded numbers: streams that follow from a seed alone.
+/* Seeded random numbers: a stream depends on its seed alone.
  *
  * SplitMix64 (G. Steele, D. Lea, C. Flood: Fast splittable pseudorandom number generators, 2014).
  *

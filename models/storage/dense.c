@@ -1,9 +1,9 @@
 /* Dense storage: the rows of a range of keys, one after the other.
  *
- * The row of a key follows from arithmetic, so the shard goes by the one pointer that `run` gives
- * for the whole range and there is nothing to find. The rows begin on a cache line. Large ranges
- * are mapped: their pages are zero until somebody writes, and huge pages spare a random reader most
- * misses of the translation buffer.
+ * The row of a key is computed from the pointer that `run` returns for the whole range, so nothing
+ * has to be found. The rows begin on a cache line. Large ranges are mapped: their pages are zero
+ * until the first write, and huge pages avoid most misses of the translation buffer for random
+ * reads.
  *
  * Thread: the shard's present owner. The rows never move. */
 #include <assert.h>

@@ -1,9 +1,9 @@
 /* The rule "adagrad": sum += gradient², value -= learning_rate × gradient / (√sum + epsilon).
  *
  * Duchi, Hazan, Singer, "Adaptive subgradient methods for online learning and stochastic
- * optimization", JMLR 12, 2011: the diagonal form. Row-wise, one sum for a row takes the mean of
- * its gradients' squares: Mudigere et al., "Software-hardware co-design for fast and scalable
- * training of deep learning recommendation models", ISCA 2022.
+ * optimization", JMLR 12, 2011: the diagonal form. Row-wise, a row has one sum, which takes the
+ * mean of its gradients' squares: Mudigere et al., "Software-hardware co-design for fast and
+ * scalable training of deep learning recommendation models", ISCA 2022.
  *
  * State of a row: its sums, `width` values; row-wise 1.
  *

@@ -4,10 +4,10 @@
  * Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1. c1 and c2
  * correct the bias of means that began with 0. The paper has c1 = 1 - beta1^t in step t; here each
  * row keeps c1 = beta1 × c1 + (1 - beta1), and c2 likewise, from 0 on. This is the same number as
- * long as beta1 stays, it is the right one after a change (the sum of the weights in m), and it
- * needs no power. So a row that is seldom updated is corrected by its own steps.
+ * long as beta1 does not change. After a change it is still the sum of the weights in m, and it
+ * needs no power function. So a row that is seldom updated is corrected by its own steps.
  *
- * Row-wise, v is one for the row, of the mean of its gradients' squares.
+ * Row-wise, a row has one v, of the mean of its gradients' squares.
  *
  * State of a row: c1, c2, m (`width` values), v (`width` values; row-wise 1).
  *

@@ -9,15 +9,15 @@
 /* Deltas of no worker: those that the engine adds between tasks. */
 #define BAD_GRADIENTS_NO_WORKER UINT32_MAX
 
-/* What was counted of one worker: a row of the list that a server tells. */
+/* The counts of one worker: a row of the list that a server sends. */
 typedef struct {
     uint64_t n_nan, n_infinite, n_large; /* deltas */
     uint64_t n_refused_rows;
 } BadCounts;
 
-/* All zero: nothing was counted. Counts never go, and keep their numbers: so the list may be read
- * piece by piece while more is counted. It is as long as the highest rank asks for; who lets Adds
- * in sees to it that no rank is invented. */
+/* All zero: nothing was counted. Counts are never removed and keep their numbers, so the list may
+ * be read piece by piece while more is counted. Its length follows from the highest rank; the code
+ * that accepts Adds checks ranks first. */
 typedef struct {
     GArray *counts; /* of BadCounts: number 0 is nobody's, 1 + r that of rank r; NULL: none yet */
 } BadGradients;

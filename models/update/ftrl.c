@@ -6,8 +6,8 @@
  *     value = 0 where |z| ≤ l1, else (sign(z) × l1 - z) / ((beta + √n) / alpha + l2)
  *
  * McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1, by
- * coordinate; alpha is the learning rate. A fresh row has the z from which its initial values
- * follow (0 for 0), so that learning begins there.
+ * coordinate; alpha is the learning rate. A new row has the z that gives its initial values (0 for
+ * 0), so that learning begins there.
  *
  * State of a row: z, then n, `width` values each.
  *

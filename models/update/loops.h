@@ -9,7 +9,7 @@
  *     DEFINE_STEP(f64, double)
  *     DEFINE_APPLY_ROWS
  *
- * Rows of one value have a walk of their own, into which the step goes with its loop unrolled.
+ * Rows of one value have a walk of their own, in which the step's loop is unrolled.
  *
  * Threads: functions of their arguments alone. */
 #ifndef RUBATO_MODELS_UPDATE_LOOPS_H
@@ -62,8 +62,8 @@ static inline double root_f64(double x)
     return sqrt(x);
 }
 
-/* The sum of squares: in eight lanes, in a fixed order, so that it vectorises and is the same
- * everywhere. The wide one cannot overflow for floats. */
+/* The sum of squares, in eight lanes and in a fixed order, so that it vectorises and is the same
+ * everywhere. The wide form cannot overflow for floats. */
 #define DEFINE_SUM_OF_SQUARES(name, type, sum_type)                  \
     static inline sum_type name(const type *x, size_t n)             \
     {                                                                \

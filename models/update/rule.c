@@ -65,7 +65,7 @@ static const RubatoUpdateTraits *traits_of(const RubatoTableSpec *spec)
     return &update_find(spec_update_name(spec))->traits;
 }
 
-/* Whether the rule has it, or, of max_gradient, whether somebody looks. */
+/* Whether the rule has the hyper-parameter; for max_gradient, whether bad deltas are searched. */
 static bool has(const RubatoTableSpec *spec, const RubatoRule *resolved, size_t hyper)
 {
     const RubatoUpdateTraits *traits = traits_of(spec);

@@ -1,4 +1,4 @@
-/* The hyper-parameters of update rules: which table has which, what 0 stands for, what they may be.
+/* The hyper-parameters of update rules: which table has which, their defaults and ranges.
  *
  * Threads: any; a spec is only read. */
 #ifndef RUBATO_MODELS_UPDATE_RULE_H
@@ -8,8 +8,8 @@
 
 enum { N_HYPERS = RUBATO_HYPER_MAX_GRADIENT + 1 };
 
-/* The hyper-parameters of a spec whose rule is a known one, with every default filled in. What is
- * RUBATO_ZERO stays so: doing it once more changes nothing. */
+/* The hyper-parameters of a spec whose rule is a known one, with every default filled in.
+ * RUBATO_ZERO stays as it is, so a second call changes nothing. */
 RubatoRule rule_resolve(const RubatoTableSpec *spec);
 
 /* Checks the rule of a spec whose names and dtype have been checked. */
@@ -22,8 +22,8 @@ void rule_set(RubatoRule *rule, RubatoHyper hyper, double value);
 bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
                        GError **error);
 
-/* Whether a process cache may replay the rule on its own copies of rows. Where bad deltas are
- * refused it does not know which. */
+/* Whether a process cache may replay the rule on its own copies of rows. It cannot if bad deltas
+ * are refused, because it does not know which. */
 bool rule_is_replayable(const RubatoTableSpec *spec);
 
 /* All hyper-parameters in words. */

@@ -1,9 +1,9 @@
 /* What happens to deltas between a request and the loops of the rule.
  *
- * Three things may have to: a search for bad ones, clipping and decay, and leaving out refused
- * rows. Where none is asked for (is_plain) the rule gets the deltas as they came. Otherwise they
- * are taken in pieces that stay in the nearest cache between the search and the rule. Clipping and
- * decay go row by row, for decay needs the values that the row before may have changed.
+ * There are three steps: a search for bad deltas, clipping and decay, and leaving out refused rows.
+ * If the table needs none of them (is_plain), the rule gets the deltas as they came. Otherwise they
+ * are handled in pieces that stay in the nearest cache between the search and the rule. Clipping
+ * and decay go row by row, because decay needs the values that the row before may have changed.
  *
  * Thread: the shard's present owner. */
 #include "models/update/updater.h"
@@ -137,7 +137,7 @@ bool updater_accepts(Updater *updater, uint32_t worker, const void *deltas)
     return !refuses;
 }
 
-/* Whether all rows of deltas are good; without `at` they lie together. */
+/* Whether all rows of deltas are good; without `at` they are consecutive. */
 static bool all_are_good(const Updater *updater, const unsigned char *deltas, const uint32_t *at,
                          size_t n)
 {

@@ -1,5 +1,5 @@
-/* An updater: a table's update rule at work on one shard. It takes rows and deltas, looks for bad
- * ones, clips and decays gradients, and runs the rule's loops.
+/* An updater: a table's update rule at work on one shard. It takes rows and deltas, searches for
+ * bad deltas, clips and decays gradients, and runs the rule's loops.
  *
  * Threads: the shard's present owner, one thread at a time. */
 #ifndef RUBATO_MODELS_UPDATE_UPDATER_H
@@ -38,13 +38,13 @@ void updater_tune(Updater *updater, RubatoHyper hyper, double value);
 void updater_apply_rows(Updater *updater, uint32_t worker, void *const *rows, const void *deltas,
                         const uint32_t *at, size_t n);
 
-/* The same to n rows that lie one after the other. n may be anything. */
+/* The same for n consecutive rows, for any n. */
 void updater_apply_run(Updater *updater, uint32_t worker, void *rows, const void *deltas, size_t n);
 
-/* Whether a row of a worker's deltas is to be applied; what is bad in it is counted. */
+/* Whether a row of a worker's deltas is to be applied; its bad deltas are counted. */
 bool updater_accepts(Updater *updater, uint32_t worker, const void *deltas);
 
-/* Applies rows that updater_accepts was asked about before. */
+/* Applies rows that updater_accepts has accepted. */
 void updater_apply_accepted(Updater *updater, void *const *rows, const void *deltas, size_t n);
 
 #endif

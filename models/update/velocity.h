@@ -7,8 +7,8 @@
  *     #define MOVE(gradient, momentum, velocity) …
  *     DEFINE_VELOCITY_RULE
  *
- * The velocity is one of gradients and not of values, so that a new learning rate holds for all of
- * the next step. State of a row: its velocity, `width` values.
+ * The velocity is in units of gradients and not of values, so that a new learning rate holds for
+ * the whole next step. State of a row: its velocity, `width` values.
  *
  * Threads: functions of their arguments alone. */
 #ifndef RUBATO_MODELS_UPDATE_VELOCITY_H

@@ -1,11 +1,11 @@
-/* Batches: rows gathered from blocks, keys numbered anew.
+/* Batches: rows gathered from blocks, with their keys numbered anew.
  *
- * A block has its keys sorted and its entries numbered by them. So the keys of some of its rows, in
- * order, are the set bits of a map with a bit for each key of the block: one pass sets bits, one
- * reads them off, one replaces numbers. Where rows of several blocks make a batch, the lists of
- * their keys are numbered once more, together.
+ * A block has its keys sorted, and its entries have the numbers of their keys. So a bitmap with a
+ * bit for each key of the block gives the keys of some rows in order: one pass sets bits, one reads
+ * them, and one replaces the numbers. If a batch has rows of several blocks, the lists of their
+ * keys are merged and numbered once more.
  *
- * Runs on the reader's thread, but for batches that come back: the pool's lock guards its list.
+ * Runs on the reader's thread. Batches come back from any thread: the pool's lock guards its list.
  *
  * Invariant: between calls no bit of the builder's maps is set. */
 #include "io/data/deal/batch.h"
@@ -16,7 +16,7 @@
 
 #define POOL_MAX 64u
 
-/* The entries of a block's rows set few bits: then a second map says in which words. */
+/* If the entries of a block's rows set few bits, a second map says in which words they are. */
 #define SPARSE_WORDS_PER_ENTRY 2u
 
 typedef struct Batch Batch;

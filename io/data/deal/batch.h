@@ -1,4 +1,4 @@
-/* Makes batches out of rows of blocks, and keeps the memory of those given back.
+/* Makes batches from rows of blocks, and keeps the memory of batches that were given back.
  *
  * Threads: a builder has one owner; batches may be given back from any thread. */
 #ifndef RUBATO_IO_DATA_DEAL_BATCH_H

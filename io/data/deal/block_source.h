@@ -18,15 +18,15 @@ typedef struct {
 typedef struct BlockSource BlockSource;
 
 typedef struct {
-    /* The next block; false at the end and with an error. May wait. The epoch never falls, but for
-     * blocks that others gave back. */
+    /* The next block; false at the end and with an error. May wait. The epoch never decreases,
+     * except for blocks that others gave back. */
     bool (*take)(BlockSource *source, BlockTicket *ticket, GError **error);
 
     /* There is no such block: the input ends before it. */
     void (*absent)(BlockSource *source, const BlockTicket *ticket);
 
-    /* All rows of it have been read; or n_read have been (those of others counted) and no more will
-     * be. Both NULL where nobody cares. */
+    /* All rows of the block have been read; or n_read of them (including those that others read),
+     * and no more will be. Both may be NULL. */
     void (*finish)(BlockSource *source, const BlockTicket *ticket);
     void (*give_back)(BlockSource *source, const BlockTicket *ticket);
 
@@ -43,8 +43,9 @@ struct BlockSource {
 BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
                              uint32_t rank, uint32_t n_workers);
 
-/* The order of a block's rows in an epoch: n of them; NULL where they are not shuffled. Out of
- * `order`, which has room for n. All who may read rows of one block have the same order. */
+/* The order of a block's n rows in an epoch; NULL where they are not shuffled. It is written to
+ * `order`, which has room for n. All workers that may read rows of one block have the same
+ * order. */
 const uint32_t *block_row_order(const RubatoDataset *dataset, const RubatoReaderOptions *options,
                                 const BlockTicket *ticket, size_t n, uint32_t *order);
 

@@ -1,11 +1,11 @@
-/* The fixed split: who reads which block follows from seed, epoch and ranks, so that nobody need
+/* The fixed split: seed, epoch and ranks decide which worker reads which block, so no worker has to
  * ask.
  *
- * The blocks of all plain files are one list, in a seeded order of each epoch's own, and dealt out
- * to the workers like cards. Packed files can only be read from their beginning: where there are as
- * many as workers or more, each has one reader, the largest given out first; else each file's
- * blocks are dealt out as they come. Nothing here depends on what one process knows and another
- * does not, such as how many blocks a packed file has.
+ * The blocks of all plain files are one list, which has a seeded order in each epoch and is
+ * distributed round robin. Packed files can only be read from their beginning. If there are at
+ * least as many as workers, each file has one reader, and the largest are assigned first; else each
+ * file's blocks are distributed in their order. Nothing here depends on what one process knows and
+ * another does not, such as the number of blocks of a packed file.
  *
  * Runs on the reader's thread. */
 #include <string.h>
@@ -49,8 +49,8 @@ static int compare_sizes(const void *a, const void *b)
     return (left->input > right->input) - (left->input < right->input);
 }
 
-/* The largest first, each to the worker who has least (R. Graham: Bounds on multiprocessing timing
- * anomalies, 1969). */
+/* The largest first, each to the worker that has the least (R. Graham: Bounds on multiprocessing
+ * timing anomalies, 1969). */
 static void assign_packed(FixedSplit *split)
 {
     const uint32_t n_inputs = dataset_n_inputs(split->dataset);
@@ -102,8 +102,8 @@ static void add_plain(FixedSplit *split, Random *random)
                            g_array_index(blocks, BlockRun, order != NULL ? order[i] : i));
 }
 
-/* Where a packed file has a cache, its blocks may be read in any order: they are still the same
- * workers', but shuffled among them. */
+/* If a packed file has a cache, its blocks may be read in any order. Each worker still has the same
+ * blocks, but shuffled. */
 static void add_shuffled(FixedSplit *split, const BlockRun *run, Random *random)
 {
     const uint64_t n_blocks = dataset_n_blocks(split->dataset, run->input);
@@ -128,7 +128,7 @@ static void add_packed(FixedSplit *split, Random *random)
         order[i] = i;
     if (split->options.shuffle)
         random_order(random, order, n_inputs);
-    /* apart from the other stream, which is the same whoever has a cache */
+    /* not from the other stream, which must be the same with and without a cache */
     Random blocks = random_stream(random->state, split->rank);
     for (uint32_t i = 0; i < n_inputs; i++) {
         BlockRun run = { order[i], 0, 1, UINT64_MAX };
@@ -226,9 +226,9 @@ BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *
     return &split->source;
 }
 
-/* What stands for an input in the order of its rows. In a dynamic split one node may go on where
- * another has left off, and each numbers its inputs itself: what they agree on is the path. In a
- * fixed split inputs have the same numbers everywhere, but may lie elsewhere. */
+/* What identifies an input in the order of its rows. In a dynamic split one node may continue
+ * another's block, and each node numbers its inputs itself, so the path identifies it. In a fixed
+ * split inputs have the same numbers on all nodes, but perhaps other paths. */
 static uint64_t order_number(const RubatoDataset *dataset, const RubatoReaderOptions *options,
                              uint32_t input)
 {

@@ -1,8 +1,8 @@
-/* Keys to places among the distinct ones.
+/* Turns keys into their places among the distinct keys.
  *
- * Where the keys lie close together a table with a slot for each number of their range tells all.
- * Otherwise each key is looked up in a hash table, which numbers the distinct ones as they come;
- * these alone are then sorted, by radix, and the numbers replaced. Runs on the caller's thread.
+ * If the keys are close together, a table with a slot for each number of their range is enough.
+ * Otherwise a hash table numbers the distinct keys in the order of their appearance; then these are
+ * sorted, by radix, and the numbers are replaced. Runs on the caller's thread.
  *
  * Invariant: between calls the slots up to their capacity are unused memory, nothing more. */
 #include "io/data/deal/key_coder.h"
@@ -156,8 +156,8 @@ static bool number_keys(KeyCoder *coder, const RubatoKey *key, size_t n, uint32_
     return true;
 }
 
-/* Sorts the numbered keys; ids[place] is then the number that the key there had. Bytes in which all
- * keys agree need no pass. */
+/* Sorts the numbered keys; afterwards ids[place] is the earlier number of the key there. Bytes in
+ * which all keys agree need no pass. */
 static bool sort_keys(KeyCoder *coder)
 {
     const size_t n = coder->n_keys;
@@ -214,7 +214,7 @@ bool key_coder_code(KeyCoder *coder, const RubatoKey *key, size_t n, uint32_t *i
 
     if (!number_keys(coder, key, n, index) || !sort_keys(coder))
         return false;
-    /* the hash table is done with: its memory takes the place of each number */
+    /* the hash table is no longer needed: its memory now holds the place of each number */
     if (!want_slots(coder, coder->n_keys))
         return false;
     for (size_t i = 0; i < coder->n_keys; i++)

@@ -1,12 +1,12 @@
-/* Readers: a thread that takes blocks, reads them and makes batches, and the worker who takes
- * those.
+/* Readers: a thread takes blocks, reads them and makes batches; the worker takes the batches.
  *
  * Between the two lies a queue of at most options.ahead batches, under the lock; the thread waits
- * while it is full, the worker while it is empty. An error ends the queue: the worker gets what was
- * made before it, then the error.
+ * while it is full, the worker while it is empty. An error ends the queue: the worker gets the
+ * batches made before it, then the error.
  *
- * A ticket is open from when the thread has taken it until the worker has got its last row. What is
- * open when the reader is freed is given back, with the rows that the worker did get. */
+ * A ticket is open from the moment when the thread takes it until the worker gets its last row.
+ * When the reader is freed, open tickets are given back with the number of rows that the worker did
+ * get. */
 #include "io/data/deal/reader.h"
 
 #include <pthread.h>
@@ -132,7 +132,7 @@ static bool next_block(RubatoReader *reader, Present *present, bool *there, GErr
     return order_rows(reader, present, error);
 }
 
-/* Waits for room and puts the batch into the queue. False where no more is wanted. */
+/* Waits for room and puts the batch into the queue. False if the reader is being freed. */
 static bool deliver(RubatoReader *reader, RubatoBatch *batch)
 {
     bool stop;
@@ -233,7 +233,7 @@ static void count_read(RubatoReader *reader, const RubatoBatch *batch)
     }
 }
 
-/* Whether the task has been cancelled: whoever reads then ends, as with every other call. */
+/* Whether the task has been cancelled: reading then ends, as every other call does. */
 static bool is_cancelled(const RubatoReader *reader)
 {
     /* seq_cst: as task_run_cancel sets it */

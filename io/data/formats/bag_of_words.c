@@ -72,8 +72,8 @@ static const char *line_behind(const char *at, const char *end)
     return newline != NULL ? newline + 1 : NULL;
 }
 
-/* The first line of another document than the first line's, behind it. That line is wherever a
- * search from the same place on begins, whatever is before. */
+/* The first line behind the first one that belongs to another document. The result depends only on
+ * the text from the same place on, not on the text before. */
 static size_t find_row(const RowParser *parser, const RowFile *file, const RowText *text,
                        size_t from)
 {
@@ -116,7 +116,7 @@ static bool read_line(const BagFile *file, const char **at, BagLine *line, RowFa
     return end_line(at, fault);
 }
 
-/* Where the lines of a document end that a faulty one belongs to. */
+/* Where the lines of the document with the faulty line end. */
 static const char *behind_document(const char *fault_at, const char *end, uint64_t document)
 {
     const char *line = line_behind(fault_at, end);
@@ -140,7 +140,7 @@ static bool parse(const RowParser *parser, const RowFile *base, const RowText *t
         BagLine line = { 0 };
         bool ok;
 
-        /* Two rows may end here: the one before, and this line's own behind the loop. */
+        /* Two rows may end here: the one before, and this line's own after the loop. */
         if (!row_block_want_rows(block, 2) || !row_block_want_entries(block, 1)) {
             row_block_drop_row(block);
             return row_fault_out_of_memory(fault, at);

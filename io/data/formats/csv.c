@@ -2,8 +2,8 @@
  * number's key is its column; a category's a hash of column and text, or a code. Fields are
  * columns. Runs on the thread that parses; codes are learned before that, by one thread.
  *
- * A category is known by its hash of 64 bits: among a million of them two are taken for one with a
- * probability of 3e-8. */
+ * A category is identified by its hash of 64 bits: among a million categories two have the same
+ * hash with a probability of 3e-8. */
 #include "io/data/formats/csv_columns.h"
 #include "io/data/formats/text_hash.h"
 
@@ -90,7 +90,7 @@ static bool fault_in_column(const CsvParser *parser, uint32_t column, const CsvC
     return csv_cell_fault(fault, cell, text);
 }
 
-/* A number that is quoted, too large, or none. *is_empty: nothing is there. */
+/* A number that is quoted or too large, or no number. *is_empty: the cell is empty. */
 static bool read_odd_number(const CsvParser *parser, const char **at, uint32_t column,
                             float *number, bool *is_empty, RowFault *fault)
 {

@@ -1,8 +1,9 @@
 /* The columns of CSV files. Runs on the thread that opens the files.
  *
- * The first file that has a line settles how many there are, which they are, and their names; every
- * other must agree. Where the spec has keys, the first must agree with those. A first line without
- * the label gets an empty cell in its place, so that places in the line are numbers of columns. */
+ * The first file that has a line decides the number of columns, their roles and their names; every
+ * other file must agree. If the spec has keys, the first file must agree with them. A first line
+ * without the label gets an empty cell in its place, so that places in the line are numbers of
+ * columns. */
 #include "io/data/formats/csv_columns.h"
 
 #define HEAD_LINE_MAX ((size_t)64 * 1024)
@@ -197,7 +198,7 @@ static bool settle_kinds(CsvColumns *columns, const FirstLine *line, bool has_he
     return true;
 }
 
-/* Whether what must be numbers below a header are: then the line is none. */
+/* Whether the cells that must be numbers below a header are numbers: then the line is no header. */
 static bool looks_like_row(const CsvColumns *columns, const FirstLine *line)
 {
     for (uint32_t i = 0; i < line->texts->len; i++)
@@ -215,8 +216,8 @@ static bool mismatch(RowFault *fault)
     return false;
 }
 
-/* Whether the line has the model's columns, by their number; where it may be without the label, a
- * cell for that is put in. */
+/* Whether the line has the number of the model's columns. If only the label is missing, and may be,
+ * an empty cell is inserted for it. */
 static bool fit_to_keys(CsvColumns *columns, FirstLine *line, RowFault *fault)
 {
     const RubatoDataKeys *keys = columns->keys;
@@ -288,7 +289,7 @@ static bool compare_kinds(const CsvColumns *columns, const FirstLine *line, RowF
     return true;
 }
 
-/* That it is the label which is missing, names show or the spec says. */
+/* Names show, or the spec says, that the missing column is the label. */
 static bool check_absent(const CsvColumns *columns, const FirstLine *line, bool has_header,
                          RowFault *fault)
 {
@@ -336,7 +337,7 @@ static bool settle(CsvColumns *columns, FirstLine *line, bool *has_header, RowFa
     return true;
 }
 
-/* Another file: it must be like the first. One without a header may follow one that has one. */
+/* Another file: it must be like the first. A file without a header may follow one with a header. */
 static bool compare(const CsvColumns *columns, FirstLine *line, bool *has_header, RowFault *fault)
 {
     const char *const start = g_array_index(line->at, const char *, 0);

@@ -1,7 +1,8 @@
-/* What the columns of CSV files are: told by a spec and the first line of each file.
+/* The columns of CSV files: given by a spec and the first line of each file.
  *
- * Columns have numbers from 0, which keys, fields and hashes are made of. A line has a cell of
- * each, in this order, unless one is absent: the label, where the spec's keys say which it is.
+ * Columns have numbers from 0; keys, fields and hashes are made from these. A line has a cell for
+ * each column, in this order. Only the label's column may be absent, if the spec's keys say which
+ * it is.
  *
  * Threads: columns_begin_file from one at a time; the rest is read only. */
 #ifndef RUBATO_IO_DATA_FORMATS_CSV_COLUMNS_H
@@ -23,7 +24,7 @@ typedef struct {
     const RubatoDataKeys *keys; /* what the columns are to be; NULL: whatever they are */
     char separator;
     uint32_t n_columns;   /* 0: no file had a line yet */
-    uint32_t absent;      /* the column that no line has a cell of: a label; RUBATO_NO_COLUMN */
+    uint32_t absent;      /* the column without cells, a label; RUBATO_NO_COLUMN: none */
     uint32_t label;       /* RUBATO_NO_COLUMN: none */
     uint8_t *kind;        /* CsvKind of each */
     char **names;         /* NULL: there is no header; ended by NULL */
@@ -41,7 +42,7 @@ static inline uint32_t csv_columns_n_cells(const CsvColumns *columns)
 void csv_columns_init(CsvColumns *columns, const RubatoDataSpec *spec);
 void csv_columns_clear(CsvColumns *columns);
 
-/* Takes in the first line of a file, and holds it against that of the first one. *first_row is then
+/* Reads the first line of a file, and compares it with that of the first file. *first_row is then
  * the offset of the first row. */
 bool csv_columns_begin_file(CsvColumns *columns, const RowText *head, uint64_t *first_row,
                             RowFault *fault);

@@ -48,7 +48,7 @@ DecimalStatus decimal_read_key(const char *text, const char **end, uint64_t *num
     return DECIMAL_OK;
 }
 
-/* Digits of a mantissa; those beyond what it holds are counted but not kept. */
+/* Digits of a mantissa; digits that do not fit are counted but not kept. */
 static const char *read_digits(const char *at, uint64_t *mantissa, unsigned *n_digits)
 {
     for (; is_digit(*at); at++) {

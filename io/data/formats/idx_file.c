@@ -1,8 +1,8 @@
 /* Reads IDX files of images and labels.
  *
  * An IDX file is two zero bytes, a type byte, the number of dimensions, each dimension as a 32-bit
- * big-endian number, then the values. What the header announces is held against the bytes that the
- * file can hold at most before anything is allocated. Runs on the caller's thread. */
+ * big-endian number, then the values. Before anything is allocated, the sizes in the header are
+ * compared with the largest possible size of the file. Runs on the caller's thread. */
 #include "io/data/formats/idx_file.h"
 
 #include "io/data/formats/row_text.h"

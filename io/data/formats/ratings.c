@@ -1,7 +1,7 @@
-/* Ratings: lines of `user item rating`, and a number more (the time) that is passed over; between
- * them blanks, a comma or two colons. A first line of words heads them. Users and items are
- * numbers; a row has the two, as fields 0 and 1, and the rating for its label. Runs on the thread
- * that parses. */
+/* Ratings: lines of `user item rating`, separated by blanks, a comma or two colons; a fourth number
+ * (the time) is ignored. The first line may be a header of words. Users and items are numbers; a
+ * row has the two, as fields 0 and 1, and the rating as its label. Runs on the thread that
+ * parses. */
 #include "io/data/formats/row_text.h"
 
 extern const RowParserOps ratings_format;
@@ -23,7 +23,7 @@ static RowParser *create(const RubatoDataSpec *spec, GError **error)
     return &parser->base;
 }
 
-/* Goes behind a separator and the blanks around it; false where there is none. */
+/* Skips a separator and the blanks around it; false where there is none. */
 static bool skip_separator(char separator, const char **at)
 {
     const char *const from = *at;

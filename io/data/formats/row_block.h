@@ -7,8 +7,8 @@
 #include <rubato/types.h>
 
 /* Row i has the entries row_start[i] .. row_start[i + 1] - 1; row_start[0] is 0. A parser makes
- * room, writes entries behind n_entries, and ends the row: what lies behind row_start[n_rows] is no
- * row's yet and may be dropped. Room for a row is wanted before its entries are written. */
+ * room, writes entries behind n_entries, and ends the row. Entries behind row_start[n_rows] belong
+ * to no row yet and may be dropped. Make room for a row before writing its entries. */
 typedef struct {
     size_t n_rows, n_entries;
     size_t rows_capacity, entries_capacity;
@@ -30,7 +30,7 @@ void row_block_reset(RowBlock *block);
 bool row_block_grow_rows(RowBlock *block, size_t n);
 bool row_block_grow_entries(RowBlock *block, size_t n);
 
-/* Room for n more, at the price of a comparison where it is there. */
+/* Makes room for n more; if there is room already, this costs one comparison. */
 static inline bool row_block_want_rows(RowBlock *block, size_t n)
 {
     return block->rows_capacity - block->n_rows >= n || row_block_grow_rows(block, n);

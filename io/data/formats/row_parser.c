@@ -1,5 +1,5 @@
-/* The data formats, by name, and what stands for the functions that one leaves out. Runs on the
- * caller's thread, keeps nothing. */
+/* The data formats, by name, and the defaults of the functions that a format leaves out. Runs on
+ * the caller's thread, keeps nothing. */
 #include "io/data/formats/row_parser.h"
 
 #include <string.h>

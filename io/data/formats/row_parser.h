@@ -1,9 +1,8 @@
 /* What a data format implements: text in, rows out.
  *
  * A format is a file io/data/formats/<name>.c that ends in its constant RowParserOps, and a line in
- * the array of io/data/formats/row_parser.c. It knows neither files nor blocks nor threads: whoever
- * calls it reads the bytes, cuts them where rows start, and turns a fault into file, line and
- * column.
+ * the array of io/data/formats/row_parser.c. It knows neither files nor blocks nor threads: its
+ * caller reads the bytes, cuts them where rows start, and turns a fault into file, line and column.
  *
  * Threads: create, learn and begin_file from one at a time; find_row and parse from many at once,
  * after those. */
@@ -33,19 +32,19 @@ typedef struct {
     char found[ROW_FAULT_MAX];    /* "the end of the line", "\"abc\""; "" lets the caller quote the
                                    * word at `at` */
     const char *resume;           /* where the next row may start; NULL: behind the line of `at` */
-    bool is_mismatch;             /* the text may be good, but is not as the spec's keys say */
+    bool is_mismatch;             /* the text may be good, but does not fit the spec's keys */
     bool out_of_memory;           /* then nothing else is set */
 } RowFault;
 
 typedef struct RowParserOps RowParserOps;
 
-/* What a format keeps of a spec: the first member of its struct. The caller frees what a spec
+/* What a format stores of a spec: the first member of its struct. The caller frees what the spec
  * points to only after destroy. */
 typedef struct {
     const RowParserOps *ops;
 } RowParser;
 
-/* What a format keeps of one file: the first member of its struct. */
+/* What a format stores of one file: the first member of its struct. */
 typedef struct {
     uint64_t first_row; /* the offset behind the header */
 } RowFile;
@@ -63,19 +62,18 @@ struct RowParserOps {
     /* Whether the spec makes sense; the error says what to write instead. May be NULL. */
     bool (*check)(const RubatoDataSpec *spec, GError **error);
 
-    /* NULL: there is nothing to keep of a spec; destroy NULL: g_free does. (transfer full) */
+    /* create NULL: there is nothing to store; destroy NULL: g_free is called. (transfer full) */
     RowParser *(*create)(const RubatoDataSpec *spec, GError **error);
     void (*destroy)(RowParser *parser);
 
-    /* Takes in the head of a file: its first 64 KiB at least, or the whole of it. NULL with a fault
-     * where it is not what the format begins with. NULL: rows begin at the first byte; end_file
-     * NULL: g_free does.
-     * (transfer full) */
+    /* Reads the head of a file: its first 64 KiB at least, or the whole file. Returns NULL with a
+     * fault if no file of this format begins so. begin_file NULL: rows begin at the first byte;
+     * end_file NULL: g_free is called. (transfer full) */
     RowFile *(*begin_file)(RowParser *parser, const RowText *head, RowFault *fault);
     void (*end_file)(RowFile *file);
 
-    /* Fills in what gives keys their meaning, when all files have begun; pointers are the parser's.
-     * NULL: the format alone does. */
+    /* Fills in what the keys mean, when all files have begun; the parser owns what it points to.
+     * NULL: the format's name says it all. */
     void (*describe_keys)(const RowParser *parser, RubatoDataKeys *keys);
 
     /* Whether learn wants to see all rows of all files, in order and one piece after another,
@@ -83,16 +81,16 @@ struct RowParserOps {
     bool (*learns)(const RowParser *parser);
     bool (*learn)(RowParser *parser, const RowFile *file, const RowText *text, RowFault *fault);
 
-    /* Where the first row starts at or behind bytes[from], from >= 1; it must follow from the bytes
-     * from - 1 and on alone, and from the offset. ROW_NOT_FOUND: not within this text, the caller
-     * comes back with more or takes the file's end. NULL: behind the first newline at from - 1 or
-     * later. */
+    /* Where the first row at or behind bytes[from] starts; from >= 1. It must depend only on the
+     * offset and on the bytes from from - 1 on. ROW_NOT_FOUND: not within this text; the caller
+     * comes back with more text or takes the file's end. find_row NULL: behind the first newline at
+     * from - 1 or later. */
     size_t (*find_row)(const RowParser *parser, const RowFile *file, const RowText *text,
                        size_t from);
 
     /* Appends the rows of a text that holds whole rows, the last of them ended by a newline (unless
-     * binary). False with a fault at the first row that cannot be read: the block then holds those
-     * before it and nothing of it. The caller may go on at fault->resume. */
+     * binary). False with a fault at the first row that cannot be read: the block then holds the
+     * rows before it, and nothing of this row. The caller may go on at fault->resume. */
     bool (*parse)(const RowParser *parser, const RowFile *file, const RowText *text,
                   RowBlock *block, RowFault *fault);
 };
@@ -102,7 +100,7 @@ struct RowParserOps {
 const RowParserOps *row_parser_ops(const RubatoDataSpec *spec, const char *first_path,
                                    GError **error);
 
-/* ops->create and so on, or what stands for them. Destroy and end_file take NULL. */
+/* Call ops->create and so on, or their defaults. Destroy and end_file take NULL. */
 RowParser *row_parser_create(const RowParserOps *ops, const RubatoDataSpec *spec, GError **error);
 void row_parser_destroy(RowParser *parser);
 RowFile *row_parser_begin_file(RowParser *parser, const RowText *head, RowFault *fault);

@@ -1,7 +1,7 @@
 /* Words and numbers of a text of rows, and the faults found there.
  *
- * All of them may look ROW_TEXT_PADDING bytes behind the text; a line ends in a newline, which
- * stops every loop.
+ * All of them may read up to ROW_TEXT_PADDING bytes behind the text. A line ends in a newline,
+ * which stops every loop.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_DATA_FORMATS_ROW_TEXT_H
@@ -40,7 +40,7 @@ static inline uint64_t load_word(const char *at)
 }
 
 /* The digits that a word begins with, as numbers from 0 to 9, in bytes 0 .. n - 1; n is up to 8.
- * What is in the other bytes is not said. */
+ * The other bytes are undefined. */
 static inline unsigned leading_digits(uint64_t word, uint64_t *digits)
 {
     *digits = word ^ UINT64_C(0x3030303030303030);
@@ -52,8 +52,8 @@ static inline unsigned leading_digits(uint64_t word, uint64_t *digits)
     return others == 0 ? 8 : (unsigned)__builtin_ctzll(others) / 8;
 }
 
-/* The number that n digits make, 1 <= n <= 8. Pairs of digits, then of pairs, then of those: three
- * multiplications instead of a loop whose length no processor can guess. */
+/* The number that n digits make, 1 <= n <= 8. It joins digits to pairs, pairs to fours, and fours
+ * to eights: three multiplications instead of a loop whose length no processor can predict. */
 static inline uint64_t number_of_digits(uint64_t digits, unsigned n)
 {
     const uint64_t pair = UINT64_C(0x000000ff000000ff);
@@ -69,10 +69,10 @@ static inline uint64_t number_of_digits(uint64_t digits, unsigned n)
 bool row_fault(RowFault *fault, const char *at, const char *expected, ...) G_GNUC_PRINTF(3, 4);
 bool row_fault_out_of_memory(RowFault *fault, const char *at);
 
-/* Says of a number that decimal_read_float did not take: too large, or not `expected`. */
+/* The fault of a number that decimal_read_float has refused: too large, or not `expected`. */
 bool row_fault_number(RowFault *fault, const char *at, DecimalStatus status, const char *expected);
 
-/* A float, as decimal_read_float reads it; short ones without an exponent are told from a few
+/* A float, as decimal_read_float reads it; short ones without an exponent are read from a few
  * words. */
 static inline DecimalStatus read_float(const char *text, const char **end, float *number)
 {

@@ -1,5 +1,5 @@
-/* Lines of `label index:value …` or `label field:index:value …`: what libsvm and libffm share, made
- * into one loop for each by the compiler.
+/* Lines of `label index:value …` or `label field:index:value …`: what libsvm and libffm share. The
+ * compiler makes one loop for each of them.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_DATA_FORMATS_SPARSE_TEXT_H
@@ -47,8 +47,8 @@ static inline bool sparse_row_want(SparseRow *row)
     return true;
 }
 
-/* What most entries are, told from eight bytes at once: an index of up to five digits, a colon, a
- * value of one digit, a blank or newline. False where it is anything else. */
+/* Reads the usual kind of entry from eight bytes at once: an index of up to five digits, a colon, a
+ * value of one digit, a blank or newline. False for any other entry. */
 static inline bool sparse_read_short(const char *at, RubatoKey *index, float *value,
                                      const char **end)
 {

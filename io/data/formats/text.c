@@ -1,7 +1,8 @@
-/* Plain text: rows of words, which blanks part. A row ends with its line or after words_per_row
- * words; the key of a word is its hash, its value 1. Runs on the thread that parses.
+/* Plain text: rows of words, which are separated by blanks. A row ends with its line or after
+ * words_per_row words. The key of a word is its hash, its value is 1. Runs on the thread that
+ * parses.
  *
- * Where a line is longer than LINE_BYTES, a block may begin at any of its words: some texts are one
+ * Where a line is longer than LINE_BYTES, a block may begin at any of its words: some texts are a
  * single line. */
 #include "io/data/formats/row_text.h"
 #include "io/data/formats/text_hash.h"

@@ -1,7 +1,7 @@
 /* Bytes of a file or of memory, in order.
  *
- * A file's first bytes are read at once to see how it is packed; what is not packed then goes
- * straight into the caller's buffer. Runs on the caller's thread. Either `fd` or `memory` is
+ * A file's first bytes are read at once to see how it is packed. A file that is not packed is then
+ * read straight into the caller's buffer. Runs on the caller's thread. Either `fd` or `memory` is
  * set. */
 #include "io/data/input/byte_source.h"
 
@@ -130,7 +130,7 @@ uint64_t byte_source_limit(const ByteSource *source)
     return source->limit;
 }
 
-/* What is in memory, or was read to see how the file is packed. */
+/* The bytes in memory, or those that were read to see how the file is packed. */
 static size_t take(const uint8_t *from, size_t size, void *buffer, size_t wanted)
 {
     const size_t n = MIN(size, wanted);

@@ -1,5 +1,5 @@
 /* Where a reader's bytes come from: a file, plain or packed by gzip or zstd, or memory. A file's
- * first bytes tell how it is packed, not its name.
+ * first bytes show how it is packed; its name does not matter.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_DATA_INPUT_BYTE_SOURCE_H
@@ -23,7 +23,7 @@ const char *byte_source_name(const ByteSource *source);
 
 bool byte_source_is_packed(const ByteSource *source);
 
-/* No more bytes than this can come out of it, unpacked; UINT64_MAX where nobody knows. */
+/* The largest number of unpacked bytes that it can give; UINT64_MAX if unknown. */
 uint64_t byte_source_limit(const ByteSource *source);
 
 /* Reads up to `size` bytes; *got is fewer only at the end. A packed stream that is damaged or ends

@@ -1,9 +1,9 @@
-/* Makes up images that stand in for real ones.
+/* Generates images in place of real ones.
  *
  * A class is a few soft blobs at places of its own. An image is its class moved by a pixel or two,
- * with part of another class laid over it and noise, which is what keeps a linear model from being
- * perfect. Everything follows from counters through a mixer, so that image i is the same whoever
- * makes it, and with whatever others. Runs on the caller's thread, keeps nothing. */
+ * with a part of another class and noise added, so that a linear model cannot be perfect.
+ * Everything is computed from counters by a mixer, so image i is always the same, whichever other
+ * images are made. Runs on the caller's thread, keeps nothing. */
 #include <rubato/data.h>
 
 #include <string.h>

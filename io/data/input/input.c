@@ -1,10 +1,10 @@
 /* A file's blocks: where they begin and end, their text, their rows.
  *
- * Where a block begins follows from the text alone: at the first row that starts at or behind
- * k × block_bytes. Any reader that sees the text from the byte before finds the same place, and the
- * end of one block is the beginning of the next.
+ * The text alone decides where a block begins: at the first row that starts at or behind k ×
+ * block_bytes. Any reader that sees the text from the byte before finds the same place, and the end
+ * of one block is the beginning of the next.
  *
- * Runs on whichever thread asks. */
+ * Runs on the calling thread. */
 #include "io/data/input/input_state.h"
 
 #include <errno.h>

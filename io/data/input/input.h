@@ -1,9 +1,9 @@
 /* One file of a dataset, cut into blocks at rows.
  *
  * Block k holds the rows that start from byte k × block_bytes on and before byte (k + 1) ×
- * block_bytes of the unpacked text, so that every row is in one block, whoever reads it. A plain
- * file is read where the block is; a packed one from its beginning, for all that ask for its
- * blocks, and goes back to it where somebody asks for a block that has been passed and dropped.
+ * block_bytes of the unpacked text, so every row is in exactly one block. A plain file is read
+ * where the block is. A packed file is read from its beginning, by one stream for all callers. If a
+ * caller asks for a block that was passed and dropped, the stream goes back to the beginning.
  *
  * Threads: input_read, input_parse from many at once. */
 #ifndef RUBATO_IO_DATA_INPUT_INPUT_H
@@ -46,7 +46,7 @@ bool input_is_packed(const Input *input);
 uint64_t input_size(const Input *input);
 int64_t input_modified_ns(const Input *input);
 
-/* INPUT_BLOCKS_UNKNOWN: a packed file whose end nobody has seen. */
+/* INPUT_BLOCKS_UNKNOWN: a packed file whose end has not been read yet. */
 uint64_t input_n_blocks(Input *input);
 
 /* Reads a block's text into the buffer, to which *text then points. *there is false where a packed
@@ -54,8 +54,8 @@ uint64_t input_n_blocks(Input *input);
 bool input_read(Input *input, uint64_t block, TextBuffer *buffer, RowText *text, bool *there,
                 GError **error);
 
-/* Appends a block's rows. Those that cannot be read are skipped and counted in *n_bad as long as
- * `bad_rows` has room for them; NULL: they are counted, but no longer limited. */
+/* Appends a block's rows. Unreadable rows are skipped and counted in *n_bad as long as `bad_rows`
+ * has room for them. bad_rows NULL: they are counted, without a limit. */
 bool input_parse(Input *input, const RowText *text, RowBlock *rows, BadRows *bad_rows,
                  uint64_t *n_bad, GError **error);
 

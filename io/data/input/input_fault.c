@@ -1,5 +1,5 @@
-/* What is said of a row that cannot be read: file, line and column, which are looked for only now,
- * for blocks begin anywhere. Runs on the thread that parses. */
+/* The error for a row that cannot be read: file, line and column. They are searched only now,
+ * because blocks begin anywhere. Runs on the thread that parses. */
 #include "io/data/input/input_state.h"
 
 #include <string.h>

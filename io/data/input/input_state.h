@@ -50,8 +50,8 @@ RowText text_buffer_text(TextBuffer *buffer, size_t size, uint64_t offset);
 
 bool input_row_too_long(const Input *input, uint64_t offset, GError **error);
 
-/* Finds where block `block` begins in a window of the text; its first byte is at or before the byte
- * before the place where that is looked for. False: not in this window. */
+/* Finds where block `block` begins in a window of the text. The window begins at least one byte
+ * before the place where the search begins. False: not in this window. */
 bool input_find_start(const Input *input, const RowText *window, uint64_t block, bool to_the_end,
                       uint64_t *start);
 

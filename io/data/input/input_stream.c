@@ -1,10 +1,10 @@
-/* Packed files: one stream of text for all who ask for blocks.
+/* Packed files: one stream of text for all callers.
  *
- * The stream holds the text from `base` on, where block `next` begins. Blocks that are passed on
- * the way to the one asked for are kept for those who will ask for them, up to PARKED_MAX_BYTES,
- * the oldest go first. Who asks for one that is gone sends the stream back to the beginning.
+ * The stream holds the text from `base` on, where block `next` begins. On the way to a block it
+ * keeps the blocks that it passes for later calls, up to PARKED_MAX_BYTES; the oldest are dropped
+ * first. A call for a dropped block sends the stream back to the beginning.
  *
- * Runs on whichever thread asks, under the input's stream_lock. */
+ * Runs on the calling thread, under the input's stream_lock. */
 #include "io/data/input/input_state.h"
 
 #include <string.h>
@@ -87,7 +87,7 @@ static void drop(Input *input, size_t size)
         atomic_store_explicit(&input->n_blocks, MAX(input->next, 1), memory_order_relaxed);
 }
 
-/* What of the stream's first bytes are rows: all but the head. */
+/* The part of the stream's first bytes that has rows: all but the head. */
 static RowText first_block(const Input *input, size_t size)
 {
     const uint64_t head =

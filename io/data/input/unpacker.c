@@ -1,5 +1,5 @@
-/* Unpacking. A stream is one gzip member or zstd frame behind the other, as both tools allow. Only
- * this file knows zlib and libzstd. Runs on the caller's thread. */
+/* Unpacking. A stream is a sequence of gzip members or zstd frames, as both tools allow. Only this
+ * file knows zlib and libzstd. Runs on the caller's thread. */
 #include "io/data/input/unpacker.h"
 
 #include <glib.h>

@@ -26,8 +26,8 @@ typedef struct {
     size_t out_size;
 } UnpackerBuffers;
 
-/* How the stream that begins like this is packed: one for it in *unpacker, NULL where it is not
- * packed. False where there is no memory. (transfer full) */
+/* Sees from the first bytes of a stream how it is packed, and makes an unpacker for it; *unpacker
+ * is NULL where it is not packed. False where there is no memory. (transfer full) */
 bool unpacker_new(const uint8_t *head, size_t size, Unpacker **unpacker);
 
 /* NULL is allowed. */

@@ -1,13 +1,13 @@
 /* Buckets of hash storage: a cache line (two for cells above 8 bytes) of some keys and, behind
- * them, a cell for each. A cell has the key's row, or the number of it.
+ * them, a cell for each. A cell has the key's row, or the number of the row.
  *
  *     key 0 … key n-1 | cell 0 … cell n-1 | rest
  *
- * Keys fill a bucket from the left and stay where they are. A bucket that is full goes on in the
- * next one, and the last of a row of buckets never is. All keys of a bucket are compared at once: a
- * branch on each would go this way and that as the keys do, and cost more than the comparisons.
+ * Keys fill a bucket from the left and stay where they are. A full bucket overflows into the next
+ * one; the last bucket is never full. All keys of a bucket are compared at once: a branch for each
+ * key could not be predicted, and would cost more than the comparisons.
  *
- * Layouts that are constants make loops without an end to test for; so all of this is inline.
+ * With constant layouts the compiler unrolls the loops; so all of this is inline.
  *
  * Threads: the owner of the buckets. */
 #ifndef RUBATO_MODELS_STORAGE_HASH_BUCKET_H
@@ -42,10 +42,10 @@ BUCKET_INLINE RubatoKey *bucket_keys(unsigned char *bucket)
     return (RubatoKey *)(void *)bucket;
 }
 
-/* Which slots have the key: for slot i, bit BUCKET_BITS × i and maybe others below the next
- * slot's. */
+/* Which slots have the key: for slot i, bit BUCKET_BITS × i is set, and perhaps more bits below the
+ * next slot's. */
 #ifdef __SSE2__
-/* By halves of 32 bits: to compare 64 at once is what not all processors of the kind can. */
+/* By halves of 32 bits: not every such processor can compare 64 bits at once. */
 BUCKET_INLINE __m128i bucket_match_pair(const RubatoKey *keys, __m128i key)
 {
     const __m128i halves = _mm_cmpeq_epi32(_mm_load_si128((const void *)keys), key);

@@ -1,7 +1,7 @@
 /* Hash storage: rows of any 64-bit keys, made as they are needed.
  *
- * Keys are hashed by a seed that only the table's servers know: see key_hash.h. It sways nothing
- * that a caller sees but the time that calls take.
+ * Keys are hashed by a seed that only the table's servers know: see key_hash.h. The seed changes
+ * only the time that calls take.
  *
  * Extendible hashing (Fagin, Nievergelt, Pippenger, Strong, ACM TODS 4(3), 1979) over small tables
  * of open addressing. The upper half of a key's hash chooses an entry of the directory, which knows
@@ -11,22 +11,21 @@
  *     segment     2^size buckets that are homes, and some more for what spills over from the last
  *     bucket      a cache line or two: a few keys and their cells; see bucket.h
  *
- * A segment that is too full doubles or, at its full size, splits in two; growth never touches more
- * than one segment (and, rarely, the directory). Were the keys spread evenly over the directory,
- * all segments would split at about the same time and lie half empty together afterwards. So they
- * are spread as in spiral storage (Martin, 1979): twice as dense at one end of the directory as at
- * the other. At any size some segments have just split and some are about to, and the table as a
- * whole stays about 60 % full.
+ * A segment that is too full doubles its size or, at full size, splits in two. So growth never
+ * changes more than one segment (and, rarely, the directory). If the keys were spread evenly over
+ * the directory, all segments would split at about the same time, and all would be half empty
+ * afterwards. So they are spread as in spiral storage (Martin, 1979): twice as dense at one end of
+ * the directory as at the other. Then at any size some segments have just split and others are
+ * about to, and the table as a whole stays about 60 % full.
  *
  * Narrow rows lie in their key's cell: one cache miss. Wide ones lie in slabs that never move, and
- * the cells have their numbers. Key 0 marks an empty slot, so its own row lies apart. Nothing is
- * ever erased.
+ * the cells have their numbers. Key 0 marks an empty slot, so the row of key 0 is stored apart.
+ * Nothing is ever erased.
  *
- * Growth without memory changes nothing: what was there stays, and the row that was to be made is
- * not.
+ * If there is no memory to grow, nothing changes: all rows stay, and the new row is not created.
  *
- * Thread: the shard's present owner. A search is made over several keys at once: first the home
- * buckets of all are prefetched, then looked at. */
+ * Thread: the shard's present owner. A search handles several keys at once: first it prefetches the
+ * home buckets of all, then it examines them. */
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +36,7 @@
 
 #define FIRST_DEPTH 2u
 #define FIRST_ENTRY(depth) (UINT64_C(1) << (depth) >> 2) /* no key stands before it */
-#define MAX_DEPTH 31u     /* the bits of a hash that its place in the directory goes by */
+#define MAX_DEPTH 31u     /* the bits of a hash that choose its place in the directory */
 #define MAX_EMPTINESS 64u /* entries of the directory for each segment; a few are usual */
 #define PREFETCHED 64u    /* keys; enough to cover a miss, few enough to stay in the cache */
 #define SLAB_BYTES (1u << 20)
@@ -56,7 +55,7 @@ struct HashStorage {
     uint32_t slab_bits; /* a slab has 2^slab_bits rows */
 
     /* what grows */
-    Segment *directory; /* 2^depth; a segment of lesser depth stands in it several times over */
+    Segment *directory; /* 2^depth; a segment of lesser depth has several entries */
     uint32_t depth;
     SegmentSource source;
     uint64_t n_rows;
@@ -74,7 +73,7 @@ static inline Segment *segment_of(const HashStorage *hash, uint64_t h)
 
 /* ---- growth ---- */
 
-/* Makes the directory know a segment by all the entries whose upper bits are its own. */
+/* Enters a segment into the directory, in all entries whose upper bits are its own. */
 static void enter_segment(HashStorage *hash, uint64_t place, const Segment *segment)
 {
     const uint32_t spare = hash->depth - segment->depth;
@@ -117,7 +116,7 @@ static bool double_segment(HashStorage *hash, uint64_t place, const Segment *bef
     return true;
 }
 
-/* What spills over in a half is no more than what spilled over in the whole: there is room. */
+/* A half overflows no further than the whole did, so there is room. */
 static bool split_segment(HashStorage *hash, uint64_t place, const Segment *before)
 {
     const uint32_t depth = before->depth + 1u;
@@ -138,9 +137,9 @@ static bool split_segment(HashStorage *hash, uint64_t place, const Segment *befo
     return true;
 }
 
-/* Makes room for one more key; cells move. Keys whose places have so much in common that to split
- * them would take a directory out of all proportion get a larger segment instead. False where there
- * is no memory. */
+/* Makes room for one more key; cells move. If the keys' places have so many bits in common that
+ * splitting would need a huge directory, they get a larger segment instead. False where there is no
+ * memory. */
 static bool make_room(HashStorage *hash, uint64_t h)
 {
     const Segment segment = *segment_of(hash, h);
@@ -166,7 +165,7 @@ static inline void *row_of_cell(const HashStorage *hash, unsigned char *cell)
            (number & ((1u << hash->slab_bits) - 1)) * hash->row_bytes;
 }
 
-/* Room in the slabs for a row with the next number. A server has as many rows as there are
+/* Makes room in the slabs for the row with the next number. A server has as many rows as there are
  * numbers. */
 static bool ensure_slab_row(HashStorage *hash)
 {
@@ -202,8 +201,8 @@ static void *find_or_create_empty_key(HashStorage *hash)
     return hash->row_of_empty_key;
 }
 
-/* The row of one key, created if it is absent; NULL where there is no memory for it. Sets *moved
- * where others have moved for it. */
+/* The row of one key, created if it is absent; NULL where there is no memory for it. Sets *moved if
+ * other rows have moved for it. */
 static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
 {
     const uint64_t h = key_hash(&hash->source.key_hash, key);
@@ -232,8 +231,8 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
     return row;
 }
 
-/* Finds the home buckets of keys and has them fetched. In a loop of its own, with no variable
- * beside its own few, it keeps them all in registers. */
+/* Finds the home buckets of keys and prefetches them. The loop stands alone, so that all its
+ * variables stay in registers. */
 static __attribute__((noinline)) void fetch_homes(const HashStorage *hash, const RubatoKey *keys,
                                                   size_t n, unsigned char **homes)
 {
@@ -252,7 +251,7 @@ static __attribute__((noinline)) void fetch_homes(const HashStorage *hash, const
     }
 }
 
-/* Finds the cells of keys, for key 0 its row; false if one is absent, which then is NULL. */
+/* Finds the cells of keys (for key 0 its row). False if one is absent; it is NULL then. */
 BUCKET_INLINE bool find_cells(const HashStorage *hash, BucketLayout layout, const RubatoKey *keys,
                               size_t n, void **cells)
 {
@@ -286,7 +285,7 @@ DEFINE_FIND(8)
 DEFINE_FIND(12)
 DEFINE_FIND(16)
 
-/* Finds rows; false if one is absent, which then is NULL. */
+/* Finds rows. False if one is absent; it is NULL then. */
 static bool find_rows(const HashStorage *hash, const RubatoKey *keys, size_t n, void **rows)
 {
     const bool all = hash->find_cells(hash, keys, n, rows);

@@ -1,8 +1,8 @@
 /* Segments of hash storage: small tables of open addressing.
  *
- * A segment has 2^size_bits buckets that are homes of keys and, behind them, some more for what
- * spills over from the last ones; so a search goes on from bucket to bucket and never turns around.
- * The very last one stays empty, where every search ends.
+ * A segment has 2^size_bits home buckets and, behind them, some more for overflow from the last
+ * ones. So a search goes on from bucket to bucket and never wraps around. The very last bucket
+ * stays empty; every search ends there.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_MODELS_STORAGE_HASH_SEGMENT_H
@@ -16,7 +16,7 @@ typedef struct {
     unsigned char *buckets;
     uint32_t home_mask; /* what a hash has of its home bucket's offset */
     uint16_t size_bits;
-    uint16_t depth; /* how many upper bits of their places all its keys have in common */
+    uint16_t depth; /* how many upper bits the places of all its keys have in common */
 } Segment;
 
 /* What segments are made from. */
@@ -31,8 +31,8 @@ typedef struct {
 } SegmentSource;
 
 /* Where a hash stands among all segments, as a fraction: y² for an even y between 1/2 and 1. Its
- * density, 1/2y, falls by half from there to the end. Nothing stands in the first quarter. By the
- * upper 31 bits of the hash; the home goes by others. */
+ * density, 1/2y, falls by half from there to the end. The first quarter stays empty. The upper 31
+ * bits of the hash choose the place; other bits choose the home bucket. */
 static inline uint64_t segment_place(uint64_t hash)
 {
     const uint64_t y = hash >> 33 | UINT64_C(1) << 31;
@@ -50,7 +50,7 @@ void segment_source_init(SegmentSource *source, size_t cell_bytes, uint64_t seed
 void segment_source_clear(SegmentSource *source); /* its segments have been freed */
 uint64_t segment_source_bytes(const SegmentSource *source);
 
-/* The size of the first segments, and of those that would rather split than grow. */
+/* The size of the first segments, and the size from which segments split instead of growing. */
 uint32_t segment_first_size_bits(const SegmentSource *source);
 uint32_t segment_full_size_bits(const SegmentSource *source);
 
@@ -58,7 +58,7 @@ uint32_t segment_full_size_bits(const SegmentSource *source);
 Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth);
 void segment_free(SegmentSource *source, const Segment *segment); /* NULL buckets: does nothing */
 
-/* Gives a key that is not there a cell; NULL where there is no room. */
+/* Gives an absent key a cell; NULL where there is no room. */
 unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,
                               RubatoKey key);
 
@@ -67,9 +67,9 @@ unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint6
 bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit,
                   const Segment *lower, const Segment *upper);
 
-/* Writes up to n of the segment's keys behind its first *skip ones, in an order that stays until
- * the next is inserted; how many these were. *skip becomes what is left to skip in segments to
- * come. */
+/* Skips the segment's first *skip keys, writes up to n of the following ones, and returns how many
+ * it wrote. The order stays the same until the next key is inserted. *skip becomes the number still
+ * to skip in later segments. */
 size_t segment_list(BucketLayout layout, const Segment *segment, uint64_t *skip, size_t n,
                     RubatoKey *keys);
 

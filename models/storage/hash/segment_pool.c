@@ -1,14 +1,14 @@
 /* The pool of hash storage's segments.
  *
- * A table that grows gives back what it took first, segment by segment, as they split. So blocks
- * that were mapped one by one go back to the kernel, and in the end a large table lies in huge
- * pages alone.
+ * When a table grows, its segments split one by one, and it gives back the blocks that it took
+ * first. So blocks that were mapped singly go back to the kernel, and in the end a large table is
+ * in huge pages alone.
  *
- * A huge page has to be cleared by the kernel when it is first touched, all 2 MB of it; on a
- * virtual machine the host may have to find memory for it too, which takes milliseconds. A request
- * would be held up for so long. So the page that comes next is touched beforehand, by a thread that
- * does this and ends. It writes one byte, the page's last, and that belongs to no block: the two
- * threads share no memory. Where there is no thread in time, the request waits.
+ * When a huge page is first accessed, the kernel has to clear all 2 MB of it. On a virtual machine
+ * the host may have to find memory for it too, which takes milliseconds. A request would wait for
+ * all of this. So a thread accesses the next page beforehand, and then ends. It writes one byte,
+ * the page's last, which belongs to no block; so the two threads share no memory. If the thread has
+ * not run in time, the request waits.
  *
  * Thread: the shard's present owner. */
 #include "models/storage/hash/segment_pool.h"
@@ -63,8 +63,8 @@ static void *fetch(void *page)
     return NULL;
 }
 
-/* Has the next page fetched, unless the thread before is still at it: a busy machine may not have
- * let it run yet. Then nobody waits for it, whoever needs its page fetches that himself. */
+/* Starts a thread that accesses the next page, unless the thread before has not ended: on a busy
+ * machine it may not have run yet. The request that needs the page then accesses it first. */
 static void fetch_next(SegmentPool *pool)
 {
     sigset_t all, before;

@@ -1,8 +1,8 @@
 /* A pool of equal blocks of memory, for the segments of hash storage.
  *
  * The first blocks are mapped one by one, so that a small table takes little more than it uses.
- * Those that follow are cut from huge pages, which spare a random reader most misses of the
- * translation buffer.
+ * Later blocks are cut from huge pages, which avoid most misses of the translation buffer for
+ * random reads.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_MODELS_STORAGE_HASH_SEGMENT_POOL_H
@@ -31,7 +31,8 @@ typedef struct {
     bool is_fetching;
 } SegmentPool;
 
-/* Takes nothing yet. Blocks are whole pages; a huge one has several, and room for a byte more. */
+/* Takes no memory yet. Blocks are whole pages; a huge page has room for several, and one byte
+ * more. */
 void segment_pool_init(SegmentPool *pool, size_t block_bytes);
 void segment_pool_clear(SegmentPool *pool);
 
@@ -39,7 +40,7 @@ void segment_pool_clear(SegmentPool *pool);
 void *segment_pool_take(SegmentPool *pool);
 void segment_pool_give(SegmentPool *pool, void *block);
 
-/* What the pool takes of the machine's memory. */
+/* The bytes that the pool takes of the machine's memory. */
 size_t segment_pool_bytes(const SegmentPool *pool);
 
 #endif
