@@ -1,6 +1,11 @@
 /* What every transport must do, held to all of them; and how they are found by name. */
+#include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <rubato/error.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "io/net/transport/transport_ops.h"
 #include "tests/support/runner.h"
@@ -385,8 +390,194 @@ START_TEST(name_of_host_is_bound_and_resolved)
 }
 END_TEST
 
-/* Nothing is sent in the clear that was to be encrypted. Shared memory does not leave the host. */
-START_TEST(transport_that_does_not_encrypt_says_so)
+/* ---- with a secret, over ZeroMQ: docs/security.md: Over ZeroMQ ---- */
+
+static const RunSecret OWN_SECRET = { { 1, 2, 3 } }, OTHER_SECRET = { { 1, 2, 4 } };
+
+static End open_secret_end(int i, uint32_t self, const RunSecret *secret, bool encrypt)
+{
+    const TransportConfig with = {
+        .n_nodes = 3, .timeout_ms = 3000, .self = self, .secret = secret, .encrypt = encrypt
+    };
+    End end = { .ops = transport_find(i % 2 == 0 ? "zmq" : "ipc", NULL) };
+    GError *error = NULL;
+
+    end.transport = end.ops->create(&with, &error);
+    ck_assert_msg(end.transport != NULL, "%s", error != NULL ? error->message : "");
+    ck_assert(end.ops->bind(end.transport, i % 2 == 0 ? "zmq://127.0.0.1:0" : "ipc://*",
+                            &end.endpoint, &error));
+    return end;
+}
+
+static Channel *open_channel_to(const End *from, const End *to, uint32_t node)
+{
+    const ChannelTarget target = { .node = node };
+    GError *error = NULL;
+    Channel *const channel = from->ops->connect(from->transport, to->endpoint, &target, &error);
+
+    ck_assert_msg(channel != NULL, "%s", error != NULL ? error->message : "");
+    return channel;
+}
+
+START_TEST(zeromq_tells_which_node_has_proved_the_secret)
+{
+    Received received;
+    End b = open_secret_end(_i, 1, &OWN_SECRET, _i < 2);
+
+    for (uint32_t node = 0; node < 3; node += 2) {
+        End a = open_secret_end(_i, node, &OWN_SECRET, _i < 2);
+        Channel *const channel = open_channel_to(&a, &b, 1);
+
+        send_bytes(channel, 5, 70000);
+        ck_assert(receive(&b, &received));
+        ck_assert_uint_eq(received.node, node);
+        ck_assert_uint_eq(received.size, 70000);
+        ck_assert(is_all(&received, 5));
+        received.ops->release(&received);
+        channel->ops->close(channel, 0);
+        close_end(&a);
+    }
+    close_end(&b);
+}
+END_TEST
+
+static _Atomic unsigned n_refusals;
+
+static void count_refusals(const char *domain, GLogLevelFlags level, const char *text,
+                           gpointer user_data)
+{
+    (void)domain;
+    (void)level;
+    (void)user_data;
+    if (strstr(text, "it does not know this run's secret") != NULL)
+        atomic_fetch_add(&n_refusals, 1);
+}
+
+static const struct {
+    const RunSecret *secret;
+    uint32_t self;
+    uint32_t wanted; /* node 1 listens */
+} refused[] = {
+    { &OTHER_SECRET, 0, 1 },
+    { NULL, 0, 1 },
+    { &OWN_SECRET, 0, 2 }, /* led to a node that it does not want */
+    { &OWN_SECRET, 3, 1 }, /* there is no such node */
+};
+
+/* _i: a case, over each of the two. Nothing of it comes in, and who belongs to the run is heard. */
+START_TEST(zeromq_refuses_who_does_not_know_the_secret)
+{
+    const int64_t end_ms = network_now_ms() + PATIENCE_MS;
+    End b = open_secret_end(_i, 1, &OWN_SECRET, false);
+    End stranger = open_secret_end(_i, refused[_i / 2].self, refused[_i / 2].secret, false);
+    End a = open_secret_end(_i, 0, &OWN_SECRET, false);
+    Received received;
+
+    g_log_set_handler(G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, count_refusals, NULL);
+    Channel *const wrong = open_channel_to(&stranger, &b, refused[_i / 2].wanted);
+    send_bytes(wrong, 66, 66);
+    while (atomic_load(&n_refusals) == 0) {
+        struct pollfd polled = { .fd = b.ops->poll_fd(b.transport), .events = POLLIN };
+        ck_assert(!b.ops->receive(b.transport, &received));
+        ck_assert(network_now_ms() < end_ms);
+        poll(&polled, 1, TICK_MS);
+    }
+    ck_assert_uint_ne(wrong->ops->state(wrong), NETWORK_CONNECTED);
+    Channel *const right = open_channel_to(&a, &b, 1);
+    send_bytes(right, 7, 70);
+    assert_received(&b, 7, 70);
+    wrong->ops->close(wrong, 0);
+    right->ops->close(right, 0);
+    close_end(&stranger);
+    close_end(&a);
+    close_end(&b);
+}
+END_TEST
+
+static int connect_to_zmq(const End *end)
+{
+    const uint16_t port = (uint16_t)g_ascii_strtoull(strrchr(end->endpoint, ':') + 1, NULL, 10);
+    const struct sockaddr_in address = { .sin_family = AF_INET,
+                                         .sin_addr = { htonl(INADDR_LOOPBACK) },
+                                         .sin_port = htons(port) };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* Moves what has come from one to the other; false: the one has closed. */
+static bool move_bytes(int from, int to, GByteArray *recorded)
+{
+    uint8_t bytes[65536];
+    const ssize_t n = recv(from, bytes, sizeof bytes, MSG_DONTWAIT);
+
+    if (n > 0) {
+        if (recorded != NULL)
+            g_byte_array_append(recorded, bytes, (guint)n);
+        ck_assert_int_eq(send(to, bytes, (size_t)n, MSG_NOSIGNAL), n);
+    }
+    return n != 0;
+}
+
+/* What was said on a good connection, said again on another one. */
+START_TEST(zeromq_refuses_what_is_said_again)
+{
+    struct sockaddr_in bound = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t size = sizeof bound;
+    const int64_t end_ms = network_now_ms() + PATIENCE_MS;
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const ChannelTarget target = { .node = 1 };
+    g_autoptr(GByteArray) recorded = g_byte_array_new();
+    End b = open_secret_end(0, 1, &OWN_SECRET, false);
+    End a = open_secret_end(0, 0, &OWN_SECRET, false);
+    Received received;
+    uint8_t answer[4096];
+    ssize_t n;
+
+    g_log_set_handler(G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, count_refusals, NULL);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&bound, size), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&bound, &size), 0);
+    g_autofree char *between = g_strdup_printf("zmq://127.0.0.1:%u", ntohs(bound.sin_port));
+    Channel *const channel = a.ops->connect(a.transport, between, &target, NULL);
+    send_bytes(channel, 5, 500);
+    const int near = accept(listener, NULL, NULL), far = connect_to_zmq(&b);
+    while (!b.ops->receive(b.transport, &received)) {
+        struct pollfd polled[2] = { { .fd = near, .events = POLLIN },
+                                    { .fd = far, .events = POLLIN } };
+        ck_assert(network_now_ms() < end_ms);
+        poll(polled, 2, TICK_MS);
+        ck_assert(move_bytes(near, far, recorded));
+        ck_assert(move_bytes(far, near, NULL));
+    }
+    ck_assert_uint_eq(received.size, 500);
+    received.ops->release(&received);
+    ck_assert_uint_eq(atomic_load(&n_refusals), 0);
+    ck_assert_uint_ge(recorded->len, 500);
+    ck_assert_ptr_null(memmem(recorded->data, recorded->len, "\5\5\5\5\5\5\5\5", 8));
+
+    const int again = connect_to_zmq(&b);
+    (void)send(again, recorded->data, recorded->len, MSG_NOSIGNAL);
+    while ((n = recv(again, answer, sizeof answer, 0)) > 0 || (n == -1 && errno == EINTR))
+        ;
+    while (atomic_load(&n_refusals) == 0) {
+        ck_assert(network_now_ms() < end_ms);
+        ck_assert(!b.ops->receive(b.transport, &received));
+        poll(NULL, 0, TICK_MS);
+    }
+    ck_assert(!b.ops->receive(b.transport, &received));
+    channel->ops->close(channel, 0);
+    close(again);
+    close(near);
+    close(far);
+    close(listener);
+    close_end(&a);
+    close_end(&b);
+}
+END_TEST
+
+START_TEST(zeromq_without_a_secret_encrypts_nothing_and_says_so)
 {
     const TransportConfig encrypted = { .n_nodes = 2, .timeout_ms = 3000, .encrypt = true };
     const TransportOps *const ops = transport_find(_i == 0 ? "zmq" : "ipc", NULL);
@@ -394,7 +585,7 @@ START_TEST(transport_that_does_not_encrypt_says_so)
 
     ck_assert_ptr_null(ops->create(&encrypted, &error));
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK));
-    ck_assert_ptr_nonnull(strstr(error->message, "does not encrypt"));
+    ck_assert_ptr_nonnull(strstr(error->message, "without a secret"));
     g_error_free(error);
 }
 END_TEST
@@ -428,6 +619,7 @@ int main(void)
     Suite *const suite = suite_create("transport");
     TCase *const all = tcase_create("every transport");
     TCase *const names = tcase_create("names");
+    TCase *const secret = tcase_create("with a secret");
 
     tcase_set_timeout(all, 60);
     tcase_add_loop_test(all, packets_arrive_whole_and_in_order, 0, N_TRANSPORTS);
@@ -443,9 +635,15 @@ int main(void)
     tcase_add_loop_test(all, own_address_is_reached_and_that_of_another_host_is_not, 0,
                         N_TRANSPORTS);
     tcase_add_test(all, name_of_host_is_bound_and_resolved);
-    tcase_add_loop_test(names, transport_that_does_not_encrypt_says_so, 0, 2);
+    tcase_set_timeout(secret, 60);
+    tcase_add_loop_test(secret, zeromq_tells_which_node_has_proved_the_secret, 0, 4);
+    tcase_add_loop_test(secret, zeromq_refuses_who_does_not_know_the_secret, 0,
+                        2 * (int)G_N_ELEMENTS(refused));
+    tcase_add_test(secret, zeromq_refuses_what_is_said_again);
+    tcase_add_loop_test(secret, zeromq_without_a_secret_encrypts_nothing_and_says_so, 0, 2);
     tcase_add_test(names, transports_are_found_by_name);
     suite_add_tcase(suite, all);
     suite_add_tcase(suite, names);
+    suite_add_tcase(suite, secret);
     return run_suite(suite);
 }

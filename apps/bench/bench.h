@@ -38,6 +38,8 @@ typedef enum {
     BENCH_TCP,           /* the same over TCP */
     BENCH_TCP_MAC,       /* with a MAC for each packet */
     BENCH_TCP_ENCRYPTED, /* encrypted */
+    BENCH_ZMQ,           /* over ZeroMQ, without a secret */
+    BENCH_ZMQ_CURVE,     /* with one: so encrypted */
 } BenchPlace;
 
 typedef enum {

@@ -15,18 +15,18 @@
     }
 
 /* An Add to a range of rows, and a Get of it. */
-#define TCP_RANGE(case_name, text, at, least, operation, limit_operation)                          \
+#define SOCKET_RANGE(case_name, text, at, least, operation, limit_operation)                       \
     {                                                                                              \
         .name = (case_name), .what = (text), .limit = "ZeroMQ stream of 1 MB messages, zero-copy", \
         .unit = BENCH_BYTES_PER_SECOND, .goal = { .ratio = (least) }, .place = (at),               \
         .n_rows = RANGE_KEYS, .n_keys = RANGE_KEYS, .n_operations = 50, .run = (operation),        \
         .run_limit = (limit_operation),                                                            \
     }
-#define TCP_RANGES(push_name, pull_name, where, at, least)                                      \
-    TCP_RANGE(push_name, "Add to a range of 1 M floats, " where, at, least, add_range_then_get, \
-              limit_zmq_push),                                                                  \
-        TCP_RANGE(pull_name, "Get of a range of 1 M floats, " where, at, least, get_range,      \
-                  limit_zmq_pull)
+#define SOCKET_RANGES(push_name, pull_name, where, at, least)                                      \
+    SOCKET_RANGE(push_name, "Add to a range of 1 M floats, " where, at, least, add_range_then_get, \
+                 limit_zmq_push),                                                                  \
+        SOCKET_RANGE(pull_name, "Get of a range of 1 M floats, " where, at, least, get_range,      \
+                     limit_zmq_pull)
 
 const BenchCase bench_nodes_cases[] = {
     { .name = "host-get-1",
@@ -90,7 +90,7 @@ const BenchCase bench_nodes_cases[] = {
       .n_operations = 2000,
       .run = get_key,
       .run_limit = limit_zmq_round_trip },
-    TCP_RANGES("tcp-push-range", "tcp-pull-range", "over TCP", BENCH_TCP, 0.9),
+    SOCKET_RANGES("tcp-push-range", "tcp-pull-range", "over TCP", BENCH_TCP, 0.9),
     { .name = "tcp-add-1-pipelined",
       .what = "Adds of one key, one worker, over TCP",
       .limit = "ZeroMQ stream of 64-byte messages",
@@ -124,8 +124,10 @@ const BenchCase bench_nodes_cases[] = {
       .n_operations = 100,
       .run = add_keys_then_get,
       .run_limit = limit_reference_run },
-    TCP_RANGES("tcp-mac-push", "tcp-mac-pull", "over TCP, with MACs", BENCH_TCP_MAC, 0),
-    TCP_RANGES("tcp-encrypt-push", "tcp-encrypt-pull", "over TCP, encrypted", BENCH_TCP_ENCRYPTED,
-               0),
+    SOCKET_RANGES("tcp-mac-push", "tcp-mac-pull", "over TCP, with MACs", BENCH_TCP_MAC, 0),
+    SOCKET_RANGES("tcp-encrypt-push", "tcp-encrypt-pull", "over TCP, encrypted",
+                  BENCH_TCP_ENCRYPTED, 0),
+    SOCKET_RANGES("zmq-push-range", "zmq-pull-range", "over ZeroMQ", BENCH_ZMQ, 0),
+    SOCKET_RANGES("zmq-curve-push", "zmq-curve-pull", "over ZeroMQ, by CURVE", BENCH_ZMQ_CURVE, 0),
     { 0 },
 };

@@ -44,6 +44,10 @@ static const char *place_text(BenchPlace place)
         return "  transport = \"tcp\";\n  authenticate = true;\n  secret_file = \"run.secret\";\n";
     case BENCH_TCP_ENCRYPTED:
         return "  transport = \"tcp\";\n  encrypt = true;\n  secret_file = \"run.secret\";\n";
+    case BENCH_ZMQ:
+        return "  transport = \"zmq\";\n";
+    case BENCH_ZMQ_CURVE:
+        return "  transport = \"zmq\";\n  secret_file = \"run.secret\";\n";
     default:
         return "";
     }

@@ -75,14 +75,3 @@ bool cluster_check_roles(const ClusterFaults *faults, const Cluster *cluster, un
             "for one of them");
     return true;
 }
-
-bool cluster_check_encrypt(const ClusterFaults *faults, const Cluster *cluster)
-{
-    if (!cluster->encrypt ||
-        (strcmp(cluster->transport, "zmq") != 0 && strcmp(cluster->transport, "ipc") != 0))
-        return true;
-    return cluster_refuse(faults, cluster->encrypt_line,
-                          "encrypt = true; cannot be had with transport = \"%s\";, which does not "
-                          "encrypt; write transport = \"tcp\";, or leave 'transport' out",
-                          cluster->transport);
-}

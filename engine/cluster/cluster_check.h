@@ -16,7 +16,4 @@ bool cluster_check_addresses(const ClusterFaults *faults, const Cluster *cluster
 /* Each node has something to do, and some node has a server. nodes_line: where the list begins. */
 bool cluster_check_roles(const ClusterFaults *faults, const Cluster *cluster, unsigned nodes_line);
 
-/* The transport is one that can encrypt, where that is asked for. */
-bool cluster_check_encrypt(const ClusterFaults *faults, const Cluster *cluster);
-
 #endif

@@ -433,8 +433,7 @@ static bool read_cluster(const ClusterFaults *faults, const config_setting_t *ro
            cluster_check_addresses(faults, cluster) &&
            cluster_check_roles(faults, cluster,
                                line_of(config_setting_get_member(group, "nodes"))) &&
-           read_times(faults, group, cluster) && read_security(faults, group, cluster) &&
-           cluster_check_encrypt(faults, cluster);
+           read_times(faults, group, cluster) && read_security(faults, group, cluster);
 }
 
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)

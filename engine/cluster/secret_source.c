@@ -269,12 +269,8 @@ bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin
     "this run has no secret by which nodes know each other; start all nodes with `rubato run`, "  \
     "which makes one, or give all of them the same secret_file (`rubato secret FILE` makes one) " \
     "or " SECRET_VARIABLE "; insecure = true; in the file does without"
-#define NO_PROOF                                                                          \
-    "over ZeroMQ nodes prove to each other nothing, also where there is a secret; write " \
-    "transport = \"tcp\";, or leave it out; insecure = true; in the file allows it"
-
 static bool check_host(const Cluster *cluster, const char *what, const char *host, unsigned line,
-                       const char *fault, GError **error)
+                       GError **error)
 {
     g_autofree char *where = g_strdup_printf("%s:%u", cluster->path, line);
     Host found = { 0 };
@@ -285,37 +281,28 @@ static bool check_host(const Cluster *cluster, const char *what, const char *hos
     host_clear(&found);
     if (!is_loopback)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
-                    "%s: the host of %s, %s, can be reached from other machines, and %s", where,
-                    what, host, fault);
+                    "%s: the host of %s, %s, can be reached from other machines, and " NO_SECRET,
+                    where, what, host);
     return is_loopback;
 }
 
-/* Whether all hosts are loopback; `fault` says why they have to be, and what to do. */
-static bool check_hosts(const Cluster *cluster, const char *fault, GError **error)
+/* Whether all hosts are loopback. */
+static bool check_hosts(const Cluster *cluster, GError **error)
 {
     if (!check_host(cluster, "the scheduler", cluster->scheduler_host, cluster->scheduler_line,
-                    fault, error))
+                    error))
         return false;
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         const ClusterNode *const node = &cluster->nodes[i];
         g_autofree char *name = g_strdup_printf("node %u", node->id);
-        if (!check_host(cluster, name, node->host, node->line, fault, error))
+        if (!check_host(cluster, name, node->host, node->line, error))
             return false;
     }
     return true;
 }
 
-bool secret_check_transport(const Cluster *cluster, GError **error)
-{
-    if (cluster->insecure || strcmp(cluster_far_transport(cluster), "zmq") != 0)
-        return true;
-    return check_hosts(cluster, NO_PROOF, error);
-}
-
 bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **error)
 {
-    if (!secret_check_transport(cluster, error))
-        return false;
     if (origin != SECRET_ORIGIN_NONE)
         return true;
     if (cluster->encrypt || cluster->authenticate) {
@@ -328,5 +315,5 @@ bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **
             cluster->encrypt ? "encrypt" : "authenticate");
         return false;
     }
-    return cluster->insecure || check_hosts(cluster, NO_SECRET, error);
+    return cluster->insecure || check_hosts(cluster, error);
 }

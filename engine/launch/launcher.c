@@ -169,8 +169,7 @@ static bool plan_secret(LaunchPlan *plan, bool all_nodes, GError **error)
 {
     SecretOrigin origin;
 
-    if (!secret_check_transport(plan->cluster, error) ||
-        !secret_find(plan->cluster, &plan->secret, &origin, error))
+    if (!secret_find(plan->cluster, &plan->secret, &origin, error))
         return false;
     plan->has_secret = origin != SECRET_ORIGIN_NONE;
     if (!plan->has_secret && all_nodes)

@@ -171,12 +171,6 @@ static void append_table(Check *check, GString *report)
     }
 }
 
-/* Whether the transport has no use for a secret. */
-static bool is_unproven(const Cluster *cluster)
-{
-    return strcmp(cluster->transport, "zmq") == 0 || strcmp(cluster->transport, "ipc") == 0;
-}
-
 /* How the nodes are to know each other. */
 static void append_security(Check *check, GString *report)
 {
@@ -187,15 +181,6 @@ static void append_security(Check *check, GString *report)
     g_autoptr(GError) error = NULL;
     g_auto(RunSecret) secret = { { 0 } };
 
-    if (!secret_check_transport(cluster, &error)) {
-        add_fault(check, error->message);
-        g_clear_error(&error);
-    }
-    if (is_unproven(cluster))
-        g_string_append_printf(report,
-                               "over %s nodes prove nothing to each other, also where there is a "
-                               "secret\n",
-                               cluster->transport);
     if (path != NULL) {
         g_string_append_printf(report, "the secret of a run is that of %s%s\n", path, encrypted);
         if (!secret_read_file(path, &secret, &error))

@@ -370,7 +370,8 @@ static bool is_of_sender(const Received *received, const PacketHeader *header)
 {
     return !received->is_answer &&
            (received->node == HANDSHAKE_ANY_NODE ||
-            (header->sender == received->node && header->incarnation == received->incarnation));
+            (header->sender == received->node &&
+             (received->incarnation == 0 || header->incarnation == received->incarnation)));
 }
 
 /* Takes a packet in; *moved: it is somebody else's now. */

@@ -90,6 +90,7 @@ static const char *const known[] = {
     "host-get-10k-dense",  "host-add-10k-dense",  "host-get-10k-hash",  "host-add-10k-hash",
     "host-get-100k-dense", "host-add-100k-dense", "host-get-100k-hash", "host-add-100k-hash",
     "tcp-get-1",           "tcp-push-range",      "tcp-pull-range",     "tcp-add-1-pipelined",
+    "zmq-push-range",      "zmq-pull-range",      "zmq-curve-push",     "zmq-curve-pull",
     "tcp-mac-push",        "tcp-mac-pull",        "tcp-encrypt-push",   "tcp-encrypt-pull",
     "clock-messages",      "key-bytes-uniform",   "key-bytes-zipf",     "memory-dense",
     "memory-hash",         "memory-flat-local",   "memory-flat-host",

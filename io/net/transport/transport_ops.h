@@ -53,7 +53,8 @@ struct Received {
     bool misshapen; /* it came in a form that no channel sends */
     bool is_answer; /* it came back on a channel of our own, to whoever answers a greeting there */
 
-    /* Who has proved to be its sender; HANDSHAKE_ANY_NODE: that was not asked. */
+    /* Who has proved to be its sender; HANDSHAKE_ANY_NODE: that was not asked. An incarnation of 0:
+     * that one was not. */
     uint32_t node;
     uint64_t incarnation;
 

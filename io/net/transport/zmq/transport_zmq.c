@@ -5,6 +5,8 @@
  * nobody. The queues of the sockets have no limit of their own: the link above bounds what is in
  * flight, and a socket that never says "full" never drops silently.
  *
+ * With a secret both ends of a connection prove it by CURVE, which also encrypts: see zmq_curve.h.
+ *
  * Threads: the ROUTER belongs to the I/O thread. A DEALER goes from holder to holder, which ZeroMQ
  * allows where the handing over is a full fence: the send token of the peer is one
  * (network_send.c). ZeroMQ's own thread gives back what it sent without a copy: packet_unref is
@@ -18,7 +20,7 @@
 
 #include "io/net/transport/tcp/host_address.h"
 #include "io/net/transport/tcp/tcp_address.h"
-#include "io/net/transport/transport_ops.h"
+#include "io/net/transport/zmq/zmq_curve.h"
 
 #define ZMQ "zmq"
 #define IPC "ipc"
@@ -43,7 +45,8 @@ typedef struct {
     Transport base;
     void *context;
     void *router;
-    char *identity; /* of the host; "ipc" alone */
+    char *identity;  /* of the host; "ipc" alone */
+    ZmqCurve *curve; /* NULL: there is no secret to be proved */
     unsigned timeout_ms;
     /* Counts packets on their way through ZeroMQ, which orders the two threads that meet in one.
      * Its queues do so too, but we cannot see it, nor can a race detector. */
@@ -89,15 +92,16 @@ static void zmq_transport_destroy(Transport *transport)
     if (self->context != NULL)
         while (zmq_ctx_term(self->context) == -1 && zmq_errno() == EINTR)
             ;
+    zmq_curve_free(self->curve);
     g_free(self->identity);
     g_free(self);
 }
 
 static Transport *create(const TransportOps *ops, const TransportConfig *config, GError **error)
 {
-    if (config->encrypt) { /* rather than send what nobody else was to read */
+    if (config->encrypt && config->secret == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                    "the transport \"%s\" does not encrypt: use \"tcp\"", ops->name);
+                    "the transport \"%s\" encrypts nothing without a secret", ops->name);
         return NULL;
     }
     ZmqTransport *const self = g_new0(ZmqTransport, 1);
@@ -115,6 +119,11 @@ static Transport *create(const TransportOps *ops, const TransportConfig *config,
         /* Nothing is sent on it; should that ever change, it must not be dropped silently. */
         !set_int(self->router, ZMQ_ROUTER_MANDATORY, 1)) {
         fail(error, "open", "a ZeroMQ socket", "");
+        zmq_transport_destroy(&self->base);
+        return NULL;
+    }
+    if (config->secret != NULL &&
+        (self->curve = zmq_curve_new(self->context, self->router, config, error)) == NULL) {
         zmq_transport_destroy(&self->base);
         return NULL;
     }
@@ -296,7 +305,8 @@ static bool zmq_transport_receive(Transport *transport, Received *received)
     }
     received->ops = &received_ops;
     received->lent = received->is_answer = false;
-    received->node = HANDSHAKE_ANY_NODE;
+    received->node =
+        self->curve != NULL && n_parts == 1 ? zmq_curve_node_of(message) : HANDSHAKE_ANY_NODE;
     received->incarnation = 0;
     received->connection = 0;
     point_at(received);
@@ -425,15 +435,17 @@ static bool set_patience(const ZmqTransport *self, void *dealer)
 
 /* `inner` is the endpoint as ZeroMQ has it. */
 static Channel *connect_channel(ZmqTransport *self, const char *endpoint, const char *inner,
-                                bool ipv6, GError **error)
+                                bool ipv6, const ChannelTarget *target, GError **error)
 {
+    const uint32_t node = target != NULL ? target->node : HANDSHAKE_ANY_NODE;
     ZmqChannel *const channel = g_new0(ZmqChannel, 1);
 
     channel->base.ops = &channel_ops;
     channel->transport = self;
     channel->dealer = zmq_socket(self->context, ZMQ_DEALER);
     if (channel->dealer == NULL || !set_up(channel->dealer) ||
-        !set_patience(self, channel->dealer) || !set_int(channel->dealer, ZMQ_IPV6, ipv6))
+        !set_patience(self, channel->dealer) || !set_int(channel->dealer, ZMQ_IPV6, ipv6) ||
+        (self->curve != NULL && !zmq_curve_set_up_dealer(self->curve, channel->dealer, node)))
         goto close_channel;
     watch(self, channel);
     if (zmq_connect(channel->dealer, inner) != 0)
@@ -451,12 +463,11 @@ static Channel *zmq_transport_connect(Transport *transport, const char *endpoint
 {
     g_autofree char *host = NULL, *port = NULL;
 
-    (void)target; /* whoever listens there has to know the secret */
     if (!tcp_address_split(ZMQ, endpoint, &host, &port, error))
         return NULL;
     const bool ipv6 = !g_hostname_is_ip_address(host) || strchr(host, ':') != NULL;
     g_autofree char *inner = g_strconcat("tcp", endpoint + strlen(ZMQ), NULL);
-    return connect_channel((ZmqTransport *)transport, endpoint, inner, ipv6, error);
+    return connect_channel((ZmqTransport *)transport, endpoint, inner, ipv6, target, error);
 }
 
 static Channel *ipc_connect(Transport *transport, const char *endpoint, const ChannelTarget *target,
@@ -465,11 +476,10 @@ static Channel *ipc_connect(Transport *transport, const char *endpoint, const Ch
     ZmqTransport *const self = (ZmqTransport *)transport;
     g_autofree char *name = NULL;
 
-    (void)target; /* as above */
     if (!host_address_split(IPC, self->identity, endpoint, /* for_binding= */ false, &name, error))
         return NULL;
     g_autofree char *inner = ipc_endpoint(name);
-    return connect_channel(self, endpoint, inner, /* ipv6= */ false, error);
+    return connect_channel(self, endpoint, inner, /* ipv6= */ false, target, error);
 }
 
 const TransportOps transport_zmq = {

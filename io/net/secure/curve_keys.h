@@ -1,0 +1,32 @@
+/* The key pairs of ZeroMQ's CURVE, made from the secret of a run.
+ *
+ * Each node has two of them: one as who listens, one as who connects. Whoever knows the secret can
+ * make all of them, the public ones of the other nodes too; nobody else knows any of them, for CURVE
+ * never sends a listener's public key, and a connecting end's only encrypted.
+ *
+ * Threads: any; functions of their arguments alone. */
+#ifndef RUBATO_IO_NET_SECURE_CURVE_KEYS_H
+#define RUBATO_IO_NET_SECURE_CURVE_KEYS_H
+
+#include "io/net/secure/secret.h"
+
+#define CURVE_KEY_BYTES 32
+
+typedef enum {
+    CURVE_ROLE_LISTENS = 1,
+    CURVE_ROLE_CONNECTS = 2,
+} CurveRole;
+
+typedef struct {
+    uint8_t public_key[CURVE_KEY_BYTES], secret_key[CURVE_KEY_BYTES];
+} CurveKeys;
+
+/* The pair of this node in this role. The caller wipes it. */
+void curve_keys_derive(const RunSecret *secret, CurveRole role, uint32_t node, CurveKeys *keys);
+
+/* Overwrites the pair. */
+void curve_keys_clear(CurveKeys *keys);
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(CurveKeys, curve_keys_clear)
+
+#endif
