@@ -275,41 +275,18 @@ static void receive_control(RubatoEngine *engine, Incoming *incoming)
     actor_post(&engine->control, &mail->message);
 }
 
-static void receive_clock(RubatoEngine *engine, Incoming *incoming)
-{
-    const WireHeader *header = &incoming->header;
-    RubatoTaskRun *run;
-
-    pthread_mutex_lock(&engine->lock);
-    run = engine_find_run(engine, header->epoch);
-    if (run != NULL)
-        task_run_hear_clock(run, incoming->node, header);
-    pthread_mutex_unlock(&engine->lock);
-    post_office_receive_clock(&engine->office, incoming);
-    incoming_free(incoming);
-}
-
+/* Data messages do not come further than this: they take no lock of the engine's, and wait for no
+ * control message. */
 static void receive(void *user, Incoming *incoming)
 {
     RubatoEngine *engine = user;
     const uint32_t node = incoming->node;
-    const char *wrong = NULL;
 
-    switch (incoming->header.kind) {
-    case MESSAGE_CONTROL:
+    if (incoming->header.kind == MESSAGE_CONTROL) {
         receive_control(engine, incoming);
-        break;
-    case MESSAGE_CLOCK:
-        receive_clock(engine, incoming);
-        break;
-    case MESSAGE_REPLY:
-        wrong = post_office_receive_reply(&engine->office, incoming);
-        incoming_free(incoming);
-        break;
-    default:
-        wrong = post_office_receive_request(&engine->office, incoming);
-        break;
+        return;
     }
+    const char *const wrong = post_office_receive(&engine->office, incoming);
     if (wrong != NULL)
         g_warning("node %u sent %s; dropped", engine->node_ids[node], wrong);
 }

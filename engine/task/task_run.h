@@ -53,9 +53,6 @@ void task_run_release(RubatoTaskRun *run, uint64_t round);
 /* Tells the others this node's clocks on the run's tables, where they have changed. */
 void task_run_tell_news(RubatoTaskRun *run);
 
-/* A clock of another node came. */
-void task_run_hear_clock(RubatoTaskRun *run, uint32_t node, const WireHeader *header);
-
 /* ---- a worker's thread ---- */
 
 /* A worker opens its reader `id`: the node reader of those of this node, made where it is the

@@ -15,6 +15,7 @@
 #include "io/net/stall_clock.h"
 
 typedef struct WorkerThread WorkerThread;
+typedef struct ClockEar ClockEar;
 
 struct RubatoTaskRun {
     /* immutable once prepared */
@@ -29,6 +30,7 @@ struct RubatoTaskRun {
     Table **tables;
     TableRoute *routes;
     Clocks *clocks; /* by table */
+    ClockEar *ears; /* by table: hear the clocks of other nodes */
     size_t n_tables;
     WorkerThread *workers; /* of this node */
     uint32_t n_local;

@@ -13,6 +13,31 @@
 #include "models/update/update.h"
 #include "tables/process_cache.h"
 
+/* ---- clocks of other nodes ---- */
+
+struct ClockEar {
+    ClockListener listener; /* first: `hear` finds it */
+    Clocks *clocks;
+};
+
+static void hear_clock(ClockListener *listener, uint32_t node, const WireClock *clock)
+{
+    clocks_hear(((ClockEar *)listener)->clocks, node,
+                (NodeClock){ clock->node_clock, clock->slowest });
+}
+
+static void begin_hearing(RubatoTaskRun *run)
+{
+    run->ears = g_new0(ClockEar, run->n_tables + 1);
+    for (size_t i = 0; i < run->n_tables; i++) {
+        run->ears[i] = (ClockEar){
+            .listener = { .epoch = run->epoch, .table = run->routes[i].table, .hear = hear_clock },
+            .clocks = &run->clocks[i]
+        };
+        post_office_listen(run->host->office, &run->ears[i].listener);
+    }
+}
+
 /* ---- routes ---- */
 
 void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uint32_t rank,
@@ -47,16 +72,19 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->report_wait = report_wait;
         route->run = run;
     }
+    begin_hearing(run);
 }
 
 void task_run_clear_routes(RubatoTaskRun *run)
 {
     for (size_t i = 0; i < run->n_tables && run->routes != NULL; i++) {
+        post_office_unlisten(run->host->office, &run->ears[i].listener);
         process_cache_free(table_route_cache(&run->routes[i]));
         clocks_clear(&run->clocks[i]);
     }
     g_clear_pointer(&run->routes, g_free);
     g_clear_pointer(&run->clocks, g_free);
+    g_clear_pointer(&run->ears, g_free);
 }
 
 /* ---- models on the servers ---- */
@@ -141,12 +169,4 @@ void task_run_tell_news(RubatoTaskRun *run)
                                    news.clock, news.clock, news.slowest);
     }
     post_office_flush(office);
-}
-
-void task_run_hear_clock(RubatoTaskRun *run, uint32_t node, const WireHeader *header)
-{
-    for (size_t i = 0; i < run->n_tables; i++)
-        if (run->routes[i].table == header->clock.table)
-            clocks_hear(&run->clocks[i], node,
-                        (NodeClock){ header->clock.node_clock, header->clock.slowest });
 }

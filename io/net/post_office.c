@@ -67,12 +67,14 @@ void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const
     for (uint32_t node = 0; node < n_nodes; node++)
         for (uint32_t i = 0; i < servers_of[node]; i++)
             office->servers[server++].node = node;
+    pthread_mutex_init(&office->listener_lock, NULL);
     pthread_mutex_init(&office->lock, NULL);
 }
 
 void post_office_clear(PostOffice *office)
 {
     pthread_mutex_destroy(&office->lock);
+    pthread_mutex_destroy(&office->listener_lock);
     g_clear_pointer(&office->pending, g_free);
     g_clear_pointer(&office->servers, g_free);
     g_clear_pointer(&office->node_ids, g_free);
@@ -676,6 +678,37 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     return NULL;
 }
 
+void post_office_listen(PostOffice *office, ClockListener *listener)
+{
+    pthread_mutex_lock(&office->listener_lock);
+    listener->next = office->listeners;
+    office->listeners = listener;
+    pthread_mutex_unlock(&office->listener_lock);
+}
+
+void post_office_unlisten(PostOffice *office, ClockListener *listener)
+{
+    ClockListener **link = &office->listeners;
+
+    pthread_mutex_lock(&office->listener_lock);
+    while (*link != NULL && *link != listener)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = listener->next;
+    pthread_mutex_unlock(&office->listener_lock);
+}
+
+static void let_hear(PostOffice *office, const Incoming *incoming)
+{
+    const WireClock *const clock = &incoming->header.clock;
+
+    pthread_mutex_lock(&office->listener_lock);
+    for (ClockListener *one = office->listeners; one != NULL; one = one->next)
+        if (one->epoch == incoming->header.epoch && one->table == clock->table)
+            one->hear(one, incoming->node, clock);
+    pthread_mutex_unlock(&office->listener_lock);
+}
+
 void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
 {
     const WireClock *heard = &incoming->header.clock;
@@ -685,6 +718,7 @@ void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
                               .node = incoming->node,
                               .clock = { .source = heard->source, .clock = heard->clock } };
 
+    let_hear(office, incoming);
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (office->servers[server].actor != NULL) {
             Message told = message;
@@ -693,4 +727,24 @@ void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
             if (!handle_if_short(office, office->servers[server].actor, &told, 0))
                 actor_post(office->servers[server].actor, message_copy_clock(&told));
         }
+}
+
+const char *post_office_receive(PostOffice *office, Incoming *incoming)
+{
+    const char *wrong = NULL;
+
+    switch (incoming->header.kind) {
+    case MESSAGE_CLOCK:
+        post_office_receive_clock(office, incoming);
+        incoming_free(incoming);
+        break;
+    case MESSAGE_REPLY:
+        wrong = post_office_receive_reply(office, incoming);
+        incoming_free(incoming);
+        break;
+    default:
+        wrong = post_office_receive_request(office, incoming);
+        break;
+    }
+    return wrong;
 }

@@ -19,6 +19,16 @@ typedef struct {
 
 typedef struct PendingRequest PendingRequest;
 
+/* Hears the clocks of other nodes on a table, in a task. */
+typedef struct ClockListener ClockListener;
+struct ClockListener {
+    uint32_t epoch;
+    uint32_t table;
+    /* May not block. */
+    void (*hear)(ClockListener *listener, uint32_t node, const WireClock *clock);
+    ClockListener *next; /* the office's */
+};
+
 typedef struct {
     /* immutable */
     uint32_t self; /* this node's number */
@@ -32,6 +42,9 @@ typedef struct {
 
     /* whoever receives, one thread at a time */
     size_t inline_left; /* values that it may still handle itself in this batch */
+
+    pthread_mutex_t listener_lock;
+    ClockListener *listeners; /* guarded by listener_lock */
 
     pthread_mutex_t lock;
     /* guarded by lock: what was asked of other nodes and is not answered yet */
@@ -95,6 +108,18 @@ bool post_office_wait(PostOffice *office, Call *call, int timeout_ms);
 /* Whether, and of which node, a call waits for an answer; for messages. */
 bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node);
 
+/* From now on, and until post_office_unlisten has returned, the listener hears each clock before
+ * this node's servers do: on the thread that receives it, with no lock held but the listeners'. */
+void post_office_listen(PostOffice *office, ClockListener *listener);
+void post_office_unlisten(PostOffice *office, ClockListener *listener);
+
+/* A message other than MESSAGE_CONTROL came; takes it over. Returns what is wrong with it, NULL where
+ * nothing is. Whoever receives calls this, one at a time, and it takes no lock that is held for
+ * long. */
+const char *post_office_receive(PostOffice *office, Incoming *incoming);
+
+/* What that does with each kind. */
+
 /* A MESSAGE_REPLY came. Returns what is wrong with it, NULL where nothing is. An answer that nobody
  * waits for any more is dropped. */
 const char *post_office_receive_reply(PostOffice *office, const Incoming *incoming);
@@ -103,7 +128,7 @@ const char *post_office_receive_reply(PostOffice *office, const Incoming *incomi
  * where nothing is; a wrong one is freed. */
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming);
 
-/* A MESSAGE_CLOCK came: hands it to every server of this node. */
+/* A MESSAGE_CLOCK came: its listener hears it, and every server of this node gets it. */
 void post_office_receive_clock(PostOffice *office, const Incoming *incoming);
 
 /* The last packet of a batch was taken in: sends what there is to send. */
