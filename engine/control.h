@@ -58,6 +58,7 @@ typedef enum {
     CONTROL_CREATE = 1,
     CONTROL_DROP,
     CONTROL_RUN,
+    CONTROL_MOVE,
     CONTROL_BARRIER, /* never has a GO: when all are there, COMMIT says so */
     CONTROL_END_OF_CALLS,
 } ControlCall;

@@ -3,6 +3,7 @@
  *   engine.c      its life: making, leaving, freeing
  *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
  *                 on tasks
+ *   engine_parts.c   moving a part to another server
  *   engine_lists.c   lists that servers tell: keys, counts of bad deltas
  *   engine_stats.c   what it tells of itself in numbers
  *   engine_private.c   what these files ask it

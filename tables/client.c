@@ -163,7 +163,10 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
 void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
                        uint32_t n_slices, Call *call, Message *messages)
 {
+    const uint32_t number = part_map_number(client->route->map);
+
     send_slices(client, ask, slices, n_slices, call, messages);
+    table_client_end_sending(client, number, slices, n_slices);
 }
 
 bool table_client_wait_room(TableClient *client, const Slice *slices, uint32_t n_slices,
@@ -236,12 +239,14 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     PostOffice *office = route->office;
     const TableAsk ask = { .kind = MESSAGE_ADD, .row_bytes = route->row_bytes, .input = deltas };
     const Slice *slices = client->slicer.slices;
+    uint32_t number;
 
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
     if (!table_client_check_cancelled(client, error) ||
         !table_client_wait_room(client, slices, n_slices, error))
         return false;
+    number = part_map_number(route->map);
     for (uint32_t i = 0; i < n_slices; i++) {
         Message message;
 
@@ -250,6 +255,7 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
             return table_client_fail_memory(client, error);
     }
     post_office_flush_soon(office);
+    table_client_end_sending(client, number, slices, n_slices);
     table_client_count_add(client, n_keys, n_slices);
     client->stats.n_adds++;
     if (client->unheard_bytes < office->sizes.mailbox_bytes)
@@ -377,6 +383,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
     n_slices = slicer_cut(&client->slicer, route->partition, keys, n);
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
+    const uint32_t number = part_map_number(route->map);
     for (uint32_t part = 0; part < route->map->n_parts; part++) {
         /* the slices come in the order of their parts; a part without keys is told so */
         const Slice none = { .part = part };
@@ -391,6 +398,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
             return table_client_fail_memory(client, error);
     }
     post_office_flush(office);
+    table_client_end_sending_to_all(client, number);
     return true;
 }
 
@@ -405,6 +413,7 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
         !table_client_check_cancelled(client, error) || !table_client_wait_to_add(client, error) ||
         !table_client_wait_room_of_all(client, error))
         return false;
+    const uint32_t number = part_map_number(route->map);
     for (uint32_t part = 0; part < n_parts; part++) {
         Message message;
 
@@ -415,6 +424,7 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     }
     table_client_count_add(client, 0, n_parts);
     post_office_flush(office);
+    table_client_end_sending_to_all(client, number);
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }
 

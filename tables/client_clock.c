@@ -91,6 +91,29 @@ uint64_t table_client_clock_to_tell(const TableClient *client)
     return clock;
 }
 
+/* Tells a clock to every server of this node. A part that moves meanwhile may be on neither of its
+ * servers when these are told, so they are told again. */
+static void tell_local_clock(const TableRoute *route, uint32_t source, uint64_t clock)
+{
+    PostOffice *office = route->office;
+    uint32_t number;
+
+    do {
+        number = part_map_number(route->map);
+        for (uint32_t server = 0; server < office->n_servers; server++)
+            if (post_office_is_local(office, server)) {
+                Message message = { .kind = MESSAGE_CLOCK,
+                                    .epoch = route->epoch,
+                                    .table = route->table,
+                                    .server = server,
+                                    .node = office->self,
+                                    .clock = { .source = source, .clock = clock } };
+
+                post_office_tell_local_clock(office, &message);
+            }
+    } while (G_UNLIKELY(part_map_number(route->map) != number));
+}
+
 /* Tells a clock to every server of every node. */
 static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock, NodeClock node)
 {
@@ -101,17 +124,7 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
                                node.slowest);
         post_office_flush(office);
     }
-    for (uint32_t server = 0; server < office->n_servers; server++)
-        if (post_office_is_local(office, server)) {
-            Message message = { .kind = MESSAGE_CLOCK,
-                                .epoch = route->epoch,
-                                .table = route->table,
-                                .server = server,
-                                .node = office->self,
-                                .clock = { .source = source, .clock = clock } };
-
-            post_office_tell_local_clock(office, &message);
-        }
+    tell_local_clock(route, source, clock);
     if (!route->traits->per_worker_clocks)
         clocks_tell(route->clocks, clock);
 }

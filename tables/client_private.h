@@ -3,6 +3,7 @@
  *   client.c        its life, the checks of keys, Get and Add, what was counted
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_clock.c  the clock: how far ahead it may be, telling others of it
+ *   client_moved.c  what was sent while parts moved
  *   client_wait.c   waiting, saying for whom, and how a call ended
  *
  * Threads: the client's worker. */
@@ -36,6 +37,22 @@ void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
 
 /* The node's clock, for a Get to bring to the servers; 0 where they are told otherwise. */
 uint64_t table_client_clock_to_tell(const TableClient *client);
+
+/* ---- client_moved.c ---- */
+
+/* After messages that are not waited for: the map had that number before the servers were looked up.
+ * Where a part has moved meanwhile, returns once the part that each slice names has taken in what was
+ * sent. */
+void table_client_fence_slices(TableClient *client, const Slice *slices, uint32_t n_slices);
+static inline void table_client_end_sending(TableClient *client, uint32_t number,
+                                            const Slice *slices, uint32_t n_slices)
+{
+    if (G_UNLIKELY(part_map_number(client->route->map) != number))
+        table_client_fence_slices(client, slices, n_slices);
+}
+
+/* The same after something that went to all parts. */
+void table_client_end_sending_to_all(TableClient *client, uint32_t number);
 
 /* ---- client_wait.c ---- */
 

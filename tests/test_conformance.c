@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/support/engine_fixture.h"
+#include "tests/support/mover.h"
 #include "tests/support/runner.h"
 
 enum {
@@ -86,6 +87,8 @@ typedef struct {
 
 typedef struct {
     RubatoTableSpec spec;
+    bool moves;   /* its parts move between servers all the time */
+    Mover *mover; /* NULL: they do not */
     HandleKind handle;
     bool is_bsp, is_asp;
     uint64_t staleness; /* how far ahead of another's clocks a Get may be */
@@ -386,6 +389,8 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
 {
     const Plan *plan = user_data;
     Handle handle = { .plan = plan, .kind = plan->handle };
+
+    mover_begin(plan->mover);
     const bool ok =
         open_handle(&handle, worker, error) && iterate(&handle, rubato_worker_rank(worker), error);
 
@@ -428,6 +433,8 @@ static void run_plan(RubatoEngine *engine, Plan *plan, uint64_t seed)
 
     make_plan(plan, seed);
     create_table(engine, &plan->spec);
+    if (plan->moves)
+        plan->mover = mover_new(engine, plan->spec.name, plan->spec.parts, seed);
     ok = rubato_engine_run(engine, &task, &error);
     ck_assert_msg(ok,
                   "%s under %s over %s, %s×%u, %u parts on %u servers, staleness %u, "
@@ -436,36 +443,41 @@ static void run_plan(RubatoEngine *engine, Plan *plan, uint64_t seed)
                   rubato_dtype_name(plan->spec.dtype), plan->spec.width, plan->spec.parts,
                   rubato_engine_n_servers(engine), plan->spec.staleness, (unsigned)seed,
                   error == NULL ? "" : error->message);
+    if (plan->moves)
+        ck_assert_uint_gt(mover_end(plan->mover), 0);
+    plan->mover = NULL;
     check_totals(engine, plan);
     ck_assert(rubato_engine_drop_table(engine, plan->spec.name, NULL));
 }
 
-START_TEST(every_get_sees_what_it_must_and_may)
+/* All tables of a kind: models, storages and handles as kinds[] has them. */
+static void run_plans(size_t kind, uint32_t most_servers, bool moves)
 {
     static const uint32_t widths[] = { 1, 3, MAX_WIDTH };
-    const bool is_dense = strcmp(kinds[_i].storage, "dense") == 0;
+    const bool is_dense = strcmp(kinds[kind].storage, "dense") == 0;
     Plan *plan = g_new0(Plan, 1);
 
-    plan->handle = kinds[_i].handle;
-    plan->is_asp = strcmp(kinds[_i].model, "asp") == 0;
-    plan->is_bsp = strcmp(kinds[_i].model, "bsp") == 0;
-    for (uint32_t servers = 1; servers <= 4; servers++) {
+    plan->moves = moves;
+    plan->handle = kinds[kind].handle;
+    plan->is_asp = strcmp(kinds[kind].model, "asp") == 0;
+    plan->is_bsp = strcmp(kinds[kind].model, "bsp") == 0;
+    for (uint32_t servers = moves ? 2 : 1; servers <= most_servers; servers++) {
         RubatoEngine *engine = engine_with_servers(servers);
 
         for (uint32_t i = 0; i < 4 * G_N_ELEMENTS(widths); i++) {
             const bool is_ssp = !plan->is_asp && !plan->is_bsp;
-            const bool is_sparse = strcmp(kinds[_i].model, "sparse_ssp") == 0;
+            const bool is_sparse = strcmp(kinds[kind].model, "sparse_ssp") == 0;
 
             plan->spec = (RubatoTableSpec){
                 .name = "t",
                 .dtype = (RubatoDtype)(i % 4),
                 .width = widths[i / 4],
-                .storage = kinds[_i].storage,
+                .storage = kinds[kind].storage,
                 .first_key = is_dense ? FIRST_KEY : 0,
                 .n_keys = is_dense ? N_KEYS : 0,
                 .chunk_size = is_dense ? CHUNK_SIZE : 0,
-                .parts = i % 3 == 0 ? 0 : 1 + (3 * servers + i) % 9,
-                .model = kinds[_i].model,
+                .parts = i % 3 == 0 && !moves ? 0 : 1 + (3 * servers + i) % 9,
+                .model = kinds[kind].model,
                 .staleness = is_ssp ? (servers + i) % 3 : 0,
                 .speculation = is_sparse ? i % 3 : 0,
                 .record = is_dense && i % 2 == 0 ? "dense" : "hash",
@@ -474,11 +486,22 @@ START_TEST(every_get_sees_what_it_must_and_may)
             };
             plan->staleness = plan->spec.staleness;
             plan->reach = plan->spec.staleness + plan->spec.speculation;
-            run_plan(engine, plan, (uint64_t)_i * 1000 + servers * 100 + i);
+            run_plan(engine, plan, (uint64_t)kind * 1000 + servers * 100 + i);
         }
         rubato_engine_free(engine);
     }
     g_free(plan);
+}
+
+START_TEST(every_get_sees_what_it_must_and_may)
+{
+    run_plans((size_t)_i, 4, false);
+}
+END_TEST
+
+START_TEST(every_get_sees_what_it_must_and_may_while_parts_move)
+{
+    run_plans((size_t)_i, 3, true);
 }
 END_TEST
 
@@ -488,6 +511,8 @@ int main(void)
     TCase *cases = tcase_create("models, storages, handles");
 
     tcase_add_loop_test(cases, every_get_sees_what_it_must_and_may, 0, G_N_ELEMENTS(kinds));
+    tcase_add_loop_test(cases, every_get_sees_what_it_must_and_may_while_parts_move, 0,
+                        G_N_ELEMENTS(kinds));
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/support/engine_fixture.h"
+#include "tests/support/mover.h"
 #include "tests/support/runner.h"
 
 /* ---- directed ---- */
@@ -348,7 +349,7 @@ static bool sum_floats(RubatoWorker *worker, void *user_data, GError **error)
     RubatoKey keys[BIT_KEYS];
     float values[BIT_KEYS];
 
-    (void)user_data;
+    mover_begin(user_data);
     TRY(table != NULL);
     for (int t = 0; t < 15; t++) {
         for (int i = 0; i < BIT_KEYS; i++)
@@ -367,7 +368,7 @@ static bool sum_floats(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
-START_TEST(bsp_sums_have_the_same_bits_whatever_servers_parts_and_storage)
+START_TEST(bsp_sums_have_the_same_bits_whatever_servers_parts_moves_and_storage)
 {
     float first[BIT_KEYS] = { 0 }, sums[BIT_KEYS];
 
@@ -378,7 +379,10 @@ START_TEST(bsp_sums_have_the_same_bits_whatever_servers_parts_and_storage)
                                                  .model = "bsp",
                                                  .parts = run < 8 ? 0 : run % 7 + 1,
                                                  .n_keys = run / 4 % 2 == 0 ? BIT_KEYS : 0 });
-        run_ok(engine, BIT_WORKERS, sum_floats, NULL, "t");
+        Mover *mover = run < 12 ? NULL : mover_new(engine, "t", run % 7 + 1, run);
+        run_ok(engine, BIT_WORKERS, sum_floats, mover, "t");
+        if (mover != NULL)
+            ck_assert_uint_gt(mover_end(mover), 0);
         ck_assert(rubato_engine_get_range(engine, "t", 0, BIT_KEYS, sums, NULL));
         if (run == 0)
             memcpy(first, sums, sizeof sums);
@@ -402,7 +406,7 @@ int main(void)
                         2 * (int)G_N_ELEMENTS(packs));
     tcase_add_loop_test(cases, sparse_ssp_lets_nobody_read_what_a_slower_worker_may_still_change, 0,
                         24);
-    tcase_add_test(cases, bsp_sums_have_the_same_bits_whatever_servers_parts_and_storage);
+    tcase_add_test(cases, bsp_sums_have_the_same_bits_whatever_servers_parts_moves_and_storage);
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

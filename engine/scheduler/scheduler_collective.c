@@ -25,6 +25,7 @@ static const struct {
     [CONTROL_CREATE] = { "created ", "create " },
     [CONTROL_DROP] = { "dropped ", "drop " },
     [CONTROL_RUN] = { "ran ", "run " },
+    [CONTROL_MOVE] = { "moved ", "move " },
     [CONTROL_BARRIER] = { "waited in a barrier", "wait in a barrier" },
 };
 

@@ -11,37 +11,15 @@
 #include "engine/server/server.h"
 
 #include "engine/server/request_ops.h"
+#include "engine/server/server_private.h"
 #include "models/update/bad_gradients.h"
-
-/* A table's parts on this server. */
-typedef struct {
-    uint32_t n_parts;
-    RubatoShard *shards[]; /* by part; NULL: it is not here */
-} ServerTable;
-
-/* A part that is here, in a task. */
-typedef struct {
-    RubatoShard *shard;
-    RubatoModel *model;
-} BoundPart;
-
-/* A task's models over one table. */
-typedef struct {
-    uint32_t epoch;
-    uint32_t table;
-    const char *table_name;
-    uint32_t n_parts;
-    uint32_t n_here;
-    uint32_t *here;   /* the parts that are here, ascending */
-    BoundPart *parts; /* by part; model NULL: it is not here */
-} Binding;
 
 static const char no_such_part[] = "a request for a part that is not here";
 
 /* After so many refusals a server says no more of them. */
 enum { MAX_LOGGED_REFUSALS = 20 };
 
-static void answer(Server *server, Message *message, CallStatus status)
+void server_answer(Server *server, Message *message, CallStatus status)
 {
     message->status = status;
     message->is_answered = true;
@@ -53,7 +31,7 @@ static void refuse(Server *server, Message *message, const char *why)
     if (++server->n_refused <= MAX_LOGGED_REFUSALS)
         g_warning("server %u: node %u sent %s; dropped", server->number,
                   server->office->node_ids[message->node], why);
-    answer(server, message, CALL_REFUSED);
+    server_answer(server, message, CALL_REFUSED);
 }
 
 /* What is wrong with a request of another node, NULL where nothing is. model NULL: between tasks. */
@@ -88,7 +66,7 @@ static bool check_remote(Server *server, const RubatoShard *shard, const RubatoM
         return false;
     }
     if (!is_whole) {
-        answer(server, message, CALL_NO_MEMORY);
+        server_answer(server, message, CALL_NO_MEMORY);
         server->starved = true;
         return false;
     }
@@ -96,17 +74,17 @@ static bool check_remote(Server *server, const RubatoShard *shard, const RubatoM
 }
 
 /* NULL where there is none. */
-static ServerTable *find_table(const Server *server, uint32_t table)
+ServerTable *server_find_table(const Server *server, uint32_t table)
 {
     return table < server->tables->len ? g_ptr_array_index(server->tables, table) : NULL;
 }
 
 static RubatoShard *find_shard(const ServerTable *table, uint32_t part)
 {
-    return part < table->n_parts ? table->shards[part] : NULL;
+    return part < table->n_parts ? table->parts[part].shard : NULL;
 }
 
-static Binding *find_binding(Server *server, uint32_t epoch, uint32_t table)
+Binding *server_find_binding(Server *server, uint32_t epoch, uint32_t table)
 {
     for (guint i = 0; i < server->bindings->len; i++) {
         Binding *binding = &g_array_index(server->bindings, Binding, i);
@@ -141,7 +119,7 @@ static char *describe_need(const Server *server, const Binding *binding)
 }
 
 /* Fails the task, and takes up memory for the next time. What was there stays. */
-static void starve(Server *server, const Binding *binding)
+void server_starve(Server *server, const Binding *binding)
 {
     server->starved = false;
     g_clear_pointer(&server->reserve, g_free);
@@ -162,7 +140,7 @@ static void empty_outbox(Server *server, RubatoModel *model)
     for (; request != NULL; request = next) {
         next = request->next;
         message_of_request(request)->min_clock = min_clock;
-        answer(server, message_of_request(request), status);
+        server_answer(server, message_of_request(request), status);
     }
 }
 
@@ -172,21 +150,25 @@ static void handle_clock(Server *server, const Binding *binding, Message *messag
     for (uint32_t i = 0; i < binding->n_here; i++) {
         RubatoModel *model = binding->parts[binding->here[i]].model;
 
+        if (server_is_leaving(server, binding->table, binding->here[i])) {
+            server_pass_on_clock(server, message);
+            continue;
+        }
         model_clock(model, message->clock.source, message->clock.clock);
         empty_outbox(server, model);
     }
-    answer(server, message, CALL_OK);
+    server_answer(server, message, CALL_OK);
     if (G_UNLIKELY(server->starved))
-        starve(server, binding);
+        server_starve(server, binding);
 }
 
 static void handle_for_task(Server *server, Message *message)
 {
-    Binding *binding = find_binding(server, message->epoch, message->table);
+    Binding *binding = server_find_binding(server, message->epoch, message->table);
     const BoundPart *part;
 
     if (binding == NULL) {
-        answer(server, message, CALL_CANCELLED);
+        server_answer(server, message, CALL_CANCELLED);
         return;
     }
     if (message->kind == MESSAGE_CLOCK) {
@@ -199,13 +181,14 @@ static void handle_for_task(Server *server, Message *message)
     }
     part = message->part < binding->n_parts ? &binding->parts[message->part] : NULL;
     if (part == NULL || part->model == NULL) {
-        refuse(server, message, no_such_part);
+        if (!server_pass_on(server, message))
+            refuse(server, message, no_such_part);
         return;
     }
     if (message->node != server->office->self &&
         !check_remote(server, part->shard, part->model, message)) {
         if (server->starved)
-            starve(server, binding);
+            server_starve(server, binding);
         return;
     }
     switch (message->kind) { /* those that come most; the others by the array */
@@ -223,7 +206,7 @@ static void handle_for_task(Server *server, Message *message)
     }
     empty_outbox(server, part->model);
     if (G_UNLIKELY(server->starved))
-        starve(server, binding);
+        server_starve(server, binding);
     if (!message->is_answered)
         post_office_park(message);
 }
@@ -241,7 +224,7 @@ static bool has_room(const RubatoShard *shard, Message *message)
 static void handle_past_models(Server *server, Message *message)
 {
     const RequestOps *ops = request_ops[message->kind];
-    const ServerTable *table = find_table(server, message->table);
+    const ServerTable *table = server_find_table(server, message->table);
     RubatoShard *shard;
 
     if (ops->between_tasks == NULL) {
@@ -254,7 +237,8 @@ static void handle_past_models(Server *server, Message *message)
     }
     shard = find_shard(table, message->part);
     if (shard == NULL) {
-        refuse(server, message, no_such_part);
+        if (!server_pass_on(server, message))
+            refuse(server, message, no_such_part);
         return;
     }
     if (message->node != server->office->self && !check_remote(server, shard, NULL, message)) {
@@ -265,7 +249,7 @@ static void handle_past_models(Server *server, Message *message)
         ops->between_tasks(shard, &message->request);
     else
         server->starved = true;
-    answer(server, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
+    server_answer(server, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
     server->starved = false;
 }
 
@@ -277,7 +261,9 @@ static bool handle_without_table(Server *server, Message *message)
         message->invoke(message, server);
     else if (!request_ops[message->kind]->is_empty)
         return false;
-    answer(server, message, CALL_OK);
+    else if (server_pass_on(server, message))
+        return true;
+    server_answer(server, message, CALL_OK);
     return true;
 }
 
@@ -315,7 +301,7 @@ static size_t find_work(Actor *actor, const Message *message)
 
     if (ops == NULL || !ops->releases)
         return 0;
-    binding = find_binding((Server *)actor, message->epoch, message->table);
+    binding = server_find_binding((Server *)actor, message->epoch, message->table);
     if (binding == NULL)
         return 0;
     if (message->kind != MESSAGE_CLOCK)
@@ -337,6 +323,7 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->n_refused = 0;
     server->fail_task = fail_task;
     server->user = user;
+    server->leaving_to = NULL;
     server->starved = false;
     server->reserve = g_try_malloc(RESERVE_BYTES);
 }
@@ -414,7 +401,7 @@ void servers_run(Server *servers, uint32_t n, void (*function)(Server *server, v
 
 void server_add_table(Server *server, uint32_t table, uint32_t n_parts)
 {
-    ServerTable *added = g_malloc0(sizeof *added + n_parts * sizeof(added->shards[0]));
+    ServerTable *added = g_malloc0(sizeof *added + n_parts * sizeof(added->parts[0]));
 
     added->n_parts = n_parts;
     if (server->tables->len <= table)
@@ -424,40 +411,40 @@ void server_add_table(Server *server, uint32_t table, uint32_t n_parts)
 
 void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard *shard)
 {
-    find_table(server, table)->shards[part] = shard;
+    server_find_table(server, table)->parts[part].shard = shard;
     shard_set_alarm(shard, &server->starved);
 }
 
 void server_drop_table(Server *server, uint32_t table)
 {
-    ServerTable *dropped = find_table(server, table);
+    ServerTable *dropped = server_find_table(server, table);
 
     if (dropped == NULL)
         return;
     for (uint32_t part = 0; part < dropped->n_parts; part++)
-        shard_free(dropped->shards[part]);
+        shard_free(dropped->parts[part].shard);
     g_free(dropped);
     g_ptr_array_index(server->tables, table) = NULL;
 }
 
 RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t part)
 {
-    const ServerTable *found = find_table(server, table);
+    const ServerTable *found = server_find_table(server, table);
 
     return found == NULL ? NULL : find_shard(found, part);
 }
 
 void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, uint64_t *n_bytes)
 {
-    const ServerTable *sized = find_table(server, table);
+    const ServerTable *sized = server_find_table(server, table);
 
     *n_rows = *n_bytes = 0;
     for (uint32_t part = 0; part < sized->n_parts; part++) {
         uint64_t rows, bytes;
 
-        if (sized->shards[part] == NULL)
+        if (sized->parts[part].shard == NULL)
             continue;
-        shard_size(sized->shards[part], &rows, &bytes);
+        shard_size(sized->parts[part].shard, &rows, &bytes);
         *n_rows += rows;
         *n_bytes += bytes;
     }
@@ -465,17 +452,20 @@ void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, u
 
 /* ---- models ---- */
 
-/* Ends the models of a binding: what is parked in them is answered as cancelled. */
+void server_end_model(Server *server, RubatoModel *model)
+{
+    RubatoRequest *request = model_free(model), *next;
+
+    for (; request != NULL; request = next) {
+        next = request->next;
+        server_answer(server, message_of_request(request), CALL_CANCELLED);
+    }
+}
+
 static void clear_binding(Server *server, Binding *binding)
 {
-    for (uint32_t i = 0; i < binding->n_here; i++) {
-        RubatoRequest *request = model_free(binding->parts[binding->here[i]].model), *next;
-
-        for (; request != NULL; request = next) {
-            next = request->next;
-            answer(server, message_of_request(request), CALL_CANCELLED);
-        }
-    }
+    for (uint32_t i = 0; i < binding->n_here; i++)
+        server_end_model(server, binding->parts[binding->here[i]].model);
     g_free(binding->here);
     g_free(binding->parts);
 }
@@ -502,7 +492,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
                        const RubatoModelSetup *setup, uint32_t n_nodes, const uint32_t *workers_of,
                        GError **error)
 {
-    const ServerTable *used = find_table(server, table);
+    const ServerTable *used = server_find_table(server, table);
     Binding binding = { .epoch = epoch,
                         .table = table,
                         .table_name = setup->spec->name,
@@ -511,7 +501,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
                         .parts = g_new0(BoundPart, used->n_parts) };
 
     for (uint32_t part = 0; part < used->n_parts; part++) {
-        RubatoShard *shard = used->shards[part];
+        RubatoShard *shard = used->parts[part].shard;
 
         if (shard == NULL)
             continue;

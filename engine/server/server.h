@@ -9,8 +9,10 @@
 #include <rubato/model_ops.h>
 
 #include "io/net/post_office.h"
+#include "tables/part_map.h"
 
-typedef struct {
+typedef struct Server Server;
+struct Server {
     Actor actor; /* first: the actor's handler finds the server */
 
     /* immutable */
@@ -23,9 +25,11 @@ typedef struct {
     GPtrArray *tables; /* of ServerTable, by table id; NULL: dropped */
     GArray *bindings;  /* of Binding: the models of running tasks */
     uint64_t n_refused;
+    Server *leaving_to; /* who gets the part that is leaving; NULL: none is */
+    uint32_t leaving_table, leaving_part;
     bool starved;  /* the request that is handled could not be done for want of memory */
     void *reserve; /* memory to fail in order with; NULL while it is used */
-} Server;
+};
 
 /* `fail_task` is called by the owner. */
 void server_init(Server *server, uint32_t number, PostOffice *office,
@@ -33,6 +37,11 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
 bool server_start(Server *server);
 void server_stop(Server *server);
 void server_clear(Server *server);
+
+/* Moves a part of a table from one server of this process to another: see server_parts.c. One move
+ * at a time, and no task begins and no table is made or dropped meanwhile. Any thread that is not a
+ * server's owner. */
+void servers_move_part(Server *from, Server *to, uint32_t table, uint32_t part, PartMap *map);
 
 /* Runs a function as the owner of each of n servers, on their threads, and waits for all of
  * them. */

@@ -50,6 +50,7 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
     actor->has_thread = false;
     actor->answered = NULL;
     actor->outbox = NULL;
+    actor->taken = NULL;
 }
 
 void actor_answer(Actor *actor, Message *message)
@@ -79,14 +80,33 @@ static void wake_thread(Actor *actor)
         futex_wake(&actor->asleep, 1);
 }
 
-static void handle_mailbox(Actor *actor)
+/* What was taken and is not handled yet stays where actor_drain finds it. */
+static void handle_taken(Actor *actor)
 {
-    Message *message, *next;
+    while (actor->taken != NULL) {
+        Message *message = actor->taken;
 
-    for (message = mailbox_take(&actor->mailbox); message != NULL; message = next) {
-        next = message->next;
+        actor->taken = message->next;
         actor->handle(actor, message);
     }
+}
+
+static void handle_mailbox(Actor *actor)
+{
+    Message *const taken = mailbox_take(&actor->mailbox);
+
+    if (taken == NULL)
+        return;
+    actor->taken = taken;
+    handle_taken(actor);
+}
+
+void actor_drain(Actor *actor)
+{
+    do {
+        handle_taken(actor);
+        actor->taken = mailbox_take(&actor->mailbox);
+    } while (actor->taken != NULL);
 }
 
 /* Gives back the token and then the answers. Whether the mailbox has filled meanwhile. */

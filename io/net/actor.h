@@ -35,6 +35,7 @@ struct Actor {
     pthread_t thread;
 
     /* owner only; with the token in one cache line, which comes to each owner in any case */
+    Message *taken;        /* out of the mailbox, not handled yet */
     Message *answered;     /* what handle gave back, in any order */
     RubatoRequest *outbox; /* for handle to use; NULL at first */
 };
@@ -64,6 +65,10 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
 
 /* Puts the message into the mailbox and sees to it that somebody handles it. */
 void actor_post(Actor *actor, Message *message);
+
+/* The owner, from inside `handle`: handles what has come behind the present message, until a look
+ * (sequentially consistent) finds the mailbox empty. */
+void actor_drain(Actor *actor);
 
 /* Gives a message back: message_end is called on it once the token is free again. */
 void actor_answer(Actor *actor, Message *message);

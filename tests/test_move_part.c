@@ -1,0 +1,256 @@
+/* Parts that move between the servers of a process: what goes with them, and what is sent after them.
+ * That every Get stays exact and within its bounds while parts move all the time is seen by
+ * test_conformance. */
+#include <string.h>
+
+#include "engine/engine_private.h"
+#include "models/update/bad_gradients.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/runner.h"
+
+#define I64_TABLE(...)                                \
+    &(RubatoTableSpec)                                \
+    {                                                 \
+        .name = "t", .dtype = RUBATO_I64, __VA_ARGS__ \
+    }
+
+enum { N_KEYS = 40, N_PARTS = 5, N_SERVERS = 3 };
+
+/* ---- between tasks ---- */
+
+typedef struct {
+    double rows[N_KEYS], states[4 * N_KEYS];
+    RubatoKey *keys;
+    size_t n_keys;
+} Seen;
+
+static Seen see(RubatoEngine *engine)
+{
+    Seen seen;
+
+    ck_assert(rubato_engine_get_range(engine, "t", 0, N_KEYS, seen.rows, NULL));
+    ck_assert(rubato_engine_get_state_range(engine, "t", 0, N_KEYS, seen.states, NULL));
+    ck_assert(rubato_engine_list_keys(engine, "t", &seen.keys, &seen.n_keys, NULL));
+    return seen;
+}
+
+static void check_same(RubatoEngine *engine, const Seen *seen)
+{
+    const Seen now = see(engine);
+
+    ck_assert_mem_eq(now.rows, seen->rows, sizeof now.rows);
+    ck_assert_mem_eq(now.states, seen->states, sizeof now.states);
+    ck_assert_uint_eq(now.n_keys, seen->n_keys);
+    ck_assert_mem_eq(now.keys, seen->keys, now.n_keys * sizeof *now.keys);
+    g_free(now.keys);
+}
+
+START_TEST(rows_and_state_go_with_their_part)
+{
+    RubatoEngine *engine = engine_with_servers(N_SERVERS);
+    double deltas[N_KEYS];
+    uint64_t n_rows = 0;
+    Seen seen;
+
+    create_table(engine, &(RubatoTableSpec){ .name = "t",
+                                             .dtype = RUBATO_F64,
+                                             .n_keys = _i == 0 ? N_KEYS : 0,
+                                             .parts = N_PARTS,
+                                             .update = "adam" });
+    for (int i = 0; i < N_KEYS; i++)
+        deltas[i] = 1.0 / (i + 1);
+    ck_assert(rubato_engine_add_range(engine, "t", 0, N_KEYS, deltas, NULL));
+    seen = see(engine);
+    for (uint32_t part = 0; part < N_PARTS; part++) {
+        ck_assert(rubato_engine_move_part(engine, "t", part, 2, NULL));
+        check_same(engine, &seen);
+    }
+    ck_assert_uint_eq(count_rows_of(engine, "t", 0), 0);
+    ck_assert_uint_eq(count_rows_of(engine, "t", 1), 0);
+    ck_assert_uint_eq(count_rows_of(engine, "t", 2), N_KEYS);
+    ck_assert(rubato_engine_move_part(engine, "t", 3, 2, NULL)); /* there already */
+    ck_assert(rubato_engine_move_part(engine, "t", 3, 0, NULL));
+    check_same(engine, &seen);
+    g_free(seen.keys);
+
+    /* what is done to them afterwards is done where they are */
+    ck_assert(rubato_engine_add_range(engine, "t", 0, N_KEYS, deltas, NULL));
+    ck_assert(rubato_engine_reset_range(engine, "t", 0, N_KEYS, NULL));
+    ck_assert(rubato_engine_get_range(engine, "t", 0, N_KEYS, deltas, NULL));
+    for (int i = 0; i < N_KEYS; i++)
+        ck_assert(deltas[i] == 0);
+    for (uint32_t server = 0; server < N_SERVERS; server++)
+        n_rows += count_rows_of(engine, "t", server);
+    ck_assert_uint_eq(n_rows, N_KEYS);
+    ck_assert(rubato_engine_drop_table(engine, "t", NULL));
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- what waits ---- */
+
+static const char *const models[] = { "bsp", "ssp", "sparse_ssp" };
+
+typedef struct {
+    bool is_bsp;
+    Event asked, moved;
+} Scene;
+
+/* Worker 0 asks at clock 1, and adds once more, before worker 1 has come there. The part moves, and
+ * then moves on; only then worker 1 adds and clocks. */
+static bool ask_and_add(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Scene *scene = user_data;
+    g_autoptr(RubatoKVClientTable) table =
+        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    const RubatoKey key = 1;
+    const int64_t first[] = { 1, 20 }, later = 300;
+    const uint32_t rank = rubato_worker_rank(worker);
+    RubatoTicket ticket;
+    int64_t value = -1;
+
+    TRY(table != NULL);
+    if (rank == 1)
+        TRY(event_await(&scene->moved, 1, worker, error));
+    TRY(rubato_kv_client_table_add(table, &key, 1, &first[rank], error));
+    TRY(rubato_kv_client_table_clock(table, error));
+    if (rank == 1)
+        return true;
+    ticket = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, NULL, error);
+    TRY(ticket != 0);
+    TRY(rubato_kv_client_table_add(table, &key, 1, &later, error));
+    event_raise(&scene->asked);
+    TRY(rubato_kv_client_table_wait(table, ticket, error));
+    /* under BSP exactly the Adds of clock 0; otherwise those, and perhaps the later one */
+    REQUIRE(value == 21 || (!scene->is_bsp && value == 321));
+    return true;
+}
+
+START_TEST(a_get_that_waits_is_answered_by_the_server_that_got_the_part)
+{
+    Scene scene = { .is_bsp = strcmp(models[_i], "bsp") == 0,
+                    .asked = EVENT_INIT,
+                    .moved = EVENT_INIT };
+    const char *const tables[] = { "t", NULL };
+    const RubatoTask task = { .name = "ask",
+                              .run = ask_and_add,
+                              .user_data = &scene,
+                              .tables = tables,
+                              .workers_per_node = 2 };
+    g_autoptr(GError) error = NULL;
+    RubatoEngine *engine = engine_with_servers(N_SERVERS);
+    RubatoTaskRun *run;
+
+    create_table(engine, I64_TABLE(.n_keys = 4, .parts = 1, .model = models[_i]));
+    run = rubato_engine_start(engine, &task, &error);
+    ck_assert(run != NULL);
+    event_wait(&scene.asked, 1);
+    ck_assert(rubato_engine_move_part(engine, "t", 0, 1, NULL));
+    ck_assert(rubato_engine_move_part(engine, "t", 0, 2, NULL));
+    event_raise(&scene.moved);
+    ck_assert_msg(rubato_task_run_wait(run, &error), "%s", error == NULL ? "" : error->message);
+    ck_assert_int_eq(read_i64(engine, "t", 1), 321);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- what comes late ---- */
+
+/* Asks a server that had the part once, as a sender does that has not heard of the move. */
+static CallStatus ask_at(RubatoEngine *engine, uint32_t server, uint32_t part, MessageKind kind,
+                         int64_t *value)
+{
+    Call call;
+    Message message = {
+        .kind = kind,
+        .table = 0,
+        .part = part,
+        .server = server,
+        .node = engine->office.self,
+        .row_bytes = sizeof *value,
+        .call = &call,
+        .end = message_end_call,
+        .request = { .worker = BAD_GRADIENTS_NO_WORKER,
+                     .keys = { .first = 0, .n = kind == MESSAGE_FENCE ? 0 : 1 },
+                     .input = kind == MESSAGE_ADD ? value : NULL,
+                     .output = kind == MESSAGE_GET ? value : NULL },
+    };
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_ask(&engine->office, &message);
+    call_sent(&call);
+    call_wait(&call, -1);
+    return (CallStatus)call.status;
+}
+
+START_TEST(what_comes_late_is_passed_on)
+{
+    RubatoEngine *engine = engine_with_servers(N_SERVERS);
+    int64_t value = 5, seen = 0;
+
+    create_table(engine, I64_TABLE(.n_keys = 4, .parts = 1));
+    ck_assert_uint_eq(ask_at(engine, 2, 0, MESSAGE_GET, &seen), CALL_REFUSED); /* never had it */
+    ck_assert(rubato_engine_move_part(engine, "t", 0, 1, NULL));
+    ck_assert(rubato_engine_move_part(engine, "t", 0, 2, NULL));
+    for (uint32_t server = 0; server < N_SERVERS; server++) { /* over one server, and over two */
+        ck_assert_uint_eq(ask_at(engine, server, 0, MESSAGE_ADD, &value), CALL_OK);
+        ck_assert_uint_eq(ask_at(engine, server, 0, MESSAGE_FENCE, NULL), CALL_OK);
+        ck_assert_uint_eq(ask_at(engine, server, 0, MESSAGE_GET, &seen), CALL_OK);
+        ck_assert_int_eq(seen, (int64_t)(server + 1) * value);
+    }
+    ck_assert(rubato_engine_move_part(engine, "t", 0, 0, NULL)); /* home: no circle */
+    for (uint32_t server = 0; server < N_SERVERS; server++)
+        ck_assert_uint_eq(ask_at(engine, server, 0, MESSAGE_GET, &seen), CALL_OK);
+    ck_assert_int_eq(seen, N_SERVERS * value);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static bool move_from_inside(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(GError) refused = NULL;
+
+    (void)worker;
+    REQUIRE(!rubato_engine_move_part(user_data, "t", 0, 1, &refused));
+    REQUIRE(g_error_matches(refused, RUBATO_ERROR, RUBATO_ERROR_INVALID));
+    return true;
+}
+
+START_TEST(moves_that_cannot_be_are_refused)
+{
+    RubatoEngine *engine = engine_with_servers(N_SERVERS);
+    GError *error = NULL;
+
+    create_table(engine, I64_TABLE(.n_keys = 4, .parts = 2));
+    ck_assert(!rubato_engine_move_part(engine, "u", 0, 0, &error));
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "u", NULL);
+    ck_assert(!rubato_engine_move_part(engine, "t", 2, 0, &error));
+    check_error(&error, RUBATO_ERROR_RANGE, "no part 2", "parts 0 to 1", NULL);
+    ck_assert(!rubato_engine_move_part(engine, "t", 1, N_SERVERS, &error));
+    check_error(&error, RUBATO_ERROR_RANGE, "server 3", "servers 0 to 2", NULL);
+    engine->n_nodes = 2; /* as if there were others */
+    ck_assert(!rubato_engine_move_part(engine, "t", 1, 0, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "single process", NULL);
+    engine->n_nodes = 1;
+    run_ok(engine, 2, move_from_inside, engine, "t");
+    rubato_engine_free(engine);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("move part");
+    TCase *cases = tcase_create("move part");
+
+    tcase_add_loop_test(cases, rows_and_state_go_with_their_part, 0, 2);
+    tcase_add_loop_test(cases, a_get_that_waits_is_answered_by_the_server_that_got_the_part, 0,
+                        G_N_ELEMENTS(models));
+    tcase_add_test(cases, what_comes_late_is_passed_on);
+    tcase_add_test(cases, moves_that_cannot_be_are_refused);
+    tcase_set_timeout(cases, 20);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
