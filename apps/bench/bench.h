@@ -12,7 +12,7 @@
  *   measure.c     taking the samples; nodes.c, process.c: with a second process
  *   goal.c, report*.c   what comes out
  *
- * Threads: a case runs on the worker of rank 0; others of its task keep it company. */
+ * Threads: a case runs on the worker of rank 0; other workers of its task run beside it. */
 #ifndef RUBATO_APPS_BENCH_BENCH_H
 #define RUBATO_APPS_BENCH_BENCH_H
 
@@ -48,7 +48,7 @@ typedef enum {
     BENCH_ZIPF,   /* in order; the key of rank r comes up as often as 1/r */
 } BenchKeys;
 
-/* What a case is to reach; 0: nothing is said. Rates are to be at least that, all else at most. */
+/* What a case should reach; 0: no goal. Rates should be at least that, other figures at most. */
 typedef struct {
     double ratio;  /* the medians' */
     double median; /* in the case's unit */
@@ -79,12 +79,12 @@ typedef struct {
     size_t n_operations;       /* of a sample; fewer with --quick */
 
     /* Does n operations; run_limit does the same by bare means, and returns the seconds that it
-     * took, set-up left out. */
+     * took without its set-up. */
     bool (*run)(Bench *bench, size_t n, GError **error);
     double (*run_limit)(Bench *bench, size_t n);
 
-    /* Instead of both, where a sample is no time: takes one of n operations, on every worker; that
-     * of rank 0 counts. */
+    /* Instead of both, if a sample is not a time: takes a sample of n operations on every worker;
+     * the one of rank 0 counts. */
     bool (*sample)(Bench *bench, size_t n, BenchSample *sample, GError **error);
 } BenchCase;
 
@@ -144,7 +144,7 @@ bool get_keys(Bench *bench, size_t n, GError **error);
 bool get_range(Bench *bench, size_t n, GError **error);
 bool iterate(Bench *bench, size_t n, GError **error);
 
-/* Adds are asynchronous: these end with a Get, which tells when they have arrived. */
+/* Adds are asynchronous, so these end with a Get; its answer shows that they have arrived. */
 bool add_key_then_get(Bench *bench, size_t n, GError **error);
 bool add_keys_then_get(Bench *bench, size_t n, GError **error);
 bool add_range_then_get(Bench *bench, size_t n, GError **error);
@@ -180,7 +180,7 @@ size_t bench_resident_bytes(long pid);
 /* Seconds, monotonic. */
 double bench_now(void);
 
-/* Keeps the compiler from moving or dropping what was written to memory. */
+/* Keeps the compiler from moving or removing writes to memory. */
 static inline void clobber(void *memory)
 {
     __asm__ volatile("" : : "r"(memory) : "memory");
@@ -252,7 +252,7 @@ int bench_peer(const BenchCase *what, const BenchOptions *options, const char *c
 bool bench_open(Bench *bench, GError **error);
 void bench_close(Bench *bench);
 RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *options);
-/* Whether the table holds a range of keys: so it does where the case names no storage. */
+/* Whether the table holds a range of keys, as it does if the case names no storage. */
 static inline bool bench_is_dense(const BenchCase *what)
 {
     return what->table.storage == NULL || rubato_table_spec_holds_range(&what->table);

@@ -40,8 +40,8 @@ const BenchCase bench_local_cases[] = {
       .what = "the same by two workers on two servers, both together",
       .limit = "the same by one worker on one server",
       .unit = BENCH_PER_SECOND,
-      /* 1.5 times the figure that one worker is to reach, not the one that it does reach: this the
-       * ratio tells */
+      /* 1.5 times the goal of one worker; the ratio shows how much more two workers reach than
+       * one */
       .goal = { .median = 1.5 * 700e3 },
       .workers = 2,
       .servers = 2,

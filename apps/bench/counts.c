@@ -1,4 +1,4 @@
-/* Samples that are no times of many operations: the longest stall, messages, bytes. */
+/* Samples that are not times: the longest stall, messages, bytes. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -142,7 +142,7 @@ size_t bench_resident_bytes(long pid)
     return n_pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Of the row's key too, where the storage has to keep it. */
+/* The row's key counts too, if the storage has to keep it. */
 bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     const bool hashed = !bench_is_dense(bench->what);
@@ -160,8 +160,8 @@ bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **erro
     return true;
 }
 
-/* Adds, with a Get after each in one process; between processes, where a Get takes a hundred times
- * as long, after each thousandth. */
+/* Adds, with Gets between them: in one process after each Add; between processes, where a Get takes
+ * a hundred times as long, after each thousandth. */
 static bool make_requests(Bench *bench, size_t n, GError **error)
 {
     const size_t n_adds = bench->what->place == BENCH_LOCAL ? 1 : 1000;

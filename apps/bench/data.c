@@ -97,8 +97,8 @@ static void find_lines(const char *bytes, size_t size)
     clobber(&n_lines);
 }
 
-/* Reads the file and looks at it piece by piece; NULL: not at all. Its size, 0 where it cannot be
- * read. */
+/* Reads the file and passes each piece to a function, which may be NULL. Returns its size, 0 if it
+ * cannot be read. */
 static size_t scan_file(const char *path, char *buffer, Look look)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -157,7 +157,7 @@ bool sample_parse_csv(Bench *bench, size_t n, BenchSample *sample, GError **erro
                sample, error);
 }
 
-/* Reads n rows by one reader, whose batches are looked at no further. */
+/* Reads n rows by one reader and does nothing with the batches. */
 static bool sample_read(Bench *bench, size_t n, RubatoDataCache cache, BenchSample *sample,
                         GError **error)
 {

@@ -1,4 +1,4 @@
-/* What the machine can do at best: the bare loops beside which the local cases are measured. */
+/* The best that the machine can do: the bare loops beside which the local cases are measured. */
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ void raw_free(Bench *bench)
     bench->raw = NULL;
 }
 
-/* The bare rows, touched once so that their pages are there. */
+/* The bare rows; each page has been written once, so that it is in memory. */
 static float *raw_rows(Bench *bench)
 {
     const size_t n_values = (size_t)bench->n_rows * bench_width(bench->what);

@@ -146,7 +146,8 @@ static int be_peer(char **argv)
     return EXIT_USAGE;
 }
 
-/* Whether this process is the other end of another one's case; then it ends with it. */
+/* Whether this process is the other end of another process's case; then it ends when that one
+ * does. */
 static bool is_other_end(int argc, char **argv, int *status)
 {
     const bool is_peer = argc == 6 && strcmp(argv[1], "--peer") == 0;

@@ -97,8 +97,8 @@ static bool take_sample(Bench *bench, size_t n, BenchSample *sample, GError **er
     return true;
 }
 
-/* Between processes the clock is cheap beside an operation and each is timed where it counts; in
- * one process the operations are timed in a sample of their own. */
+/* Between processes reading the clock is cheap beside an operation, so each operation is timed in
+ * place. In one process the operations are timed in a separate sample. */
 static bool take_samples(Bench *bench, Measurement *measurement, GError **error)
 {
     const size_t n = operations(measurement);
@@ -174,7 +174,7 @@ static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **e
 
     measurement->engine = engine;
     measurement->peer_pid = peer_pid;
-    malloc_trim(0); /* what other cases have left is not to be taken again unseen */
+    malloc_trim(0); /* memory that earlier cases left must not be reused unnoticed */
     measurement->resident_before = bench_resident_bytes(0);
     return rubato_engine_create_table(engine, &spec, error) &&
            rubato_engine_run(engine, &task, error);

@@ -56,7 +56,7 @@ static bool add_range(Bench *bench, size_t n, GError **error)
     EACH(bench, n, rubato_kv_table_add_range(bench->table, 0, n_keys, bench->values, error));
 }
 
-/* A Get sees what its worker added before; its row goes nowhere, for the values are to stay. */
+/* A Get sees its worker's earlier Adds. Its row is thrown away, because bench->values must stay. */
 static bool arrive(Bench *bench, GError **error)
 {
     g_autofree float *row = g_new(float, bench_width(bench->what));

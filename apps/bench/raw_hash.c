@@ -1,6 +1,6 @@
 /* A bare hash table from key to float, the limit of hash storage: open addressing with linear
- * probing, key and value side by side, and a block of keys prefetched before it is looked at. Less
- * than two thirds full, never growing, one thread. */
+ * probing, key and value side by side, and a block of keys prefetched before the search. It is less
+ * than two thirds full, never grows, and has one thread. */
 #include "apps/bench/bench.h"
 
 enum { BLOCK = 64 };

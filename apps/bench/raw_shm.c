@@ -1,8 +1,8 @@
-/* Two processes and memory that both have: what the cases on one host are measured beside. The
- * other process is this program again, with the memory as file descriptor 3.
+/* Two processes with shared memory: the limit of the cases on one host. The other process is this
+ * program again, with the memory as file descriptor 3.
  *
  * Round trips go by a futex alone, without spinning. Streams are copied through a ring of blocks:
- * one process copies in, the other copies out, each sleeps only where there is nothing to do. */
+ * one process copies in, the other copies out, and each sleeps only if there is nothing to do. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -47,8 +47,8 @@ typedef struct {
     GPid process;
 } RawShm;
 
-/* All loads acquire and all stores release: what was written before a counter moved is seen by who
- * sees it moved. */
+/* All loads acquire and all stores release: a process that sees a counter moved also sees what was
+ * written before. */
 static uint32_t look(const _Atomic uint32_t *word)
 {
     return atomic_load_explicit(word, memory_order_acquire);

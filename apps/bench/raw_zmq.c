@@ -1,6 +1,6 @@
-/* Bare ZeroMQ between two processes over TCP loopback: what the cases over TCP are measured beside.
- * The other process is this program again; it binds a ROUTER and writes where to its standard
- * output. The first word of each message says what is to be done with it. */
+/* Bare ZeroMQ between two processes over TCP loopback: the limit of the cases over TCP. The other
+ * process is this program again; it binds a ROUTER and writes its address to standard output. The
+ * first word of each message says what to do with it. */
 #include <string.h>
 #include <unistd.h>
 #include <zmq.h>

@@ -1,6 +1,6 @@
-/* A case's reference run: the same in an engine of one process, with one worker and one server,
- * which stands still until the case asks it for a sample. What lies between processes, or between
- * several workers, or in an update rule, is then measured beside what does not.
+/* A case's reference run: the same case in an engine of one process, with one worker and one
+ * server. It waits until the case asks it for a sample. So the cost of processes, of several
+ * workers or of an update rule is measured beside a run without them.
  *
  * Threads: reference_run_new and _free from the program's main one, limit_reference_run from the
  * case's worker; the reference run's own worker waits in between. */

@@ -1,4 +1,4 @@
-/* Results for eyes: lines of at most a hundred columns, and a table for the documentation. */
+/* Results as text: lines of at most a hundred columns, and a table for the documentation. */
 #include <math.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -126,7 +126,7 @@ void report_line(const BenchResult *result)
 
 /* ---- the machine ---- */
 
-/* What stands behind "model name" in /proc/cpuinfo. (transfer full) */
+/* The text behind "model name" in /proc/cpuinfo. (transfer full) */
 static char *processor(void)
 {
     g_autofree char *text = NULL;

@@ -1,4 +1,4 @@
-/* Results as a picture: how much of its limit each case reaches, and how much it is to reach. */
+/* Results as a picture: how much of its limit each case reaches, and how much it should reach. */
 #include <math.h>
 
 #include "apps/bench/bench.h"

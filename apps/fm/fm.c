@@ -1,11 +1,11 @@
 /* rubato-fm: factorisation machines on sparse rows, plain or field-aware.
  *
  * A step gets the rows of its batch's keys and adds their gradients; the servers apply the update
- * rule. Rows that nobody has added to have their initial values, which follow from the seed: so a
- * table holds what the training rows use, and no more.
+ * rule. Rows without any Add have their initial values, which depend on the seed. So a table holds
+ * only the rows that the training data use.
  *
- * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
- * batches share none need not wait for each other. */
+ * Each worker announces the keys of its batches ahead. So under sparse_ssp, workers whose batches
+ * share no keys need not wait for each other. */
 #include "apps/fm/fm_job.h"
 #include "apps/kit/scores/app_read_ahead.h"
 #include "apps/kit/scores/app_score.h"

@@ -1,9 +1,10 @@
 /* The arithmetic of factorisation machines. Pure functions.
  *
- * Without fields the pairs of a row are never gone through: with s = Σ_j x_j v_j their sum is
- * (|s|² − Σ_j x_j² |v_j|²) / 2 (Rendle, lemma 3.1), and what an entry gets of the row's error e is
- * e x_j s − e x_j² v_j. The first part is added entry by entry; of the second, as of the penalty,
- * each key's v_j is a common factor, so it is added once for a key, from sums over its entries.
+ * Without fields there is no loop over the pairs of a row: with s = Σ_j x_j v_j their sum is (|s|²
+ * − Σ_j x_j² |v_j|²) / 2 (Rendle, lemma 3.1), and an entry's gradient from the row's error e is e
+ * x_j s − e x_j² v_j. The first part is added for each entry. In the second part, and in the
+ * penalty, v_j is a common factor of all entries of a key; so it is added once for a key, from sums
+ * over its entries.
  *
  * The loops over factors go by vectors of four and are compiled once for each usual number of
  * factors, as a constant: s then stays in registers. Sums are in single precision, over a row's
@@ -130,7 +131,7 @@ KERNEL float dot(const float *a, const float *b, size_t k)
 
 /* ---- a row without fields ---- */
 
-/* What the row's pairs add to its score; the sums over its entries go to `sum`. */
+/* The part of the row's score that comes from its pairs; the sums over its entries go to `sum`. */
 KERNEL float score_pairs(const Pass *pass, size_t row, size_t k, float *sum)
 {
     const RubatoBatch *batch = pass->batch;
@@ -221,7 +222,7 @@ KERNEL float linear_score(const Pass *pass, size_t row)
     return score;
 }
 
-/* Counts a row's error towards the linear terms and what else is added by key. */
+/* Adds a row's error to the linear terms and to the other sums by key. */
 KERNEL void count_totals(const Pass *pass, size_t row, float slope)
 {
     const RubatoBatch *batch = pass->batch;

@@ -25,8 +25,7 @@
 
 typedef struct {
     uint32_t n_factors; /* at most FM_FACTORS_MAX */
-    uint32_t n_fields;  /* field-aware: every field is below it, at most
-                        * FM_FIELDS_MAX; 0: not field-aware */
+    uint32_t n_fields;  /* above every field, at most FM_FIELDS_MAX; 0: not field-aware */
     AppLoss loss;
     double l2,
         l2_factors; /* for each entry of a row: half this × the square of what it multiplies */

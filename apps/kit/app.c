@@ -1,8 +1,8 @@
 /* The frame of a program: engine, training run, end. Runs on main's thread, except for the workers'
  * functions.
  *
- * While a task runs, what worker 0 writes of the App is its own; main reads it when the task has
- * ended. */
+ * While a task runs, worker 0 owns the members of App that it writes; main reads them when the task
+ * has ended. */
 #include "apps/kit/model/app_model.h"
 #include "apps/kit/report/app_gnuplot.h"
 
@@ -29,7 +29,8 @@ bool app_reports(const App *app)
     return app->reports;
 }
 
-/* Files are put into their folder whole, in place of older ones; what is no file is written to. */
+/* A file is put into its folder when it is complete, in place of an older one; a pipe or device is
+ * written directly. */
 static bool check_place(const char *flag, const char *path, GError **error)
 {
     if (path == NULL || strcmp(path, "-") == 0)
@@ -49,7 +50,7 @@ static bool check_place(const char *flag, const char *path, GError **error)
     return false;
 }
 
-/* A program that trains on rows in files predicts a glob of them, too. */
+/* A program that trains on rows in files can also predict a glob of files. */
 static bool check_input(const App *app, GError **error)
 {
     if (app->predict == NULL || strpbrk(app->predict, "*?[") != NULL ||
@@ -60,7 +61,7 @@ static bool check_input(const App *app, GError **error)
     return false;
 }
 
-/* What would fail only at the end, on the reporting node. */
+/* Checks what would otherwise fail only at the end, on the reporting node. */
 static bool check_flags(App *app, void *data, GError **error)
 {
     (void)data;
@@ -126,7 +127,7 @@ void app_set_model(const App *app, RubatoTableSpec *spec)
     spec->speculation = app->speculation;
 }
 
-/* The task's tables and those over which the workers tell what they did. */
+/* The task's tables, and those in which the workers collect their totals and waits. */
 static const char **add_own_tables(const char *const *tables)
 {
     const guint n = tables != NULL ? g_strv_length((char **)(uintptr_t)tables) : 0;

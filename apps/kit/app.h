@@ -122,7 +122,7 @@ bool app_reports(const App *app);
 /* ---- the model: what is created, saved, loaded and predicted with ---- */
 
 /* A table of the model, saved as NAME.npy (rows × width) and, where it is a hash table, beside it
- * NAME.keys.npy. Its consistency model is the flags' to say, where the spec has none. */
+ * NAME.keys.npy. The flags decide its consistency model, if the spec has none. */
 typedef struct {
     const char *name;
     RubatoTableSpec spec;
@@ -157,7 +157,7 @@ typedef struct {
 bool app_create_model(App *app, const AppModel *model, GError **error);
 
 /* The shape of a table in the files of --load: its width and, of a dense one, its keys (else 0).
- * For a program that has no data to tell them from; every node then needs the files. */
+ * For a program without data that would give them; every node then needs the files. */
 bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
                      GError **error);
 
@@ -170,11 +170,12 @@ bool app_finish(const App *app, const AppModel *model, GError **error);
 
 /* ---- training ---- */
 
-/* Runs a task that goes through n_rows rows in each epoch, with progress, and takes the time.
- * Nothing where there are no epochs. */
+/* Runs a task that goes through n_rows rows in each epoch, shows progress, and measures the time.
+ * Does nothing if there are no epochs. */
 bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error);
 
-/* A worker's part in what is shared: each makes one first in its function, and frees it last.
+/* A worker's part of what the programs share. Each worker makes one first in its function, and
+ * frees it last.
  *
  *     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
  *     if (self == NULL)
@@ -183,8 +184,7 @@ bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error
  *         … a step …
  *         if (!app_worker_step(self, n, loss, n_right, error))
  *             return false;
- *     }
- */
+ *     } */
 typedef struct AppWorker AppWorker;
 
 /* (transfer full) */
@@ -199,15 +199,14 @@ bool app_worker_goes_on(AppWorker *self);
  * metric counts (0 where there is none), as the model was before the step. */
 bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error);
 
-/* Before each step's Adds, where the servers' update rule has a learning rate that is to fall in
- * the course of training: worker 0 tunes it on the tables, ended by NULL, as app_learning_rate
- * says. */
+/* Before each step's Adds, if the learning rate of the servers' update rule should fall during
+ * training: worker 0 tunes it on the tables (a list ended by NULL) as app_learning_rate says. */
 bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(AppWorker, app_worker_free)
 
-/* The learning rate when `done` of `total` steps, or rows, are done: it falls in a straight line to
- * a twentieth. */
+/* The learning rate when `done` of `total` steps, or rows, are done: it falls linearly to a
+ * twentieth. */
 double app_learning_rate(const App *app, uint64_t done, uint64_t total);
 
 /* ---- the result ---- */
@@ -242,7 +241,7 @@ bool app_predict(const App *app, const AppModel *model, GError **error);
 /* Draws the curve, as --plot asks for. */
 bool app_plot(const App *app, GError **error);
 
-/* The table over which the workers tell each other of loss and end. */
+/* The table in which the workers add up rows and losses, and which tells them to stop. */
 #define APP_TOTALS "app-totals"
 typedef enum {
     APP_TOTAL_ROWS,

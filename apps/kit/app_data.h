@@ -21,25 +21,26 @@ typedef struct {
     RubatoSplit split;
     uint64_t max_bad_rows;
 
-    /* What all rows must agree in: what the rows to train on have, or what was saved with the model
-     * that is loaded. NULL: nobody knows, so nothing is checked. */
+    /* What the keys of all rows must mean: those of the rows to train on, or those saved with the
+     * loaded model. NULL: unknown, so nothing is checked. */
     const RubatoDataKeys *keys;
     RubatoDataKeys *loaded_keys; /* NULL: keys are not the model's */
 } AppData;
 
-/* Opens files or globs, a list ended by NULL, as the flags say. RUBATO_ERROR_MISMATCH, which says
- * what the model's rows are like, where keys would mean something else in them. (transfer full) */
+/* Opens files or globs, a list ended by NULL, as the flags say. RUBATO_ERROR_MISMATCH, with a
+ * description of the model's rows, if keys would mean something else in these rows. (transfer
+ * full) */
 RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error);
 
-/* The same for a file or glob of rows whose labels are not used: in csv they may be missing, the
- * cells or the column. (transfer full) */
+/* The same for a file or glob of rows whose labels are not used: in csv the cells or the whole
+ * column may be missing. (transfer full) */
 RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error);
 
 /* Takes over what a loaded model says of its keys. (keys: transfer full) */
 void app_data_take_keys(AppData *data, RubatoDataKeys *keys);
 
-/* Whether the rows that will be opened, to go on training and to predict, are as the keys say, as
- * far as the heads of the files tell. */
+/* Whether the rows to train on and to predict fit the keys, as far as the heads of the files
+ * show. */
 bool app_data_check_keys(const App *app, GError **error);
 
 /* Has the user told how many rows were left out, if any. */
@@ -62,7 +63,8 @@ typedef struct {
 
 void app_data_add_flags(GOptionContext *context, AppDataFlags *flags);
 
-/* Takes over what they say, and them. Where one is wrong *data is still to be cleared. */
+/* Takes the values of the flags, and empties the flags. If one is wrong, *data must still be
+ * cleared. */
 bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError **error);
 void app_data_flags_clear(AppDataFlags *flags);
 void app_data_clear(AppData *data);

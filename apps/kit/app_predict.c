@@ -1,6 +1,6 @@
-/* --predict: the predictions go to a new file beside the one that is asked for, which takes its
- * name when it is complete; to standard output, a terminal or a pipe they go as they come. Runs on
- * main's thread, on the reporting node. */
+/* --predict: the predictions go to a new file beside the requested one, which gets its name when it
+ * is complete. To standard output, a terminal or a pipe they are written directly. Runs on main's
+ * thread, on the reporting node. */
 #include "apps/kit/app.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ static bool write_to(const App *app, const AppModel *model, FILE *file, GError *
     return (fflush(file) == 0 && !ferror(file)) || fail(app->output, error);
 }
 
-/* What is there and no file, such as a pipe, is not replaced. */
+/* Something that exists and is not a file, such as a pipe, is not replaced. */
 static bool write_through(const App *app, const AppModel *model, GError **error)
 {
     FILE *file = fopen(app->output, "we");

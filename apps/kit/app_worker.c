@@ -1,18 +1,19 @@
-/* A worker's part in what is shared: it tells the others of its loss, sleeps where it is to play
- * the straggler, and stops where training is to stop.
+/* A worker's part of what the programs share: it adds its loss to the totals, sleeps if it is a
+ * straggler, and stops when training should stop.
  *
  * Workers meet in a table of totals, one row without consistency: each adds its rows and losses to
- * it from time to time; worker 0 reads it for the curve and, where the loss is low enough, marks
- * it, which the others see when they look next. The time limit each knows by itself. So workers may
- * stop a few steps apart; a worker that has stopped holds nobody up, whatever the model.
+ * it from time to time; worker 0 reads them for the curve. If the loss is low enough, it sets a
+ * mark, which the others see when they read the totals next. Each worker checks the time limit
+ * itself. So workers may stop a few steps apart; a worker that has stopped holds up no other one
+ * under any model.
  *
  * Thread: the worker's. */
 #include "apps/kit/app.h"
 
 #include <math.h>
 
-/* Between two looks at the totals: a share of the time since training began, for a curve needs
- * points close together at its start, within these bounds. */
+/* The time between two readings of the totals: a share of the time since training began, because a
+ * curve needs more points at its start; within these bounds. */
 #define LOOKS_BY_SHARE 64
 #define LOOK_LEAST_US (5 * 1000)
 #define LOOK_MOST_US (200 * 1000)
@@ -75,7 +76,7 @@ void app_worker_free(AppWorker *self)
 {
     if (self == NULL)
         return;
-    /* these fail where the task has failed, which is told without them */
+    /* these fail if the task has failed, which is reported anyway */
     (void)tell(self, NULL);
     (void)app_waits_tell(self->worker, self->app->tables, NULL);
     rubato_kv_table_free(self->totals);
@@ -156,7 +157,7 @@ bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metri
     return tell(self, error) && look(self, now_us, error);
 }
 
-/* By its own rows, for those of the others are as many: so that it does not depend on time. */
+/* By its own rows, since the other workers have as many; so the rate does not depend on time. */
 bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error)
 {
     const App *app = self->app;

@@ -1,11 +1,11 @@
 /* rubato-lr: linear models on sparse rows.
  *
  * A step gets the weights of its batch's keys and adds their gradients; the servers apply the
- * update rule. Weights that nobody has added to are 0 and take no room: so any 64-bit key will do.
+ * update rule. Weights without any Add are 0 and take no room, so any 64-bit key will do.
  *
- * The keys of a batch each worker tells ahead of time, so that under sparse_ssp workers whose
- * batches share none need not wait for each other. Every step uses the bias, which is therefore a
- * table of its own. */
+ * Each worker announces the keys of its batches ahead. So under sparse_ssp, workers whose batches
+ * share no keys need not wait for each other. Every step uses the bias, which is therefore a table
+ * of its own. */
 #include "apps/kit/scores/app_read_ahead.h"
 #include "apps/kit/scores/app_score.h"
 #include "apps/lr/lr_job.h"
@@ -20,7 +20,7 @@ typedef struct {
     RubatoKVClientTable *bias; /* NULL: none */
 } Tables;
 
-/* Asks for the bias and, while that is on its way, for the weights. */
+/* Asks for the bias and, while the answer is on its way, for the weights. */
 static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
 {
     RubatoTicket ticket = 0;
@@ -32,7 +32,7 @@ static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
             return false;
     }
     const bool good = rubato_sparse_kv_client_table_get(tables->weights, workspace->weights, error);
-    /* In any case, for until then the bias may be written to. */
+    /* In any case, because until then the bias may be written to. */
     return (ticket == 0 ||
             rubato_kv_client_table_wait(tables->bias, ticket, good ? error : NULL)) &&
            good;

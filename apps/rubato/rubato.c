@@ -69,7 +69,7 @@ static int fail(const GError *error)
     return EXIT_FAILURE;
 }
 
-/* The entries point into `options`; the context takes no hold of it. (transfer full) */
+/* The entries point into `options`, which must outlive the context. (transfer full) */
 static GOptionContext *new_run_context(RunOptions *options)
 {
     const GOptionEntry entries[] = {
@@ -86,7 +86,7 @@ static GOptionContext *new_run_context(RunOptions *options)
     g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_summary(context, RUN_SUMMARY);
     g_option_context_set_description(context, RUN_DESCRIPTION);
-    /* What comes after FILE or PROGRAM belongs to the program. */
+    /* The arguments after FILE or PROGRAM belong to the program. */
     g_option_context_set_strict_posix(context, TRUE);
     return context;
 }
@@ -150,7 +150,7 @@ static int run(int argc, char **argv)
     g_autoptr(GError) error = NULL;
     int code;
 
-    /* Once up to FILE, and once more from there, so that options may stand on either side of it. */
+    /* Parses twice, up to FILE and from there on, so that options may stand on both sides of it. */
     bool parsed = g_option_context_parse(context, &argc, &argv, &error);
     if (parsed && argc > 1) {
         argc--;

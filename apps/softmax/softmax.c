@@ -2,7 +2,7 @@
  *
  * The weights are one dense table: a row for each pixel and one for the bias, a value for each
  * class. In every step a worker gets all of it, takes the gradient over its share of the step's
- * images, and adds it. How far workers may drift apart meanwhile is the table's model to decide. */
+ * images, and adds it. The table's model decides how far workers may drift apart. */
 #include "apps/kit/app.h"
 #include "apps/softmax/softmax_batches.h"
 #include "apps/softmax/softmax_model.h"

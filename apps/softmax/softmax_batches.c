@@ -1,6 +1,6 @@
 /* Orders rows by a keyed permutation: a balanced Feistel network over the next even number of bits,
- * walked again while it leads outside (J. Black, P. Rogaway: Ciphers with arbitrary finite domains,
- * 2002; four rounds, as M. Luby and C. Rackoff ask for). Pure functions. */
+ * applied again while the result is outside (J. Black, P. Rogaway: Ciphers with arbitrary finite
+ * domains, 2002; four rounds, as M. Luby and C. Rackoff ask for). Pure functions. */
 #include "apps/softmax/softmax_batches.h"
 
 #include <assert.h>

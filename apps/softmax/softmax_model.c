@@ -2,8 +2,8 @@
  * logits p − onehot(label) (C. Bishop, Pattern Recognition and Machine Learning, 2006, §4.3.4).
  *
  * The inner loops run over the classes of one pixel's row, which lie side by side; for ten classes,
- * by far the most usual number, the compiler gets to see that number. Black pixels are skipped:
- * they are half of all. Pure functions. */
+ * by far the most usual number, the loops have a constant length. Black pixels are skipped: they
+ * are half of all. Pure functions. */
 #include "apps/softmax/softmax_model.h"
 
 #include <math.h>
@@ -39,8 +39,8 @@ static uint32_t likeliest(const float *logits, uint32_t n_classes)
     return best;
 }
 
-/* Turns logits into probabilities; returns the loss for a label. Infinite loss, which only weights
- * that have run away can give, shows as such. */
+/* Turns logits into probabilities; returns the loss for a label. Weights that have diverged can
+ * give an infinite loss, which is shown as infinite. */
 static double softmax(float *logits, uint32_t n_classes, uint32_t label)
 {
     float largest = logits[0], sum = 0;

@@ -1,6 +1,6 @@
-/* Checks over several entries of a cluster file. A message stands at the entry that is at fault;
- * where two do not go together that is the later one, and the message says where the other is. No
- * state beyond the call. */
+/* Checks over several entries of a cluster file. An error names the line of the wrong entry. If two
+ * entries contradict each other, it names the later one and says where the other is. No state
+ * beyond the call. */
 #include "engine/cluster/cluster_check.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ bool cluster_check_ids(const ClusterFaults *faults, const Cluster *cluster)
     return true;
 }
 
-/* A host:port as one can compare it: of the names of loopback, one. */
+/* A host:port in a form that can be compared: all names of loopback are the same. */
 static char *address_key(const char *host, uint16_t port)
 {
     g_autofree char *lower = g_ascii_strdown(host, -1);

@@ -7,7 +7,7 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* Whose faults they are, and where the first one goes; there is no second. */
+/* The file, and where its first fault is stored; reading ends there. */
 typedef struct {
     const char *path;
     GError **error;

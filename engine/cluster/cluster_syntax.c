@@ -1,11 +1,11 @@
 /* Checks a cluster file's syntax by recursive descent over its bytes; nothing is kept of it.
  *
- * Why before libconfig: that library says no more than "syntax error", on the line after; it leaks
- * the strings that it holds when it gives up; its @include ends the process when it meets a
- * directory; it recurses as deep as the file says, searches each group from the front for each new
- * name, reads 010 as eight and cuts every number to 32 bits without a word. So it only ever sees a
- * text that it accepts. The language here is the part of libconfig's that a cluster file needs:
- * groups, lists, strings, decimal numbers, booleans, comments.
+ * Why this comes before libconfig: for a wrong text libconfig only says "syntax error", with the
+ * number of the next line, and it leaks its strings. Its @include ends the process if it finds a
+ * directory. It recurses as deep as the file's groups, and searches a whole group for each new
+ * name. It reads 010 as eight, and cuts every number to 32 bits without an error. So libconfig only
+ * gets a text that it accepts. The language here is the part of libconfig's that a cluster file
+ * needs: groups, lists, strings, decimal numbers, booleans, comments.
  *
  * Thread: any, no state beyond the call. */
 #include "engine/cluster/cluster_syntax.h"

@@ -7,8 +7,8 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* Whether `text` is one that libconfig reads without complaint, and that holds nothing which it
- * would read as something else than it looks. False with RUBATO_ERROR_CONFIG, as path:line: … */
+/* Whether libconfig reads `text` without an error, and reads everything in it as a person would.
+ * False with RUBATO_ERROR_CONFIG, as path:line: … */
 bool cluster_syntax_check(const char *text, size_t length, const char *path, GError **error);
 
 #endif

@@ -1,5 +1,5 @@
-/* By edit distance (Wagner and Fischer, "The String-to-String Correction Problem", JACM 21:1,
- * 1974), with one row of their table kept. Pure functions. */
+/* Compares words by their edit distance (Wagner and Fischer, "The String-to-String Correction
+ * Problem", JACM 21:1, 1974), and keeps one row of the table. Pure functions. */
 #include "engine/cluster/nearest_word.h"
 
 #include <glib.h>
@@ -41,7 +41,7 @@ const char *nearest_word(const char *word, const char *const *known)
 
     for (; *known != NULL; known++) {
         const unsigned distance = edit_distance(word, *known);
-        /* Every letter another is no likeness. */
+        /* If every letter differs, the words are not alike. */
         if (distance < least && distance < strlen(*known)) {
             least = distance;
             best = *known;

@@ -1,4 +1,4 @@
-/* Which known word somebody meant, for messages that ask "did you mean".
+/* The known word that the user probably meant, for messages that ask "did you mean".
  *
  * Threads: any. */
 #ifndef RUBATO_ENGINE_CLUSTER_NEAREST_WORD_H

@@ -1,10 +1,10 @@
 /* `rubato run`: makes the plan of a run, and watches over the supervisor that carries it out.
  *
- * Everything that can be wrong before a start is found here, in the caller's process, and is an
- * error. Then it forks the supervisor (launcher_supervisor.c), passes signals on to it, and waits. The
- * supervisor is in a process group of its own, so a signal from the terminal comes to it once, through
- * here. Should the supervisor be killed, its nodes die with it and what these had started becomes this
- * process's, which sweeps it up.
+ * All errors before the start are found here, in the caller's process. Then it forks the supervisor
+ * (launcher_supervisor.c), passes signals on to it, and waits. The supervisor is in a process group
+ * of its own, so a signal from the terminal reaches it once, through this process. If the
+ * supervisor is killed, its nodes die with it. Processes that the nodes had started become children
+ * of this process, which kills them.
  *
  * Thread: the one thread of the process. */
 #include "engine/launch/launcher.h"
@@ -163,8 +163,8 @@ static bool plan_node(const LaunchPlan *whole, LaunchNode *plan, const ClusterNo
                       : plan_remote(whole, plan, launch, cluster_file, error);
 }
 
-/* The secret that the nodes are handed: the one that is given, else a new one, unless others of the
- * run's nodes are started elsewhere, which could not know it. */
+/* The secret that the nodes are handed: the one that is given, else a new one. There is no new one
+ * if some nodes of the run are started elsewhere, because they could not know it. */
 static bool plan_secret(LaunchPlan *plan, bool all_nodes, GError **error)
 {
     SecretOrigin origin;
@@ -243,7 +243,7 @@ static void choose_signals(sigset_t *taken)
             sigaddset(taken, candidates[i]);
 }
 
-/* Pipes must not come to lie where standard streams are expected. */
+/* Pipes must not get the numbers of the standard streams. */
 static void open_standard_streams(void)
 {
     int fd;
@@ -269,7 +269,7 @@ static void watch(pid_t supervisor, const sigset_t *taken, siginfo_t *end)
     }
 }
 
-/* Those that came for a run that was over: they have nothing left to end. */
+/* Drops signals that came after the end of the run. */
 static void discard_signals(const sigset_t *taken)
 {
     static const struct timespec now = { 0, 0 };

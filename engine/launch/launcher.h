@@ -23,7 +23,7 @@ typedef struct {
     LaunchNode *nodes;
     uint32_t n_nodes;
     bool no_prefix;
-    bool has_secret; /* nodes are handed one; else each finds its own, or does without */
+    bool has_secret; /* nodes are given one; else each node finds the secret itself, or has none */
     RunSecret secret;
     int secret_fd; /* of it, for nodes on this machine to inherit; 0: there is none */
 } LaunchPlan;

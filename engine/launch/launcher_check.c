@@ -1,7 +1,6 @@
-/* `rubato check`: what a cluster file would run where, and what stands in its way.
- *
- * The sockets that try the ports stay open until all have been tried, so two entries that mean the
- * same port by different names of a host are found too.
+/* `rubato check`: what a cluster file would run where, and what would prevent it. The sockets that
+ * try the ports stay open until all have been tried, so it also finds two entries that mean the
+ * same port by different names of a host.
  *
  * Thread: the caller's. */
 #include <errno.h>
@@ -80,7 +79,7 @@ static const char *plural(uint32_t n)
     return n == 1 ? "" : "s";
 }
 
-/* What two nodes have in common exactly where they are on one host. (transfer full) */
+/* A text that two nodes share if and only if they are on one host. (transfer full) */
 static char *host_key(const char *name)
 {
     Host host = { 0 };
@@ -93,7 +92,7 @@ static char *host_key(const char *name)
     return key;
 }
 
-/* "shm", or how it differs from pair to pair. Notes where a transport does not reach. */
+/* "shm", or how it differs from pair to pair. Notes pairs that the transport cannot connect. */
 static const char *describe_transport(Check *check)
 {
     const Cluster *cluster = check->cluster;

@@ -1,9 +1,8 @@
-/* A node as the supervisor has it. What decides when it is signalled, and when it is done, is in
- * launcher_supervisor.c; here is how.
+/* A node in the supervisor: how it is signalled and finished. launcher_supervisor.c decides when.
  *
- * A child's life: RUNNING; ENDING once its process has ended, while what it left in the pipes comes
- * in and whatever else writes there has a moment to end; DONE. Its process stays a zombie until
- * DONE, so that the number of its group can be nobody else's.
+ * A child's states: RUNNING. ENDING, when its process has ended: the rest in its pipes is read, and
+ * other processes that write there have a moment to end. DONE. Its process stays a zombie until
+ * DONE, so that no other process can get the number of its group.
  *
  * Thread: the one thread of the supervisor. Nothing here blocks: input and output are pipes that do
  * not, and child_finish waits only for a process that has ended. */
@@ -50,13 +49,14 @@ void child_send_secret(Child *child, const RunSecret *secret)
 
     run_secret_format(secret, line);
     line[RUN_SECRET_DIGITS] = '\n';
-    /* A new pipe takes it at once; where ssh has ended already, its own end tells. */
+    /* A new pipe takes it at once. If ssh has ended already, its exit status shows that. */
     if (write(child->process.input, line, sizeof line) != (ssize_t)sizeof line)
         child_close_input(child);
     run_secret_wipe(line, sizeof line);
 }
 
-/* A remote node gets the signal's name over ssh; ssh itself is left to bring back how it ended. */
+/* A remote node gets the signal's name over ssh. ssh itself gets no signal, so that it can report
+ * how the node ended. */
 void child_signal(Child *child, int signal)
 {
     if (child->process.input < 0) {
@@ -100,7 +100,7 @@ bool child_is_drained(const Child *child)
 
 void child_finish(Child *child, GString *const out[2])
 {
-    /* Whatever of its group is left, then the last that is in the pipes. */
+    /* Kills the rest of its group, then reads the rest of its pipes. */
     process_signal(child->process.pid, SIGKILL);
     waitpid(child->process.pid, NULL, 0);
     for (int stream = 0; stream < 2; stream++) {

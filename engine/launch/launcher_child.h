@@ -48,7 +48,7 @@ void child_pump(Child *child, int stream, GString *out);
 /* Whether both of its streams have come to their end. */
 bool child_is_drained(const Child *child);
 
-/* Ends what is left of its group, takes in the last of its output, and is DONE. */
+/* Ends the rest of its group, reads the rest of its output, and sets it DONE. */
 void child_finish(Child *child, GString *const out[2]);
 
 #endif

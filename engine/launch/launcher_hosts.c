@@ -124,7 +124,7 @@ int host_try_port(const Host *host, uint16_t port)
     else
         ((struct sockaddr_in6 *)&address)->sin6_port = htons(port);
 
-    /* As the transport binds: a port whose last connections are still winding down is free. */
+    /* Binds as the transport does: a port whose last connections are still closing is free. */
     const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         bind(fd, (const struct sockaddr *)&address, local->ai_addrlen) == 0 && listen(fd, 1) == 0)

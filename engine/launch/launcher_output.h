@@ -21,7 +21,7 @@ void line_stream_clear(LineStream *stream);
 /* Appends to `out` every line that `data` completes. */
 void line_stream_feed(LineStream *stream, const char *data, size_t length, GString *out);
 
-/* Appends the line that was left without an end, if any, and ends it. */
+/* Appends the last line, if it has no end yet, and ends it. */
 void line_stream_finish(LineStream *stream, GString *out);
 
 #endif

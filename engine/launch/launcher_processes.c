@@ -1,9 +1,9 @@
 /* Starts processes, describes their ends, and sweeps up what they leave behind.
  *
  * A started process has a session of its own: no terminal's signals reach it past the launcher, and
- * one signal reaches all of its group. PR_SET_PDEATHSIG ends it with its parent. What leaves its
- * group becomes a child of the nearest subreaper when its parent ends; processes_sweep, run there,
- * finds it among the children.
+ * one signal reaches all of its group. PR_SET_PDEATHSIG ends it with its parent. A process that
+ * leaves its group becomes a child of the nearest subreaper when its parent ends; there
+ * processes_sweep finds it among the children.
  *
  * Thread: the one thread of the process. */
 #include "engine/launch/launcher_processes.h"
@@ -23,7 +23,7 @@ typedef struct {
     int input[2];
     int output[2];
     int errors[2];
-    int failure[2]; /* the new process tells here why it could not become the program */
+    int failure[2]; /* the new process writes here why it could not become the program */
 } Pipes;
 
 static void close_fd(int *fd)
@@ -59,7 +59,7 @@ static void set_default_signals(void)
 {
     const struct sigaction normal = { .sa_handler = SIG_DFL };
 
-    /* Those that the supervisor ignores. Others come as the launcher itself got them. */
+    /* The signals that the supervisor ignores. The others are as the launcher itself got them. */
     sigaction(SIGPIPE, &normal, NULL);
     sigaction(SIGTTOU, &normal, NULL);
 }
@@ -107,7 +107,7 @@ bool process_start(Process *process, const ProcessSpec *spec, GError **error)
     } else if (pid == 0) {
         become(spec, &pipes, parent);
     } else {
-        /* Ends without a word once the program is there; its session and group are then too. */
+        /* Ends without data once the program runs; then its session and group exist too. */
         close_fd(&pipes.failure[1]);
         while (read(pipes.failure[0], &failure, sizeof failure) < 0 && errno == EINTR)
             continue;
@@ -181,7 +181,7 @@ void processes_sweep(const GArray *spared)
 {
     bool found;
 
-    /* Each round ends the children that are there; theirs are ours in the next one. */
+    /* Each round ends the present children; their children become ours in the next round. */
     do {
         g_autoptr(GArray) children = processes_list_children();
 

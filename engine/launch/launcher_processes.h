@@ -41,7 +41,7 @@ void processes_sweep(const GArray *spared);
 /* "exited with code 3", "was killed by signal 9 (SIGKILL)". (transfer full) */
 char *process_describe_end(const siginfo_t *end);
 
-/* What a shell makes of it: the code, or 128 + the signal. */
+/* The exit code as a shell gives it: the code, or 128 + the signal. */
 int process_exit_code(const siginfo_t *end);
 
 #endif

@@ -1,10 +1,10 @@
 /* Writes the command that ssh runs on another machine.
  *
  * There, a shell leaves a watcher behind and becomes the program, so that ssh brings back the
- * program's own end. The watcher reads signals' names from the connection and passes them on; when
- * the connection ends it ends the program and whatever it has started. It ignores what it sends,
- * for it belongs to the same group. The login shell of the other side may be any: it sees one
- * quoted word.
+ * program's own end. The watcher reads signals' names from the connection and passes them on. When
+ * the connection ends, it ends the program and everything that the program has started. It ignores
+ * the signals that it sends, because it belongs to the same group. Any login shell on the other
+ * side will do: it gets one quoted word.
  *
  * Thread: any. */
 #include "engine/launch/launcher_remote.h"
@@ -15,16 +15,18 @@
 
 static const char INPUT[] = "exec 3<&0 </dev/null\n";
 
-/* The shell puts what it has read into a pipe, after the watcher, which need not have it. The
- * variable is the shell's own: no command line and no environment has it. */
+/* The shell writes the secret that it has read into a pipe. It does so after it has started the
+ * watcher, which does not need it. The variable is the shell's own: it is in no command line and no
+ * environment. */
 static const char SECRET_IN[] = "read -r secret <&3\n";
 static const char SECRET_OUT[] = "exec 4<<end\n"
                                  "$secret\n"
                                  "end\n"
                                  "unset secret\n";
 
-/* $$ is the program: the shell's process, which it takes over. The group is the program's as ssh
- * starts commands in a session of their own; the process alone is the way out where it is not. */
+/* $$ is the program, because the program replaces the shell in its process. ssh starts commands in
+ * a session of their own, so the group is the program's. If it is not, the signal goes to the
+ * process alone. */
 static const char WATCHER[] = "(trap '' INT TERM HUP\n"
                               "tell() { kill -s \"$1\" -- \"-$$\" || kill -s \"$1\" \"$$\"; }\n"
                               "while read -r signal <&3; do tell \"$signal\"; done\n"
@@ -64,7 +66,7 @@ static char *write_script(const RemoteCommand *command)
 
 char **remote_command_argv(const RemoteCommand *command, char *const *ssh)
 {
-    /* Nobody is there to type a password. A shared connection would outlive this one. */
+    /* Nobody can type a password. A shared connection would outlive this one. */
     static const char *const options[] = { "-T", "-o", "BatchMode=yes", "-o", "ControlMaster=no" };
     g_autoptr(GPtrArray) words = g_ptr_array_new();
     g_autofree char *script = write_script(command);

@@ -17,11 +17,11 @@ typedef struct {
     bool reads_secret; /* its first line of input is the run's secret */
 } RemoteCommand;
 
-/* The words of `ssh` and after them what makes it start the command. The standard input of that
- * command is the supervisor's hand on it: after the secret's line, where there is one, which the
- * program finds behind a descriptor, a line with a signal's name sends the signal to the program
- * and all of its group, and the end of the input, as when the connection is lost, ends it.
- * (transfer full) */
+/* The words of `ssh` and the command that it starts. The supervisor controls the program by that
+ * command's standard input. The first line is the secret, if there is one; the program reads it
+ * from a descriptor. Then each line is a signal's name, and sends this signal to the program and
+ * all of its group. The end of the input, also by a lost connection, ends the program. (transfer
+ * full) */
 char **remote_command_argv(const RemoteCommand *command, char *const *ssh);
 
 #endif

@@ -1,13 +1,14 @@
-/* The supervisor: carries out a plan. It starts the nodes, brings their output out line by line, passes
- * signals on, ends everybody when one fails, and leaves nothing running.
+/* The supervisor: carries out a plan. It starts the nodes, prints their output line by line, passes
+ * signals on, ends all nodes when one fails, and leaves nothing running.
  *
  * It is a process of its own below the one that was called (launcher.c), and a single thread in one
- * loop around poll. The two watch each other. Killed, the supervisor takes the nodes with it
- * (PR_SET_PDEATHSIG) and what they had started falls to the caller, which sweeps. When the caller
- * is killed, the lifeline hangs up and the supervisor kills and sweeps.
+ * loop around poll. The two watch each other. If the supervisor is killed, the nodes die with it
+ * (PR_SET_PDEATHSIG), and processes that they had started become children of the caller, which
+ * kills them. If the caller is killed, the lifeline pipe closes, and the supervisor kills
+ * everything.
  *
- * What it does to one node, and the stages of a node's life, are in launcher_child.c; this file has
- * the stages of the run (Phase), the loop, and what goes out. */
+ * launcher_child.c has the states of a node and what is done to it; this file has the phases of the
+ * run, the loop, and the output. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -21,7 +22,7 @@
 #define GRACE_EXTRA_MS 1000u  /* beyond two timeouts, for the others to end by themselves */
 #define TERM_TO_KILL_MS 2000u /* from SIGTERM to SIGKILL */
 #define LEFT_PIPES_MS 1000u   /* for what still writes to an ended node's pipes */
-#define STUCK_OUTPUT_MS 1000u /* for output that nobody takes, once everything is killed */
+#define STUCK_OUTPUT_MS 1000u /* for output that nobody reads, once everything is killed */
 
 #define CODE_NOT_STARTED 126
 #define CODE_OUTPUT_CLOSED (128 + SIGPIPE)
@@ -133,7 +134,7 @@ static void note_end(Supervisor *supervisor, Child *child)
     }
 }
 
-/* Takes note of the nodes that have ended: of those that a signal ended, or of all. */
+/* Notes the nodes that have ended: only those that a signal ended, or all. */
 static void note_ends(Supervisor *supervisor, bool by_signal)
 {
     for (uint32_t i = 0; i < supervisor->n_children; i++) {
@@ -154,13 +155,13 @@ static void reap(Supervisor *supervisor)
 {
     siginfo_t end;
 
-    /* Of several that ended since the last look, one that was killed is the more likely cause, and
-     * those that exited noticed its loss. */
+    /* If several have ended since the last check, a killed one is probably the cause, and the
+     * others exited because they lost it. */
     note_ends(supervisor, /* by_signal= */ true);
     note_ends(supervisor, /* by_signal= */ false);
 
-    /* Orphans of the nodes fall to this process and must not pile up as zombies; but while a node's
-     * own zombie is being kept, it is what waitid would show. */
+    /* Orphans of the nodes become children of this process and must not accumulate as zombies. But
+     * while a node's own zombie is kept, waitid would return that one. */
     while (!any_in_state(supervisor, CHILD_ENDING)) {
         end.si_pid = 0;
         if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0)
@@ -258,7 +259,7 @@ static void notice_closed_output(Supervisor *supervisor, int stream)
         enter_phase(supervisor, PHASE_TERMINATING);
 }
 
-/* Writes a piece of what waits for a stream that is ready. */
+/* Writes a piece of the waiting output to a stream that is ready. */
 static void write_piece(Supervisor *supervisor, int stream)
 {
     GString *waiting = supervisor->waiting[stream];
@@ -273,7 +274,7 @@ static void write_piece(Supervisor *supervisor, int stream)
         notice_closed_output(supervisor, stream);
 }
 
-/* Whether something is left to write; forgets what is written, or can never be. */
+/* Whether there is output left; drops output that is written, or that can never be. */
 static bool has_waiting(Supervisor *supervisor, int stream)
 {
     if (!supervisor->closed[stream] &&
@@ -284,11 +285,11 @@ static bool has_waiting(Supervisor *supervisor, int stream)
     return false;
 }
 
-/* Writes out what waits for standard output and standard error, and stays attentive meanwhile: a
- * reader may be slow, and the user may lose patience. */
+/* Writes the rest of standard output and standard error, and still handles signals: a reader may be
+ * slow, and the user may lose patience. */
 static void flush(Supervisor *supervisor)
 {
-    gint64 patience = 0; /* once everything is killed, for a reader that takes nothing */
+    gint64 patience = 0; /* once everything is killed, for a reader that reads nothing */
 
     for (;;) {
         const bool left[] = { has_waiting(supervisor, 0), has_waiting(supervisor, 1) };
@@ -416,7 +417,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     Supervisor supervisor = { .plan = plan, .lifeline = lifeline, .mask = *before };
     g_autofree struct pollfd *fds = g_new(struct pollfd, 2 + 2 * (size_t)plan->n_nodes);
 
-    /* Its own group may not be the terminal's, and is to write there all the same. */
+    /* Its own group may not be the terminal's foreground group, but must write there. */
     sigaction(SIGTTOU, &ignore, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -41,7 +41,7 @@ bool app_json_int(JsonObject *object, const char *name, uint64_t *value)
     return true;
 }
 
-/* A whole number is one, too: JSON does not tell 1.0 from 1. */
+/* A whole number is accepted too: JSON does not distinguish 1.0 from 1. */
 bool app_json_double(JsonObject *object, const char *name, double *value)
 {
     JsonNode *node = member(object, name, JSON_NODE_VALUE);

@@ -1,5 +1,5 @@
-/* Members of JSON objects: NULL, or false, where one is missing or of another type. So is every
- * member of no object, NULL.
+/* Members of JSON objects: NULL, or false, if one is missing or of another type. The object may be
+ * NULL; then every member is missing.
  *
  * Threads: any; an object belongs to one. */
 #ifndef RUBATO_APPS_KIT_MODEL_APP_JSON_H

@@ -1,14 +1,13 @@
-/* What gives the keys of a model their meaning, in JSON and in words. Runs on the caller's thread,
- * keeps nothing.
+/* What the keys of a model mean, in JSON and in words. Runs on the caller's thread, keeps nothing.
  *
  *     { "format": "csv", "hash_bits": 64, "columns": 3, "names": ["y", "age", "town"],
  *       "label": 0, "categorical": [2] }
  *
- * Left out is what there is none of: hash_bits where nothing is hashed, all that is of columns
- * where the format has none, names without a header, label without a label.
+ * Members without a value are left out: hash_bits if nothing is hashed, those about columns if the
+ * format has none, names without a header, label without a label.
  *
- * Files are bytes, JSON is UTF-8. Names that are not UTF-8 are taken for ISO 8859-1, in which all
- * bytes are letters, and "names_in" says so: what is read back are the same bytes. */
+ * Files are bytes, JSON is UTF-8. Names that are not UTF-8 are read as ISO 8859-1, in which every
+ * byte is a character, and "names_in" says so. So reading gives back the same bytes. */
 #include "apps/kit/model/app_keys.h"
 
 #include <string.h>

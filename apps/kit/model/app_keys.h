@@ -1,4 +1,4 @@
-/* What gives the keys of a model their meaning, as it is saved with the model and told to the user.
+/* What the keys of a model mean, as it is saved with the model and shown to the user.
  *
  * Threads: any; a value belongs to one. */
 #ifndef RUBATO_APPS_KIT_MODEL_APP_KEYS_H
@@ -11,7 +11,7 @@
 /* Adds an object to what is being built. */
 void app_keys_write(JsonBuilder *builder, const RubatoDataKeys *keys);
 
-/* Reads what was written; NULL where it is no such thing. (transfer full) */
+/* Reads what app_keys_write wrote; NULL if it is something else. (transfer full) */
 RubatoDataKeys *app_keys_read(JsonObject *object);
 
 /* Of what app_keys_read gave; NULL is allowed. */

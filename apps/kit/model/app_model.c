@@ -1,7 +1,7 @@
 /* The model's tables: created, and filled where there is a model to load. Runs on main's thread.
  *
- * The files are opened and checked by app_call_on_reporter: what is wrong with them so fails on
- * every node, and nobody waits for a node that has given up. */
+ * app_call_on_reporter opens and checks the files, so an error in them fails on every node, and no
+ * node waits for one that has given up. */
 #include "apps/kit/model/app_model.h"
 
 #include <string.h>

@@ -1,12 +1,12 @@
-/* What the files of a saved model are called and say. For app_model*.c.
+/* The names and contents of the files of a saved model. For app_model*.c.
  *
  *     DIR/model.json        the description
  *     DIR/NAME.npy          the rows of a table, in the order of their keys
  *     DIR/NAME.keys.npy     of a hash table: these keys
  *
- * The description has a checksum of each array's values and keys, and one of itself: of its text
- * without that checksum, with no blanks. So whatever byte of a model changes, it is refused, or
- * says the same. Version 1 had none of these.
+ * The description has a checksum of each array's values and keys, and one of its own text without
+ * that checksum and without blanks. So if any byte of a model changes, the model is refused, or the
+ * change has no meaning. Version 1 had none of these.
  *
  * Threads: main's, or worker 0's while main waits. */
 #ifndef RUBATO_APPS_KIT_MODEL_APP_MODEL_H

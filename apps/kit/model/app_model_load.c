@@ -1,5 +1,5 @@
-/* --load: reads what --save has written. The description and every header are held against what
- * the program asks for before a row is read.
+/* --load: reads what --save has written. The description and every header are compared with the
+ * program's wishes before a row is read.
  *
  * Runs on main's thread, or on worker 0's while main waits. */
 #include "apps/kit/model/app_model.h"
@@ -302,7 +302,8 @@ static bool check_arrays_known(const App *app, const AppModel *model, JsonObject
 
 /* ---- what keys mean ---- */
 
-/* Takes the meaning from the description, and holds all rows that the flags name against it. */
+/* Reads from the description what the keys mean, and checks all rows that the flags name against
+ * it. */
 static bool take_keys(const App *app, JsonObject *root, GError **error)
 {
     AppData *data = app->program->data;
@@ -380,7 +381,7 @@ static bool put_rows(const App *app, const AppArray *array, const RubatoKey *key
                         : rubato_engine_set_range(app->engine, table, first, n, rows, error);
 }
 
-/* Whether an array's bytes are those that were saved; expected is NULL where nobody knows. */
+/* Whether an array's bytes are those that were saved; expected is NULL if that is unknown. */
 static bool compare_checksum(const AppNpy *npy, const AppChecksum *checksum, const char *expected,
                              GError **error)
 {

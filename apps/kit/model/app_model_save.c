@@ -1,5 +1,5 @@
 /* --save: the model's tables as .npy files with a description, in a folder that is put in place
- * when it is complete: at any time there is the model from before or the new one, whole.
+ * when it is complete. So at any time the earlier model or the new one is there as a whole.
  *
  * Runs on main's thread, on the reporting node. */
 #include "apps/kit/model/app_model.h"
@@ -37,7 +37,7 @@ static void written_clear(Written *written, size_t n)
     g_free(written);
 }
 
-/* What was written is on the disk, or this says why not. Closes the file. */
+/* Makes sure that the file is on the disk, or says why not. Closes the file. */
 static bool finish_file(FILE *file, const char *path, bool good, GError **error)
 {
     if (good && (fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0))
@@ -223,7 +223,7 @@ bool app_model_check_place(const char *dir, GError **error)
     return g_access(parent, W_OK | X_OK) == 0 || fail(parent, g_strerror(errno), error);
 }
 
-/* Removes a folder of files; what is left of it after a failure harms nobody. */
+/* Removes a folder of files; a rest after a failure does no harm. */
 static void remove_folder(const char *path)
 {
     g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
@@ -237,8 +237,8 @@ static void remove_folder(const char *path)
     g_rmdir(path);
 }
 
-/* Puts a complete folder where there is none, an empty one, or an older model: that one then takes
- * the new one's name, and is removed. */
+/* Puts a complete folder in place of nothing, of an empty folder, or of an older model. The older
+ * model gets the new folder's temporary name, and is removed. */
 static bool put_in_place(const char *made, const char *dir, GError **error)
 {
     if (g_rename(made, dir) == 0)

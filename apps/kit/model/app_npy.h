@@ -13,8 +13,8 @@
 /* "<f4" and the like. (transfer none) */
 const char *app_npy_descr(RubatoDtype dtype);
 
-/* Writes what comes before the values, which are to follow row by row. n_dimensions is 1 or 2.
- * Whether the file took it is told by ferror. */
+/* Writes the header; the values follow row by row. n_dimensions is 1 or 2. ferror tells whether it
+ * was written. */
 void app_npy_write_header(FILE *file, const char *descr, unsigned n_dimensions,
                           const uint64_t *shape);
 

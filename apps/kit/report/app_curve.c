@@ -19,8 +19,8 @@ void app_curve_clear(AppCurve *curve)
     g_clear_pointer(&curve->points, g_array_unref);
 }
 
-/* Rows weigh e^(−their distance / window): n new ones, of which only the sum is known, push back
- * the older. */
+/* Rows weigh e^(−their distance / window). n new rows, of which only the sum is known, reduce the
+ * weight of the older ones. */
 static double window(const AppCurve *curve)
 {
     return MAX(curve->n_epoch / WINDOWS_OF_EPOCH, 1);

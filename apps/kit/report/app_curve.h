@@ -25,7 +25,7 @@ typedef struct {
 void app_curve_init(AppCurve *curve, uint64_t rows_of_epoch);
 void app_curve_clear(AppCurve *curve);
 
-/* How it stands at a time: rows so far, and the sums over them of loss and metric. */
+/* Adds a point: the time, rows so far, and the sums over them of loss and metric. */
 void app_curve_take(AppCurve *curve, double seconds, double n_rows, double loss_sum,
                     double metric_sum);
 

@@ -1,4 +1,4 @@
-/* Runs gnuplot: the script goes in by a temporary file, the picture comes out of a pipe. */
+/* Runs gnuplot: it reads the script from a temporary file and writes the picture to a pipe. */
 #include "apps/kit/report/app_gnuplot.h"
 
 #include <glib/gstdio.h>

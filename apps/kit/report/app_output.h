@@ -1,5 +1,5 @@
-/* The end of standard output: what could not be written is an error. A program that found no room
- * for what it had to say, as on a full disk, must not end as if it had said it.
+/* The check of standard output at the end: output that could not be written is an error. A program
+ * whose output was lost, for example on a full disk, must not end with success.
  *
  * Threads: main's. */
 #ifndef RUBATO_APPS_KIT_REPORT_APP_OUTPUT_H
@@ -24,7 +24,7 @@ static inline void app_output_check(void)
     _exit(EXIT_FAILURE);
 }
 
-/* Has it looked at whenever and wherever the program ends, --help included. First in main. */
+/* Registers the check for every end of the program, also for --help. Call it first in main. */
 static inline void app_output_check_at_exit(void)
 {
     (void)atexit(app_output_check); /* without memory for that nobody looks */

@@ -1,8 +1,8 @@
 /* Draws how far a training run has come.
  *
  * Every worker of the node counts its samples; one of them, the run's worker 0, looks at the time
- * after each of its steps and draws, so that no thread is needed for it. What it shows of the whole
- * run it infers from its node's count. Each picture is one write. */
+ * after each of its steps and draws, so that no thread is needed for it. It estimates the figures
+ * of the whole run from its node's count. Each picture is one write. */
 #include "apps/kit/report/app_progress.h"
 
 #include <glib.h>
@@ -87,7 +87,7 @@ static bool can_draw_in_place(int fd)
     return isatty(fd) && term != NULL && *term != '\0' && strcmp(term, "dumb") != 0;
 }
 
-/* One less than the terminal has: in the last column some terminals wrap. */
+/* One less than the terminal has, because some terminals wrap in the last column. */
 static unsigned terminal_columns(int fd)
 {
     struct winsize size;
@@ -99,7 +99,7 @@ static unsigned terminal_columns(int fd)
 
 static void write_text(const AppProgress *progress, const char *text)
 {
-    /* Progress that cannot be shown is no reason to stop training. */
+    /* If progress cannot be shown, training goes on. */
     if (write(progress->fd, text, strlen(text)) < 0)
         return;
 }

@@ -1,5 +1,5 @@
-/* Progress of a training run: on a terminal a bar that is drawn in place, elsewhere a line now and
- * then. It goes to standard error.
+/* Progress of a training run: on a terminal a bar that is drawn in place, elsewhere a line from
+ * time to time. It goes to standard error.
  *
  * Threads: app_progress_count from any worker; app_progress_draw from one; begin and end while no
  * worker runs. */

@@ -1,7 +1,7 @@
-/* Who waited how long, and how stale what the workers read was: on the result card.
+/* How long each worker waited, and how stale its rows were: for the result card.
  *
- * Each worker tells it at its end, over a table with a row for each; the node that reports reads
- * them when the task has ended.
+ * At its end each worker writes its figures to a table with a row for each worker; the reporting
+ * node reads them when the task has ended.
  *
  * Threads: app_waits_tell from the worker; all others from main. */
 #ifndef RUBATO_APPS_KIT_REPORT_APP_WAITS_H
@@ -32,7 +32,7 @@ void app_waits_clear(AppWaits *waits);
 
 /* Two lines of the card, and four members of the JSON: "waits", the seconds of each worker, and
  * "staleness_seen", "staleness_mean" and "staleness_most", of the Gets of all workers: how many had
- * which staleness, the mean, the highest. Nothing where nobody has told. */
+ * which staleness, the mean, the highest. Nothing if no worker has written its figures. */
 void app_waits_add_text(const AppWaits *waits, GString *text);
 void app_waits_add_json(const AppWaits *waits, JsonBuilder *builder);
 

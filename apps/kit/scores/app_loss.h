@@ -41,7 +41,7 @@ bool app_loss_check(const AppLoss *loss, RubatoDataset *rows, const RubatoBatch 
 /* Where a bias begins that is to be learned. */
 double app_loss_start(const AppLoss *loss);
 
-/* Whether a score says what the label says; never, of ratings. */
+/* Whether the score's sign fits the label; always false for the squared loss. */
 static inline bool app_loss_is_right(const AppLoss *loss, float score, float label)
 {
     return loss->kind != APP_LOSS_SQUARED && (score > 0) == ((double)label >= loss->positive);

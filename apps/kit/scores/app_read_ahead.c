@@ -1,5 +1,5 @@
-/* A ring of batches: step i has slot i mod n_slots. Several tables may ask, each at its own step,
- * as long as none is more than n_ahead before another.
+/* A ring of batches: step i has slot i mod n_slots. Several tables may ask for batches, each at its
+ * own step, as long as none is more than n_ahead steps before another.
  *
  * Thread: the worker's. */
 #include "apps/kit/scores/app_read_ahead.h"

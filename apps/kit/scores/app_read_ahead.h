@@ -1,4 +1,4 @@
-/* Batches read ahead of the step that uses them, so that a worker can tell their keys.
+/* Batches read ahead of the step that uses them, so that a worker can announce their keys.
  *
  * Threads: the worker that opened the reader. */
 #ifndef RUBATO_APPS_KIT_SCORES_APP_READ_AHEAD_H
@@ -8,8 +8,8 @@
 
 typedef struct AppReadAhead AppReadAhead;
 
-/* Takes the reader, which may be NULL after an error: so is then what it returns. n_ahead: how many
- * steps before its own a batch may be asked for. (transfer full) */
+/* Takes the reader. The reader may be NULL after an error; then the result is NULL too. n_ahead:
+ * how many steps before its own a batch may be asked for. (transfer full) */
 AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead);
 
 /* NULL is allowed. */
@@ -19,7 +19,7 @@ void app_read_ahead_free(AppReadAhead *ahead);
  * after an error, which app_read_ahead_ended tells apart. (transfer none) */
 const RubatoBatch *app_read_ahead_batch(AppReadAhead *ahead, uint64_t step);
 
-/* Whether there are no more batches because all were read; false, with the error, otherwise. */
+/* True if there are no more batches because all were read; otherwise false, with the error. */
 bool app_read_ahead_ended(AppReadAhead *ahead, GError **error);
 
 /* A RubatoIterationFunc over an AppReadAhead: the keys of the step's batch. */

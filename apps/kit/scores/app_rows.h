@@ -14,9 +14,9 @@ typedef struct {
     double scale;                /* of a row's gradient in a step */
 } AppRows;
 
-/* Opens what the flags name, takes labels and the keys' meaning from the rows to train on, and has
- * the user told of rows left out. Nothing to open where a model is loaded only to predict. Where it
- * fails *rows is still to be cleared. */
+/* Opens what the flags name, takes labels and the keys' meaning from the rows to train on, and
+ * notes for the user how many rows were left out. It opens nothing if a model is loaded only to
+ * predict. If it fails, *rows must still be cleared. */
 bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error);
 void app_rows_clear(AppRows *rows);
 

@@ -1,4 +1,4 @@
-/* What the servers are told of gradients. Pure functions. */
+/* The specs of tables that take gradients. Pure functions. */
 #include "apps/kit/scores/app_rule.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ RubatoTableSpec app_rule_table(const App *app, const char *name, const AppRule *
         .seed = app->seed,
     };
 
-    /* ftrl holds beta and L1 against sums of rows' gradients, which come scaled. */
+    /* ftrl compares beta and L1 with sums of rows' gradients, and these are scaled. */
     if (rule->kind == APP_RULE_FTRL) {
         spec.rule.beta = scale;
         spec.rule.l1 = rule->l1 * scale;
@@ -44,7 +44,7 @@ RubatoTableSpec app_rule_bias(const App *app, const char *name, const AppRule *r
     spec.storage = "dense";
     spec.n_keys = 1;
     spec.init_value = app_loss_start(loss);
-    /* All use it: sparse_ssp would hold them together as tightly as its staleness. */
+    /* Every worker uses it: under sparse_ssp none could run further ahead than the staleness. */
     if (app->model_traits->takes_announcements) {
         spec.model = "ssp";
         spec.staleness = app->staleness + app->speculation;

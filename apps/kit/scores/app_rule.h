@@ -11,14 +11,16 @@
 typedef enum {
     APP_RULE_ADAGRAD,
     APP_RULE_ADAM,
-    APP_RULE_FTRL, /* sees to L1, without the workers; its weights would shrink with the rate */
+    APP_RULE_FTRL, /* applies L1 on the servers; workers would have to shrink weights at the rule's
+                    * own rate */
     APP_RULE_SGD,
     APP_N_RULES,
 } AppRuleKind;
 
 typedef struct {
     AppRuleKind kind;
-    double l1; /* on the sizes of the weights, where the rule is ftrl; else the servers have none */
+    double l1; /* penalty on the sizes of the weights with ftrl; the servers apply none with the
+                * other rules */
 } AppRule;
 
 /* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --rule, where there is

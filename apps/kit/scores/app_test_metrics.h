@@ -9,7 +9,7 @@
 
 #include <rubato/error.h>
 
-/* Of scores of which those above 0 say that the label is the positive one. */
+/* The metrics of scores; a score above 0 predicts the positive label. */
 typedef struct {
     double logloss;  /* the mean of log(1 + exp(−±score)) */
     double accuracy; /* the share of scores on the right side */
