@@ -2,8 +2,8 @@
  *
  * The bytes are the kind in one byte, then what the kind carries, member after member as its row in
  * control_messages.c has them, with nothing between: numbers little-endian in as many bytes as they
- * have, a truth value in one byte, a text as its length in four bytes, its bytes in UTF-8 and a zero
- * byte, the nodes of a WELCOME as their number and, of each, its endpoint and its incarnation.
+ * have, a truth value in one byte, a text as its length in four bytes, its bytes in UTF-8 and a
+ * zero byte, the nodes of a WELCOME as their number and, of each, its endpoint and its incarnation.
  *
  * Whatever is encoded can be decoded: encode cuts and repairs text instead of failing. Whatever is
  * decoded has passed every check that needs no knowledge of the run: sizes, kinds, codes, what each

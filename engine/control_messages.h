@@ -1,7 +1,7 @@
 /* What there is to know of each kind of control message: one row of an array.
  *
- * A new message is a kind and what it carries (control.h), a row of the array in control_messages.c,
- * and the function that handles it.
+ * A new message is a kind and what it carries (control.h), a row of the array in
+ * control_messages.c, and the function that handles it.
  *
  * Threads: any; the array is constant. The handlers run as scheduler.h and node_messages.h say. */
 #ifndef RUBATO_ENGINE_CONTROL_MESSAGES_H

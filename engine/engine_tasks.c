@@ -1,8 +1,8 @@
 /* Tasks and barriers as the application calls them: one collective call each. What a task is on
  * this node stands in task/task_run.c.
  *
- * Invariant: a run is in the engine's list from prepare to the end of its wait, so that whoever finds
- * it there under the engine's lock may use it while holding that lock.
+ * Invariant: a run is in the engine's list from prepare to the end of its wait, so that whoever
+ * finds it there under the engine's lock may use it while holding that lock.
  *
  * Threads: that of the engine's calls. */
 #include "engine/engine_private.h"

@@ -41,9 +41,9 @@ void model_get(RubatoModel *model, RubatoRequest *request);
 void model_add(RubatoModel *model, RubatoRequest *request);
 void model_tune(RubatoModel *model, RubatoRequest *request);
 
-/* The keys of iteration request->clock of a worker, or a piece of them (see RubatoRequest.n_announced);
- * its iterations come in order, the pieces of one in the order of its keys. A clock of
- * RUBATO_CLOCK_RETIRED: there are no more, it uses no keys from here on. */
+/* The keys of iteration request->clock of a worker, or a piece of them (see
+ * RubatoRequest.n_announced); its iterations come in order, the pieces of one in the order of its
+ * keys. A clock of RUBATO_CLOCK_RETIRED: there are no more, it uses no keys from here on. */
 void model_announce(RubatoModel *model, RubatoRequest *request);
 
 /* A source has come to a clock, or (RUBATO_CLOCK_RETIRED) to its end. An old or repeated clock and

@@ -290,8 +290,8 @@ static RubatoKey key_of_slice(const Slice *slice, size_t i, size_t *row)
     return slice->keys.keys != NULL ? slice->keys.keys[i] : slice->keys.first + i;
 }
 
-/* Whether a Get at the client's clock may wait for a fetch: the answer is fresh enough, and does not
- * wait longer than the answer to this Get would. */
+/* Whether a Get at the client's clock may wait for a fetch: the answer is fresh enough, and does
+ * not wait longer than the answer to this Get would. */
 static bool may_join(const ProcessCache *cache, const Fetch *fetch, uint64_t clock)
 {
     const uint64_t staleness = cache->route->spec->staleness;

@@ -413,8 +413,8 @@ START_TEST(pieces_that_have_no_protection_come_in_their_order)
 }
 END_TEST
 
-/* Test case 15 of the GCM specification of McGrew and Viega (no additional data, 256 bits), and what
- * libsodium makes of other sizes: the two ends of a connection may use different libraries. */
+/* Test case 15 of the GCM specification of McGrew and Viega (no additional data, 256 bits), and
+ * what libsodium makes of other sizes: the two ends of a connection may use different libraries. */
 START_TEST(aes_gcm_is_that_of_its_specification)
 {
     static const char *const key_text =

@@ -184,7 +184,8 @@ static RubatoKey scattered_key(uint64_t i)
     return rubato_mix64(i + 1);
 }
 
-/* A table that is hashed by all 64 bits folded, or by the lower 32, has all of them in one place. */
+/* A table that is hashed by all 64 bits folded, or by the lower 32, has all of them in one
+ * place. */
 static RubatoKey folding_to_0(uint64_t i)
 {
     return i << 32 | i;

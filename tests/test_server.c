@@ -383,8 +383,8 @@ START_TEST(a_part_that_is_not_here_is_refused)
 }
 END_TEST
 
-/* A clock is told once to a server and holds for every part that is there: the parked Get of each is
- * answered. */
+/* A clock is told once to a server and holds for every part that is there: the parked Get of each
+ * is answered. */
 START_TEST(a_clock_reaches_every_part)
 {
     static const uint32_t workers_of[] = { 1, 1 };

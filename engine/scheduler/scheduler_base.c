@@ -1,5 +1,5 @@
-/* What all parts of the scheduler stand on: what goes out, verdicts, names of nodes, and tasks as the
- * parts find and cancel them. Calls nothing of the other parts.
+/* What all parts of the scheduler stand on: what goes out, verdicts, names of nodes, and tasks as
+ * the parts find and cancel them. Calls nothing of the other parts.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"

@@ -1,7 +1,7 @@
 /* What the scheduler's parts share; nobody else includes this, but for tests that count.
  *
- * Each calls those alone that stand below it here (tests/test_knots.sh holds that), and comes back up
- * by the scheduler's outbox:
+ * Each calls those alone that stand below it here (tests/test_knots.sh holds that), and comes back
+ * up by the scheduler's outbox:
  *
  *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
@@ -164,8 +164,8 @@ void task_send_cancel(Scheduler *scheduler, const SchedulerTask *task);
 
 /* scheduler.c */
 
-/* Messages about the node itself, and about the run. Each function with a node and a Control handles
- * a message of that node, and says whether it made sense. */
+/* Messages about the node itself, and about the run. Each function with a node and a Control
+ * handles a message of that node, and says whether it made sense. */
 bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control);

@@ -1,8 +1,8 @@
 /* What a kind of request is to servers, and to those of the engine who ask them.
  *
- * A new one is a kind in io/net/message.h, a constant RequestOps in a file of engine/server/requests/
- * and its row in the array of engine/server/requests.c. What it carries beside keys, input and
- * output also wants its place in io/net/link/wire.c.
+ * A new one is a kind in io/net/message.h, a constant RequestOps in a file of
+ * engine/server/requests/ and its row in the array of engine/server/requests.c. What it carries
+ * beside keys, input and output also wants its place in io/net/link/wire.c.
  *
  * Threads: the functions are called by the server's owner; the rest is constant. */
 #ifndef RUBATO_ENGINE_SERVER_REQUEST_OPS_H

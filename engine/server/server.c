@@ -1,8 +1,8 @@
 /* Servers: what happens to a message that has reached its shard.
  *
  * A request of a task finds the model that its epoch, table and part name; one whose task is over
- * here is answered as cancelled, so what belonged to one task never reaches another. A clock goes to
- * the models of all parts of its table that are here. Requests of epoch 0 come from the engine
+ * here is answered as cancelled, so what belonged to one task never reaches another. A clock goes
+ * to the models of all parts of its table that are here. Requests of epoch 0 come from the engine
  * between tasks and go straight to the shard.
  *
  * Messages of this process were checked by the worker that sent them. Those of other nodes are
@@ -34,7 +34,8 @@ static void refuse(Server *server, Message *message, const char *why)
     server_answer(server, message, CALL_REFUSED);
 }
 
-/* What is wrong with a request of another node, NULL where nothing is. model NULL: between tasks. */
+/* What is wrong with a request of another node, NULL where nothing is. model NULL: between
+ * tasks. */
 static const char *find_fault(const RubatoShard *shard, const RubatoModel *model,
                               const Message *message)
 {

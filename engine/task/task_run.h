@@ -10,8 +10,8 @@
 #include "engine/task/node_reader.h"
 #include "tables/client.h"
 
-/* A run of the task with its workers counted, not yet known to anybody. Its tables (copied) are held
- * as long as it lives. RUBATO_ERROR_INVALID. (transfer full) */
+/* A run of the task with its workers counted, not yet known to anybody. Its tables (copied) are
+ * held as long as it lives. RUBATO_ERROR_INVALID. (transfer full) */
 RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table *const *tables,
                             size_t n_tables, GError **error);
 

@@ -88,8 +88,8 @@ struct RubatoModelOps {
     /* A Get: answer it now, or keep the request itself and answer it in a later op. */
     void (*get)(RubatoModel *model, RubatoRequest *request);
 
-    /* An Add or a tuning: apply it, or rubato_model_keep it for later; finish it in this call either
-     * way. */
+    /* An Add or a tuning: apply it, or rubato_model_keep it for later; finish it in this call
+     * either way. */
     void (*add)(RubatoModel *model, RubatoRequest *request);
 
     /* The clock of a source has gone from `from` to `to` (RUBATO_CLOCK_RETIRED: it has retired),

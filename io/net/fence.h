@@ -6,9 +6,9 @@
 
 #include "io/net/post_office.h"
 
-/* Begins the call. `messages` has one for each server, and stays until the call has ended. epoch: of
- * the task, 0 between tasks. *cancelled is set before post_office_cancel sweeps that epoch; the call
- * then ends as cancelled. */
+/* Begins the call. `messages` has one for each server, and stays until the call has ended. epoch:
+ * of the task, 0 between tasks. *cancelled is set before post_office_cancel sweeps that epoch; the
+ * call then ends as cancelled. */
 void fence_start(PostOffice *office, uint32_t epoch, const _Atomic bool *cancelled,
                  Message *messages, Call *call);
 

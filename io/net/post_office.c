@@ -338,9 +338,9 @@ typedef struct {
     size_t least, most;
 } PieceSizes;
 
-/* Where output comes back the first piece is small, so that the answer soon begins to come, and so are the last
- * ones, for nothing else is done while the very last is read. Where bytes are only copied this
- * gains less than the pieces cost, and so it does for input. */
+/* Where output comes back the first piece is small, so that the answer soon begins to come, and so
+ * are the last ones, for nothing else is done while the very last is read. Where bytes are only
+ * copied this gains less than the pieces cost, and so it does for input. */
 static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Message *message)
 {
     const size_t most = piece_keys(office, node, message);

@@ -77,9 +77,9 @@ static inline bool post_office_is_local(const PostOffice *office, uint32_t serve
 void post_office_ask(PostOffice *office, Message *message);
 
 /* Tells a server, which may answer to message->call, or to nobody (NULL); sets message->end. The
- * message, its keys and its input may be reused at once; it has no output. Returns the bytes that had to be copied into
- * a busy local server's mailbox, 0 where it was handled at once or sent. POST_OFFICE_UNSENT: there
- * is no memory to send all of it, and a call has heard so. */
+ * message, its keys and its input may be reused at once; it has no output. Returns the bytes that
+ * had to be copied into a busy local server's mailbox, 0 where it was handled at once or sent.
+ * POST_OFFICE_UNSENT: there is no memory to send all of it, and a call has heard so. */
 #define POST_OFFICE_UNSENT SIZE_MAX
 size_t post_office_tell(PostOffice *office, Message *message);
 

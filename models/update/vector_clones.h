@@ -1,12 +1,12 @@
 /* Loops for the widest vectors that the processor has.
  *
- * A function marked VECTOR_CLONES is compiled for the plain processor, for AVX2 and for AVX-512; the
- * loader takes the widest that the machine can run. All of them give the same bits: each adds and
- * multiplies in the order of the source, and nothing is contracted (models/CMakeLists.txt), so a
- * cluster of different processors computes the same.
+ * A function marked VECTOR_CLONES is compiled for the plain processor, for AVX2 and for AVX-512;
+ * the loader takes the widest that the machine can run. All of them give the same bits: each adds
+ * and multiplies in the order of the source, and nothing is contracted (models/CMakeLists.txt), so
+ * a cluster of different processors computes the same.
  *
- * The plain loops are left alone on other processors; under a sanitizer, whose code the loader would
- * run before it is ready; and by clang, which gives clones of static functions public names.
+ * The plain loops are left alone on other processors; under a sanitizer, whose code the loader
+ * would run before it is ready; and by clang, which gives clones of static functions public names.
  *
  * Threads: any. */
 #ifndef RUBATO_MODELS_UPDATE_VECTOR_CLONES_H

@@ -105,7 +105,7 @@ static bool add_all(Handle *handle, const RubatoKey *keys, const int64_t *deltas
     case KV:
         return rubato_kv_table_add(handle->kv, keys, N_KEYS, deltas, error) &&
                rubato_kv_table_clock(handle->kv, error);
-    case CLIENT: /* nobody waits for the ticket but the next Get, and at last whoever frees the handle */
+    case CLIENT: /* only the next Get, and at last the freeing of the handle, wait for the ticket */
         return rubato_kv_client_table_add_async(handle->client, keys, N_KEYS, deltas, NULL, NULL,
                                                 error) != 0 &&
                rubato_kv_client_table_clock(handle->client, error);

@@ -4,7 +4,7 @@
  * - The bookkeeper of each shard knows the clocks and announcements delivered to it, and says which
  *   Gets may be answered.
  * - The log holds all Adds. A row has a column per worker, and the worker's j-th Add to a key adds
- *   3^j there. A sum so tells which Adds are in it, how often, and whether any was left out between.
+ *   3^j there. So a sum shows which Adds it has, how often, and whether one between is missing.
  *
  * Threads: the test's. */
 #ifndef TESTS_SUPPORT_MODEL_WORLD_H

@@ -1,8 +1,8 @@
 /* Memory orders: the cases hold under all that C11 allows, and each order of the sources is needed.
  *
  *     test_weak_memory                          the test
- *     test_weak_memory CASE SEED [PLACE]        tells the execution of a case and a seed; PLACE is a
- *                                               weakened order as the test names it
+ *     test_weak_memory CASE SEED [PLACE]        prints the execution of a case and a seed; PLACE is
+ *                                               a weakened order as the test names it
  *
  * RUBATO_WEAK_SEEDS: how many executions are drawn of each case (1,000); up to
  * twenty times as many where an order is made weaker and nothing has failed yet. */

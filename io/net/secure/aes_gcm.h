@@ -1,5 +1,5 @@
-/* AES-256-GCM (NIST SP 800-38D) by whichever library does it fastest: on x86-64 Intel's Multi-Buffer
- * Crypto library where the build found it, else libsodium. Both give the same bytes.
+/* AES-256-GCM (NIST SP 800-38D) by whichever library does it fastest: on x86-64 Intel's
+ * Multi-Buffer Crypto library where the build found it, else libsodium. Both give the same bytes.
  *
  * Threads: any; a prepared key that is not written to may be used by several at once. */
 #ifndef RUBATO_IO_NET_SECURE_AES_GCM_H
@@ -18,8 +18,8 @@ typedef struct {
     _Alignas(64) uint8_t bytes[1024];
 } AesGcmKey;
 
-/* What a piece is sealed with: `more` has only its tag, `plain` is encrypted too. Either may have no
- * bytes. */
+/* What a piece is sealed with: `more` has only its tag, `plain` is encrypted too. Either may have
+ * no bytes. */
 typedef struct {
     const uint8_t *nonce; /* AES_GCM_NONCE_BYTES; never twice with one key */
     const uint8_t *more;

@@ -14,8 +14,8 @@
 
 #define TCP_SIZE_BYTES ((size_t)4)
 
-/* An encrypted piece is written to a buffer of this size. The pieces of a range are packets of half a
- * megabyte: each is encrypted and written whole, and wakes the other end once. */
+/* An encrypted piece is written to a buffer of this size. The pieces of a range are packets of half
+ * a megabyte: each is encrypted and written whole, and wakes the other end once. */
 #define TCP_PIECE_BYTES ((size_t)1 << 20)
 
 /* The most that a piece has. */
