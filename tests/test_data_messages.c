@@ -85,8 +85,8 @@ static Frame *clock_frame(uint32_t epoch, uint32_t table)
                        .clock = { .table = table, .clock = 5, .node_clock = 4, .slowest = 3 } });
 }
 
-/* The lock is one that tells a thread which takes or gives it twice: it is still held, and by nobody
- * else, when all was handled. */
+/* The lock is one that tells a thread which takes or gives it twice: it is still held, and by
+ * nobody else, when all was handled. */
 START_TEST(data_messages_take_no_lock_of_the_engine)
 {
     Ear ear = { .listener = { .epoch = 7, .table = 2, .hear = hear } };

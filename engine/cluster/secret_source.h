@@ -27,10 +27,10 @@ typedef enum {
  * says what to do, where one is named but cannot be read. */
 bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin, GError **error);
 
-/* Whether nodes whose secret comes from there may run: without one only on loopback addresses, unless
- * the file says `insecure = true`, and never where `encrypt` or `authenticate` is asked for. False with
- * RUBATO_ERROR_CONFIG, which says what to do, or RUBATO_ERROR_NETWORK for a host that cannot be
- * resolved. */
+/* Whether nodes whose secret comes from there may run: without one only on loopback addresses,
+ * unless the file says `insecure = true`, and never where `encrypt` or `authenticate` is asked for.
+ * False with RUBATO_ERROR_CONFIG, which says what to do, or RUBATO_ERROR_NETWORK for a host that
+ * cannot be resolved. */
 bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **error);
 
 /* Reads a file of 64 digits that is the caller's own, and which nobody else may read. */

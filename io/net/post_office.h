@@ -113,9 +113,9 @@ bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node)
 void post_office_listen(PostOffice *office, ClockListener *listener);
 void post_office_unlisten(PostOffice *office, ClockListener *listener);
 
-/* A message other than MESSAGE_CONTROL came; takes it over. Returns what is wrong with it, NULL where
- * nothing is. Whoever receives calls this, one at a time, and it takes no lock that is held for
- * long. */
+/* A message other than MESSAGE_CONTROL came; takes it over. Returns what is wrong with it, NULL
+ * where nothing is. Whoever receives calls this, one at a time, and it takes no lock that is held
+ * for long. */
 const char *post_office_receive(PostOffice *office, Incoming *incoming);
 
 /* What that does with each kind. */

@@ -3,13 +3,13 @@
  * Who connects has to know the public key of the listener before it can say anything: its first
  * message is encrypted for that key, which is never sent. So does who listens: it decrypts with the
  * secret half. Both keys come from the secret, so each end has proved the secret to the other, for
- * this connection alone: its keys are drawn anew at both ends. Then the connecting end shows its own
- * public key, encrypted, which ZeroMQ hands to an authenticator (ZAP,
- * https://rfc.zeromq.org/spec/27). It knows the keys of all nodes, and names the node to ZeroMQ, which
- * attaches the name to each message.
+ * this connection alone: its keys are drawn anew at both ends. Then the connecting end shows its
+ * own public key, encrypted, which ZeroMQ hands to an authenticator (ZAP,
+ * https://rfc.zeromq.org/spec/27). It knows the keys of all nodes, and names the node to ZeroMQ,
+ * which attaches the name to each message.
  *
- * Threads: the authenticator is a thread of its own with two sockets, which were made by the owner. It
- * ends when the context is terminated. All else is constant after zmq_curve_new. */
+ * Threads: the authenticator is a thread of its own with two sockets, which were made by the owner.
+ * It ends when the context is terminated. All else is constant after zmq_curve_new. */
 #include "io/net/transport/zmq/zmq_curve.h"
 
 #include <errno.h>
