@@ -176,7 +176,7 @@ static void handle_for_task(Server *server, Message *message)
         handle_clock(server, binding, message);
         return;
     }
-    if (request_ops[message->kind]->in_task == NULL) {
+    if (message->kind > MESSAGE_CLOCK && request_ops[message->kind]->in_task == NULL) {
         refuse(server, message, "a request that belongs between tasks, in one");
         return;
     }
