@@ -5,8 +5,8 @@
  * its end. A message that is sent from inside a reaction is queued and handled after it. Nothing in
  * here blocks.
  *
- * Who receives from other nodes, the I/O thread or a waiting worker, hands requests, replies and
- * clocks straight to the post office. */
+ * The thread that receives from other nodes (the I/O thread, or a worker that waits) hands
+ * requests, replies and clocks straight to the post office. */
 #include <string.h>
 
 #include "engine/control_messages.h"
@@ -248,8 +248,8 @@ static bool find_addressee(const RubatoEngine *engine, ControlMail *mail)
     mail->kind = has_scheduler && (message->senders & CONTROL_BY_NODE) ? TO_SCHEDULER : TO_NODE;
     return mail->kind == TO_SCHEDULER ||
            (is_schedulers && (message->senders & CONTROL_BY_SCHEDULER)) ||
-           /* that it has given up this node any node may say */
-           ((message->senders & CONTROL_BY_PEER) && mail->control.lost.number == engine->self);
+           /* any node may say that it has given up this node */
+           (mail->control.kind == CONTROL_LOST && mail->control.lost.number == engine->self);
 }
 
 static void receive_control(RubatoEngine *engine, Incoming *incoming)
@@ -344,8 +344,8 @@ static void tick(void *user, int64_t now_ms)
     RubatoEngine *engine = user;
     bool welcome;
 
-    /* Who was stopped itself cannot say of others that they were silent: what they said meanwhile
-     * has yet to be read. */
+    /* A node that was stopped itself cannot tell whether others were silent: it has not yet read
+     * what they said meanwhile. */
     if (engine->times.tick_ms != 0 && now_ms - engine->times.tick_ms > engine->timeout_ms / 2)
         engine->times.resumed_ms = now_ms;
     engine->times.tick_ms = now_ms;

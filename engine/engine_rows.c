@@ -66,7 +66,7 @@ static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kin
     return ok;
 }
 
-/* Outside a task nothing is cancelled but by the engine's end: why that came is what to tell. */
+/* Outside a task only the engine's end cancels a call, so the error tells why the engine ended. */
 static void propagate_cause(RubatoEngine *engine, GError *found, GError **error)
 {
     bool intact = true;

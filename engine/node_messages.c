@@ -147,7 +147,7 @@ void node_hears_blocks(RubatoEngine *engine, uint32_t from, const Control *contr
 
 /* ---- the run ---- */
 
-/* That it has given up this node any node may say. */
+/* Any node may say that it has given up this node. */
 void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlLost *const lost = &control->lost;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The files of engine/ call those below them alone: no file calls one that calls it back, over any
-# number of others. What goes up goes by a function pointer. Two files are arrays of such pointers, and
-# are left out: control_messages.c and server/requests.c.
+# number of others. What goes up goes by a function pointer. Two files are arrays of such pointers,
+# and are left out: control_messages.c and server/requests.c.
 set -euo pipefail
 
 build_dir=${RUBATO_BUILD_DIR:?is the build directory whose library is tested}

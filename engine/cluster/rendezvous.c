@@ -214,7 +214,7 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
         }
         if (broken_ms != INT64_MAX && now_ms - broken_ms >= engine->timeout_ms)
             return give_up(engine, now_ms - began_ms, now_ms - broken_ms, error);
-        /* Of the scheduler's node the scheduler itself says who is missing. */
+        /* On the scheduler's node the scheduler itself says who is missing. */
         if (engine->self != engine->scheduler_node && now_ms - notice_ms >= between_ms) {
             g_message("node %u waits for the scheduler at %s:%u to say that all nodes are here",
                       engine->id, engine->cluster->scheduler_host, engine->cluster->scheduler_port);

@@ -226,8 +226,8 @@ static void find_lost_nodes(Scheduler *scheduler)
     if (config->timeout_ms == 0)
         return;
 
-    /* Who was stopped itself cannot say of others that they were silent: what they said meanwhile
-     * has yet to be read. */
+    /* A node that was stopped itself cannot tell whether others were silent: it has not yet read
+     * what they said meanwhile. */
     if (pause_ms > config->timeout_ms / 2)
         for (uint32_t i = 0; i < config->n_nodes; i++)
             scheduler->nodes[i].heard_ms =

@@ -8,7 +8,8 @@
  * What a node may count on:
  * - Messages to one node come out in the order in which they are to reach it.
  * - A node makes its next collective call only after the COMMIT of the one before. Each PROPOSE
- *   gets one COMMIT, with the same code and text on every node, whenever the node makes the call.
+ *   gets one COMMIT, with the same code and text on every node that makes the call, whenever it
+ *   makes it.
  * - After GO, COMMIT comes only once the node has said READY.
  * - Each RUN whose COMMIT is good ends in one TASK_END, once every node that still lives has said
  *   TASK_DONE; before it comes at most one CANCEL, with the same cause. A RUN whose COMMIT is not

@@ -243,8 +243,8 @@ void rendezvous_tick(Scheduler *scheduler)
     const SchedulerConfig *config = &scheduler->config;
 
     assert(!scheduler->begun);
-    /* Who waits for its WELCOME repeats its HELLO: who stopped doing so has died. It may be started
-     * anew, for as long as it took to find that. */
+    /* A node that waits for its WELCOME repeats its HELLO, so one that stopped doing so has died.
+     * It may be started anew, for as long as it took to find that. */
     for (uint32_t i = 0; i < config->n_nodes && config->timeout_ms > 0 && !scheduler->ended; i++) {
         SchedulerNode *const node = &scheduler->nodes[i];
         const int64_t silence_ms = scheduler->now_ms - node->heard_ms;

@@ -17,8 +17,8 @@
  * were not the first. A worker that waits neither clocks nor comes to a barrier, and nobody else
  * may do so for it. So w cannot go on, nor can any of them. No time enters into it, and nothing
  * that is under way can help: v's clock is what v knows itself, not what a server has heard of it.
- * Who waits for anything else (data, room for what it sends, the program's own locks), or computes,
- * says nothing and holds nobody.
+ * A worker that waits for anything else (data, room for what it sends, the program's own locks), or
+ * computes, says nothing and holds nobody.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"

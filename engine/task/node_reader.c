@@ -1,8 +1,8 @@
 /* Node readers: a queue of blocks for the node's readers, filled by the scheduler.
  *
  * The first reader that finds the queue short asks for more, for all of them; one question is under
- * way at a time, and what became of blocks dealt before goes with it. Who finds the queue empty
- * waits. A block that a worker leaves unfinished goes to the front of the queue while another
+ * way at a time, and what became of blocks dealt before goes with it. A reader that finds the queue
+ * empty waits. A block that a worker leaves unfinished goes to the front of the queue while another
  * worker of this node still reads, else back to the scheduler. When the scheduler has nothing left,
  * each reader ends once the queue is empty; it does not wait for blocks that others are reading,
  * which they might leave: they in turn may be waiting for its worker's clock.
@@ -260,7 +260,7 @@ static void ask(NodeReader *node_reader)
     send_want(node_reader, enough - node_reader->ready->len);
 }
 
-/* What nobody here will read any more goes back. The lock is held. */
+/* Gives back what nobody here will read any more. The lock is held. */
 static void empty(NodeReader *node_reader)
 {
     for (guint i = 0; i < node_reader->ready->len; i++)

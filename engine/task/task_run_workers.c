@@ -74,7 +74,8 @@ static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const
         &(Control){ .kind = CONTROL_FAIL, .fail = { run->epoch, { CONTROL_CODE(code), text } } });
 }
 
-/* What the scheduler finds deadlocks by. The worker's clocks stay as they are while it waits. */
+/* Tells the scheduler what it finds deadlocks by. The worker's clocks stay as they are while it
+ * waits. */
 static void tell_wait(RubatoTaskRun *run, uint32_t rank, ControlWaits *waits)
 {
     g_autoptr(GArray) clocks = g_array_new(FALSE, FALSE, sizeof(WaitClock));
@@ -219,7 +220,7 @@ static void *work(void *user)
     if (!ok && !(task_run_is_cancelled(run) &&
                  g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
         report_failure(run, worker, error);
-    /* First its clocks: what it left open may wait for workers who wait for them. */
+    /* Its clocks retire first: calls that it left open may wait for workers that wait for them. */
     if (ok)
         for (size_t i = 0; i < run->n_tables; i++)
             table_route_retire(&run->routes[i], worker->rank);
