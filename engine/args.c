@@ -65,8 +65,10 @@ static void help_if_asked(GOptionContext *context, int argc, char *const *argv)
     if (!asked)
         return;
 
-    g_autofree char *text = g_option_context_get_help(context, TRUE, NULL);
+    char *const text = g_option_context_get_help(context, TRUE, NULL);
+
     g_print("%s", text);
+    g_free(text);
     exit(EXIT_SUCCESS);
 }
 
