@@ -453,6 +453,12 @@ static void count_refusals(const char *domain, GLogLevelFlags level, const char 
         atomic_fetch_add(&n_refusals, 1);
 }
 
+/* Before a thread of ZeroMQ could write to it. */
+static void listen_to_the_log(void)
+{
+    g_log_set_handler(G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, count_refusals, NULL);
+}
+
 static const struct {
     const RunSecret *secret;
     uint32_t self;
@@ -467,13 +473,13 @@ static const struct {
 /* _i: a case, over each of the two. Nothing of it comes in, and who belongs to the run is heard. */
 START_TEST(zeromq_refuses_who_does_not_know_the_secret)
 {
+    listen_to_the_log();
     const int64_t end_ms = network_now_ms() + PATIENCE_MS;
     End b = open_secret_end(_i, 1, &OWN_SECRET, false);
     End stranger = open_secret_end(_i, refused[_i / 2].self, refused[_i / 2].secret, false);
     End a = open_secret_end(_i, 0, &OWN_SECRET, false);
     Received received;
 
-    g_log_set_handler(G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, count_refusals, NULL);
     Channel *const wrong = open_channel_to(&stranger, &b, refused[_i / 2].wanted);
     send_bytes(wrong, 66, 66);
     while (atomic_load(&n_refusals) == 0) {
@@ -523,6 +529,7 @@ static bool move_bytes(int from, int to, GByteArray *recorded)
 /* What was said on a good connection, said again on another one. */
 START_TEST(zeromq_refuses_what_is_said_again)
 {
+    listen_to_the_log();
     struct sockaddr_in bound = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
     socklen_t size = sizeof bound;
     const int64_t end_ms = network_now_ms() + PATIENCE_MS;
@@ -535,7 +542,6 @@ START_TEST(zeromq_refuses_what_is_said_again)
     uint8_t answer[4096];
     ssize_t n;
 
-    g_log_set_handler(G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, count_refusals, NULL);
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&bound, size), 0);
     ck_assert_int_eq(listen(listener, 1), 0);
     ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&bound, &size), 0);

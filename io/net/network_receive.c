@@ -196,16 +196,6 @@ static Parcel *parcel_new(Network *network, Peer *peer, Received *received, uint
     return parcel;
 }
 
-static void keys_to_host(uint8_t *keys, uint64_t n)
-{
-#if G_BYTE_ORDER == G_BIG_ENDIAN
-    wire_swap_values(keys, (size_t)n, 8);
-#else
-    (void)keys;
-    (void)n;
-#endif
-}
-
 /* Fills the item from the message at `at`. */
 static void unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
                    const WireHeader *header)
@@ -215,8 +205,6 @@ static void unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
     const bool has_bytes = header->key_bytes > 0;
     const bool is_list = has_bytes && header->request.key_encoding == WIRE_KEYS_LIST;
 
-    if (is_list)
-        keys_to_host(keys, header->request.n_keys);
     item->charge = wire_is_charged(header->kind) ? wire_message_bytes(header) : 0;
     item->incoming = (Incoming){
         .node = parcel->peer->number,

@@ -60,11 +60,8 @@ void frame_set_keys(Frame *frame, const RubatoKeys *keys)
     if (keys->keys == NULL)
         for (size_t i = 0; i < keys->n; i++)
             wire_store_key(to, i, keys->first + i);
-    else if (keys->at == NULL && G_BYTE_ORDER == G_LITTLE_ENDIAN)
-        memcpy(to, keys->keys, 8 * keys->n); /* as they lie in memory */
     else if (keys->at == NULL)
-        for (size_t i = 0; i < keys->n; i++)
-            wire_store_key(to, i, keys->keys[i]);
+        memcpy(to, keys->keys, 8 * keys->n); /* as they lie in memory */
     else
         for (size_t i = 0; i < keys->n; i++)
             wire_store_key(to, i, keys->keys[keys->at[i]]);

@@ -52,8 +52,8 @@ void key_codec_encode(const RubatoKeys *keys, uint8_t *bytes)
         *lengths = 0;
         for (size_t k = 0; k < n; k++) {
             const RubatoKey key = key_at(keys, i + k);
-            const uint64_t difference = GUINT64_TO_LE(key - before);
-            const unsigned code = code_of(key - before);
+            const uint64_t difference = key - before;
+            const unsigned code = code_of(difference);
 
             *lengths = (uint8_t)(*lengths | code << (2 * k));
             memcpy(bytes, &difference, length_of_code[code]);
@@ -86,7 +86,7 @@ static inline bool read_difference(const uint8_t **at, const uint8_t *end, unsig
         memcpy(&word, *at, length_of_code[code]);
     else
         return false;
-    *difference = GUINT64_FROM_LE(word) & mask_of_code[code];
+    *difference = word & mask_of_code[code];
     *at += length_of_code[code];
     return true;
 }

@@ -6,24 +6,6 @@
 
 #include "io/net/link/key_codec.h"
 
-void wire_swap_values(void *values, size_t n, size_t value_size)
-{
-#if G_BYTE_ORDER == G_BIG_ENDIAN
-    uint8_t *value = values;
-
-    for (size_t i = 0; i < n; i++, value += value_size)
-        for (size_t a = 0, b = value_size - 1; a < b; a++, b--) {
-            const uint8_t byte = value[a];
-            value[a] = value[b];
-            value[b] = byte;
-        }
-#else
-    (void)values;
-    (void)n;
-    (void)value_size;
-#endif
-}
-
 static void write_prefix(uint8_t *at, uint16_t version, PacketKind kind)
 {
     wire_store_u32(at, WIRE_MAGIC);

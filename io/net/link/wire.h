@@ -123,44 +123,43 @@ static inline size_t wire_padded(size_t n)
     return (n + 7) & ~(size_t)7;
 }
 
-/* Little-endian numbers at any address. */
+/* Little-endian numbers at any address. Rows and keys are sent as they lie in memory, too. */
+G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
+
 static inline void wire_store_u16(void *at, uint16_t value)
 {
-    const uint16_t le = GUINT16_TO_LE(value);
-    memcpy(at, &le, sizeof le);
+    memcpy(at, &value, sizeof value);
 }
 
 static inline void wire_store_u32(void *at, uint32_t value)
 {
-    const uint32_t le = GUINT32_TO_LE(value);
-    memcpy(at, &le, sizeof le);
+    memcpy(at, &value, sizeof value);
 }
 
 static inline void wire_store_u64(void *at, uint64_t value)
 {
-    const uint64_t le = GUINT64_TO_LE(value);
-    memcpy(at, &le, sizeof le);
+    memcpy(at, &value, sizeof value);
 }
 
 static inline uint16_t wire_load_u16(const void *at)
 {
-    uint16_t le;
-    memcpy(&le, at, sizeof le);
-    return GUINT16_FROM_LE(le);
+    uint16_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
 }
 
 static inline uint32_t wire_load_u32(const void *at)
 {
-    uint32_t le;
-    memcpy(&le, at, sizeof le);
-    return GUINT32_FROM_LE(le);
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
 }
 
 static inline uint64_t wire_load_u64(const void *at)
 {
-    uint64_t le;
-    memcpy(&le, at, sizeof le);
-    return GUINT64_FROM_LE(le);
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
 }
 
 /* Stores key i of a message's key list. */
@@ -168,10 +167,6 @@ static inline void wire_store_key(void *keys, size_t i, RubatoKey key)
 {
     wire_store_u64((uint8_t *)keys + 8 * i, key);
 }
-
-/* Turns n values of value_size bytes between the host's order and the wire's; nothing to do on
- * little-endian hosts. The network does it for keys, but does not know the type of values. */
-void wire_swap_values(void *values, size_t n, size_t value_size);
 
 /* Bytes of a message in a packet, its padding included. The header's sizes are in bounds. */
 static inline size_t wire_message_bytes(const WireHeader *header)
