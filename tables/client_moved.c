@@ -1,8 +1,8 @@
-/* What a client has sent while parts moved: it may be late, that is, on its way to a server that has
- * no longer the part. That server passes it on; what the client sends next, by the newer map, must not
- * overtake it. So the client sends a fence for the part after it and waits for that. Which server the
- * part had when it was looked up is not known any more: all of them are asked, and each that has had
- * the part passes the fence on as it has passed on what came before it. See
+/* What a client has sent while parts moved: it may be late, that is, on its way to a server that
+ * has no longer the part. That server passes it on; what the client sends next, by the newer map,
+ * must not overtake it. So the client sends a fence for the part after it and waits for that. Which
+ * server the part had when it was looked up is not known any more: all of them are asked, and each
+ * that has had the part passes the fence on as it has passed on what came before it. See
  * engine/server/server_parts.c.
  *
  * Parts move between servers of one process alone, so all these are here, and each answers.

@@ -40,9 +40,9 @@ uint64_t table_client_clock_to_tell(const TableClient *client);
 
 /* ---- client_moved.c ---- */
 
-/* After messages that are not waited for: the map had that number before the servers were looked up.
- * Where a part has moved meanwhile, returns once the part that each slice names has taken in what was
- * sent. */
+/* After messages that are not waited for: the map had that number before the servers were looked
+ * up. Where a part has moved meanwhile, returns once the part that each slice names has taken in
+ * what was sent. */
 void table_client_fence_slices(TableClient *client, const Slice *slices, uint32_t n_slices);
 static inline void table_client_end_sending(TableClient *client, uint32_t number,
                                             const Slice *slices, uint32_t n_slices)

@@ -1,7 +1,7 @@
 /* Which server has each part of a table, and the number of the map: it grows with each move.
  *
- * A sender loads the number, looks up servers, posts, and loads the number again. If that is another
- * one, what it posted may be late: see engine/server/server_parts.c.
+ * A sender loads the number, looks up servers, posts, and loads the number again. If that is
+ * another one, what it posted may be late: see engine/server/server_parts.c.
  *
  * Threads: any may read one; part_map_move whoever moves the part, one at a time. */
 #ifndef RUBATO_TABLES_PART_MAP_H
@@ -20,8 +20,8 @@ typedef struct {
 PartMap *part_map_new(uint32_t n_parts, uint32_t n_servers);
 void part_map_free(PartMap *map);
 
-/* seq_cst: against part_map_move. A server that is looked up afterwards is of this number's map or of
- * a later one's. */
+/* seq_cst: against part_map_move. A server that is looked up afterwards is of this number's map or
+ * of a later one's. */
 static inline uint32_t part_map_number(const PartMap *map)
 {
     return atomic_load_explicit(&map->number, memory_order_seq_cst);

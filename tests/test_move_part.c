@@ -1,5 +1,5 @@
-/* Parts that move between the servers of a process: what goes with them, and what is sent after them.
- * That every Get stays exact and within its bounds while parts move all the time is seen by
+/* Parts that move between the servers of a process: what goes with them, and what is sent after
+ * them. That every Get stays exact and within its bounds while parts move all the time is seen by
  * test_conformance. */
 #include <string.h>
 

@@ -2,39 +2,41 @@
  *
  * DESIGN NOTE
  *
- * A move hands over pointers: the part's shard and, for each task that uses the table, its model with
- * clocks, parked Gets, kept Adds and announcements. Nothing is copied and no Get is asked again; the
- * call of a parked Get does not care which server answers. What has to be argued is order.
+ * A move hands over pointers: the part's shard and, for each task that uses the table, its model
+ * with clocks, parked Gets, kept Adds and announcements. Nothing is copied and no Get is asked
+ * again; the call of a parked Get does not care which server answers. What has to be argued is
+ * order.
  *
- * Both servers stand still. The move runs as the owner of `from`, whose owner waits until a function
- * has run as the owner of `to`: that function has both, and nobody else handles a message of either.
- * It (1) writes the map, (2) handles all that has come to `from`, the part being there still, until
- * its mailbox is empty, (3) hands the part over.
+ * Both servers stand still. The move runs as the owner of `from`, whose owner waits until a
+ * function has run as the owner of `to`: that function has both, and nobody else handles a message
+ * of either. It (1) writes the map, (2) handles all that has come to `from`, the part being there
+ * still, until its mailbox is empty, (3) hands the part over.
  *
- * No Add is lost or overtaken. A sender loads the map's number, looks up the server, posts, and loads
- * the number again. Number, mailbox_push and the look that finds the mailbox empty are sequentially
- * consistent. So a message that was posted by the old map either is handled in (2), before the part
- * leaves and before anything that goes to `to` by the new map, for `to` stands still; or its sender
- * sees another number afterwards. That one may be late. `from`, which no longer has the part, posts a
- * late message to the server that the part went to, and the sender, before it does anything else,
- * sends a fence for the part the same way and waits for it. Each server passes on in the order in
- * which things come, to the server to which the part went when it left last, so the fence comes behind
- * the late message, however often the part has moved; and that chain ends, for each step leads to a
- * server that had the part later. What the sender sends next finds the late message taken in.
+ * No Add is lost or overtaken. A sender loads the map's number, looks up the server, posts, and
+ * loads the number again. Number, mailbox_push and the look that finds the mailbox empty are
+ * sequentially consistent. So a message that was posted by the old map either is handled in (2),
+ * before the part leaves and before anything that goes to `to` by the new map, for `to` stands
+ * still; or its sender sees another number afterwards. That one may be late. `from`, which no
+ * longer has the part, posts a late message to the server that the part went to, and the sender,
+ * before it does anything else, sends a fence for the part the same way and waits for it. Each
+ * server passes on in the order in which things come, to the server to which the part went when it
+ * left last, so the fence comes behind the late message, however often the part has moved; and that
+ * chain ends, for each step leads to a server that had the part later. What the sender sends next
+ * finds the late message taken in.
  *
- * No clock is early. Whoever tells a clock has seen all of the node's workers behind it, hence their
- * Adds are posted, and the late ones fenced. A clock in the mailbox of `from` in (2) may count Adds
- * that went to `to` by the new map and are not handled yet: the part does not get it there. A copy is
- * posted to `to`, behind those Adds. The clock that a Get of this process brings is no such one: its
- * sender read the clock before it looked up the server, so a clock that counts an Add by the new map
- * comes with the new map.
+ * No clock is early. Whoever tells a clock has seen all of the node's workers behind it, hence
+ * their Adds are posted, and the late ones fenced. A clock in the mailbox of `from` in (2) may
+ * count Adds that went to `to` by the new map and are not handled yet: the part does not get it
+ * there. A copy is posted to `to`, behind those Adds. The clock that a Get of this process brings
+ * is no such one: its sender read the clock before it looked up the server, so a clock that counts
+ * an Add by the new map comes with the new map.
  *
- * No clock is lost. A clock goes to all servers; told to `to` before the part has come there, and to
- * `from` after it has left, it would be. Its teller sees another number of the map afterwards, and
- * tells it again. Models ignore what they know.
+ * No clock is lost. A clock goes to all servers; told to `to` before the part has come there, and
+ * to `from` after it has left, it would be. Its teller sees another number of the map afterwards,
+ * and tells it again. Models ignore what they know.
  *
- * It ends. Owners of `from` and `to` wait for nobody: handling a message does not block. There is one
- * move at a time, so that no two wait for one another.
+ * It ends. Owners of `from` and `to` wait for nobody: handling a message does not block. There is
+ * one move at a time, so that no two wait for one another.
  *
  * Threads: servers_move_part any that is no server's owner; the rest as a server's owner. */
 #include "engine/server/server_private.h"

@@ -53,8 +53,8 @@ void server_starve(Server *server, const Binding *binding);
 
 /* ---- server_parts.c ---- */
 
-/* Where the part of a request is not here any more, hands the message to the server that it went to.
- * False: the part is here, or never was, and the message is still the caller's. */
+/* Where the part of a request is not here any more, hands the message to the server that it went
+ * to. False: the part is here, or never was, and the message is still the caller's. */
 bool server_pass_on(Server *server, Message *message);
 
 /* While a part leaves, a clock for it goes to the server that gets it. */

@@ -1,5 +1,5 @@
-/* A thread that moves the parts of a table between the servers of an engine, all the time while a task
- * runs.
+/* A thread that moves the parts of a table between the servers of an engine, all the time while a
+ * task runs.
  *
  * Threads: mover_begin any of the task's workers; the others one thread, which makes the engine's
  * calls. */
@@ -16,8 +16,8 @@ Mover *mover_new(RubatoEngine *engine, const char *table, uint32_t n_parts, uint
 /* The task is there: the mover may begin. NULL is allowed. */
 void mover_begin(Mover *mover);
 
-/* After the task: waits for the last move and returns how many there were, at least one if the mover
- * was begun. A move that failed is a failure of the test. */
+/* After the task: waits for the last move and returns how many there were, at least one if the
+ * mover was begun. A move that failed is a failure of the test. */
 uint64_t mover_end(Mover *mover);
 
 #endif
