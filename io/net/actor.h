@@ -32,12 +32,13 @@ struct Actor {
     void (*settled)(Actor *actor); /* after a batch's answers have gone out; NULL: nothing to do */
     /* The owner asks how long a message may take, in units of its own; NULL: no time at all. */
     size_t (*find_work)(Actor *actor, const Message *message);
-    pthread_t thread;
 
     /* owner only; with the token in one cache line, which comes to each owner in any case */
     Message *taken;        /* out of the mailbox, not handled yet */
     Message *answered;     /* what handle gave back, in any order */
     RubatoRequest *outbox; /* for handle to use; NULL at first */
+
+    pthread_t thread; /* immutable while started; seldom looked at */
 };
 
 /* Without a thread: whoever posts handles, or leaves it to the present owner. */
