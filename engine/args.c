@@ -18,7 +18,7 @@ static bool take_number(const char *flag, int given, uint32_t *number, GError **
     return true;
 }
 
-/* Leaves *node as it is where the environment does not name one. */
+/* Leaves *node as it is when the environment names no node. */
 static bool take_node_of_environment(int *node, GError **error)
 {
     const char *text = g_getenv("RUBATO_NODE");
@@ -53,8 +53,9 @@ static bool check(const RubatoEngineConfig *config, int node, bool has_numbers, 
     return wrong == NULL;
 }
 
-/* Prints the flags and ends the process, where what is left of the arguments asks for that. GLib
- * would take any short option with an h in it for such a one, and those are the program's. */
+/* Prints the flags and ends the process if the remaining arguments ask for help. GLib would treat
+ * any short option that contains an h as such a request, but short options belong to the
+ * program. */
 static void help_if_asked(GOptionContext *context, int argc, char *const *argv)
 {
     static const char *const asking[] = { "--help", "-h", "-?", NULL };

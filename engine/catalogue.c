@@ -1,4 +1,5 @@
-/* Tables as the engine knows them: a spec of its own with nothing left open, and its partition. */
+/* Tables as the engine knows them: a copy of the spec in which every default is filled in, and its
+ * partition. */
 #include "engine/catalogue.h"
 
 #include "models/spec.h"

@@ -1,6 +1,7 @@
 /* The catalogue: the tables of an engine, by name and by id.
  *
- * Threads: the owner of the engine's lock, but for a Table's members marked immutable. */
+ * Threads: the owner of the engine's lock. Any thread may read a Table's members marked
+ * immutable. */
 #ifndef RUBATO_ENGINE_CATALOGUE_H
 #define RUBATO_ENGINE_CATALOGUE_H
 
@@ -15,17 +16,16 @@ typedef struct {
     Partition partition;
     PartMap *map;
     size_t row_bytes;   /* of a row's values */
-    size_t state_bytes; /* of what the update rule keeps beside them */
+    size_t state_bytes; /* bytes that the update rule keeps beside them */
 
-    unsigned
-        n_holds; /* guarded by the engine's lock: tasks and calls that keep it from being dropped */
+    unsigned n_holds; /* guarded by the engine's lock: tasks and calls that prevent its drop */
 } Table;
 
 /* Checks the spec, and fills in its defaults. (transfer full) */
 Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error);
 void table_free(Table *table);
 
-/* All that two nodes' specs must agree on, in words. (transfer full) */
+/* Everything in which two nodes' specs must agree, as text. (transfer full) */
 char *table_describe(const RubatoTableSpec *spec);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Table, table_free)

@@ -1,8 +1,8 @@
 /* Collective calls: every node proposes, the scheduler compares, every node does its part, and all
- * learn how it ended.
+ * nodes learn how the call ended.
  *
  * PROPOSE → GO → (this node's part) → READY → COMMIT. A mismatch is a COMMIT without a GO. The
- * calling thread waits; the control actor's owner sets the stage. */
+ * calling thread waits. The control actor's owner sets the stage. */
 #include "engine/engine_private.h"
 #include "io/net/stall_clock.h"
 
@@ -43,13 +43,14 @@ static void report_ready(RubatoEngine *engine, uint64_t number, const GError *er
                           &(Control){ .kind = CONTROL_READY, .ready = { number, outcome } });
 }
 
-/* What COMMIT said. The lock is held. */
+/* Returns what COMMIT said. The lock is held. */
 static bool check_commit(RubatoEngine *engine, GError **error)
 {
     return control_check(engine->call.commit_code, engine->call.commit_text, error);
 }
 
-/* Does this node's part after GO and waits for all others. The lock is held, but not during it. */
+/* Does this node's part after GO and waits for all others. The caller holds the lock; it is
+ * released while the part runs. */
 static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t number,
                       GError **error)
 {

@@ -8,7 +8,7 @@
 
 #include "engine/control.h"
 
-/* How far this node is with its present collective call. */
+/* The stage that this node has reached in its present collective call. */
 typedef enum {
     CALL_STAGE_NONE,
     CALL_STAGE_PROPOSED,
@@ -16,7 +16,7 @@ typedef enum {
     CALL_STAGE_COMMITTED,
 } CallStage;
 
-/* The present collective call, of which there is one at a time. Guarded by the engine's lock. */
+/* The present collective call. There is at most one at a time. Guarded by the engine's lock. */
 typedef struct {
     uint64_t number; /* among this node's, from 1 */
     CallStage stage;
@@ -30,13 +30,13 @@ typedef struct {
     ControlCall what;
     const char *text;   /* "table weights" */
     const char *detail; /* the arguments in words */
-    uint64_t seed;      /* a proposal: that of the node which comes first holds for all */
+    uint64_t seed;      /* a proposal: the first node's seed is used by all */
 
-    /* This node's part, on the calling thread, between GO and READY; id and seed are
-     * GO's. May be NULL. */
+    /* This node's part, on the calling thread, between GO and READY; id and seed come from GO. May
+     * be NULL. */
     bool (*perform)(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data, GError **error);
 
-    /* Takes it back where another node could not do its own. May be NULL. */
+    /* Undoes this node's part if another node could not do its own. May be NULL. */
     void (*undo)(RubatoEngine *engine, uint32_t id, void *data);
     void *data;
 } CollectiveCall;

@@ -1,13 +1,13 @@
 /* Control messages between struct and bytes, and from one struct to another.
  *
- * The bytes are the kind in one byte, then what the kind carries, member after member as its row in
- * control_messages.c has them, with nothing between: numbers little-endian in as many bytes as they
- * have, a truth value in one byte, a text as its length in four bytes, its bytes in UTF-8 and a
- * zero byte, the nodes of a WELCOME as their number and, of each, its endpoint and its incarnation.
+ * The bytes are the kind in one byte, then what the kind carries: its members in the order of its
+ * row in control_messages.c, without padding. Numbers are little-endian and keep their width. A
+ * truth value takes one byte. A text is its length in four bytes, its bytes in UTF-8, and a zero
+ * byte. The nodes of a WELCOME are their number, then the endpoint and incarnation of each.
  *
- * Whatever is encoded can be decoded: encode cuts and repairs text instead of failing. Whatever is
- * decoded has passed every check that needs no knowledge of the run: sizes, kinds, codes, what each
- * kind must have. Whether node numbers and epochs exist is for the receiver to find out.
+ * Every encoded message can be decoded: encode cuts and repairs text instead of failing. Every
+ * decoded message has passed the checks that need no knowledge of the run: sizes, kinds, codes, and
+ * what each kind must have. The receiver checks whether node numbers and epochs exist.
  *
  * Runs on any thread. */
 #include "engine/control.h"
@@ -46,7 +46,7 @@ bool control_check(uint32_t code, const char *text, GError **error)
     return false;
 }
 
-/* ---- what all three ways through the members share ---- */
+/* ---- shared by encoding, decoding and copying ---- */
 
 static const ControlMember *members_of(ControlKind kind)
 {
@@ -55,7 +55,7 @@ static const ControlMember *members_of(ControlKind kind)
     return message != NULL && message->members != NULL ? message->members : no_members;
 }
 
-/* The bytes of a number or truth value; 0: it is neither. */
+/* The bytes of a number or truth value; 0 for other types. */
 static size_t number_bytes(ControlMemberType type)
 {
     static const uint8_t bytes[CONTROL_END_OF_MEMBER_TYPES] = {
@@ -82,11 +82,11 @@ static size_t max_bytes(ControlMemberType type)
     }
 }
 
-/* A text as it travels: at most so many bytes, cut between characters, in UTF-8. */
+/* A text as it is sent: in UTF-8, cut between characters to its largest size. */
 typedef struct {
     const char *text;
     size_t length;
-    char *repaired; /* what `text` points to where it had to be changed; else NULL */
+    char *repaired; /* what `text` points to if it had to be changed; else NULL */
 } FitText;
 
 static FitText fit_text(const char *text, size_t max)
@@ -150,7 +150,7 @@ GByteArray *control_encode(const Control *control)
 
 /* ---- from bytes ---- */
 
-/* What has not been read; all of it is in the message's own copy, where it has texts. */
+/* The bytes not read yet. If the message has texts, these bytes are in the message's own copy. */
 typedef struct {
     const char *at;
     size_t n;
@@ -236,7 +236,7 @@ static const char *take_nodes(Rest *rest, Control *control)
     return wrong;
 }
 
-/* What is wrong with the members of a message, NULL: nothing is. */
+/* What is wrong with the members of a message; NULL if nothing is. */
 static const char *take_members(Rest *rest, const ControlMessage *message, Control *control)
 {
     const char *wrong = NULL;
@@ -254,7 +254,7 @@ static const char *take_members(Rest *rest, const ControlMessage *message, Contr
     }
     if (wrong != NULL)
         return wrong;
-    /* A later version may say more in a greeting. */
+    /* A later version may add members to a greeting. */
     if (rest->n > 0 && (message->senders & (CONTROL_BY_GREETER | CONTROL_BY_ANSWERER)) == 0)
         return DAMAGED;
     return message->find_fault != NULL ? message->find_fault(control) : NULL;
@@ -290,7 +290,7 @@ bool control_decode(const void *data, size_t size, Control *control, GError **er
     if (message == NULL)
         return refuse(error, "?", "is of a kind that there is not");
     read.kind = (ControlKind)kind;
-    if (has_texts(read.kind)) /* they point into the copy: the caller's bytes may go before */
+    if (has_texts(read.kind)) /* the caller may free its bytes first */
         rest.at = read.texts = g_memdup2(rest.at, rest.n);
     const char *const wrong = take_members(&rest, message, &read);
     if (wrong != NULL)

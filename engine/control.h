@@ -1,9 +1,9 @@
-/* Control messages: what nodes and the scheduler say to one another, none of it on the data path.
+/* Control messages: what nodes and the scheduler say to one another. None of them is on the data
+ * path.
  *
- * A message is a kind and what this kind carries. What there is to know of each kind (its name, who
- * may send it, its body, what is checked, who handles it) is a row of the array in
- * control_messages.c. Within a process a message is handed over as the struct that it is; only what
- * goes to another node is written as bytes.
+ * A message is a kind and what this kind carries. One row of the array in control_messages.c
+ * describes each kind: its name, who may send it, its body, what is checked, who handles it. Within
+ * a process a message is passed as this struct. Only a message to another node is encoded as bytes.
  *
  * Threads: any; a Control has one owner at a time. */
 #ifndef RUBATO_ENGINE_CONTROL_H
@@ -12,9 +12,9 @@
 #include <rubato/error.h>
 
 typedef enum {
-    /* Greetings: sent before there are links, may be lost, so HELLO is repeated until answered.
-     * HELLO and REFUSE keep their numbers and bodies in all wire versions: a version may only add
-     * something at their ends, which others do not read. */
+    /* Greetings are sent before there are links and may be lost, so HELLO is repeated until it is
+     * answered. HELLO and REFUSE keep their numbers and bodies in all wire versions. A version may
+     * only add members at the end, which other versions do not read. */
     CONTROL_HELLO = 1,
     CONTROL_WELCOME,  /* every node has said HELLO */
     CONTROL_REFUSE,   /* this node cannot take part, or the run cannot begin */
@@ -46,8 +46,8 @@ typedef enum {
     CONTROL_TASK_END, /* every node has said TASK_DONE */
     CONTROL_RELEASE,  /* go on behind this barrier of the task */
     CONTROL_BLOCKS,   /* blocks to read */
-    CONTROL_LOST,     /* a node is gone; with a node's own number if it still talks */
-    CONTROL_WAITING,  /* for the log: whom something that this node waits for is waiting for */
+    CONTROL_LOST,     /* a node is lost; a node's own number tells it that it was given up */
+    CONTROL_WAITING,  /* for the log: the nodes for which a call of this node still waits */
     CONTROL_LEFT,     /* every node has left or is lost: you may go */
 
     CONTROL_END_OF_KINDS,
@@ -69,20 +69,19 @@ typedef enum {
     CONTROL_WAIT_CLOCK,
 } ControlWait;
 
-#define CONTROL_MAX_WORKERS (1u << 22) /* of a task: their ranks are below it */
-#define CONTROL_MAX_READERS 65536u     /* that a worker opens in a task */
+#define CONTROL_MAX_WORKERS (1u << 22) /* of a task: all ranks are below this */
+#define CONTROL_MAX_READERS 65536u     /* readers that a worker may open in a task */
 
-/* The round of an ARRIVE from a node of whose workers none is left in the task, or none ever
- * was. */
+/* The round of an ARRIVE from a node that has no worker left in the task, or never had one. */
 #define CONTROL_NO_ROUND UINT64_MAX
 
-/* Codes on the wire: 0 is success, a RubatoError is itself plus 1. */
+/* Codes on the wire: 0 is success; the code of a RubatoError is its number plus 1. */
 #define CONTROL_OK 0u
 #define CONTROL_CODE(error_code) ((uint32_t)(error_code) + 1u)
 
-#define CONTROL_MAX_TEXT 4096u    /* bytes of a text, but for the next two; longer ones are cut */
-#define CONTROL_MAX_LINES 65536u  /* bytes of what goes on over many lines */
-#define CONTROL_MAX_ENDPOINT 256u /* bytes of an endpoint, or of all of a node */
+#define CONTROL_MAX_TEXT 4096u    /* bytes of a text, except the next two; longer texts are cut */
+#define CONTROL_MAX_LINES 65536u  /* bytes of a text of many lines */
+#define CONTROL_MAX_ENDPOINT 256u /* bytes of an endpoint, or of all endpoints of a node */
 #define CONTROL_MAX_NODES 4096u   /* of a WELCOME */
 #define CONTROL_MAX_BYTES (1u << 21) /* of a message */
 
@@ -96,15 +95,15 @@ typedef struct {
 
 typedef struct {
     uint32_t node_id;
-    uint32_t number;         /* what the sender takes for its node number */
-    uint64_t incarnation;    /* random, tells two processes with one node id apart */
+    uint32_t number;         /* the node number that the sender believes to have */
+    uint64_t incarnation;    /* random; distinguishes two processes with the same node id */
     const char *digest;      /* of the cluster file */
-    const char *endpoints;   /* where the sender receives; several have commas between */
-    const char *description; /* what people know the process by: "host pid 123" */
+    const char *endpoints;   /* where the sender receives; commas separate several */
+    const char *description; /* the process in words: "host pid 123" */
 } ControlHello;
 
 typedef struct {
-    uint64_t run_id; /* tells this run's packets from another's */
+    uint64_t run_id; /* distinguishes this run's packets from those of another run */
     uint32_t n_nodes;
     const char *const *endpoints; /* by node number */
     const uint64_t *incarnations; /* by node number */
@@ -116,7 +115,7 @@ typedef struct {
     const char *text; /* why it ends */
 } ControlFarewell;
 
-/* A collective call is known by its number: those of each node are counted from 1. */
+/* A collective call is identified by its number. Each node counts its calls from 1. */
 typedef struct {
     uint64_t call;
     ControlCall what;
@@ -128,7 +127,7 @@ typedef struct {
 
 typedef struct {
     uint64_t call;
-    uint64_t hash_seed; /* of a CREATE: as the node has it that proposed first */
+    uint64_t hash_seed; /* of a CREATE: the seed of the node that proposed first */
     uint32_t id;        /* of a CREATE the table's, from 0; of a RUN the task's epoch, from 1 */
 } ControlGo;
 
@@ -152,21 +151,21 @@ typedef struct {
 /* ARRIVE, RELEASE. */
 typedef struct {
     uint32_t epoch;
-    uint64_t round; /* the task's barriers, counted from 0 */
+    uint64_t round; /* number of the task's barrier, from 0 */
 } ControlBarrier;
 
 typedef struct {
     uint32_t epoch;
     uint32_t rank;
     ControlWait what;
-    uint64_t round;         /* of the barrier that it waits in, or that it would come to next */
-    uint32_t table;         /* whose clock it waits for */
+    uint64_t round;         /* of the barrier in which it waits, or else of its next barrier */
+    uint32_t table;         /* the table for whose clock it waits */
     uint64_t clock;         /* that it waits for */
     const char *table_name; /* of that table */
     const char *own_clocks; /* the worker's, on all tables: see wait_text.h */
 } ControlWaits;
 
-/* Readers are counted among those that a worker opens in the task, from 0. */
+/* A reader's number counts the readers that a worker opens in the task, from 0. */
 typedef struct {
     uint32_t epoch;
     uint32_t reader;
@@ -181,7 +180,7 @@ typedef struct {
 typedef struct {
     uint32_t epoch;
     uint32_t reader;
-    uint32_t first;    /* which of the node's inputs the first line is */
+    uint32_t first;    /* the number of the input in the first line, among the node's inputs */
     const char *lines; /* an input each */
 } ControlInputs;
 
@@ -189,7 +188,7 @@ typedef struct {
     uint32_t epoch;
     uint32_t reader;
     uint32_t n_blocks;
-    const char *events; /* what became of others: a ticket a line */
+    const char *events; /* the results of earlier tickets, one ticket a line */
 } ControlWant;
 
 typedef struct {
@@ -209,10 +208,10 @@ typedef struct {
     const char *text; /* for people */
 } ControlText;
 
-/* A NULL text travels as an empty one; after control_decode and control_copy no text is NULL. */
+/* A NULL text is sent as an empty one. After control_decode and control_copy no text is NULL. */
 typedef struct {
     ControlKind kind;
-    union { /* by kind; BEAT, LEAVE and LEFT have nothing */
+    union { /* by kind; BEAT, LEAVE and LEFT carry nothing */
         ControlHello hello;
         ControlWelcome welcome;
         ControlOutcome refuse;
@@ -238,39 +237,38 @@ typedef struct {
         ControlText waiting;
     };
 
-    /* Own what the texts and lists point to. NULL in a message that was put together, and where
+    /* These own what the texts and lists point to. NULL in a message that a caller built, and when
      * there is nothing to own. */
     char *texts;
     void *lists;
 } Control;
 
-/* The bytes of a message for another node. Text that is too long is cut, what is no UTF-8 in it
- * replaced: so what is encoded can always be decoded. (transfer full) */
+/* The bytes of a message for another node. Text that is too long is cut, and invalid UTF-8 is
+ * replaced. So every encoded message can be decoded. (transfer full) */
 GByteArray *control_encode(const Control *control);
 
-/* Reads a message that came from outside: every member is checked, and nothing about the sender is
- * believed. RUBATO_ERROR_FORMAT. control_clear frees it. */
+/* Reads a message that came from outside: every member is checked, and nothing that the message
+ * says of its sender is trusted. RUBATO_ERROR_FORMAT. control_clear frees it. */
 bool control_decode(const void *data, size_t size, Control *control, GError **error);
 
 /* The same for greetings, which travel as a GVariant of bytes. control_greeting: (transfer full) */
 GVariant *control_greeting(const Control *control);
 bool control_decode_greeting(GVariant *greeting, Control *control, GError **error);
 
-/* A message of this process's own, for this process: what the other end would decode, without the
- * bytes. control_clear frees it. */
+/* Copies a message within this process: the result is what control_decode would give, without
+ * encoding. control_clear frees it. */
 void control_copy(Control *copy, const Control *control);
 
-/* Frees what a decoded or copied message owns; does nothing to one that was put together. */
+/* Frees what a decoded or copied message owns; does nothing to a message that a caller built. */
 void control_clear(Control *control);
 
-/* "HELLO" and so on, "?" for what is no kind. */
+/* "HELLO" and so on; "?" for an unknown kind. */
 const char *control_kind_name(ControlKind kind);
 
-/* The code of an error (any domain: what is not ours is RUBATO_ERROR_INVALID), CONTROL_OK for
- * NULL. */
+/* The code of an error; CONTROL_OK for NULL. An error of another domain is RUBATO_ERROR_INVALID. */
 uint32_t control_code_of(const GError *error);
 
-/* Sets *error from a code and a text. Returns whether the code says success: then nothing is
+/* Sets *error from a code and a text. Returns true if the code says success; then nothing is
  * set. */
 bool control_check(uint32_t code, const char *text, GError **error);
 

@@ -1,6 +1,6 @@
-/* The control messages: a row each.
+/* The control messages: one row for each.
  *
- * Runs on any thread; functions of their arguments alone. */
+ * Runs on any thread. The functions depend on their arguments only. */
 #include "engine/control_messages.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include "engine/node_messages.h"
 #include "engine/scheduler/scheduler_state.h"
 
-/* ---- what each carries ---- */
+/* ---- what each kind carries ---- */
 
 #define MEMBER(type, member)                             \
     {                                                    \
@@ -222,7 +222,8 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                        .to_node = node_hears_left },
 };
 
-/* Kinds that carry the same share what is said of their members: the union lays them out alike. */
+/* Kinds that carry the same members share one description of them: the union gives them the same
+ * layout. */
 #define SAME_PLACE(one, other) G_STATIC_ASSERT(offsetof(Control, one) == offsetof(Control, other))
 
 SAME_PLACE(ready, commit);

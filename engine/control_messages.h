@@ -1,4 +1,4 @@
-/* What there is to know of each kind of control message: one row of an array.
+/* The description of each kind of control message: one row of an array.
  *
  * A new message is a kind and what it carries (control.h), a row of the array in
  * control_messages.c, and the function that handles it.
@@ -14,21 +14,21 @@
 
 /* Who may send a message, as bits. */
 typedef enum {
-    CONTROL_BY_GREETER = 1,   /* whoever greets the scheduler */
+    CONTROL_BY_GREETER = 1,   /* a process that greets the scheduler */
     CONTROL_BY_ANSWERER = 2,  /* the scheduler, as the answer to a greeting */
     CONTROL_BY_NODE = 4,      /* a node of the run, to the scheduler */
     CONTROL_BY_SCHEDULER = 8, /* the scheduler, to a node of the run */
     CONTROL_BY_PEER = 16,     /* a node of the run, to another one */
 } ControlSender;
 
-/* What a member of a body is: how it travels, and what is checked of it. */
+/* The type of a body's member: how it is encoded, and which checks it must pass. */
 typedef enum {
     CONTROL_MEMBER_END, /* no more members */
     CONTROL_MEMBER_BOOL,
     CONTROL_MEMBER_UINT32,
     CONTROL_MEMBER_UINT64,
-    CONTROL_MEMBER_CODE,   /* uint32_t: CONTROL_OK or a code that there is */
-    CONTROL_MEMBER_FAULT,  /* uint32_t: such a code, but not CONTROL_OK */
+    CONTROL_MEMBER_CODE,   /* uint32_t: CONTROL_OK or a known code */
+    CONTROL_MEMBER_FAULT,  /* uint32_t: a known code, but not CONTROL_OK */
     CONTROL_MEMBER_EPOCH,  /* uint32_t: of a task, not 0 */
     CONTROL_MEMBER_CALL,   /* uint64_t: the number of a collective call, not 0 */
     CONTROL_MEMBER_READER, /* uint32_t: below CONTROL_MAX_READERS */
@@ -47,28 +47,29 @@ typedef struct {
 typedef struct {
     const char *name;
     unsigned senders;             /* of ControlSender */
-    const ControlMember *members; /* what it carries, in the order of the bytes; NULL: nothing */
+    const ControlMember *members; /* its members in the order of the bytes; NULL: it has none */
 
-    /* What is wrong with one whose members are all right each for itself; NULL: nothing is. The
-     * member may be NULL, too. */
+    /* What is wrong with a message whose members are each valid; NULL if nothing is. This function
+     * may be NULL too. */
     const char *(*find_fault)(const Control *control);
 
-    /* The scheduler has it in a greeting: see scheduler_greet. */
+    /* Called when the scheduler gets the message in a greeting: see scheduler_greet. */
     void (*to_rendezvous)(Scheduler *scheduler, const Control *control, uint16_t version,
                           uint64_t asker);
 
-    /* The scheduler has it from a node of the run. Whether it made sense. */
+    /* Called when the scheduler gets the message from a node of the run. Returns whether it made
+     * sense. */
     bool (*to_scheduler)(Scheduler *scheduler, uint32_t node, const Control *control);
 
-    /* A node has it from the node `from`, or in an answer to its greeting. NULL: it only tells that
-     * its sender lives. */
+    /* Called when a node gets the message from the node `from`, or in an answer to its greeting.
+     * NULL: the message only shows that its sender lives. */
     void (*to_node)(RubatoEngine *engine, uint32_t from, const Control *control);
 } ControlMessage;
 
-/* By kind; what is no kind has no name. */
+/* By kind. The row of an unknown kind has no name. */
 extern const ControlMessage control_messages[CONTROL_END_OF_KINDS];
 
-/* The row of a kind, NULL where there is none. */
+/* The row of a kind; NULL for an unknown kind. */
 const ControlMessage *control_message(ControlKind kind);
 
 #endif

@@ -1,9 +1,9 @@
-/* Where control messages go: to the scheduler if it runs here, and to this node.
+/* Where control messages go: to the scheduler if it runs on this node, and to this node itself.
  *
- * All of them pass through one actor without a thread, so the scheduler and this node's reactions
- * run one at a time on whichever thread brings a message: the I/O thread, or a worker that reports
- * its end. A message that is sent from inside a reaction is queued and handled after it. Nothing in
- * here blocks.
+ * All of them pass through one actor without a thread. So the scheduler and this node's reactions
+ * run one at a time, on the thread that brings a message: the I/O thread, or a worker that reports
+ * its end. A message sent from inside a reaction is queued and handled after that reaction. Nothing
+ * in this file blocks.
  *
  * The thread that receives from other nodes (the I/O thread, or a worker that waits) hands
  * requests, replies and clocks straight to the post office. */
@@ -20,7 +20,7 @@ typedef enum {
     TICK,
 } MailKind;
 
-/* The asker of this node's own greeting, which meets no network. */
+/* The asker of this node's own greeting, which does not use the network. */
 #define ASKER_SELF ((uint64_t)0)
 
 enum { REFUSED_MS = 1000 }; /* at most, between two lines that say who was refused */
@@ -31,7 +31,7 @@ typedef struct {
     MailKind kind;
     uint32_t from;         /* node number */
     uint16_t wire_version; /* of a greeting */
-    bool is_answer;        /* of a greeting: to one of ours, from whoever it was sent to */
+    bool is_answer;        /* of a greeting: it answers one that this node sent */
     uint64_t asker;        /* of a greeting: the way back; ASKER_SELF */
     Control control;
 } ControlMail;
@@ -118,7 +118,7 @@ static void handle_for_node(RubatoEngine *engine, uint32_t from, const Control *
         message->to_node(engine, from, control);
 }
 
-/* Before the run has begun: whom the scheduler waits for. */
+/* Before the run has begun: logs which nodes the scheduler waits for. */
 static void say_missing(RubatoEngine *engine, int64_t now_ms)
 {
     g_autofree char *missing = NULL;
@@ -134,8 +134,8 @@ static void say_missing(RubatoEngine *engine, int64_t now_ms)
         g_message("the run begins once all are here; missing: %s", missing);
 }
 
-/* An answer is believed where this node has asked, a HELLO where the scheduler is. Whether it made
- * sense. */
+/* An answer is accepted if this node has asked, a HELLO if the scheduler is here. Returns whether
+ * the greeting made sense. */
 static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t now_ms)
 {
     if (mail->is_answer) {
@@ -238,7 +238,7 @@ void dispatch_start_scheduler(RubatoEngine *engine)
 
 /* ---- the network's events, one at a time: see NetworkHandler ---- */
 
-/* For whom a message from another node is. False where that node may not send it here. */
+/* Finds the addressee of a message from another node. False if that node may not send it here. */
 static bool find_addressee(const RubatoEngine *engine, ControlMail *mail)
 {
     const ControlMessage *const message = control_message(mail->control.kind);
@@ -275,8 +275,7 @@ static void receive_control(RubatoEngine *engine, Incoming *incoming)
     actor_post(&engine->control, &mail->message);
 }
 
-/* Data messages do not come further than this: they take no lock of the engine's, and wait for no
- * control message. */
+/* Data messages end here: they take no lock of the engine, and wait for no control message. */
 static void receive(void *user, Incoming *incoming)
 {
     RubatoEngine *engine = user;
@@ -313,7 +312,8 @@ static void greeted(void *user, uint16_t version, GVariant *body, const Greeting
     end_mail(&mail->message);
 }
 
-/* A node learns from the scheduler who is lost, but of the scheduler's own node by its silence. */
+/* The scheduler tells a node which nodes are lost. A node finds the loss of the scheduler's own
+ * node by its silence. */
 static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
 {
     const uint32_t node = engine->scheduler_node;
@@ -344,8 +344,8 @@ static void tick(void *user, int64_t now_ms)
     RubatoEngine *engine = user;
     bool welcome;
 
-    /* A node that was stopped itself cannot tell whether others were silent: it has not yet read
-     * what they said meanwhile. */
+    /* A node that was itself stopped cannot tell whether others were silent: it has not yet read
+     * what they sent in that time. */
     if (engine->times.tick_ms != 0 && now_ms - engine->times.tick_ms > engine->timeout_ms / 2)
         engine->times.resumed_ms = now_ms;
     engine->times.tick_ms = now_ms;
@@ -380,7 +380,7 @@ const NetworkHandler dispatch_network_handler = {
 void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
 {
     pthread_mutex_lock(&engine->lock);
-    Network *const network = engine->network; /* it may be there in a moment only */
+    Network *const network = engine->network; /* it may be created a moment later */
     if (engine->broken_text == NULL) {
         engine->broken_text = g_strdup(text);
         engine->broken_code = code;
@@ -389,7 +389,7 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     atomic_store_explicit(&engine->broken, true, memory_order_seq_cst);
     for (guint i = 0; i < engine->runs->len; i++) {
         task_run_cancel(g_ptr_array_index(engine->runs, i), code, text);
-        if (engine->scheduler_lost) /* nobody else will say so */
+        if (engine->scheduler_lost) /* no other node will say so */
             task_run_end(g_ptr_array_index(engine->runs, i), code, text);
     }
     pthread_cond_broadcast(&engine->changed);

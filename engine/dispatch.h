@@ -9,38 +9,40 @@
 #include "engine/control.h"
 #include "io/net/network.h"
 
-/* What the network's ticks leave here. */
+/* Times that the network's ticks keep. */
 typedef struct {
     /* the control actor's owner only */
-    int64_t refused_ms; /* when it last said who was refused */
-    int64_t missed_ms;  /* when it last said who has not come to the rendezvous */
+    int64_t refused_ms; /* when this node last logged who was refused */
+    int64_t missed_ms;  /* when this node last logged who is missing at the rendezvous */
 
     /* I/O thread only */
     int64_t beat_ms;    /* when this node last sent a beat */
-    int64_t tick_ms;    /* when it last looked at the time */
-    int64_t resumed_ms; /* when it last found that it had been stopped for long */
+    int64_t tick_ms;    /* when it last ticked */
+    int64_t resumed_ms; /* when it last found that it had been stopped for a long time */
 } DispatchTimes;
 
-/* The thread of the engine's calls, before there are others. */
+/* The thread of the engine's calls, before other threads exist. */
 void dispatch_init(RubatoEngine *engine);
 
-/* Makes the scheduler on its node. */
+/* Creates the scheduler on the scheduler's node. */
 void dispatch_start_scheduler(RubatoEngine *engine);
 
 /* Sends a control message to the scheduler, wherever it runs. Any thread. */
 void engine_tell_scheduler(RubatoEngine *engine, const Control *control);
 
-/* Sends a greeting to the scheduler, which listens at that endpoint. Not the I/O thread. */
+/* Sends a greeting to the scheduler, which listens at that endpoint. Any thread but the I/O
+ * thread. */
 void dispatch_greet(RubatoEngine *engine, const char *scheduler, const Control *greeting);
 
-/* Tells a node that it is given up. It may only have been stopped, and finds that when it goes
- * on. */
+/* Tells a node that it is given up. If the node was only stopped, it reads this when it
+ * continues. */
 void dispatch_say_last_word(RubatoEngine *engine, uint32_t node, const char *text);
 
-/* What the network calls. */
+/* The functions that the network calls. */
 extern const NetworkHandler dispatch_network_handler;
 
-/* No more requests, no more calls: wakes everybody. Any thread; the first cause stays. */
+/* Refuses all further requests and calls, and wakes all waiters. Any thread; the first cause
+ * stays. */
 void engine_break(RubatoEngine *engine, uint32_t code, const char *text);
 
 #endif

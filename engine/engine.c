@@ -1,7 +1,7 @@
 /* The engine's life.
  *
- * Threads start from the bottom up: servers and helper, then the network, then the rendezvous; they
- * stop the other way round. Tables and runs are in lists under the engine's lock. */
+ * Threads start in this order: servers and helper, the network, the rendezvous. They stop in the
+ * reverse order. Tables and runs are in lists under the engine's lock. */
 #include <errno.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
     return true;
 }
 
-/* A server has no memory for what a task wants. Its owner. */
+/* A server has no memory for a request of a task. Called by the server's owner. */
 static void fail_task(void *user, uint32_t epoch, const char *text)
 {
     const ControlOutcome outcome = { CONTROL_CODE(RUBATO_ERROR_MEMORY), text };
@@ -150,7 +150,7 @@ static bool start(RubatoEngine *engine, GError **error)
     post_office_init(&engine->office, engine->self, engine->n_nodes, engine->node_ids,
                      engine->servers_of, &engine->sizes);
     dispatch_init(engine);
-    if (engine->cluster == NULL) /* a signal may come at once, and goes to the scheduler */
+    if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
         dispatch_start_scheduler(engine);
     if (engine->config.handle_signals)
         engine->signals = signal_watch_new(interrupted, engine);
@@ -211,7 +211,7 @@ static void end_runs(RubatoEngine *engine)
     }
 }
 
-/* Says that this node has nothing left to do, and waits until that is true of all. */
+/* Says that this node has nothing left to do, and waits until all nodes have said so. */
 static void leave(RubatoEngine *engine)
 {
     StallClock clock;
@@ -265,7 +265,7 @@ void rubato_engine_free(RubatoEngine *engine)
     free(engine);
 }
 
-/* ---- what it is ---- */
+/* ---- what the engine tells of itself ---- */
 
 static uint32_t sum(const uint32_t *numbers, uint32_t n)
 {

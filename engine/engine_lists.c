@@ -1,8 +1,8 @@
-/* Lists that a table's servers tell: of its keys, and of the bad deltas that they counted. Each
- * part is asked how long its list is, then for the list. What the servers of other nodes say of
- * lengths is not believed beyond what can be.
+/* Lists that a table's servers send: its keys, and the bad deltas that they counted. Each part is
+ * asked for the length of its list, then for the list. A length from another node's server is
+ * checked against the largest possible one.
  *
- * Threads: any; a client from one. */
+ * Threads: any; one client is used by one thread only. */
 #include <stdlib.h>
 
 #include "engine/engine_private.h"
@@ -10,14 +10,14 @@
 #include "models/update/bad_gradients.h"
 #include "tables/client.h"
 
-/* A list that servers tell: what to ask for its length, and for its entries. */
+/* A list that servers send: the request for its length, and the request for its entries. */
 typedef struct {
     MessageKind count, list;
     size_t entry_bytes;
-    uint64_t longest; /* that a server's may be */
+    uint64_t longest; /* the longest list that a server may have */
 } List;
 
-/* Asks for slices of something. */
+/* Asks each server for its slice. */
 static bool ask(TableClient *client, const TableAsk *ask, const Slice *slices, uint32_t n_slices,
                 GError **error)
 {
@@ -45,8 +45,8 @@ static bool fail_length(const TableClient *client, uint32_t part, uint64_t n, GE
     return false;
 }
 
-/* How long the list of each part is. slices become these lists. No list may be longer than it can
- * be, nor all together longer than any memory. */
+/* Finds the length of each part's list, and sets slices to these lists. Fails if a list is longer
+ * than possible, or if all together are larger than any memory. */
 static bool count_entries(TableClient *client, const List *list, Slice *slices, uint64_t *n_entries,
                           GError **error)
 {
@@ -78,7 +78,7 @@ static bool fail_memory(const TableClient *client, uint64_t n, GError **error)
     return false;
 }
 
-/* Room for a list. (transfer full) */
+/* Allocates memory for a list. (transfer full) */
 static void *new_list(const TableClient *client, uint64_t n, size_t entry_bytes, GError **error)
 {
     void *list =
@@ -89,8 +89,8 @@ static void *new_list(const TableClient *client, uint64_t n, size_t entry_bytes,
     return list;
 }
 
-/* The lists of all parts, one after the other; slices, one for each part, tell which is whose.
- * (*entries: transfer full) */
+/* The lists of all parts, one after the other; slices, one for each part, tell which entries belong
+ * to which part. (*entries: transfer full) */
 static bool list_all(TableClient *client, const List *list, Slice *slices, void **entries,
                      uint64_t *n_entries, GError **error)
 {
@@ -169,7 +169,7 @@ bool engine_list_keys(TableClient *client, RubatoKey **keys, size_t *n, GError *
 
 /* ---- bad deltas ---- */
 
-/* One for each worker that a task may have, and nobody's. */
+/* One for each worker that a task may have, and one for deltas of no worker. */
 #define MAX_COUNTS ((uint64_t)CLUSTER_MAX_NODES * CLUSTER_MAX_THREADS + 1)
 
 static size_t find_longest(const Slice *slices, uint32_t n)
@@ -181,7 +181,7 @@ static size_t find_longest(const Slice *slices, uint32_t n)
     return longest;
 }
 
-/* Adds a server's counts to those of n workers: rank 0 and so on, and nobody behind them. */
+/* Adds a server's counts to those of n workers: ranks from 0, then the count of no worker. */
 static void add_counts(RubatoBadGradients *sums, size_t n, const BadCounts *counts, size_t n_counts)
 {
     for (size_t number = 0; number < n_counts; number++) {
@@ -195,7 +195,7 @@ static void add_counts(RubatoBadGradients *sums, size_t n, const BadCounts *coun
     }
 }
 
-/* Moves those of which something bad came to the front; how many they are. */
+/* Moves the workers that sent bad deltas to the front. Returns their number. */
 static size_t keep_bad(RubatoBadGradients *sums, size_t n)
 {
     size_t n_kept = 0;

@@ -8,7 +8,7 @@ typedef struct {
     uint32_t part, server;
 } Move;
 
-/* What is wrong with a move; the lock is held. */
+/* Checks a move and finds its table. The lock is held. */
 static Table *find_moving(RubatoEngine *engine, const Move *move, GError **error)
 {
     Table *table = engine_find_table(engine, move->table, error);
@@ -30,7 +30,7 @@ static Table *find_moving(RubatoEngine *engine, const Move *move, GError **error
     return table;
 }
 
-/* No other collective call is made meanwhile: the table stays, and no task begins. */
+/* No other collective call runs at the same time: so the table stays, and no task begins. */
 static bool perform_move(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
                          GError **error)
 {

@@ -1,5 +1,5 @@
-/* What the files of engine/ ask an engine, whatever they are about. The lock is held where
- * engine_private.h says so. */
+/* Questions about an engine that all files of engine/ ask. The lock is held where engine_private.h
+ * says so. */
 #include "engine/engine_private.h"
 
 #include <string.h>

@@ -4,16 +4,16 @@
  *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
  *                 on tasks
  *   engine_parts.c   moving a part to another server
- *   engine_lists.c   lists that servers tell: keys, counts of bad deltas
- *   engine_stats.c   what it tells of itself in numbers
- *   engine_private.c   what these files ask it
+ *   engine_lists.c   lists that servers send: keys, counts of bad deltas
+ *   engine_stats.c   its statistics
+ *   engine_private.c   questions that these files share
  *   collective.c  calls that every node makes: propose, do, commit
  *   cluster/rendezvous.c   how a node of a cluster finds the others
  *   dispatch.c    where control messages and the network's events go
  *   node_messages.c   what a node does with what the scheduler says
  *
- * The rooms below it do not see it: a task gets a TaskHost, the scheduler its SchedulerOutput, a
- * server its post office.
+ * The folders of lower layers do not include this file: a task gets a TaskHost, the scheduler its
+ * SchedulerOutput, a server its post office.
  *
  * Threads: as each member says. The order of locks: an engine's `lock` before a task run's. */
 #ifndef RUBATO_ENGINE_ENGINE_PRIVATE_H
@@ -43,17 +43,17 @@ struct RubatoEngine {
     uint32_t *node_ids;      /* by number */
     char **node_names;       /* by number: "host:port" */
     uint32_t *servers_of;    /* by number */
-    uint32_t *workers_of;    /* by number: of a task that names no number */
+    uint32_t *workers_of;    /* by node number: workers of a task that names no number */
     uint32_t scheduler_node; /* number */
     uint32_t heartbeat_ms;   /* at most a quarter of the timeout */
     uint32_t timeout_ms;
-    uint32_t silence_ms; /* who is not heard of for so long is lost: a heartbeat and the timeout */
+    uint32_t silence_ms; /* a node silent for so long is lost: a heartbeat and the timeout */
     uint32_t stall_ms;
     uint64_t incarnation;
-    uint32_t n_forks;              /* that had led to its process */
-    const TransportOps *transport; /* NULL: those that the cluster file asks for */
+    uint32_t n_forks;              /* forks that had led to its process */
+    const TransportOps *transport; /* NULL: the transports that the cluster file names */
     FlowSizes sizes;
-    char *addresses; /* where this node receives, from far to near; the first takes greetings */
+    char *addresses; /* where this node receives, widest reach first; the first takes greetings */
 
     PostOffice office;
     Server *servers; /* of this node */
@@ -75,48 +75,49 @@ struct RubatoEngine {
     pthread_cond_t changed;
     /* guarded by lock */
     GPtrArray *tables; /* of Table, those that are there */
-    GPtrArray *runs;   /* of RubatoTaskRun, from GO until its last wait */
+    GPtrArray *runs;   /* of RubatoTaskRun, from GO to its last wait */
 
     RendezvousAnswer rendezvous;
     PresentCall call;
 
     char *broken_text; /* why `broken` */
     uint32_t broken_code;
-    bool scheduler_lost; /* nothing more will come from it */
+    bool scheduler_lost; /* it will send nothing more */
     bool left;           /* every node has left */
 };
 
 /* ---- engine_private.c ---- */
 
-/* Whether the calling thread may make a call that waits for other workers or threads: not one
- * forked from the engine's process, nor a worker in its task's function, nor a callback.
- * RUBATO_ERROR_INVALID; `what` is the call, for the message. */
+/* Whether the calling thread may make a call that waits for other workers or threads. A process
+ * forked from the engine's, a worker in its task's function, and a callback may not.
+ * RUBATO_ERROR_INVALID; `what` names the call in the message. */
 bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **error);
 
-/* Whether this is the process that has made the engine, and not one forked from it. */
+/* Whether this process made the engine, and is not a fork of that process. */
 bool engine_is_here(const RubatoEngine *engine);
 
-/* Sets *error to why the engine is broken. Returns false where it is. The lock is held. */
+/* Returns false if the engine is broken, and sets *error to the cause. The lock is held. */
 bool engine_check(RubatoEngine *engine, GError **error);
 
-/* As rubato_engine_new, over a transport that no cluster file names: tests put their faults
- * there. */
+/* As rubato_engine_new, over a given transport that no cluster file names: tests inject faults in
+ * it. */
 RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
                               GError **error);
 
-/* The same with other sizes than the usual ones: tests make them small. */
+/* The same with other sizes: tests make them small. */
 RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const TransportOps *transport,
                                const FlowSizes *sizes, GError **error);
 
 /* The table of that name, NULL with RUBATO_ERROR_NOT_FOUND. The lock is held. */
 Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error);
 
-/* The same, and keeps it from being dropped until it is released. The lock is held in both. */
+/* engine_hold_table also prevents the table's drop until it is released. The lock is held in
+ * both. */
 Table *engine_hold_table(RubatoEngine *engine, const char *name, GError **error);
 void engine_release_table(RubatoEngine *engine, Table *table);
 
-/* The run of an epoch, NULL where there is none. The lock is held, and as long as it is, the run
- * may be used. */
+/* The run of an epoch; NULL if there is none. The lock is held. The run may be used as long as the
+ * lock is held. */
 RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch);
 
 /* "node 1 (127.0.0.1:4102)". (transfer full) */

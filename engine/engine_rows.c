@@ -13,13 +13,13 @@
 
 typedef struct {
     const char *table;
-    TableAsk ask;          /* but for its row_bytes, which depend on the table */
-    const RubatoKey *keys; /* NULL: the run from first */
+    TableAsk ask;          /* all but its row_bytes, which depend on the table */
+    const RubatoKey *keys; /* NULL: consecutive keys from `first` */
     RubatoKey first;
     size_t n;
 } Access;
 
-/* The bytes of what a kind of request moves for each key. */
+/* The bytes that a kind of request moves for each key. */
 static bool find_row_bytes(const Table *table, MessageKind kind, size_t *row_bytes, GError **error)
 {
     const RequestOps *ops = request_ops[kind];
@@ -82,7 +82,7 @@ static void propagate_cause(RubatoEngine *engine, GError *found, GError **error)
         g_error_free(found);
 }
 
-/* found: what went wrong, NULL where nothing did. */
+/* found: what went wrong; NULL if nothing did. */
 static void end_access(RubatoEngine *engine, TableClient *client, GError *found, GError **error)
 {
     const TableRoute *route = client->route;
@@ -294,7 +294,7 @@ bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
     return ok;
 }
 
-/* The servers have it when this returns. */
+/* When this returns, the servers have the new value. */
 bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyper, double value,
                         GError **error)
 {

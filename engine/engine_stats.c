@@ -1,6 +1,6 @@
 /* What an engine tells of itself in numbers.
  *
- * Threads: any; sizes of tables are counted by each server for its own shards. */
+ * Threads: any. Each server counts the sizes of its own shards. */
 #include "engine/engine_private.h"
 
 static RubatoMessageCounts counts_of(const uint64_t *by_kind)

@@ -71,7 +71,7 @@ static void undo_create(RubatoEngine *engine, uint32_t id, void *data)
     drop_tables(engine, id);
 }
 
-/* Whoever fills tables must not know it. */
+/* Programs that fill tables must not know the seed. */
 static bool draw_seed(const RubatoTableSpec *spec, uint64_t *seed, GError **error)
 {
     if (getrandom(seed, sizeof *seed, 0) == (ssize_t)sizeof *seed)
@@ -124,7 +124,7 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
 
 typedef struct {
     const char *name;
-    Table *taken; /* out of the catalogue: from here on nobody finds it */
+    Table *taken; /* out of the catalogue: no thread finds it from here on */
 } Drop;
 
 static bool perform_drop(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,

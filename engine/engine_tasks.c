@@ -1,8 +1,8 @@
-/* Tasks and barriers as the application calls them: one collective call each. What a task is on
- * this node stands in task/task_run.c.
+/* Tasks and barriers as the application calls them: one collective call each. What a task does on
+ * this node is in task/task_run.c.
  *
- * Invariant: a run is in the engine's list from prepare to the end of its wait, so that whoever
- * finds it there under the engine's lock may use it while holding that lock.
+ * Invariant: a run is in the engine's list from prepare to the end of its wait. So a thread that
+ * finds it there under the engine's lock may use it while it holds that lock.
  *
  * Threads: that of the engine's calls. */
 #include "engine/engine_private.h"
@@ -13,7 +13,7 @@ static RubatoEngine *engine_of_run(const RubatoTaskRun *run)
     return task_run_host(run)->user;
 }
 
-/* ---- its tables ---- */
+/* ---- the tables of a task ---- */
 
 static void release_tables(RubatoEngine *engine, Table *const *tables, size_t n)
 {

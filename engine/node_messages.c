@@ -46,7 +46,8 @@ void node_hears_refuse(RubatoEngine *engine, uint32_t from, const Control *contr
 
 /* ---- collective calls ---- */
 
-/* Whether this node's present call is that one and has not come to the stage. The lock is held. */
+/* Whether this node's present call has that number and has not reached the stage. The lock is
+ * held. */
 static bool is_before(const RubatoEngine *engine, uint64_t call, CallStage stage)
 {
     return call == engine->call.number && engine->call.stage != CALL_STAGE_NONE &&
@@ -89,7 +90,8 @@ void node_hears_commit(RubatoEngine *engine, uint32_t from, const Control *contr
 
 /* ---- tasks ---- */
 
-/* The run of that epoch with the engine's lock held, NULL where there is none: then it is not. */
+/* Returns the run of that epoch and takes the engine's lock. NULL if there is no such run: then the
+ * lock is not taken. */
 static RubatoTaskRun *lock_run(RubatoEngine *engine, uint32_t epoch)
 {
     pthread_mutex_lock(&engine->lock);

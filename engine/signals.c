@@ -1,5 +1,5 @@
-/* Signals as messages: a signalfd and a thread that reads it, so nothing runs in a handler and no
- * state is global. */
+/* Signals as messages: a thread reads a signalfd. So no code runs in a signal handler, and no state
+ * is global. */
 #include "engine/signals.h"
 
 #include <poll.h>
@@ -53,7 +53,7 @@ SignalWatch *signal_watch_new(void (*interrupted)(RubatoEngine *engine, int sign
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
-    /* One that is ignored, as under nohup, stays so. */
+    /* A SIGHUP that is ignored, as under nohup, stays ignored. */
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, &watch->before);

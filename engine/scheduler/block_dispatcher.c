@@ -1,5 +1,5 @@
-/* The dispatcher's state: inputs, each with the epoch and place where its dealing stands; the
- * tickets that nodes have; those that came back.
+/* The dispatcher's state: the inputs, each with the epoch and place of its next block; the tickets
+ * that nodes have; the tickets that came back.
  *
  * Invariant: each block of an epoch of an input is in one of four states: behind the input's place,
  * with one node, come back, or read. */
@@ -9,7 +9,7 @@
 
 #include "io/data/random.h"
 
-#define SHUFFLED_MAX (UINT64_C(1) << 24) /* blocks: of more the order is the input's own */
+#define SHUFFLED_MAX (UINT64_C(1) << 24) /* blocks; a larger input keeps its own order */
 #define NOBODY UINT32_MAX
 
 typedef struct {
@@ -19,9 +19,9 @@ typedef struct {
     bool any_order;
     bool *held; /* by node */
     uint32_t n_holders;
-    uint32_t last; /* the node that was dealt a block of it last, or NOBODY */
+    uint32_t last; /* the node that got the last block of it, or NOBODY */
 
-    uint32_t epoch;  /* that is being dealt; the config's `epochs`: all have been */
+    uint32_t epoch;  /* the epoch now dealt; the config's `epochs`: all are dealt */
     uint64_t next;   /* place in its order */
     uint32_t *order; /* NULL: its own */
 } InputEntry;
@@ -93,7 +93,7 @@ static void begin_epoch(const BlockDispatcher *dispatcher, InputEntry *entry, ui
     random_order(&blocks, entry->order, entry->n_blocks);
 }
 
-/* Goes on to the next epoch where all blocks of this one have been dealt. */
+/* Begins the next epoch if all blocks of this one have been dealt. */
 static void end_epochs(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
 {
     while (entry->epoch < dispatcher->config.epochs && entry->next >= entry->n_blocks) {
@@ -149,7 +149,8 @@ uint32_t block_dispatcher_add_input(BlockDispatcher *dispatcher, uint32_t node,
 
 /* ---- dealing ---- */
 
-/* Of what came back, the ticket of the lowest epoch that the node can read; its place, or len. */
+/* Finds the returned ticket of the lowest epoch that the node can read. Returns its place, or
+ * len. */
 static guint find_returned(const BlockDispatcher *dispatcher, uint32_t node)
 {
     guint found = dispatcher->returned->len;
@@ -166,7 +167,8 @@ static guint find_returned(const BlockDispatcher *dispatcher, uint32_t node)
     return found;
 }
 
-/* Whether one entry is to be dealt from before another; -1, 0, 1 as usual. */
+/* Compares two entries: -1 if blocks of `a` are to be dealt before those of `b`, 0 if they are
+ * equal, else 1. */
 static int compare_inputs(const InputEntry *a, const InputEntry *b, uint32_t node)
 {
     if (a->epoch != b->epoch)
@@ -177,21 +179,21 @@ static int compare_inputs(const InputEntry *a, const InputEntry *b, uint32_t nod
         return a->any_order ? -1 : 1;
     if (a->any_order)
         return 0;
-    /* what must be read from its beginning is best left to whoever has begun */
+    /* an input that must be read from its beginning is best left to the node that has begun it */
     const int rank_a = a->last == node ? 0 : a->last == NOBODY ? 1 : 2;
     const int rank_b = b->last == node ? 0 : b->last == NOBODY ? 1 : 2;
     return rank_a - rank_b;
 }
 
-/* Blocks that are left of an entry's epoch; of very many so many that the sum over all inputs
- * holds. */
+/* Blocks that are left of an entry's epoch, limited so that the sum over all inputs cannot
+ * overflow. */
 static uint64_t left_of(const InputEntry *entry)
 {
     return MIN(entry->n_blocks - entry->next, UINT32_MAX);
 }
 
-/* The entry to deal from; among equals, where blocks are shuffled, one by lot, each block having
- * the same chance. NULL: none. */
+/* The entry from which to deal. If blocks are shuffled, one of several equal entries is drawn at
+ * random; each block has the same chance. NULL: none. */
 static InputEntry *choose_input(BlockDispatcher *dispatcher, uint32_t node)
 {
     InputEntry *chosen = NULL;
@@ -216,7 +218,7 @@ static InputEntry *choose_input(BlockDispatcher *dispatcher, uint32_t node)
     return chosen;
 }
 
-/* Blocks that the node may still be dealt; UINT64_MAX where nobody knows. */
+/* Blocks that the node may still get; UINT64_MAX if that is unknown. */
 static uint64_t count_left(const BlockDispatcher *dispatcher, uint32_t node)
 {
     uint64_t n_left = 0;
@@ -263,8 +265,8 @@ static bool deal_one(BlockDispatcher *dispatcher, uint32_t node, BlockTicket *ti
 size_t block_dispatcher_assign(BlockDispatcher *dispatcher, uint32_t node, size_t wanted,
                                BlockTicket *tickets)
 {
-    /* The last blocks go out in ever smaller portions, so that all end at about the same time
-     * (C. Polychronopoulos, D. Kuck: Guided self-scheduling, 1987). */
+    /* The last blocks are dealt in smaller and smaller portions, so that all nodes end at about the
+     * same time (C. Polychronopoulos, D. Kuck: Guided self-scheduling, 1987). */
     const uint64_t share =
         count_left(dispatcher, node) / (2 * (uint64_t)dispatcher->config.n_nodes);
     const size_t n_most = (size_t)MIN(wanted, MAX(share, 1));

@@ -2,10 +2,10 @@
  * worker of a task.
  *
  * A pure state machine, part of the scheduler. Every block of every input is dealt once in each
- * epoch; of what is given back, the rows that nobody has read are dealt again. A node gets blocks
- * of inputs that it holds alone: first those that fewest others hold, so that nobody is left with
- * blocks that he cannot read. The epochs of an input follow each other; a node goes on to the next
- * when nothing that it holds is left of the one before.
+ * epoch. Of a block that is given back, the unread rows are dealt again. A node gets blocks only of
+ * inputs that it holds. Inputs that the fewest nodes hold come first, so that no block is left for
+ * a node that cannot read it. The epochs of an input follow each other. A node begins the next
+ * epoch when it holds no more blocks of the one before.
  *
  * Threads: the scheduler's owner. */
 #ifndef RUBATO_ENGINE_SCHEDULER_BLOCK_DISPATCHER_H
@@ -22,9 +22,9 @@ typedef struct {
 
 /* An input as one node sees it. */
 typedef struct {
-    const char *name; /* inputs of one name are one */
+    const char *name; /* inputs with the same name are the same input */
     uint64_t bytes;
-    uint64_t n_blocks; /* INPUT_BLOCKS_UNKNOWN: a node will find its end */
+    uint64_t n_blocks; /* INPUT_BLOCKS_UNKNOWN: a node will find the input's end */
     bool any_order;    /* else its blocks are dealt one after the other */
 } BlockDispatcherInput;
 
@@ -37,24 +37,25 @@ typedef struct BlockDispatcher BlockDispatcher;
 BlockDispatcher *block_dispatcher_new(const BlockDispatcherConfig *config);
 void block_dispatcher_free(BlockDispatcher *dispatcher);
 
-/* A node holds an input. Returns the input's number; BLOCK_DISPATCHER_NO_INPUT with what is wrong
- * in *wrong, which is for people: the node has another file of that name than the others, or there
- * are too many. (transfer full) */
+/* A node holds an input. Returns the input's number. Returns BLOCK_DISPATCHER_NO_INPUT, and a
+ * message for people in *wrong, if the node's file of that name differs from the others', or if
+ * there are too many inputs. (transfer full) */
 uint32_t block_dispatcher_add_input(BlockDispatcher *dispatcher, uint32_t node,
                                     const BlockDispatcherInput *input, char **wrong);
 
-/* Deals up to `wanted` tickets to a node, fewer when little is left. 0: nothing is left for it. */
+/* Deals up to `wanted` tickets to a node; fewer when few blocks are left. 0: none is left for
+ * it. */
 size_t block_dispatcher_assign(BlockDispatcher *dispatcher, uint32_t node, size_t wanted,
                                BlockTicket *tickets);
 
-/* What became of a ticket: read; given back with n_read rows read; or the input ends before it.
- * False where the node does not have such a ticket. */
+/* The result of a ticket: it was read; it is given back after n_read rows; or the input ends before
+ * it. False if the node does not have such a ticket. */
 bool block_dispatcher_finish(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket);
 bool block_dispatcher_give_back(BlockDispatcher *dispatcher, uint32_t node,
                                 const BlockTicket *ticket);
 bool block_dispatcher_absent(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket);
 
-/* The node reads no more: what it was dealt and has not finished is dealt again, whole. */
+/* The node reads no more: each of its unfinished tickets is dealt again as a whole. */
 void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node);
 
 #endif

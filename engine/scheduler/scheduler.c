@@ -1,13 +1,14 @@
-/* The scheduler's frame: who gets which message, and who is alive.
+/* The scheduler's base: which part gets a message, and which nodes are alive.
  *
- * Every entry changes the state first and puts what is to be said into the outbox; the outermost
- * entry then hands the outbox to the callbacks. So a callback sees a state that is whole, may come
- * back in with an answer, and each node gets its messages in the order in which they were caused.
+ * Every public function first changes the state and puts its messages into the outbox. The
+ * outermost call then hands the outbox to the callbacks. So a callback sees a consistent state and
+ * may call in again with an answer. Each node gets its messages in the order in which they were
+ * caused.
  *
- * A lost node and a STOP are treated as one thing here, a doom: the first cause is kept, running
- * tasks are cancelled with it and collective calls fail with it from then on.
+ * A lost node and a STOP are handled alike, as a doom: the first cause is kept. Running tasks are
+ * cancelled with it, and collective calls fail with it from then on.
  *
- * Runs on whatever one thread its owner chooses. */
+ * Runs on the one thread that its owner chooses. */
 #include "engine/scheduler/scheduler_state.h"
 
 #include <assert.h>
@@ -77,7 +78,7 @@ bool scheduler_has_ended(const Scheduler *scheduler)
     return scheduler->ended;
 }
 
-/* Fails everything that runs, waits or is still to come. */
+/* Fails everything that runs, that waits, and that comes later. */
 static void doom(Scheduler *scheduler, uint32_t code, const char *text)
 {
     verdict_set(&scheduler->doom, code, text);
@@ -85,7 +86,7 @@ static void doom(Scheduler *scheduler, uint32_t code, const char *text)
     collectives_doomed(scheduler);
 }
 
-/* When no node is left that could want anything: everyone may go. */
+/* If no node is left that could need another: all may leave. */
 static void check_left(Scheduler *scheduler)
 {
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
@@ -152,7 +153,7 @@ bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *c
     return true;
 }
 
-/* ---- what comes in ---- */
+/* ---- the public functions ---- */
 
 static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control)
 {
@@ -182,7 +183,8 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
     scheduler->now_ms = now_ms;
     SchedulerNode *sender = &scheduler->nodes[node];
     if (sender->lost) {
-        /* It was only stopped for a while, and must hear that the others went on without it. */
+        /* The node was only stopped for a while. It must learn that the others continued without
+         * it. */
         const Control lost = { .kind = CONTROL_LOST, .lost = { node, sender->loss.text } };
         scheduler_send_last_word(scheduler, node, &lost);
         sensible = true;
@@ -226,8 +228,8 @@ static void find_lost_nodes(Scheduler *scheduler)
     if (config->timeout_ms == 0)
         return;
 
-    /* A node that was stopped itself cannot tell whether others were silent: it has not yet read
-     * what they said meanwhile. */
+    /* A node that was itself stopped cannot tell whether others were silent: it has not yet read
+     * what they sent in that time. */
     if (pause_ms > config->timeout_ms / 2)
         for (uint32_t i = 0; i < config->n_nodes; i++)
             scheduler->nodes[i].heard_ms =
@@ -250,7 +252,7 @@ static void wait_clear(Wait *wait)
     g_free(wait->text);
 }
 
-/* Those that have left wait for the others. */
+/* The nodes that have left wait for the others. */
 static void add_wait_for_leaving(const Scheduler *scheduler, GArray *waits)
 {
     g_autoptr(GArray) staying = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -279,7 +281,7 @@ static GArray *list_waits(const Scheduler *scheduler)
     return waits;
 }
 
-/* Tells those that have waited for a stall time, or for another one since the last tick. */
+/* Tells the nodes that have waited for a stall time, or for another one since the last tick. */
 static void tell_waiting(Scheduler *scheduler)
 {
     const int64_t stall_ms = scheduler->config.stall_ms;
@@ -311,7 +313,7 @@ void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
     if (!scheduler->begun) {
         rendezvous_tick(scheduler);
     } else {
-        /* Its own node sends no beats. */
+        /* The scheduler's own node sends no beats. */
         scheduler->nodes[scheduler->config.self].heard_ms = now_ms;
         if (!scheduler->config.single) {
             send_beats(scheduler);

@@ -1,5 +1,5 @@
-/* What all parts of the scheduler stand on: what goes out, verdicts, names of nodes, and tasks as
- * the parts find and cancel them. Calls nothing of the other parts.
+/* Functions that all parts of the scheduler use: the outbox, verdicts, names of nodes, finding and
+ * cancelling tasks. Calls none of the other parts.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -10,7 +10,7 @@
 typedef struct {
     uint32_t node;
     uint64_t asker;   /* of a greeting */
-    Control *control; /* counted: it may go to several nodes */
+    Control *control; /* reference-counted: it may go to several nodes */
 } Outgoing;
 
 static Control *counted_copy(const Control *control)

@@ -1,15 +1,14 @@
-/* Collective calls: all nodes make the same ones in the same order, or hear that they did not.
+/* Collective calls: all nodes make the same calls in the same order, or are told that they did not.
  *
- * A node has at most one call open, so of all calls at most the newest is undecided, and the ones
- * before it are kept only for nodes that have not come to them yet: those will get the verdict that
- * the others got. Calls are matched by their number, so after a mismatch everybody is in step
- * again.
+ * A node has at most one open call. So at most the newest call is undecided. Earlier calls are kept
+ * only for nodes that have not come to them yet: these nodes get the same verdict as the others.
+ * Calls are matched by their number, so after a mismatch all nodes match again at their next call.
  *
  *   GATHERING --all propose the same--> WORKING --all READY--> DECIDED
  *   GATHERING --barrier complete, mismatch, node left or lost, stopped--> DECIDED
  *
- * Once GO is out, a verdict waits for the READY of every node that can still say it: no node has to
- * undo what it is still doing.
+ * After GO, a verdict waits for the READY of every node that can still say it. So no node has to
+ * undo a part that it is still doing.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -45,14 +44,14 @@ void collectives_clear(Scheduler *scheduler)
     g_queue_clear_full(&scheduler->collectives, (GDestroyNotify)collective_free);
 }
 
-/* The one that is not decided, if there is one. */
+/* The undecided call, if there is one. */
 static Collective *open_collective(const Scheduler *scheduler)
 {
     Collective *last = g_queue_peek_tail((GQueue *)&scheduler->collectives);
     return last != NULL && last->phase != COLLECTIVE_DECIDED ? last : NULL;
 }
 
-/* Forgets what every node that counts has come to. */
+/* Forgets calls to which every counted node has come. */
 static void prune(Scheduler *scheduler)
 {
     Collective *oldest;
@@ -97,7 +96,7 @@ static void check_ready(Scheduler *scheduler, Collective *collective)
     prune(scheduler);
 }
 
-/* Fails an open call: at once, or as soon as the nodes that are at work on it are ready. */
+/* Fails an open call: at once, or as soon as the nodes that work on it are ready. */
 static void fail(Scheduler *scheduler, Collective *collective, uint32_t code, const char *text)
 {
     verdict_set(&collective->verdict, code, text);
@@ -124,7 +123,8 @@ static void fail_by_leaving(Scheduler *scheduler, Collective *collective, uint32
     fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
 }
 
-/* How two nodes' calls differ, NULL where they do not. Both are named, the lower number's last. */
+/* How two nodes' calls differ; NULL if they do not. Names both nodes, the one with the lower number
+ * last. */
 static char *find_mismatch(const Scheduler *scheduler, const Collective *collective, uint32_t node,
                            const ControlPropose *propose)
 {
@@ -151,7 +151,7 @@ static char *find_mismatch(const Scheduler *scheduler, const Collective *collect
                            ordered ? propose->arguments : collective->arguments);
 }
 
-/* Everyone has proposed the same. */
+/* All nodes have proposed the same call. */
 static void go(Scheduler *scheduler, Collective *collective)
 {
     collective->since_ms = scheduler->now_ms;
@@ -205,7 +205,7 @@ static Collective *find_collective(const Scheduler *scheduler, uint64_t number)
     return NULL;
 }
 
-/* The first to come to a call: it may be hopeless already. */
+/* The first node to come to a call: the call may already be bound to fail. */
 static void check_hope(Scheduler *scheduler, Collective *collective)
 {
     if (scheduler->doom.code != CONTROL_OK) {
@@ -289,7 +289,8 @@ void collectives_node_out(Scheduler *scheduler, uint32_t node)
 {
     Collective *collective = open_collective(scheduler);
 
-    /* A loss has doomed the call already; if it is still open, it waits for the others alone. */
+    /* A loss has doomed the call already. If it is still open, it waits only for the other
+     * nodes. */
     if (collective != NULL && scheduler->nodes[node].lost)
         check_ready(scheduler, collective);
     else if (collective != NULL)

@@ -1,10 +1,11 @@
-/* The data that a task's workers read: whether all nodes read the same, and who reads which blocks.
+/* The data that a task's workers read: whether all nodes read the same, and which node reads which
+ * blocks.
  *
  * Each worker opens its readers in the same order as all others: reader 0, 1, … of the task. A node
- * says once what its reader is (READER); one that differs from another node's fails the task. Of a
- * dynamic split it goes on with the inputs that it holds (INPUTS), and asks for blocks (WANT),
- * which a dispatcher deals. A node numbers its inputs itself; the dispatcher's numbers do not leave
- * this file.
+ * describes each reader once (READER). If it differs from another node's, the task fails. In a
+ * dynamic split the node then tells the inputs that it holds (INPUTS), and asks for blocks (WANT).
+ * A dispatcher deals them. A node numbers its inputs itself; only this file uses the dispatcher's
+ * numbers.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -17,7 +18,7 @@
 #define WANTED_MAX 512u
 
 typedef struct {
-    uint32_t first; /* the node whose reader it is; the rest is as that one has it */
+    uint32_t first; /* the first node to open the reader; the members below are its own */
     char *text;     /* "2 epochs, shuffled by seed 7, …" */
     char *digest;
     BlockDispatcher *dispatcher; /* NULL: a fixed split */
@@ -100,7 +101,8 @@ bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control)
     return true;
 }
 
-/* A line of INPUTS: bytes, blocks (the largest number: unknown), whether in any order, name. */
+/* Reads a line of INPUTS: bytes, blocks (the largest number means unknown), whether in any order,
+ * name. */
 static bool add_input(Reading *reading, uint32_t node, const char **text, char **wrong)
 {
     BlockDispatcherInput input = { .name = NULL };
@@ -144,7 +146,7 @@ bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control)
     return true;
 }
 
-/* What became of a ticket, told by a node in its own numbers. */
+/* A node tells the result of a ticket, with its own number of the input. */
 static bool take_news(Reading *reading, uint32_t node, BlockTicketEvent news, BlockTicket ticket)
 {
     const GArray *inputs = reading->inputs[node];

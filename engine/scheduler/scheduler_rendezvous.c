@@ -1,9 +1,11 @@
-/* The rendezvous: each node says HELLO until it is answered; once all are here, all get WELCOME.
+/* The rendezvous: each node repeats HELLO until it is answered. When all nodes are here, all get
+ * WELCOME.
  *
- * Greetings may be lost and may come from anyone who knows the secret, or, without one, from
- * anyone. So every HELLO is answered by the state alone, on the way by which it came, and a
- * repeated one again. What is wrong with a newcomer is told to it and to nobody else. If the run
- * then does not begin in time, the others hear it too, with the name of the node that is missing.
+ * Greetings may be lost. They may come from any process that knows the secret or, if there is no
+ * secret, from any process. So the answer to a HELLO depends on the scheduler's state only. It goes
+ * back by the connection on which the HELLO came, and a repeated HELLO is answered again. Only the
+ * newcomer is told what is wrong with it. If the run then does not begin in time, the others are
+ * told too, with the name of the missing node.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -19,7 +21,7 @@ static void send_refusal(Scheduler *scheduler, uint64_t asker, uint32_t code, co
     scheduler_send_greeting(scheduler, asker, &refuse);
 }
 
-/* The run cannot begin: everyone who is here, or comes later, hears why. */
+/* The run cannot begin: all processes that are here, or come later, are told why. */
 static void give_up(Scheduler *scheduler, uint32_t code, const char *text)
 {
     verdict_set(&scheduler->refusal, code, text);
@@ -52,7 +54,7 @@ static char *list_ids(const Scheduler *scheduler)
     return g_string_free(ids, FALSE);
 }
 
-/* Why a process cannot take part, NULL where it can. number is n_nodes where its id is unknown. */
+/* Why a process cannot take part; NULL if it can. number is n_nodes where its id is unknown. */
 static char *find_fault(const Scheduler *scheduler, const ControlHello *hello, uint16_t version,
                         uint32_t number, uint32_t *code)
 {
@@ -88,7 +90,7 @@ static void begin(Scheduler *scheduler)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
 
-    /* Processes are told apart by random incarnations, so runs are too. */
+    /* Random incarnations distinguish processes, and so they distinguish runs. */
     uint64_t run_id = 0;
     for (uint32_t i = 0; i < n_nodes; i++) {
         run_id = (run_id ^ scheduler->nodes[i].incarnation) * UINT64_C(0x9e3779b97f4a7c15);
@@ -116,7 +118,7 @@ static void send_welcome(Scheduler *scheduler, uint32_t number)
     scheduler_send_greeting(scheduler, scheduler->nodes[number].asker, &welcome);
 }
 
-/* A process that fits says HELLO for a node that is here already. */
+/* A valid process says HELLO for a node that is already here. */
 static void meet_again(Scheduler *scheduler, uint32_t number, const ControlHello *hello,
                        uint64_t asker)
 {
@@ -243,8 +245,8 @@ void rendezvous_tick(Scheduler *scheduler)
     const SchedulerConfig *config = &scheduler->config;
 
     assert(!scheduler->begun);
-    /* A node that waits for its WELCOME repeats its HELLO, so one that stopped doing so has died.
-     * It may be started anew, for as long as it took to find that. */
+    /* A node that waits for its WELCOME repeats its HELLO. So a node that stops repeating it has
+     * died. It may be started again, within as much time as it took to find its death. */
     for (uint32_t i = 0; i < config->n_nodes && config->timeout_ms > 0 && !scheduler->ended; i++) {
         SchedulerNode *const node = &scheduler->nodes[i];
         const int64_t silence_ms = scheduler->now_ms - node->heard_ms;

@@ -1,7 +1,7 @@
-/* What the scheduler's parts share; nobody else includes this, but for tests that count.
+/* What the scheduler's parts share. No other file includes this, except tests that count.
  *
- * Each calls those alone that stand below it here (tests/test_knots.sh holds that), and comes back
- * up by the scheduler's outbox:
+ * Each part calls only parts that are listed below it (tests/test_knots.sh checks that). It reaches
+ * parts above it through the scheduler's outbox:
  *
  *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
@@ -9,9 +9,10 @@
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
- *   scheduler_base.c        what goes out, verdicts, names of nodes; tasks found and cancelled
+ *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks
  *
- * Each part changes its own members; what concerns several goes through the functions below.
+ * Each part changes its own members. A change that concerns several parts goes through the
+ * functions below.
  *
  * Threads: as scheduler.h. */
 #ifndef RUBATO_ENGINE_SCHEDULER_SCHEDULER_STATE_H
@@ -35,7 +36,7 @@ typedef struct {
     bool left; /* has said LEAVE */
     bool lost;
     uint64_t incarnation;
-    uint64_t asker; /* the way back to it, with its last HELLO */
+    uint64_t asker; /* the way back to the process of its last HELLO */
     char *endpoint;
     char *description;
     char *refused; /* why a process that came for it was refused; NULL: none was */
@@ -55,7 +56,7 @@ typedef enum {
 typedef struct {
     uint64_t number; /* among all of the run, from 1 */
     ControlCall what;
-    uint32_t first; /* the node that proposed it first; the rest is as that one has it */
+    uint32_t first; /* the node that proposed first; the members below are its own */
     char *name;     /* "table weights" */
     char *digest;
     char *arguments;
@@ -63,7 +64,7 @@ typedef struct {
     bool *proposed;     /* by node number */
     bool *ready;        /* by node number */
     uint32_t id;        /* as in GO */
-    uint64_t hash_seed; /* as the first node has it */
+    uint64_t hash_seed; /* the first node's seed */
     Verdict verdict;
     int64_t since_ms; /* when its phase began */
 } Collective;
@@ -73,15 +74,15 @@ typedef struct {
     char *name;
     bool running; /* its COMMIT was good */
     Verdict cause;
-    Verdict effect;          /* a worker's failure that follows from a cause not yet told */
+    Verdict effect;          /* a worker's failure whose cause is not told yet */
     int64_t effect_since_ms; /* when it came */
-    uint64_t round;          /* the barrier that nodes now come to */
+    uint64_t round;          /* the barrier at which nodes now arrive */
     bool *waits;             /* by node number: in that barrier */
     bool *retired;           /* by node number: never waits again */
     bool *done;              /* by node number: TASK_DONE */
     int64_t round_since_ms;  /* when the first node came to the barrier */
     int64_t done_since_ms;   /* when the first node was done */
-    GPtrArray *waiting;      /* of Waiting: what each worker that waits long has said last */
+    GPtrArray *waiting;      /* of Waiting: the last report of each worker that waits long */
     GPtrArray *readings;     /* of Reading, by reader; NULL between them */
 } SchedulerTask;
 
@@ -121,7 +122,7 @@ struct Scheduler {
     GPtrArray *tasks; /* from GO to TASK_END */
     uint32_t next_epoch;
 
-    GQueue outbox;   /* what the callbacks have not been given yet */
+    GQueue outbox;   /* messages not yet given to the callbacks */
     bool delivering; /* a callback is running */
 };
 
@@ -139,10 +140,10 @@ void scheduler_send_last_word(Scheduler *scheduler, uint32_t node, const Control
 void scheduler_deliver(Scheduler *scheduler);
 void scheduler_clear_outbox(Scheduler *scheduler);
 
-/* Whether the node has part in what is to come. */
+/* Whether the node takes part in what follows. */
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
 
-/* Sets a verdict that is none yet; the first one stays. */
+/* Sets a verdict that is not set yet; the first one stays. */
 void verdict_set(Verdict *verdict, uint32_t code, const char *text);
 void verdict_clear(Verdict *verdict);
 
@@ -153,8 +154,8 @@ char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bo
 /* Adds a Wait; takes the text. */
 void wait_add(GArray *waits, char *text, const bool *waiting, int64_t since_ms);
 
-/* The task of an epoch, NULL where there is none; and whether there was one, so that a message
- * about it is late. */
+/* task_find: the task of an epoch; NULL if there is none. The other: whether there was such a task,
+ * so that a message about it is only late. */
 SchedulerTask *task_find(const Scheduler *scheduler, uint64_t epoch);
 bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
 
@@ -165,7 +166,7 @@ void task_send_cancel(Scheduler *scheduler, const SchedulerTask *task);
 /* scheduler.c */
 
 /* Messages about the node itself, and about the run. Each function with a node and a Control
- * handles a message of that node, and says whether it made sense. */
+ * handles a message of that node, and returns whether it made sense. */
 bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control);
@@ -175,11 +176,11 @@ bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *c
 void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t version,
                       uint64_t asker);
 
-/* A node that is here says that it ends before the run has begun: then the run cannot begin. */
+/* A node that is here ends before the run has begun: then the run cannot begin. */
 void rendezvous_farewell(Scheduler *scheduler, const Control *farewell, uint16_t version,
                          uint64_t asker);
 
-/* The same of the scheduler's own node. */
+/* The same for the scheduler's own node. */
 void rendezvous_stop(Scheduler *scheduler, const char *text);
 void rendezvous_tick(Scheduler *scheduler);
 void rendezvous_node_gone(Scheduler *scheduler, uint32_t node);

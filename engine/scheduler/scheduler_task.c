@@ -1,11 +1,11 @@
 /* Tasks from GO to TASK_END, and the barriers between a task's workers.
  *
- * The first cause of a failure wins, whether it comes from a worker, an interrupt or a lost node,
- * and also when it comes before the COMMIT that lets the task run: then CANCEL follows the COMMIT.
- * A worker that failed because a server had cancelled its request tells an effect, not a cause:
- * some node has given up the task, and will say why, or is lost. The scheduler waits two heartbeats
- * for that cause, and takes the effect for one only if none comes. A task ends when every node that
- * still counts has said TASK_DONE, cancelled or not.
+ * The first cause of a failure is kept, whether it comes from a worker, an interrupt or a lost
+ * node. It may also come before the COMMIT that lets the task run: then CANCEL follows the COMMIT.
+ * A worker that failed because a server cancelled its request tells an effect, not a cause: some
+ * node has given up the task, and will say why, or is lost. The scheduler waits two heartbeats for
+ * that cause. Only if none comes does it take the effect as the cause. A task, cancelled or not,
+ * ends when every node that still counts has said TASK_DONE.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -56,8 +56,8 @@ static void check_end(Scheduler *scheduler, SchedulerTask *task)
     forget(scheduler, task);
 }
 
-/* Lets the nodes go on once all that have workers left are in the barrier. A failed task has no
- * barriers any more: those in it are cancelled. */
+/* Lets the nodes continue when all nodes that have workers left are in the barrier. A failed task
+ * has no more barriers: workers in one are cancelled. */
 static void check_barrier(Scheduler *scheduler, SchedulerTask *task)
 {
     bool anyone = false;
@@ -176,8 +176,8 @@ bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
 
     if (task == NULL)
         return task_is_late(scheduler, arrive->epoch);
-    /* Workers leave a cancelled task in any order: a node's last one may overtake the one that is
-     * about to tell that all were in the barrier. */
+    /* Workers leave a cancelled task in any order. The message of a node's last worker may overtake
+     * that of the worker which is about to say that all were in the barrier. */
     if (task->cause.code != CONTROL_OK && arrive->round != CONTROL_NO_ROUND)
         return true;
     if (task->retired[node])
@@ -203,7 +203,7 @@ void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text)
 
 void tasks_node_out(Scheduler *scheduler, uint32_t node)
 {
-    /* Backwards: those that end here are taken out. */
+    /* Backwards, because tasks that end here are removed. */
     for (guint i = scheduler->tasks->len; i-- > 0;) {
         SchedulerTask *task = scheduler->tasks->pdata[i];
         if (!task->done[node] && !scheduler->nodes[node].lost) {

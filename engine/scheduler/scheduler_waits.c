@@ -1,24 +1,24 @@
-/* Deadlocks: workers of a task that wait for one another, so that none of them can ever go on.
+/* Deadlocks: workers of a task wait for one another, so that none of them can ever continue.
  *
- * A worker that has waited for a while says so once (WAITS): for what, at which clocks it stands on
+ * A worker that has waited for a while reports it once (WAITS): what it waits for, its clocks on
  * all tables, and which barriers it has passed. A wait is for a clock of a table, or in a barrier:
  *
  *     clock k of table t   ends when the clock of every worker that lives has come to k;
  *     barrier r            ends when every worker that lives is in it.
  *
- * Here is kept what each worker said last. A worker is held by another one if that one waits too
- * and has a clock below k on t; or has not passed r, and waits for a clock. Workers of which each
- * is held by one of them are a deadlock, whatever all others do.
+ * This file keeps the last report of each worker. Worker a is held by worker b if b waits too and
+ * its clock on t is below k; or if b has not passed r and waits for a clock. A set of workers in
+ * which each is held by another of the set is a deadlock, whatever all others do.
  *
- * Why that is certain, though the reports are of different times, and some may be old. Let w be the
- * first of these workers to go on after its report, and v the one that holds it. What w waited for
- * had come by then: v had come to clock k, or into barrier r. But clocks and passed barriers only
- * grow, so when v made its report this had not happened yet; and since, v has not gone on, or w
- * were not the first. A worker that waits neither clocks nor comes to a barrier, and nobody else
- * may do so for it. So w cannot go on, nor can any of them. No time enters into it, and nothing
- * that is under way can help: v's clock is what v knows itself, not what a server has heard of it.
- * A worker that waits for anything else (data, room for what it sends, the program's own locks), or
- * computes, says nothing and holds nobody.
+ * This is certain, although the reports are of different times and some may be old. Suppose that a
+ * worker of the set continues after its report. Let w be the first one, and v the worker that holds
+ * it. Then v had reached clock k, or barrier r, before w continued. Clocks and passed barriers only
+ * grow, so v had not reached it when it made its report. After its report v did not continue, since
+ * w is the first. A worker that waits does not clock and does not reach a barrier, and no other
+ * thread may do so for it. This is a contradiction: neither w nor any other worker of the set can
+ * continue. The argument does not depend on time, and no message under way can help: v's clock is
+ * what v itself knows, not what a server has heard of it. A worker that computes, or waits for
+ * anything else (data, room to send, the program's own locks), reports nothing and holds no worker.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -29,12 +29,12 @@ typedef struct {
     uint32_t rank;
     uint32_t node; /* number */
     bool in_barrier;
-    uint64_t round; /* of the barrier that it is in, or would come to next */
-    uint64_t table; /* whose clock it waits for */
+    uint64_t round; /* number of its present barrier, or else of the next one */
+    uint64_t table; /* the table for whose clock it waits */
     uint64_t needed;
     char *table_name;
     GArray *clocks; /* of WaitClock: its own */
-    bool is_held;   /* as far as find_deadlock has come */
+    bool is_held;   /* used by find_deadlock */
 } Waiting;
 
 static void waiting_free(Waiting *waiting)
@@ -54,7 +54,7 @@ void waits_clear(SchedulerTask *task)
     g_ptr_array_unref(task->waiting);
 }
 
-/* UINT64_MAX where it has told none. */
+/* UINT64_MAX if the worker has told none. */
 static uint64_t clock_of(const Waiting *waiting, uint64_t table)
 {
     for (guint i = 0; i < waiting->clocks->len; i++)
@@ -72,7 +72,7 @@ static bool holds(const Waiting *one, const Waiting *other)
     return clock_of(one, other->table) < other->needed;
 }
 
-/* Who holds a worker, NULL where nobody does; of several the slowest. */
+/* The slowest worker that holds a worker; NULL if none does. */
 static Waiting *find_holder(const SchedulerTask *task, const Waiting *held)
 {
     Waiting *slowest = NULL;
@@ -87,8 +87,8 @@ static Waiting *find_holder(const SchedulerTask *task, const Waiting *held)
     return slowest;
 }
 
-/* Leaves is_held at those alone that are held by one of them; one of these, NULL where none is
- * left. */
+/* Keeps is_held only for workers that are held by another such worker. Returns one of them; NULL if
+ * there is none. */
 static const Waiting *find_deadlock(const SchedulerTask *task)
 {
     const GPtrArray *waiting = task->waiting;
@@ -127,7 +127,7 @@ static void describe(const Scheduler *scheduler, const Waiting *held, const Wait
             held->needed, held->table_name, holder->rank, clock_of(holder, held->table));
 }
 
-/* Goes from holder to holder until one comes again, and tells that circle. */
+/* Goes from holder to holder until one comes again, and describes that circle. */
 static char *describe_circle(const Scheduler *scheduler, const SchedulerTask *task,
                              const Waiting *any)
 {

@@ -1,4 +1,4 @@
-/* The requests that servers take, a row each.
+/* The requests that servers take, one row for each.
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"

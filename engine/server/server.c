@@ -1,12 +1,12 @@
 /* Servers: what happens to a message that has reached its shard.
  *
- * A request of a task finds the model that its epoch, table and part name; one whose task is over
- * here is answered as cancelled, so what belonged to one task never reaches another. A clock goes
- * to the models of all parts of its table that are here. Requests of epoch 0 come from the engine
- * between tasks and go straight to the shard.
+ * A request of a task names its model by epoch, table and part. If the task is over here, the
+ * request is answered as cancelled. So a request of one task never reaches another task. A clock
+ * goes to the models of all parts of its table that are here. Requests of epoch 0 come from the
+ * engine between tasks and go straight to the shard.
  *
- * Messages of this process were checked by the worker that sent them. Those of other nodes are
- * checked here, before their sizes and keys are used: a wrong one is counted, logged and
+ * The worker that sends a message within this process has checked it. Messages of other nodes are
+ * checked here, before their sizes and keys are used. A wrong one is counted, logged and
  * refused. */
 #include "engine/server/server.h"
 
@@ -16,7 +16,7 @@
 
 static const char no_such_part[] = "a request for a part that is not here";
 
-/* After so many refusals a server says no more of them. */
+/* After so many refusals a server logs no more of them. */
 enum { MAX_LOGGED_REFUSALS = 20 };
 
 void server_answer(Server *server, Message *message, CallStatus status)
@@ -34,8 +34,7 @@ static void refuse(Server *server, Message *message, const char *why)
     server_answer(server, message, CALL_REFUSED);
 }
 
-/* What is wrong with a request of another node, NULL where nothing is. model NULL: between
- * tasks. */
+/* What is wrong with a request of another node; NULL if nothing is. model NULL: between tasks. */
 static const char *find_fault(const RubatoShard *shard, const RubatoModel *model,
                               const Message *message)
 {
@@ -50,7 +49,7 @@ static const char *find_fault(const RubatoShard *shard, const RubatoModel *model
         return "a request whose values do not fit its keys";
     if (model != NULL && !model_request_ok(model, request))
         return "a request of no worker of the task";
-    /* bad deltas are counted by worker: an invented one must not get a count */
+    /* bad deltas are counted by worker: an invented worker must not get a count */
     if (model == NULL && request->worker != BAD_GRADIENTS_NO_WORKER)
         return "a request of a worker between tasks";
     return ops->find_fault == NULL ? NULL : ops->find_fault(shard, request);
@@ -96,7 +95,7 @@ Binding *server_find_binding(Server *server, uint32_t epoch, uint32_t table)
     return NULL;
 }
 
-/* The memory for the rows of an answer is taken when they are read, not while the Get is parked. */
+/* The memory for an answer's rows is allocated when they are read, not while the Get is parked. */
 static bool make_room(RubatoRequest *request, size_t n_bytes)
 {
     return post_office_make_room(message_of_request(request), n_bytes);
@@ -104,7 +103,7 @@ static bool make_room(RubatoRequest *request, size_t n_bytes)
 
 /* ---- without memory ---- */
 
-/* What the error of a task takes (text, a message to the scheduler) comes out of this. */
+/* The memory for a task's error (its text, a message to the scheduler) comes from this reserve. */
 #define RESERVE_BYTES ((size_t)1 << 20)
 
 static char *describe_need(const Server *server, const Binding *binding)
@@ -119,7 +118,7 @@ static char *describe_need(const Server *server, const Binding *binding)
                            server->office->node_ids[server->office->self], n_rows, n_bytes);
 }
 
-/* Fails the task, and takes up memory for the next time. What was there stays. */
+/* Fails the task, then allocates the reserve again. The rows that were there stay. */
 void server_starve(Server *server, const Binding *binding)
 {
     server->starved = false;
@@ -131,7 +130,8 @@ void server_starve(Server *server, const Binding *binding)
     server->reserve = g_try_malloc(RESERVE_BYTES);
 }
 
-/* Sends back what the model has answered. Where memory was short, some of it may be no answer. */
+/* Sends back the requests that the model has answered. If memory was short, all get CALL_NO_MEMORY,
+ * because some may hold no answer. */
 static void empty_outbox(Server *server, RubatoModel *model)
 {
     const CallStatus status = server->starved ? CALL_NO_MEMORY : CALL_OK;
@@ -145,7 +145,8 @@ static void empty_outbox(Server *server, RubatoModel *model)
     }
 }
 
-/* All models have the same sources, and each was told the same: what one ignores, all do. */
+/* All models have the same sources and are told the same clocks: a clock that one ignores, all
+ * ignore. */
 static void handle_clock(Server *server, const Binding *binding, Message *message)
 {
     for (uint32_t i = 0; i < binding->n_here; i++) {
@@ -192,7 +193,7 @@ static void handle_for_task(Server *server, Message *message)
             server_starve(server, binding);
         return;
     }
-    switch (message->kind) { /* those that come most; the others by the array */
+    switch (message->kind) { /* the most frequent kinds; the array handles the others */
     case MESSAGE_GET:
         if (message->node_clock > 0)
             model_clock(part->model, message->node, message->node_clock);
@@ -254,8 +255,7 @@ static void handle_past_models(Server *server, Message *message)
     server->starved = false;
 }
 
-/* Whether that was all: a function to run as the owner, or something that asks nothing of a
- * table. */
+/* Handles a message that needs no table, or a function to run as the owner. True if it was one. */
 static bool handle_without_table(Server *server, Message *message)
 {
     if (message->kind == MESSAGE_INVOKE)
@@ -281,7 +281,7 @@ static void handle(Actor *actor, Message *message)
         handle_past_models(server, message);
 }
 
-/* Replies to other nodes were queued: they go out together. */
+/* Replies to other nodes were queued: send them together. */
 static void settled(Actor *actor)
 {
     post_office_flush(((Server *)actor)->office);
@@ -292,8 +292,8 @@ static size_t held_by(const BoundPart *part)
     return part->model == NULL ? 0 : model_n_held(part->model) * shard_n_values(part->shard);
 }
 
-/* In values: what a clock or an announcement may release. The rest is as long as its message
- * says. */
+/* Estimates, in values, the requests that a clock or an announcement may release. 0 for other
+ * messages: the message itself tells its size. */
 static size_t find_work(Actor *actor, const Message *message)
 {
     const Binding *binding;
@@ -354,7 +354,7 @@ void server_clear(Server *server)
 /* ---- functions as the owner ---- */
 
 typedef struct {
-    Message message; /* first: the invoked message finds it */
+    Message message; /* first: the handler finds it by the message */
     void (*function)(Server *server, void *data);
     void *data;
 } Invocation;

@@ -1,44 +1,44 @@
-/* Parts that go from one server to another of this process, also while workers use them.
+/* Parts that move from one server of this process to another, also while workers use them.
  *
  * DESIGN NOTE
  *
  * A move hands over pointers: the part's shard and, for each task that uses the table, its model
- * with clocks, parked Gets, kept Adds and announcements. Nothing is copied and no Get is asked
- * again; the call of a parked Get does not care which server answers. What has to be argued is
- * order.
+ * with clocks, parked Gets, kept Adds and announcements. Nothing is copied and no Get is sent
+ * again; any server may answer the call of a parked Get. The difficult point is the order.
  *
- * Both servers stand still. The move runs as the owner of `from`, whose owner waits until a
- * function has run as the owner of `to`: that function has both, and nobody else handles a message
- * of either. It (1) writes the map, (2) handles all that has come to `from`, the part being there
- * still, until its mailbox is empty, (3) hands the part over.
+ * Both servers stand still. The move begins as the owner of `from`. This owner waits until a
+ * function has run as the owner of `to`. That function owns both servers, and no other thread
+ * handles a message of either. It (1) writes the map, (2) handles all messages in the mailbox of
+ * `from`, which still has the part, until the mailbox is empty, (3) hands the part over.
  *
  * No Add is lost or overtaken. A sender loads the map's number, looks up the server, posts, and
- * loads the number again. Number, mailbox_push and the look that finds the mailbox empty are
- * sequentially consistent. So a message that was posted by the old map either is handled in (2),
- * before the part leaves and before anything that goes to `to` by the new map, for `to` stands
- * still; or its sender sees another number afterwards. That one may be late. `from`, which no
- * longer has the part, posts a late message to the server that the part went to, and the sender,
- * before it does anything else, sends a fence for the part the same way and waits for it. Each
- * server passes on in the order in which things come, to the server to which the part went when it
- * left last, so the fence comes behind the late message, however often the part has moved; and that
- * chain ends, for each step leads to a server that had the part later. What the sender sends next
- * finds the late message taken in.
+ * loads the number again. The number, mailbox_push and the check that finds the mailbox empty are
+ * sequentially consistent. So there are two cases for a message posted by the old map. Either it is
+ * handled in (2): before the part leaves, and before any message that goes to `to` by the new map,
+ * because `to` stands still. Or its sender sees another number afterwards, and the message may be
+ * late. `from` no longer has the part, so it posts a late message to the server to which the part
+ * went. The sender, before it does anything else, sends a fence for the part by the same way and
+ * waits for it. Each server passes messages on in the order in which they come, to the server to
+ * which the part went when it last left. So the fence comes behind the late message, however often
+ * the part has moved. The chain ends, because each step leads to a server that had the part later.
+ * When the sender sends its next message, the late one has been handled.
  *
- * No clock is early. Whoever tells a clock has seen all of the node's workers behind it, hence
- * their Adds are posted, and the late ones fenced. A clock in the mailbox of `from` in (2) may
- * count Adds that went to `to` by the new map and are not handled yet: the part does not get it
- * there. A copy is posted to `to`, behind those Adds. The clock that a Get of this process brings
- * is no such one: its sender read the clock before it looked up the server, so a clock that counts
- * an Add by the new map comes with the new map.
+ * No clock is early. A thread that tells a clock has seen that all of the node's workers have
+ * passed it; so their Adds are posted, and the late ones fenced. A clock in the mailbox of `from`
+ * in (2) may count Adds that went to `to` by the new map and are not handled yet. So the part does
+ * not get this clock there; a copy is posted to `to`, behind those Adds. The clock that a Get of
+ * this process brings needs no copy: its sender read the clock before it looked up the server. So a
+ * clock that counts an Add by the new map comes with the new map.
  *
- * No clock is lost. A clock goes to all servers; told to `to` before the part has come there, and
- * to `from` after it has left, it would be. Its teller sees another number of the map afterwards,
- * and tells it again. Models ignore what they know.
+ * No clock is lost. A clock goes to all servers. It could miss the part if it reaches `to` before
+ * the part comes and `from` after the part has left. Then its sender sees another number of the map
+ * afterwards, and sends the clock again. Models ignore clocks that they know.
  *
- * It ends. Owners of `from` and `to` wait for nobody: handling a message does not block. There is
- * one move at a time, so that no two wait for one another.
+ * A move ends. The owners of `from` and `to` handle messages without blocking. There is one move at
+ * a time, so no two moves wait for one another.
  *
- * Threads: servers_move_part any that is no server's owner; the rest as a server's owner. */
+ * Threads: servers_move_part from any thread that is not a server's owner; the rest as a server's
+ * owner. */
 #include "engine/server/server_private.h"
 
 typedef struct {
@@ -47,9 +47,9 @@ typedef struct {
     PartMap *map;
 } Move;
 
-/* ---- what is sent after a part ---- */
+/* ---- messages for a part that has left ---- */
 
-/* A message that belongs to its sender's stack is copied. */
+/* A message on its sender's stack is copied. */
 static void pass_to(Server *server, Server *to, Message *message)
 {
     Message *const passed = message->end == NULL ? message_copy_request(message) : message;
@@ -103,7 +103,7 @@ static void put_in(Binding *binding, uint32_t part, const BoundPart *bound)
     binding->parts[part] = *bound;
 }
 
-/* A task that `to` has ended already ends here, too. */
+/* If `to` has already ended the task, it also ends here. */
 static void move_model(const Move *move, Binding *left)
 {
     const BoundPart bound = left->parts[move->part];

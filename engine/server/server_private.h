@@ -1,7 +1,7 @@
 /* A server from inside: what its files share.
  *
  *   server.c        what happens to a message; models of tasks
- *   server_parts.c  parts that come and go, and what is sent after them
+ *   server_parts.c  parts that move, and messages for parts that have left
  *
  * Threads: the server's owner. */
 #ifndef RUBATO_ENGINE_SERVER_SERVER_PRIVATE_H
@@ -16,7 +16,7 @@ typedef struct {
     uint32_t n_parts;
     struct {
         RubatoShard *shard; /* NULL: it is not here */
-        Server *went_to; /* where it went when it was last here; NULL: it is here, or never was */
+        Server *went_to;    /* where it last went; NULL: it is here, or never was */
     } parts[];
 } ServerTable;
 
@@ -34,7 +34,7 @@ typedef struct {
     uint32_t n_parts;
     uint32_t n_here;
     uint32_t *here;   /* the parts that are here, ascending */
-    BoundPart *parts; /* by part; model NULL: it is not here */
+    BoundPart *parts; /* by part; model NULL: the part is not here */
 } Binding;
 
 /* ---- server.c ---- */
@@ -45,16 +45,16 @@ void server_answer(Server *server, Message *message, CallStatus status);
 ServerTable *server_find_table(const Server *server, uint32_t table);
 Binding *server_find_binding(Server *server, uint32_t epoch, uint32_t table);
 
-/* Ends a model: what is parked in it is answered as cancelled. */
+/* Ends a model: requests parked in it are answered as cancelled. */
 void server_end_model(Server *server, RubatoModel *model);
 
-/* The task cannot go on: a request of it could not be done for want of memory. */
+/* Fails the task, because one of its requests failed for lack of memory. */
 void server_starve(Server *server, const Binding *binding);
 
 /* ---- server_parts.c ---- */
 
-/* Where the part of a request is not here any more, hands the message to the server that it went
- * to. False: the part is here, or never was, and the message is still the caller's. */
+/* If the part of a request has left this server, hands the message to the server to which the part
+ * went. False: the part is here, or never was; the caller still owns the message. */
 bool server_pass_on(Server *server, Message *message);
 
 /* While a part leaves, a clock for it goes to the server that gets it. */

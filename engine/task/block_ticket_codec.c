@@ -1,4 +1,4 @@
-/* Lines of tickets. Runs on the caller's thread, keeps nothing. */
+/* Tickets as lines of text. Runs on the caller's thread and keeps no state. */
 #include "engine/task/block_ticket_codec.h"
 
 #include <string.h>

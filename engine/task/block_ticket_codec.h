@@ -1,4 +1,4 @@
-/* Tickets as text: how they travel in control messages, a line each.
+/* Tickets as text in control messages, one ticket a line.
  *
  * Threads: any. */
 #ifndef RUBATO_ENGINE_TASK_BLOCK_TICKET_CODEC_H
@@ -19,11 +19,11 @@ typedef enum {
 
 void block_ticket_write(GString *text, BlockTicketEvent news, const BlockTicket *ticket);
 
-/* Reads the line at *text, which is then behind it. False where it is no such line; *text at its
- * end is not for this function. */
+/* Reads the line at *text and moves *text behind it. False if the line is no ticket. Do not call it
+ * with *text at its end. */
 bool block_ticket_read(const char **text, BlockTicketEvent *news, BlockTicket *ticket);
 
-/* Reads a number and the character behind it, from a text that came from outside. */
+/* Reads a number and the character behind it, from a text that came from another process. */
 bool block_ticket_read_number(const char **text, char behind, uint64_t max, uint64_t *number);
 
 #endif

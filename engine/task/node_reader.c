@@ -1,13 +1,14 @@
 /* Node readers: a queue of blocks for the node's readers, filled by the scheduler.
  *
- * The first reader that finds the queue short asks for more, for all of them; one question is under
- * way at a time, and what became of blocks dealt before goes with it. A reader that finds the queue
- * empty waits. A block that a worker leaves unfinished goes to the front of the queue while another
- * worker of this node still reads, else back to the scheduler. When the scheduler has nothing left,
- * each reader ends once the queue is empty; it does not wait for blocks that others are reading,
- * which they might leave: they in turn may be waiting for its worker's clock.
+ * The first reader that finds the queue short asks for more blocks, for all readers. At most one
+ * request is under way; it also tells the results of earlier blocks. A reader that finds the queue
+ * empty waits. A worker may leave a block unfinished. If another worker of this node still reads,
+ * the block goes to the front of the queue; otherwise it goes back to the scheduler. When the
+ * scheduler has no blocks left, each reader ends as soon as the queue is empty. It does not wait
+ * for blocks that other readers may leave unfinished, because these readers may be waiting for its
+ * worker's clock.
  *
- * Messages are sent with no lock held: on the scheduler's node the answer comes back within the
+ * Messages are sent with no lock held, because on the scheduler's node the answer comes within the
  * call. */
 #include "engine/task/node_reader.h"
 
@@ -17,7 +18,7 @@
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 
-#define NEWS_MAX (CONTROL_MAX_LINES / 2) /* bytes; then they are sent without a question */
+#define NEWS_MAX (CONTROL_MAX_LINES / 2) /* bytes; longer news is sent at once */
 #define READY_PER_READER 2u
 
 struct NodeReader {
@@ -36,16 +37,16 @@ struct NodeReader {
     pthread_cond_t changed;
     /* guarded by lock */
     GArray *ready; /* of BlockTicket, the next one last */
-    GString *news; /* what became of others */
+    GString *news; /* results of earlier tickets */
     bool announced;
-    bool asked;        /* a question is under way */
+    bool asked;        /* a request for blocks is under way */
     bool ended;        /* no more will come */
     bool cancelled;    /* the task */
     bool closed;       /* the task is over */
     uint32_t n_active; /* readers that may take more */
 };
 
-/* A worker's end of it. */
+/* One worker's source of blocks. */
 typedef struct {
     BlockSource source;
     NodeReader *node_reader;
@@ -76,7 +77,7 @@ NodeReader *node_reader_new(const NodeReaderPlace *place, RubatoDataset *dataset
 
 void node_reader_unref(NodeReader *node_reader)
 {
-    /* acquire and release: with one another, so that the last sees what all others did */
+    /* acquire and release: pair with one another, so the last thread sees what all others did */
     if (atomic_fetch_sub_explicit(&node_reader->n_refs, 1, memory_order_acq_rel) > 1)
         return;
     g_array_free(node_reader->ready, TRUE);
@@ -125,8 +126,8 @@ static void add_order(GString *text, const RubatoReaderOptions *options)
         g_string_append(text, "not shuffled");
 }
 
-/* What all nodes must agree on of the files of a fixed split: each has all of them, wherever they
- * lie there. */
+/* What all nodes must agree on about the files of a fixed split. Each node has all files, but may
+ * keep them in different folders. */
 static char *digest_inputs(const NodeReader *node_reader)
 {
     g_autoptr(GString) text = g_string_new(NULL);
@@ -150,7 +151,7 @@ static void tell_inputs(NodeReader *node_reader, uint32_t first, const GString *
                                                             .lines = lines->str } });
 }
 
-/* All inputs, in as many messages as it takes. */
+/* Announces all inputs, in as many messages as they need. */
 static void announce_inputs(NodeReader *node_reader)
 {
     g_autoptr(GString) lines = g_string_new(NULL);
@@ -223,7 +224,8 @@ static bool is_over(const NodeReader *node_reader)
     return node_reader->cancelled || node_reader->closed;
 }
 
-/* Sends a question, or only news where wanted is 0. The lock is held, but not while sending. */
+/* Requests blocks, or sends only news if wanted is 0. The caller holds the lock; it is released
+ * while the message is sent. */
 static void send_want(NodeReader *node_reader, uint32_t wanted)
 {
     GString *news = node_reader->news;
@@ -248,7 +250,7 @@ static void add_news(NodeReader *node_reader, BlockTicketEvent news, const Block
         send_want(node_reader, 0);
 }
 
-/* Asks when the queue is short. */
+/* Requests more blocks if the queue is short. */
 static void ask(NodeReader *node_reader)
 {
     const uint32_t enough = READY_PER_READER * node_reader->n_active;
@@ -260,7 +262,7 @@ static void ask(NodeReader *node_reader)
     send_want(node_reader, enough - node_reader->ready->len);
 }
 
-/* Gives back what nobody here will read any more. The lock is held. */
+/* Gives back the blocks that no reader of this node will read any more. The lock is held. */
 static void empty(NodeReader *node_reader)
 {
     for (guint i = 0; i < node_reader->ready->len; i++)
@@ -295,9 +297,9 @@ void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks)
     pthread_mutex_unlock(&node_reader->lock);
 }
 
-/* ---- a worker's end ---- */
+/* ---- a worker's source ---- */
 
-/* Waits; says so in the log when it takes long. */
+/* Waits. Logs it if the wait is long. */
 static void wait_for_blocks(NodeReader *node_reader, StallClock *clock)
 {
     if (stall_clock_wait(clock, &node_reader->changed, &node_reader->lock))
@@ -352,7 +354,7 @@ static void finish(BlockSource *source, const BlockTicket *ticket)
     pthread_mutex_unlock(&node_reader->lock);
 }
 
-/* The worker takes no more. The lock is held. */
+/* The worker takes no more blocks. The lock is held. */
 static void retire(NodeReaderSource *reader)
 {
     if (!reader->ended)

@@ -1,5 +1,5 @@
-/* The readers that workers open: which share of a dataset is theirs. Runs on the worker's
- * thread. */
+/* The readers that workers open, and the share of the dataset that each worker gets. Runs on the
+ * worker's thread. */
 #include <rubato/data.h>
 
 #include "engine/task/task_run.h"

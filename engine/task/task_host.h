@@ -1,4 +1,4 @@
-/* What a task needs of the node that it runs on.
+/* What a task needs from the node on which it runs.
  *
  * Threads: any; immutable once made. */
 #ifndef RUBATO_ENGINE_TASK_TASK_HOST_H
@@ -8,15 +8,15 @@
 #include "engine/server/server.h"
 
 typedef struct {
-    PostOffice *office; /* which nodes and servers there are, and the way to them */
+    PostOffice *office; /* the nodes and servers, and the way to them */
     Server *servers;    /* of this node */
     uint32_t n_servers;
     Actor *helper;
-    const uint32_t *workers_of; /* by number: of a task that names no number */
+    const uint32_t *workers_of; /* by node number: workers of a task that names no number */
     uint32_t stall_ms;
 
-    /* Sends a control message to the scheduler, wherever it runs. Any thread that holds none of the
-     * task's locks: on the scheduler's node the answer may come within the call. */
+    /* Sends a control message to the scheduler, wherever it runs. Any thread that holds no lock of
+     * the task, because on the scheduler's node the answer may come within the call. */
     void (*tell_scheduler)(void *user, const Control *control);
     void *user;
 } TaskHost;

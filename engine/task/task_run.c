@@ -1,16 +1,16 @@
-/* A task's life on this node: it is made and prepared, the scheduler says that it is cancelled or
- * has ended, and whoever waits for it frees it. Its tables are in task_run_tables.c, its workers in
- * task_run_workers.c.
+/* A task's life on this node: it is created and prepared; the scheduler says that it is cancelled
+ * or has ended; the thread that waits for it frees it. Its tables are in task_run_tables.c, its
+ * workers in task_run_workers.c.
  *
- * A task ends in three steps. Each worker that returns is retired: its clocks no longer hold
- * anybody back. The last one of the node fences: when every server has answered, all that this
- * node's workers sent has been taken in; it then says TASK_DONE. When all nodes have, the scheduler
- * says TASK_END and each node drops the task's models: nothing of the task can be under way
- * any more.
+ * A task ends in three steps. First, each worker that returns is retired: no worker waits for its
+ * clock any more. Second, the last worker of the node sends a fence to every server. When all
+ * servers have answered, they have handled everything that this node's workers sent; the worker
+ * then says TASK_DONE. Third, when all nodes have said so, the scheduler says TASK_END and each
+ * node drops the task's models: no message of the task is under way any more.
  *
- * A task that fails takes the same way, but its models go at once, with what is parked in them, and
- * nobody fences. A worker that failed is not retired: what BSP kept of its unfinished clock must
- * not be applied.
+ * A task that fails ends in the same steps, but its models and the requests parked in them are
+ * dropped at once, and no worker fences. A worker that failed is not retired, because the Adds that
+ * BSP kept of its unfinished clock must not be applied.
  *
  * Threads: as task_run.h says.
  *
@@ -163,7 +163,7 @@ NodeReader *task_run_node_reader(RubatoTaskRun *run, uint32_t id, RubatoDataset 
     return made || node_reader_check(node_reader, dataset, options, error) ? node_reader : NULL;
 }
 
-/* ---- what the scheduler says of it ---- */
+/* ---- what the scheduler says of the task ---- */
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
 {
@@ -176,7 +176,8 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
     }
     run->end_code = code;
     run->end_text = g_strdup(text);
-    /* seq_cst: before the sweep; whoever asks another node looks at it after registering */
+    /* seq_cst: before the sweep; a thread that asks another node reads the flag after it
+     * registers */
     atomic_store_explicit(&run->cancelled, true, memory_order_seq_cst);
     task_run_post_end_models(run);
     for (guint i = 0; i < run->node_readers->len; i++)
@@ -218,7 +219,7 @@ void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* ---- waiting for it ---- */
+/* ---- waiting for the task ---- */
 
 static void wait_for_end(RubatoTaskRun *run)
 {
@@ -247,7 +248,7 @@ bool task_run_check(const RubatoTaskRun *run, GError **error)
     return control_check(run->end_code, run->end_text, error);
 }
 
-/* ---- what it is ---- */
+/* ---- questions about the task ---- */
 
 const char *task_run_name(const RubatoTaskRun *run)
 {

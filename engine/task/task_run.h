@@ -1,6 +1,6 @@
-/* A task that runs on this node. Whoever has made it waits for it and frees it.
+/* A task that runs on this node. The thread that created it waits for it and frees it.
  *
- * Threads: that of the engine's calls; where others call a function, it says so. */
+ * Threads: the thread of the engine's calls. Functions that other threads may call say so. */
 #ifndef RUBATO_ENGINE_TASK_TASK_RUN_H
 #define RUBATO_ENGINE_TASK_TASK_RUN_H
 
@@ -10,21 +10,21 @@
 #include "engine/task/node_reader.h"
 #include "tables/client.h"
 
-/* A run of the task with its workers counted, not yet known to anybody. Its tables (copied) are
- * held as long as it lives. RUBATO_ERROR_INVALID. (transfer full) */
+/* A run of the task with its workers counted. No other thread knows it yet. The caller holds its
+ * tables (the array is copied) as long as the run lives. RUBATO_ERROR_INVALID. (transfer full) */
 RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table *const *tables,
                             size_t n_tables, GError **error);
 
-/* The arguments in words, for the scheduler to compare. (transfer full) */
+/* The arguments as text, which the scheduler compares. (transfer full) */
 char *task_run_describe(const RubatoTaskRun *run);
 
-/* After GO: models on this node's servers. */
+/* After GO: creates the models on this node's servers. */
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error);
 
 /* After COMMIT: starts the workers. */
 void task_run_start_workers(RubatoTaskRun *run);
 
-/* Before COMMIT, or where it failed: takes back what prepare did. */
+/* Before COMMIT, or after a failed one: undoes what prepare did. */
 void task_run_abandon(RubatoTaskRun *run);
 
 /* Waits until the task has ended and nothing of it runs here any more. */
@@ -35,28 +35,29 @@ bool task_run_check(const RubatoTaskRun *run, GError **error);
 
 void task_run_free(RubatoTaskRun *run);
 
-/* What it is. Any thread. */
+/* Questions about the task. Any thread. */
 const char *task_run_name(const RubatoTaskRun *run);
 uint32_t task_run_epoch(const RubatoTaskRun *run); /* once prepared */
 const TaskHost *task_run_host(const RubatoTaskRun *run);
 Table *const *task_run_tables(const RubatoTaskRun *run, size_t *n);
 
-/* ---- what the scheduler and other nodes say of it: any thread, while it cannot be freed ---- */
+/* ---- what the scheduler and other nodes say of the task: any thread, while the run cannot be
+ * freed ---- */
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
 void task_run_blocks(RubatoTaskRun *run, const ControlBlocks *blocks);
 void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text);
 
-/* Every node has arrived in a barrier. */
+/* All nodes have arrived at a barrier. */
 void task_run_release(RubatoTaskRun *run, uint64_t round);
 
-/* Tells the others this node's clocks on the run's tables, where they have changed. */
+/* Tells the other nodes those of this node's clocks on the run's tables that have changed. */
 void task_run_tell_news(RubatoTaskRun *run);
 
 /* ---- a worker's thread ---- */
 
-/* A worker opens its reader `id`: the node reader of those of this node, made where it is the
- * first. RUBATO_ERROR_MISMATCH. (transfer none) */
+/* A worker opens its reader `id`. Returns the node reader of this node's readers `id`; the first
+ * call creates it. RUBATO_ERROR_MISMATCH. (transfer none) */
 NodeReader *task_run_node_reader(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
                                  const RubatoReaderOptions *options, GError **error);
 

@@ -1,12 +1,13 @@
 /* A task's run from inside: what the files of a run share.
  *
  *   task_run.c          its life: making, what the scheduler says of it, its data, its end
- *   task_run_tables.c   its tables on this node: routes to them, models over them, clocks
- *   task_run_workers.c  its workers of this node: their threads, their barriers, their retirement
+ *   task_run_tables.c   its tables on this node: routes, models, clocks
+ *   task_run_workers.c  its workers on this node: threads, barriers, retirement
  *
- * Each file changes its own members; what concerns several goes through the functions below.
+ * Each file changes its own members. A change that concerns several files goes through the
+ * functions below.
  *
- * Threads: told at each member and function. */
+ * Threads: each member and function names its own. */
 #ifndef RUBATO_ENGINE_TASK_TASK_RUN_PRIVATE_H
 #define RUBATO_ENGINE_TASK_TASK_RUN_PRIVATE_H
 
@@ -30,7 +31,7 @@ struct RubatoTaskRun {
     Table **tables;
     TableRoute *routes;
     Clocks *clocks; /* by table */
-    ClockEar *ears; /* by table: hear the clocks of other nodes */
+    ClockEar *ears; /* by table: receive the clocks of other nodes */
     size_t n_tables;
     WorkerThread *workers; /* of this node */
     uint32_t n_local;
@@ -41,13 +42,13 @@ struct RubatoTaskRun {
     pthread_cond_t changed;
     /* guarded by lock */
     uint32_t n_live;    /* workers that have not returned */
-    uint32_t n_waiting; /* of them, in the barrier */
-    uint64_t round;     /* of the barrier that they are, or will be, in */
-    uint32_t end_code;  /* the first cause, CONTROL_OK where there is none */
+    uint32_t n_waiting; /* those of them in the barrier */
+    uint64_t round;     /* number of their present barrier, or else of the next one */
+    uint32_t end_code;  /* the first cause; CONTROL_OK if there is none */
     char *end_text;
     bool ended;              /* TASK_END has come */
-    GPtrArray *node_readers; /* of NodeReader, by reader; NULL between them */
-    Call teardown;           /* of the models, once it has ended */
+    GPtrArray *node_readers; /* of NodeReader, by reader; NULL for readers not opened */
+    Call teardown;           /* ends the models after the task has ended */
 };
 
 /* Any thread that does not hold the run's lock. */
@@ -56,8 +57,8 @@ static inline void task_run_tell_scheduler(const RubatoTaskRun *run, const Contr
     run->host->tell_scheduler(run->host->user, control);
 }
 
-/* Any thread. Whoever asks another node looks at it after registering: task_run_cancel sets it
- * before it sweeps. */
+/* Any thread. A thread that asks another node reads the flag after it registers; task_run_cancel
+ * sets the flag before it sweeps. */
 static inline bool task_run_is_cancelled(const RubatoTaskRun *run)
 {
     return atomic_load_explicit(&run->cancelled, memory_order_seq_cst);
@@ -67,14 +68,15 @@ static inline bool task_run_is_cancelled(const RubatoTaskRun *run)
 
 /* The thread of the engine's calls. */
 
-/* What the workers need of each table; the run has its epoch. report_wait: see TableRoute. */
+/* Creates the route to each table for the workers. The run has its epoch. report_wait: see
+ * TableRoute. */
 void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uint32_t rank,
                                                                   uint32_t table, uint64_t clock));
 
-/* Nobody uses what the run made for its tables any more. */
+/* Frees what the run created for its tables, when no thread uses it any more. */
 void task_run_clear_routes(RubatoTaskRun *run);
 
-/* The task's models on this node's servers: on all of them or none. */
+/* Creates the task's models on this node's servers: on all of them or on none. */
 bool task_run_begin_models(RubatoTaskRun *run, GError **error);
 
 /* Ends them and waits until the servers have done so. */
@@ -85,8 +87,8 @@ void task_run_post_end_models(RubatoTaskRun *run);
 
 /* ---- task_run_workers.c ---- */
 
-/* The worker of that rank, which calls it, has waited for some time for a clock of a table, and
- * goes on waiting: see report_wait of TableRoute. No lock is held. */
+/* The worker of that rank calls this when it has waited for some time for a table's clock and
+ * continues to wait: see report_wait of TableRoute. No lock is held. */
 void task_run_report_wait(void *run, uint32_t rank, uint32_t table, uint64_t clock);
 
 /* Waits until the threads of this node's workers have ended. The thread that waits for the task. */

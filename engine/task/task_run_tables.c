@@ -1,11 +1,11 @@
-/* The tables of a task on this node: they are held while the task is there, with a
- * route to it for this node's workers, a model over its shard on each of this node's servers, and
- * the clocks of this node and the others on it.
+/* The tables of a task on this node. They are held as long as the task lives. Each has a route for
+ * this node's workers, a model over each shard on this node's servers, and the clocks of this node
+ * and of the other nodes.
  *
  * Threads: as task_run_private.h and task_run.h say.
  *
- * Invariants: a table that a task holds cannot be dropped (n_holds); its route and clocks live
- * until the run is freed, its models until the task has ended or was cancelled. */
+ * Invariants: a table that a task holds cannot be dropped (n_holds). Its route and clocks live
+ * until the run is freed; its models live until the task ends or is cancelled. */
 #include "engine/task/task_run_private.h"
 #include "models/model.h"
 #include "models/shard.h"
@@ -161,7 +161,7 @@ void task_run_tell_news(RubatoTaskRun *run)
     for (size_t i = 0; i < run->n_tables; i++) {
         NodeClock news;
 
-        /* what it says is old to the servers; only messages to the user are better for it */
+        /* the servers know these clocks already; the news only improves messages to the user */
         if (clocks_has_news(&run->clocks[i], &news))
             post_office_tell_clock(office, run->epoch, run->routes[i].table,
                                    run->routes[i].traits->per_worker_clocks ? news.slowest

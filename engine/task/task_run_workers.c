@@ -1,15 +1,17 @@
 /* The workers of a task on this node: their threads, their barriers, and how they retire.
  *
- * A barrier is passed in three steps: the last worker of the node that comes to it, or that retires
- * while the others wait in it, fences; it then says ARRIVE; and when all nodes have, the scheduler
- * releases the round. What comes after a barrier thus sees all that was sent before it.
+ * A barrier is passed in three steps. The last worker of the node to reach it, or to retire while
+ * the others wait in it, fences. It then says ARRIVE. When all nodes have said so, the scheduler
+ * releases the round. So a request after a barrier sees everything that was sent before the
+ * barrier.
  *
- * Threads: each worker's own, from its function to its retirement; task_run_start_workers and
- * _join_workers that of the engine's calls (where a thread cannot be started, its worker retires
- * there); task_run_release whoever holds the engine's lock.
+ * Threads: each worker's own thread, from its function to its retirement. task_run_start_workers
+ * and _join_workers: the thread of the engine's calls (a worker whose thread cannot be started
+ * retires there). task_run_release: a thread that holds the engine's lock.
  *
- * Invariant, under the run's lock and until the task is cancelled: n_waiting is at most n_live, and
- * whoever makes them equal, by coming or by retiring, arrives for the node: once in each round. */
+ * Invariant, under the run's lock and until the task is cancelled: n_waiting is at most n_live. The
+ * worker that makes them equal, by waiting or by retiring, says ARRIVE for the node: once in each
+ * round. */
 #include "engine/task/task_run_private.h"
 #include "engine/task/wait_text.h"
 #include "io/net/caller.h"
@@ -25,7 +27,7 @@ struct WorkerThread {
 
 /* ---- what they tell the scheduler ---- */
 
-/* Returns when every server has taken in what this node's workers sent before, or the task is
+/* Returns when every server has handled what this node's workers sent before, or the task is
  * cancelled. */
 static void fence(RubatoTaskRun *run)
 {
@@ -58,7 +60,7 @@ static void arrive(RubatoTaskRun *run, uint64_t round)
 
 static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const GError *error)
 {
-    /* not by this node: that of a server has given up the task, and may be unable to say so */
+    /* not by this node: the server's node has given up the task, and may be unable to say so */
     const bool cancelled = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
     const bool starved = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY);
     const uint32_t code = cancelled ? RUBATO_ERROR_CANCELLED
@@ -74,7 +76,7 @@ static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const
         &(Control){ .kind = CONTROL_FAIL, .fail = { run->epoch, { CONTROL_CODE(code), text } } });
 }
 
-/* Tells the scheduler what it finds deadlocks by. The worker's clocks stay as they are while it
+/* Tells the scheduler what it needs to find deadlocks. The worker's clocks do not change while it
  * waits. */
 static void tell_wait(RubatoTaskRun *run, uint32_t rank, ControlWaits *waits)
 {
@@ -115,8 +117,9 @@ static bool is_in_barrier(const RubatoTaskRun *run, uint64_t round)
     return run->round == round && !task_run_is_cancelled(run);
 }
 
-/* Waits in a barrier until then, and reports that if it was in vain. The run's lock is held, but
- * for the report: that may cancel the task on this thread. */
+/* Waits in a barrier until end_ms, and reports the wait if the barrier has not been passed. The
+ * caller holds the run's lock; it is released during the report, which may cancel the task on this
+ * thread. */
 static void wait_until(RubatoTaskRun *run, uint32_t rank, uint64_t round, int64_t end_ms)
 {
     ControlWaits waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
@@ -184,7 +187,7 @@ void task_run_release(RubatoTaskRun *run, uint64_t round)
 
 /* ---- their threads ---- */
 
-/* A worker is through: its function has returned, or never began. */
+/* A worker has ended: its function has returned, or never began. */
 static void retire(RubatoTaskRun *run)
 {
     bool last, completes_barrier;
@@ -216,11 +219,11 @@ static void *work(void *user)
     const bool ok = run->function(worker, run->user_data, &error);
     caller_place = CALLER_OUTSIDE;
 
-    /* after a cancellation every call fails: that is not the cause */
+    /* after a cancellation every call fails: such a failure is not the cause */
     if (!ok && !(task_run_is_cancelled(run) &&
                  g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
         report_failure(run, worker, error);
-    /* Its clocks retire first: calls that it left open may wait for workers that wait for them. */
+    /* Its clocks retire first: its open calls may wait for workers that wait for these clocks. */
     if (ok)
         for (size_t i = 0; i < run->n_tables; i++)
             table_route_retire(&run->routes[i], worker->rank);

@@ -1,7 +1,7 @@
-/* The clocks of a worker that waits, as text in a WAITS: "3:17 5:2." are table 3's and table 5's.
- * The end is marked, so that a text which was cut is told from a whole one.
+/* The clocks of a worker that waits, as text in a WAITS. "3:17 5:2." says: clock 17 on table 3,
+ * clock 2 on table 5. A full stop marks the end, so a text that was cut is recognised.
  *
- * Threads: any; functions of their arguments alone. */
+ * Threads: any. The functions depend on their arguments only. */
 #ifndef RUBATO_ENGINE_TASK_WAIT_TEXT_H
 #define RUBATO_ENGINE_TASK_WAIT_TEXT_H
 
@@ -16,7 +16,7 @@ typedef struct {
 /* A list of WaitClock as text. (transfer full) */
 char *wait_text_write(const GArray *clocks);
 
-/* And back; NULL for what is no such text. (transfer full) */
+/* Reads such a text; NULL if it is none. (transfer full) */
 GArray *wait_text_read(const char *text);
 
 #endif
