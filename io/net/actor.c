@@ -3,8 +3,9 @@
  * DESIGN NOTE
  *
  * Exclusion. `owned` is a try-lock. Taking it is an acquire, giving it back a release, so each
- * owner sees all that the owners before it did to the actor's state. Nobody waits for the token:
- * who finds it taken looks again for a moment at most, and then leaves the message in the mailbox.
+ * owner sees all that the owners before it did to the actor's state. No thread waits for the token:
+ * a sender that finds it taken looks again for a moment at most, and then leaves the message in the
+ * mailbox.
  *
  * Order. A thread that posts m1 and then handles m2 itself must not overtake m1. After taking the
  * token, actor_try_handle first handles everything in the mailbox; m1 is there, or an earlier owner
@@ -14,18 +15,19 @@
  * No message is forgotten. A sender pushes and then looks at the token; an owner frees the token
  * and then looks at the mailbox. All four are sequentially consistent, so at least one of the two
  * sees what the other did: either the sender finds the token free and wakes the thread, or the
- * owner finds the message. The thread, going to sleep, sets `asleep`, and then looks at mailbox and
- * token; wakers change mailbox or token, and then look at `asleep`: the same argument. The thread
- * may find the token taken and sleep on; that owner will look at the mailbox when it leaves.
+ * owner finds the message. The actor's thread, before it sleeps, sets `asleep` and then looks at
+ * mailbox and token. Wakers change mailbox or token and then look at `asleep`. The same argument
+ * holds. The thread may find the token taken and continue to sleep; that owner will look at the
+ * mailbox when it leaves.
  *
- * Whoever finds the mailbox filled after freeing the token tries to take it again, which is cheaper
- * than waking the thread. If that fails there is a new owner, which looks in turn. After MAX_ROUNDS
- * a guest leaves the rest to the thread, lest it serve others for ever; where there is no thread,
- * it goes on. A guest that must not be kept long (actor_try_handle_short) leaves it at once: what
- * has come may take any time.
+ * An owner that frees the token and then finds messages in the mailbox tries to take the token
+ * again, which is cheaper than waking the thread. If that fails there is a new owner, which looks
+ * in turn. After MAX_ROUNDS a guest leaves the rest to the thread, so that it does not serve others
+ * for ever. If the actor has no thread, the guest continues. A guest that must return soon
+ * (actor_try_handle_short) leaves the rest at once, because the new messages may take any time.
  *
- * Answers go out after the token is free: waking a sleeper is a system call, and a reply may be
- * sent on a socket, which the next request need not wait for. */
+ * Answers are sent after the token is freed: waking a sleeper is a system call, and a reply may be
+ * sent on a socket. The next request need not wait for either. */
 #include "io/net/actor.h"
 
 #include "io/net/futex.h"
@@ -33,8 +35,8 @@
 /* How often a guest of an actor with a thread looks into the mailbox again before it leaves. */
 enum { MAX_ROUNDS = 4 };
 
-/* How often a sender looks whether the token is free: for about as long as it takes to copy an Add
- * of some hundred keys, to hand it over, and to have it freed by another thread. */
+/* How often a sender looks whether the token is free. This takes about as long as copying an Add of
+ * some hundred keys, handing it over, and having another thread free it. */
 enum { LOOKS = 32 };
 
 void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
@@ -59,19 +61,19 @@ void actor_answer(Actor *actor, Message *message)
     actor->answered = message;
 }
 
-/* Without a look at it first, which would fetch the token's cache line twice: to read, then to
+/* Does not read the token first: that would fetch its cache line twice, to read and then to
  * write. */
 static bool try_take_token(Actor *actor)
 {
     uint32_t free = 0;
 
-    /* acquire: with the store in free_token, so that the last owner's doings are seen */
+    /* acquire: pairs with the store in free_token, so that the last owner's changes are seen */
     return atomic_compare_exchange_strong_explicit(&actor->owned, &free, 1, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
-/* The load is one of the four of the note. The exchange orders nothing: it reads the 1 that the
- * load has seen, or what came after it, and the thread looks at mailbox and token after each 1 that
+/* The load is one of the four operations of the note. The exchange orders nothing: it reads the 1
+ * that the load has seen, or a later value. The thread looks at mailbox and token after each 1 that
  * it stores. */
 static void wake_thread(Actor *actor)
 {
@@ -80,7 +82,7 @@ static void wake_thread(Actor *actor)
         futex_wake(&actor->asleep, 1);
 }
 
-/* What was taken and is not handled yet stays where actor_drain finds it. */
+/* Messages taken and not handled yet stay where actor_drain finds them. */
 static void handle_taken(Actor *actor)
 {
     while (actor->taken != NULL) {
@@ -109,7 +111,7 @@ void actor_drain(Actor *actor)
     } while (actor->taken != NULL);
 }
 
-/* Gives back the token and then the answers. Whether the mailbox has filled meanwhile. */
+/* Gives back the token and then the answers. Returns whether new messages are in the mailbox. */
 static bool free_token(Actor *actor)
 {
     Message *message = actor->answered, *next;
@@ -158,7 +160,7 @@ bool actor_try_handle_soon(Actor *actor, Message *message)
         return true;
     for (int i = 0; i < LOOKS; i++) {
         spin_pause();
-        /* relaxed: a hint; looking leaves the token's cache line with the owner, trying would
+        /* relaxed: a hint; a load leaves the token's cache line with the owner, an exchange would
          * not */
         if (atomic_load_explicit(&actor->owned, memory_order_relaxed) == 0 &&
             actor_try_handle(actor, message))
@@ -167,8 +169,8 @@ bool actor_try_handle_soon(Actor *actor, Message *message)
     return false;
 }
 
-/* The mailbox is looked at under the token, so that a thread which posts and then comes here does
- * not overtake itself. */
+/* Looks at the mailbox with the token held, so that a thread which posts and then calls this does
+ * not overtake its own message. */
 bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t *work)
 {
     bool is_short;
@@ -206,14 +208,14 @@ static void sleep_until_needed(Actor *actor)
 {
     /* seq_cst, as the loads of stopping, mailbox and token below: against wakers, see the note */
     atomic_store_explicit(&actor->asleep, 1, memory_order_seq_cst);
-    /* relaxed: an old 1 makes for one look more, and futex_wait compares the word itself */
+    /* relaxed: an old 1 causes one more look, and futex_wait compares the word itself */
     while (atomic_load_explicit(&actor->asleep, memory_order_relaxed) != 0) {
         const bool needed = atomic_load_explicit(&actor->stopping, memory_order_seq_cst) ||
                             (!mailbox_is_empty(&actor->mailbox) &&
                              atomic_load_explicit(&actor->owned, memory_order_seq_cst) == 0);
 
         if (needed) {
-            /* relaxed: a waker that still sees 1 makes a system call too many */
+            /* relaxed: a waker that still sees 1 makes an unnecessary system call */
             atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
             return;
         }
@@ -230,8 +232,8 @@ static void *serve(void *user)
             handle_mailbox(actor);
             free_token(actor);
         }
-        /* acquire: with the store in actor_stop, so that the mailbox shows what was posted
-         * before */
+        /* acquire: pairs with the store in actor_stop, so that messages posted before it are
+         * seen */
         if (atomic_load_explicit(&actor->stopping, memory_order_acquire) &&
             mailbox_is_empty(&actor->mailbox))
             return NULL;

@@ -1,5 +1,5 @@
-/* A mailbox whose messages are handled one at a time, in the order in which they came, by whichever
- * thread holds its ownership token.
+/* A mailbox with an ownership token. The thread that holds the token handles the messages one at a
+ * time, in the order in which they came.
  *
  * An actor needs a thread, not its own thread: a sender that finds the actor idle takes the token
  * and handles its message itself; otherwise the message waits in the mailbox for the present owner
@@ -29,46 +29,46 @@ struct Actor {
     /* immutable while started */
     bool has_thread;
     void (*handle)(Actor *actor, Message *message); /* as the owner; may not block */
-    void (*settled)(Actor *actor); /* after a batch's answers have gone out; NULL: nothing to do */
-    /* The owner asks how long a message may take, in units of its own; NULL: no time at all. */
+    void (*settled)(Actor *actor); /* called after a batch's answers are sent; may be NULL */
+    /* Tells the owner how much work a message may be, in the actor's own units; NULL: none. */
     size_t (*find_work)(Actor *actor, const Message *message);
 
-    /* owner only; with the token in one cache line, which comes to each owner in any case */
-    Message *taken;        /* out of the mailbox, not handled yet */
+    /* owner only; in the token's cache line, which each owner fetches in any case */
+    Message *taken;        /* taken from the mailbox, not handled yet */
     Message *answered;     /* what handle gave back, in any order */
     RubatoRequest *outbox; /* for handle to use; NULL at first */
 
-    pthread_t thread; /* immutable while started; seldom looked at */
+    pthread_t thread; /* immutable while started; seldom read */
 };
 
-/* Without a thread: whoever posts handles, or leaves it to the present owner. */
+/* Without a thread: a thread that posts a message handles it, or leaves it to the present owner. */
 void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
                 void (*settled)(Actor *actor));
 
 /* Gives the actor a thread of that name (15 characters at most). */
 bool actor_start(Actor *actor, const char *name);
 
-/* Handles what is in the mailbox and joins the thread. Nobody may send any more. */
+/* Handles the messages in the mailbox and joins the thread. No thread may send any more. */
 void actor_stop(Actor *actor);
 
-/* Where the actor is idle: handles what waits in the mailbox, then the message, on this thread.
- * False: another thread is at it and nothing has happened. */
+/* If the actor is idle: handles the messages in the mailbox, then this message, on this thread.
+ * False: another thread owns the actor, and nothing has happened. */
 bool actor_try_handle(Actor *actor, Message *message);
 
-/* The same, but looks a moment whether the other thread is done: for short requests that costs less
- * than leaving it the message. For threads that have nothing better to do. */
+/* The same, but looks for a moment whether the other thread has finished. For short requests that
+ * costs less than leaving the message to it. For threads that have no other work. */
 bool actor_try_handle_soon(Actor *actor, Message *message);
 
-/* For threads that must not be kept long: where the actor is idle and nothing waits in its mailbox,
- * handles the message if that is no more than `most` work, and nothing else; what comes meanwhile
- * is left to the actor's thread. True: *work is what it was. False: nothing has happened. */
+/* For threads that must return soon. If the actor is idle, its mailbox is empty, and the message is
+ * at most `most` work, handles this message only. Messages that come meanwhile are left to the
+ * actor's thread. True: *work is the work that was done. False: nothing has happened. */
 bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t *work);
 
-/* Puts the message into the mailbox and sees to it that somebody handles it. */
+/* Puts the message into the mailbox and ensures that a thread handles it. */
 void actor_post(Actor *actor, Message *message);
 
-/* The owner, from inside `handle`: handles what has come behind the present message, until a look
- * (sequentially consistent) finds the mailbox empty. */
+/* The owner, from inside `handle`: handles the messages that came after the present one, until a
+ * sequentially consistent load finds the mailbox empty. */
 void actor_drain(Actor *actor);
 
 /* Gives a message back: message_end is called on it once the token is free again. */

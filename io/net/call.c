@@ -1,9 +1,9 @@
-/* Calls: a count of unanswered parts, and a futex for the one who waits.
+/* Calls: a count of unanswered parts, and a futex for the waiter.
  *
  * The count's decrement releases what the part wrote (rows, status, min clock) to the waiter's
- * acquire in call_has_ended. The waiter announces that it sleeps by a bit in the same word, so the
- * last part knows from its own decrement whether it has to wake anybody, and after that decrement
- * it touches the call only by its address: the waiter may be gone. */
+ * acquire in call_has_ended. The waiter sets a bit in the same word before it sleeps. So the thread
+ * that ends the last part knows from its own decrement whether it must wake the waiter. After that
+ * decrement it uses only the call's address, because the call's memory may be freed. */
 #include "io/net/call.h"
 
 #include "io/net/monotonic.h"
@@ -12,7 +12,7 @@
 #define BELL 0x40000000u
 #define FLAGS (SLEEPING | BELL)
 
-/* A wake-up costs more than a short answer: worth looking a while before going to sleep. */
+/* A wake-up costs more than a short answer, so the waiter looks for a while before it sleeps. */
 enum { SPINS = 64 };
 
 void call_begin(Call *call, void (*ended)(Call *call))
@@ -26,9 +26,9 @@ void call_begin(Call *call, void (*ended)(Call *call))
     call->spinner = NULL;
 }
 
-/* While the caller's part is the only one, nobody else changes the count, and a locked instruction
- * can be spared: no part is under way, and nobody waits before the call was sent. Acquire: with the
- * decrements of the parts that have ended. */
+/* While the caller's part is the only one, no other thread changes the count, so no locked
+ * instruction is needed: no part is under way, and no thread waits before the call is sent.
+ * Acquire: pairs with the decrements of the parts that have ended. */
 static bool is_callers_alone(const Call *call)
 {
     return atomic_load_explicit(&call->pending, memory_order_acquire) == 1;
@@ -40,16 +40,16 @@ void call_add_parts(Call *call, uint32_t n_parts)
         atomic_store_explicit(&call->pending, 1 + n_parts, memory_order_relaxed);
         return;
     }
-    /* relaxed: a part can end only after it was sent, and sending orders it */
+    /* relaxed: a part can end only after it is sent, and sending orders the two */
     atomic_fetch_add_explicit(&call->pending, n_parts, memory_order_relaxed);
 }
 
-/* The call may go with the decrement: what is needed after it is read before, and is the right one
- * because the exchange succeeds only if the flags have not changed since. */
+/* The call may be freed after the decrement. So this reads before it what it needs after it. The
+ * values are right, because the exchange succeeds only if the flags have not changed since. */
 static void end_parts(Call *call)
 {
     void (*const ended)(Call *) = call->ended;
-    /* acquire, here and where the exchange fails: with call_set_bell's release, for the
+    /* acquire, also if the exchange fails: pairs with call_set_bell's release, for the
      * descriptor */
     uint32_t before = atomic_load_explicit(&call->pending, memory_order_acquire);
     int bell_fd;
@@ -67,11 +67,11 @@ static void end_parts(Call *call)
         futex_wake(&call->pending, 1);
     if (bell_fd != -1) {
         const uint64_t one = 1;
-        (void)!write(bell_fd, &one, sizeof one); /* fails where it has been rung already */
+        (void)!write(bell_fd, &one, sizeof one); /* fails if it is already written */
     }
 }
 
-/* Relaxed: whoever reads it has seen the call end, which orders it. */
+/* Relaxed: a thread that reads it has seen the call end, which orders it. */
 void call_note_clock(Call *call, uint64_t min_clock)
 {
     uint64_t lowest = atomic_load_explicit(&call->min_clock, memory_order_relaxed);
@@ -102,7 +102,7 @@ void call_sent(Call *call)
         end_parts(call);
         return;
     }
-    /* release: what the parts wrote goes on to whoever finds in call_has_ended that it has ended */
+    /* release: pairs with call_has_ended, so that what the parts wrote is seen */
     atomic_store_explicit(&call->pending, 0, memory_order_release);
     if (ended != NULL)
         ended(call);
@@ -117,14 +117,15 @@ bool call_has_ended(Call *call)
 bool call_set_bell(Call *call, int fd)
 {
     atomic_store_explicit(&call->bell_fd, fd, memory_order_relaxed);
-    /* Release: who sees the flag sees the descriptor. Acquire: of a call that has ended, the
-     * rows. */
+    /* Release: a thread that sees the flag sees the descriptor. Acquire: if the call has ended, its
+     * rows are seen. */
     return (atomic_fetch_or_explicit(&call->pending, BELL, memory_order_acq_rel) & ~FLAGS) != 0;
 }
 
 void call_clear_bell(Call *call)
 {
-    /* Relaxed: it tells the caller nothing. Whoever still reads the flag rings in vain. */
+    /* Relaxed: the caller learns nothing from it. A thread that still reads the flag writes to the
+     * eventfd without effect. */
     atomic_fetch_and_explicit(&call->pending, ~BELL, memory_order_relaxed);
 }
 
@@ -138,7 +139,7 @@ static bool look(Call *call, unsigned times)
     return false;
 }
 
-/* Answers of other nodes are not looked for: whoever receives them needs the processor. */
+/* Does not look for answers of other nodes: the thread that receives them needs the processor. */
 static bool look_longer(Call *call)
 {
     SpinnerEnd end;

@@ -1,9 +1,9 @@
-/* The mailbox: a stack that producers push to and the receiver takes whole and turns round.
+/* The mailbox: a stack. Senders push to it; the receiver takes all of it and reverses it.
  *
- * Taking all at once needs no protection against ABA: nobody ever pops a single node. A push's
- * release pairs with the acquire of the exchange in mailbox_take, so the receiver sees what the
- * sender wrote into the message. Pushes and the emptiness test are sequentially consistent because
- * the actor's hand-over (actor.c) orders them against its token. */
+ * Taking all at once needs no protection against ABA, because no thread pops a single node. A
+ * push's release pairs with the acquire of the exchange in mailbox_take, so the receiver sees what
+ * the sender wrote into the message. Pushes and the emptiness test are sequentially consistent
+ * because the actor's hand-over (actor.c) orders them against its token. */
 #include "io/net/mailbox.h"
 
 void mailbox_init(Mailbox *mailbox)
@@ -30,7 +30,7 @@ Message *mailbox_take(Mailbox *mailbox)
 {
     Message *message, *next, *oldest_first = NULL;
 
-    if (mailbox_is_empty(mailbox)) /* spares the exchange, which would take the cache line */
+    if (mailbox_is_empty(mailbox)) /* avoids the exchange, which would take the cache line */
         return NULL;
     message = atomic_exchange_explicit(&mailbox->newest, NULL, memory_order_acquire);
     for (; message != NULL; message = next) {

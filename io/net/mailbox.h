@@ -1,4 +1,4 @@
-/* A queue with an address, from which exactly one thread at a time receives.
+/* A queue of messages from which exactly one thread at a time receives.
  *
  * Any number of threads push; a push is one compare-and-swap and never blocks. The receiver takes
  * everything that is there at once, in the order in which it was pushed. A push that happens before
@@ -24,8 +24,7 @@ void mailbox_push(Mailbox *mailbox, Message *message);
 
 bool mailbox_is_empty(const Mailbox *mailbox);
 
-/* Everything that is there, chained by `next`, oldest first; NULL where there is nothing.
- * (transfer full) */
+/* All messages, chained by `next`, oldest first; NULL if there are none. (transfer full) */
 Message *mailbox_take(Mailbox *mailbox);
 
 #endif

@@ -1,8 +1,8 @@
-/* A message in memory: what is asked of a server or told to it, on its way from a worker or from
- * the network. It is a kind, what all kinds have in common, and what this kind carries.
+/* A message in memory: a request to a server, or news for it, from a worker or from the network. It
+ * has a kind, members that all kinds share, and members of its kind.
  *
- * A message is owned by whoever holds it and is given back by message_end: the answer then goes to
- * the Call of a worker of this node, or as a reply to the node that asked.
+ * A message has one owner at a time, who gives it back by message_end. The answer then goes to the
+ * Call of a worker of this node, or as a reply to the node that asked.
  *
  * A new kind of request is a line below and a row in engine/server/requests.c.
  *
@@ -23,30 +23,29 @@ typedef enum {
     MESSAGE_CONTROL, /* to or from the scheduler; the body is a GVariant */
 
     MESSAGE_ANNOUNCE,            /* the keys of an iteration of a worker */
-    MESSAGE_FENCE,               /* answered when everything sent before it has been taken in */
+    MESSAGE_FENCE,               /* answered when everything sent before it has been handled */
     MESSAGE_TUNE,                /* another number for a hyper-parameter of the update rule */
     MESSAGE_SET,                 /* rows get these values, past the update rule */
-    MESSAGE_RESET,               /* rows become as they were made */
-    MESSAGE_GET_STATE,           /* what the update rule keeps beside rows */
-    MESSAGE_SET_STATE,           /* the same, to be replaced */
+    MESSAGE_RESET,               /* rows get their initial values */
+    MESSAGE_GET_STATE,           /* reads the update rule's state beside rows */
+    MESSAGE_SET_STATE,           /* replaces that state */
     MESSAGE_COUNT_KEYS,          /* how many rows there are: one number, for which a run of one key
                                   * is asked */
     MESSAGE_LIST_KEYS,           /* the keys of the rows number keys.first and so on */
-    MESSAGE_COUNT_BAD_GRADIENTS, /* how many counts of bad deltas there are, in the same way */
+    MESSAGE_COUNT_BAD_GRADIENTS, /* how many counts of bad deltas there are, likewise */
     MESSAGE_LIST_BAD_GRADIENTS,  /* the counts number keys.first and so on */
 
     MESSAGE_INVOKE, /* inside a process only: run a function as the server's owner */
 } MessageKind;
 
 enum {
-    MESSAGE_N_WIRE_KINDS = MESSAGE_INVOKE, /* above all that travel between nodes */
+    MESSAGE_N_WIRE_KINDS = MESSAGE_INVOKE, /* above all kinds that are sent between nodes */
     MESSAGE_N_KINDS,
 };
 
 #define MESSAGE_NO_TABLE UINT32_MAX
 
-/* The clock of a source: a node's number or, where the table's model wants those, a worker's
- * rank. */
+/* The clock of a source: a node's number, or a worker's rank if the table's model uses ranks. */
 typedef struct {
     uint32_t source;
     uint64_t clock;
@@ -54,35 +53,35 @@ typedef struct {
 
 typedef struct Message Message;
 struct Message {
-    Message *next; /* belongs to whoever holds the message */
+    Message *next; /* for the message's owner */
 
-    /* what all kinds have in common */
+    /* members of all kinds */
     MessageKind kind;
-    CallStatus status; /* of the answer; CALL_NO_MEMORY before: there was none for its keys */
-    bool is_answered;  /* the server's: it is on its way back */
+    CallStatus status; /* of the answer; CALL_NO_MEMORY in a request: no memory for its keys */
+    bool is_answered;  /* the server's: its answer is on the way back */
     uint32_t epoch;    /* of the task; 0: outside any task */
     uint32_t table;    /* the table's id */
     uint32_t part;     /* of the table */
     uint32_t server;   /* its number over all nodes */
     uint32_t node;     /* the number of the node that sent it */
 
-    /* Whose answer it is: a call of this process, or (call NULL) a request of another node. */
+    /* Who gets the answer: a call of this process, or (call NULL) another node's request. */
     Call *call;
 
-    /* Gives the message back with its answer: status, min_clock and what is in request.output.
-     * NULL: it belongs to the caller's stack and nobody waits. */
+    /* Gives the message back with its answer: status, min_clock and the rows in request.output.
+     * NULL: the message is on the caller's stack and no call waits. */
     void (*end)(Message *message);
 
     uint64_t min_clock; /* of the answer: the shard's when it read the rows; set by the server */
 
     /* what a kind carries */
     union {
-        /* every request that names keys, and MESSAGE_FENCE and MESSAGE_TUNE, which name none */
+        /* every request with keys, and MESSAGE_FENCE and MESSAGE_TUNE, which have none */
         struct {
             RubatoRequest request;
-            size_t row_bytes;    /* of the input and the output of each key; unused without */
-            size_t input_bytes;  /* of what came from another node: those of request.input */
-            uint64_t node_clock; /* MESSAGE_GET: its node's when it was asked; 0: not told */
+            size_t row_bytes;    /* of the input and the output of each key; else unused */
+            size_t input_bytes;  /* of another node's request: bytes of request.input */
+            uint64_t node_clock; /* MESSAGE_GET: its node's clock when it was sent; 0: not told */
         };
         MessageClock clock;                             /* MESSAGE_CLOCK */
         void (*invoke)(Message *message, void *server); /* MESSAGE_INVOKE */
@@ -94,7 +93,8 @@ static inline Message *message_of_request(RubatoRequest *request)
     return (Message *)(void *)((char *)request - offsetof(Message, request));
 }
 
-/* Gives the message back to whoever waits for its answer. It must not be touched afterwards. */
+/* Gives the message back to the call or node that waits for its answer. It must not be touched
+ * afterwards. */
 static inline void message_end(Message *message)
 {
     if (message->end != NULL)
@@ -105,11 +105,11 @@ static inline void message_end(Message *message)
 void message_end_call(Message *message);
 
 /* A request on the heap with its own copy of the keys it selects and of its input. Its answer goes
- * to the same call. Not for one with output, which must land where the caller wants it. NULL where
- * there is no memory for keys and input. (transfer full) */
+ * to the same call. Not for a request with output, which must be written to the caller's memory.
+ * NULL if there is no memory for keys and input. (transfer full) */
 Message *message_copy_request(const Message *message);
 
-/* A MESSAGE_CLOCK on the heap that nobody waits for. (transfer full) */
+/* A MESSAGE_CLOCK on the heap for which no call waits. (transfer full) */
 Message *message_copy_clock(const Message *message);
 
 #endif

@@ -1,14 +1,14 @@
 /* A node's network: the I/O thread with its sockets, and a link to every other node.
  *
  * Frames pushed for a node arrive there once each, in the order in which they were pushed, as long
- * as both nodes live: links number packets, acknowledge, send again and drop duplicates. Nothing is
- * said about frames for different nodes.
+ * as both nodes live: links number packets, acknowledge, send again and drop duplicates. The order
+ * of frames for different nodes is not defined.
  *
- * Before the nodes know each other they exchange greetings, which may get lost and are repeated by
- * whoever sends them. A greeting is answered on the connection by which it came. network_join then
- * brings the links into being. Greetings go over TCP, whatever links go over.
+ * Before the nodes know each other they exchange greetings, which may get lost; their senders
+ * repeat them. A greeting is answered on the connection by which it came. network_join then opens
+ * the links. Greetings use TCP, whatever transport links use.
  *
- * Nodes are told apart by their number: the index in the cluster's nodes sorted by id.
+ * Nodes are identified by their number: the index in the cluster's nodes sorted by id.
  *
  * Threads: network_new, _start, _join, _stop and _free from the owner, one at a time, network_join
  * from the handler too; everything else from any thread, the handler's calls included, except
@@ -26,27 +26,28 @@ typedef struct TransportOps TransportOps;
 typedef struct {
     uint32_t node; /* number of its sender */
     WireHeader header;
-    const RubatoKey *keys; /* aligned, in the host's order; NULL where the keys are no list */
+    const RubatoKey *keys; /* aligned, in the host's byte order; NULL if the keys are no list */
     const uint8_t *deltas; /* WIRE_KEYS_DELTAS: header.key_bytes bytes for key_codec_decode */
-    const void *values;    /* aligned, as they came; NULL where there are none */
+    const void *values;    /* aligned, as they came; NULL if there are none */
     size_t value_bytes;
     void *room;   /* NetworkConfig.room_bytes zeroed bytes for the handler, aligned to 16 */
-    void *packet; /* what it came in: the network's */
+    void *packet; /* the packet in which it came: the network's */
 } Incoming;
 
-/* Gives the message back; its sender may then send as much again. NULL is allowed. Any thread. */
+/* Gives the message back. Its sender may then send the same number of bytes again. NULL is allowed.
+ * Any thread. */
 void incoming_free(Incoming *incoming);
 
-/* The message stays with whoever has it for a time that its sender may have to end: gives back now
- * what it takes of the sender's window, as incoming_free would do later. Whoever has the
- * message. */
+/* The message is kept until an event that its sender may have to cause. So this gives back now the
+ * bytes that it takes of the sender's window, as incoming_free would do later. The message's
+ * owner. */
 void incoming_park(Incoming *incoming);
 
 /* Where a greeting came from. */
 typedef struct {
     const char *address; /* of its socket, for messages only */
-    bool is_answer;      /* it came back on a connection on which this node has greeted */
-    uint64_t asker;      /* for network_answer; 0: it is an answer, and is not answered */
+    bool is_answer;      /* it came on a connection on which this node has greeted */
+    uint64_t asker;      /* for network_answer; 0: it is itself an answer */
 } GreetingSource;
 
 /* What a network calls, one at a time: on its I/O thread, or (all but the tick) on a thread in
@@ -55,12 +56,12 @@ typedef struct {
     /* A message came. (transfer full) */
     void (*receive)(void *user, Incoming *incoming);
 
-    /* The packets that had come were handed over: a good time to flush what answers them. May be
+    /* All packets that had come were handed over: a good time to flush their answers. May be
      * NULL. */
     void (*received)(void *user);
 
-    /* A greeting came, from a node of wire version `version` that has proved to know the secret.
-     * The body is normal and otherwise unchecked; it is the caller's. */
+    /* A greeting came, from a node of wire version `version` that has proved its knowledge of the
+     * secret. The body is in normal form and otherwise unchecked; the caller owns it. */
     void (*greeted)(void *user, uint16_t version, GVariant *body, const GreetingSource *source);
 
     /* Every tick_ms, and soon after network_wake. */
@@ -68,11 +69,11 @@ typedef struct {
 } NetworkHandler;
 
 typedef struct {
-    const char *transport;             /* its name: the one for links; NULL: the nearest */
+    const char *transport;             /* name of the transport for links; NULL: the nearest */
     const TransportOps *transport_ops; /* not NULL: this one for all (tests wrap the real one) */
     uint32_t self;
     uint32_t n_nodes;
-    uint64_t incarnation; /* differs between any two processes that ever were this node */
+    uint64_t incarnation; /* differs between any two processes that were ever this node */
     const char *const *bind_endpoints; /* "tcp://host:port"; port 0: any free one */
     size_t n_bind_endpoints;
     size_t window_bytes;     /* requests in flight to one node; 0: as FLOW_SIZES_USUAL */
@@ -81,21 +82,21 @@ typedef struct {
     size_t turn_bytes;       /* packed before a sender looks at its other duties; 0: the same */
     size_t room_bytes;       /* see Incoming.room */
     bool drops_replies;      /* the handler frees each reply before its receive returns */
-    const RunSecret *secret; /* what nodes prove to one another; copied. NULL: there is none */
-    bool encrypt;            /* nobody but nodes can read what crosses between hosts, or this one */
-    bool authenticate;       /* packets have a MAC between nodes of one host, too */
+    const RunSecret *secret; /* nodes prove to one another that they know it; copied. NULL: none */
+    bool encrypt;            /* only nodes can read what is sent between hosts, or on this one */
+    bool authenticate;       /* packets between nodes of one host have a MAC, too */
     unsigned tick_ms;        /* 0: 50 */
     unsigned resend_ms;      /* 0: 200 */
     unsigned stop_ms;        /* the longest that network_stop waits for the others; 0: 2000 */
-    unsigned timeout_ms;     /* who is silent for so long counts as lost by the caller; 0: 3000 */
+    unsigned timeout_ms;     /* the caller takes a node silent for so long as lost; 0: 3000 */
 } NetworkConfig;
 
 typedef struct {
-    const char *endpoint; /* or several with commas between, from the farthest to the nearest */
+    const char *endpoint; /* or several, separated by commas, the widest reach first */
     uint64_t incarnation;
 } NetworkPeer;
 
-/* How a peer's connection was when the I/O thread last looked. */
+/* The state of a peer's connection when the I/O thread last looked. */
 typedef enum {
     NETWORK_UNKNOWN, /* no links yet, or this node itself */
     NETWORK_CONNECTING,
@@ -105,14 +106,14 @@ typedef enum {
 } NetworkPeerState;
 
 typedef struct {
-    uint64_t packets_sent, packets_received; /* the first time each, those without messages too */
+    uint64_t packets_sent, packets_received; /* each counted once, also those without messages */
     uint64_t bytes_sent, bytes_received;
     uint64_t messages_sent[MESSAGE_N_WIRE_KINDS], messages_received[MESSAGE_N_WIRE_KINDS];
     uint64_t acks_sent; /* packets without messages */
     uint64_t packets_resent;
     uint64_t duplicates_dropped; /* had come before */
     uint64_t early_dropped;      /* one before them is missing */
-    uint64_t strangers_dropped;  /* of another run, unknown or not yet joined nodes */
+    uint64_t strangers_dropped;  /* of another run, of unknown nodes, or before joining */
     uint64_t bad;                /* packets and messages that make no sense */
     uint64_t greetings_sent, greetings_received;
     uint64_t unacked_packets, unacked_bytes; /* kept at present */
@@ -124,99 +125,100 @@ typedef struct {
 Network *network_new(const NetworkConfig *config, const NetworkHandler *handler, void *user,
                      GError **error);
 
-/* Stops it first, if need be. NULL is allowed. Every Incoming must have been freed. */
+/* Stops it first, if necessary. NULL is allowed. Every Incoming must have been freed. */
 void network_free(Network *network);
 
 /* Starts the I/O thread. */
 bool network_start(Network *network, GError **error);
 
-/* Sends what is queued, waits for the others to acknowledge it, but no longer than stop_ms, and
- * ends the I/O thread. What is pushed later is dropped. Nobody waits for room any more. */
+/* Sends what is queued, waits at most stop_ms until the others acknowledge it, and ends the I/O
+ * thread. Frames pushed later are dropped. No thread waits for room any more. */
 void network_stop(Network *network);
 
-/* Bound endpoint i with the port that it really has. (transfer none) */
+/* Bound endpoint i with its real port. (transfer none) */
 const char *network_endpoint(const Network *network, size_t i);
 
-/* Sends a greeting to whoever is bound to the endpoint (of several, the first) and knows the
- * secret, now or in the next seconds: it may get lost. Answers come on the same connection. Takes a
- * floating body. False where the endpoint makes no sense, or the body is too large. */
+/* Sends a greeting to the process that is bound to the endpoint (of several, the first) and knows
+ * the secret, now or in the next seconds. It may get lost. Answers come on the same connection.
+ * Takes a floating body. False if the endpoint makes no sense, or the body is too large. */
 bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error);
 
-/* How the connection for greetings to the endpoint (of several, the first) is now; NETWORK_UNKNOWN:
- * there was no greeting to it. Any thread. */
+/* The present state of the connection for greetings to the endpoint (of several, the first).
+ * NETWORK_UNKNOWN: there was no greeting to it. Any thread. */
 NetworkPeerState network_greeting_state(Network *network, const char *endpoint);
 
-/* Answers a greeting on the connection by which it came, soon: the answer may get lost. Takes a
- * floating body. False where the body is too large. */
+/* Answers a greeting soon, on the connection by which it came. The answer may get lost. Takes a
+ * floating body. False if the body is too large. */
 bool network_answer(Network *network, uint64_t asker, GVariant *body, GError **error);
 
-/* The nodes have found each other: opens the links, each over the nearest transport that both have
- * and that reaches there. peers has n_nodes entries; that of this node is ignored. Once only. False
- * where an endpoint makes no sense, or none can be reached; then no link exists. */
+/* The nodes have found each other: opens the links, each over the nearest transport that both nodes
+ * have and that reaches the other. peers has n_nodes entries; this node's own is ignored. Call it
+ * once only. False if an endpoint makes no sense, or none can be reached; then no link exists. */
 bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, GError **error);
 
-/* A frame for network_push, whose memory is used again. As frame_new. (transfer full) */
+/* A frame for network_push, whose memory is reused. As frame_new. (transfer full) */
 Frame *network_new_frame(Network *network, const WireHeader *header);
 
-/* Queues a frame for another node; goes out with the next flush for that node, together with what
- * others queued meanwhile. Not before network_join. (transfer full) */
+/* Queues a frame for another node. It is sent with the next flush for that node, together with what
+ * others have queued. Not before network_join. (transfer full) */
 void network_push(Network *network, uint32_t node, Frame *frame);
 
-/* Sends what is queued for the node, in as few packets as may be. Does not wait for the socket. */
+/* Sends what is queued for the node, in as few packets as possible. Does not wait for the
+ * socket. */
 void network_flush(Network *network, uint32_t node);
 
-/* The same for what nobody waits for: where sending costs more than a copy, the I/O thread does it
- * soon, with what else is pushed until then. */
+/* The same for frames that no thread waits for. If sending costs more than a copy, the I/O thread
+ * does it soon, together with all frames pushed until then. */
 void network_flush_soon(Network *network, uint32_t node);
 
 /* Both. */
 void network_send(Network *network, uint32_t node, Frame *frame);
 
-/* Whether less than window_bytes of requests are in flight to the node. Whoever makes requests asks
- * first; those of several threads at once may go past the window by one each. */
+/* Whether less than window_bytes of requests are in flight to the node. A thread that makes a
+ * request asks this first. Several threads at once may exceed the window by one request each. */
 bool network_has_room(const Network *network, uint32_t node);
 
 /* Bytes of requests on their way to the node, for messages to the user. */
 uint64_t network_charged_bytes(const Network *network, uint32_t node);
 
-/* Waits for room. False when timeout_ms (negative: for ever) is over or cancelled(user), asked now
- * and then and after network_wake_waiters, says true; at once where there will never be room: the
- * network was stopped. cancelled may be NULL. There is always room for a node that was
- * forgotten. */
+/* Waits for room. False when timeout_ms (negative: for ever) is over, or when cancelled(user)
+ * returns true. That function is asked now and then and after network_wake_waiters; it may be NULL.
+ * False at once if the network was stopped, since there will never be room. There is always room
+ * for a node that was forgotten. */
 bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *user), void *user,
                        int timeout_ms);
 
-/* Whoever waits for room asks its cancelled() at once. */
+/* All threads that wait for room ask their cancelled() at once. */
 void network_wake_waiters(Network *network);
 
-/* The node is lost: drops what is queued for it and what is pushed later. */
+/* The node is lost: drops the frames queued for it and those pushed later. */
 void network_forget(Network *network, uint32_t node);
 
-/* When anything last came from the node, in monotonic ms; at first, when the links were opened, and
- * -1 before. */
+/* When anything last came from the node, in monotonic ms. Before the first packet: when the links
+ * were opened; before that, -1. */
 int64_t network_heard_ms(const Network *network, uint32_t node);
 
 NetworkPeerState network_peer_state(const Network *network, uint32_t node);
 
-/* Whether what goes to the node is only copied, so that making it smaller does not pay. */
+/* Whether bytes for the node are only copied, so that compressing them saves no time. */
 bool network_is_memory(const Network *network, uint32_t node);
 
-/* The name of the transport to the node; NULL where there is no link (yet). (transfer none) */
+/* The name of the transport to the node; NULL if there is no link (yet). (transfer none) */
 const char *network_peer_transport(const Network *network, uint32_t node);
 
 /* "connected", "connecting", … (transfer none) */
 const char *network_peer_state_name(NetworkPeerState state);
 
-/* Waits for the end of a call, of which a part was asked of another node, up to timeout_ms
- * (negative: for ever); whether it has ended. Meanwhile the thread receives what comes, if no other
- * does so already: the answer then needs no hop from the I/O thread. The caller holds no lock that
- * the handler takes. */
+/* Waits up to timeout_ms (negative: for ever) for the end of a call that has asked another node for
+ * a part. Returns whether the call has ended. Meanwhile the thread receives packets, if no other
+ * thread does so already. The answer then needs no hop from the I/O thread. The caller holds no
+ * lock that the handler takes. */
 bool network_help(Network *network, Call *call, int timeout_ms);
 
-/* The handler's tick is called soon. */
+/* Makes the I/O thread call the handler's tick soon. */
 void network_wake(Network *network);
 
-/* Monotonic ms: what ticks and network_heard_ms count in. */
+/* Monotonic ms: the time of ticks and network_heard_ms. */
 int64_t network_now_ms(void);
 
 void network_stats(const Network *network, NetworkStats *stats);

@@ -1,31 +1,32 @@
-/* Who waits for an answer of another node receives it himself.
+/* A thread that waits for an answer of another node receives it itself.
  *
  * DESIGN NOTE
  *
  * The I/O thread receives, and then has to wake the thread that waits: a hop that costs as much as
- * the whole way before it. So a thread that waits for an answer may become the helper, of which
- * there is one at a time. It receives as the I/O thread does, answers of others and requests
- * included, until its own call has ended. Others wait for their calls as usual, and are woken by
- * the helper.
+ * the whole way before it. So a thread that waits for an answer may become the helper. There is one
+ * helper at a time. It receives as the I/O thread does, also requests and other threads' answers,
+ * until its own call has ended. Other threads wait for their calls as usual, and the helper wakes
+ * them.
  *
  * Exclusion. Receiving is done under `receiving`, a mutex that is held for the time of a batch, or
  * of a short look for more, never while sleeping. So the I/O thread can always tick and serve the
  * links, whatever the helper does.
  *
- * Who is woken. Both sleep in poll(): the helper on `news_fd`, which is readable when something has
- * come, and on `help_fd`, to which whoever ends its call writes; the I/O thread on `turn_fd` (and
- * its own wake_fd), an epoll around `news_fd`. Before it goes to sleep the helper takes `news_fd`
- * out of there, and before it leaves it puts it back: the kernel then looks whether it is readable
- * and wakes the I/O thread if so. So nothing is lost in between; the I/O thread need not be woken
- * to be told.
+ * Waking. Both sleep in poll(). The helper sleeps on `news_fd`, which is readable when packets have
+ * come, and on `help_fd`, to which the thread that ends its call writes. The I/O thread sleeps on
+ * its own wake_fd and on `turn_fd`, an epoll around `news_fd`. Before the helper sleeps it takes
+ * `news_fd` out of `turn_fd`. Before it leaves it puts `news_fd` back: the kernel then checks
+ * whether it is readable and, if so, wakes the I/O thread. So nothing is lost in between, and the
+ * helper need not wake the I/O thread to tell it.
  *
- * Whoever leaves must not leave unread what news_fd does not tell any more: some transports tell it
- * once only. Therefore all receive until nothing is found, or go on, or (the helper whose call has
- * ended) wake the I/O thread.
+ * A thread that stops receiving must not leave packets unread of which news_fd tells nothing more:
+ * some transports tell it only once. So a thread receives until it finds nothing, or continues; or
+ * a helper whose call has ended wakes the I/O thread.
  *
- * A look before sleeping. Both look for a while first, as spinner.h tells. Who finds something
- * takes in no more than that before he looks again, or the call has ended: to find that there is no
- * more costs system calls with some transports, and makes senders ring with others. */
+ * Looking before sleeping. Both threads look for a while first, as spinner.h says. A thread that
+ * finds something handles only that before it looks again, or before its call has ended. Finding
+ * out that there is no more costs system calls with some transports, and with others it makes
+ * senders signal each packet. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -34,14 +35,14 @@
 
 #include "io/net/network_private.h"
 
-/* What the helper takes in before it looks whether its call has ended. */
+/* Packets that the helper handles before it checks whether its call has ended. */
 #define HELP_PACKETS 8
 
-/* Whether something may come by a transport that is worth a look: the one for greetings alone is
- * not, once the links are there. */
+/* Whether a transport is worth a look. A transport that only greetings use is not, once the links
+ * are open. */
 static bool is_worth_a_look(const Network *network, size_t i)
 {
-    /* Relaxed: whoever is wrong about it looks in vain, or is told by news_fd. */
+    /* Relaxed: a thread with an old value looks without need, or news_fd tells it. */
     const uint32_t linked = atomic_load_explicit(&network->linked, memory_order_relaxed);
     const bool has_links = linked == 0 || (linked >> i & 1) != 0;
 
@@ -79,7 +80,7 @@ bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
             }
             spin_pause();
         }
-        /* The I/O thread makes way for a helper, and has to flush what was left to it. */
+        /* The I/O thread gives way to a helper, and must flush the frames left to it. */
         if (call == NULL && (atomic_load_explicit(&network->helping, memory_order_relaxed) ||
                              atomic_load_explicit(&network->unflushed, memory_order_relaxed)))
             return true;
@@ -87,18 +88,18 @@ bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
     return true;
 }
 
-/* Whether the I/O thread is woken by what comes. */
+/* Sets whether packets wake the I/O thread. */
 static void set_turn(Network *network, bool of_io_thread)
 {
     struct epoll_event event = { .events = of_io_thread ? EPOLLIN : 0 };
 
     const int result = epoll_ctl(network->turn_fd, EPOLL_CTL_MOD, network->news_fd, &event);
 
-    assert(result == 0); /* both were made and put together in network_new */
+    assert(result == 0); /* network_new made both and put one into the other */
     (void)result;
 }
 
-/* Sleeps until something has come, or the call has ended. */
+/* Sleeps until packets have come, or the call has ended. */
 static void sleep_a_while(Network *network, Call *call, int timeout_ms)
 {
     struct pollfd polled[] = { { .fd = network->news_fd, .events = POLLIN },
@@ -116,7 +117,7 @@ static void sleep_a_while(Network *network, Call *call, int timeout_ms)
 static void help(Network *network, Call *call, int64_t end_ms)
 {
     bool is_our_turn = false;
-    Batch batch = BATCH_SOME; /* a look is worth trying: whoever received last has found nothing */
+    Batch batch = BATCH_SOME; /* a look is worth trying: the last receiver has found nothing */
 
     for (;;) {
         int64_t next;
@@ -132,7 +133,7 @@ static void help(Network *network, Call *call, int64_t end_ms)
             const Batch near =
                 network_receive(network, REACH_NEAR, HELP_PACKETS, /* serve_all= */ false, &next);
 
-            /* the first may have asked all transports, and have left something with the others */
+            /* the first call may have asked all transports, and have left packets in the others */
             batch = MAX(batch, near);
         }
         pthread_mutex_unlock(&network->receiving);
@@ -151,7 +152,7 @@ static void help(Network *network, Call *call, int64_t end_ms)
     if (is_our_turn)
         set_turn(network, /* of_io_thread= */ true);
     if (batch == BATCH_MORE)
-        network_wake_io_thread(network); /* it looks for what there is */
+        network_wake_io_thread(network); /* it looks for packets */
 }
 
 bool network_help(Network *network, Call *call, int timeout_ms)

@@ -2,26 +2,26 @@
  *
  * Threads: all functions run on the I/O thread, except incoming_free, which runs on any.
  *
- * Nothing that comes is trusted. What does not fit is counted, told now and then in the log, and
- * dropped. A packet is acknowledged once it is in the handler's hands; that a server has taken in
- * its requests is told by `consumed`, and that is what the other side's producers wait for.
+ * No packet is trusted. A wrong one is counted, logged now and then, and dropped. A packet is
+ * acknowledged once the handler has it. `consumed` tells that servers have handled its requests;
+ * the other side's producers wait for that.
  *
  * DESIGN NOTE: the window
  *
  * Requests to a node are charged to its window when they are queued. A request gives back what it
  * takes when its server has answered it, or has handed it to a model that keeps it until a clock
- * comes (incoming_park). A server waits for nothing, so all that is under way is given back,
- * whatever workers do, and whoever waits for room gets some as long as the node lives. If a parked
- * Get kept its bytes, the worker whose clock releases it might wait for them in vain.
+ * comes (incoming_park). A server never waits. So all bytes under way are given back, whatever
+ * workers do, and a thread that waits for room gets some as long as the node lives. If a parked Get
+ * kept its bytes, the worker whose clock releases it might wait for them for ever.
  *
- * So the window does not bound what is parked. That is bounded for each worker alone, on its own
- * side: a call that waits is one at a time, and tickets wait at FlowSizes.ticket_bytes
- * (kv_client_table.c). This wait ends, too. A worker that waits for its tickets to be answered is
- * where it would be if it had waited for each of them at once. The answer comes when the slowest
- * worker of that table clocks. It is another worker, for Gets at clocks up to the min clock are
- * never parked; what that one has unanswered is its own and takes nothing from anybody.
+ * So the window does not bound parked requests. Each worker bounds them on its own side: it waits
+ * for one call at a time, and tickets are limited to FlowSizes.ticket_bytes (kv_client_table.c). A
+ * worker's wait for its tickets ends, too: it is the same wait as if it had waited for each ticket
+ * at once. The answer comes when the slowest worker of that table clocks. That is another worker,
+ * because Gets at clocks up to the min clock are never parked. The unanswered requests of that
+ * worker count for itself only and take no room from others.
  *
- * tests/spin/window.pml explores the exchange, for this rule and for the other. */
+ * tests/spin/window.pml explores the exchange with this rule and with the other one. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -34,35 +34,36 @@
  * that they share. */
 #define COPIED_BYTES ((size_t)8 << 10)
 
-/* Packets taken in before timers and answers get their turn. */
+/* Packets handled in a batch, before timers and answers are served. */
 #define BATCH_PACKETS 64
 
-/* After so many times that only some transports were asked, all are. */
+/* After so many batches that asked only some transports, all are asked. */
 #define MOST_PARTIAL 64
 
-/* One line of complaint in so many ms. */
+/* At most one line of complaint in so many ms. */
 #define COMPLAINT_MS 1000
 
-/* A packet whose messages are on their way, and the messages. */
+/* A packet whose messages are being handled, and the messages. */
 typedef struct {
     Peer *peer;
     size_t stride; /* from item to item */
     _Atomic uint32_t refs;
     bool holds_received;
-    bool is_lent; /* one reply, read where it lies */
+    bool is_lent; /* one reply, read in the transport's memory */
     Received received;
     _Alignas(16) uint8_t items[];
 } Parcel;
 
 typedef struct {
     Incoming incoming;
-    size_t charge; /* what it takes of its sender's window */
+    size_t charge; /* bytes that it takes of its sender's window */
     _Alignas(16) uint8_t room[];
 } Item;
 
 static void parcel_unref(Parcel *parcel)
 {
-    /* Release and acquire: whoever frees it does so after all others are done with it. */
+    /* Release and acquire: the thread that frees it does so after all others have finished with
+     * it. */
     if (atomic_fetch_sub_explicit(&parcel->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (parcel->holds_received)
@@ -70,12 +71,12 @@ static void parcel_unref(Parcel *parcel)
     g_free(parcel);
 }
 
-/* Gives back what a message took of its sender's window. */
+/* Gives back the bytes that a message took of its sender's window. */
 static void give_back(Peer *peer, size_t charge)
 {
     if (charge == 0)
         return;
-    /* Relaxed: numbers that stand for nothing in memory. */
+    /* Relaxed: these numbers order no other memory. */
     const uint64_t consumed =
         atomic_fetch_add_explicit(&peer->consumed, charge, memory_order_relaxed) + charge;
     const uint64_t told = atomic_load_explicit(&peer->told_consumed, memory_order_relaxed);
@@ -136,7 +137,7 @@ static void take_greeting(Network *network, const Transport *transport, Received
         complain(network, received, NULL, fault);
         return;
     }
-    /* A copy, for a variant lives as long as it likes and wants its bytes aligned. */
+    /* A copy, because a variant may live long and needs aligned bytes. */
     g_autoptr(GBytes) bytes = g_bytes_new(received->bytes + WIRE_PREFIX_BYTES, body_bytes);
     g_autoptr(GVariant) boxed =
         g_variant_ref_sink(g_variant_new_from_bytes(G_VARIANT_TYPE_VARIANT, bytes, FALSE));
@@ -154,7 +155,7 @@ static void take_greeting(Network *network, const Transport *transport, Received
     network->handler.greeted(network->user, version, body, &source);
 }
 
-/* Whether the packet is one reply, whose bytes nobody needs once it has been handed over. */
+/* Whether the packet is one reply, whose bytes are not needed after it has been handed over. */
 static bool is_short_lived(const Network *network, const Received *received, uint32_t n_messages)
 {
     WireHeader header;
@@ -165,8 +166,9 @@ static bool is_short_lived(const Network *network, const Received *received, uin
            header.kind == MESSAGE_REPLY;
 }
 
-/* The bytes of an aligned parcel: the packet as it came, or a copy. NULL: no memory. What is lent
- * is copied, for its messages may live longer; only the rows of a reply are read where they are. */
+/* A parcel with aligned bytes: the packet as it came, or a copy. NULL: no memory. A lent packet is
+ * copied, because its messages may live longer. Only the rows of a reply are read where they
+ * are. */
 static Parcel *parcel_new(Network *network, Peer *peer, Received *received, uint32_t n_messages,
                           uint8_t **bytes)
 {
@@ -201,7 +203,7 @@ static void unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
                    const WireHeader *header)
 {
     uint8_t *const keys = at + WIRE_MESSAGE_HEADER_BYTES;
-    /* nothing but a request has bytes of keys */
+    /* only a request has bytes of keys */
     const bool has_bytes = header->key_bytes > 0;
     const bool is_list = has_bytes && header->request.key_encoding == WIRE_KEYS_LIST;
 
@@ -224,7 +226,8 @@ static Item *item_of(Parcel *parcel, uint32_t i)
     return (Item *)(void *)(parcel->items + i * parcel->stride);
 }
 
-/* Finds the messages of a packet. NULL, or what is wrong with it: then none of them may be used. */
+/* Finds the messages of a packet. Returns NULL, or what is wrong with it; then none of them may be
+ * used. */
 static const char *unpack_all(Network *network, Parcel *parcel, uint8_t *bytes, size_t size,
                               uint32_t n_messages)
 {
@@ -243,7 +246,7 @@ static const char *unpack_all(Network *network, Parcel *parcel, uint8_t *bytes, 
     return at != size ? "it has bytes behind its last message" : NULL;
 }
 
-/* Hands over the messages of a packet, which is the next one of its link. */
+/* Hands over the messages of a packet that is the next one of its link. */
 static void hand_over(Network *network, Parcel *parcel, uint32_t n_messages)
 {
     for (uint32_t i = 0; i < n_messages; i++) {
@@ -257,11 +260,11 @@ static void hand_over(Network *network, Parcel *parcel, uint32_t n_messages)
 /* Drops a packet of which no message was handed over. */
 static void parcel_drop(Parcel *parcel)
 {
-    atomic_store_explicit(&parcel->refs, 1, memory_order_relaxed); /* nobody else knows it */
+    atomic_store_explicit(&parcel->refs, 1, memory_order_relaxed); /* no other thread knows it */
     parcel_unref(parcel);
 }
 
-/* Takes note of what the header tells about the other direction. */
+/* Uses what the header tells about the other direction. */
 static void take_news(Network *network, Peer *peer, const PacketHeader *header)
 {
     const uint64_t its_ack = atomic_load_explicit(&peer->its_ack, memory_order_relaxed);
@@ -269,7 +272,7 @@ static void take_news(Network *network, Peer *peer, const PacketHeader *header)
 
     if (header->ack > its_ack) {
         atomic_store_explicit(&peer->its_ack, header->ack, memory_order_relaxed);
-        /* Otherwise there is no hurry: the next frame, or the next tick, takes care. */
+        /* Otherwise there is no hurry: the next frame or the next tick does it. */
         if (atomic_load_explicit(&network->stopping, memory_order_relaxed) ||
             atomic_load_explicit(&peer->held_back, memory_order_relaxed) ||
             atomic_load_explicit(&peer->kept_bytes, memory_order_relaxed) >
@@ -289,7 +292,7 @@ static void take_news(Network *network, Peer *peer, const PacketHeader *header)
     peer->touched = true;
 }
 
-/* The peer that has sent a packet with this header, NULL for a stranger. */
+/* The peer that sent a packet with this header; NULL for a stranger. */
 static Peer *find_sender(Network *network, const PacketHeader *header)
 {
     Peer *const peer = network_peer(network, header->sender);
@@ -301,11 +304,12 @@ static Peer *find_sender(Network *network, const PacketHeader *header)
     return peer;
 }
 
-/* What a peer cannot truthfully tell: it acknowledges or has consumed what was never sent. */
+/* What is false in a peer's header: it acknowledges packets, or has consumed bytes, that were never
+ * sent. */
 static const char *check_news(Peer *peer, const PacketHeader *header)
 {
-    /* Relaxed, both: what a peer truthfully tells has been there and back, over transports that
-     * order memory; so the stores before it was sent happened before these loads. */
+    /* Relaxed, both: a true number has gone to the peer and back, over transports that order
+     * memory. So the stores before it was sent happened before these loads. */
     if (header->ack > atomic_load_explicit(&peer->highest_sent, memory_order_relaxed))
         return "it acknowledges what was never sent";
     if (header->consumed > atomic_load_explicit(&peer->charged, memory_order_relaxed))
@@ -329,8 +333,8 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
             return;
         }
         *moved = parcel->holds_received;
-        /* A packet counts as a whole or not at all. What is wrong with one is not acknowledged: it
-         * comes again, and may only have been damaged on its way. */
+        /* A packet counts as a whole or not at all. A wrong one is not acknowledged: it comes
+         * again, and may only have been damaged on its way. */
         const char *const fault = unpack_all(network, parcel, bytes, size, header->n_messages);
         if (fault != NULL) {
             complain(network, *moved ? &parcel->received : received, peer, fault);
@@ -353,7 +357,7 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
     }
 }
 
-/* Whether the packet is of the node that has shaken hands on its connection. */
+/* Whether the packet comes from the node that made the handshake on its connection. */
 static bool is_of_sender(const Received *received, const PacketHeader *header)
 {
     return !received->is_answer &&
@@ -362,7 +366,7 @@ static bool is_of_sender(const Received *received, const PacketHeader *header)
              (received->incarnation == 0 || header->incarnation == received->incarnation)));
 }
 
-/* Takes a packet in; *moved: it is somebody else's now. */
+/* Handles a packet. *moved: another owner has it now. */
 static void take_packet(Network *network, const Transport *transport, Received *received,
                         int64_t now_ms, bool *moved)
 {
@@ -403,7 +407,7 @@ static void take_packet(Network *network, const Transport *transport, Received *
         take_numbered(network, peer, received, &header, now_ms, moved);
 }
 
-/* Takes in what has come by one transport, but not for ever; how many packets. */
+/* Handles the packets that have come by one transport, up to a limit. Returns their number. */
 static unsigned receive_from(Network *network, size_t i, bool only_seen, unsigned most,
                              int64_t now_ms)
 {
@@ -425,7 +429,7 @@ static unsigned receive_from(Network *network, size_t i, bool only_seen, unsigne
     return n;
 }
 
-/* A connection was made anew: all peers are served, and see whether it was theirs. */
+/* A connection was made again: serves all peers, which check whether it was theirs. */
 static void note_resets(Network *network)
 {
     for (uint32_t i = 0; i < network->n_nodes; i++) {
@@ -437,7 +441,7 @@ static void note_resets(Network *network)
     }
 }
 
-/* Takes in what has come, but not for ever. */
+/* Handles the packets that have come, up to a limit. */
 static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t now_ms)
 {
     Batch batch = BATCH_NOTHING;
@@ -462,7 +466,7 @@ static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t
     return batch;
 }
 
-/* Sends what is owed to a peer; when to look again. */
+/* Sends what a peer must get. Returns when to call this again. */
 static int64_t serve(Network *network, Peer *peer, int64_t now_ms)
 {
     const uint64_t told = atomic_load_explicit(&peer->told_ack, memory_order_relaxed);
@@ -477,7 +481,7 @@ static int64_t serve(Network *network, Peer *peer, int64_t now_ms)
         peer_set_pending(peer, PENDING_RUN);
     if (atomic_load_explicit(&peer->n_waiters, memory_order_relaxed) > 0 &&
         now_ms - peer->asked_at >= network->resend_ms) {
-        peer->asked_at = now_ms; /* what it told us last may be lost */
+        peer->asked_at = now_ms; /* its last news may be lost */
         peer_set_pending(peer, PENDING_ASK);
     }
     peer_flush(peer);
@@ -498,7 +502,7 @@ static void serve_slowly(Peer *peer)
     peer_flush(peer);
 }
 
-/* Serves peers: all of them, or those of which something came. */
+/* Serves peers: all of them, or those from which packets came. */
 static int64_t serve_peers(Network *network, int64_t now_ms, bool all)
 {
     int64_t next = LINK_NEVER;
@@ -527,11 +531,12 @@ Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_a
     return batch;
 }
 
-/* Whether nothing is left to send to the peer, and all was acknowledged. What a holder has taken
- * out of the queue shows nowhere until he has packed it. So the order counts: who sees the queue as
- * a holder has emptied it (acquire: pairs with the release in take_queue) sees his token taken, or
- * given back, and then (acquire: pairs with give_token) what he keeps. If he has left frames for
- * another turn he keeps those packed before them. */
+/* Whether nothing is left to send to the peer, and all was acknowledged. Frames that a holder has
+ * taken from the queue are not visible until it has packed them. So the order of the loads is
+ * important. A thread that sees the queue emptied by a holder (acquire: pairs with the release in
+ * take_queue) sees the token taken. Or it sees the token given back, and then (acquire: pairs with
+ * give_token) the packets that the holder keeps. A holder that has left frames for another turn
+ * keeps the packets packed before them. */
 static bool is_peer_done(Peer *peer)
 {
     return atomic_load_explicit(&peer->queue, memory_order_acquire) == NULL &&
@@ -571,11 +576,11 @@ static void tick(Network *network, int64_t now_ms)
     network->handler.tick(network->user, now_ms);
 }
 
-/* Others leave to this thread what they have no time for, or what has time. Done before it waits
- * for its turn to receive. */
+/* Other threads leave frames to this thread if they have no time, or if the frames are not urgent.
+ * It flushes these before it waits for its turn to receive. */
 static void flush_what_was_left(Network *network)
 {
-    /* Acquire: pairs with leave_to_io_thread; what was left is seen. */
+    /* Acquire: pairs with leave_to_io_thread, so that the frames left are seen. */
     if (!atomic_load_explicit(&network->unflushed, memory_order_relaxed) ||
         !atomic_exchange_explicit(&network->unflushed, false, memory_order_acquire))
         return;
@@ -583,7 +588,7 @@ static void flush_what_was_left(Network *network)
         network_flush(network, i);
 }
 
-/* The processor from which the last packet came; -1: that is not known. `receiving` is held. */
+/* The processor from which the last packet came; -1: unknown. `receiving` is held. */
 static int find_origin(const Network *network)
 {
     Transport *const giver = network->giver;
@@ -615,14 +620,14 @@ void *network_run(void *data)
         pthread_mutex_unlock(&network->receiving);
         next_timer = all ? next : MIN(next, next_timer);
 
-        /* Acquire: pairs with network_wake; what the waker did before is seen by the tick. */
+        /* Acquire: pairs with network_wake, so that the tick sees what the waker did before. */
         const bool woken = atomic_load_explicit(&network->woken, memory_order_relaxed) &&
                            atomic_exchange_explicit(&network->woken, false, memory_order_acquire);
         now_ms = network_now_ms();
         if (woken || now_ms >= next_tick) {
             tick(network, now_ms);
             next_tick = now_ms + network->tick_ms;
-            next_timer = now_ms; /* all are served once more, before we sleep */
+            next_timer = now_ms; /* all peers are served once more before the thread sleeps */
         }
 
         /* Acquire: pairs with network_stop's release of stop_at_ms. */
@@ -633,11 +638,11 @@ void *network_run(void *data)
         if (reach == REACH_ALL && batch != BATCH_MORE && !spun)
             wait_for_something(network, now_ms, MIN(next_timer, next_tick));
     }
-    /* Who was refused hears it. */
+    /* Processes that were refused get their answers. */
     pthread_mutex_lock(&network->receiving);
     network_send_answers(network);
     pthread_mutex_unlock(&network->receiving);
-    /* The others need not send again what has come. */
+    /* Acknowledges, so that the others need not send again. */
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         Peer *const peer = network_peer(network, i);
         if (peer != NULL && atomic_load_explicit(&peer->received, memory_order_relaxed) !=

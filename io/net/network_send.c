@@ -1,34 +1,34 @@
 /* The sending side: from any thread straight into the peer's socket.
  *
  * Threads: any. Each peer has a queue, a last-in-first-out list that anybody pushes onto with a
- * compare-and-swap, and a token. Whoever has pushed tries to take the token. Who gets it takes the
- * whole queue, turns it round, packs it and sends; who does not leaves at once, for the holder
- * looks again after it has given the token back. So a frame meets no other thread on its way out,
- * and what several threads push at the same time becomes one packet.
+ * compare-and-swap, and a token. A thread that has pushed tries to take the token. If it gets the
+ * token, it takes the whole queue, reverses it, packs it and sends. If not, it leaves at once,
+ * because the holder looks again after it has given the token back. So no frame waits for another
+ * thread, and frames that several threads push at the same time become one packet.
  *
- * Why nothing is left lying. A pusher P writes the queue (or the pending), then reads the token; a
+ * Why no frame is forgotten. A pusher P writes the queue (or the pending), then reads the token; a
  * holder H writes the token (gives it back), then reads queue and pending. All four are
- * sequentially consistent, so they have one order for all threads. If P reads the token as taken,
- * H's giving it back comes later in that order, hence H's reading of the queue comes later than P's
- * push: H sees it and tries for the token again.
+ * sequentially consistent, so they have one order for all threads. If P reads the token as taken, H
+ * gives it back later in that order. Hence H reads the queue after P's push: H sees the frame and
+ * tries to take the token again.
  *
- * Nor does it hold a thread for ever. While others go on queueing, the holder would send for them
- * without end; so a turn packs a bounded part of the queue, and after MOST_TURNS the holder leaves
- * the rest to the I/O thread, which itself goes back to receiving, and keeping time, in between.
+ * Why no thread sends for ever. While other threads continue to push, the holder would send for
+ * them without end. So a turn packs a bounded part of the queue. After MOST_TURNS the holder leaves
+ * the rest to the I/O thread, which receives and serves its timers between its turns.
  *
- * Why a channel may go from thread to thread. ZeroMQ asks for a full fence between two threads'
- * uses. The token is given back by a sequentially consistent store after the last use and taken by
- * a sequentially consistent exchange, which reads that store, before the next one. */
+ * Why a channel may pass from thread to thread. ZeroMQ requires a full fence between the uses of
+ * two threads. The token is given back by a sequentially consistent store after the last use and
+ * taken by a sequentially consistent exchange, which reads that store, before the next one. */
 #include <assert.h>
 #include <sched.h>
 
 #include "io/net/network_private.h"
 
-/* How many turns with the token in a row a thread takes for what others go on queueing; then the
- * I/O thread goes on with it, between its other duties. */
+/* How many turns in a row a thread sends what others continue to push. Then the I/O thread
+ * continues, between its other duties. */
 #define MOST_TURNS 8
 
-/* Once so many bytes of requests wait they are sent at once, even if that has time. */
+/* When so many bytes of requests wait they are sent at once, even if they are not urgent. */
 #define SOON_BYTES ((size_t)16 << 10)
 
 static bool has_work(Peer *peer)
@@ -39,8 +39,8 @@ static bool has_work(Peer *peer)
 
 static bool take_token(Peer *peer)
 {
-    /* The load alone is what counts if it finds the token taken: see the top. The exchange acquires
-     * what the last holder did, and is the fence that ZeroMQ asks for. */
+    /* If the load finds the token taken, only the load matters: see the top. The exchange acquires
+     * what the last holder did, and is the fence that ZeroMQ requires. */
     return atomic_load(&peer->token) == 0 && atomic_exchange(&peer->token, 1) == 0;
 }
 
@@ -86,8 +86,8 @@ static void drop_queue(Peer *peer)
     drop_frames(take_queue(peer));
 }
 
-/* Packs what is queued behind what the link already has; of much only a part, and pending for the
- * rest. */
+/* Packs the queue behind the packets that the link already has. Of a long queue packs only a part,
+ * and sets pending for the rest. */
 static void pack(Peer *peer)
 {
     size_t packed_bytes = 0;
@@ -106,11 +106,12 @@ static void pack(Peer *peer)
         peer_set_pending(peer, PENDING_RUN);
 }
 
-/* Writes the header that tells the peer all that there is to tell, and remembers that. */
+/* Writes the header with all news for the peer, and remembers what it told. */
 static void write_header(Peer *peer, Packet *packet, uint32_t flags)
 {
     const Network *const network = peer->network;
-    /* Relaxed: plain numbers that only grow; an older one is told again later. */
+    /* Relaxed: plain numbers that only grow. If an older one is told, a later header corrects
+     * it. */
     const uint64_t ack = atomic_load_explicit(&peer->received, memory_order_relaxed);
     const uint64_t consumed = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
     const PacketHeader header = {
@@ -150,7 +151,8 @@ static void send_bare(Peer *peer, uint32_t flags)
     packet_unref(packet);
 }
 
-/* Sends what the link lets out; whether a header with the latest news was among it. */
+/* Sends the packets that the link allows. Returns whether one of them has a header with the latest
+ * news. */
 static bool send_all(Peer *peer, int64_t now_ms)
 {
     bool told = false, again;
@@ -158,14 +160,14 @@ static bool send_all(Peer *peer, int64_t now_ms)
 
     while ((packet = link_sender_next(&peer->sender, now_ms, &again)) != NULL) {
         if (again) {
-            /* A transport may just have given it back, but nobody writes into a packet that was
-             * once sent: its old news does no harm. */
+            /* A transport may just have given it back, but no thread writes into a packet that was
+             * sent once. Its old news does no harm. */
             count(&peer->n_resent, 1);
             peer->channel->ops->send(peer->channel, packet);
             continue;
         }
         write_header(peer, packet, 0);
-        /* Before it goes out: an acknowledgement of it may come at any time after. Relaxed: see
+        /* Before it is sent, because its acknowledgement may come at any time after. Relaxed: see
          * check_news. */
         atomic_store_explicit(&peer->highest_sent, packet->sequence, memory_order_relaxed);
         send_packet(peer, packet);
@@ -174,7 +176,7 @@ static bool send_all(Peer *peer, int64_t now_ms)
     return told;
 }
 
-/* Looks how the connection is. True: it was made anew; what was last told may be lost, too. */
+/* Checks the connection. True: it was made again, and the last news may be lost. */
 static bool look_at_connection(Peer *peer, int64_t now_ms)
 {
     const ChannelOps *const ops = peer->channel->ops;
@@ -188,10 +190,10 @@ static bool look_at_connection(Peer *peer, int64_t now_ms)
     return true;
 }
 
-/* Everything that the holder of the token does. */
+/* Does all the work of the token's holder. */
 static void run(Peer *peer)
 {
-    /* Acquire: pairs with peer_set_pending's release; what the flag stands for is seen. */
+    /* Acquire: pairs with peer_set_pending's release, so that the reason of a flag is seen. */
     const uint32_t pending = atomic_exchange_explicit(&peer->pending, 0, memory_order_acquire);
 
     if (peer->channel == NULL) {
@@ -220,9 +222,9 @@ static void run(Peer *peer)
     atomic_store_explicit(&peer->held_back, peer->sender.cursor != NULL, memory_order_relaxed);
 }
 
-/* Has the I/O thread flush all peers. Whoever finds that somebody has asked already need not wake
- * it: its exchange will read what ours has written, or something later, and so see what we
- * pushed. */
+/* Makes the I/O thread flush all peers. A thread that finds the flag already set need not wake it:
+ * the I/O thread's exchange will read this thread's store or a later one, and so see the frames
+ * pushed here. */
 static void leave_to_io_thread(Network *network)
 {
     /* Release: pairs with the I/O thread's acquire. */
@@ -251,7 +253,7 @@ void peer_set_pending(Peer *peer, uint32_t pending)
 
 void peer_close(Peer *peer, unsigned linger_ms)
 {
-    /* Holders never wait for anything: the token comes soon. */
+    /* Holders never wait, so the token is soon free. */
     while (!take_token(peer))
         sched_yield();
     if (peer->channel != NULL) {
@@ -266,7 +268,7 @@ void peer_close(Peer *peer, unsigned linger_ms)
     }
     drop_queue(peer);
     give_token(peer);
-    peer_flush(peer); /* what came meanwhile is dropped */
+    peer_flush(peer); /* frames pushed meanwhile are dropped */
 }
 
 Frame *network_new_frame(Network *network, const WireHeader *header)
@@ -307,7 +309,7 @@ void network_flush_soon(Network *network, uint32_t node)
 
     if (peer == NULL || !has_work(peer))
         return;
-    /* Relaxed, both: whoever is wrong about it sends a little more, or less, at once. */
+    /* Relaxed, both: an old value only changes a little how much is sent at once. */
     const uint64_t charged = atomic_load_explicit(&peer->charged, memory_order_relaxed);
     const uint64_t taken = atomic_load_explicit(&peer->charged_taken, memory_order_relaxed);
 
@@ -347,7 +349,7 @@ bool network_has_room(const Network *network, uint32_t node)
     return charged <= consumed || charged - consumed < network->window_bytes;
 }
 
-/* A waiter looks up now and then. */
+/* A waiter checks at least this often. */
 #define LONGEST_WAIT_MS 50
 
 bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *user), void *user,
@@ -376,7 +378,8 @@ bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *
         monotonic_wait(&network->room, &network->lock, MIN(end_ms, now_ms + LONGEST_WAIT_MS));
     }
     pthread_mutex_unlock(&network->lock);
-    /* Relaxed: whoever still counts it wakes nobody, or asks the peer in vain. */
+    /* Relaxed: a thread that still counts this waiter wakes nobody, or asks the peer without
+     * need. */
     atomic_fetch_sub_explicit(&peer->n_waiters, 1, memory_order_relaxed);
     return room;
 }
@@ -392,7 +395,8 @@ void network_forget(Network *network, uint32_t node)
 {
     Peer *const peer = network_peer(network, node);
 
-    /* Relaxed: it only says who closes; whoever has not seen it yet sends or receives once more. */
+    /* Relaxed: it only decides which thread closes. A thread that has not seen it yet sends or
+     * receives once more. */
     if (peer == NULL || atomic_exchange_explicit(&peer->forgotten, true, memory_order_relaxed))
         return;
     peer_close(peer, /* linger_ms= */ 0);

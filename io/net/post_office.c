@@ -1,10 +1,10 @@
 /* The post office: local actors, frames for other nodes, and the requests that wait for an answer.
  *
  * A request to another node gets a slot in `pending` before it leaves; its id is the slot and the
- * slot's generation, so a late answer to a request that was cancelled finds another generation and
- * is dropped. Whoever takes a slot out, under the lock, ends its part of the call: the I/O thread
- * with the answer, or the one who cancels. So each part ends once, and nothing is written into a
- * caller's memory after its call has ended. */
+ * slot's generation. So a late answer to a cancelled request finds another generation and is
+ * dropped. The thread that takes a slot out, under the lock, ends its part of the call: the I/O
+ * thread with the answer, or the thread that cancels. So each part ends once, and no thread writes
+ * into a caller's memory after its call has ended. */
 #include "io/net/post_office.h"
 
 #include "io/net/link/block_pool.h"
@@ -13,28 +13,27 @@
 #include <assert.h>
 #include <string.h>
 
-/* Values travel as they lie in memory. */
+/* Values are sent as they are in memory. */
 G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
 
-/* The memory of messages is used again: fresh pages cost more than filling them. */
+/* The memory of messages is reused: fresh pages cost more than filling them. */
 G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES);
 
 #define NO_SLOT UINT32_MAX
 
-/* Up to so many values whoever receives a request of another node handles it himself: several
- * servers share the work better if they do it on their own threads, for a single one the hop is
- * worse than any wait. */
+/* The thread that receives another node's request of at most so many values handles it itself.
+ * Several servers share the work better on their own threads. For a single server, passing the
+ * request on costs more than any wait. */
 #define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(float))
 #define INLINE_OF_MANY 4096
 
-/* Heartbeats wait for whoever receives. So what he handles himself of a batch of packets is
- * bounded: a window's worth of values, or what a clock releases up to as much as one request may
- * have. */
+/* Heartbeats wait for the receiving thread. So its own work for one batch of packets is bounded: at
+ * most a window of values, and requests released by a clock up to the size of one request. */
 #define INLINE_OF_BATCH (8 * INLINE_OF_ONE)
 #define INLINE_OF_CLOCK INLINE_OF_ONE
 
-/* Where pieces grow and shrink: the smallest is this part of the largest, and of what is left the
- * last ones are this part. */
+/* When piece sizes vary: the smallest piece is this fraction of the largest, and each of the last
+ * pieces is this fraction of the rest. */
 #define LEAST_PART 8
 #define LAST_PART 4
 
@@ -42,7 +41,7 @@ struct PendingRequest {
     Call *call; /* NULL: the slot is free */
     RubatoKeys keys;
     char *output;
-    size_t row_bytes; /* 0: the answer brings nothing for the keys */
+    size_t row_bytes; /* 0: the answer has no rows */
     uint32_t epoch;
     uint32_t node;
     uint32_t generation;
@@ -82,7 +81,7 @@ void post_office_clear(PostOffice *office)
 
 /* ---- requests that wait for another node's answer ---- */
 
-/* 0 where there is no memory. */
+/* Returns 0 if there is no memory. */
 static uint64_t add_pending(PostOffice *office, const Message *message, const RubatoKeys *keys,
                             char *output)
 {
@@ -246,22 +245,22 @@ static RubatoKeys keys_from(const RubatoKeys *keys, size_t begin, size_t n)
     return part;
 }
 
-/* What a piece of an announcement says of it: how many keys it has in all, 0 where the piece is
- * all. */
+/* The number of keys of a whole announcement, for one of its pieces; 0 if the piece is the
+ * whole. */
 static uint64_t pieced_keys(const Message *message, const RubatoKeys *piece)
 {
     return piece->n == message->request.keys.n ? 0 : message->request.keys.n;
 }
 
-/* A piece of a request: some of its keys, and where what belongs to them begins. */
+/* A piece of a request: some of its keys, and where their input and output begin. */
 typedef struct {
     RubatoKeys keys;
     const char *input;
     char *output;
 } Piece;
 
-/* Sends one message's worth of keys: their input and output are within
- * POST_OFFICE_MAX_VALUE_BYTES. False where there is no memory for it. */
+/* Sends one message of keys, whose input and output are at most POST_OFFICE_MAX_VALUE_BYTES. False
+ * if there is no memory for it. */
 static bool send_piece(PostOffice *office, const Message *message, const Piece *piece)
 {
     const RubatoKeys *keys = &piece->keys;
@@ -320,7 +319,7 @@ size_t post_office_max_keys(size_t row_bytes)
     return MAX(1, POST_OFFICE_MAX_VALUE_BYTES / MAX(row_bytes, 1));
 }
 
-/* The keys of a piece for a node; a list of them takes its room as well. */
+/* The number of keys in a piece for a node. A list of keys takes room too. */
 static size_t piece_keys(const PostOffice *office, uint32_t node, const Message *message)
 {
     const FlowSizes *const sizes = &office->sizes;
@@ -338,9 +337,9 @@ typedef struct {
     size_t least, most;
 } PieceSizes;
 
-/* Where output comes back the first piece is small, so that the answer soon begins to come, and so
- * are the last ones, for nothing else is done while the very last is read. Where bytes are only
- * copied this gains less than the pieces cost, and so it does for input. */
+/* For a request with output the first piece is small, so that the answer begins to come soon. The
+ * last ones are small too, because no other work is done while the very last is read. If bytes are
+ * only copied, or for input, this saves less than the pieces cost. */
 static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Message *message)
 {
     const size_t most = piece_keys(office, node, message);
@@ -351,7 +350,7 @@ static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Mess
     return (PieceSizes){ .least = is_graded ? MAX(1, part) : most, .most = most };
 }
 
-/* The keys of the next piece, of those that are left. */
+/* The number of keys in the next piece, out of those left. */
 static size_t next_piece(PieceSizes sizes, size_t left, bool is_first)
 {
     if (is_first && left > sizes.most)
@@ -370,8 +369,8 @@ static uint32_t count_pieces(PieceSizes sizes, size_t n_keys)
     return MAX(1, n);
 }
 
-/* Where there is no memory for a piece, its part of the call ends with CALL_NO_MEMORY, and without
- * a call nothing more is sent; false then. */
+/* If there is no memory for a piece, its part of the call ends with CALL_NO_MEMORY. Without a call
+ * nothing more is sent, and this returns false. */
 static bool send_pieces(PostOffice *office, const Message *message)
 {
     const uint32_t node = office->servers[message->server].node;
@@ -404,8 +403,7 @@ static bool send_pieces(PostOffice *office, const Message *message)
             call_end_part(message->call, CALL_NO_MEMORY, UINT64_MAX);
         }
         waiting_bytes += n * (key_bytes + input_bytes);
-        /* The other side has something to do meanwhile; but it takes several small pieces at
-         * once. */
+        /* So the other side can work meanwhile; but several small pieces are sent to it at once. */
         if (begin + n < keys->n &&
             (begin == 0 || waiting_bytes >= office->sizes.worth_sending_bytes)) {
             network_flush(office->network, node);
@@ -416,8 +414,8 @@ static bool send_pieces(PostOffice *office, const Message *message)
     return all;
 }
 
-/* Has a busy server of this process handle a message that there is no memory to copy, and waits
- * until it has: an Add and an announcement are taken in by the call that brings them. */
+/* There is no memory to copy the message: a busy server of this process handles it, and the caller
+ * waits until it has. (A server handles an Add or an announcement at once.) */
 static void tell_and_wait(Actor *actor, Message *message)
 {
     Call *const asked = message->call;
@@ -474,7 +472,7 @@ void post_office_tell_local_clock(PostOffice *office, Message *message)
         actor_post(actor, message_copy_clock(message));
 }
 
-/* A message of a few hundred bytes that somebody would wait for in vain. */
+/* A message of a few hundred bytes for which a thread would otherwise wait for ever. */
 static Frame *need_frame(Frame *frame)
 {
     if (frame == NULL)
@@ -520,13 +518,13 @@ void post_office_flush_soon(PostOffice *office)
 
 /* ---- from other nodes ---- */
 
-/* A request of another node, in the room that comes with it. */
+/* A request of another node, kept in the room of its Incoming. */
 typedef struct {
     Message message;
     PostOffice *office;
     Incoming *incoming;
     Frame *reply;    /* NULL until there is room for rows */
-    RubatoKey *keys; /* those that came as differences, written out; else NULL */
+    RubatoKey *keys; /* decoded, if they came as differences; else NULL */
 } RemoteRequest;
 
 size_t post_office_room_bytes(void)
@@ -586,12 +584,11 @@ static void end_remote(Message *message)
     } else
         frame_free(request->reply);
     g_free(request->keys);
-    incoming_free(incoming); /* and the request with it */
+    incoming_free(incoming); /* this frees the request too */
 }
 
-/* The request's keys as a list, NULL where there is no memory for it; *wrong says what is wrong
- * with them, and is not touched otherwise. The wire has checked that there are no more keys than
- * bytes of them. */
+/* The request's keys as a list; NULL if there is no memory for it. Sets *wrong only if something is
+ * wrong with them. The wire has checked that there are not more keys than bytes of keys. */
 static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incoming,
                                   const char **wrong)
 {
@@ -607,8 +604,9 @@ static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incomi
     return request->keys;
 }
 
-/* Whoever receives handles a message of n values himself, but none of what a busy server has still
- * to do, nor what may take long: meanwhile nothing would be received or sent, and no heartbeat. */
+/* The receiving thread handles a message of n values itself. It does not handle the waiting
+ * messages of a busy server, nor a message that may take long: meanwhile nothing would be received
+ * or sent, not even a heartbeat. */
 static bool handle_if_short(PostOffice *office, Actor *actor, Message *message, size_t n)
 {
     size_t work;
@@ -668,7 +666,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         message->request.n_announced = asked->n_announced;
     else if (header->kind == MESSAGE_TUNE)
         message->request.tuning = asked->tuning;
-    if (incoming->deltas != NULL && keys == NULL) { /* the server says so to whoever has to know */
+    if (incoming->deltas != NULL && keys == NULL) { /* the server reports this */
         message->status = CALL_NO_MEMORY;
         message->request.keys.n = 0;
     }

@@ -1,5 +1,6 @@
-/* A list of free blocks for each size, the last given back first: it is still in the caches. As
- * many stay as were once needed at a time, up to BLOCK_POOL_KEPT_BYTES. */
+/* A free list for each size. The block given back last is taken first, because it is still in the
+ * caches. The pool keeps as many blocks as were once in use at a time, up to
+ * BLOCK_POOL_KEPT_BYTES. */
 #include "io/net/link/block_pool.h"
 
 #include <glib.h>
@@ -40,8 +41,8 @@ void block_pool_free(BlockPool *pool)
 
 G_STATIC_ASSERT(BLOCK_POOL_LEAST_BYTES << (BLOCK_POOL_N_SIZES - 1) == BLOCK_POOL_MOST_BYTES);
 
-/* The list for blocks of that size, and what they really have; BLOCK_POOL_N_SIZES: none, malloc
- * it. */
+/* The list for blocks of that size, and their real size; BLOCK_POOL_N_SIZES: no list, use
+ * malloc. */
 static size_t find_list(const BlockPool *pool, size_t size, size_t *real_size)
 {
     size_t i = 0;

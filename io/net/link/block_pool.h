@@ -1,7 +1,7 @@
-/* Large blocks of memory that are used again and again.
+/* Large blocks of memory that are reused.
  *
- * malloc gives large blocks back to the kernel, often at once; the next one then costs a page fault
- * for each 4 kB, which takes longer than to copy them. A pool keeps a few.
+ * malloc often gives large blocks back to the kernel at once. The next block then costs a page
+ * fault for each 4 kB, which takes longer than copying 4 kB. A pool keeps a few blocks.
  *
  * Threads: any, a lock inside; block_pool_new and _free from the owner. */
 #ifndef RUBATO_IO_NET_LINK_BLOCK_POOL_H
@@ -26,14 +26,14 @@ BlockPool *block_pool_new(void);
 /* All blocks have been given back. NULL is allowed. */
 void block_pool_free(BlockPool *pool);
 
-/* A block of at least so many bytes, not initialised, aligned as malloc does; NULL where the memory
- * is not there. A pool of NULL is malloc. To be given back to the same pool with the same size. */
+/* A block of at least so many bytes, not initialised, aligned as by malloc; NULL if there is no
+ * memory. A NULL pool uses malloc. The caller gives it back to the same pool with the same size. */
 void *block_pool_take(BlockPool *pool, size_t size);
 
 /* Takes a block back; NULL is none. */
 void block_pool_give(BlockPool *pool, void *block, size_t size);
 
-/* What it keeps at present. */
+/* The bytes that the pool keeps at present. */
 size_t block_pool_kept_bytes(BlockPool *pool);
 
 #endif

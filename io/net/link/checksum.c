@@ -1,5 +1,5 @@
-/* The checksum, for the widest vectors that the processor has: all bytes between nodes of one host
- * go through it at both ends, and the wider ones take less than half of the time. */
+/* The checksum, with the widest vectors that the processor has. Both ends compute it over all bytes
+ * between nodes of one host, and wider vectors take less than half of the time. */
 #include "io/net/link/checksum.h"
 
 #include "io/net/link/checksum_variants.h"

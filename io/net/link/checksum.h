@@ -1,7 +1,7 @@
-/* A checksum of bytes, by XXH3 with 64 bits: fast, and no protection against whoever changes them
- * on purpose.
+/* A checksum of bytes, by XXH3 with 64 bits: fast, but no protection against an attacker who
+ * changes them.
  *
- * Threads: any; a function of its arguments alone. */
+ * Threads: any. The function depends on its arguments only. */
 #ifndef RUBATO_IO_NET_LINK_CHECKSUM_H
 #define RUBATO_IO_NET_LINK_CHECKSUM_H
 

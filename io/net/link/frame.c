@@ -1,8 +1,7 @@
 /* Frames, and the packets built of them.
  *
- * Threads: one owner at a time; only the count of a packet's references is shared.
- * Invariant: keys and values of a frame lie in its bytes just where they do in a packet that holds
- * this frame alone. */
+ * Threads: one owner at a time; only the count of a packet's references is shared. Invariant: keys
+ * and values have the same place in a frame's bytes as in a packet that holds this frame alone. */
 #include "io/net/link/frame.h"
 
 #include <assert.h>
@@ -72,7 +71,7 @@ void *frame_values(Frame *frame)
     return frame->bytes + PAYLOAD_AT + wire_padded((size_t)frame->header.key_bytes);
 }
 
-/* Writes the header and clears the padding: no bytes of old memory leave the process. */
+/* Writes the header and clears the padding, so that no bytes of old memory leave the process. */
 static void finish(Frame *frame)
 {
     const WireHeader *const header = &frame->header;
@@ -121,7 +120,7 @@ Packet *packet_take(Frame **frames, size_t joined_bytes)
             break;
         size += bytes;
     }
-    /* Where the memory is short, frames still go one by one. */
+    /* If there is no memory, frames are sent one by one. */
     Packet *const packet = n > 1 ? packet_new(size) : NULL;
     if (packet == NULL)
         return take_one(frames);
@@ -142,8 +141,8 @@ Packet *packet_take(Frame **frames, size_t joined_bytes)
 
 void packet_unref(Packet *packet)
 {
-    /* Release: what this holder did to the bytes comes before the last one frees them; acquire:
-     * the last one sees it. */
+    /* Release: what this holder did to the bytes happens before the last one frees them. Acquire:
+     * the last holder sees it. */
     if (atomic_fetch_sub_explicit(&packet->refs, 1, memory_order_acq_rel) == 1)
         block_pool_give(packet->pool, packet, packet->block_bytes);
 }

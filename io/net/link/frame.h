@@ -1,7 +1,8 @@
 /* A frame: one message on its way to another node, in one buffer.
  *
- * The buffer has room for the headers in front, so that a message that travels alone is sent, kept
- * until it is acknowledged and sent again from the place where its values were gathered.
+ * The buffer has room for the headers in front. So a message that is sent alone needs no copy: it
+ * is sent, kept until it is acknowledged, and sent again from the place where its values were
+ * gathered.
  *
  * Threads: one owner at a time. network_push takes it over. */
 #ifndef RUBATO_IO_NET_LINK_FRAME_H
@@ -12,19 +13,19 @@
 
 typedef struct Frame Frame;
 
-/* A frame for the message that the header tells: key_bytes and value_bytes say how much room there
- * is. Keys and values are not initialised. NULL where the memory is not there, or where they take
- * more than WIRE_MAX_PAYLOAD_BYTES. (transfer full) */
+/* A frame for the message of the header: it has room for key_bytes and value_bytes. Keys and values
+ * are not initialised. NULL if there is no memory, or if they need more than
+ * WIRE_MAX_PAYLOAD_BYTES. (transfer full) */
 Frame *frame_new(const WireHeader *header);
 
-/* The same with memory of a pool, which has to outlive it. NULL: no pool. */
+/* The same with memory of a pool, which must outlive the frame. NULL: no pool. */
 Frame *frame_new_from(BlockPool *pool, const WireHeader *header);
 
 /* NULL is allowed. */
 void frame_free(Frame *frame);
 
-/* To be edited until the frame is pushed. value_bytes may be lowered, never raised; key_bytes
- * stays. */
+/* The caller may edit it until the frame is pushed. value_bytes may be lowered, never raised;
+ * key_bytes must not change. */
 WireHeader *frame_header(Frame *frame);
 
 /* Room for the keys, aligned to 8: written by frame_set_keys or wire_store_key. (transfer none) */

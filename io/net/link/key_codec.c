@@ -1,11 +1,11 @@
 /* Differences of ascending keys in groups of four. See the header for the form.
  *
- * Reading and writing go by whole words where there is room for one, and mask what is too much. */
+ * Reads and writes whole words if there is room for one, and masks the excess bytes. */
 #include "io/net/link/key_codec.h"
 
 #include <string.h>
 
-/* Fewer keys are not worth the trouble. */
+/* Fewer keys are not worth encoding. */
 enum { MIN_KEYS = 16, GROUP = 4 };
 
 static const uint8_t length_of_code[] = { 1, 2, 4, 8 };
@@ -73,7 +73,8 @@ bool key_codec_is_possible(uint64_t n, uint64_t size)
     return size >= n_groups + n_differences && size - n_groups <= n_differences * sizeof(uint64_t);
 }
 
-/* The next difference; the word may reach beyond what belongs to it, but not beyond `end`. */
+/* The next difference. The word may reach beyond the difference's own bytes, but not beyond
+ * `end`. */
 static inline bool read_difference(const uint8_t **at, const uint8_t *end, unsigned code,
                                    uint64_t *difference)
 {

@@ -1,18 +1,18 @@
 /* Whether keys lie in a range.
  *
- * Threads: a function of its arguments alone. */
+ * Threads: any. The function depends on its arguments only. */
 #ifndef RUBATO_IO_NET_LINK_KEY_RANGE_H
 #define RUBATO_IO_NET_LINK_KEY_RANGE_H
 
 #include <rubato/request.h>
 
-/* The place of the first of n keys that does not lie in first_key .. first_key + n_keys - 1; n
- * where all do.
+/* The place of the first of n keys that is not in first_key .. first_key + n_keys - 1; n if all
+ * are.
  *
- * A key outside has the uppermost bit in its offset or in what is left behind it. To look at these
- * bits alone is done for several keys at once, without a comparison of 64 bits, which not every
- * processor has for vectors; a range of more than half of all keys has them set too, and is looked
- * at again. */
+ * For a key outside the range, the highest bit is set in its offset or in the remainder behind it.
+ * The loop tests only these bits, for several keys at once: not every processor can compare vectors
+ * of 64-bit numbers. In a range of more than half of all keys the bits are also set for keys
+ * inside; these are checked again. */
 static inline size_t key_range_find_outside(const RubatoKey *keys, size_t n, RubatoKey first_key,
                                             uint64_t n_keys)
 {

@@ -7,13 +7,13 @@
 
 #include <assert.h>
 
-/* Going back starts with so much. */
+/* Going back starts with so many bytes. */
 #define BACK_BYTES ((size_t)64 << 10)
 
 /* The longest wait between two attempts. */
 #define LONGEST_WAIT_MS 2000u
 
-/* An acknowledgement waits so long for a packet that takes it along, and for no more than these. */
+/* An acknowledgement waits so long for a packet that carries it, and for at most so many bytes. */
 #define ACK_DELAY_MS 5
 #define ACK_PACKETS 32
 #define ACK_BYTES ((size_t)256 << 10)
@@ -130,7 +130,7 @@ void link_sender_go_back(LinkSender *sender, int64_t now_ms)
 
 void link_sender_reset(LinkSender *sender, int64_t now_ms)
 {
-    sender->wait_ms = sender->resend_ms; /* it was the connection's fault that nothing came back */
+    sender->wait_ms = sender->resend_ms; /* no answer came because the connection was broken */
     if (sender->out_bytes > 0)
         go_back(sender, now_ms);
 }
@@ -170,7 +170,8 @@ LinkVerdict link_receiver_take(LinkReceiver *receiver, uint64_t sequence, size_t
         receiver->gap = true;
         return LINK_EARLY;
     }
-    /* A packet took an acknowledgement along, or all was acknowledged: the debt begins anew. */
+    /* A packet carried an acknowledgement, or all was acknowledged: the count of unacknowledged
+     * bytes starts again. */
     if (told == receiver->received || told != receiver->told_seen) {
         receiver->told_seen = told;
         receiver->owed_bytes = 0;

@@ -1,13 +1,14 @@
-/* The two ends of a link, as pure state machines: no socket, no thread, no clock on the wall.
+/* The two ends of a link, as pure state machines: no socket, no thread, no wall clock.
  *
- * The sending end numbers packets 1, 2, 3, …, keeps each until it is acknowledged and, where no
- * acknowledgement comes, goes back and sends again from the oldest (go-back-N). The receiving end
- * takes packets in order, drops what it has had or what comes too early, and says when an
- * acknowledgement is owed.
+ * The sending end numbers packets 1, 2, 3, … and keeps each until it is acknowledged. If no
+ * acknowledgement comes, it goes back and sends again from the oldest (go-back-N). The receiving
+ * end takes packets in order, drops repeated packets and those that come too early, and says when
+ * an acknowledgement must be sent.
  *
- * Over TCP packets get lost only with a connection, so losses are rare and come in bursts: going
- * back starts with little and doubles with each acknowledgement. A packet that the transport still
- * holds was not lost and is not sent twice; so a stalled peer does not multiply what waits for it.
+ * Over TCP packets get lost only with a connection, so losses are rare and come in bursts. Going
+ * back starts with few bytes and doubles them with each acknowledgement. A packet that the
+ * transport still holds was not lost and is not sent twice, so a stalled peer does not multiply the
+ * bytes that wait for it.
  *
  * Threads: one at a time for each end. Times are monotonic ms, passed in. */
 #ifndef RUBATO_IO_NET_LINK_LINK_H
@@ -18,19 +19,18 @@
 #define LINK_NEVER INT64_MAX
 
 typedef struct {
-    Packet *first, *last; /* kept: sent and not acknowledged, or not yet sent */
+    Packet *first, *last; /* kept packets: not acknowledged, or not yet sent */
     Packet *cursor;       /* the next to send; NULL: all are sent */
     uint64_t next_sequence;
     uint64_t highest_sent;
     uint64_t acknowledged;
     size_t kept_bytes, kept_packets;
-    size_t out_bytes;    /* of the packets before the cursor */
-    size_t limit_bytes;  /* the most that is out, beyond one packet */
-    size_t budget_bytes; /* the same while going back */
-    uint64_t back_until; /* going back ends with this one's acknowledgement; 0: not going back */
-    int64_t resend_at;   /* LINK_NEVER: nothing is out */
-    int64_t
-        back_again_at; /* before this, another request of the receiver to go back is not heard */
+    size_t out_bytes;      /* of the packets before the cursor */
+    size_t limit_bytes;    /* the most bytes that are out, beyond one packet */
+    size_t budget_bytes;   /* the same while going back */
+    uint64_t back_until;   /* going back ends when this packet is acknowledged; 0: not going back */
+    int64_t resend_at;     /* LINK_NEVER: nothing is out */
+    int64_t back_again_at; /* before this time, another request to go back is ignored */
     unsigned resend_ms;
     unsigned wait_ms; /* resend_ms, growing while no acknowledgement comes */
 } LinkSender;
@@ -43,17 +43,18 @@ void link_sender_clear(LinkSender *sender);
 /* Numbers a packet and puts it behind the others. (transfer full) */
 void link_sender_add(LinkSender *sender, Packet *packet);
 
-/* Every packet up to `ack` has arrived. False, and nothing happens, for one that was never sent. */
+/* Every packet up to `ack` has arrived. Returns false and does nothing if `ack` was never sent. */
 bool link_sender_ack(LinkSender *sender, uint64_t ack, int64_t now_ms);
 
 /* Goes back to the oldest packet if it is time, or because the receiver pending it. */
 void link_sender_tick(LinkSender *sender, int64_t now_ms);
 void link_sender_go_back(LinkSender *sender, int64_t now_ms);
 
-/* The connection was made anew: what is out may be lost, so it is sent again at once. */
+/* The connection was made again: packets that are out may be lost, so they are sent again at
+ * once. */
 void link_sender_reset(LinkSender *sender, int64_t now_ms);
 
-/* The next packet to send, NULL: none now. *again: it was sent before. (transfer none) */
+/* The next packet to send; NULL: none now. *again: it was sent before. (transfer none) */
 Packet *link_sender_next(LinkSender *sender, int64_t now_ms, bool *again);
 
 typedef enum {
@@ -72,13 +73,13 @@ typedef struct {
     bool wants_again; /* and the sender was not yet asked for it */
 } LinkReceiver;
 
-/* What to do with the packet of this number, and takes it if it is new. `told` is the highest
- * acknowledgement sent so far. */
+/* Says what to do with the packet of this number, and accepts it if it is the next one. `told` is
+ * the highest acknowledgement sent so far. */
 LinkVerdict link_receiver_take(LinkReceiver *receiver, uint64_t sequence, size_t size,
                                uint64_t told, int64_t now_ms);
 
-/* When an acknowledgement is to be sent, if no packet takes it along before: LINK_NEVER where none
- * is owed, now_ms or less for at once. */
+/* When an acknowledgement must be sent, if no packet carries it before: LINK_NEVER if none is due;
+ * now_ms or less: at once. */
 int64_t link_receiver_due(LinkReceiver *receiver, uint64_t told, int64_t now_ms);
 
 /* Whether to ask the sender to go back; true once for each gap. */

@@ -1,7 +1,8 @@
-/* Writes and reads the headers of packets and messages. The layout is told in wire.h.
+/* Writes and reads the headers of packets and messages. wire.h describes the layout.
  *
  * Threads: any. Invariant: a reader that returns NULL has made sure that every size in the header
- * fits into the bytes that came; a reader that finds fault leaves its out-parameters alone. */
+ * fits into the bytes that came; a reader that finds an error does not change its
+ * out-parameters. */
 #include "io/net/link/wire.h"
 
 #include "io/net/link/key_codec.h"
@@ -29,7 +30,7 @@ void wire_write_packet_header(void *at, const PacketHeader *header)
     wire_store_u32(bytes + 60, header->n_messages);
 }
 
-/* ---- what a kind carries, from byte 16 on ---- */
+/* ---- what each kind carries, from byte 16 on ---- */
 
 typedef struct {
     void (*write)(uint8_t *bytes, const WireHeader *header);
@@ -183,7 +184,7 @@ static const char *read_control(const uint8_t *bytes, WireHeader *header)
     return header->key_bytes != 0 ? "it is a control message with keys" : NULL;
 }
 
-/* Those kinds that carry more, or less, than a request to a server does. */
+/* The kinds that carry more, or less, than a request to a server. */
 static const WireForm forms[MESSAGE_N_WIRE_KINDS] = {
     [MESSAGE_CLOCK] = { write_clock, read_clock },
     [MESSAGE_REPLY] = { write_reply, read_reply },
@@ -293,8 +294,8 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
         .key_bytes = wire_load_u32(at + 8),
         .value_bytes = wire_load_u32(at + 12),
     };
-    /* One after the other, so that no sum can wrap. What follows a message begins at a multiple of
-     * 8, so the padding must be there too. */
+    /* Checked one after the other, so that no sum can overflow. The next message begins at a
+     * multiple of 8, so the padding must be there too. */
     size_t rest = size - WIRE_MESSAGE_HEADER_BYTES;
     if (read.key_bytes > rest || wire_padded((size_t)read.key_bytes) > rest)
         return "its keys are longer than what came";

@@ -1,8 +1,8 @@
-/* What crosses between nodes, byte by byte.
+/* The format of all bytes between nodes.
  *
  * A packet is one message of the transport: a prefix, the rest of a PacketHeader, then messages. A
- * message is a WireHeader, then its keys, then its values, each padded to 8 bytes, so that all of
- * them lie aligned in a buffer that is. Numbers are little-endian whatever the hosts are.
+ * message is a WireHeader, then its keys, then its values, each padded to 8 bytes, so that all are
+ * aligned if the buffer is. Numbers are little-endian on all hosts.
  *
  *   packet:   0 magic  4 version  6 kind  8 sender  12 flags  16 run id  24 incarnation
  *            32 sequence number  40 acknowledged  48 consumed  56 payload bytes  60 messages
@@ -16,9 +16,9 @@
  *     reply:    16 request id  24 status  32 min clock
  *     control:  nothing: all of it is in the values
  *
- * Nothing here trusts a byte: the readers say whether all sizes fit into what came.
+ * No byte is trusted: the readers check that all sizes fit into the bytes that came.
  *
- * Threads: any; functions of their arguments alone. */
+ * Threads: any. The functions depend on their arguments only. */
 #ifndef RUBATO_IO_NET_LINK_WIRE_H
 #define RUBATO_IO_NET_LINK_WIRE_H
 
@@ -33,7 +33,7 @@
 #define WIRE_PACKET_HEADER_BYTES 64
 #define WIRE_MESSAGE_HEADER_BYTES 80
 
-/* The largest packet that a node takes in. */
+/* The largest packet that a node accepts. */
 #define WIRE_MAX_PACKET_BYTES ((size_t)1 << 30)
 
 /* The most bytes that the keys and values of one message may take together, padding included. */
@@ -51,7 +51,7 @@ typedef enum {
 
 /* What every request to a server carries. */
 typedef struct {
-    uint64_t id; /* comes back with the reply; 0: nobody waits for one */
+    uint64_t id; /* comes back with the reply; 0: no reply is expected */
     uint32_t table;
     uint32_t part; /* of the table */
     uint32_t server;
@@ -69,8 +69,8 @@ typedef struct {
 /* MESSAGE_CLOCK */
 typedef struct {
     uint32_t table;
-    uint32_t source; /* a node's number or, where the table's model wants those, a worker's rank */
-    uint64_t clock;  /* to which it has come */
+    uint32_t source;     /* a node's number, or a worker's rank if the table's model uses ranks */
+    uint64_t clock;      /* to which it has come */
     uint64_t node_clock; /* for messages to the user: the clock of the node, */
     uint32_t slowest;    /* and the rank of its slowest worker */
 } WireClock;
@@ -123,7 +123,7 @@ static inline size_t wire_padded(size_t n)
     return (n + 7) & ~(size_t)7;
 }
 
-/* Little-endian numbers at any address. Rows and keys are sent as they lie in memory, too. */
+/* Little-endian numbers at any address. Rows and keys are also sent as they are in memory. */
 G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
 
 static inline void wire_store_u16(void *at, uint16_t value)
@@ -175,8 +175,8 @@ static inline size_t wire_message_bytes(const WireHeader *header)
            wire_padded((size_t)header->value_bytes);
 }
 
-/* Whether a message takes room in its receiver until it is dealt with: requests do, and wait for
- * room; replies and control messages must never wait. */
+/* Whether a message takes room in its receiver until it is handled. Requests do, and wait for room.
+ * Replies and control messages must never wait. */
 static inline bool wire_is_charged(MessageKind kind)
 {
     return kind != MESSAGE_REPLY && kind != MESSAGE_CONTROL;
@@ -187,7 +187,8 @@ void wire_write_packet_header(void *at, const PacketHeader *header);
 void wire_write_message_header(void *at, const WireHeader *header);
 void wire_write_greeting_prefix(void *at, uint16_t version, uint32_t body_bytes);
 
-/* Reads what every packet of every version begins with. NULL, or what is wrong with it. */
+/* Reads the beginning that packets of all versions share. Returns NULL, or what is wrong with
+ * it. */
 const char *wire_read_prefix(const void *bytes, size_t size, uint16_t *version, PacketKind *kind);
 
 /* Reads the header of a PACKET_LINK packet of this version. NULL, or what is wrong with it. */
@@ -196,8 +197,8 @@ const char *wire_read_packet_header(const void *bytes, size_t size, PacketHeader
 /* Finds the body of a PACKET_GREETING packet of any version. NULL, or what is wrong with it. */
 const char *wire_read_greeting(const void *bytes, size_t size, size_t *body_bytes);
 
-/* Reads the message at the start of what is left of a packet. NULL, or what is wrong with it; then
- * nothing of the rest can be told apart. */
+/* Reads the message at the start of a packet's remaining bytes. Returns NULL, or what is wrong with
+ * it; then the rest of the packet cannot be read. */
 const char *wire_read_message(const void *bytes, size_t size, WireHeader *header);
 
 #endif

@@ -1,4 +1,4 @@
-/* What senders have in common: see sender.h. */
+/* The code that all senders share: see sender.h. */
 #include "io/net/transport/sender.h"
 
 #include <sys/epoll.h>
@@ -31,7 +31,7 @@ static void free_waiting(gpointer data)
     g_free(data);
 }
 
-/* Whether what is sent now comes to nothing: see the top of sender.h. */
+/* Whether packets sent now are dropped: see the top of sender.h. */
 static bool is_between(const Sender *sender)
 {
     return sender->state == NETWORK_DISCONNECTED && sender->give_up_ms == INT64_MAX;
@@ -44,7 +44,7 @@ void sender_note_connected(Sender *sender)
     sender->state = NETWORK_CONNECTED;
     sender->connected_ms = monotonic_ms();
     atomic_store_explicit(&sender->n_connected, n + 1, memory_order_relaxed);
-    /* Release: who sees it by senders_take_resets sees n_connected. */
+    /* Release: a thread that sees it in senders_take_resets sees n_connected. */
     if (n > 0)
         atomic_store_explicit(&sender->among->was_reset, true, memory_order_release);
 }
@@ -66,7 +66,7 @@ static void disconnect(Sender *sender)
     Waiting *const first = g_queue_peek_head(&sender->waiting);
     if (first != NULL)
         first->at = 0;
-    /* What has lasted may be made anew at once. */
+    /* A connection that has lasted may be made again at once. */
     if (!was_connected || monotonic_ms() - sender->connected_ms < RETRY_MS)
         pause_attempts(sender);
 }
@@ -90,7 +90,7 @@ static bool write_packet(Sender *sender, const Packet *packet, size_t *at, size_
     return progress == SENDER_DONE;
 }
 
-/* What is done from time to time, or before something is written. */
+/* The work done from time to time, or before a write. */
 static void look_after(Sender *sender)
 {
     if (sender->is_open && sender->ops->look_after != NULL &&

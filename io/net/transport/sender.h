@@ -1,16 +1,16 @@
 /* The sending side of a transport that writes by itself, without a library's queue: a sender for
  * each channel.
  *
- * What a connection does not take at once waits in a list, in order; whoever hears that there is
- * room goes on writing. What is sent before the first connection waits for it. When a connection
- * breaks, what waits is dropped, as is what is sent before the next one: all of it comes after what
- * got lost with the connection, and the link sends everything again, in order, once there is
- * another. Only a channel that is being closed, of which the link knows no more, keeps what waits
- * and begins the first packet anew.
+ * Packets that a connection does not take at once wait in a list, in order. The thread that learns
+ * of room continues to write. Packets sent before the first connection wait for it. When a
+ * connection breaks, waiting packets are dropped, as are packets sent before the next connection.
+ * They follow packets that got lost with the connection, and the link sends all of them again, in
+ * order, on the next one. Only a channel that is being closed, which its link has forgotten, keeps
+ * its waiting packets and sends the first one again from its beginning.
  *
  * Threads: the holder of the channel, and the I/O thread when something comes on its connection; so
- * each sender has a lock. The lock of all senders keeps one alive while the I/O thread is at it,
- * and is taken before the sender's. */
+ * each sender has a lock. The lock of all senders keeps a sender alive while the I/O thread uses
+ * it, and is taken before the sender's lock. */
 #ifndef RUBATO_IO_NET_TRANSPORT_SENDER_H
 #define RUBATO_IO_NET_TRANSPORT_SENDER_H
 
@@ -32,7 +32,7 @@ typedef struct {
 
 typedef enum {
     SENDER_DONE,   /* all of the packet is written */
-    SENDER_LATER,  /* not yet: the connection's news, or the I/O thread, will tell when */
+    SENDER_LATER,  /* not yet: a connection event, or the I/O thread, will tell when */
     SENDER_BROKEN, /* the connection is not worth keeping */
 } SenderProgress;
 
@@ -45,15 +45,17 @@ typedef struct {
     /* Ends the connection. */
     void (*shut)(Sender *sender);
 
-    /* Writes the packet from *at on, and moves that; no more than *budget bytes, and takes off what
-     * it has written, for a reader as fast as the writer could keep it at it for ever. */
+    /* Writes the packet from *at on, and advances *at. Writes at most *budget bytes and reduces
+     * *budget by what it wrote: otherwise a reader as fast as the writer could keep it busy for
+     * ever. */
     SenderProgress (*write)(Sender *sender, const Packet *packet, size_t *at, size_t *budget);
 
-    /* Something has come on the connection; epoll's `events` say what. False: it is over. */
+    /* Something has come on the connection; epoll's `events` say what. False: the connection has
+     * ended. */
     bool (*hear)(Sender *sender, uint32_t events);
 
-    /* Looks after the open connection, from time to time. False: it is to be given up. NULL: there
-     * is nothing to look after. */
+    /* Checks the open connection from time to time. False: it is given up. NULL: no check is
+     * needed. */
     bool (*look_after)(Sender *sender, int64_t now_ms);
 
     /* Frees the sender, which is shut. */
@@ -102,11 +104,11 @@ bool senders_take_resets(Senders *senders);
 /* Something has come on the connection of this sender, if there is one. Any thread. */
 void senders_hear(Senders *senders, uint32_t id, uint32_t events);
 
-/* Has all go on that have something left to write, or to connect. Any thread. */
+/* Makes all senders continue that have packets to write, or must connect. Any thread. */
 void senders_go_on(Senders *senders);
 
-/* Sends what channels that were closed still have to send, as long as each has time; then frees
- * them. Their connections are in the epoll, with `kind` << 32 | id as their data. Owner. */
+/* Sends what closed channels still have to send, as long as each has time, then frees them. Their
+ * connections are in the epoll, with `kind` << 32 | id as their data. Owner. */
 void senders_finish(Senders *senders, int epoll_fd, uint32_t kind);
 
 #endif
