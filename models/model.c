@@ -1,4 +1,4 @@
-/* The gate of a shard: the list of models, the outbox, and what every model shares.
+/* A task's model over a shard: the list of models, the outbox, and the code that all models share.
  *
  * Thread: the shard's present owner. A request is in one place at a time: with the caller, with the
  * model, or in the outbox. */
@@ -13,7 +13,7 @@
 #include "models/shard.h"
 #include "models/spec.h"
 
-/* The models that there are, a line each. */
+/* All models, one line for each. */
 #define FOR_EACH_MODEL(DO) \
     DO(asp_model_ops)      \
     DO(bsp_model_ops)      \
@@ -245,7 +245,7 @@ void rubato_model_starve(RubatoModel *model, RubatoRequest *request)
         put_out(model, request);
 }
 
-/* One block holds the request, its keys and its input, in this order, which aligns each. */
+/* One block holds the request, its keys and its input. This order aligns each of them. */
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
     const RubatoKeys *from = &request->keys;

@@ -1,12 +1,12 @@
-/* A consistency model as the server sees it: a shard's gate for one task.
+/* A consistency model as the server sees it. It decides, for one task, when requests reach a shard.
  *
- * Requests and clocks go in; what has been answered is taken from the outbox. Every request that
- * goes in comes out exactly once: a Get in the outbox once its rows are read, an Add and an
- * announcement in the outbox during the call that brought them, and a Get that is still parked at
- * the end in what model_free returns.
+ * Requests and clocks go in; answered requests are taken from the outbox. Every request comes out
+ * exactly once. A Get comes out in the outbox when its rows have been read. An Add or an
+ * announcement comes out in the outbox during the call that brought it. A Get that is still parked
+ * at the end is in the chain that model_free returns.
  *
- * Order: what one node sends has to arrive here in the order in which it was sent, and a node tells
- * a clock only behind every Add that its workers made before it.
+ * Order: the messages of one node must arrive here in the order in which they were sent. A node
+ * tells a clock only after every Add that its workers made before it.
  *
  * Threads: the shard's present owner, one thread at a time. */
 #ifndef RUBATO_MODELS_MODEL_H
@@ -14,27 +14,26 @@
 
 #include <rubato/model_ops.h>
 
-/* The model of that name, NULL where there is none; and the i-th model's name, NULL past the
- * last. */
+/* The model of that name; NULL if there is none. And the name of model i; NULL past the last. */
 const RubatoModelOps *model_find(const char *name);
 const char *model_name(size_t i);
 
-/* What is special about the model of a spec that has passed spec_check. */
+/* The special properties of the model of a spec. The spec has passed spec_check. */
 const RubatoModelTraits *model_traits(const RubatoTableSpec *spec);
 
 /* Begins a task on a shard: every clock is 0. setup->spec and the shard outlive the model. n_nodes
- * is the number of sources where those are nodes. A source without workers has to be retired by
+ * is the number of sources if sources are nodes. The caller must retire a source without workers by
  * model_clock. NULL with RUBATO_ERROR_MEMORY. (transfer full) */
 RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32_t n_nodes,
                        GError **error);
 
-/* Ends the task. Returns the chain of parked Gets, dropped unanswered; Adds that no clock has
+/* Ends the task. Returns the chain of parked Gets, which are not answered. Adds that no clock has
  * released are lost. The outbox must be empty. */
 RubatoRequest *model_free(RubatoModel *model);
 
 /* Whether a request makes sense to this model: a worker of the task, a clock that a live worker can
- * have. What came over the wire is asked this (and shard_keys_ok) first; the calls below take it
- * for granted. */
+ * have. Requests of other nodes are checked by this (and shard_keys_ok) first; the calls below do
+ * not check again. */
 bool model_request_ok(const RubatoModel *model, const RubatoRequest *request);
 
 void model_get(RubatoModel *model, RubatoRequest *request);
@@ -42,30 +41,31 @@ void model_add(RubatoModel *model, RubatoRequest *request);
 void model_tune(RubatoModel *model, RubatoRequest *request);
 
 /* The keys of iteration request->clock of a worker, or a piece of them (see
- * RubatoRequest.n_announced); its iterations come in order, the pieces of one in the order of its
- * keys. A clock of RUBATO_CLOCK_RETIRED: there are no more, it uses no keys from here on. */
+ * RubatoRequest.n_announced); its iterations come in order, and the pieces of one iteration in the
+ * order of its keys. A clock of RUBATO_CLOCK_RETIRED: no more iterations come, and the worker uses
+ * no more keys. */
 void model_announce(RubatoModel *model, RubatoRequest *request);
 
-/* A source has come to a clock, or (RUBATO_CLOCK_RETIRED) to its end. An old or repeated clock and
- * an unknown source change nothing. */
+/* A source has reached a clock, or (RUBATO_CLOCK_RETIRED) its end. An old or repeated clock, or an
+ * unknown source, changes nothing. */
 void model_clock(RubatoModel *model, uint32_t source, uint64_t clock);
 
-/* Where the model puts what it gives back from now on, instead of a place of its own: a chain that
- * is empty between two calls, so that models which are never called at the same time may share it.
- * Both are empty now. */
+/* Sets the chain to which the model adds answered requests from now on, instead of its own. The
+ * chain is empty between two calls, so models that are never called at the same time may share it.
+ * Both chains are empty now. */
 void model_set_outbox(RubatoModel *model, RubatoRequest **outbox);
 
-/* Empties the outbox: the chain of requests given back since it was last taken, in the order in
- * which they were. The min clock at which a Get was answered is rubato_model_min_clock as long as
- * no other model_ call came between. */
+/* Empties the outbox. Returns the chain of requests given back since the last call, in that order.
+ * rubato_model_min_clock is the min clock at which a Get was answered, as long as no other model_
+ * call came between. */
 RubatoRequest *model_take_answered(RubatoModel *model);
 
-/* The source whose clock is the min clock, for messages to the user; any of them where several are,
- * UINT32_MAX where all are retired. */
+/* The source whose clock is the min clock, for messages to the user. Any of them if there are
+ * several; UINT32_MAX if all are retired. */
 uint32_t model_slowest(const RubatoModel *model);
 
-/* How many keys the Gets have that are not answered yet, and the requests that the model keeps: no
- * clock and no announcement makes it answer, apply or forget more. */
+/* The number of keys of unanswered Gets and of requests that the model keeps. A clock or an
+ * announcement can make it answer, apply or forget at most so many. */
 uint64_t model_n_held(const RubatoModel *model);
 
 /* How many calls were ignored: clocks of unknown sources, announcements out of order. */

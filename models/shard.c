@@ -1,9 +1,9 @@
 /* Shards: gathering and scattering rows.
  *
- * Two ways. Where the storage gives out its whole range (`rows` is set), the row of a key is a
- * matter of arithmetic and the loops run over the keys themselves; rows of 4 and 8 bytes have loops
- * of their own, for a load costs less than a call of memcpy. Otherwise keys go to the storage in
- * blocks, which it finds with its memory accesses overlapped.
+ * There are two ways. If the storage exposes its whole range (`rows` is set), a row's address is
+ * computed from its key and the loops run over the keys. Rows of 4 and 8 bytes have loops of their
+ * own, because a load costs less than a call of memcpy. Otherwise the storage finds the keys in
+ * blocks, with overlapped memory accesses.
  *
  * Thread: the shard's present owner. Keys have been checked. */
 #include "models/shard.h"
@@ -15,7 +15,7 @@
 #include "models/spec.h"
 #include "models/storage/storage.h"
 
-#define ADD_BLOCK 32u      /* keys; measured: their rows are still at hand when they are added to */
+#define ADD_BLOCK 32u      /* keys; measured: their rows are still cached when deltas are added */
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
 RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
@@ -137,15 +137,15 @@ bool shard_keys_ok(const RubatoShard *shard, const RubatoKeys *keys)
         return key_range_find_outside(keys->keys, keys->n, shard->first_key, shard->n_keys) ==
                keys->n;
 
-    bool ok = true; /* no early way out: wrong keys are rare */
+    bool ok = true; /* no early exit: wrong keys are rare */
     for (size_t i = 0; i < keys->n; i++)
         ok &= keys->keys[keys->at[i]] - shard->first_key < shard->n_keys;
     return ok;
 }
 
 /* Gathers rows of `bytes` bytes that lie `stride` bytes apart; called with constants for the narrow
- * ones. Everything that the loop needs is in locals, for a store of bytes might change any
- * member. */
+ * ones. Everything that the loop needs is in local variables, because a store of bytes might change
+ * any member. */
 static inline __attribute__((always_inline)) void gather(const RubatoShard *shard,
                                                          const RubatoKeys *keys,
                                                          unsigned char *restrict values,
@@ -239,8 +239,8 @@ static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
     }
 }
 
-/* Copies what the storage has found of a block of keys; called with a constant for narrow rows.
- * Value i goes to row i of `values`, or to row at[i]. */
+/* Copies the rows that the storage has found for a block of keys. Called with a constant size for
+ * narrow rows. Value i goes to row i of `values`, or to row at[i]. */
 static inline __attribute__((always_inline)) void copy_found(
     const RubatoShard *shard, const RubatoKey *keys, void *const *restrict rows, size_t n,
     const uint32_t *restrict at, unsigned char *restrict values, size_t bytes)
@@ -270,7 +270,7 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
 
         if (shard->create_on_get)
             (void)shard_find_or_create(shard, some, n,
-                                       rows); /* what is absent reads as if it were there */
+                                       rows); /* an absent row reads as if it were there */
         else
             shard->ops->find(shard->storage, some, n, rows);
         if (row_bytes == 4)

@@ -1,8 +1,8 @@
-/* A shard: one server's part of a table — a storage, an update rule and an initialiser, put
- * together from the table's spec. It answers and applies at once; when is the model's business.
+/* A shard: one server's part of a table — a storage, an update rule and an initialiser, as the
+ * table's spec says. It answers and applies at once; the model decides when to call it.
  *
- * Calls take what a request carries: any of the three forms of RubatoKeys, and a flat array of rows
- * that is aligned for the table's dtype.
+ * Calls take keys in any of the three forms of RubatoKeys, and a flat array of rows that is aligned
+ * for the table's dtype.
  *
  * Threads: the shard's present owner, one thread at a time. */
 #ifndef RUBATO_MODELS_SHARD_H
@@ -16,12 +16,12 @@ typedef struct RubatoShard RubatoShard;
 
 /* Creates the part that one server holds of a table. spec has passed spec_check and outlives the
  * shard. Dense storage: the shard's keys are first_key .. first_key + n_keys - 1, and n_keys may be
- * 0; hash storage ignores both. What is found by a hash of keys goes by the seed, which is random
- * for each table. NULL with RUBATO_ERROR_MEMORY where the rows do not fit. (transfer full) */
+ * 0; hash storage ignores both. Hashes of keys use the seed, which is random for each table. NULL
+ * with RUBATO_ERROR_MEMORY if there is no memory for the rows. (transfer full) */
 RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
                               uint64_t hash_seed, GError **error);
 
-/* The same with a seed that everybody knows. */
+/* The same with a fixed, public seed. */
 static inline RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey first_key,
                                      uint64_t n_keys, GError **error)
 {
@@ -30,24 +30,24 @@ static inline RubatoShard *shard_new(const RubatoTableSpec *spec, RubatoKey firs
 
 void shard_free(RubatoShard *shard);
 
-/* The range of keys that it was made for. */
+/* The shard's range of keys. */
 void shard_range(const RubatoShard *shard, RubatoKey *first_key, uint64_t *n_keys);
 
-/* Whether the shard holds every one of the keys: what came over the wire is asked this first, the
- * other calls take it for granted. */
+/* Whether the shard holds all of the keys. Requests of other nodes are checked by this first; the
+ * other calls do not check again. */
 bool shard_keys_ok(const RubatoShard *shard, const RubatoKeys *keys);
 
 /* Reads rows. An absent one has its initial values; it is created only if the table says so. */
 void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values);
 
 /* Applies deltas by the table's update rule; those of a repeated key one after the other. The first
- * counts bad ones as a worker's, the second as nobody's. */
+ * function counts bad deltas for a worker, the second for no worker. */
 void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, const void *deltas);
 void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas);
 
-/* Whether a row of a worker's deltas is to be applied: it is good, or nobody refuses bad ones,
- * which are counted. And the rule on n rows of deltas of different keys, about which that was
- * asked. */
+/* shard_accepts: whether to apply a row of a worker's deltas: it is good, or the table does not
+ * refuse bad rows. Counts a bad row. The second function applies the rule to n accepted rows of
+ * deltas of different keys. */
 bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas);
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas);
 
@@ -55,37 +55,37 @@ void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, con
 void shard_tune(RubatoShard *shard, const RubatoTuning *tuning);
 bool shard_tuning_ok(const RubatoShard *shard, const RubatoTuning *tuning);
 
-/* Past the update rule: rows get these values and the state of fresh ones; rows that are there
- * become as they were made; what the rule keeps beside each row. */
+/* Without the update rule: sets rows to these values with the state of new rows; resets existing
+ * rows to their initial values; reads and writes the rule's state beside each row. */
 void shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values);
 void shard_reset(RubatoShard *shard, const RubatoKeys *keys);
 void shard_get_state(RubatoShard *shard, const RubatoKeys *keys, void *states);
 void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *states);
 
-/* The keys of n rows, from the first-th on: there are so many, and the shard can list them. The
- * order stays the same until a row is made. */
+/* The keys of n rows from row number `first` on. There must be so many rows, and the shard must be
+ * able to list them. The order stays the same until a row is created. */
 bool shard_can_list(const RubatoShard *shard);
 void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys);
 
 /* The bad deltas that were counted: a list of BadCounts. */
 const BadGradients *shard_bad_gradients(const RubatoShard *shard);
 
-/* Where the shard says from now on, by true, that a request could not be done for want of memory,
- * or not in whole. The rows that were there before hold what they held, or what the request did to
- * them; of those that it asked for, some may have been made, others not. */
+/* From now on the shard sets *alarm to true when a request was not, or not wholly, done for lack of
+ * memory. Rows that existed before have their old values, or those that the request gave them. Of
+ * the rows that the request needed, some may have been created. */
 void shard_set_alarm(RubatoShard *shard, bool *alarm);
 void shard_starve(RubatoShard *shard); /* says so */
 
-/* The seed of what is hashed by key. */
+/* The seed of hashes of keys. */
 uint64_t shard_hash_seed(const RubatoShard *shard);
 
-/* What the shard was made of. */
+/* The spec of the shard. */
 const RubatoTableSpec *shard_spec(const RubatoShard *shard);
 
 /* Bytes of a row: width × the size of the dtype. */
 size_t shard_row_bytes(const RubatoShard *shard);
 
-/* About how many values a row takes the time of: 1 at least. */
+/* The time for a row, in values, roughly: at least 1. */
 size_t shard_n_values(const RubatoShard *shard);
 
 /* How many rows there are, and how many bytes they take in all. */

@@ -26,12 +26,12 @@ struct RubatoShard {
     uint64_t n_keys;
     const RubatoStorageOps *ops;
     RubatoInit init;
-    unsigned char *rows; /* that of first_key, all others following; NULL: ask the storage */
+    unsigned char *rows; /* the row of first_key, followed by all others; NULL: ask the storage */
 
     Updater updater;
     RubatoStorage *storage;
 
-    bool *alarm; /* set where a request could not be done for want of memory */
+    bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;
 };
 
@@ -41,7 +41,7 @@ static inline unsigned char *shard_dense_row(const RubatoShard *shard, RubatoKey
     return shard->rows + (key - shard->first_key) * shard->stride;
 }
 
-/* Copies one row; constant sizes are moved by one instruction. */
+/* Copies one row. A constant size is copied by one instruction. */
 static inline void shard_copy_row(unsigned char *to, const unsigned char *from, size_t bytes)
 {
     if (bytes == 4)
@@ -52,7 +52,7 @@ static inline void shard_copy_row(unsigned char *to, const unsigned char *from, 
         memcpy(to, from, bytes);
 }
 
-/* The next block of a request's keys, one after the other: where they lie, or copied to `block`. */
+/* The next block of a request's keys as an array: in their own memory, or copied to `block`. */
 static inline const RubatoKey *shard_take_block(const RubatoKeys *keys, size_t begin, size_t n,
                                                 RubatoKey *block)
 {
@@ -79,7 +79,7 @@ static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t 
         shard->ops->find(shard->storage, keys, n, rows);
 }
 
-/* The same, making those that are absent; false where there is no memory, and the alarm is set. */
+/* The same, but creates absent rows. False if there is no memory; the alarm is then set. */
 static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
                                         void **rows)
 {

@@ -1,4 +1,4 @@
-/* Shards: what goes past the update rule, and what is not rows.
+/* Shards: calls that do not use the update rule, and calls about other things than rows.
  *
  * Thread: the shard's present owner. Keys have been checked. */
 #include "models/shard_private.h"

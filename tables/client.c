@@ -1,10 +1,10 @@
-/* The worker's side of a table: checks the keys, slices them by partition, sends a slice to each
- * server, waits (client_wait.c).
+/* The worker's side of a table: it checks the keys, slices them by partition, sends a slice to each
+ * server, and waits (client_wait.c).
  *
  * Parts for other nodes leave first, so that they are under way while this thread handles the local
- * ones itself. Workers share nothing here but the process cache.
+ * ones itself. Workers share only the process cache here.
  *
- * Threads: the client's worker; table_client_count_late_get any. */
+ * Threads: the client's worker; table_client_count_late_get from any. */
 #include "io/net/fence.h"
 #include "io/net/monotonic.h"
 #include "tables/client_private.h"
@@ -84,7 +84,7 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
                     client->route->spec->name, n, first);
         return false;
     }
-    /* a run over a hashed table is written out as a list */
+    /* a run over a hashed table becomes a list */
     if (partition->kind == PARTITION_HASH && !check_count(client, n, error))
         return false;
     return partition_holds_run(partition, first, n, &wrong) || fail_range(client, wrong, error);
@@ -92,8 +92,8 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
 
 /* ---- sending ---- */
 
-/* Each field by itself: a message that is cleared as a whole first costs a tenth of a Get of one
- * key. What the server sets, and what only others carry, is left out. */
+/* Sets each field separately: clearing the whole message first costs a tenth of a Get of one key.
+ * Fields that the server sets, and fields of other kinds, are not set. */
 static inline __attribute__((always_inline)) void set_message(Message *message,
                                                               const TableClient *client,
                                                               const TableAsk *ask,
@@ -121,8 +121,8 @@ static inline __attribute__((always_inline)) void set_message(Message *message,
     message->node_clock = 0;
 }
 
-/* A request that was registered after the canceller swept would wait for ever; one of the two sees
- * the other: the flag is set before the sweep, and looked at after the registration. */
+/* A request registered after the canceller's sweep would wait for ever. One of the two sees the
+ * other: the flag is set before the sweep, and read after the registration. */
 void table_client_cancel_if_late(TableClient *client)
 {
     if (table_client_is_cancelled(client))
@@ -221,7 +221,7 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
     return true;
 }
 
-/* False where there is no memory to send all of the message. */
+/* False if there is no memory to send the whole message. */
 static bool tell(TableClient *client, Message *message)
 {
     const size_t n_bytes = post_office_tell(client->route->office, message);
@@ -325,9 +325,9 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
     return added;
 }
 
-/* ---- any request, waited for ---- */
+/* ---- any request, with a wait for its answer ---- */
 
-/* Every slice is answered, so that one which could not be done is known. */
+/* Every slice is answered, so that a failed one is known. */
 static bool ask_slices(TableClient *client, const TableAsk *ask, uint32_t n_slices, GError **error)
 {
     Call call;
@@ -364,7 +364,7 @@ bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey fi
                       slicer_cut_run(&client->slicer, client->route->partition, first, n), error);
 }
 
-/* ---- what goes to every part, or every server ---- */
+/* ---- messages to every part, or every server ---- */
 
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error)
@@ -385,7 +385,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         return table_client_fail_memory(client, error);
     const uint32_t number = part_map_number(route->map);
     for (uint32_t part = 0; part < route->map->n_parts; part++) {
-        /* the slices come in the order of their parts; a part without keys is told so */
+        /* the slices are in the order of their parts; a part without keys gets an empty one */
         const Slice none = { .part = part };
         const bool has_keys = slice < n_slices && client->slicer.slices[slice].part == part;
         Message message;
@@ -393,7 +393,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         set_message(&message, client, &ask, has_keys ? &client->slicer.slices[slice++] : &none,
                     NULL);
         message.request.clock = iteration;
-        message.request.n_announced = 0; /* whole, where it is not cut to pieces on its way */
+        message.request.n_announced = 0; /* the whole, unless it is cut later */
         if (post_office_tell(office, &message) == POST_OFFICE_UNSENT)
             return table_client_fail_memory(client, error);
     }
@@ -435,11 +435,11 @@ bool table_client_fence(TableClient *client, GError **error)
 
     fence_start(route->office, route->epoch, route->cancelled, client->messages, &call);
     client->unheard_bytes = 0;
-    /* Perhaps with the process cache locked: nobody else's messages are handled here. */
+    /* The process cache may be locked: this handles no messages of others. */
     return table_client_wait_alone(client, &call, error);
 }
 
-/* ---- what was counted ---- */
+/* ---- statistics ---- */
 
 void table_client_count_get(TableClient *client, const Call *call)
 {

@@ -1,8 +1,8 @@
-/* A worker's side of one table: what all four handles have in common.
+/* A worker's side of one table: the code that all four handles share.
  *
- * A TableRoute is a table as the workers of one task on one node see it; they share it. A
- * TableClient is one worker's, with its clock on the table and room for one blocking call; all
- * handles that the worker opens on the table share it.
+ * A TableRoute describes a table to the workers of one task on one node; they share it. A
+ * TableClient belongs to one worker. It has the worker's clock on the table and room for one
+ * blocking call. All handles that the worker opens on the table share it.
  *
  * Threads: a TableRoute is immutable while the task runs; a TableClient belongs to its worker. */
 #ifndef RUBATO_TABLES_CLIENT_H
@@ -26,29 +26,29 @@ typedef struct {
     const PartMap *map;
     const RubatoUpdateOps *update;
     uint32_t table;     /* id */
-    uint32_t epoch;     /* of the task; 0: outside any task, past any model */
-    uint64_t hash_seed; /* of the table, random: of what hashes keys */
+    uint32_t epoch;     /* of the task; 0: outside any task, without a model */
+    uint64_t hash_seed; /* of the table's hashes of keys, random */
     size_t row_bytes;
     const RubatoModelTraits *traits; /* of its model */
     bool lazy_clocks;                /* a Get brings the node's clock: see client_clock.c */
     Clocks *clocks;                  /* NULL outside a task */
-    uint64_t max_kept_bytes;         /* see client_kept.c; 0: nothing is kept, or it is no task */
+    uint64_t max_kept_bytes;         /* see client_kept.c; 0: nothing is kept, or no task */
     bool replayable;                 /* whether a cache may apply an Add to its rows */
-    /* Whether a hyper-parameter of the update rule may get a number. */
+    /* Whether a hyper-parameter of the update rule may have a value. */
     bool (*check_tuning)(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
                          GError **error);
-    _Atomic(ProcessCache *) cache; /* made when a handle that reads through it is first opened */
+    _Atomic(ProcessCache *) cache; /* created when the first handle that uses it is opened */
     PostOffice *office;
     const _Atomic bool *cancelled; /* set before post_office_cancel is called */
-    uint32_t stall_ms;             /* how long a call waits before it says for whom */
-    /* A worker has waited for some time, and goes on doing so: a Get of its is not answered, or an
-     * Add not sent, before the min clock of the table is so high. NULL outside a task. No lock is
-     * held. */
+    uint32_t stall_ms;             /* how long a call waits before it logs for whom */
+    /* Called when a worker has waited for some time and continues to wait: its Get is not answered,
+     * or its Add not sent, before the table's min clock reaches `clock`. NULL outside a task. No
+     * lock is held. */
     void (*report_wait)(void *run, uint32_t rank, uint32_t table, uint64_t clock);
     void *run;
 } TableRoute;
 
-/* A handle with tickets, as its worker's client sees it: the first member of the handle. */
+/* The part of a handle with tickets that its worker's client uses: the handle's first member. */
 typedef struct OpenHandle OpenHandle;
 struct OpenHandle {
     OpenHandle *next;
@@ -58,27 +58,27 @@ struct OpenHandle {
 typedef struct TableClient {
     const TableRoute *route;
     uint64_t owner;   /* the number of the thread that made it */
-    uint32_t n_forks; /* that had led to its process */
+    uint32_t n_forks; /* forks that had led to its process */
     uint32_t rank;    /* the worker's in the task */
     uint64_t clock;
     uint64_t lead; /* clocks by which its Gets may be ahead of the slowest worker */
     Slicer slicer;
     bool announces;          /* a RubatoSparseKVClientTable tells its keys */
-    bool adds_uncached;      /* it has added while there was no process cache */
+    bool adds_uncached;      /* it made Adds while there was no process cache */
     Message *messages;       /* of the blocking call: one for each part, or each server */
     Spinner spinner;         /* of the blocking call */
-    uint64_t awaited;        /* the min clock that its present call waits for; 0: for none */
-    uint64_t adding_bytes;   /* of the Adds of its present clock that servers keep */
-    uint64_t kept_bytes;     /* of those of earlier ones that servers may still keep */
+    uint64_t awaited;        /* the min clock for which its present call waits; 0: none */
+    uint64_t adding_bytes;   /* bytes of Adds of its present clock that servers keep */
+    uint64_t kept_bytes;     /* bytes of Adds of earlier clocks that servers may still keep */
     GArray *kept;            /* by clock; NULL until there are any */
-    OpenHandle *open;        /* handles with tickets that were not freed yet */
-    size_t unheard_bytes;    /* told to busy local servers since one of them last answered */
-    RubatoWorkerStats stats; /* but for what tickets read */
+    OpenHandle *open;        /* handles with tickets that are not freed yet */
+    size_t unheard_bytes;    /* sent to busy local servers since one last answered */
+    RubatoWorkerStats stats; /* without what tickets read */
 
     pthread_mutex_t late_lock;
     /* guarded by late_lock */
     RubatoWorkerStats late;  /* Gets that ended on other threads */
-    size_t ticket_bytes;     /* of tickets that other nodes have not answered */
+    size_t ticket_bytes;     /* bytes of tickets that other nodes have not answered */
     pthread_cond_t answered; /* some of them were */
 } TableClient;
 
@@ -93,7 +93,7 @@ static inline bool table_route_is_local(const TableRoute *route, const Slice *sl
     return post_office_is_local(route->office, table_route_server(route, slice));
 }
 
-/* The number of the node that a slice goes to. */
+/* The number of the node to which a slice goes. */
 static inline uint32_t table_route_node(const TableRoute *route, const Slice *slice)
 {
     return route->office->servers[table_route_server(route, slice)].node;
@@ -102,7 +102,7 @@ static inline uint32_t table_route_node(const TableRoute *route, const Slice *sl
 /* NULL where there is none (yet). */
 static inline ProcessCache *table_route_cache(const TableRoute *route)
 {
-    /* acquire: with the release of whoever made it */
+    /* acquire: pairs with the release of the thread that created it */
     return atomic_load_explicit(&route->cache, memory_order_acquire);
 }
 
@@ -121,7 +121,7 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
 bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
                           GError **error);
 
-/* What a request asks: its kind, and what goes with its keys, NULL where nothing does. */
+/* A request: its kind, and the input and output of its keys; NULL if there is none. */
 typedef struct {
     MessageKind kind;
     size_t row_bytes;  /* of input and output, for each key */
@@ -129,29 +129,28 @@ typedef struct {
     void *output;
 } TableAsk;
 
-/* Any request that names keys; it has been done when this returns, RUBATO_ERROR_MEMORY where a
- * server could not. For the engine's between tasks, when there is nobody else whom a server could
- * tell. */
+/* Sends any request with keys. It is done when this returns; RUBATO_ERROR_MEMORY if a server had no
+ * memory. For the engine's requests between tasks, when a server can tell no one else. */
 bool table_client_ask(TableClient *client, const TableAsk *ask, const RubatoKey *keys, size_t n,
                       GError **error);
 bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey first, size_t n,
                           GError **error);
 
-/* Tells every part of the table another number for a hyper-parameter of the update rule, in order
- * with the worker's Adds. */
+/* Tells every part of the table a new value of a hyper-parameter of the update rule, in order with
+ * the worker's Adds. */
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error);
 
-/* Tells the keys of an iteration to every part (tables whose model takes_announcements; elsewhere
- * nobody wants to know). RUBATO_CLOCK_RETIRED with no keys: there are no more. */
+/* Tells the keys of an iteration to every part. Only for tables whose model takes_announcements.
+ * RUBATO_CLOCK_RETIRED with no keys: there are no more. */
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error);
 
-/* Returns once all that this thread sent to the servers of the table before has been taken in. */
+/* Returns when the table's servers have handled everything that this thread sent them before. */
 bool table_client_fence(TableClient *client, GError **error);
 
-/* The pieces of the above, for calls that do not block. */
+/* The parts of the calls above, for calls that do not block. */
 
-/* Whether the keys lie in the table; otherwise RUBATO_ERROR_RANGE names the first that does not. */
+/* Whether the keys are in the table; otherwise RUBATO_ERROR_RANGE names the first that is not. */
 bool table_client_check(const TableClient *client, const RubatoKey *keys, size_t n, GError **error);
 bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n, GError **error);
 
@@ -163,22 +162,22 @@ bool table_client_wait_room(TableClient *client, const Slice *slices, uint32_t n
  * RUBATO_ERROR_CANCELLED. */
 bool table_client_wait_to_add(TableClient *client, GError **error);
 
-/* An Add of so many keys was sent, in so many slices. */
+/* Counts an Add of so many keys, sent in so many slices. */
 void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices);
 
 /* Sends a request in slices and returns without waiting. The call has begun; a part is added for
- * each message. messages (one for each slice), keys and rows stay until the call has ended. To be
- * followed by call_sent. */
+ * each message. messages (one for each slice), keys and rows stay until the call has ended. The
+ * caller then calls call_sent. */
 void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
                        uint32_t n_slices, Call *call, Message *messages);
 
-/* Counts a Get made at the client's clock that was waited for. */
+/* Counts a Get made at the client's clock, for which the worker waited. */
 void table_client_count_get(TableClient *client, const Call *call);
 
-/* Counts a Get made at that clock that ended without being waited for there. Any thread. */
+/* Counts a Get made at that clock, for which the worker did not wait. Any thread. */
 void table_client_count_late_get(TableClient *client, uint64_t clock, const Call *call);
 
-/* Adds what was counted so far to *stats. */
+/* Adds the counts so far to *stats. */
 void table_client_add_stats(TableClient *client, RubatoWorkerStats *stats);
 
 /* ---- client_clock.c ---- */
@@ -186,52 +185,51 @@ void table_client_add_stats(TableClient *client, RubatoWorkerStats *stats);
 /* The worker ends its iteration on this table. RUBATO_ERROR_CANCELLED. */
 bool table_client_clock(TableClient *client, GError **error);
 
-/* The worker's function has returned: nobody waits for its clock on this table any more. */
+/* The worker's function has returned: no worker waits for its clock on this table any more. */
 void table_route_retire(const TableRoute *route, uint32_t rank);
 
 /* ---- client_wait.c ---- */
 
-/* Waits for a call, saying now and then in the log whom it waits for. False with
- * RUBATO_ERROR_CANCELLED, or RUBATO_ERROR_INVALID where a server refused it. */
+/* Waits for a call, and logs now and then for whom it waits. False with RUBATO_ERROR_CANCELLED, or
+ * RUBATO_ERROR_INVALID if a server refused the request. */
 bool table_client_wait(TableClient *client, Call *call, GError **error);
 
-/* The min clock that a Get made now waits for. */
+/* The min clock for which a Get made now waits. */
 static inline uint64_t table_client_needed_clock(const TableClient *client)
 {
     return client->clock > client->lead ? client->clock - client->lead : 0;
 }
 
 /* Waits until the worker has less than FlowSizes.ticket_bytes of tickets unanswered by other nodes,
- * and counts what these slices take on top; 0: they are all local. The call of the ticket that has
- * ended gives that back. False with RUBATO_ERROR_CANCELLED. */
+ * then counts the bytes of these slices as well; 0 if all are local. The ticket's call gives these
+ * bytes back when it ends. False with RUBATO_ERROR_CANCELLED. */
 bool table_client_take_ticket(TableClient *client, const Slice *slices, uint32_t n_slices,
                               size_t *bytes, GError **error);
 
 /* Any thread. */
 void table_client_give_ticket(TableClient *client, size_t bytes);
 
-/* A call waits for a while before it reports that. */
+/* A call waits so long before it reports its wait. */
 #define TABLE_CLIENT_REPORT_MS 1000
 
-/* Tells the task that the worker waits for a min clock (client->awaited), if it does; once in a
- * wait. */
+/* If the worker waits for a min clock (client->awaited), tells the task so, once in a wait. */
 void table_client_report_wait(const TableClient *client);
 
-/* Says in the log whom a call waits for: a min clock (client->awaited), or an answer. call NULL:
- * all of the worker's tickets. */
+/* Logs for what a call waits: a min clock (client->awaited), or an answer. call NULL: all of the
+ * worker's tickets. */
 void table_client_say_stalled(TableClient *client, const Call *call, double waited_s);
 
-/* The error that a call ended with; true where it was none. Any thread. */
+/* Sets the error with which a call ended. True if it ended without one. Any thread. */
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error);
 
-/* Whether the calling thread is the one that made the client; otherwise RUBATO_ERROR_INVALID. */
+/* Whether the calling thread created the client; otherwise RUBATO_ERROR_INVALID. */
 bool table_client_fail_owner(const TableClient *client, GError **error);
 static inline bool table_client_check_owner(const TableClient *client, GError **error)
 {
     return G_LIKELY(client->owner == caller_thread) || table_client_fail_owner(client, error);
 }
 
-/* Sets RUBATO_ERROR_MEMORY; false. Any thread. */
+/* Sets RUBATO_ERROR_MEMORY and returns false. Any thread. */
 bool table_client_fail_memory(const TableClient *client, GError **error);
 
 #endif

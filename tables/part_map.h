@@ -1,9 +1,9 @@
-/* Which server has each part of a table, and the number of the map: it grows with each move.
+/* Which server has each part of a table, and the number of the map, which grows with each move.
  *
- * A sender loads the number, looks up servers, posts, and loads the number again. If that is
- * another one, what it posted may be late: see engine/server/server_parts.c.
+ * A sender loads the number, looks up servers, posts, and loads the number again. If the number has
+ * changed, the message may be late: see engine/server/server_parts.c.
  *
- * Threads: any may read one; part_map_move whoever moves the part, one at a time. */
+ * Threads: any may read a map; part_map_move from the thread that moves the part, one at a time. */
 #ifndef RUBATO_TABLES_PART_MAP_H
 #define RUBATO_TABLES_PART_MAP_H
 
@@ -20,8 +20,8 @@ typedef struct {
 PartMap *part_map_new(uint32_t n_parts, uint32_t n_servers);
 void part_map_free(PartMap *map);
 
-/* seq_cst: against part_map_move. A server that is looked up afterwards is of this number's map or
- * of a later one's. */
+/* seq_cst: against part_map_move. A server looked up afterwards is from this number's map or a
+ * later one. */
 static inline uint32_t part_map_number(const PartMap *map)
 {
     return atomic_load_explicit(&map->number, memory_order_seq_cst);
@@ -33,7 +33,7 @@ static inline uint32_t part_map_server(const PartMap *map, uint32_t part)
     return atomic_load_explicit(&map->servers[part], memory_order_relaxed);
 }
 
-/* From here on the part is on that server, and the number is the next. */
+/* Puts the part on that server, and increases the number. */
 void part_map_move(PartMap *map, uint32_t part, uint32_t server);
 
 #endif

@@ -1,7 +1,7 @@
 /* Partitions: even ranges, the caller's own ranges, or a hash, and the cutting of keys.
  *
- * A cut is one pass where a single part holds everything or the keys are sorted, and a sort of
- * positions otherwise: no key is copied. */
+ * If a single part holds everything or the keys are sorted, a cut is one pass. Otherwise it is a
+ * sort of positions. No key is copied. */
 #include "tables/partition.h"
 
 #include <rubato/error.h>
@@ -10,7 +10,7 @@
 
 #include "io/net/link/key_range.h"
 
-/* Up to so many parts a pass over all keys for each is faster than a counting sort. */
+/* Up to so many parts, one pass over all keys for each part is faster than a counting sort. */
 #define FEW_PARTS 4
 
 static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, GError **error)
@@ -109,8 +109,8 @@ void partition_range(const Partition *partition, uint32_t part, RubatoKey *first
                               : UINT64_MAX - *first;
 }
 
-/* Keys are compared by how far they lie from first_key: the end of the last range may be 2^64,
- * which as a bound, that of an empty part behind it, is 0. */
+/* Compares keys by their distance from first_key. The end of the last range may be 2^64; the bound
+ * of an empty part behind it is then 0. */
 static inline bool lies_below(const Partition *partition, RubatoKey key, uint32_t part)
 {
     return key - partition->first_key < partition->bounds[part] - partition->first_key;
@@ -186,7 +186,7 @@ static bool is_ascending(const RubatoKey *keys, size_t n)
     return true;
 }
 
-/* Ascending keys that lie side by side travel as a run. */
+/* Consecutive ascending keys are sent as a run. */
 static RubatoKeys list_or_run(const RubatoKey *keys, size_t n)
 {
     bool side_by_side = keys[n - 1] - keys[0] == n - 1;
@@ -205,7 +205,7 @@ static uint32_t cut_ascending(Slicer *slicer, const Partition *partition, const 
     size_t begin = 0;
 
     for (uint32_t part = range_part(partition, keys[0]); begin < n; part++) {
-        size_t low = begin, high = n; /* the first key that a later part holds is in low .. high */
+        size_t low = begin, high = n; /* the first key of a later part is in low .. high */
 
         if (part + 1 == partition->n_parts)
             low = n;
@@ -225,7 +225,7 @@ static uint32_t cut_ascending(Slicer *slicer, const Partition *partition, const 
     return n_slices;
 }
 
-/* The part of each key, where there are few parts: a pass for each bound vectorises. */
+/* The part of each key, for few parts: one pass for each bound can use vector instructions. */
 static void find_parts(const Partition *partition, const RubatoKey *restrict keys, size_t n,
                        uint32_t *restrict parts_of)
 {
@@ -244,8 +244,8 @@ static void find_parts(const Partition *partition, const RubatoKey *restrict key
     }
 }
 
-/* The keys' positions by part where there are two: each position is written to both lists, and
- * stays in the one whose length counts it. The second has the upper half of the room. */
+/* Sorts the keys' positions for two parts. Each position is written to both lists, and stays in the
+ * list whose length then counts it. The second list has the upper half of the memory. */
 static void sort_for_two(Slicer *slicer, const Partition *partition, const RubatoKey *restrict keys,
                          size_t n)
 {
@@ -272,8 +272,8 @@ static void sort_for_two(Slicer *slicer, const Partition *partition, const Rubat
     slicer->slices[1].keys.n = n_second;
 }
 
-/* The same where there are few more: each looks through all
- * keys, without a branch and without a count in memory that the next key would have to wait for. */
+/* The same for a few more parts. Each part's pass goes through all keys, without a branch and
+ * without a count in memory for which the next key would have to wait. */
 static void sort_for_few(Slicer *slicer, const Partition *partition, size_t n)
 {
     const uint32_t *restrict parts_of = slicer->parts_of;
@@ -284,7 +284,7 @@ static void sort_for_few(Slicer *slicer, const Partition *partition, size_t n)
         const size_t begin = end;
 
         for (size_t i = 0; i < n; i++) {
-            at[end] = (uint32_t)i; /* stays if the next line counts it */
+            at[end] = (uint32_t)i; /* kept if the next line counts it */
             end += parts_of[i] == part;
         }
         slicer->slices[part].keys.at = at + begin;
@@ -304,7 +304,7 @@ static void sort_for_many(Slicer *slicer, const Partition *partition, const Ruba
         slices[slicer->parts_of[i]].keys.n++;
     }
     for (uint32_t part = 0; part < partition->n_parts; part++) {
-        slices[part].row = begin; /* for the loop below: where the part's next position goes */
+        slices[part].row = begin; /* for the loop below: the place of the part's next position */
         slices[part].keys.at = slicer->at + begin;
         begin += slices[part].keys.n;
     }
@@ -353,7 +353,7 @@ uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey 
     return cut_unsorted(slicer, partition, keys, n);
 }
 
-/* A run over a hashed table is a list like any other, written out. */
+/* A run over a hashed table becomes a list like any other. */
 static uint32_t cut_hashed_run(Slicer *slicer, const Partition *partition, RubatoKey first,
                                size_t n)
 {

@@ -1,7 +1,7 @@
-/* Which part holds a key of a table, and a call's keys cut into one slice for each part.
+/* Which part holds a key of a table; and cutting a call's keys into one slice for each part.
  *
- * Threads: a Partition is immutable once made and may be read by any thread; a Slicer belongs to
- * one. */
+ * Threads: a Partition is immutable after it is made, and any thread may read it. A Slicer belongs
+ * to one thread. */
 #ifndef RUBATO_TABLES_PARTITION_H
 #define RUBATO_TABLES_PARTITION_H
 
@@ -18,20 +18,21 @@ typedef struct {
                           * is the end of all keys. n_parts entries */
 } Partition;
 
-/* The keys of a table, as its storage has them. */
+/* The kind of a table's keys, by its storage. */
 typedef enum {
     PARTITION_OF_ALL_KEYS,
     PARTITION_OF_RANGE, /* first_key and n_keys of the spec */
 } PartitionKeys;
 
-/* How the spec, whose names are all given, spreads a table over n_parts parts. Even ranges end
- * at multiples of the spec's chunk size. False with RUBATO_ERROR_INVALID where the spec's own
- * bounds do not fit. */
+/* How the spec, in which all names are given, divides a table into n_parts parts. Even ranges end
+ * at multiples of the spec's chunk size. False with RUBATO_ERROR_INVALID if the spec's own bounds
+ * do not fit. */
 bool partition_init(Partition *partition, const RubatoTableSpec *spec, PartitionKeys keys,
                     uint32_t n_parts, GError **error);
 void partition_clear(Partition *partition);
 
-/* The keys that a part holds: of a dense table exactly, otherwise those that it may be asked. */
+/* The range of a part's keys. For a dense table it is exact; otherwise all keys of the part are in
+ * it. */
 void partition_range(const Partition *partition, uint32_t part, RubatoKey *first, uint64_t *n);
 
 uint32_t partition_part(const Partition *partition, RubatoKey key);
@@ -40,10 +41,10 @@ uint32_t partition_part(const Partition *partition, RubatoKey key);
 typedef struct {
     uint32_t part;
     RubatoKeys keys;
-    size_t row; /* of a list or run: the row of the call's values that belongs to its first key */
+    size_t row; /* of a list or run: the row of its first key in the call's values */
 } Slice;
 
-/* Room for cutting one call's keys at a time; grows with the largest call. */
+/* Memory for cutting the keys of one call at a time; it grows with the largest call. */
 typedef struct {
     Slice *slices; /* n_parts entries */
     uint32_t *at;
@@ -66,7 +67,7 @@ uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey 
 /* The same for the run first .. first + n - 1. */
 uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey first, size_t n);
 
-/* Whether all keys lie in a dense table's range; otherwise *wrong is the first that does not. */
+/* Whether all keys are in a dense table's range; otherwise *wrong is the first that is not. */
 bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n, RubatoKey *wrong);
 bool partition_holds_run(const Partition *partition, RubatoKey first, size_t n, RubatoKey *wrong);
 

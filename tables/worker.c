@@ -1,4 +1,4 @@
-/* What a worker can ask about itself, and the tables that it has opened. */
+/* A worker's questions about itself, and the tables that it has opened. */
 #include "tables/worker.h"
 
 #include <string.h>
@@ -71,7 +71,8 @@ bool rubato_worker_barrier(RubatoWorker *worker, GError **error)
     return passed;
 }
 
-/* The route of a table of the task, n_routes with RUBATO_ERROR_NOT_FOUND for another. */
+/* The place of a table's route in the task; n_routes with RUBATO_ERROR_NOT_FOUND if the table is
+ * not in it. */
 static size_t find_route(const RubatoWorker *worker, const char *table, GError **error)
 {
     for (size_t i = 0; i < worker->n_routes; i++)
@@ -83,7 +84,7 @@ static size_t find_route(const RubatoWorker *worker, const char *table, GError *
     return worker->n_routes;
 }
 
-/* The client on a route; NULL where there is no such route. */
+/* The client on a route; NULL if there is no such route. */
 static TableClient *open_client(RubatoWorker *worker, size_t route)
 {
     if (route == worker->n_routes)
@@ -150,7 +151,7 @@ TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDt
     return open_client(worker, i);
 }
 
-/* Answers still come for tickets of these handles, which name the client. */
+/* Waits for the tickets of open handles, because their answers still use the client. */
 static void finish_handles(const RubatoWorker *worker, TableClient *client)
 {
     g_warning(

@@ -1,4 +1,4 @@
-/* A worker as the handles see it: which task it works for and the tables that it may open.
+/* A worker as the handles use it: its task and the tables that it may open.
  *
  * The engine makes one for each worker thread of a task.
  *
@@ -28,22 +28,22 @@ struct RubatoWorker {
 
     /* set by worker_begin */
     uint64_t owner;   /* the number of its thread */
-    uint32_t n_forks; /* that had led to its process */
+    uint32_t n_forks; /* forks that had led to its process */
 
     /* worker thread only */
     TableClient **clients; /* by route; NULL: not opened yet */
-    uint32_t n_readers;    /* of data, that it has opened */
+    uint32_t n_readers;    /* data readers that it has opened */
     uint64_t n_barriers, barrier_wait_ns;
 };
 
-/* The worker's first call on its thread: the thread is from now on the worker's only one. */
+/* The worker's first call on its thread. From now on no other thread may call for the worker. */
 void worker_begin(RubatoWorker *worker);
 
-/* False with RUBATO_ERROR_INVALID where another thread calls than the worker's. */
+/* False with RUBATO_ERROR_INVALID if the caller is not the worker's thread. */
 bool worker_check_owner(const RubatoWorker *worker, GError **error);
 
-/* What a handle needs of a table: the worker's client on it. The worker keeps it, and with it the
- * clock, until the task ends. NULL with RUBATO_ERROR_NOT_FOUND or _TYPE. (transfer none) */
+/* The worker's client on a table, for a handle. The worker keeps the client and its clock until the
+ * task ends. NULL with RUBATO_ERROR_NOT_FOUND or _TYPE. (transfer none) */
 TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDtype dtype,
                                GError **error);
 

@@ -1,6 +1,6 @@
-/* Counting what RubatoWorkerStats tells. What the members mean stands in rubato/task.h.
+/* Counts for RubatoWorkerStats. rubato/task.h describes its members.
  *
- * Threads: whoever owns the stats. */
+ * Threads: the owner of the stats. */
 #ifndef RUBATO_TABLES_WORKER_STATS_H
 #define RUBATO_TABLES_WORKER_STATS_H
 

@@ -1,6 +1,6 @@
-/* What a server is asked, as models see it.
+/* A request to a server, as models see it.
  *
- * Threads: whoever owns the shard; see model_ops.h. */
+ * Threads: the shard's present owner; see model_ops.h. */
 #ifndef RUBATO_REQUEST_H
 #define RUBATO_REQUEST_H
 
@@ -8,14 +8,14 @@
 
 G_BEGIN_DECLS
 
-/* The clock of a worker that has retired: nobody waits for it. */
+/* The clock of a worker that has retired: no worker waits for it. */
 #define RUBATO_CLOCK_RETIRED UINT64_MAX
 
 /* The keys of a request, and which row of its flat values belongs to each. For i in 0 .. n - 1:
  *   a list:     keys != NULL, at == NULL   key keys[i],     row i
  *   a selection: keys != NULL, at != NULL   key keys[at[i]], row at[i]
  *   a run:      keys == NULL               key first + i,   row i
- * A selection is how one server's part of a caller's unsorted keys is told without copying them. */
+ * A selection names one server's part of a caller's unsorted keys without copying them. */
 typedef struct {
     const RubatoKey *keys;
     const uint32_t *at;
@@ -23,7 +23,8 @@ typedef struct {
     size_t n;
 } RubatoKeys;
 
-/* What a model may be asked. To a model a tuning is an Add: what holds for one holds for both. */
+/* The kinds of requests to a model. A model treats a tuning as an Add: the same rules hold for
+ * both. */
 typedef enum {
     RUBATO_REQUEST_GET,      /* the rows of keys */
     RUBATO_REQUEST_ADD,      /* deltas for keys, which go through the update rule */
@@ -38,19 +39,18 @@ typedef struct {
 
 typedef struct RubatoRequest RubatoRequest;
 struct RubatoRequest {
-    RubatoRequest
-        *next; /* belongs to whoever holds the request: a model may chain those it keeps */
+    RubatoRequest *next;    /* for the request's owner: a model may chain those it keeps */
     RubatoRequestKind kind; /* set when the request comes to a model */
     uint32_t worker;        /* its rank in the task; UINT32_MAX between tasks */
     uint64_t clock;         /* the worker's when it asked; of an announcement: the iteration */
     RubatoKeys keys;        /* a tuning has none: n is 0 */
-    const void *input;      /* what comes with the keys, an Add's deltas; NULL: nothing does */
+    const void *input;      /* the keys' input, such as an Add's deltas; NULL: none */
     void *output;           /* what the keys are asked for, a Get's rows; NULL: nothing, or there is
                              * no memory for it yet */
     union {
         RubatoTuning tuning; /* RUBATO_REQUEST_TUNE */
-        /* RUBATO_REQUEST_ANNOUNCE that comes as several requests, in the order of its keys: how
-         * many keys these have together; 0: the request is the whole of it. */
+        /* For a RUBATO_REQUEST_ANNOUNCE that comes as several requests, in the order of its keys:
+         * how many keys these have together. 0: the request is the whole announcement. */
         uint64_t n_announced;
     };
 };
