@@ -495,14 +495,14 @@ static void handle_rows(Actor *actor, Message *message)
     message->min_clock = 5;
     for (size_t i = 0; message->status == CALL_OK && i < keys->n; i++) {
         const RubatoKey key = keys->keys == NULL ? keys->first + i : keys->keys[i];
-        uint32_t *to = (uint32_t *)message->request.output + i * width;
-        const uint32_t *from = (const uint32_t *)message->request.input + i * width;
+        uint32_t *output = message->request.output;
+        const uint32_t *input = message->request.input;
 
         for (size_t column = 0; column < width; column++)
             if (message->kind == MESSAGE_GET)
-                to[column] = word_of(key, column);
+                output[i * width + column] = word_of(key, column);
             else
-                shelf->added[key] += from[column];
+                shelf->added[key] += input[i * width + column];
     }
     actor_answer(actor, message);
 }
