@@ -196,7 +196,9 @@ void actor_post(Actor *actor, Message *message)
     /* seq_cst: against the store in free_token, see the note */
     if (atomic_load_explicit(&actor->owned, memory_order_seq_cst) != 0)
         return;
-    if (actor->has_thread)
+    /* relaxed: it changes before the first message and behind the last one; but a server that has
+     * passed the last one on to another may still be here when that other is stopped */
+    if (atomic_load_explicit(&actor->has_thread, memory_order_relaxed))
         wake_thread(actor);
     else if (try_take_token(actor)) {
         handle_mailbox(actor);
@@ -243,9 +245,9 @@ static void *serve(void *user)
 
 bool actor_start(Actor *actor, const char *name)
 {
-    actor->has_thread = true;
+    atomic_store_explicit(&actor->has_thread, true, memory_order_relaxed);
     if (pthread_create(&actor->thread, NULL, serve, actor) != 0) {
-        actor->has_thread = false;
+        atomic_store_explicit(&actor->has_thread, false, memory_order_relaxed);
         return false;
     }
     pthread_setname_np(actor->thread, name);
@@ -254,11 +256,11 @@ bool actor_start(Actor *actor, const char *name)
 
 void actor_stop(Actor *actor)
 {
-    if (!actor->has_thread)
+    if (!atomic_load_explicit(&actor->has_thread, memory_order_relaxed))
         return;
     /* seq_cst: against the load in sleep_until_needed; release: to the acquire in serve */
     atomic_store_explicit(&actor->stopping, true, memory_order_seq_cst);
     wake_thread(actor);
     pthread_join(actor->thread, NULL);
-    actor->has_thread = false;
+    atomic_store_explicit(&actor->has_thread, false, memory_order_relaxed);
 }

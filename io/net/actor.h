@@ -25,9 +25,9 @@ struct Actor {
         64) _Atomic uint32_t owned; /* the ownership token: 1 while a thread handles messages */
     _Atomic uint32_t asleep;        /* 1: the actor's thread sleeps, or is about to */
     _Atomic bool stopping;
+    _Atomic bool has_thread;
 
     /* immutable while started */
-    bool has_thread;
     void (*handle)(Actor *actor, Message *message); /* as the owner; may not block */
     void (*settled)(Actor *actor); /* called after a batch's answers are sent; may be NULL */
     /* Tells the owner how much work a message may be, in the actor's own units; NULL: none. */
