@@ -49,7 +49,7 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
     actor->handle = handle;
     actor->settled = settled;
     actor->find_work = NULL;
-    actor->has_thread = false;
+    atomic_store_explicit(&actor->has_thread, false, memory_order_relaxed);
     actor->answered = NULL;
     actor->outbox = NULL;
     actor->taken = NULL;
@@ -134,7 +134,7 @@ static bool free_token(Actor *actor)
 static void leave(Actor *actor)
 {
     for (int round = 0; free_token(actor); round++) {
-        if (actor->has_thread && round == MAX_ROUNDS) {
+        if (round == MAX_ROUNDS && atomic_load_explicit(&actor->has_thread, memory_order_relaxed)) {
             wake_thread(actor);
             return;
         }
@@ -183,7 +183,7 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
         *work = found;
         actor->handle(actor, message);
     }
-    if (!actor->has_thread)
+    if (!atomic_load_explicit(&actor->has_thread, memory_order_relaxed))
         leave(actor);
     else if (free_token(actor))
         wake_thread(actor);
