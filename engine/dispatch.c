@@ -346,8 +346,11 @@ static void tick(void *user, int64_t now_ms)
 
     /* A node that was itself stopped cannot tell whether others were silent: it has not yet read
      * what they sent in that time. */
-    if (engine->times.tick_ms != 0 && now_ms - engine->times.tick_ms > engine->timeout_ms / 2)
+    if (engine->times.tick_ms != 0 && now_ms - engine->times.tick_ms > engine->timeout_ms / 2) {
+        g_message("node %u stood still for %.1f s: the silence of others counts from now on",
+                  engine->id, (double)(now_ms - engine->times.tick_ms) / 1000);
         engine->times.resumed_ms = now_ms;
+    }
     engine->times.tick_ms = now_ms;
     pthread_mutex_lock(&engine->lock);
     welcome = engine->rendezvous.welcome;

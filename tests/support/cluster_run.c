@@ -399,6 +399,11 @@ void cluster_expect_text(ClusterRun *run, uint32_t process, const char *text)
         cluster_fail(run, "process %u has not written '%s'", process, text);
 }
 
+bool cluster_has_text(const ClusterRun *run, uint32_t process, const char *text)
+{
+    return strstr(run->processes[process].text->str, text) != NULL;
+}
+
 void cluster_expect_no_text(ClusterRun *run, uint32_t process, const char *text)
 {
     if (strstr(run->processes[process].text->str, text) != NULL)

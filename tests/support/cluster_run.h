@@ -124,6 +124,7 @@ void cluster_expect_success(ClusterRun *run);
 /* Expects that a process has written the text, or that it has not. */
 void cluster_expect_text(ClusterRun *run, uint32_t process, const char *text);
 void cluster_expect_no_text(ClusterRun *run, uint32_t process, const char *text);
+bool cluster_has_text(const ClusterRun *run, uint32_t process, const char *text);
 
 /* What follows the first occurrence of the text in a process's output, up to the line's end.
  * (transfer full) */
