@@ -1,11 +1,11 @@
-/* What a client has sent while parts moved: it may be late, that is, on its way to a server that
- * has no longer the part. That server passes it on; what the client sends next, by the newer map,
- * must not overtake it. So the client sends a fence for the part after it and waits for that. Which
- * server the part had when it was looked up is not known any more: all of them are asked, and each
- * that has had the part passes the fence on as it has passed on what came before it. See
+/* Fences for what a client has sent while parts moved. Such a message may be late: on its way to a
+ * server that no longer has the part. That server passes it on. What the client sends next, by the
+ * newer map, must not overtake it. So the client sends a fence for the part and waits for it. The
+ * client does not know any more which server had the part when it looked. So it asks all servers.
+ * Each server that has had the part passes the fence on, behind the message that came before. See
  * engine/server/server_parts.c.
  *
- * Parts move between servers of one process alone, so all these are here, and each answers.
+ * Parts move between servers of one process alone. So all of them are here, and each answers.
  *
  * Threads: the client's worker. */
 #include "tables/client_private.h"

@@ -18,9 +18,9 @@ void fence_start(PostOffice *office, uint32_t epoch, const _Atomic bool *cancell
         post_office_ask(office, &messages[server]);
     }
     post_office_flush(office);
-    /* What was registered after the canceller swept would be waited for for ever. One of the two
-     * sees the other: the flag is set before the sweep, and looked at after the registration.
-     * seq_cst: as whoever cancels sets it. */
+    /* A call that is registered after the canceller's sweep would never end. One of the two sees
+     * the other: the canceller sets the flag before its sweep, and this thread reads the flag
+     * after it has registered the call. seq_cst: as in the store. */
     if (call->is_remote && atomic_load_explicit(cancelled, memory_order_seq_cst))
         post_office_cancel(office, epoch);
     call_sent(call);

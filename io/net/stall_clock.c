@@ -27,7 +27,7 @@ bool stall_clock_strikes(StallClock *clock)
 
     if (late_ms < 0)
         return false;
-    /* Who was stopped for long speaks once, not once for each that was missed. */
+    /* A process that was stopped for long speaks once, not once for each strike that it missed. */
     clock->strike_ms += (late_ms / clock->stall_ms + 1) * clock->stall_ms;
     return true;
 }

@@ -51,6 +51,17 @@
             rows_f64(update, rows, gradients, at, n);                                            \
     }
 
+/* The apply of a rule that keeps nothing behind a row's values: a run of rows is one long row. */
+#define DEFINE_APPLY                                                          \
+    VECTOR_CLONES static void apply(const RubatoUpdate *update, void *values, \
+                                    const void *gradients, size_t n_values)   \
+    {                                                                         \
+        if (update->dtype == RUBATO_F32)                                      \
+            step_f32(update, values, gradients, n_values);                    \
+        else                                                                  \
+            step_f64(update, values, gradients, n_values);                    \
+    }
+
 /* Square roots by the name of the type. */
 static inline float root_f32(float x)
 {

@@ -21,15 +21,7 @@
 DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
 DEFINE_APPLY_ROWS
-
-VECTOR_CLONES static void apply(const RubatoUpdate *update, void *values, const void *observations,
-                                size_t n_values)
-{
-    if (update->dtype == RUBATO_F32)
-        step_f32(update, values, observations, n_values);
-    else
-        step_f64(update, values, observations, n_values);
-}
+DEFINE_APPLY
 
 static bool check(const RubatoTableSpec *spec, GError **error)
 {

@@ -19,15 +19,7 @@
 DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
 DEFINE_APPLY_ROWS
-
-VECTOR_CLONES static void apply(const RubatoUpdate *update, void *values, const void *gradients,
-                                size_t n_values)
-{
-    if (update->dtype == RUBATO_F32)
-        step_f32(update, values, gradients, n_values);
-    else
-        step_f64(update, values, gradients, n_values);
-}
+DEFINE_APPLY
 
 const RubatoUpdateOps sgd_update_ops = {
     .name = "sgd",
