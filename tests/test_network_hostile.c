@@ -36,7 +36,7 @@ static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields,
     return G_LOG_WRITER_HANDLED;
 }
 
-static bool was_logged(const char *text)
+static bool was_logged(void *text)
 {
     pthread_mutex_lock(&log_lock);
     const bool found = strstr(logged->str, text) != NULL;
@@ -134,6 +134,13 @@ static void wait_for_bad(const Scene *scene, uint64_t n)
     ck_assert_uint_eq(stats_of(scene->victim).bad, n);
 }
 
+/* A packet is counted before it is logged. */
+static void wait_for_log(const Scene *scene, const char *text)
+{
+    ck_assert_msg(station_wait_until(scene->victim, was_logged, (gpointer)text), "not logged: %s",
+                  text);
+}
+
 /* A packet that looks as if node 0 had sent it, with these messages. */
 static GByteArray *forge(PacketHeader header, const WireHeader *messages, uint32_t n_messages)
 {
@@ -173,8 +180,8 @@ START_TEST(rubbish_of_any_size_is_counted_and_told)
         attack(&scene, rubbish, sizes[i]);
     }
     wait_for_bad(&scene, G_N_ELEMENTS(sizes));
-    ck_assert(was_logged("127.0.0.1"));
-    ck_assert(was_logged("too short for a packet"));
+    wait_for_log(&scene, "127.0.0.1");
+    wait_for_log(&scene, "too short for a packet");
     assert_alive(&scene);
     close_scene(&scene);
 }
@@ -262,7 +269,7 @@ START_TEST(peer_that_lies_about_what_was_sent_is_not_believed)
     attack(&scene, acknowledges->data, acknowledges->len);
     attack(&scene, consumes->data, consumes->len);
     wait_for_bad(&scene, 2);
-    ck_assert(was_logged("node number 0"));
+    wait_for_log(&scene, "node number 0");
     assert_alive(&scene);
     close_scene(&scene);
 }
@@ -314,7 +321,7 @@ START_TEST(large_faulty_packet_is_given_back_whole)
 
     attack(&scene, forged->data, forged->len);
     wait_for_bad(&scene, 1);
-    ck_assert(was_logged("127.0.0.1"));
+    wait_for_log(&scene, "127.0.0.1");
     assert_alive(&scene);
     close_scene(&scene);
 }
@@ -442,7 +449,7 @@ START_TEST(message_of_several_parts_is_dropped)
               "def",
               12); /* "", "abc", "def" */
     wait_for_bad(&scene, 1);
-    ck_assert(was_logged("one part"));
+    wait_for_log(&scene, "one part");
     write_all(fd,
               "\x00\x03"
               "abc",
