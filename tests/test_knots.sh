@@ -1,9 +1,7 @@
 #!/bin/bash
 # The files of engine/ call those below them alone: no file calls one that calls it back, over any
 # number of others. What goes up goes by a function pointer. Two files are arrays of such pointers,
-# and are left out: control_messages.c and server/requests.c. server_parts.c counts as part of
-# server.c:
-# a server passes on, in the midst of handling it, what is for a part that has moved.
+# and are left out: control_messages.c and server/requests.c.
 set -euo pipefail
 
 build_dir=${RUBATO_BUILD_DIR:?is the build directory whose library is tested}
@@ -15,7 +13,7 @@ list_calls()
     nm -A --format=posix "$library" | awk -v members=" $* " '
         {
             split($1, place, /[][]/)
-            object = place[2] == "server_parts.c.o" ? "server.c.o" : place[2]
+            object = place[2]
             if (index(members, " " object " ") == 0)
                 next
             if ($3 == "U")

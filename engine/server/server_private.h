@@ -1,7 +1,14 @@
 /* A server from inside: what its files share.
  *
- *   server.c        what happens to a message; models of tasks
- *   server_parts.c  parts that move, and messages for parts that have left
+ *   server.c         its life
+ *   server_handle.c  what happens to a message
+ *   server_checks.c  what is checked of messages of other nodes
+ *   server_parts.c   parts that move, and messages for parts that have left
+ *   server_tables.c  its shards, the models of tasks, answers
+ *   server_invoke.c  functions as the owner
+ *
+ * server.c calls server_handle.c, which calls the next two; all of them call server_tables.c. No
+ * file calls one above it.
  *
  * Threads: the server's owner. */
 #ifndef RUBATO_ENGINE_SERVER_SERVER_PRIVATE_H
@@ -37,18 +44,63 @@ typedef struct {
     BoundPart *parts; /* by part; model NULL: the part is not here */
 } Binding;
 
-/* ---- server.c ---- */
+/* ---- used for each message ---- */
 
-void server_answer(Server *server, Message *message, CallStatus status);
+static inline void server_answer(Server *server, Message *message, CallStatus status)
+{
+    message->status = status;
+    message->is_answered = true;
+    actor_answer(&server->actor, message);
+}
 
 /* NULL where there is none. */
-ServerTable *server_find_table(const Server *server, uint32_t table);
-Binding *server_find_binding(Server *server, uint32_t epoch, uint32_t table);
+static inline ServerTable *server_find_table(const Server *server, uint32_t table)
+{
+    return table < server->tables->len ? g_ptr_array_index(server->tables, table) : NULL;
+}
+
+static inline Binding *server_find_binding(Server *server, uint32_t epoch, uint32_t table)
+{
+    for (guint i = 0; i < server->bindings->len; i++) {
+        Binding *binding = &g_array_index(server->bindings, Binding, i);
+
+        if (binding->epoch == epoch && binding->table == table)
+            return binding;
+    }
+    return NULL;
+}
+
+/* ---- server_handle.c: what the actor calls ---- */
+
+void server_handle(Actor *actor, Message *message);
+
+/* Replies to other nodes were queued: sends them together. */
+void server_settled(Actor *actor);
+
+/* Estimates, in values, the requests that a clock or an announcement may release. 0 for other
+ * messages: the message itself tells its size. */
+size_t server_find_work(Actor *actor, const Message *message);
+
+/* ---- server_checks.c ---- */
+
+/* Counts a message that makes no sense, logs what is wrong with it, and answers it. */
+void server_refuse(Server *server, Message *message, const char *why);
+
+/* Whether a request of another node can be handled. Otherwise it has been answered; for lack of
+ * memory, server->starved is set. model NULL: between tasks. */
+bool server_check_remote(Server *server, const RubatoShard *shard, const RubatoModel *model,
+                         Message *message);
+
+/* ---- server_tables.c ---- */
 
 /* Ends a model: requests parked in it are answered as cancelled. */
 void server_end_model(Server *server, RubatoModel *model);
 
-/* Fails the task, because one of its requests failed for lack of memory. */
+/* Allocates the memory that server_starve needs. */
+void server_fill_reserve(Server *server);
+
+/* Fails the task, because one of its requests failed for lack of memory. Then allocates the reserve
+ * again. The rows that were there stay. */
 void server_starve(Server *server, const Binding *binding);
 
 /* ---- server_parts.c ---- */

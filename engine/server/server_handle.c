@@ -1,0 +1,195 @@
+/* What happens to a message that has reached its server.
+ *
+ * A request of a task names its model by epoch, table and part. If the task is over here, the
+ * request is answered as cancelled. So a request of one task never reaches another task. A clock
+ * goes to the models of all parts of its table that are here. Requests of epoch 0 come from the
+ * engine between tasks and go straight to the shard.
+ *
+ * Thread: the server's owner. */
+#include "engine/server/request_ops.h"
+#include "engine/server/server_private.h"
+
+static const char no_such_part[] = "a request for a part that is not here";
+
+/* Sends back the requests that the model has answered. If memory was short, all get CALL_NO_MEMORY,
+ * because some may hold no answer. */
+static void empty_outbox(Server *server, RubatoModel *model)
+{
+    const CallStatus status = server->starved ? CALL_NO_MEMORY : CALL_OK;
+    const uint64_t min_clock = rubato_model_min_clock(model);
+    RubatoRequest *request = model_take_answered(model), *next;
+
+    for (; request != NULL; request = next) {
+        next = request->next;
+        message_of_request(request)->min_clock = min_clock;
+        server_answer(server, message_of_request(request), status);
+    }
+}
+
+/* All models have the same sources and are told the same clocks: a clock that one ignores, all
+ * ignore. */
+static void handle_clock(Server *server, const Binding *binding, Message *message)
+{
+    for (uint32_t i = 0; i < binding->n_here; i++) {
+        RubatoModel *model = binding->parts[binding->here[i]].model;
+
+        if (server_is_leaving(server, binding->table, binding->here[i])) {
+            server_pass_on_clock(server, message);
+            continue;
+        }
+        model_clock(model, message->clock.source, message->clock.clock);
+        empty_outbox(server, model);
+    }
+    server_answer(server, message, CALL_OK);
+    if (G_UNLIKELY(server->starved))
+        server_starve(server, binding);
+}
+
+static void handle_for_task(Server *server, Message *message)
+{
+    Binding *binding = server_find_binding(server, message->epoch, message->table);
+    const BoundPart *part;
+
+    if (binding == NULL) {
+        server_answer(server, message, CALL_CANCELLED);
+        return;
+    }
+    if (message->kind == MESSAGE_CLOCK) {
+        handle_clock(server, binding, message);
+        return;
+    }
+    if (message->kind > MESSAGE_CLOCK && request_ops[message->kind]->in_task == NULL) {
+        server_refuse(server, message, "a request that belongs between tasks, in one");
+        return;
+    }
+    part = message->part < binding->n_parts ? &binding->parts[message->part] : NULL;
+    if (part == NULL || part->model == NULL) {
+        if (!server_pass_on(server, message))
+            server_refuse(server, message, no_such_part);
+        return;
+    }
+    if (message->node != server->office->self &&
+        !server_check_remote(server, part->shard, part->model, message)) {
+        if (server->starved)
+            server_starve(server, binding);
+        return;
+    }
+    switch (message->kind) { /* the most frequent kinds; the array handles the others */
+    case MESSAGE_GET:
+        if (message->node_clock > 0)
+            model_clock(part->model, message->node, message->node_clock);
+        model_get(part->model, &message->request);
+        break;
+    case MESSAGE_ADD:
+        model_add(part->model, &message->request);
+        break;
+    default:
+        request_ops[message->kind]->in_task(part->model, &message->request);
+        break;
+    }
+    empty_outbox(server, part->model);
+    if (G_UNLIKELY(server->starved))
+        server_starve(server, binding);
+    if (!message->is_answered)
+        post_office_park(message);
+}
+
+static bool has_room(const RubatoShard *shard, Message *message)
+{
+    const RequestOps *ops = request_ops[message->kind];
+    const RubatoRequest *request = &message->request;
+
+    return ops->rows != REQUEST_OUTPUT || request->output != NULL || request->keys.n == 0 ||
+           post_office_make_room(message,
+                                 request->keys.n * request_row_bytes(ops, shard_spec(shard)));
+}
+
+static void handle_past_models(Server *server, Message *message)
+{
+    const RequestOps *ops = request_ops[message->kind];
+    const ServerTable *table = server_find_table(server, message->table);
+    RubatoShard *shard;
+
+    if (ops->between_tasks == NULL) {
+        server_refuse(server, message, "a message that belongs to a task, without one");
+        return;
+    }
+    if (table == NULL) {
+        server_refuse(server, message, "a request for a table that is not here");
+        return;
+    }
+    shard = message->part < table->n_parts ? table->parts[message->part].shard : NULL;
+    if (shard == NULL) {
+        if (!server_pass_on(server, message))
+            server_refuse(server, message, no_such_part);
+        return;
+    }
+    if (message->node != server->office->self &&
+        !server_check_remote(server, shard, NULL, message)) {
+        server->starved = false;
+        return;
+    }
+    if (has_room(shard, message))
+        ops->between_tasks(shard, &message->request);
+    else
+        server->starved = true;
+    server_answer(server, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
+    server->starved = false;
+}
+
+/* Handles a message that needs no table, or a function to run as the owner. True if it was one. */
+static bool handle_without_table(Server *server, Message *message)
+{
+    if (message->kind == MESSAGE_INVOKE)
+        message->invoke(message, server);
+    else if (!request_ops[message->kind]->is_empty)
+        return false;
+    else if (server_pass_on(server, message))
+        return true;
+    server_answer(server, message, CALL_OK);
+    return true;
+}
+
+void server_handle(Actor *actor, Message *message)
+{
+    Server *server = (Server *)actor;
+
+    message->min_clock = UINT64_MAX;
+    if (message->kind > MESSAGE_CLOCK && handle_without_table(server, message))
+        return;
+    if (message->epoch != 0)
+        handle_for_task(server, message);
+    else
+        handle_past_models(server, message);
+}
+
+/* Replies to other nodes were queued: send them together. */
+void server_settled(Actor *actor)
+{
+    post_office_flush(((Server *)actor)->office);
+}
+
+static size_t held_by(const BoundPart *part)
+{
+    return part->model == NULL ? 0 : model_n_held(part->model) * shard_n_values(part->shard);
+}
+
+/* Estimates, in values, the requests that a clock or an announcement may release. 0 for other
+ * messages: the message itself tells its size. */
+size_t server_find_work(Actor *actor, const Message *message)
+{
+    const Binding *binding;
+    const RequestOps *ops = request_ops[message->kind];
+    size_t work = 0;
+
+    if (ops == NULL || !ops->releases)
+        return 0;
+    binding = server_find_binding((Server *)actor, message->epoch, message->table);
+    if (binding == NULL)
+        return 0;
+    if (message->kind != MESSAGE_CLOCK)
+        return message->part < binding->n_parts ? held_by(&binding->parts[message->part]) : 0;
+    for (uint32_t i = 0; i < binding->n_here; i++)
+        work += held_by(&binding->parts[binding->here[i]]);
+    return work;
+}

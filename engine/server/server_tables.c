@@ -1,0 +1,179 @@
+/* What a server holds: the shards of tables, and a task's models over them; and what happens
+ * without memory.
+ *
+ * Thread: the server's owner. */
+#include "engine/server/server_private.h"
+
+/* The memory for a task's error (its text, a message to the scheduler) comes from this reserve. */
+#define RESERVE_BYTES ((size_t)1 << 20)
+
+/* ---- without memory ---- */
+
+void server_fill_reserve(Server *server)
+{
+    server->reserve = g_try_malloc(RESERVE_BYTES);
+}
+
+static char *describe_need(const Server *server, const Binding *binding)
+{
+    uint64_t n_rows, n_bytes;
+
+    server_table_size(server, binding->table, &n_rows, &n_bytes);
+    return g_strdup_printf("table %s: server %u (node %u) has no memory for what a request needs; "
+                           "it holds %" G_GUINT64_FORMAT " rows in %" G_GUINT64_FORMAT
+                           " bytes. Use more servers, or nodes with more memory",
+                           binding->table_name, server->number,
+                           server->office->node_ids[server->office->self], n_rows, n_bytes);
+}
+
+/* Fails the task, then allocates the reserve again. The rows that were there stay. */
+void server_starve(Server *server, const Binding *binding)
+{
+    server->starved = false;
+    g_clear_pointer(&server->reserve, g_free);
+
+    g_autofree char *text = describe_need(server, binding);
+    if (server->fail_task != NULL)
+        server->fail_task(server->user, binding->epoch, text);
+    server_fill_reserve(server);
+}
+
+/* ---- tables ---- */
+
+void server_add_table(Server *server, uint32_t table, uint32_t n_parts)
+{
+    ServerTable *added = g_malloc0(sizeof *added + n_parts * sizeof(added->parts[0]));
+
+    added->n_parts = n_parts;
+    if (server->tables->len <= table)
+        g_ptr_array_set_size(server->tables, (gint)table + 1);
+    g_ptr_array_index(server->tables, table) = added;
+}
+
+void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard *shard)
+{
+    server_find_table(server, table)->parts[part].shard = shard;
+    shard_set_alarm(shard, &server->starved);
+}
+
+void server_drop_table(Server *server, uint32_t table)
+{
+    ServerTable *dropped = server_find_table(server, table);
+
+    if (dropped == NULL)
+        return;
+    for (uint32_t part = 0; part < dropped->n_parts; part++)
+        shard_free(dropped->parts[part].shard);
+    g_free(dropped);
+    g_ptr_array_index(server->tables, table) = NULL;
+}
+
+RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t part)
+{
+    const ServerTable *found = server_find_table(server, table);
+
+    return found != NULL && part < found->n_parts ? found->parts[part].shard : NULL;
+}
+
+void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, uint64_t *n_bytes)
+{
+    const ServerTable *sized = server_find_table(server, table);
+
+    *n_rows = *n_bytes = 0;
+    for (uint32_t part = 0; part < sized->n_parts; part++) {
+        uint64_t rows, bytes;
+
+        if (sized->parts[part].shard == NULL)
+            continue;
+        shard_size(sized->parts[part].shard, &rows, &bytes);
+        *n_rows += rows;
+        *n_bytes += bytes;
+    }
+}
+
+/* ---- models ---- */
+
+/* The memory for an answer's rows is allocated when they are read, not while the Get is parked. */
+static bool make_room(RubatoRequest *request, size_t n_bytes)
+{
+    return post_office_make_room(message_of_request(request), n_bytes);
+}
+
+void server_end_model(Server *server, RubatoModel *model)
+{
+    RubatoRequest *request = model_free(model), *next;
+
+    for (; request != NULL; request = next) {
+        next = request->next;
+        server_answer(server, message_of_request(request), CALL_CANCELLED);
+    }
+}
+
+static void clear_binding(Server *server, Binding *binding)
+{
+    for (uint32_t i = 0; i < binding->n_here; i++)
+        server_end_model(server, binding->parts[binding->here[i]].model);
+    g_free(binding->here);
+    g_free(binding->parts);
+}
+
+static RubatoModel *begin_model(Server *server, RubatoShard *shard, RubatoModelSetup setup,
+                                uint32_t n_nodes, const uint32_t *workers_of, GError **error)
+{
+    RubatoModel *model;
+
+    shard_range(shard, &setup.first_key, &setup.n_keys);
+    model = model_new(&setup, shard, n_nodes, error);
+    if (model == NULL)
+        return NULL;
+    model_set_outbox(model, &server->actor.outbox);
+    model->make_room = make_room;
+    if (!model_traits(setup.spec)->per_worker_clocks)
+        for (uint32_t node = 0; node < n_nodes; node++)
+            if (workers_of[node] == 0)
+                model_clock(model, node, RUBATO_CLOCK_RETIRED);
+    return model;
+}
+
+bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
+                       const RubatoModelSetup *setup, uint32_t n_nodes, const uint32_t *workers_of,
+                       GError **error)
+{
+    const ServerTable *used = server_find_table(server, table);
+    Binding binding = { .epoch = epoch,
+                        .table = table,
+                        .table_name = setup->spec->name,
+                        .n_parts = used->n_parts,
+                        .here = g_new(uint32_t, used->n_parts),
+                        .parts = g_new0(BoundPart, used->n_parts) };
+
+    for (uint32_t part = 0; part < used->n_parts; part++) {
+        RubatoShard *shard = used->parts[part].shard;
+
+        if (shard == NULL)
+            continue;
+        binding.parts[part] = (BoundPart){
+            .shard = shard,
+            .model = begin_model(server, shard, *setup, n_nodes, workers_of, error),
+        };
+        if (binding.parts[part].model == NULL) {
+            clear_binding(server, &binding);
+            return false;
+        }
+        binding.here[binding.n_here++] = part;
+    }
+    g_array_append_val(server->bindings, binding);
+    return true;
+}
+
+void server_end_task(Server *server, uint32_t epoch)
+{
+    for (guint i = server->bindings->len; i-- > 0;) {
+        Binding binding = g_array_index(server->bindings, Binding, i);
+
+        if (binding.epoch != epoch)
+            continue;
+        g_array_remove_index_fast(server->bindings, i);
+        clear_binding(server, &binding);
+    }
+}
