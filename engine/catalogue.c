@@ -46,8 +46,8 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
     table->row_bytes = spec_row_bytes(spec);
     table->state_bytes = spec_state_bytes(spec);
     if (!partition_init(&table->partition, table->spec,
-                        rubato_table_spec_holds_range(spec) ? PARTITION_OF_RANGE
-                                                            : PARTITION_OF_ALL_KEYS,
+                        rubato_table_spec_holds_range(spec) ? PARTITION_KEYS_RANGE
+                                                            : PARTITION_KEYS_ALL,
                         table->spec->parts, error))
         return NULL;
     table->map = part_map_new(table->spec->parts, n_servers);

@@ -58,7 +58,7 @@ static const ControlMember *members_of(ControlKind kind)
 /* The bytes of a number or truth value; 0 for other types. */
 static size_t number_bytes(ControlMemberType type)
 {
-    static const uint8_t bytes[CONTROL_END_OF_MEMBER_TYPES] = {
+    static const uint8_t bytes[CONTROL_MEMBER_END_OF_TYPES] = {
         [CONTROL_MEMBER_BOOL] = sizeof(bool),       [CONTROL_MEMBER_UINT32] = sizeof(uint32_t),
         [CONTROL_MEMBER_UINT64] = sizeof(uint64_t), [CONTROL_MEMBER_CODE] = sizeof(uint32_t),
         [CONTROL_MEMBER_FAULT] = sizeof(uint32_t),  [CONTROL_MEMBER_EPOCH] = sizeof(uint32_t),
@@ -255,7 +255,7 @@ static const char *take_members(Rest *rest, const ControlMessage *message, Contr
     if (wrong != NULL)
         return wrong;
     /* A later version may add members to a greeting. */
-    if (rest->n > 0 && (message->senders & (CONTROL_BY_GREETER | CONTROL_BY_ANSWERER)) == 0)
+    if (rest->n > 0 && (message->senders & (CONTROL_SENDER_GREETER | CONTROL_SENDER_ANSWERER)) == 0)
         return DAMAGED;
     return message->find_fault != NULL ? message->find_fault(control) : NULL;
 }

@@ -55,12 +55,12 @@ typedef enum {
 
 /* What a collective call does. */
 typedef enum {
-    CONTROL_CREATE = 1,
-    CONTROL_DROP,
-    CONTROL_RUN,
-    CONTROL_MOVE,
-    CONTROL_BARRIER, /* never has a GO: when all are there, COMMIT says so */
-    CONTROL_END_OF_CALLS,
+    CONTROL_CALL_CREATE = 1,
+    CONTROL_CALL_DROP,
+    CONTROL_CALL_RUN,
+    CONTROL_CALL_MOVE,
+    CONTROL_CALL_BARRIER, /* never has a GO: when all are there, COMMIT says so */
+    CONTROL_CALL_END,
 } ControlCall;
 
 /* What a worker waits for. */

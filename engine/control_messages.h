@@ -14,11 +14,11 @@
 
 /* Who may send a message, as bits. */
 typedef enum {
-    CONTROL_BY_GREETER = 1,   /* a process that greets the scheduler */
-    CONTROL_BY_ANSWERER = 2,  /* the scheduler, as the answer to a greeting */
-    CONTROL_BY_NODE = 4,      /* a node of the run, to the scheduler */
-    CONTROL_BY_SCHEDULER = 8, /* the scheduler, to a node of the run */
-    CONTROL_BY_PEER = 16,     /* a node of the run, to another one */
+    CONTROL_SENDER_GREETER = 1,   /* a process that greets the scheduler */
+    CONTROL_SENDER_ANSWERER = 2,  /* the scheduler, as the answer to a greeting */
+    CONTROL_SENDER_NODE = 4,      /* a node of the run, to the scheduler */
+    CONTROL_SENDER_SCHEDULER = 8, /* the scheduler, to a node of the run */
+    CONTROL_SENDER_PEER = 16,     /* a node of the run, to another one */
 } ControlSender;
 
 /* The type of a body's member: how it is encoded, and which checks it must pass. */
@@ -36,7 +36,7 @@ typedef enum {
     CONTROL_MEMBER_LINES,
     CONTROL_MEMBER_ENDPOINT,
     CONTROL_MEMBER_NODES, /* the lists of a WELCOME with their length */
-    CONTROL_END_OF_MEMBER_TYPES,
+    CONTROL_MEMBER_END_OF_TYPES,
 } ControlMemberType;
 
 typedef struct {

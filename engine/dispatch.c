@@ -14,10 +14,10 @@
 #include "engine/task/task_run.h"
 
 typedef enum {
-    TO_SCHEDULER,
-    TO_NODE,
-    GREETING,
-    TICK,
+    MAIL_TO_SCHEDULER,
+    MAIL_TO_NODE,
+    MAIL_GREETING,
+    MAIL_TICK,
 } MailKind;
 
 /* The asker of this node's own greeting, which does not use the network. */
@@ -85,7 +85,7 @@ void engine_tell_scheduler(RubatoEngine *engine, const Control *control)
         send_to_node(engine, engine->scheduler_node, control);
         return;
     }
-    mail = new_mail(TO_SCHEDULER, engine->self);
+    mail = new_mail(MAIL_TO_SCHEDULER, engine->self);
     control_copy(&mail->control, control);
     actor_post(&engine->control, &mail->message);
 }
@@ -101,7 +101,7 @@ void dispatch_greet(RubatoEngine *engine, const char *scheduler, const Control *
             g_warning("cannot greet the scheduler: %s", error->message);
         return;
     }
-    ControlMail *const mail = new_mail(GREETING, engine->self);
+    ControlMail *const mail = new_mail(MAIL_GREETING, engine->self);
     mail->wire_version = WIRE_VERSION;
     mail->asker = ASKER_SELF;
     control_copy(&mail->control, greeting);
@@ -139,7 +139,8 @@ static void say_missing(RubatoEngine *engine, int64_t now_ms)
 static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t now_ms)
 {
     if (mail->is_answer) {
-        const bool may = (control_message(mail->control.kind)->senders & CONTROL_BY_ANSWERER) != 0;
+        const bool may =
+            (control_message(mail->control.kind)->senders & CONTROL_SENDER_ANSWERER) != 0;
 
         if (may)
             handle_for_node(engine, engine->self, &mail->control);
@@ -156,19 +157,19 @@ static void handle(Actor *actor, Message *message)
     const int64_t now_ms = network_now_ms();
 
     switch (mail->kind) {
-    case TO_NODE:
+    case MAIL_TO_NODE:
         handle_for_node(engine, mail->from, &mail->control);
         break;
-    case TO_SCHEDULER:
+    case MAIL_TO_SCHEDULER:
         if (!scheduler_receive(engine->scheduler, now_ms, mail->from, &mail->control))
             g_warning("node %u sent a %s that makes no sense; dropped",
                       engine->node_ids[mail->from], control_kind_name(mail->control.kind));
         break;
-    case GREETING:
+    case MAIL_GREETING:
         if (!take_greeting(engine, mail, now_ms))
             g_warning("a greeting that makes no sense came; dropped");
         break;
-    case TICK:
+    case MAIL_TICK:
         say_missing(engine, now_ms);
         for (uint32_t i = 0; engine->rendezvous.welcome && i < engine->n_nodes; i++)
             if (i != engine->self)
@@ -245,16 +246,17 @@ static bool find_addressee(const RubatoEngine *engine, ControlMail *mail)
     const bool has_scheduler = engine->scheduler_node == engine->self;
     const bool is_schedulers = engine->scheduler_node == mail->from;
 
-    mail->kind = has_scheduler && (message->senders & CONTROL_BY_NODE) ? TO_SCHEDULER : TO_NODE;
-    return mail->kind == TO_SCHEDULER ||
-           (is_schedulers && (message->senders & CONTROL_BY_SCHEDULER)) ||
+    mail->kind = has_scheduler && (message->senders & CONTROL_SENDER_NODE) ? MAIL_TO_SCHEDULER
+                                                                           : MAIL_TO_NODE;
+    return mail->kind == MAIL_TO_SCHEDULER ||
+           (is_schedulers && (message->senders & CONTROL_SENDER_SCHEDULER)) ||
            /* any node may say that it has given up this node */
            (mail->control.kind == CONTROL_LOST && mail->control.lost.number == engine->self);
 }
 
 static void receive_control(RubatoEngine *engine, Incoming *incoming)
 {
-    ControlMail *mail = new_mail(TO_NODE, incoming->node);
+    ControlMail *mail = new_mail(MAIL_TO_NODE, incoming->node);
     g_autoptr(GError) error = NULL;
     const bool read =
         control_decode(incoming->values, incoming->value_bytes, &mail->control, &error);
@@ -298,7 +300,7 @@ static void received(void *user)
 static void greeted(void *user, uint16_t version, GVariant *body, const GreetingSource *source)
 {
     RubatoEngine *engine = user;
-    ControlMail *mail = new_mail(GREETING, engine->self);
+    ControlMail *mail = new_mail(MAIL_GREETING, engine->self);
     g_autoptr(GError) error = NULL;
 
     mail->wire_version = version;
@@ -359,7 +361,7 @@ static void tick(void *user, int64_t now_ms)
             task_run_tell_news(g_ptr_array_index(engine->runs, i));
     pthread_mutex_unlock(&engine->lock);
     if (engine->scheduler_node == engine->self)
-        actor_post(&engine->control, &new_mail(TICK, engine->self)->message);
+        actor_post(&engine->control, &new_mail(MAIL_TICK, engine->self)->message);
     if (!welcome)
         return;
     if (now_ms - engine->times.beat_ms >= engine->heartbeat_ms) {

@@ -73,7 +73,7 @@ bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t p
     text = g_strdup_printf("part %u of table %s", part, table);
     detail = g_strdup_printf("to server %u", server);
     return collective(engine,
-                      &(CollectiveCall){ .what = CONTROL_MOVE,
+                      &(CollectiveCall){ .what = CONTROL_CALL_MOVE,
                                          .text = text,
                                          .detail = detail,
                                          .perform = perform_move,

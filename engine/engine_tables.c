@@ -107,7 +107,7 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
     text = g_strdup_printf("table %s", spec->name);
     detail = table_describe(table->spec);
     if (!collective(engine,
-                    &(CollectiveCall){ .what = CONTROL_CREATE,
+                    &(CollectiveCall){ .what = CONTROL_CALL_CREATE,
                                        .text = text,
                                        .detail = detail,
                                        .seed = seed,
@@ -177,7 +177,7 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
         return false;
     text = g_strdup_printf("table %s", name);
     if (!collective(engine,
-                    &(CollectiveCall){ .what = CONTROL_DROP,
+                    &(CollectiveCall){ .what = CONTROL_CALL_DROP,
                                        .text = text,
                                        .detail = "",
                                        .perform = perform_drop,

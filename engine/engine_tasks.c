@@ -136,7 +136,7 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
     text = g_strdup_printf("task %s", task->name);
     detail = task_run_describe(run);
     if (!collective(engine,
-                    &(CollectiveCall){ .what = CONTROL_RUN,
+                    &(CollectiveCall){ .what = CONTROL_CALL_RUN,
                                        .text = text,
                                        .detail = detail,
                                        .perform = perform_run,
@@ -177,7 +177,8 @@ bool rubato_engine_barrier(RubatoEngine *engine, GError **error)
 {
     g_return_val_if_fail(engine != NULL, false);
     return collective(
-        engine, &(CollectiveCall){ .what = CONTROL_BARRIER, .text = "a barrier", .detail = "" },
+        engine,
+        &(CollectiveCall){ .what = CONTROL_CALL_BARRIER, .text = "a barrier", .detail = "" },
         error);
 }
 

@@ -65,7 +65,7 @@ static void set_even_bounds(Partition *partition, uint32_t chunk_size)
 bool partition_init(Partition *partition, const RubatoTableSpec *spec, PartitionKeys keys,
                     uint32_t n_parts, GError **error)
 {
-    const bool dense = keys == PARTITION_OF_RANGE;
+    const bool dense = keys == PARTITION_KEYS_RANGE;
     const char *partition_name = spec->partition;
     Partition made = { .dense = dense,
                        .first_key = dense ? spec->first_key : 0,

@@ -20,8 +20,8 @@ typedef struct {
 
 /* The kind of a table's keys, by its storage. */
 typedef enum {
-    PARTITION_OF_ALL_KEYS,
-    PARTITION_OF_RANGE, /* first_key and n_keys of the spec */
+    PARTITION_KEYS_ALL,
+    PARTITION_KEYS_RANGE, /* first_key and n_keys of the spec */
 } PartitionKeys;
 
 /* How the spec, in which all names are given, divides a table into n_parts parts. Even ranges end

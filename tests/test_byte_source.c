@@ -9,7 +9,7 @@
 
 #include "tests/support/runner.h"
 
-typedef enum { PLAIN, GZIP, ZSTD, N_PACKINGS } Packing;
+typedef enum { PACKING_PLAIN, PACKING_GZIP, PACKING_ZSTD, N_PACKINGS } Packing;
 
 /* Bytes as a file holds them: those of `text`, packed, appended. */
 static void append(GByteArray *file, Packing packing, const void *text, size_t size)
@@ -19,7 +19,7 @@ static void append(GByteArray *file, Packing packing, const void *text, size_t s
     z_stream gzip = { 0 };
 
     switch (packing) {
-    case GZIP:
+    case PACKING_GZIP:
         ck_assert_int_eq(deflateInit2(&gzip, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
         gzip.next_in = (z_const Bytef *)(uintptr_t)text;
         gzip.avail_in = (uInt)size;
@@ -29,7 +29,7 @@ static void append(GByteArray *file, Packing packing, const void *text, size_t s
         g_byte_array_append(file, packed, (guint)gzip.total_out);
         deflateEnd(&gzip);
         break;
-    case ZSTD:
+    case PACKING_ZSTD:
         g_byte_array_append(file, packed, (guint)ZSTD_compress(packed, bound, text, size, 1));
         break;
     default:
@@ -90,7 +90,7 @@ START_TEST(source_gives_the_bytes_of_a_file_however_it_is_packed)
             append(file, (Packing)_i, text, sizes[i]);
             g_autoptr(GByteArray) bytes = read_bytes(file, steps[j], &packed, &error);
             ck_assert_msg(bytes != NULL, "%s", error != NULL ? error->message : "");
-            ck_assert(packed == (_i != PLAIN));
+            ck_assert(packed == (_i != PACKING_PLAIN));
             ck_assert_uint_eq(bytes->len, sizes[i]);
             ck_assert(sizes[i] == 0 || memcmp(bytes->data, text, sizes[i]) == 0);
         }
@@ -137,8 +137,8 @@ START_TEST(source_refuses_every_truncation)
         g_autoptr(GByteArray) part = g_byte_array_new();
 
         g_byte_array_append(part, file->data, size);
-        check_fails(part, _i == GZIP ? "the gzip stream ends here, too early"
-                                     : "the zstd stream ends here, too early");
+        check_fails(part, _i == PACKING_GZIP ? "the gzip stream ends here, too early"
+                                             : "the zstd stream ends here, too early");
     }
 }
 END_TEST
@@ -149,9 +149,10 @@ START_TEST(source_refuses_damage)
     g_autofree char *text = random_text(200);
 
     append(file, (Packing)_i, text, 200);
-    file->data[_i == GZIP ? file->len - 6 : 4] ^= 0x08; /* the check sum; what heads the frame */
-    check_fails(file, _i == GZIP ? "the gzip stream is damaged (incorrect data check)"
-                                 : "the zstd stream is damaged (");
+    file->data[_i == PACKING_GZIP ? file->len - 6 : 4] ^=
+        0x08; /* the check sum; what heads the frame */
+    check_fails(file, _i == PACKING_GZIP ? "the gzip stream is damaged (incorrect data check)"
+                                         : "the zstd stream is damaged (");
 }
 END_TEST
 
@@ -160,7 +161,7 @@ START_TEST(source_refuses_rubbish_behind_a_stream)
     g_autoptr(GByteArray) file = g_byte_array_new();
 
     append(file, (Packing)_i, "rows", 4);
-    append(file, PLAIN, "1 1:1\n", 6);
+    append(file, PACKING_PLAIN, "1 1:1\n", 6);
     check_fails(file, "near byte 4: the ");
 }
 END_TEST
@@ -197,12 +198,13 @@ int main(void)
     Suite *suite = suite_create("byte_source");
     TCase *sources = tcase_create("sources");
 
-    tcase_add_loop_test(sources, source_gives_the_bytes_of_a_file_however_it_is_packed, PLAIN,
+    tcase_add_loop_test(sources, source_gives_the_bytes_of_a_file_however_it_is_packed,
+                        PACKING_PLAIN, N_PACKINGS);
+    tcase_add_loop_test(sources, source_reads_streams_one_behind_the_other, PACKING_GZIP,
                         N_PACKINGS);
-    tcase_add_loop_test(sources, source_reads_streams_one_behind_the_other, GZIP, N_PACKINGS);
-    tcase_add_loop_test(sources, source_refuses_every_truncation, GZIP, N_PACKINGS);
-    tcase_add_loop_test(sources, source_refuses_damage, GZIP, N_PACKINGS);
-    tcase_add_loop_test(sources, source_refuses_rubbish_behind_a_stream, GZIP, N_PACKINGS);
+    tcase_add_loop_test(sources, source_refuses_every_truncation, PACKING_GZIP, N_PACKINGS);
+    tcase_add_loop_test(sources, source_refuses_damage, PACKING_GZIP, N_PACKINGS);
+    tcase_add_loop_test(sources, source_refuses_rubbish_behind_a_stream, PACKING_GZIP, N_PACKINGS);
     tcase_add_loop_test(sources, source_names_a_file_that_cannot_be_read, 0, 2);
     tcase_add_test(sources, source_gives_bytes_of_memory);
     suite_add_tcase(suite, sources);

@@ -40,7 +40,7 @@ static void rig_init(Rig *rig)
     stations_join((Station *const[]){ rig->other, rig->here }, 2);
     post_office_init(&rig->office, 1, 2, ids, servers_of, &FLOW_SIZES_USUAL);
     rig->office.network = rig->here->network;
-    ck_assert(partition_init(&rig->partition, &spec, PARTITION_OF_RANGE, 1, NULL));
+    ck_assert(partition_init(&rig->partition, &spec, PARTITION_KEYS_RANGE, 1, NULL));
     rig->map = part_map_new(1, 1);
     clocks_init(&rig->clocks, 1, 2, workers_of);
     rig->route = (TableRoute){ .spec = &spec,

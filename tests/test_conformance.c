@@ -26,11 +26,11 @@ enum {
 };
 
 typedef enum {
-    KV,
-    CLIENT,
-    CLIENT_CACHED, /* the process cache serves all rows */
-    CHUNK,
-    SPARSE,
+    HANDLE_KV,
+    HANDLE_CLIENT,
+    HANDLE_CLIENT_CACHED, /* the process cache serves all rows */
+    HANDLE_CHUNK,
+    HANDLE_SPARSE,
 } HandleKind;
 
 static const char *const handle_names[] = { "KVTable", "KVClientTable", "KVClientTable with cache",
@@ -41,36 +41,36 @@ static const struct {
     const char *storage;
     HandleKind handle;
 } kinds[] = {
-    { "asp", "dense", KV },
-    { "asp", "hash", KV },
-    { "asp", "dense", CLIENT },
-    { "asp", "hash", CLIENT },
-    { "asp", "dense", CHUNK },
-    { "asp", "dense", SPARSE },
-    { "asp", "hash", SPARSE },
-    { "bsp", "dense", KV },
-    { "bsp", "hash", KV },
-    { "bsp", "dense", CLIENT },
-    { "bsp", "hash", CLIENT },
-    { "bsp", "dense", CHUNK },
-    { "bsp", "dense", SPARSE },
-    { "bsp", "hash", SPARSE },
-    { "ssp", "dense", KV },
-    { "ssp", "hash", KV },
-    { "ssp", "dense", CLIENT },
-    { "ssp", "hash", CLIENT },
-    { "ssp", "dense", CLIENT_CACHED },
-    { "ssp", "hash", CLIENT_CACHED },
-    { "ssp", "dense", CHUNK },
-    { "ssp", "dense", SPARSE },
-    { "ssp", "hash", SPARSE },
-    { "sparse_ssp", "dense", KV },
-    { "sparse_ssp", "hash", KV },
-    { "sparse_ssp", "dense", CLIENT },
-    { "sparse_ssp", "hash", CLIENT },
-    { "sparse_ssp", "dense", CHUNK },
-    { "sparse_ssp", "dense", SPARSE },
-    { "sparse_ssp", "hash", SPARSE },
+    { "asp", "dense", HANDLE_KV },
+    { "asp", "hash", HANDLE_KV },
+    { "asp", "dense", HANDLE_CLIENT },
+    { "asp", "hash", HANDLE_CLIENT },
+    { "asp", "dense", HANDLE_CHUNK },
+    { "asp", "dense", HANDLE_SPARSE },
+    { "asp", "hash", HANDLE_SPARSE },
+    { "bsp", "dense", HANDLE_KV },
+    { "bsp", "hash", HANDLE_KV },
+    { "bsp", "dense", HANDLE_CLIENT },
+    { "bsp", "hash", HANDLE_CLIENT },
+    { "bsp", "dense", HANDLE_CHUNK },
+    { "bsp", "dense", HANDLE_SPARSE },
+    { "bsp", "hash", HANDLE_SPARSE },
+    { "ssp", "dense", HANDLE_KV },
+    { "ssp", "hash", HANDLE_KV },
+    { "ssp", "dense", HANDLE_CLIENT },
+    { "ssp", "hash", HANDLE_CLIENT },
+    { "ssp", "dense", HANDLE_CLIENT_CACHED },
+    { "ssp", "hash", HANDLE_CLIENT_CACHED },
+    { "ssp", "dense", HANDLE_CHUNK },
+    { "ssp", "dense", HANDLE_SPARSE },
+    { "ssp", "hash", HANDLE_SPARSE },
+    { "sparse_ssp", "dense", HANDLE_KV },
+    { "sparse_ssp", "hash", HANDLE_KV },
+    { "sparse_ssp", "dense", HANDLE_CLIENT },
+    { "sparse_ssp", "hash", HANDLE_CLIENT },
+    { "sparse_ssp", "dense", HANDLE_CHUNK },
+    { "sparse_ssp", "dense", HANDLE_SPARSE },
+    { "sparse_ssp", "hash", HANDLE_SPARSE },
 };
 
 /* ---- the plan: which keys each worker uses when ---- */
@@ -152,7 +152,7 @@ static void make_plan(Plan *plan, uint64_t seed)
         for (uint32_t t = 0; t < N_ITERATIONS; t++) {
             Step *step = &plan->steps[w][t];
 
-            if (plan->handle == CHUNK && t % 2 == 0)
+            if (plan->handle == HANDLE_CHUNK && t % 2 == 0)
                 plan_chunks(step, &random);
             else if (random_below(&random, 3) == 0)
                 plan_run(step, &random);
@@ -194,17 +194,17 @@ static bool open_handle(Handle *handle, RubatoWorker *worker, GError **error)
     const Step *steps = handle->plan->steps[rubato_worker_rank(worker)];
 
     switch (handle->kind) {
-    case KV:
+    case HANDLE_KV:
         handle->kv = rubato_worker_open_kv_table(worker, spec->name, spec->dtype, error);
         return handle->kv != NULL;
-    case CLIENT:
-    case CLIENT_CACHED:
+    case HANDLE_CLIENT:
+    case HANDLE_CLIENT_CACHED:
         handle->client = rubato_worker_open_kv_client_table(worker, spec->name, spec->dtype, error);
         return handle->client != NULL;
-    case CHUNK:
+    case HANDLE_CHUNK:
         handle->chunk = rubato_worker_open_chunk_table(worker, spec->name, spec->dtype, error);
         return handle->chunk != NULL;
-    case SPARSE:
+    case HANDLE_SPARSE:
         break;
     }
     for (uint32_t t = 0; t < N_ITERATIONS; t++)
@@ -247,22 +247,22 @@ static bool get(Handle *handle, const Step *step, uint64_t t, void *values, GErr
     const RubatoKey first = step->n == 0 ? 0 : step->keys[0];
 
     switch (handle->kind) {
-    case KV:
+    case HANDLE_KV:
         return step->is_run ? rubato_kv_table_get_range(handle->kv, first, step->n, values, error)
                             : rubato_kv_table_get(handle->kv, step->keys, step->n, values, error);
-    case CLIENT:
-    case CLIENT_CACHED:
+    case HANDLE_CLIENT:
+    case HANDLE_CLIENT_CACHED:
         if (t % 2 == 1)
             return get_async(handle, step, values, error);
-        return step->is_run && handle->kind == CLIENT
+        return step->is_run && handle->kind == HANDLE_CLIENT
                    ? rubato_kv_client_table_get_range(handle->client, first, step->n, values, error)
                    : rubato_kv_client_table_get(handle->client, step->keys, step->n, values, error);
-    case CHUNK:
+    case HANDLE_CHUNK:
         return step->is_chunks
                    ? rubato_chunk_table_get_chunks(handle->chunk, step->chunks, step->n_chunks,
                                                    values, error)
                    : rubato_chunk_table_get(handle->chunk, step->keys, step->n, values, error);
-    case SPARSE:
+    case HANDLE_SPARSE:
         break;
     }
     return rubato_sparse_kv_client_table_get(handle->sparse, values, error);
@@ -273,23 +273,23 @@ static bool add(Handle *handle, const Step *step, uint64_t t, const void *deltas
     const RubatoKey first = step->n == 0 ? 0 : step->keys[0];
 
     switch (handle->kind) {
-    case KV:
+    case HANDLE_KV:
         return step->is_run ? rubato_kv_table_add_range(handle->kv, first, step->n, deltas, error)
                             : rubato_kv_table_add(handle->kv, step->keys, step->n, deltas, error);
-    case CLIENT:
-    case CLIENT_CACHED:
+    case HANDLE_CLIENT:
+    case HANDLE_CLIENT_CACHED:
         if (t % 2 == 1) /* in flight until the handle is closed */
             return rubato_kv_client_table_add_async(handle->client, step->keys, step->n, deltas,
                                                     NULL, NULL, error) != 0;
         return step->is_run
                    ? rubato_kv_client_table_add_range(handle->client, first, step->n, deltas, error)
                    : rubato_kv_client_table_add(handle->client, step->keys, step->n, deltas, error);
-    case CHUNK:
+    case HANDLE_CHUNK:
         return step->is_chunks
                    ? rubato_chunk_table_add_chunks(handle->chunk, step->chunks, step->n_chunks,
                                                    deltas, error)
                    : rubato_chunk_table_add(handle->chunk, step->keys, step->n, deltas, error);
-    case SPARSE:
+    case HANDLE_SPARSE:
         break;
     }
     return rubato_sparse_kv_client_table_add(handle->sparse, deltas, error);
@@ -298,14 +298,14 @@ static bool add(Handle *handle, const Step *step, uint64_t t, const void *deltas
 static bool clock_handle(Handle *handle, GError **error)
 {
     switch (handle->kind) {
-    case KV:
+    case HANDLE_KV:
         return rubato_kv_table_clock(handle->kv, error);
-    case CLIENT:
-    case CLIENT_CACHED:
+    case HANDLE_CLIENT:
+    case HANDLE_CLIENT_CACHED:
         return rubato_kv_client_table_clock(handle->client, error);
-    case CHUNK:
+    case HANDLE_CHUNK:
         return rubato_chunk_table_clock(handle->chunk, error);
-    case SPARSE: /* it clocks itself */
+    case HANDLE_SPARSE: /* it clocks itself */
         break;
     }
     return true;
@@ -378,7 +378,7 @@ static bool iterate(Handle *handle, uint32_t rank, GError **error)
                 value_store(plan->spec.dtype, deltas, (size_t)i * width + j, unit * (j + 1));
         TRY(get_and_check(handle, rank, t, t, error) && add(handle, step, t, deltas, error));
         memset(deltas, 0x11, sizeof deltas); /* the caller's again */
-        if (handle->kind != SPARSE)
+        if (handle->kind != HANDLE_SPARSE)
             TRY(get_and_check(handle, rank, t, t + 1, error));
         TRY(clock_handle(handle, error));
     }
@@ -482,7 +482,8 @@ static void run_plans(size_t kind, uint32_t most_servers, bool moves)
                 .speculation = is_sparse ? i % 3 : 0,
                 .record = is_dense && i % 2 == 0 ? "dense" : "hash",
                 .create_on_get = !is_dense && i % 2 == 0,
-                .cache = plan->handle == CLIENT_CACHED ? RUBATO_CACHE_ALL : RUBATO_CACHE_NONE,
+                .cache =
+                    plan->handle == HANDLE_CLIENT_CACHED ? RUBATO_CACHE_ALL : RUBATO_CACHE_NONE,
             };
             plan->staleness = plan->spec.staleness;
             plan->reach = plan->spec.staleness + plan->spec.speculation;

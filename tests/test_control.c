@@ -29,7 +29,7 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_BEAT },
     { .kind = CONTROL_PROPOSE,
       .propose = { .call = 1,
-                   .what = CONTROL_RUN,
+                   .what = CONTROL_CALL_RUN,
                    .hash_seed = 77,
                    .name = "task lr",
                    .digest = "d",
@@ -190,11 +190,13 @@ START_TEST(control_is_handled_where_it_may_come)
 {
     for (unsigned kind = 1; kind < CONTROL_END_OF_KINDS; kind++) {
         const ControlMessage *message = control_message((ControlKind)kind);
-        const unsigned to_node = CONTROL_BY_ANSWERER | CONTROL_BY_SCHEDULER | CONTROL_BY_PEER;
+        const unsigned to_node =
+            CONTROL_SENDER_ANSWERER | CONTROL_SENDER_SCHEDULER | CONTROL_SENDER_PEER;
 
         ck_assert_int_eq(message->to_rendezvous != NULL,
-                         (message->senders & CONTROL_BY_GREETER) != 0);
-        ck_assert_int_eq(message->to_scheduler != NULL, (message->senders & CONTROL_BY_NODE) != 0);
+                         (message->senders & CONTROL_SENDER_GREETER) != 0);
+        ck_assert_int_eq(message->to_scheduler != NULL,
+                         (message->senders & CONTROL_SENDER_NODE) != 0);
         if (kind != CONTROL_BEAT)
             ck_assert_int_eq(message->to_node != NULL, (message->senders & to_node) != 0);
     }
@@ -247,11 +249,11 @@ static const struct {
     { { .kind = CONTROL_HELLO }, "HELLO does not say where its sender receives" },
     { { .kind = CONTROL_WELCOME }, "WELCOME welcomes to a run without nodes" },
     { { .kind = CONTROL_REFUSE }, "REFUSE says that something failed" },
-    { { .kind = CONTROL_PROPOSE, .propose = { .what = CONTROL_RUN } },
+    { { .kind = CONTROL_PROPOSE, .propose = { .what = CONTROL_CALL_RUN } },
       "PROPOSE names no collective call" },
     { { .kind = CONTROL_PROPOSE, .propose = { .call = 1 } },
       "PROPOSE proposes a call that there is not" },
-    { { .kind = CONTROL_PROPOSE, .propose = { .call = 1, .what = CONTROL_END_OF_CALLS } },
+    { { .kind = CONTROL_PROPOSE, .propose = { .call = 1, .what = CONTROL_CALL_END } },
       "that there is not" },
     { { .kind = CONTROL_READY }, "READY names no collective call" },
     { { .kind = CONTROL_COMMIT }, "COMMIT names no collective call" },

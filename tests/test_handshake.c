@@ -43,8 +43,8 @@ static const char *give(Handshake *to, const Said *said, Said *answer)
 static void begin(Pair *pair, const HandshakeConfig *connects, const HandshakeConfig *accepts)
 {
     *pair = (Pair){ .connects_fault = NULL };
-    handshake_init(&pair->connects, HANDSHAKE_CONNECTS, connects, NULL);
-    handshake_init(&pair->accepts, HANDSHAKE_ACCEPTS, accepts, NULL);
+    handshake_init(&pair->connects, HANDSHAKE_ROLE_CONNECTS, connects, NULL);
+    handshake_init(&pair->accepts, HANDSHAKE_ROLE_ACCEPTS, accepts, NULL);
     pair->hello.size = handshake_begin(&pair->connects, pair->hello.bytes);
 }
 
@@ -145,7 +145,7 @@ START_TEST(impostor_that_answers_is_refused)
     begin(&pair, &CONNECTS, &ACCEPTS);
     begin(&other, &CONNECTS, &impostor);
     other.connects.key = OTHER_SECRET; /* so that it gets as far as an answer */
-    handshake_init(&other.connects, HANDSHAKE_CONNECTS,
+    handshake_init(&other.connects, HANDSHAKE_ROLE_CONNECTS,
                    &(HandshakeConfig){ .secret = &OTHER_SECRET, .wanted_node = 1 }, NULL);
     other.hello.size = handshake_begin(&other.connects, other.hello.bytes);
     ck_assert_ptr_null(give(&other.accepts, &other.hello, &other.answer));
@@ -188,7 +188,7 @@ START_TEST(reflection_is_refused)
                      "it does not know this run's secret");
     /* or to the address at which it listens, whose answer comes back as that of the other node */
     begin(&pair, &CONNECTS, &ACCEPTS);
-    handshake_init(&own, HANDSHAKE_ACCEPTS, &any, NULL);
+    handshake_init(&own, HANDSHAKE_ROLE_ACCEPTS, &any, NULL);
     ck_assert_str_eq(give(&own, &pair.hello, &nothing), "it is meant for another node");
     handshake_clear(&own);
 }

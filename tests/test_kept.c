@@ -10,7 +10,7 @@ enum { STALL_MS = 20, N_KEYS = 1000, N_CLOCKS = 60, KEPT_CLOCKS = 5 };
 /* What the limit counts of a call on one server. */
 #define CALL_BYTES (N_KEYS * (sizeof(RubatoKey) + sizeof(int64_t)) + 128)
 
-typedef enum { BY_KEYS, BY_RANGE, BY_TICKET, BY_CHUNK, N_WAYS } Way;
+typedef enum { WAY_KEYS, WAY_RANGE, WAY_TICKET, WAY_CHUNK, N_WAYS } Way;
 
 typedef struct {
     Way way;
@@ -44,11 +44,11 @@ static bool only_add(RubatoWorker *worker, Scene *scene, GError **error)
         ones[i] = 1;
     }
     for (int clock = 0; clock < N_CLOCKS; clock++) {
-        if (scene->way == BY_KEYS)
+        if (scene->way == WAY_KEYS)
             TRY(rubato_kv_table_add(table, keys, N_KEYS, ones, error));
-        else if (scene->way == BY_RANGE)
+        else if (scene->way == WAY_RANGE)
             TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error));
-        else if (scene->way == BY_TICKET)
+        else if (scene->way == WAY_TICKET)
             TRY(rubato_kv_client_table_add_async(client, keys, N_KEYS, ones, NULL, NULL, error) !=
                 0);
         else

@@ -58,7 +58,7 @@ static void send(World *world, uint32_t node, uint32_t place, Message *message)
 static void send_clock(World *world, uint32_t node, uint32_t place, uint32_t source, uint64_t clock,
                        uint64_t *told)
 {
-    Message *message = make_message(world, CLOCK, 0, clock);
+    Message *message = make_message(world, KIND_CLOCK, 0, clock);
 
     message->source = source;
     *told = clock;
@@ -135,7 +135,7 @@ static void send_get(World *world, uint32_t worker, const RubatoKey *keys, size_
     for (size_t i = 0; i < n; i++)
         get->own[i] = world->n_log[worker][keys[i] - FIRST_KEY];
     for (uint32_t place = 0; place < world->n_places; place++) {
-        Message *message = make_message(world, GET, worker, self->clock);
+        Message *message = make_message(world, KIND_GET, worker, self->clock);
 
         if (!fill_part(world, message, place, keys, n))
             continue;
@@ -163,7 +163,7 @@ static void send_add(World *world, uint32_t worker, const RubatoKey *keys, size_
     const uint32_t width = world->n_workers;
 
     for (uint32_t place = 0; place < world->n_places; place++) {
-        Message *message = make_message(world, ADD, worker, self->clock);
+        Message *message = make_message(world, KIND_ADD, worker, self->clock);
 
         if (!fill_part(world, message, place, keys, n))
             continue;
@@ -195,13 +195,13 @@ static void send_announcement(World *world, uint32_t worker, uint64_t iteration,
         if ((used & world_bit_of(key)) != 0)
             keys[n++] = key;
     for (uint32_t place = 0; place < world->n_places; place++) {
-        Message *message = make_message(world, ANNOUNCE, worker, iteration);
+        Message *message = make_message(world, KIND_ANNOUNCE, worker, iteration);
         const bool has_keys = fill_part(world, message, place, keys, n);
         const size_t n_all = message->request.keys.n;
         size_t begin = 0;
 
         while (has_keys && n_all - begin > 1 && percent(world, 40)) {
-            Message *piece = make_message(world, ANNOUNCE, worker, iteration);
+            Message *piece = make_message(world, KIND_ANNOUNCE, worker, iteration);
 
             piece->keys[0] = message->keys[begin++];
             piece->request.keys.n = 1;
@@ -311,11 +311,11 @@ static void note(Place *place, const Message *message)
 {
     const RubatoRequest *request = &message->request;
 
-    if (message->kind == CLOCK) {
+    if (message->kind == KIND_CLOCK) {
         place->clocks[message->source] = MAX(place->clocks[message->source], request->clock);
-    } else if (message->kind == ANNOUNCE && request->clock == RUBATO_CLOCK_RETIRED) {
+    } else if (message->kind == KIND_ANNOUNCE && request->clock == RUBATO_CLOCK_RETIRED) {
         place->n_told[request->worker] = UINT32_MAX;
-    } else if (message->kind == ANNOUNCE) {
+    } else if (message->kind == KIND_ANNOUNCE) {
         for (size_t i = 0; i < request->keys.n; i++)
             place->told[request->worker][request->clock] |= world_bit_of(request->keys.keys[i]);
         place->n_told_keys[request->worker] += (uint32_t)request->keys.n;
@@ -324,7 +324,7 @@ static void note(Place *place, const Message *message)
             place->n_told[request->worker] = (uint32_t)request->clock + 1;
             place->n_told_keys[request->worker] = 0;
         }
-    } else if (message->kind == GET) {
+    } else if (message->kind == KIND_GET) {
         g_ptr_array_add(place->parked, (gpointer)message);
     }
 }
@@ -332,16 +332,16 @@ static void note(Place *place, const Message *message)
 static void give(Place *place, Message *message)
 {
     switch (message->kind) {
-    case GET:
+    case KIND_GET:
         model_get(place->model, &message->request);
         break;
-    case ADD:
+    case KIND_ADD:
         model_add(place->model, &message->request);
         break;
-    case CLOCK:
+    case KIND_CLOCK:
         model_clock(place->model, message->source, message->request.clock);
         break;
-    case ANNOUNCE:
+    case KIND_ANNOUNCE:
         model_announce(place->model, &message->request);
         break;
     }
@@ -351,7 +351,7 @@ static void deliver(World *world, uint32_t node, uint32_t place_number)
 {
     Place *place = &world->places[place_number];
     Message *message = g_queue_pop_head(&world->channels[node][place_number]);
-    bool is_back = message->kind == GET || message->kind == CLOCK;
+    bool is_back = message->kind == KIND_GET || message->kind == KIND_CLOCK;
 
     note(place, message);
     give(place, message);
@@ -360,7 +360,7 @@ static void deliver(World *world, uint32_t node, uint32_t place_number)
         Message *answered = (Message *)request;
 
         next = request->next;
-        if (answered->kind != GET) {
+        if (answered->kind != KIND_GET) {
             if (answered != message || is_back)
                 FAIL(world, "an Add or announcement came back twice, or at another time");
             is_back = true;

@@ -406,7 +406,12 @@ static void *wait_room(void *data)
     return NULL;
 }
 
-typedef enum { BY_CANCELLING, BY_STOPPING, BY_FORGETTING, BY_CONSUMING } HowToEnd;
+typedef enum {
+    ENDING_BY_CANCELLING,
+    ENDING_BY_STOPPING,
+    ENDING_BY_FORGETTING,
+    ENDING_BY_CONSUMING
+} Ending;
 
 START_TEST(waiting_for_room_ends)
 {
@@ -417,18 +422,18 @@ START_TEST(waiting_for_room_ends)
     fill_window(&pair);
     ck_assert_int_eq(pthread_create(&thread, NULL, wait_room, &waiter), 0);
     ck_assert(station_wait_ticks(pair.a, 2));
-    switch ((HowToEnd)_i) {
-    case BY_CANCELLING:
+    switch ((Ending)_i) {
+    case ENDING_BY_CANCELLING:
         atomic_store(&waiter.cancelled, true);
         network_wake_waiters(pair.a->network);
         break;
-    case BY_STOPPING:
+    case ENDING_BY_STOPPING:
         network_stop(pair.a->network);
         break;
-    case BY_FORGETTING:
+    case ENDING_BY_FORGETTING:
         network_forget(pair.a->network, 1);
         break;
-    case BY_CONSUMING:
+    case ENDING_BY_CONSUMING:
         while (!network_has_room(pair.a->network, 1)) {
             Incoming *const incoming = station_take(pair.b, 10);
             incoming_free(incoming);
@@ -436,7 +441,7 @@ START_TEST(waiting_for_room_ends)
         break;
     }
     pthread_join(thread, NULL);
-    ck_assert_int_eq(waiter.room, _i == BY_FORGETTING || _i == BY_CONSUMING);
+    ck_assert_int_eq(waiter.room, _i == ENDING_BY_FORGETTING || _i == ENDING_BY_CONSUMING);
     close_pair(&pair);
 }
 END_TEST
@@ -501,7 +506,7 @@ START_TEST(forgotten_node_is_neither_sent_to_nor_heard)
     assert_takes(pair.a, MESSAGE_ADD, 1, 8);
     network_forget(pair.a->network, 1);
     network_forget(pair.a->network, 1);
-    ck_assert_int_eq(network_peer_state(pair.a->network, 1), NETWORK_FORGOTTEN);
+    ck_assert_int_eq(network_peer_state(pair.a->network, 1), NETWORK_PEER_FORGOTTEN);
     ck_assert_uint_eq(stats_of(pair.a).unacked_packets, 0);
     network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, 2, 8));
     network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, 3, 8));
@@ -521,15 +526,15 @@ START_TEST(connection_of_a_peer_is_known)
     const NetworkConfig config = { .stop_ms = 50 };
     Pair pair = open_pair(&config);
 
-    ck_assert_int_eq(network_peer_state(pair.a->network, 1), NETWORK_UNKNOWN);
+    ck_assert_int_eq(network_peer_state(pair.a->network, 1), NETWORK_PEER_UNKNOWN);
     stations_join((Station *const[]){ pair.a, pair.b }, 2);
-    while (network_peer_state(pair.a->network, 1) != NETWORK_CONNECTED)
+    while (network_peer_state(pair.a->network, 1) != NETWORK_PEER_CONNECTED)
         ck_assert(station_wait_ticks(pair.a, 1));
     station_free(pair.b);
-    while (network_peer_state(pair.a->network, 1) != NETWORK_DISCONNECTED)
+    while (network_peer_state(pair.a->network, 1) != NETWORK_PEER_DISCONNECTED)
         ck_assert(station_wait_ticks(pair.a, 1));
-    ck_assert_int_eq(network_peer_state(pair.a->network, 0), NETWORK_UNKNOWN);
-    for (NetworkPeerState state = NETWORK_UNKNOWN; state <= NETWORK_FORGOTTEN; state++)
+    ck_assert_int_eq(network_peer_state(pair.a->network, 0), NETWORK_PEER_UNKNOWN);
+    for (NetworkPeerState state = NETWORK_PEER_UNKNOWN; state <= NETWORK_PEER_FORGOTTEN; state++)
         ck_assert_str_ne(network_peer_state_name(state), "?");
     ck_assert_str_eq(network_peer_state_name((NetworkPeerState)99), "?");
     station_free(pair.a);
@@ -740,7 +745,7 @@ int main(void)
     tcase_add_test(room, what_was_consumed_is_told_once);
     tcase_add_test(room, replies_and_control_take_no_room);
     tcase_add_test(room, message_larger_than_the_window_passes);
-    tcase_add_loop_test(room, waiting_for_room_ends, BY_CANCELLING, BY_CONSUMING + 1);
+    tcase_add_loop_test(room, waiting_for_room_ends, ENDING_BY_CANCELLING, ENDING_BY_CONSUMING + 1);
     tcase_add_test(room, memory_stays_bounded_with_a_fast_producer);
     tcase_add_test(life, stopping_delivers_what_was_pushed_before);
     tcase_add_test(life, stopping_does_not_wait_for_the_dead_for_ever);

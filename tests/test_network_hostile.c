@@ -72,7 +72,7 @@ static Scene open_scene_at(const char *any)
     scene.channel = scene.transport->ops->connect(
         scene.transport, network_endpoint(scene.victim->network, 0), /* target= */ NULL, &error);
     ck_assert_ptr_nonnull(scene.channel);
-    while (scene.channel->ops->state(scene.channel) != NETWORK_CONNECTED) {
+    while (scene.channel->ops->state(scene.channel) != NETWORK_PEER_CONNECTED) {
         ck_assert(station_wait_ticks(scene.victim, 1));
         serve_attacker(&scene);
     }
@@ -208,11 +208,11 @@ START_TEST(flood_of_rubbish_does_not_flood_the_log)
 END_TEST
 
 typedef enum {
-    OTHER_RUN,
-    OTHER_INCARNATION,
-    UNKNOWN_NODE,
-    ITSELF,
-    LAST_NODE,
+    STRANGER_OTHER_RUN,
+    STRANGER_OTHER_INCARNATION,
+    STRANGER_UNKNOWN_NODE,
+    STRANGER_ITSELF,
+    STRANGER_LAST_NODE,
     N_STRANGERS
 } Stranger;
 
@@ -225,20 +225,20 @@ START_TEST(packet_of_a_stranger_is_dropped)
                             .sequence = 1 };
 
     switch ((Stranger)_i) {
-    case OTHER_RUN:
+    case STRANGER_OTHER_RUN:
         header.run_id++;
         break;
-    case OTHER_INCARNATION:
+    case STRANGER_OTHER_INCARNATION:
         header.incarnation++;
         break;
-    case UNKNOWN_NODE:
+    case STRANGER_UNKNOWN_NODE:
         header.sender = 2;
         break;
-    case ITSELF:
+    case STRANGER_ITSELF:
         header.sender = 1;
         header.incarnation = STATION_INCARNATION(1);
         break;
-    case LAST_NODE:
+    case STRANGER_LAST_NODE:
         header.sender = UINT32_MAX;
         break;
     case N_STRANGERS:

@@ -150,7 +150,7 @@ START_TEST(quiet_connection_is_kept)
     const uint64_t before = n_received_bytes(b);
     end_ms = network_now_ms() + TIMEOUT_MS;
     ck_assert(station_wait_until(a, is_late, &end_ms));
-    ck_assert_int_eq(network_peer_state(a->network, 1), NETWORK_CONNECTED);
+    ck_assert_int_eq(network_peer_state(a->network, 1), NETWORK_PEER_CONNECTED);
     network_send(a->network, 1, station_frame(MESSAGE_REPLY, 1, 1000));
     expect_next(b, 1, 1000);
     ck_assert_uint_lt(n_received_bytes(b) - before, 2000); /* nothing came twice */

@@ -19,7 +19,7 @@ static RubatoTableSpec dense(RubatoKey first, uint64_t n, uint32_t chunk)
 
 static PartitionKeys keys_of(const RubatoTableSpec *spec)
 {
-    return strcmp(spec->storage, "dense") == 0 ? PARTITION_OF_RANGE : PARTITION_OF_ALL_KEYS;
+    return strcmp(spec->storage, "dense") == 0 ? PARTITION_KEYS_RANGE : PARTITION_KEYS_ALL;
 }
 
 static Partition make(const RubatoTableSpec *spec, uint32_t n_parts)
@@ -225,7 +225,7 @@ static void check_parts(const Partition *partition, const Slicer *slicer, uint32
     ck_assert_uint_eq(n_seen, n);
 }
 
-typedef enum { SORTED, UNSORTED, SIDE_BY_SIDE, REPEATED, N_SHAPES } Shape;
+typedef enum { SHAPE_SORTED, SHAPE_UNSORTED, SHAPE_SIDE_BY_SIDE, SHAPE_REPEATED, N_SHAPES } Shape;
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -247,15 +247,15 @@ static size_t make_keys(const Partition *partition, Shape shape, uint64_t *rando
     size_t n = random_below(random, (uint32_t)most);
     RubatoKey first;
 
-    if (shape == SIDE_BY_SIDE && partition->dense)
+    if (shape == SHAPE_SIDE_BY_SIDE && partition->dense)
         n = MIN(n, (size_t)MIN(partition->n_keys, (uint64_t)most));
     for (size_t i = 0; i < n; i++)
-        keys[i] = shape == REPEATED && i > 0 && random_below(random, 2) == 0
+        keys[i] = shape == SHAPE_REPEATED && i > 0 && random_below(random, 2) == 0
                       ? keys[random_below(random, (uint32_t)i)]
                       : random_key(partition, random);
-    if (shape == SORTED)
+    if (shape == SHAPE_SORTED)
         qsort(keys, n, sizeof *keys, compare_keys);
-    if (shape != SIDE_BY_SIDE || n == 0)
+    if (shape != SHAPE_SIDE_BY_SIDE || n == 0)
         return n;
     if (partition->dense) {
         first = partition->first_key + next_random(random) % (partition->n_keys - (n - 1));
@@ -307,7 +307,7 @@ START_TEST(cut_keys_are_those_of_a_plain_look_at_each)
         uint32_t n_slices = slicer_cut(&slicer, &partition, keys, n);
 
         check_parts(&partition, &slicer, n_slices, keys, n);
-        if (shape != SIDE_BY_SIDE)
+        if (shape != SHAPE_SIDE_BY_SIDE)
             continue;
         if (partition.kind == PARTITION_RANGE && partition.n_parts > 1)
             for (uint32_t i = 0; i < n_slices; i++)
@@ -426,7 +426,7 @@ START_TEST(a_run_may_end_with_the_last_key)
     Partition partition;
     RubatoKey wrong = 0;
 
-    ck_assert(partition_init(&partition, &spec, PARTITION_OF_RANGE, 2, NULL));
+    ck_assert(partition_init(&partition, &spec, PARTITION_KEYS_RANGE, 2, NULL));
     ck_assert(partition_holds_run(&partition, UINT64_MAX - 9, 10, &wrong));
     ck_assert(partition_holds_run(&partition, UINT64_MAX, 1, &wrong));
     ck_assert(!partition_holds_run(&partition, UINT64_MAX, 2, &wrong));

@@ -99,7 +99,7 @@ static void rig_init(Rig *rig, uint32_t staleness, const char *update)
     actor_init(&rig->helper, help, NULL);
     rig->server.waiting = g_ptr_array_new();
     rig->office.servers[0].actor = &rig->server.actor;
-    ck_assert(partition_init(&rig->partition, &rig->spec, PARTITION_OF_RANGE, 1, NULL));
+    ck_assert(partition_init(&rig->partition, &rig->spec, PARTITION_KEYS_RANGE, 1, NULL));
     rig->route.spec = &rig->spec;
     rig->route.partition = &rig->partition;
     rig->map = part_map_new(1, 1);

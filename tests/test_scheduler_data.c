@@ -10,7 +10,7 @@ static uint32_t epoch; /* of the task */
 static void begin_task(void)
 {
     begin();
-    epoch = agree(1, CONTROL_RUN, "task x");
+    epoch = agree(1, CONTROL_CALL_RUN, "task x");
 }
 
 static Control reader(uint32_t id, const char *text)

@@ -93,9 +93,9 @@ START_TEST(scheduler_loss_fails_what_runs_and_waits)
 {
     const char *const text = "node 7 (127.0.0.1:4103) was lost: nothing heard from it for 3.0 s";
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     arrive(0, epoch, 0);
-    propose(1, 2, CONTROL_CREATE, "table a");
+    propose(1, 2, CONTROL_CALL_CREATE, "table a");
     tick();
     lose_by_silence(2);
     for (uint32_t i = 0; i < 2; i++) {
@@ -105,9 +105,9 @@ START_TEST(scheduler_loss_fails_what_runs_and_waits)
     expect_verdict(1, CONTROL_COMMIT, LOST_CODE, text);
     expect_quiet();
 
-    propose(0, 2, CONTROL_RUN, "task y");
+    propose(0, 2, CONTROL_CALL_RUN, "task y");
     expect_verdict(0, CONTROL_COMMIT, LOST_CODE, text);
-    propose(0, 3, CONTROL_BARRIER, "");
+    propose(0, 3, CONTROL_CALL_BARRIER, "");
     expect_verdict(0, CONTROL_COMMIT, LOST_CODE, text);
 
     done(0, epoch);
@@ -122,7 +122,7 @@ END_TEST
 START_TEST(scheduler_loss_keeps_an_earlier_cause)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     fail_worker(0, epoch, "first");
     expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "first");
     done(0, epoch);
@@ -143,7 +143,7 @@ START_TEST(scheduler_loss_waits_for_those_at_work_on_a_call)
 {
     const char *const text = "node 7 (127.0.0.1:4103) was lost: crashed";
     begin();
-    go(1, CONTROL_RUN, "task x");
+    go(1, CONTROL_CALL_RUN, "task x");
     ready(0, 1);
     scheduler_node_gone(scheduler, now_ms, 2, "crashed");
     expect(0, CONTROL_LOST);
@@ -159,7 +159,7 @@ END_TEST
 START_TEST(scheduler_loss_of_the_last_one_at_work_ends_the_call)
 {
     begin();
-    go(1, CONTROL_CREATE, "table a");
+    go(1, CONTROL_CALL_CREATE, "table a");
     ready(0, 1);
     ready(1, 1);
     scheduler_node_gone(scheduler, now_ms, 2, "crashed");
@@ -178,7 +178,7 @@ START_TEST(scheduler_tells_a_lost_node_that_comes_back)
     lose_by_silence(1);
     expect(0, CONTROL_LOST);
     expect(2, CONTROL_LOST);
-    say(1, call(1, CONTROL_CREATE, "table a", ""));
+    say(1, call(1, CONTROL_CALL_CREATE, "table a", ""));
     const Control *lost = expect(1, CONTROL_LOST);
     ck_assert_uint_eq(lost->lost.number, 1);
     ck_assert_str_eq(lost->lost.text,
@@ -242,7 +242,7 @@ END_TEST
 START_TEST(scheduler_loses_several_nodes)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     scheduler_node_gone(scheduler, now_ms, 1, "one");
     expect(0, CONTROL_LOST);
     expect(0, CONTROL_CANCEL);
@@ -264,7 +264,7 @@ END_TEST
 START_TEST(scheduler_lets_go_when_all_have_left)
 {
     begin();
-    agree(1, CONTROL_CREATE, "table a");
+    agree(1, CONTROL_CALL_CREATE, "table a");
     say(0, (Control){ .kind = CONTROL_LEAVE });
     say(2, (Control){ .kind = CONTROL_LEAVE });
     ck_assert(!hears(2, (Control){ .kind = CONTROL_LEAVE }));
@@ -303,7 +303,7 @@ START_TEST(scheduler_misses_a_node_that_dies_after_it_has_left)
 {
     begin();
     tick();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     for (uint32_t i = 0; i < N_NODES; i++)
         done(i, epoch);
     expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
@@ -318,7 +318,7 @@ END_TEST
 START_TEST(scheduler_cancels_a_task_that_a_node_leaves)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     say(1, (Control){ .kind = CONTROL_LEAVE });
     expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE,
                               "node 4 left the run while task x ran");
@@ -333,7 +333,7 @@ END_TEST
 START_TEST(scheduler_lets_a_task_end_without_a_node_that_did_its_part_and_left)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     done(1, epoch);
     say(1, (Control){ .kind = CONTROL_LEAVE });
     expect_quiet();
@@ -349,12 +349,12 @@ START_TEST(scheduler_says_whom_a_call_waits_for)
 {
     begin();
     expect_waiting(NULL);
-    propose(0, 1, CONTROL_CREATE, "table a");
+    propose(0, 1, CONTROL_CALL_CREATE, "table a");
     now_ms += 300;
     expect_waiting("the call to create table a waits for node 4 (127.0.0.1:4102) [last heard 0.3 "
                    "s ago] and node 7 (127.0.0.1:4103) [last heard 0.3 s ago] to make it too");
-    propose(1, 1, CONTROL_CREATE, "table a");
-    propose(2, 1, CONTROL_CREATE, "table a");
+    propose(1, 1, CONTROL_CALL_CREATE, "table a");
+    propose(2, 1, CONTROL_CALL_CREATE, "table a");
     ready(0, 1);
     ready(2, 1);
     expect_waiting("the call to create table a waits for node 4 (127.0.0.1:4102) [last heard 0.0 "
@@ -367,7 +367,7 @@ END_TEST
 START_TEST(scheduler_says_whom_a_task_waits_for)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     expect_waiting(NULL);
     arrive(0, epoch, 0);
     arrive(1, epoch, 0);
@@ -389,7 +389,7 @@ START_TEST(scheduler_tells_those_that_wait_after_every_stall_time)
 {
     begin();
     tick();
-    propose(0, 1, CONTROL_BARRIER, "");
+    propose(0, 1, CONTROL_CALL_BARRIER, "");
     pass_ms(CONFIG.stall_ms - 250, ALL);
     expect_quiet();
     for (unsigned i = 0; i < 3; i++) {

@@ -197,7 +197,7 @@ START_TEST(scheduler_refuses_the_second_of_two_processes_of_a_node)
     second.hello.digest = CONFIG.digest;
     greet(&second);
     expect_refusal("tcp://eve", INVALID_CODE, text);
-    agree(1, CONTROL_CREATE, "table a");
+    agree(1, CONTROL_CALL_CREATE, "table a");
 }
 END_TEST
 

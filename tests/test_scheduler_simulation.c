@@ -215,7 +215,7 @@ static void hear_go(uint32_t number, const Control *control)
         sim->go_ids[node->step] = control->go.id;
     }
     sim_assert(sim->go_ids[node->step] == control->go.id, "two ids of one call");
-    if (node->steps[node->step].what == CONTROL_RUN) {
+    if (node->steps[node->step].what == CONTROL_CALL_RUN) {
         Part *part = g_new0(Part, 1);
         sim_assert(find_part(node, control->go.id) == NULL, "an epoch comes twice");
         part->epoch = control->go.id;
@@ -238,7 +238,7 @@ static void hear_commit(uint32_t number, const Control *control)
     sim_assert(!node->at_work || node->said_ready || node->left,
                "COMMIT to node %u, which is at work", number);
     sim_assert(control->commit.outcome.code != CONTROL_OK || node->at_work ||
-                   step->what == CONTROL_BARRIER,
+                   step->what == CONTROL_CALL_BARRIER,
                "a good COMMIT to node %u without a GO", number);
     if (sim->verdicts[node->step] == NULL)
         sim->verdicts[node->step] = g_strdup(verdict);
@@ -246,7 +246,7 @@ static void hear_commit(uint32_t number, const Control *control)
                "call %u: '%s' on node %u, '%s' on another", node->step + 1, verdict, number,
                sim->verdicts[node->step]);
 
-    if (step->what == CONTROL_RUN && node->at_work) {
+    if (step->what == CONTROL_CALL_RUN && node->at_work) {
         Part *part = find_part(node, node->go_id);
         if (control->commit.outcome.code == CONTROL_OK) {
             part->running = true;
@@ -487,21 +487,21 @@ static void write_programs(void)
     const unsigned deviation = chance(40) ? 5 : 0, failure = chance(40) ? 5 : 0;
 
     for (unsigned s = 0; s < n_steps; s++) {
-        const ControlCall what = chance(55) ? CONTROL_RUN : (ControlCall)(1 + draw(4));
+        const ControlCall what = chance(55) ? CONTROL_CALL_RUN : (ControlCall)(1 + draw(4));
         Step step = { .what = what, .arguments = "same", .waits = chance(60) };
-        step.name = what == CONTROL_RUN       ? TASKS[draw(2)]
-                    : what == CONTROL_BARRIER ? ""
-                                              : TABLES[draw(2)];
+        step.name = what == CONTROL_CALL_RUN       ? TASKS[draw(2)]
+                    : what == CONTROL_CALL_BARRIER ? ""
+                                                   : TABLES[draw(2)];
         for (uint32_t i = 0; i < sim->n_nodes; i++) {
             Step *own = &sim->nodes[i].steps[s];
             *own = step;
             own->fails = chance(failure);
             if (chance(deviation))
                 own->arguments = "other";
-            if (chance(deviation) && what != CONTROL_BARRIER)
+            if (chance(deviation) && what != CONTROL_CALL_BARRIER)
                 own->name = "task z";
             if (chance(deviation)) {
-                own->what = CONTROL_BARRIER;
+                own->what = CONTROL_CALL_BARRIER;
                 own->name = "";
             }
         }
@@ -603,7 +603,7 @@ static void check_oracle(unsigned op)
                    op + 1, verdict);
         sim_assert(strstr(verdict, " while node ") || strstr(verdict, "different arguments: "),
                    "call %u: '%s'", op + 1, verdict);
-    } else if (fails && first->what != CONTROL_BARRIER) {
+    } else if (fails && first->what != CONTROL_CALL_BARRIER) {
         sim_assert(atoi(verdict) == (int)CONTROL_CODE(RUBATO_ERROR_MEMORY), "call %u: '%s'", op + 1,
                    verdict);
     } else {

@@ -5,7 +5,7 @@
 START_TEST(scheduler_ends_a_task_when_every_node_is_done)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     done(0, epoch);
     done(2, epoch);
     expect_quiet();
@@ -22,7 +22,7 @@ END_TEST
 START_TEST(scheduler_cancels_a_task_by_its_first_failure)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     fail_worker(2, epoch, "worker 5 of task x (node 7): bad data");
     expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "worker 5 of task x (node 7): bad data");
     fail_worker(0, epoch, "another");
@@ -36,7 +36,7 @@ START_TEST(scheduler_cancels_a_task_by_its_first_failure)
     done(1, epoch);
     arrive(1, epoch, 0);
     expect_quiet();
-    agree(2, CONTROL_RUN, "task x");
+    agree(2, CONTROL_CALL_RUN, "task x");
 }
 END_TEST
 
@@ -50,7 +50,7 @@ static void fail_by_cancellation(uint32_t node, uint32_t epoch)
 START_TEST(scheduler_prefers_a_cause_to_its_effect)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     fail_by_cancellation(1, epoch);
     pass_ms(CONFIG.heartbeat_ms, ALL);
     expect_quiet();
@@ -67,7 +67,7 @@ END_TEST
 START_TEST(scheduler_takes_an_effect_for_the_cause_if_none_comes)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     fail_by_cancellation(1, epoch);
     pass_ms(2 * CONFIG.heartbeat_ms, ALL);
     expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE, "worker 1 was cancelled");
@@ -81,7 +81,7 @@ END_TEST
 START_TEST(scheduler_ends_a_task_by_an_effect_when_every_node_is_done)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     fail_by_cancellation(1, epoch);
     for (uint32_t i = 0; i < N_NODES; i++)
         done(i, epoch);
@@ -93,7 +93,7 @@ END_TEST
 START_TEST(scheduler_keeps_a_failure_that_comes_before_the_commit)
 {
     begin();
-    const uint32_t epoch = go(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = go(1, CONTROL_CALL_RUN, "task x");
     ready(1, 1);
     fail_worker(1, epoch, "early");
     done(1, epoch);
@@ -112,7 +112,7 @@ END_TEST
 START_TEST(scheduler_ends_at_once_a_task_that_was_done_before_its_commit)
 {
     begin();
-    const uint32_t epoch = go(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = go(1, CONTROL_CALL_RUN, "task x");
     for (uint32_t i = 0; i < N_NODES; i++)
         done(i, epoch);
     ready(0, 1);
@@ -128,7 +128,7 @@ END_TEST
 START_TEST(scheduler_forgets_a_task_whose_commit_failed)
 {
     begin();
-    const uint32_t epoch = go(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = go(1, CONTROL_CALL_RUN, "task x");
     fail_worker(0, epoch, "early");
     ready(0, 1);
     ready(1, 1);
@@ -145,8 +145,8 @@ END_TEST
 START_TEST(scheduler_runs_tasks_side_by_side)
 {
     begin();
-    const uint32_t one = agree(1, CONTROL_RUN, "task x");
-    const uint32_t two = agree(2, CONTROL_RUN, "task y");
+    const uint32_t one = agree(1, CONTROL_CALL_RUN, "task x");
+    const uint32_t two = agree(2, CONTROL_CALL_RUN, "task y");
     fail_worker(0, two, "bad");
     for (uint32_t i = 0; i < N_NODES; i++)
         ck_assert_uint_eq(expect(i, CONTROL_CANCEL)->cancel.epoch, two);
@@ -163,8 +163,8 @@ END_TEST
 START_TEST(scheduler_interrupt_cancels_running_tasks_alone)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
-    go(2, CONTROL_CREATE, "table a");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    go(2, CONTROL_CALL_CREATE, "table a");
     say(1, (Control){ .kind = CONTROL_INTERRUPT, .interrupt = { .text = "cancelled on node 4" } });
     expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE, "cancelled on node 4");
     expect_quiet();
@@ -176,7 +176,7 @@ START_TEST(scheduler_interrupt_cancels_running_tasks_alone)
         expect_verdict(i, CONTROL_COMMIT, CONTROL_OK, "");
         expect_verdict(i, CONTROL_TASK_END, CANCELLED_CODE, "cancelled on node 4");
     }
-    agree(3, CONTROL_RUN, "task x");
+    agree(3, CONTROL_CALL_RUN, "task x");
 }
 END_TEST
 
@@ -184,14 +184,14 @@ START_TEST(scheduler_stop_ends_tasks_and_calls)
 {
     const char *const text = "SIGINT on node 4";
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
-    propose(0, 2, CONTROL_CREATE, "table a");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    propose(0, 2, CONTROL_CALL_CREATE, "table a");
     say(1, (Control){ .kind = CONTROL_STOP, .stop = { .text = text } });
     expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE, text);
     expect_verdict(0, CONTROL_COMMIT, CANCELLED_CODE, text);
-    propose(1, 2, CONTROL_CREATE, "table a");
+    propose(1, 2, CONTROL_CALL_CREATE, "table a");
     expect_verdict(1, CONTROL_COMMIT, CANCELLED_CODE, text);
-    propose(0, 3, CONTROL_BARRIER, "");
+    propose(0, 3, CONTROL_CALL_BARRIER, "");
     expect_verdict(0, CONTROL_COMMIT, CANCELLED_CODE, text);
     say(2, (Control){ .kind = CONTROL_STOP, .stop = { .text = "SIGINT on node 7" } });
     expect_quiet();
@@ -205,7 +205,7 @@ END_TEST
 START_TEST(scheduler_stop_undoes_a_call_once_all_are_ready)
 {
     begin();
-    go(1, CONTROL_RUN, "task x");
+    go(1, CONTROL_CALL_RUN, "task x");
     ready(0, 1);
     say(0, (Control){ .kind = CONTROL_STOP, .stop = { .text = "SIGTERM" } });
     ready(1, 1);
@@ -219,7 +219,7 @@ END_TEST
 START_TEST(scheduler_ignores_messages_about_tasks_that_never_were)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     const uint32_t next = epoch + 1;
     ck_assert(!hears(0, (Control){ .kind = CONTROL_TASK_DONE, .task_done = { .epoch = next } }));
     ck_assert(
@@ -238,7 +238,7 @@ END_TEST
 START_TEST(scheduler_releases_a_barrier_when_all_workers_wait)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     for (uint64_t round = 0; round < 3; round++) {
         arrive(0, epoch, round);
         arrive(1, epoch, round);
@@ -262,7 +262,7 @@ END_TEST
 START_TEST(scheduler_barrier_does_not_wait_for_nodes_without_workers)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     arrive(1, epoch, CONTROL_NO_ROUND);
     arrive(0, epoch, 0);
     expect_quiet();
@@ -287,7 +287,7 @@ END_TEST
 START_TEST(scheduler_does_not_release_a_cancelled_task)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     arrive(0, epoch, 0);
     fail_worker(1, epoch, "bad");
     expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "bad");
@@ -301,7 +301,7 @@ END_TEST
 START_TEST(scheduler_does_not_release_a_cancelled_task_when_its_other_workers_are_done)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     arrive(0, epoch, 0);
     arrive(1, epoch, 0);
     fail_worker(2, epoch, "bad");
@@ -314,8 +314,8 @@ END_TEST
 START_TEST(scheduler_keeps_barriers_of_tasks_apart)
 {
     begin();
-    const uint32_t one = agree(1, CONTROL_RUN, "task x");
-    const uint32_t two = agree(2, CONTROL_RUN, "task y");
+    const uint32_t one = agree(1, CONTROL_CALL_RUN, "task x");
+    const uint32_t two = agree(2, CONTROL_CALL_RUN, "task y");
     arrive(0, one, 0);
     arrive(1, two, 0);
     arrive(2, one, 0);

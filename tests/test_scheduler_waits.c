@@ -35,7 +35,7 @@ static void wait_barrier(uint32_t node, uint32_t epoch, uint32_t rank, uint64_t 
 START_TEST(scheduler_fails_a_task_whose_workers_wait_for_one_another)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "3:2.");
     expect_quiet();
     wait_clock(2, epoch, 5, 3, 0, "3:3.");
@@ -52,7 +52,7 @@ END_TEST
 START_TEST(scheduler_finds_two_tables_that_are_clocked_crosswise)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     wait_clock(0, epoch, 0, 1, 0, "3:0 4:7.");
     say(1, (Control){ .kind = CONTROL_WAITS,
                       .waits = { .epoch = epoch,
@@ -75,7 +75,7 @@ END_TEST
 START_TEST(scheduler_sees_no_deadlock_where_somebody_may_still_go_on)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     wait_clock(0, epoch, 0, 3, 0, "3:3."); /* for somebody who computes */
     wait_clock(0, epoch, 1, 3, 0, "3:3.");
     expect_quiet();
@@ -95,7 +95,7 @@ END_TEST
 START_TEST(scheduler_does_not_guess_clocks)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "4:2.");
     wait_clock(2, epoch, 5, 3, 0, "3:3.");
     expect_quiet();
@@ -107,7 +107,7 @@ END_TEST
 START_TEST(scheduler_names_the_slowest_of_those_that_hold_a_worker)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "3:2.");
     wait_barrier(1, epoch, 2, 0, "3:1.");
     expect_quiet();
@@ -123,7 +123,7 @@ END_TEST
 START_TEST(scheduler_goes_by_what_a_worker_has_said_last)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "3:2.");
     wait_clock(2, epoch, 5, 3, 1, "3:3."); /* it has passed that barrier: so has worker 0 */
     expect_quiet();
@@ -141,7 +141,7 @@ static const char *const damaged[] = { "",         "3:2",   "3:2 ",          "3:
 START_TEST(scheduler_ignores_clocks_that_cannot_be_read)
 {
     begin();
-    const uint32_t epoch = agree(1, CONTROL_RUN, "task x");
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     wait_barrier(0, epoch, 0, 0, "3:0.");
     ck_assert(!hears(1, (Control){ .kind = CONTROL_WAITS,
                                    .waits = { .epoch = epoch,
@@ -364,7 +364,7 @@ static void play(uint32_t seed, unsigned *n_deadlocks)
     bool all_over = true;
 
     begin();
-    stage.epoch = agree(1, CONTROL_RUN, "task x");
+    stage.epoch = agree(1, CONTROL_CALL_RUN, "task x");
     write_programs(&stage);
     while ((text = take_verdict()) == NULL && happen(&stage))
         ;

@@ -221,14 +221,14 @@ START_TEST(what_waits_is_dropped_when_an_open_channel_loses_its_connection)
     send_packet(&rig, 0);
     rig.pipe->is_refused = true;
     senders_hear(&rig.senders, rig.pipe->base.id, EPOLLHUP);
-    ck_assert_int_eq(rig.channel->ops->state(rig.channel), NETWORK_DISCONNECTED);
+    ck_assert_int_eq(rig.channel->ops->state(rig.channel), NETWORK_PEER_DISCONNECTED);
     ck_assert(!packet_is_shared(rig.packets[0]));
     send_packet(&rig, 1); /* the link has it, and sends it again */
     ck_assert(!packet_is_shared(rig.packets[1]));
     ck_assert_uint_eq(rig.channel->ops->n_resets(rig.channel), 0);
     ck_assert(!senders_take_resets(&rig.senders));
     rig.pipe->is_refused = false;
-    while (rig.channel->ops->state(rig.channel) != NETWORK_CONNECTED)
+    while (rig.channel->ops->state(rig.channel) != NETWORK_PEER_CONNECTED)
         ;
     ck_assert_uint_eq(rig.channel->ops->n_resets(rig.channel), 1);
     ck_assert(senders_take_resets(&rig.senders));
@@ -246,10 +246,10 @@ START_TEST(what_is_sent_before_the_first_connection_waits_for_it)
     rig_init(&rig, true);
     rig.pipe->room = PACKET_BYTES;
     send_packet(&rig, 0);
-    ck_assert_int_eq(rig.channel->ops->state(rig.channel), NETWORK_CONNECTING);
+    ck_assert_int_eq(rig.channel->ops->state(rig.channel), NETWORK_PEER_CONNECTING);
     ck_assert_uint_eq(rig.pipe->n_writings, 0);
     rig.pipe->is_refused = false;
-    while (rig.channel->ops->state(rig.channel) != NETWORK_CONNECTED)
+    while (rig.channel->ops->state(rig.channel) != NETWORK_PEER_CONNECTED)
         ;
     check_writing(&rig, 0, 0, 0, PACKET_BYTES);
     ck_assert_uint_eq(rig.channel->ops->n_resets(rig.channel), 0);

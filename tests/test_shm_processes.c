@@ -173,7 +173,7 @@ static void send_to_receiver(const char *endpoint, int tell_fd)
 
     open_end(&end);
     Channel *const channel = open_channel(&end, endpoint);
-    serve(&end, channel, NETWORK_CONNECTED);
+    serve(&end, channel, NETWORK_PEER_CONNECTED);
     send_all(channel);
     tell(tell_fd, "sent");
 }
@@ -251,7 +251,7 @@ START_TEST(stopped_receiver_holds_nobody_up_and_gets_it_all_later)
     const Process process = split_off(listen_only, NULL);
     g_autofree char *endpoint = hear(&process);
     Channel *const channel = open_channel(&end, endpoint);
-    serve(&end, channel, NETWORK_CONNECTED);
+    serve(&end, channel, NETWORK_PEER_CONNECTED);
     ck_assert_int_eq(kill(process.pid, SIGSTOP), 0);
     send_bytes(channel, 0, SMALL);
     for (uint8_t i = 1; i < 4; i++) { /* much more than a ring; none of them blocks */
@@ -262,7 +262,7 @@ START_TEST(stopped_receiver_holds_nobody_up_and_gets_it_all_later)
             packet_unref(last);
     }
     ck_assert(packet_is_shared(last)); /* it waits */
-    ck_assert_int_eq(channel->ops->state(channel), NETWORK_CONNECTED);
+    ck_assert_int_eq(channel->ops->state(channel), NETWORK_PEER_CONNECTED);
     ck_assert_int_eq(kill(process.pid, SIGCONT), 0);
     const int64_t end_ms = network_now_ms() + PATIENCE_MS;
     while (packet_is_shared(last)) {
@@ -289,11 +289,11 @@ START_TEST(receiver_killed_with_a_full_ring_shows_as_disconnected)
     const Process process = split_off(listen_only, NULL);
     g_autofree char *endpoint = hear(&process);
     Channel *const channel = open_channel(&end, endpoint);
-    serve(&end, channel, NETWORK_CONNECTED);
+    serve(&end, channel, NETWORK_PEER_CONNECTED);
     ck_assert_int_eq(kill(process.pid, SIGSTOP), 0);
     send_bytes(channel, 0, LARGE);
     end_process(&process);
-    serve(&end, channel, NETWORK_DISCONNECTED);
+    serve(&end, channel, NETWORK_PEER_DISCONNECTED);
     send_bytes(channel, 1, LARGE); /* goes nowhere, and takes no time */
     channel->ops->close(channel, 0);
     close_end(&end);
@@ -325,7 +325,7 @@ static void shake_hands_raw(const End *end, int fd)
     Received received;
     size_t n;
 
-    handshake_init(&handshake, HANDSHAKE_CONNECTS, &config, NULL);
+    handshake_init(&handshake, HANDSHAKE_ROLE_CONNECTS, &config, NULL);
     push(fd, said, handshake_begin(&handshake, said));
     for (unsigned i = 0; i < 40; i++) /* it asks its sockets now and then */
         ck_assert(!transport_shm.receive(end->transport, &received));

@@ -113,15 +113,15 @@ END_TEST
 /* ---- who is blocked ---- */
 
 typedef enum {
-    IN_GET,
-    IN_CLIENT_GET,
-    IN_CACHED_GET,
-    IN_TICKET,
-    IN_WAIT_ALL,
-    IN_SPARSE_GET,
-    IN_CHUNK_GET,
-    IN_BARRIER,
-    IN_LOOP, /* which asks whether it is cancelled */
+    PLACE_GET,
+    PLACE_CLIENT_GET,
+    PLACE_CACHED_GET,
+    PLACE_TICKET,
+    PLACE_WAIT_ALL,
+    PLACE_SPARSE_GET,
+    PLACE_CHUNK_GET,
+    PLACE_BARRIER,
+    PLACE_LOOP, /* which asks whether it is cancelled */
     N_PLACES,
 } Place;
 
@@ -143,12 +143,12 @@ static bool block_in_client(RubatoWorker *worker, Blockade *blockade, GError **e
 
     TRY(client != NULL && rubato_kv_client_table_clock(client, error));
     event_raise(&blockade->blocked);
-    if (blockade->place == IN_CLIENT_GET || blockade->place == IN_CACHED_GET)
+    if (blockade->place == PLACE_CLIENT_GET || blockade->place == PLACE_CACHED_GET)
         return rubato_kv_client_table_get(client, keys, 2, values, error);
     ticket = rubato_kv_client_table_get_async(client, keys, 2, values, NULL, NULL, error);
     TRY(ticket != 0);
-    return blockade->place == IN_TICKET ? rubato_kv_client_table_wait(client, ticket, error)
-                                        : rubato_kv_client_table_wait_all(client, error);
+    return blockade->place == PLACE_TICKET ? rubato_kv_client_table_wait(client, ticket, error)
+                                           : rubato_kv_client_table_wait_all(client, error);
 }
 
 static bool block_in_sparse(RubatoWorker *worker, Blockade *blockade, GError **error)
@@ -174,10 +174,10 @@ static bool block_in_get(RubatoWorker *worker, Blockade *blockade, GError **erro
     int64_t values[4];
 
     TRY(kv != NULL && rubato_kv_table_clock(kv, error));
-    if (blockade->place == IN_CHUNK_GET)
+    if (blockade->place == PLACE_CHUNK_GET)
         chunk = rubato_worker_open_chunk_table(worker, "t", RUBATO_I64, error);
     event_raise(&blockade->blocked);
-    return blockade->place == IN_CHUNK_GET
+    return blockade->place == PLACE_CHUNK_GET
                ? rubato_chunk_table_get_chunks(chunk, chunks, 2, values, error)
                : rubato_kv_table_get(kv, keys, 2, values, error);
 }
@@ -185,17 +185,17 @@ static bool block_in_get(RubatoWorker *worker, Blockade *blockade, GError **erro
 static bool block(RubatoWorker *worker, Blockade *blockade, GError **error)
 {
     switch (blockade->place) {
-    case IN_CLIENT_GET:
-    case IN_CACHED_GET:
-    case IN_TICKET:
-    case IN_WAIT_ALL:
+    case PLACE_CLIENT_GET:
+    case PLACE_CACHED_GET:
+    case PLACE_TICKET:
+    case PLACE_WAIT_ALL:
         return block_in_client(worker, blockade, error);
-    case IN_SPARSE_GET:
+    case PLACE_SPARSE_GET:
         return block_in_sparse(worker, blockade, error);
-    case IN_BARRIER:
+    case PLACE_BARRIER:
         event_raise(&blockade->blocked);
         return rubato_worker_barrier(worker, error);
-    case IN_LOOP:
+    case PLACE_LOOP:
         event_raise(&blockade->blocked);
         while (!rubato_worker_cancelled(worker))
             sched_yield();
@@ -283,9 +283,10 @@ START_TEST(whoever_is_blocked_is_let_go_and_everything_stays_usable)
                               .workers_per_node = 4 };
 
     blockade.engine = engine;
-    create_table(engine, I64_TABLE(.n_keys = 4, .chunk_size = 2, .model = models[_i / N_PLACES / 2],
-                                   .cache = blockade.place == IN_CACHED_GET ? RUBATO_CACHE_ALL
-                                                                            : RUBATO_CACHE_NONE));
+    create_table(engine,
+                 I64_TABLE(.n_keys = 4, .chunk_size = 2, .model = models[_i / N_PLACES / 2],
+                           .cache = blockade.place == PLACE_CACHED_GET ? RUBATO_CACHE_ALL
+                                                                       : RUBATO_CACHE_NONE));
     if (blockade.cancels)
         run_fails(engine, &task, RUBATO_ERROR_CANCELLED, "node 0 cancelled its tasks", NULL);
     else

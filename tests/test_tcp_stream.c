@@ -10,7 +10,7 @@
 
 static const RunSecret SECRET = { { 1, 2, 3 } };
 
-typedef enum { UNIX, LOOPBACK, LOOPBACK_6, NOWHERE, N_PLACES } Place;
+typedef enum { PLACE_UNIX, PLACE_LOOPBACK, PLACE_LOOPBACK_6, PLACE_NOWHERE, N_PLACES } Place;
 
 static bool connect_within_host(int fds[2], const struct sockaddr *address, socklen_t size)
 {
@@ -31,8 +31,8 @@ static bool connect_within_host(int fds[2], const struct sockaddr *address, sock
     return ok;
 }
 
-/* Two ends of a connection, for LOOPBACK with different addresses; one without an other end for
- * NOWHERE. False: this host has none such. */
+/* Makes two ends of a connection: with different addresses for PLACE_LOOPBACK, only one end for
+ * PLACE_NOWHERE. False if this host has no such connections. */
 static bool open_ends(Place place, int fds[2])
 {
     const struct sockaddr_in four = { .sin_family = AF_INET,
@@ -40,11 +40,11 @@ static bool open_ends(Place place, int fds[2])
     const struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
 
     switch (place) {
-    case UNIX:
+    case PLACE_UNIX:
         return socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0;
-    case LOOPBACK:
+    case PLACE_LOOPBACK:
         return connect_within_host(fds, (const struct sockaddr *)&four, sizeof four);
-    case LOOPBACK_6:
+    case PLACE_LOOPBACK_6:
         return connect_within_host(fds, (const struct sockaddr *)(const void *)&six, sizeof six);
     default:
         fds[0] = socket(AF_INET, SOCK_STREAM, 0);
@@ -74,15 +74,15 @@ START_TEST(protection_is_what_is_asked_for_and_what_the_place_needs)
     int fds[2];
 
     if (!open_ends((Place)_i, fds)) {
-        ck_assert_int_eq(_i, LOOPBACK_6);
+        ck_assert_int_eq(_i, PLACE_LOOPBACK_6);
         return;
     }
-    check_protection(&config, fds, _i == NOWHERE ? PROTECTION_CHECKSUM : PROTECTION_NONE);
+    check_protection(&config, fds, _i == PLACE_NOWHERE ? PROTECTION_CHECKSUM : PROTECTION_NONE);
     config.authenticate = true;
     check_protection(&config, fds, PROTECTION_MAC);
     config.authenticate = false;
     config.secret = &SECRET;
-    check_protection(&config, fds, _i == NOWHERE ? PROTECTION_MAC : PROTECTION_NONE);
+    check_protection(&config, fds, _i == PLACE_NOWHERE ? PROTECTION_MAC : PROTECTION_NONE);
     config.authenticate = true;
     check_protection(&config, fds, PROTECTION_MAC);
     config.authenticate = false;

@@ -229,7 +229,7 @@ START_TEST(closing_with_linger_still_sends)
     open_end(&a, _i);
     open_end(&b, _i);
     Channel *const channel = open_channel(&a, b.endpoint);
-    wait_for_state(&a, channel, NETWORK_CONNECTED, &b);
+    wait_for_state(&a, channel, NETWORK_PEER_CONNECTED, &b);
     for (unsigned i = 0; i < 100; i++)
         send_bytes(channel, 9, 3000);
     close_channel(channel, PATIENCE_MS);
@@ -296,9 +296,9 @@ START_TEST(channel_tells_how_its_connection_is)
     open_end(&a, _i);
     open_end(&b, _i);
     Channel *const channel = open_channel(&a, b.endpoint);
-    wait_for_state(&a, channel, NETWORK_CONNECTED, &b);
+    wait_for_state(&a, channel, NETWORK_PEER_CONNECTED, &b);
     close_end(&b);
-    wait_for_state(&a, channel, NETWORK_DISCONNECTED, NULL);
+    wait_for_state(&a, channel, NETWORK_PEER_DISCONNECTED, NULL);
     close_channel(channel, 0);
     close_end(&a);
 }
@@ -488,7 +488,7 @@ START_TEST(zeromq_refuses_who_does_not_know_the_secret)
         ck_assert(network_now_ms() < end_ms);
         poll(&polled, 1, TICK_MS);
     }
-    ck_assert_uint_ne(wrong->ops->state(wrong), NETWORK_CONNECTED);
+    ck_assert_uint_ne(wrong->ops->state(wrong), NETWORK_PEER_CONNECTED);
     Channel *const right = open_channel_to(&a, &b, 1);
     send_bytes(right, 7, 70);
     assert_received(&b, 7, 70);

@@ -23,29 +23,29 @@ typedef struct ReferenceRun ReferenceRun;
 
 /* What a sample counts. Seconds are of one operation; rates are of a sample. */
 typedef enum {
-    BENCH_SECONDS,
-    BENCH_PER_SECOND,
-    BENCH_KEYS_PER_SECOND,
-    BENCH_BYTES_PER_SECOND,
-    BENCH_BYTES,
-    BENCH_MESSAGES,
+    BENCH_UNIT_SECONDS,
+    BENCH_UNIT_PER_SECOND,
+    BENCH_UNIT_KEYS_PER_SECOND,
+    BENCH_UNIT_BYTES_PER_SECOND,
+    BENCH_UNIT_BYTES,
+    BENCH_UNIT_MESSAGES,
 } BenchUnit;
 
 /* Where workers and servers are. */
 typedef enum {
-    BENCH_LOCAL,         /* in one process */
-    BENCH_HOST,          /* workers in one, servers in another, as such nodes talk by default */
-    BENCH_TCP,           /* the same over TCP */
-    BENCH_TCP_MAC,       /* with a MAC for each packet */
-    BENCH_TCP_ENCRYPTED, /* encrypted */
-    BENCH_ZMQ,           /* over ZeroMQ, without a secret */
-    BENCH_ZMQ_CURVE,     /* with one: so encrypted */
+    BENCH_PLACE_LOCAL,   /* in one process */
+    BENCH_PLACE_HOST,    /* workers in one, servers in another, as such nodes talk by default */
+    BENCH_PLACE_TCP,     /* the same over TCP */
+    BENCH_PLACE_TCP_MAC, /* with a MAC for each packet */
+    BENCH_PLACE_TCP_ENCRYPTED, /* encrypted */
+    BENCH_PLACE_ZMQ,           /* over ZeroMQ, without a secret */
+    BENCH_PLACE_ZMQ_CURVE,     /* with one: so encrypted */
 } BenchPlace;
 
 typedef enum {
-    BENCH_RANDOM,
-    BENCH_SORTED, /* random ones, in order */
-    BENCH_ZIPF,   /* in order; the key of rank r comes up as often as 1/r */
+    BENCH_KEYS_RANDOM,
+    BENCH_KEYS_SORTED, /* random ones, in order */
+    BENCH_KEYS_ZIPF,   /* in order; the key of rank r comes up as often as 1/r */
 } BenchKeys;
 
 /* What a case should reach; 0: no goal. Rates should be at least that, other figures at most. */

@@ -5,20 +5,20 @@
 #define RANGE_KEYS (UINT64_C(1) << 20)
 
 /* A Get or Add of many keys of a storage, beside the same in one process. */
-#define MANY(case_name, text, storage_name, key_count, operation, operation_count)             \
-    {                                                                                          \
-        .name = (case_name), .what = (text), .limit = "the same in one process",               \
-        .unit = BENCH_KEYS_PER_SECOND, .goal = { .ratio = 0.5 }, .place = BENCH_HOST,          \
-        .table = { .storage = (storage_name) }, .n_rows = 10 * MILLION, .n_keys = (key_count), \
-        .keys = BENCH_SORTED, .n_operations = (operation_count), .run = (operation),           \
-        .run_limit = limit_reference_run,                                                      \
+#define MANY(case_name, text, storage_name, key_count, operation, operation_count)               \
+    {                                                                                            \
+        .name = (case_name), .what = (text), .limit = "the same in one process",                 \
+        .unit = BENCH_UNIT_KEYS_PER_SECOND, .goal = { .ratio = 0.5 }, .place = BENCH_PLACE_HOST, \
+        .table = { .storage = (storage_name) }, .n_rows = 10 * MILLION, .n_keys = (key_count),   \
+        .keys = BENCH_KEYS_SORTED, .n_operations = (operation_count), .run = (operation),        \
+        .run_limit = limit_reference_run,                                                        \
     }
 
 /* An Add to a range of rows, and a Get of it. */
 #define SOCKET_RANGE(case_name, text, at, least, operation, limit_operation)                       \
     {                                                                                              \
         .name = (case_name), .what = (text), .limit = "ZeroMQ stream of 1 MB messages, zero-copy", \
-        .unit = BENCH_BYTES_PER_SECOND, .goal = { .ratio = (least) }, .place = (at),               \
+        .unit = BENCH_UNIT_BYTES_PER_SECOND, .goal = { .ratio = (least) }, .place = (at),          \
         .n_rows = RANGE_KEYS, .n_keys = RANGE_KEYS, .n_operations = 50, .run = (operation),        \
         .run_limit = (limit_operation),                                                            \
     }
@@ -32,9 +32,9 @@ const BenchCase bench_nodes_cases[] = {
     { .name = "host-get-1",
       .what = "Get of one key from another process",
       .limit = "futex round trip in shared memory",
-      .unit = BENCH_SECONDS,
+      .unit = BENCH_UNIT_SECONDS,
       .goal = { .ratio = 4, .median = 15e-6, .p99 = 3 },
-      .place = BENCH_HOST,
+      .place = BENCH_PLACE_HOST,
       .n_rows = MILLION,
       .n_keys = 1,
       .n_operations = 5000,
@@ -43,9 +43,9 @@ const BenchCase bench_nodes_cases[] = {
     { .name = "host-push-range",
       .what = "Add to a range of 1 M floats",
       .limit = "memcpy through shared memory",
-      .unit = BENCH_BYTES_PER_SECOND,
+      .unit = BENCH_UNIT_BYTES_PER_SECOND,
       .goal = { .median = 6e9 },
-      .place = BENCH_HOST,
+      .place = BENCH_PLACE_HOST,
       .n_rows = RANGE_KEYS,
       .n_keys = RANGE_KEYS,
       .n_operations = 50,
@@ -54,9 +54,9 @@ const BenchCase bench_nodes_cases[] = {
     { .name = "host-pull-range",
       .what = "Get of a range of 1 M floats",
       .limit = "memcpy through shared memory",
-      .unit = BENCH_BYTES_PER_SECOND,
+      .unit = BENCH_UNIT_BYTES_PER_SECOND,
       .goal = { .median = 6e9 },
-      .place = BENCH_HOST,
+      .place = BENCH_PLACE_HOST,
       .n_rows = RANGE_KEYS,
       .n_keys = RANGE_KEYS,
       .n_operations = 50,
@@ -82,21 +82,21 @@ const BenchCase bench_nodes_cases[] = {
     { .name = "tcp-get-1",
       .what = "Get of one key from another process, over TCP",
       .limit = "ZeroMQ DEALER-ROUTER round trip",
-      .unit = BENCH_SECONDS,
+      .unit = BENCH_UNIT_SECONDS,
       .goal = { .ratio = 1.3 },
-      .place = BENCH_TCP,
+      .place = BENCH_PLACE_TCP,
       .n_rows = MILLION,
       .n_keys = 1,
       .n_operations = 2000,
       .run = get_key,
       .run_limit = limit_zmq_round_trip },
-    SOCKET_RANGES("tcp-push-range", "tcp-pull-range", "over TCP", BENCH_TCP, 0.9),
+    SOCKET_RANGES("tcp-push-range", "tcp-pull-range", "over TCP", BENCH_PLACE_TCP, 0.9),
     { .name = "tcp-add-1-pipelined",
       .what = "Adds of one key, one worker, over TCP",
       .limit = "ZeroMQ stream of 64-byte messages",
-      .unit = BENCH_PER_SECOND,
+      .unit = BENCH_UNIT_PER_SECOND,
       .goal = { .median = 1e6 },
-      .place = BENCH_TCP,
+      .place = BENCH_PLACE_TCP,
       .n_rows = MILLION,
       .n_keys = 1,
       .n_operations = 200000,
@@ -105,29 +105,30 @@ const BenchCase bench_nodes_cases[] = {
     { .name = "tcp-get-10k-dense",
       .what = "Get of 10,000 random keys, sorted, of 10 M rows, over TCP",
       .limit = "the same in one process",
-      .unit = BENCH_KEYS_PER_SECOND,
-      .place = BENCH_TCP,
+      .unit = BENCH_UNIT_KEYS_PER_SECOND,
+      .place = BENCH_PLACE_TCP,
       .n_rows = 10 * MILLION,
       .n_keys = 10000,
-      .keys = BENCH_SORTED,
+      .keys = BENCH_KEYS_SORTED,
       .n_operations = 100,
       .run = get_keys,
       .run_limit = limit_reference_run },
     { .name = "tcp-add-10k-dense",
       .what = "Add to 10,000 random keys, sorted, of 10 M rows, over TCP",
       .limit = "the same in one process",
-      .unit = BENCH_KEYS_PER_SECOND,
-      .place = BENCH_TCP,
+      .unit = BENCH_UNIT_KEYS_PER_SECOND,
+      .place = BENCH_PLACE_TCP,
       .n_rows = 10 * MILLION,
       .n_keys = 10000,
-      .keys = BENCH_SORTED,
+      .keys = BENCH_KEYS_SORTED,
       .n_operations = 100,
       .run = add_keys_then_get,
       .run_limit = limit_reference_run },
-    SOCKET_RANGES("tcp-mac-push", "tcp-mac-pull", "over TCP, with MACs", BENCH_TCP_MAC, 0),
+    SOCKET_RANGES("tcp-mac-push", "tcp-mac-pull", "over TCP, with MACs", BENCH_PLACE_TCP_MAC, 0),
     SOCKET_RANGES("tcp-encrypt-push", "tcp-encrypt-pull", "over TCP, encrypted",
-                  BENCH_TCP_ENCRYPTED, 0),
-    SOCKET_RANGES("zmq-push-range", "zmq-pull-range", "over ZeroMQ", BENCH_ZMQ, 0),
-    SOCKET_RANGES("zmq-curve-push", "zmq-curve-pull", "over ZeroMQ, by CURVE", BENCH_ZMQ_CURVE, 0),
+                  BENCH_PLACE_TCP_ENCRYPTED, 0),
+    SOCKET_RANGES("zmq-push-range", "zmq-pull-range", "over ZeroMQ", BENCH_PLACE_ZMQ, 0),
+    SOCKET_RANGES("zmq-curve-push", "zmq-curve-pull", "over ZeroMQ, by CURVE",
+                  BENCH_PLACE_ZMQ_CURVE, 0),
     { 0 },
 };

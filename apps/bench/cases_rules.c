@@ -3,7 +3,7 @@
 
 #define ON_ROWS(words, ...)                                                                       \
     .what = "Add of gradients to 1,000 random rows of 32 floats, of 10,000" words,                \
-    .limit = "\"add\" to the same rows", .unit = BENCH_KEYS_PER_SECOND,                           \
+    .limit = "\"add\" to the same rows", .unit = BENCH_UNIT_KEYS_PER_SECOND,                      \
     .table = { .width = 32, __VA_ARGS__ }, .n_rows = 10000, .n_keys = 1000, .n_operations = 3000, \
     .run = add_keys_then_get, .run_limit = limit_add_reference_run
 

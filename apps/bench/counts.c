@@ -164,7 +164,7 @@ bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **erro
  * a hundred times as long, after each thousandth. */
 static bool make_requests(Bench *bench, size_t n, GError **error)
 {
-    const size_t n_adds = bench->what->place == BENCH_LOCAL ? 1 : 1000;
+    const size_t n_adds = bench->what->place == BENCH_PLACE_LOCAL ? 1 : 1000;
     float value;
 
     for (size_t done = 0; done < n; done += n_adds + 1)

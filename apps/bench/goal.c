@@ -3,7 +3,7 @@
 
 bool bench_lower_is_better(BenchUnit unit)
 {
-    return unit == BENCH_SECONDS || unit == BENCH_BYTES || unit == BENCH_MESSAGES;
+    return unit == BENCH_UNIT_SECONDS || unit == BENCH_UNIT_BYTES || unit == BENCH_UNIT_MESSAGES;
 }
 
 bool goal_is_set(const BenchGoal *goal)

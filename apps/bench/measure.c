@@ -56,11 +56,11 @@ static double in_unit(const BenchCase *what, double seconds, size_t n)
     const double per_second = (double)n / seconds;
 
     switch (what->unit) {
-    case BENCH_SECONDS:
+    case BENCH_UNIT_SECONDS:
         return seconds / (double)n;
-    case BENCH_KEYS_PER_SECOND:
+    case BENCH_UNIT_KEYS_PER_SECOND:
         return per_second * (double)what->n_keys;
-    case BENCH_BYTES_PER_SECOND:
+    case BENCH_UNIT_BYTES_PER_SECOND:
         return per_second * (double)(what->n_keys * bench_width(what) * sizeof(float));
     default:
         return per_second;
@@ -103,7 +103,7 @@ static bool take_samples(Bench *bench, Measurement *measurement, GError **error)
 {
     const size_t n = operations(measurement);
     const bool leads = measurement->own != NULL && rubato_worker_rank(bench->worker) == 0;
-    const bool is_local = bench->what->place == BENCH_LOCAL;
+    const bool is_local = bench->what->place == BENCH_PLACE_LOCAL;
     BenchSample sample = { 0 };
 
     if (!take_sample(bench, n, &sample, error)) /* warms up */
@@ -199,7 +199,7 @@ static bool measure(Measurement *measurement, GError **error)
     const BenchCase *what = measurement->what;
     g_autoptr(RubatoEngine) engine = NULL;
 
-    if (what->place != BENCH_LOCAL)
+    if (what->place != BENCH_PLACE_LOCAL)
         return nodes_run(what, measurement->options, run_case, measurement, error);
     engine = rubato_engine_new(
         &(RubatoEngineConfig){ .servers = what->servers, .workers = what->workers }, error);
@@ -232,14 +232,15 @@ bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResu
 {
     Measurement measurement = { .what = what, .options = options };
     const size_t n = options->repeat;
-    const bool has_latencies = what->unit == BENCH_SECONDS && what->run != NULL;
+    const bool has_latencies = what->unit == BENCH_UNIT_SECONDS && what->run != NULL;
     g_autofree double *own = measurement.own = g_new0(double, n);
     g_autofree double *limit = measurement.limit = g_new0(double, n);
     g_autofree double *latencies = NULL;
     bool ok = true;
 
     if (has_latencies) {
-        measurement.n_latencies = operations(&measurement) * (what->place == BENCH_LOCAL ? 1 : n);
+        measurement.n_latencies =
+            operations(&measurement) * (what->place == BENCH_PLACE_LOCAL ? 1 : n);
         latencies = measurement.latencies = g_new0(double, measurement.n_latencies);
     }
     if (reference_run_is_wanted(what))

@@ -38,15 +38,15 @@ static unsigned free_port(void)
 static const char *place_text(BenchPlace place)
 {
     switch (place) {
-    case BENCH_TCP:
+    case BENCH_PLACE_TCP:
         return "  transport = \"tcp\";\n";
-    case BENCH_TCP_MAC:
+    case BENCH_PLACE_TCP_MAC:
         return "  transport = \"tcp\";\n  authenticate = true;\n  secret_file = \"run.secret\";\n";
-    case BENCH_TCP_ENCRYPTED:
+    case BENCH_PLACE_TCP_ENCRYPTED:
         return "  transport = \"tcp\";\n  encrypt = true;\n  secret_file = \"run.secret\";\n";
-    case BENCH_ZMQ:
+    case BENCH_PLACE_ZMQ:
         return "  transport = \"zmq\";\n";
-    case BENCH_ZMQ_CURVE:
+    case BENCH_PLACE_ZMQ_CURVE:
         return "  transport = \"zmq\";\n  secret_file = \"run.secret\";\n";
     default:
         return "";

@@ -129,12 +129,12 @@ void bench_choose_keys(Bench *bench)
         bench->values[i] = 1;
     for (size_t i = 0; i < what->n_keys; i++) {
         const uint64_t row =
-            what->keys == BENCH_ZIPF
+            what->keys == BENCH_KEYS_ZIPF
                 ? zipf_row(random, bench->n_rows)
                 : ((uint64_t)g_rand_int(random) << 32 | g_rand_int(random)) % bench->n_rows;
         bench->keys[i] = bench_key(what, row);
     }
-    if (what->keys != BENCH_RANDOM)
+    if (what->keys != BENCH_KEYS_RANDOM)
         qsort(bench->keys, what->n_keys, sizeof *bench->keys, compare_keys);
     g_rand_free(random);
 }

@@ -75,7 +75,7 @@ ReferenceRun *reference_run_new(const BenchCase *what, const BenchOptions *optio
     RubatoTableSpec spec;
 
     reference_run->what = *what;
-    reference_run->what.place = BENCH_LOCAL;
+    reference_run->what.place = BENCH_PLACE_LOCAL;
     reference_run->what.workers = reference_run->what.servers = 1;
     if (what->run_limit == limit_add_reference_run) {
         reference_run->what.table.update = NULL;

@@ -9,12 +9,12 @@
 const char *report_unit(BenchUnit unit)
 {
     static const char *const names[] = {
-        [BENCH_SECONDS] = "s",
-        [BENCH_PER_SECOND] = "1/s",
-        [BENCH_KEYS_PER_SECOND] = "keys/s",
-        [BENCH_BYTES_PER_SECOND] = "B/s",
-        [BENCH_BYTES] = "bytes",
-        [BENCH_MESSAGES] = "messages",
+        [BENCH_UNIT_SECONDS] = "s",
+        [BENCH_UNIT_PER_SECOND] = "1/s",
+        [BENCH_UNIT_KEYS_PER_SECOND] = "keys/s",
+        [BENCH_UNIT_BYTES_PER_SECOND] = "B/s",
+        [BENCH_UNIT_BYTES] = "bytes",
+        [BENCH_UNIT_MESSAGES] = "messages",
     };
 
     return names[unit];
@@ -27,7 +27,7 @@ void report_format(BenchUnit unit, double value, char *text)
     const char *prefix;
     size_t step = 0;
 
-    if (unit == BENCH_SECONDS) {
+    if (unit == BENCH_UNIT_SECONDS) {
         for (; step < 3 && value < 1; step++)
             value *= 1000;
         prefix = small[step];
@@ -40,7 +40,7 @@ void report_format(BenchUnit unit, double value, char *text)
                fabs(value) < 9.995   ? 2
                : fabs(value) < 99.95 ? 1
                                      : 0,
-               value, unit == BENCH_SECONDS ? " " : "", prefix);
+               value, unit == BENCH_UNIT_SECONDS ? " " : "", prefix);
 }
 
 void report_format_with_unit(BenchUnit unit, double value, char *text)
@@ -49,10 +49,11 @@ void report_format_with_unit(BenchUnit unit, double value, char *text)
 
     report_format(unit, value, text);
     length = strlen(text);
-    if (unit != BENCH_SECONDS)
+    if (unit != BENCH_UNIT_SECONDS)
         g_snprintf(text + length, (gulong)(REPORT_NUMBER_BYTES - length), "%s%s",
-                   unit != BENCH_KEYS_PER_SECOND && g_ascii_isalpha(text[length - 1]) ? "" : " ",
-                   unit == BENCH_PER_SECOND ? "/s" : report_unit(unit));
+                   unit != BENCH_UNIT_KEYS_PER_SECOND && g_ascii_isalpha(text[length - 1]) ? ""
+                                                                                           : " ",
+                   unit == BENCH_UNIT_PER_SECOND ? "/s" : report_unit(unit));
 }
 
 /* ---- lines ---- */
@@ -90,11 +91,11 @@ static char *remarks(const BenchResult *result)
     char number[REPORT_NUMBER_BYTES];
 
     if (result->own.p99 > 0) {
-        report_format(BENCH_SECONDS, result->own.p99, number);
+        report_format(BENCH_UNIT_SECONDS, result->own.p99, number);
         g_string_append_printf(text, "; p99 %s", number);
     }
     for (size_t i = 0; i < result->details.n; i++) {
-        report_format(BENCH_MESSAGES, result->details.at[i].value, number);
+        report_format(BENCH_UNIT_MESSAGES, result->details.at[i].value, number);
         g_string_append_printf(text, "%s%s %s", i == 0 ? "; " : ", ", result->details.at[i].name,
                                number);
     }
@@ -166,7 +167,7 @@ static void print_row(const BenchResult *result)
 
     report_format_with_unit(what->unit, result->own.median, median);
     if (result->own.p99 > 0)
-        report_format(BENCH_SECONDS, result->own.p99, p99);
+        report_format(BENCH_UNIT_SECONDS, result->own.p99, p99);
     if (result->ratio > 0) {
         report_format_with_unit(what->unit, result->limit.median, limit);
         g_snprintf(ratio, sizeof ratio, "%.2f", result->ratio);

@@ -170,7 +170,7 @@ static void greet(RubatoEngine *engine, const char *scheduler, int64_t now_ms, i
     pthread_mutex_unlock(&engine->lock);
     say_hello(engine, scheduler);
     if (engine->self != engine->scheduler_node)
-        broken = network_greeting_state(engine->network, scheduler) == NETWORK_DISCONNECTED;
+        broken = network_greeting_state(engine->network, scheduler) == NETWORK_PEER_DISCONNECTED;
     pthread_mutex_lock(&engine->lock);
     *broken_ms = broken ? MIN(*broken_ms, now_ms) : INT64_MAX;
 }

@@ -20,12 +20,12 @@
 
 static const struct {
     const char *did, *does;
-} VERBS[CONTROL_END_OF_CALLS] = {
-    [CONTROL_CREATE] = { "created ", "create " },
-    [CONTROL_DROP] = { "dropped ", "drop " },
-    [CONTROL_RUN] = { "ran ", "run " },
-    [CONTROL_MOVE] = { "moved ", "move " },
-    [CONTROL_BARRIER] = { "waited in a barrier", "wait in a barrier" },
+} VERBS[CONTROL_CALL_END] = {
+    [CONTROL_CALL_CREATE] = { "created ", "create " },
+    [CONTROL_CALL_DROP] = { "dropped ", "drop " },
+    [CONTROL_CALL_RUN] = { "ran ", "run " },
+    [CONTROL_CALL_MOVE] = { "moved ", "move " },
+    [CONTROL_CALL_BARRIER] = { "waited in a barrier", "wait in a barrier" },
 };
 
 static void collective_free(Collective *collective)
@@ -83,7 +83,7 @@ static void decide(Scheduler *scheduler, Collective *collective)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (collective->proposed[i])
             send_commit(scheduler, collective, i);
-    if (started && collective->what == CONTROL_RUN)
+    if (started && collective->what == CONTROL_CALL_RUN)
         task_decided(scheduler, collective->id, collective->verdict.code == CONTROL_OK);
 }
 
@@ -155,15 +155,15 @@ static char *find_mismatch(const Scheduler *scheduler, const Collective *collect
 static void go(Scheduler *scheduler, Collective *collective)
 {
     collective->since_ms = scheduler->now_ms;
-    if (collective->what == CONTROL_BARRIER) {
+    if (collective->what == CONTROL_CALL_BARRIER) {
         decide(scheduler, collective);
         prune(scheduler);
         return;
     }
     collective->phase = COLLECTIVE_WORKING;
-    if (collective->what == CONTROL_CREATE) {
+    if (collective->what == CONTROL_CALL_CREATE) {
         collective->id = scheduler->next_table++;
-    } else if (collective->what == CONTROL_RUN) {
+    } else if (collective->what == CONTROL_CALL_RUN) {
         collective->id = scheduler->next_epoch++;
         task_prepare(scheduler, collective->id, collective->name);
     }
@@ -224,14 +224,14 @@ bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *cont
     const Collective *open = open_collective(scheduler);
     ControlPropose propose = control->propose;
 
-    if (propose.name == NULL || propose.what == CONTROL_BARRIER)
+    if (propose.name == NULL || propose.what == CONTROL_CALL_BARRIER)
         propose.name = "";
     propose.digest = propose.digest != NULL ? propose.digest : "";
     propose.arguments = propose.arguments != NULL ? propose.arguments : "";
     if (!scheduler_counts_on(scheduler, node) ||
         propose.call != scheduler->nodes[node].n_proposed + 1 ||
-        (open != NULL && open->proposed[node]) || propose.what < CONTROL_CREATE ||
-        propose.what >= CONTROL_END_OF_CALLS)
+        (open != NULL && open->proposed[node]) || propose.what < CONTROL_CALL_CREATE ||
+        propose.what >= CONTROL_CALL_END)
         return false;
     scheduler->nodes[node].n_proposed++;
 

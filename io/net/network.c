@@ -366,7 +366,8 @@ NetworkPeerState network_greeting_state(Network *network, const char *endpoint)
 
     pthread_mutex_lock(&network->greeting_lock);
     Channel *const channel = g_hash_table_lookup(network->greeted, first);
-    const NetworkPeerState state = channel != NULL ? channel->ops->state(channel) : NETWORK_UNKNOWN;
+    const NetworkPeerState state =
+        channel != NULL ? channel->ops->state(channel) : NETWORK_PEER_UNKNOWN;
     pthread_mutex_unlock(&network->greeting_lock);
     return state;
 }
@@ -473,7 +474,7 @@ static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told
     peer->incarnation = told->incarnation;
     peer->transport = transport;
     peer->channel = channel;
-    atomic_init(&peer->state, NETWORK_CONNECTING);
+    atomic_init(&peer->state, NETWORK_PEER_CONNECTING);
     atomic_init(&peer->heard_ms, network_now_ms());
     atomic_init(&peer->resend_at, LINK_NEVER);
     link_sender_init(&peer->sender, network->resend_ms, network->out_bytes);
@@ -529,7 +530,7 @@ NetworkPeerState network_peer_state(const Network *network, uint32_t node)
     Peer *const peer = network_peer(network, node);
 
     return peer != NULL ? atomic_load_explicit(&peer->state, memory_order_relaxed)
-                        : NETWORK_UNKNOWN;
+                        : NETWORK_PEER_UNKNOWN;
 }
 
 bool network_is_memory(const Network *network, uint32_t node)
@@ -549,9 +550,9 @@ const char *network_peer_transport(const Network *network, uint32_t node)
 const char *network_peer_state_name(NetworkPeerState state)
 {
     static const char *const names[] = {
-        [NETWORK_UNKNOWN] = "unknown",     [NETWORK_CONNECTING] = "connecting",
-        [NETWORK_CONNECTED] = "connected", [NETWORK_DISCONNECTED] = "disconnected",
-        [NETWORK_FORGOTTEN] = "given up",
+        [NETWORK_PEER_UNKNOWN] = "unknown",     [NETWORK_PEER_CONNECTING] = "connecting",
+        [NETWORK_PEER_CONNECTED] = "connected", [NETWORK_PEER_DISCONNECTED] = "disconnected",
+        [NETWORK_PEER_FORGOTTEN] = "given up",
     };
 
     return (size_t)state < G_N_ELEMENTS(names) ? names[state] : "?";

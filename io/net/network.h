@@ -98,11 +98,11 @@ typedef struct {
 
 /* The state of a peer's connection when the I/O thread last looked. */
 typedef enum {
-    NETWORK_UNKNOWN, /* no links yet, or this node itself */
-    NETWORK_CONNECTING,
-    NETWORK_CONNECTED,
-    NETWORK_DISCONNECTED, /* was connected; tries again */
-    NETWORK_FORGOTTEN,
+    NETWORK_PEER_UNKNOWN, /* no links yet, or this node itself */
+    NETWORK_PEER_CONNECTING,
+    NETWORK_PEER_CONNECTED,
+    NETWORK_PEER_DISCONNECTED, /* was connected; tries again */
+    NETWORK_PEER_FORGOTTEN,
 } NetworkPeerState;
 
 typedef struct {
@@ -144,7 +144,7 @@ const char *network_endpoint(const Network *network, size_t i);
 bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error);
 
 /* The present state of the connection for greetings to the endpoint (of several, the first).
- * NETWORK_UNKNOWN: there was no greeting to it. Any thread. */
+ * NETWORK_PEER_UNKNOWN: there was no greeting to it. Any thread. */
 NetworkPeerState network_greeting_state(Network *network, const char *endpoint);
 
 /* Answers a greeting soon, on the connection by which it came. The answer may get lost. Takes a

@@ -264,7 +264,7 @@ void peer_close(Peer *peer, unsigned linger_ms)
         atomic_store_explicit(&peer->kept_packets, 0, memory_order_relaxed);
         atomic_store_explicit(&peer->kept_bytes, 0, memory_order_relaxed);
         atomic_store_explicit(&peer->held_back, false, memory_order_relaxed);
-        atomic_store_explicit(&peer->state, NETWORK_FORGOTTEN, memory_order_relaxed);
+        atomic_store_explicit(&peer->state, NETWORK_PEER_FORGOTTEN, memory_order_relaxed);
     }
     drop_queue(peer);
     give_token(peer);

@@ -30,7 +30,7 @@ static int n_repeats = 1;
 START_TEST(fm_learns_rows_from_the_cache)
 {
     const double best =
-        best_rows_per_second(n_repeats, (int64_t)(4 * n_rows), ONE_PROCESS, "rubato-fm",
+        best_rows_per_second(n_repeats, (int64_t)(4 * n_rows), PLACE_ONE_PROCESS, "rubato-fm",
                              (const char *const[]){ "--train", train, "--cache", dir, "--factors",
                                                     "16", "--workers", "2", "--batch-size", "16384",
                                                     "--epochs", "4", "--model", models[_i], NULL });

@@ -20,8 +20,10 @@ static int n_repeats = 1;
 START_TEST(lr_learns_on_one_node_and_on_two)
 {
     const char *const arguments[] = { "--train", train, "--model", models[_i], NULL };
-    const double one = best_rows_per_second(n_repeats, N_ROWS, ONE_PROCESS, "rubato-lr", arguments);
-    const double two = best_rows_per_second(n_repeats, N_ROWS, TWO_NODES, "rubato-lr", arguments);
+    const double one =
+        best_rows_per_second(n_repeats, N_ROWS, PLACE_ONE_PROCESS, "rubato-lr", arguments);
+    const double two =
+        best_rows_per_second(n_repeats, N_ROWS, PLACE_TWO_NODES, "rubato-lr", arguments);
 
     g_print("%s: %.0f rows a second in one process, %.0f on two nodes, %.2f of that\n", models[_i],
             one, two, two / one);
@@ -36,7 +38,7 @@ START_TEST(lr_as_a_whole)
     for (int i = 0; i < n_repeats; i++) {
         const int64_t begun_us = g_get_monotonic_time();
         g_autoptr(JsonNode) card =
-            run_for_card(ONE_PROCESS, "rubato-lr",
+            run_for_card(PLACE_ONE_PROCESS, "rubato-lr",
                          (const char *const[]){ "--train", train, "--test", test, "--model",
                                                 models[_i], "--workers", "2", NULL });
 

@@ -59,7 +59,7 @@ static Outcome call(Place place, const char *program, const char *const *more)
 
 static void save_model(const char *program)
 {
-    Outcome outcome = call(ONE_PROCESS, program,
+    Outcome outcome = call(PLACE_ONE_PROCESS, program,
                            (const char *const[]){ "--train", train, "--save", model, NULL });
 
     ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
@@ -89,9 +89,9 @@ START_TEST(rows_without_labels_are_predicted_as_those_with_them)
     g_autofree char *cells = write_rows("cells.csv", HEADER "1,,Rome,0\n0,?,York,1\n"
                                                             "1,\"\",York,1\n0,no,Rome,0\n");
     save_model(program);
-    g_autofree char *with_labels = predict(ONE_PROCESS, program, train);
-    g_autofree char *without_column = predict(TWO_NODES, program, column);
-    g_autofree char *without_cells = predict(ONE_PROCESS, program, cells);
+    g_autofree char *with_labels = predict(PLACE_ONE_PROCESS, program, train);
+    g_autofree char *without_column = predict(PLACE_TWO_NODES, program, column);
+    g_autofree char *without_cells = predict(PLACE_ONE_PROCESS, program, cells);
     g_auto(GStrv) lines = g_strsplit(with_labels, "\n", -1);
 
     ck_assert_uint_eq(g_strv_length(lines), 5);
@@ -107,23 +107,23 @@ static const struct {
     const char *text, *message; /* what is in the rows, and is said of it */
     const char *advice;
 } refused[] = {
-    { ONE_PROCESS,
+    { PLACE_ONE_PROCESS,
       { "--load", "MODEL", "--predict" },
       "paid,a,town,b\n" ROWS,
       "rows.csv:1:1: expected \"a\", the name of column 0 in the model's rows, found \"paid\"",
       "The model's rows: 4 columns, a, paid, town, b; --format csv --label-column paid "
       "--categorical town --hash-bits 64. Give it rows with these" },
-    { TWO_NODES,
+    { PLACE_TWO_NODES,
       { "--load", "MODEL", "--epochs", "1", "--train" },
       "a,paid,town,b,c\n1,1,Rome,0,0\n0,0,York,1,0\n",
       "rows.csv:1:1: expected 4 columns, as in the model's rows, found 5",
       "The model's rows: 4 columns, a, paid, town, b;" },
-    { ONE_PROCESS,
+    { PLACE_ONE_PROCESS,
       { "--train", "TRAIN", "--test" },
       "a,town,b\n" ROWS_WITHOUT_LABELS,
       "rows.csv:1:1: expected 4 columns, as in the model's rows, found 3",
       "The model's rows: 4 columns" },
-    { ONE_PROCESS,
+    { PLACE_ONE_PROCESS,
       { "--train", "TRAIN", "--predict" },
       "a,town\n1,Rome\n",
       "rows.csv:1:1: expected 4 columns, or all but the label, as in the model's rows, found 2",
@@ -187,10 +187,10 @@ static void change_keys(const char *keys)
 START_TEST(a_model_that_says_nothing_of_keys_is_loaded_with_a_warning)
 {
     const char *program = programs[_i];
-    g_autofree char *with_keys = (save_model(program), predict(ONE_PROCESS, program, train));
+    g_autofree char *with_keys = (save_model(program), predict(PLACE_ONE_PROCESS, program, train));
 
     change_keys(NULL);
-    Outcome outcome = call(ONE_PROCESS, program,
+    Outcome outcome = call(PLACE_ONE_PROCESS, program,
                            (const char *const[]){ "--load", model, "--predict", train, NULL });
     ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
     ck_assert_str_eq(outcome.out, with_keys);
@@ -205,7 +205,7 @@ START_TEST(a_model_with_keys_that_cannot_be_is_refused)
 {
     save_model("rubato-lr");
     change_keys(_i == 0 ? "{\"format\":\"csv\",\"columns\":4,\"label\":4}" : "[]");
-    Outcome outcome = call(ONE_PROCESS, "rubato-lr",
+    Outcome outcome = call(PLACE_ONE_PROCESS, "rubato-lr",
                            (const char *const[]){ "--load", model, "--predict", train, NULL });
     ck_assert_int_eq(outcome.status, 1);
     ck_assert_msg(strstr(outcome.err, "/model.json: \"keys\": expected a format and") != NULL,

@@ -52,7 +52,7 @@ START_TEST(fm_is_as_good_as_the_model_that_made_the_rows)
                      (const char *const[]){ "--train", plain.train, "--test", plain.test, "--model",
                                             model, "--epochs", "5", NULL });
     ck_assert_double_ge(metric(card, "test_auc"), plain.true_auc - SHORTFALL);
-    ck_assert_int_eq(number(card, "nodes"), place == TWO_NODES ? 2 : 1);
+    ck_assert_int_eq(number(card, "nodes"), place == PLACE_TWO_NODES ? 2 : 1);
     ck_assert_int_eq(number(card, "workers"), 4);
 }
 END_TEST
@@ -60,8 +60,8 @@ END_TEST
 START_TEST(fm_finds_what_linear_terms_cannot)
 {
     const char *const arguments[] = { "--train", plain.train, "--test", plain.test, NULL };
-    g_autoptr(JsonNode) fm = run_for_card(ONE_PROCESS, "rubato-fm", arguments);
-    g_autoptr(JsonNode) lr = run_for_card(ONE_PROCESS, "rubato-lr", arguments);
+    g_autoptr(JsonNode) fm = run_for_card(PLACE_ONE_PROCESS, "rubato-fm", arguments);
+    g_autoptr(JsonNode) lr = run_for_card(PLACE_ONE_PROCESS, "rubato-lr", arguments);
     ck_assert_double_ge(metric(fm, "test_auc"), plain.true_auc - SHORTFALL);
     ck_assert_double_gt(metric(fm, "test_auc"), metric(lr, "test_auc") + 0.05);
 }
@@ -72,14 +72,14 @@ START_TEST(ffm_finds_what_one_set_of_factors_cannot)
 {
     const Place place = (Place)_i;
 
-    if (is_slow() && place == ONE_PROCESS)
+    if (is_slow() && place == PLACE_ONE_PROCESS)
         return;
     g_autoptr(JsonNode) ffm =
         run_for_card(place, "rubato-fm",
                      (const char *const[]){ "--train", field_aware.train, "--test",
                                             field_aware.test, "--ffm", "--factors", "4", NULL });
     g_autoptr(JsonNode) fm =
-        run_for_card(ONE_PROCESS, "rubato-fm",
+        run_for_card(PLACE_ONE_PROCESS, "rubato-fm",
                      (const char *const[]){ "--train", field_aware.train, "--test",
                                             field_aware.test, "--factors", "4", NULL });
     ck_assert_double_ge(metric(ffm, "test_auc"), field_aware.true_auc - SHORTFALL);
@@ -91,7 +91,7 @@ END_TEST
 START_TEST(fm_predicts_ratings)
 {
     g_autoptr(JsonNode) card =
-        run_for_card(ONE_PROCESS, "rubato-fm",
+        run_for_card(PLACE_ONE_PROCESS, "rubato-fm",
                      (const char *const[]){ "--train", ratings.train, "--test", ratings.test,
                                             "--loss", "squared", "--factors", "4", NULL });
     ck_assert_double_le(metric(card, "test_rmse"), 0.13);
@@ -103,8 +103,8 @@ START_TEST(fm_under_bsp_comes_out_the_same_everywhere)
 {
     const char *const arguments[] = { "--train", plain.train, "--test", plain.test, "--model",
                                       "bsp",     "--epochs",  "1",      NULL };
-    g_autoptr(JsonNode) one = run_for_card(ONE_PROCESS, "rubato-fm", arguments);
-    g_autoptr(JsonNode) two = run_for_card(TWO_NODES, "rubato-fm", arguments);
+    g_autoptr(JsonNode) one = run_for_card(PLACE_ONE_PROCESS, "rubato-fm", arguments);
+    g_autoptr(JsonNode) two = run_for_card(PLACE_TWO_NODES, "rubato-fm", arguments);
     ck_assert_double_eq(metric(one, "test_logloss"), metric(two, "test_logloss"));
 }
 END_TEST
@@ -116,7 +116,7 @@ START_TEST(fm_learns_under_every_rule)
     if (is_slow() && strcmp(rules[_i], "ftrl") != 0)
         return;
     g_autoptr(JsonNode) card =
-        run_for_card(ONE_PROCESS, "rubato-fm",
+        run_for_card(PLACE_ONE_PROCESS, "rubato-fm",
                      (const char *const[]){ "--train", plain.train, "--test", plain.test, "--rule",
                                             rules[_i], NULL });
     ck_assert_msg(metric(card, "test_auc") >= plain.true_auc - 0.01, "%s: AUC %g of %g", rules[_i],
@@ -130,8 +130,8 @@ START_TEST(fm_is_no_worse_than_linear_terms_on_real_rows)
     g_autofree char *train = data_path("a9a/a9a");
     g_autofree char *test = data_path("a9a/a9a.t");
     const char *const arguments[] = { "--train", train, "--test", test, NULL };
-    g_autoptr(JsonNode) fm = run_for_card(ONE_PROCESS, "rubato-fm", arguments);
-    g_autoptr(JsonNode) lr = run_for_card(ONE_PROCESS, "rubato-lr", arguments);
+    g_autoptr(JsonNode) fm = run_for_card(PLACE_ONE_PROCESS, "rubato-fm", arguments);
+    g_autoptr(JsonNode) lr = run_for_card(PLACE_ONE_PROCESS, "rubato-lr", arguments);
 
     ck_assert_double_ge(metric(fm, "test_auc"), metric(lr, "test_auc"));
     ck_assert_double_le(metric(fm, "test_logloss"), metric(lr, "test_logloss"));
@@ -146,17 +146,17 @@ START_TEST(fm_goes_on_from_a_saved_model)
     g_autofree char *output = g_build_filename(data_dir, "output", NULL);
     g_autofree char *text = NULL, *test = NULL;
     g_autoptr(JsonNode) trained = run_for_card(
-        ONE_PROCESS, "rubato-fm",
+        PLACE_ONE_PROCESS, "rubato-fm",
         (const char *const[]){ "--train", field_aware.train, "--test", field_aware.test, "--ffm",
                                "--epochs", "2", "--save", model, NULL });
     g_autoptr(JsonNode) loaded = run_for_card(
-        TWO_NODES, "rubato-fm",
+        PLACE_TWO_NODES, "rubato-fm",
         (const char *const[]){ "--train", field_aware.train, "--test", field_aware.test, "--ffm",
                                "--epochs", "0", "--load", model, NULL });
     ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
 
     Outcome outcome =
-        run_program(ONE_PROCESS, "rubato-fm",
+        run_program(PLACE_ONE_PROCESS, "rubato-fm",
                     (const char *const[]){ "--ffm", "--epochs", "0", "--load", model, "--predict",
                                            field_aware.test, "--output", output, NULL });
     ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
@@ -222,7 +222,7 @@ START_TEST(ffm_refuses_rows_with_other_fields)
     ck_assert(g_file_set_contents(train, "1 0:1:1 1:2:1\n0 0:3:1 1:2:1\n", -1, NULL));
     ck_assert(g_file_set_contents(other, bad_fields[_i].text, -1, NULL));
     Outcome outcome = run_program(
-        ONE_PROCESS, "rubato-fm",
+        PLACE_ONE_PROCESS, "rubato-fm",
         (const char *const[]){ "--train", train, bad_fields[_i].flag, other, "--ffm", NULL });
     ck_assert_int_eq(outcome.status, 1);
     ck_assert_msg(strstr(outcome.err, bad_fields[_i].message) != NULL, "%.4000s", outcome.err);

@@ -40,7 +40,7 @@ static JsonNode *train_on(int set, Place place, const char *model, const char *s
 
 START_TEST(lr_is_as_good_as_a_specialist)
 {
-    g_autoptr(JsonNode) card = train_on(_i, ONE_PROCESS, "bsp", "0", NULL);
+    g_autoptr(JsonNode) card = train_on(_i, PLACE_ONE_PROCESS, "bsp", "0", NULL);
 
     ck_assert_double_ge(metric(card, "test_accuracy"), sets[_i].accuracy);
     ck_assert_double_ge(metric(card, "test_auc"), sets[_i].auc);
@@ -83,7 +83,7 @@ START_TEST(lr_is_as_good_under_every_model)
     ck_assert_double_ge(metric(card, "test_accuracy"), sets[0].accuracy - ACCURACY_NOISE);
     ck_assert_double_ge(metric(card, "test_auc"), sets[0].auc - AUC_NOISE);
     ck_assert_double_le(metric(card, "test_logloss"), sets[0].logloss + LOGLOSS_NOISE);
-    ck_assert_int_eq(number(card, "nodes"), place == TWO_NODES ? 2 : 1);
+    ck_assert_int_eq(number(card, "nodes"), place == PLACE_TWO_NODES ? 2 : 1);
     ck_assert_int_eq(number(card, "workers"), 4);
     check_waits(card, models[_i / 2].model);
 }
@@ -135,7 +135,7 @@ START_TEST(lr_learns_in_every_way)
 
     write_rows(&rows, &linear);
     g_autoptr(JsonNode) card = run_for_card(
-        ONE_PROCESS, "rubato-lr",
+        PLACE_ONE_PROCESS, "rubato-lr",
         (const char *const[]){ "--train", rows.files.train, "--test", rows.files.test, ways[_i][0],
                                ways[_i][1], ways[_i][2], ways[_i][3], NULL });
     ck_assert_msg(metric(card, "test_auc") >= rows.files.true_auc - SHORTFALL,
@@ -152,7 +152,7 @@ START_TEST(lr_predicts_ratings)
 
     write_rows(&rows, &ratings);
     g_autoptr(JsonNode) card =
-        run_for_card(ONE_PROCESS, "rubato-lr",
+        run_for_card(PLACE_ONE_PROCESS, "rubato-lr",
                      (const char *const[]){ "--train", rows.files.train, "--test", rows.files.test,
                                             "--loss", "squared", NULL });
     ck_assert_double_le(metric(card, "test_rmse"), 0.11);
@@ -175,8 +175,8 @@ START_TEST(lr_under_bsp_comes_out_the_same_everywhere)
                                       "--batch-size",
                                       "256",
                                       NULL };
-    g_autoptr(JsonNode) one = run_for_card(ONE_PROCESS, "rubato-lr", arguments);
-    g_autoptr(JsonNode) two = run_for_card(TWO_NODES, "rubato-lr", arguments);
+    g_autoptr(JsonNode) one = run_for_card(PLACE_ONE_PROCESS, "rubato-lr", arguments);
+    g_autoptr(JsonNode) two = run_for_card(PLACE_TWO_NODES, "rubato-lr", arguments);
     ck_assert_double_eq(metric(one, "test_logloss"), metric(two, "test_logloss"));
     remove_rows(&rows);
 }
@@ -204,7 +204,7 @@ START_TEST(lr_with_a_great_penalty_has_a_bias_alone)
     g_autofree char *text = NULL;
 
     Outcome outcome =
-        run_program(ONE_PROCESS, "rubato-lr",
+        run_program(PLACE_ONE_PROCESS, "rubato-lr",
                     (const char *const[]){ "--train", rows, "--epochs", "100", penalties[_i][0],
                                            penalties[_i][1], penalties[_i][2], penalties[_i][3],
                                            "--learning-rate", "0.1", "--predict", rows, "--output",
@@ -229,7 +229,8 @@ END_TEST
 /* The saved model stands for the run, wherever it was trained and is loaded. */
 START_TEST(lr_has_the_same_metrics_with_a_saved_model)
 {
-    const Place place = (Place)_i, other = place == ONE_PROCESS ? TWO_NODES : ONE_PROCESS;
+    const Place place = (Place)_i,
+                other = place == PLACE_ONE_PROCESS ? PLACE_TWO_NODES : PLACE_ONE_PROCESS;
     g_autofree char *dir = make_folder();
     g_autofree char *model = g_build_filename(dir, "model", NULL);
     g_autofree char *rows = write_text(dir, "rows", FEW_ROWS);
@@ -289,7 +290,7 @@ START_TEST(a_model_that_cannot_be_loaded_ends_the_run_on_every_node)
 
     ck_assert_int_eq(outcome.status, 1);
     ck_assert_msg(strstr(outcome.err, "rubato-lr: --load: ") != NULL, "%.4000s", outcome.err);
-    if (place == TWO_NODES)
+    if (place == PLACE_TWO_NODES)
         ck_assert_msg(strstr(outcome.err, "[7] rubato-lr: task load: worker 0 (node 3)") != NULL,
                       "%.4000s", outcome.err);
     outcome_clear(&outcome);
@@ -335,7 +336,7 @@ START_TEST(lr_refuses_to_test_on_what_is_wrong)
     g_autofree char *dir = make_folder();
     g_autofree char *rows = write_text(dir, "rows", FEW_ROWS);
     g_autofree char *test = write_text(dir, "test", bad_tests[_i].text);
-    Outcome outcome = run_program(ONE_PROCESS, "rubato-lr",
+    Outcome outcome = run_program(PLACE_ONE_PROCESS, "rubato-lr",
                                   (const char *const[]){ "--train", rows, "--test", test, NULL });
 
     ck_assert_int_eq(outcome.status, 1);

@@ -15,9 +15,9 @@ START_TEST(hello_counts_with_two_workers_on_each_node)
     Outcome outcome = run_program(place, "rubato-hello", (const char *const[]){ NULL });
 
     ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
-    ck_assert_msg(strstr(outcome.out, place == ONE_PROCESS ? "key 42: 200\n" : "key 42: 400\n") !=
-                      NULL,
-                  "%.4000s", outcome.out);
+    ck_assert_msg(
+        strstr(outcome.out, place == PLACE_ONE_PROCESS ? "key 42: 200\n" : "key 42: 400\n") != NULL,
+        "%.4000s", outcome.out);
     outcome_clear(&outcome);
 }
 END_TEST
@@ -44,7 +44,8 @@ static const struct {
 
 START_TEST(programs_refuse_bad_calls)
 {
-    Outcome outcome = run_program(ONE_PROCESS, bad_calls[_i].program, bad_calls[_i].arguments);
+    Outcome outcome =
+        run_program(PLACE_ONE_PROCESS, bad_calls[_i].program, bad_calls[_i].arguments);
 
     ck_assert_int_eq(outcome.status, bad_calls[_i].status);
     ck_assert_msg(g_str_has_prefix(outcome.err, bad_calls[_i].message), "%.4000s", outcome.err);
@@ -59,7 +60,7 @@ static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 /* What runs where each run takes its time: one model in one process, and one on two nodes. */
 static bool is_played_slowly(const char *model, Place place)
 {
-    return g_str_equal(model, place == ONE_PROCESS ? "sparse_ssp" : "bsp");
+    return g_str_equal(model, place == PLACE_ONE_PROCESS ? "sparse_ssp" : "bsp");
 }
 
 START_TEST(softmax_learns_generated_images)
@@ -89,7 +90,7 @@ START_TEST(softmax_under_bsp_comes_out_the_same_everywhere)
         return;
     for (int i = 0; i < 3; i++) {
         g_autoptr(JsonNode) card =
-            run_for_card(i < 2 ? ONE_PROCESS : TWO_NODES, "rubato-softmax",
+            run_for_card(i < 2 ? PLACE_ONE_PROCESS : PLACE_TWO_NODES, "rubato-softmax",
                          (const char *const[]){ "--generated", "--model", "bsp", "--epochs", "1",
                                                 "--batch-size", "512", NULL });
         losses[i] = metric(card, "train_loss");
@@ -124,7 +125,7 @@ START_TEST(softmax_predicts_with_a_saved_model)
     g_autofree char *text = NULL;
 
     json_node_unref(run_for_card(
-        ONE_PROCESS, "rubato-softmax",
+        PLACE_ONE_PROCESS, "rubato-softmax",
         (const char *const[]){ "--generated", "--epochs", "1", "--batch-size", "4096", "--save",
                                model, gnuplot != NULL ? "--plot" : NULL, picture, NULL }));
     if (gnuplot != NULL) {
@@ -134,7 +135,7 @@ START_TEST(softmax_predicts_with_a_saved_model)
     }
 
     Outcome outcome = run_program(
-        TWO_NODES, "rubato-softmax",
+        PLACE_TWO_NODES, "rubato-softmax",
         (const char *const[]){ "--load", model, "--predict", images, "--output", classes, NULL });
     ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
     outcome_clear(&outcome);
@@ -150,7 +151,7 @@ END_TEST
 START_TEST(softmax_stops_on_every_node_at_the_target_loss)
 {
     g_autoptr(JsonNode) card = run_for_card(
-        TWO_NODES, "rubato-softmax",
+        PLACE_TWO_NODES, "rubato-softmax",
         (const char *const[]){ "--generated", "--epochs", "1000", "--batch-size", "256",
                                "--target-loss", "1", "--straggler", "0.01:5", NULL });
 
@@ -166,7 +167,7 @@ START_TEST(json_on_standard_output_stands_alone)
 {
     const Place place = (Place)_i;
 
-    if (is_slow() && place == ONE_PROCESS)
+    if (is_slow() && place == PLACE_ONE_PROCESS)
         return;
     Outcome outcome =
         run_program(place, "rubato-softmax",
@@ -176,7 +177,7 @@ START_TEST(json_on_standard_output_stands_alone)
     ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
     const char *json = strchr(outcome.out, '{');
     ck_assert_ptr_nonnull(json);
-    if (place == ONE_PROCESS)
+    if (place == PLACE_ONE_PROCESS)
         ck_assert_ptr_eq(json, outcome.out);
     else
         ck_assert(g_str_has_prefix(outcome.out, "[3] {"));
@@ -184,7 +185,7 @@ START_TEST(json_on_standard_output_stands_alone)
     ck_assert_ptr_nonnull(card);
     ck_assert(strstr(outcome.err, "test accuracy") != NULL);
     ck_assert(strstr(outcome.err, "epoch 1/1") != NULL);
-    if (place == TWO_NODES)
+    if (place == PLACE_TWO_NODES)
         ck_assert_msg(strstr(outcome.err, "[7] ") == NULL, "%.4000s", outcome.err);
     outcome_clear(&outcome);
 }

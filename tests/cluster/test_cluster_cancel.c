@@ -99,10 +99,10 @@ END_TEST
 /* ---- failing ---- */
 
 typedef enum {
-    IN_GET,
-    IN_BARRIER,
-    IN_TICKET,
-    IN_NOTHING,
+    PLACE_GET,
+    PLACE_BARRIER,
+    PLACE_TICKET,
+    PLACE_NOTHING,
     N_PLACES,
 } Place;
 
@@ -117,11 +117,11 @@ static bool block(RubatoWorker *worker, Place place, RubatoKVTable *table, GErro
     float value;
 
     switch (place) {
-    case IN_GET:
+    case PLACE_GET:
         return rubato_kv_table_get(table, &key, 1, &value, error);
-    case IN_BARRIER:
+    case PLACE_BARRIER:
         return rubato_worker_barrier(worker, error);
-    case IN_TICKET: {
+    case PLACE_TICKET: {
         g_autoptr(RubatoKVClientTable) client =
             rubato_worker_open_kv_client_table(worker, "rows", RUBATO_F32, error);
         const RubatoTicket ticket =
@@ -156,7 +156,7 @@ static bool fail_one(RubatoWorker *worker, void *user_data, GError **error)
     }
     if (!rubato_kv_table_clock(table, error) || !rubato_worker_barrier(worker, error))
         return false;
-    EXPECT(!block(worker, scene->place, table, &found) || scene->place == IN_NOTHING,
+    EXPECT(!block(worker, scene->place, table, &found) || scene->place == PLACE_NOTHING,
            "nobody waited");
     if (found != NULL && !cluster_expect_error(&found, RUBATO_ERROR_CANCELLED, "", error))
         return false;

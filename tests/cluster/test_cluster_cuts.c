@@ -18,7 +18,7 @@ enum {
 
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
-typedef enum { KV, CLIENT, CHUNKS, SPARSE, N_HANDLES } HandleKind;
+typedef enum { HANDLE_KV, HANDLE_CLIENT, HANDLE_CHUNKS, HANDLE_SPARSE, N_HANDLES } HandleKind;
 
 typedef struct {
     const char *model;
@@ -44,16 +44,16 @@ static bool open_handle(RubatoWorker *worker, HandleKind kind, const RubatoKey *
 {
     *handle = (Handle){ .kind = kind };
     switch (kind) {
-    case KV:
+    case HANDLE_KV:
         handle->kv = rubato_worker_open_kv_table(worker, "counts", RUBATO_I64, error);
         return handle->kv != NULL;
-    case CLIENT:
+    case HANDLE_CLIENT:
         handle->client = rubato_worker_open_kv_client_table(worker, "counts", RUBATO_I64, error);
         return handle->client != NULL;
-    case CHUNKS:
+    case HANDLE_CHUNKS:
         handle->chunks = rubato_worker_open_chunk_table(worker, "counts", RUBATO_I64, error);
         return handle->chunks != NULL;
-    case SPARSE:
+    case HANDLE_SPARSE:
         handle->iterations = g_new(RubatoIteration, N_CLOCKS);
         for (uint32_t i = 0; i < N_CLOCKS; i++)
             handle->iterations[i] = (RubatoIteration){ keys, N_KEYS };
@@ -80,17 +80,17 @@ static const uint64_t chunks[] = { 4, 1, 0, 3, 2 };
 static bool get_all(Handle *handle, const RubatoKey *keys, int64_t *values, GError **error)
 {
     switch (handle->kind) {
-    case KV:
+    case HANDLE_KV:
         return rubato_kv_table_get(handle->kv, keys, N_KEYS, values, error);
-    case CLIENT: {
+    case HANDLE_CLIENT: {
         const RubatoTicket ticket = rubato_kv_client_table_get_async(handle->client, keys, N_KEYS,
                                                                      values, NULL, NULL, error);
 
         return ticket != 0 && rubato_kv_client_table_wait(handle->client, ticket, error);
     }
-    case CHUNKS:
+    case HANDLE_CHUNKS:
         return rubato_chunk_table_get_chunks(handle->chunks, chunks, N_KEYS / CHUNK, values, error);
-    case SPARSE:
+    case HANDLE_SPARSE:
         return rubato_sparse_kv_client_table_get(handle->sparse, values, error);
     case N_HANDLES:
         break;
@@ -102,18 +102,18 @@ static bool get_all(Handle *handle, const RubatoKey *keys, int64_t *values, GErr
 static bool add_all(Handle *handle, const RubatoKey *keys, const int64_t *deltas, GError **error)
 {
     switch (handle->kind) {
-    case KV:
+    case HANDLE_KV:
         return rubato_kv_table_add(handle->kv, keys, N_KEYS, deltas, error) &&
                rubato_kv_table_clock(handle->kv, error);
-    case CLIENT: /* only the next Get, and at last the freeing of the handle, wait for the ticket */
+    case HANDLE_CLIENT: /* the next Get waits for the ticket, or else the freeing of the handle */
         return rubato_kv_client_table_add_async(handle->client, keys, N_KEYS, deltas, NULL, NULL,
                                                 error) != 0 &&
                rubato_kv_client_table_clock(handle->client, error);
-    case CHUNKS:
+    case HANDLE_CHUNKS:
         return rubato_chunk_table_add_chunks(handle->chunks, chunks, N_KEYS / CHUNK, deltas,
                                              error) &&
                rubato_chunk_table_clock(handle->chunks, error);
-    case SPARSE:
+    case HANDLE_SPARSE:
         return rubato_sparse_kv_client_table_add(handle->sparse, deltas, error);
     case N_HANDLES:
         break;

@@ -165,12 +165,12 @@ static uint32_t launch_for_ever(ClusterRun *run)
 }
 
 typedef enum {
-    KILL_NODE,
-    STOP_NODE,
-    STOP_SCHEDULER,
-    INTERRUPT,
-    TERMINATE,
-    KILL_LAUNCHER,
+    END_KILL_NODE,
+    END_STOP_NODE,
+    END_STOP_SCHEDULER,
+    END_INTERRUPT,
+    END_TERMINATE,
+    END_KILL_LAUNCHER,
     N_ENDS,
 } End;
 
@@ -190,29 +190,29 @@ START_TEST(whatever_ends_the_run_leaves_nothing)
     const char *file = run->paths->pdata[run->paths->len - 1];
 
     switch ((End)_i) {
-    case KILL_NODE:
+    case END_KILL_NODE:
         ck_assert_int_eq(kill(find_node(file, 1), SIGKILL), 0);
         expect_failure(run, launcher);
         cluster_expect_text(run, launcher, "node 1 ");
         break;
-    case STOP_NODE:
+    case END_STOP_NODE:
         ck_assert_int_eq(kill(find_node(file, 1), SIGSTOP), 0);
         expect_failure(run, launcher);
         cluster_expect_text(run, launcher, "[0] rubato-lr: node 1 (127.0.0.1:0) was lost: ");
         break;
-    case STOP_SCHEDULER:
+    case END_STOP_SCHEDULER:
         ck_assert_int_eq(kill(find_node(file, 0), SIGSTOP), 0);
         expect_failure(run, launcher);
         cluster_expect_text(run, launcher,
                             "[1] rubato-lr: node 0 (127.0.0.1:0), where the "
                             "scheduler runs, was lost: ");
         break;
-    case INTERRUPT:
+    case END_INTERRUPT:
         cluster_signal(run, launcher, SIGINT);
         expect_failure(run, launcher);
         cluster_expect_text(run, launcher, "was ended by signal 2");
         break;
-    case TERMINATE:
+    case END_TERMINATE:
         cluster_signal(run, launcher, SIGTERM);
         expect_failure(run, launcher);
         cluster_expect_text(run, launcher, "was ended by signal 15");

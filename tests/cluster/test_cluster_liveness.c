@@ -14,11 +14,11 @@
 
 /* What the nodes do when one of them goes. */
 typedef enum {
-    IN_CLOCKS,   /* a task under BSP, each worker waiting for all others again and again */
-    IN_BARRIERS, /* of a task */
-    IN_CALLS,    /* collective ones */
-    IN_ACCESS,   /* reading tables between tasks */
-    IN_FLOOD,    /* adding more than there is room for */
+    ACTIVITY_CLOCKS,   /* a task under BSP, each worker waiting for all others again and again */
+    ACTIVITY_BARRIERS, /* of a task */
+    ACTIVITY_CALLS,    /* collective ones */
+    ACTIVITY_ACCESS,   /* reading tables between tasks */
+    ACTIVITY_FLOOD,    /* adding more than there is room for */
 } Activity;
 
 enum { SCHEDULER, SERVER, WORKER, N_NODES }; /* numbers of the nodes */
@@ -49,10 +49,10 @@ static bool work_for_ever(RubatoWorker *worker, void *user_data, GError **error)
 
     if (table == NULL)
         return false;
-    if (activity == IN_BARRIERS)
+    if (activity == ACTIVITY_BARRIERS)
         while (rubato_worker_barrier(worker, error))
             say_once(&said);
-    else if (activity == IN_FLOOD)
+    else if (activity == ACTIVITY_FLOOD)
         while (rubato_kv_table_add_range(table, 0, 10000, rows, error))
             say_once(&said);
     else
@@ -70,11 +70,11 @@ static bool be_busy(RubatoEngine *engine, const Activity *activity, GError **err
     bool said = false;
 
     switch (*activity) {
-    case IN_CALLS:
+    case ACTIVITY_CALLS:
         while (rubato_engine_barrier(engine, error))
             say_once(&said);
         return false;
-    case IN_ACCESS:
+    case ACTIVITY_ACCESS:
         while (rubato_engine_get_range(engine, "rows", 4995, 10, rows, error))
             say_once(&said);
         return false;
@@ -88,7 +88,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     const Activity *activity = data;
     const RubatoTableSpec spec = { .name = "rows",
                                    .n_keys = 10000,
-                                   .model = *activity == IN_FLOOD ? "asp" : "bsp" };
+                                   .model = *activity == ACTIVITY_FLOOD ? "asp" : "bsp" };
     bool done;
 
     if (!rubato_engine_create_table(engine, &spec, error))
@@ -103,12 +103,12 @@ static const struct {
     uint32_t victim;
     Activity activity;
 } losses[] = {
-    { SIGKILL, SCHEDULER, IN_CLOCKS }, { SIGKILL, SERVER, IN_CLOCKS },
-    { SIGKILL, WORKER, IN_CLOCKS },    { SIGSTOP, SCHEDULER, IN_CLOCKS },
-    { SIGSTOP, SERVER, IN_CLOCKS },    { SIGSTOP, WORKER, IN_CLOCKS },
-    { SIGKILL, WORKER, IN_BARRIERS },  { SIGKILL, SERVER, IN_CALLS },
-    { SIGKILL, SCHEDULER, IN_CALLS },  { SIGKILL, SERVER, IN_ACCESS },
-    { SIGSTOP, SERVER, IN_FLOOD },     { SIGKILL, SCHEDULER, IN_FLOOD },
+    { SIGKILL, SCHEDULER, ACTIVITY_CLOCKS }, { SIGKILL, SERVER, ACTIVITY_CLOCKS },
+    { SIGKILL, WORKER, ACTIVITY_CLOCKS },    { SIGSTOP, SCHEDULER, ACTIVITY_CLOCKS },
+    { SIGSTOP, SERVER, ACTIVITY_CLOCKS },    { SIGSTOP, WORKER, ACTIVITY_CLOCKS },
+    { SIGKILL, WORKER, ACTIVITY_BARRIERS },  { SIGKILL, SERVER, ACTIVITY_CALLS },
+    { SIGKILL, SCHEDULER, ACTIVITY_CALLS },  { SIGKILL, SERVER, ACTIVITY_ACCESS },
+    { SIGSTOP, SERVER, ACTIVITY_FLOOD },     { SIGKILL, SCHEDULER, ACTIVITY_FLOOD },
 };
 
 /* A node that got no processor for half a timeout says so, and counts anew from there. */
@@ -191,7 +191,7 @@ static bool play_and_stay(RubatoEngine *engine, const void *data, GError **error
 START_TEST(a_node_that_hung_and_comes_back_is_told_that_it_was_given_up)
 {
     const uint32_t victim = (uint32_t)_i;
-    const Activity activity = IN_CLOCKS;
+    const Activity activity = ACTIVITY_CLOCKS;
     const ClusterShape three = shape();
     ClusterRun *run = cluster_run_new(&three);
     g_autofree char *lost =

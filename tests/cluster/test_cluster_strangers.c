@@ -312,7 +312,7 @@ static void trickle(uint16_t port)
     const int fd = connect_to(port);
     struct pollfd polled = { .fd = fd, .events = POLLIN };
 
-    handshake_init(&handshake, HANDSHAKE_CONNECTS, &(HandshakeConfig){ 0 }, NULL);
+    handshake_init(&handshake, HANDSHAKE_ROLE_CONNECTS, &(HandshakeConfig){ 0 }, NULL);
     (void)handshake_begin(&handshake, hello);
     for (size_t i = 0; i < sizeof hello && poll(&polled, 1, 100) == 0; i++)
         push(fd, hello + i, 1);

@@ -123,7 +123,7 @@ static void fake_send(Channel *channel, Packet *packet)
 static NetworkPeerState fake_state(Channel *channel)
 {
     (void)channel;
-    return NETWORK_CONNECTED;
+    return NETWORK_PEER_CONNECTED;
 }
 
 static void fake_close(Channel *channel, unsigned linger_ms)

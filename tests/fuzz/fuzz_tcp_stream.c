@@ -32,7 +32,7 @@ static void shake_hands(Node *node, TcpReceiver *receiver, Protection protection
     Seal unused;
     size_t n;
 
-    handshake_init(&handshake, HANDSHAKE_CONNECTS, &config, NULL);
+    handshake_init(&handshake, HANDSHAKE_ROLE_CONNECTS, &config, NULL);
     n = handshake_begin(&handshake, said);
     if (write(node->fd, said, n) != (ssize_t)n || !tcp_receiver_read(receiver) ||
         read(node->fd, answer, sizeof answer) != sizeof answer ||

@@ -24,10 +24,10 @@ enum {
 };
 
 typedef enum {
-    ENDS_WELL,
-    LEAVES_EARLY, /* the chosen worker returns true in the middle */
-    FAILS,
-    CANCELS, /* everything */
+    END_WELL,
+    END_EARLY, /* the chosen worker returns true in the middle */
+    END_FAILS,
+    END_CANCELS, /* everything */
     N_ENDS,
 } End;
 
@@ -81,18 +81,18 @@ static void make_step(const StressTask *task, uint32_t rank, uint32_t table, uin
 /* The iterations that a worker does where nothing comes between. */
 static uint32_t iterations_of(const StressTask *task, uint32_t rank)
 {
-    return task->end != ENDS_WELL && rank == task->chosen_worker ? task->chosen_iteration
-                                                                 : task->n_iterations;
+    return task->end != END_WELL && rank == task->chosen_worker ? task->chosen_iteration
+                                                                : task->n_iterations;
 }
 
 /* ---- handles ---- */
 
 typedef enum {
-    KV,
-    CLIENT,
-    CLIENT_ASYNC,
-    CHUNK,
-    SPARSE,
+    KIND_KV,
+    KIND_CLIENT,
+    KIND_CLIENT_ASYNC,
+    KIND_CHUNK,
+    KIND_SPARSE,
     N_KINDS,
 } Kind;
 
@@ -126,14 +126,14 @@ static bool open_hand(Hand *hand, RubatoWorker *worker, GError **error)
     const char *name = hand->task->tables[hand->table]->name;
 
     switch (hand->kind) {
-    case KV:
+    case KIND_KV:
         hand->kv = rubato_worker_open_kv_table(worker, name, RUBATO_I64, error);
         return hand->kv != NULL;
-    case CLIENT:
-    case CLIENT_ASYNC:
+    case KIND_CLIENT:
+    case KIND_CLIENT_ASYNC:
         hand->client = rubato_worker_open_kv_client_table(worker, name, RUBATO_I64, error);
         return hand->client != NULL;
-    case CHUNK:
+    case KIND_CHUNK:
         hand->chunk = rubato_worker_open_chunk_table(worker, name, RUBATO_I64, error);
         return hand->chunk != NULL;
     default:
@@ -156,15 +156,15 @@ static bool get(Hand *hand, const Step *step, GError **error)
     RubatoTicket ticket;
 
     switch (hand->kind) {
-    case KV:
+    case KIND_KV:
         return rubato_kv_table_get(hand->kv, step->keys, step->n, hand->values, error);
-    case CLIENT:
+    case KIND_CLIENT:
         return rubato_kv_client_table_get(hand->client, step->keys, step->n, hand->values, error);
-    case CLIENT_ASYNC:
+    case KIND_CLIENT_ASYNC:
         ticket = rubato_kv_client_table_get_async(hand->client, step->keys, step->n, hand->values,
                                                   NULL, NULL, error);
         return ticket != 0 && rubato_kv_client_table_wait(hand->client, ticket, error);
-    case CHUNK:
+    case KIND_CHUNK:
         return rubato_chunk_table_get(hand->chunk, step->keys, step->n, hand->values, error);
     default:
         return rubato_sparse_kv_client_table_get(hand->sparse, hand->values, error);
@@ -180,14 +180,14 @@ static bool add(Hand *hand, const Step *step, GError **error)
     for (uint32_t i = 0; i < step->n; i++)
         hand->own[step->keys[i] - FIRST_KEY]++;
     switch (hand->kind) {
-    case KV:
+    case KIND_KV:
         return rubato_kv_table_add(hand->kv, step->keys, step->n, ones, error);
-    case CLIENT:
+    case KIND_CLIENT:
         return rubato_kv_client_table_add(hand->client, step->keys, step->n, ones, error);
-    case CLIENT_ASYNC:
+    case KIND_CLIENT_ASYNC:
         return rubato_kv_client_table_add_async(hand->client, step->keys, step->n, ones, NULL, NULL,
                                                 error) != 0;
-    case CHUNK:
+    case KIND_CHUNK:
         return rubato_chunk_table_add(hand->chunk, step->keys, step->n, ones, error);
     default:
         return rubato_sparse_kv_client_table_add(hand->sparse, ones, error);
@@ -197,12 +197,12 @@ static bool add(Hand *hand, const Step *step, GError **error)
 static bool clock_hand(Hand *hand, GError **error)
 {
     switch (hand->kind) {
-    case KV:
+    case KIND_KV:
         return rubato_kv_table_clock(hand->kv, error);
-    case CLIENT:
-    case CLIENT_ASYNC:
+    case KIND_CLIENT:
+    case KIND_CLIENT_ASYNC:
         return rubato_kv_client_table_clock(hand->client, error);
-    case CHUNK:
+    case KIND_CHUNK:
         return rubato_chunk_table_clock(hand->chunk, error);
     default:
         return true;
@@ -251,11 +251,11 @@ static bool iterate(Hand *hands, uint32_t rank, RubatoWorker *worker, GError **e
     }
     if (rank != task->chosen_worker)
         return true;
-    if (task->end == CANCELS)
+    if (task->end == END_CANCELS)
         rubato_engine_cancel(task->stress->engine);
-    if (task->end == FAILS)
+    if (task->end == END_FAILS)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "as it was to");
-    return task->end != FAILS;
+    return task->end != END_FAILS;
 }
 
 static bool work(RubatoWorker *worker, void *user_data, GError **error)
@@ -272,7 +272,7 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
         hands[i] = (Hand){ .task = task, .table = i, .rank = rank };
         do
             hands[i].kind = (Kind)random_below(&random, N_KINDS);
-        while (hands[i].kind == CHUNK && !is_dense);
+        while (hands[i].kind == KIND_CHUNK && !is_dense);
         ok = open_hand(&hands[i], worker, error);
     }
     hands[0].task = task;
@@ -329,7 +329,7 @@ static void plan_task(Stress *stress, StressTask *task)
                           .n_workers = 1 + random_below(random, MAX_WORKERS),
                           .n_iterations = 1 + random_below(random, MAX_ITERATIONS),
                           .barrier_every = random_below(random, 4) };
-    task->end = random_below(random, 2) == 0 ? ENDS_WELL : (End)random_below(random, N_ENDS);
+    task->end = random_below(random, 2) == 0 ? END_WELL : (End)random_below(random, N_ENDS);
     task->chosen_worker = random_below(random, task->n_workers);
     task->chosen_iteration = random_below(random, task->n_iterations + 1);
     choose_tables(stress, task);
@@ -377,12 +377,12 @@ static void wait_task(StressTask *task, bool anyone_cancels)
     const bool ok = rubato_task_run_wait(task->run, &error);
 
     if (ok) {
-        ck_assert(task->end != FAILS);
+        ck_assert(task->end != END_FAILS);
         return;
     }
     if (anyone_cancels && g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED))
         return;
-    ck_assert_msg(task->end == FAILS, "%s", error->message);
+    ck_assert_msg(task->end == END_FAILS, "%s", error->message);
     ck_assert_msg(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED) &&
                       strstr(error->message, "as it was to") != NULL,
                   "%s", error->message);
@@ -433,10 +433,10 @@ static void run_round(Stress *stress)
 
     for (uint32_t i = 0; i < n_tasks; i++) {
         plan_task(stress, &tasks[i]);
-        anyone_cancels |= tasks[i].end == CANCELS;
+        anyone_cancels |= tasks[i].end == END_CANCELS;
     }
     for (uint32_t i = 0; i < n_tasks; i++)
-        count_adds(&tasks[i], !anyone_cancels && tasks[i].end != FAILS);
+        count_adds(&tasks[i], !anyone_cancels && tasks[i].end != END_FAILS);
     for (uint32_t i = 0; i < n_tasks; i++)
         start_task(stress, &tasks[i]);
     for (uint32_t i = 0; i < n_tasks; i++)

@@ -24,7 +24,7 @@
 #define MAX_ADDS 40 /* of a worker to a key: 3^40 still fits */
 #define MAX_ITERATIONS 48
 
-typedef enum { GET, ADD, CLOCK, ANNOUNCE } Kind;
+typedef enum { KIND_GET, KIND_ADD, KIND_CLOCK, KIND_ANNOUNCE } Kind;
 
 /* A Get of a worker, in parts for the shards. */
 typedef struct {

@@ -74,7 +74,7 @@ Outcome run_program(Place place, const char *name, const char *const *arguments)
     const char *all[ARGUMENTS_MAX + 8];
     size_t n = 0;
 
-    if (place == TWO_NODES) {
+    if (place == PLACE_TWO_NODES) {
         cluster = write_cluster();
         all[n++] = launcher;
         all[n++] = "run";
@@ -82,7 +82,7 @@ Outcome run_program(Place place, const char *name, const char *const *arguments)
         all[n++] = "--";
     }
     all[n++] = program;
-    if (place == ONE_PROCESS && strcmp(name, "rubato-hello") != 0) {
+    if (place == PLACE_ONE_PROCESS && strcmp(name, "rubato-hello") != 0) {
         all[n++] = "--servers=2";
         all[n++] = "--workers=4";
     }
@@ -161,7 +161,7 @@ void check_bad_call(const char *name, const BadCall *call)
 
     if (call->text != NULL)
         ck_assert(g_file_set_contents(train, call->text, -1, NULL));
-    Outcome outcome = run_program(ONE_PROCESS, name, arguments);
+    Outcome outcome = run_program(PLACE_ONE_PROCESS, name, arguments);
     ck_assert_int_eq(outcome.status, call->status);
     ck_assert_msg(strstr(outcome.err, call->message) != NULL, "%.4000s", outcome.err);
     outcome_clear(&outcome);

@@ -8,7 +8,7 @@
 #include <json-glib/json-glib.h>
 #include <stdbool.h>
 
-typedef enum { ONE_PROCESS, TWO_NODES } Place;
+typedef enum { PLACE_ONE_PROCESS, PLACE_TWO_NODES } Place;
 
 /* What a program left behind. */
 typedef struct {

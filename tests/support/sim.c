@@ -381,15 +381,15 @@ SimEnd sim_run(int64_t until_ns)
             due.call(due.data, due.number);
         }
         if (sim.now_ns > until_ns)
-            return SIM_LATE;
+            return SIM_END_LATE;
         if (sim.ready->len > 0)
             give_turn();
         else if (sim.dues->len > 0)
             sim.now_ns = due_at(0)->at_ns; /* which is to come */
         else
-            return SIM_STUCK;
+            return SIM_END_STUCK;
     }
-    return SIM_DONE;
+    return SIM_END_DONE;
 }
 
 void sim_end(void)

@@ -32,9 +32,9 @@ typedef struct {
 } SimOptions;
 
 typedef enum {
-    SIM_DONE,  /* every thread has ended */
-    SIM_LATE,  /* the time is over */
-    SIM_STUCK, /* nobody will ever go on */
+    SIM_END_DONE,  /* every thread has ended */
+    SIM_END_LATE,  /* the time is over */
+    SIM_END_STUCK, /* nobody will ever go on */
 } SimEnd;
 
 void sim_begin(const SimOptions *options);

@@ -78,7 +78,8 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
 
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
-        const bool has_staleness = table->model == SIM_SSP || table->model == SIM_SPARSE_SSP;
+        const bool has_staleness =
+            table->model == SIM_MODEL_SSP || table->model == SIM_MODEL_SPARSE_SSP;
         const RubatoTableSpec spec = {
             .name = table->name,
             .dtype = RUBATO_I64,
@@ -88,13 +89,13 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
             .n_keys = table->is_hash ? 0 : table->n_keys,
             .model = models[table->model],
             .staleness = has_staleness ? table->staleness : 0,
-            .speculation = table->model == SIM_SPARSE_SSP ? table->speculation : 0,
-            .max_kept_bytes = table->model == SIM_BSP ? table->max_kept_bytes : 0,
-            .record = table->model == SIM_SPARSE_SSP ? table->record : NULL,
+            .speculation = table->model == SIM_MODEL_SPARSE_SSP ? table->speculation : 0,
+            .max_kept_bytes = table->model == SIM_MODEL_BSP ? table->max_kept_bytes : 0,
+            .record = table->model == SIM_MODEL_SPARSE_SSP ? table->record : NULL,
             .parts = table->parts,
             .partition = table->partition,
             .cache = table->cache,
-            .chunk_size = table->handle == SIM_CHUNK_TABLE ? table->chunk_size : 0,
+            .chunk_size = table->handle == SIM_HANDLE_CHUNK ? table->chunk_size : 0,
         };
         TRY(rubato_engine_create_table(node->engine, &spec, error));
     }
@@ -319,23 +320,23 @@ static void begin_link_fault(const SimFault *fault, uint32_t from, uint32_t to)
     SimLink *const link = sim_network_link(from, to);
 
     switch (fault->kind) {
-    case FAULT_LOSS:
+    case SIM_FAULT_LOSS:
         link->loss_1024 = fault->how_often;
         break;
-    case FAULT_DOUBLING:
+    case SIM_FAULT_DOUBLING:
         link->doubling_1024 = fault->how_often;
         break;
-    case FAULT_DISORDER:
+    case SIM_FAULT_DISORDER:
         link->overtakes = true;
         break;
-    case FAULT_SLOW:
+    case SIM_FAULT_SLOW:
         link->slow_1024 = fault->how_often;
         link->slow_ns = fault->for_ms * SIM_MS / 2;
         break;
-    case FAULT_CUT:
+    case SIM_FAULT_CUT:
         link->is_cut = true;
         break;
-    case FAULT_RESET:
+    case SIM_FAULT_RESET:
         sim_network_reset(from, to);
         break;
     default:
@@ -350,15 +351,15 @@ static void end_link_fault(const SimCluster *cluster, const SimFault *fault, uin
 
     if (cluster->nodes[from].was_killed || cluster->nodes[to].was_killed)
         return;
-    if (fault->kind == FAULT_LOSS)
+    if (fault->kind == SIM_FAULT_LOSS)
         link->loss_1024 = 0;
-    if (fault->kind == FAULT_DOUBLING)
+    if (fault->kind == SIM_FAULT_DOUBLING)
         link->doubling_1024 = 0;
-    if (fault->kind == FAULT_DISORDER)
+    if (fault->kind == SIM_FAULT_DISORDER)
         link->overtakes = false;
-    if (fault->kind == FAULT_SLOW)
+    if (fault->kind == SIM_FAULT_SLOW)
         link->slow_1024 = 0;
-    if (fault->kind == FAULT_CUT)
+    if (fault->kind == SIM_FAULT_CUT)
         sim_network_join(from, to);
 }
 
@@ -369,10 +370,10 @@ static void begin_fault(void *data, uint64_t number)
     const uint32_t n = cluster->scenario->n_nodes;
 
     SIM_TRACE("fault %" G_GUINT64_FORMAT " begins", number);
-    if (fault->kind == FAULT_STOP) {
+    if (fault->kind == SIM_FAULT_STOP) {
         if (!cluster->nodes[fault->from].was_killed)
             sim_freeze(fault->from);
-    } else if (fault->kind == FAULT_KILL) {
+    } else if (fault->kind == SIM_FAULT_KILL) {
         SimNode *const node = &cluster->nodes[fault->from];
         if (node->has_ended || cluster->n_living == 1)
             return;
@@ -396,7 +397,7 @@ static void end_fault(void *data, uint64_t number)
     const uint32_t n = cluster->scenario->n_nodes;
 
     SIM_TRACE("fault %" G_GUINT64_FORMAT " is over", number);
-    if (fault->kind == FAULT_STOP && !cluster->nodes[fault->from].was_killed)
+    if (fault->kind == SIM_FAULT_STOP && !cluster->nodes[fault->from].was_killed)
         sim_thaw(fault->from);
     for (uint32_t from = 0; from < n; from++)
         for (uint32_t to = 0; to < n; to++)
@@ -411,7 +412,7 @@ static void plan_faults(SimCluster *cluster)
     for (uint32_t i = 0; i < scenario->n_faults; i++) {
         const SimFault *const fault = &scenario->faults[i];
         sim_after(fault->at_ms * SIM_MS, begin_fault, cluster, i);
-        if (fault->kind != FAULT_KILL)
+        if (fault->kind != SIM_FAULT_KILL)
             sim_after((fault->at_ms + fault->for_ms) * SIM_MS, end_fault, cluster, i);
     }
 }
@@ -518,7 +519,7 @@ static void job_init(SimJob *job, const SimScenario *scenario, int64_t *progress
         const SimTable *const table = &scenario->tables[i];
         job->histories[i] =
             sim_history_new(table->name, table->model, table->staleness,
-                            table->handle == SIM_KV_CLIENT_TABLE && table->model == SIM_SSP,
+                            table->handle == SIM_HANDLE_KV_CLIENT && table->model == SIM_MODEL_SSP,
                             table->first_key, table->n_keys, scenario->n_workers);
     }
 }
@@ -587,7 +588,7 @@ static SimEnd run_while_it_goes_on(SimCluster *cluster)
     do {
         until_ns = MAX(heals_ns, cluster->progress_ns) + SIM_PATIENCE_MS * SIM_MS;
         how = sim_run(until_ns);
-    } while (how == SIM_LATE && cluster->progress_ns + SIM_PATIENCE_MS * SIM_MS > until_ns);
+    } while (how == SIM_END_LATE && cluster->progress_ns + SIM_PATIENCE_MS * SIM_MS > until_ns);
     return how;
 }
 
@@ -600,8 +601,9 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
     begin(&cluster, scenario);
     const int64_t began_ns = sim_now_ns();
     const SimEnd how = run_while_it_goes_on(&cluster);
-    if (how != SIM_DONE)
-        sim_fail("%s", how == SIM_LATE ? "nothing gets done any more" : "nobody will ever go on");
+    if (how != SIM_END_DONE)
+        sim_fail("%s",
+                 how == SIM_END_LATE ? "nothing gets done any more" : "nobody will ever go on");
     judge(&cluster, outcome);
     outcome->digest = sim_digest();
     outcome->n_turns = sim_n_turns();

@@ -20,10 +20,10 @@
 #define SIM_SLOW_WORKER 10 /* it thinks so many times as long as the others */
 
 typedef enum {
-    SIM_KV_TABLE,
-    SIM_KV_CLIENT_TABLE,
-    SIM_CHUNK_TABLE,
-    SIM_SPARSE_TABLE,
+    SIM_HANDLE_KV,
+    SIM_HANDLE_KV_CLIENT,
+    SIM_HANDLE_CHUNK,
+    SIM_HANDLE_SPARSE,
 } SimHandle;
 
 typedef struct {
@@ -42,14 +42,14 @@ typedef struct {
 } SimTable;
 
 typedef enum {
-    FAULT_LOSS,
-    FAULT_DOUBLING,
-    FAULT_DISORDER,
-    FAULT_SLOW,
-    FAULT_CUT,
-    FAULT_RESET,
-    FAULT_STOP, /* no thread of the node runs */
-    FAULT_KILL, /* nor ever again; nothing of it arrives any more */
+    SIM_FAULT_LOSS,
+    SIM_FAULT_DOUBLING,
+    SIM_FAULT_DISORDER,
+    SIM_FAULT_SLOW,
+    SIM_FAULT_CUT,
+    SIM_FAULT_RESET,
+    SIM_FAULT_STOP, /* no thread of the node runs */
+    SIM_FAULT_KILL, /* nor ever again; nothing of it arrives any more */
 } SimFaultKind;
 
 typedef struct {

@@ -148,14 +148,14 @@ static void find_bounds(const SimHistory *history, const SimGet *get, size_t i, 
     const uint64_t stale = MIN(history->staleness, get->clock);
 
     switch (history->model) {
-    case SIM_BSP:
+    case SIM_MODEL_BSP:
         *least = *most = count_before(log, get->clock);
         return;
-    case SIM_ASP:
+    case SIM_MODEL_ASP:
         *least = 0;
         break;
-    case SIM_SSP:
-    case SIM_SPARSE_SSP:
+    case SIM_MODEL_SSP:
+    case SIM_MODEL_SPARSE_SSP:
         *least = count_before(log, get->clock - stale);
         break;
     }

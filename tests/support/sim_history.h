@@ -13,7 +13,7 @@
 
 typedef struct SimHistory SimHistory;
 
-typedef enum { SIM_ASP, SIM_BSP, SIM_SSP, SIM_SPARSE_SSP } SimModel;
+typedef enum { SIM_MODEL_ASP, SIM_MODEL_BSP, SIM_MODEL_SSP, SIM_MODEL_SPARSE_SSP } SimModel;
 
 /* Of the keys first_key .. first_key + n_keys - 1. (transfer full) */
 SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness, bool has_cache,

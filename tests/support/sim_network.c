@@ -214,8 +214,9 @@ static NetworkPeerState channel_state(Channel *base)
     const SimTransport *const bound = find_bound(channel->endpoint);
 
     if (bound == NULL)
-        return NETWORK_CONNECTING;
-    return net.links[channel->from][bound->node].is_cut ? NETWORK_DISCONNECTED : NETWORK_CONNECTED;
+        return NETWORK_PEER_CONNECTING;
+    return net.links[channel->from][bound->node].is_cut ? NETWORK_PEER_DISCONNECTED
+                                                        : NETWORK_PEER_CONNECTED;
 }
 
 static void channel_close(Channel *base, unsigned linger_ms)

@@ -46,8 +46,8 @@ static void draw_nodes(SimScenario *scenario, Dice *dice)
 
 static void draw_table(SimTable *table, Dice *dice, uint32_t number)
 {
-    static const SimHandle with_clock[] = { SIM_KV_TABLE, SIM_KV_TABLE, SIM_KV_CLIENT_TABLE,
-                                            SIM_CHUNK_TABLE };
+    static const SimHandle with_clock[] = { SIM_HANDLE_KV, SIM_HANDLE_KV, SIM_HANDLE_KV_CLIENT,
+                                            SIM_HANDLE_CHUNK };
 
     g_snprintf(table->name, sizeof table->name, "t%u", number);
     table->model = (SimModel)below(dice, 4);
@@ -55,8 +55,9 @@ static void draw_table(SimTable *table, Dice *dice, uint32_t number)
     table->speculation = below(dice, 4);
     table->max_kept_bytes = percent(dice, 50) ? 0 : between(dice, 1, 2000);
     table->record = percent(dice, 50) ? "hash" : "dense";
-    table->handle = table->model == SIM_SPARSE_SSP ? SIM_SPARSE_TABLE : with_clock[below(dice, 4)];
-    table->is_hash = table->handle != SIM_CHUNK_TABLE && percent(dice, 40);
+    table->handle =
+        table->model == SIM_MODEL_SPARSE_SSP ? SIM_HANDLE_SPARSE : with_clock[below(dice, 4)];
+    table->is_hash = table->handle != SIM_HANDLE_CHUNK && percent(dice, 40);
     if (table->is_hash)
         table->record = "hash";
     if (percent(dice, 50))
@@ -125,8 +126,9 @@ static void draw_sizes(SimScenario *scenario, Dice *dice)
 
 static void draw_fault(SimScenario *scenario, Dice *dice, bool is_deadly)
 {
-    static const SimFaultKind kinds[] = { FAULT_LOSS, FAULT_DOUBLING, FAULT_DISORDER, FAULT_SLOW,
-                                          FAULT_CUT,  FAULT_CUT,      FAULT_RESET,    FAULT_STOP };
+    static const SimFaultKind kinds[] = { SIM_FAULT_LOSS,  SIM_FAULT_DOUBLING, SIM_FAULT_DISORDER,
+                                          SIM_FAULT_SLOW,  SIM_FAULT_CUT,      SIM_FAULT_CUT,
+                                          SIM_FAULT_RESET, SIM_FAULT_STOP };
     SimFault *const fault = &scenario->faults[scenario->n_faults++];
     const uint32_t longest_ms =
         is_deadly ? 3 * scenario->timeout_ms : scenario->timeout_ms * 7 / 10;
@@ -136,9 +138,9 @@ static void draw_fault(SimScenario *scenario, Dice *dice, bool is_deadly)
     fault->for_ms = 1 + below(dice, longest_ms);
     fault->from = percent(dice, 50) ? SIM_MOST_NODES : below(dice, scenario->n_nodes);
     fault->to = percent(dice, 50) ? SIM_MOST_NODES : below(dice, scenario->n_nodes);
-    if (fault->kind == FAULT_STOP)
+    if (fault->kind == SIM_FAULT_STOP)
         fault->from = below(dice, scenario->n_nodes);
-    fault->how_often = fault->kind == FAULT_LOSS ? below(dice, 400) : below(dice, 1024);
+    fault->how_often = fault->kind == SIM_FAULT_LOSS ? below(dice, 400) : below(dice, 1024);
     scenario->heals_ms = MAX(scenario->heals_ms, fault->at_ms + fault->for_ms);
 }
 
@@ -154,7 +156,7 @@ static void draw_faults(SimScenario *scenario, Dice *dice)
         draw_fault(scenario, dice, is_deadly);
     if (percent(dice, 15)) {
         scenario->faults[scenario->n_faults++] = (SimFault){
-            .kind = FAULT_KILL,
+            .kind = SIM_FAULT_KILL,
             .at_ms = below(dice, 4000),
             .from = below(dice, scenario->n_nodes),
         };
@@ -201,7 +203,7 @@ void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t prog
     scenario->cancelled_ms = -1;
     scenario->barrier_1024 = 0;
     for (uint32_t i = scenario->n_faults; i-- > 0;)
-        if (scenario->faults[i].kind == FAULT_KILL ||
+        if (scenario->faults[i].kind == SIM_FAULT_KILL ||
             scenario->faults[i].for_ms >= scenario->timeout_ms)
             drop_fault(scenario, i);
     memset(scenario->workers, 0, sizeof scenario->workers);
@@ -234,9 +236,10 @@ static void describe_node(GString *text, uint32_t node)
 static void describe_fault(GString *text, const SimFault *fault)
 {
     static const char *const names[] = {
-        [FAULT_LOSS] = "loss",   [FAULT_DOUBLING] = "doubling", [FAULT_SLOW] = "slowness",
-        [FAULT_CUT] = "cut",     [FAULT_RESET] = "reset",       [FAULT_STOP] = "node stopped",
-        [FAULT_KILL] = "killed", [FAULT_DISORDER] = "disorder",
+        [SIM_FAULT_LOSS] = "loss",     [SIM_FAULT_DOUBLING] = "doubling",
+        [SIM_FAULT_SLOW] = "slowness", [SIM_FAULT_CUT] = "cut",
+        [SIM_FAULT_RESET] = "reset",   [SIM_FAULT_STOP] = "node stopped",
+        [SIM_FAULT_KILL] = "killed",   [SIM_FAULT_DISORDER] = "disorder",
     };
 
     g_string_append_printf(text, "\n  %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT " ms: %s, from ",

@@ -94,13 +94,13 @@ static bool get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n,
     const bool as_range = is_run(keys, n) && draw(self, 2) == 0;
 
     switch (table->spec->handle) {
-    case SIM_KV_TABLE:
+    case SIM_HANDLE_KV:
         return as_range ? rubato_kv_table_get_range(table->kv, keys[0], n, rows, error)
                         : rubato_kv_table_get(table->kv, keys, n, rows, error);
-    case SIM_KV_CLIENT_TABLE:
+    case SIM_HANDLE_KV_CLIENT:
         return as_range ? rubato_kv_client_table_get_range(table->client, keys[0], n, rows, error)
                         : rubato_kv_client_table_get(table->client, keys, n, rows, error);
-    case SIM_CHUNK_TABLE:
+    case SIM_HANDLE_CHUNK:
         return rubato_chunk_table_get(table->chunks, keys, n, rows, error);
     default:
         g_assert_not_reached();
@@ -117,7 +117,7 @@ static int64_t *new_rows(const Self *self, size_t n)
 
 static bool get(Self *self, Opened *table, GError **error)
 {
-    const bool by_chunks = table->spec->handle == SIM_CHUNK_TABLE && draw(self, 2) == 0;
+    const bool by_chunks = table->spec->handle == SIM_HANDLE_CHUNK && draw(self, 2) == 0;
     uint64_t chunks[3];
     const size_t n_chunks = 1 + draw(self, G_N_ELEMENTS(chunks));
     size_t n;
@@ -176,7 +176,7 @@ static bool ask(Self *self, Opened *table, GError **error)
 
 static bool add(Self *self, Opened *table, GError **error)
 {
-    const bool by_chunks = table->spec->handle == SIM_CHUNK_TABLE && draw(self, 2) == 0;
+    const bool by_chunks = table->spec->handle == SIM_HANDLE_CHUNK && draw(self, 2) == 0;
     uint64_t chunks[3];
     const size_t n_chunks = 1 + draw(self, G_N_ELEMENTS(chunks));
     size_t n;
@@ -187,16 +187,16 @@ static bool add(Self *self, Opened *table, GError **error)
 
     sim_history_add(table->history, self->rank, table->clock, keys, n, deltas);
     switch (table->spec->handle) {
-    case SIM_KV_TABLE:
+    case SIM_HANDLE_KV:
         return as_range ? rubato_kv_table_add_range(table->kv, keys[0], n, deltas, error)
                         : rubato_kv_table_add(table->kv, keys, n, deltas, error);
-    case SIM_KV_CLIENT_TABLE:
+    case SIM_HANDLE_KV_CLIENT:
         if (draw(self, 2) == 0)
             return rubato_kv_client_table_add_async(table->client, keys, n, deltas, NULL, NULL,
                                                     error) != 0;
         return as_range ? rubato_kv_client_table_add_range(table->client, keys[0], n, deltas, error)
                         : rubato_kv_client_table_add(table->client, keys, n, deltas, error);
-    case SIM_CHUNK_TABLE:
+    case SIM_HANDLE_CHUNK:
         return by_chunks
                    ? rubato_chunk_table_add_chunks(table->chunks, chunks, n_chunks, deltas, error)
                    : rubato_chunk_table_add(table->chunks, keys, n, deltas, error);
@@ -212,13 +212,13 @@ static bool tick(Opened *table, GError **error)
     bool ok;
 
     switch (table->spec->handle) {
-    case SIM_KV_TABLE:
+    case SIM_HANDLE_KV:
         ok = rubato_kv_table_clock(table->kv, error);
         break;
-    case SIM_KV_CLIENT_TABLE:
+    case SIM_HANDLE_KV_CLIENT:
         ok = rubato_kv_client_table_clock(table->client, error);
         break;
-    case SIM_CHUNK_TABLE:
+    case SIM_HANDLE_CHUNK:
         ok = rubato_chunk_table_clock(table->chunks, error);
         break;
     default:
@@ -264,13 +264,13 @@ static bool iterate_sparse(Self *self, Opened *table, GError **error)
 
 static bool iterate(Self *self, Opened *table, GError **error)
 {
-    if (table->spec->handle == SIM_SPARSE_TABLE)
+    if (table->spec->handle == SIM_HANDLE_SPARSE)
         return iterate_sparse(self, table, error);
     for (uint32_t n = draw(self, 4); n > 0; n--) {
         const uint32_t what = draw(self, 5);
         if (what < 2)
             TRY(add(self, table, error));
-        else if (what < 4 || table->spec->handle != SIM_KV_CLIENT_TABLE)
+        else if (what < 4 || table->spec->handle != SIM_HANDLE_KV_CLIENT)
             TRY(get(self, table, error));
         else
             TRY(ask(self, table, error));
@@ -285,16 +285,16 @@ static bool open_table(Self *self, Opened *table, GError **error)
     const char *const name = table->spec->name;
 
     switch (table->spec->handle) {
-    case SIM_KV_TABLE:
+    case SIM_HANDLE_KV:
         table->kv = rubato_worker_open_kv_table(self->worker, name, RUBATO_I64, error);
         return table->kv != NULL;
-    case SIM_KV_CLIENT_TABLE:
+    case SIM_HANDLE_KV_CLIENT:
         table->client = rubato_worker_open_kv_client_table(self->worker, name, RUBATO_I64, error);
         return table->client != NULL;
-    case SIM_CHUNK_TABLE:
+    case SIM_HANDLE_CHUNK:
         table->chunks = rubato_worker_open_chunk_table(self->worker, name, RUBATO_I64, error);
         return table->chunks != NULL;
-    case SIM_SPARSE_TABLE:
+    case SIM_HANDLE_SPARSE:
         draw_iterations(self, table);
         table->sparse = rubato_worker_open_sparse_kv_client_table(
             self->worker, name, RUBATO_I64, table->iterations, self->job->scenario->n_iterations,
@@ -308,16 +308,16 @@ static void close_table(Self *self, Opened *table)
 {
     /* An answer may still be written: the handle waits for it, so the rows are freed after it. */
     switch (table->spec->handle) {
-    case SIM_KV_TABLE:
+    case SIM_HANDLE_KV:
         rubato_kv_table_free(table->kv);
         break;
-    case SIM_KV_CLIENT_TABLE:
+    case SIM_HANDLE_KV_CLIENT:
         rubato_kv_client_table_free(table->client);
         break;
-    case SIM_CHUNK_TABLE:
+    case SIM_HANDLE_CHUNK:
         rubato_chunk_table_free(table->chunks);
         break;
-    case SIM_SPARSE_TABLE:
+    case SIM_HANDLE_SPARSE:
         rubato_sparse_kv_client_table_free(table->sparse);
         break;
     }

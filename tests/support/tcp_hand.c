@@ -54,7 +54,8 @@ void tcp_hand_begin(TcpHand *hand, int fd, const HandshakeConfig *config)
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
 
     *hand = (TcpHand){ .fd = fd };
-    handshake_init(&hand->handshake, HANDSHAKE_CONNECTS, config != NULL ? config : &plain, NULL);
+    handshake_init(&hand->handshake, HANDSHAKE_ROLE_CONNECTS, config != NULL ? config : &plain,
+                   NULL);
     (void)tcp_hand_push_bytes(hand, hello, handshake_begin(&hand->handshake, hello));
 }
 

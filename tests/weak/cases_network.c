@@ -104,7 +104,7 @@ static void send_packet(Channel *unused, Packet *packet)
 static NetworkPeerState channel_state(Channel *unused)
 {
     (void)unused;
-    return NETWORK_CONNECTED;
+    return NETWORK_PEER_CONNECTED;
 }
 
 /* When the I/O thread has ended nothing is kept any more, where the peer acknowledges. */
@@ -440,7 +440,7 @@ static void woken(void)
 static void *ask_for_peer(void *unused)
 {
     (void)unused;
-    while (network_peer_state(network, PEER) == NETWORK_UNKNOWN)
+    while (network_peer_state(network, PEER) == NETWORK_PEER_UNKNOWN)
         weak_yield();
     weak_expect(network_peer_transport(network, PEER) == transport_ops.name);
     return NULL;

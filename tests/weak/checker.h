@@ -67,7 +67,7 @@ void race_touch(const void *address); /* by an atomic operation */
 
 /* ---- choices and the story (explore.c) ---- */
 
-typedef enum { CHOOSE_THREAD, CHOOSE_STORE } ChoiceKind;
+typedef enum { CHOICE_THREAD, CHOICE_STORE } ChoiceKind;
 
 /* One of 0 … n - 1, n >= 2. */
 unsigned choose(ChoiceKind kind, unsigned n);

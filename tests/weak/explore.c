@@ -84,8 +84,8 @@ bool weak_try_seeds(const WeakCase *one, uint64_t first, uint64_t n, WeakFailure
     n_given = 0;
     for (uint64_t seed = first; seed - first < n; seed++) {
         random_state = seed;
-        chance[CHOOSE_THREAD] = 1u << (1 + draw() % 5);
-        chance[CHOOSE_STORE] = 1u << (1 + draw() % 3);
+        chance[CHOICE_THREAD] = 1u << (1 + draw() % 5);
+        chance[CHOICE_STORE] = 1u << (1 + draw() % 3);
         failure->seed = seed;
         if (!run_once(one, failure))
             return false;

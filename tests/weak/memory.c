@@ -280,7 +280,7 @@ static unsigned choose_store(const Object *object, unsigned oldest, int order)
         n += n <= WEAK_OLDER;
         readable[n - 1] = at - 1;
     }
-    return readable[n == 1 ? 0 : choose(CHOOSE_STORE, n)];
+    return readable[n == 1 ? 0 : choose(CHOICE_STORE, n)];
 }
 
 uint64_t weak_load(WeakSite *site, const volatile void *address, size_t size)
@@ -393,7 +393,7 @@ bool weak_compare_exchange(WeakSite *site, volatile void *address, size_t size, 
     Object *const object = find_object(address, size);
     const unsigned newest = object->n_stores - 1;
     const unsigned n = list_readable(object, failure, *expected, may_fail, readable);
-    const int chosen = readable[n == 1 ? 0 : choose(CHOOSE_STORE, n)];
+    const int chosen = readable[n == 1 ? 0 : choose(CHOICE_STORE, n)];
     const unsigned at = chosen < 0 ? newest : (unsigned)chosen;
     const uint64_t before = object->stores[at].value;
 

@@ -178,7 +178,7 @@ static void pick_next(void)
         n = list_runnable(runnable, true);
     if (n == 0)
         fail_for_nobody_runs();
-    go_to(runnable[n == 1 ? 0 : choose(CHOOSE_THREAD, n)]);
+    go_to(runnable[n == 1 ? 0 : choose(CHOICE_THREAD, n)]);
 }
 
 static void note_step(void)

@@ -73,12 +73,12 @@ static bool is_proof(const Handshake *handshake, Use use, const uint8_t *proof)
 
 static uint8_t *own_hello(Handshake *handshake)
 {
-    return handshake->role == HANDSHAKE_CONNECTS ? handshake->connects : handshake->accepts;
+    return handshake->role == HANDSHAKE_ROLE_CONNECTS ? handshake->connects : handshake->accepts;
 }
 
 static const uint8_t *other_hello(const Handshake *handshake)
 {
-    return handshake->role == HANDSHAKE_CONNECTS ? handshake->accepts : handshake->connects;
+    return handshake->role == HANDSHAKE_ROLE_CONNECTS ? handshake->accepts : handshake->connects;
 }
 
 /* Makes the keys and the HELLO of this end, but for its proof. Who accepts does so only for a right
@@ -123,7 +123,7 @@ void handshake_init(Handshake *handshake, HandshakeRole role, const HandshakeCon
         randombytes_buf(handshake->seed, sizeof handshake->seed);
     else
         memcpy(handshake->seed, seed, sizeof handshake->seed);
-    if (role != HANDSHAKE_CONNECTS)
+    if (role != HANDSHAKE_ROLE_CONNECTS)
         return;
     make_hello(handshake);
     hash(handshake, USE_HELLO_OF_WHO_CONNECTS, handshake->connects + PROOF_AT);
@@ -142,7 +142,7 @@ size_t handshake_wants(const Handshake *handshake)
 
 size_t handshake_begin(const Handshake *handshake, uint8_t output[HANDSHAKE_HELLO_BYTES])
 {
-    if (handshake->role != HANDSHAKE_CONNECTS)
+    if (handshake->role != HANDSHAKE_ROLE_CONNECTS)
         return 0;
     memcpy(output, handshake->connects, HANDSHAKE_HELLO_BYTES);
     return HANDSHAKE_HELLO_BYTES;
@@ -154,7 +154,7 @@ static bool find_shared(Handshake *handshake)
     uint8_t *const of_connects = handshake->shared, *const of_accepts = handshake->shared + 32;
     const uint8_t *const its_key = other_hello(handshake) + PUBLIC_KEY_AT;
 
-    if (handshake->role == HANDSHAKE_CONNECTS)
+    if (handshake->role == HANDSHAKE_ROLE_CONNECTS)
         return crypto_kx_client_session_keys(of_accepts, of_connects, handshake->public_key,
                                              handshake->private_key, its_key) == 0;
     return crypto_kx_server_session_keys(of_connects, of_accepts, handshake->public_key,
@@ -243,7 +243,7 @@ static const char *take_second_hello(Handshake *handshake, uint8_t *output, size
 static const char *take_message(Handshake *handshake, uint8_t *output, size_t *n_output)
 {
     handshake->n_input = 0;
-    if (handshake->role == HANDSHAKE_CONNECTS)
+    if (handshake->role == HANDSHAKE_ROLE_CONNECTS)
         return take_second_hello(handshake, output, n_output);
     if (!handshake->is_recognised)
         return take_first_hello(handshake, output, n_output);
@@ -290,7 +290,7 @@ void handshake_make_seals(const Handshake *handshake, Seal *sends, Seal *receive
                                       handshake->accepts[CIPHERS_AT] == SEAL_AES256_GCM
                                   ? SEAL_AES256_GCM
                                   : SEAL_XCHACHA20_POLY1305;
-    const bool connects = handshake->role == HANDSHAKE_CONNECTS;
+    const bool connects = handshake->role == HANDSHAKE_ROLE_CONNECTS;
     uint8_t key[SEAL_KEY_BYTES];
 
     assert(handshake->state == HANDSHAKE_DONE);

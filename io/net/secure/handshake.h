@@ -42,8 +42,8 @@ typedef struct {
 } HandshakeConfig;
 
 typedef enum {
-    HANDSHAKE_CONNECTS,
-    HANDSHAKE_ACCEPTS,
+    HANDSHAKE_ROLE_CONNECTS,
+    HANDSHAKE_ROLE_ACCEPTS,
 } HandshakeRole;
 
 typedef enum {

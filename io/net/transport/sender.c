@@ -34,14 +34,14 @@ static void free_waiting(gpointer data)
 /* Whether packets sent now are dropped: see the top of sender.h. */
 static bool is_between(const Sender *sender)
 {
-    return sender->state == NETWORK_DISCONNECTED && sender->give_up_ms == INT64_MAX;
+    return sender->state == NETWORK_PEER_DISCONNECTED && sender->give_up_ms == INT64_MAX;
 }
 
 void sender_note_connected(Sender *sender)
 {
     const uint32_t n = atomic_load_explicit(&sender->n_connected, memory_order_relaxed);
 
-    sender->state = NETWORK_CONNECTED;
+    sender->state = NETWORK_PEER_CONNECTED;
     sender->connected_ms = monotonic_ms();
     atomic_store_explicit(&sender->n_connected, n + 1, memory_order_relaxed);
     /* Release: a thread that sees it in senders_take_resets sees n_connected. */
@@ -51,14 +51,14 @@ void sender_note_connected(Sender *sender)
 
 static void disconnect(Sender *sender)
 {
-    const bool was_connected = sender->state == NETWORK_CONNECTED;
+    const bool was_connected = sender->state == NETWORK_PEER_CONNECTED;
 
     if (!sender->is_open)
         return;
     sender->ops->shut(sender);
     sender->is_open = false;
     if (was_connected) {
-        sender->state = NETWORK_DISCONNECTED;
+        sender->state = NETWORK_PEER_DISCONNECTED;
         sender->pause_ms = RETRY_MS;
     }
     if (is_between(sender))
@@ -238,7 +238,7 @@ void sender_start(Sender *sender, const SenderOps *ops, Senders *among, unsigned
     sender->ops = ops;
     sender->among = among;
     sender->longest_pause_ms = longest_pause_ms;
-    sender->state = NETWORK_CONNECTING;
+    sender->state = NETWORK_PEER_CONNECTING;
     sender->pause_ms = RETRY_MS;
     sender->give_up_ms = INT64_MAX;
     g_queue_init(&sender->waiting);

@@ -211,7 +211,7 @@ static void let_in(ShmTransport *self, int listener)
         receiver->fd = fd;
         receiver->pid = pid;
         receiver->accepted_ms = monotonic_ms();
-        handshake_init(&receiver->handshake, HANDSHAKE_ACCEPTS, &config, NULL);
+        handshake_init(&receiver->handshake, HANDSHAKE_ROLE_ACCEPTS, &config, NULL);
         g_ptr_array_add(self->receivers, receiver);
         thin_out(self);
     }

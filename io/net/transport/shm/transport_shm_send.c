@@ -68,7 +68,7 @@ static bool sender_open(Sender *sender)
     self->fd = fd;
     config.wanted_node = self->target.node;
     config.wanted_incarnation = self->target.incarnation;
-    handshake_init(&self->handshake, HANDSHAKE_CONNECTS, &config, NULL);
+    handshake_init(&self->handshake, HANDSHAKE_ROLE_CONNECTS, &config, NULL);
     const bool told = shm_socket_send_proof(fd, hello, handshake_begin(&self->handshake, hello));
     if (told && shm_transport_watch(self->transport, fd, EPOLLIN, SHM_EVENT_SENDER, sender->id))
         return true;

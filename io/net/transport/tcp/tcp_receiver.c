@@ -89,7 +89,7 @@ TcpReceiver *tcp_receiver_new(uint32_t id, int fd, int epoll_fd, const char *add
 {
     TcpReceiver *const receiver = make(id, fd, epoll_fd, address, pool);
 
-    handshake_init(&receiver->handshake, HANDSHAKE_ACCEPTS, config, NULL);
+    handshake_init(&receiver->handshake, HANDSHAKE_ROLE_ACCEPTS, config, NULL);
     return receiver;
 }
 

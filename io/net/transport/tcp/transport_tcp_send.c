@@ -114,7 +114,7 @@ static bool sender_open(Sender *sender)
     HandshakeConfig config = tcp_stream_config(&self->transport->config, fd);
     config.wanted_node = self->target.node;
     config.wanted_incarnation = self->target.incarnation;
-    handshake_init(&self->handshake, HANDSHAKE_CONNECTS, &config, NULL);
+    handshake_init(&self->handshake, HANDSHAKE_ROLE_CONNECTS, &config, NULL);
     self->fd = fd;
     self->opened_ms = monotonic_ms();
     self->is_connected = self->is_proven = self->has_piece = false;
@@ -204,7 +204,7 @@ static bool is_hopeful(const TcpSender *self, int64_t now_ms)
     const unsigned timeout_ms = self->transport->timeout_ms;
     const int64_t most_ms = MAX(timeout_ms / PATIENCE_PART, 1);
     const int64_t next_ms = timeout_ms / ATTEMPT_PART + ATTEMPT_ROUNDS * self->round_ms + 1;
-    const bool is_first = self->base.state != NETWORK_DISCONNECTED;
+    const bool is_first = self->base.state != NETWORK_PEER_DISCONNECTED;
 
     return now_ms - self->opened_ms < (is_first ? most_ms : MIN(next_ms, most_ms));
 }

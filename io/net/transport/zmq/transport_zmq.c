@@ -355,17 +355,17 @@ static NetworkPeerState zmq_channel_state(Channel *channel)
     zmq_msg_t part;
 
     if (self->monitor == NULL)
-        return NETWORK_UNKNOWN;
+        return NETWORK_PEER_UNKNOWN;
     zmq_msg_init(&part);
     while (receive_part(self->monitor, &part)) {
         uint16_t event = 0;
         if (zmq_msg_size(&part) >= sizeof event)
             memcpy(&event, zmq_msg_data(&part), sizeof event); /* in the host's order */
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
-            self->state = NETWORK_CONNECTED;
+            self->state = NETWORK_PEER_CONNECTED;
             self->n_connected++;
-        } else if (event == ZMQ_EVENT_DISCONNECTED && self->state == NETWORK_CONNECTED)
-            self->state = NETWORK_DISCONNECTED;
+        } else if (event == ZMQ_EVENT_DISCONNECTED && self->state == NETWORK_PEER_CONNECTED)
+            self->state = NETWORK_PEER_DISCONNECTED;
         while (zmq_msg_more(&part) && receive_part(self->monitor, &part))
             ;
     }
@@ -418,7 +418,7 @@ static void watch(ZmqTransport *transport, ZmqChannel *channel)
         return;
     }
     channel->monitor = monitor;
-    channel->state = NETWORK_CONNECTING;
+    channel->state = NETWORK_PEER_CONNECTING;
 }
 
 /* A network may fail without a word: see the design note of transport_tcp.c. */
