@@ -1,7 +1,7 @@
 /* What the scheduler's parts share. No other file includes this, except tests that count.
  *
- * Each part calls only parts that are listed below it (tests/test_knots.sh checks that). It reaches
- * parts above it through the scheduler's outbox:
+ * Each part calls only parts that are listed below it (tests/project/test_knots.sh checks that). It
+ * reaches parts above it through the scheduler's outbox:
  *
  *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals

@@ -8,8 +8,8 @@
  * the link above it numbers, acknowledges and sends again. The transport need not be reliable.
  *
  * A new transport is a file transport_<name>.c of this folder that ends in its constant
- * TransportOps, and a line in the array of transport.c; tests/test_transport.c then checks all
- * this.
+ * TransportOps, and a line in the array of transport.c. All this is then checked by
+ * tests/io/net/transport/test_transport.c.
  *
  * Threads: told at each op. "The I/O thread" is one thread at a time, as is "the holder" of a
  * channel, which may be another thread at each call; passing the channel on orders memory. */

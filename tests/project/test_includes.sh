@@ -5,7 +5,7 @@
 # project.
 set -euo pipefail
 
-cd "${1:-$(dirname "$0")/..}"
+cd "${1:-$(dirname "$0")/../..}"
 
 check_layers()
 {

@@ -7,7 +7,7 @@
 # of the pages' cluster files become free ones, and are 41nn again in what comes out.
 set -uo pipefail # so no pipe ends in grep -q: it leaves at its first match, and the writer fails
 
-source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build_dir=${RUBATO_BUILD_DIR:?is the build directory whose programs the pages run}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -5,7 +5,7 @@
 # fail. To compile each case takes most of the time, so what is soon found is compiled the quickest way.
 set -uo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
 if ! command -v spin >/dev/null; then
     echo "skipped: spin is not installed"
     exit 77

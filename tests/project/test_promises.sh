@@ -2,7 +2,7 @@
 # Each section of the pages that promise something is named in the source of a test that holds it, as in
 # "docs/liveness.md: An interrupt"; several sections of a page are parted by semicolons.
 set -u
-cd "$(dirname "$0")/.." || exit 1
+cd "$(dirname "$0")/../.." || exit 1
 named=$(grep -rhoE 'docs/[a-z-]+\.md: [^*]*' tests --include='*.[ch]')
 failures=0
 

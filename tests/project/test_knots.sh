@@ -48,7 +48,7 @@ check()
 # Those of all rooms of the engine.
 list_objects()
 {
-    cd "$(dirname "$0")/.."
+    cd "$(dirname "$0")/../.."
     find engine -name '*.c' ! -name control_messages.c ! -name requests.c -printf '%f.o\n'
 }
 

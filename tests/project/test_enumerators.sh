@@ -4,7 +4,7 @@
 # name are integers of one file and have no type.
 set -euo pipefail
 
-source_dir=$(cd "$(dirname "$0")/.." && pwd)
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 
 find_strays()
 {

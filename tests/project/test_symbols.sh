@@ -3,7 +3,7 @@
 # each named rubato_…; so does the static one.
 set -euo pipefail
 
-source_dir=$(cd "$(dirname "$0")/.." && pwd)
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 build_dir=${RUBATO_BUILD_DIR:?is the build directory whose library is tested}
 failed=0
 

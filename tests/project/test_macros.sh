@@ -3,7 +3,7 @@
 # returns the second time may be something else: so no argument is a call.
 set -euo pipefail
 
-source_dir=$(cd "$(dirname "$0")/.." && pwd)
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 
 # Prints where an argument of the macros has a call in it; sizeof and other macros are none.
 find_calls()

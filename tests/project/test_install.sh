@@ -3,7 +3,7 @@
 # pkg-config and by CMake, against the shared and the static library. Then runs each.
 set -euo pipefail
 
-source_dir=$(cd "$(dirname "$0")/.." && pwd)
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 build_dir=${RUBATO_BUILD_DIR:?is the build directory whose install is tested}
 outside=$source_dir/tests/outside
 scratch=$(mktemp -d)

@@ -2,7 +2,7 @@
 # The tables of mutations fit the sources, and tests/mutate says so when one does not.
 set -euo pipefail
 
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT

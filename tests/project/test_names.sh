@@ -4,7 +4,7 @@
 # project.
 set -euo pipefail
 
-cd "${1:-$(dirname "$0")/..}"
+cd "${1:-$(dirname "$0")/../..}"
 
 # The names that the constant ops of the library give.
 names()

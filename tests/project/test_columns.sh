@@ -3,7 +3,7 @@
 # they are. Columns are characters, not bytes.
 set -euo pipefail
 
-source_dir=$(cd "$(dirname "$0")/.." && pwd)
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 
 find_long_lines()
 {
