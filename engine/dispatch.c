@@ -292,6 +292,11 @@ static void receive(void *user, Incoming *incoming)
         g_warning("node %u sent %s; dropped", engine->node_ids[node], wrong);
 }
 
+static bool takes_more(void *user)
+{
+    return post_office_takes_more(&((const RubatoEngine *)user)->office);
+}
+
 static void received(void *user)
 {
     post_office_end_batch(&((RubatoEngine *)user)->office);
@@ -375,6 +380,7 @@ static void tick(void *user, int64_t now_ms)
 
 const NetworkHandler dispatch_network_handler = {
     .receive = receive,
+    .takes_more = takes_more,
     .received = received,
     .greeted = greeted,
     .tick = tick,

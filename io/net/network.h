@@ -56,8 +56,11 @@ typedef struct {
     /* A message came. (transfer full) */
     void (*receive)(void *user, Incoming *incoming);
 
-    /* All packets that had come were handed over: a good time to flush their answers. May be
-     * NULL. */
+    /* Asked between packets: whether it takes the next one before `received`. If not, the network
+     * does its other work first, such as acknowledgements and ticks. NULL: always. */
+    bool (*takes_more)(void *user);
+
+    /* The packets of a batch were handed over: a good time to flush their answers. May be NULL. */
     void (*received)(void *user);
 
     /* A greeting came, from a node of wire version `version` that has proved its knowledge of the

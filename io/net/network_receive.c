@@ -407,16 +407,26 @@ static void take_packet(Network *network, const Transport *transport, Received *
         take_numbered(network, peer, received, &header, now_ms, moved);
 }
 
-/* Handles the packets that have come by one transport, up to a limit. Returns their number. */
-static unsigned receive_from(Network *network, size_t i, bool only_seen, unsigned most,
-                             int64_t now_ms)
+static bool takes_more(const Network *network)
+{
+    return network->handler.takes_more == NULL || network->handler.takes_more(network->user);
+}
+
+/* Handles the packets that have come by one transport, up to a limit, or until the handler has
+ * enough. The limits are each transport's own, so that none waits for another that always has
+ * more. */
+static Batch receive_from(Network *network, size_t i, bool only_seen, unsigned most, int64_t now_ms)
 {
     Transport *const transport = network->transports[i];
     Received received;
+    bool may_be_more = false;
     unsigned n = 0;
 
-    while (n < most && (!only_seen || network_glance(network, i) == GLANCE_SOME)) {
+    while (!only_seen || network_glance(network, i) == GLANCE_SOME) {
         bool moved = false;
+        may_be_more = n == most || (n > 0 && !takes_more(network));
+        if (may_be_more)
+            break;
         if (!transport->ops->receive(transport, &received)) {
             network->is_quiet[i] = false;
             break;
@@ -426,7 +436,12 @@ static unsigned receive_from(Network *network, size_t i, bool only_seen, unsigne
             received.ops->release(&received);
         n++;
     }
-    return n;
+    if (n == 0)
+        return BATCH_NOTHING;
+    network->giver = transport;
+    if (network->handler.received != NULL)
+        network->handler.received(network->user);
+    return may_be_more ? BATCH_MORE : BATCH_SOME;
 }
 
 /* A connection was made again: serves all peers, which check whether it was theirs. */
@@ -454,15 +469,11 @@ static Batch receive_batch(Network *network, Reach reach, unsigned most, int64_t
         if (reach != REACH_ALL && !network->is_quiet[i])
             continue;
         Transport *const transport = network->transports[i];
-        const unsigned n = receive_from(network, i, reach == REACH_SEEN, most, now_ms);
+        const Batch its_batch = receive_from(network, i, reach == REACH_SEEN, most, now_ms);
         if (transport->ops->take_resets != NULL && transport->ops->take_resets(transport))
             note_resets(network);
-        if (n > 0)
-            network->giver = network->transports[i];
-        batch = MAX(batch, n == most ? BATCH_MORE : n > 0 ? BATCH_SOME : BATCH_NOTHING);
+        batch = MAX(batch, its_batch);
     }
-    if (batch != BATCH_NOTHING && network->handler.received != NULL)
-        network->handler.received(network->user);
     return batch;
 }
 

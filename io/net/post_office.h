@@ -133,6 +133,9 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming);
 /* A MESSAGE_CLOCK came: its listener and every server of this node get it. */
 void post_office_receive_clock(PostOffice *office, const Incoming *incoming);
 
+/* Whether the receiving thread may handle another request of any size itself in this batch. */
+bool post_office_takes_more(const PostOffice *office);
+
 /* The last packet of a batch was handled: sends everything that is queued. */
 void post_office_end_batch(PostOffice *office);
 

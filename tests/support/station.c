@@ -23,7 +23,38 @@ static void on_receive(void *user, Incoming *incoming)
         return;
     }
     pthread_mutex_lock(&station->lock);
+    while (station->is_held)
+        pthread_cond_wait(&station->changed, &station->lock);
+    station->n_taken++;
     g_queue_push_tail(&station->incoming, incoming);
+    pthread_cond_broadcast(&station->changed);
+    pthread_mutex_unlock(&station->lock);
+}
+
+static bool on_takes_more(void *user)
+{
+    Station *const station = user;
+
+    pthread_mutex_lock(&station->lock);
+    const bool takes_more = station->most_taken == 0 || station->n_taken < station->most_taken;
+    pthread_mutex_unlock(&station->lock);
+    return takes_more;
+}
+
+static void on_received(void *user)
+{
+    Station *const station = user;
+
+    pthread_mutex_lock(&station->lock);
+    station->longest_batch = MAX(station->longest_batch, station->n_taken);
+    station->n_taken = 0;
+    pthread_mutex_unlock(&station->lock);
+}
+
+void station_hold(Station *station, bool is_held)
+{
+    pthread_mutex_lock(&station->lock);
+    station->is_held = is_held;
     pthread_cond_broadcast(&station->changed);
     pthread_mutex_unlock(&station->lock);
 }
@@ -64,6 +95,8 @@ Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *confi
                                            has_port ? "://127.0.0.1:0" : "://*", NULL);
     const char *const any[] = { address };
     const NetworkHandler handler = { .receive = on_receive,
+                                     .takes_more = on_takes_more,
+                                     .received = on_received,
                                      .greeted = on_greeted,
                                      .tick = on_tick };
     Station *const station = g_new0(Station, 1);

@@ -23,7 +23,8 @@ typedef struct {
     Network *network;
 
     /* Set before the network is started. */
-    bool echoes; /* each request is answered by a reply with its values */
+    bool echoes;         /* each request is answered by a reply with its values */
+    unsigned most_taken; /* messages that it takes in a batch; 0: any number */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -32,6 +33,8 @@ typedef struct {
     GQueue incoming;  /* of Incoming *, in the order in which they came */
     GQueue greetings; /* of StationGreeting * */
     uint64_t n_ticks;
+    bool is_held;                    /* it receives nothing until this is false again */
+    unsigned n_taken, longest_batch; /* messages of this batch; of the longest that has ended */
 } Station;
 
 /* Opens and starts the network of node `self` of n_nodes at any free port of the loopback, or at an
@@ -53,6 +56,9 @@ void stations_join(Station *const *stations, uint32_t n);
 
 /* The next message, waiting for it; NULL after timeout_ms. (transfer full) */
 Incoming *station_take(Station *station, int timeout_ms);
+
+/* Its handler waits in the next message that comes, or goes on. */
+void station_hold(Station *station, bool is_held);
 
 /* The next greeting likewise. (transfer full) */
 StationGreeting *station_take_greeting(Station *station, int timeout_ms);

@@ -140,6 +140,33 @@ START_TEST(frames_pushed_before_a_flush_share_a_packet)
 END_TEST
 
 /* The I/O thread sends them: no tick comes to their help, and nobody flushes. */
+static bool has_sent_many(void *station)
+{
+    return stats_of(station).messages_sent[MESSAGE_ADD] == 40;
+}
+
+/* The receiver is held in the first message while the others come, so they are all there for one
+ * batch. */
+START_TEST(handler_that_has_enough_ends_the_batch)
+{
+    const NetworkConfig config = { .joined_bytes = 1 };
+    const Pair pair = joined_pair(&config);
+
+    pair.b->most_taken = 3;
+    station_hold(pair.b, true);
+    for (uint64_t i = 0; i < 40; i++)
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 100));
+    ck_assert(station_wait_until(pair.a, has_sent_many, pair.a));
+    station_hold(pair.b, false);
+    for (uint64_t i = 0; i < 40; i++)
+        assert_takes(pair.b, MESSAGE_ADD, i, 100);
+    pthread_mutex_lock(&pair.b->lock);
+    ck_assert_uint_le(pair.b->longest_batch, 3);
+    pthread_mutex_unlock(&pair.b->lock);
+    close_pair(&pair);
+}
+END_TEST
+
 START_TEST(frames_that_have_time_are_sent_soon)
 {
     const NetworkConfig config = { .tick_ms = 10 * PATIENCE_MS };
@@ -735,6 +762,7 @@ int main(void)
     tcase_add_test(messages, messages_of_all_sizes_arrive_whole_and_in_order);
     tcase_add_test(messages, message_keeps_its_header_and_its_keys_and_values_are_aligned);
     tcase_add_test(messages, frames_pushed_before_a_flush_share_a_packet);
+    tcase_add_test(messages, handler_that_has_enough_ends_the_batch);
     tcase_add_test(messages, frames_that_have_time_are_sent_soon);
     tcase_add_test(messages, what_one_flush_leaves_the_io_thread_sends);
     tcase_add_test(messages, each_thread_has_its_frames_arrive_in_its_own_order);

@@ -393,9 +393,11 @@ START_TEST(a_receiver_handles_so_much_of_a_batch)
 
     pair_init(&pair);
     const size_t whole = pair.rig.office.inline_left;
+    ck_assert(post_office_takes_more(&pair.rig.office));
     actor->has_thread = true; /* which is not there yet */
     actor->find_work = find_three;
     pair.rig.office.inline_left = 11;
+    ck_assert(!post_office_takes_more(&pair.rig.office));
     for (unsigned i = 1; i <= 2; i++) {
         receive_one(&pair);
         ck_assert_uint_eq(pair.rig.desk.n_handled, i);
