@@ -1,4 +1,4 @@
-/* What the entries of a cluster file may not say together, when each of them is right for itself.
+/* Checks over several entries of a cluster file, each of which is right by itself.
  *
  * Threads: any. */
 #ifndef RUBATO_ENGINE_CLUSTER_CLUSTER_CHECK_H

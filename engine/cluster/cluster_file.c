@@ -468,8 +468,8 @@ Cluster *cluster_parse(const char *text, size_t length, const char *path, GError
     return fine ? g_steal_pointer(&cluster) : NULL;
 }
 
-/* Every node reads the file, which a pipe gives once; and one that nobody writes to is waited
- * for. */
+/* Refuses a pipe, without waiting for its writer: a pipe can be read once, but every node reads the
+ * file. */
 static FILE *open_file(const char *path, GError **error)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -12,15 +12,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bounds of what a file may say; a run of any sense stays far below them. */
+/* Bounds of what a file may say. Sensible runs stay far below them. */
 #define CLUSTER_MAX_NODES 4096u
 #define CLUSTER_MAX_NODE_ID 1000000u
 #define CLUSTER_MAX_THREADS 1024u /* servers, or workers, of one node */
 #define CLUSTER_MAX_MS 86400000u  /* a day */
 #define CLUSTER_MAX_FILE_BYTES (1024u * 1024u)
 
-/* Shared memory between nodes of one host, TCP between hosts: what a file means that says
- * nothing. */
+/* The default: shared memory between nodes of one host, TCP between hosts. */
 #define CLUSTER_AUTO_TRANSPORT "auto"
 
 typedef struct {
@@ -46,12 +45,12 @@ typedef struct {
     uint32_t stall_ms;
     uint32_t rendezvous_ms;
     char *transport;   /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
-    char *secret_file; /* where nodes find the run's secret, as the file says; NULL: it does not */
-    bool encrypt;      /* what crosses between nodes */
+    char *secret_file; /* the file in which nodes find the run's secret; NULL: none is named */
+    bool encrypt;      /* all that is sent between nodes */
     unsigned encrypt_line;
     bool authenticate; /* packets over sockets have a MAC within a host, too */
     unsigned authenticate_line;
-    bool insecure; /* other addresses than loopback may do without a secret */
+    bool insecure; /* addresses other than loopback need no secret */
     char *digest;  /* SHA-256 of the file's bytes, in hex */
 } Cluster;
 

@@ -54,7 +54,7 @@ static bool is_word_char(char c)
     return g_ascii_isalnum(c) || c == '_' || c == '-' || c == '+' || c == '.';
 }
 
-/* What stands at the scan's place, for a message. */
+/* Describes what is at the scan's position, for a message. */
 static char *describe(const Scan *scan)
 {
     size_t length = 0;

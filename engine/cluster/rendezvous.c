@@ -37,7 +37,7 @@ static char *resolve_endpoint(const char *transport, const char *host, uint16_t 
     return endpoint;
 }
 
-/* Finds the run's secret, and whether it may do without. */
+/* Finds the run's secret, and whether the run may do without one. */
 static bool find_secret(RubatoEngine *engine, RunSecret *secret, bool *found, GError **error)
 {
     SecretOrigin origin;
@@ -160,9 +160,9 @@ static void say_farewell(RubatoEngine *engine, const char *scheduler, const char
                                    .farewell = { engine->id, engine->incarnation, why } });
 }
 
-/* Greets the scheduler, and looks how the connection to it is. *broken_ms: since when there is none
- * any more; INT64_MAX: there is one, or there has never been. The lock is held, but not
- * meanwhile. */
+/* Greets the scheduler, and checks the connection to it. *broken_ms becomes the time at which the
+ * connection was first found broken; INT64_MAX: it is not broken. The caller holds the lock; it is
+ * released during the call. */
 static void greet(RubatoEngine *engine, const char *scheduler, int64_t now_ms, int64_t *broken_ms)
 {
     bool broken = false;
@@ -175,7 +175,7 @@ static void greet(RubatoEngine *engine, const char *scheduler, int64_t now_ms, i
     *broken_ms = broken ? MIN(*broken_ms, now_ms) : INT64_MAX;
 }
 
-/* Why this node waits no longer. */
+/* Says why this node stops waiting. */
 static bool give_up(RubatoEngine *engine, int64_t waited_ms, int64_t without_ms, GError **error)
 {
     const char *const host = engine->cluster->scheduler_host;
@@ -210,7 +210,7 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
         if (now_ms - hello_ms >= GREETING_MS) {
             greet(engine, scheduler, now_ms, &broken_ms);
             hello_ms = now_ms;
-            continue; /* the answer may have come meanwhile */
+            continue; /* the answer may have come while the lock was free */
         }
         if (broken_ms != INT64_MAX && now_ms - broken_ms >= engine->timeout_ms)
             return give_up(engine, now_ms - began_ms, now_ms - broken_ms, error);

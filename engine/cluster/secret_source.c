@@ -13,15 +13,15 @@
 
 #include "engine/launch/launcher_hosts.h"
 
-/* Past the standard streams. */
+/* The first number after the standard streams. */
 #define LEAST_FD 3
 
-/* What is read of a file: more than any that is right. */
+/* At most so much of a file is read. Any correct file is shorter. */
 #define MOST_BYTES ((size_t)4 * RUN_SECRET_DIGITS)
 
 /* ---- reading ---- */
 
-/* Reads up to the end, or as much as fits; -1: errno. */
+/* Reads to the end, or as much as fits; -1 with errno. */
 static ssize_t read_all(int fd, char *text, size_t size)
 {
     size_t at = 0;
@@ -34,7 +34,7 @@ static ssize_t read_all(int fd, char *text, size_t size)
     return n == -1 ? -1 : (ssize_t)at;
 }
 
-/* Reads the digits of what is open there; `name` is for messages. */
+/* Reads the digits from the open descriptor; `name` is for messages. */
 static bool read_digits(int fd, const char *name, RunSecret *secret, GError **error)
 {
     char text[MOST_BYTES];
@@ -77,7 +77,7 @@ static char *find_fault(int fd, const char *path)
 bool secret_read_file(const char *path, RunSecret *secret, GError **error)
 {
     g_autofree char *name = g_strdup_printf("the secret file %s", path);
-    /* Does not wait where somebody has put a FIFO. */
+    /* Does not wait if the path is a FIFO. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd == -1) {
@@ -94,7 +94,7 @@ bool secret_read_file(const char *path, RunSecret *secret, GError **error)
     return is_read;
 }
 
-/* Writes the digits and a line's end, and sees that they are on the disk. */
+/* Writes the digits and a line end, and waits until they are on the disk. */
 static bool write_digits(int fd, const RunSecret *secret)
 {
     char line[RUN_SECRET_DIGITS + 1];
@@ -114,7 +114,7 @@ bool secret_make_file(const char *path, GError **error)
 
     if (!run_secret_draw(&secret, error))
         return false;
-    /* The mode is there from the beginning; a umask only takes away. */
+    /* The file has this mode from the beginning; a umask can only remove bits. */
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (fd == -1) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot make the secret file %s: %s%s",
@@ -167,8 +167,8 @@ int secret_to_descriptor(const RunSecret *secret, GError **error)
     return -1;
 }
 
-/* Keeps the secret where a second engine of this process finds it, at `fd` or, for -1, anywhere.
- * What this process starts does not get it. */
+/* Keeps the secret where a second engine of this process finds it: in descriptor `fd`, or in any if
+ * fd is -1. Programs that this process starts do not inherit it. */
 static bool keep(const RunSecret *secret, int fd, GError **error)
 {
     const int kept = secret_to_descriptor(secret, error);
@@ -188,8 +188,8 @@ static bool keep(const RunSecret *secret, int fd, GError **error)
     return true;
 }
 
-/* Whether a secret can lie there: in what secret_to_descriptor makes, or ready in a pipe, as a
- * shell hands it on. */
+/* Whether the descriptor can hold a secret: it was made by secret_to_descriptor, or is a pipe with
+ * data, as a shell hands it on. */
 static bool is_source(int fd, bool *is_kept)
 {
     struct pollfd polled = { .fd = fd, .events = POLLIN };
@@ -226,7 +226,7 @@ static bool find_by_descriptor(const char *number, RunSecret *secret, GError **e
     return read_digits((int)fd, SECRET_FD_VARIABLE, secret, error);
 }
 
-/* Also out of the memory in which the kernel shows the environment to this user's other
+/* Overwrites it also in the memory in which the kernel shows the environment to this user's other
  * processes. */
 static bool take_variable(RunSecret *secret, GError **error)
 {

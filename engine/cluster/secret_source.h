@@ -1,9 +1,9 @@
 /* Where a process finds the secret of its run, and how `rubato run` hands it on.
  *
- * In this order: the variable RUBATO_SECRET; the descriptor that the variable RUBATO_SECRET_FD
- * names, as `rubato run` leaves it to its nodes; the file that the cluster file calls secret_file.
- * Each of them holds 64 hexadecimal digits. What was found once is found again by a second engine
- * of the process, and by nobody who looks at its environment or command line.
+ * It looks in this order: the variable RUBATO_SECRET; the descriptor that the variable
+ * RUBATO_SECRET_FD names, which `rubato run` leaves to its nodes; the file that the cluster file
+ * names as secret_file. Each of them holds 64 hexadecimal digits. A second engine of the process
+ * finds the secret again. The environment and the command line of the process do not show it.
  *
  * Threads: any one at a time, before others use the environment. */
 #ifndef RUBATO_ENGINE_CLUSTER_SECRET_SOURCE_H
@@ -27,25 +27,26 @@ typedef enum {
  * says what to do, where one is named but cannot be read. */
 bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin, GError **error);
 
-/* Whether nodes whose secret comes from there may run: without one only on loopback addresses,
- * unless the file says `insecure = true`, and never where `encrypt` or `authenticate` is asked for.
- * False with RUBATO_ERROR_CONFIG, which says what to do, or RUBATO_ERROR_NETWORK for a host that
- * cannot be resolved. */
+/* Whether nodes whose secret comes from there may run. Without a secret they may run only on
+ * loopback addresses, unless the file says `insecure = true`; and never if the file asks for
+ * `encrypt` or `authenticate`. False with RUBATO_ERROR_CONFIG, which says what to do, or
+ * RUBATO_ERROR_NETWORK for a host that cannot be resolved. */
 bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **error);
 
-/* Reads a file of 64 digits that is the caller's own, and which nobody else may read. */
+/* Reads a file of 64 digits. It must belong to the caller, and nobody else may be allowed to read
+ * it. */
 bool secret_read_file(const char *path, RunSecret *secret, GError **error);
 
 /* The path of the file's secret_file, which is relative to the cluster file's folder. NULL: it
  * names none. (transfer full) */
 char *secret_file_path(const Cluster *cluster);
 
-/* Makes a file of a new secret that nobody but its owner may use. False with RUBATO_ERROR_IO where
- * that cannot be, or there is a file of that name. */
+/* Writes a new secret to a new file that only its owner may read. False with RUBATO_ERROR_IO if
+ * that is impossible, or if there is a file of that name. */
 bool secret_make_file(const char *path, GError **error);
 
-/* A descriptor of the digits, for a node to inherit; it is closed at an exec. It can be read again
- * and again, and not be written. -1 with RUBATO_ERROR_IO. */
+/* A descriptor of the digits, for a node to inherit; it is closed at an exec. It can be read any
+ * number of times, but not written. -1 with RUBATO_ERROR_IO. */
 int secret_to_descriptor(const RunSecret *secret, GError **error);
 
 #endif

@@ -163,8 +163,8 @@ static bool plan_node(const LaunchPlan *whole, LaunchNode *plan, const ClusterNo
                       : plan_remote(whole, plan, launch, cluster_file, error);
 }
 
-/* The secret that the nodes are handed: the one that is given, else a new one. There is no new one
- * if some nodes of the run are started elsewhere, because they could not know it. */
+/* The secret that the nodes get: the given one, or else a new one. There is no new one if some
+ * nodes of the run are started elsewhere, because they could not know it. */
 static bool plan_secret(LaunchPlan *plan, bool all_nodes, GError **error)
 {
     SecretOrigin origin;

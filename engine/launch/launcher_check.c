@@ -170,7 +170,7 @@ static void append_table(Check *check, GString *report)
     }
 }
 
-/* How the nodes are to know each other. */
+/* Tells how the nodes will prove who they are. */
 static void append_security(Check *check, GString *report)
 {
     const Cluster *const cluster = check->cluster;

@@ -48,8 +48,8 @@ typedef struct {
     Child *failed;       /* the first */
     int asked;           /* the first signal that came for the run, or 0 */
     int forced;          /* the exit code where it is not a node's, or 0 */
-    GString *waiting[2]; /* what is to go to standard output and standard error */
-    size_t written[2];   /* of it, already */
+    GString *waiting[2]; /* output for standard output and standard error */
+    size_t written[2];   /* bytes of it that are written */
     bool closed[2];      /* nobody reads there any more */
 } Supervisor;
 
@@ -174,7 +174,7 @@ static void reap(Supervisor *supervisor)
     }
 }
 
-/* What time brings. */
+/* Does what is due by now. */
 static void advance(Supervisor *supervisor)
 {
     for (uint32_t i = 0; i < supervisor->n_children; i++) {
@@ -227,7 +227,7 @@ static void notice_caller(Supervisor *supervisor, short events)
         return;
     supervisor->lifeline = -1;
     supervisor->forced = 128 + SIGKILL;
-    supervisor->closed[0] = supervisor->closed[1] = true; /* nobody can be told any more */
+    supervisor->closed[0] = supervisor->closed[1] = true; /* nobody reads them any more */
     enter_phase(supervisor, PHASE_KILLING);
 }
 

@@ -40,7 +40,7 @@ struct NodeReader {
     GString *news; /* results of earlier tickets */
     bool announced;
     bool asked;        /* a request for blocks is under way */
-    bool ended;        /* no more will come */
+    bool ended;        /* no more blocks will come */
     bool cancelled;    /* the task */
     bool closed;       /* the task is over */
     uint32_t n_active; /* readers that may take more */
@@ -405,7 +405,7 @@ BlockSource *node_reader_open(NodeReader *node_reader)
     atomic_fetch_add_explicit(&node_reader->n_refs, 1, memory_order_relaxed);
     pthread_mutex_lock(&node_reader->lock);
     node_reader->n_active++;
-    node_reader->ended = false; /* what came back since is for this one */
+    node_reader->ended = false; /* blocks that came back since then are for this reader */
     pthread_mutex_unlock(&node_reader->lock);
     return &reader->source;
 }

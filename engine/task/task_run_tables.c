@@ -1,6 +1,6 @@
-/* The tables of a task on this node. They are held as long as the task lives. Each has a route for
- * this node's workers, a model over each shard on this node's servers, and the clocks of this node
- * and of the other nodes.
+/* The tables of a task on this node. They are held as long as the task lives. Each table has a
+ * route for this node's workers, a model over each shard on this node's servers, and the clocks of
+ * this node and of the other nodes.
  *
  * Threads: as task_run_private.h and task_run.h say.
  *

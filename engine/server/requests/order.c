@@ -1,7 +1,7 @@
-/* What is told of the order of things: clocks, the keys of iterations to come, and fences.
+/* Messages about order: clocks, the keys of iterations to come, and fences.
  *
- * A clock is no request: it names no keys, is told to all servers of a node at once, and is handled
- * by server_handle.c itself.
+ * A clock is no request: it names no keys, goes to all servers of a node at once, and is handled by
+ * server_handle.c itself.
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"

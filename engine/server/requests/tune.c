@@ -1,4 +1,5 @@
-/* Another number for a hyper-parameter of the update rule. A model keeps it in order with the Adds.
+/* Another number for a hyper-parameter of the update rule. A model applies it in order with the
+ * Adds.
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"

@@ -11,7 +11,8 @@
 _Static_assert(sizeof(struct gcm_key_data) <= sizeof(AesGcmKey), "a key must fit");
 
 /* The library's functions for this processor. They are looked up once and never change. The library
- * keeps queues of jobs there too, which the calls below do not use: so threads may share it. */
+ * keeps queues of jobs there too. The calls below do not use them, so threads may share the
+ * struct. */
 static IMB_MGR *functions;
 static pthread_once_t functions_once = PTHREAD_ONCE_INIT;
 

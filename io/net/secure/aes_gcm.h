@@ -1,7 +1,7 @@
-/* AES-256-GCM (NIST SP 800-38D) by whichever library does it fastest: on x86-64 Intel's
- * Multi-Buffer Crypto library where the build found it, else libsodium. Both give the same bytes.
+/* AES-256-GCM (NIST SP 800-38D) by the fastest library that the build found: on x86-64 Intel's
+ * Multi-Buffer Crypto library, otherwise libsodium. Both give the same bytes.
  *
- * Threads: any; a prepared key that is not written to may be used by several at once. */
+ * Threads: any; several may use a prepared key at once while none writes to it. */
 #ifndef RUBATO_IO_NET_SECURE_AES_GCM_H
 #define RUBATO_IO_NET_SECURE_AES_GCM_H
 
@@ -18,8 +18,8 @@ typedef struct {
     _Alignas(64) uint8_t bytes[1024];
 } AesGcmKey;
 
-/* What a piece is sealed with: `more` has only its tag, `plain` is encrypted too. Either may have
- * no bytes. */
+/* The parts of a piece: `more` is only covered by the tag, `plain` is also encrypted. Either may
+ * have no bytes. */
 typedef struct {
     const uint8_t *nonce; /* AES_GCM_NONCE_BYTES; never twice with one key */
     const uint8_t *more;
@@ -36,8 +36,8 @@ void aes_gcm_prepare(AesGcmKey *key, const uint8_t bytes[AES_GCM_KEY_BYTES]);
 void aes_gcm_seal(const AesGcmKey *key, const AesGcmPiece *piece, const uint8_t *from, uint8_t *to,
                   uint8_t tag[AES_GCM_TAG_BYTES]);
 
-/* Decrypts n_bytes where they lie. False: they, or `more`, are not what was sealed; the bytes are
- * then not to be used. */
+/* Decrypts n_bytes in place. False: they, or `more`, are not what was sealed; then the bytes must
+ * not be used. */
 bool aes_gcm_open(const AesGcmKey *key, const AesGcmPiece *piece, uint8_t *bytes,
                   const uint8_t tag[AES_GCM_TAG_BYTES]);
 

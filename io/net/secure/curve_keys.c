@@ -1,5 +1,5 @@
-/* Key pairs from the secret of a run: a seed by libsodium's key derivation (BLAKE2b), and from that
- * the pair (X25519). */
+/* Derives key pairs from the secret of a run: a seed by libsodium's key derivation (BLAKE2b), and
+ * the pair (X25519) from the seed. */
 #include "io/net/secure/curve_keys.h"
 
 #include <sodium.h>
@@ -8,7 +8,7 @@ G_STATIC_ASSERT(RUN_SECRET_BYTES == crypto_kdf_KEYBYTES);
 G_STATIC_ASSERT(CURVE_KEY_BYTES == crypto_box_PUBLICKEYBYTES);
 G_STATIC_ASSERT(CURVE_KEY_BYTES == crypto_box_SECRETKEYBYTES);
 
-/* What the seeds are for: no other use of the secret has it. */
+/* The context of the seeds' derivation. No other use of the secret has the same. */
 static const char purpose[crypto_kdf_CONTEXTBYTES] = { 'r', 'b', 't', 'o', 'C', 'U', 'R', 'V' };
 
 void curve_keys_derive(const RunSecret *secret, CurveRole role, uint32_t node, CurveKeys *keys)

@@ -1,8 +1,8 @@
 /* The key pairs of ZeroMQ's CURVE, made from the secret of a run.
  *
- * Each node has two of them: one as who listens, one as who connects. Whoever knows the secret can
- * make all of them, the public ones of the other nodes too; nobody else knows any of them, for
- * CURVE never sends a listener's public key, and a connecting end's only encrypted.
+ * Each node has two pairs: one for listening, one for connecting. A process that knows the secret
+ * can derive all of them, also the public keys of the other nodes. Nobody else knows any of them,
+ * because CURVE never sends the public key of a listener, and encrypts the one of a connecting end.
  *
  * Threads: any; functions of their arguments alone. */
 #ifndef RUBATO_IO_NET_SECURE_CURVE_KEYS_H

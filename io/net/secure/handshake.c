@@ -33,7 +33,7 @@ enum {
 G_STATIC_ASSERT(PROOF_AT + PROOF_BYTES == HANDSHAKE_HELLO_BYTES);
 G_STATIC_ASSERT(PROOF_BYTES == HANDSHAKE_FINISH_BYTES);
 
-/* What a keyed hash is for: no two uses ever hash the same bytes. */
+/* The purpose of a keyed hash is part of its input, so no two uses ever hash the same bytes. */
 typedef enum {
     USE_HELLO_OF_WHO_CONNECTS = 1,
     USE_HELLO_OF_WHO_ACCEPTS,
@@ -42,8 +42,8 @@ typedef enum {
     USE_KEY_OF_WHO_ACCEPTS,
 } Use;
 
-/* The hash of a purpose over all that has been said: of the first HELLO what goes before its proof,
- * of the second one likewise, and what the public keys have in common. */
+/* The hash of a purpose over everything said so far: the first HELLO up to its proof, the second
+ * one up to its proof, and the shared value of the public keys. */
 static void hash(const Handshake *handshake, Use use, uint8_t to[32])
 {
     const uint8_t label[16] = { 'r', 'u', 'b', 'a', 't', 'o', ' ', VERSION, (uint8_t)use };
@@ -81,8 +81,8 @@ static const uint8_t *other_hello(const Handshake *handshake)
     return handshake->role == HANDSHAKE_ROLE_CONNECTS ? handshake->accepts : handshake->connects;
 }
 
-/* Makes the keys and the HELLO of this end, but for its proof. Who accepts does so only for a right
- * HELLO of the other: it costs more than all that goes before. */
+/* Makes the keys of this end, and its HELLO up to the proof. The accepting end does this only after
+ * a correct HELLO of the other end, because it costs more than everything before it. */
 static void make_hello(Handshake *handshake)
 {
     const HandshakeConfig *const config = &handshake->config;
@@ -148,7 +148,7 @@ size_t handshake_begin(const Handshake *handshake, uint8_t output[HANDSHAKE_HELL
     return HANDSHAKE_HELLO_BYTES;
 }
 
-/* What the public keys have in common; the same at both ends. */
+/* Computes the shared value of the public keys, which is the same at both ends. */
 static bool find_shared(Handshake *handshake)
 {
     uint8_t *const of_connects = handshake->shared, *const of_accepts = handshake->shared + 32;
@@ -161,7 +161,7 @@ static bool find_shared(Handshake *handshake)
                                          handshake->private_key, its_key) == 0;
 }
 
-/* What of a HELLO can be told without its proof. It is looked at as soon as it has come. */
+/* Checks the part of a HELLO that needs no proof, as soon as this part has come. */
 static const char *check_form(const Handshake *handshake)
 {
     const size_t n = MIN(handshake->n_input, MAGIC_BYTES);
@@ -176,7 +176,7 @@ static const char *check_form(const Handshake *handshake)
     return NULL;
 }
 
-/* Whether the HELLO of who connects is meant for this end. */
+/* Whether the HELLO of the connecting end is meant for this end. */
 static const char *check_wanted(const Handshake *handshake)
 {
     const uint32_t node = wire_load_u32(handshake->connects + WANTED_NODE_AT);
@@ -188,7 +188,7 @@ static const char *check_wanted(const Handshake *handshake)
     return NULL;
 }
 
-/* Whether the HELLO that was answered is that of whom this end wants. */
+/* Whether the answering HELLO comes from the node that this end wants. */
 static const char *check_answer(const Handshake *handshake)
 {
     const HandshakeConfig *const config = &handshake->config;
@@ -203,7 +203,7 @@ static const char *check_answer(const Handshake *handshake)
 
 #define UNPROVEN "it does not know this run's secret"
 
-/* The HELLO of who connects has come whole. */
+/* The HELLO of the connecting end is complete. */
 static const char *take_first_hello(Handshake *handshake, uint8_t *output, size_t *n_output)
 {
     memcpy(handshake->connects, handshake->input, HANDSHAKE_HELLO_BYTES);
@@ -223,7 +223,7 @@ static const char *take_first_hello(Handshake *handshake, uint8_t *output, size_
     return NULL;
 }
 
-/* The HELLO that answers ours. */
+/* The HELLO that answers ours is complete. */
 static const char *take_second_hello(Handshake *handshake, uint8_t *output, size_t *n_output)
 {
     memcpy(handshake->accepts, handshake->input, HANDSHAKE_HELLO_BYTES);

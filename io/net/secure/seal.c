@@ -1,8 +1,8 @@
 /* Tags and encryption of the pieces of a connection.
  *
- * A MAC is that of the cipher, with all bytes as additional data and nothing encrypted: so one
- * construction, whose nonce is the number of the piece, serves both. A key is used in one direction
- * of one connection, so no nonce ever comes twice. */
+ * A MAC is the tag of the cipher, with all bytes as additional data and nothing encrypted. So one
+ * construction serves both; its nonce is the number of the piece. A key is used in one direction of
+ * one connection, so no nonce is used twice. */
 #include "io/net/secure/seal.h"
 
 #include <sodium.h>
@@ -49,14 +49,14 @@ void seal_skip(Seal *seal)
     seal->n_pieces++;
 }
 
-/* The number of the piece, which is counted by this. */
+/* Writes the number of the next piece as a nonce, and counts the piece. */
 static void take_nonce(Seal *seal, uint8_t nonce[NONCE_BYTES])
 {
     memset(nonce, 0, NONCE_BYTES);
     wire_store_u64(nonce, seal->n_pieces++);
 }
 
-/* The tag of the next piece where no cipher makes it: its number, and a checksum where one is asked
+/* The tag of the next piece if no cipher makes it: its number, and a checksum if one is asked
  * for. */
 static void take_plain_tag(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *tag)
 {

@@ -1,10 +1,10 @@
-/* How the bytes of one direction of a connection are protected: a tag for each piece, and, where it
- * is asked for, encryption.
+/* Protects the bytes of one direction of a connection: by a tag for each piece and, if asked for,
+ * by encryption.
  *
- * A seal is made from a key that this direction of this connection alone has, and counts its
- * pieces: so a piece that was changed, doubled, left out, moved, or taken from another connection
- * does not open. Without a secret a tag is only a checksum. Within a host, where bytes go from
- * memory to memory, it is only the number of the piece.
+ * A seal is made from a key that belongs to this direction of this connection alone, and it counts
+ * its pieces. So a piece that was changed, doubled, left out, moved, or taken from another
+ * connection does not open. Without a secret, a tag is only a checksum. Within a host, where bytes
+ * go from memory to memory, it is only the number of the piece.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_NET_SECURE_SEAL_H
@@ -18,22 +18,22 @@
 #include "io/net/secure/aes_gcm.h"
 
 typedef enum {
-    PROTECTION_NONE = 0,     /* pieces come in their order */
+    PROTECTION_NONE = 0,     /* pieces are only numbered */
     PROTECTION_CHECKSUM = 1, /* finds accidents */
     PROTECTION_MAC = 2,      /* finds what anybody without the key has changed */
-    PROTECTION_ENCRYPT = 3,  /* and nobody without the key can read it */
+    PROTECTION_ENCRYPT = 3,  /* and keeps anybody without the key from reading it */
 } Protection;
 
 typedef enum {
     SEAL_XCHACHA20_POLY1305 = 0,
-    SEAL_AES256_GCM = 1, /* where the processors of both ends have it */
+    SEAL_AES256_GCM = 1, /* if the processors of both ends have it */
 } SealCipher;
 
 #define SEAL_KEY_BYTES 32
 #define SEAL_TAG_BYTES ((size_t)16)
 
 typedef struct {
-    AesGcmKey prepared; /* where the cipher is SEAL_AES256_GCM */
+    AesGcmKey prepared; /* if the cipher is SEAL_AES256_GCM */
     uint8_t key[SEAL_KEY_BYTES];
     Protection protection;
     SealCipher cipher;
@@ -51,14 +51,14 @@ void seal_init(Seal *seal, Protection protection, SealCipher cipher,
 void seal_clear(Seal *seal);
 
 /* Seals the next piece. PROTECTION_ENCRYPT writes `size` bytes to `to`, which may be `bytes`; the
- * others write the tag alone. */
+ * others write only the tag. */
 void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
                 uint8_t tag[SEAL_TAG_BYTES]);
 
-/* Opens the next piece where it lies. False: it is not what was sealed. */
+/* Opens the next piece in place. False: it is not what was sealed. */
 bool seal_open(Seal *seal, uint8_t *bytes, size_t size, const uint8_t tag[SEAL_TAG_BYTES]);
 
-/* Passes over the next piece, whose bytes were dropped. */
+/* Counts the next piece without opening it, because its bytes were dropped. */
 void seal_skip(Seal *seal);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "io/net/monotonic.h"
 
-/* Written without a pause. */
+/* Bytes written without a pause. */
 #define WRITE_BYTES ((size_t)1 << 20)
 
 /* Between the first two attempts to connect. */

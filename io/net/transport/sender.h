@@ -95,7 +95,7 @@ void senders_clear(Senders *senders);
  * connect it. Any thread. */
 void sender_start(Sender *sender, const SenderOps *ops, Senders *among, unsigned longest_pause_ms);
 
-/* The connection is there. The lock is held. */
+/* The connection is made. The lock is held. */
 void sender_note_connected(Sender *sender);
 
 /* For TransportOps.take_resets. */
@@ -107,8 +107,8 @@ void senders_hear(Senders *senders, uint32_t id, uint32_t events);
 /* Makes all senders continue that have packets to write, or must connect. Any thread. */
 void senders_go_on(Senders *senders);
 
-/* Sends what closed channels still have to send, as long as each has time, then frees them. Their
- * connections are in the epoll, with `kind` << 32 | id as their data. Owner. */
+/* Sends what closed channels still have to send, until the time of each is over, then frees them.
+ * Their connections are in the epoll, with `kind` << 32 | id as their data. Owner. */
 void senders_finish(Senders *senders, int epoll_fd, uint32_t kind);
 
 #endif

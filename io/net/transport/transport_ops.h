@@ -63,15 +63,15 @@ struct Received {
     _Alignas(max_align_t) uint8_t memory[96]; /* the transport's */
 };
 
-/* What a glance shows. After all but the first, poll_fd tells nothing until receive has again found
- * nothing. */
+/* The result of a glance. After any of them but the first, poll_fd shows nothing until receive has
+ * again found nothing. */
 typedef enum {
     GLANCE_NOT_WORTH_IT, /* did not look: poll_fd will tell */
     GLANCE_NOTHING,
     GLANCE_SOME,
 } Glance;
 
-/* What a transport must know of its network. */
+/* What a transport must know about its network. */
 typedef struct {
     uint32_t n_nodes;
     unsigned timeout_ms;     /* a node that is silent for so long is lost; never 0 */

@@ -2,19 +2,20 @@
  *
  * DESIGN NOTE
  *
- * `head` and `tail` count bytes since the beginning; each is written by one end. The writer's store
- * of head, once a record is complete, is a release that the reader's load acquires; the reader's
- * store of tail, once it is done with a record, one that the writer's load acquires before it
- * writes over it.
+ * `head` and `tail` count bytes since the beginning; each is written by one end. When a record is
+ * complete, the writer stores head; this is a release that the reader's load acquires. When the
+ * reader is done with a record, it stores tail; this is a release that the writer's load acquires
+ * before it overwrites the record.
  *
- * Both ends may go to sleep: the reader when the ring is empty, the writer (its packets, rather)
- * when it is full. Who is about to sleep sets a flag and looks again; who makes the other's
- * progress possible does so and looks at the flag. All four are sequentially consistent, so one of
- * the two sees the other. For the reader the flag is in its bell (shm_bell in transport_shm.c):
- * head is stored, and loaded, sequentially consistently for its sake. For the writer it is
- * `wants_room` here; ring_wants_telling, which the reader calls each time it has found the ring
- * empty, and so each time before it sleeps, is the place where it looks. Between, it looks in
- * passing, when half of the ring is free, so that the writer need not run dry. */
+ * Both ends may go to sleep: the reader when the ring is empty; the writer, or rather its packets,
+ * when the ring is full. An end that is about to sleep sets a flag and checks the ring again. An
+ * end that makes progress possible for the other end first moves head or tail and then checks the
+ * flag. All four operations are sequentially consistent, so at least one of the two ends sees the
+ * other's change. The reader's flag is in its bell (ShmBell in transport_shm.h); this is why head
+ * is stored and loaded sequentially consistently. The writer's flag is `wants_room`. The reader
+ * checks it in ring_wants_telling, which it calls each time it has found the ring empty, and so
+ * each time before it sleeps. It also checks the flag when half of the ring is free, so that the
+ * writer need not run out of room. */
 #define _GNU_SOURCE
 #include "io/net/transport/shm/shm_ring.h"
 
@@ -26,17 +27,17 @@
 #include <unistd.h>
 
 struct RingShared {
-    /* written by the writer */
+    /* stored by the writer */
     _Alignas(64) _Atomic uint64_t head;
-    _Atomic uint32_t wants_room; /* and cleared by the reader */
+    _Atomic uint32_t wants_room; /* cleared by the reader */
 
-    /* written by the reader */
+    /* stored by the reader */
     _Alignas(64) _Atomic uint64_t tail;
 };
 
 /* In front of each record. */
 typedef struct {
-    uint32_t size; /* of what follows */
+    uint32_t size; /* of the data that follows */
     uint32_t mark;
     uint64_t packet_bytes;
 } RecordHeader;
@@ -44,9 +45,9 @@ typedef struct {
 enum {
     SHARED_BYTES = 65536, /* the RingShared, on a page of its own, however large pages are */
     MARK = 0x52454350,
-    SKIP_MARK = 0x50494b53,  /* packet_bytes says how far it is to the next record */
-    REWIND_BYTES = 64 << 10, /* a lap of a ring with little traffic */
-    RETRY_BYTES = 2 << 10,   /* until the next look, where the ring was not empty */
+    SKIP_MARK = 0x50494b53,  /* packet_bytes is the distance to the next record */
+    REWIND_BYTES = 64 << 10, /* a ring with little traffic returns to its beginning after so many */
+    RETRY_BYTES = 2 << 10,   /* until the next attempt, if the ring was not empty */
 };
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -163,8 +164,8 @@ static uint8_t *at_place(const Ring *ring, uint64_t place)
 
 /* ---- the writer ---- */
 
-/* Now and then, where the ring is empty, goes back to its beginning: so the little that idle nodes
- * have to say to each other stays in few pages, and the rest of the ring is never touched. */
+/* Goes back to the beginning of the ring now and then, if the ring is empty. So the little traffic
+ * of idle nodes stays in few pages, and the rest of the ring is never touched. */
 static void rewind_ring(RingWriter *writer, size_t piece)
 {
     const size_t capacity = writer->ring.capacity;
@@ -173,7 +174,8 @@ static void rewind_ring(RingWriter *writer, size_t piece)
 
     if (writer->head < writer->rewind_at || place < record_bytes(piece))
         return;
-    /* Acquire: with the reader's stores of tail; it has read what will be written over. */
+    /* Acquire: pairs with the reader's stores of tail. The reader is done with what will be
+     * overwritten. */
     writer->tail = atomic_load_explicit(&writer->ring.shared->tail, memory_order_acquire);
     if (writer->tail != writer->head) {
         writer->rewind_at = writer->head + RETRY_BYTES;
@@ -184,7 +186,7 @@ static void rewind_ring(RingWriter *writer, size_t piece)
     writer->rewind_at = writer->head + REWIND_BYTES;
 }
 
-/* Whether so many bytes are free; looks at the reader's place if need be. */
+/* Whether so many bytes are free. Loads the reader's tail if necessary. */
 static RingResult find_room(RingWriter *writer, size_t bytes)
 {
     RingShared *const shared = writer->ring.shared;
@@ -197,7 +199,7 @@ static RingResult find_room(RingWriter *writer, size_t bytes)
             return RING_OK;
         if (look == 2)
             return RING_FULL;
-        if (look == 1) /* sequentially consistent, and the load after it: see the top */
+        if (look == 1) /* sequentially consistent, as is the load after it: see the top */
             atomic_store(&shared->wants_room, 1);
         writer->tail = atomic_load(&shared->tail);
     }
@@ -240,7 +242,7 @@ RingResult ring_read(RingReader *reader, RingRecord *record)
         if (there > reader->ring.capacity || there < sizeof header)
             return RING_BROKEN;
         from = at_place(&reader->ring, reader->tail);
-        memcpy(&header, from, sizeof header); /* once: it may change under our eyes */
+        memcpy(&header, from, sizeof header); /* one copy: the writer may change the original */
         if (header.mark == MARK && header.size <= ring_piece_bytes(reader->ring.capacity) &&
             record_bytes(header.size) <= there && header.size <= header.packet_bytes)
             break;
@@ -266,8 +268,8 @@ bool ring_has_some(const RingReader *reader)
 void ring_release(RingReader *reader, const RingRecord *record)
 {
     reader->tail += record_bytes(record->size);
-    /* Release: what was read is read. Its order with wants_room matters only in
-     * ring_wants_telling, which stores it again. */
+    /* Release: all reads of the record come before it. The order of tail and wants_room matters
+     * only in ring_wants_telling, which stores tail again. */
     atomic_store_explicit(&reader->ring.shared->tail, reader->tail, memory_order_release);
 }
 
@@ -281,8 +283,8 @@ bool ring_wants_telling(RingReader *reader)
     else if (atomic_load_explicit(&shared->wants_room, memory_order_relaxed) == 0 ||
              reader->head - reader->tail > reader->ring.capacity / 2)
         return false;
-    /* The load is sequentially consistent, see the top. The exchange is relaxed: it reads what the
-     * load has seen, or what came after it. */
+    /* The load is sequentially consistent, see the top. The exchange is relaxed: it reads the value
+     * that the load has seen, or a later one. */
     return atomic_load(&shared->wants_room) != 0 &&
            atomic_exchange_explicit(&shared->wants_room, 0, memory_order_relaxed) != 0;
 }

@@ -1,8 +1,8 @@
-/* Unix sockets of the shared-memory transport: how two processes come by a ring and a bell.
+/* Unix sockets of the shared-memory transport, over which two processes share a ring and a bell.
  *
- * Sockets of the kind that keeps messages apart (SOCK_SEQPACKET). Abstract names belong to a
- * network namespace and have no permissions: so both ends ask the kernel who the other is, and deal
- * with their own user alone. */
+ * The sockets keep messages apart (SOCK_SEQPACKET). Abstract names belong to a network namespace
+ * and have no permissions. So both ends ask the kernel for the other end's user, and accept only
+ * their own user. */
 #define _GNU_SOURCE
 #include "io/net/transport/shm/shm_socket.h"
 
@@ -90,7 +90,7 @@ int shm_socket_accept(int listener, pid_t *pid)
     }
 }
 
-/* Room for the descriptors that go along with a message. */
+/* Room for the descriptors that come with a message. */
 typedef union {
     struct cmsghdr header; /* for its alignment */
     char bytes[CMSG_SPACE(SHM_MOST_FDS * sizeof(int))];
@@ -131,7 +131,7 @@ bool shm_socket_send_hello(int fd, uint64_t capacity, const int *fds, size_t n_f
 
 void shm_socket_send_room(int fd)
 {
-    /* Where it cannot be sent, others like it wait to be read already, or nobody is there. */
+    /* If it cannot be sent, others like it already wait to be read, or nobody is there. */
     (void)send_message(fd, "", 1, NULL, 0);
 }
 
@@ -141,7 +141,7 @@ static void close_all(const int *fds, size_t n)
         close(fds[i]);
 }
 
-/* Takes the descriptors out of a message; whether there was place for all. */
+/* Takes the descriptors out of a message. Returns whether there was room for all. */
 static size_t take_fds(struct msghdr *message, int *fds, bool *fits)
 {
     size_t n = 0;

@@ -1,7 +1,7 @@
-/* Unix sockets with abstract names, over which processes of one host hand each other descriptors.
- * Nothing of them is left when a process dies.
+/* Unix sockets with abstract names, over which processes of one host send each other descriptors.
+ * Nothing of them remains when a process dies.
  *
- * Threads: any; functions of their arguments alone. */
+ * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_IO_NET_TRANSPORT_SHM_SHM_SOCKET_H
 #define RUBATO_IO_NET_TRANSPORT_SHM_SHM_SOCKET_H
 
@@ -12,7 +12,7 @@
 
 #define SHM_MOST_FDS 2u
 
-/* What is told when a connection begins. */
+/* What each end says when a connection begins. */
 typedef struct {
     uint32_t magic;
     uint32_t version;
@@ -25,23 +25,23 @@ typedef struct {
 typedef enum {
     SHM_MESSAGE,
     SHM_NOTHING, /* not yet */
-    SHM_END,     /* the other end is gone, or sends nonsense */
+    SHM_END,     /* the other end is gone, or has sent a wrong message */
 } ShmNews;
 
 /* A socket that listens at the name, or is connected to it; not blocking. -1 with errno. */
 int shm_socket_listen(const char *name);
 int shm_socket_connect(const char *name);
 
-/* The next who has connected, -1 for none. Only processes of the same user are let in. */
+/* Accepts the next connection; -1: there is none. Only processes of the same user are accepted. */
 int shm_socket_accept(int listener, pid_t *pid);
 
 /* Whether the other end runs as the same user. */
 bool shm_socket_is_trusted(int fd, pid_t *pid);
 
-/* Sends a message of the handshake; whether it went out whole. */
+/* Sends a message of the handshake. Returns whether all of it was sent. */
 bool shm_socket_send_proof(int fd, const uint8_t *bytes, size_t size);
 
-/* The next message, if it is one of exactly that size and without descriptors. */
+/* The next message, if it has exactly that size and no descriptors. */
 ShmNews shm_socket_receive_proof(int fd, uint8_t *bytes, size_t size);
 
 /* Sends a hello with descriptors, of which there are at most SHM_MOST_FDS. */
@@ -50,8 +50,8 @@ bool shm_socket_send_hello(int fd, uint64_t capacity, const int *fds, size_t n_f
 /* Tells the other end that there is room again. */
 void shm_socket_send_room(int fd);
 
-/* The next message: a hello with exactly n_fds descriptors where fds is not NULL, otherwise that
- * there is room. (transfer full) of the descriptors */
+/* The next message: a hello with exactly n_fds descriptors if fds is not NULL, otherwise the news
+ * that there is room. (transfer full) of the descriptors */
 ShmNews shm_socket_receive(int fd, uint64_t *capacity, int *fds, size_t n_fds);
 
 #endif

@@ -2,23 +2,23 @@
  *
  * DESIGN NOTE
  *
- * Each channel has a ring of its own, written by the sender alone and read by the receiver alone
- * (shm_ring.h). The sender makes it and hands it over through a socket that the receiver listens at
- * (shm_socket.h), once both have shaken hands there; the socket then stays, for its end tells the
- * end of the other process. All memory and all sockets are nameless files or abstract names: when a
- * process dies, however it dies, nothing of it is left, and what it had written in full is still
- * read.
+ * Each channel has a ring of its own; only its sender writes it and only the receiver reads it
+ * (shm_ring.h). The receiver listens at a socket (shm_socket.h). The sender makes the ring and
+ * hands it over on a connection to that socket, after the handshake. The connection stays open,
+ * because its end shows that the other process has ended. All memory is in nameless files, and all
+ * sockets have abstract names. So nothing remains of a process that dies, however it dies; records
+ * that it had completed are still read.
  *
- * Who has nothing to read sleeps in poll(), on an epoll that has the listener, the sockets and the
- * bell, an eventfd that all senders have. Ringing is a system call, so it is done only for a
- * sleeper: receive, before it says that there is nothing, sets `asleep` and looks into every ring
- * again; a sender makes a record visible and then looks at `asleep`. All four are sequentially
- * consistent, so either the receiver finds the record or the sender the flag. A sender whose bell
- * has not come yet rings when it comes. A sender that has gone mad may fail to ring: the I/O
- * thread's tick looks, too.
+ * A receiver that has nothing to read sleeps in poll(), on an epoll that has the listener, the
+ * sockets and the bell, an eventfd that all senders have. Ringing the bell is a system call, so a
+ * sender does it only if the receiver sleeps. Before receive says that there is nothing, it sets
+ * `asleep` and checks every ring again. A sender makes a record visible and then checks `asleep`.
+ * All four operations are sequentially consistent, so either the receiver finds the record or the
+ * sender finds the flag. A sender that has no bell yet rings when it gets the bell. A faulty sender
+ * may fail to ring, so the I/O thread's tick also checks the rings.
  *
- * Packets of one record are lent straight from the ring; larger ones are put together in memory of
- * their own, so that a ring can be much smaller than the largest packet.
+ * Packets of one record are lent from the ring itself. Larger ones are assembled in memory of their
+ * own, so a ring can be much smaller than the largest packet.
  *
  * Threads: told in transport_ops.h; sending is in transport_shm_send.c. */
 #include <errno.h>
@@ -35,21 +35,21 @@
 
 #define SCHEME "shm"
 
-/* The rings of all who send to a node together, and of one. */
+/* Most bytes of the rings of all senders to a node together, and of one ring. */
 #define ALL_RINGS_BYTES ((size_t)64 << 20)
 #define LARGEST_RING_BYTES ((size_t)4 << 20)
 
-/* So often receive may find nothing without asking the epoll what is new about the sockets. */
+/* After finding nothing so many times, receive asks the epoll about the sockets. */
 #define MOST_UNHEARD 32
 
-/* Connections beyond two for each node, of processes that were started again. */
+/* Connections beyond two for each node: for processes that were started again. */
 #define SPARE_RECEIVERS 64
 
-/* Connections of which nothing is proven: so many, and no longer than that. */
+/* The most unproven connections, and the longest time that one may stay unproven. */
 #define MOST_STRANGERS 64
 #define PROOF_MS 5000
 
-/* Where packets of one sender come in. */
+/* The receiving end of one sender's packets. */
 typedef struct {
     const ShmTransport *transport;
     uint32_t id;
@@ -59,13 +59,13 @@ typedef struct {
     Handshake handshake;
     bool is_proven; /* the handshake is done */
     bool opened;    /* its ring has come */
-    uint32_t node;  /* who the other end is, once that is proven */
+    uint32_t node;  /* the other end, once that is proven */
     uint64_t incarnation;
-    bool ended; /* the other process is gone: what is in the ring is the last */
+    bool ended; /* the other process is gone: no more records will follow those in the ring */
     RingReader reader;
 
-    /* the packet that comes in pieces: partial_bytes > 0 */
-    uint8_t *partial; /* NULL: there was no memory, and it is dropped */
+    /* the packet that is arriving in pieces: partial_bytes > 0 */
+    uint8_t *partial; /* NULL: there was no memory for the packet, and it is dropped */
     size_t partial_bytes, partial_at;
 } ShmReceiver;
 
@@ -73,7 +73,7 @@ typedef struct {
 typedef struct {
     ShmReceiver *receiver;
     RingRecord record;
-    uint8_t *own; /* not NULL: the packet lies here */
+    uint8_t *own; /* not NULL: the packet is here */
     pid_t pid;
     char text[16];
 } ShmReceived;
@@ -163,7 +163,7 @@ void shm_transport_close(const ShmTransport *transport, int fd)
     close(fd);
 }
 
-/* Drops strangers whose time is over, and the oldest if there are too many. */
+/* Drops unproven connections whose time is over, and the oldest one if there are too many. */
 static void thin_out(ShmTransport *self)
 {
     const int64_t now_ms = monotonic_ms();
@@ -217,8 +217,8 @@ static void let_in(ShmTransport *self, int listener)
     }
 }
 
-/* Takes the next message of the handshake; once it is done the sender gets our bell. False: the
- * connection is not worth keeping. */
+/* Takes the next message of the handshake. When the handshake is done, the sender gets our bell.
+ * False: the connection is to be closed. */
 static bool shake_hands(ShmTransport *self, ShmReceiver *receiver)
 {
     const int bell[] = { self->bell_memory_fd, self->bell_fd };
@@ -245,12 +245,12 @@ static bool shake_hands(ShmTransport *self, ShmReceiver *receiver)
     receiver->node = handshake_peer_node(&receiver->handshake);
     receiver->incarnation = handshake_peer_incarnation(&receiver->handshake);
     handshake_clear(&receiver->handshake);
-    /* Who has gone already may still have left a ring. */
+    /* A sender that is already gone may have left a ring. */
     (void)shm_socket_send_hello(receiver->fd, 0, bell, G_N_ELEMENTS(bell));
     return true;
 }
 
-/* The ring of a receiver. False: the connection is not worth keeping. */
+/* Receives the ring of a receiver. False: the connection is to be closed. */
 static bool open_receiver(ShmReceiver *receiver)
 {
     uint64_t capacity;
@@ -284,7 +284,7 @@ static void hear_receiver(ShmTransport *self, uint32_t id)
     if (!receiver->opened) {
         if (receiver->is_proven ? !open_receiver(receiver) : !shake_hands(self, receiver))
             g_ptr_array_remove_index(self->receivers, i);
-        return; /* the end, if it is there, too, shows again */
+        return; /* if the connection has also ended, the epoll says so again */
     }
     if (shm_socket_receive(receiver->fd, NULL, NULL, 0) != SHM_NOTHING) {
         receiver->ended = true;
@@ -310,8 +310,8 @@ static void hear_all(ShmTransport *self)
         case SHM_EVENT_SENDER:
             senders_hear(&self->senders, id, events[i].events);
             break;
-        default: /* the bell: the rings are looked into anyhow */
-            /* Relaxed: who sets it again has rung the bell again. */
+        default: /* the bell: the rings are checked in any case */
+            /* Relaxed: a sender that sets it again has rung the bell again. */
             if (atomic_exchange_explicit(&self->unfinished, false, memory_order_relaxed))
                 senders_go_on(&self->senders);
             break;
@@ -324,7 +324,7 @@ static void hear_all(ShmTransport *self)
 typedef enum {
     STEP_NOTHING,
     STEP_PIECE,  /* a piece was taken */
-    STEP_PACKET, /* a packet is whole */
+    STEP_PACKET, /* a packet is complete */
     STEP_BROKEN,
 } Step;
 
@@ -361,7 +361,7 @@ static Step take_piece(ShmReceiver *receiver, const RingRecord *record, Received
     const size_t size = receiver->partial_bytes;
     receiver->partial_bytes = 0;
     if (receiver->partial == NULL)
-        return STEP_PIECE; /* as if it had been lost: the link sends it again */
+        return STEP_PIECE; /* the packet counts as lost: the link sends it again */
     fill(received, receiver, receiver->partial, size);
     inside(received)->own = g_steal_pointer(&receiver->partial);
     return STEP_PACKET;
@@ -390,7 +390,7 @@ static Step take_record(ShmReceiver *receiver, Received *received)
     return STEP_PACKET;
 }
 
-/* Looks once into each ring, beginning behind the one that was served last. */
+/* Checks each ring once, beginning behind the one that was served last. */
 static Step look_into_rings(ShmTransport *self, Received *received)
 {
     const guint n = self->receivers->len;
@@ -411,14 +411,14 @@ static Step look_into_rings(ShmTransport *self, Received *received)
                       (int)receiver->pid);
         if (step == STEP_BROKEN || (step == STEP_NOTHING && receiver->ended)) {
             g_ptr_array_remove_index(self->receivers, at);
-            best = STEP_PIECE; /* the places have changed: once more */
+            best = STEP_PIECE; /* the order of the receivers has changed: check again */
         }
     }
     return best;
 }
 
-/* Whether it is time to ask the epoll: our bell has rung, or we were woken by something else, or
- * have not asked for long. */
+/* Whether to ask the epoll now: our bell has rung, or something else has woken us, or we have not
+ * asked for long. */
 static bool should_hear(ShmTransport *self, bool was_armed)
 {
     if (!self->rung && !was_armed && ++self->unheard < MOST_UNHEARD)
@@ -460,7 +460,7 @@ static bool shm_receive(Transport *transport, Received *received)
             heard = true;
             continue;
         }
-        shm_bell_set(self->bell); /* and then the rings once more: see the top */
+        shm_bell_set(self->bell); /* then the rings are checked again: see the top */
         self->armed = armed = true;
     }
 }
@@ -502,7 +502,7 @@ static void shm_destroy(Transport *transport)
     g_free(self);
 }
 
-/* The largest power of two with which all rings together stay in bounds. */
+/* The largest power of two with which all rings together stay within bounds. */
 static size_t choose_capacity(uint32_t n_nodes)
 {
     size_t capacity = LARGEST_RING_BYTES;

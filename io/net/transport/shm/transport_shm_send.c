@@ -1,12 +1,12 @@
 /* The sending side of the shared-memory transport.
  *
  * A sender makes its ring, connects to the receiver's socket, shakes hands and hands the ring over;
- * the receiver hands back its bell. Writing need not wait for that: a receiver that comes by a ring
- * looks into it, and the bell is rung once when it comes. The receiver tells over the socket when
- * there is room in a ring that was full.
+ * the receiver hands back its bell. Writing need not wait for that: a receiver checks a ring when
+ * it gets it, and the sender rings the bell once when it gets the bell. When there is room in a
+ * ring that was full, the receiver says so over the socket.
  *
- * When the connection breaks the ring is forgotten with all that is in it, and a new one is made
- * for the next attempt.
+ * When the connection breaks, the ring is dropped with everything in it. The next attempt makes a
+ * new one.
  *
  * Threads: those of sender.h; all here but shm_sender_new and sender_free run with the sender's
  * lock held. */
@@ -27,10 +27,10 @@ typedef struct {
     char *name; /* of the receiver's socket */
     ChannelTarget target;
 
-    /* guarded by the sender's lock; while it is open */
+    /* guarded by the sender's lock; valid while the sender is open */
     int fd;
     Handshake handshake;
-    int ring_fd; /* to be handed over; -1: that is done */
+    int ring_fd; /* to be handed over; -1: it was */
     RingWriter writer;
     ShmBell *bell; /* NULL: has not come yet */
     int bell_fd;
@@ -83,15 +83,16 @@ static void ring_bell(const ShmSender *self)
     if (self->bell == NULL || !shm_bell_take(self->bell))
         return;
     if (write(self->bell_fd, &one, sizeof one) == -1)
-        g_assert(errno == EAGAIN || errno == EINTR); /* it has been rung often enough */
+        g_assert(errno == EAGAIN || errno == EINTR); /* EAGAIN: the counter is at its maximum, so
+                                                      * the bell has rung */
 }
 
-/* Has the I/O thread come back to the sender. */
+/* Makes the I/O thread come back to the sender. */
 static void ask_to_go_on(ShmSender *self)
 {
     const uint64_t one = 1;
 
-    /* Relaxed: it looks under the sender's lock, which we hold. */
+    /* Relaxed: the I/O thread checks it under the sender's lock, which we hold. */
     atomic_store_explicit(&self->transport->unfinished, true, memory_order_relaxed);
     if (write(self->transport->bell_fd, &one, sizeof one) == -1)
         g_assert(errno == EAGAIN || errno == EINTR);
@@ -116,13 +117,13 @@ static SenderProgress sender_write(Sender *sender, const Packet *packet, size_t 
         case RING_BROKEN:
             return SENDER_BROKEN;
         default:
-            return SENDER_LATER; /* the receiver tells when there is room */
+            return SENDER_LATER; /* the receiver says when there is room */
         }
     } while (*at < packet->size);
     return SENDER_DONE;
 }
 
-/* The receiver's proof; then it gets ours, and the ring. */
+/* Takes the receiver's proof; then sends ours, and the ring. */
 static bool shake_hands(ShmSender *self)
 {
     const size_t wanted = handshake_wants(&self->handshake);
@@ -142,7 +143,7 @@ static bool shake_hands(ShmSender *self)
     return true;
 }
 
-/* The receiver's bell. */
+/* Takes the receiver's bell. */
 static bool take_bell(ShmSender *self)
 {
     int fds[2];
@@ -164,11 +165,11 @@ static bool take_bell(ShmSender *self)
     }
     self->bell_fd = fds[1];
     sender_note_connected(&self->base);
-    ring_bell(self); /* for what was written before we had it */
+    ring_bell(self); /* for records that were written before the bell came */
     return true;
 }
 
-/* The bell, or news of room, or the end. */
+/* Something has come: the bell, the news that there is room, or the end of the connection. */
 static bool sender_hear(Sender *sender, uint32_t events)
 {
     ShmSender *const self = (ShmSender *)sender;

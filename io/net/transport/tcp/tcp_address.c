@@ -72,7 +72,8 @@ struct addrinfo *tcp_address_to_connect(const char *endpoint, const char *host, 
 
 void tcp_address_text(const struct sockaddr *address, socklen_t size, char *text, size_t room)
 {
-    static const char mapped[] = "::ffff:"; /* an IPv4 address that an IPv6 socket has taken in */
+    static const char mapped[] = "::ffff:"; /* begins an IPv4 address that an IPv6 socket has
+                                             * accepted */
 
     if (getnameinfo(address, size, text, (socklen_t)room, NULL, 0, NI_NUMERICHOST) != 0)
         g_strlcpy(text, "an unknown address", room);

@@ -1,4 +1,4 @@
-/* Where the packets of one TCP connection come in. */
+/* The receiving end of one TCP connection. */
 #include "io/net/transport/tcp/tcp_receiver.h"
 
 #include <errno.h>
@@ -11,15 +11,15 @@
 #include "io/net/link/wire.h"
 #include "io/net/monotonic.h"
 
-/* Packets up to this size are lent. The network copies those of requests; more would be too
- * much. */
+/* Packets up to this size are lent. The network copies lent requests, which would cost too much for
+ * larger ones. */
 #define LENT_BYTES ((size_t)8 << 10)
 
-/* What may be read behind the end of a large packet: the beginning of the next one must not be
- * copied for much, for it may be large, too. */
+/* At most so much is read behind the end of a large packet. It is the beginning of the next packet,
+ * which may also be large and must not be copied in large pieces. */
 #define READ_AHEAD_BYTES ((size_t)8 << 10)
 
-/* The first block for a packet that is larger yet; each next one is four times as large. */
+/* The first block for a packet that is larger than this. Each next block is four times as large. */
 #define FIRST_BLOCK_BYTES ((size_t)1 << 20)
 
 /* What Received.memory holds. */
@@ -75,7 +75,7 @@ static TcpReceiver *make(uint32_t id, int fd, int epoll_fd, const char *address,
     return receiver;
 }
 
-/* The other end has proved who it is. */
+/* The other end has proved its identity. */
 static void note_proven(TcpReceiver *receiver, const Handshake *done)
 {
     receiver->is_proven = true;
@@ -105,8 +105,8 @@ TcpReceiver *tcp_receiver_new_for_answers(uint32_t id, int fd, int epoll_fd, con
     return receiver;
 }
 
-/* What has come and was not read would take an answer away from the other end when the socket is
- * closed: it is read, and a fresh connection's buffer has no more than this. */
+/* If a socket is closed with unread bytes, the other end may lose an answer that it has not read
+ * yet. So the bytes are read; the buffer of a new connection holds no more than this. */
 static void drain(const TcpReceiver *receiver)
 {
     uint8_t bytes[4096];
@@ -120,7 +120,7 @@ void tcp_receiver_free(TcpReceiver *receiver)
 {
     if (receiver->has_answered)
         drain(receiver);
-    /* A process that was forked off may still have it open. */
+    /* Closing is not enough: a forked process may still have it open. */
     (void)epoll_ctl(receiver->epoll_fd, EPOLL_CTL_DEL, receiver->fd, NULL);
     close(receiver->fd);
     block_pool_give(receiver->pool, receiver->block, receiver->block_bytes);
@@ -135,7 +135,7 @@ void tcp_receiver_free(TcpReceiver *receiver)
 
 /* ---- the handshake ---- */
 
-/* A message of the handshake goes out at once: a fresh connection has room for more than that. */
+/* Sends a message of the handshake at once: a new connection has room for more than that. */
 static bool say(TcpReceiver *receiver, const uint8_t *bytes, size_t size)
 {
     ssize_t n;
@@ -146,7 +146,8 @@ static bool say(TcpReceiver *receiver, const uint8_t *bytes, size_t size)
     return n == (ssize_t)size;
 }
 
-/* Reads what the handshake wants and not a byte more. False: the connection is over. */
+/* Reads the bytes that the handshake wants and none beyond them. False: the connection has
+ * ended. */
 static bool shake_hands(TcpReceiver *receiver)
 {
     uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
@@ -156,7 +157,7 @@ static bool shake_hands(TcpReceiver *receiver)
         const ssize_t n = recv(receiver->fd, bytes, wanted, MSG_DONTWAIT);
         if (n == -1 && errno == EINTR)
             continue;
-        if (n <= 0) /* before it is done, for the time being or for good */
+        if (n <= 0) /* nothing more to read now, or ever */
             return n == -1 && (errno == EAGAIN || errno == EWOULDBLOCK);
         receiver->fault = handshake_take(&receiver->handshake, bytes, (size_t)n, output, &n_output);
         if (receiver->fault != NULL || (n_output > 0 && !say(receiver, output, n_output)))
@@ -170,7 +171,7 @@ static bool shake_hands(TcpReceiver *receiver)
 
 /* ---- reading ---- */
 
-/* Where the piece that is coming ends. */
+/* The end of the piece that is arriving. */
 static size_t piece_end(const TcpReceiver *receiver)
 {
     const size_t most = tcp_piece_bytes(&receiver->receives),
@@ -179,7 +180,7 @@ static size_t piece_end(const TcpReceiver *receiver)
     return receiver->opened_at + MIN(most, left);
 }
 
-/* Makes room for more of the packet, of which as much has come as there was room for. */
+/* Makes room for more of the packet, which has filled its block. */
 static void grow_block(TcpReceiver *receiver)
 {
     const size_t wanted = MAX(FIRST_BLOCK_BYTES, 4 * receiver->block_bytes);
@@ -193,7 +194,8 @@ static void grow_block(TcpReceiver *receiver)
     receiver->block_bytes = block != NULL ? size : 0;
 }
 
-/* What can be read now: the piece that is coming, and what follows it; returns how many parts. */
+/* Where to read to now: the piece that is arriving, and what follows it. Returns the number of
+ * parts. */
 static int find_room(TcpReceiver *receiver, struct iovec parts[2])
 {
     const size_t end = piece_end(receiver);
@@ -225,7 +227,7 @@ bool tcp_receiver_read(TcpReceiver *receiver)
     struct iovec parts[2];
     ssize_t n;
 
-    /* What follows is left to the next time, which the epoll tells of. */
+    /* The rest is read next time; the epoll tells of it. */
     if (!receiver->is_proven)
         return shake_hands(receiver);
     struct msghdr message = { .msg_iov = parts, .msg_iovlen = (size_t)find_room(receiver, parts) };
@@ -250,7 +252,7 @@ bool tcp_receiver_read(TcpReceiver *receiver)
 
 /* ---- packets ---- */
 
-/* A large packet begins with what was read of it. */
+/* Begins a large packet with the bytes of it that were read. */
 static void begin_packet(TcpReceiver *receiver, size_t size)
 {
     const size_t block_bytes = MIN(size, FIRST_BLOCK_BYTES);
@@ -261,7 +263,7 @@ static void begin_packet(TcpReceiver *receiver, size_t size)
     receiver->block_bytes = receiver->block != NULL ? block_bytes : 0;
 }
 
-/* Moves what is in the buffer to the piece that it belongs to, or drops it with that. */
+/* Moves bytes from the buffer to the piece to which they belong, or drops them with it. */
 static void fill_piece(TcpReceiver *receiver)
 {
     const size_t wanted = piece_end(receiver) - receiver->packet_at;
@@ -276,7 +278,7 @@ static void fill_piece(TcpReceiver *receiver)
     receiver->begin += n;
 }
 
-/* The tag that has come whole. */
+/* The complete tag. */
 static const uint8_t *take_tag(TcpReceiver *receiver)
 {
     const uint8_t *const tag = receiver->buffer + receiver->begin;
@@ -300,7 +302,7 @@ static bool open_bytes(TcpReceiver *receiver, uint8_t *bytes, size_t size, const
     return false;
 }
 
-/* Opens the piece, of which all has come. */
+/* Opens the piece, which is complete. */
 static bool open_piece(TcpReceiver *receiver)
 {
     const size_t begin = receiver->opened_at;
@@ -313,7 +315,8 @@ static bool open_piece(TcpReceiver *receiver)
     return true;
 }
 
-/* Fills and opens pieces as far as what was read goes; whether the large packet is whole. */
+/* Fills and opens pieces with the bytes that were read. Returns whether the large packet is
+ * complete. */
 static bool is_packet_whole(TcpReceiver *receiver)
 {
     while (receiver->opened_at < receiver->packet_bytes) {
@@ -339,7 +342,7 @@ static void fill(const TcpReceiver *receiver, Received *received, uint8_t *bytes
     g_strlcpy(inside(received)->address, receiver->address, TCP_ADDRESS_BYTES);
 }
 
-/* Lends a small packet, which lies in the buffer with its tag. */
+/* Lends a small packet, which is in the buffer with its tag. */
 static bool lend(TcpReceiver *receiver, size_t size, Received *received)
 {
     uint8_t *const bytes = receiver->buffer + receiver->begin;
@@ -352,7 +355,7 @@ static bool lend(TcpReceiver *receiver, size_t size, Received *received)
     return true;
 }
 
-/* Gives the large packet away, which has come whole. False: it was dropped. */
+/* Hands over the large packet, which is complete. False: it was dropped. */
 static bool give_packet(TcpReceiver *receiver, Received *received)
 {
     const bool is_there = receiver->block != NULL;

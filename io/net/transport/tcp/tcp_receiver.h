@@ -1,13 +1,13 @@
-/* Where the packets of one TCP connection come in, and where those that answer a greeting go back.
+/* The receiving end of one TCP connection, which also sends back answers to greetings.
  *
- * Of a connection that was accepted the receiver shakes hands first; until that is done it has no
- * memory but this struct. Then packets come as tcp_stream.h tells. Nothing that comes is trusted:
- * memory for a large packet grows with what has come of it.
+ * On an accepted connection the receiver first shakes hands. Until that is done, it has no memory
+ * but this struct. Then packets come as tcp_stream.h describes. The receiver trusts no size that it
+ * reads: memory for a large packet grows with the bytes that have come.
  *
- * Small packets lie in the receiver's buffer, many of which one read can bring, and are lent. A
- * large one is read straight into a block of its own. Both are opened where they lie.
+ * Small packets are in the receiver's buffer, and are lent; one read can bring many of them. A
+ * large packet is read straight into a block of its own. Both are opened in place.
  *
- * Threads: the I/O thread; what was received, any. */
+ * Threads: the I/O thread; received packets, any. */
 #ifndef RUBATO_IO_NET_TRANSPORT_TCP_TCP_RECEIVER_H
 #define RUBATO_IO_NET_TRANSPORT_TCP_TCP_RECEIVER_H
 
@@ -27,33 +27,33 @@ typedef struct {
 
     Handshake handshake;
     bool is_proven;  /* the handshake is done */
-    bool is_answers; /* on it come answers to greetings of ours */
-    uint32_t node;   /* who the other end is, once that is proven */
+    bool is_answers; /* it brings answers to greetings of ours */
+    uint32_t node;   /* the other end, once that is proven */
     uint64_t incarnation;
     Seal receives, sends; /* once it is proven */
-    const char *fault;    /* not NULL: why it is not worth keeping */
+    const char *fault;    /* not NULL: why the connection is to be closed */
     int64_t heard_ms;
 
     uint8_t *buffer;
-    size_t begin, end; /* what of the buffer was read and not taken */
+    size_t begin, end; /* the bytes of the buffer that were read and not taken */
 
-    /* the large packet that is coming: packet_bytes > 0 */
+    /* the large packet that is arriving: packet_bytes > 0 */
     size_t packet_bytes, packet_at;
     size_t opened_at; /* the pieces up to here were opened */
-    uint8_t *block;   /* NULL: there was no memory, and it is dropped */
+    uint8_t *block;   /* NULL: there was no memory for the packet, and it is dropped */
     size_t block_bytes;
 
-    GByteArray *answer; /* NULL: there is none to be sent */
+    GByteArray *answer; /* NULL: there is none to send */
     size_t answer_at;
     bool has_answered;
 } TcpReceiver;
 
-/* Takes over the accepted socket, which does not block and is in the epoll. The pool outlives what
- * is received. (transfer full) */
+/* Takes over the accepted socket, which does not block and is in the epoll. The pool outlives the
+ * received packets. (transfer full) */
 TcpReceiver *tcp_receiver_new(uint32_t id, int fd, int epoll_fd, const char *address,
                               BlockPool *pool, const HandshakeConfig *config);
 
-/* The same for a connected socket on which this end has shaken hands: answers come on it. */
+/* The same for a connected socket on which this end has shaken hands and gets answers. */
 TcpReceiver *tcp_receiver_new_for_answers(uint32_t id, int fd, int epoll_fd, const char *address,
                                           BlockPool *pool, const Handshake *done,
                                           const Seal *receives);
@@ -61,17 +61,17 @@ TcpReceiver *tcp_receiver_new_for_answers(uint32_t id, int fd, int epoll_fd, con
 /* Takes the socket out of the epoll and closes it. */
 void tcp_receiver_free(TcpReceiver *receiver);
 
-/* Reads once from the socket, or shakes hands as far as that goes and reads nothing more. False:
- * nothing more will come, or `fault` is set. */
+/* Reads once from the socket; or, before the handshake is done, continues it and reads nothing
+ * more. False: nothing more will come, or `fault` is set. */
 bool tcp_receiver_read(TcpReceiver *receiver);
 
-/* Takes the next packet out of what was read, false: there is none, or `fault` is set. */
+/* Takes the next packet from the bytes that were read. False: there is none, or `fault` is set. */
 bool tcp_receiver_take(TcpReceiver *receiver, Received *received);
 
-/* Sends a packet back, unless one is still being sent. False: the connection is broken. */
+/* Sends a packet back, unless another one is still being sent. False: the connection is broken. */
 bool tcp_receiver_answer(TcpReceiver *receiver, const Packet *packet);
 
-/* Goes on sending it. */
+/* Continues to send it. */
 bool tcp_receiver_write(TcpReceiver *receiver);
 
 /* Whether there is something left to send. */
@@ -80,7 +80,7 @@ static inline bool tcp_receiver_has_answer(const TcpReceiver *receiver)
     return receiver->answer != NULL;
 }
 
-/* Whether a large packet has begun to come. */
+/* Whether a large packet is arriving. */
 static inline bool tcp_receiver_is_midway(const TcpReceiver *receiver)
 {
     return receiver->packet_bytes > 0;

@@ -1,4 +1,4 @@
-/* Packets as they travel, and what protects them. */
+/* The bytes of packets on a connection, and their protection. */
 #include "io/net/transport/tcp/tcp_stream.h"
 
 #include <netinet/in.h>
@@ -27,7 +27,7 @@ GByteArray *tcp_stream_packet(Seal *seal, const uint8_t *bytes, size_t size)
     return stream;
 }
 
-/* The 16 bytes of an address of version 6, or what stands there for one of version 4. */
+/* The 16 bytes of an IPv6 address, or of the IPv6 form of an IPv4 address. */
 static bool address_bytes(const struct sockaddr_storage *address, uint8_t bytes[16])
 {
     static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
@@ -64,7 +64,7 @@ static bool is_within_host(int fd)
 
 HandshakeConfig tcp_stream_config(const TransportConfig *config, int fd)
 {
-    /* Where there is no secret, a MAC would tell no more than a checksum does. */
+    /* Without a secret, a MAC would protect no better than a checksum. */
     const bool is_within = is_within_host(fd);
     const bool has_mac = config->authenticate || (config->secret != NULL && !is_within);
 

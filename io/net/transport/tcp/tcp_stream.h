@@ -1,10 +1,10 @@
-/* How packets follow one another on a TCP connection, once both ends have shaken hands.
+/* The form of packets on a TCP connection after the handshake.
  *
- * For each packet its size, four bytes, little-endian, and its bytes in pieces, each followed by
- * its tag. A piece is the whole packet, but where packets are encrypted no more than
- * TCP_PIECE_BYTES. A size that was changed shows in the tag of the piece that it cuts.
+ * A packet is its size in four bytes, little-endian, and then its bytes in pieces, each followed by
+ * its tag. A piece is the whole packet; if packets are encrypted, it has at most TCP_PIECE_BYTES. A
+ * changed size makes the tag of the piece that it cuts wrong.
  *
- * Threads: functions of their arguments alone. */
+ * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_IO_NET_TRANSPORT_TCP_TCP_STREAM_H
 #define RUBATO_IO_NET_TRANSPORT_TCP_TCP_STREAM_H
 
@@ -18,17 +18,17 @@
  * a megabyte: each is encrypted and written whole, and wakes the other end once. */
 #define TCP_PIECE_BYTES ((size_t)1 << 20)
 
-/* The most that a piece has. */
+/* The most bytes of a piece. */
 static inline size_t tcp_piece_bytes(const Seal *seal)
 {
     return seal->protection == PROTECTION_ENCRYPT ? TCP_PIECE_BYTES : WIRE_MAX_PACKET_BYTES;
 }
 
-/* A packet as it travels. (transfer full) */
+/* A packet in this form. (transfer full) */
 GByteArray *tcp_stream_packet(Seal *seal, const uint8_t *bytes, size_t size);
 
-/* What the handshake of a connected socket is to begin with: who this node is, and how what is said
- * on it is protected. */
+/* The configuration of a connected socket's handshake: this node, and the protection of the
+ * bytes. */
 HandshakeConfig tcp_stream_config(const TransportConfig *config, int fd);
 
 #endif

@@ -1,28 +1,29 @@
-/* The transport "tcp": sockets of the kernel, written and read by the threads that need it.
+/* The transport "tcp": sockets of the kernel, which the threads that send or need packets write and
+ * read themselves.
  *
  * DESIGN NOTE
  *
- * Each channel has a connection of its own, on which packets go one way (tcp_receiver.h tells how).
- * A packet goes from the thread that sends it straight into the kernel, and comes out of it in the
- * thread that wants it: no thread in between has to be woken, and nothing waits for one. Numbering
- * and sending again is the link's business, connecting again that of sender.c.
+ * Each channel has a connection of its own, on which packets go one way (see tcp_receiver.h). The
+ * thread that sends a packet writes it straight into the kernel, and the thread that needs it reads
+ * it there. No thread in between has to be woken. The link numbers packets and sends them again;
+ * sender.c connects again.
  *
- * Who has nothing to read sleeps in poll(), on poll_fd, an epoll around the one that has all
- * sockets. Before that the thread may look for a while (spinner.h); meanwhile the outer epoll does
- * not watch the inner one, so that what comes wakes nobody: is_armed. receive watches again before
- * it says that there is nothing, and the kernel then looks whether there is; so nothing is missed.
- * A look is a system call. It is left out where nothing has come this way for long, as between
- * nodes that share memory.
+ * A thread that has nothing to read sleeps in poll(), on poll_fd, an epoll around the one that has
+ * all sockets. Before it sleeps, the thread may poll for a while (spinner.h). During that time the
+ * outer epoll does not watch the inner one, so that packets wake nobody (is_armed). Before receive
+ * says that there is nothing, it makes the outer epoll watch again, and the kernel then checks
+ * whether something is there; so nothing is missed. A glance is a system call. It is left out if
+ * nothing has come this way for long, as between nodes that share memory.
  *
- * A network may fail without a word: nothing is acknowledged, and the kernel tries again ever more
- * seldom. So a connection on which nothing was acknowledged for a quarter of the timeout after
- * which a node counts as lost is given up, and attempts to make it anew follow one another quickly
- * until one succeeds (transport_tcp_send.c). The receiving end of the old connection hears nothing
- * of that. It stays, until the kernel finds that the other end does not know it any more, and does
- * no harm: nothing comes on it, and what came twice the link drops.
+ * A network may fail silently: nothing is acknowledged, and the kernel tries again less and less
+ * often. So a sender gives up a connection on which nothing was acknowledged for a quarter of the
+ * timeout after which a node counts as lost. It then tries at short intervals to connect again,
+ * until it succeeds (transport_tcp_send.c). The receiving end of the old connection does not notice
+ * this. It stays until the kernel finds that the other end no longer knows it, and does no harm:
+ * nothing comes on it, and the link drops packets that came twice.
  *
- * A large packet comes in many parts. Whoever has read one looks for the next for a while before it
- * gives up: it is on its way.
+ * A large packet comes in many parts. A thread that has read one part polls for the next one for a
+ * while before it sleeps, because that part is on its way.
  *
  * Threads: told in transport_ops.h; sending is in transport_tcp_send.c. */
 #define _GNU_SOURCE
@@ -41,35 +42,37 @@
 #include "io/net/monotonic.h"
 #include "io/net/transport/tcp/tcp_address.h"
 
-/* Connections beyond two for each node, of processes that were started again, and for greetings. */
+/* Connections beyond two for each node: for processes that were started again, and for
+ * greetings. */
 #define SPARE_RECEIVERS 64
 
-/* Connections of which nothing is proven have this time from the accept on, however much they
- * say. */
+/* An unproven connection may stay so long, counted from the accept, however much it sends. */
 #define PROOF_MS 5000
 
-/* So many of them may there be whose HELLO has not come, or not whole; so many of one address; and
- * so many besides, for each node and for all, that have said a right HELLO. */
+/* Limits of unproven connections: those whose HELLO is not complete, those of one address, and,
+ * counted apart, those whose HELLO is correct, for each node and for all. */
 #define MOST_STRANGERS 64
 #define MOST_STRANGERS_OF_ADDRESS 8
 
-/* A node that has been silent for so long makes way for a new one, if there are too many. */
+/* If there are too many connections, a node's that has been silent for so long is closed for a new
+ * one. */
 #define SILENCE_MS 5000
 
 #define CHECK_MS 20
 #define WARNING_MS 1000
 
-/* Glances in vain after which no more are tried until a packet comes. */
+/* After so many glances that found nothing, there are none until a packet comes. */
 #define MOST_VAIN 1000
 
-/* Events, and reads of a packet that goes on and on, in one receive. */
+/* The most events, and the most reads of a long packet, in one receive. */
 #define MOST_STEPS 1024
 
-/* Until a quiet connection is asked whether its other end is there; and how often in vain. */
+/* After so many seconds the kernel probes a quiet connection; after so many probes without an
+ * answer the connection ends. */
 #define KEEP_IDLE_MOST_S 60
 #define KEEP_PROBES 3
 
-/* Connections accepted in one go. */
+/* The most connections that are accepted at once. */
 #define MOST_ACCEPTS 64
 
 /* ---- descriptors ---- */
@@ -93,7 +96,7 @@ void tcp_transport_watch_for(const TcpTransport *transport, int fd, uint32_t eve
 {
     const bool is_done = control(transport, EPOLL_CTL_MOD, fd, events, kind, id);
 
-    g_assert(is_done); /* it is in it */
+    g_assert(is_done); /* the descriptor is in the epoll */
 }
 
 void tcp_transport_keep_alive(const TcpTransport *transport, int fd)
@@ -101,14 +104,14 @@ void tcp_transport_keep_alive(const TcpTransport *transport, int fd)
     const int one = 1, probes = KEEP_PROBES;
     const int idle = (int)CLAMP(transport->timeout_ms / 1000, 1, KEEP_IDLE_MOST_S);
 
-    /* Without it all works as well, as long as no machine vanishes and no network fails. */
+    /* An error is ignored: keepalive is needed only if a machine vanishes or a network fails. */
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-/* Whether poll_fd tells what comes. */
+/* Sets whether poll_fd becomes readable when something comes. */
 static void arm(TcpTransport *self, bool armed)
 {
     struct epoll_event event = { .events = armed ? EPOLLIN : 0 };
@@ -116,7 +119,7 @@ static void arm(TcpTransport *self, bool armed)
     if (self->is_armed == armed)
         return;
     const int result = epoll_ctl(self->poll_fd, EPOLL_CTL_MOD, self->epoll_fd, &event);
-    g_assert(result == 0); /* both were made and put together in tcp_create */
+    g_assert(result == 0); /* tcp_create has made both, and put one into the other */
     self->is_armed = armed;
 }
 
@@ -156,7 +159,7 @@ static void drop_receiver(TcpTransport *self, TcpReceiver *receiver)
         g_hash_table_remove(self->strangers, id);
 }
 
-/* The node of which nothing has come for the longest time; NULL: there is none. */
+/* The node's connection on which nothing has come for the longest time; NULL: there is none. */
 static TcpReceiver *find_most_silent(TcpTransport *self)
 {
     TcpReceiver *silent = NULL;
@@ -172,8 +175,8 @@ static TcpReceiver *find_most_silent(TcpTransport *self)
     return silent;
 }
 
-/* Whether there is room for one more node, made if need be: one that is cut off for it connects
- * again, and its link sends again. */
+/* Whether there is room for one more node's connection. If necessary it makes room: a node that is
+ * cut off for it connects again, and its link sends again. */
 static bool make_room(TcpTransport *self)
 {
     if (g_hash_table_size(self->receivers) < self->most_receivers)
@@ -185,13 +188,13 @@ static bool make_room(TcpTransport *self)
     return true;
 }
 
-/* Strangers of one kind. */
+/* A kind of strangers: connections that have proved nothing yet. */
 typedef struct {
-    bool recognised;     /* their HELLO has come, and is a right one */
+    bool recognised;     /* their HELLO is complete and correct */
     const char *address; /* NULL: any */
 } Kind;
 
-/* How many of a kind there are; *oldest: the first of them to have come. */
+/* Counts the strangers of a kind; *oldest: the one that came first. */
 static size_t count_strangers(TcpTransport *self, Kind kind, TcpReceiver **oldest)
 {
     GHashTableIter each;
@@ -212,8 +215,8 @@ static size_t count_strangers(TcpTransport *self, Kind kind, TcpReceiver **oldes
     return n;
 }
 
-/* Drops the oldest of a kind if there are more than `most`: a node says its HELLO with the first
- * bytes, so it is the one that has had the most time for it. */
+/* Drops the oldest stranger of a kind if there are more than `most`. A node sends its HELLO first,
+ * so the oldest has had the most time to send it. */
 static void thin_out(TcpTransport *self, Kind kind, size_t most)
 {
     TcpReceiver *oldest;
@@ -225,7 +228,7 @@ static void thin_out(TcpTransport *self, Kind kind, size_t most)
     drop_receiver(self, oldest);
 }
 
-/* What a stranger has said was read. A right proof makes it a node. */
+/* A stranger's bytes were read. A correct proof makes it a node. */
 static void note_progress(TcpTransport *self, TcpReceiver *receiver)
 {
     const gpointer id = GUINT_TO_POINTER(receiver->id);
@@ -279,13 +282,13 @@ static void take_over(TcpTransport *self, int fd, const struct sockaddr *address
     TcpReceiver *const receiver =
         tcp_receiver_new(id, fd, self->epoll_fd, text, self->pool, &config);
     g_hash_table_insert(self->strangers, GUINT_TO_POINTER(id), receiver);
-    /* A node's HELLO comes with the connection, so that it is told from others at once. */
+    /* A node's HELLO comes with the connection, so the node can be recognised at once. */
     (void)read_receiver(self, receiver);
     thin_out(self, (Kind){ .address = text }, MOST_STRANGERS_OF_ADDRESS);
     thin_out(self, (Kind){ .recognised = false }, MOST_STRANGERS);
 }
 
-/* Accepts whoever has come. */
+/* Accepts all waiting connections. */
 static void let_in(TcpTransport *self, int listener)
 {
     struct sockaddr_storage address;
@@ -312,7 +315,7 @@ static void let_in_all(TcpTransport *self)
         let_in(self, g_array_index(self->listeners, int, i));
 }
 
-/* Drops those whose time to prove something is over. */
+/* Drops strangers whose time for a proof is over. */
 static void drop_late_strangers(TcpTransport *self, int64_t now_ms)
 {
     GHashTableIter each;
@@ -336,7 +339,7 @@ void tcp_transport_take_answers(TcpTransport *self, int fd, const Handshake *don
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
     if (own == -1)
-        return; /* whoever greets does so again on another connection */
+        return; /* the process that greets does so again on another connection */
     if (!tcp_transport_watch(self, own, EPOLLIN | EPOLLRDHUP, TCP_EVENT_RECEIVER, id)) {
         close(own);
         return;
@@ -346,7 +349,7 @@ void tcp_transport_take_answers(TcpTransport *self, int fd, const Handshake *don
                                                      self->pool, done, receives));
 }
 
-/* What is done from time to time. */
+/* Does the work that is due from time to time. */
 static void check(TcpTransport *self)
 {
     const int64_t now_ms = monotonic_ms();
@@ -356,7 +359,7 @@ static void check(TcpTransport *self)
     self->check_ms = now_ms + CHECK_MS;
     drop_late_strangers(self, now_ms);
     let_in_all(self);
-    senders_go_on(&self->senders); /* those that nobody sends by try again to connect, too */
+    senders_go_on(&self->senders); /* senders that nobody uses now also try again to connect */
 }
 
 /* ---- receiving ---- */
@@ -378,7 +381,7 @@ static bool take_packet(TcpTransport *self, Received *received)
     return false;
 }
 
-/* Asks what has happened on which socket; whether anything has. */
+/* Asks the epoll for events. Returns whether there are any. */
 static bool ask(TcpTransport *self)
 {
     const int n = epoll_wait(self->epoll_fd, self->events, TCP_MOST_EVENTS, 0);
@@ -388,7 +391,7 @@ static bool ask(TcpTransport *self)
     return n > 0;
 }
 
-/* Has what is left of an answer sent when there is room. False: the connection was dropped. */
+/* Continues to send an answer when there is room. False: the connection was dropped. */
 static bool watch_answer(TcpTransport *self, TcpReceiver *receiver, bool is_sound)
 {
     if (!is_sound) {
@@ -417,7 +420,7 @@ static void tcp_answer(Transport *transport, uint32_t connection, Packet *packet
         (void)watch_answer(self, receiver, tcp_receiver_answer(receiver, packet));
 }
 
-/* Deals with an event, which may make a receiver the current one. True: more of a large packet has
+/* Handles an event, which may make a receiver the current one. True: more of a large packet has
  * come. */
 static bool deal_with(TcpTransport *self, const struct epoll_event *event)
 {
@@ -436,7 +439,7 @@ static bool deal_with(TcpTransport *self, const struct epoll_event *event)
         if (receiver == NULL)
             receiver = g_hash_table_lookup(self->strangers, GUINT_TO_POINTER(id));
         if (receiver == NULL)
-            return false; /* dropped since */
+            return false; /* it was dropped after the event */
         if ((event->events & EPOLLOUT) && !go_on_answering(self, receiver))
             return false;
         if (!read_receiver(self, receiver))
@@ -446,7 +449,7 @@ static bool deal_with(TcpTransport *self, const struct epoll_event *event)
     }
 }
 
-/* Looks for a while, when nothing has come, for what must be on its way. */
+/* If nothing has come, polls for a while for the packet that is on its way. */
 static bool look_for_the_rest(TcpTransport *self)
 {
     SpinnerEnd end;
@@ -481,7 +484,7 @@ static bool tcp_receive(Transport *transport, Received *received)
         if (deal_with(self, &self->events[self->next_event++]))
             is_midway = true;
     }
-    /* Of what is left undone, if anything is, poll_fd tells again; but not of what was read. */
+    /* poll_fd tells again of sockets that were not read, but not of bytes that were read. */
     if (take_packet(self, received))
         return true;
     check(self);
@@ -580,7 +583,7 @@ static Transport *tcp_create(const TransportConfig *config, GError **error)
     return NULL;
 }
 
-/* A socket that listens there; -1: errno says why not. */
+/* A socket that listens there; -1 with errno. */
 static int listen_at(const struct addrinfo *address)
 {
     const int one = 1, zero = 0;

@@ -29,48 +29,47 @@ typedef struct {
 
     /* the I/O thread only */
     GHashTable *receivers; /* id → TcpReceiver: of nodes that have proved who they are */
-    GHashTable *strangers; /* the same of those who have not yet */
+    GHashTable *strangers; /* the same, of connections that have not yet */
     uint32_t n_receivers_ever;
-    TcpReceiver *current; /* what was read of it is taken out first; NULL: none */
-    TcpReceiver *last;    /* of which the last packet came; NULL: it is gone */
-    struct epoll_event events[TCP_MOST_EVENTS]; /* not looked at yet: from next_event on */
+    TcpReceiver *current; /* its bytes that were read are taken first; NULL: none */
+    TcpReceiver *last;    /* the receiver of the last packet; NULL: it is gone */
+    struct epoll_event events[TCP_MOST_EVENTS]; /* from next_event on they are not handled yet */
     int next_event, n_events;
-    bool is_armed;     /* poll_fd tells what comes */
-    unsigned n_vain;   /* glances since a packet came */
+    bool is_armed;     /* poll_fd becomes readable when something comes */
+    unsigned n_vain;   /* glances since the last packet */
     Spinner spinner;   /* for the rest of a large packet */
-    int64_t check_ms;  /* when connections are looked through next */
-    int64_t warned_ms; /* when somebody was last complained of */
+    int64_t check_ms;  /* when connections are checked next */
+    int64_t warned_ms; /* when the last complaint was logged */
     uint64_t n_unsaid; /* complaints since then */
 
     Senders senders; /* any thread */
 } TcpTransport;
 
-/* What an event of the epoll is about. */
+/* The kinds of descriptors in the epoll. */
 enum {
     TCP_EVENT_LISTENER,
     TCP_EVENT_RECEIVER,
     TCP_EVENT_SENDER,
 };
 
-/* Puts a descriptor into the epoll, or says anew of one that is in it what it is watched for. */
+/* Puts a descriptor into the epoll, or changes the events for which it is watched. */
 bool tcp_transport_watch(const TcpTransport *transport, int fd, uint32_t events, uint32_t kind,
                          uint32_t id);
 void tcp_transport_watch_for(const TcpTransport *transport, int fd, uint32_t events, uint32_t kind,
                              uint32_t id);
 
-/* A connection on which nothing goes ends some time after its other end has vanished. */
+/* Makes a quiet connection end some time after its other end has vanished. */
 void tcp_transport_keep_alive(const TcpTransport *transport, int fd);
 
 /* ---- transport_tcp_send.c ---- */
 
-/* A channel to whoever listens there. (transfer full) */
+/* A channel to the process that listens there. (transfer full) */
 Channel *tcp_sender_new(TcpTransport *transport, const struct addrinfo *address,
                         const ChannelTarget *target);
 
 /* ---- transport_tcp.c ---- */
 
-/* Has what comes back on a connection received, whose other end has proved who it is. I/O
- * thread. */
+/* Receives what comes back on a connection, whose other end has proved its identity. I/O thread. */
 void tcp_transport_take_answers(TcpTransport *transport, int fd, const Handshake *done,
                                 const Seal *receives);
 

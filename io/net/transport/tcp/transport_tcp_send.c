@@ -1,15 +1,15 @@
-/* The sending side of the TCP transport. A connection begins with the handshake; what waits goes
- * out once it is done. What the kernel does not take at once is written when it says that there is
- * room.
+/* The sending side of the TCP transport. A connection begins with the handshake. After it, waiting
+ * packets are sent. Bytes that the kernel does not take at once are written when it says that there
+ * is room.
  *
- * A packet goes out from where it lies, with its tag behind it. Where packets are encrypted, a
- * piece of it at a time is written to a buffer of the sender, and goes out from there.
+ * A packet is sent from its own memory, with its tag behind it. If packets are encrypted, one piece
+ * at a time is written to a buffer of the sender, and sent from there.
  *
- * A connection is given up when what was written is not acknowledged for too long, and an attempt
- * to make one when it takes too long: see the design note of transport_tcp.c.
+ * A connection is given up if written bytes are not acknowledged for too long; an attempt to
+ * connect is given up if it takes too long: see the design note of transport_tcp.c.
  *
- * On a connection for greetings answers come back, which a receiver of its own takes in. On others
- * nothing ever comes after the handshake. If something does, it is not a node's.
+ * Answers come back on a connection for greetings; a receiver of its own takes them. On other
+ * connections nothing comes after the handshake. If something does, it is not from a node.
  *
  * Threads: those of sender.h; all here but tcp_sender_new and sender_free run with the sender's
  * lock held. The handshake is read by the I/O thread. */
@@ -30,9 +30,9 @@
 #include "io/net/transport/tcp/tcp_address.h"
 #include "io/net/transport/tcp/transport_tcp.h"
 
-/* Of the timeout: how long nothing need be acknowledged, or a first attempt to connect take; how
- * long a further attempt takes, besides a few times round the way; and the longest pause between
- * two. */
+/* Parts of the timeout: how long bytes may stay unacknowledged, or a first attempt to connect may
+ * take; how long a further attempt may take, in addition to a few round trips; and the longest
+ * pause between two attempts. */
 #define PATIENCE_PART 4
 #define ATTEMPT_PART 16
 #define PAUSE_PART 32
@@ -44,7 +44,7 @@
 /* Between two lines in the log about one sender. */
 #define WARNING_MS 5000
 
-/* The other end has so long to prove itself. */
+/* The time that the other end has for its proof. */
 #define PROOF_MS 5000
 
 typedef struct {
@@ -56,13 +56,13 @@ typedef struct {
     socklen_t address_size;
     ChannelTarget target;
 
-    /* guarded by the sender's lock; while it is open */
+    /* guarded by the sender's lock; valid while the sender is open */
     int fd;
-    bool is_connected; /* and has said its HELLO */
-    bool is_proven;    /* the other end has proved who it is */
+    bool is_connected; /* and has sent its HELLO */
+    bool is_proven;    /* the other end has proved its identity */
     bool waits_for_room;
     int64_t opened_ms;
-    int64_t idle_ms; /* when all that was written was last known to be acknowledged */
+    int64_t idle_ms; /* when everything written was last known to be acknowledged */
     Handshake handshake;
     Seal seal;
 
@@ -73,9 +73,10 @@ typedef struct {
     size_t piece_begin, piece_end; /* in the packet */
     uint8_t tag[SEAL_TAG_BYTES];
     size_t tag_at;
-    uint8_t *hidden; /* the piece, encrypted; NULL: none has been */
+    uint8_t *hidden; /* the piece, encrypted; NULL: no piece was encrypted yet */
 
-    int64_t round_ms; /* once round the way, as of the last connection; also while it is not open */
+    int64_t round_ms; /* round-trip time of the last connection; valid also while the sender is not
+                       * open */
     int64_t warned_ms;
 } TcpSender;
 
@@ -128,15 +129,15 @@ static void sender_shut(Sender *sender)
 
     handshake_clear(&self->handshake);
     seal_clear(&self->seal);
-    if (self->target.greets) /* the receiver for answers has the connection open, too */
+    if (self->target.greets) /* the receiver for answers also has the connection open */
         (void)shutdown(self->fd, SHUT_RDWR);
-    /* Taken out first: a process that was forked off may still have it open. */
+    /* It is taken out first, because a forked process may still have it open. */
     (void)epoll_ctl(self->transport->epoll_fd, EPOLL_CTL_DEL, self->fd, NULL);
     close(self->fd);
 }
 
-/* What the socket is watched for: before the other end has proved itself, and on a connection on
- * which nothing comes back, for all that comes. */
+/* The events for which the socket is watched. It is watched for anything that comes before the
+ * other end has proved itself, and on a connection on which nothing should come back. */
 static uint32_t watched_events(const TcpSender *self)
 {
     const bool has_receiver = self->is_proven && self->target.greets;
@@ -160,7 +161,7 @@ static void wait_for_room(TcpSender *self, bool waits)
 
 /* ---- the handshake ---- */
 
-/* One line in the log for so many ms: attempts are many. */
+/* One line in the log for so many ms, because there may be many attempts. */
 static void warn(TcpSender *self, const char *what)
 {
     const int64_t now_ms = monotonic_ms();
@@ -174,7 +175,7 @@ static void warn(TcpSender *self, const char *what)
     g_warning("ended a connection to %s: %s", text, what);
 }
 
-/* A message of the handshake: a fresh connection has room for more than that. */
+/* Sends a message of the handshake: a new connection has room for more than that. */
 static bool say(const TcpSender *self, const uint8_t *bytes, size_t size)
 {
     ssize_t n;
@@ -185,7 +186,7 @@ static bool say(const TcpSender *self, const uint8_t *bytes, size_t size)
     return n == (ssize_t)size;
 }
 
-/* The connection is there: says HELLO. */
+/* The connection is made: sends HELLO. */
 static bool note_connected(TcpSender *self)
 {
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
@@ -198,7 +199,7 @@ static bool note_connected(TcpSender *self)
     return say(self, hello, handshake_begin(&self->handshake, hello));
 }
 
-/* Whether a connection may still come of the attempt. */
+/* Whether the attempt to connect may still succeed. */
 static bool is_hopeful(const TcpSender *self, int64_t now_ms)
 {
     const unsigned timeout_ms = self->transport->timeout_ms;
@@ -209,8 +210,8 @@ static bool is_hopeful(const TcpSender *self, int64_t now_ms)
     return now_ms - self->opened_ms < (is_first ? most_ms : MIN(next_ms, most_ms));
 }
 
-/* Whether what was written is acknowledged, or the other end says at least that it cannot take more
- * yet. */
+/* Whether the written bytes are acknowledged, or the other end at least says that it cannot take
+ * more yet. */
 static bool is_alive(TcpSender *self, int64_t now_ms)
 {
     const int64_t patience_ms = MAX(self->transport->timeout_ms / PATIENCE_PART, 1);
@@ -229,7 +230,7 @@ static bool is_alive(TcpSender *self, int64_t now_ms)
     return info.tcpi_last_ack_recv < patience_ms;
 }
 
-/* Whether the other end still has time to prove itself. */
+/* Whether the other end still has time for its proof. */
 static bool may_prove(TcpSender *self, int64_t now_ms)
 {
     if (self->is_proven || now_ms - self->opened_ms < PROOF_MS)
@@ -246,7 +247,7 @@ static bool sender_look_after(Sender *sender, int64_t now_ms)
     if (self->is_connected ? is_alive(self, now_ms) && may_prove(self, now_ms)
                            : is_hopeful(self, now_ms))
         return true;
-    /* The kernel need not go on with what the link sends again. */
+    /* The kernel need not continue to send bytes that the link sends again. */
     if (sender->give_up_ms == INT64_MAX)
         (void)setsockopt(self->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
     return false;
@@ -263,12 +264,12 @@ static void note_proven(TcpSender *self)
     seal_clear(&receives);
     handshake_clear(&self->handshake);
     sender_note_connected(&self->base);
-    self->waits_for_room = true; /* looked at again once what waits is written */
+    self->waits_for_room = true; /* checked again when the waiting bytes are written */
     watch(self);
 }
 
-/* Reads what the handshake wants and not a byte more. False: the connection is not worth
- * keeping. */
+/* Reads the bytes that the handshake wants and none beyond them. False: the connection is to be
+ * closed. */
 static bool shake_hands(TcpSender *self)
 {
     uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
@@ -317,7 +318,7 @@ static bool sender_hear(Sender *sender, uint32_t events)
 
 /* ---- writing ---- */
 
-/* Whether there is a connection by now: a sender need not wait until the I/O thread has heard of
+/* Whether the connection is made by now. A sender need not wait until the I/O thread hears of
  * it. */
 static SenderProgress connect_on(TcpSender *self)
 {
@@ -329,7 +330,7 @@ static SenderProgress connect_on(TcpSender *self)
     return SENDER_LATER;
 }
 
-/* Seals the next piece of the packet, unless one is on its way. */
+/* Seals the next piece of the packet, unless a piece is being written. */
 static void make_piece(TcpSender *self, const Packet *packet, size_t at)
 {
     const size_t most = tcp_piece_bytes(&self->seal), left = packet->size - at;
@@ -348,8 +349,8 @@ static void make_piece(TcpSender *self, const Packet *packet, size_t at)
     self->has_piece = true;
 }
 
-/* Writes as much of head, piece and tag as the kernel takes, *budget bytes of the piece at the
- * most. */
+/* Writes as much of head, piece and tag as the kernel takes, but at most *budget bytes of the
+ * piece. */
 static SenderProgress write_some(TcpSender *self, const Packet *packet, size_t *at, size_t *budget)
 {
     const bool is_hidden = self->seal.protection == PROTECTION_ENCRYPT;
@@ -395,7 +396,7 @@ static SenderProgress sender_write(Sender *sender, const Packet *packet, size_t 
     if (progress == SENDER_LATER)
         wait_for_room(self, true);
     else if (progress == SENDER_DONE && sender->waiting.length <= 1)
-        wait_for_room(self, false); /* this was the last */
+        wait_for_room(self, false); /* this was the last byte */
     return progress;
 }
 

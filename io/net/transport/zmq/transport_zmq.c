@@ -1,16 +1,17 @@
 /* The transports "zmq" and "ipc": ZeroMQ, over TCP and over Unix sockets with abstract names.
  *
- * One ROUTER, bound to all of the node's addresses, only receives; one DEALER per channel only
- * sends. So no peer can make another's packets wait, and the routing ids of strangers concern
- * nobody. The queues of the sockets have no limit of their own: the link above bounds what is in
- * flight, and a socket that never says "full" never drops silently.
+ * One ROUTER is bound to all of the node's addresses and only receives. One DEALER for each channel
+ * only sends. So no peer can make another peer's packets wait, and routing ids that strangers
+ * choose have no effect. The queues of the sockets have no limit: the link above bounds what is in
+ * flight, and a socket that is never full never drops silently.
  *
- * With a secret both ends of a connection prove it by CURVE, which also encrypts: see zmq_curve.h.
+ * If there is a secret, both ends of a connection prove it by CURVE, which also encrypts: see
+ * zmq_curve.h.
  *
- * Threads: the ROUTER belongs to the I/O thread. A DEALER goes from holder to holder, which ZeroMQ
- * allows where the handing over is a full fence: the send token of the peer is one
- * (network_send.c). ZeroMQ's own thread gives back what it sent without a copy: packet_unref is
- * made for that. */
+ * Threads: the ROUTER belongs to the I/O thread. A DEALER goes from holder to holder. ZeroMQ allows
+ * this if the handover is a full fence; the send token of the peer is one (network_send.c).
+ * ZeroMQ's own thread gives back packets that it sent without a copy; packet_unref may be called on
+ * any thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -25,18 +26,18 @@
 #define ZMQ "zmq"
 #define IPC "ipc"
 
-/* Packets up to this size are copied into the socket's queue: cheaper than giving them back from
- * another thread. */
+/* Packets up to this size are copied into the socket's queue. This is cheaper than giving them back
+ * from another thread. */
 #define COPIED_BYTES 2048
 
-/* A stranger that connects and says nothing is cut off. */
+/* A stranger that connects and says nothing is cut off after this time. */
 #define HANDSHAKE_MS 5000
 
 #define RECONNECT_MS 50
 #define LONGEST_RECONNECT_MS 1000
 
-/* Of the timeout: how long nothing need be acknowledged before a connection is given up, how long
- * an attempt to connect takes, and the longest pause between two. */
+/* Parts of the timeout: how long a connection may go without an acknowledgement, how long an
+ * attempt to connect may take, and the longest pause between two attempts. */
 #define PATIENCE_PART 4
 #define ATTEMPT_PART 12
 #define PAUSE_PART 32
@@ -45,11 +46,12 @@ typedef struct {
     Transport base;
     void *context;
     void *router;
-    char *identity;  /* of the host; "ipc" alone */
-    ZmqCurve *curve; /* NULL: there is no secret to be proved */
+    char *identity;  /* of the host; only for "ipc" */
+    ZmqCurve *curve; /* NULL: there is no secret to prove */
     unsigned timeout_ms;
-    /* Counts packets on their way through ZeroMQ, which orders the two threads that meet in one.
-     * Its queues do so too, but we cannot see it, nor can a race detector. */
+    /* The number of packets on their way through ZeroMQ. The counter orders the thread that sends a
+     * packet and the thread that gives it back. ZeroMQ's queues order them too, but a race detector
+     * cannot see that. */
     _Atomic uint64_t n_handed_over;
 } ZmqTransport;
 
@@ -57,7 +59,7 @@ typedef struct {
     Channel base;
     ZmqTransport *transport;
     void *dealer;
-    void *monitor; /* NULL: could not be had */
+    void *monitor; /* NULL: it could not be made */
     NetworkPeerState state;
     uint32_t n_connected; /* how often */
 } ZmqChannel;
@@ -75,7 +77,7 @@ static bool set_int(void *socket, int option, int value)
     return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
 }
 
-/* What both kinds of socket have in common. */
+/* The options that both kinds of socket have in common. */
 static bool set_up(void *socket)
 {
     return set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, 0) &&
@@ -116,7 +118,7 @@ static Transport *create(const TransportOps *ops, const TransportConfig *config,
         zmq_ctx_set(self->context, ZMQ_MAX_SOCKETS, (int)MIN(n_sockets, 65535)) != 0 ||
         (self->router = zmq_socket(self->context, ZMQ_ROUTER)) == NULL || !set_up(self->router) ||
         zmq_setsockopt(self->router, ZMQ_MAXMSGSIZE, &largest, sizeof largest) != 0 ||
-        /* Nothing is sent on it; should that ever change, it must not be dropped silently. */
+        /* Nothing is sent on it. If that ever changes, packets must not be dropped silently. */
         !set_int(self->router, ZMQ_ROUTER_MANDATORY, 1)) {
         fail(error, "open", "a ZeroMQ socket", "");
         zmq_transport_destroy(&self->base);
@@ -144,7 +146,7 @@ static Transport *ipc_create(const TransportConfig *config, GError **error)
     return transport;
 }
 
-/* What ZeroMQ calls the address: it binds numbers alone. (transfer full) */
+/* The address in ZeroMQ's form: it binds only numbers. (transfer full) */
 static char *numeric_endpoint(const struct addrinfo *address, const char *port)
 {
     char host[NI_MAXHOST];
@@ -174,14 +176,14 @@ static bool zmq_transport_bind(Transport *transport, const char *endpoint, char 
         fail(error, "bind", endpoint, TCP_ADDRESS_TAKEN);
         return false;
     }
-    /* The host stays as it was written: that is how the others reach it. */
+    /* The host stays as it was written, because the others reach it by that name. */
     const char *const real_port = strrchr(bound, ':');
     *resolved = tcp_address_join(
         ZMQ, host, real_port != NULL ? (unsigned)strtoul(real_port + 1, NULL, 10) : 0);
     return true;
 }
 
-/* What ZeroMQ calls the address of a name. */
+/* The address of a name in ZeroMQ's form. */
 static char *ipc_endpoint(const char *name)
 {
     return g_strconcat("ipc://@", name, NULL);
@@ -251,7 +253,7 @@ static void received_move(Received *to, Received *from)
     to->connection = from->connection;
     zmq_msg_init(message_of(to));
     zmq_msg_move(message_of(to), message_of(from));
-    point_at(to); /* small messages lie in the zmq_msg_t itself */
+    point_at(to); /* small messages are in the zmq_msg_t itself */
 }
 
 static const char *received_address(Received *received)
@@ -277,9 +279,9 @@ static bool receive_part(void *socket, zmq_msg_t *message)
     return size != -1;
 }
 
-/* A channel sends one part, before which the ROUTER puts the sender's routing id. Anything else
- * was not sent by one. The socket looks for what has come before it says that there is nothing, so
- * its edge-triggered descriptor may be polled after that. */
+/* A channel sends one part, and the ROUTER puts the sender's routing id before it. A message of
+ * another form was not sent by a channel. The socket checks for new messages before it says that
+ * there is none, so its edge-triggered descriptor may be polled after that. */
 static bool zmq_transport_receive(Transport *transport, Received *received)
 {
     ZmqTransport *const self = (ZmqTransport *)transport;
@@ -313,7 +315,8 @@ static bool zmq_transport_receive(Transport *transport, Received *received)
     return true;
 }
 
-/* ZeroMQ has sent the packet, or given it up. Its own thread, or whoever closes. */
+/* ZeroMQ has sent the packet, or given it up. On ZeroMQ's thread, or the one that closes the
+ * socket. */
 static void give_back(void *bytes, void *transport)
 {
     ZmqTransport *const self = transport;
@@ -344,7 +347,7 @@ static void zmq_channel_send(Channel *channel, Packet *packet)
     do
         sent = zmq_msg_send(&message, self->dealer, ZMQ_DONTWAIT);
     while (sent == -1 && zmq_errno() == EINTR);
-    /* What it does not take is lost, and sent again by the link. */
+    /* A packet that the socket does not take is lost, and the link sends it again. */
     if (sent == -1)
         zmq_msg_close(&message);
 }
@@ -401,7 +404,7 @@ static const ChannelOps channel_ops = {
     .close = zmq_channel_close,
 };
 
-/* Watches the DEALER's connection; goes without where that fails. */
+/* Watches the DEALER's connection. If that fails, the channel works without. */
 static void watch(ZmqTransport *transport, ZmqChannel *channel)
 {
     g_autofree char *name = g_strdup_printf("inproc://monitor-%p", (void *)channel);
@@ -409,7 +412,7 @@ static void watch(ZmqTransport *transport, ZmqChannel *channel)
 
     if (monitor == NULL)
         return;
-    /* With a limit a long quarrel about a connection could block ZeroMQ's own thread. */
+    /* With a limit, many events of one connection could block ZeroMQ's own thread. */
     if (!set_up(monitor) ||
         zmq_socket_monitor(channel->dealer, name,
                            ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED) != 0 ||
@@ -421,7 +424,7 @@ static void watch(ZmqTransport *transport, ZmqChannel *channel)
     channel->state = NETWORK_PEER_CONNECTING;
 }
 
-/* A network may fail without a word: see the design note of transport_tcp.c. */
+/* A network may fail silently: see the design note of transport_tcp.c. */
 static bool set_patience(const ZmqTransport *self, void *dealer)
 {
     const int longest_ms =
@@ -433,7 +436,7 @@ static bool set_patience(const ZmqTransport *self, void *dealer)
            set_int(dealer, ZMQ_TCP_MAXRT, (int)MAX(self->timeout_ms / PATIENCE_PART, 1));
 }
 
-/* `inner` is the endpoint as ZeroMQ has it. */
+/* `inner` is the endpoint in ZeroMQ's form. */
 static Channel *connect_channel(ZmqTransport *self, const char *endpoint, const char *inner,
                                 bool ipv6, const ChannelTarget *target, GError **error)
 {

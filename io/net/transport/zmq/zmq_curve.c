@@ -1,15 +1,15 @@
 /* CURVE (https://rfc.zeromq.org/spec/26) with keys that are made from the secret of the run.
  *
- * Who connects has to know the public key of the listener before it can say anything: its first
- * message is encrypted for that key, which is never sent. So does who listens: it decrypts with the
- * secret half. Both keys come from the secret, so each end has proved the secret to the other, for
- * this connection alone: its keys are drawn anew at both ends. Then the connecting end shows its
- * own public key, encrypted, which ZeroMQ hands to an authenticator (ZAP,
- * https://rfc.zeromq.org/spec/27). It knows the keys of all nodes, and names the node to ZeroMQ,
- * which attaches the name to each message.
+ * The connecting end must know the public key of the listener before it can say anything, because
+ * its first message is encrypted for that key. The key is never sent. The listener must know the
+ * secret half to decrypt the message. Both keys come from the run's secret, so each end has proved
+ * the secret to the other. The proof holds for this connection alone, because both ends draw new
+ * keys for each connection. Then the connecting end sends its own public key, encrypted, and ZeroMQ
+ * hands it to an authenticator (ZAP, https://rfc.zeromq.org/spec/27). The authenticator knows the
+ * keys of all nodes, and tells ZeroMQ the node's name, which ZeroMQ attaches to each message.
  *
- * Threads: the authenticator is a thread of its own with two sockets, which were made by the owner.
- * It ends when the context is terminated. All else is constant after zmq_curve_new. */
+ * Threads: the authenticator is a thread of its own with two sockets, which the owner made. It ends
+ * when the context is terminated. Everything else is constant after zmq_curve_new. */
 #include "io/net/transport/zmq/zmq_curve.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define ZAP_DOMAIN "rubato"
 #define MONITOR_ADDRESS "inproc://refused"
 
-/* Between two lines in the log: attempts are many. */
+/* Between two lines in the log, because there may be many attempts. */
 #define WARNING_MS 5000
 
 #define REFUSED                                                                   \
@@ -42,7 +42,7 @@ struct ZmqCurve {
 
     /* the thread's */
     void *requests, *refusals;
-    uint8_t (*nodes)[CURVE_KEY_BYTES]; /* their public keys as who connects, by number */
+    uint8_t (*nodes)[CURVE_KEY_BYTES]; /* the nodes' public keys as connecting ends, by number */
     int64_t warned_ms;
 };
 
@@ -52,7 +52,7 @@ enum { ZAP_VERSION, ZAP_REQUEST_ID, ZAP_MECHANISM = 5, ZAP_CREDENTIALS, ZAP_MAX_
 
 typedef struct {
     uint8_t bytes[256];
-    size_t size; /* of the part; more than there is room: it is cut */
+    size_t size; /* of the part; if it is more than there is room, the part is cut */
 } ZapPart;
 
 static bool receive_request(void *socket, ZapPart parts[ZAP_MAX_PARTS], size_t *n_parts)
@@ -242,7 +242,7 @@ bool zmq_curve_set_up_dealer(const ZmqCurve *self, void *dealer, uint32_t node)
     g_auto(CurveKeys) its = { 0 };
 
     if (node == HANDSHAKE_ANY_NODE) {
-        errno = EINVAL; /* nobody has that key */
+        errno = EINVAL; /* it names no node, and so no key */
         return false;
     }
     curve_keys_derive(&self->secret, CURVE_ROLE_LISTENS, node, &its);
