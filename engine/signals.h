@@ -9,7 +9,7 @@
 typedef struct SignalWatch SignalWatch;
 
 /* Blocks both signals in the calling thread, and watches for them on a thread of its own, which
- * calls `interrupted` once. NULL where that is impossible. (transfer full) */
+ * calls `interrupted` once. NULL if that is impossible. (transfer full) */
 SignalWatch *signal_watch_new(void (*interrupted)(RubatoEngine *engine, int signal_number),
                               RubatoEngine *engine);
 

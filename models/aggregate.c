@@ -100,7 +100,7 @@ static bool grow_arrays(Aggregate *aggregate)
     return true;
 }
 
-/* Room for one more key; false where there is no memory. */
+/* Room for one more key; false if there is no memory. */
 static bool make_room(Aggregate *aggregate)
 {
     const size_t n_slots = MAX(FIRST_SLOTS, aggregate->n_slots * 2);

@@ -18,7 +18,7 @@ typedef struct Aggregate Aggregate;
 Aggregate *aggregate_new(const RubatoTableSpec *spec, RubatoShard *shard);
 void aggregate_free(Aggregate *aggregate);
 
-/* Adds a request's deltas. The requests of one worker come together. False where there is no memory
+/* Adds a request's deltas. The requests of one worker come together. False if there is no memory
  * for all of it. */
 bool aggregate_take(Aggregate *aggregate, const RubatoRequest *request);
 

@@ -1,7 +1,7 @@
 /* BSP: a Get at clock c sees exactly the Adds of the clocks before c.
  *
  * Adds are kept, ordered by clock, worker and arrival, until the min clock has passed theirs; Gets
- * are parked until it has come to theirs. A worker that only adds may be ahead of one that gets, so
+ * are parked until it has reached theirs. A worker that only adds may be ahead of one that gets, so
  * Gets of several clocks may be parked at once. When the min clock jumps, Gets and Adds therefore
  * take turns: the Gets of clock c come after the Adds of c - 1 and before those of c. The order of
  * the Adds depends only on clocks and workers, so sums of floats are the same in every run. A
@@ -21,7 +21,7 @@ typedef struct {
     RequestHeap parked; /* Gets */
     RequestHeap kept;   /* copies of Adds */
     const RubatoTableSpec *spec;
-    Aggregate *aggregate; /* NULL: none is wanted, or was needed yet */
+    Aggregate *aggregate; /* NULL: the table does not aggregate, or nothing was added yet */
 } BspModel;
 
 static RubatoModel *create(const RubatoModelSetup *setup, GError **error)

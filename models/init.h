@@ -18,7 +18,7 @@ struct RubatoInit {
     uint64_t seed;
     bool is_zero;
 
-    /* The state of the update rule; 0 and NULL where it keeps none. */
+    /* The state of the update rule; 0 and NULL if it keeps none. */
     size_t state_bytes;
     const RubatoUpdate *update;
     void (*init_state)(const RubatoUpdate *update, void *row);
@@ -26,7 +26,7 @@ struct RubatoInit {
     /* Writes the values of a key's row. */
     void (*fill)(const RubatoInit *init, RubatoKey key, void *row);
 
-    /* constant: one value, as it lies in memory; for real dtypes low, high of "uniform" or mean,
+    /* constant: one value in its form in memory; for real dtypes low, high of "uniform" or mean,
      * stddev of "normal"; for integers the lowest value and how many there are (0: all 2^64). */
     unsigned char value[8];
     double low, high;

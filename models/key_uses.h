@@ -21,7 +21,8 @@ typedef struct {
     uint32_t next; /* in the chain; KeyUses alone */
 } KeyUse;
 
-/* The kind's part: chains[chain_of(uses, key)] is where a key's uses begin. */
+/* What each kind does in its own way: chains[chain_of(uses, key)] is the beginning of a key's
+ * uses. */
 typedef struct {
     const char *name;
     bool wants_range; /* only for a storage that holds a range of keys */
@@ -40,7 +41,7 @@ struct KeyUses {
     RubatoKey first_key;
     uint64_t n_chains;
     KeyHash key_hash;
-    uint32_t *chains; /* indices of uses, KEY_USES_END where there is none */
+    uint32_t *chains; /* indices of uses, KEY_USES_END if there is none */
 
     KeyUse *entries;
     uint32_t n_uses;      /* in chains */
@@ -55,7 +56,7 @@ struct KeyUses {
 
 #define KEY_USES_END 0u /* entry 0 is never used, so that fresh pages are empty chains */
 
-/* The kind of that name, NULL where there is none; and the i-th kind's name, NULL past the last. */
+/* The kind of that name, NULL if there is none; and the i-th kind's name, NULL past the last. */
 const KeyUsesOps *key_uses_find_ops(const char *name);
 const char *key_uses_name(size_t i);
 
@@ -67,10 +68,10 @@ void key_uses_free(KeyUses *uses);
  * more than KEY_USES_MAX_KEYS or there is no memory. */
 bool key_uses_add(KeyUses *uses, uint32_t worker, uint64_t iteration, const RubatoKeys *keys);
 
-/* Takes the same out again. */
+/* Removes the same uses again. */
 void key_uses_remove(KeyUses *uses, uint32_t worker, uint64_t iteration, const RubatoKeys *keys);
 
-/* A use of one of the keys in an iteration up to `last` by another worker than `reader`; NULL where
+/* A use of one of the keys in an iteration up to `last` by another worker than `reader`; NULL if
  * there is none. The pointer holds until they change. */
 const KeyUse *key_uses_find(const KeyUses *uses, const RubatoKeys *keys, uint64_t last,
                             uint32_t reader);

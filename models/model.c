@@ -160,7 +160,7 @@ RubatoRequest *model_take_answered(RubatoModel *model)
     RubatoRequest *request = *model->outbox, *next, *oldest_first = NULL;
 
     *model->outbox = NULL;
-    if (request == NULL || request->next == NULL) /* as a rule */
+    if (request == NULL || request->next == NULL) /* the usual case */
         return request;
     for (; request != NULL; request = next) {
         next = request->next;

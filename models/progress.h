@@ -6,12 +6,12 @@
 
 #include <rubato/model_ops.h>
 
-/* Every clock is 0. NULL where the memory is not there. (transfer full) */
+/* Every clock is 0. NULL if there is no memory. (transfer full) */
 RubatoProgress *progress_new(uint32_t n_sources);
 void progress_free(RubatoProgress *progress);
 
-/* A source has come to a clock. False, and nothing has changed, if it was there already. On success
- * *from is the clock that it had. Constant time, averaged over the clocks. */
+/* A source has reached a clock. False, and nothing has changed, if it had reached it before. On
+ * success *from is the clock that it had. Constant time, averaged over the clocks. */
 bool progress_advance(RubatoProgress *progress, uint32_t source, uint64_t clock, uint64_t *from);
 
 uint32_t progress_n_sources(const RubatoProgress *progress);

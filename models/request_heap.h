@@ -20,13 +20,13 @@ typedef struct {
     uint64_t n_arrived;
 } RequestHeap;
 
-/* False, and nothing is changed, where there is no memory. */
+/* False, and nothing is changed, if there is no memory. */
 bool request_heap_push(RequestHeap *heap, RubatoRequest *request);
 
-/* The first request, NULL where there is none. It stays in the heap. */
+/* The first request, NULL if there is none. It stays in the heap. */
 RubatoRequest *request_heap_first(const RequestHeap *heap);
 
-/* Takes the first request out; NULL where there is none. */
+/* Takes the first request out; NULL if there is none. */
 RubatoRequest *request_heap_pop(RequestHeap *heap);
 
 /* Frees the heap's own memory. It must be empty. */

@@ -51,7 +51,8 @@ void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas);
 bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas);
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas);
 
-/* Another number for a hyper-parameter of the update rule, and whether it may have that. */
+/* Gives a hyper-parameter of the update rule another number. The second function tells whether it
+ * may have that number. */
 void shard_tune(RubatoShard *shard, const RubatoTuning *tuning);
 bool shard_tuning_ok(const RubatoShard *shard, const RubatoTuning *tuning);
 
@@ -85,7 +86,7 @@ const RubatoTableSpec *shard_spec(const RubatoShard *shard);
 /* Bytes of a row: width × the size of the dtype. */
 size_t shard_row_bytes(const RubatoShard *shard);
 
-/* The time for a row, in values, roughly: at least 1. */
+/* A rough estimate of the time for a row, in values: at least 1. */
 size_t shard_n_values(const RubatoShard *shard);
 
 /* How many rows there are, and how many bytes they take in all. */

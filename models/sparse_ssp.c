@@ -3,23 +3,23 @@
  * Workers tell the keys of their iterations ahead of time. A Get at clock c, with min clock m:
  *
  *     c <= m + s        is answered, as under SSP(s);
- *     c <= m + s + q    is answered once nobody can any more add to its keys at a clock up to
+ *     c <= m + s + q    is answered once no worker can still add to its keys at a clock up to
  *                       c - s - 1, which are the clocks that SSP would have waited for;
  *     beyond            waits for the min clock.
  *
  * In the middle case the first obstacle found holds it back: a worker that has not told (and not
- * finished) all of its iterations up to c - s - 1, for an untold iteration may use any key; or a
- * use of one of the keys in such an iteration. The Get is filed with that worker. It is examined
+ * finished) all of its iterations up to c - s - 1, because an untold iteration may use any key; or
+ * a use of one of the keys in such an iteration. The Get is filed with that worker. It is examined
  * again when the obstacle is gone, that is, after an announcement or a clock of this one worker. So
  * most Gets are examined once or twice, however many workers there are. The min clock needs no
  * check of its own: when it has come to c - s, every obstacle is gone.
  *
- * An iteration t of a worker is finished when its clock is above t; what it told of t is then
+ * An iteration t of a worker is finished when its clock is above t; its announcement of t is then
  * forgotten. A retired worker's clock is above everything. A worker that tells nothing is waited
  * for as under SSP(s).
  *
  * A long announcement comes in pieces. Its keys are entered piece by piece, and the iteration
- * counts as told when all of them have come; with a piece missing it stays untold until it is
+ * counts as told when all of them have come; if a piece is missing, it stays untold until it is
  * finished.
  *
  * Thread: the shard's present owner. Between two ops: `beyond` holds the Gets with a clock above
@@ -138,7 +138,7 @@ static bool has_told(const SparseSspModel *sparse, uint32_t worker, uint64_t ite
 }
 
 /* A worker other than the reader that has not announced all iterations up to `last`, so it may use
- * any key; n_workers where there is none. */
+ * any key; n_workers if there is none. */
 static uint32_t find_untold(const SparseSspModel *sparse, uint64_t last, uint32_t reader)
 {
     uint32_t worker = 0;
@@ -214,7 +214,7 @@ static void look_again(SparseSspModel *sparse, uint32_t source)
     }
 }
 
-/* Forgets what a worker told of iterations that it has finished. */
+/* Forgets a worker's announcements of iterations that it has finished. */
 static void forget_finished(SparseSspModel *sparse, uint32_t source, uint64_t clock)
 {
     Worker *worker = &sparse->workers[source];
@@ -254,8 +254,8 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
         decide(sparse, request_heap_pop(&sparse->beyond));
 }
 
-/* Whether an announcement, or a piece of one, is the next that the worker has to tell. A piece has
- * keys, and no more than are still to come. */
+/* Whether an announcement, or a piece of one, is the next one that is due from the worker. A piece
+ * has keys, and no more than are still to come. */
 static bool is_next(const Worker *worker, const RubatoRequest *request)
 {
     const uint64_t n = request->keys.n;
@@ -270,8 +270,8 @@ static bool is_next(const Worker *worker, const RubatoRequest *request)
     return request->n_announced == 0 || (n > 0 && n <= request->n_announced);
 }
 
-/* Takes in what a worker tells of its next iteration. A useless announcement is counted: an
- * iteration that was told before, or one ahead of its turn, which stays untold. No Get waits for
+/* Enters a worker's announcement of its next iteration. An announcement of an iteration that was
+ * told before, or that is not the next one, is useless: it is counted and dropped. No Get waits for
  * ever because of it, since the worker's clock passes it. Too many keys have the same effect, and
  * so has a piece that does not fit the earlier ones. */
 static void take_in(SparseSspModel *sparse, const RubatoRequest *request)

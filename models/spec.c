@@ -14,7 +14,7 @@
 #include "models/update/rule.h"
 #include "models/update/update.h"
 
-/* What users type, and what goes over the wire: nothing longer is a name. */
+/* The longest name. Users type names, and names go over the wire. */
 #define MAX_NAME_BYTES 255
 
 #define DEFAULT_KEPT_BYTES (UINT64_C(64) << 20)
@@ -100,7 +100,7 @@ static const char *partition_name(size_t i)
     return i < G_N_ELEMENTS(names) ? names[i] : NULL;
 }
 
-/* The fields of a spec that hold a name: what they say, and the names that there are. */
+/* The fields of a spec that hold a name: their values, and the known names. */
 static const struct {
     const char *field;
     const char *(*of)(const RubatoTableSpec *spec);

@@ -1,4 +1,4 @@
-/* What a table spec says once its defaults are filled in, and whether it makes sense.
+/* The values of a table spec with its defaults filled in, and the checks of a spec.
  *
  * Threads: any; a spec is only read. */
 #ifndef RUBATO_MODELS_SPEC_H
@@ -18,7 +18,7 @@
  * and lists the known ones. */
 bool spec_check(const RubatoTableSpec *spec, GError **error);
 
-/* Refuses a spec, as RUBATO_ERROR_INVALID with the table's name before what is wrong; false. */
+/* Refuses a spec: RUBATO_ERROR_INVALID, with the table's name and then the fault. Returns false. */
 bool spec_refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
     G_GNUC_PRINTF(3, 4);
 
@@ -30,7 +30,7 @@ const char *spec_init_name(const RubatoTableSpec *spec);
 const char *spec_record_name(const RubatoTableSpec *spec);
 const char *spec_partition_name(const RubatoTableSpec *spec);
 
-/* The numbers, likewise. */
+/* The numbers, also with their defaults. */
 uint32_t spec_width(const RubatoTableSpec *spec);
 uint32_t spec_chunk_size(const RubatoTableSpec *spec);
 uint64_t spec_max_kept_bytes(const RubatoTableSpec *spec); /* 0: its model keeps no Adds */

@@ -99,7 +99,7 @@ static inline uint32_t table_route_node(const TableRoute *route, const Slice *sl
     return route->office->servers[table_route_server(route, slice)].node;
 }
 
-/* NULL where there is none (yet). */
+/* NULL if there is none (yet). */
 static inline ProcessCache *table_route_cache(const TableRoute *route)
 {
     /* acquire: pairs with the release of the thread that created it */

@@ -58,9 +58,9 @@ static void look_for_others(TableClient *client, SpinnerEnd end)
     while (spinner_go_on(&client->spinner, end));
 }
 
-/* Servers would keep the Get until the slowest worker of this node has come to a certain clock.
- * Usually it will soon. Then it is better to ask late: otherwise the slowest worker would have to
- * gather the rows, and become even slower. The servers still decide. */
+/* Servers would keep the Get until the slowest worker of this node has reached a certain clock.
+ * Usually it reaches it soon. Then it is better to ask late: otherwise the slowest worker would
+ * have to gather the rows, and become even slower. The servers still decide. */
 void table_client_wait_for_others(TableClient *client, uint32_t n_slices)
 {
     const TableRoute *route = client->route;
@@ -129,7 +129,7 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
         clocks_tell(route->clocks, clock);
 }
 
-/* Whether others were told. */
+/* Returns whether others were told. */
 static bool advance(const TableRoute *route, uint32_t rank, uint64_t clock)
 {
     NodeClock news;

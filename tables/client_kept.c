@@ -68,7 +68,7 @@ static uint64_t find_clock(const TableClient *client)
     return g_array_index(client->kept, KeptClock, i - 1).clock + 1;
 }
 
-/* Waits until a part has come to a min clock; workers ask different ones. */
+/* Waits until a part has reached a min clock; workers ask different parts. */
 static bool wait_for_clock(TableClient *client, uint64_t clock, GError **error)
 {
     const TableRoute *route = client->route;

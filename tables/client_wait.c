@@ -69,8 +69,8 @@ static void append_silence(const PostOffice *office, uint32_t node, GString *tex
                                1000);
 }
 
-/* A Get waits for a clock where the slowest worker is behind what the model asks for; otherwise for
- * an answer that is late for another reason. */
+/* A Get waits for a clock if the slowest worker is behind the clock that the model asks for;
+ * otherwise it waits for an answer that is late for another reason. */
 void table_client_say_stalled(TableClient *client, const Call *call, double waited_s)
 {
     const TableRoute *route = client->route;
@@ -104,7 +104,8 @@ void table_client_say_stalled(TableClient *client, const Call *call, double wait
     g_message("%s (for %.1f s so far)", text->str, waited_s);
 }
 
-/* Under a model that speculates a Get may be answered before the min clock has come all the way. */
+/* Under a model that speculates, a Get may be answered before the min clock has reached that
+ * clock. */
 void table_client_report_wait(const TableClient *client)
 {
     const TableRoute *route = client->route;
@@ -114,7 +115,7 @@ void table_client_report_wait(const TableClient *client)
         route->report_wait(route->run, client->rank, route->table, client->awaited - spared);
 }
 
-/* Says now and then for whom. */
+/* Logs now and then for whom it waits. */
 static void wait_long(TableClient *client, Call *call,
                       bool (*wait)(PostOffice *office, Call *call, int timeout_ms))
 {
@@ -130,7 +131,7 @@ static void wait_long(TableClient *client, Call *call,
             table_client_say_stalled(client, call, stall_clock_s(&clock));
 }
 
-/* Time is taken only where there is something to wait for. */
+/* Time is measured only if there is something to wait for. */
 static bool wait_by(TableClient *client, Call *call,
                     bool (*wait)(PostOffice *office, Call *call, int timeout_ms),
                     uint64_t *waited_ns, GError **error)
@@ -223,7 +224,7 @@ void table_client_give_ticket(TableClient *client, size_t bytes)
 {
     pthread_mutex_lock(&client->late_lock);
     client->ticket_bytes -= bytes;
-    pthread_cond_signal(&client->answered); /* the worker alone waits */
+    pthread_cond_signal(&client->answered); /* only the worker waits */
     pthread_mutex_unlock(&client->late_lock);
 }
 

@@ -1,10 +1,10 @@
 /* A node's view of the clocks of a task on a table.
  *
- * Order. A worker posts its Adds, then stores its clock here; whichever worker moves the node's
- * clock has read that store (acquire) and tells the servers afterwards, and mailboxes and links
- * keep order: so when a shard hears the node's clock c, every Add made by the node's workers at
- * clocks < c has arrived. Two such messages may overtake one another on their way out of two
- * threads; servers ignore the older.
+ * Order. A worker posts its Adds, then stores its clock here. The worker that moves the node's
+ * clock has read that store (acquire) and tells the servers afterwards. Mailboxes and links keep
+ * order. So when a shard hears the node's clock c, every Add that the node's workers made at clocks
+ * < c has arrived. Two such messages may overtake one another when two threads send them; servers
+ * ignore the older one.
  *
  * There is no lock, and usually no write to memory that others write. A worker stores its clock.
  * Then it checks whether it was among the slowest, and whether another one of those still is; if so

@@ -29,7 +29,7 @@ typedef struct {
 typedef struct {
     _Alignas(64) _Atomic uint64_t clock; /* the node's: its slowest live worker's */
     _Atomic uint32_t slowest;           /* local rank of a worker that had it when last looked at */
-    _Atomic uint64_t wanted;            /* the highest that a Get may wait for at a server */
+    _Atomic uint64_t wanted;            /* the highest clock for which a Get may wait at a server */
     _Alignas(64) _Atomic uint64_t told; /* the clock that the node's servers were told last */
     _Atomic uint32_t told_slowest;      /* the slowest worker that the others were told of last */
 } OwnClock;
@@ -53,12 +53,12 @@ typedef struct {
 void clocks_init(Clocks *clocks, uint32_t self, uint32_t n_nodes, const uint32_t *workers_of);
 void clocks_clear(Clocks *clocks);
 
-/* A worker of this node has come to a clock (RUBATO_CLOCK_RETIRED: its end). Whether the node's
- * clock has gone up with it; *news is what to tell of the node, in any case. */
+/* A worker of this node has reached a clock (RUBATO_CLOCK_RETIRED: its end). Returns whether the
+ * node's clock has gone up with it. In any case *news becomes what to tell of the node. */
 bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *news);
 
-/* All servers of this node were told the node's clock; whoever sees that in clocks_told and then
- * asks one of them will be behind the news. */
+/* All servers of this node were told the node's clock. If a thread sees that in clocks_told and
+ * then asks one of them, its request comes behind the news. */
 void clocks_tell(Clocks *clocks, uint64_t clock);
 uint64_t clocks_told(const Clocks *clocks);
 
@@ -68,22 +68,21 @@ uint64_t clocks_own(const Clocks *clocks);
 /* The clock of a worker of this node. */
 uint64_t clocks_of_worker(const Clocks *clocks, uint32_t rank);
 
-/* For tables with lazy clocks. Before asking for what servers keep until the node has come to a
- * clock: returns the node's clock, to be told to them with the Get. If that is too low, the worker
- * that moves it on sees in clocks_are_awaited that it has to tell them. */
+/* For tables with lazy clocks. Called before a Get that servers keep until the node has reached a
+ * clock. Returns the node's clock, which the Get brings to them. If it is too low, the worker that
+ * moves it sees in clocks_are_awaited that it must tell them. */
 uint64_t clocks_await(Clocks *clocks, uint64_t clock);
 bool clocks_are_awaited(const Clocks *clocks);
 
-/* Another node has sent its clock. Older news are ignored. */
+/* Another node has sent its clock. An older clock is ignored. */
 void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news);
 
-/* The slowest worker that is known of, over all nodes: its clock, rank and node number. False when
- * none is left. */
+/* The slowest known worker of all nodes: its clock, rank and node number. False if none is left. */
 bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node);
 
-/* Whether another worker than the one that was told last is this node's slowest by now, though the
- * node's clock has not changed; *news is then what to tell. Asked now and then, so that others name
- * the right worker when they wait. */
+/* Whether this node's slowest worker is now another one than the one told last, although the node's
+ * clock has not changed; *news then becomes what to tell. It is asked now and then, so that others
+ * name the right worker when they wait. */
 bool clocks_has_news(Clocks *clocks, NodeClock *news);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct {
     RubatoCallback callback;
     void *user_data;
     bool is_get;
-    uint64_t clock; /* the worker's when it asked */
+    uint64_t clock; /* the worker's clock at the request */
     size_t bytes;   /* see table_client_take_ticket */
     bool ended;     /* guarded by the table's lock */
     CallStatus status;
@@ -57,7 +57,8 @@ static void free_ticket(void *data)
     g_free(ticket);
 }
 
-/* The cache is made by the first handle that may use it; a second one at the same time loses. */
+/* The first handle that may use the cache makes it. If two make one at the same time, the second
+ * one is freed. */
 static void ensure_cache(TableRoute *route, Actor *helper)
 {
     ProcessCache *none = NULL, *made;
@@ -74,7 +75,7 @@ static void ensure_cache(TableRoute *route, Actor *helper)
         process_cache_free(made);
 }
 
-/* Its worker has returned, and the client goes. */
+/* The worker has returned, and its client is freed. */
 static void finish(OpenHandle *handle)
 {
     RubatoKVClientTable *table = (RubatoKVClientTable *)handle;
@@ -105,7 +106,7 @@ RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, co
         return NULL;
     ensure_cache((TableRoute *)(uintptr_t)client->route, worker->helper);
     cache = table_route_cache(client->route);
-    if (cache != NULL && client->adds_uncached) { /* what is cached may lack them */
+    if (cache != NULL && client->adds_uncached) { /* cached rows may lack them */
         process_cache_forget(cache);
         client->adds_uncached = false;
     }
@@ -197,7 +198,7 @@ static void ticket_ended(Call *call)
 
 /* ---- requests ---- */
 
-/* Sends a Get: what may be cached goes through the cache, the rest to its servers. */
+/* Sends a Get: slices that may be cached go through the cache, the others to their servers. */
 static void send_get(TableClient *client, const Slice *slices, uint32_t n_slices, void *values,
                      Call *call, Message *messages)
 {
@@ -277,7 +278,7 @@ bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError **error)
     return table_client_clock(table->client, error);
 }
 
-/* A copy, NULL where there is no memory or nothing to copy. */
+/* A copy, NULL if there is no memory or nothing to copy. */
 static void *copy_of(const void *from, size_t n_bytes)
 {
     void *copy = g_try_malloc(n_bytes);
@@ -287,7 +288,7 @@ static void *copy_of(const void *from, size_t n_bytes)
     return copy;
 }
 
-/* A ticket with copies of keys and deltas, cut into slices; NULL where there is no memory. */
+/* A ticket with copies of keys and deltas, cut into slices; NULL if there is no memory. */
 static Ticket *new_ticket(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
                           const void *deltas, RubatoCallback callback, void *user_data)
 {
@@ -399,7 +400,7 @@ RubatoTicket rubato_kv_client_table_add_async(RubatoKVClientTable *table, const 
 
 /* ---- waiting ---- */
 
-/* A ticket that has not ended, NULL where it has, or has been dropped. The lock is held. */
+/* A ticket that has not ended, NULL if it has, or has been dropped. The lock is held. */
 static Ticket *find_unended(RubatoKVClientTable *table, RubatoTicket id)
 {
     Ticket *ticket = g_hash_table_lookup(table->tickets, &id);
@@ -407,7 +408,8 @@ static Ticket *find_unended(RubatoKVClientTable *table, RubatoTicket id)
     return ticket != NULL && !ticket->ended ? ticket : NULL;
 }
 
-/* Waits until the ticket has ended, until a time at most; if it has not, it is returned. */
+/* Waits until the ticket has ended, but at most until a time. If the ticket has not ended, returns
+ * it. */
 static Ticket *wait_until(RubatoKVClientTable *table, RubatoTicket id, int64_t end_ms)
 {
     Ticket *ticket;
@@ -426,8 +428,8 @@ static void report_wait(RubatoKVClientTable *table)
     pthread_mutex_lock(&table->lock);
 }
 
-/* Waits until the ticket has ended, saying now and then whom it waits for. Returns it, still in the
- * table, or NULL where it has been dropped; the lock is held. */
+/* Waits until the ticket has ended, and logs now and then for whom it waits. Returns it, still in
+ * the table, or NULL if it has been dropped; the lock is held. */
 static Ticket *wait_ended(RubatoKVClientTable *table, RubatoTicket id)
 {
     TableClient *client = table->client;

@@ -13,7 +13,7 @@
  *
  * A Get joins a fetch of its own clock: the answer satisfies its bound, and comes as soon as the
  * answer to a fetch of its own would. A fetch of a later clock may be parked until this very worker
- * has gone on. A Get joins it only where the min clock is known to be high enough to answer it. A
+ * has clocked. So a Get joins it only if the min clock is known to be high enough to answer it. A
  * Get that joins leaves its call and the address for the row. The helper thread fills all of them
  * when the answer has come. The thread that brings the answer must not do this: it may be a worker
  * that holds the lock while it handles a server's messages.
@@ -215,15 +215,15 @@ static Fetch *new_fetch(ProcessCache *cache, uint64_t clock)
     return fetch;
 }
 
-/* There is no memory for a part of the call. */
+/* There is no memory for a part of the call, which ends so. */
 static void starve(Call *call)
 {
     call_add_parts(call, 1);
     call_end_part(call, CALL_NO_MEMORY, UINT64_MAX);
 }
 
-/* Whether there is memory for the lists of a fetch of so many keys. GLib would not ask: it ends the
- * process where there is none. */
+/* Whether there is memory for the lists of a fetch of so many keys. It asks before GLib's arrays
+ * do, because these end the process if there is none. */
 static bool has_room_for_fetch(size_t n_keys)
 {
     void *room = g_try_malloc_n(n_keys, 2 * (sizeof(RubatoKey) + sizeof(Joiner)));

@@ -3,9 +3,9 @@
  *
  * A row is tagged with the min clock at which it was read; it holds every Add of clocks below that.
  * A Get at clock c under staleness s may be served by a row tagged c - s or later. Misses are
- * fetched once, however many workers wait for them. What workers of this node add to a cached row
- * is applied to the cache too, in the order in which it goes to the server, so that a worker always
- * sees what it added itself. The design note is in process_cache.c.
+ * fetched once, however many workers wait for them. Adds of this node's workers to a cached row are
+ * also applied to the cache, in the order in which they go to the server. So a worker always sees
+ * its own Adds. The design note is in process_cache.c.
  *
  * One for each table, task and node, shared by its workers.
  *

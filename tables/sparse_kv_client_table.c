@@ -3,7 +3,7 @@
  * A worker at clock c has announced its iterations up to c + ahead - 1; `ahead` is the table's
  * speculation. Why that is enough: a reader is at most staleness + speculation clocks ahead of the
  * slowest worker, and its Get depends on iterations at least staleness + 1 clocks before its own.
- * So of a worker at clock c a server has to know the iterations c .. c + speculation - 1. */
+ * So a server has to know the iterations c .. c + speculation - 1 of a worker at clock c. */
 #include <rubato/sparse_kv_client_table.h>
 
 #include "tables/worker.h"
@@ -22,7 +22,7 @@ struct RubatoSparseKVClientTable {
 
     GArray *told; /* of ToldIteration: iterations first_told, first_told + 1, … */
     uint64_t first_told;
-    uint64_t n_told; /* iterations told in all */
+    uint64_t n_told; /* how many iterations were told */
     bool exhausted;  /* there are no more */
     uint64_t n_gets; /* the iteration that the next Get begins */
 };

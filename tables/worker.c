@@ -71,8 +71,8 @@ bool rubato_worker_barrier(RubatoWorker *worker, GError **error)
     return passed;
 }
 
-/* The place of a table's route in the task; n_routes with RUBATO_ERROR_NOT_FOUND if the table is
- * not in it. */
+/* The index of a table's route in the task; n_routes with RUBATO_ERROR_NOT_FOUND if the task does
+ * not have the table. */
 static size_t find_route(const RubatoWorker *worker, const char *table, GError **error)
 {
     for (size_t i = 0; i < worker->n_routes; i++)

@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-/* Rows of a table take them. */
+/* A program may keep them as rows of a table of 64-bit values, so they have no padding. */
 G_STATIC_ASSERT(sizeof(RubatoWorkerStats) == (9 + RUBATO_STALENESS_BUCKETS) * sizeof(uint64_t));
 
 uint64_t worker_stats_now_ns(void)

@@ -4,13 +4,10 @@
  * do: a mutex around a load, a gather, a bare ZeroMQ round trip. Samples of the two are taken in
  * turn, so that both see the same machine.
  *
- *   cases_*.c     what is measured, each with its goal
- *   operations.c  what the cases do with Rubato
- *   counts.c      samples that count messages, bytes and stalls
- *   data.c        samples that read files of training data
- *   limits.c, raw_*.c, reference_run.c   what they are measured beside
- *   measure.c     taking the samples; nodes.c, process.c: with a second process
- *   goal.c, report*.c   what comes out
+ *   cases_*.c what is measured, each with its goal operations.c what the cases do with Rubato
+ *   counts.c samples that count messages, bytes and stalls data.c samples that read files of
+ *   training data limits.c, raw_*.c, reference_run.c what they are measured beside measure.c taking
+ *   the samples; nodes.c, process.c: with a second process goal.c, report*.c what comes out
  *
  * Threads: a case runs on the worker of rank 0; other workers of its task run beside it. */
 #ifndef RUBATO_APPS_BENCH_BENCH_H
@@ -78,7 +75,7 @@ typedef struct {
     size_t n_keys;             /* of a request */
     size_t n_operations;       /* of a sample; fewer with --quick */
 
-    /* Does n operations; run_limit does the same by bare means, and returns the seconds that it
+    /* Does n operations. run_limit does the same without Rubato, and returns the seconds that it
      * took without its set-up. */
     bool (*run)(Bench *bench, size_t n, GError **error);
     double (*run_limit)(Bench *bench, size_t n);
@@ -110,7 +107,7 @@ struct Bench {
     RubatoKVTable *table;
     RubatoKey *keys;   /* what->n_keys of the table's, chosen as what->keys says */
     float *values;     /* what->n_keys rows of what->table.width */
-    double *latencies; /* of each operation of a sample, seconds; NULL where nobody asks */
+    double *latencies; /* of each operation of a sample, seconds; NULL if nobody asks */
 
     uint64_t next_row;      /* of a table that grows */
     size_t resident_before; /* bytes of the process before the table was there */
@@ -152,7 +149,7 @@ bool add_range_then_get(Bench *bench, size_t n, GError **error);
 /* The key of row i. */
 RubatoKey bench_key(const BenchCase *what, uint64_t row);
 
-/* Chooses the keys and makes the buffers; writes all rows where the case wants that. */
+/* Chooses the keys and makes the buffers; writes all rows if the case wants that. */
 void bench_choose_keys(Bench *bench);
 bool bench_fill(Bench *bench, GError **error);
 
@@ -231,7 +228,7 @@ typedef struct {
 
 typedef struct {
     double min, median, max;
-    double p99; /* of single operations, 0 where they were not timed */
+    double p99; /* of single operations, 0 if they were not timed */
 } BenchFigures;
 
 typedef struct {

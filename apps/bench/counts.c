@@ -56,7 +56,7 @@ bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error)
 
 /* ---- messages between nodes ---- */
 
-/* Both directions: what crosses between two nodes. */
+/* The messages between two nodes, in both directions. */
 static RubatoMessageCounts crossed(const RubatoEngineStats *stats)
 {
     return (RubatoMessageCounts){ .gets = stats->sent.gets + stats->received.gets,

@@ -1,4 +1,4 @@
-/* What a case is to reach, and whether it does. */
+/* The goals of cases, and whether they reach them. */
 #include "apps/bench/bench.h"
 
 bool bench_lower_is_better(BenchUnit unit)

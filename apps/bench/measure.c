@@ -6,7 +6,7 @@
 
 #include "apps/bench/bench.h"
 
-/* What --quick leaves of a case. */
+/* The limits of a case with --quick. */
 #define QUICK_OPERATIONS 0.02
 #define QUICK_ROWS 0.1
 
@@ -20,7 +20,7 @@ typedef struct {
 
     /* written by the worker of rank 0; NULL in the other process */
     double *own, *limit; /* samples, in the case's unit */
-    double *latencies;   /* of single operations, NULL where nobody asks */
+    double *latencies;   /* of single operations, NULL if nobody asks */
     size_t n_latencies;
     BenchDetails details;
 } Measurement;
@@ -67,7 +67,7 @@ static double in_unit(const BenchCase *what, double seconds, size_t n)
     }
 }
 
-/* All workers together: the barriers keep them abreast. */
+/* Runs on all workers; the barriers keep them in step. */
 static bool time_run(Bench *bench, size_t n, double *seconds, GError **error)
 {
     double began;

@@ -34,7 +34,7 @@ static unsigned free_port(void)
     return ntohs(address.sin_port);
 }
 
-/* What the cluster file says of the place. */
+/* The lines of the cluster file for the place. */
 static const char *place_text(BenchPlace place)
 {
     switch (place) {

@@ -4,10 +4,10 @@
 
 #include "apps/bench/bench.h"
 
-/* Of one Add that fills a table. */
+/* The size of one Add that fills a table. */
 enum { FILL_VALUES = 1 << 20, FILL_KEYS = 10000 };
 
-/* Times the operation where somebody asks. */
+/* Times the operation if somebody asks for it. */
 #define EACH(bench, n, operation)                                           \
     for (size_t i_ = 0; i_ < (n); i_++) {                                   \
         const double began_ = (bench)->latencies == NULL ? 0 : bench_now(); \

@@ -145,7 +145,7 @@ static void receive(RawPeer *peer)
     zmq_msg_close(&message);
 }
 
-/* All that went before it has arrived when it returns. */
+/* When it returns, everything sent before it has arrived. */
 static void round_trip(RawPeer *peer)
 {
     give_order(peer, ORDER_ECHO, 0);

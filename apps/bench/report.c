@@ -84,7 +84,7 @@ static const char *verdict(const BenchResult *result)
     return goal_is_met(result) ? "met" : "missed";
 }
 
-/* What does not fit into the columns. (transfer full) */
+/* The text that does not fit into the columns. (transfer full) */
 static char *remarks(const BenchResult *result)
 {
     g_autoptr(GString) text = g_string_new(NULL);

@@ -12,7 +12,7 @@ static void add_number(JsonBuilder *json, const char *name, double value)
     json_builder_add_double_value(json, value);
 }
 
-/* null where there is none. */
+/* null if there is none. */
 static void add_number_if(JsonBuilder *json, const char *name, double value, bool is_there)
 {
     json_builder_set_member_name(json, name);

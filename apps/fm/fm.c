@@ -29,7 +29,7 @@ static bool check_fields(const FmModel *model, const RubatoBatch *batch, GError 
     return true;
 }
 
-/* What a worker has at hand. */
+/* A worker's tables and memory. */
 typedef struct {
     AppReadAhead *ahead;
     RubatoKVTable *bias;
@@ -67,7 +67,8 @@ static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self,
             !fm_workspace_fit(&workspace, &job->model, batch, error) ||
             !get(tables, &workspace, error))
             return false;
-        /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
+        /* Gradients are divided by the number of the whole step's rows, so that the workers'
+         * gradients add up to the mean. */
         const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->rows.scale);
         if ((job->rate_falls && !app_worker_lower_rate(self, table_names, error)) ||
             !add(tables, &workspace, error) ||
@@ -192,6 +193,6 @@ int main(int argc, char **argv)
     if (!fm_parse(&job, argc, argv))
         return APP_EXIT_USAGE;
     if (fm_load(&job, &error))
-        (void)run(&job, &error); /* what fails is in error */
+        (void)run(&job, &error); /* a failure is in error */
     return fm_end(&job, error);
 }

@@ -3,7 +3,7 @@
 
 #include "apps/fm/fm_job.h"
 
-/* Where --learning-rate is not given. */
+/* The learning rate if --learning-rate is not given. */
 static const double learning_rates[APP_N_RULES] = {
     [APP_RULE_ADAGRAD] = 0.05, [APP_RULE_ADAM] = 0.003, [APP_RULE_FTRL] = 0.05, [APP_RULE_SGD] = 0.5
 };

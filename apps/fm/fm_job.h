@@ -33,10 +33,10 @@ typedef struct {
 
     AppRule rule;
     AppRows rows;
-    bool rate_falls; /* in the course of training */
+    bool rate_falls; /* during training */
 } FmJob;
 
-/* Reads the flags. False, after saying so, where one is wrong: APP_EXIT_USAGE. */
+/* Reads the flags. False if one is wrong, after printing what is wrong: APP_EXIT_USAGE. */
 bool fm_parse(FmJob *job, int argc, char **argv);
 
 /* Opens the data and fits the model to it; or to a model that is loaded only to predict. */

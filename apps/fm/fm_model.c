@@ -18,7 +18,7 @@ typedef struct FmTotal {
     float slope, curvature, uses;
 } FmTotal;
 
-/* What a pass over a batch has at hand. */
+/* The state of a pass over a batch. */
 typedef struct {
     const FmModel *model;
     const RubatoBatch *batch;
@@ -237,7 +237,7 @@ KERNEL void count_totals(const Pass *pass, size_t row, float slope)
     }
 }
 
-/* All rows, with k a constant where it is called with one; scores: NULL where the gradient is
+/* All rows, with k a constant if it is called with one; scores: NULL if the gradient is
  * wanted. */
 KERNEL FmTally go_through(const Pass *pass, size_t k, bool fields, double *scores)
 {
@@ -285,7 +285,7 @@ static FmTally go_through_all(const Pass *pass, double *scores)
     }
 }
 
-/* What each key's entries have in common. */
+/* Adds the part that is common to all entries of a key. */
 static void add_totals(const Pass *pass)
 {
     const FmModel *model = pass->model;

@@ -46,7 +46,7 @@ typedef struct {
     size_t n_keys_max;
 } FmWorkspace;
 
-/* Makes room for a batch. RUBATO_ERROR_MEMORY where there is none. */
+/* Makes room for a batch. RUBATO_ERROR_MEMORY if there is none. */
 bool fm_workspace_fit(FmWorkspace *workspace, const FmModel *model, const RubatoBatch *batch,
                       GError **error);
 
@@ -55,7 +55,7 @@ void fm_workspace_clear(FmWorkspace *workspace);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(FmWorkspace, fm_workspace_clear)
 
-/* What came of a batch's rows. */
+/* The results of a batch's rows. */
 typedef struct {
     double loss;    /* their sum, without penalties */
     size_t n_right; /* scores on the side of the label */

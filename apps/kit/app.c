@@ -101,7 +101,7 @@ bool app_call_on_reporter(App *app, const char *what, AppReporterFunc function, 
 
     if (rubato_engine_run(app->engine, &task, &failure))
         return true;
-    /* Where it happened it needs no telling where. */
+    /* On the node where it happened, the error does not name the node. */
     g_propagate_error(error, call.cause != NULL ? call.cause : g_steal_pointer(&failure));
     return false;
 }

@@ -25,7 +25,7 @@ typedef struct {
     const char *name;            /* "rubato-lr" */
     const char *summary;         /* of what it does, for --help */
     const GOptionEntry *options; /* flags of its own, ended by G_OPTION_ENTRY_NULL */
-    AppData *data;      /* where the flags of training data go; NULL: it has none of them */
+    AppData *data;      /* takes the flags of training data; NULL: the program has none of them */
     const char *metric; /* what its workers count beside the loss, "accuracy"; NULL: nothing */
 
     /* Checks and takes over the flags of its own, after the shared ones; NULL: nothing to do. */
@@ -34,7 +34,7 @@ typedef struct {
 
     /* What the shared flags are when they are not given. */
     uint32_t epochs, batch_size;
-    double learning_rate; /* 0: take_flags sets it where it finds 0 */
+    double learning_rate; /* 0: take_flags sets it if the flag was not given */
 } AppProgram;
 
 typedef struct {
@@ -55,7 +55,7 @@ struct App {
     /* The flags; immutable once parsed. A file or folder that was not given is NULL. */
     char *model;
     const RubatoModelTraits *model_traits;
-    uint32_t staleness, speculation; /* 0 where the model has none */
+    uint32_t staleness, speculation; /* 0 if the model has none */
     uint32_t epochs;                 /* 0: no training, the program may leave its data unread */
     uint32_t batch_size;             /* rows of a step, over all workers together */
     double learning_rate;
@@ -92,14 +92,15 @@ struct App {
 /* What a program returns when its flags are wrong. */
 #define APP_EXIT_USAGE 2
 
-/* Reads the flags. False, after saying so, where one is wrong: the program is then to return
- * APP_EXIT_USAGE. --help ends the program right here. */
+/* Reads the flags. False if one is wrong, after printing what is wrong; then the program must
+ * return APP_EXIT_USAGE. --help ends the program in this call. */
 bool app_parse(App *app, const AppProgram *program, int argc, char **argv);
 
 /* For take_flags: refuses a flag, as RUBATO_ERROR_INVALID; false. */
 bool app_refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
-/* For take_flags: which of some words, which NULL ends, a flag's is; NULL is the first. */
+/* For take_flags: the place of a flag's word in a list that NULL ends. A flag of NULL means the
+ * first word. */
 bool app_find_word(const char *flag, const char *const *words, const char *word, size_t *index,
                    GError **error);
 
@@ -121,8 +122,8 @@ bool app_reports(const App *app);
 
 /* ---- the model: what is created, saved, loaded and predicted with ---- */
 
-/* A table of the model, saved as NAME.npy (rows × width) and, where it is a hash table, beside it
- * NAME.keys.npy. The flags decide its consistency model, if the spec has none. */
+/* A table of the model, saved as NAME.npy (rows × width) and, if it is a hash table, NAME.keys.npy
+ * beside it. The flags decide its consistency model, if the spec has none. */
 typedef struct {
     const char *name;
     RubatoTableSpec spec;
@@ -157,7 +158,7 @@ typedef struct {
 bool app_create_model(App *app, const AppModel *model, GError **error);
 
 /* The shape of a table in the files of --load: its width and, of a dense one, its keys (else 0).
- * For a program without data that would give them; every node then needs the files. */
+ * For a program without data from which it could know them; every node then needs the files. */
 bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
                      GError **error);
 
@@ -191,12 +192,12 @@ typedef struct AppWorker AppWorker;
 AppWorker *app_worker_new(App *app, RubatoWorker *worker, GError **error);
 void app_worker_free(AppWorker *self);
 
-/* Before each step: false where training is to stop (--time-limit, --target-loss). It sleeps where
+/* Before each step: false if training is to stop (--time-limit, --target-loss). It sleeps if
  * --straggler says so. */
 bool app_worker_goes_on(AppWorker *self);
 
 /* After each step: how many rows it took, and the sums over them of loss and of what the program's
- * metric counts (0 where there is none), as the model was before the step. */
+ * metric counts (0 if there is none), as the model was before the step. */
 bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error);
 
 /* Before each step's Adds, if the learning rate of the servers' update rule should fall during
@@ -219,13 +220,13 @@ int app_end(App *app, const GError *error);
 
 /* ---- for the files of this folder, and tests ---- */
 
-/* Runs a function on the reporting node, inside a task: where it fails every node does.
+/* Runs a function on the reporting node, inside a task: if it fails every node does.
  * Collective. */
 typedef bool (*AppReporterFunc)(App *app, void *data, GError **error);
 bool app_call_on_reporter(App *app, const char *what, AppReporterFunc function, void *data,
                           GError **error);
 
-/* Prints the result card, and the JSON where --json asks for it, on the node that reports. */
+/* Prints the result card, and the JSON if --json asks for it, on the node that reports. */
 bool app_report(const App *app, GError **error);
 
 /* "2 nodes, 2 servers, 4 workers, bsp". (transfer full) */
@@ -235,7 +236,8 @@ char *app_run_text(const App *app);
 char *app_card_text(const App *app);
 char *app_card_json(const App *app);
 
-/* Writes the predictions to what --output names: whole or not at all, where it is a file. */
+/* Writes the predictions to the output that --output names: a file is written completely or not at
+ * all. */
 bool app_predict(const App *app, const AppModel *model, GError **error);
 
 /* Draws the curve, as --plot asks for. */

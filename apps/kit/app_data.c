@@ -120,8 +120,7 @@ static RubatoDataset *open_rows(const RubatoDataSpec *spec, GError **error)
 {
     g_autoptr(GError) cause = NULL;
 
-    if (spec->cache_directory !=
-        NULL) /* where there is none, the dataset says that it does without */
+    if (spec->cache_directory != NULL) /* if there is none, the dataset says that it does without */
         (void)g_mkdir(spec->cache_directory, 0777);
     RubatoDataset *rows = rubato_dataset_open(spec, &cause);
     if (rows != NULL)

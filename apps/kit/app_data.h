@@ -43,7 +43,7 @@ void app_data_take_keys(AppData *data, RubatoDataKeys *keys);
  * show. */
 bool app_data_check_keys(const App *app, GError **error);
 
-/* Has the user told how many rows were left out, if any. */
+/* Tells the user how many rows were left out, if any. */
 void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows);
 
 /* How a worker of n_workers reads what it trains on: its part of each step, shuffled, all

@@ -13,7 +13,7 @@
 
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp", NULL };
 
-/* The flags as GOption takes them; NOT_GIVEN where a number was not. */
+/* The flags as GOption takes them; NOT_GIVEN if a number was not given. */
 #define NOT_GIVEN G_MININT
 #define RATE_NOT_GIVEN (-DBL_MAX)
 

@@ -1,5 +1,5 @@
-/* A worker's part of what the programs share: it adds its loss to the totals, sleeps if it is a
- * straggler, and stops when training should stop.
+/* A worker's part of the code that the programs share: it adds its loss to the totals, sleeps if it
+ * is a straggler, and stops when training should stop.
  *
  * Workers meet in a table of totals, one row without consistency: each adds its rows and losses to
  * it from time to time; worker 0 reads them for the curve. If the loss is low enough, it sets a

@@ -12,7 +12,7 @@
 
 static const RubatoKey bias_key = 0;
 
-/* What a worker has at hand. */
+/* A worker's tables and memory. */
 typedef struct {
     const LrJob *job;
     AppReadAhead *ahead;
@@ -59,7 +59,8 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
         if (!app_loss_check(&job->model.loss, job->rows.train, batch, error) ||
             !lr_workspace_fit(&workspace, batch, error) || !get(tables, &workspace, error))
             return false;
-        /* Divided by the whole step's rows: the workers' gradients add up to their mean. */
+        /* Gradients are divided by the number of the whole step's rows, so that the workers'
+         * gradients add up to the mean. */
         const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->rows.scale);
         if ((job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
             !add(tables, &workspace, error) ||
@@ -162,6 +163,6 @@ int main(int argc, char **argv)
     if (!lr_parse(&job, argc, argv))
         return APP_EXIT_USAGE;
     if (lr_load(&job, &error))
-        (void)run(&job, &error); /* what fails is in error */
+        (void)run(&job, &error); /* a failure is in error */
     return lr_end(&job, error);
 }

@@ -1,8 +1,8 @@
 /* rubato-lr: its own flags, and its data. Runs on main's thread. */
 #include "apps/lr/lr_job.h"
 
-/* Where --learning-rate is not given. Found on a9a and w8a: there each rate gives about the best
- * result of its rule with the other defaults. */
+/* The learning rates if --learning-rate is not given. They were found on a9a and w8a: there each
+ * gives about the best result of its rule with the other defaults. */
 static const double learning_rates[APP_N_RULES] = {
     [APP_RULE_ADAGRAD] = 0.5, [APP_RULE_ADAM] = 0.05, [APP_RULE_FTRL] = 0.3, [APP_RULE_SGD] = 2
 };

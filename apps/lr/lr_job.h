@@ -30,10 +30,10 @@ typedef struct {
     AppRule rule;
     AppRows rows;
     const char *tables[3]; /* ended by NULL */
-    bool rate_falls;       /* in the course of training */
+    bool rate_falls;       /* during training */
 } LrJob;
 
-/* Reads the flags. False, after saying so, where one is wrong: APP_EXIT_USAGE. */
+/* Reads the flags. False if one is wrong, after printing what is wrong: APP_EXIT_USAGE. */
 bool lr_parse(LrJob *job, int argc, char **argv);
 
 /* Opens the data and takes the labels from it. */

@@ -24,7 +24,7 @@ typedef struct {
     size_t n_keys_max;
 } LrWorkspace;
 
-/* Makes room for a batch. RUBATO_ERROR_MEMORY where there is none. */
+/* Makes room for a batch. RUBATO_ERROR_MEMORY if there is none. */
 bool lr_workspace_fit(LrWorkspace *workspace, const RubatoBatch *batch, GError **error);
 
 /* A zeroed one is allowed. */
@@ -32,10 +32,10 @@ void lr_workspace_clear(LrWorkspace *workspace);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(LrWorkspace, lr_workspace_clear)
 
-/* What came of a batch's rows. */
+/* The results of a batch's rows. */
 typedef struct {
     double loss;    /* their sum, without penalties */
-    size_t n_right; /* scores on the side of the label, where there are two */
+    size_t n_right; /* scores on the side of the label, if there are two labels */
 } LrTally;
 
 /* From bias and weights: writes scale × the gradient over the batch's rows, penalties included,

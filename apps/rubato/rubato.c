@@ -49,7 +49,7 @@ static const char SECRET_SUMMARY[] =
     "is there is left as it is. The exit code is 0 where it was made, 1 where it was not, and 2\n"
     "for a wrong command line.";
 
-/* What the options of `rubato run` set. */
+/* The values of the options of `rubato run`. */
 typedef struct {
     char **nodes;
     char *ssh;
@@ -189,7 +189,7 @@ static int check(int argc, char **argv)
 
     g_autoptr(GString) report = g_string_new(NULL);
     const bool fine = rubato_launch_check(argv[1], report, &error);
-    g_print("%s", report->str); /* the table before what is wrong with it */
+    g_print("%s", report->str); /* the table comes before its faults */
     return fine ? EXIT_SUCCESS : fail(error);
 }
 

@@ -49,7 +49,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
 
         if (!rubato_kv_table_get_range(table, 0, n_inputs, weights, error))
             return false;
-        /* Divided by the whole step's images: the workers' deltas add up to one mean gradient. */
+        /* Gradients are divided by the number of the whole step's images, so that the workers'
+         * deltas add up to one mean gradient. */
         const SoftmaxTally tally = softmax_gradient(weights, n_classes, job->train, rows, n,
                                                     (float)(-rate / (double)n_step), delta);
         if (!rubato_kv_table_add_range(table, 0, n_inputs, delta, error) ||
@@ -263,7 +264,7 @@ int main(int argc, char **argv)
     if (!app_parse(&job.app, &program, argc, argv))
         return APP_EXIT_USAGE;
     if (prepare(&job, dir, generated, &error))
-        (void)run(&job, &error); /* what fails is in error */
+        (void)run(&job, &error); /* a failure is in error */
     const int status = app_end(&job.app, error);
     rubato_images_free(job.train);
     rubato_images_free(job.test);

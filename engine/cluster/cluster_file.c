@@ -133,7 +133,7 @@ static bool read_number(const ClusterFaults *faults, const config_setting_t *gro
     return true;
 }
 
-/* Reads a text. Leaves *value NULL where there is none and none is required.
+/* Reads a text. Leaves *value NULL if there is none and none is required.
  * *value: (transfer none), the setting's. */
 static bool read_text(const ClusterFaults *faults, const config_setting_t *group, const char *where,
                       const char *key, bool required, const char *example, const char **value)

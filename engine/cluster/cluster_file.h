@@ -66,7 +66,7 @@ Cluster *cluster_parse(const char *text, size_t length, const char *path, GError
 /* NULL is allowed. */
 void cluster_free(Cluster *cluster);
 
-/* The node of that id and, where `number` is not NULL, its number; NULL where there is none.
+/* The node of that id and, where `number` is not NULL, its number; NULL if there is none.
  * (transfer none) */
 const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number);
 

@@ -4,7 +4,7 @@
 #ifndef RUBATO_ENGINE_CLUSTER_NEAREST_WORD_H
 #define RUBATO_ENGINE_CLUSTER_NEAREST_WORD_H
 
-/* Of the known words, whose list ends in NULL, the one that is most like `word`; NULL where none is
+/* Of the known words, whose list ends in NULL, the one that is most like `word`; NULL if none is
  * like it. Upper and lower case are alike. (transfer none) */
 const char *nearest_word(const char *word, const char *const *known);
 

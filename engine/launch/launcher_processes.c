@@ -133,7 +133,7 @@ void process_signal(pid_t pid, int signal)
     kill(-pid, signal);
 }
 
-/* The parent of a process, or -1 where it is gone. */
+/* The parent of a process, or -1 if it is gone. */
 static pid_t parent_of(const char *pid)
 {
     g_autofree char *path = g_strdup_printf("/proc/%s/stat", pid);

@@ -53,7 +53,7 @@ static inline void server_answer(Server *server, Message *message, CallStatus st
     actor_answer(&server->actor, message);
 }
 
-/* NULL where there is none. */
+/* NULL if there is none. */
 static inline ServerTable *server_find_table(const Server *server, uint32_t table)
 {
     return table < server->tables->len ? g_ptr_array_index(server->tables, table) : NULL;

@@ -16,7 +16,7 @@ G_BEGIN_DECLS
 
 typedef struct RubatoChunkTable RubatoChunkTable;
 
-/* Also fails with RUBATO_ERROR_INVALID where the storage is not dense. (transfer full) */
+/* Also fails with RUBATO_ERROR_INVALID if the storage is not dense. (transfer full) */
 RUBATO_API RubatoChunkTable *rubato_worker_open_chunk_table(RubatoWorker *worker, const char *table,
                                                             RubatoDtype dtype, GError **error);
 RUBATO_API void rubato_chunk_table_free(RubatoChunkTable *table);

@@ -26,7 +26,7 @@ typedef struct {
     uint32_t height, width;
     uint32_t n_classes;    /* one more than the largest label, 0 without labels */
     const uint8_t *pixels; /* n_images × height × width, row by row; 0 is black */
-    const uint8_t *labels; /* n_images; NULL where there are none */
+    const uint8_t *labels; /* n_images; NULL if there are none */
 } RubatoImages;
 
 /* Reads a pair of IDX files (the format of MNIST, described at the end of
@@ -48,13 +48,13 @@ RUBATO_API void rubato_images_free(RubatoImages *images);
 typedef struct {
     size_t n_rows;
     size_t n_entries;
-    RubatoKey max_key;       /* the largest key there is; 0 where there are no entries */
-    uint32_t n_fields;       /* one more than the largest field; 0 where the format has none */
+    RubatoKey max_key;       /* the largest key there is; 0 if there are no entries */
+    uint32_t n_fields;       /* one more than the largest field; 0 if the format has none */
     const size_t *row_start; /* n_rows + 1, the last is n_entries */
     const RubatoKey *key;  /* n_entries: the file's indices, hashes or codes, in the file's order */
-    const uint32_t *field; /* n_entries, or NULL where the format has none */
-    const float *value;    /* n_entries; 1 where the format has none */
-    const float *label;    /* n_rows; 0 where the format has none */
+    const uint32_t *field; /* n_entries, or NULL if the format has none */
+    const float *value;    /* n_entries; 1 if the format has none */
+    const float *label;    /* n_rows; 0 if the format has none */
 } RubatoRows;
 
 /* NULL is allowed. */
@@ -160,8 +160,8 @@ RUBATO_API const RubatoDataKeys *rubato_dataset_keys(const RubatoDataset *datase
 typedef struct {
     uint64_t n_rows, n_entries;
     uint64_t n_bad_rows; /* skipped */
-    RubatoKey max_key;   /* 0 where there are no entries */
-    uint32_t n_fields;   /* one more than the largest field; 0 where the format has none */
+    RubatoKey max_key;   /* 0 if there are no entries */
+    uint32_t n_fields;   /* one more than the largest field; 0 if the format has none */
     float min_label, max_label;
 } RubatoDataSummary;
 
@@ -204,8 +204,8 @@ typedef struct {
     const RubatoKey *keys;   /* n_keys, ascending, each once */
     const size_t *row_start; /* n_rows + 1, the first is 0, the last n_entries */
     const uint32_t *index;   /* n_entries, in the file's order within a row */
-    const uint32_t *field;   /* n_entries, or NULL where the format has none */
-    const float *value;      /* n_entries; 1 where the format has none */
+    const uint32_t *field;   /* n_entries, or NULL if the format has none */
+    const float *value;      /* n_entries; 1 if the format has none */
     const float *label;      /* n_rows */
     uint32_t epoch;          /* from 0 */
 } RubatoBatch;

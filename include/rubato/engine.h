@@ -117,7 +117,7 @@ RUBATO_API bool rubato_engine_set_range(RubatoEngine *engine, const char *table,
 
 /* Reads and writes the state that the update rule keeps beside each row: n × state width values of
  * the table's dtype, which docs/update-rules.md describes for each rule. Writing creates absent
- * rows. RUBATO_ERROR_INVALID where the rule keeps no state. */
+ * rows. RUBATO_ERROR_INVALID if the rule keeps no state. */
 RUBATO_API bool rubato_engine_get_state(RubatoEngine *engine, const char *table,
                                         const RubatoKey *keys, size_t n, void *states,
                                         GError **error);
@@ -146,8 +146,8 @@ RUBATO_API bool rubato_engine_tune(RubatoEngine *engine, const char *table, Ruba
 /* The keys of all rows that a table has, over all nodes, ascending. Of a dense table these are the
  * keys of its range; of a hash table, the keys that were added to (or also those that were read,
  * with create_on_get). A key that is added meanwhile may be missing. The call is not collective,
- * and like rubato_engine_get it is meant for the time between tasks. RUBATO_ERROR_INVALID where the
- * storage cannot list its keys, RUBATO_ERROR_NETWORK where a node reports more keys than there can
+ * and like rubato_engine_get it is meant for the time between tasks. RUBATO_ERROR_INVALID if the
+ * storage cannot list its keys, RUBATO_ERROR_NETWORK if a node reports more keys than there can
  * be. (*keys: transfer full, g_free) */
 RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey **keys,
                                         size_t *n, GError **error);
@@ -203,7 +203,7 @@ typedef struct {
  * that sent none are left out. Between tasks the counts are complete and the same for every node;
  * Adds that are made meanwhile may be missing. The caller frees *counts, an array of *n, with
  * g_free. Not collective; also from a task's function, but not from a callback.
- * RUBATO_ERROR_NOT_FOUND; RUBATO_ERROR_NODE_LOST where a node is missing; RUBATO_ERROR_NETWORK
+ * RUBATO_ERROR_NOT_FOUND; RUBATO_ERROR_NODE_LOST if a node is missing; RUBATO_ERROR_NETWORK
  * where a node reports more than there can be. */
 RUBATO_API bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
                                             RubatoBadGradients **counts, size_t *n, GError **error);

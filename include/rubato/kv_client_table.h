@@ -26,7 +26,7 @@ typedef struct RubatoKVClientTable RubatoKVClientTable;
 /* Names a request of one handle; never 0. */
 typedef uint64_t RubatoTicket;
 
-/* error is NULL where the request succeeded; it belongs to the caller of the callback. */
+/* error is NULL if the request succeeded; it belongs to the caller of the callback. */
 typedef void (*RubatoCallback)(RubatoTicket ticket, const GError *error, void *user_data);
 
 /* (transfer full) */

@@ -20,8 +20,8 @@ G_BEGIN_DECLS
 
 typedef struct RubatoKVTable RubatoKVTable;
 
-/* Opens a table of the task. Errors: RUBATO_ERROR_NOT_FOUND where the task does not name the table,
- * RUBATO_ERROR_TYPE where the table has another dtype. (transfer full) */
+/* Opens a table of the task. Errors: RUBATO_ERROR_NOT_FOUND if the task does not name the table,
+ * RUBATO_ERROR_TYPE if the table has another dtype. (transfer full) */
 RUBATO_API RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *table,
                                                       RubatoDtype dtype, GError **error);
 

@@ -62,12 +62,12 @@ RUBATO_API void rubato_model_apply(RubatoModel *model, const RubatoRequest *requ
 RUBATO_API void rubato_model_finish(RubatoModel *model, RubatoRequest *request);
 
 /* There is no memory for what a request needs: the task fails, with RUBATO_ERROR_MEMORY, once the
- * op has returned. Sends back the request, or where it is NULL none. */
+ * op has returned. Sends back the request, or if it is NULL none. */
 RUBATO_API void rubato_model_starve(RubatoModel *model, RubatoRequest *request);
 
 /* For a model that holds an Add or an announcement beyond the call that brought it: returns a
  * request of the model's own with a copy of keys and values, to be given to
- * rubato_model_discard, and leaves the one that came to rubato_model_finish. NULL where there is no
+ * rubato_model_discard, and leaves the one that came to rubato_model_finish. NULL if there is no
  * memory: the task fails, as by rubato_model_starve. (transfer full) */
 RUBATO_API RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request);
 RUBATO_API void rubato_model_discard(RubatoModel *model, RubatoRequest *kept);
@@ -78,7 +78,7 @@ struct RubatoModelOps {
     RubatoModelTraits traits;
 
     /* The base is filled in by the caller after create has returned. NULL with
-     * RUBATO_ERROR_MEMORY where what the setup asks for does not fit. (transfer full) */
+     * RUBATO_ERROR_MEMORY if what the setup asks for does not fit. (transfer full) */
     RubatoModel *(*create)(const RubatoModelSetup *setup, GError **error);
 
     /* Frees the model. First it gives parked Gets back with rubato_model_drop. Adds that no clock

@@ -50,7 +50,7 @@ RUBATO_API bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *ta
                                                    RubatoIteration *keys);
 
 /* Ends the iteration before, if there was one, and reads the rows of this one's keys into values (n
- * × width values, in the order of the announced keys). RUBATO_ERROR_RANGE where all iterations have
+ * × width values, in the order of the announced keys). RUBATO_ERROR_RANGE if all iterations have
  * been read. */
 RUBATO_API bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *values,
                                                   GError **error);

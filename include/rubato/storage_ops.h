@@ -50,16 +50,16 @@ struct RubatoStorageOps {
      * May be NULL. */
     bool (*check)(const RubatoTableSpec *spec, GError **error);
 
-    /* (transfer full) NULL with RUBATO_ERROR_MEMORY where the rows do not fit. */
+    /* (transfer full) NULL with RUBATO_ERROR_MEMORY if the rows do not fit. */
     RubatoStorage *(*create)(const RubatoStorageSetup *setup, GError **error);
     void (*destroy)(RubatoStorage *storage);
 
-    /* Points rows[i] at the row of keys[i], at NULL where it is absent. n is at most
+    /* Points rows[i] at the row of keys[i], at NULL if it is absent. n is at most
      * RUBATO_STORAGE_BLOCK. The pointers hold until the next call of find_or_create. */
     void (*find)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
     /* The same, but absent rows are created with their initial values. The pointers hold until the
-     * next call. False where there is no memory for a row: earlier rows are unharmed, and some of
+     * next call. False if there is no memory for a row: earlier rows are unharmed, and some of
      * the absent rows may have been created. */
     bool (*find_or_create)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 

@@ -173,7 +173,7 @@ typedef struct {
     RubatoCache cache;
 } RubatoTableSpec;
 
-/* What is special about the model of that name ("asp" for NULL); NULL where there is none. The
+/* What is special about the model of that name ("asp" for NULL); NULL if there is none. The
  * traits are constant; do not free them. Any thread. */
 RUBATO_API const RubatoModelTraits *rubato_model_traits(const char *model);
 

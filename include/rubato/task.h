@@ -60,8 +60,8 @@ RUBATO_API bool rubato_worker_barrier(RubatoWorker *worker, GError **error);
  * the number 0. It returns without waiting. Under "bsp" the new number holds for the Adds of all
  * workers from this worker's present clock on; if several workers change it at one clock, the one
  * of the highest rank wins. Under the other models it holds on each server from its arrival on, and
- * so for everything that this worker adds after the call. Errors: RUBATO_ERROR_NOT_FOUND where the
- * task does not name the table, _INVALID where the rule has no such hyper-parameter or it may not
+ * so for everything that this worker adds after the call. Errors: RUBATO_ERROR_NOT_FOUND if the
+ * task does not name the table, _INVALID if the rule has no such hyper-parameter or it may not
  * have this number, _CANCELLED. */
 RUBATO_API bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyper,
                                    double value, GError **error);
@@ -101,7 +101,7 @@ RUBATO_API void rubato_worker_stats_add(RubatoWorkerStats *to, const RubatoWorke
 
 /* The worker's figures on a table of its task since the task began; with NULL, on all its tables
  * together and in barriers (which belong to no table). Gets in flight count once their tickets have
- * ended. False with RUBATO_ERROR_NOT_FOUND where the task does not use the table. */
+ * ended. False with RUBATO_ERROR_NOT_FOUND if the task does not use the table. */
 RUBATO_API bool rubato_worker_stats(const RubatoWorker *worker, const char *table,
                                     RubatoWorkerStats *stats, GError **error);
 

@@ -58,7 +58,7 @@ typedef struct {
     /* Writes the state of a new row behind its values, which are set already. NULL: zeros. */
     void (*init_state)(const RubatoUpdate *update, void *row);
 
-    /* Applies n_values consecutive deltas to n_values consecutive values. NULL where the rule has
+    /* Applies n_values consecutive deltas to n_values consecutive values. NULL if the rule has
      * state, or needs to know where rows begin. */
     void (*apply)(const RubatoUpdate *update, void *values, const void *deltas, size_t n_values);
 

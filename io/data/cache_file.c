@@ -89,7 +89,7 @@ static bool read_at(int fd, uint64_t offset, void *bytes, size_t size)
     return true;
 }
 
-/* Whether the file is whole, ours, and of this key. */
+/* Whether the file is complete, a cache of this kind, and of this key. */
 static bool header_fits(const CacheHeader *header, uint64_t size, const CacheKey *key)
 {
     return memcmp(header->magic, MAGIC, sizeof header->magic) == 0 && header->version == VERSION &&
@@ -147,7 +147,8 @@ CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resid
 
 void cache_file_unref(CacheFile *cache)
 {
-    /* acquire and release: with one another, so that the last sees what all others did */
+    /* acquire and release pair with one another, so that the last thread sees what all others
+     * did */
     if (cache == NULL || atomic_fetch_sub_explicit(&cache->n_refs, 1, memory_order_acq_rel) > 1)
         return;
     for (uint64_t i = 0; cache->blocks != NULL && i < cache->header.n_blocks; i++)
@@ -200,7 +201,8 @@ DataBlock *cache_file_block(CacheFile *cache, uint64_t number)
 {
     DataBlock *kept = NULL, *block;
 
-    if (cache->blocks != NULL) /* acquire: with the exchange below, what is in the block */
+    if (cache->blocks != NULL) /* acquire: pairs with the exchange below, so that the block's
+                                * contents are seen */
         kept = atomic_load_explicit(&cache->blocks[number], memory_order_acquire);
     if (kept != NULL)
         return data_block_ref(kept);

@@ -34,7 +34,7 @@ uint64_t cache_file_n_blocks(const CacheFile *cache);
 /* Of all blocks. */
 const RubatoDataSummary *cache_file_summary(const CacheFile *cache);
 
-/* A block, number < n_blocks; NULL where it is damaged, or the file has become shorter, or there is
+/* A block, number < n_blocks; NULL if it is damaged, or the file has become shorter, or there is
  * no memory. (transfer full) */
 DataBlock *cache_file_block(CacheFile *cache, uint64_t number);
 

@@ -38,7 +38,7 @@ struct DataBlock {
     void (*release)(void *owner);
 };
 
-/* From rows as a parser leaves them; NULL where there is no memory. (transfer full) */
+/* From rows as a parser leaves them; NULL if there is no memory. (transfer full) */
 DataBlock *data_block_new(const RowBlock *rows, uint64_t n_bad_rows, KeyCoder *coder);
 
 /* Whether an image has been found sound before. */
@@ -48,7 +48,7 @@ typedef enum {
 } ImageState;
 
 /* Makes a block around an image from a file; `release` is called with owner to give the image back.
- * NULL where the image is not whole and sound; release is then not called. The image is aligned to
+ * NULL if the image is not whole and sound; release is then not called. The image is aligned to
  * 8 bytes. (transfer full) */
 DataBlock *data_block_new_image(const void *image, size_t size, ImageState state, void *owner,
                                 void (*release)(void *owner));
@@ -60,7 +60,7 @@ void data_block_unref(DataBlock *block);
 
 RubatoDataSummary data_block_summary(const DataBlock *block);
 
-/* Adds the one to the other, which starts zeroed. */
+/* Adds one to the other, which starts with zeros. */
 void data_summary_add(RubatoDataSummary *sum, const RubatoDataSummary *summary);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(DataBlock, data_block_unref)

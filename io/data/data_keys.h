@@ -15,8 +15,9 @@ void data_keys_free(RubatoDataKeys *keys);
 /* Whether a spec's keys are possible: the columns that they number exist. INVALID. */
 bool data_keys_check(const RubatoDataSpec *spec, GError **error);
 
-/* Whether rows are of the wanted format, which is seen before their files, and hashed as wanted,
- * which is seen after them; columns the format sees to. MISMATCH, of the file at `path`. */
+/* Checks that rows have the wanted format, which is known before their files are read, and the
+ * wanted hashes, which are known afterwards. The format itself checks columns. MISMATCH, of the
+ * file at `path`. */
 bool data_keys_check_format(const RubatoDataKeys *wanted, const char *format, const char *path,
                             GError **error);
 bool data_keys_check_hashes(const RubatoDataKeys *wanted, const RubatoDataKeys *found,

@@ -13,7 +13,8 @@ static bool has_wildcard(const char *path)
     return strpbrk(path, "*?[") != NULL;
 }
 
-/* Appends the files that a path names. One with wildcards that exists as it stands is itself. */
+/* Appends the files that a path names. A path with wildcards that exists under exactly this name
+ * means that file. */
 static bool add_files(GPtrArray *files, const char *path, bool skip_missing, GError **error)
 {
     const bool there = g_file_test(path, G_FILE_TEST_EXISTS);

@@ -1,4 +1,4 @@
-/* A RubatoDataSpec of one's own.
+/* Copies of a RubatoDataSpec.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_DATA_DATA_SPEC_H

@@ -44,7 +44,8 @@ static void part_clear(Part *part)
 
 void rubato_dataset_free(RubatoDataset *dataset)
 {
-    /* acquire and release: with one another, so that the last sees what all others did */
+    /* acquire and release pair with one another, so that the last thread sees what all others
+     * did */
     if (dataset == NULL || atomic_fetch_sub_explicit(&dataset->n_refs, 1, memory_order_acq_rel) > 1)
         return;
     for (uint32_t i = 0; i < dataset->n_parts; i++)
@@ -123,7 +124,7 @@ RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error)
     if (dataset->spec == NULL)
         return NULL;
     dataset->bad_rows.max = spec->max_bad_rows;
-    /* of files that are not here the names still say what is in them */
+    /* if the files are not on this node, their names still tell the format */
     const char *name = dataset->spec->paths[0] != NULL ? dataset->spec->paths[0] : spec->paths[0];
     const RowParserOps *ops = row_parser_ops(dataset->spec, name, error);
     if (ops != NULL && dataset->spec->keys != NULL &&
@@ -175,7 +176,7 @@ bool dataset_in_any_order(const RubatoDataset *dataset, uint32_t input)
 
 /* ---- blocks ---- */
 
-/* Keeps a block where there is room and nobody did so before. */
+/* Keeps a block if there is room and it is not kept yet. */
 static void keep_block(RubatoDataset *dataset, Part *part, uint64_t number, DataBlock *block)
 {
     const uint64_t bytes = block->image_bytes;
@@ -268,7 +269,7 @@ static bool give_up_cache(RubatoDataset *dataset, const Part *part, GError **err
                     "%s: is damaged and was removed; start once more, which makes it anew", path);
         return false;
     }
-    /* relaxed: whoever is first says so */
+    /* relaxed: only the first thread logs it */
     if (!atomic_exchange_explicit(&dataset->damage_told, true, memory_order_relaxed))
         g_message("%s: is damaged and was removed; reading %s instead", path,
                   input_path(part->input));
@@ -296,7 +297,7 @@ bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, Data
         return true;
     if (!dataset_parse_block(dataset, part, number, scratch, block, &again, error))
         return false;
-    /* what is read for the second time will be for a third */
+    /* a block that is read a second time will probably be read again */
     if (*block != NULL && (keep == DATASET_KEEP_BLOCK || again))
         keep_block(dataset, part, number, *block);
     return true;

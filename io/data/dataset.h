@@ -36,7 +36,7 @@ uint64_t dataset_n_blocks(const RubatoDataset *dataset, uint32_t input);
 /* Whether its blocks cost the same in any order. */
 bool dataset_in_any_order(const RubatoDataset *dataset, uint32_t input);
 
-/* A block of an input, by number. *block is NULL where the input ends before it.
+/* A block of an input, by number. *block is NULL if the input ends before it.
  * (transfer full) */
 bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, DatasetKeep keep,
                    BlockScratch *scratch, DataBlock **block, GError **error);

@@ -33,7 +33,7 @@ static void add_file(GString *text, const char *path)
                                status.st_mtim.tv_nsec);
 }
 
-/* All but the input itself that decides what its blocks hold. */
+/* Everything but the input itself that decides what its blocks hold. */
 static uint64_t digest_options(const RubatoDataset *dataset)
 {
     g_autofree char *options = data_spec_describe(dataset->spec);
@@ -53,7 +53,8 @@ static CacheKey key_of(const Part *part, uint64_t options)
                        .options = options };
 }
 
-/* Beside the input; in a folder for all, names carry a digest of where the input is. */
+/* The cache is beside the input. In a folder for all caches, its name has a digest of the input's
+ * path. */
 static char *path_of(const RubatoDataset *dataset, const Part *part)
 {
     const char *path = input_path(part->input);
@@ -120,7 +121,7 @@ static void fail(Making *making, GError **kind, GError *error)
         *kind = g_steal_pointer(&error);
     pthread_mutex_unlock(&making->lock);
     g_clear_error(&error);
-    /* relaxed: the threads are joined before anybody looks */
+    /* relaxed: the threads are joined before it is read */
     atomic_store_explicit(&making->stop, true, memory_order_relaxed);
 }
 
@@ -207,7 +208,7 @@ static int lock_input(const Part *part)
 
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
         g_message("%s: waiting for another process that makes its cache", path);
-        (void)flock(fd, LOCK_EX); /* where this fails, both make it */
+        (void)flock(fd, LOCK_EX); /* if this fails, both make it */
     }
     return fd;
 }

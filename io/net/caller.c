@@ -1,4 +1,4 @@
-/* Who calls. Runs on any thread. */
+/* The caller's thread and process. Runs on any thread. */
 #include "io/net/caller.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ static void count_fork(void)
 
 static void watch_forks(void)
 {
-    (void)pthread_atfork(NULL, NULL, count_fork); /* without memory for that nobody counts */
+    (void)pthread_atfork(NULL, NULL, count_fork); /* without memory for it forks are not counted */
 }
 
 uint32_t caller_n_forks(void)

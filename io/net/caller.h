@@ -1,8 +1,9 @@
-/* Who calls: which thread, in which process, and from where in the library. Handles and engines are
- * for some callers alone; a call by another is found here, for the price of a comparison.
+/* Identifies the caller of a function: its thread, its process, and its place in the library.
+ * Handles and engines may be used by some callers only; a comparison of these numbers finds a wrong
+ * caller.
  *
- * What is kept is a thread's own, but for two counts: of the threads that were given a number, and
- * of the forks that led to this process.
+ * All of this is thread-local, except for two counts: of the threads that have a number, and of the
+ * forks that led to this process.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_NET_CALLER_H
@@ -24,11 +25,11 @@ typedef enum {
 extern CALLER_OWN uint64_t caller_thread; /* its number; 0: it has none yet */
 extern CALLER_OWN CallerPlace caller_place;
 
-/* The calling thread's number, which no other has had, given to it where it has none. */
+/* The calling thread's number, which no other thread has or had. The first call gives it one. */
 uint64_t caller_number(void);
 
-/* How many forks led to this process, counted from when this was first asked. The thread that has
- * forked has no number in the child. */
+/* How many forks led to this process, counted from the first call. The thread that has forked has
+ * no number in the child. */
 uint32_t caller_n_forks(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* How much travels as one, and how much may be under way: numbers that an engine is made with. They
- * are the same for all engines but those of tests, which find with small ones what would otherwise
- * take much data. Nodes need not agree on them.
+/* How much is sent at once, and how much may be under way: numbers with which an engine is made.
+ * All engines have the same, except those of tests, which use small ones to reach limits with
+ * little data. Nodes need not agree on them.
  *
  * Threads: any; they do not change. */
 #ifndef RUBATO_IO_NET_FLOW_SIZES_H
@@ -12,16 +12,16 @@ typedef struct {
     /* The rows, or the keys of a list, that one message to another node carries; up to
      * POST_OFFICE_MAX_VALUE_BYTES. Larger requests become several, so that one node gathers a piece
      * while the other scatters the one before, and pieces stay in the processors' caches on their
-     * way. Where bytes are only copied (near) smaller pieces are better. */
+     * way. If bytes are only copied (near), smaller pieces are better. */
     size_t piece_bytes, near_piece_bytes;
 
     /* Pieces of a request that are smaller together wait for the next ones. */
     size_t worth_sending_bytes;
 
-    /* Small messages in one packet. */
+    /* The most bytes of small messages in one packet. */
     size_t joined_bytes;
 
-    /* What is packed before the thread that sends looks at its other duties. */
+    /* The most bytes that are packed before the sending thread checks its other duties. */
     size_t turn_bytes;
 
     /* Requests under way to one node, of all workers of a node: see network_wait_room. */
@@ -30,7 +30,7 @@ typedef struct {
     /* Packets on their way to one node without an acknowledgement, replies included. */
     size_t out_bytes;
 
-    /* What one worker may have waiting in the mailboxes of busy local servers. */
+    /* The most bytes that one worker may have waiting in the mailboxes of busy local servers. */
     size_t mailbox_bytes;
 
     /* Tickets of Gets that other nodes have not answered, of one worker on one table: their keys
@@ -41,8 +41,8 @@ typedef struct {
     size_t cache_bytes;
 } FlowSizes;
 
-/* A window of 4 MiB is enough for 4 GB/s where an answer takes a millisecond; more of it would
- * leave the processors' caches on its way. */
+/* A window of 4 MiB is enough for 4 GB/s if an answer takes a millisecond. A larger one would not
+ * fit into the processors' caches. */
 #define FLOW_SIZES_USUAL                                   \
     ((FlowSizes){ .piece_bytes = (size_t)512 << 10,        \
                   .near_piece_bytes = (size_t)128 << 10,   \

@@ -1,4 +1,4 @@
-/* Time that only goes on, and waiting until a moment of it.
+/* Monotonic time, and waiting until a moment of it.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_NET_MONOTONIC_H
@@ -14,8 +14,8 @@ int64_t monotonic_ms(void);
 /* A condition for monotonic_wait. */
 void monotonic_cond_init(pthread_cond_t *cond);
 
-/* pthread_cond_wait until monotonic_ms() is end_ms, at once where it is past that. False: it is.
- * Like any such wait it may end early; the mutex is held. */
+/* pthread_cond_wait until monotonic_ms() is end_ms; returns at once if that has passed. False: it
+ * has passed. Like any such wait it may end early; the mutex is held. */
 bool monotonic_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t end_ms);
 
 #endif

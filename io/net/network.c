@@ -50,7 +50,7 @@ static void close_greeted(gpointer channel)
     ((Channel *)channel)->ops->close(channel, LINGER_MS);
 }
 
-/* The opened transport of an address, NULL where it is not open. */
+/* The opened transport of an address, NULL if it is not open. */
 static Transport *find_transport(const Network *network, const char *endpoint, GError **error)
 {
     const TransportOps *const ops =

@@ -153,7 +153,7 @@ static inline void count(_Atomic uint64_t *counter, uint64_t n)
                           memory_order_relaxed);
 }
 
-/* The peer of this number, NULL where there is none (yet). Any thread. */
+/* The peer of this number, NULL if there is none (yet). Any thread. */
 static inline Peer *network_peer(const Network *network, uint32_t node)
 {
     /* Acquire: pairs with network_join's release, so that what it set up is seen. */

@@ -1,10 +1,11 @@
-/* How long, and how often, it is worth looking before going to sleep.
+/* Decides how long, and how often, to poll before going to sleep.
  *
  * A kernel may wake the thread that answers on the processor of the one that asks, and leave both
- * there for many milliseconds while another processor is idle; a sleep does not part them. They
- * then find each other's messages only by giving way, at six times the cost. A thread that sees
- * this several times in a row asks for any other of the processors that it may use, and then for
- * all of them again: to leave the first out even for a moment moves it. */
+ * there for many milliseconds while another processor is idle; a sleep does not part them. Then
+ * each finds the other's messages only when it gives the processor away, at six times the cost. A
+ * thread that sees this several times in a row asks the kernel for all of its processors but the
+ * present one, and then for all of them again. The first call moves it, even though the second
+ * follows at once. */
 #include "io/net/spinner.h"
 
 #include <glib.h>
@@ -12,19 +13,21 @@
 
 #include "io/net/monotonic.h"
 
-/* A look takes no longer: about what a sleep and two wake-ups cost. */
+/* An attempt takes no longer than this: about the cost of a sleep and two wake-ups. */
 #define LONGEST_NS 50000
 
-/* After so many looks in vain the next time is left out, then the next two, four, …, up to so many:
- * what comes after a pause, in which only heartbeats were found, is soon looked for again. */
+/* After so many attempts in vain, the next attempt is left out, then the next two, four, …, up to
+ * so many. The limit is low, so that after a pause with heartbeats alone polling soon begins
+ * again. */
 #define MOST_FAILED 3
 #define MOST_SKIPPED 64u
 
-/* Who gave way for longer had somebody else on its processor. So many such finds in a row make it
- * move; again only after a while, which doubles as long as it has not helped. */
+/* If giving way takes longer than this, another thread has used the processor. So many such finds
+ * in a row make the thread move. It moves again only after a while, and the while doubles as long
+ * as moving has not helped. */
 #define CROWDED_NS 1500
 #define MOST_CROWDED 8u
-#define CROWDED_ORIGIN 4u /* what came from this processor counts for so many */
+#define CROWDED_ORIGIN 4u /* a message from this processor counts for so many finds */
 #define SHORTEST_STAY_NS 250000
 #define LONGEST_STAY_NS 16000000
 
@@ -33,9 +36,9 @@ void spinner_init(Spinner *spinner)
     *spinner = (Spinner){ .is_alone = g_get_num_processors() == 1 };
 }
 
-/* Nothing is lost where it fails, or where the machine has more processors than a cpu_set_t. (What
- * somebody else says of this thread's processors between the two calls is undone: a few
- * microseconds, some times a second at the most.) */
+/* Nothing is lost if it fails, or if the machine has more processors than a cpu_set_t. (If another
+ * process changes this thread's processors between the two calls, the change is undone. The time
+ * between them is some microseconds, a few times a second at most.) */
 static void move_elsewhere(void)
 {
     const int processor = sched_getcpu();

@@ -1,8 +1,8 @@
-/* Looking for a while before going to sleep, as long as that has been worth it lately.
+/* Polls for a while before a thread goes to sleep, as long as polling has helped lately.
  *
  * Two threads on two processors exchange a message in a fraction of the time that it takes to wake
- * one. So whoever waits first looks again and again, and gives the processor away in between to
- * whoever has use for it; after a few times in vain this is tried more and more seldom.
+ * one. So a waiting thread first polls, and gives the processor away in between to any thread that
+ * can use it. After a few attempts in vain it tries this less and less often.
  *
  *     SpinnerEnd end;
  *
@@ -21,19 +21,21 @@
 
 #include "io/net/futex.h"
 
-/* Looks between two times that the processor is given away. */
+/* Polls before the processor is given away again. */
 #define SPINNER_LOOKS 32
 
 typedef struct {
-    bool is_alone;      /* there is one processor: whoever is waited for could not get on */
+    bool is_alone;      /* there is one processor: polling would keep it from the thread that is
+                         * waited for */
     unsigned n_failed;  /* in a row */
-    unsigned n_to_skip; /* times, before the next attempt */
-    unsigned n_skipped; /* since the last one */
+    unsigned n_to_skip; /* attempts to leave out before the next one */
+    unsigned n_skipped; /* attempts left out since the last one */
 
-    /* Set it after spinner_init, for threads of the library's own: they leave a processor that they
-     * share with who they wait for. Where a worker runs is its program's business. */
+    /* Set it after spinner_init, for threads of the library: they leave a processor that they share
+     * with the thread for which they wait. The library does not move a worker, because its program
+     * may have placed it. */
     bool moves;
-    bool gave_way;      /* in this attempt somebody else used the processor meanwhile */
+    bool gave_way;      /* in this attempt another thread used the processor */
     unsigned n_crowded; /* attempts in a row that found something only after that */
     int64_t moved_at;
     int64_t stay_ns; /* before the next move */
@@ -43,16 +45,16 @@ typedef int64_t SpinnerEnd;
 
 void spinner_init(Spinner *spinner);
 
-/* Whether to look at all; then *end is for spinner_go_on. */
+/* Whether to poll at all; then *end is for spinner_go_on. */
 bool spinner_begin(Spinner *spinner, SpinnerEnd *end);
 
-/* Gives the processor away. False: it was long enough, and in vain. */
+/* Gives the processor away. False: the attempt has lasted long enough without success. */
 bool spinner_go_on(Spinner *spinner, SpinnerEnd end);
 
-/* It was worth it. */
+/* The attempt has succeeded. */
 void spinner_found(Spinner *spinner);
 
-/* Something was sent to this thread from that processor; -1: nobody knows which. */
+/* Something was sent to this thread from that processor; -1: the processor is unknown. */
 void spinner_note_origin(Spinner *spinner, int processor);
 
 #endif

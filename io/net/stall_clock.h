@@ -1,8 +1,7 @@
-/* A stall clock: when whoever waits long says for whom it waits.
+/* A stall clock: it tells a thread that waits long when to log for whom it waits.
  *
- * It strikes when stall_ms have passed since it was started, and again each time that as much has
- * passed once more, whatever ended the waits between: a wait that was woken in vain does not begin
- * anew.
+ * It strikes when stall_ms have passed since the start, and then every stall_ms. A wake-up in vain
+ * does not restart it.
  *
  *     stall_clock_start(&clock, stall_ms);
  *     while (!is_over)
@@ -20,20 +19,20 @@
 typedef struct {
     uint32_t stall_ms;
     int64_t begun_ms;
-    int64_t strike_ms; /* when it strikes next */
+    int64_t strike_ms; /* the time of the next strike */
 } StallClock;
 
-/* From now on; stall_ms is not 0. */
+/* Starts the clock; stall_ms is not 0. */
 void stall_clock_start(StallClock *clock, uint32_t stall_ms);
 
-/* How long until it strikes, 0 where it is time: for waits that want to know how long. */
+/* The time until it strikes; 0 if it is time. For waits that need a duration. */
 int stall_clock_left_ms(const StallClock *clock);
 
-/* Whether it is time; then it strikes, once. */
+/* Whether it is time to strike; if so, it counts as struck. */
 bool stall_clock_strikes(StallClock *clock);
 
 /* Waits on the condition, made by monotonic_cond_init, until it is signalled or the clock strikes;
- * like any such wait it may end early. Whether it has struck. The mutex is held. */
+ * like any such wait it may end early. Returns whether the clock has struck. The mutex is held. */
 bool stall_clock_wait(StallClock *clock, pthread_cond_t *cond, pthread_mutex_t *mutex);
 
 /* The seconds from the start to the last strike. */

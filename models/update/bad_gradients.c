@@ -1,10 +1,9 @@
 /* Bad deltas.
  *
  * Nearly all deltas are good, so the search only says whether there is a bad one. It works on the
- * bits. Without their signs, the bits of numbers have the same order as the numbers; behind them
- * comes infinity, and behind infinity what is not a number. So largest - delta, as integers, is
- * negative only for a bad delta. If there is one, a second search looks at each delta and finds its
- * kind.
+ * bits. Without their signs, the bits of numbers have the same order as the numbers; infinity comes
+ * behind them, and NaN behind infinity. So largest - delta, as integers, is negative only for a bad
+ * delta. If there is one, a second search looks at each delta and finds its kind.
  *
  * Thread: the shard's present owner. */
 #include "models/update/bad_gradients.h"

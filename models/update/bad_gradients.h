@@ -40,7 +40,7 @@ void bad_gradients_read(const BadGradients *bad, size_t first, size_t n, BadCoun
 /* The worker of a number. */
 static inline uint32_t bad_gradients_worker(uint32_t number)
 {
-    return number - 1; /* BAD_GRADIENTS_NO_WORKER where it is 0 */
+    return number - 1; /* BAD_GRADIENTS_NO_WORKER if it is 0 */
 }
 
 #endif

@@ -11,7 +11,7 @@
  *
  * Rows of one value have a walk of their own, in which the step's loop is unrolled.
  *
- * Threads: functions of their arguments alone. */
+ * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_MODELS_UPDATE_LOOPS_H
 #define RUBATO_MODELS_UPDATE_LOOPS_H
 

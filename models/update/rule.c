@@ -76,7 +76,7 @@ static bool has(const RubatoTableSpec *spec, const RubatoRule *resolved, size_t 
             RUBATO_HYPER_BIT(hyper)) != 0;
 }
 
-/* Whether somebody has written something there. */
+/* Whether the field was set. */
 static bool is_given(double value)
 {
     return value != 0 || signbit(value);

@@ -14,19 +14,19 @@ typedef struct {
     /* immutable */
     const RubatoUpdateOps *ops;
     size_t value_bytes; /* of a row's values */
-    size_t state_bytes; /* of what the rule keeps behind them */
+    size_t state_bytes; /* of the rule's state behind them */
     size_t row_bytes;   /* of both: from one row to the next */
 
     /* what changes */
     RubatoUpdate update;
     bool is_plain;   /* the rule's loops get the deltas as they came */
     bool prepares;   /* gradients are clipped or decayed first */
-    double largest;  /* that a good delta may be */
+    double largest;  /* the largest size of a good delta */
     void *gradients; /* one row, for that; NULL: the rule takes none */
     BadGradients bad;
 } Updater;
 
-/* spec has passed spec_check. False where there is no memory. */
+/* spec has passed spec_check. False if there is no memory. */
 bool updater_init(Updater *updater, const RubatoTableSpec *spec);
 void updater_clear(Updater *updater);
 

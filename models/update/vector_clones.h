@@ -5,8 +5,9 @@
  * and multiplies in the order of the source, and nothing is contracted (models/CMakeLists.txt), so
  * a cluster of different processors computes the same.
  *
- * The plain loops are left alone on other processors; under a sanitizer, whose code the loader
- * would run before it is ready; and by clang, which gives clones of static functions public names.
+ * There are no clones for other processors. There are none under a sanitizer, because the loader
+ * would run its code before it is ready; and none with clang, because it gives clones of static
+ * functions public names.
  *
  * Threads: any. */
 #ifndef RUBATO_MODELS_UPDATE_VECTOR_CLONES_H

@@ -10,7 +10,7 @@
  * The velocity is in units of gradients and not of values, so that a new learning rate holds for
  * the whole next step. State of a row: its velocity, `width` values.
  *
- * Threads: functions of their arguments alone. */
+ * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_MODELS_UPDATE_VELOCITY_H
 #define RUBATO_MODELS_UPDATE_VELOCITY_H
 

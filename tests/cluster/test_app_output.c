@@ -1,4 +1,4 @@
-/* What programs do where they cannot say what they have to say, and where there is no end of what
+/* What programs do where they cannot say what they have to say, and if there is no end of what
  * they read. */
 #include <glib.h>
 #include <stdlib.h>

@@ -121,7 +121,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 
 static const ClusterShape TWO = { .n_nodes = 2, .nodes = { { 1, 2 }, { 1, 2 } } };
 
-/* The digest of the floats where there is no network. */
+/* The digest of the floats if there is no network. */
 static char *undisturbed(const char *model)
 {
     const Scene scene = { model, false };

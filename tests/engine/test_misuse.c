@@ -1,4 +1,4 @@
-/* Calls that the program must not make are refused where they are made: NULL where there has to be
+/* Calls that the program must not make are refused where they are made: NULL if there has to be
  * memory, handles in other threads, calls from within a task or a callback, calls in a forked
  * process. */
 #include <pthread.h>

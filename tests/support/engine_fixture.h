@@ -56,7 +56,7 @@ bool fail_at(GError **error, const char *file, int line, const char *condition, 
             return fail_at(error, __FILE__, __LINE__, #condition, " " __VA_ARGS__); \
     } while (0)
 
-/* Like ck_assert for a call that takes `error` and has set it: returns false where it failed. */
+/* Like ck_assert for a call that takes `error` and has set it: returns false if it failed. */
 #define TRY(call)         \
     do {                  \
         if (!(call))      \
@@ -86,7 +86,7 @@ uint32_t event_count(Event *event);
 /* Waits until it was raised that often. */
 void event_wait(Event *event, uint32_t count);
 
-/* The same in a worker; false with RUBATO_ERROR_CANCELLED where another worker has failed, so that
+/* The same in a worker; false with RUBATO_ERROR_CANCELLED if another worker has failed, so that
  * the case ends with that failure and not with a timeout. */
 bool event_await(Event *event, uint32_t count, RubatoWorker *worker, GError **error);
 

@@ -19,7 +19,7 @@ typedef enum {
     N_OUTAGES,
 } OutageKind;
 
-/* Gets ready; called before any process or thread is started. False where the system does not
+/* Gets ready; called before any process or thread is started. False if the system does not
  * permit it: the case is left out then. */
 bool outage_prepare(OutageKind kind);
 

@@ -30,7 +30,7 @@ extern int64_t now_ms;
 void set_up(void);
 void tear_down(void);
 
-/* Another scheduler instead, whose output goes to `send`, or is kept where that is NULL. */
+/* Another scheduler instead, whose output goes to `send`, or is kept if that is NULL. */
 void replace_scheduler(const SchedulerConfig *config,
                        void (*send)(void *user, uint32_t node, const Control *control));
 

@@ -71,7 +71,7 @@ bool sim_is_frozen(uint32_t node);
 /* ---- numbers that follow from the seed ---- */
 
 uint64_t sim_random(void);
-uint64_t sim_below(uint64_t limit);         /* 0 where it is 0 */
+uint64_t sim_below(uint64_t limit);         /* 0 if it is 0 */
 bool sim_chance(uint32_t n, uint32_t of_m); /* n times of m */
 
 /* ---- what happened ---- */

@@ -27,7 +27,7 @@ static char *from_latin1(const char *text)
     return g_string_free(utf8, FALSE);
 }
 
-/* NULL where there are other letters in it. (transfer full) */
+/* NULL if there are other letters in it. (transfer full) */
 static char *to_latin1(const char *text)
 {
     g_autoptr(GString) bytes = g_string_new(NULL);
@@ -94,7 +94,7 @@ void app_keys_write(JsonBuilder *builder, const RubatoDataKeys *keys)
 
 /* ---- read ---- */
 
-/* An optional number up to `most`; `otherwise` where it is left out. */
+/* An optional number up to `most`; `otherwise` if it is left out. */
 static bool read_number(JsonObject *object, const char *name, uint32_t otherwise, uint32_t most,
                         uint32_t *number)
 {

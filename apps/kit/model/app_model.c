@@ -1,4 +1,5 @@
-/* The model's tables: created, and filled where there is a model to load. Runs on main's thread.
+/* The model's tables: creates them, and fills them if there is a model to load. Runs on main's
+ * thread.
  *
  * app_call_on_reporter opens and checks the files, so an error in them fails on every node, and no
  * node waits for one that has given up. */

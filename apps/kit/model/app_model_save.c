@@ -25,7 +25,7 @@ static bool fail(const char *path, const char *why, GError **error)
 /* What the description tells of an array's files. */
 typedef struct {
     size_t n_rows;
-    char *checksum, *keys_checksum; /* the second is NULL where the table is dense */
+    char *checksum, *keys_checksum; /* the second is NULL if the table is dense */
 } Written;
 
 static void written_clear(Written *written, size_t n)

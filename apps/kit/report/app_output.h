@@ -27,7 +27,7 @@ static inline void app_output_check(void)
 /* Registers the check for every end of the program, also for --help. Call it first in main. */
 static inline void app_output_check_at_exit(void)
 {
-    (void)atexit(app_output_check); /* without memory for that nobody looks */
+    (void)atexit(app_output_check); /* without memory for it there is no check */
 }
 
 #endif

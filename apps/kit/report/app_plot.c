@@ -1,4 +1,4 @@
-/* --plot: loss and, where the program counts one, its metric over the seconds of training, with the
+/* --plot: loss and, if the program has one, its metric over the seconds of training, with the
  * epochs along the upper edge. */
 #include "apps/kit/app.h"
 #include "apps/kit/report/app_gnuplot.h"

@@ -53,7 +53,7 @@ void app_progress_format_bar(const AppProgressView *view, unsigned columns, char
     format_numbers(view, numbers, sizeof numbers);
     g_snprintf(epoch, sizeof epoch, "epoch %u/%u ", view->epoch, view->n_epochs);
 
-    /* A bar where there is room for one: brackets, a blank and at least eight columns of it. */
+    /* A bar, if there is room for brackets, a blank and at least eight columns of it. */
     const size_t used = strlen(numbers) + strlen(epoch);
     if (used + 11 <= columns) {
         const size_t width = MIN(columns - used - 3, BAR_WIDTH_MAX);
@@ -127,7 +127,7 @@ void app_progress_report(AppProgress *progress, uint32_t n_workers, uint32_t n_l
 
 void app_progress_count(AppProgress *progress, uint64_t n_samples)
 {
-    /* A count alone: nothing else is read through it. */
+    /* relaxed: only a count; it orders no other memory */
     atomic_fetch_add_explicit(&progress->n_counted, n_samples, memory_order_relaxed);
 }
 

@@ -26,7 +26,7 @@ typedef struct {
     double scale; /* all workers for each one of this node */
     int64_t begun_us, drawn_us;
     uint32_t line_epoch;     /* the epoch whose line comes next */
-    double loss_sum, loss_n; /* of late: what is older weighs less */
+    double loss_sum, loss_n; /* of the last rows: older ones weigh less */
 } AppProgress;
 
 /* What one line or bar shows. */

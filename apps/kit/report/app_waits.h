@@ -13,7 +13,7 @@
 /* The table; the task has to name it among its own. */
 #define APP_WAITS "app-waits"
 
-/* Zeroed: nobody has told. */
+/* All zero: no worker has written its figures. */
 typedef struct {
     uint32_t n_workers;
     RubatoWorkerStats *workers; /* by rank */

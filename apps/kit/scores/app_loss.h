@@ -23,22 +23,22 @@ typedef struct {
 /* "logistic", …; ended by NULL, in the order of AppLossKind. */
 extern const char *const app_loss_names[];
 
-/* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --loss, where there is
- * none of that name. */
+/* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --loss, if there is none
+ * of that name. */
 bool app_loss_take(AppLoss *loss, const char *name, GError **error);
 
 /* What workers count beside the loss, as AppProgram has it; NULL: nothing. */
 const char *app_loss_metric(const AppLoss *loss);
 
-/* Takes the labels from rows. RUBATO_ERROR_FORMAT where there are none, or where they are all the
- * same but two are needed; `source` names the rows in the message. */
+/* Takes the labels from rows. RUBATO_ERROR_FORMAT if there are none, or if they are all the same
+ * but two are needed; `source` names the rows in the message. */
 bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error);
 
-/* RUBATO_ERROR_FORMAT, with file and line, where a batch of these rows has a third label. */
+/* RUBATO_ERROR_FORMAT, with file and line, if a batch of these rows has a third label. */
 bool app_loss_check(const AppLoss *loss, RubatoDataset *rows, const RubatoBatch *batch,
                     GError **error);
 
-/* Where a bias begins that is to be learned. */
+/* The initial value of a learned bias. */
 double app_loss_start(const AppLoss *loss);
 
 /* Whether the score's sign fits the label; always false for the squared loss. */

@@ -23,8 +23,8 @@ typedef struct {
                 * other rules */
 } AppRule;
 
-/* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --rule, where there is
- * none of that name. */
+/* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --rule, if there is none
+ * of that name. */
 bool app_rule_take(AppRule *rule, const char *name, GError **error);
 
 /* A hash table for gradients of rows that come multiplied by `scale`. */

@@ -1,4 +1,4 @@
-/* Scores of whole files: how good they are, and predictions made of them.
+/* Scores of whole files: their quality, and predictions made from them.
  *
  * Threads: main's, between tasks, on the reporting node. */
 #ifndef RUBATO_APPS_KIT_SCORES_APP_SCORE_H
@@ -12,14 +12,14 @@
 typedef bool (*AppScoreFunc)(const RubatoBatch *batch, double *scores, void *user_data,
                              GError **error);
 
-/* Puts train_loss on the result card and, where there are rows to test on, test_accuracy, test_auc
- * and, of the logistic loss, test_logloss; of the squared one test_rmse. On a node that does not
- * report there is nothing to do. */
+/* Puts train_loss on the result card. If there are rows to test on, also test_accuracy, test_auc
+ * and, for the logistic loss, test_logloss; for the squared loss test_rmse instead. Does nothing on
+ * a node that does not report. */
 bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
                            void *user_data, GError **error);
 
-/* Writes a line for each row of a file: of the logistic loss the probability of the positive label,
- * of the others the score. */
+/* Writes a line for each row of a file: for the logistic loss the probability of the positive
+ * label, for the others the score. */
 bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
                            AppScoreFunc score, void *user_data, GError **error);
 

@@ -13,7 +13,7 @@
 typedef struct {
     double logloss;  /* the mean of log(1 + exp(−±score)) */
     double accuracy; /* the share of scores on the right side */
-    double auc;      /* NaN where all labels are the same */
+    double auc;      /* NaN if all labels are the same */
 } AppTestMetrics;
 
 /* Rows whose label is `positive` or more are positive, all others negative. n is at least 1.

@@ -90,7 +90,8 @@ BatchPool *batch_pool_new(void)
 
 void batch_pool_unref(BatchPool *pool)
 {
-    /* acquire and release: with one another, so that the last sees what all others did */
+    /* acquire and release pair with one another, so that the last thread sees what all others
+     * did */
     if (atomic_fetch_sub_explicit(&pool->n_refs, 1, memory_order_acq_rel) > 1)
         return;
     for (Batch *batch = pool->free, *next; batch != NULL; batch = next) {

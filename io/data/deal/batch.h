@@ -30,11 +30,11 @@ void batch_builder_free(BatchBuilder *builder);
 size_t batch_builder_n_rows(const BatchBuilder *builder);
 
 /* Appends the n rows at places first .. first + n - 1 of an order of the block's rows; NULL: as
- * they are. False where there is no memory. */
+ * they are. False if there is no memory. */
 bool batch_builder_add(BatchBuilder *builder, const DataBlock *block, const uint32_t *order,
                        size_t first, size_t n, uint64_t ticket);
 
-/* Ends the batch, which has a row at least. NULL where there is no memory. (transfer full) */
+/* Ends the batch, which has a row at least. NULL if there is no memory. (transfer full) */
 RubatoBatch *batch_builder_finish(BatchBuilder *builder, uint32_t epoch);
 
 /* Where the rows of a batch came from. (transfer none) */

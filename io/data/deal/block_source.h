@@ -43,7 +43,7 @@ struct BlockSource {
 BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
                              uint32_t rank, uint32_t n_workers);
 
-/* The order of a block's n rows in an epoch; NULL where they are not shuffled. It is written to
+/* The order of a block's n rows in an epoch; NULL if they are not shuffled. It is written to
  * `order`, which has room for n. All workers that may read rows of one block have the same
  * order. */
 const uint32_t *block_row_order(const RubatoDataset *dataset, const RubatoReaderOptions *options,

@@ -30,9 +30,9 @@ typedef struct {
     uint32_t rank, n_workers;
     uint32_t *reader_of; /* by input: who reads a packed one; n_workers: all of them */
 
-    uint32_t epoch; /* in which we are; begun */
+    uint32_t epoch; /* the present one; it has begun */
     GArray *runs;   /* of BlockRun, this epoch's */
-    guint at;       /* the one that we are in */
+    guint at;       /* the present one */
 } FixedSplit;
 
 typedef struct {
@@ -49,8 +49,8 @@ static int compare_sizes(const void *a, const void *b)
     return (left->input > right->input) - (left->input < right->input);
 }
 
-/* The largest first, each to the worker that has the least (R. Graham: Bounds on multiprocessing
- * timing anomalies, 1969). */
+/* Assigns the largest first, each to the worker that has the least (R. Graham: Bounds on
+ * multiprocessing timing anomalies, 1969). */
 static void assign_packed(FixedSplit *split)
 {
     const uint32_t n_inputs = dataset_n_inputs(split->dataset);
@@ -95,7 +95,7 @@ static void add_plain(FixedSplit *split, Random *random)
         order = g_new(uint32_t, blocks->len + 1);
         random_order(random, order, blocks->len);
     }
-    /* the one block more that some have goes round */
+    /* another worker gets the additional block in each epoch */
     for (guint i = (split->rank + split->epoch) % split->n_workers; i < blocks->len;
          i += split->n_workers)
         g_array_append_val(split->runs,

@@ -20,7 +20,7 @@ typedef struct {
 void key_coder_init(KeyCoder *coder);
 void key_coder_clear(KeyCoder *coder);
 
-/* Writes the place of key[i] to index[i]; n is below 2^32. False where there is no memory. */
+/* Writes the place of key[i] to index[i]; n is below 2^32. False if there is no memory. */
 bool key_coder_code(KeyCoder *coder, const RubatoKey *key, size_t n, uint32_t *index);
 
 #endif

@@ -1,8 +1,8 @@
 /* Readers: a thread takes blocks, reads them and makes batches; the worker takes the batches.
  *
- * Between the two lies a queue of at most options.ahead batches, under the lock; the thread waits
- * while it is full, the worker while it is empty. An error ends the queue: the worker gets the
- * batches made before it, then the error.
+ * Between the two is a queue of at most options.ahead batches, guarded by the lock. The thread
+ * waits while it is full, the worker while it is empty. An error ends the queue: the worker gets
+ * the batches made before it, then the error.
  *
  * A ticket is open from the moment when the thread takes it until the worker gets its last row.
  * When the reader is freed, open tickets are given back with the number of rows that the worker did
@@ -26,7 +26,7 @@ typedef struct {
     uint64_t n_rows;    /* of the block */
 } OpenTicket;
 
-/* The block that the reader's thread is in. */
+/* The block from which the reader's thread takes rows. */
 typedef struct {
     DataBlock *block; /* NULL: none */
     BlockTicket ticket;
@@ -100,7 +100,7 @@ static void open_ticket(RubatoReader *reader, const Present *present)
     pthread_mutex_unlock(&reader->lock);
 }
 
-/* Goes on to the next block that has rows. *there is false where no block is left. */
+/* Goes on to the next block that has rows. *there is false if no block is left. */
 static bool next_block(RubatoReader *reader, Present *present, bool *there, GError **error)
 {
     const DatasetKeep keep = reader->options.epochs > 1 ? DATASET_KEEP_BLOCK : DATASET_KEEP_NOTHING;

@@ -55,7 +55,7 @@ static RowFile *begin_file(RowParser *parser, const RowText *head, RowFault *fau
     return &file->base;
 }
 
-/* The document of a line; 0 where there is none. */
+/* The document of a line; 0 if there is none. */
 static uint64_t document_of(const char *line)
 {
     uint64_t document = 0;

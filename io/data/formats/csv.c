@@ -125,7 +125,7 @@ static inline bool read_number(const CsvParser *parser, const char **at, uint32_
     return true;
 }
 
-/* The hash of a cell's text; false where there is no memory for it. */
+/* The hash of a cell's text; false if there is no memory for it. */
 static bool hash_cell(const CsvCell *cell, uint32_t column, uint32_t n_bits, RubatoKey *key)
 {
     if (!cell->has_quotes) {

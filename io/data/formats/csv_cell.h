@@ -31,7 +31,7 @@ bool csv_read_cell(const char **at, char separator, CsvCell *cell, RowFault *fau
 /* Says what a cell has instead of what was expected. */
 bool csv_cell_fault(RowFault *fault, const CsvCell *cell, const char *expected);
 
-/* What a cell stands for, ended by zero; NULL where there is no memory. (transfer full) */
+/* A cell's text without its quotes, ended by zero; NULL if there is no memory. (transfer full) */
 char *csv_cell_text(const CsvCell *cell, size_t *size);
 
 #endif

@@ -56,7 +56,7 @@ static void first_line_clear(FirstLine *line)
     g_array_free(line->at, TRUE);
 }
 
-/* Takes in a cell that is not there. */
+/* Adds an empty cell for one that is missing. */
 static void first_line_insert(FirstLine *line, uint32_t column, const char *name)
 {
     const bool is_number = true;
@@ -238,7 +238,7 @@ static bool fit_to_keys(CsvColumns *columns, FirstLine *line, RowFault *fault)
     return mismatch(fault);
 }
 
-/* Of a line that is a header. */
+/* Takes over the names of a header line. */
 static bool compare_names(const RubatoDataKeys *keys, const FirstLine *line, RowFault *fault)
 {
     if (keys == NULL || keys->column_names == NULL)
@@ -289,7 +289,7 @@ static bool compare_kinds(const CsvColumns *columns, const FirstLine *line, RowF
     return true;
 }
 
-/* Names show, or the spec says, that the missing column is the label. */
+/* Whether the missing column is the label, by the names or by the spec. */
 static bool check_absent(const CsvColumns *columns, const FirstLine *line, bool has_header,
                          RowFault *fault)
 {
@@ -308,7 +308,7 @@ static bool check_absent(const CsvColumns *columns, const FirstLine *line, bool 
 
 /* ---- files ---- */
 
-/* The first file: settles everything. */
+/* The first file decides everything. */
 static bool settle(CsvColumns *columns, FirstLine *line, bool *has_header, RowFault *fault)
 {
     const RubatoCsvHeader header = columns->spec->header;
@@ -387,7 +387,7 @@ bool csv_columns_begin_file(CsvColumns *columns, const RowText *head, uint64_t *
         from += 3; /* the byte order mark that some programs put first */
     while (from < end && csv_ends_cell(*csv_skip_blanks(from, columns->separator), '\n'))
         if ((from = memchr(from, '\n', (size_t)(end - from))) == NULL || ++from == end) {
-            *first_row = head->size; /* nothing but blanks */
+            *first_row = head->size; /* the file has only blanks */
             return true;
         }
     *first_row = (uint64_t)(from - head->bytes);

@@ -16,12 +16,12 @@ typedef enum {
     CSV_KIND_NUMBER,
     CSV_KIND_CATEGORY,
     CSV_KIND_LABEL,
-    CSV_KIND_SKIPPED, /* a label that nobody wants */
+    CSV_KIND_SKIPPED, /* a label that is not used */
 } CsvKind;
 
 typedef struct {
     const RubatoDataSpec *spec;
-    const RubatoDataKeys *keys; /* what the columns are to be; NULL: whatever they are */
+    const RubatoDataKeys *keys; /* what the columns must be; NULL: anything */
     char separator;
     uint32_t n_columns;   /* 0: no file had a line yet */
     uint32_t absent;      /* the column without cells, a label; RUBATO_NO_COLUMN: none */

@@ -186,7 +186,7 @@ uint8_t *idx_read_labels(ByteSource *source, size_t *n_labels, GError **error)
     return labels;
 }
 
-/* The labels, one for each image; NULL where they are wrong. */
+/* The labels, one for each image; NULL if they are wrong. */
 static uint8_t *read_labels_of(ByteSource *labels, const ByteSource *images, uint32_t n_images,
                                GError **error)
 {

@@ -23,7 +23,7 @@ static RowParser *create(const RubatoDataSpec *spec, GError **error)
     return &parser->base;
 }
 
-/* Skips a separator and the blanks around it; false where there is none. */
+/* Skips a separator and the blanks around it; false if there is none. */
 static bool skip_separator(char separator, const char **at)
 {
     const char *const from = *at;

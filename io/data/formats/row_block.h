@@ -26,7 +26,7 @@ void row_block_clear(RowBlock *block);
 /* Makes it empty and keeps the memory. */
 void row_block_reset(RowBlock *block);
 
-/* Makes room for n more; false where there is no memory. */
+/* Makes room for n more; false if there is no memory. */
 bool row_block_grow_rows(RowBlock *block, size_t n);
 bool row_block_grow_entries(RowBlock *block, size_t n);
 

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-/* A new format comes here. */
+/* The formats. A new one needs a line here. */
 extern const RowParserOps libsvm_format, libffm_format, csv_format, ratings_format,
     bag_of_words_format, text_format, idx_format;
 
-/* Where two patterns fit a name, the first counts. */
+/* If two patterns fit a name, the first one counts. */
 static const RowParserOps *const formats[] = {
     &libsvm_format,       &libffm_format, &csv_format, &ratings_format,
     &bag_of_words_format, &text_format,   &idx_format,
@@ -28,7 +28,7 @@ static const RowParserOps *format_named(const char *name, GError **error)
     return NULL;
 }
 
-/* The name of a file, in lower case, without what names the packing. (transfer full) */
+/* The name of a file, in lower case, without .gz or .zst. (transfer full) */
 static char *unpacked_name(const char *path)
 {
     static const char *const packings[] = { ".gz", ".zst" };

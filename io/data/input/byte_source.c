@@ -153,7 +153,7 @@ static bool read_plain(ByteSource *source, uint8_t *buffer, size_t size, size_t 
     return true;
 }
 
-/* Why a packed stream cannot go on. */
+/* Says why a packed stream cannot continue. */
 static bool fail_to_unpack(const ByteSource *source, UnpackerStatus status, GError **error)
 {
     const char *packing = unpacker_name(source->unpacker);

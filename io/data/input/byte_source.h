@@ -1,4 +1,4 @@
-/* Where a reader's bytes come from: a file, plain or packed by gzip or zstd, or memory. A file's
+/* The source of a reader's bytes: a file, plain or packed by gzip or zstd, or memory. A file's
  * first bytes show how it is packed; its name does not matter.
  *
  * Threads: one at a time. */
@@ -9,16 +9,16 @@
 
 typedef struct ByteSource ByteSource;
 
-/* RUBATO_ERROR_IO where the file cannot be opened. (transfer full) */
+/* RUBATO_ERROR_IO if the file cannot be opened. (transfer full) */
 ByteSource *byte_source_open(const char *path, GError **error);
 
-/* The bytes stay the caller's until the source is freed; name is what messages call it.
- * (transfer full) */
+/* The caller keeps the bytes until the source is freed; messages call the source `name`. (transfer
+ * full) */
 ByteSource *byte_source_new_memory(const char *name, const void *bytes, size_t size);
 
 void byte_source_free(ByteSource *source);
 
-/* What messages call it. (transfer none) */
+/* The name of the source in messages. (transfer none) */
 const char *byte_source_name(const ByteSource *source);
 
 bool byte_source_is_packed(const ByteSource *source);

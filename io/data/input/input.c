@@ -169,15 +169,15 @@ bool input_read(Input *input, uint64_t block, TextBuffer *buffer, RowText *text,
 
 /* ---- rows ---- */
 
-/* Counts a bad row; false where it is one too many. */
+/* Counts a bad row; false if it is one too many. */
 static bool allow(BadRows *bad_rows)
 {
-    /* relaxed: a count, compared with what it was itself */
+    /* relaxed: a count, compared only with its own earlier value */
     return bad_rows == NULL ||
            atomic_fetch_add_explicit(&bad_rows->n, 1, memory_order_relaxed) < bad_rows->max;
 }
 
-/* Where to go on behind a row that cannot be read; NULL: nowhere. */
+/* Where to continue behind a row that cannot be read; NULL: nowhere. */
 static const char *next_row(const RowParserOps *ops, const RowText *text, const RowFault *fault)
 {
     const char *const end = text->bytes + text->size;

@@ -49,7 +49,7 @@ int64_t input_modified_ns(const Input *input);
 /* INPUT_BLOCKS_UNKNOWN: a packed file whose end has not been read yet. */
 uint64_t input_n_blocks(Input *input);
 
-/* Reads a block's text into the buffer, to which *text then points. *there is false where a packed
+/* Reads a block's text into the buffer, to which *text then points. *there is false if a packed
  * file ends before it. */
 bool input_read(Input *input, uint64_t block, TextBuffer *buffer, RowText *text, bool *there,
                 GError **error);
@@ -62,7 +62,7 @@ bool input_parse(Input *input, const RowText *text, RowBlock *rows, BadRows *bad
 /* Sets *error to a fault in this input, with file, line and column. */
 void input_report(Input *input, const RowText *text, const RowFault *fault, GError **error);
 
-/* Where a row is that starts at an offset: "FILE:LINE", or where there are no lines "FILE: byte N".
+/* Where a row is that starts at an offset: "FILE:LINE", or if there are no lines "FILE: byte N".
  * (transfer full) */
 char *input_row_place(const Input *input, uint64_t offset);
 

@@ -27,7 +27,7 @@ typedef struct {
 } UnpackerBuffers;
 
 /* Sees from the first bytes of a stream how it is packed, and makes an unpacker for it; *unpacker
- * is NULL where it is not packed. False where there is no memory. (transfer full) */
+ * is NULL if it is not packed. False if there is no memory. (transfer full) */
 bool unpacker_new(const uint8_t *head, size_t size, Unpacker **unpacker);
 
 /* NULL is allowed. */

@@ -1,6 +1,6 @@
 /* The checksum with vectors of 256 bits. This file alone is compiled with -mavx2
- * (io/CMakeLists.txt), so all that it includes has to stay static, else other files would get code
- * that their processor has not. */
+ * (io/CMakeLists.txt), so everything that it includes must stay static. Otherwise other files would
+ * get code that their processor cannot run. */
 #include "io/net/link/checksum_variants.h"
 
 #if CHECKSUM_HAS_VARIANTS

@@ -1,17 +1,17 @@
 /* The checksum compiled for the vectors of several processors. All of them give the same result;
  * only checksum.c chooses between them.
  *
- * Threads: any; functions of their arguments alone. */
+ * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_IO_NET_LINK_CHECKSUM_VARIANTS_H
 #define RUBATO_IO_NET_LINK_CHECKSUM_VARIANTS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* For what the whole library is compiled for. */
+/* For the processor for which the whole library is compiled. */
 uint64_t checksum_plain(const void *bytes, size_t size, uint64_t seed);
 
-/* Where the compiler and the C library can tell at run time what the processor has. */
+/* If the compiler and the C library can find out at run time what the processor has. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define CHECKSUM_HAS_VARIANTS 1
 uint64_t checksum_avx2(const void *bytes, size_t size, uint64_t seed);

@@ -46,7 +46,7 @@ void link_sender_add(LinkSender *sender, Packet *packet);
 /* Every packet up to `ack` has arrived. Returns false and does nothing if `ack` was never sent. */
 bool link_sender_ack(LinkSender *sender, uint64_t ack, int64_t now_ms);
 
-/* Goes back to the oldest packet if it is time, or because the receiver pending it. */
+/* Goes back to the oldest packet if it is time, or because the receiver has asked for it. */
 void link_sender_tick(LinkSender *sender, int64_t now_ms);
 void link_sender_go_back(LinkSender *sender, int64_t now_ms);
 

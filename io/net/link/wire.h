@@ -70,7 +70,7 @@ typedef struct {
 typedef struct {
     uint32_t table;
     uint32_t source;     /* a node's number, or a worker's rank if the table's model uses ranks */
-    uint64_t clock;      /* to which it has come */
+    uint64_t clock;      /* that it has reached */
     uint64_t node_clock; /* for messages to the user: the clock of the node, */
     uint32_t slowest;    /* and the rank of its slowest worker */
 } WireClock;

@@ -92,7 +92,7 @@ BUCKET_INLINE unsigned char *bucket_cell(BucketLayout layout, unsigned char *buc
     return bucket + layout.n_slots * sizeof(RubatoKey) + slot * layout.cell_bytes;
 }
 
-/* The cell of a key, NULL where it is absent; searched from its home bucket on. */
+/* The cell of a key, NULL if it is absent; searched from its home bucket on. */
 BUCKET_INLINE unsigned char *bucket_search(BucketLayout layout, unsigned char *bucket,
                                            RubatoKey key)
 {

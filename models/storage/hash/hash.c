@@ -138,7 +138,7 @@ static bool split_segment(HashStorage *hash, uint64_t place, const Segment *befo
 }
 
 /* Makes room for one more key; cells move. If the keys' places have so many bits in common that
- * splitting would need a huge directory, they get a larger segment instead. False where there is no
+ * splitting would need a huge directory, they get a larger segment instead. False if there is no
  * memory. */
 static bool make_room(HashStorage *hash, uint64_t h)
 {
@@ -201,7 +201,7 @@ static void *find_or_create_empty_key(HashStorage *hash)
     return hash->row_of_empty_key;
 }
 
-/* The row of one key, created if it is absent; NULL where there is no memory for it. Sets *moved if
+/* The row of one key, created if it is absent; NULL if there is no memory for it. Sets *moved if
  * other rows have moved for it. */
 static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
 {

@@ -54,16 +54,16 @@ uint64_t segment_source_bytes(const SegmentSource *source);
 uint32_t segment_first_size_bits(const SegmentSource *source);
 uint32_t segment_full_size_bits(const SegmentSource *source);
 
-/* A segment without keys; its `buckets` are NULL where there is no memory. */
+/* A segment without keys; its `buckets` are NULL if there is no memory. */
 Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth);
 void segment_free(SegmentSource *source, const Segment *segment); /* NULL buckets: does nothing */
 
-/* Gives an absent key a cell; NULL where there is no room. */
+/* Gives an absent key a cell; NULL if there is no room. */
 unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,
                               RubatoKey key);
 
 /* Copies the keys of a segment and their cells to others; those whose place has the bit go to
- * `upper`. False where one of them has no room. */
+ * `upper`. False if one of them has no room. */
 bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit,
                   const Segment *lower, const Segment *upper);
 

@@ -20,11 +20,13 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define HUGE_FROM_BYTES ((size_t)48 << 20) /* then two huge pages more or less weigh little */
+#define HUGE_FROM_BYTES \
+    ((size_t)48 << 20) /* from this size on, two unused huge pages matter
+                                            * little */
 #define FIRST_REGION_PAGES ((size_t)32)
 #define MAX_REGION_PAGES ((size_t)4096)
 
-/* NULL where there is none. */
+/* NULL if there is none. */
 static unsigned char *map(size_t n_bytes)
 {
     void *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE,
@@ -33,7 +35,7 @@ static unsigned char *map(size_t n_bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Addresses for pages that begin where a huge one may; NULL where there are none. */
+/* Addresses for pages that begin where a huge one may; NULL if there are none. */
 static unsigned char *map_huge(size_t n_bytes)
 {
     unsigned char *memory = map(n_bytes + HUGE_PAGE_BYTES);
@@ -156,7 +158,8 @@ void *segment_pool_take(SegmentPool *pool)
     if (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES)
         block = cut_block(pool);
     return block != NULL ? block
-                         : map_single(pool); /* where a region is too much, a block may not be */
+                         : map_single(pool); /* if there is no room for a region, there may be room
+                                              * for a block */
 }
 
 void segment_pool_give(SegmentPool *pool, void *block)

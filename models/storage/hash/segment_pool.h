@@ -36,7 +36,7 @@ typedef struct {
 void segment_pool_init(SegmentPool *pool, size_t block_bytes);
 void segment_pool_clear(SegmentPool *pool);
 
-/* A block of zeros, at the beginning of a page; NULL where there is no memory. */
+/* A block of zeros, at the beginning of a page; NULL if there is no memory. */
 void *segment_pool_take(SegmentPool *pool);
 void segment_pool_give(SegmentPool *pool, void *block);
 

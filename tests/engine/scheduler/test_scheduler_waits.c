@@ -268,7 +268,7 @@ static void report(Stage *stage, uint32_t rank)
     g_queue_push_tail(&stage->reports[rank % N_NODES], made);
 }
 
-/* Delivers the oldest report of a node; false where it has none. */
+/* Delivers the oldest report of a node; false if it has none. */
 static bool deliver(Stage *stage, uint32_t node)
 {
     g_autofree Report *made = g_queue_pop_head(&stage->reports[node]);

@@ -49,8 +49,8 @@
 /* An unproven connection may stay so long, counted from the accept, however much it sends. */
 #define PROOF_MS 5000
 
-/* Limits of unproven connections: those whose HELLO is not complete, those of one address, and,
- * counted apart, those whose HELLO is correct, for each node and for all. */
+/* The most connections without a correct HELLO, in all and of one address. (Those with a correct
+ * HELLO and no proof yet are limited by most_receivers.) */
 #define MOST_STRANGERS 64
 #define MOST_STRANGERS_OF_ADDRESS 8
 
@@ -67,8 +67,8 @@
 /* The most events, and the most reads of a long packet, in one receive. */
 #define MOST_STEPS 1024
 
-/* After so many seconds the kernel probes a quiet connection; after so many probes without an
- * answer the connection ends. */
+/* The kernel probes a connection that is quiet for the timeout, or for so many seconds if that is
+ * less. After so many probes without an answer the connection ends. */
 #define KEEP_IDLE_MOST_S 60
 #define KEEP_PROBES 3
 
