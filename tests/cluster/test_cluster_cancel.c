@@ -303,7 +303,7 @@ START_TEST(a_second_signal_ends_a_node_at_once)
 
     shape.handle_signals = true;
     shape.heartbeat_ms = 100;
-    shape.timeout_ms = 1000 * cluster_slowness();
+    shape.timeout_ms = cluster_short_timeout_ms();
     run = cluster_run_new(&shape);
     cluster_start(run, play_stubborn, &victim);
     for (uint32_t node = 0; node < 2; node++)

@@ -157,7 +157,7 @@ END_TEST
 static uint32_t launch_for_ever(ClusterRun *run)
 {
     const uint32_t launcher =
-        launch(run, 700 * cluster_slowness(), "rubato-lr",
+        launch(run, cluster_short_timeout_ms(), "rubato-lr",
                (const char *const[]){ "--train", add_rows(run), "--epochs", "1000000", NULL });
 
     cluster_wait_for(run, launcher, "epoch ");

@@ -1,5 +1,7 @@
-/* Nodes that die, hang, or are slow: the others end in time and name them; who waits says for
- * whom. */
+/* Nodes that die, hang, or are slow: the others end and name them; who waits says for whom.
+ *
+ * How soon they end is seen in simulated time (support/sim_cluster.c): here it would be the time
+ * that a machine gives to each process, too. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +11,8 @@
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 
-#define HEARTBEAT_MS (100 * cluster_slowness())
-#define TIMEOUT_MS (1000 * cluster_slowness())
+#define TIMEOUT_MS cluster_short_timeout_ms()
+#define HEARTBEAT_MS (TIMEOUT_MS / 10)
 
 /* What the nodes do when one of them goes. */
 typedef enum {
@@ -89,13 +91,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     const RubatoTableSpec spec = { .name = "rows",
                                    .n_keys = 10000,
                                    .model = *activity == ACTIVITY_FLOOD ? "asp" : "bsp" };
-    bool done;
 
-    if (!rubato_engine_create_table(engine, &spec, error))
-        return false;
-    done = be_busy(engine, activity, error);
-    cluster_say("returned=%" G_GINT64_FORMAT, cluster_now_ms());
-    return done;
+    return rubato_engine_create_table(engine, &spec, error) && be_busy(engine, activity, error);
 }
 
 static const struct {
@@ -111,26 +108,7 @@ static const struct {
     { SIGSTOP, SERVER, ACTIVITY_FLOOD },     { SIGKILL, SCHEDULER, ACTIVITY_FLOOD },
 };
 
-/* A node that got no processor for half a timeout says so, and counts anew from there. */
-static bool stood_still(const ClusterRun *run)
-{
-    bool did = false;
-
-    for (uint32_t i = 0; i < N_NODES; i++)
-        did |= cluster_has_text(run, i, "stood still for");
-    return did;
-}
-
-static void expect_in_time(ClusterRun *run, uint32_t node, int64_t since_ms)
-{
-    g_autofree char *text = cluster_text_after(run, node, "returned=");
-    const int64_t took_ms = g_ascii_strtoll(text, NULL, 10) - since_ms;
-
-    if (took_ms > 2 * (int64_t)TIMEOUT_MS && !stood_still(run))
-        cluster_fail(run, "node %u needed %d ms", node, (int)took_ms);
-}
-
-START_TEST(a_lost_node_ends_the_run_on_all_others_in_time_and_by_name)
+START_TEST(a_lost_node_ends_the_run_on_all_others_and_by_name)
 {
     const uint32_t victim = losses[_i].victim;
     const ClusterShape three = shape();
@@ -139,19 +117,16 @@ START_TEST(a_lost_node_ends_the_run_on_all_others_in_time_and_by_name)
         g_strdup_printf("error %d: node %u (127.0.0.1:0)%s was lost: nothing heard from it for",
                         RUBATO_ERROR_NODE_LOST, CLUSTER_IDS[victim],
                         victim == SCHEDULER ? ", where the scheduler runs," : "");
-    int64_t since_ms;
 
     cluster_start(run, play, &losses[_i].activity);
     cluster_wait_for(run, SCHEDULER, "busy");
     cluster_wait_for(run, WORKER, "busy");
     cluster_signal(run, victim, losses[_i].number);
-    since_ms = cluster_now_ms();
     for (uint32_t i = 0; i < N_NODES; i++) {
         if (i == victim)
             continue;
         cluster_expect_end(run, i, CLUSTER_FAILED);
         cluster_expect_text(run, i, lost);
-        expect_in_time(run, i, since_ms);
     }
     if (losses[_i].number == SIGSTOP) { /* who comes back finds that the others are gone */
         cluster_signal(run, victim, SIGCONT);
@@ -207,6 +182,7 @@ START_TEST(a_node_that_hung_and_comes_back_is_told_that_it_was_given_up)
         if (i != victim)
             cluster_wait_for(run, i, "ready: ");
     cluster_signal(run, victim, SIGCONT);
+    cluster_wait_for(run, victim, "stood still for ");
     cluster_wait_for(run, victim, "ready: ");
     open_gate(N_NODES);
     for (uint32_t i = 0; i < N_NODES; i++) {
@@ -435,7 +411,7 @@ static Suite *liveness_suite(void)
     TCase *back = cluster_add_case(suite, "back");
     TCase *waiting = cluster_add_case(suite, "waiting");
 
-    tcase_add_loop_test(lost, a_lost_node_ends_the_run_on_all_others_in_time_and_by_name, 0,
+    tcase_add_loop_test(lost, a_lost_node_ends_the_run_on_all_others_and_by_name, 0,
                         (int)G_N_ELEMENTS(losses));
     tcase_add_loop_test(back, a_node_that_hung_and_comes_back_is_told_that_it_was_given_up, 0,
                         N_NODES);

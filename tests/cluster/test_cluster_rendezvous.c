@@ -51,9 +51,9 @@ START_TEST(who_does_not_come_is_named_by_those_who_wait)
         cluster_run_new(&(ClusterShape){ .n_nodes = 4,
                                          .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
                                          .stall_ms = 200,
-                                         .rendezvous_ms = 1000 });
+                                         .rendezvous_ms = 3000 });
     const char *const text =
-        "node 7 (127.0.0.1:0) and node 41 (127.0.0.1:0) did not come within 1 s";
+        "node 7 (127.0.0.1:0) and node 41 (127.0.0.1:0) did not come within 3 s";
 
     cluster_start_node(run, 0, meet, NULL);
     cluster_start_node(run, 2, meet, NULL);
@@ -107,7 +107,7 @@ START_TEST(a_node_may_die_and_come_anew_before_the_run_begins)
                                                        .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } },
                                                        .stall_ms = 100,
                                                        .heartbeat_ms = 100,
-                                                       .timeout_ms = 1500 * cluster_slowness() });
+                                                       .timeout_ms = cluster_short_timeout_ms() });
 
     cluster_start_node(run, 0, meet, NULL);
     cluster_wait_for(run, 0, "missing: node 7 (127.0.0.1:0) and node 20 (127.0.0.1:0)\n");
@@ -151,7 +151,7 @@ START_TEST(a_node_that_ends_before_the_run_begins_ends_it_for_all)
                                                        .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } },
                                                        .stall_ms = 100,
                                                        .heartbeat_ms = 100,
-                                                       .timeout_ms = 1000 * cluster_slowness(),
+                                                       .timeout_ms = cluster_short_timeout_ms(),
                                                        .handle_signals = true });
     g_autofree char *port = g_strdup_printf("%u", run->port);
     g_autoptr(GString) text = g_string_new(ends[_i].text);

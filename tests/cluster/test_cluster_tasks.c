@@ -1,6 +1,7 @@
 /* Tasks and collective calls over several processes: next to each other and one after the other,
  * with barriers between nodes and between workers. */
 #include <dirent.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -365,7 +366,9 @@ static bool play_many_tasks(RubatoEngine *engine, const void *data, GError **err
         if (!rubato_engine_run(engine, &task, error))
             return false;
     }
-    at_last = measure();
+    do /* a thread that was joined is counted a little longer: the case's time is the bound */
+        at_last = measure();
+    while (at_last.threads > warm.threads && sched_yield() == 0);
     EXPECT(at_last.threads <= warm.threads, "%ld threads after %u tasks, %ld after %u",
            at_last.threads, n_tasks, warm.threads, N_WARM);
     EXPECT(at_last.fds <= warm.fds, "%ld descriptors, %ld", at_last.fds, warm.fds);

@@ -49,6 +49,11 @@ uint32_t cluster_slowness(void)
     return SLOWNESS;
 }
 
+uint32_t cluster_short_timeout_ms(void)
+{
+    return MAX(2000, 1000 * SLOWNESS);
+}
+
 int64_t cluster_now_ms(void)
 {
     struct timespec now;
@@ -395,17 +400,16 @@ void cluster_expect_success(ClusterRun *run)
 
 void cluster_expect_text(ClusterRun *run, uint32_t process, const char *text)
 {
+    if (!run->processes[process].ended)
+        cluster_fail(run, "process %u may still write '%s': wait for it", process, text);
     if (strstr(run->processes[process].text->str, text) == NULL)
         cluster_fail(run, "process %u has not written '%s'", process, text);
 }
 
-bool cluster_has_text(const ClusterRun *run, uint32_t process, const char *text)
-{
-    return strstr(run->processes[process].text->str, text) != NULL;
-}
-
 void cluster_expect_no_text(ClusterRun *run, uint32_t process, const char *text)
 {
+    if (!run->processes[process].ended)
+        cluster_fail(run, "process %u may still write '%s'", process, text);
     if (strstr(run->processes[process].text->str, text) != NULL)
         cluster_fail(run, "process %u has written '%s'", process, text);
 }

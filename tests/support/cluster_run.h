@@ -74,6 +74,10 @@ enum {
 /* How much slower than usual this build is. */
 uint32_t cluster_slowness(void);
 
+/* A heartbeat timeout for cases that wait for a node to be missed: short, but so long that a
+ * machine may hold up any process for a second, and no other node is missed. */
+uint32_t cluster_short_timeout_ms(void);
+
 /* A test case whose cases have time to wait in. */
 TCase *cluster_add_case(Suite *suite, const char *name);
 
@@ -121,10 +125,9 @@ void cluster_expect_end(ClusterRun *run, uint32_t process, int status);
 /* Waits for the end of all nodes and expects success of each. */
 void cluster_expect_success(ClusterRun *run);
 
-/* Expects that a process has written the text, or that it has not. */
+/* Expects that a process that has ended has written the text, or that it has not. */
 void cluster_expect_text(ClusterRun *run, uint32_t process, const char *text);
 void cluster_expect_no_text(ClusterRun *run, uint32_t process, const char *text);
-bool cluster_has_text(const ClusterRun *run, uint32_t process, const char *text);
 
 /* What follows the first occurrence of the text in a process's output, up to the line's end.
  * (transfer full) */

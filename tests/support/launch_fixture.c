@@ -49,18 +49,26 @@ char *launch_write_file(const char *name, const char *text, mode_t mode)
     return path;
 }
 
-/* A cluster file with nodes 0, 10, 20 … on this host, and no long waits. */
-char *launch_write_cluster(unsigned n_nodes, const char *host)
+/* A cluster file with nodes 0, 10, 20 … on this host. */
+static char *write_cluster(unsigned n_nodes, const char *host, unsigned timeout_ms)
 {
-    g_autoptr(GString) text = g_string_new("cluster = { heartbeat_ms = 10; timeout_ms = 100;\n"
-                                           "scheduler = { host = \"127.0.0.1\"; port = 9; };\n"
-                                           "nodes = (\n");
+    g_autoptr(GString) text = g_string_new(NULL);
 
+    g_string_append_printf(text,
+                           "cluster = { heartbeat_ms = 10; timeout_ms = %u;\n"
+                           "scheduler = { host = \"127.0.0.1\"; port = 9; };\n"
+                           "nodes = (\n",
+                           timeout_ms);
     for (unsigned i = 0; i < n_nodes; i++)
         g_string_append_printf(text, "%s{ id = %u; host = \"%s\"; port = 0; }", i > 0 ? ",\n" : "",
                                10 * i, host);
     g_string_append(text, "); };\n");
     return launch_write_file("run.cfg", text->str, 0600);
+}
+
+char *launch_write_cluster(unsigned n_nodes, const char *host)
+{
+    return write_cluster(n_nodes, host, 100);
 }
 
 /* ---- a run in a process of its own ---- */
@@ -194,14 +202,23 @@ RubatoLaunch launch_shell(const char *cluster, const char *script, const char **
     return (RubatoLaunch){ .cluster_file = cluster, .argv = argv };
 }
 
-/* Starts a shell script on each of n nodes. */
-Run run_start_shell(unsigned n_nodes, const char *script)
+static Run start_shell(unsigned n_nodes, const char *script, unsigned timeout_ms)
 {
-    g_autofree char *cluster = launch_write_cluster(n_nodes, "127.0.0.1");
+    g_autofree char *cluster = write_cluster(n_nodes, "127.0.0.1", timeout_ms);
     const char *argv[4];
     const RubatoLaunch launch = launch_shell(cluster, script, argv);
 
     return run_start(&launch);
+}
+
+Run run_start_shell(unsigned n_nodes, const char *script)
+{
+    return start_shell(n_nodes, script, 100);
+}
+
+Run run_start_patient_shell(unsigned n_nodes, const char *script)
+{
+    return start_shell(n_nodes, script, 60000);
 }
 
 void run_check_nothing_left(const Run *run)

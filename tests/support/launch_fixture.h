@@ -41,6 +41,10 @@ Run run_start(const RubatoLaunch *launch);
 /* Starts a shell script on each of n nodes of this machine. */
 Run run_start_shell(unsigned n_nodes, const char *script);
 
+/* The same, where no node is asked to end because another one has failed, as long as a case may
+ * take. */
+Run run_start_patient_shell(unsigned n_nodes, const char *script);
+
 /* Reads until the text has come. */
 void run_wait_for(Run *run, int stream, const char *text);
 

@@ -40,18 +40,20 @@ static Outcome run(const char *const *arguments)
     return outcome;
 }
 
-/* A cluster file of two nodes of two workers, whose scheduler has a port that was free just now. */
-static char *write_cluster(void)
+/* A cluster file of two nodes of two workers. The scheduler's port is bound, so that nobody gets it
+ * who does not name it, until *port_fd is closed. */
+static char *write_cluster(int *port_fd)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
     socklen_t size = sizeof address;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
     char *path = NULL;
 
+    *port_fd = fd;
     ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    close(fd);
 
     g_autofree char *text = g_strdup_printf(
         "cluster: { name = \"apps\"; scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
@@ -73,9 +75,10 @@ Outcome run_program(Place place, const char *name, const char *const *arguments)
     g_autofree char *cluster = NULL;
     const char *all[ARGUMENTS_MAX + 8];
     size_t n = 0;
+    int port_fd = -1;
 
     if (place == PLACE_TWO_NODES) {
-        cluster = write_cluster();
+        cluster = write_cluster(&port_fd);
         all[n++] = launcher;
         all[n++] = "run";
         all[n++] = cluster;
@@ -91,8 +94,10 @@ Outcome run_program(Place place, const char *name, const char *const *arguments)
     all[n] = NULL;
 
     const Outcome outcome = run(all);
-    if (cluster != NULL)
+    if (cluster != NULL) {
         g_unlink(cluster);
+        close(port_fd);
+    }
     return outcome;
 }
 

@@ -221,12 +221,25 @@ static double seconds_to_cache(RubatoKey (*key)(uint64_t i))
     return (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
 }
 
+/* The best of some times, since a machine may be held up in any of them. */
+static double least_seconds_to_cache(RubatoKey (*key)(uint64_t i))
+{
+    double least = seconds_to_cache(key);
+
+    for (int i = 1; i < 5; i++) {
+        const double seconds = seconds_to_cache(key);
+
+        least = MIN(least, seconds);
+    }
+    return least;
+}
+
 /* Who chooses keys, and knows the program, does not know the seed. */
 START_TEST(chosen_keys_cost_no_more_than_others)
 {
     static RubatoKey (*const chosen[])(uint64_t i) = { folding_to_0, ending_in_0 };
-    const double usual = seconds_to_cache(scattered_key);
-    const double seconds = seconds_to_cache(chosen[_i]);
+    const double usual = least_seconds_to_cache(scattered_key);
+    const double seconds = least_seconds_to_cache(chosen[_i]);
 
     ck_assert_msg(seconds < 10 * usual, "%g s for chosen keys, %g s for others", seconds, usual);
 }

@@ -223,10 +223,10 @@ END_TEST
 START_TEST(launch_lets_the_others_end_by_themselves_first)
 {
     /* Node 0 hears of the loss through a file, as a node would through its heartbeats. */
-    Run run =
-        run_start_shell(2, "trap 'echo asked; exit 4' TERM; test $RUBATO_NODE = 10 && exit 3\n"
-                           "until [ -e ${RUBATO_CLUSTER%/*}/lost ]; do sleep 0.02; done\n"
-                           "echo lost node 10; exit 5");
+    Run run = run_start_patient_shell(
+        2, "trap 'echo asked; exit 4' TERM; test $RUBATO_NODE = 10 && exit 3\n"
+           "until [ -e ${RUBATO_CLUSTER%/*}/lost ]; do sleep 0.02; done\n"
+           "echo lost node 10; exit 5");
 
     run_wait_for(&run, 1, "rubato: node 10 exited with code 3; waiting for the others to end");
     g_free(launch_write_file("lost", "", 0600));
@@ -312,7 +312,7 @@ START_TEST(launch_passes_a_signal_on_to_every_node)
         g_strdup_printf("trap 'echo got %s; exit 5' %s; echo ready$RUBATO_NODE\n"
                         "while :; do sleep 0.05; done",
                         PASSED_SIGNALS[_i].name, PASSED_SIGNALS[_i].name);
-    Run run = run_start_shell(2, script);
+    Run run = run_start_patient_shell(2, script);
 
     run_wait_for(&run, 0, "ready0");
     run_wait_for(&run, 0, "ready10");

@@ -262,18 +262,22 @@ END_TEST
 
 START_TEST(answers_come_back)
 {
+    enum { ACK_DELAY_MS = 5 };                           /* io/net/link/link.c */
     const NetworkConfig config = { .resend_ms = 60000 }; /* a slow machine makes no duplicates */
     const Pair pair = open_pair(&config);
 
     pair.b->echoes = true;
+    const int64_t begun_ms = network_now_ms();
     stations_join((Station *const[]){ pair.a, pair.b }, 2);
     for (uint64_t i = 0; i < 300; i++) {
         network_send(pair.a->network, 1, station_frame(MESSAGE_GET, i, 50));
         assert_takes(pair.a, MESSAGE_REPLY, i, 50);
     }
-    /* Acknowledgements went along with requests and replies. */
+    /* Acknowledgements went along with requests and replies. One goes alone only when nothing has
+     * taken it along for a while. */
     const NetworkStats stats = stats_of(pair.a);
-    ck_assert_uint_lt(stats.acks_sent, 200);
+    const uint64_t n_whiles = (uint64_t)(network_now_ms() - begun_ms) / ACK_DELAY_MS;
+    ck_assert_uint_le(stats.acks_sent, 20 + n_whiles);
     ck_assert_uint_eq(stats.duplicates_dropped, 0);
     ck_assert(station_wait_until(pair.a, all_acknowledged, pair.a));
     ck_assert(station_wait_until(pair.b, all_acknowledged, pair.b));
@@ -317,10 +321,11 @@ START_TEST(who_joins_late_misses_nothing)
 
     ck_assert_int_eq(network_heard_ms(pair.a->network, 1), -1);
     ck_assert(network_join(pair.a->network, STATION_RUN_ID, peers, NULL));
-    for (uint64_t i = 0; i < 5; i++)
+    for (uint64_t i = 0; i < 5; i++) { /* one by one, so that no two share a packet */
         network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 10));
-    while (stats_of(pair.b).strangers_dropped < 5) /* they came too early */
-        ck_assert(station_wait_ticks(pair.b, 1));
+        while (stats_of(pair.b).strangers_dropped < i + 1) /* it came too early */
+            ck_assert(station_wait_ticks(pair.b, 1));
+    }
     ck_assert(network_join(pair.b->network, STATION_RUN_ID, peers, NULL));
     for (uint64_t i = 0; i < 5; i++)
         assert_takes(pair.b, MESSAGE_ADD, i, 10);
@@ -494,7 +499,8 @@ END_TEST
 
 START_TEST(stopping_delivers_what_was_pushed_before)
 {
-    const Pair pair = joined_pair(NULL);
+    const NetworkConfig config = { .stop_ms = PATIENCE_MS };
+    const Pair pair = joined_pair(&config);
 
     for (uint64_t i = 0; i < 1000; i++)
         network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 2000));
@@ -731,19 +737,20 @@ static unsigned entries_of(const char *path)
 
 START_TEST(network_leaves_neither_threads_nor_descriptors)
 {
-    unsigned n_threads = 0, n_fds = 0;
+    const unsigned n_threads = entries_of("/proc/self/task");
+    unsigned n_fds = 0;
 
     for (unsigned i = 0; i < 5; i++) {
         const Pair pair = joined_pair(NULL);
         network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 8));
         assert_takes(pair.b, MESSAGE_ADD, i, 8);
         close_pair(&pair);
-        if (i == 0) {
-            n_threads = entries_of("/proc/self/task");
+        if (i == 0)
             n_fds = entries_of("/proc/self/fd");
-        }
     }
-    ck_assert_uint_eq(entries_of("/proc/self/task"), n_threads);
+    /* A thread that was joined leaves the list a little later. */
+    while (entries_of("/proc/self/task") > n_threads) /* or the case times out */
+        sched_yield();
     ck_assert_uint_eq(entries_of("/proc/self/fd"), n_fds);
 }
 END_TEST
