@@ -20,9 +20,8 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define HUGE_FROM_BYTES \
-    ((size_t)48 << 20) /* from this size on, two unused huge pages matter
-                                            * little */
+/* Larger tables use huge pages: for them, two unused ones matter little. */
+#define HUGE_FROM_BYTES ((size_t)48 << 20)
 #define FIRST_REGION_PAGES ((size_t)32)
 #define MAX_REGION_PAGES ((size_t)4096)
 
@@ -157,9 +156,8 @@ void *segment_pool_take(SegmentPool *pool)
     }
     if (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES)
         block = cut_block(pool);
-    return block != NULL ? block
-                         : map_single(pool); /* if there is no room for a region, there may be room
-                                              * for a block */
+    /* If there is no room for a region, there may still be room for a block. */
+    return block != NULL ? block : map_single(pool);
 }
 
 void segment_pool_give(SegmentPool *pool, void *block)
