@@ -1,7 +1,8 @@
-/* An engine from the command line: --cluster, --node, --servers and --workers, and what `rubato
- * run` puts into the environment. */
+/* An engine from the command line: --cluster, --node, --servers, --workers and --plugin, and what
+ * `rubato run` puts into the environment. */
 #include <rubato/engine.h>
 #include <rubato/error.h>
+#include <rubato/plugin.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,7 @@ static void help_if_asked(GOptionContext *context, int argc, char *const *argv)
 RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error)
 {
     g_autofree char *file = NULL;
+    g_auto(GStrv) plugins = NULL;
     int node = -1, servers = 0, workers = 0;
     const GOptionEntry entries[] = {
         { "cluster", 0, 0, G_OPTION_ARG_FILENAME, &file, "Run as a node of this cluster file",
@@ -85,6 +87,8 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
           "Server threads of a single process (default 1)", "N" },
         { "workers", 0, 0, G_OPTION_ARG_INT, &workers,
           "Workers of a single process, where the task does not say (default 1)", "N" },
+        { "plugin", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &plugins,
+          "Load models, storages and update rules from this file; may be repeated", "FILE" },
         { 0 },
     };
     g_autoptr(GOptionContext) context = g_option_context_new(NULL);
@@ -111,5 +115,8 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
     if (file != NULL && !take_number("--node", node, &number, error))
         return NULL;
     config.node = number;
+    for (char **path = plugins; path != NULL && *path != NULL; path++)
+        if (!rubato_load_plugin(*path, error))
+            return NULL;
     return rubato_engine_new(&config, error);
 }

@@ -100,6 +100,7 @@ typedef struct {
     const char *digest;      /* of the cluster file */
     const char *endpoints;   /* where the sender receives; commas separate several */
     const char *description; /* the process in words: "host pid 123" */
+    const char *registered;  /* what it has registered: registry_describe */
 } ControlHello;
 
 typedef struct {

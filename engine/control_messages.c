@@ -19,13 +19,12 @@
         CONTROL_MEMBER_END, 0 \
     }
 
-static const ControlMember hello[] = { MEMBER(UINT32, hello.node_id),
-                                       MEMBER(UINT32, hello.number),
-                                       MEMBER(UINT64, hello.incarnation),
-                                       MEMBER(TEXT, hello.digest),
-                                       MEMBER(ENDPOINT, hello.endpoints),
-                                       MEMBER(TEXT, hello.description),
-                                       END };
+static const ControlMember hello[] = {
+    MEMBER(UINT32, hello.node_id),     MEMBER(UINT32, hello.number),
+    MEMBER(UINT64, hello.incarnation), MEMBER(TEXT, hello.digest),
+    MEMBER(ENDPOINT, hello.endpoints), MEMBER(TEXT, hello.description),
+    MEMBER(LINES, hello.registered),   END
+};
 static const ControlMember welcome[] = { MEMBER(UINT64, welcome.run_id), MEMBER(NODES, welcome),
                                          END };
 static const ControlMember refuse[] = { MEMBER(FAULT, refuse.code), MEMBER(TEXT, refuse.text),

@@ -12,6 +12,7 @@
 #include "engine/control_messages.h"
 #include "engine/engine_private.h"
 #include "engine/task/task_run.h"
+#include "models/registry.h"
 
 typedef enum {
     MAIL_TO_SCHEDULER,
@@ -220,12 +221,14 @@ void dispatch_start_scheduler(RubatoEngine *engine)
 {
     static const SchedulerOutput output = { scheduler_sends, scheduler_greets };
     const bool single = engine->cluster == NULL;
+    g_autofree char *registered = registry_describe();
     const SchedulerConfig config = {
         .n_nodes = engine->n_nodes,
         .self = engine->self,
         .node_ids = engine->node_ids,
         .node_names = (const char *const *)engine->node_names,
         .digest = single ? "" : engine->cluster->digest,
+        .registered = registered,
         .wire_version = WIRE_VERSION,
         .heartbeat_ms = single ? 0 : engine->heartbeat_ms,
         .timeout_ms = single ? 0 : engine->silence_ms,

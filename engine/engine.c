@@ -10,6 +10,7 @@
 #include "io/net/caller.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
+#include "models/registry.h"
 
 /* ---- making ---- */
 
@@ -162,6 +163,7 @@ RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const Transport
 {
     RubatoEngine *engine = NULL;
 
+    registry_hold();
     if (posix_memalign((void **)&engine, _Alignof(RubatoEngine), sizeof *engine) != 0)
         g_error("no memory for an engine");
     memset(engine, 0, sizeof *engine);
@@ -263,6 +265,7 @@ void rubato_engine_free(RubatoEngine *engine)
     pthread_mutex_destroy(&engine->lock);
     cluster_free(engine->cluster);
     free(engine);
+    registry_release();
 }
 
 /* ---- what the engine tells of itself ---- */

@@ -10,10 +10,11 @@
 
 #include "models/keys.h"
 #include "models/progress.h"
+#include "models/registry.h"
 #include "models/shard.h"
 #include "models/spec.h"
 
-/* All models, one line for each. */
+/* The built-in models, one line for each. */
 #define FOR_EACH_MODEL(DO) \
     DO(asp_model_ops)      \
     DO(bsp_model_ops)      \
@@ -30,12 +31,13 @@ const RubatoModelOps *model_find(const char *name)
     for (size_t i = 0; i < G_N_ELEMENTS(models); i++)
         if (strcmp(models[i]->name, name) == 0)
             return models[i];
-    return NULL;
+    return registry_find(REGISTRY_MODELS, name);
 }
 
 const char *model_name(size_t i)
 {
-    return i < G_N_ELEMENTS(models) ? models[i]->name : NULL;
+    return i < G_N_ELEMENTS(models) ? models[i]->name
+                                    : registry_name(REGISTRY_MODELS, i - G_N_ELEMENTS(models));
 }
 
 const RubatoModelTraits *rubato_model_traits(const char *model)

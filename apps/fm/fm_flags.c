@@ -28,8 +28,7 @@ static bool take_flags(void *user_data, GError **error)
         return false;
     if (job->rule.l1 > 0 && job->rule.kind != APP_RULE_FTRL)
         return app_refuse(error, "--l1: needs --rule ftrl");
-    if (job->app.learning_rate <= 0)
-        job->app.learning_rate = learning_rates[job->rule.kind];
+    app_rule_choose_rate(&job->app, &job->rule, learning_rates);
     job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
     job->program.metric = app_loss_metric(&job->model.loss);
     job->model.n_factors = (uint32_t)job->n_factors;
@@ -53,7 +52,9 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
           "logistic (default) or hinge (two labels), or squared (ratings)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
-          "adagrad (default, rate 0.05), adam (0.003), ftrl (0.05), sgd (0.5)", "NAME" },
+          "adagrad (default, rate 0.05), adam (0.003), ftrl (0.05), sgd (0.5), "
+          "or another",
+          "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,
           "Penalty on the sizes of all weights (ftrl; default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,

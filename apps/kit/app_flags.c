@@ -11,8 +11,6 @@
 #define COUNT_MAX (1 << 30)
 #define STRAGGLER_MS_MAX (3600.0 * 1000)
 
-static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp", NULL };
-
 /* The flags as GOption takes them; NOT_GIVEN if a number was not given. */
 #define NOT_GIVEN G_MININT
 #define RATE_NOT_GIVEN (-DBL_MAX)
@@ -26,7 +24,7 @@ typedef struct {
     double learning_rate;
     double time_limit; /* 0: not given */
     int64_t seed;
-    char **rest;
+    char **rest, **plugins;
     AppDataFlags data;
 } Flags;
 
@@ -108,17 +106,33 @@ static bool read_place(App *app, const Flags *flags, GError **error)
     return true;
 }
 
+/* What they hold can then be named by other flags. */
+static bool load_plugins(const Flags *flags, GError **error)
+{
+    for (char **path = flags->plugins; path != NULL && *path != NULL; path++)
+        if (!rubato_load_plugin(*path, error)) {
+            g_prefix_error(error, "--plugin: ");
+            return false;
+        }
+    return true;
+}
+
 static bool read_model(App *app, const Flags *flags, GError **error)
 {
     const char *model = flags->model != NULL ? flags->model : "bsp";
+    g_autoptr(GPtrArray) models = g_ptr_array_new();
+    const char *name;
     size_t index = 0;
 
-    if (!app_find_word("model", models, model, &index, error) ||
+    for (size_t i = 0; (name = rubato_model_name(i)) != NULL; i++)
+        g_ptr_array_add(models, (gpointer)(uintptr_t)name);
+    g_ptr_array_add(models, NULL);
+    if (!app_find_word("model", (const char *const *)models->pdata, model, &index, error) ||
         !check_count("staleness", flags->staleness, 0, COUNT_MAX, error) ||
         !check_count("speculation", flags->speculation, 0, COUNT_MAX, error))
         return false;
 
-    app->model = g_strdup(models[index]);
+    app->model = g_strdup(model);
     app->model_traits = rubato_model_traits(model);
     app->staleness =
         app->model_traits->lead == RUBATO_LEAD_STALENESS ? (uint32_t)flags->staleness : 0;
@@ -221,10 +235,10 @@ static bool read_flags(App *app, Flags *flags, GError **error)
 {
     if (flags->rest != NULL && flags->rest[0] != NULL)
         return app_refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
-    if (!read_place(app, flags, error) || !read_model(app, flags, error) ||
-        !read_epochs(app, flags, error) || !read_files(app, flags, error) ||
-        !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
-        !read_ends(app, flags, error) ||
+    if (!read_place(app, flags, error) || !load_plugins(flags, error) ||
+        !read_model(app, flags, error) || !read_epochs(app, flags, error) ||
+        !read_files(app, flags, error) || !read_data(app, flags, error) ||
+        !read_straggler(app, flags->straggler, error) || !read_ends(app, flags, error) ||
         !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error))
         return false;
     if (flags->learning_rate != RATE_NOT_GIVEN &&
@@ -245,7 +259,9 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
 {
     const GOptionEntry shared[] = {
         { "model", 'm', 0, G_OPTION_ARG_STRING, &flags->model,
-          "Consistency: asp, bsp (default), ssp or sparse_ssp", "NAME" },
+          "Consistency: asp, bsp (default), ssp, sparse_ssp, or a plug-in's", "NAME" },
+        { "plugin", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->plugins,
+          "Load models, storages and update rules from FILE; may be repeated", "FILE" },
         { "staleness", 's', 0, G_OPTION_ARG_INT, &flags->staleness,
           "ssp, sparse_ssp: clocks ahead of the slowest worker (default 1)", "N" },
         { "speculation", 0, 0, G_OPTION_ARG_INT, &flags->speculation,
@@ -314,6 +330,7 @@ static void flags_clear(Flags *flags)
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);
     g_strfreev(flags->rest);
+    g_strfreev(flags->plugins);
     app_data_flags_clear(&flags->data);
 }
 

@@ -123,7 +123,8 @@ static bool run(LrJob *job, GError **error)
 {
     App *app = &job->app;
     const AppRows *rows = &job->rows;
-    const AppRule bias_rule = { .kind = job->rule.kind }; /* it has no penalty */
+    const AppRule bias_rule = { .kind = job->rule.kind,
+                                .name = job->rule.name }; /* it has no penalty */
     const AppArray arrays[] = {
         { LR_WEIGHTS, app_rule_table(app, LR_WEIGHTS, &job->rule, rows->scale) },
         { LR_BIAS, app_rule_bias(app, LR_BIAS, &bias_rule, rows->scale, &job->model.loss) },

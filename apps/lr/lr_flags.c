@@ -16,8 +16,7 @@ static bool take_flags(void *user_data, GError **error)
         !app_check_number("l1", job->rule.l1, error) ||
         !app_check_number("l2", job->model.l2, error))
         return false;
-    if (job->app.learning_rate <= 0)
-        job->app.learning_rate = learning_rates[job->rule.kind];
+    app_rule_choose_rate(&job->app, &job->rule, learning_rates);
     job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
     job->model.l1 = job->rule.kind != APP_RULE_FTRL ? job->rule.l1 : 0; /* else the servers' */
     job->program.metric = app_loss_metric(&job->model.loss);
@@ -39,7 +38,7 @@ bool lr_parse(LrJob *job, int argc, char **argv)
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
           "logistic (default) or hinge (two labels), or squared (any number)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
-          "adagrad (default, rate 0.5), adam (0.05), ftrl (0.3) or sgd (2)", "NAME" },
+          "adagrad (default, rate 0.5), adam (0.05), ftrl (0.3), sgd (2), or another", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,
           "Penalty on the sizes of weights; ftrl makes many 0 (default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,

@@ -8,6 +8,7 @@
 #include "engine/cluster/secret_source.h"
 #include "engine/engine_private.h"
 #include "io/net/transport/tcp/tcp_address.h"
+#include "models/registry.h"
 
 enum {
     GREETING_MS = 200, /* between two greetings */
@@ -136,6 +137,7 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
 {
     g_autofree char *description =
         g_strdup_printf("%s process %ld", g_get_host_name(), (long)getpid());
+    g_autofree char *registered = registry_describe();
     const Control hello = {
         .kind = CONTROL_HELLO,
         .hello = { .node_id = engine->id,
@@ -143,7 +145,8 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
                    .incarnation = engine->incarnation,
                    .digest = engine->cluster->digest,
                    .endpoints = engine->addresses,
-                   .description = description },
+                   .description = description,
+                   .registered = registered },
     };
 
     dispatch_greet(engine, scheduler, &hello);

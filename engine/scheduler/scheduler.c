@@ -25,6 +25,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     scheduler->output = *output;
     scheduler->user = user;
     scheduler->digest = g_strdup(config->digest != NULL ? config->digest : "");
+    scheduler->registered = g_strdup(config->registered != NULL ? config->registered : "");
     scheduler->begun = config->single;
     scheduler->next_epoch = 1;
     scheduler->tasks = g_ptr_array_new();
@@ -63,6 +64,7 @@ void scheduler_free(Scheduler *scheduler)
     }
     g_free(scheduler->nodes);
     g_free(scheduler->digest);
+    g_free(scheduler->registered);
     verdict_clear(&scheduler->refusal);
     verdict_clear(&scheduler->doom);
     g_free(scheduler);

@@ -31,6 +31,7 @@ typedef struct {
     const uint32_t *node_ids;      /* by node number */
     const char *const *node_names; /* by node number: "host:port", as the cluster file says */
     const char *digest;            /* of the cluster file */
+    const char *registered;        /* models and more: registry_describe; NULL: nothing */
     uint16_t wire_version;
     uint32_t heartbeat_ms;  /* how often BEAT goes to every node; 0: never */
     uint32_t timeout_ms;    /* a node that is silent for so long is lost; 0: never */

@@ -10,6 +10,8 @@
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
 
+#include "models/registry.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -54,6 +56,22 @@ static char *list_ids(const Scheduler *scheduler)
     return g_string_free(ids, FALSE);
 }
 
+/* How what the process has registered differs from what the scheduler has; NULL if it does not. */
+static char *compare_registered(const Scheduler *scheduler, const ControlHello *hello)
+{
+    const char *const theirs = hello->registered != NULL ? hello->registered : "";
+    g_autofree char *who = g_strdup_printf("node %u (%s)", hello->node_id,
+                                           text_or(hello->description, "unknown process"));
+    g_autofree char *difference =
+        registry_compare(theirs, who, scheduler->registered, "the scheduler");
+
+    return difference == NULL
+               ? NULL
+               : g_strdup_printf("%s: register the same models, storages and update rules on every "
+                                 "node, or load the same plug-ins",
+                                 difference);
+}
+
 /* Why a process cannot take part; NULL if it can. number is n_nodes where its id is unknown. */
 static char *find_fault(const Scheduler *scheduler, const ControlHello *hello, uint16_t version,
                         uint32_t number, uint32_t *code)
@@ -72,6 +90,10 @@ static char *find_fault(const Scheduler *scheduler, const ControlHello *hello, u
                                "digest %.*s there, %.*s here; start every node with the same file",
                                hello->node_id, who, DIGEST_SHOWN, digest, DIGEST_SHOWN,
                                text_or(scheduler->digest, "none"));
+
+    char *other = compare_registered(scheduler, hello);
+    if (other != NULL)
+        return other;
 
     *code = CONTROL_CODE(RUBATO_ERROR_INVALID);
     if (number == config->n_nodes) {

@@ -99,6 +99,7 @@ struct Scheduler {
     SchedulerOutput output;
     void *user;
     char *digest;
+    char *registered;
 
     int64_t now_ms; /* of the call that is running */
     SchedulerNode *nodes;

@@ -4,8 +4,9 @@
  * come out. It starts no thread, uses no socket and never reads a clock on the wall, so a test can
  * drive it through any interleaving. A model is created for a task and destroyed with it.
  *
- * A new one is a file models/<name>.c that ends in its constant RubatoModelOps, and a line in the
- * array of models/model.c.
+ * A program, or a plug-in file, registers one of its own: plugin.h. A built-in one is a file
+ * models/<name>.c that ends in its constant RubatoModelOps, and a line in the array of
+ * models/model.c.
  *
  * Threads: every op is called by the shard's present owner, one thread at a time; none may
  * block. */

@@ -1,8 +1,9 @@
 /* What a storage implements: the rows of one shard, found by key.
  *
  * A storage turns keys into pointers to rows. It knows nothing of workers, clocks, or what an Add
- * means. A new one is a file models/storage/<name>.c that ends in its constant RubatoStorageOps,
- * and a line in the array of models/storage/storage.c.
+ * means. A program, or a plug-in file, registers one of its own: plugin.h. A built-in one is a file
+ * models/storage/<name>.c that ends in its constant RubatoStorageOps, and a line in the array of
+ * models/storage/storage.c.
  *
  * Threads: every op is called by the shard's present owner, one thread at a time; none may
  * block. */

@@ -1,7 +1,8 @@
 /* What an update rule implements: what an Add does to a row.
  *
- * A new one is a file models/update/<name>.c that ends in its constant RubatoUpdateOps, and a line
- * in the array of models/update/update.c. The loops run over plain arrays of one dtype, so that the
+ * A program, or a plug-in file, registers one of its own: plugin.h. A built-in one is a file
+ * models/update/<name>.c that ends in its constant RubatoUpdateOps, and a line in the array of
+ * models/update/update.c. The loops run over plain arrays of one dtype, so that the
  * compiler vectorises them.
  *
  * A rule may keep state: some values of the table's dtype, stored behind the values of each row.

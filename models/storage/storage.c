@@ -1,9 +1,11 @@
-/* The list of storages.
+/* The list of storages: the built-in ones, then those that the program has registered.
  *
  * Thread: any. */
 #include "models/storage/storage.h"
 
 #include <string.h>
+
+#include "models/registry.h"
 
 extern const RubatoStorageOps dense_storage_ops, hash_storage_ops;
 
@@ -14,10 +16,12 @@ const RubatoStorageOps *storage_find(const char *name)
     for (size_t i = 0; i < G_N_ELEMENTS(storages); i++)
         if (strcmp(storages[i]->name, name) == 0)
             return storages[i];
-    return NULL;
+    return registry_find(REGISTRY_STORAGES, name);
 }
 
 const char *storage_name(size_t i)
 {
-    return i < G_N_ELEMENTS(storages) ? storages[i]->name : NULL;
+    return i < G_N_ELEMENTS(storages)
+               ? storages[i]->name
+               : registry_name(REGISTRY_STORAGES, i - G_N_ELEMENTS(storages));
 }

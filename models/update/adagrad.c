@@ -8,34 +8,34 @@
  * State of a row: its sums, `width` values; row-wise 1.
  *
  * Thread: the shard's present owner. */
-#include "models/update/loops.h"
+#include <rubato/update_loops.h>
 
-#define DEFINE_STEP(suffix, type)                                                  \
-    UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
-                                   const type *restrict gradients, size_t width)   \
-    {                                                                              \
-        const type rate = (type)update->rule.learning_rate;                        \
-        const type epsilon = (type)update->rule.epsilon;                           \
-        type *restrict sums = row + width;                                         \
-                                                                                   \
-        if (update->rule.row_wise) {                                               \
-            type scale;                                                            \
-                                                                                   \
-            sums[0] += sum_of_squares_##suffix(gradients, width) / (type)width;    \
-            scale = rate / (root_##suffix(sums[0]) + epsilon);                     \
-            for (size_t i = 0; i < width; i++)                                     \
-                row[i] -= scale * gradients[i];                                    \
-            return;                                                                \
-        }                                                                          \
-        for (size_t i = 0; i < width; i++) {                                       \
-            sums[i] += gradients[i] * gradients[i];                                \
-            row[i] -= rate * gradients[i] / (root_##suffix(sums[i]) + epsilon);    \
-        }                                                                          \
+#define DEFINE_STEP(suffix, type)                                                         \
+    RUBATO_UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
+                                          const type *restrict gradients, size_t width)   \
+    {                                                                                     \
+        const type rate = (type)update->rule.learning_rate;                               \
+        const type epsilon = (type)update->rule.epsilon;                                  \
+        type *restrict sums = row + width;                                                \
+                                                                                          \
+        if (update->rule.row_wise) {                                                      \
+            type scale;                                                                   \
+                                                                                          \
+            sums[0] += rubato_sum_of_squares_##suffix(gradients, width) / (type)width;    \
+            scale = rate / (rubato_root_##suffix(sums[0]) + epsilon);                     \
+            for (size_t i = 0; i < width; i++)                                            \
+                row[i] -= scale * gradients[i];                                           \
+            return;                                                                       \
+        }                                                                                 \
+        for (size_t i = 0; i < width; i++) {                                              \
+            sums[i] += gradients[i] * gradients[i];                                       \
+            row[i] -= rate * gradients[i] / (rubato_root_##suffix(sums[i]) + epsilon);    \
+        }                                                                                 \
     }
 
 DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
-DEFINE_APPLY_ROWS
+RUBATO_DEFINE_APPLY_ROWS
 
 static uint32_t state_width(const RubatoUpdate *update)
 {

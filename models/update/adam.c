@@ -12,44 +12,45 @@
  * State of a row: c1, c2, m (`width` values), v (`width` values; row-wise 1).
  *
  * Thread: the shard's present owner. */
-#include "models/update/loops.h"
+#include <rubato/update_loops.h>
 
-#define DEFINE_STEP(suffix, type)                                                                  \
-    UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row,                 \
-                                   const type *restrict gradients, size_t width)                   \
-    {                                                                                              \
-        const type beta1 = (type)update->rule.beta1, rest1 = (type)(1 - update->rule.beta1);       \
-        const type beta2 = (type)update->rule.beta2, rest2 = (type)(1 - update->rule.beta2);       \
-        const type epsilon = (type)update->rule.epsilon;                                           \
-        type *restrict corrections = row + width;                                                  \
-        type *restrict m = corrections + 2;                                                        \
-        type *restrict v = m + width;                                                              \
-        const type c1 = beta1 * corrections[0] + rest1, c2 = beta2 * corrections[1] + rest2;       \
-        const type rate = (type)update->rule.learning_rate / c1, per_c2 = 1 / c2;                  \
-                                                                                                   \
-        corrections[0] = c1;                                                                       \
-        corrections[1] = c2;                                                                       \
-        if (update->rule.row_wise) {                                                               \
-            type scale;                                                                            \
-                                                                                                   \
-            v[0] = beta2 * v[0] + rest2 * sum_of_squares_##suffix(gradients, width) / (type)width; \
-            scale = rate / (root_##suffix(v[0] * per_c2) + epsilon);                               \
-            for (size_t i = 0; i < width; i++) {                                                   \
-                m[i] = beta1 * m[i] + rest1 * gradients[i];                                        \
-                row[i] -= scale * m[i];                                                            \
-            }                                                                                      \
-            return;                                                                                \
-        }                                                                                          \
-        for (size_t i = 0; i < width; i++) {                                                       \
-            m[i] = beta1 * m[i] + rest1 * gradients[i];                                            \
-            v[i] = beta2 * v[i] + rest2 * (gradients[i] * gradients[i]);                           \
-            row[i] -= rate * m[i] / (root_##suffix(v[i] * per_c2) + epsilon);                      \
-        }                                                                                          \
+#define DEFINE_STEP(suffix, type)                                                            \
+    RUBATO_UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row,    \
+                                          const type *restrict gradients, size_t width)      \
+    {                                                                                        \
+        const type beta1 = (type)update->rule.beta1, rest1 = (type)(1 - update->rule.beta1); \
+        const type beta2 = (type)update->rule.beta2, rest2 = (type)(1 - update->rule.beta2); \
+        const type epsilon = (type)update->rule.epsilon;                                     \
+        type *restrict corrections = row + width;                                            \
+        type *restrict m = corrections + 2;                                                  \
+        type *restrict v = m + width;                                                        \
+        const type c1 = beta1 * corrections[0] + rest1, c2 = beta2 * corrections[1] + rest2; \
+        const type rate = (type)update->rule.learning_rate / c1, per_c2 = 1 / c2;            \
+                                                                                             \
+        corrections[0] = c1;                                                                 \
+        corrections[1] = c2;                                                                 \
+        if (update->rule.row_wise) {                                                         \
+            type scale;                                                                      \
+                                                                                             \
+            v[0] = beta2 * v[0] +                                                            \
+                   rest2 * rubato_sum_of_squares_##suffix(gradients, width) / (type)width;   \
+            scale = rate / (rubato_root_##suffix(v[0] * per_c2) + epsilon);                  \
+            for (size_t i = 0; i < width; i++) {                                             \
+                m[i] = beta1 * m[i] + rest1 * gradients[i];                                  \
+                row[i] -= scale * m[i];                                                      \
+            }                                                                                \
+            return;                                                                          \
+        }                                                                                    \
+        for (size_t i = 0; i < width; i++) {                                                 \
+            m[i] = beta1 * m[i] + rest1 * gradients[i];                                      \
+            v[i] = beta2 * v[i] + rest2 * (gradients[i] * gradients[i]);                     \
+            row[i] -= rate * m[i] / (rubato_root_##suffix(v[i] * per_c2) + epsilon);         \
+        }                                                                                    \
     }
 
 DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
-DEFINE_APPLY_ROWS
+RUBATO_DEFINE_APPLY_ROWS
 
 static uint32_t state_width(const RubatoUpdate *update)
 {

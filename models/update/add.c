@@ -5,34 +5,33 @@
  *
  * Thread: the shard's present owner. */
 #include <rubato/update_ops.h>
+#include <rubato/vector_clones.h>
 
-#include "models/update/vector_clones.h"
-
-#define DEFINE_LOOPS(name, type)                                                                \
-    static inline __attribute__((always_inline)) void add_loop_##name(                          \
-        type *restrict values, const type *restrict deltas, size_t n)                           \
-    {                                                                                           \
-        for (size_t i = 0; i < n; i++)                                                          \
-            values[i] += deltas[i];                                                             \
-    }                                                                                           \
-                                                                                                \
-    VECTOR_CLONES static void add_##name(type *values, const type *deltas, size_t n)            \
-    {                                                                                           \
-        add_loop_##name(values, deltas, n);                                                     \
-    }                                                                                           \
-                                                                                                \
-    VECTOR_CLONES static void add_rows_##name(uint32_t width, void *const *rows,                \
-                                              const type *deltas, const uint32_t *at, size_t n) \
-    {                                                                                           \
-        if (width == 1 && at == NULL)                                                           \
-            for (size_t i = 0; i < n; i++)                                                      \
-                *(type *)rows[i] += deltas[i];                                                  \
-        else if (width == 1)                                                                    \
-            for (size_t i = 0; i < n; i++)                                                      \
-                *(type *)rows[i] += deltas[at[i]];                                              \
-        else                                                                                    \
-            for (size_t i = 0; i < n; i++)                                                      \
-                add_loop_##name(rows[i], deltas + (at == NULL ? i : at[i]) * width, width);     \
+#define DEFINE_LOOPS(name, type)                                                             \
+    static inline __attribute__((always_inline)) void add_loop_##name(                       \
+        type *restrict values, const type *restrict deltas, size_t n)                        \
+    {                                                                                        \
+        for (size_t i = 0; i < n; i++)                                                       \
+            values[i] += deltas[i];                                                          \
+    }                                                                                        \
+                                                                                             \
+    RUBATO_VECTOR_CLONES static void add_##name(type *values, const type *deltas, size_t n)  \
+    {                                                                                        \
+        add_loop_##name(values, deltas, n);                                                  \
+    }                                                                                        \
+                                                                                             \
+    RUBATO_VECTOR_CLONES static void add_rows_##name(                                        \
+        uint32_t width, void *const *rows, const type *deltas, const uint32_t *at, size_t n) \
+    {                                                                                        \
+        if (width == 1 && at == NULL)                                                        \
+            for (size_t i = 0; i < n; i++)                                                   \
+                *(type *)rows[i] += deltas[i];                                               \
+        else if (width == 1)                                                                 \
+            for (size_t i = 0; i < n; i++)                                                   \
+                *(type *)rows[i] += deltas[at[i]];                                           \
+        else                                                                                 \
+            for (size_t i = 0; i < n; i++)                                                   \
+                add_loop_##name(rows[i], deltas + (at == NULL ? i : at[i]) * width, width);  \
     }
 
 DEFINE_LOOPS(f32, float)

@@ -9,9 +9,8 @@
 #include "models/update/bad_gradients.h"
 
 #include <math.h>
+#include <rubato/vector_clones.h>
 #include <string.h>
-
-#include "models/update/vector_clones.h"
 
 void bad_gradients_clear(BadGradients *bad)
 {
@@ -20,29 +19,29 @@ void bad_gradients_clear(BadGradients *bad)
 
 enum { N_LANES = 16 }; /* so many that one need not wait for another */
 
-#define DEFINE_SEARCH(suffix, type, word, without_sign)                                  \
-    static inline word excess_##suffix(const type *delta, word largest)                  \
-    {                                                                                    \
-        word bits;                                                                       \
-                                                                                         \
-        memcpy(&bits, delta, sizeof bits);                                               \
-        return largest - (bits & without_sign);                                          \
-    }                                                                                    \
-                                                                                         \
-    VECTOR_CLONES static bool are_good_##suffix(const type *deltas, size_t n, type most) \
-    {                                                                                    \
-        word largest, lanes[N_LANES] = { 0 }, found = 0;                                 \
-        size_t i = 0;                                                                    \
-                                                                                         \
-        memcpy(&largest, &most, sizeof largest);                                         \
-        for (; n - i >= N_LANES; i += N_LANES)                                           \
-            for (size_t k = 0; k < N_LANES; k++)                                         \
-                lanes[k] |= excess_##suffix(deltas + i + k, largest);                    \
-        for (size_t k = 0; k < N_LANES; k++)                                             \
-            found |= lanes[k];                                                           \
-        for (; i < n; i++)                                                               \
-            found |= excess_##suffix(deltas + i, largest);                               \
-        return found >= 0;                                                               \
+#define DEFINE_SEARCH(suffix, type, word, without_sign)                                         \
+    static inline word excess_##suffix(const type *delta, word largest)                         \
+    {                                                                                           \
+        word bits;                                                                              \
+                                                                                                \
+        memcpy(&bits, delta, sizeof bits);                                                      \
+        return largest - (bits & without_sign);                                                 \
+    }                                                                                           \
+                                                                                                \
+    RUBATO_VECTOR_CLONES static bool are_good_##suffix(const type *deltas, size_t n, type most) \
+    {                                                                                           \
+        word largest, lanes[N_LANES] = { 0 }, found = 0;                                        \
+        size_t i = 0;                                                                           \
+                                                                                                \
+        memcpy(&largest, &most, sizeof largest);                                                \
+        for (; n - i >= N_LANES; i += N_LANES)                                                  \
+            for (size_t k = 0; k < N_LANES; k++)                                                \
+                lanes[k] |= excess_##suffix(deltas + i + k, largest);                           \
+        for (size_t k = 0; k < N_LANES; k++)                                                    \
+            found |= lanes[k];                                                                  \
+        for (; i < n; i++)                                                                      \
+            found |= excess_##suffix(deltas + i, largest);                                      \
+        return found >= 0;                                                                      \
     }
 
 DEFINE_SEARCH(f32, float, int32_t, INT32_MAX)

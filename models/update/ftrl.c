@@ -15,11 +15,11 @@
 #include <float.h>
 #include <rubato/error.h>
 
-#include "models/update/loops.h"
+#include <rubato/update_loops.h>
 
 #define DEFINE_STEP(suffix, type)                                                            \
-    UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row,           \
-                                   const type *restrict gradients, size_t width)             \
+    RUBATO_UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row,    \
+                                          const type *restrict gradients, size_t width)      \
     {                                                                                        \
         const type per_alpha = (type)(1 / update->rule.learning_rate);                       \
         const type beta = (type)update->rule.beta;                                           \
@@ -28,9 +28,9 @@
         type *restrict n = z + width;                                                        \
                                                                                              \
         for (size_t i = 0; i < width; i++) {                                                 \
-            const type before = root_##suffix(n[i]);                                         \
+            const type before = rubato_root_##suffix(n[i]);                                  \
             const type squares = n[i] + gradients[i] * gradients[i];                         \
-            const type root = root_##suffix(squares);                                        \
+            const type root = rubato_root_##suffix(squares);                                 \
             const type moved = z[i] + (gradients[i] - (root - before) * per_alpha * row[i]); \
             const type size = moved < 0 ? -moved : moved;                                    \
             const type pull = moved < 0 ? -l1 : l1;                                          \
@@ -59,7 +59,7 @@
 
 DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
-DEFINE_APPLY_ROWS
+RUBATO_DEFINE_APPLY_ROWS
 
 static uint32_t state_width(const RubatoUpdate *update)
 {

@@ -5,23 +5,23 @@
  * Thread: the shard's present owner. */
 #include <rubato/error.h>
 
-#include "models/update/loops.h"
+#include <rubato/update_loops.h>
 
-#define DEFINE_STEP(suffix, type)                                                     \
-    UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict values, \
-                                   const type *restrict observations, size_t n)       \
-    {                                                                                 \
-        const type decay = (type)update->rule.decay;                                  \
-        const type rest = (type)(1 - update->rule.decay);                             \
-                                                                                      \
-        for (size_t i = 0; i < n; i++)                                                \
-            values[i] = decay * values[i] + rest * observations[i];                   \
+#define DEFINE_STEP(suffix, type)                                                            \
+    RUBATO_UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict values, \
+                                          const type *restrict observations, size_t n)       \
+    {                                                                                        \
+        const type decay = (type)update->rule.decay;                                         \
+        const type rest = (type)(1 - update->rule.decay);                                    \
+                                                                                             \
+        for (size_t i = 0; i < n; i++)                                                       \
+            values[i] = decay * values[i] + rest * observations[i];                          \
     }
 
 DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
-DEFINE_APPLY_ROWS
-DEFINE_APPLY
+RUBATO_DEFINE_APPLY_ROWS
+RUBATO_DEFINE_APPLY
 
 static bool check(const RubatoTableSpec *spec, GError **error)
 {

@@ -6,27 +6,27 @@
  * State of a row: its means of squares, `width` values.
  *
  * Thread: the shard's present owner. */
-#include "models/update/loops.h"
+#include <rubato/update_loops.h>
 
-#define DEFINE_STEP(suffix, type)                                                  \
-    UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
-                                   const type *restrict gradients, size_t width)   \
-    {                                                                              \
-        const type rate = (type)update->rule.learning_rate;                        \
-        const type decay = (type)update->rule.decay;                               \
-        const type rest = (type)(1 - update->rule.decay);                          \
-        const type epsilon = (type)update->rule.epsilon;                           \
-        type *restrict means = row + width;                                        \
-                                                                                   \
-        for (size_t i = 0; i < width; i++) {                                       \
-            means[i] = decay * means[i] + rest * (gradients[i] * gradients[i]);    \
-            row[i] -= rate * gradients[i] / (root_##suffix(means[i]) + epsilon);   \
-        }                                                                          \
+#define DEFINE_STEP(suffix, type)                                                         \
+    RUBATO_UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
+                                          const type *restrict gradients, size_t width)   \
+    {                                                                                     \
+        const type rate = (type)update->rule.learning_rate;                               \
+        const type decay = (type)update->rule.decay;                                      \
+        const type rest = (type)(1 - update->rule.decay);                                 \
+        const type epsilon = (type)update->rule.epsilon;                                  \
+        type *restrict means = row + width;                                               \
+                                                                                          \
+        for (size_t i = 0; i < width; i++) {                                              \
+            means[i] = decay * means[i] + rest * (gradients[i] * gradients[i]);           \
+            row[i] -= rate * gradients[i] / (rubato_root_##suffix(means[i]) + epsilon);   \
+        }                                                                                 \
     }
 
 DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
-DEFINE_APPLY_ROWS
+RUBATO_DEFINE_APPLY_ROWS
 
 static uint32_t state_width(const RubatoUpdate *update)
 {

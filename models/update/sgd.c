@@ -4,22 +4,22 @@
  * 1951.
  *
  * Thread: the shard's present owner. */
-#include "models/update/loops.h"
+#include <rubato/update_loops.h>
 
-#define DEFINE_STEP(suffix, type)                                                     \
-    UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict values, \
-                                   const type *restrict gradients, size_t n)          \
-    {                                                                                 \
-        const type rate = (type)update->rule.learning_rate;                           \
-                                                                                      \
-        for (size_t i = 0; i < n; i++)                                                \
-            values[i] -= rate * gradients[i];                                         \
+#define DEFINE_STEP(suffix, type)                                                            \
+    RUBATO_UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict values, \
+                                          const type *restrict gradients, size_t n)          \
+    {                                                                                        \
+        const type rate = (type)update->rule.learning_rate;                                  \
+                                                                                             \
+        for (size_t i = 0; i < n; i++)                                                       \
+            values[i] -= rate * gradients[i];                                                \
     }
 
 DEFINE_STEP(f32, float)
 DEFINE_STEP(f64, double)
-DEFINE_APPLY_ROWS
-DEFINE_APPLY
+RUBATO_DEFINE_APPLY_ROWS
+RUBATO_DEFINE_APPLY
 
 const RubatoUpdateOps sgd_update_ops = {
     .name = "sgd",

@@ -1,11 +1,13 @@
-/* The list of update rules.
+/* The list of update rules: the built-in ones, then those that the program has registered.
  *
  * Thread: any. */
 #include "models/update/update.h"
 
 #include <string.h>
 
-/* The rules that there are, a line each. */
+#include "models/registry.h"
+
+/* The built-in rules, a line each. */
 #define FOR_EACH_RULE(DO)   \
     DO(add_update_ops)      \
     DO(assign_update_ops)   \
@@ -28,10 +30,11 @@ const RubatoUpdateOps *update_find(const char *name)
     for (size_t i = 0; i < G_N_ELEMENTS(rules); i++)
         if (strcmp(rules[i]->name, name) == 0)
             return rules[i];
-    return NULL;
+    return registry_find(REGISTRY_UPDATE_RULES, name);
 }
 
 const char *update_name(size_t i)
 {
-    return i < G_N_ELEMENTS(rules) ? rules[i]->name : NULL;
+    return i < G_N_ELEMENTS(rules) ? rules[i]->name
+                                   : registry_name(REGISTRY_UPDATE_RULES, i - G_N_ELEMENTS(rules));
 }

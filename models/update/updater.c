@@ -9,12 +9,13 @@
 #include "models/update/updater.h"
 
 #include <float.h>
+#include <rubato/vector_clones.h>
 #include <string.h>
 
 #include "models/spec.h"
-#include "models/update/loops.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
+#include <rubato/update_loops.h>
 
 #define BLOCK RUBATO_STORAGE_BLOCK
 #define PIECE_BYTES ((size_t)16 << 10) /* of deltas, between search and rule */
@@ -68,33 +69,33 @@ void updater_tune(Updater *updater, RubatoHyper hyper, double value)
 /* ---- clipping and decay ---- */
 
 /* Clipping a gradient that is no number leaves it so. */
-#define DEFINE_PREPARE(suffix, type)                                                         \
-    VECTOR_CLONES static void prepare_##suffix(const RubatoUpdate *update,                   \
-                                               const type *restrict values,                  \
-                                               const type *restrict from, type *restrict to) \
-    {                                                                                        \
-        const RubatoRule *rule = &update->rule;                                              \
-        const size_t width = update->width;                                                  \
-        const type most = (type)rule->clip_value, decay = (type)rule->weight_decay;          \
-                                                                                             \
-        if (most > 0)                                                                        \
-            for (size_t i = 0; i < width; i++) {                                             \
-                const type above = from[i] > most ? most : from[i];                          \
-                                                                                             \
-                to[i] = above < -most ? -most : above;                                       \
-            }                                                                                \
-        else                                                                                 \
-            memcpy(to, from, width * sizeof(type));                                          \
-        if (rule->clip_norm > 0) {                                                           \
-            const double norm = sqrt(wide_sum_of_squares_##suffix(to, width));               \
-                                                                                             \
-            if (norm > rule->clip_norm)                                                      \
-                for (size_t i = 0; i < width; i++)                                           \
-                    to[i] *= (type)(rule->clip_norm / norm);                                 \
-        }                                                                                    \
-        if (decay > 0)                                                                       \
-            for (size_t i = 0; i < width; i++)                                               \
-                to[i] += decay * values[i];                                                  \
+#define DEFINE_PREPARE(suffix, type)                                                        \
+    RUBATO_VECTOR_CLONES static void prepare_##suffix(                                      \
+        const RubatoUpdate *update, const type *restrict values, const type *restrict from, \
+        type *restrict to)                                                                  \
+    {                                                                                       \
+        const RubatoRule *rule = &update->rule;                                             \
+        const size_t width = update->width;                                                 \
+        const type most = (type)rule->clip_value, decay = (type)rule->weight_decay;         \
+                                                                                            \
+        if (most > 0)                                                                       \
+            for (size_t i = 0; i < width; i++) {                                            \
+                const type above = from[i] > most ? most : from[i];                         \
+                                                                                            \
+                to[i] = above < -most ? -most : above;                                      \
+            }                                                                               \
+        else                                                                                \
+            memcpy(to, from, width * sizeof(type));                                         \
+        if (rule->clip_norm > 0) {                                                          \
+            const double norm = sqrt(rubato_wide_sum_of_squares_##suffix(to, width));       \
+                                                                                            \
+            if (norm > rule->clip_norm)                                                     \
+                for (size_t i = 0; i < width; i++)                                          \
+                    to[i] *= (type)(rule->clip_norm / norm);                                \
+        }                                                                                   \
+        if (decay > 0)                                                                      \
+            for (size_t i = 0; i < width; i++)                                              \
+                to[i] += decay * values[i];                                                 \
     }
 
 DEFINE_PREPARE(f32, float)

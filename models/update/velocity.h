@@ -14,26 +14,26 @@
 #ifndef RUBATO_MODELS_UPDATE_VELOCITY_H
 #define RUBATO_MODELS_UPDATE_VELOCITY_H
 
-#include "models/update/loops.h"
+#include <rubato/update_loops.h>
 
-#define DEFINE_VELOCITY_STEP(suffix, type)                                         \
-    UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
-                                   const type *restrict gradients, size_t width)   \
-    {                                                                              \
-        const type rate = (type)update->rule.learning_rate;                        \
-        const type momentum = (type)update->rule.momentum;                         \
-        type *restrict velocity = row + width;                                     \
-                                                                                   \
-        for (size_t i = 0; i < width; i++) {                                       \
-            velocity[i] = momentum * velocity[i] + gradients[i];                   \
-            row[i] -= rate * MOVE(gradients[i], momentum, velocity[i]);            \
-        }                                                                          \
+#define DEFINE_VELOCITY_STEP(suffix, type)                                                \
+    RUBATO_UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
+                                          const type *restrict gradients, size_t width)   \
+    {                                                                                     \
+        const type rate = (type)update->rule.learning_rate;                               \
+        const type momentum = (type)update->rule.momentum;                                \
+        type *restrict velocity = row + width;                                            \
+                                                                                          \
+        for (size_t i = 0; i < width; i++) {                                              \
+            velocity[i] = momentum * velocity[i] + gradients[i];                          \
+            row[i] -= rate * MOVE(gradients[i], momentum, velocity[i]);                   \
+        }                                                                                 \
     }
 
 #define DEFINE_VELOCITY_RULE                                \
     DEFINE_VELOCITY_STEP(f32, float)                        \
     DEFINE_VELOCITY_STEP(f64, double)                       \
-    DEFINE_APPLY_ROWS                                       \
+    RUBATO_DEFINE_APPLY_ROWS                                \
                                                             \
     static uint32_t state_width(const RubatoUpdate *update) \
     {                                                       \

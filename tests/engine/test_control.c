@@ -17,7 +17,8 @@ static const Control SAMPLES[] = {
                  .digest = "abc",
                  .incarnation = 9,
                  .endpoints = "tcp://[::1]:5",
-                 .description = "host pid 12" } },
+                 .description = "host pid 12",
+                 .registered = "model quorum 12ab" } },
     { .kind = CONTROL_WELCOME,
       .welcome = { .run_id = 77,
                    .n_nodes = 2,
@@ -216,11 +217,12 @@ START_TEST(control_greets_in_the_same_bytes_for_ever)
                        .incarnation = 6,
                        .digest = "d",
                        .endpoints = "e",
-                       .description = "" } },
-          "\x01\4\3\2\1\5\0\0\0\6\0\0\0\0\0\0\0\1\0\0\0d\0\1\0\0\0e\0\0\0\0\0" },
+                       .description = "",
+                       .registered = "" } },
+          "\x01\4\3\2\1\5\0\0\0\6\0\0\0\0\0\0\0\1\0\0\0d\0\1\0\0\0e\0\0\0\0\0\0\0\0\0\0" },
         { { .kind = CONTROL_REFUSE, .refuse = { 2, "no" } }, "\x03\2\0\0\0\2\0\0\0no\0" },
     };
-    static const size_t sizes[] = { 34, 12 };
+    static const size_t sizes[] = { 39, 12 };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(greetings); i++) {
         g_autoptr(GByteArray) body = control_encode(&greetings[i].control);

@@ -74,8 +74,8 @@ unset RUBATO_CLUSTER RUBATO_NODE MAKEFLAGS
 warnings="-std=gnu11 -Wall -Wextra -Wconversion -Wshadow -Werror"
 read -ra cflags <<<"$(pkg-config --cflags rubato) $warnings"
 
-# What a page's programs are linked with; relink changes it.
-libs=()
+# What a page's programs are linked with.
+read -ra libs <<<"$(pkg-config --libs rubato)"
 
 # ---- one block after the other ----
 
@@ -130,53 +130,24 @@ check_status() # status
     fi
 }
 
-# A file of the project: the page changes a copy of it.
-ensure_project_copy()
+# Readers optimise or not: compilers warn of other things then.
+compiles() # source [option…]
 {
-    [ -d "$there/models" ] || cp -r "$source_dir/models" "$there/models"
-}
+    local level
 
-# The library's objects. A build folder may still hold some of sources that are gone.
-list_objects()
-{
-    local object source
-
-    while read -r object; do
-        source=${object#"$build_dir"/} # io/CMakeFiles/rubato_io.dir/net/link.c.o
-        source=${source%%/*}/${source#*.dir/}
-        [ ! -e "$source_dir/${source%.o}" ] || echo "$object"
-    done < <(find "$build_dir"/{io,models,tables,engine} -name '*.c.o')
-}
-
-# The library's objects, with what the page has changed in models/ in the place of what was there.
-relink()
-{
-    local file object i
-
-    mapfile -t libs < <(list_objects)
-    while read -r file; do
-        object=$there/${file##*/}.o
-        (cd "$there" && cc "${cflags[@]}" -I"$there" -I"$source_dir" -c "$file" -o "$object") \
-            >"$output" 2>&1 || fail "$where" "$file does not compile" "$output"
-        for i in "${!libs[@]}"; do
-            [ "${libs[i]##*/}" != "${file##*/}.o" ] || unset "libs[i]"
-        done
-        libs+=("$object")
-    done <"$there/changed"
-    for file in $(pkg-config --libs rubato-static); do
-        case $file in *.a) ;; *) libs+=("$file") ;; esac
+    for level in -O0 -O2; do
+        cc "${cflags[@]}" "${@:2}" $level -c -o /dev/null "$1" >"$output" 2>&1 || {
+            fail "$where" "does not compile with $level" "$output"
+            return 1
+        }
     done
-    rm "$there/changed"
 }
 
 build_program() # source program
 {
-    if [ -e "$there/changed" ]; then
-        relink
-    fi
-    # shellcheck disable=SC2086
+    compiles "$1" || return 1
     cc "${cflags[@]}" "$1" -o "$2" "${libs[@]}" -lm >"$output" 2>&1 ||
-        { fail "$where" "does not compile" "$output"; return 1; }
+        { fail "$where" "cannot be linked" "$output"; return 1; }
 }
 
 check_fragment()
@@ -195,8 +166,7 @@ check_fragment()
         echo 'return true;'
         echo '}'
     } >"$there/fragment.c"
-    cc "${cflags[@]}" -Wno-unused-variable -Wno-unused-but-set-variable -fsyntax-only \
-        "$there/fragment.c" >"$output" 2>&1 || fail "$where" "does not compile" "$output"
+    compiles "$there/fragment.c" -Wno-unused-variable -Wno-unused-but-set-variable
 }
 
 # A C file without comments, preprocessor lines and RUBATO_API, a statement a line.
@@ -245,18 +215,9 @@ check_c()
     elif has_word fragment; then
         check_fragment
     else
-        case $name in
-        models/*)
-            ensure_project_copy
-            echo "$name" >>"$there/changed"
-            cp "$body" "$source"
-            return
-            ;;
-        esac
         cp "$body" "$source"
         if ! grep -q '^int main(' "$body"; then
-            cc "${cflags[@]}" -fsyntax-only "$source" >"$output" 2>&1 ||
-                fail "$where" "does not compile" "$output"
+            compiles "$source"
             return
         fi
         build_program "$source" "$there/program" || return
@@ -358,13 +319,6 @@ check_block()
         fi
         ;;
     cmake) cp "$body" "$there/$(word_of name)" ;;
-    diff)
-        ensure_project_copy
-        # -l: it may have other blanks than the file
-        patch -p1 -s -l -d "$there" <"$body" >"$output" 2>&1 ||
-            fail "$where" "cannot be applied" "$output"
-        sed -n 's|^+++ b/||p' "$body" >>"$there/changed"
-        ;;
     *) fail "$where" "what is a block \"$language\"? docs/README.md tells which there are" ;;
     esac
 }
@@ -381,7 +335,6 @@ check_page() # relative to the root
     for file in "$source_dir"/config/*.cfg; do
         map_ports <"$file" >"$there/config/${file##*/}"
     done
-    read -ra libs <<<"$(pkg-config --libs rubato)"
     awk -v dir="$blocks" -f "$support/doc_blocks.awk" "$source_dir/$page" 2>"$log" ||
         fail "$page" "cannot be cut" "$log"
     for info in "$blocks"/*.info; do

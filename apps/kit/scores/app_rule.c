@@ -3,16 +3,48 @@
 
 #include <string.h>
 
+#define DEFAULT_RATE 0.01
+
 static const char *const names[] = { "adagrad", "adam", "ftrl", "sgd", NULL };
+
+/* The names of the other rules that take gradients, behind those of the kinds. (transfer container)
+ */
+static GPtrArray *list_rules(void)
+{
+    GPtrArray *rules = g_ptr_array_new();
+    const char *name;
+
+    for (size_t i = 0; names[i] != NULL; i++)
+        g_ptr_array_add(rules, (gpointer)(uintptr_t)names[i]);
+    for (size_t i = 0; (name = rubato_update_rule_name(i)) != NULL; i++)
+        if (rubato_update_rule_traits(name)->takes_gradients && !g_strv_contains(names, name))
+            g_ptr_array_add(rules, (gpointer)(uintptr_t)name);
+    g_ptr_array_add(rules, NULL);
+    return rules;
+}
 
 bool app_rule_take(AppRule *rule, const char *name, GError **error)
 {
-    size_t kind = 0;
+    g_autoptr(GPtrArray) rules = list_rules();
+    const char *const *words = (const char *const *)rules->pdata;
+    size_t i = 0;
 
-    if (!app_find_word("rule", names, name, &kind, error))
+    if (!app_find_word("rule", words, name, &i, error))
         return false;
-    rule->kind = (AppRuleKind)kind;
+    rule->kind = (AppRuleKind)MIN(i, APP_RULE_OTHER);
+    rule->name = words[i];
     return true;
+}
+
+void app_rule_choose_rate(App *app, const AppRule *rule, const double rates[APP_N_RULES])
+{
+    const double own = rubato_update_rule_traits(rule->name)->defaults.learning_rate;
+
+    if (app->learning_rate > 0)
+        return;
+    app->learning_rate = rates[rule->kind];
+    if (app->learning_rate <= 0)
+        app->learning_rate = own > 0 ? own : DEFAULT_RATE;
 }
 
 RubatoTableSpec app_rule_table(const App *app, const char *name, const AppRule *rule, double scale)
@@ -21,7 +53,7 @@ RubatoTableSpec app_rule_table(const App *app, const char *name, const AppRule *
         .name = name,
         .dtype = RUBATO_F32,
         .storage = "hash",
-        .update = names[rule->kind],
+        .update = rule->name,
         .rule = { .learning_rate = app->learning_rate },
         .aggregate =
             app->model_traits->applies_by_clock ? RUBATO_AGGREGATE_SUM : RUBATO_AGGREGATE_NONE,

@@ -1,5 +1,5 @@
-/* The update rules that a program may offer for tables that gradients are added to, and these
- * tables.
+/* The update rules of tables that gradients are added to, and these tables. Any rule that takes
+ * gradients will do; for four of them a program knows good learning rates.
  *
  * Threads: main's. */
 #ifndef RUBATO_APPS_KIT_SCORES_APP_RULE_H
@@ -14,18 +14,24 @@ typedef enum {
     APP_RULE_FTRL, /* applies L1 on the servers; workers would have to shrink weights at the rule's
                     * own rate */
     APP_RULE_SGD,
+    APP_RULE_OTHER, /* built in, or registered by a plug-in */
     APP_N_RULES,
 } AppRuleKind;
 
 typedef struct {
     AppRuleKind kind;
+    const char *name; /* static */
     double l1; /* penalty on the sizes of the weights with ftrl; the servers apply none with the
                 * other rules */
 } AppRule;
 
-/* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --rule, if there is none
- * of that name. */
+/* Takes the rule by its name, NULL for "adagrad". RUBATO_ERROR_INVALID, of --rule, if there is none
+ * of that name, or if it takes no gradients. */
 bool app_rule_take(AppRule *rule, const char *name, GError **error);
+
+/* Sets the program's learning rate where its user gave none: to that of the rule's kind, or of the
+ * rule itself where that is 0. */
+void app_rule_choose_rate(App *app, const AppRule *rule, const double rates[APP_N_RULES]);
 
 /* A hash table for gradients of rows that come multiplied by `scale`. */
 RubatoTableSpec app_rule_table(const App *app, const char *name, const AppRule *rule, double scale);

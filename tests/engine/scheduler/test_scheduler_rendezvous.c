@@ -87,6 +87,22 @@ START_TEST(scheduler_refuses_another_cluster_file_and_goes_on)
 }
 END_TEST
 
+START_TEST(scheduler_refuses_who_has_registered_something_else)
+{
+    Control other = hello_of(1);
+    other.hello.registered = "model quorum 0123456789ab";
+
+    hello(0);
+    greet(&other);
+    expect_refusal("tcp://b", MISMATCH_CODE,
+                   "node 4 (bob pid 11) has registered the model quorum, the scheduler has not: "
+                   "register the same models, storages and update rules on every node, or load the "
+                   "same plug-ins");
+    expect_quiet();
+    ck_assert(!scheduler_has_ended(scheduler));
+}
+END_TEST
+
 /* If it does not, all hear why one was refused, and not only that it did not come. */
 START_TEST(scheduler_says_in_the_end_whom_it_refused)
 {
@@ -274,6 +290,7 @@ int main(void)
     tcase_add_test(rendezvous, scheduler_gives_each_run_another_id);
     tcase_add_test(rendezvous, scheduler_names_every_missing_node);
     tcase_add_test(rendezvous, scheduler_refuses_another_cluster_file_and_goes_on);
+    tcase_add_test(rendezvous, scheduler_refuses_who_has_registered_something_else);
     tcase_add_test(rendezvous, scheduler_says_in_the_end_whom_it_refused);
     tcase_add_test(rendezvous, scheduler_refuses_another_wire_version_and_goes_on);
     tcase_add_test(rendezvous, scheduler_refuses_an_unknown_node_alone);

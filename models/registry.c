@@ -1,0 +1,365 @@
+/* The registry of models, storages and update rules.
+ *
+ * Threads: any; a lock guards the one registry of the process. Lookups are rare: when a table is
+ * made and when a task begins. */
+#include "models/registry.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <rubato/error.h>
+#include <string.h>
+
+#include "models/model.h"
+#include "models/storage/storage.h"
+#include "models/update/update.h"
+
+enum {
+    MAX_OF_A_KIND = 64,
+    MAX_NAME_BYTES = 31,
+    DIGEST_SHOWN = 12, /* hexadecimal digits */
+};
+
+typedef struct {
+    const char *name;
+    const void *ops;
+} Entry;
+
+static struct {
+    pthread_mutex_t lock;
+    unsigned n_engines;
+    size_t n[REGISTRY_N_KINDS];
+    Entry entries[REGISTRY_N_KINDS][MAX_OF_A_KIND];
+} registry = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static const char *const kind_names[REGISTRY_N_KINDS] = {
+    [REGISTRY_MODELS] = "model",
+    [REGISTRY_STORAGES] = "storage",
+    [REGISTRY_UPDATE_RULES] = "update rule",
+};
+
+/* ---- looking up ---- */
+
+/* The lock is held. */
+static const Entry *find_entry(RegistryKind kind, const char *name)
+{
+    for (size_t i = 0; i < registry.n[kind]; i++)
+        if (strcmp(registry.entries[kind][i].name, name) == 0)
+            return &registry.entries[kind][i];
+    return NULL;
+}
+
+const void *registry_find(RegistryKind kind, const char *name)
+{
+    pthread_mutex_lock(&registry.lock);
+    const Entry *entry = find_entry(kind, name);
+    pthread_mutex_unlock(&registry.lock);
+    return entry == NULL ? NULL : entry->ops; /* entries stay as they are */
+}
+
+const char *registry_name(RegistryKind kind, size_t i)
+{
+    pthread_mutex_lock(&registry.lock);
+    const char *name = i < registry.n[kind] ? registry.entries[kind][i].name : NULL;
+    pthread_mutex_unlock(&registry.lock);
+    return name;
+}
+
+void registry_hold(void)
+{
+    pthread_mutex_lock(&registry.lock);
+    registry.n_engines++;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void registry_release(void)
+{
+    pthread_mutex_lock(&registry.lock);
+    registry.n_engines--;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* ---- registering ---- */
+
+G_GNUC_PRINTF(4, 5)
+static bool refuse(RegistryKind kind, const char *name, GError **error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *what = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "the %s \"%s\" cannot be registered: %s",
+                kind_names[kind], name == NULL ? "" : name, what);
+    return false;
+}
+
+static bool check_name(RegistryKind kind, const char *name, GError **error)
+{
+    const size_t n = name == NULL ? 0 : strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+
+    if (n == 0 || n > MAX_NAME_BYTES || name[n] != '\0')
+        return refuse(kind, name, error,
+                      "its name has to be 1 to %d of the characters a-z, 0-9, _ and -",
+                      MAX_NAME_BYTES);
+    return true;
+}
+
+static bool add(RegistryKind kind, const char *name, const void *ops, bool is_built_in,
+                GError **error)
+{
+    bool added = false;
+
+    pthread_mutex_lock(&registry.lock);
+    const Entry *entry = find_entry(kind, name);
+    if (entry != NULL && entry->ops == ops)
+        added = true;
+    else if (entry != NULL || is_built_in)
+        refuse(kind, name, error, "there is one of that name already");
+    else if (registry.n_engines > 0)
+        refuse(kind, name, error, "the process has an engine; register before making one");
+    else if (registry.n[kind] == MAX_OF_A_KIND)
+        refuse(kind, name, error, "there are %d registered ones already", MAX_OF_A_KIND);
+    else {
+        registry.entries[kind][registry.n[kind]++] = (Entry){ name, ops };
+        added = true;
+    }
+    pthread_mutex_unlock(&registry.lock);
+    return added;
+}
+
+bool rubato_register_model(const RubatoModelOps *ops, GError **error)
+{
+    const RegistryKind kind = REGISTRY_MODELS;
+
+    g_return_val_if_fail(ops != NULL, false);
+    if (!check_name(kind, ops->name, error))
+        return false;
+    if (ops->create == NULL || ops->destroy == NULL || ops->get == NULL || ops->add == NULL)
+        return refuse(kind, ops->name, error, "it needs create, destroy, get and add");
+    if ((unsigned)ops->traits.lead > RUBATO_LEAD_UNBOUNDED)
+        return refuse(kind, ops->name, error, "%d is no RubatoLead", (int)ops->traits.lead);
+    if (ops->traits.lazy_clocks && ops->traits.per_worker_clocks)
+        return refuse(kind, ops->name, error,
+                      "lazy_clocks and per_worker_clocks exclude each other");
+    return add(kind, ops->name, ops, model_find(ops->name) != NULL, error);
+}
+
+bool rubato_register_storage(const RubatoStorageOps *ops, GError **error)
+{
+    const RegistryKind kind = REGISTRY_STORAGES;
+
+    g_return_val_if_fail(ops != NULL, false);
+    if (!check_name(kind, ops->name, error))
+        return false;
+    if (ops->create == NULL || ops->destroy == NULL || ops->run == NULL || ops->size == NULL)
+        return refuse(kind, ops->name, error, "it needs create, destroy, run and size");
+    if (!ops->holds_range && (ops->find == NULL || ops->find_or_create == NULL))
+        return refuse(kind, ops->name, error,
+                      "it needs find and find_or_create, since it does not hold a range");
+    return add(kind, ops->name, ops, storage_find(ops->name) != NULL, error);
+}
+
+bool rubato_register_update_rule(const RubatoUpdateOps *ops, GError **error)
+{
+    const RegistryKind kind = REGISTRY_UPDATE_RULES;
+
+    g_return_val_if_fail(ops != NULL, false);
+    if (!check_name(kind, ops->name, error))
+        return false;
+    if (ops->apply_rows == NULL)
+        return refuse(kind, ops->name, error, "it needs apply_rows");
+    if (ops->apply != NULL && ops->state_width != NULL)
+        return refuse(kind, ops->name, error, "a rule with state can have no apply");
+    return add(kind, ops->name, ops, update_find(ops->name) != NULL, error);
+}
+
+const char *rubato_model_name(size_t i)
+{
+    return model_name(i);
+}
+
+const char *rubato_storage_name(size_t i)
+{
+    return storage_name(i);
+}
+
+const char *rubato_update_rule_name(size_t i)
+{
+    return update_name(i);
+}
+
+const RubatoUpdateTraits *rubato_update_rule_traits(const char *update)
+{
+    const RubatoUpdateOps *ops = update_find(update == NULL ? "add" : update);
+
+    return ops == NULL ? NULL : &ops->traits;
+}
+
+/* What is in the present folder need not be written with "./". (transfer full) */
+static char *resolve_path(const char *path)
+{
+    return strchr(path, '/') == NULL && g_file_test(path, G_FILE_TEST_EXISTS)
+               ? g_strconcat("./", path, NULL)
+               : g_strdup(path);
+}
+
+bool rubato_load_plugin(const char *path, GError **error)
+{
+    bool (*register_all)(GError * *error);
+    GError *fault = NULL;
+
+    g_return_val_if_fail(path != NULL, false);
+    g_autofree char *resolved = resolve_path(path);
+    /* It stays, since the registry will point into it; and its symbols are its own, since each
+     * plug-in defines rubato_plugin_register. */
+    void *module = dlopen(resolved, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (module == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND, "cannot load the plug-in %s: %s",
+                    path, dlerror());
+        return false;
+    }
+    void *symbol = dlsym(module, "rubato_plugin_register");
+    if (symbol == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    "%s is no plug-in: it does not define rubato_plugin_register", path);
+        dlclose(module);
+        return false;
+    }
+    memcpy(&register_all, &symbol, sizeof register_all); /* C has no such cast */
+    const bool registered = register_all(&fault);
+    dlclose(module);
+    if (registered)
+        return true;
+    if (fault == NULL)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s: its rubato_plugin_register has failed without saying why", path);
+    else
+        g_propagate_prefixed_error(error, fault, "%s: ", path);
+    return false;
+}
+
+/* ---- what all nodes must have in common ---- */
+
+static void describe_model(GString *text, const RubatoModelTraits *traits)
+{
+    g_string_append_printf(text, "%d %d %d %d %d %d", (int)traits->lead, traits->per_worker_clocks,
+                           traits->lazy_clocks, traits->rows_may_be_cached,
+                           traits->applies_by_clock, traits->takes_announcements);
+}
+
+static void describe_update_rule(GString *text, const RubatoUpdateTraits *traits)
+{
+    const RubatoRule *rule = &traits->defaults;
+    const double numbers[] = { rule->learning_rate,
+                               rule->momentum,
+                               rule->beta1,
+                               rule->beta2,
+                               rule->decay,
+                               rule->epsilon,
+                               rule->beta,
+                               rule->l1,
+                               rule->l2,
+                               rule->clip_value,
+                               rule->clip_norm,
+                               rule->weight_decay,
+                               rule->initial_accumulator,
+                               rule->max_gradient };
+
+    g_string_append_printf(text, "%d %d %d %u", traits->replayable, traits->takes_gradients,
+                           traits->may_be_row_wise, traits->hypers);
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++)
+        g_string_append_printf(text, " %.17g", numbers[i]);
+}
+
+/* "model quorum 0123456789ab" */
+static char *describe_entry(RegistryKind kind, const Entry *entry)
+{
+    g_autoptr(GString) traits = g_string_new(NULL);
+
+    switch (kind) {
+    case REGISTRY_MODELS:
+        describe_model(traits, &((const RubatoModelOps *)entry->ops)->traits);
+        break;
+    case REGISTRY_STORAGES:
+        g_string_append_printf(traits, "%d", ((const RubatoStorageOps *)entry->ops)->holds_range);
+        break;
+    case REGISTRY_UPDATE_RULES:
+        describe_update_rule(traits, &((const RubatoUpdateOps *)entry->ops)->traits);
+        break;
+    case REGISTRY_N_KINDS:
+        g_assert_not_reached();
+    }
+    g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, traits->str, -1);
+    return g_strdup_printf("%s %s %.*s", kind_names[kind], entry->name, DIGEST_SHOWN, digest);
+}
+
+static gint compare_lines(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+char *registry_describe(void)
+{
+    g_autoptr(GPtrArray) lines = g_ptr_array_new_with_free_func(g_free);
+
+    pthread_mutex_lock(&registry.lock);
+    for (RegistryKind kind = 0; kind < REGISTRY_N_KINDS; kind++)
+        for (size_t i = 0; i < registry.n[kind]; i++)
+            g_ptr_array_add(lines, describe_entry(kind, &registry.entries[kind][i]));
+    pthread_mutex_unlock(&registry.lock);
+    g_ptr_array_sort(lines, compare_lines);
+    g_ptr_array_add(lines, NULL);
+    return g_strjoinv("\n", (char **)lines->pdata);
+}
+
+/* The line without its digest. (transfer full) */
+static char *subject_of(const char *line)
+{
+    const char *space = strrchr(line, ' ');
+
+    return space == NULL ? g_strdup(line) : g_strndup(line, (size_t)(space - line));
+}
+
+static bool has_subject(char *const *lines, const char *subject)
+{
+    const size_t n = strlen(subject);
+
+    for (; *lines != NULL; lines++)
+        if (strncmp(*lines, subject, n) == 0 && (*lines)[n] == ' ')
+            return true;
+    return false;
+}
+
+/* What the first has and the second has not; NULL for nothing. */
+static char *find_missing(char *const *lines, const char *name, char *const *others,
+                          const char *other_name)
+{
+    for (; *lines != NULL; lines++) {
+        if (**lines == '\0' || g_strv_contains((const char *const *)others, *lines))
+            continue;
+        g_autofree char *subject = subject_of(*lines);
+
+        if (has_subject(others, subject))
+            return g_strdup_printf("the traits of the %s of %s are others than those of %s",
+                                   subject, name, other_name);
+        return g_strdup_printf("%s has registered the %s, %s has not", name, subject, other_name);
+    }
+    return NULL;
+}
+
+char *registry_compare(const char *theirs, const char *their_name, const char *ours,
+                       const char *our_name)
+{
+    g_auto(GStrv) their_lines = g_strsplit(theirs, "\n", -1);
+    g_auto(GStrv) our_lines = g_strsplit(ours, "\n", -1);
+
+    if (strcmp(theirs, ours) == 0)
+        return NULL;
+    char *difference = find_missing(their_lines, their_name, our_lines, our_name);
+
+    if (difference == NULL)
+        difference = find_missing(our_lines, our_name, their_lines, their_name);
+    return difference != NULL ? difference
+                              : g_strdup_printf("%s and %s list what is registered in another way",
+                                                their_name, our_name);
+}

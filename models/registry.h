@@ -1,0 +1,38 @@
+/* The models, storages and update rules that the program has registered, beside the built-in ones.
+ *
+ * There is one registry in a process. What is in it stays, and nothing comes in while the process
+ * has an engine: so all lookups of an engine's life find the same.
+ *
+ * Threads: any. */
+#ifndef RUBATO_MODELS_REGISTRY_H
+#define RUBATO_MODELS_REGISTRY_H
+
+#include <rubato/plugin.h>
+
+typedef enum {
+    REGISTRY_MODELS,
+    REGISTRY_STORAGES,
+    REGISTRY_UPDATE_RULES,
+    REGISTRY_N_KINDS,
+} RegistryKind;
+
+/* The ops of that name; NULL where nobody has registered any. */
+const void *registry_find(RegistryKind kind, const char *name);
+
+/* The name of number i; NULL past the last. */
+const char *registry_name(RegistryKind kind, size_t i);
+
+/* An engine begins, and ends. */
+void registry_hold(void);
+void registry_release(void);
+
+/* What is registered, a line each: kind, name, and a digest of the traits. Sorted, so equal for
+ * equal registries; "" for nothing. (transfer full) */
+char *registry_describe(void);
+
+/* How two descriptions differ, in words: "node 3 has the model quorum, the scheduler has not". NULL
+ * where they are equal. Lines that make no sense count as what they are. (transfer full) */
+char *registry_compare(const char *theirs, const char *their_name, const char *ours,
+                       const char *our_name);
+
+#endif
