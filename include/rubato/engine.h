@@ -41,9 +41,9 @@ typedef struct {
 RUBATO_API RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error);
 
 /* The same from the command line: takes --cluster FILE, --node ID, --servers N, --workers N and
- * --plugin FILE (rubato_load_plugin) out of argv (--help prints them) and leaves the rest. What is not given there comes from the
- * environment variables RUBATO_CLUSTER and RUBATO_NODE, which `rubato run` sets. Handles signals.
- * (transfer full) */
+ * --plugin FILE (rubato_load_plugin) out of argv (--help prints them) and leaves the rest. What is
+ * not given there comes from the environment variables RUBATO_CLUSTER and RUBATO_NODE, which
+ * `rubato run` sets. Handles signals. (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error);
 
 /* Leaves the run and stops every thread. It first waits until all living nodes have made this call

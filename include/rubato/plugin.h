@@ -44,10 +44,10 @@ RUBATO_API const char *rubato_update_rule_name(size_t i);
 RUBATO_API const RubatoUpdateTraits *rubato_update_rule_traits(const char *update);
 
 /* Loads a plug-in file, which stays loaded until the process ends, and calls its
- * rubato_plugin_register. A path without a slash that is not in the present folder is searched for as dlopen(3) does. Errors:
- * RUBATO_ERROR_NOT_FOUND where it cannot be loaded or is no plug-in file, and those of its
- * rubato_plugin_register, after the file's name. For programs that use the shared library: a
- * program with a static Rubato of its own registers by itself. */
+ * rubato_plugin_register. A path without a slash that is not in the present folder is searched for
+ * as dlopen(3) does. Errors: RUBATO_ERROR_NOT_FOUND where it cannot be loaded or is no plug-in, and
+ * those of its rubato_plugin_register, after the file's name. For programs that use the shared
+ * library: a program with a static Rubato of its own registers by itself. */
 RUBATO_API bool rubato_load_plugin(const char *path, GError **error);
 
 /* What a plug-in file defines, not the library: registers all that it holds. */

@@ -302,6 +302,8 @@ END_TEST
 
 static const BadCall bad_calls[] = {
     { "", { "--rule", "best" }, 2, "--rule: expected one of adagrad, adam, ftrl, sgd" },
+    { "", { "--plugin", "/no/such.so" }, 2, "--plugin: cannot load the plug-in /no/such.so" },
+    { "", { "--rule", "add" }, 2, "--rule: expected one of adagrad" },
     { "", { "--loss", "none" }, 2, "--loss: expected one of logistic, hinge, squared" },
     { "", { "--l1=-1" }, 2, "--l1: expected a number from 0, found -1" },
     { "", { "--l2", "inf" }, 2, "--l2: expected a number from 0, found inf" },

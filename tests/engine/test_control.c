@@ -319,7 +319,7 @@ static GByteArray *make_body(ControlKind kind, size_t before, size_t length)
     }
     g_byte_array_append(body, (const guint8 *)text, (guint)length + 1);
     if (kind == CONTROL_HELLO)
-        g_byte_array_append(body, (const guint8 *)"\0\0\0\0", 5);
+        g_byte_array_append(body, (const guint8 *)"\0\0\0\0\0\0\0\0\0", 10);
     return body;
 }
 

@@ -58,7 +58,7 @@ check_layers()
             } else if (to[1] in folder && text ~ /\//)
                 complain("write \"" text "\": a header of the project")
             if (text !~ /^rubato\// && !quoted && from[1] == "include" &&
-                index(" glib.h stdbool.h stddef.h stdint.h stdatomic.h ", " " text " ") == 0)
+                index(" glib.h math.h stdbool.h stddef.h stdint.h stdatomic.h ", " " text " ") == 0)
                 complain("a public header must not need " text)
         }
         END { exit failed }' "${sources[@]}"
