@@ -50,6 +50,9 @@ typedef enum {
     CONTROL_WAITING,  /* for the log: the nodes for which a call of this node still waits */
     CONTROL_LEFT,     /* every node has left or is lost: you may go */
 
+    /* Node to scheduler. */
+    CONTROL_BROKEN, /* another node does not do what every node does */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -199,6 +202,7 @@ typedef struct {
     const char *tickets; /* a line each */
 } ControlBlocks;
 
+/* BROKEN, LOST. */
 typedef struct {
     uint32_t number; /* of the node that is gone */
     const char *text;
@@ -228,6 +232,7 @@ typedef struct {
         ControlWant want;
         ControlText interrupt;
         ControlText stop;
+        ControlLost broken;
         ControlGo go;
         ControlCallEnd commit;
         ControlTaskEnd cancel;

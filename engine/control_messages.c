@@ -183,6 +183,10 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
     [CONTROL_LEAVE] = { .name = "LEAVE",
                         .senders = CONTROL_SENDER_NODE,
                         .to_scheduler = scheduler_hears_leave },
+    [CONTROL_BROKEN] = { .name = "BROKEN",
+                         .senders = CONTROL_SENDER_NODE,
+                         .members = lost,
+                         .to_scheduler = scheduler_hears_broken },
 
     [CONTROL_GO] = { .name = "GO",
                      .senders = CONTROL_SENDER_SCHEDULER,
@@ -231,6 +235,7 @@ SAME_PLACE(fail, task_end);
 SAME_PLACE(arrive, release);
 SAME_PLACE(interrupt, waiting);
 SAME_PLACE(stop, waiting);
+SAME_PLACE(broken, lost);
 
 const ControlMessage *control_message(ControlKind kind)
 {

@@ -257,27 +257,65 @@ static bool find_addressee(const RubatoEngine *engine, ControlMail *mail)
            (mail->control.kind == CONTROL_LOST && mail->control.lost.number == engine->self);
 }
 
+/* The scheduler's node is lost to this one. Its last words may still reach it. */
+static void lose_scheduler(RubatoEngine *engine, const char *how)
+{
+    const uint32_t node = engine->scheduler_node;
+    g_autofree char *name = engine_node_text(engine, node);
+    g_autofree char *text =
+        g_strdup_printf("%s, where the scheduler runs, was lost: %s", name, how);
+    bool left;
+
+    pthread_mutex_lock(&engine->lock);
+    left = engine->left || engine->scheduler_lost;
+    if (!left)
+        engine->scheduler_lost = true;
+    pthread_mutex_unlock(&engine->lock);
+    if (left)
+        return;
+    dispatch_say_last_word(engine, node, text);
+    network_forget(engine->network, node);
+    engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+}
+
+/* Another node does not do what every node does: the scheduler loses it. */
+static void broken(void *user, uint32_t node, const char *text)
+{
+    RubatoEngine *engine = user;
+
+    g_warning("node %u is broken: %s", engine->node_ids[node], text);
+    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BROKEN, .broken = { node, text } });
+    if (node == engine->scheduler_node)
+        lose_scheduler(engine, text);
+}
+
+/* Bytes came as they were sent, so it is the node that made them wrong. Who waits for what they
+ * should have said would wait for ever. */
+static void receive_nonsense(RubatoEngine *engine, uint32_t node, const char *what)
+{
+    g_autofree char *text = g_strdup_printf("it sent %s", what);
+
+    network_give_up(engine->network, node, text);
+}
+
 static void receive_control(RubatoEngine *engine, Incoming *incoming)
 {
     ControlMail *mail = new_mail(MAIL_TO_NODE, incoming->node);
     g_autoptr(GError) error = NULL;
-    const bool read =
-        control_decode(incoming->values, incoming->value_bytes, &mail->control, &error);
+    g_autofree char *wrong = NULL;
 
+    if (!control_decode(incoming->values, incoming->value_bytes, &mail->control, &error))
+        wrong = g_strdup_printf("a control message that cannot be read (%s)", error->message);
+    else if (!find_addressee(engine, mail))
+        wrong = g_strdup_printf("a %s, which it may not send to this node",
+                                control_kind_name(mail->control.kind));
     incoming_free(incoming);
-    if (!read) {
-        g_warning("node %u sent a control message that cannot be read (%s); dropped",
-                  engine->node_ids[mail->from], error->message);
-        end_mail(&mail->message);
+    if (wrong == NULL) {
+        actor_post(&engine->control, &mail->message);
         return;
     }
-    if (!find_addressee(engine, mail)) {
-        g_warning("node %u sent a %s, which it may not send to this node; dropped",
-                  engine->node_ids[mail->from], control_kind_name(mail->control.kind));
-        end_mail(&mail->message);
-        return;
-    }
-    actor_post(&engine->control, &mail->message);
+    receive_nonsense(engine, mail->from, wrong);
+    end_mail(&mail->message);
 }
 
 /* Data messages end here: they take no lock of the engine, and wait for no control message. */
@@ -292,7 +330,7 @@ static void receive(void *user, Incoming *incoming)
     }
     const char *const wrong = post_office_receive(&engine->office, incoming);
     if (wrong != NULL)
-        g_warning("node %u sent %s; dropped", engine->node_ids[node], wrong);
+        receive_nonsense(engine, node, wrong);
 }
 
 static bool takes_more(void *user)
@@ -326,27 +364,29 @@ static void greeted(void *user, uint16_t version, GVariant *body, const Greeting
  * node by its silence. */
 static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
 {
-    const uint32_t node = engine->scheduler_node;
-    const int64_t heard_ms = network_heard_ms(engine->network, node);
+    const int64_t heard_ms = network_heard_ms(engine->network, engine->scheduler_node);
     const int64_t silent_ms = now_ms - MAX(heard_ms, engine->times.resumed_ms);
-    g_autofree char *name = NULL;
-    g_autofree char *text = NULL;
-    bool left;
 
-    pthread_mutex_lock(&engine->lock);
-    left = engine->left || engine->scheduler_lost;
-    if (!left && silent_ms >= engine->silence_ms)
-        engine->scheduler_lost = true;
-    pthread_mutex_unlock(&engine->lock);
-    if (left || silent_ms < engine->silence_ms)
+    if (silent_ms < engine->silence_ms)
         return;
-    name = engine_node_text(engine, node);
-    text = g_strdup_printf("%s, where the scheduler runs, was lost: nothing heard from it for "
-                           "%.1f s",
-                           name, (double)silent_ms / 1000);
-    dispatch_say_last_word(engine, node, text);
-    network_forget(engine->network, node);
-    engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    g_autofree char *how =
+        g_strdup_printf("nothing heard from it for %.1f s", (double)silent_ms / 1000);
+    lose_scheduler(engine, how);
+}
+
+/* A node that lives sends heartbeats, which are messages in their order. This is for one of which
+ * only packets without messages come. */
+static void check_progress(RubatoEngine *engine, uint32_t node, int64_t now_ms)
+{
+    const int64_t advanced_ms = network_advanced_ms(engine->network, node);
+    const int64_t still_ms = now_ms - MAX(advanced_ms, engine->times.resumed_ms);
+
+    if (still_ms < 2 * (int64_t)engine->silence_ms)
+        return;
+    g_autofree char *text = g_strdup_printf("it acknowledges what comes, but has sent no heartbeat "
+                                            "for %.1f s",
+                                            (double)still_ms / 1000);
+    network_give_up(engine->network, node, text);
 }
 
 static void tick(void *user, int64_t now_ms)
@@ -377,6 +417,10 @@ static void tick(void *user, int64_t now_ms)
         if (engine->scheduler_node != engine->self)
             engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BEAT });
     }
+    for (uint32_t i = 0; i < engine->n_nodes; i++)
+        if (i != engine->self &&
+            (i == engine->scheduler_node || engine->scheduler_node == engine->self))
+            check_progress(engine, i, now_ms);
     if (engine->scheduler_node != engine->self)
         check_scheduler(engine, now_ms);
 }
@@ -386,6 +430,7 @@ const NetworkHandler dispatch_network_handler = {
     .takes_more = takes_more,
     .received = received,
     .greeted = greeted,
+    .broken = broken,
     .tick = tick,
 };
 

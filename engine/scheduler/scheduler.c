@@ -155,6 +155,30 @@ bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *c
     return true;
 }
 
+/* Every node that is told of ends the run. So what one says of another is not weighed up. */
+bool scheduler_hears_broken(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    const ControlLost *const broken = &control->broken;
+
+    if (broken->number >= scheduler->config.n_nodes || broken->number == node)
+        return false;
+    const SchedulerNode *const named = &scheduler->nodes[broken->number];
+    if (named->lost)
+        return true;
+    g_autofree char *how =
+        node == scheduler->config.self
+            ? g_strdup(broken->text)
+            : g_strdup_printf("%s (says %s)", broken->text, scheduler->nodes[node].label);
+    if (broken->number != scheduler->config.self) {
+        lose_node(scheduler, broken->number, how);
+        return true;
+    }
+    /* The scheduler's own node lives as long as the scheduler does. */
+    g_autofree char *text = g_strdup_printf("%s was lost: %s", named->label, how);
+    doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    return true;
+}
+
 /* ---- the public functions ---- */
 
 static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control)

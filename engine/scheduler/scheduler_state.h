@@ -172,6 +172,7 @@ bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *co
 bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_broken(Scheduler *scheduler, uint32_t node, const Control *control);
 
 /* scheduler_rendezvous.c */
 void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t version,

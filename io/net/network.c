@@ -476,6 +476,8 @@ static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told
     peer->channel = channel;
     atomic_init(&peer->state, NETWORK_PEER_CONNECTING);
     atomic_init(&peer->heard_ms, network_now_ms());
+    atomic_init(&peer->advanced_ms, network_now_ms());
+    peer->acked_ms = network_now_ms();
     atomic_init(&peer->resend_at, LINK_NEVER);
     link_sender_init(&peer->sender, network->resend_ms, network->out_bytes);
     return peer;
@@ -523,6 +525,13 @@ int64_t network_heard_ms(const Network *network, uint32_t node)
     Peer *const peer = network_peer(network, node);
 
     return peer != NULL ? atomic_load_explicit(&peer->heard_ms, memory_order_relaxed) : -1;
+}
+
+int64_t network_advanced_ms(const Network *network, uint32_t node)
+{
+    Peer *const peer = network_peer(network, node);
+
+    return peer != NULL ? atomic_load_explicit(&peer->advanced_ms, memory_order_relaxed) : -1;
 }
 
 NetworkPeerState network_peer_state(const Network *network, uint32_t node)

@@ -67,6 +67,11 @@ typedef struct {
      * secret. The body is in normal form and otherwise unchecked; the caller owns it. */
     void (*greeted)(void *user, uint16_t version, GVariant *body, const GreetingSource *source);
 
+    /* A node of this run does not do what every node does; text says what, in words that may follow
+     * its name ("its next packet …"). Nothing more is taken from it. Called once for each node.
+     * Other nodes need not have noticed it. May be NULL. */
+    void (*broken)(void *user, uint32_t node, const char *text);
+
     /* Every tick_ms, and soon after network_wake. */
     void (*tick)(void *user, int64_t now_ms);
 } NetworkHandler;
@@ -194,12 +199,20 @@ bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *
 /* All threads that wait for room ask their cancelled() at once. */
 void network_wake_waiters(Network *network);
 
+/* The handler has found that a node of this run does not do what every node does: ends in its
+ * `broken`, unless the node was given up before. The handler's calls only. */
+void network_give_up(Network *network, uint32_t node, const char *text);
+
 /* The node is lost: drops the frames queued for it and those pushed later. */
 void network_forget(Network *network, uint32_t node);
 
 /* When anything last came from the node, in monotonic ms. Before the first packet: when the links
  * were opened; before that, -1. */
 int64_t network_heard_ms(const Network *network, uint32_t node);
+
+/* When a packet with messages last came from the node, in its order: what it sends with each of its
+ * heartbeats. Before the first: when the links were opened; before that, -1. */
+int64_t network_advanced_ms(const Network *network, uint32_t node);
 
 NetworkPeerState network_peer_state(const Network *network, uint32_t node);
 

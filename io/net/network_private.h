@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "io/net/link/link.h"
+#include "io/net/link/link_fault.h"
 #include "io/net/monotonic.h"
 #include "io/net/spinner.h"
 #include "io/net/transport/transport_ops.h"
@@ -33,6 +34,7 @@ typedef struct {
     _Atomic uint32_t pending;
     _Atomic uint32_t token; /* 1: somebody holds it */
     _Atomic bool forgotten;
+    _Atomic bool broken;            /* the handler was told; nothing more is taken */
     _Atomic uint64_t charged;       /* bytes of all requests pushed so far */
     _Atomic uint64_t charged_taken; /* as of that, when the queue was last taken */
 
@@ -46,6 +48,7 @@ typedef struct {
     _Atomic uint64_t its_ack;
     _Atomic uint64_t its_consumed;
     _Atomic int64_t heard_ms;
+    _Atomic int64_t advanced_ms; /* when `received` last grew */
 
     /* the holder only */
     _Alignas(64) LinkSender sender;
@@ -64,8 +67,13 @@ typedef struct {
 
     /* guarded by the network's `receiving` */
     _Alignas(64) LinkReceiver receiver;
+    LinkFault fault;
     int64_t asked_at;
     bool touched; /* something has come of it in this batch */
+
+    /* I/O thread only */
+    uint64_t acked;   /* its acknowledgement when this thread last looked */
+    int64_t acked_ms; /* when it last grew, or there was nothing to acknowledge */
 } Peer;
 
 /* An answer to a greeting. */
@@ -128,6 +136,9 @@ struct Network {
     pthread_t thread;
     bool started;
 
+    /* I/O thread only */
+    int64_t ticked_ms;
+
     /* written by the I/O thread, read by any (greetings sent: under greeting_lock) */
     _Atomic uint64_t n_packets_received, n_bytes_received;
     _Atomic uint64_t n_messages_received[MESSAGE_N_WIRE_KINDS];
@@ -177,6 +188,27 @@ void peer_set_pending(Peer *peer, uint32_t pending);
 
 /* Drops everything and closes the channel, now and for good. Any thread. */
 void peer_close(Peer *peer, unsigned linger_ms);
+
+/* network_faults.c */
+
+/* Whether nothing of the peer counts any more. Any thread: one with an old value takes one more
+ * packet. */
+static inline bool peer_is_gone(const Peer *peer)
+{
+    return atomic_load_explicit(&peer->forgotten, memory_order_relaxed) ||
+           atomic_load_explicit(&peer->broken, memory_order_relaxed);
+}
+
+/* The peer that has proved to be the sender of a packet, whatever the packet's header says; NULL if
+ * none has. Without a secret any process could say that it is this peer. Any thread. */
+Peer *network_find_prover(const Network *network, const Received *received);
+
+/* A packet of the peer came that cannot be read, or is not the next one. `receiving` is held. */
+void peer_note_fault(Peer *peer, const char *fault, int64_t now_ms);
+
+/* Looks whether the peer acknowledges what is sent to it. stood_still: this node has not read for
+ * long. I/O thread, every tick. */
+void peer_check_acks(Peer *peer, bool stood_still, int64_t now_ms);
 
 /* network_receive.c */
 

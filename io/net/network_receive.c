@@ -298,8 +298,7 @@ static Peer *find_sender(Network *network, const PacketHeader *header)
     Peer *const peer = network_peer(network, header->sender);
 
     if (peer == NULL || header->run_id != network->run_id ||
-        header->incarnation != peer->incarnation ||
-        atomic_load_explicit(&peer->forgotten, memory_order_relaxed))
+        header->incarnation != peer->incarnation || peer_is_gone(peer))
         return NULL;
     return peer;
 }
@@ -330,6 +329,7 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
         parcel = parcel_new(network, peer, received, header->n_messages, &bytes);
         if (parcel == NULL) {
             complain(network, received, peer, "there is no memory for it; it will come again");
+            link_fault_clear(&peer->fault); /* it is no fault of the peer's */
             return;
         }
         *moved = parcel->holds_received;
@@ -339,6 +339,7 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
         if (fault != NULL) {
             complain(network, *moved ? &parcel->received : received, peer, fault);
             parcel_drop(parcel);
+            peer_note_fault(peer, fault, now_ms);
             return;
         }
     }
@@ -348,8 +349,11 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
         break;
     case LINK_EARLY:
         count(&network->n_early, 1);
+        peer_note_fault(peer, "later ones come instead", now_ms);
         break;
     case LINK_NEW:
+        link_fault_clear(&peer->fault);
+        atomic_store_explicit(&peer->advanced_ms, now_ms, memory_order_relaxed);
         atomic_store_explicit(&peer->received, peer->receiver.received, memory_order_relaxed);
         hand_over(network, parcel, header->n_messages);
         parcel_unref(parcel);
@@ -388,7 +392,10 @@ static void take_packet(Network *network, const Transport *transport, Received *
     if (fault == NULL && !is_of_sender(received, &header))
         fault = "it says that it is of another node than the one that sent it";
     if (fault != NULL) {
-        complain(network, received, NULL, fault);
+        Peer *const prover = network_find_prover(network, received);
+        complain(network, received, prover, fault);
+        if (prover != NULL)
+            peer_note_fault(prover, fault, now_ms);
         return;
     }
     Peer *const peer = find_sender(network, &header);
@@ -399,6 +406,7 @@ static void take_packet(Network *network, const Transport *transport, Received *
     fault = check_news(peer, &header);
     if (fault != NULL) {
         complain(network, received, peer, fault);
+        peer_note_fault(peer, fault, now_ms);
         return;
     }
     atomic_store_explicit(&peer->heard_ms, now_ms, memory_order_relaxed);
@@ -486,7 +494,8 @@ static int64_t serve(Network *network, Peer *peer, int64_t now_ms)
 
     if (ack_due <= now_ms)
         peer_set_pending(peer, PENDING_ACK);
-    if (link_receiver_asks_again(&peer->receiver))
+    /* A sender that was asked a moment ago goes back no sooner: see link_sender_go_back. */
+    if (link_fault_asks(&peer->fault, network->resend_ms / 2, now_ms))
         peer_set_pending(peer, PENDING_AGAIN);
     if (resend_at <= now_ms)
         peer_set_pending(peer, PENDING_RUN);
@@ -579,10 +588,16 @@ static void wait_for_something(const Network *network, int64_t now_ms, int64_t n
 
 static void tick(Network *network, int64_t now_ms)
 {
+    /* What others acknowledged while this process was stopped has yet to be read. */
+    const bool stood_still = now_ms - network->ticked_ms > network->timeout_ms / 2;
+
+    network->ticked_ms = now_ms;
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         Peer *const peer = network_peer(network, i);
-        if (peer != NULL)
-            serve_slowly(peer);
+        if (peer == NULL)
+            continue;
+        serve_slowly(peer);
+        peer_check_acks(peer, stood_still, now_ms);
     }
     network->handler.tick(network->user, now_ms);
 }

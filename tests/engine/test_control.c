@@ -81,6 +81,7 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_LOST, .lost = { .number = 4, .text = "gone" } },
     { .kind = CONTROL_WAITING, .waiting = { .text = "for node 1" } },
     { .kind = CONTROL_LEFT },
+    { .kind = CONTROL_BROKEN, .broken = { .number = 4, .text = "it sent rubbish" } },
 };
 
 /* Compares the texts and lists that a message points to, and takes them out. */

@@ -10,12 +10,14 @@
 typedef struct {
     Transport base;
     Transport *inner;
+    uint32_t self;
     _Atomic uint32_t n_channels;
 } LossyTransport;
 
 typedef struct {
     Channel base;
     Channel *inner;
+    uint32_t from, to;
     GRand *random;
     Packet *delayed[MOST_DELAYED];
     size_t n_delayed;
@@ -41,7 +43,16 @@ static void release_delayed(LossyChannel *channel)
 static void lossy_send(Channel *channel, Packet *packet)
 {
     LossyChannel *const self = (LossyChannel *)channel;
+    Packet *const changed =
+        faults.change != NULL ? faults.change(self->from, self->to, packet) : packet;
 
+    if (changed != packet) {
+        if (changed == NULL)
+            return;
+        self->inner->ops->send(self->inner, changed);
+        packet_unref(changed);
+        return;
+    }
     if (g_rand_double(self->random) < atomic_load(&loss))
         return;
     if (g_rand_double(self->random) < faults.delay && self->n_delayed < MOST_DELAYED) {
@@ -131,6 +142,8 @@ static Channel *lossy_connect(Transport *transport, const char *endpoint,
     LossyChannel *const channel = g_new0(LossyChannel, 1);
     channel->base.ops = &channel_ops;
     channel->inner = inner;
+    channel->from = self->self;
+    channel->to = target != NULL ? target->node : HANDSHAKE_ANY_NODE;
     channel->random = g_rand_new_with_seed(faults.seed + atomic_fetch_add(&self->n_channels, 1));
     return &channel->base;
 }
@@ -161,6 +174,7 @@ static Transport *lossy_create(const TransportConfig *config, GError **error)
     LossyTransport *const transport = g_new0(LossyTransport, 1);
     transport->base.ops = &lossy_ops;
     transport->inner = inner;
+    transport->self = config->self;
     return &transport->base;
 }
 

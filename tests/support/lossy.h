@@ -1,4 +1,5 @@
-/* A transport that wraps the real one and loses, doubles and reorders what its channels send.
+/* A transport that wraps the real one and loses, doubles, reorders and changes what its channels
+ * send.
  *
  * Threads: as for any transport; lossy_transport from the test, before any network. */
 #ifndef TESTS_SUPPORT_LOSSY_H
@@ -11,6 +12,10 @@ typedef struct {
     double doubling; /* to be sent twice */
     double delay;    /* to be sent after some that follow it */
     guint32 seed;
+
+    /* Not NULL: what node `from` sends to node `to` goes through this first. It returns the packet,
+     * another one in its place (transfer full), or NULL: nothing is sent. */
+    Packet *(*change)(uint32_t from, uint32_t to, Packet *packet);
 } Lossy;
 
 /* The ops for NetworkConfig.transport_ops. The faults hold for every network made of it in this

@@ -75,6 +75,16 @@ static void on_greeted(void *user, uint16_t version, GVariant *body, const Greet
     pthread_mutex_unlock(&station->lock);
 }
 
+static void on_broken(void *user, uint32_t node, const char *text)
+{
+    Station *const station = user;
+
+    pthread_mutex_lock(&station->lock);
+    g_string_append_printf(station->broken, "%u: %s\n", node, text);
+    pthread_cond_broadcast(&station->changed);
+    pthread_mutex_unlock(&station->lock);
+}
+
 static void on_tick(void *user, int64_t now_ms)
 {
     Station *const station = user;
@@ -98,6 +108,7 @@ Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *confi
                                      .takes_more = on_takes_more,
                                      .received = on_received,
                                      .greeted = on_greeted,
+                                     .broken = on_broken,
                                      .tick = on_tick };
     Station *const station = g_new0(Station, 1);
     NetworkConfig all = config != NULL ? *config : (NetworkConfig){ 0 };
@@ -120,6 +131,7 @@ Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *confi
     pthread_condattr_destroy(&attributes);
     g_queue_init(&station->incoming);
     g_queue_init(&station->greetings);
+    station->broken = g_string_new(NULL);
 
     station->network = network_new(&all, &handler, station, &error);
     ck_assert_msg(station->network != NULL, "%s", error != NULL ? error->message : "");
@@ -133,6 +145,7 @@ void station_free(Station *station)
     g_queue_clear_full(&station->incoming, (GDestroyNotify)incoming_free);
     g_queue_clear_full(&station->greetings, (GDestroyNotify)station_greeting_free);
     network_free(station->network);
+    g_string_free(station->broken, TRUE);
     pthread_cond_destroy(&station->changed);
     pthread_mutex_destroy(&station->lock);
     g_free(station);

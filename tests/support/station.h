@@ -32,6 +32,7 @@ typedef struct {
     /* guarded by lock */
     GQueue incoming;  /* of Incoming *, in the order in which they came */
     GQueue greetings; /* of StationGreeting * */
+    GString *broken;  /* what was said of broken nodes: a line for each, "1: text" */
     uint64_t n_ticks;
     bool is_held;                    /* it receives nothing until this is false again */
     unsigned n_taken, longest_batch; /* messages of this batch; of the longest that has ended */

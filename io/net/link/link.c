@@ -165,11 +165,8 @@ LinkVerdict link_receiver_take(LinkReceiver *receiver, uint64_t sequence, size_t
         receiver->ack_now = true;
         return LINK_DUPLICATE;
     }
-    if (sequence > receiver->received + 1) {
-        receiver->wants_again = receiver->wants_again || !receiver->gap;
-        receiver->gap = true;
+    if (sequence > receiver->received + 1)
         return LINK_EARLY;
-    }
     /* A packet carried an acknowledgement, or all was acknowledged: the count of unacknowledged
      * bytes starts again. */
     if (told == receiver->received || told != receiver->told_seen) {
@@ -179,7 +176,6 @@ LinkVerdict link_receiver_take(LinkReceiver *receiver, uint64_t sequence, size_t
     }
     receiver->received = sequence;
     receiver->owed_bytes += size;
-    receiver->gap = false;
     return LINK_NEW;
 }
 
@@ -194,12 +190,4 @@ int64_t link_receiver_due(LinkReceiver *receiver, uint64_t told, int64_t now_ms)
     if (receiver->received - told >= ACK_PACKETS || receiver->owed_bytes >= ACK_BYTES)
         return now_ms;
     return receiver->ack_due;
-}
-
-bool link_receiver_asks_again(LinkReceiver *receiver)
-{
-    const bool asks = receiver->wants_again;
-
-    receiver->wants_again = false;
-    return asks;
 }

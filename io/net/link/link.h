@@ -68,9 +68,7 @@ typedef struct {
     uint64_t told_seen; /* `told` when the debt began */
     size_t owed_bytes;  /* what has come since then */
     int64_t ack_due;
-    bool ack_now;     /* the sender must be behind the times */
-    bool gap;         /* a packet is missing */
-    bool wants_again; /* and the sender was not yet asked for it */
+    bool ack_now; /* the sender must be behind the times */
 } LinkReceiver;
 
 /* Says what to do with the packet of this number, and accepts it if it is the next one. `told` is
@@ -81,8 +79,5 @@ LinkVerdict link_receiver_take(LinkReceiver *receiver, uint64_t sequence, size_t
 /* When an acknowledgement must be sent, if no packet carries it before: LINK_NEVER if none is due;
  * now_ms or less: at once. */
 int64_t link_receiver_due(LinkReceiver *receiver, uint64_t told, int64_t now_ms);
-
-/* Whether to ask the sender to go back; true once for each gap. */
-bool link_receiver_asks_again(LinkReceiver *receiver);
 
 #endif

@@ -230,6 +230,60 @@ START_TEST(scheduler_that_was_stopped_for_any_time_forgives_that_time)
 }
 END_TEST
 
+static Control broken(uint32_t number, const char *text)
+{
+    return (Control){ .kind = CONTROL_BROKEN, .broken = { number, text } };
+}
+
+START_TEST(scheduler_loses_a_node_that_another_one_finds_broken)
+{
+    static const char *const texts[] = {
+        "node 7 (127.0.0.1:4103) was lost: it sent rubbish",
+        "node 7 (127.0.0.1:4103) was lost: it sent rubbish (says node 4 (127.0.0.1:4102))",
+    };
+    const uint32_t finder = (uint32_t)_i;
+
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    say(finder, broken(2, "it sent rubbish"));
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert_str_eq(expect(i, CONTROL_LOST)->lost.text, texts[_i]);
+        expect_verdict(i, CONTROL_CANCEL, LOST_CODE, texts[_i]);
+    }
+    expect_quiet();
+    say(finder, broken(2, "it sent more of it"));
+    expect_quiet();
+    done(0, epoch);
+    done(1, epoch);
+    for (uint32_t i = 0; i < 2; i++)
+        expect_verdict(i, CONTROL_TASK_END, LOST_CODE, texts[_i]);
+}
+END_TEST
+
+/* Its own node lives as long as the scheduler does, and so it can still tell all. */
+START_TEST(scheduler_whose_own_node_is_broken_ends_the_run)
+{
+    const char *const text =
+        "node 0 (127.0.0.1:4101) was lost: it sent rubbish (says node 7 (127.0.0.1:4103))";
+
+    begin();
+    (void)agree(1, CONTROL_CALL_RUN, "task x");
+    say(2, broken(0, "it sent rubbish"));
+    expect_verdict_everywhere(CONTROL_CANCEL, LOST_CODE, text);
+    propose(1, 2, CONTROL_CALL_CREATE, "table a");
+    expect_verdict(1, CONTROL_COMMIT, LOST_CODE, text);
+}
+END_TEST
+
+START_TEST(scheduler_is_told_that_nobody_is_broken_in_vain)
+{
+    begin();
+    ck_assert(!hears(1, broken(1, "I am"))); /* itself */
+    ck_assert(!hears(1, broken(N_NODES, "who?")));
+    expect_quiet();
+}
+END_TEST
+
 START_TEST(scheduler_never_loses_its_own_node)
 {
     begin();
@@ -453,6 +507,9 @@ int main(void)
     tcase_add_test(liveness, scheduler_that_was_stopped_itself_loses_nobody);
     tcase_add_loop_test(liveness, scheduler_that_was_stopped_for_any_time_forgives_that_time, 6,
                         25);
+    tcase_add_loop_test(liveness, scheduler_loses_a_node_that_another_one_finds_broken, 0, 2);
+    tcase_add_test(liveness, scheduler_whose_own_node_is_broken_ends_the_run);
+    tcase_add_test(liveness, scheduler_is_told_that_nobody_is_broken_in_vain);
     tcase_add_test(liveness, scheduler_never_loses_its_own_node);
     tcase_add_test(liveness, scheduler_loses_several_nodes);
     suite_add_tcase(suite, liveness);

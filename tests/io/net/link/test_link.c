@@ -1,6 +1,7 @@
 /* The two ends of a link: each rule, and thousands of seeded runs over a channel that loses,
  * doubles, delays and reorders. */
 #include "io/net/link/link.h"
+#include "io/net/link/link_fault.h"
 
 #include "tests/support/runner.h"
 
@@ -295,21 +296,6 @@ START_TEST(receiver_takes_packets_in_order_only)
 }
 END_TEST
 
-START_TEST(receiver_asks_once_for_each_gap)
-{
-    LinkReceiver receiver = { 0 };
-
-    link_receiver_take(&receiver, 2, 100, 0, 0);
-    ck_assert(link_receiver_asks_again(&receiver));
-    link_receiver_take(&receiver, 3, 100, 0, 0);
-    ck_assert(!link_receiver_asks_again(&receiver));
-    link_receiver_take(&receiver, 1, 100, 0, 0);
-    ck_assert(!link_receiver_asks_again(&receiver));
-    link_receiver_take(&receiver, 3, 100, 0, 0);
-    ck_assert(link_receiver_asks_again(&receiver));
-}
-END_TEST
-
 START_TEST(receiver_owes_an_acknowledgement_after_a_while_or_after_much)
 {
     LinkReceiver receiver = { 0 };
@@ -412,6 +398,7 @@ START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
         Channels *const channels = g_new0(Channels, 1);
         LinkSender sender;
         LinkReceiver receiver = { 0 };
+        LinkFault fault = { 0 };
         uint64_t told = 0, n_added = 0, n_delivered = 0;
         int64_t now_ms = 0;
         Underway underway;
@@ -445,13 +432,17 @@ START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
             while (take(channels->packets, &channels->n_packets, now_ms, &underway)) {
                 if (underway.held != NULL)
                     packet_unref(underway.held);
-                if (link_receiver_take(&receiver, underway.number, 1000, told, now_ms) ==
-                    LINK_NEW) {
+                const LinkVerdict verdict =
+                    link_receiver_take(&receiver, underway.number, 1000, told, now_ms);
+                if (verdict == LINK_EARLY)
+                    link_fault_sign(&fault, "early", now_ms);
+                if (verdict == LINK_NEW) {
+                    link_fault_clear(&fault);
                     n_delivered++;
                     require_msg(underway.number == n_delivered, "seed %u: out of order", seed);
                 }
             }
-            const bool asks = link_receiver_asks_again(&receiver);
+            const bool asks = link_fault_asks(&fault, 20, now_ms);
             if (asks || link_receiver_due(&receiver, told, now_ms) <= now_ms) {
                 told = receiver.received;
                 put(channels, channels->acks, &channels->n_acks,
@@ -478,9 +469,59 @@ START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
 }
 END_TEST
 
+/* ---- what keeps a link from going on ---- */
+
+START_TEST(fault_is_final_after_its_time_and_its_tries)
+{
+    LinkFault fault = { 0 };
+    int64_t now_ms = 1000;
+
+    ck_assert(!link_fault_asks(&fault, 100, now_ms));
+    link_fault_sign(&fault, "bad", now_ms);
+    for (uint32_t i = 1; i <= LINK_FAULT_TRIES; i++) {
+        ck_assert(!link_fault_is_final(&fault, 500, now_ms));
+        ck_assert(link_fault_asks(&fault, 100, now_ms));
+        ck_assert(!link_fault_asks(&fault, 100, now_ms + 99));
+        now_ms += 100;
+        link_fault_sign(&fault, "bad", now_ms);
+    }
+    ck_assert(link_fault_is_final(&fault, 500, now_ms));
+    ck_assert(link_fault_is_final(&fault, 100 * LINK_FAULT_TRIES, now_ms));
+    ck_assert(!link_fault_is_final(&fault, 100 * LINK_FAULT_TRIES, now_ms - 1));
+}
+END_TEST
+
+/* What lay in the buffers of a receiver that was stopped comes at once. */
+START_TEST(fault_is_not_final_by_time_alone)
+{
+    LinkFault fault = { 0 };
+
+    link_fault_sign(&fault, "bad", 0);
+    ck_assert(link_fault_asks(&fault, 100, 0));
+    for (int i = 0; i < 1000; i++)
+        link_fault_sign(&fault, "bad", 60000);
+    ck_assert(!link_fault_is_final(&fault, 500, 60000));
+}
+END_TEST
+
+START_TEST(fault_is_forgotten_when_the_link_goes_on)
+{
+    LinkFault fault = { 0 };
+
+    for (int64_t i = 0, now_ms = 0; i < 1000; i++, now_ms += 100) {
+        if (i % LINK_FAULT_TRIES == 0)
+            link_fault_clear(&fault);
+        ck_assert(!link_fault_is_final(&fault, 500, now_ms));
+        link_fault_sign(&fault, "bad", now_ms);
+        ck_assert(link_fault_asks(&fault, 100, now_ms));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("link");
+    TCase *const faults = tcase_create("faults");
     TCase *const sender = tcase_create("sender");
     TCase *const receiver = tcase_create("receiver");
     TCase *const simulation = tcase_create("simulation");
@@ -499,7 +540,6 @@ int main(void)
     tcase_add_test(sender, sender_takes_late_acknowledgement_after_going_back);
     tcase_add_test(sender, sender_holds_back_beyond_its_limit);
     tcase_add_test(receiver, receiver_takes_packets_in_order_only);
-    tcase_add_test(receiver, receiver_asks_once_for_each_gap);
     tcase_add_test(receiver, receiver_owes_an_acknowledgement_after_a_while_or_after_much);
     tcase_add_test(receiver,
                    receiver_owes_nothing_at_once_while_packets_take_acknowledgements_along);
@@ -507,6 +547,10 @@ int main(void)
     tcase_add_loop_test(simulation,
                         link_delivers_each_packet_once_in_order_whatever_the_channel_does, 0, 20);
     tcase_set_timeout(simulation, 60);
+    tcase_add_test(faults, fault_is_final_after_its_time_and_its_tries);
+    tcase_add_test(faults, fault_is_not_final_by_time_alone);
+    tcase_add_test(faults, fault_is_forgotten_when_the_link_goes_on);
+    suite_add_tcase(suite, faults);
     suite_add_tcase(suite, sender);
     suite_add_tcase(suite, receiver);
     suite_add_tcase(suite, simulation);

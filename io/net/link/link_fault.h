@@ -1,0 +1,37 @@
+/* What keeps a link from going on: its next packet cannot be read, or does not come while later
+ * ones do. A packet may be damaged or lost on its way, and then it comes again. So the receiver
+ * asks for it again and again. A fault is the sender's only if it has lasted for some time, and if
+ * so many times something else came after the receiver had asked. The count is for a receiver, or a
+ * sender, that was stopped for a while: it asks, or answers, no more often than it runs.
+ *
+ * A pure state machine. Threads: one at a time. Times are monotonic ms, passed in. */
+#ifndef RUBATO_IO_NET_LINK_LINK_FAULT_H
+#define RUBATO_IO_NET_LINK_LINK_FAULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *what; /* of the latest sign; NULL: nothing is wrong */
+    int64_t since_ms; /* of the first sign */
+    int64_t asked_ms;
+    bool has_asked;   /* since the latest sign */
+    uint32_t n_tries; /* signs that came after the packet was asked for */
+} LinkFault;
+
+/* A sender is given up after so many tries, at the least. */
+#define LINK_FAULT_TRIES 10
+
+/* The next packet has come, or it is this node that could not take it. */
+void link_fault_clear(LinkFault *fault);
+
+/* A sign: the next packet was unreadable, or another one came instead of it. */
+void link_fault_sign(LinkFault *fault, const char *what, int64_t now_ms);
+
+/* Whether to ask for the next packet now: once in apart_ms, while there is a fault. */
+bool link_fault_asks(LinkFault *fault, unsigned apart_ms, int64_t now_ms);
+
+/* Whether the sender is to be given up, when a sign has come. */
+bool link_fault_is_final(const LinkFault *fault, unsigned timeout_ms, int64_t now_ms);
+
+#endif

@@ -1,0 +1,77 @@
+/* Peers that are connected, or seem to be, and yet do not do what every node does.
+ *
+ * Silence is the caller's concern: it knows which nodes have to be heard. Here it is about peers of
+ * which something comes, but the link does not go on:
+ *
+ * - their next packet cannot be read, or later ones come in its place, for timeout_ms and however
+ *   often it was asked for (link_fault.h);
+ * - they acknowledge nothing of what was sent to them for two timeouts, which also finds that two
+ *   nodes do not reach one another while others reach both.
+ *
+ * A peer is known by the run's and its own random numbers in a packet's header. If the header
+ * cannot be read, it is known by its connection, provided that it has proved on it that it knows
+ * the secret. What a stranger sends counts for nobody.
+ *
+ * Threads: as each function says. */
+#include <inttypes.h>
+
+#include "io/net/network_private.h"
+
+/* So many timeouts without an acknowledgement: more than any outage that a run has to survive. */
+#define ACK_TIMEOUTS 2
+
+Peer *network_find_prover(const Network *network, const Received *received)
+{
+    Peer *const peer =
+        network->has_secret && !received->is_answer ? network_peer(network, received->node) : NULL;
+
+    return peer == NULL || received->incarnation != peer->incarnation || peer_is_gone(peer) ? NULL
+                                                                                            : peer;
+}
+
+static void give_up(Peer *peer, const char *text)
+{
+    Network *const network = peer->network;
+
+    /* Relaxed: the exchange lets one thread through; who has not seen it yet takes one more
+     * packet. */
+    if (network->handler.broken != NULL && !peer_is_gone(peer) &&
+        !atomic_exchange_explicit(&peer->broken, true, memory_order_relaxed))
+        network->handler.broken(network->user, peer->number, text);
+}
+
+void network_give_up(Network *network, uint32_t node, const char *text)
+{
+    Peer *const peer = network_peer(network, node);
+
+    if (peer != NULL)
+        give_up(peer, text);
+}
+
+void peer_note_fault(Peer *peer, const char *fault, int64_t now_ms)
+{
+    link_fault_sign(&peer->fault, fault, now_ms);
+    peer->touched = true; /* it is asked again */
+    if (!link_fault_is_final(&peer->fault, peer->network->timeout_ms, now_ms))
+        return;
+    g_autofree char *text = g_strdup_printf("its next packet could not be taken for %.1f s: %s",
+                                            (double)(now_ms - peer->fault.since_ms) / 1000, fault);
+    give_up(peer, text);
+}
+
+void peer_check_acks(Peer *peer, bool stood_still, int64_t now_ms)
+{
+    const uint64_t acked = atomic_load_explicit(&peer->its_ack, memory_order_relaxed);
+
+    if (stood_still || acked != peer->acked ||
+        atomic_load_explicit(&peer->kept_packets, memory_order_relaxed) == 0) {
+        peer->acked = acked;
+        peer->acked_ms = now_ms;
+    }
+    if (now_ms - peer->acked_ms < ACK_TIMEOUTS * (int64_t)peer->network->timeout_ms)
+        return;
+    g_autofree char *text =
+        g_strdup_printf("it has acknowledged nothing of what was sent to it for %.1f s",
+                        (double)(now_ms - peer->acked_ms) / 1000);
+    give_up(peer, text);
+}
