@@ -457,6 +457,32 @@ check_mentions()
     done < <(grep -roE 'docs/[a-z_/-]*\.md' "$source_dir"/{include,apps,config,engine,models,tables,io,CONTRIBUTING.md})
 }
 
+# CONTRIBUTING.md's map: what it sends to is there. A path without a folder is in the folder of the
+# path before it in its row; NAME is any name.
+check_map()
+{
+    local map=$source_dir/CONTRIBUTING.md row path folder rows=0
+
+    while read -r row; do
+        rows=$((rows + 1))
+        folder=
+        # shellcheck disable=SC2016 # the quotes are Markdown's
+        while read -r path; do
+            path=${path%/}
+            if compgen -G "$source_dir/${path//NAME/*}" >/dev/null; then
+                [[ $path == */* ]] && folder=${path%/*}/
+            elif [ -z "$folder" ] || ! compgen -G "$source_dir/$folder$path" >/dev/null; then
+                fail CONTRIBUTING.md "sends the reader to $path, which is not there"
+            fi
+        done < <(cut -d'|' -f2- <<<"$row" |
+            grep -oE '`[A-Za-z0-9_.*/-]+(/|\.[a-z]+|[*])`|`config/packages`' | tr -d '`')
+        while read -r path; do
+            [ -e "$source_dir/$path" ] || fail CONTRIBUTING.md "sends the reader to $path, which is not there"
+        done < <(grep -oE '\]\([^)#]+' <<<"$row" | cut -c3-)
+    done < <(sed -n '/^### To change/,/^## /s/^| \(.*\)/\1/p' "$map" | tail -n +2)
+    [ $rows -ge 30 ] || fail CONTRIBUTING.md "has a map of $rows rows, which should be 30 at least"
+}
+
 check_figures()
 {
     local figure
@@ -497,6 +523,7 @@ done
 if [ $# -eq 0 ]; then
     check_reference
     check_mentions
+    check_map
     check_figures
     check_man_pages
 fi
