@@ -1,0 +1,221 @@
+/* A request to another node, cut into pieces of a good size, each of which is one message.
+ *
+ * Threads: any. */
+#include "io/net/post_office_private.h"
+
+#include "io/net/link/block_pool.h"
+#include "io/net/link/key_codec.h"
+
+#include <string.h>
+
+/* The memory of messages is reused: fresh pages cost more than filling them. */
+G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES);
+
+/* When piece sizes vary: the smallest piece is this fraction of the largest, and each of the last
+ * pieces is this fraction of the rest. */
+#define LEAST_PART 8
+#define LAST_PART 4
+
+static void gather_input(void *to, const RubatoKeys *keys, const char *input, size_t row_bytes)
+{
+    char *out = to;
+
+    if (keys->at == NULL) {
+        memcpy(out, input, keys->n * row_bytes);
+        return;
+    }
+    for (size_t i = 0; i < keys->n; i++)
+        memcpy(out + i * row_bytes, input + keys->at[i] * row_bytes, row_bytes);
+}
+
+static RubatoKeys keys_from(const RubatoKeys *keys, size_t begin, size_t n)
+{
+    RubatoKeys part = *keys;
+
+    part.n = n;
+    if (keys->at != NULL)
+        part.at += begin;
+    else if (keys->keys != NULL)
+        part.keys += begin;
+    else
+        part.first += begin;
+    return part;
+}
+
+static void add_announcement(WireRequest *to, const Message *message, const RubatoKeys *piece)
+{
+    const size_t n = message->request.keys.n;
+
+    to->n_announced = piece->n == n ? 0 : n;
+}
+
+static void add_tuning(WireRequest *to, const Message *message, const RubatoKeys *piece)
+{
+    (void)piece;
+    to->tuning = message->request.tuning;
+}
+
+/* By kind: adds to a header what the kind carries besides keys and input. NULL: nothing. */
+static void (*const additions[MESSAGE_N_WIRE_KINDS])(WireRequest *to, const Message *message,
+                                                     const RubatoKeys *piece) = {
+    [MESSAGE_ANNOUNCE] = add_announcement,
+    [MESSAGE_TUNE] = add_tuning,
+};
+
+/* A piece of a request: some of its keys, and where their input and output begin. */
+typedef struct {
+    RubatoKeys keys;
+    const char *input;
+    char *output;
+} Piece;
+
+/* Sends one message of keys, whose input and output are at most POST_OFFICE_MAX_VALUE_BYTES. False
+ * if there is no memory for it. */
+static bool send_piece(PostOffice *office, const Message *message, const Piece *piece)
+{
+    const RubatoKeys *keys = &piece->keys;
+    const uint32_t node = office->servers[message->server].node;
+    const size_t delta_bytes =
+        keys->keys == NULL || network_is_memory(office->network, node) ? 0 : key_codec_size(keys);
+    WireHeader header = {
+        .kind = message->kind,
+        .epoch = message->epoch,
+        .key_bytes = keys->keys == NULL ? 0
+                     : delta_bytes > 0  ? delta_bytes
+                                        : keys->n * sizeof(RubatoKey),
+        .value_bytes = piece->input != NULL ? keys->n * message->row_bytes : 0,
+        .request = { .table = message->table,
+                     .part = message->part,
+                     .server = message->server,
+                     .worker = message->request.worker,
+                     .clock = message->request.clock,
+                     .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN
+                                     : delta_bytes > 0  ? WIRE_KEYS_DELTAS
+                                                        : WIRE_KEYS_LIST,
+                     .n_keys = keys->n,
+                     .first_key = delta_bytes == 0   ? keys->first
+                                  : keys->at == NULL ? keys->keys[0]
+                                                     : keys->keys[keys->at[0]] },
+    };
+    if (additions[message->kind] != NULL)
+        additions[message->kind](&header.request, message, keys);
+    Frame *frame = network_new_frame(office->network, &header);
+
+    if (frame == NULL)
+        return false;
+    if (message->call != NULL) {
+        const uint64_t id = post_office_add_pending(office, message, keys, piece->output);
+
+        if (id == 0) {
+            frame_free(frame);
+            return false;
+        }
+        frame_header(frame)->request.id = id;
+    }
+    if (delta_bytes > 0)
+        key_codec_encode(keys, frame_keys(frame));
+    else if (keys->keys != NULL)
+        frame_set_keys(frame, keys);
+    if (header.value_bytes > 0)
+        gather_input(frame_values(frame), keys, piece->input, message->row_bytes);
+    network_push(office->network, node, frame);
+    return true;
+}
+
+size_t post_office_max_keys(size_t row_bytes)
+{
+    return MAX(1, POST_OFFICE_MAX_VALUE_BYTES / MAX(row_bytes, 1));
+}
+
+/* The number of keys in a piece for a node. A list of keys takes room too. */
+static size_t piece_keys(const PostOffice *office, uint32_t node, const Message *message)
+{
+    const FlowSizes *const sizes = &office->sizes;
+    const RubatoRequest *const request = &message->request;
+    const size_t row_bytes =
+        request->input != NULL || request->output != NULL ? message->row_bytes : 0;
+    const size_t bytes =
+        network_is_memory(office->network, node) ? sizes->near_piece_bytes : sizes->piece_bytes;
+
+    return MAX(1, bytes / MAX(row_bytes, request->keys.keys != NULL ? sizeof(RubatoKey) : 1));
+}
+
+/* How many keys the pieces of a request have. */
+typedef struct {
+    size_t least, most;
+} PieceSizes;
+
+/* For a request with output the first piece is small, so that the answer begins to come soon. The
+ * last ones are small too, because no other work is done while the very last is read. If bytes are
+ * only copied, or for input, this saves less than the pieces cost. */
+static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Message *message)
+{
+    const size_t most = piece_keys(office, node, message);
+    const bool is_graded =
+        message->request.output != NULL && !network_is_memory(office->network, node);
+    const size_t part = most / LEAST_PART;
+
+    return (PieceSizes){ .least = is_graded ? MAX(1, part) : most, .most = most };
+}
+
+/* The number of keys in the next piece, out of those left. */
+static size_t next_piece(PieceSizes sizes, size_t left, bool is_first)
+{
+    if (is_first && left > sizes.most)
+        return sizes.least;
+    if (is_first)
+        return left;
+    return MIN(left, CLAMP(left / LAST_PART, sizes.least, sizes.most));
+}
+
+static uint32_t count_pieces(PieceSizes sizes, size_t n_keys)
+{
+    uint32_t n = 0;
+
+    for (size_t at = 0; at < n_keys; n++)
+        at += next_piece(sizes, n_keys - at, n == 0);
+    return MAX(1, n);
+}
+
+bool post_office_send_pieces(PostOffice *office, const Message *message)
+{
+    const uint32_t node = office->servers[message->server].node;
+    const RubatoRequest *request = &message->request;
+    const RubatoKeys *keys = &request->keys;
+    const PieceSizes sizes = find_sizes(office, node, message);
+    const size_t input_bytes = request->input != NULL ? message->row_bytes : 0;
+    const size_t key_bytes = keys->keys != NULL ? sizeof(RubatoKey) : 0;
+    size_t begin = 0, waiting_bytes = 0;
+    bool all = true;
+
+    if (message->call != NULL)
+        message->call->is_remote = true;
+    if (message->call != NULL && keys->n > sizes.most)
+        call_add_parts(message->call, count_pieces(sizes, keys->n) - 1);
+    do {
+        const size_t n = next_piece(sizes, keys->n - begin, begin == 0);
+        /* a selection's positions count from the start of all rows */
+        const size_t at = keys->at != NULL ? 0 : begin * message->row_bytes;
+        const Piece piece = {
+            .keys = keys_from(keys, begin, n),
+            .input = request->input == NULL ? NULL : (const char *)request->input + at,
+            .output = request->output == NULL ? NULL : (char *)request->output + at,
+        };
+
+        if (!send_piece(office, message, &piece)) {
+            all = false;
+            if (message->call == NULL)
+                break;
+            call_end_part(message->call, CALL_NO_MEMORY, UINT64_MAX);
+        }
+        waiting_bytes += n * (key_bytes + input_bytes);
+        /* So the other side can work meanwhile; but several small pieces are sent to it at once. */
+        if (begin + n < keys->n &&
+            (begin == 0 || waiting_bytes >= office->sizes.worth_sending_bytes)) {
+            network_flush(office->network, node);
+            waiting_bytes = 0;
+        }
+        begin += n;
+    } while (begin < keys->n);
+    return all;
+}

@@ -1,0 +1,274 @@
+/* What comes to the post office from other nodes: requests for servers of this node, and clocks.
+ *
+ * Threads: the receiving thread, one at a time; a request's answer, any; listeners, any. */
+#include "io/net/post_office_private.h"
+
+#include "io/net/link/key_codec.h"
+
+/* The thread that receives another node's request of at most so many values handles it itself.
+ * Several servers share the work better on their own threads. For a single server, passing the
+ * request on costs more than any wait. */
+#define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(float))
+#define INLINE_OF_MANY 4096
+
+/* Heartbeats wait for the receiving thread. So its own work for one batch of packets is bounded: at
+ * most a window of values, and requests released by a clock up to the size of one request. The
+ * batch ends before it might go beyond that. Passing a request on to the server's thread would cost
+ * more: that would be the third busy thread of two nodes. */
+#define INLINE_OF_BATCH (8 * INLINE_OF_ONE)
+#define INLINE_OF_CLOCK INLINE_OF_ONE
+
+/* A request of another node, kept in the room of its Incoming. */
+typedef struct {
+    Message message;
+    PostOffice *office;
+    Incoming *incoming;
+    Frame *reply;    /* NULL until there is room for rows */
+    RubatoKey *keys; /* decoded, if they came as differences; else NULL */
+} RemoteRequest;
+
+void post_office_init_receive(PostOffice *office, uint32_t n_own_servers)
+{
+    office->most_inline = n_own_servers > 1 ? INLINE_OF_MANY : INLINE_OF_ONE;
+    office->inline_left = INLINE_OF_BATCH;
+}
+
+size_t post_office_room_bytes(void)
+{
+    return sizeof(RemoteRequest);
+}
+
+static void end_remote(Message *message);
+
+static Frame *new_reply(const RemoteRequest *request, size_t value_bytes)
+{
+    const WireHeader header = { .kind = MESSAGE_REPLY,
+                                .value_bytes = value_bytes,
+                                .reply = { .request_id = request->incoming->header.request.id } };
+
+    return network_new_frame(request->office->network, &header);
+}
+
+static bool is_remote(const Message *message)
+{
+    return message->end == end_remote;
+}
+
+void post_office_park(Message *message)
+{
+    if (is_remote(message))
+        incoming_park(((RemoteRequest *)message)->incoming);
+}
+
+bool post_office_make_room(Message *message, size_t n_bytes)
+{
+    RemoteRequest *request = (RemoteRequest *)message;
+
+    if (!is_remote(message))
+        return false;
+    request->reply = new_reply(request, n_bytes);
+    if (request->reply == NULL)
+        return false;
+    message->request.output = frame_values(request->reply);
+    return true;
+}
+
+static void end_remote(Message *message)
+{
+    RemoteRequest *request = (RemoteRequest *)message;
+    Incoming *incoming = request->incoming;
+
+    if (incoming->header.request.id != 0) {
+        Frame *reply =
+            request->reply != NULL ? request->reply : post_office_need_frame(new_reply(request, 0));
+        WireHeader *header = frame_header(reply);
+
+        header->reply.status = message->status;
+        header->reply.min_clock = message->min_clock;
+        if (message->status != CALL_OK)
+            header->value_bytes = 0;
+        network_push(request->office->network, incoming->node, reply);
+    } else
+        frame_free(request->reply);
+    g_free(request->keys);
+    incoming_free(incoming); /* this frees the request too */
+}
+
+/* The request's keys as a list; NULL if there is no memory for it. Sets *wrong only if something is
+ * wrong with them. The wire has checked that there are not more keys than bytes of keys. */
+static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incoming,
+                                  const char **wrong)
+{
+    const WireHeader *header = &incoming->header;
+
+    if (incoming->deltas == NULL)
+        return incoming->keys;
+    request->keys = g_try_new(RubatoKey, header->request.n_keys);
+    if (request->keys != NULL &&
+        !key_codec_decode(incoming->deltas, (size_t)header->key_bytes, header->request.first_key,
+                          (size_t)header->request.n_keys, request->keys))
+        *wrong = "a request with keys that cannot be read";
+    return request->keys;
+}
+
+/* The receiving thread handles a message of n values itself. It does not handle the waiting
+ * messages of a busy server, nor a message that may take long: meanwhile nothing would be received
+ * or sent, not even a heartbeat. */
+static bool handle_if_short(PostOffice *office, Actor *actor, Message *message, size_t n)
+{
+    size_t work;
+
+    if (n > office->inline_left ||
+        !actor_try_handle_short(actor, message, MIN(office->inline_left - n, INLINE_OF_CLOCK),
+                                &work))
+        return false;
+    office->inline_left -= n + work;
+    return true;
+}
+
+bool post_office_takes_more(const PostOffice *office)
+{
+    return office->inline_left >= INLINE_OF_ONE;
+}
+
+void post_office_end_batch(PostOffice *office)
+{
+    office->inline_left = INLINE_OF_BATCH;
+    post_office_flush(office);
+}
+
+static void take_announcement(RubatoRequest *to, const WireRequest *from)
+{
+    to->n_announced = from->n_announced;
+}
+
+static void take_tuning(RubatoRequest *to, const WireRequest *from)
+{
+    to->tuning = from->tuning;
+}
+
+/* By kind: takes from a header what the kind carries besides keys and input. NULL: nothing. */
+static void (*const additions[MESSAGE_N_WIRE_KINDS])(RubatoRequest *to, const WireRequest *from) = {
+    [MESSAGE_ANNOUNCE] = take_announcement,
+    [MESSAGE_TUNE] = take_tuning,
+};
+
+const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
+{
+    const WireHeader *header = &incoming->header;
+    const WireRequest *asked = &header->request;
+    RemoteRequest *request = incoming->room;
+    Message *message = &request->message;
+    Actor *actor = asked->server < office->n_servers ? office->servers[asked->server].actor : NULL;
+    const RubatoKey *keys = NULL;
+    const char *wrong = NULL;
+
+    if (actor == NULL)
+        wrong = "a request for a server that is not here";
+    else
+        keys = list_keys(request, incoming, &wrong);
+    if (wrong != NULL) {
+        g_free(request->keys);
+        incoming_free(incoming);
+        return wrong;
+    }
+    request->office = office;
+    request->incoming = incoming;
+    *message = (Message){
+        .kind = header->kind,
+        .epoch = header->epoch,
+        .table = asked->table,
+        .part = asked->part,
+        .server = asked->server,
+        .node = incoming->node,
+        .end = end_remote,
+        .request = { .worker = asked->worker,
+                     .clock = asked->clock,
+                     .keys = { .keys = keys,
+                               .first = asked->first_key,
+                               .n = (size_t)asked->n_keys },
+                     .input = incoming->values },
+        .input_bytes = incoming->value_bytes,
+    };
+    if (additions[header->kind] != NULL)
+        additions[header->kind](&message->request, asked);
+    if (incoming->deltas != NULL && keys == NULL) { /* the server reports this */
+        message->status = CALL_NO_MEMORY;
+        message->request.keys.n = 0;
+    }
+    const size_t n_values = MAX((size_t)asked->n_keys, incoming->value_bytes / sizeof(double));
+    if (n_values > office->most_inline || !handle_if_short(office, actor, message, n_values))
+        actor_post(actor, message);
+    return NULL;
+}
+
+void post_office_listen(PostOffice *office, ClockListener *listener)
+{
+    pthread_mutex_lock(&office->listener_lock);
+    listener->next = office->listeners;
+    office->listeners = listener;
+    pthread_mutex_unlock(&office->listener_lock);
+}
+
+void post_office_unlisten(PostOffice *office, ClockListener *listener)
+{
+    ClockListener **link = &office->listeners;
+
+    pthread_mutex_lock(&office->listener_lock);
+    while (*link != NULL && *link != listener)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = listener->next;
+    pthread_mutex_unlock(&office->listener_lock);
+}
+
+static void let_hear(PostOffice *office, const Incoming *incoming)
+{
+    const WireClock *const clock = &incoming->header.clock;
+
+    pthread_mutex_lock(&office->listener_lock);
+    for (ClockListener *one = office->listeners; one != NULL; one = one->next)
+        if (one->epoch == incoming->header.epoch && one->table == clock->table)
+            one->hear(one, incoming->node, clock);
+    pthread_mutex_unlock(&office->listener_lock);
+}
+
+void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
+{
+    const WireClock *heard = &incoming->header.clock;
+    const Message message = { .kind = MESSAGE_CLOCK,
+                              .epoch = incoming->header.epoch,
+                              .table = heard->table,
+                              .node = incoming->node,
+                              .clock = { .source = heard->source, .clock = heard->clock } };
+
+    let_hear(office, incoming);
+    for (uint32_t server = 0; server < office->n_servers; server++)
+        if (office->servers[server].actor != NULL) {
+            Message told = message;
+
+            told.server = server;
+            if (!handle_if_short(office, office->servers[server].actor, &told, 0))
+                actor_post(office->servers[server].actor, message_copy_clock(&told));
+        }
+}
+
+const char *post_office_receive(PostOffice *office, Incoming *incoming)
+{
+    const char *wrong = NULL;
+
+    switch (incoming->header.kind) {
+    case MESSAGE_CLOCK:
+        post_office_receive_clock(office, incoming);
+        incoming_free(incoming);
+        break;
+    case MESSAGE_REPLY:
+        wrong = post_office_receive_reply(office, incoming);
+        incoming_free(incoming);
+        break;
+    default:
+        wrong = post_office_receive_request(office, incoming);
+        break;
+    }
+    return wrong;
+}
