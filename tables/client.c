@@ -169,8 +169,8 @@ void table_client_send(TableClient *client, const TableAsk *ask, const Slice *sl
     table_client_end_sending(client, number, slices, n_slices);
 }
 
-bool table_client_wait_room(TableClient *client, const Slice *slices, uint32_t n_slices,
-                            GError **error)
+bool table_client_wait_room_of_slices(TableClient *client, const Slice *slices, uint32_t n_slices,
+                                      GError **error)
 {
     PostOffice *office = client->route->office;
     bool has_room = true;
@@ -195,6 +195,13 @@ bool table_client_wait_room_of_all(TableClient *client, GError **error)
     return has_room;
 }
 
+/* As most local calls have when they are sent. */
+static bool has_ended_well(Call *call)
+{
+    return call_has_ended(call) &&
+           atomic_load_explicit(&call->status, memory_order_relaxed) == CALL_OK;
+}
+
 static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GError **error)
 {
     const TableAsk ask = { .kind = MESSAGE_GET,
@@ -212,7 +219,7 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
     call.spinner = &client->spinner;
     send_slices(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
     call_sent(&call);
-    if (!table_client_wait(client, &call, error))
+    if (!has_ended_well(&call) && !table_client_wait(client, &call, error))
         return false;
     table_client_count_get(client, &call);
     if (client->kept_bytes > 0)

@@ -155,15 +155,34 @@ bool table_client_check(const TableClient *client, const RubatoKey *keys, size_t
 bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n, GError **error);
 
 /* Waits until the nodes of the slices have room for more requests. */
-bool table_client_wait_room(TableClient *client, const Slice *slices, uint32_t n_slices,
-                            GError **error);
+bool table_client_wait_room_of_slices(TableClient *client, const Slice *slices, uint32_t n_slices,
+                                      GError **error);
+static inline bool table_client_wait_room(TableClient *client, const Slice *slices,
+                                          uint32_t n_slices, GError **error)
+{
+    return client->route->office->network == NULL ||
+           table_client_wait_room_of_slices(client, slices, n_slices, error);
+}
 
 /* Before an Add: waits while servers keep too much of this worker's earlier clocks.
  * RUBATO_ERROR_CANCELLED. */
-bool table_client_wait_to_add(TableClient *client, GError **error);
+bool table_client_wait_kept(TableClient *client, GError **error);
+static inline bool table_client_wait_to_add(TableClient *client, GError **error)
+{
+    return G_LIKELY(client->kept_bytes <= client->route->max_kept_bytes) ||
+           table_client_wait_kept(client, error);
+}
+
+/* What a server keeps of an Add besides its keys and deltas. */
+#define TABLE_CLIENT_ADD_BYTES 128
 
 /* Counts an Add of so many keys, sent in so many slices. */
-void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices);
+static inline void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices)
+{
+    if (client->route->max_kept_bytes > 0)
+        client->adding_bytes += n_keys * (sizeof(RubatoKey) + client->route->row_bytes) +
+                                n_slices * (uint64_t)TABLE_CLIENT_ADD_BYTES;
+}
 
 /* Sends a request in slices and returns without waiting. The call has begun; a part is added for
  * each message. messages (one for each slice), keys and rows stay until the call has ended. The

@@ -16,9 +16,6 @@
  * sum. */
 #include "tables/client_private.h"
 
-/* What a server spends on an Add besides its keys and deltas. */
-#define ADD_BYTES 128
-
 typedef struct {
     uint64_t clock;
     uint64_t n_bytes;
@@ -33,13 +30,6 @@ void table_client_keep(TableClient *client)
     if (client->kept == NULL)
         client->kept = g_array_new(FALSE, FALSE, sizeof(KeptClock));
     g_array_append_val(client->kept, kept);
-}
-
-void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices)
-{
-    if (client->route->max_kept_bytes > 0)
-        client->adding_bytes += n_keys * (sizeof(RubatoKey) + client->route->row_bytes) +
-                                n_slices * (uint64_t)ADD_BYTES;
 }
 
 void table_client_drop_kept(TableClient *client, uint64_t min_clock)
@@ -97,15 +87,13 @@ static bool wait_for_clock(TableClient *client, uint64_t clock, GError **error)
     return table_client_wait_clock(client, &call, clock, error);
 }
 
-bool table_client_wait_to_add(TableClient *client, GError **error)
+bool table_client_wait_kept(TableClient *client, GError **error)
 {
     const TableRoute *route = client->route;
     NodeClock slowest;
     uint32_t node;
     uint64_t clock;
 
-    if (client->kept_bytes <= route->max_kept_bytes)
-        return true;
     if (clocks_slowest(route->clocks, &slowest, &node))
         table_client_drop_kept(client, slowest.clock);
     if (client->kept_bytes <= route->max_kept_bytes)

@@ -340,14 +340,9 @@ static uint32_t cut_unsorted(Slicer *slicer, const Partition *partition, const R
     return n_slices;
 }
 
-uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey *keys, size_t n)
+uint32_t slicer_cut_parts(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
+                          size_t n)
 {
-    if (n == 0)
-        return 0;
-    if (partition->n_parts == 1) {
-        slicer->slices[0] = (Slice){ 0, { .keys = keys, .n = n }, 0 };
-        return 1;
-    }
     if (partition->kind == PARTITION_RANGE && is_ascending(keys, n))
         return cut_ascending(slicer, partition, keys, n);
     return cut_unsorted(slicer, partition, keys, n);
@@ -393,13 +388,11 @@ uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey fi
     return n_slices;
 }
 
-bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n, RubatoKey *wrong)
+bool partition_holds_all(const Partition *partition, const RubatoKey *keys, size_t n,
+                         RubatoKey *wrong)
 {
-    size_t i;
+    const size_t i = key_range_find_outside(keys, n, partition->first_key, partition->n_keys);
 
-    if (!partition->dense)
-        return true;
-    i = key_range_find_outside(keys, n, partition->first_key, partition->n_keys);
     if (i == n)
         return true;
     *wrong = keys[i];

@@ -59,16 +59,33 @@ void slicer_clear(Slicer *slicer);
 #define SLICER_NO_MEMORY UINT32_MAX
 
 /* Cuts the n keys into slices; returns how many there are, none of them empty, or SLICER_NO_MEMORY.
- * Sorted keys become
- * lists or runs, others selections. The slices point into `keys` and the slicer, and hold until the
- * next cut. Of a dense table every key must be in the range. */
-uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey *keys, size_t n);
+ * Sorted keys become lists or runs, others selections. The slices point into `keys` and the slicer,
+ * and hold until the next cut. Of a dense table every key must be in the range. */
+uint32_t slicer_cut_parts(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
+                          size_t n);
+static inline uint32_t slicer_cut(Slicer *slicer, const Partition *partition, const RubatoKey *keys,
+                                  size_t n)
+{
+    if (n == 0)
+        return 0;
+    if (partition->n_parts > 1)
+        return slicer_cut_parts(slicer, partition, keys, n);
+    slicer->slices[0] = (Slice){ 0, { .keys = keys, .n = n }, 0 };
+    return 1;
+}
 
 /* The same for the run first .. first + n - 1. */
 uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey first, size_t n);
 
 /* Whether all keys are in a dense table's range; otherwise *wrong is the first that is not. */
-bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n, RubatoKey *wrong);
+bool partition_holds_all(const Partition *partition, const RubatoKey *keys, size_t n,
+                         RubatoKey *wrong);
+static inline bool partition_holds(const Partition *partition, const RubatoKey *keys, size_t n,
+                                   RubatoKey *wrong)
+{
+    return !partition->dense || (n == 1 && keys[0] - partition->first_key < partition->n_keys) ||
+           partition_holds_all(partition, keys, n, wrong);
+}
 bool partition_holds_run(const Partition *partition, RubatoKey first, size_t n, RubatoKey *wrong);
 
 #endif
