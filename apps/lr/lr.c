@@ -73,16 +73,12 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
 static bool train(RubatoWorker *worker, void *user_data, GError **error)
 {
     LrJob *job = user_data;
-    const RubatoReaderOptions options =
-        app_data_reader_options(&job->app, &job->data, rubato_worker_n_workers(worker));
     g_autoptr(RubatoKVClientTable) bias = NULL;
 
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     if (self == NULL)
         return false;
-    g_autoptr(AppReadAhead) ahead =
-        app_read_ahead_new(rubato_worker_open_reader(worker, job->rows.train, &options, error),
-                           MAX(1, job->app.speculation));
+    g_autoptr(AppReadAhead) ahead = app_rows_read(&job->rows, &job->app, &job->data, worker, error);
     if (ahead == NULL)
         return false;
     if (job->has_bias) {

@@ -8,10 +8,10 @@
 
 #define CLUSTER_ROWS 10
 
-/* A table of that many keys, with staleness 1 where the model has one. */
+/* A table of that many keys, with staleness 1 if the model has one. */
 bool cluster_create_rows(RubatoEngine *engine, const char *name, const char *model, GError **error);
 
-/* Each of its rows has to have this value. */
+/* Checks that each of its rows has this value. */
 bool cluster_expect_rows(RubatoEngine *engine, const char *table, float expected, GError **error);
 
 /* Adds 1 to all keys of a table in each of n clocks. */

@@ -1,5 +1,5 @@
-/* See cluster_run.h. Nothing here waits by the clock: it reads until a text or an end comes; the
- * clock only says when to give up. */
+/* See cluster_run.h. Nothing here waits for a fixed time: it reads until a text or an end comes.
+ * The clock only decides when to give up. */
 #include "tests/support/cluster_run.h"
 
 #include <netinet/in.h>
@@ -18,7 +18,7 @@
 
 #include "engine/engine_private.h"
 
-/* What the nodes' transport is to be; unset: what a cluster file means that says nothing. */
+/* Names the nodes' transport; unset: the default of a cluster file. */
 #define TRANSPORT_VARIABLE "RUBATO_TEST_TRANSPORT"
 
 #define PATIENCE_MS 30000
@@ -71,7 +71,7 @@ TCase *cluster_add_case(Suite *suite, const char *name)
     return tcase;
 }
 
-/* The end of a text, from a line's beginning. */
+/* The end of a text, from the beginning of a line on. */
 static const char *last_part(const GString *text)
 {
     const char *at = text->str + (text->len > MOST_SHOWN ? text->len - MOST_SHOWN : 0);
@@ -104,7 +104,8 @@ void cluster_fail(ClusterRun *run, const char *format, ...)
 
 /* ---- the file and the port ---- */
 
-/* A port that nobody gets who does not name it: nobody listens there, but it is bound. */
+/* Reserves a port: a socket is bound to it but does not listen, so only a process that names the
+ * port can use it. */
 static void reserve_port(ClusterRun *run)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
@@ -204,7 +205,7 @@ void cluster_run_free(ClusterRun *run)
 
 /* ---- processes ---- */
 
-/* Forks; true in the child, whose output goes to the case and who dies with it. */
+/* Forks. True in the child, whose output goes to the case, and which dies with the case. */
 static bool split_off(ClusterProcess *process)
 {
     const pid_t parent = getpid();
@@ -338,7 +339,7 @@ static void read_output(ClusterProcess *process)
     process->status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* Takes in what any process has written; false when nothing came until the deadline. */
+/* Reads what any process has written. False if nothing came before the deadline. */
 static bool read_more(ClusterRun *run, int64_t deadline_ms)
 {
     struct pollfd fds[CLUSTER_MOST_PROCESSES];

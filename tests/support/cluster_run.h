@@ -1,12 +1,12 @@
 /* Runs of several node processes on this machine, for tests: each node is a fork of the case that
- * plays a function over real sockets, and the case watches what it writes and how it ends.
+ * runs a function over real sockets. The case watches what each node writes and how it ends.
  *
  * A case makes a run, starts its nodes and waits for events: a text in a node's output, a node's
- * end. Every wait is bounded; when it is over, or when a node ends otherwise than expected, the
- * case fails and the last that the nodes have written is shown. Nodes die with the case.
+ * end. Every wait is bounded. When its time is over, or when a node ends in an unexpected way, the
+ * case fails and shows the last output of the nodes. Nodes die with the case.
  *
- * The cluster file lives in memory. The scheduler's port is reserved while the run exists: a bound
- * socket that does not listen keeps it from everybody who does not name it. Nodes have any port.
+ * The cluster file is in memory. The scheduler's port is reserved while the run exists, by a bound
+ * socket that does not listen: only a process that names the port can use it. Nodes have any port.
  *
  * Threads: the case's only one; inside a node cluster_say from any. */
 #ifndef TESTS_SUPPORT_CLUSTER_RUN_H
@@ -22,7 +22,8 @@
 #define CLUSTER_MOST_NODES 4
 #define CLUSTER_MOST_PROCESSES 12
 
-/* The ids of nodes 0, 1, … of a run: not consecutive, so that an id taken for a number shows. */
+/* The ids of nodes 0, 1, … of a run: not consecutive, so that a test notices an id that is used as
+ * a number. */
 extern const uint32_t CLUSTER_IDS[CLUSTER_MOST_NODES];
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
 typedef struct {
     uint32_t n_nodes;
     ClusterNodeShape nodes[CLUSTER_MOST_NODES];
-    uint32_t scheduler;     /* number of its node */
+    uint32_t scheduler;     /* the number of its node */
     uint32_t heartbeat_ms;  /* 0: 200 */
     uint32_t timeout_ms;    /* 0: a minute, so that a busy machine loses nobody */
     uint32_t stall_ms;      /* 0: 10,000 */
@@ -46,14 +47,14 @@ typedef struct {
 typedef struct {
     pid_t pid;
     int fd;        /* -1: all was read */
-    GString *text; /* what it has written, standard output and standard error */
+    GString *text; /* its output, standard output and standard error */
     bool ended;
     int status; /* its exit code, or -signal */
 } ClusterProcess;
 
 typedef struct {
     ClusterShape shape;
-    const char *path; /* of the file: the same in the case and in its nodes */
+    const char *path; /* of the file; the same in the case and in its nodes */
     uint16_t port;
     int port_fd;
     GArray *files; /* of descriptors; the first is the run's */
@@ -62,8 +63,8 @@ typedef struct {
     uint32_t n_processes;
 } ClusterRun;
 
-/* What a node does with its engine, which is freed afterwards. False with an error: the node writes
- * "error CODE: MESSAGE" and ends with CLUSTER_FAILED. */
+/* The function that a node runs with its engine, which is freed afterwards. If it returns false
+ * with an error, the node writes "error CODE: MESSAGE" and ends with CLUSTER_FAILED. */
 typedef bool (*ClusterPlay)(RubatoEngine *engine, const void *data, GError **error);
 
 enum {
@@ -74,23 +75,23 @@ enum {
 /* How much slower than usual this build is. */
 uint32_t cluster_slowness(void);
 
-/* A heartbeat timeout for cases that wait for a node to be missed: short, but so long that a
- * machine may hold up any process for a second, and no other node is missed. */
+/* A heartbeat timeout for cases that wait until a node counts as lost. It is short, but no other
+ * node counts as lost if the machine holds up a process for a second. */
 uint32_t cluster_short_timeout_ms(void);
 
-/* A test case whose cases have time to wait in. */
+/* A test case whose timeout leaves time for waits. */
 TCase *cluster_add_case(Suite *suite, const char *name);
 
 /* (transfer full) */
 ClusterRun *cluster_run_new(const ClusterShape *shape);
 
-/* One more file, of this text; its path. (transfer none) */
+/* Makes one more file with this text. Returns its path. (transfer none) */
 const char *cluster_add_file(ClusterRun *run, const char *text);
 
 /* The text of the run's own file. (transfer full) */
 char *cluster_file_text(const ClusterRun *run);
 
-/* Ends what still runs. */
+/* Ends all processes that still run. */
 void cluster_run_free(ClusterRun *run);
 
 /* Starts node `number`. */
@@ -103,12 +104,12 @@ void cluster_start_node_with(ClusterRun *run, uint32_t number, const char *path,
 /* Starts all nodes. */
 void cluster_start(ClusterRun *run, ClusterPlay play, const void *data);
 
-/* Starts some other process; its number among the processes. It ends with what the function
- * returns. */
+/* Starts another process, which exits with the function's result. Returns its number among the
+ * processes. */
 uint32_t cluster_start_process(ClusterRun *run, int (*function)(const void *data),
                                const void *data);
 
-/* Starts node `id` of a file once more, or one that is not in it; its number among the
+/* Starts node `id` of a file again, or a node that is not in it. Returns its number among the
  * processes. */
 uint32_t cluster_start_other(ClusterRun *run, uint32_t id, const char *path, ClusterPlay play,
                              const void *data);
@@ -116,7 +117,7 @@ uint32_t cluster_start_other(ClusterRun *run, uint32_t id, const char *path, Clu
 /* Waits until a process has written the text. */
 void cluster_wait_for(ClusterRun *run, uint32_t process, const char *text);
 
-/* Waits for the end of a process; its exit code, or -signal. */
+/* Waits for the end of a process. Returns its exit code, or -signal. */
 int cluster_wait_end(ClusterRun *run, uint32_t process);
 
 /* Waits for its end and expects that status. */
@@ -129,17 +130,17 @@ void cluster_expect_success(ClusterRun *run);
 void cluster_expect_text(ClusterRun *run, uint32_t process, const char *text);
 void cluster_expect_no_text(ClusterRun *run, uint32_t process, const char *text);
 
-/* What follows the first occurrence of the text in a process's output, up to the line's end.
- * (transfer full) */
+/* The rest of the line behind the first occurrence of the text in a process's output. (transfer
+ * full) */
 char *cluster_text_after(ClusterRun *run, uint32_t process, const char *text);
 
 void cluster_signal(ClusterRun *run, uint32_t process, int number);
 
-/* Plays in one process without a cluster, expects success, and returns what it wrote.
+/* Runs the function in one process without a cluster, expects success, and returns its output.
  * (transfer full) */
 char *cluster_play_alone(uint32_t servers, uint32_t workers, ClusterPlay play, const void *data);
 
-/* Fails the case, showing what the processes wrote last. */
+/* Fails the case and shows the last output of the processes. */
 G_NORETURN void cluster_fail(ClusterRun *run, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
 /* Monotonic, the same in all processes. */
@@ -147,10 +148,10 @@ int64_t cluster_now_ms(void);
 
 /* ---- inside a node ---- */
 
-/* Writes a line, whole. */
+/* Writes a line in one piece. */
 void cluster_say(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
-/* Leaves the function with an error where the condition does not hold. */
+/* Leaves the function with an error if the condition does not hold. */
 #define EXPECT(condition, ...)                                                                    \
     do                                                                                            \
         if (!(condition)) {                                                                       \
@@ -161,7 +162,7 @@ void cluster_say(const char *format, ...) G_GNUC_PRINTF(1, 2);
         }                                                                                         \
     while (0)
 
-/* The same where a call must fail with that code and a message that contains the text. Frees and
+/* The same for a call that must fail with that code and a message that contains the text. Frees and
  * clears the error. */
 bool cluster_expect_error(GError **found, RubatoError code, const char *text, GError **error);
 

@@ -1,9 +1,9 @@
-/* Files of numbered rows, and the account of who has read which.
+/* Files of numbered rows, and counts of how often each row was read.
  *
- * Row i follows from i alone and has it as its label, so that whoever has read a row can tell which
- * it is and whether it is whole.
+ * Row i depends on i alone and has the label i. So a reader of a row can tell which row it is and
+ * whether it is complete.
  *
- * Threads: any; an account is only ever counted up. */
+ * Threads: any; counts only grow. */
 #ifndef TESTS_SUPPORT_DATA_ROWS_H
 #define TESTS_SUPPORT_DATA_ROWS_H
 
@@ -22,11 +22,11 @@ typedef enum {
 char *rows_write(const char *dir, const char *name, RowsPacking packing, uint32_t first,
                  uint32_t n);
 
-/* Counts the rows of a batch, and checks it against what its header promises and its rows against
- * their numbers, which are below n_rows. NULL, or what is wrong. (transfer none) */
+/* Counts the rows of a batch. Checks the batch against rubato/data.h, and each row against its
+ * number, which is below n_rows. Returns NULL, or what is wrong. (transfer none) */
 const char *rows_count(const RubatoBatch *batch, _Atomic uint32_t *counts, uint32_t n_rows);
 
-/* Whether each row has been counted that often; says of the first that was not. */
+/* Whether each row was counted that often. Prints the first one that was not. */
 bool rows_all_counted(_Atomic uint32_t *counts, uint32_t n_rows, uint32_t times);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rows from a text: by way of a file, as an application reads them. */
+/* Rows from a text, read through a file as an application reads them. */
 #include "tests/support/data_text.h"
 
 #include <glib/gstdio.h>

@@ -184,7 +184,7 @@ void event_wait(Event *event, uint32_t count)
     pthread_mutex_unlock(&event->lock);
 }
 
-/* Waits for a change at most that long; the lock is held. */
+/* Waits for a change, at most that long; the lock is held. */
 static void wait_briefly(Event *event)
 {
     struct timespec deadline;

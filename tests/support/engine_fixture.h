@@ -1,8 +1,8 @@
-/* Whole engines of one process in tests: making them, tables and tasks with one line each, checks
- * inside workers, events between them, and what they write to the log.
+/* Whole engines of one process in tests: makes engines, tables and tasks with one line each; checks
+ * inside workers; events between them; the lines that they log.
  *
- * A worker thread may not use the assertions of check: it says REQUIRE, which fails the task, and
- * the case with it, in run_ok.
+ * A worker thread must not use the assertions of check. It uses REQUIRE, which fails the task, and
+ * so the case, in run_ok.
  *
  * Threads: engine_* , run_* and log_capture_start from the case's own; the rest from any. */
 #ifndef TESTS_SUPPORT_ENGINE_FIXTURE_H
@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <rubato/rubato.h>
 
-/* ---- engines, tables, tasks: what fails here fails the case ---- */
+/* ---- engines, tables, tasks: a failure here fails the case ---- */
 
 RubatoEngine *engine_with_servers(uint32_t servers);
 void create_table(RubatoEngine *engine, const RubatoTableSpec *spec);
@@ -21,22 +21,22 @@ void run_ok(RubatoEngine *engine, uint32_t workers, RubatoTaskFunc function, voi
             const char *table);
 void run_task_ok(RubatoEngine *engine, const RubatoTask *task);
 
-/* The same of a task that is to fail with that error; what it says has to contain each of the
- * texts, the last of which is NULL. */
+/* The same for a task that must fail with that error. The message must contain each of the texts,
+ * which NULL ends. */
 void run_fails(RubatoEngine *engine, const RubatoTask *task, RubatoError code,
                ...) G_GNUC_NULL_TERMINATED;
 
 /* Checks an error and clears it. */
 void check_error(GError **error, RubatoError code, ...) G_GNUC_NULL_TERMINATED;
 
-/* One value of a table of i64, past the models. */
+/* One value of a table of i64, read without the models. */
 int64_t read_i64(RubatoEngine *engine, const char *table, RubatoKey key);
 
-/* The rows that the servers hold of a table, over all of them; or those of one server. */
+/* The number of a table's rows on all servers, or on one server. */
 uint64_t count_rows(RubatoEngine *engine, const char *table);
 uint64_t count_rows_of(RubatoEngine *engine, const char *table, uint32_t server);
 
-/* An assertion for loops: check writes down each of its own that holds, which takes its time. */
+/* An assertion for loops: check records each of its own assertions, which takes time. */
 #define QUICK_ASSERT(condition)                           \
     do {                                                  \
         if (!(condition))                                 \
@@ -48,8 +48,8 @@ uint64_t count_rows_of(RubatoEngine *engine, const char *table, uint32_t server)
 bool fail_at(GError **error, const char *file, int line, const char *condition, const char *format,
              ...) G_GNUC_PRINTF(5, 6);
 
-/* In a function that has `GError **error` and returns bool: where the condition does not hold,
- * returns false with place, condition and message. */
+/* In a function that has `GError **error` and returns bool: if the condition does not hold, returns
+ * false with place, condition and message. */
 #define REQUIRE(condition, ...)                                                     \
     do {                                                                            \
         if (!(condition))                                                           \
@@ -68,7 +68,7 @@ bool is_error(GError **error, RubatoError code, const char *text);
 
 /* ---- events ---- */
 
-/* Counts up; one thread waits for another. */
+/* A counter by which one thread waits for another. */
 typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -92,7 +92,7 @@ bool event_await(Event *event, uint32_t count, RubatoWorker *worker, GError **er
 
 /* ---- the log ---- */
 
-/* From here on everything that is logged is kept. Once for a case. */
+/* From now on everything that is logged is kept. Once in a case. */
 void log_capture_start(void);
 
 /* Waits for a line that contains both texts. (transfer full) */

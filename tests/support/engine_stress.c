@@ -1,9 +1,9 @@
 /* See engine_stress.h.
  *
- * What a worker does in an iteration follows from seed, round, task, rank, table and iteration, so
- * the sums that the tables must end with are counted beforehand. Each Add is of ones. Where a task
- * was to fail or to be cancelled, less may have been added: the sums then lie between those of
- * before and those of all Adds. */
+ * A worker's actions in an iteration depend on seed, round, task, rank, table and iteration alone,
+ * so the final sums of the tables are known beforehand. Each Add is of ones. If a task should fail
+ * or be cancelled, less may have been added: then the sums are between those before it and those of
+ * all Adds. */
 #include "tests/support/engine_stress.h"
 
 #include <check.h>
@@ -27,7 +27,7 @@ typedef enum {
     END_WELL,
     END_EARLY, /* the chosen worker returns true in the middle */
     END_FAILS,
-    END_CANCELS, /* everything */
+    END_CANCELS, /* cancels all tasks */
     N_ENDS,
 } End;
 
@@ -35,7 +35,7 @@ typedef struct {
     bool there;
     char name[8];
     RubatoTableSpec spec;
-    int64_t least[N_KEYS], most[N_KEYS]; /* what a row may hold by now, in each column */
+    int64_t least[N_KEYS], most[N_KEYS]; /* the bounds of a row's present sum, in each column */
 } StressTable;
 
 typedef struct Stress Stress;
@@ -48,7 +48,7 @@ typedef struct {
     uint32_t barrier_every; /* 0: never */
     uint32_t n_tables;
     StressTable *tables[MAX_TABLES];
-    int64_t before[MAX_TABLES][N_KEYS]; /* what each row held at least when the task began */
+    int64_t before[MAX_TABLES][N_KEYS]; /* the lower bound of each row when the task began */
     End end;
     uint32_t chosen_worker, chosen_iteration;
     RubatoTaskRun *run;
@@ -78,7 +78,7 @@ static void make_step(const StressTask *task, uint32_t rank, uint32_t table, uin
         step->keys[i] = FIRST_KEY + random_below(&random, N_KEYS);
 }
 
-/* The iterations that a worker does where nothing comes between. */
+/* The iterations that a worker does if nothing ends it earlier. */
 static uint32_t iterations_of(const StressTask *task, uint32_t rank)
 {
     return task->end != END_WELL && rank == task->chosen_worker ? task->chosen_iteration
@@ -105,7 +105,7 @@ typedef struct {
     RubatoKVClientTable *client;
     RubatoChunkTable *chunk;
     RubatoSparseKVClientTable *sparse;
-    Step step; /* the one that the sparse callback told last */
+    Step step; /* the last one that the sparse callback told */
     int64_t own[N_KEYS];
     _Alignas(8) int64_t values[MAX_STEP * MAX_WIDTH];
 } Hand;
@@ -211,7 +211,7 @@ static bool clock_hand(Hand *hand, GError **error)
 
 /* ---- workers ---- */
 
-/* Its own Adds of the iterations before are in every Get, whatever the model. */
+/* Under every model, a Get sees its worker's own Adds of earlier iterations. */
 static bool check_values(const Hand *hand, const Step *step, GError **error)
 {
     const StressTable *table = hand->task->tables[hand->table];
@@ -337,7 +337,7 @@ static void plan_task(Stress *stress, StressTask *task)
         memcpy(task->before[i], task->tables[i]->least, sizeof task->before[i]);
 }
 
-/* Counts what the task will add: at most, and, where nothing may come between, at least. */
+/* Counts what the task will add: at most and, if nothing may end it earlier, at least. */
 static void count_adds(StressTask *task, bool is_sure)
 {
     for (uint32_t rank = 0; rank < task->n_workers; rank++)
@@ -388,7 +388,7 @@ static void wait_task(StressTask *task, bool anyone_cancels)
                   "%s", error->message);
 }
 
-/* Checks the sums and takes them over, so that the next round knows them exactly. */
+/* Checks the sums and keeps them, so that the next round knows them exactly. */
 static void check_table(Stress *stress, StressTable *table)
 {
     int64_t values[N_KEYS * MAX_WIDTH];

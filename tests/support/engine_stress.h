@@ -2,13 +2,13 @@
  * handle, barriers, workers that leave early, failures, cancellations, tables dropped and made
  * again.
  *
- * Threads: the case's own. What goes wrong fails the case and names the seed. */
+ * Threads: the case's own. Any fault fails the case and names the seed. */
 #ifndef TESTS_SUPPORT_ENGINE_STRESS_H
 #define TESTS_SUPPORT_ENGINE_STRESS_H
 
 #include <stdint.h>
 
-/* One engine's life of that many rounds, all of which follows from the seed. */
+/* Runs one engine for that many rounds. Everything depends on the seed. */
 void stress_engine(uint64_t seed, unsigned n_rounds);
 
 #endif

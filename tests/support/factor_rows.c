@@ -1,4 +1,4 @@
-/* Counter-based: each number is mixed from the seed and what it is for. */
+/* Counter-based: each number is mixed from the seed and from its purpose. */
 #include "tests/support/factor_rows.h"
 
 #include <glib.h>
@@ -6,13 +6,13 @@
 #include <rubato/mix.h>
 #include <stdio.h>
 
-/* What a number is for. */
+/* The purposes of numbers. */
 enum { FOR_VALUE, FOR_LABEL, FOR_LINEAR, FOR_FACTOR };
 
 typedef struct {
     const FactorRows *spec;
     float *linear;  /* by key - 1 */
-    float *factors; /* by key - 1, then by field where field_aware, then by factor */
+    float *factors; /* by key - 1, then by field if field_aware, then by factor */
     uint32_t *keys; /* of the present row, less 1 */
 } World;
 

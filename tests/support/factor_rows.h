@@ -1,9 +1,9 @@
 /* Rows made from a factorisation machine whose weights are known, so that a program that learns one
- * can be held to the best that there is.
+ * can be compared with the best possible model.
  *
- * Each row has one entry of value 1 in each field; its score is the true model's, its label drawn
- * by it. Everything follows from the spec's seed and the row's number: another range of numbers is
- * a test set.
+ * Each row has one entry of value 1 in each field. Its score is that of the true model, and its
+ * label is drawn by the score. Everything depends on the spec's seed and the row's number, so
+ * another range of numbers is a test set.
  *
  * Threads: any. */
 #ifndef TESTS_SUPPORT_FACTOR_ROWS_H
@@ -25,9 +25,9 @@ typedef struct {
     uint64_t seed;
 } FactorRows;
 
-/* Writes rows first .. first + n - 1, as libffm where the path ends in .ffm and as libsvm
- * elsewhere. Where they are not NULL, the true scores and the labels go to arrays of n. False, with
- * errno, where the file cannot be written. */
+/* Writes rows first .. first + n - 1, as libffm if the path ends in .ffm, otherwise as libsvm. True
+ * scores and labels go to arrays of n, unless these are NULL. False with errno if the file cannot
+ * be written. */
 bool factor_rows_write(const FactorRows *spec, const char *path, uint64_t first, size_t n,
                        double *scores, double *labels);
 

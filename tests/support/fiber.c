@@ -1,7 +1,7 @@
-/* A switch saves the registers that a function call keeps, and the stack's pointer. On processors
- * other than x86-64 ucontext does that, with a system call for each switch.
+/* A switch saves the registers that a function call preserves, and the stack pointer. On processors
+ * other than x86-64, ucontext does that, with a system call for each switch.
  *
- * The address sanitizer is told of each switch: it follows a thread's stack by its bounds. */
+ * The address sanitizer is told of each switch, because it knows a thread's stack by its bounds. */
 #include "tests/support/fiber.h"
 
 #include <assert.h>
@@ -80,7 +80,7 @@ __asm__(".text\n"
         ".size fiber_switch_stacks, . - fiber_switch_stacks\n");
 #endif
 
-/* `last`: nothing comes back to `from`. */
+/* `last`: `from` is never resumed. */
 static void switch_context(Context *from, Context *to, bool last)
 {
 #ifdef HAS_ASAN
@@ -121,7 +121,7 @@ static void prepare(Fiber *self)
 #ifdef __x86_64__
     void **top = (void **)(void *)(bottom + STACK_BYTES);
 
-    *--top = NULL; /* where begin would return to, and what makes its frame aligned */
+    *--top = NULL; /* the return address of begin, which also aligns its frame */
     *--top = (void *)(guintptr)begin;
     for (int i = 0; i < 6; i++)
         *--top = NULL;

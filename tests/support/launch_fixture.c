@@ -1,4 +1,5 @@
-/* See launch_fixture.h. Nothing here waits by the clock: it reads until a text or the end comes. */
+/* See launch_fixture.h. Nothing here waits for a fixed time: it reads until a text or the end
+ * comes. */
 #include "tests/support/launch_fixture.h"
 
 #include <errno.h>
@@ -108,7 +109,7 @@ Run run_start(const RubatoLaunch *launch)
     return run;
 }
 
-/* Reads on; false at the end of both streams. */
+/* Reads more; false at the end of both streams. */
 static bool read_more(Run *run)
 {
     struct pollfd fds[] = { { run->fds[0], POLLIN, 0 }, { run->fds[1], POLLIN, 0 } };
@@ -166,7 +167,7 @@ static int compare_lines(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The lines of a stream in alphabetical order, for nodes are as fast as they are. */
+/* The lines of a stream in alphabetical order, because the order of nodes' lines may differ. */
 char *run_sorted_lines(const Run *run, int stream)
 {
     g_auto(GStrv) lines = g_strsplit(run->texts[stream]->str, "\n", -1);
@@ -178,7 +179,7 @@ char *run_sorted_lines(const Run *run, int stream)
     return g_strjoinv("\n", lines);
 }
 
-/* The process that a node has named in a line "NAME=pid". */
+/* The process id that a node has written in a line "NAME=pid". */
 pid_t run_pid_of(const Run *run, const char *name)
 {
     g_autofree char *label = g_strdup_printf("%s=", name);

@@ -1,7 +1,6 @@
-/* Runs of the launcher for its tests: files for it, a process of its own that it runs in, and what
- * came of it.
+/* Runs of the launcher for its tests: its files, a process in which it runs, and the results.
  *
- * Threads: main, inside a case; failures are the case's. */
+ * Threads: main, inside a case; a failure fails the case. */
 #ifndef TESTS_SUPPORT_LAUNCH_FIXTURE_H
 #define TESTS_SUPPORT_LAUNCH_FIXTURE_H
 
@@ -11,10 +10,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* An address of the block for documentation: nobody's, and resolved without asking anybody. */
+/* An address of the block for documentation. It belongs to nobody, and is resolved without a
+ * query. */
 #define ELSEWHERE "198.51.100.7"
 
-/* The folder of the case's files, there while it runs. */
+/* The folder of the case's files, which exists while the case runs. */
 extern char *launch_folder;
 
 /* A test case of the suite with such a folder. */
@@ -30,7 +30,7 @@ char *launch_write_cluster(unsigned n_nodes, const char *host);
 typedef struct {
     pid_t pid;
     int fds[2];
-    GString *texts[2]; /* what has come of standard output and standard error */
+    GString *texts[2]; /* what was read of standard output and standard error */
 } Run;
 
 /* sh -c script, on the nodes of the file; argv has room for four. */
@@ -41,24 +41,24 @@ Run run_start(const RubatoLaunch *launch);
 /* Starts a shell script on each of n nodes of this machine. */
 Run run_start_shell(unsigned n_nodes, const char *script);
 
-/* The same, where no node is asked to end because another one has failed, as long as a case may
- * take. */
+/* The same, but the launcher asks no node to end because another one has failed, for as long as a
+ * case may take. */
 Run run_start_patient_shell(unsigned n_nodes, const char *script);
 
-/* Reads until the text has come. */
+/* Reads until the text comes. */
 void run_wait_for(Run *run, int stream, const char *text);
 
-/* Reads up to the end of both streams; the exit code, or -signal. */
+/* Reads to the end of both streams. Returns the exit code, or -signal. */
 int run_finish(Run *run);
 void run_clear(Run *run);
 
 void run_check_contains(const Run *run, int stream, const char *text);
 
-/* The lines of a stream in alphabetical order, for nodes are as fast as they are.
+/* The lines of a stream in alphabetical order, because the order of nodes' lines may differ.
  * (transfer full) */
 char *run_sorted_lines(const Run *run, int stream);
 
-/* The process that a node has named in its output as name=pid. */
+/* The process id that a node has written to its output as name=pid. */
 pid_t run_pid_of(const Run *run, const char *name);
 
 bool is_gone(pid_t pid);

@@ -1,8 +1,8 @@
-/* The transport that loses packets. Each channel has its own seeded random numbers, so that what it
- * does depends on nothing but how often it was asked to send.
+/* The transport that loses packets. Each channel has its own seeded random numbers, so its faults
+ * depend only on how often it was asked to send.
  *
- * Threads: as for any transport. Invariant: what a channel holds back goes out with a later send,
- * or when its state is asked for, so nothing stays for ever. */
+ * Threads: as for any transport. Invariant: a packet that a channel holds back is sent with a later
+ * packet, or when the channel's state is asked for. So nothing stays for ever. */
 #include "tests/support/lossy.h"
 
 #define MOST_DELAYED 8

@@ -13,16 +13,16 @@ typedef struct {
     double delay;    /* to be sent after some that follow it */
     guint32 seed;
 
-    /* Not NULL: what node `from` sends to node `to` goes through this first. It returns the packet,
+    /* Not NULL: it gets each packet of node `from` to node `to` first. It returns the packet,
      * another one in its place (transfer full), or NULL: nothing is sent. */
     Packet *(*change)(uint32_t from, uint32_t to, Packet *packet);
 } Lossy;
 
-/* The ops for NetworkConfig.transport_ops. The faults hold for every network made of it in this
- * process. */
+/* The ops for NetworkConfig.transport_ops. The faults hold for every network in this process that
+ * uses them. */
 const TransportOps *lossy_transport(const Lossy *lossy);
 
-/* From now on the chance to be dropped is another. Any thread. */
+/* Changes the chance that a packet is dropped. Any thread. */
 void lossy_set_loss(double loss);
 
 #endif

@@ -1,5 +1,5 @@
-/* Driving a model by hand. What comes out of the outbox is checked here: an Add and an announcement
- * in the call that brought them, a Get once. */
+/* Drives a model by hand. It checks the outbox: an Add and an announcement must come out in the
+ * call that brought them, a Get once. */
 #include "tests/support/model_rig.h"
 
 #include <check.h>
@@ -82,7 +82,7 @@ void rig_add(ModelRig *rig, uint32_t worker, uint64_t clock, RubatoKey key, int6
 
     model_add(rig->model, &request);
     take_answers(rig, &request);
-    delta = -12345; /* whoever still looks at it sees rubbish */
+    delta = -12345; /* a model that still read it would now read a wrong value */
     key = RIG_KEYS - 1;
 }
 

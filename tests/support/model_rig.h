@@ -25,26 +25,27 @@ typedef struct {
     bool is_answered;
 } RigGet;
 
-/* spec's model, storage, record, staleness and speculation count; the rest is filled in. */
+/* It uses the spec's model, storage, record, staleness and speculation, and fills in the rest. */
 void rig_init(ModelRig *rig, const RubatoTableSpec *spec, uint32_t n_workers);
 
 /* Checks that no Get is parked. */
 void rig_clear(ModelRig *rig);
 
-/* Begins a Get of n keys, or of key 0 where keys is NULL; get->is_answered tells. */
+/* Begins a Get of n keys, or of key 0 if keys is NULL; get->is_answered tells whether it is
+ * answered. */
 void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const RubatoKey *keys,
              size_t n);
 
 void rig_add(ModelRig *rig, uint32_t worker, uint64_t clock, RubatoKey key, int64_t delta);
 void rig_announce(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKey *keys, size_t n);
 
-/* The same of some keys of an iteration that has n_all in all. */
+/* The same for some of the n_all keys of an iteration. */
 void rig_announce_part(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKey *keys,
                        size_t n, uint64_t n_all);
 
 void rig_clock(ModelRig *rig, uint32_t worker, uint64_t clock);
 
-/* The row of a key, past the model. */
+/* The row of a key, read without the model. */
 int64_t rig_read(ModelRig *rig, RubatoKey key);
 
 #endif

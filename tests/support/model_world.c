@@ -15,7 +15,7 @@ uint32_t world_bit_of(RubatoKey key)
     return 1u << (key - FIRST_KEY);
 }
 
-/* The bookkeeper: may a Get be answered by what its shard has been told? */
+/* The bookkeeper: whether a Get may be answered, by the messages that its shard has received. */
 
 uint64_t world_lowest(const uint64_t *clocks, uint32_t n)
 {
@@ -69,8 +69,7 @@ bool world_may_be_answered(const World *world, const Place *place, const Message
 
 /* The log: what a Get has read. */
 
-/* How many Adds of a worker to a key make the sum; fails where it is no sum of the first so
- * many. */
+/* How many Adds of a worker to a key make the sum. Fails if it is not the sum of the first ones. */
 static uint32_t decode(World *world, uint32_t worker, RubatoKey key, int64_t sum, const char *where)
 {
     uint64_t expected = 0, power = 1;
@@ -97,8 +96,8 @@ static uint32_t n_adds_before(const World *world, uint32_t worker, RubatoKey key
     return n;
 }
 
-/* The log may have grown since: what counts is told by the clocks of its Adds, and an Add that was
- * due but not yet made when the Get was answered shows only later. */
+/* The log may have grown since the answer. The clocks of Adds tell which of them count. An Add that
+ * was due but not made when the Get was answered is found only later. */
 void world_judge_get(World *world, const Get *get)
 {
     const uint64_t s = world->spec.staleness;
@@ -132,8 +131,8 @@ static uint64_t true_min(const World *world)
     return min;
 }
 
-/* A model has answered a part: nothing from the future in it, and the workers' real clocks near
- * enough, whatever the shard has heard. */
+/* A model has answered a part: it must have nothing from the future, and the workers' real clocks
+ * must be near enough, whatever the shard has heard. */
 void world_take_answer(World *world, Message *message)
 {
     Get *get = message->get;
@@ -167,7 +166,8 @@ void world_take_answer(World *world, Message *message)
         world->workers[get->worker].waits_for = NULL;
 }
 
-/* What is left in a shard: every Add, or under BSP those of the clocks that are over. */
+/* Checks the final state of a shard: every Add is in it, or under BSP those of the clocks that are
+ * over. */
 void world_judge_rows(World *world, const Place *place, bool is_over)
 {
     const uint64_t min = world_lowest(place->clocks, world->n_sources);

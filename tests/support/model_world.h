@@ -1,5 +1,5 @@
-/* The world of the model simulation: workers, nodes, channels, shards, and two judges who know the
- * semantics and nothing of how models work.
+/* The world of the model simulation: workers, nodes, channels, shards, and two judges that know the
+ * semantics but not how models work.
  *
  * - The bookkeeper of each shard knows the clocks and announcements delivered to it, and says which
  *   Gets may be answered.
@@ -88,7 +88,7 @@ typedef struct {
     RubatoTableSpec spec;
     uint32_t n_nodes, n_places, n_workers, n_sources;
     bool has_worker_clocks;
-    int delivery_percent; /* how eagerly messages are delivered */
+    int delivery_percent; /* the chance that a message is delivered */
     uint32_t slow_worker;
     Worker workers[MAX_WORKERS];
     Place places[MAX_SHARDS];
@@ -120,16 +120,16 @@ uint32_t world_bit_of(RubatoKey key);
 /* Whether a shard may answer a Get, by what it has been told. */
 bool world_may_be_answered(const World *world, const Place *place, const Message *message);
 
-/* A model has answered a part of a Get: takes note of what it read, and judges the Get when it is
- * the last part. */
+/* A model has answered a part of a Get: records what it read, and judges the Get when it is the
+ * last part. */
 void world_take_answer(World *world, Message *message);
 
-/* What a Get has seen against what it had to see and could see; at any time after its answer, best
- * when the log is complete. */
+/* Compares what a Get has seen with what it had to see and could see. At any time after its answer,
+ * best when the log is complete. */
 void world_judge_get(World *world, const Get *get);
 
-/* What is left in a shard: every Add where the task has come to its end (is_over), and under BSP
- * those of the clocks that are past. */
+/* Checks the final state of a shard: every Add is in it if the task has ended (is_over); under BSP,
+ * those of the clocks that are over. */
 void world_judge_rows(World *world, const Place *place, bool is_over);
 
 #endif

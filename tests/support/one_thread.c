@@ -1,5 +1,5 @@
-/* Linked into tests that the thread sanitizer does not run, because they have one thread: should
- * one come, the list in tests/CMakeLists.txt is no longer right. */
+/* Linked into tests that the thread sanitizer does not run, because they have one thread. If one of
+ * them starts a thread, the list in tests/CMakeLists.txt is wrong. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* See outage.h. Sockets of other processes are reached by pidfd_getfd, which the kernel permits to
- * a parent. */
+/* See outage.h. It reaches sockets of other processes by pidfd_getfd, which the kernel permits to a
+ * parent. */
 #include "tests/support/outage.h"
 
 #include <check.h>
@@ -22,7 +22,7 @@
 
 /* ---- silent ---- */
 
-/* A copy of a descriptor of a process; -1: it is none, or gone. */
+/* A copy of a descriptor of a process; -1: there is no such descriptor, or the process is gone. */
 static int copy_of(int pidfd, int fd)
 {
     return (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
@@ -75,8 +75,8 @@ static void set_filters_of(pid_t pid, bool drops)
     close(pidfd);
 }
 
-/* Twice: what was accepted while a process was looked through is found the second time, and nothing
- * is accepted after that. */
+/* Twice: the second time finds connections that were accepted during the first. Nothing is accepted
+ * after that. */
 static void set_filters(const pid_t *pids, size_t n, bool drops)
 {
     for (unsigned round = 0; round < 2; round++)
@@ -117,7 +117,7 @@ bool outage_prepare(OutageKind kind)
 {
     if (kind == OUTAGE_SILENT)
         return can_reach_sockets();
-    /* Of its own users, too, where it takes that to be allowed a network. */
+    /* With users of its own, too, if a network namespace is allowed only so. */
     return (unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) &&
            set_loopback(/* up= */ true);
 }
@@ -148,7 +148,8 @@ unsigned outage_reset_connections(unsigned most)
         socklen_t size = sizeof peer;
 
         last = last < 255 ? last + 1 : 3;
-        /* Past libc, so that no sanitizer takes it for a use of their descriptors. */
+        /* It makes the system calls itself, because sanitizers would take calls of libc for a use
+         * of the descriptors. */
         if (syscall(SYS_getpeername, last, &peer, &size) == 0 &&
             (peer.ss_family == AF_INET || peer.ss_family == AF_INET6) &&
             syscall(SYS_shutdown, last, SHUT_RDWR) == 0)

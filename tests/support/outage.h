@@ -1,9 +1,9 @@
-/* Outages of the network between processes, made without their doing.
+/* Makes outages of the network between processes from outside of them.
  *
- * Silent: every TCP socket of these processes gets a filter that drops whatever comes in, also what
- * acknowledges and what begins or ends a connection, so the kernels send again and back off as they
- * do when a switch has failed. Down: the loopback of a network of the case's own is switched off,
- * and whoever sends is told at once that there is no way.
+ * Silent: every TCP socket of these processes gets a filter that drops all incoming packets, also
+ * acknowledgements and those that begin or end a connection. So the kernels send again and back
+ * off, as when a switch has failed. Down: the loopback of the case's own network is switched off,
+ * and every sender gets an error at once.
  *
  * Threads: the case's only one. */
 #ifndef TESTS_SUPPORT_OUTAGE_H
@@ -19,15 +19,15 @@ typedef enum {
     N_OUTAGES,
 } OutageKind;
 
-/* Gets ready; called before any process or thread is started. False if the system does not
- * permit it: the case is left out then. */
+/* Prepares outages. Call it before any process or thread is started. False if the system does not
+ * permit it; then the case is left out. */
 bool outage_prepare(OutageKind kind);
 
 void outage_begin(OutageKind kind, const pid_t *pids, size_t n);
 void outage_end(OutageKind kind, const pid_t *pids, size_t n);
 
-/* Resets the TCP connections of this process, at most so many, from another one on each time: what
- * is on its way is lost. How many. */
+/* Resets at most so many TCP connections of this process, beginning with another one each time.
+ * Bytes on their way are lost. Returns how many it has reset. */
 unsigned outage_reset_connections(unsigned most);
 
 #endif

@@ -1,4 +1,4 @@
-/* The programs are those of the build that the test belongs to. */
+/* Runs programs of the build to which the test belongs. */
 #include "tests/support/program_run.h"
 
 #include <glib/gstdio.h>
@@ -40,8 +40,8 @@ static Outcome run(const char *const *arguments)
     return outcome;
 }
 
-/* A cluster file of two nodes of two workers. The scheduler's port is bound, so that nobody gets it
- * who does not name it, until *port_fd is closed. */
+/* A cluster file of two nodes of two workers. The scheduler's port is bound until *port_fd is
+ * closed, so only a process that names the port can use it. */
 static char *write_cluster(int *port_fd)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };

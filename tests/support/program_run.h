@@ -10,7 +10,7 @@
 
 typedef enum { PLACE_ONE_PROCESS, PLACE_TWO_NODES } Place;
 
-/* What a program left behind. */
+/* The results of a program. */
 typedef struct {
     int status;
     char *out, *err;
@@ -22,24 +22,24 @@ void outcome_clear(Outcome *outcome);
  * of two. */
 Outcome run_program(Place place, const char *name, const char *const *arguments);
 
-/* Runs a program that is to succeed, and gives its result card. (transfer full) */
+/* Runs a program that must succeed, and returns its result card. (transfer full) */
 JsonNode *run_for_card(Place place, const char *name, const char *const *arguments);
 
-/* What a card says. */
+/* Members of a card. */
 double metric(JsonNode *card, const char *name);
 int64_t number(JsonNode *card, const char *name);
 
-/* Runs a program so many times, which is to learn from n_rows rows each time, counted in every
- * epoch, and gives the most that it learned from in a second. */
+/* Runs a program so many times. Each time it must learn from n_rows rows, counted in every epoch.
+ * Returns the largest number of rows that it learned from in a second. */
 double best_rows_per_second(int n_repeats, int64_t n_rows, Place place, const char *name,
                             const char *const *arguments);
 
-/* A call that a program is to refuse. */
+/* A call that a program must refuse. */
 typedef struct {
     const char *text;         /* of the training rows; NULL: no such file */
     const char *arguments[2]; /* beside --train */
     int status;
-    const char *message; /* in what it prints */
+    const char *message; /* in its output */
 } BadCall;
 
 void check_bad_call(const char *name, const BadCall *call);
@@ -48,7 +48,7 @@ void check_bad_call(const char *name, const BadCall *call);
 char *data_path(const char *name);
 bool has_data(const char *name);
 
-/* A new folder, and its end with all that is in it. (transfer full) */
+/* Makes a new folder, and removes it with everything in it. (transfer full) */
 char *make_folder(void);
 void remove_folder(const char *path);
 

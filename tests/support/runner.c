@@ -1,5 +1,5 @@
-/* Runs suites of check. Fork mode stays as check has it, so that a case that hangs or crashes is
- * pinned to its name and the next one starts clean. */
+/* Runs suites of check. Fork mode is check's default, so a case that hangs or crashes is known by
+ * its name, and the next one starts fresh. */
 #include "tests/support/runner.h"
 
 #include <stdlib.h>

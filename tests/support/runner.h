@@ -1,21 +1,22 @@
 /* Runs a suite of check the way every test program does.
  *
- * Threads: main, before any other thread or ZeroMQ context is there: each case runs in a fork. */
+ * Threads: main, before any other thread or ZeroMQ context exists, because each case runs in a
+ * fork. */
 #ifndef TESTS_SUPPORT_RUNNER_H
 #define TESTS_SUPPORT_RUNNER_H
 
 #include <check.h>
 #include <stdbool.h>
 
-/* What a test program returns when it could test nothing here; it says on its output why. */
+/* The exit code of a test program that could test nothing here; its output says why. */
 #define TEST_SKIPPED 77
 
-/* Runs the suite and frees it; what main is to return. check's environment variables hold:
+/* Runs the suite and frees it. Returns the result of main. check's environment variables hold:
  * CK_FORK=no under a debugger, CK_RUN_CASE=…, CK_VERBOSITY=verbose, CK_TIMEOUT_MULTIPLIER=…. */
 int run_suite(Suite *suite);
 
-/* Without optimisation, or with a sanitizer, everything is many times slower: less data then, and
- * fewer seeds. */
+/* Whether everything is many times slower, without optimisation or with a sanitizer. Then tests use
+ * less data and fewer seeds. */
 bool is_slow(void);
 
 /* As ck_assert_msg, for loops: check writes to a file at each of its own assertions. */

@@ -5,7 +5,7 @@
 
 #include "tests/support/runner.h"
 
-/* Ids with gaps: a node's number is never its id, but for the first. */
+/* Ids with gaps: no node's number is its id, except for the first. */
 const uint32_t IDS[N_NODES] = { 0, 4, 7 };
 static const char *const NAMES[N_NODES] = { "127.0.0.1:4101", "127.0.0.1:4102", "127.0.0.1:4103" };
 const char *const ENDPOINTS[N_NODES] = { "tcp://a", "tcp://b", "tcp://c" };
@@ -23,7 +23,7 @@ const SchedulerConfig CONFIG = {
     .stall_ms = 10000,
 };
 
-/* Something that came out, in the order in which it did. */
+/* Outputs of the scheduler, in their order. */
 typedef struct {
     uint32_t node;  /* UINT32_MAX: a greeting */
     uint64_t asker; /* of a greeting; 0: it is none */
@@ -41,7 +41,7 @@ static void output_free(Output *output)
     g_free(output);
 }
 
-/* The way back to whoever receives at the endpoint; never 0. */
+/* The asker that stands for the process at the endpoint; never 0. */
 uint64_t asker_of(const char *endpoint)
 {
     return (uint64_t)1 << 32 | g_str_hash(endpoint);
@@ -92,7 +92,7 @@ void tear_down(void)
     scheduler = NULL;
 }
 
-/* Takes the first output whose addressee it is; it must be of that kind. */
+/* Takes the first output for the addressee; it must be of that kind. */
 static const Control *expect_output(uint32_t node, const char *endpoint, ControlKind kind)
 {
     const uint64_t asker = endpoint != NULL ? asker_of(endpoint) : 0;
@@ -125,7 +125,7 @@ const Control *expect_greeting(const char *endpoint, ControlKind kind)
     return expect_output(UINT32_MAX, endpoint, kind);
 }
 
-/* How something ended, as such a message tells. */
+/* The result that a message tells. */
 static const ControlOutcome *outcome_of(const Control *control)
 {
     switch (control->kind) {

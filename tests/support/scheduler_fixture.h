@@ -1,7 +1,7 @@
-/* A scheduler of three nodes under test, with what goes in and what comes out in a line each.
+/* A scheduler of three nodes under test. Its inputs and outputs take a line each.
  *
- * What comes out is kept until an expect takes it; a tear_down does not mind what is left, so tests
- * end with expect_quiet where it matters.
+ * Outputs are kept until an expect takes them. A tear_down ignores the rest, so tests end with
+ * expect_quiet if it matters.
  *
  * Threads: the test's own. */
 #ifndef TESTS_SUPPORT_SCHEDULER_FIXTURE_H
@@ -18,7 +18,7 @@
 #define INVALID_CODE CONTROL_CODE(RUBATO_ERROR_INVALID)
 #define FAILED_CODE CONTROL_CODE(RUBATO_ERROR_TASK_FAILED)
 
-/* Ids with gaps: 0, 4, 7. A node's number is never its id, but for the first. */
+/* Ids with gaps: 0, 4, 7. No node's number is its id, except for the first. */
 extern const uint32_t IDS[N_NODES];
 extern const char *const ENDPOINTS[N_NODES];
 extern const SchedulerConfig CONFIG;
@@ -30,18 +30,19 @@ extern int64_t now_ms;
 void set_up(void);
 void tear_down(void);
 
-/* Another scheduler instead, whose output goes to `send`, or is kept if that is NULL. */
+/* Replaces the scheduler by another one, whose output goes to `send`, or is kept if that is
+ * NULL. */
 void replace_scheduler(const SchedulerConfig *config,
                        void (*send)(void *user, uint32_t node, const Control *control));
 
-/* Keeps what came out; what a `send` of one's own calls first. */
+/* Keeps an output. A test's own `send` calls it first. */
 void put_sent(void *user, uint32_t node, const Control *control);
 
 /* The asker of a HELLO whose sender receives at the endpoint. */
 uint64_t asker_of(const char *endpoint);
 
-/* Takes the first that came out for a node, or as a greeting to an endpoint: it must be of that
- * kind. Valid until the next expect. */
+/* Takes the first output for a node, or the first greeting to an endpoint. It must be of that kind.
+ * Valid until the next expect. */
 const Control *expect(uint32_t node, ControlKind kind);
 const Control *expect_greeting(const char *endpoint, ControlKind kind);
 
@@ -51,10 +52,10 @@ void expect_verdict_everywhere(ControlKind kind, uint32_t code, const char *text
 void expect_refusal(const char *endpoint, uint32_t code, const char *text);
 void expect_release(uint32_t node, uint32_t epoch, uint64_t round);
 
-/* Nothing else has come out. */
+/* Checks that there is no other output. */
 void expect_quiet(void);
 
-/* What scheduler_waiting says. */
+/* The text of scheduler_waiting. */
 void expect_waiting(const char *text);
 
 /* The HELLO of a node; a greeting goes in; both. */
@@ -65,7 +66,8 @@ void hello(uint32_t number);
 /* The rendezvous, over. */
 void begin(void);
 
-/* A message goes in: whether it made sense; it must make sense. */
+/* Hands in a message. Returns whether the scheduler accepted it; the second function expects
+ * that. */
 bool hears(uint32_t node, Control control);
 void say(uint32_t node, Control control);
 
@@ -84,7 +86,8 @@ void arrive(uint32_t node, uint32_t epoch, uint64_t round);
 
 void tick(void);
 
-/* Lets time pass while the nodes of the mask beat; drops the beats that come out. */
+/* Lets time pass while the nodes of the mask send heartbeats. Drops the heartbeats that come
+ * out. */
 void pass_ms(int64_t ms, unsigned beating);
 
 #endif

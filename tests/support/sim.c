@@ -1,8 +1,8 @@
 /* Threads, time and chance of the simulation.
  *
- * One list holds the threads that can go on, a heap what is due when. A turn takes any one of the
- * list, by the seed. Invariants: a thread is in the list, or in its node's while that is frozen, or
- * waits, or has ended; sim.now_ns never goes back. */
+ * One list holds the threads that can run, a heap the events that are due at a time. A turn takes a
+ * thread of the list, chosen by the seed. Invariants: a thread is in the list, or in its node's
+ * while that is frozen, or waits, or has ended; sim.now_ns never goes back. */
 #include "tests/support/sim.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@
 /* A turn takes so long at most. */
 #define MOST_TURN_NS 2000
 
-/* When the machine has started: not 0, for what is 0 has often another meaning. */
+/* The time at the start. It is not 0, because 0 often has another meaning. */
 #define FIRST_NS (INT64_C(1000) * 1000 * SIM_MS)
 
 typedef struct {
     int64_t at_ns;
-    uint64_t order; /* of two at the same time, the one that was asked for first */
+    uint64_t order; /* of two events at the same time, the one with the lower number comes first */
     void (*call)(void *data, uint64_t number);
     void *data;
     uint64_t number;

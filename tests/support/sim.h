@@ -1,10 +1,10 @@
-/* A simulated machine room: threads of several nodes on one thread, with a clock of their own.
+/* Simulates several nodes: their threads run on one thread, with a simulated clock.
  *
- * A test that is linked with the wrappers of sim_posix.c runs the library as it is: its threads are
- * fibers, its locks, futexes and sleeps are those of the simulation, and so is what the clock says.
- * At each place where a thread may be blocked, the seed decides who goes on. Time passes only while
- * nobody can go on, and a little with each turn. So a run follows from its seed alone, however it
- * is interleaved; outside of a simulation the wrappers call what they wrap.
+ * A test that is linked with the wrappers of sim_posix.c runs the unchanged library: its threads
+ * are fibers, and its locks, futexes, sleeps and clock are simulated. Wherever a thread may block,
+ * the seed decides which thread runs next. Time passes only while no thread can run, and a little
+ * with each turn. So a run depends on its seed alone. Outside of a simulation the wrappers call
+ * what they wrap.
  *
  *     sim_begin(&options);
  *     sim_spawn(node, "main", run, data);
@@ -25,8 +25,8 @@
 
 typedef struct {
     uint64_t seed;
-    uint32_t yield_1024;   /* how often, of 1,024 times, a thread gives way where it need not */
-    uint32_t delay_1024;   /* how often it is kept waiting there */
+    uint32_t yield_1024;   /* how often, of 1,024 times, a thread gives way though it need not */
+    uint32_t delay_1024;   /* how often it is delayed then */
     int64_t most_delay_ns; /* for how long at most */
     bool traces;           /* what happens is printed */
 } SimOptions;
@@ -34,7 +34,7 @@ typedef struct {
 typedef enum {
     SIM_END_DONE,  /* every thread has ended */
     SIM_END_LATE,  /* the time is over */
-    SIM_END_STUCK, /* nobody will ever go on */
+    SIM_END_STUCK, /* no thread will ever run again */
 } SimEnd;
 
 void sim_begin(const SimOptions *options);
@@ -42,13 +42,13 @@ void sim_begin(const SimOptions *options);
 /* Runs until every thread has ended, or the time is over. */
 SimEnd sim_run(int64_t until_ns);
 
-/* Threads that have not ended are lost, with what lies on their stacks. */
+/* Threads that have not ended are lost, with everything on their stacks. */
 void sim_end(void);
 
-/* A thread of a node; those that it makes are the same node's. */
+/* Starts a thread of a node. Threads that it starts belong to the same node. */
 void sim_spawn(uint32_t node, const char *name, void *(*run)(void *data), void *data);
 
-/* The node of the thread that runs. */
+/* The node of the running thread. */
 uint32_t sim_node(void);
 
 /* Whether a thread of a simulation runs. */
@@ -60,10 +60,10 @@ int64_t sim_now_ms(void);
 /* In a thread. */
 void sim_sleep_ns(int64_t ns);
 
-/* Calls it, outside all threads, when so much time has passed. */
+/* Calls the function, outside all threads, when so much time has passed. */
 void sim_after(int64_t ns, void (*call)(void *data, uint64_t number), void *data, uint64_t number);
 
-/* No thread of a node runs from now on, or all that could, again. */
+/* Freezes a node: none of its threads runs from now on. Or unfreezes it. */
 void sim_freeze(uint32_t node);
 void sim_thaw(uint32_t node);
 bool sim_is_frozen(uint32_t node);
@@ -76,14 +76,15 @@ bool sim_chance(uint32_t n, uint32_t of_m); /* n times of m */
 
 /* ---- what happened ---- */
 
-/* All that sim_mark and the choice of threads told so far: the same from the same seed. */
+/* A digest of everything that sim_mark and the choice of threads told so far. The same seed gives
+ * the same digest. */
 uint64_t sim_digest(void);
 void sim_mark(uint64_t what);
 
-/* So often a thread was given its turn. */
+/* The number of turns so far. */
 uint64_t sim_n_turns(void);
 
-/* Prints a line with time and thread, where the options say so. */
+/* Prints a line with time and thread, if the options say so. */
 #define SIM_TRACE(...)              \
     do {                            \
         if (sim_traces())           \
@@ -99,7 +100,7 @@ char *sim_describe_threads(void);
 /* Ends the test: prints the text, and what each thread waits for. */
 void sim_fail(const char *format, ...) G_GNUC_PRINTF(1, 2) G_GNUC_NORETURN;
 
-/* Called by sim_fail before all else: says which run it is. */
+/* Called by sim_fail first, to say which run it is. */
 void sim_on_failure(void (*say)(void *user), void *user);
 
 /* ---- descriptors that become readable ---- */

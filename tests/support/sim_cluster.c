@@ -1,8 +1,8 @@
 /* Runs a scenario: each node's main thread makes an engine, its tables, runs the tasks, looks at
  * the rows and leaves.
  *
- * A node that was killed is one that is stopped, and cut off, until all others have ended; then it
- * goes on, still alone, and has to come to its own end: nothing of it is left in memory. */
+ * A killed node is stopped and cut off until all others have ended. Then it continues, still cut
+ * off, and must end by itself, so that nothing of it stays in memory. */
 #include "tests/support/sim_cluster.h"
 
 #include <check.h>
@@ -18,8 +18,8 @@ typedef struct SimCluster SimCluster;
 typedef struct {
     SimCluster *cluster;
     uint32_t number;
-    RubatoEngine *engine; /* while others may use it */
-    bool is_used;         /* another does */
+    RubatoEngine *engine; /* set while others may use it */
+    bool is_used;         /* another thread uses it */
     uint64_t rows_digest; /* of an exact program */
     bool has_ended, was_killed;
     int64_t failed_ms;
@@ -31,11 +31,11 @@ typedef struct {
 
 struct SimCluster {
     const SimScenario *scenario;
-    SimScenario plain;  /* what is run, but for the task beside it */
-    SimScenario beside; /* that one */
-    SimScenario again;  /* what is run after a task that failed */
+    SimScenario plain;  /* the scenario without the task beside it */
+    SimScenario beside; /* the task beside it */
+    SimScenario again;  /* the task after one that failed */
     SimJob job, job_beside, job_again;
-    int64_t progress_ns; /* when a worker last ended an iteration, or a node got further */
+    int64_t progress_ns; /* when a worker last ended an iteration, or a node last made progress */
     char *path;          /* of the cluster file */
     SimNode nodes[SIM_MOST_NODES];
     uint32_t n_living;
@@ -147,7 +147,7 @@ static bool run_tasks(SimNode *node, SimJob *job, GError **error)
         SIM_TRACE("task %u has ended", i);
         *job->progress_ns = sim_now_ns();
         TRY(check_tables(node, job, error));
-        TRY(rubato_engine_barrier(node->engine, error)); /* nobody adds before all have looked */
+        TRY(rubato_engine_barrier(node->engine, error)); /* no node adds before all have read */
     }
     for (uint32_t i = 0; i < scenario->n_tables; i++)
         TRY(rubato_engine_drop_table(node->engine, scenario->tables[i].name, error));
@@ -419,7 +419,7 @@ static void plan_faults(SimCluster *cluster)
 
 /* ---- judging ---- */
 
-/* How long a worker may be at its own work: it notices nothing meanwhile. */
+/* The longest time that a worker may compute, during which it notices nothing. */
 static int64_t thinks_ms(const SimScenario *scenario)
 {
     return SIM_SLOW_WORKER * scenario->think_ns / SIM_MS + 1;
@@ -450,7 +450,7 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
     const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
     const bool has_failed = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED);
     const bool is_cancelled = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
-    /* A node that was cut off before it was welcome finds nobody later. */
+    /* A node that was cut off before the rendezvous was over finds no other node later. */
     const bool is_unanswered = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NETWORK);
     outcome->n_lost += is_lost;
     outcome->n_failed += has_failed;
@@ -462,8 +462,8 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
                  node->number, node->failed_ms - cluster->killed_ms);
     if (any_killed)
         return;
-    /* A node that hears nothing of the scheduler, which hears it, gives up alone: others then learn
-     * from its servers that their requests are cancelled. */
+    /* A node that hears nothing from the scheduler, although the scheduler hears it, gives up
+     * alone. Others then learn from its servers that their requests are cancelled. */
     if ((is_lost || is_cancelled || is_unanswered || node->error_again != NULL) &&
         node->silence_ms >= (int64_t)scenario->timeout_ms - 2)
         return;

@@ -1,9 +1,9 @@
-/* A cluster of a simulation: whole engines, one for each node, whose workers run random programs
- * while the network and the nodes fail by a plan.
+/* A simulated cluster: whole engines, one for each node. Their workers run random programs while
+ * the network and the nodes fail by a plan.
  *
- * First safety: each Get is held against sim_history.h, and the tables in the end. Then liveness:
- * once the faults are over, something gets done within each SIM_PATIENCE_MS until everything has
- * ended, and no node may have been called lost of which something was heard in time.
+ * First safety: each Get, and the tables at the end, are compared with sim_history.h. Then
+ * liveness: after the faults there is progress within each SIM_PATIENCE_MS until everything has
+ * ended. And no node may have been called lost if it was heard in time.
  *
  * Threads: the test's. */
 #ifndef TESTS_SUPPORT_SIM_CLUSTER_H
@@ -17,7 +17,7 @@
 #define SIM_MOST_WORKERS 8
 #define SIM_MOST_TABLES 2
 #define SIM_MOST_FAULTS 12
-#define SIM_SLOW_WORKER 10 /* it thinks so many times as long as the others */
+#define SIM_SLOW_WORKER 10 /* it computes so many times as long as the others */
 
 typedef enum {
     SIM_HANDLE_KV,
@@ -49,7 +49,7 @@ typedef enum {
     SIM_FAULT_CUT,
     SIM_FAULT_RESET,
     SIM_FAULT_STOP, /* no thread of the node runs */
-    SIM_FAULT_KILL, /* nor ever again; nothing of it arrives any more */
+    SIM_FAULT_KILL, /* nor ever again; nothing that it sent arrives any more */
 } SimFaultKind;
 
 typedef struct {
@@ -79,17 +79,17 @@ typedef struct {
     int64_t cancelled_ms; /* -1: by nobody */
     SimFault faults[SIM_MOST_FAULTS];
     uint32_t n_faults;
-    int64_t heals_ms; /* from then on all is well */
+    int64_t heals_ms; /* there are no faults from then on */
 
     /* Not 0: instead of the tables and programs above, those of sim_exact.c, which follow from
      * this. */
     uint64_t exact_program;
 } SimScenario;
 
-/* What follows from a seed. */
+/* The scenario of a seed. */
 void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
 
-/* The cluster and the faults of a seed, but for those that end a task, with an exact program. */
+/* The cluster and the faults of a seed, except those that end a task, with an exact program. */
 void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);
 
 /* (transfer full) */
@@ -100,10 +100,10 @@ typedef struct {
     int64_t simulated_ns;
     uint32_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes, those killed left out */
     SimNetworkStats network;
-    uint64_t rows_digest; /* of an exact program: the bits of its rows in the end */
+    uint64_t rows_digest; /* of an exact program: the bits of its rows at the end */
 } SimOutcome;
 
-/* Runs it; a wrong value, or a wait without end, ends the test. */
+/* Runs it. A wrong value, or a wait without end, ends the test. */
 void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome);
 
 /* ---- sim_exact.c ---- */
@@ -116,10 +116,10 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome);
 /* The table of an exact program. */
 RubatoTableSpec sim_exact_table(const SimScenario *scenario);
 
-/* What each of its workers runs; user_data is the scenario. */
+/* The function of its workers; user_data is the scenario. */
 bool sim_exact_run(RubatoWorker *worker, void *user_data, GError **error);
 
-/* The rows' bits in the end. */
+/* A digest of the rows' bits at the end. */
 bool sim_exact_digest(RubatoEngine *engine, uint64_t *digest, GError **error);
 
 /* ---- sim_worker.c ---- */
@@ -131,7 +131,7 @@ typedef struct {
     int64_t *progress_ns;      /* when something was last done */
 } SimJob;
 
-/* What each worker runs; user_data is a SimJob. */
+/* The function of each worker; user_data is a SimJob. */
 bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error);
 
 #endif

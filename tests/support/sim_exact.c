@@ -1,6 +1,5 @@
-/* Programs whose result is the same to the bit, whatever cluster runs them: of floats, under BSP.
- * What a worker adds follows from what it has read, its rank and its clock, so one wrong bit
- * spreads.
+/* Programs with floats under BSP, whose result has the same bits on every cluster. A worker's
+ * deltas depend on the rows that it has read, its rank and its clock, so one wrong bit spreads.
  *
  * Threads: the workers' of the simulation, and the nodes' main threads. */
 #include <string.h>

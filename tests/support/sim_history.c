@@ -7,12 +7,12 @@
 
 typedef struct {
     uint64_t clock;
-    uint32_t n_barriers; /* that its worker had come to */
-    int64_t sum;         /* of all before */
+    uint32_t n_barriers; /* that its worker had reached */
+    int64_t sum;         /* of all Adds before */
 } Added;
 
 typedef struct {
-    Added *added; /* n of them, and one more, whose clock says nothing: the sum of all */
+    Added *added; /* n of them, and one more, without a clock: the sum of all */
     uint32_t n, room;
 } Log;
 
@@ -20,9 +20,9 @@ struct SimHistory {
     char *name;
     SimModel model;
     uint64_t staleness;
-    bool has_cache; /* rows may be read that were read before */
+    bool has_cache; /* a Get may be answered with rows that were read earlier */
     bool has_adopted;
-    uint32_t *n_barriers; /* that each worker has come to */
+    uint32_t *n_barriers; /* that each worker has reached */
     RubatoKey first_key;
     uint32_t n_keys, n_workers;
     Log *logs; /* by key, then worker */
@@ -118,7 +118,7 @@ static uint32_t count_before(const Log *log, uint64_t clock)
     return low;
 }
 
-/* Adds before the worker came to the last of n barriers. */
+/* Adds before the worker reached the last of n barriers. */
 static uint32_t count_before_barrier(const Log *log, uint32_t n_barriers)
 {
     uint32_t n = log->n;

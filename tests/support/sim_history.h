@@ -1,9 +1,9 @@
-/* What workers of a simulation have added, and what that lets a Get see: the semantics of the
- * models, known to somebody who knows all workers and nothing of how models work.
+/* The Adds of a simulation's workers, and what a Get may see of them: the semantics of the models,
+ * checked by code that sees all workers but knows nothing of how models work.
  *
- * A row has a column for each worker. What a worker adds there is a number drawn for that Add
- * alone, so the sum that a Get sees tells which Adds of the worker are in it: always the first ones
- * up to some Add, for they take effect in order.
+ * A row has a column for each worker. Each Add of a worker adds a number there that is drawn for
+ * this Add alone. So the sum that a Get sees tells which Adds of the worker are in it: always the
+ * first ones up to some Add, because they take effect in order.
  *
  * Threads: those of the simulation. */
 #ifndef TESTS_SUPPORT_SIM_HISTORY_H
@@ -20,11 +20,11 @@ SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness
                             RubatoKey first_key, uint32_t n_keys, uint32_t n_workers);
 void sim_history_free(SimHistory *history);
 
-/* A task begins: clocks are 0, and all that was added before must be seen. */
+/* A task begins: clocks are 0, and every earlier Add must be seen. */
 void sim_history_begin_task(SimHistory *history);
 
-/* The worker comes to a barrier: when it has passed it, it sees what all added before they came.
- * That holds where nothing that was read before is read again. */
+/* The worker reaches a barrier. After it, the worker sees everything that any worker added before
+ * the barrier. That holds if no row that was read earlier is served again. */
 void sim_history_enter_barrier(SimHistory *history, uint32_t worker);
 
 /* The worker is about to add to the keys at this clock: fills n rows of deltas. */
@@ -44,12 +44,11 @@ typedef struct {
 void sim_history_begin_get(SimHistory *history, SimGet *get, uint32_t worker, uint64_t clock,
                            const RubatoKey *keys, size_t n);
 
-/* It has returned these rows: ends the test where it must not. */
+/* The Get has returned these rows: ends the test if it must not. */
 void sim_history_end_get(SimHistory *history, SimGet *get, const int64_t *rows);
 void sim_get_clear(SimGet *get);
 
-/* What is in the rows after a task that failed: the next one begins with it. Every node tells
- * it. */
+/* The rows after a task that failed: the next task begins with them. Every node tells them. */
 void sim_history_adopt(SimHistory *history, RubatoKey first, size_t n, const int64_t *rows);
 
 /* Every Add must be in the rows, once. */

@@ -1,6 +1,6 @@
-/* Packets are copied when they are sent, or shared with the sender until they have come; each is
- * due at a time that its link gives it. A channel finds the transport that is bound to its address
- * when a packet comes there, so the two ends live and die as they like. */
+/* Packets are copied when they are sent, or shared with the sender until they arrive. Each is due
+ * at a time that its link decides. A channel finds the transport that is bound to its address when
+ * a packet arrives there, so either end may come and go at any time. */
 #include "tests/support/sim_network.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct {
     Channel base;
     uint32_t from;
     char *endpoint;
-    int64_t last_ns; /* when the last packet comes */
+    int64_t last_ns; /* when the last packet arrives */
     bool greets;
 } SimChannel;
 
@@ -43,7 +43,8 @@ static struct {
     int64_t silence_ns[SIM_MOST_NODES][SIM_MOST_NODES];
     GHashTable *bound; /* address → SimTransport */
     uint32_t n_ports;
-    uint64_t latest[SIM_MOST_NODES][SIM_MOST_NODES]; /* number of the latest sent that has come */
+    uint64_t latest[SIM_MOST_NODES][SIM_MOST_NODES]; /* number of the latest sent packet that has
+                                                      * arrived */
     SimNetworkStats stats;
     GPtrArray *travelling;
 } net;
@@ -162,7 +163,7 @@ static void travel(SimChannel *channel, Travelling *self)
 
 /* ---- channels ---- */
 
-/* Lets a packet go, or holds or loses it. */
+/* Sends a packet, or holds or loses it. */
 static void let_go(SimChannel *channel, Travelling *self)
 {
     const SimLink *const link = &net.links[self->from][self->to];
@@ -255,7 +256,7 @@ static gboolean is_of(gpointer endpoint, gpointer transport, gpointer which)
     return transport == which;
 }
 
-/* What a node has sent outlives it; its memory does not. */
+/* Packets of a node outlive it, but its memory does not. */
 static void keep_what_is_sent_by(uint32_t node)
 {
     for (guint i = 0; i < net.travelling->len; i++) {

@@ -1,5 +1,5 @@
-/* The network of a simulation: a transport whose packets are dropped, doubled, overtaken, delayed,
- * held back while a connection is cut, or lost when it is reset, as the seed says.
+/* The simulated network: a transport whose packets are dropped, doubled, overtaken, delayed, held
+ * back while a connection is cut, or lost when it is reset, as the seed decides.
  *
  * Threads: those of the simulation; the rest from outside of them, or by sim_after. */
 #ifndef TESTS_SUPPORT_SIM_NETWORK_H
@@ -20,8 +20,8 @@ typedef struct {
 
 typedef struct {
     uint32_t n_nodes;
-    SimLink usual[SIM_MOST_NODES][SIM_MOST_NODES]; /* what they are at first; from, to */
-    bool holds_when_cut; /* what is sent over a cut link waits; else it is dropped */
+    SimLink usual[SIM_MOST_NODES][SIM_MOST_NODES]; /* at the beginning; from, to */
+    bool holds_when_cut; /* packets over a cut link wait; else they are dropped */
     bool lends;          /* packets that come are lent */
     bool shares;         /* a packet on its way keeps the sender's memory */
 } SimNetworkOptions;
@@ -29,20 +29,20 @@ typedef struct {
 void sim_network_begin(const SimNetworkOptions *options);
 void sim_network_end(void);
 
-/* What engines of the simulation take for a transport. */
+/* The transport of the simulation's engines. */
 extern const TransportOps sim_transport;
 
 /* The link may be changed. */
 SimLink *sim_network_link(uint32_t from, uint32_t to);
 
-/* The link is not cut; what was held goes out. */
+/* The link is no longer cut; held packets are sent. */
 void sim_network_join(uint32_t from, uint32_t to);
 
-/* What is on its way, or held, between two nodes is lost. */
+/* Packets between two nodes that are on their way, or held, are lost. */
 void sim_network_reset(uint32_t from, uint32_t to);
 
-/* The longest time from the beginning on, or between two packets of `from` that `to` took in; the
- * present one counts. */
+/* The longest silence of `from` as `to` heard it: from the beginning to the first packet, between
+ * two packets, or since the last one. */
 int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to);
 
 typedef struct {

@@ -1,11 +1,11 @@
-/* What the library asks of the operating system, in a simulation: threads, locks, conditions,
- * futexes, the clock, eventfds and epolls. tests/CMakeLists.txt has the linker replace each
- * function f by __wrap_f of this file; outside of a simulation that calls f.
+/* The operating system in a simulation: threads, locks, conditions, futexes, the clock, eventfds
+ * and epolls. tests/CMakeLists.txt has the linker replace each function f by __wrap_f of this file;
+ * outside of a simulation that calls f.
  *
  * A lock or a condition is kept in the memory of the pthread_mutex_t or pthread_cond_t itself:
  * zeroed, as their initialisers leave them, it is free.
  *
- * Threads: one; those of the simulation, see sim.h. */
+ * Threads: one; see sim.h for those of the simulation. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -94,7 +94,7 @@ WRAP(int, sched_yield, void)
     return 0;
 }
 
-/* So that nobody looks again and again while he could sleep. */
+/* One processor, so that no thread polls when it could sleep. */
 WRAP(guint, g_get_num_processors, void)
 {
     return sim_is_inside() ? 1 : __real_g_get_num_processors();

@@ -8,7 +8,7 @@
 
 typedef struct SimThread SimThread;
 
-/* Threads that wait for the same; zeroed: nobody. */
+/* Threads that wait for the same thing; all zero: none. */
 typedef struct {
     SimThread *first, *last;
 } SimQueue;
@@ -28,11 +28,11 @@ struct SimThread {
     const char *what; /* it waits for; NULL: it does not */
     const void *whom;
     int64_t since_ns;
-    uint64_t n_waits; /* an older timeout is none of this wait's */
+    uint64_t n_waits; /* tells a timeout of an earlier wait from one of this wait */
     bool timed_out;
     int saved_errno;
 
-    /* what is a thread's own in the library; see io/net/caller.h */
+    /* the library's thread-local variables; see io/net/caller.h */
     uint64_t caller_thread;
     CallerPlace caller_place;
 
@@ -44,17 +44,17 @@ struct SimThread {
 /* The thread that runs, NULL outside. */
 extern SimThread *sim_current;
 
-/* The current thread waits until somebody wakes it, or until the time; false: that has come.
- * queue may be NULL. */
+/* The current thread waits until another thread wakes it, or until the time. False: the time has
+ * come. queue may be NULL. */
 bool sim_wait(SimQueue *queue, int64_t until_ns, const char *what, const void *whom);
 
-/* A thread that waits goes on. */
+/* Wakes a waiting thread. */
 void sim_wake(SimThread *thread);
 
-/* Any one of a queue; NULL: there is none. */
+/* Any thread of a queue; NULL: there is none. */
 SimThread *sim_pick(SimQueue *queue);
 
-/* Others may go on first. */
+/* Other threads may run first. */
 void sim_give_way(void);
 
 /* As sim_give_way, if the seed wants it. */
@@ -62,7 +62,7 @@ void sim_may_give_way(void);
 
 SimThread *sim_thread_new(uint32_t node, const char *name, void *(*run)(void *data), void *data);
 
-/* A wait may end for no reason. */
+/* A wait may end without a reason. */
 bool sim_is_spurious(void);
 
 #endif

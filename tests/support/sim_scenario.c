@@ -1,4 +1,4 @@
-/* What a seed stands for. The larger a fault, the rarer; a third of the seeds is without any. */
+/* The scenario of a seed. The larger a fault, the rarer it is. A third of the seeds have none. */
 #include "tests/support/sim_cluster.h"
 
 #include <string.h>
@@ -211,7 +211,7 @@ void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t prog
         scenario->workers[(seed * 7 + scenario->n_workers * (seed % 3)) % scenario->n_nodes]++;
     for (uint32_t i = 0; i < scenario->n_nodes; i++)
         if (scenario->workers[i] == 0 && scenario->servers[i] == 0)
-            scenario->servers[i] = 1; /* a node has to be good for something */
+            scenario->servers[i] = 1; /* a node needs a server or a worker */
     if (scenario->slow_worker != UINT32_MAX)
         scenario->slow_worker %= SIM_EXACT_WORKERS;
 }

@@ -1,4 +1,4 @@
-/* Many seeds of sim_cluster.h, one after the other, and what they were in numbers.
+/* Runs many seeds of sim_cluster.h, one after the other, and counts what happened.
  *
  * Threads: the test's. */
 #ifndef TESTS_SUPPORT_SIM_SEEDS_H
@@ -12,15 +12,15 @@ typedef struct {
     uint64_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes */
 } SimSum;
 
-/* Runs a seed; where it traces, prints all that happens. */
+/* Runs a seed; if `traces`, prints everything that happens. */
 void sim_run_seed(uint64_t seed, bool traces, SimOutcome *outcome);
 
-/* Runs it and adds it up. */
+/* Runs a seed and adds its outcome to the counts. */
 void sim_add_seed(SimSum *sum, uint64_t seed);
 
 void sim_print_sum(const SimSum *sum);
 
-/* Whether there can be simulations: the thread sanitizer takes fibers for one thread. */
+/* Whether simulations are possible: the thread sanitizer takes fibers for one thread. */
 bool sim_can_run(void);
 
 /* The number in an environment variable. */

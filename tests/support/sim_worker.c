@@ -1,6 +1,6 @@
-/* What a worker of a simulation does: in each iteration it reads and adds some rows of each table,
- * by the table's handle, and then clocks. What it does follows from the scenario's seed and its
- * rank alone; what it reads is held against the history.
+/* The function of a simulation's workers: in each iteration a worker reads and adds to some rows of
+ * each table, by the table's handle, and then clocks. Its actions depend on the scenario's seed and
+ * its rank alone. The rows that it reads are compared with the history.
  *
  * Threads: the workers' of the simulation. */
 #include "tests/support/sim_cluster.h"

@@ -1,6 +1,6 @@
-/* The sizes of the engines that tests make: the usual ones, or small ones where the environment has
- * RUBATO_TEST_SIZES=small. With those a request of some hundred keys is cut into pieces and fills
- * its window, so that what usually takes megabytes happens in every case.
+/* The sizes of the engines that tests make: the usual ones, or small ones if the environment has
+ * RUBATO_TEST_SIZES=small. With small ones, a request of some hundred keys is cut into pieces and
+ * fills its window, so limits that usually take megabytes are reached in every case.
  *
  * Threads: any. */
 #ifndef TESTS_SUPPORT_SIZES_H

@@ -1,4 +1,4 @@
-/* A network that writes down what comes.
+/* A network that records what comes.
  *
  * Threads: the handler's functions run on the I/O thread, the rest on the test's. */
 #include "tests/support/station.h"

@@ -1,7 +1,7 @@
-/* A network with a handler that writes down what comes, for tests: several of them in one process
- * make a cluster over real sockets.
+/* A network with a handler that records what comes, for tests. Several of them in one process make
+ * a cluster over real sockets.
  *
- * Threads: the test's own, which waits for what the I/O thread writes down. */
+ * Threads: the test's own, which waits for what the I/O thread records. */
 #ifndef TESTS_SUPPORT_STATION_H
 #define TESTS_SUPPORT_STATION_H
 
@@ -38,15 +38,15 @@ typedef struct {
     unsigned n_taken, longest_batch; /* messages of this batch; of the longest that has ended */
 } Station;
 
-/* Opens and starts the network of node `self` of n_nodes at any free port of the loopback, or at an
- * address of the transport that RUBATO_TEST_TRANSPORT names; what the config leaves open. A failure
- * ends the test. */
+/* Opens and starts the network of node `self` of n_nodes. If the config has no endpoint, it binds
+ * any free port of the loopback, or an address of the transport that RUBATO_TEST_TRANSPORT names. A
+ * failure ends the test. */
 Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *config);
 
-/* Stops its network and frees what nobody took. */
+/* Stops its network and frees messages that nobody took. */
 void station_free(Station *station);
 
-/* What a peer of it must be told to join. */
+/* What a peer must know of it to join. */
 NetworkPeer station_peer(const Station *station, uint32_t self);
 
 #define STATION_RUN_ID 0x123456789abcdef0u
@@ -55,20 +55,20 @@ NetworkPeer station_peer(const Station *station, uint32_t self);
 /* Joins all of them. */
 void stations_join(Station *const *stations, uint32_t n);
 
-/* The next message, waiting for it; NULL after timeout_ms. (transfer full) */
+/* Waits for the next message; NULL after timeout_ms. (transfer full) */
 Incoming *station_take(Station *station, int timeout_ms);
 
-/* Its handler waits in the next message that comes, or goes on. */
+/* Makes its handler wait in the next message that comes, or continue. */
 void station_hold(Station *station, bool is_held);
 
-/* The next greeting likewise. (transfer full) */
+/* The same for the next greeting. (transfer full) */
 StationGreeting *station_take_greeting(Station *station, int timeout_ms);
 void station_greeting_free(StationGreeting *greeting);
 
 /* Waits until its handler has ticked n more times. */
 bool station_wait_ticks(Station *station, uint64_t n);
 
-/* Waits until done(user) holds; looks with each tick of the station. */
+/* Waits until done(user) holds; checks it with each tick of the station. */
 bool station_wait_until(Station *station, bool (*done)(void *user), void *user);
 
 /* A frame of this kind with n bytes of values, which begin with `number` and follow from it. */

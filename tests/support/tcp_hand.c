@@ -8,22 +8,27 @@
 
 #define PATIENCE_MS 20000
 
+/* Whether to call again after a transfer of n bytes (-1: errno): it moved some, or the socket is
+ * ready now. */
+static bool goes_on(const TcpHand *hand, ssize_t n, short events)
+{
+    struct pollfd polled = { .fd = hand->fd, .events = events };
+
+    if (n == -1 && (errno == EAGAIN || errno == EINTR))
+        return poll(&polled, 1, PATIENCE_MS) == 1;
+    return n > 0;
+}
+
 bool tcp_hand_push_bytes(const TcpHand *hand, const void *bytes, size_t size)
 {
     const uint8_t *at = bytes;
+    size_t done = 0;
 
-    while (size > 0) {
-        struct pollfd polled = { .fd = hand->fd, .events = POLLOUT };
-        const ssize_t n = send(hand->fd, at, size, MSG_NOSIGNAL);
-        if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
-            if (poll(&polled, 1, PATIENCE_MS) != 1)
-                return false;
-            continue;
-        }
-        if (n <= 0)
+    while (done < size) {
+        const ssize_t n = send(hand->fd, at + done, size - done, MSG_NOSIGNAL);
+        if (!goes_on(hand, n, POLLOUT))
             return false;
-        at += n;
-        size -= (size_t)n;
+        done += n > 0 ? (size_t)n : 0;
     }
     return true;
 }
@@ -31,19 +36,13 @@ bool tcp_hand_push_bytes(const TcpHand *hand, const void *bytes, size_t size)
 static bool pull_bytes(const TcpHand *hand, void *bytes, size_t size)
 {
     uint8_t *at = bytes;
+    size_t done = 0;
 
-    while (size > 0) {
-        struct pollfd polled = { .fd = hand->fd, .events = POLLIN };
-        const ssize_t n = recv(hand->fd, at, size, 0);
-        if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
-            if (poll(&polled, 1, PATIENCE_MS) != 1)
-                return false;
-            continue;
-        }
-        if (n <= 0)
+    while (done < size) {
+        const ssize_t n = recv(hand->fd, at + done, size - done, 0);
+        if (!goes_on(hand, n, POLLIN))
             return false;
-        at += n;
-        size -= (size_t)n;
+        done += n > 0 ? (size_t)n : 0;
     }
     return true;
 }

@@ -1,4 +1,4 @@
-/* A node's end of a TCP connection, by hand: what a test says on it, well made or not.
+/* A node's end of a TCP connection, driven by hand: a test sends correct or wrong bytes on it.
  *
  * Threads: the test's own. */
 #ifndef TESTS_SUPPORT_TCP_HAND_H
@@ -15,13 +15,13 @@ typedef struct {
 /* Says HELLO on the connected socket. A config of NULL: as node 0 of a run without a secret. */
 void tcp_hand_begin(TcpHand *hand, int fd, const HandshakeConfig *config);
 
-/* Waits for the answer and says FINISH. False: the other end closes, or is not whom it wants. */
+/* Waits for the answer and says FINISH. False: the other end closes, or is not the wanted node. */
 bool tcp_hand_finish(TcpHand *hand);
 
 /* Both. */
 bool tcp_hand_shake(TcpHand *hand, int fd, const HandshakeConfig *config);
 
-/* Writes all, unless the other end has closed. */
+/* Writes all bytes. False: the other end has closed. */
 bool tcp_hand_push_bytes(const TcpHand *hand, const void *bytes, size_t size);
 
 /* A packet. */

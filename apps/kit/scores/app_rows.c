@@ -34,3 +34,13 @@ void app_rows_clear(AppRows *rows)
     rubato_dataset_free(rows->test);
     *rows = (AppRows){ .train = NULL };
 }
+
+AppReadAhead *app_rows_read(const AppRows *rows, const App *app, const AppData *data,
+                            RubatoWorker *worker, GError **error)
+{
+    const RubatoReaderOptions options =
+        app_data_reader_options(app, data, rubato_worker_n_workers(worker));
+
+    return app_read_ahead_new(rubato_worker_open_reader(worker, rows->train, &options, error),
+                              MAX(1, app->speculation));
+}

@@ -1,11 +1,12 @@
 /* The rows that a program learns scores from, and those that it is tested on.
  *
- * Threads: main's. */
+ * Threads: main's, except app_rows_read. */
 #ifndef RUBATO_APPS_KIT_SCORES_APP_ROWS_H
 #define RUBATO_APPS_KIT_SCORES_APP_ROWS_H
 
 #include "apps/kit/app.h"
 #include "apps/kit/scores/app_loss.h"
+#include "apps/kit/scores/app_read_ahead.h"
 
 typedef struct {
     RubatoDataset *train, *test; /* NULL: none */
@@ -19,5 +20,10 @@ typedef struct {
  * predict. If it fails, *rows must still be cleared. */
 bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error);
 void app_rows_clear(AppRows *rows);
+
+/* Opens a worker's part of the rows to train on, read as the flags say, and so far ahead that its
+ * keys can be announced. The worker's thread. (transfer full) */
+AppReadAhead *app_rows_read(const AppRows *rows, const App *app, const AppData *data,
+                            RubatoWorker *worker, GError **error);
 
 #endif
