@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/shard.h"
+#include "models/shard_private.h"
+#include "models/storage/hash/hash.h"
 #include "models/storage/hash/segment.h"
 #include "tests/support/runner.h"
 #include "tests/support/shard_fixture.h"
@@ -57,6 +58,47 @@ START_TEST(hash_keeps_every_row_while_it_grows)
     shard_size(shard, &n_rows, &n_bytes);
     ck_assert_uint_eq(n_rows, n);
     ck_assert_uint_ge(n_bytes, n * (8 + width * 8));
+    shard_free(shard);
+}
+END_TEST
+
+/* Key i of a table of odd ones, which also has key 0. */
+static RubatoKey odd_key(size_t i)
+{
+    return i == 0 ? 0 : 2 * i * UINT64_C(0x9e3779b97f4a7c15) + 1;
+}
+
+/* For each layout of buckets; a processor without the instructions has nothing to compare. */
+START_TEST(hash_finds_the_same_rows_by_all_instructions)
+{
+    static const uint32_t widths[] = { 1, 2, 3, 4, 40 };
+    static const HashInstructions all[] = { HASH_PLAIN, HASH_AVX2, HASH_AVX512, HASH_WIDEST };
+    enum { N = 30000, N_ASKED = N + 1000 }; /* the last ones are absent */
+    const uint32_t width = widths[_i];
+    RubatoTableSpec spec = { .dtype = RUBATO_F32, .width = width };
+    RubatoShard *shard = shard_make(&spec, "hash", 0);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_ASKED);
+    g_autofree float *ones = g_new(float, N *width);
+    g_autofree float *read = g_new(float, N_ASKED *width);
+    unsigned n_adds = 0;
+
+    for (size_t i = 0; i < N_ASKED; i++)
+        keys[i] = odd_key(i);
+    for (size_t i = 0; i < N * width; i++)
+        ones[i] = 1;
+    for (size_t by = 0; by < G_N_ELEMENTS(all); by++) {
+        unsigned n_wrong = 0;
+
+        if (!hash_storage_use(shard->storage, all[by]))
+            continue;
+        shard_add(shard, &(RubatoKeys){ .keys = keys, .n = N }, ones);
+        n_adds++;
+        shard_get(shard, &(RubatoKeys){ .keys = keys, .n = N_ASKED }, read);
+        for (size_t i = 0; i < N_ASKED * width; i++)
+            n_wrong += (unsigned)read[i] != (i < N * width ? n_adds : 0);
+        require_msg(n_wrong == 0, "%u values wrong by instructions %d", n_wrong, (int)all[by]);
+        require_msg(shard_n_rows(shard) == N, "%u rows", (unsigned)shard_n_rows(shard));
+    }
     shard_free(shard);
 }
 END_TEST
@@ -357,6 +399,7 @@ int main(void)
     TCase *seeds = tcase_create("seeds");
 
     tcase_add_loop_test(shards, hash_keeps_every_row_while_it_grows, 0, 4);
+    tcase_add_loop_test(shards, hash_finds_the_same_rows_by_all_instructions, 0, 5);
     tcase_add_loop_test(shards, hash_lists_its_keys_piece_by_piece, 0, 4);
     tcase_add_loop_test(shards, hash_has_room_for_keys_of_any_pattern, 0, 17);
     tcase_add_test(shards, hash_keys_in_one_place_take_a_larger_segment);

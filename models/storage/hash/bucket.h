@@ -15,7 +15,10 @@
 
 #include <rubato/types.h>
 #include <stdbool.h>
-#ifdef __SSE2__
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define BUCKET_HAS_WIDE 1 /* comparisons by AVX2 and AVX-512, for processors that have these */
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -73,6 +76,35 @@ BUCKET_INLINE uint32_t bucket_match(BucketLayout layout, unsigned char *bucket, 
     for (uint32_t i = 0; i < layout.n_slots; i++)
         found |= (uint32_t)(keys[i] == key) << (i * BUCKET_BITS);
     return found;
+}
+#endif
+
+#ifdef BUCKET_HAS_WIDE
+#define BUCKET_AVX2 __attribute__((target("avx2,bmi,bmi2")))
+#define BUCKET_AVX512 __attribute__((target("avx2,bmi,bmi2,avx512f")))
+
+/* As bucket_match, but with one bit for each slot. */
+BUCKET_INLINE BUCKET_AVX2 uint32_t bucket_match_avx2(BucketLayout layout, unsigned char *bucket,
+                                                     RubatoKey key)
+{
+    const RubatoKey *keys = bucket_keys(bucket);
+    const __m256i four = _mm256_cmpeq_epi64(_mm256_load_si256((const void *)keys),
+                                            _mm256_set1_epi64x((long long)key));
+    uint32_t found = (uint32_t)_mm256_movemask_pd(_mm256_castsi256_pd(four));
+
+    for (uint32_t i = 4; i < layout.n_slots; i++)
+        found |= (uint32_t)(keys[i] == key) << i;
+    return found;
+}
+
+/* No bucket has more than eight slots, so all its keys lie in its first 64 bytes. */
+BUCKET_INLINE BUCKET_AVX512 uint32_t bucket_match_avx512(BucketLayout layout, unsigned char *bucket,
+                                                         RubatoKey key)
+{
+    const __mmask8 slots = (__mmask8)((1u << layout.n_slots) - 1);
+
+    return _mm512_mask_cmpeq_epi64_mask(slots, _mm512_load_si512((const void *)bucket),
+                                        _mm512_set1_epi64((long long)key));
 }
 #endif
 

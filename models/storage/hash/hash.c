@@ -31,6 +31,7 @@
 #include <string.h>
 
 #include "models/spec.h"
+#include "models/storage/hash/hash.h"
 #include "models/storage/hash/segment.h"
 #include "models/storage/storage.h"
 
@@ -44,13 +45,16 @@
 
 typedef struct HashStorage HashStorage;
 
+/* Finds the cells of keys (for key 0 its row). False if one is absent; it is NULL then. */
+typedef bool FindCells(const HashStorage *hash, const RubatoKey *keys, size_t n, void **cells);
+
 struct HashStorage {
     RubatoStorage base;
 
     /* immutable */
     const RubatoInit *init;
     size_t row_bytes;
-    bool (*find_cells)(const HashStorage *hash, const RubatoKey *keys, size_t n, void **cells);
+    FindCells *find_cells;
     bool is_inline;     /* rows lie in the cells */
     uint32_t slab_bits; /* a slab has 2^slab_bits rows */
 
@@ -231,59 +235,26 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
     return row;
 }
 
-/* Finds the home buckets of keys and prefetches them. The loop stands alone, so that all its
- * variables stay in registers. */
-static __attribute__((noinline)) void fetch_homes(const HashStorage *hash, const RubatoKey *keys,
-                                                  size_t n, unsigned char **homes)
-{
-    const Segment *directory = hash->directory;
-    const KeyHash by = hash->source.key_hash;
-    const uint32_t shift = 64 - hash->depth;
-    const bool has_two_lines = hash->source.layout.bucket_bytes > ALIGNMENT;
+/* The functions that find cells, for each instruction set. */
+#define FIND(name) name##_plain
+#define FIND_TARGET
+#define FIND_MATCH bucket_match
+#define FIND_BITS BUCKET_BITS
+#include "models/storage/hash/find_cells.h"
 
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t h = key_hash(&by, keys[i]);
+#ifdef BUCKET_HAS_WIDE
+#define FIND(name) name##_avx2
+#define FIND_TARGET BUCKET_AVX2
+#define FIND_MATCH bucket_match_avx2
+#define FIND_BITS 1
+#include "models/storage/hash/find_cells.h"
 
-        homes[i] = segment_home(&directory[segment_place(h) >> shift], h);
-        __builtin_prefetch(homes[i], 1);
-        if (has_two_lines)
-            __builtin_prefetch(homes[i] + ALIGNMENT, 1);
-    }
-}
-
-/* Finds the cells of keys (for key 0 its row). False if one is absent; it is NULL then. */
-BUCKET_INLINE bool find_cells(const HashStorage *hash, BucketLayout layout, const RubatoKey *keys,
-                              size_t n, void **cells)
-{
-    unsigned char *homes[PREFETCHED];
-    bool all = true;
-
-    for (size_t begin = 0; begin < n; begin += PREFETCHED) {
-        const size_t end = MIN(n, begin + PREFETCHED);
-
-        fetch_homes(hash, keys + begin, end - begin, homes);
-        for (size_t i = begin; i < end; i++) {
-            cells[i] = keys[i] == BUCKET_EMPTY_KEY
-                           ? hash->row_of_empty_key
-                           : bucket_search(layout, homes[i - begin], keys[i]);
-            all &= cells[i] != NULL;
-        }
-    }
-    return all;
-}
-
-/* A function for each layout. */
-#define DEFINE_FIND(bytes)                                                                      \
-    static bool find_cells_of_##bytes(const HashStorage *hash, const RubatoKey *keys, size_t n, \
-                                      void **cells)                                             \
-    {                                                                                           \
-        return find_cells(hash, bucket_layout(bytes), keys, n, cells);                          \
-    }
-
-DEFINE_FIND(4)
-DEFINE_FIND(8)
-DEFINE_FIND(12)
-DEFINE_FIND(16)
+#define FIND(name) name##_avx512
+#define FIND_TARGET BUCKET_AVX512
+#define FIND_MATCH bucket_match_avx512
+#define FIND_BITS 1
+#include "models/storage/hash/find_cells.h"
+#endif
 
 /* Finds rows. False if one is absent; it is NULL then. */
 static bool find_rows(const HashStorage *hash, const RubatoKey *keys, size_t n, void **rows)
@@ -322,15 +293,40 @@ static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t
 
 /* ---- the ops ---- */
 
+bool hash_storage_use(RubatoStorage *storage, HashInstructions instructions)
+{
+    HashStorage *hash = (HashStorage *)storage;
+    const size_t cell_bytes = hash->source.layout.cell_bytes;
+
+#ifdef BUCKET_HAS_WIDE
+    const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+    const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f");
+
+    if (instructions == HASH_WIDEST)
+        instructions = has_avx512 ? HASH_AVX512 : has_avx2 ? HASH_AVX2 : HASH_PLAIN;
+    if (instructions == HASH_AVX512)
+        hash->find_cells = has_avx512 ? choose_find_avx512(cell_bytes) : NULL;
+    else if (instructions == HASH_AVX2)
+        hash->find_cells = has_avx2 ? choose_find_avx2(cell_bytes) : NULL;
+    else
+        hash->find_cells = choose_find_plain(cell_bytes);
+#else
+    hash->find_cells = instructions == HASH_PLAIN || instructions == HASH_WIDEST
+                           ? choose_find_plain(cell_bytes)
+                           : NULL;
+#endif
+    if (hash->find_cells != NULL)
+        return true;
+    hash->find_cells = choose_find_plain(cell_bytes);
+    return false;
+}
+
 static void choose_layout(HashStorage *hash, uint64_t seed)
 {
     const size_t cell_bytes = hash->is_inline ? hash->row_bytes : sizeof(uint32_t);
 
     segment_source_init(&hash->source, cell_bytes, seed);
-    hash->find_cells = cell_bytes == 4    ? find_cells_of_4
-                       : cell_bytes == 8  ? find_cells_of_8
-                       : cell_bytes == 12 ? find_cells_of_12
-                                          : find_cells_of_16;
+    (void)hash_storage_use(&hash->base, HASH_WIDEST);
 }
 
 static void destroy(RubatoStorage *storage)
