@@ -30,7 +30,7 @@ static bool parse(App *app, const char *const *arguments)
     return app_parse(app, &program, argc, argv);
 }
 
-/* Whatever a case prints on standard error goes here, to be read back. */
+/* A case's standard error goes here, so that the case can read it. */
 static int capture_stderr(void)
 {
     int ends[2];
@@ -41,8 +41,8 @@ static int capture_stderr(void)
     return ends[0];
 }
 
-/* Reads what was printed so far. A terminal hands it on in pieces and when it likes, so the end is
- * marked, and reading waits for the mark. */
+/* Reads the output so far. A terminal passes it on in pieces and at any time, so a mark is written
+ * at the end, and reading waits for the mark. */
 static void read_all(int fd, char *text, size_t size)
 {
     size_t n = 0;

@@ -170,7 +170,7 @@ static RubatoDataKeys *keys_from(const char *json)
 #define KEYS \
     "{\"format\":\"csv\",\"columns\":2,\"names\":[\"x\",\"y\"],\"label\":1,\"categorical\":[]}"
 
-/* In the error stands what is wrong, what it should be, and what to do. */
+/* The error says what is wrong, what it should be, and what to do. */
 START_TEST(rows_that_a_model_does_not_know_are_refused)
 {
     g_autofree char *path = NULL;
@@ -183,7 +183,7 @@ START_TEST(rows_that_a_model_does_not_know_are_refused)
     ck_assert(g_file_set_contents(path, "y,x\n1,2\n", -1, NULL));
     ck_assert(parse(&app, (const char *const[]){ "--load=a", "--epochs=1", "--train", path,
                                                  "--format=csv", "--label-column=1", NULL }));
-    ck_assert(app_data_check_keys(&app, NULL)); /* nobody knows what to ask for */
+    ck_assert(app_data_check_keys(&app, NULL)); /* there are no keys to compare with */
     app_data_take_keys(&data, keys_from(KEYS));
     ck_assert(!app_data_check_keys(&app, &error));
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH));

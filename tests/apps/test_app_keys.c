@@ -1,4 +1,4 @@
-/* What keys mean, as it is saved with a model and told to the user. */
+/* The meaning of keys, as it is saved with a model and shown to the user. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Losses and their labels: against values worked out by hand. */
+/* Losses and their labels, compared with values computed by hand. */
 #include <glib/gstdio.h>
 #include <unistd.h>
 

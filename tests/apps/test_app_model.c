@@ -1,4 +1,4 @@
-/* Saved models: NumPy's files, what --save leaves and --load takes, and --predict. */
+/* Saved models: NumPy's files, --save, --load and --predict. */
 #include <glib/gstdio.h>
 #include <math.h>
 #include <stdlib.h>
@@ -271,7 +271,7 @@ static RubatoKey hash_key(uint64_t i)
     return i * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* Makes a model and saves it; its folder. */
+/* Makes a model and saves it. Returns its folder. */
 static char *save_model(int64_t first)
 {
     char *dir = in_scratch("model");
@@ -367,7 +367,7 @@ START_TEST(the_shape_of_a_saved_table_can_be_asked)
 }
 END_TEST
 
-/* A description with this in place of that. */
+/* A description in which one text is replaced by another. */
 static const struct {
     const char *that, *this, *message;
 } bad_descriptions[] = {
@@ -456,7 +456,7 @@ START_TEST(other_folders_are_left_alone)
 }
 END_TEST
 
-/* What is saved when the folder is filled meanwhile stays away from it, and leaves nothing. */
+/* If the folder is filled during a save, the save does not touch it, and leaves nothing behind. */
 START_TEST(a_folder_that_is_taken_meanwhile_is_not_replaced)
 {
     g_autofree char *dir = in_scratch("model");
@@ -510,8 +510,8 @@ static char *save_few(void)
     return dir;
 }
 
-/* Whether a model can be loaded; it then is the one that was saved. Otherwise the error names the
- * file. */
+/* Whether a model can be loaded. If so, it must be the one that was saved; if not, the error must
+ * name the file. */
 static bool load_few(const char *dir, const char *file, size_t at)
 {
     Run *run = run_few("--load", dir);
@@ -538,8 +538,8 @@ static bool load_few(const char *dir, const char *file, size_t at)
     return loaded;
 }
 
-/* One bit of each byte of each file, another one in each. Blanks and the like may change. Without
- * RUBATO_TEST_EVERY_BYTE it is one byte of seven. */
+/* Flips one bit of each byte of each file, a different one each time. Blanks and the like may
+ * change. Without RUBATO_TEST_EVERY_BYTE it is one byte of seven. */
 START_TEST(a_model_with_any_bit_changed_is_refused_or_the_same)
 {
     static const struct {
@@ -604,7 +604,7 @@ START_TEST(predictions_that_find_no_room_are_an_error)
 }
 END_TEST
 
-/* What would else fail when training is over. */
+/* Errors that would otherwise come only after the training. */
 START_TEST(files_that_cannot_be_read_or_written_are_told_at_the_start)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* How good scores are: against values worked out by hand. */
+/* Metrics of scores, compared with values computed by hand. */
 #include <check.h>
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* The arithmetic of factorisation machines: against the sums as the papers write them, and the
- * gradient against differences of the objective. */
+/* The arithmetic of factorisation machines: scores are compared with the sums of the papers, and
+ * the gradient with differences of the objective. */
 #include <check.h>
 #include <math.h>
 #include <rubato/mix.h>
@@ -103,7 +103,7 @@ static const FmModel shapes[] = {
     { .n_factors = 16, .n_fields = N_FIELDS, .loss.kind = APP_LOSS_LOGISTIC },
 };
 
-/* As the papers have it: pair by pair, in double precision. */
+/* The papers' formula: pair by pair, in double precision. */
 static double plain_score(const Rig *rig, size_t row)
 {
     const FmModel *model = &rig->model;
@@ -127,7 +127,7 @@ static double plain_score(const Rig *rig, size_t row)
     return score;
 }
 
-/* What fm_gradient is the gradient of; the tally is without the penalties. */
+/* The objective whose gradient fm_gradient computes. The tally is without the penalties. */
 static double objective(const Rig *rig, FmTally *tally)
 {
     const FmModel *model = &rig->model;

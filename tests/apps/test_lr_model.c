@@ -46,7 +46,7 @@ START_TEST(score_is_bias_and_weighted_sum)
 }
 END_TEST
 
-/* What lr_gradient is the gradient of. */
+/* The objective whose gradient lr_gradient computes. */
 static double objective(const LrModel *model, const LrWorkspace *workspace)
 {
     double scores[4], sum = 0;

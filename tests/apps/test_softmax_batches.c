@@ -49,7 +49,7 @@ START_TEST(batches_give_each_row_to_one_worker_in_each_epoch)
 }
 END_TEST
 
-/* A step is the same rows whoever shares it: what makes results comparable. */
+/* A step has the same rows for any number of workers, so results are comparable. */
 START_TEST(batches_do_not_depend_on_the_number_of_workers)
 {
     SoftmaxBatches alone, shared;

@@ -1,5 +1,5 @@
-/* rubato-bench works: every case runs, briefly, and its results make sense. How fast is not
- * asked. */
+/* rubato-bench works: every case runs briefly, and its results are plausible. Speed is not
+ * tested. */
 #include <check.h>
 #include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
@@ -10,7 +10,7 @@
 
 #include "tests/support/runner.h"
 
-/* What the program writes to its standard output. (transfer full) */
+/* Runs the program and returns its standard output. (transfer full) */
 static char *run_program(const char *const *argv, int *status)
 {
     g_autoptr(GError) error = NULL;
@@ -81,7 +81,7 @@ static void check_case(JsonObject *result)
                             1e-6 * median / limit);
 }
 
-/* The cases that there have to be. */
+/* The cases that must exist. */
 static const char *const known[] = {
     "local-get-1",         "local-add-1",         "local-iterate-100",  "local-iterate-100-2x2",
     "local-get-10k-dense", "local-add-10k-dense", "local-get-rows32",   "local-add-rows32",
@@ -211,7 +211,8 @@ START_TEST(two_builds_are_compared_case_by_case)
 }
 END_TEST
 
-/* A build whose figures are a millionth of the real ones: everything after it is slower. */
+/* A report whose figures are a millionth of the real ones: everything compared with it is
+ * slower. */
 START_TEST(a_build_that_is_slower_than_allowed_fails_the_comparison)
 {
     static const char fake[] = "#!/bin/sh\n"

@@ -1,6 +1,6 @@
 /* How many rows rubato-fm learns from in a second: 20 fields of 1000 values, some of them often, 16
- * factors, two workers in one process, reading from the cache. How fast is not asked here, only
- * that it works; RUBATO_BENCH_ROWS=1000000 makes enough rows for figures that mean something:
+ * factors, two workers in one process, reading from the cache. The test does not check the speed,
+ * only that the program works. RUBATO_BENCH_ROWS=1000000 makes enough rows for meaningful figures:
  *
  *     RUBATO_BENCH_ROWS=1000000 build/release/tests/test_fm_speed */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* How fast rubato-lr learns a9a with its defaults: the whole program, reading and evaluation
  * included, with two workers in one process; and the rows that it learns from in a second with four
- * workers, in one process and on two nodes. How fast is not asked here, only that it works;
- * RUBATO_BENCH_REPEATS=15 gives figures that mean something:
+ * workers, in one process and on two nodes. The test does not check the speed, only that the
+ * program works. RUBATO_BENCH_REPEATS=15 gives meaningful figures:
  *
  *     RUBATO_BENCH_REPEATS=15 build/release/tests/test_lr_speed */
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Models and the columns that they were trained on, as a user meets them: rubato-lr and rubato-fm
- * with csv that lacks the label, that has other columns, and with models that say nothing of
+/* Models and the columns on which they were trained, as a user sees them: rubato-lr and rubato-fm
+ * with csv that lacks the label or has other columns, and with models that say nothing about
  * columns. */
 #include <string.h>
 
@@ -45,7 +45,7 @@ static void remove_files(void)
     g_free(model);
 }
 
-/* Adds what every call has in common. */
+/* Adds the arguments of every call. */
 static Outcome call(Place place, const char *program, const char *const *more)
 {
     const char *arguments[16] = { "--label-column", "paid",      "--categorical",

@@ -1,5 +1,4 @@
-/* rubato-fm as a user runs it: on rows of which the true model is known, on ratings, and on real
- * rows. */
+/* rubato-fm as a user runs it: on rows whose true model is known, on ratings, and on real rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@
 #define N_TRAIN 40000
 #define N_TEST 10000
 
-/* What the true model reaches may not be missed by more, in AUC. */
+/* The AUC may be lower than the true model's by at most this. */
 #define SHORTFALL 0.005
 
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
@@ -67,7 +66,7 @@ START_TEST(fm_finds_what_linear_terms_cannot)
 }
 END_TEST
 
-/* Where a key has other factors against each field, these must be learned apart. */
+/* If a key has different factors for each field, these must be learned separately. */
 START_TEST(ffm_finds_what_one_set_of_factors_cannot)
 {
     const Place place = (Place)_i;
@@ -138,7 +137,7 @@ START_TEST(fm_is_no_worse_than_linear_terms_on_real_rows)
 }
 END_TEST
 
-/* What was saved by one process, two nodes evaluate and one predicts with. */
+/* Two nodes evaluate a model that one process has saved, and one process predicts with it. */
 START_TEST(fm_goes_on_from_a_saved_model)
 {
     size_t n_lines = 0, n_right = 0;
@@ -201,7 +200,7 @@ START_TEST(fm_refuses_what_is_wrong)
 }
 END_TEST
 
-/* Fields that no training row has are no part of the model. */
+/* The model has no fields that no training row has. */
 static const struct {
     const char *name, *text; /* of a file */
     const char *flag;        /* that is given it */

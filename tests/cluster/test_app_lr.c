@@ -1,5 +1,5 @@
-/* rubato-lr as a user runs it: on real rows, on rows of which the true model is known, and on some
- * that are wrong. */
+/* rubato-lr as a user runs it: on real rows, on rows whose true model is known, and on wrong
+ * rows. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 /* ---- real rows ---- */
 
-/* What rubato-lr is to reach with its defaults: liblinear's logistic regression has .8499, .9022
- * and .3241 on a9a, .9673 and .0541 on w8a. */
+/* The results that rubato-lr must reach with its defaults. Liblinear's logistic regression has
+ * .8499, .9022 and .3241 on a9a, .9673 and .0541 on w8a. */
 static const struct {
     const char *train, *test;
     double accuracy, auc, logloss;
@@ -19,8 +19,8 @@ static const struct {
     { "w8a/w8a.train.svm", "w8a/w8a.test.svm", 0.9825, 0.965, 0.057 },
 };
 
-/* By so much other models, whose order of Adds no two runs have, may be worse than bsp, of which
- * all runs are the same. */
+/* Other models may be worse than bsp by so much, because the order of their Adds differs from run
+ * to run; all runs of bsp are the same. */
 #define ACCURACY_NOISE 0.002
 #define AUC_NOISE 0.001
 #define LOGLOSS_NOISE 0.002
@@ -56,7 +56,8 @@ static const struct {
     { "ssp", "4" }, { "sparse_ssp", "0" }, { "sparse_ssp", "1" }, { "sparse_ssp", "4" },
 };
 
-/* All workers of all nodes have told, and nobody read what was staler than the model allows. */
+/* All workers of all nodes have reported, and none has read rows that were staler than the model
+ * allows. */
 static void check_waits(JsonNode *card, const char *model)
 {
     JsonObject *members = json_node_get_object(card);
@@ -70,7 +71,7 @@ static void check_waits(JsonNode *card, const char *model)
                          number(card, "staleness") + number(card, "speculation"));
 }
 
-/* Slow builds take some models, and eight epochs: most is learned by then. */
+/* Slow builds test some models with eight epochs, by which most is learned. */
 START_TEST(lr_is_as_good_under_every_model)
 {
     const Place place = (Place)(_i % 2);
@@ -94,7 +95,7 @@ END_TEST
 #define N_TRAIN 8000
 #define N_TEST 4000
 
-/* What the true model reaches may not be missed by more, in AUC. */
+/* The AUC may be lower than the true model's by at most this. */
 #define SHORTFALL 0.01
 
 static const FactorRows linear = {
@@ -190,8 +191,7 @@ static char *write_text(const char *dir, const char *name, const char *text)
     return path;
 }
 
-/* With a penalty that nothing outweighs, what is left of a row is the bias: the share of
- * positives. */
+/* With a very large penalty, only the bias is left of a row's score: the share of positives. */
 START_TEST(lr_with_a_great_penalty_has_a_bias_alone)
 {
     static const char *const penalties[][4] = {
@@ -226,7 +226,7 @@ END_TEST
 
 #define FEW_ROWS "1 1:1 7:1\n-1 2:1 7:1\n1 1:1 9:2\n-1 3:4\n"
 
-/* The saved model stands for the run, wherever it was trained and is loaded. */
+/* A saved model gives the same results as its run, wherever it was trained and is loaded. */
 START_TEST(lr_has_the_same_metrics_with_a_saved_model)
 {
     const Place place = (Place)_i,
@@ -249,7 +249,7 @@ START_TEST(lr_has_the_same_metrics_with_a_saved_model)
 }
 END_TEST
 
-/* Of a row without keys a model without bias knows nothing. */
+/* A model without bias knows nothing about a row without keys. */
 START_TEST(lr_predicts_with_a_saved_model)
 {
     const Place place = (Place)_i;

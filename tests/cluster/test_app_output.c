@@ -1,5 +1,4 @@
-/* What programs do where they cannot say what they have to say, and if there is no end of what
- * they read. */
+/* Programs whose output cannot be written, and programs whose input never ends. */
 #include <glib.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "tests/support/program_run.h"
 #include "tests/support/runner.h"
 
-/* Runs a line of sh in the folder of the programs; its exit code. (*err: transfer full) */
+/* Runs a line of sh in the folder of the programs. Returns its exit code. (*err: transfer full) */
 static int run_line(const char *line, char **err)
 {
     const char *const argv[] = { "/bin/sh", "-c", line, NULL };

@@ -57,7 +57,7 @@ END_TEST
 
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
-/* What runs where each run takes its time: one model in one process, and one on two nodes. */
+/* The runs of slow builds: one model in one process, and one on two nodes. */
 static bool is_played_slowly(const char *model, Place place)
 {
     return g_str_equal(model, place == PLACE_ONE_PROCESS ? "sparse_ssp" : "bsp");
@@ -147,7 +147,7 @@ START_TEST(softmax_predicts_with_a_saved_model)
 }
 END_TEST
 
-/* A far target: it is not reached by chance. */
+/* A target that is not reached by chance. */
 START_TEST(softmax_stops_on_every_node_at_the_target_loss)
 {
     g_autoptr(JsonNode) card = run_for_card(

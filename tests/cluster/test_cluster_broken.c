@@ -1,6 +1,5 @@
-/* Nodes that belong to the run and send nonsense: what cannot be read, or acknowledgements and
- * nothing else. The run ends on all others, in time, with the node's name and what is wrong with
- * it.
+/* Nodes of the run that send nonsense: messages that cannot be read, or acknowledgements and
+ * nothing else. The run ends in time on all other nodes, with the node's name and the fault.
  *
  * docs/liveness.md: A node that sends nonsense */
 #include <sys/mman.h>
@@ -24,7 +23,7 @@ typedef enum {
     MISDEED_BAD_REQUESTS, /* its requests are for a server that the other node does not have */
 } Misdeed;
 
-/* What node `liar` does to the node `to`, or to ALL. */
+/* The misdeed of node `liar` against the node `to`, or against ALL. */
 typedef struct {
     uint32_t liar, to;
     Misdeed misdeed;
@@ -108,7 +107,7 @@ static Packet *lie(uint32_t from, uint32_t to, Packet *packet)
     return changed;
 }
 
-/* Under BSP each worker waits for all others again and again. */
+/* Under BSP each worker waits for all others in each clock. */
 static bool work_for_ever(RubatoWorker *worker, void *user_data, GError **error)
 {
     float rows[10] = { 0 };

@@ -70,8 +70,8 @@ static bool is_dense(const char *table)
     return table[0] == 'd';
 }
 
-/* Deltas that follow from what was read and from who adds them, and whose sum depends on the order:
- * a step towards a target of the worker's own. Key 5 stands twice in the call. */
+/* Deltas that depend on the rows that were read and on the worker, and whose sum depends on the
+ * order: a step towards a target of the worker's own. Key 5 stands twice in the call. */
 static bool step(RubatoKVTable *table, uint32_t rank, const RubatoKey *keys, GError **error)
 {
     float rows[(N_KEYS + 1) * WIDTH];
@@ -261,8 +261,8 @@ static bool ask_meanwhile(RubatoKVClientTable *table, RubatoKVTable *other, unsi
     return ticket != 0 && rubato_kv_client_table_wait(table, ticket, error);
 }
 
-/* Whoever receives on the servers' node goes on doing so while a clock is released: it answers
- * others, and its heartbeats go out. */
+/* The thread that receives on the servers' node continues while a clock is released: it answers
+ * others, and its heartbeats are sent. */
 static bool release_much(RubatoWorker *worker, void *user_data, GError **error)
 {
     g_autofree float *ones = g_new(float, N_LONG);
@@ -322,7 +322,7 @@ END_TEST
 
 enum { N_ADDED = 3000, N_ADDING_CLOCKS = 40, ADDED_BYTES = 100000 };
 
-/* The first worker gets in each clock, and knows what it has to see; the others only add. */
+/* The first worker makes a Get in each clock, and knows what it must see. The others only add. */
 static bool add_ahead(RubatoWorker *worker, void *user_data, GError **error)
 {
     const uint32_t n_adding = rubato_worker_n_workers(worker) - 1;

@@ -1,5 +1,5 @@
-/* Tasks over several processes that do not go well: a node leaves, a worker fails, somebody
- * cancels, a signal comes. */
+/* Tasks over several processes that end early: a node leaves, a worker fails, a node cancels, a
+ * signal comes. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static bool play_leaving_before_a_call(RubatoEngine *engine, const void *data, G
     return cluster_expect_error(&found, RUBATO_ERROR_MISMATCH, "node 7 left the run", error);
 }
 
-/* And waits, for its servers are needed, until the others leave, too. docs/liveness.md: The end */
+/* It waits until the others leave too, because its servers are needed. docs/liveness.md: The end */
 START_TEST(a_node_that_leaves_early_fails_the_calls_of_the_others)
 {
     ClusterRun *run = cluster_run_new(&TWO_BY_TWO);
@@ -186,7 +186,8 @@ static bool play_failing(RubatoEngine *engine, const void *data, GError **error)
                                   "task weak: worker 1 (node 7) failed: no paper in the printer",
                                   error))
             return false;
-        /* Nobody begins anew before all have read. Their first clock was over, the second not. */
+        /* No node begins again before all have read. Their first clock was over, the second was
+         * not. */
         if (!cluster_expect_rows(engine, "rows", (float)(i * n_workers), error) ||
             !rubato_engine_barrier(engine, error))
             return false;

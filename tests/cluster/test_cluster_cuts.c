@@ -1,6 +1,6 @@
 /* Connections that are cut, by seed, under every model and handle: what a Get sees stays within the
- * model's bounds, and every Add takes effect once. And clocks that are far apart: as far as
- * staleness lets them, and speculation, with the same cuts. */
+ * model's bounds, and every Add takes effect once. And clocks that are as far apart as staleness
+ * and speculation allow, with the same cuts. */
 #include <pthread.h>
 
 #include "tests/support/cluster_run.h"
@@ -98,7 +98,7 @@ static bool get_all(Handle *handle, const RubatoKey *keys, int64_t *values, GErr
     return false;
 }
 
-/* Ends the iteration as well, where the handle does not do that itself. */
+/* Ends the iteration as well, unless the handle does that itself. */
 static bool add_all(Handle *handle, const RubatoKey *keys, const int64_t *deltas, GError **error)
 {
     switch (handle->kind) {
@@ -123,7 +123,7 @@ static bool add_all(Handle *handle, const RubatoKey *keys, const int64_t *deltas
 
 /* ---- cuts under every model and handle ---- */
 
-/* What a row may hold when every worker adds 1 to every row in each clock. */
+/* The bounds of a row's value when every worker adds 1 to every row in each clock. */
 static void find_bounds(const char *model, int64_t clock, int64_t n_workers, int64_t *low,
                         int64_t *high)
 {
@@ -142,7 +142,7 @@ static void find_bounds(const char *model, int64_t clock, int64_t n_workers, int
     }
 }
 
-/* Cuts a connection of this node now and then; which, and when, follows from the seed. */
+/* Cuts a connection of this node now and then. The seed decides which, and when. */
 static void cut_by_chance(GRand *rand, unsigned one_in)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the resets, of all workers */
@@ -217,7 +217,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     for (uint32_t i = 0; i < N_KEYS; i++)
         EXPECT(values[i] == expected, "key %u is %d at last, expected %d", i, (int)values[i],
                (int)expected);
-    /* Nobody leaves before all have read. */
+    /* No worker leaves before all have read. */
     return rubato_engine_drop_table(engine, "counts", error);
 }
 
@@ -236,8 +236,8 @@ END_TEST
 
 /* ---- clocks that are far apart ---- */
 
-/* The first worker goes on alone as far as it may while the other stands at clock 0, in a barrier;
- * then the other comes after. That a Get is answered is what is looked at: the barrier would not be
+/* The first worker runs ahead as far as it may while the other is at clock 0, in a barrier; then
+ * the other follows. The case tests that each Get is answered; otherwise the barrier would not be
  * passed. */
 typedef struct {
     const char *model;

@@ -1,5 +1,5 @@
-/* Training data over several processes: every row comes to one worker in each epoch, however it is
- * split, packed and spread; nodes that lack files; nodes that disagree.
+/* Training data over several processes: one worker gets each row in each epoch, whatever the split,
+ * the packing and the placement of files. Also nodes that lack files, and nodes that disagree.
  *
  * Each worker adds 1 to a table at the row's number for each row that it reads. */
 #include <string.h>

@@ -17,8 +17,9 @@ static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
 /* ---- what breaks connections ---- */
 
-/* Shuts every connection of this process down, under the feet of those who use them: what was on
- * its way is lost. Past libc, so that no sanitizer takes it for a use of their descriptors. */
+/* Shuts down every connection of this process while others use them; bytes on their way are lost.
+ * It makes the system calls itself, because sanitizers would take calls of libc for a use of the
+ * descriptors. */
 static unsigned break_connections(void)
 {
     unsigned n_broken = 0;
@@ -131,7 +132,7 @@ static char *undisturbed(const char *model)
     return g_strndup(text, strcspn(text, "\n"));
 }
 
-/* Each loss costs the time until the link notices: a few are enough. */
+/* Each loss costs the time until the link notices it, so a few are enough. */
 static const struct {
     const char *model;
     Lossy lossy;

@@ -364,8 +364,8 @@ static bool are_all(const float *values, size_t n, float value)
     return true;
 }
 
-/* Worker 0, on one node, runs ahead of worker 1, on the other, which uses other keys and does not
- * move before it has seen that worker 0 came as far as speculation lets it. */
+/* Worker 0, on one node, runs ahead of worker 1, on the other. Worker 1 uses other keys, and does
+ * not clock before it has seen that worker 0 has come as far as speculation allows. */
 static bool speculate(RubatoWorker *worker, void *user_data, GError **error)
 {
     const int shape = *(const int *)user_data;
@@ -439,7 +439,7 @@ static const RubatoDtype dtypes[] = { RUBATO_F32, RUBATO_F64, RUBATO_I32, RUBATO
 
 enum { DTYPE_WIDTH = 5, N_DTYPE_KEYS = 33 };
 
-/* Value i of n as the dtype has it, beyond what the next narrower one could hold. */
+/* Value i of n in the dtype. It is too large for the next narrower dtype. */
 static void store_number(RubatoDtype dtype, void *values, size_t i, int factor)
 {
     switch (dtype) {

@@ -1,5 +1,5 @@
-/* `rubato run` with the programs of this project, on the nodes of config/pair.cfg: what it prints,
- * how it ends when nodes or itself are killed, and that nothing is ever left running.
+/* `rubato run` with the programs of this project, on the nodes of config/pair.cfg: its output, its
+ * end when it or its nodes are killed, and that nothing is ever left running.
  *
  * The case is the reaper of every process that loses its parent, so it sees each that is left. */
 #include <dirent.h>
@@ -49,7 +49,8 @@ static int be_launcher(const void *data)
     return 127;
 }
 
-/* Starts `rubato run` with a program and its arguments, ended by NULL; its number as a process. */
+/* Starts `rubato run` with a program and its arguments, ended by NULL. Returns its number as a
+ * process. */
 static uint32_t launch(ClusterRun *run, uint32_t timeout_ms, const char *program,
                        const char *const *arguments)
 {
@@ -63,7 +64,7 @@ static uint32_t launch(ClusterRun *run, uint32_t timeout_ms, const char *program
     return cluster_start_process(run, be_launcher, all);
 }
 
-/* The launcher has been waited for: whoever is a child of the case now was left behind. */
+/* The launcher has ended, so any child of the case was left behind by it. */
 static void expect_nothing_left(ClusterRun *run)
 {
     pid_t pid;
@@ -144,7 +145,7 @@ START_TEST(programs_run_on_the_nodes_of_the_pair_and_leave_nothing)
     cluster_expect_end(run, launcher, EXIT_SUCCESS);
     expect_nothing_left(run);
     cluster_expect_text(run, launcher, programs[_i].text);
-    /* Each line says whose it is. */
+    /* Each line begins with its node. */
     g_auto(GStrv) lines = g_strsplit(run->processes[launcher].text->str, "\n", -1);
     for (size_t i = 0; lines[i] != NULL && lines[i + 1] != NULL; i++)
         if (!g_str_has_prefix(lines[i], "[0] ") && !g_str_has_prefix(lines[i], "[1] "))
@@ -153,7 +154,7 @@ START_TEST(programs_run_on_the_nodes_of_the_pair_and_leave_nothing)
 }
 END_TEST
 
-/* Something that would go on for hours, at work. */
+/* Starts a program that would run for hours. */
 static uint32_t launch_for_ever(ClusterRun *run)
 {
     const uint32_t launcher =
@@ -218,7 +219,7 @@ START_TEST(whatever_ends_the_run_leaves_nothing)
         cluster_expect_text(run, launcher, "was ended by signal 15");
         break;
     default:
-        /* What it leaves behind ends by itself; the case's time is the bound. */
+        /* Processes that it leaves behind end by themselves; the case's timeout is the bound. */
         cluster_signal(run, launcher, SIGKILL);
         cluster_expect_end(run, launcher, -SIGKILL);
         while (waitpid(-1, NULL, 0) > 0)

@@ -1,5 +1,4 @@
-/* Lists that servers give out past any model: the keys of a table's rows, over several
- * processes. */
+/* Lists that servers send without a model: the keys of a table's rows, over several processes. */
 #include "engine/engine_private.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"

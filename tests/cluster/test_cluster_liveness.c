@@ -1,7 +1,8 @@
-/* Nodes that die, hang, or are slow: the others end and name them; who waits says for whom.
+/* Nodes that die, hang, or are slow: the others end and name them, and a call that waits logs for
+ * whom.
  *
- * How soon they end is seen in simulated time (support/sim_cluster.c): here it would be the time
- * that a machine gives to each process, too. */
+ * How soon they end is tested in simulated time (support/sim_cluster.c). Here the time would also
+ * depend on the machine's load. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #define TIMEOUT_MS cluster_short_timeout_ms()
 #define HEARTBEAT_MS (TIMEOUT_MS / 10)
 
-/* What the nodes do when one of them goes. */
+/* What the nodes do when one of them is lost. */
 typedef enum {
     ACTIVITY_CLOCKS,   /* a task under BSP, each worker waiting for all others again and again */
     ACTIVITY_BARRIERS, /* of a task */
@@ -128,7 +129,7 @@ START_TEST(a_lost_node_ends_the_run_on_all_others_and_by_name)
         cluster_expect_end(run, i, CLUSTER_FAILED);
         cluster_expect_text(run, i, lost);
     }
-    if (losses[_i].number == SIGSTOP) { /* who comes back finds that the others are gone */
+    if (losses[_i].number == SIGSTOP) { /* a node that comes back finds that the others are gone */
         cluster_signal(run, victim, SIGCONT);
         cluster_expect_end(run, victim, CLUSTER_FAILED);
         cluster_expect_text(run, victim, "error 1"); /* cancelled, or lost nodes */
@@ -162,7 +163,7 @@ static bool play_and_stay(RubatoEngine *engine, const void *data, GError **error
     return wait_at_gate() && done;
 }
 
-/* It blames itself, and nobody else. docs/liveness.md: A node that dies */
+/* It names itself as the cause, and no other node. docs/liveness.md: A node that dies */
 START_TEST(a_node_that_hung_and_comes_back_is_told_that_it_was_given_up)
 {
     const uint32_t victim = (uint32_t)_i;
@@ -193,7 +194,7 @@ START_TEST(a_node_that_hung_and_comes_back_is_told_that_it_was_given_up)
 }
 END_TEST
 
-/* A pause shorter than the timeout loses nobody and nothing. */
+/* A pause shorter than the timeout loses no node and no message. */
 
 enum { N_CLOCKS = 400 };
 
@@ -366,7 +367,7 @@ static bool play_late(RubatoEngine *engine, const void *data, GError **error)
 }
 
 static const struct {
-    const char *first, *then; /* what node 3 says */
+    const char *first, *then; /* the lines that node 3 logs */
 } late_texts[N_LATE] = {
     [LATE_CLOCK] = { "worker 0 waits for clock 3 of table weights; slowest is worker 2 (node 7) at "
                      "2, last heard ",

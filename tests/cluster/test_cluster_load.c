@@ -1,4 +1,4 @@
-/* Much at once: requests of many megabytes, a hundred thousand keys, and producers that are faster
+/* Large loads: requests of many megabytes, a hundred thousand keys, and producers that are faster
  * than a server. */
 #include <signal.h>
 #include <stdlib.h>
@@ -187,7 +187,7 @@ static bool play_flood(RubatoEngine *engine, const void *data, GError **error)
         return false;
     for (int i = 0; i < N_FLOOD_KEYS * FLOOD_WIDTH; i++)
         EXPECT(values[i] == expected, "value %d is %d", i, (int)values[i]);
-    /* What a sanitizer keeps for itself is none of ours. */
+    /* A sanitizer's own memory does not count. */
     if (cluster_slowness() == 1)
         EXPECT(peak_kb() > 0 && peak_kb() < MOST_KB, "%ld kB", peak_kb());
     return true;
@@ -210,7 +210,7 @@ START_TEST(a_fast_producer_waits_for_its_server_and_memory_stays_bounded)
 }
 END_TEST
 
-/* The sign of life stands behind megabytes of Adds: those are one too. */
+/* The heartbeat comes behind megabytes of Adds, but these are signs of life too. */
 START_TEST(a_flood_does_not_pass_for_silence)
 {
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 2,

@@ -1,5 +1,5 @@
-/* A node whose memory ends: the task fails on every node, in order, with the table's name, and the
- * run goes on. Its limit is the kernel's, on the addresses that the process may use.
+/* A node that runs out of memory: the task fails on every node, in order, with the table's name,
+ * and the run goes on. The kernel sets the limit, on the addresses that the process may use.
  *
  * docs/liveness.md: A node without memory */
 #include <stdio.h>

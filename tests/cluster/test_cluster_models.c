@@ -1,5 +1,5 @@
-/* Every model over several processes, with nodes that only serve and nodes that only work: what a
- * Get sees is within the model's bounds, and nothing that was added is lost or doubled. */
+/* Every model over several processes, with nodes that only serve and nodes that only work: each Get
+ * is within the model's bounds, and no Add is lost or doubled. */
 #include <stdlib.h>
 
 #include "tests/support/cluster_run.h"
@@ -28,14 +28,14 @@ typedef struct {
     bool hashed;
 } Case;
 
-/* Scattered over all 64 bits where the storage takes any key. */
+/* Scattered over all 64 bits if the storage takes any key. */
 static RubatoKey key_of(const Case *scene, uint64_t i)
 {
     return scene->hashed ? i * UINT64_C(0x9e3779b97f4a7c15) : 1000 + i;
 }
 
-/* What one value of a row may be when every worker adds 1 to every row in each clock. `clock` is
- * the reader's; its own Adds of clocks before it are there in any case. */
+/* The bounds of a row's value when every worker adds 1 to every row in each clock. `clock` is the
+ * reader's; its own Adds of clocks before it are there in any case. */
 static void bounds(const char *model, uint64_t clock, uint64_t n_workers, double *low, double *high)
 {
     const uint64_t others = n_workers - 1;
@@ -47,7 +47,7 @@ static void bounds(const char *model, uint64_t clock, uint64_t n_workers, double
         *low = (double)clock;
         *high = (double)(clock + others * N_CLOCKS);
     } else {
-        /* All keys of all iterations collide: speculation lets nobody ahead. */
+        /* All keys of all iterations collide, so speculation lets no worker run ahead. */
         *low = (double)(clock + others * behind);
         *high = (double)(clock + others * MIN(clock + STALENESS + 1, N_CLOCKS));
     }
@@ -145,7 +145,7 @@ static bool count_on(RubatoEngine *engine, const Case *scene, const char *storag
     for (int i = 0; i < N_KEYS * WIDTH; i++)
         EXPECT(values[i] == expected, "%s over %s: value %d is %g at last, expected %g",
                scene->model, storage, i, values[i], expected);
-    /* Nobody drops the table before all have read it. */
+    /* No node drops the table before all have read it. */
     return rubato_engine_drop_table(engine, "counts", error);
 }
 
@@ -212,7 +212,7 @@ static bool be_slow(RubatoWorker *worker, const RubatoKey *keys, size_t n, GErro
     return rubato_sparse_kv_client_table_add(table, values, error);
 }
 
-/* Uses one of these keys from clock 1 on, and so has to wait for what the slow one adds. */
+/* Uses one of these keys from clock 1 on, and so must wait for the slow worker's Adds. */
 static bool be_fast(RubatoWorker *worker, const RubatoKey *used, GError **error)
 {
     const RubatoKey free_key = 1;

@@ -1,4 +1,4 @@
-/* Outages of the network that are shorter than the timeout: nobody is lost, and every Add counts
+/* Outages of the network that are shorter than the timeout: no node is lost, and every Add counts
  * once.
  *
  * docs/liveness.md: A connection that breaks */
@@ -9,8 +9,8 @@
 #include "tests/support/outage.h"
 #include "tests/support/runner.h"
 
-/* What is left of a timeout after the longest outage, and the heartbeat after it, are more than a
- * second, for which a machine may hold up any process. */
+/* The rest of a timeout after the longest outage, and the heartbeat after it, take more than a
+ * second, because a machine may hold up a process for a second. */
 #define TIMEOUT_MS (cluster_slowness() == 1 ? 3000 : 2000 * cluster_slowness())
 
 enum { N_NODES = 3, N_WORKERS = 2, N_CLOCKS = 200, N_KEYS = 1000 };
@@ -73,8 +73,8 @@ static void let_pass(int64_t ms)
         ;
 }
 
-/* How the network fails, and for how many hundredths of the timeout. A sanitizer's build, which
- * takes its time, plays the first few. */
+/* How the network fails, and for how many hundredths of the timeout. Builds with a sanitizer are
+ * slow and run the first few. */
 static const struct {
     OutageKind kind;
     int64_t hundredths;

@@ -1,5 +1,5 @@
-/* How nodes find one another, and how they do not: missing ones, busy ports, a node twice, other
- * files, other versions, unknown ids. */
+/* How nodes meet, and what prevents it: missing nodes, busy ports, a node that is started twice,
+ * other files, other versions, unknown ids. */
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -304,7 +304,7 @@ START_TEST(another_file_is_refused_with_both_digests_on_every_node)
 }
 END_TEST
 
-/* A greeting made by hand: what a node of another build would say. */
+/* A greeting made by hand, as a node of another build would send it. */
 typedef struct {
     uint16_t port; /* of the scheduler */
     uint16_t version;
@@ -331,7 +331,7 @@ static Packet *make_greeting(const Greeter *greeter, const char *endpoint)
     return packet;
 }
 
-/* Says what the answer says. */
+/* Prints the text of the answer. */
 static void say_answer(const Received *received)
 {
     g_auto(Control) control = { 0 };
@@ -395,8 +395,8 @@ START_TEST(another_wire_version_is_refused_by_name)
 }
 END_TEST
 
-/* As from another cluster that shares the port by accident, and its REFUSE: the run begins all the
- * same. */
+/* A greeting, and a REFUSE, from another cluster that shares the port by accident: the run begins
+ * nevertheless. */
 START_TEST(wrong_greetings_do_not_keep_a_run_from_beginning)
 {
     ClusterRun *run = cluster_run_new(&TWO);
@@ -418,7 +418,7 @@ START_TEST(wrong_greetings_do_not_keep_a_run_from_beginning)
 }
 END_TEST
 
-/* Whoever greets a run that has begun is refused, and the run goes on. */
+/* A node that greets a run that has begun is refused, and the run goes on. */
 START_TEST(greetings_to_a_run_that_has_begun_change_nothing)
 {
     ClusterRun *run = cluster_run_new(&TWO);

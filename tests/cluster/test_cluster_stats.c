@@ -1,5 +1,5 @@
-/* What an engine and a worker tell of themselves, on two nodes: each message is counted once, on
- * both sides; rows of other nodes are as stale as their servers say. */
+/* Statistics of engines and workers on two nodes: each message is counted once on both sides; rows
+ * of other nodes are as stale as their servers say. */
 #include "tests/support/cluster_run.h"
 #include "tests/support/runner.h"
 

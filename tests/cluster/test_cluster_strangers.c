@@ -1,6 +1,6 @@
-/* Strangers at the ports of a run: they connect and say rubbish, half messages, huge sizes, in the
- * protocol of "tcp" and in ZeroMQ's made by hand, while a task runs. The task's results stay right,
- * and the log tells of what got so far.
+/* Strangers at the ports of a run: they connect and send garbage, half messages and huge sizes, in
+ * the protocol of "tcp" and in ZeroMQ's, made by hand, while a task runs. The task's results stay
+ * correct, and the log tells what arrived.
  *
  * docs/liveness.md: A stranger
  * docs/security.md: Who can do what */
@@ -87,7 +87,7 @@ static int connect_to(uint16_t port)
     return fd;
 }
 
-/* The other side may have had enough already. */
+/* The other side may have closed already. */
 static void push(int fd, const void *bytes, size_t size)
 {
     const char *at = bytes;
@@ -290,7 +290,7 @@ static void send_half_a_packet(uint16_t port)
     }
 }
 
-/* Many that say next to nothing: most make way for others. */
+/* Many that send almost nothing: most are closed to make room for others. */
 static void crowd_in(uint16_t port)
 {
     int fds[400];
@@ -373,8 +373,8 @@ static void send_an_old_packet(uint16_t port)
     close(hand.fd);
 }
 
-/* Well made, as another run's would be: dropped without a word, like what comes late. Then one that
- * the log tells of, so that both have been through. */
+/* A correct packet of another run is dropped silently, like one that comes late. Then a packet that
+ * the log reports, which shows that both were handled. */
 static void send_packets_of_another_run(uint16_t port)
 {
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES];
@@ -462,8 +462,8 @@ static void greet_with_the_wrong_kind(uint16_t port)
     close(hand.fd);
 }
 
-/* Each says that it receives at another place. The answer comes back where the greeting came
- * from. */
+/* Each names another address at which it receives. The answer comes back on the connection of the
+ * greeting. */
 static void greet_from_everywhere(uint16_t port)
 {
     TcpHand hand = connect_as_node(port);
@@ -497,7 +497,7 @@ static void be_refused(uint16_t port)
     close(hand.fd);
 }
 
-/* What the scheduler would say, to whoever listens. */
+/* Sends what the scheduler would send, to any process that listens. */
 static void refuse(uint16_t port)
 {
     TcpHand hand = connect_as_node(port);
@@ -609,7 +609,7 @@ START_TEST(strangers_do_not_keep_nodes_from_meeting)
 }
 END_TEST
 
-/* As many as there could be, and they stay. */
+/* As many as possible, and they stay connected. */
 START_TEST(slow_connections_do_not_keep_nodes_from_meeting)
 {
     ClusterRun *run = cluster_run_new(

@@ -272,7 +272,7 @@ static bool leave_one_by_one(RubatoWorker *worker, void *user_data, GError **err
     return true;
 }
 
-/* Some return before they have done anything, some never call clock. */
+/* Some workers return at once, some never call clock. */
 static bool be_lazy(RubatoWorker *worker, void *user_data, GError **error)
 {
     const uint32_t rank = rubato_worker_rank(worker);

@@ -1,6 +1,6 @@
-/* Update rules over several processes: numbers that change reach the servers of all nodes, state
- * and resets go where the rows are, every node can tell the bad gradients of all, and messages that
- * make no sense are dropped with a word. */
+/* Update rules over several processes: changed numbers reach the servers of all nodes, state and
+ * resets go to the rows' servers, every node can list the bad gradients of all, and wrong messages
+ * are dropped and logged. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The window between two nodes: what is parked does not hold up what releases it, whoever waits
- * says for whom, and nothing is sent without a bound. The windows here are of 4 KiB.
+/* The window between two nodes: parked requests do not hold up the messages that release them, a
+ * call that waits logs for whom, and nothing is sent without a bound. The windows here have 4 KiB.
  *
  * Holds what docs/wire.md says of bounded memory and parked Gets, and docs/liveness.md of waiting
  * for room. */
@@ -79,7 +79,7 @@ static bool get_often(RubatoWorker *worker, GError **error)
     return true;
 }
 
-/* Its Add leaves behind what the others have asked, and through the same window. */
+/* Its Add is sent behind the others' requests, through the same window. */
 static bool release_others(RubatoWorker *worker, const ParkedCase *scene, GError **error)
 {
     const RubatoKey key = 0;

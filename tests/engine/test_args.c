@@ -8,7 +8,7 @@
 
 enum { MAX_ARGS = 12 };
 
-/* What is left of the arguments is in argv. */
+/* The remaining arguments are in argv. */
 typedef struct {
     int argc;
     char *argv_[MAX_ARGS + 1];
@@ -123,7 +123,7 @@ START_TEST(the_environment_says_what_the_flags_do_not)
 }
 END_TEST
 
-/* What a number is missing is named by where it belongs. */
+/* The error of a missing number names its place. */
 START_TEST(a_node_that_the_environment_leaves_out_or_garbles_is_named)
 {
     GError *error = NULL;

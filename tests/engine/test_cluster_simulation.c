@@ -1,8 +1,8 @@
-/* Whole clusters in simulated time: many seeds, each of which is other nodes, tables, workers,
+/* Whole clusters in simulated time: many seeds, each with other nodes, tables, workers,
  * interleavings and faults; see tests/support/sim_cluster.h.
  *
- * RUBATO_SIM_SEEDS is how many seeds are run, from RUBATO_SIM_FIRST on; RUBATO_SIM_SEED the one
- * that is to be run alone, with all that happens. */
+ * RUBATO_SIM_SEEDS is the number of seeds to run, from RUBATO_SIM_FIRST on. RUBATO_SIM_SEED runs
+ * one seed alone and prints everything that happens. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"

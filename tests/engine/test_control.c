@@ -1,4 +1,4 @@
-/* Control messages: what is encoded comes back, what comes from a stranger is checked. */
+/* Control messages: decoding gives back what was encoded, and messages of strangers are checked. */
 #include "engine/control_messages.h"
 
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_BROKEN, .broken = { .number = 4, .text = "it sent rubbish" } },
 };
 
-/* Compares the texts and lists that a message points to, and takes them out. */
+/* Compares the texts and lists to which a message points, and sets them to NULL. */
 static void compare_members(Control *read, Control *sent)
 {
     const ControlMember *member = control_message(sent->kind)->members;
@@ -117,7 +117,7 @@ static void compare_members(Control *read, Control *sent)
     read->lists = sent->lists = NULL;
 }
 
-/* All that is left of them is compared byte by byte: also what the array forgets. */
+/* The rest is compared byte by byte, also members that the array may lack. */
 static void assert_control_eq(const Control *read, const Control *sent)
 {
     Control one = *read, other = *sent;
@@ -187,7 +187,7 @@ START_TEST(control_has_a_sample_and_a_name_of_every_kind)
 }
 END_TEST
 
-/* Whoever may send it has somebody who handles it, and the other way round. */
+/* Each kind with a sender has a handler, and each kind with a handler has a sender. */
 START_TEST(control_is_handled_where_it_may_come)
 {
     for (unsigned kind = 1; kind < CONTROL_END_OF_KINDS; kind++) {
@@ -428,7 +428,7 @@ START_TEST(control_decode_survives_damaged_messages)
             ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
             continue;
         }
-        /* What is taken is whole: it can be sent on and read again. */
+        /* An accepted message is complete: it can be sent again and read again. */
         g_autoptr(GByteArray) encoded = control_encode(&read);
         g_auto(Control) again = { 0 };
         ck_assert(control_decode(encoded->data, encoded->len, &again, NULL));

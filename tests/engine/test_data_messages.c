@@ -1,5 +1,5 @@
-/* Data messages of other nodes are handled where they are received: none of them waits for whoever
- * holds the engine's lock, as control messages do. */
+/* Data messages of other nodes are handled on the thread that receives them. None of them waits for
+ * the engine's lock, as control messages do. */
 #include <errno.h>
 
 #include "engine/dispatch.h"
@@ -85,8 +85,8 @@ static Frame *clock_frame(uint32_t epoch, uint32_t table)
                        .clock = { .table = table, .clock = 5, .node_clock = 4, .slowest = 3 } });
 }
 
-/* The lock is one that tells a thread which takes or gives it twice: it is still held, and by
- * nobody else, when all was handled. */
+/* The lock detects a thread that takes or gives it twice: this thread still holds it when all
+ * messages were handled. */
 START_TEST(data_messages_take_no_lock_of_the_engine)
 {
     Ear ear = { .listener = { .epoch = 7, .table = 2, .hear = hear } };

@@ -145,7 +145,7 @@ START_TEST(a_name_is_given_once_and_dropped_names_are_free_again)
 }
 END_TEST
 
-/* The caller's spec is his own again once create_table has returned. */
+/* The caller may change its spec when create_table has returned. */
 START_TEST(a_spec_is_copied)
 {
     RubatoEngine *engine = engine_with_servers(2);
@@ -267,7 +267,7 @@ static void tell_wrongly(Server *server, void *data)
     shard->ops = data;
 }
 
-/* Only how many counts there are is told: they are not there. */
+/* The server only tells how many counts there are; the counts do not exist. */
 static void tell_many_counts(Server *server, void *data)
 {
     RubatoShard *shard = server_find_shard(server, server->tables->len - 1, server->number);
@@ -387,7 +387,7 @@ static void *access_until_stopped(void *user)
     return NULL;
 }
 
-/* A table is there whole or not at all; and one that is being read is not dropped. */
+/* A table exists completely or not at all; and a table that is being read is not dropped. */
 START_TEST(dropping_a_table_that_others_read_hurts_nobody)
 {
     RubatoEngine *engine = engine_with_servers(2);

@@ -1,4 +1,4 @@
-/* What an engine tells of itself, in one process: sizes of tables, and no messages. */
+/* Statistics of an engine in one process: sizes of tables, and no messages. */
 #include <string.h>
 
 #include "tests/support/engine_fixture.h"

@@ -1,5 +1,4 @@
-/* Whatever the library writes to the log is of the domain "rubato", so that programs can tell it
- * apart.
+/* All log lines of the library have the domain "rubato", so that programs can recognise them.
  *
  * docs/liveness.md: A call that waits */
 #include <rubato/rubato.h>

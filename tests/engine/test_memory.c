@@ -1,7 +1,6 @@
-/* What happens without memory. Every allocation of the library whose size comes from data goes
- * through the functions below (the linker sees to that), and each in turn fails: the task fails
- * with RUBATO_ERROR_MEMORY and the table's name, nobody hangs, and what was there before still
- * is. */
+/* Lack of memory. Every allocation of the library whose size comes from data goes through the
+ * functions below (the linker replaces them), and each in turn fails. Then the task fails with
+ * RUBATO_ERROR_MEMORY and the table's name, no worker hangs, and earlier rows keep their values. */
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,7 +296,7 @@ static bool use(RubatoWorker *worker, void *user_data, GError **error)
                                                   : use_tickets(worker, spec, error);
 }
 
-/* Whatever allocation fails, the task does, on all its workers, and says why; the next one
+/* If any allocation fails, the task fails on all its workers and says why; the next task
  * succeeds. */
 START_TEST(a_task_without_memory_fails_with_the_name_of_the_table)
 {
@@ -331,7 +330,7 @@ START_TEST(a_task_without_memory_fails_with_the_name_of_the_table)
 }
 END_TEST
 
-/* Between tasks the engine's own call fails, and what it was for can be done again. */
+/* Between tasks the engine's own call fails, and can be repeated. */
 START_TEST(an_engine_call_without_memory_fails_alone)
 {
     enum { N = 5000 };

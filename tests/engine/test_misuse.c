@@ -1,6 +1,5 @@
-/* Calls that the program must not make are refused where they are made: NULL if there has to be
- * memory, handles in other threads, calls from within a task or a callback, calls in a forked
- * process. */
+/* Wrong calls of the program are refused at once: NULL if there has to be memory, handles in other
+ * threads, calls from within a task or a callback, calls in a forked process. */
 #include <pthread.h>
 #include <rubato/rubato.h>
 #include <sys/wait.h>
@@ -283,7 +282,7 @@ END_TEST
 
 /* ---- forked processes ---- */
 
-/* Whether all of it is refused; the engine's threads are not in this process. */
+/* Checks that every call is refused; the engine's threads are not in this process. */
 static bool refuses_child(RubatoEngine *engine, RubatoKVTable *table)
 {
     const RubatoTableSpec other = { .name = "other", .n_keys = 1 };

@@ -1,6 +1,6 @@
-/* Parts that move between the servers of a process: what goes with them, and what is sent after
- * them. That every Get stays exact and within its bounds while parts move all the time is seen by
- * test_conformance. */
+/* Parts that move between the servers of a process: what moves with them, and messages that are
+ * sent to their old server. test_conformance checks that every Get stays exact and within its
+ * bounds while parts move all the time. */
 #include <string.h>
 
 #include "engine/engine_private.h"
@@ -156,7 +156,7 @@ END_TEST
 
 /* ---- what comes late ---- */
 
-/* Asks a server that had the part once, as a sender does that has not heard of the move. */
+/* Asks a server that once had the part, as a sender does that does not know of the move. */
 static CallStatus ask_at(RubatoEngine *engine, uint32_t server, uint32_t part, MessageKind kind,
                          int64_t *value)
 {

@@ -1,5 +1,5 @@
-/* What a server does with a message: the task and the table that it names, and what is wrong with
- * one of another node. No thread: the test handles each message itself, as the owner. */
+/* How a server handles a message: the task and the table that it names, and faults in messages of
+ * other nodes. There are no threads: the test handles each message itself, as the owner. */
 #include "engine/server/server.h"
 
 #include <math.h>
@@ -343,8 +343,8 @@ static Message message_of(int i, const int64_t *input)
         message.request.tuning = foreign[i].tuning;
     return message;
 }
-/* A server has some parts of a table: whoever asks it for another one, or for one that the table
- * does not have, is refused, in a task and between tasks. */
+/* A server has some parts of a table. A request for another part, or for one that the table does
+ * not have, is refused, in a task and between tasks. */
 START_TEST(a_part_that_is_not_here_is_refused)
 {
     static const CallStatus status_of[] = { CALL_OK, CALL_REFUSED, CALL_OK, CALL_REFUSED };
@@ -383,8 +383,8 @@ START_TEST(a_part_that_is_not_here_is_refused)
 }
 END_TEST
 
-/* A clock is told once to a server and holds for every part that is there: the parked Get of each
- * is answered. */
+/* A clock comes once to a server and holds for every part that is there: the parked Get of each
+ * part is answered. */
 START_TEST(a_clock_reaches_every_part)
 {
     static const uint32_t workers_of[] = { 1, 1 };

@@ -66,8 +66,8 @@ START_TEST(the_first_signal_cancels_the_run_and_says_which_it_was)
 }
 END_TEST
 
-/* It waits, blocked, until the engine looks for it, which it does before it is whole. The many
- * servers give it time to come in between. */
+/* The signal is blocked until the engine watches for it, which it does before it is complete. The
+ * many servers give the signal time to come in between. */
 START_TEST(a_signal_while_the_engine_is_made_is_not_forgotten)
 {
     const RubatoEngineConfig config = { .servers = 200, .handle_signals = true };

@@ -1,4 +1,4 @@
-/* No call blocks for ever without saying, in the log, whom it waits for.
+/* A call that blocks for long logs for whom it waits.
  *
  * docs/liveness.md: A call that waits */
 #include <string.h>
@@ -33,7 +33,7 @@ static void start(Stall *stall, const RubatoTableSpec *spec, RubatoTaskFunc func
     ck_assert_ptr_nonnull(stall->run);
 }
 
-/* Waits for the line, twice, and then for the task's end in peace. */
+/* Waits for the line twice, and then for the task's end. */
 static void expect(Stall *stall, const char *text, const char *other)
 {
     g_autofree char *line = log_capture_wait(text, other);

@@ -1,4 +1,4 @@
-/* Whole engines under random load, briefly; tests/soak does it at length. */
+/* Whole engines under random load for a short time; tests/soak does it for long. */
 #include "tests/support/engine_stress.h"
 #include "tests/support/runner.h"
 

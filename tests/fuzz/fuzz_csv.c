@@ -1,4 +1,4 @@
-/* Gives the CSV format arbitrary text; the first byte says how its columns are to be read. */
+/* Gives the CSV format arbitrary text; the first byte decides how its columns are read. */
 #include "tests/fuzz/fuzz_rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,9 +1,9 @@
-/* Gives a network arbitrary packets, over a transport that has no sockets: the way of a packet from
- * the socket to the handler, links included.
+/* Gives a network arbitrary packets, over a transport without sockets: all code from the socket to
+ * the handler, links included.
  *
  * The input is a row of packets: a byte that says how to treat it, two bytes of length, the packet.
- * As few random packets would get past the first checks, the treatment may put right the prefix,
- * the run, the sender, the number and the sizes. */
+ * Few random packets would pass the first checks, so the treatment may correct the prefix, the run,
+ * the sender, the number and the sizes. */
 #include <stdlib.h>
 
 #include "io/net/link/key_codec.h"
@@ -96,7 +96,7 @@ static bool fake_receive(Transport *transport, Received *received)
     const size_t told = wire_load_u16(self->data + 1);
     const size_t size = MIN(told, self->size - 3);
     const size_t shift = treatment & SPLIT ? 1 : 0;
-    /* Just so large, so that a sanitizer sees the end. */
+    /* A copy of exactly this size, so that a sanitizer sees a read beyond its end. */
     uint8_t *const block = malloc(size + shift + (size + shift == 0));
     if (block == NULL)
         return false;
@@ -193,7 +193,7 @@ static void decode(const Incoming *incoming, uint64_t *sum)
     free(keys);
 }
 
-/* Touches all that the header promises, so that a sanitizer sees what is not there. */
+/* Reads everything that the header promises, so that a sanitizer sees missing bytes. */
 static void on_receive(void *user, Incoming *incoming)
 {
     uint64_t *const sum = user;

@@ -1,5 +1,5 @@
-/* Gives a data format arbitrary text, and holds what it accepts against what every format
- * promises. */
+/* Gives a data format arbitrary text, and compares the rows that it accepts with the promises of
+ * every format. */
 #ifndef TESTS_FUZZ_FUZZ_ROWS_H
 #define TESTS_FUZZ_FUZZ_ROWS_H
 

@@ -1,7 +1,7 @@
 /* Gives a receiver arbitrary bytes of a connection, cut as the input says: a row of pieces, two
- * bytes of length and the bytes. The first byte says whether they come before anything is proven,
- * or are packets of a node that has shaken hands; then each packet that is whole gets its tags, and
- * what is taken out must be what went in. */
+ * bytes of length and the bytes. The first byte decides whether they come before the handshake or
+ * are packets of a node that has shaken hands. In the second case each complete packet gets its
+ * tags, and the receiver must give back the same packets. */
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>

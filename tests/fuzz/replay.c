@@ -1,6 +1,6 @@
-/* Stands in for libFuzzer where a fuzz target is built without it: gives the target an empty input
- * and then each file named on the command line, folders with every file in them. What the fuzzer
- * once found stays found, under any compiler and sanitizer. */
+/* Replaces libFuzzer if a fuzz target is built without it: gives the target an empty input and then
+ * each file named on the command line, or every file of a folder. So inputs that the fuzzer once
+ * found are tested again under any compiler and sanitizer. */
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>

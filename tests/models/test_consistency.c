@@ -1,9 +1,9 @@
-/* What the models promise, between real threads: who waits for whom, and what a Get sees.
+/* The promises of the models, between real threads: which calls wait, and what a Get sees.
  *
- * That a Get waits cannot be seen by waiting; it is seen from the other side. Each worker writes
- * down its clock just before it clocks, so at any moment what it has written is no less than its
- * clock on any shard. A Get that comes back while the bound does not even hold for what is written
- * came too early. */
+ * A test cannot see that a Get waits by waiting itself. It checks the answers instead. Each worker
+ * writes down its clock just before it clocks, so at any moment the written clock is not below its
+ * clock on any shard. If a Get returns while the bound does not even hold for the written clocks,
+ * it was answered too early. */
 #include <stdatomic.h>
 #include <string.h>
 

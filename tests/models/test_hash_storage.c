@@ -1,5 +1,5 @@
-/* Hash storage: it grows with its keys, whatever they are, and lists each once; the seed of its
- * hash. */
+/* Hash storage: it grows with its keys, whatever their pattern, and lists each once; the seed of
+ * its hash. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +104,7 @@ START_TEST(hash_finds_the_same_rows_by_all_instructions)
 END_TEST
 
 /* Keys that have much in common: consecutive ones, multiples, pairs of numbers, numbers of floating
- * point. Were the hash to put many of them in the same place, segments would split before they are
+ * point. If the hash put many of them in the same place, segments would split before they are
  * full. */
 static RubatoKey patterned_key(int pattern, uint64_t i)
 {
@@ -158,7 +158,7 @@ START_TEST(hash_has_room_for_keys_of_any_pattern)
 }
 END_TEST
 
-/* Nobody's keys are like this by chance; a directory that told them apart would have millions of
+/* Keys are not like this by chance. A directory that distinguished them would have millions of
  * entries. */
 START_TEST(hash_keys_in_one_place_take_a_larger_segment)
 {
@@ -256,8 +256,8 @@ END_TEST
 
 /* ---- the seed ---- */
 
-/* What hash storage went by before there were seeds: somebody who knows a hash finds such keys in
- * seconds. */
+/* The hash that hash storage used before there were seeds. Somebody who knows a hash finds such
+ * keys in seconds. */
 static uint64_t known_hash(RubatoKey key)
 {
     const unsigned __int128 product =
@@ -266,8 +266,8 @@ static uint64_t known_hash(RubatoKey key)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Keys chosen by somebody who does not know the seed: kinds 0 and 1 meet under a hash that he
- * knows, those of kind 1 under the right hash with another seed; others have much in common. */
+/* Keys chosen by somebody who does not know the seed: kinds 0 and 1 collide under a known hash,
+ * those of kind 1 under the right hash with another seed; others have much in common. */
 static RubatoKey chosen_key(int kind, uint64_t i, RubatoKey before)
 {
     const KeyHash other = key_hash_make(UINT64_MAX);
@@ -325,7 +325,7 @@ START_TEST(chosen_keys_meet_by_chance_alone_whatever_the_seed)
 }
 END_TEST
 
-/* Multiply-shift would be a poor hash of one bit were its factor to lose what is above. */
+/* Multiply-shift would be a poor hash of one bit if its factor lost the upper bits. */
 START_TEST(every_bit_of_a_key_sways_every_bit_of_its_hash)
 {
     enum { N_SEEDS = 1000 };

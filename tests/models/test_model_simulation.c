@@ -1,12 +1,12 @@
-/* Seeded simulation: workers on nodes run random programs against the models of several shards,
- * over channels that keep the order of what one node sends to one shard and nothing else.
+/* Seeded simulation: workers on nodes run random programs against the models of several shards.
+ * Channels keep the order of messages from one node to one shard, and no other order.
  *
  * After each delivery, the Gets that a model has answered must be exactly those that the judges of
- * tests/support/model_world.h say may be; what each Get has seen is held against what it had to see
- * and could see; in the end the rows must hold every Add, and every program must have come to its
- * end. Some runs are cut off in the middle instead: what is parked then has to come back.
+ * tests/support/model_world.h allow. What each Get has seen is compared with what it had to see and
+ * could see. At the end the rows must hold every Add, and every program must have ended. Some runs
+ * are cut off in the middle instead: then the parked Gets must come back.
  *
- * RUBATO_SEEDS is how many seeds are run, RUBATO_SEED the one that is to be run alone. */
+ * RUBATO_SEEDS is the number of seeds to run; RUBATO_SEED runs one seed alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -388,7 +388,7 @@ static void deliver(World *world, uint32_t node, uint32_t place_number)
     }
 }
 
-/* One random thing that can happen; false when nothing can. */
+/* Does one random thing that can happen; false if nothing can. */
 static bool happen(World *world)
 {
     struct {

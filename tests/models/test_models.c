@@ -1,5 +1,5 @@
-/* The models: what they all have in common, over every storage and record; then what sets each
- * apart. SparseSSP's own scenarios are in test_sparse_ssp.c. */
+/* The models: the properties of all models, over every storage and record; then those of each
+ * model. SparseSSP's own scenarios are in test_sparse_ssp.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,7 +169,8 @@ START_TEST(what_is_parked_at_the_end_is_given_back)
 }
 END_TEST
 
-/* The server asks how much a clock may release before somebody in a hurry tells it. */
+/* The server asks how much work a clock may release, before a thread that must return soon handles
+ * it. */
 START_TEST(what_is_held_is_counted)
 {
     ModelRig rig;

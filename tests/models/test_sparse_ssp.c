@@ -1,5 +1,5 @@
-/* SparseSSP: who waits for whose keys. Three workers, speculation 1 and 2, both records. Worker 0
- * is the slow one in most cases and worker 2 the fast one. */
+/* SparseSSP: which Gets wait for which workers' keys. Three workers, speculation 1 and 2, both
+ * records. Worker 0 is the slow one in most cases and worker 2 the fast one. */
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,7 +300,8 @@ START_TEST(without_speculation_it_is_ssp)
 }
 END_TEST
 
-/* Repeated ones, ones out of turn, ones of finished iterations: nothing breaks, nobody hangs. */
+/* Repeated announcements, ones out of turn, ones of finished iterations: nothing breaks, and no Get
+ * waits for ever. */
 START_TEST(announcements_out_of_turn_are_ignored)
 {
     ModelRig rig;
@@ -366,7 +367,7 @@ START_TEST(an_announcement_in_pieces_is_one)
 }
 END_TEST
 
-/* What no honest node sends: the iteration stays untold, as long as it is unfinished. */
+/* Announcements that no honest node sends: the iteration stays untold until it is finished. */
 static void tell_without_the_first(ModelRig *rig)
 {
     ANNOUNCE_PART(rig, 0, 0, 5, 12, 13);

@@ -1,5 +1,5 @@
-/* Update rules in a whole engine: schedules, state, resets, bad gradients, sums over a clock, and
- * what a worker sees of its own Adds through a cache. */
+/* Update rules in a whole engine: schedules, state, resets, bad gradients, sums over a clock, and a
+ * worker's own Adds read through a cache. */
 #include <math.h>
 #include <string.h>
 
@@ -514,7 +514,7 @@ static bool add_many_by_clock(RubatoWorker *worker, void *user_data, GError **er
     return true;
 }
 
-/* What one clock summed is no part of the next, also where there are thousands of rows. */
+/* The sums of one clock are no part of the next, also with thousands of rows. */
 START_TEST(the_sums_of_a_clock_are_gone_after_it)
 {
     const uint32_t n_workers = 2;
@@ -569,7 +569,7 @@ END_TEST
 
 /* ---- through a cache ---- */
 
-/* Each Get has to show all that this worker added, whatever the cache has. */
+/* Each Get must show every Add of this worker, whatever is in the cache. */
 static bool add_and_look(RubatoWorker *worker, void *user_data, GError **error)
 {
     const RubatoKey key = rubato_worker_rank(worker), both[] = { 0, 1 };
@@ -608,7 +608,7 @@ START_TEST(a_worker_sees_its_own_adds_through_the_cache)
 }
 END_TEST
 
-/* What the server refuses must not stay in the cache. */
+/* Rows that the server refuses must not stay in the cache. */
 static bool add_badly_and_look(RubatoWorker *worker, void *user_data, GError **error)
 {
     const RubatoKey key = 1;

@@ -1,5 +1,5 @@
-/* Every update rule against its formula, worked out step by step in double precision from the
- * papers: over both storages and real types, narrow and wide rows, repeated keys, runs and
+/* Every update rule is compared with its formula, computed step by step in double precision from
+ * the papers: over both storages and real types, narrow and wide rows, repeated keys, runs and
  * selections. */
 #include <math.h>
 #include <rubato/error.h>
@@ -381,8 +381,8 @@ END_TEST
 
 enum { N_MANY = 700, MANY_WIDTH = 32 };
 
-/* Adds of many rows are taken in pieces where bad ones are looked for, and where gradients are
- * clipped: that must show nowhere. */
+/* Adds of many rows are handled in pieces if bad deltas are searched or gradients are clipped. The
+ * result must not show it. */
 START_TEST(many_rows_at_once_are_as_each_alone)
 {
     static const RubatoRule rules[] = {

@@ -1,5 +1,6 @@
-/* Whole engines under random load for a long time. RUBATO_SOAK_SECONDS says how long (600),
- * RUBATO_SOAK_SEED where to begin (the time): the seed of a run that failed, which it printed. */
+/* Whole engines under random load for a long time. RUBATO_SOAK_SECONDS is the time in seconds
+ * (default 600). RUBATO_SOAK_SEED is the first seed (default: the time), such as one that a failed
+ * run has printed. */
 #include <glib.h>
 #include <stdlib.h>
 #include <time.h>

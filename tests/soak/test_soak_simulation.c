@@ -1,6 +1,6 @@
-/* Clusters in simulated time for long: RUBATO_SOAK_SECONDS says how long (600), RUBATO_SOAK_SEED
- * where to begin (the time). A seed that fails is printed; test_cluster_simulation runs it
- * again. */
+/* Clusters in simulated time for a long time. RUBATO_SOAK_SECONDS is the time in seconds (default
+ * 600), RUBATO_SOAK_SEED the first seed (default: the time). A seed that fails is printed;
+ * test_cluster_simulation runs it again. */
 #include <stdlib.h>
 #include <time.h>
 

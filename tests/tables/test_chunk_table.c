@@ -1,4 +1,4 @@
-/* ChunkTable: where chunks lie, the short last one, and elements on the same data. */
+/* ChunkTable: the places of chunks, the short last one, and elements on the same data. */
 #include <string.h>
 
 #include "tests/support/engine_fixture.h"

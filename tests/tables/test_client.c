@@ -68,7 +68,7 @@ static void rig_clear(Rig *rig)
     station_free(rig->other);
 }
 
-/* Whoever cancels has swept before the call is registered: nobody else ends it. */
+/* The canceller has swept before the call is registered, so no other thread ends it. */
 START_TEST(a_call_that_comes_after_the_sweep_ends_too)
 {
     const RubatoKey keys[] = { 1, 8 };

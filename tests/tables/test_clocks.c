@@ -1,4 +1,4 @@
-/* A node's view of the clocks of a task: what it tells, what it hears, who is the slowest. */
+/* A node's view of the clocks of a task: what it tells, what it hears, and its slowest worker. */
 #include <glib.h>
 #include <pthread.h>
 #include <sched.h>
@@ -136,7 +136,7 @@ START_TEST(nobody_is_slowest_once_all_have_retired)
 }
 END_TEST
 
-/* The node's clock stays, but the worker that others would name has gone on. */
+/* The node's clock stays, but the worker that others would name has clocked. */
 START_TEST(another_slowest_worker_is_news)
 {
     Clocks clocks;
@@ -282,7 +282,7 @@ START_TEST(each_move_of_the_nodes_clock_is_told_by_one_worker)
 }
 END_TEST
 
-/* Workers as under lazy clocks: who is too early waits until somebody tells. */
+/* Workers as under lazy clocks: a worker that is too early waits until the clock is told. */
 static void *run_awaiting(void *user)
 {
     Ticker *ticker = user;
@@ -300,7 +300,7 @@ static void *run_awaiting(void *user)
     return NULL;
 }
 
-/* One whom nobody told would wait for ever. */
+/* A worker that was not told would wait for ever. */
 START_TEST(whoever_awaits_a_clock_is_told)
 {
     const uint32_t workers_of[] = { N_THREADS };
@@ -333,8 +333,8 @@ typedef struct {
     uint64_t n_beyond; /* times that the node's clock was past a worker's */
 } Runner;
 
-/* Where each step costs a turn of the processor, fewer steps have to do. No worker is so far ahead
- * that it is past the last clock when it hears of it. */
+/* If each step costs a context switch, there are fewer steps. No worker is so far ahead that it is
+ * past the last clock when it hears of it. */
 static void end_in_time(Runner *runner, uint64_t clock)
 {
     uint64_t last = N_CLOSE;

@@ -1,9 +1,9 @@
 /* One suite over all models, storages and handles, each with every dtype, 1 to 4 servers and rows
  * of 1, 3 and 32 values: workers read, check what they see, and add, at full speed.
  *
- * What is added says who added it: worker w adds 64^w, so a value read back is a number with one
- * digit for each worker, which is how many of its Adds the reader has seen. Column j carries j + 1
- * times as much. Every value fits a float exactly. */
+ * A value shows who has added to it: worker w adds 64^w. So a value is a number with one digit for
+ * each worker, which is the number of its Adds that the reader has seen. Column j has j + 1 times
+ * as much. Every value fits a float exactly. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +87,7 @@ typedef struct {
 
 typedef struct {
     RubatoTableSpec spec;
-    bool moves;   /* its parts move between servers all the time */
+    bool moves;
     Mover *mover; /* NULL: they do not */
     HandleKind handle;
     bool is_bsp, is_asp;

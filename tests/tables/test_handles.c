@@ -1,5 +1,5 @@
-/* What all handles have in common beyond the conformance suite: what they refuse, empty calls,
- * several of them on one thread, update rules, initial values, partitions. */
+/* Properties of all handles beyond the conformance suite: errors, empty calls, several handles on
+ * one thread, update rules, initial values, partitions. */
 #include <string.h>
 
 #include "tables/worker.h"

@@ -1,5 +1,5 @@
-/* What BSP keeps of a worker that only adds is bounded: its Adds wait for the slowest worker, which
- * never waits itself; and nothing that is added is lost or changed by it. */
+/* BSP keeps a bounded number of Adds of a worker that only adds: its Adds wait for the slowest
+ * worker, which never waits itself. No Add is lost or changed by this. */
 #include <stdatomic.h>
 
 #include "tests/support/engine_fixture.h"
@@ -7,7 +7,7 @@
 
 enum { STALL_MS = 20, N_KEYS = 1000, N_CLOCKS = 60, KEPT_CLOCKS = 5 };
 
-/* What the limit counts of a call on one server. */
+/* The bytes of a call that count towards the limit on one server. */
 #define CALL_BYTES (N_KEYS * (sizeof(RubatoKey) + sizeof(int64_t)) + 128)
 
 typedef enum { WAY_KEYS, WAY_RANGE, WAY_TICKET, WAY_CHUNK, N_WAYS } Way;
@@ -141,7 +141,7 @@ static bool add_alone(RubatoWorker *worker, void *user_data, GError **error)
     return only_add(worker, user_data, error);
 }
 
-/* Nobody is ahead of anybody for long: with room for nothing, all come to their end. */
+/* No worker is ahead for long: even without any room, all workers end. */
 START_TEST(the_slowest_worker_never_waits)
 {
     Scene scene = { .way = (Way)(_i % N_WAYS) };
@@ -166,8 +166,8 @@ static bool add_much_in_a_clock(RubatoWorker *worker, void *user_data, GError **
     return rubato_worker_barrier(worker, error) && rubato_kv_table_clock(table, error);
 }
 
-/* All of a clock has to be kept in any case: who is ahead by none does not wait, not even for a
- * worker that is in a barrier. */
+/* Adds of the present clock are kept in any case: a worker that is not ahead does not wait, not
+ * even for a worker in a barrier. */
 START_TEST(the_adds_of_the_present_clock_do_not_count)
 {
     const RubatoTableSpec spec = spec_of(1);

@@ -25,7 +25,7 @@ static RubatoEngine *make_engine(void)
     return engine;
 }
 
-/* What a callback was told. */
+/* The arguments of a callback. */
 typedef struct {
     Event called;
     RubatoTicket ticket;

@@ -1,5 +1,5 @@
-/* The process cache against a server that answers when the test says so: what is served at once,
- * who waits for whose fetch, and what Adds do to rows that are cached or on their way. */
+/* The process cache with a server that answers when the test decides: rows that are served at once,
+ * calls that wait for others' fetches, and Adds to rows that are cached or on their way. */
 #include <rubato/error.h>
 #include <string.h>
 #include <time.h>
@@ -184,8 +184,7 @@ static RubatoKey scattered_key(uint64_t i)
     return rubato_mix64(i + 1);
 }
 
-/* A table that is hashed by all 64 bits folded, or by the lower 32, has all of them in one
- * place. */
+/* A hash table that uses all 64 bits folded, or the lower 32, has all of them in one place. */
 static RubatoKey folding_to_0(uint64_t i)
 {
     return i << 32 | i;
@@ -234,7 +233,7 @@ static double least_seconds_to_cache(RubatoKey (*key)(uint64_t i))
     return least;
 }
 
-/* Who chooses keys, and knows the program, does not know the seed. */
+/* Somebody who chooses keys and knows the program does not know the seed. */
 START_TEST(chosen_keys_cost_no_more_than_others)
 {
     static RubatoKey (*const chosen[])(uint64_t i) = { folding_to_0, ending_in_0 };
@@ -386,8 +385,8 @@ START_TEST(an_earlier_fetch_is_too_old_for_a_later_clock)
 }
 END_TEST
 
-/* The fetch of a later clock may be parked until this worker has gone on: it must not be waited
- * for, unless the min clock is known to have come far enough. */
+/* The fetch of a later clock may be parked until this worker has clocked. So a Get must not wait
+ * for it, unless the min clock is known to be high enough. */
 START_TEST(a_later_fetch_is_joined_only_where_it_need_not_wait)
 {
     Rig rig;

@@ -1,4 +1,4 @@
-/* SparseKVClientTable: iterations told as an array and by a callback, the clock that it keeps
+/* SparseKVClientTable: iterations in an array and by a callback, the clock that the handle moves
  * itself, and speculation between real workers. */
 #include <stdatomic.h>
 #include <string.h>
@@ -246,7 +246,7 @@ enum { MAX_ITERATIONS = 6 };
 
 /* Worker 0 reads key 1 in each iteration. Worker 1 uses other keys but in the iteration
  * `collision`, and stays in front of its iteration 0 until worker 0 has come as far as it may;
- * worker 2, where there is one, uses other keys and is in no hurry either. */
+ * worker 2, if there is one, uses other keys and waits in the same way. */
 typedef struct {
     uint32_t staleness, speculation;
     int collision;      /* -1: never */
@@ -297,7 +297,7 @@ static bool race(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
-/* The others wait for these Gets: one that were not answered would hang. */
+/* The others wait for these Gets, so a Get that is not answered hangs the case. */
 START_TEST(a_fast_worker_runs_ahead_as_far_as_it_collides_with_nobody)
 {
     const uint32_t workers = 2 + (uint32_t)_i % 2;
@@ -331,8 +331,8 @@ static uint64_t clock_needed(const Race *state, uint64_t clock)
     return needed;
 }
 
-/* The Get after the free ones must not be answered before worker 1 goes on: worker 1 says so before
- * it does, and worker 0 looks when it has its answer. */
+/* The Get after the free ones must not be answered before worker 1 continues. Worker 1 raises an
+ * event before it continues, and worker 0 checks the event when it has its answer. */
 static bool be_held(RubatoWorker *worker, void *user_data, GError **error)
 {
     Race *state = user_data;
@@ -385,7 +385,7 @@ START_TEST(a_colliding_worker_is_held_until_the_collision_is_over)
 }
 END_TEST
 
-/* Who has told nothing may use any key: it is waited for as under SSP. */
+/* A worker that has told nothing may use any key: Gets wait for it as under SSP. */
 static bool wait_for_the_silent(RubatoWorker *worker, void *user_data, GError **error)
 {
     Race *state = user_data;
@@ -420,7 +420,8 @@ START_TEST(a_worker_that_tells_nothing_is_waited_for)
 }
 END_TEST
 
-/* Who has told that there are no more iterations uses no key in those that others are at. */
+/* A worker that has told that there are no more iterations uses no key in the others'
+ * iterations. */
 static bool run_ahead_of_the_finished(RubatoWorker *worker, void *user_data, GError **error)
 {
     Race *state = user_data;
@@ -440,7 +441,7 @@ static bool run_ahead_of_the_finished(RubatoWorker *worker, void *user_data, GEr
     return true;
 }
 
-/* Worker 1 waits for these Gets: one that were not answered would hang. */
+/* Worker 1 waits for these Gets, so a Get that is not answered hangs the case. */
 START_TEST(a_worker_without_further_iterations_is_not_waited_for)
 {
     RubatoEngine *engine = make_engine("sparse_ssp", 0, 2, NULL);

@@ -1,5 +1,5 @@
-/* What a worker can tell of its own waiting and of the staleness of what it read. One worker stands
- * still while another runs ahead, so that every number is known. */
+/* A worker's statistics of its waits and of the staleness of the rows that it read. One worker
+ * stands still while another runs ahead, so that every number is known. */
 #include <string.h>
 
 #include "tables/worker_stats.h"
@@ -76,7 +76,7 @@ static bool run_ahead_sparsely(RubatoWorker *worker, void *user_data, GError **e
     return true;
 }
 
-/* How far the runner may run, and so what its last Get's staleness is. */
+/* How far the runner may run, which is the staleness of its last Get. */
 static const struct {
     const char *model;
     uint32_t staleness, speculation;
@@ -326,7 +326,7 @@ START_TEST(short_waits_count_like_long_ones)
     ShortWaits waits = { 0 };
 
     run_ok(engine, 2, wait_shortly, &waits, "t");
-    /* a busy machine may hold up a Get where it waits for nobody */
+    /* a busy machine may delay a Get that waits for nobody */
     ck_assert_msg(waits.n_uncounted <= 5 + waits.n_waits / 2, "%u of %u waits are not counted",
                   waits.n_uncounted, waits.n_waits);
     rubato_engine_free(engine);

@@ -1,7 +1,7 @@
 /* Actors and mailboxes: one owner at a time, each sender's order, no message forgotten.
  *
- * What tells a case that a message was handled orders no memory: otherwise it could stand in for an
- * order that the sources lack. So it is a relaxed counter and a futex. */
+ * A case learns that a message was handled from a relaxed counter and a futex. These order no
+ * memory; otherwise they could hide an order that the sources lack. */
 #include "io/net/actor.h"
 #include "tests/weak/cases.h"
 
@@ -116,7 +116,7 @@ static void *handle_soon(void *sender)
 
 enum { NOBODY };
 
-/* Nobody may send any more when the actor is stopped: so the senders have ended before. */
+/* No thread may send when the actor is stopped, so the senders have ended before. */
 static void end(uint32_t n, unsigned sender, unsigned other)
 {
     wait_for_ends(n);
@@ -177,7 +177,7 @@ static void without_a_thread(void)
     end(3, guest, other);
 }
 
-/* Nobody waits for the answer: stopping alone has to see to it. */
+/* No thread waits for the answer: stopping alone must deliver it. */
 static void stopped(void)
 {
     begin(true);

@@ -1,5 +1,5 @@
-/* Calls: whoever waits is woken, and sees what every part has written; nobody touches a call that
- * has ended. */
+/* Calls: a waiting thread is woken and sees what every part has written; no thread touches a call
+ * that has ended. */
 #include "io/net/call.h"
 #include "tests/weak/cases.h"
 
@@ -42,7 +42,7 @@ static void check_rows(unsigned n)
                 (n == 2 ? CALL_REFUSED : CALL_OK));
 }
 
-/* The call's memory is the caller's again: this is a race if anybody is still at it. */
+/* The call's memory is the caller's again: this is a race if another thread still uses it. */
 static void reuse(void)
 {
     call_begin(&call, NULL);
@@ -88,7 +88,7 @@ static void take_rows(Call *ended)
     futex_wake(&has_ended, 1);
 }
 
-/* Whoever ends the last part, or the caller, sees what the others have written. */
+/* The thread that ends the last part, or the caller, sees what the others have written. */
 static void handed_over(void)
 {
     begin(take_rows);
@@ -157,7 +157,7 @@ static void bell_rings(void)
     weak_join(second);
 }
 
-/* Between two times that the caller listens, it does not. */
+/* The caller stops listening, and then listens again. */
 static void bell_set_again(void)
 {
     bell = eventfd(0, 0);

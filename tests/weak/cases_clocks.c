@@ -1,5 +1,5 @@
-/* Clocks: the node's clock moves when its slowest worker does, whoever of them moves it; a Get that
- * waits for it is told; an Add is sent before the clock that counts it. */
+/* Clocks: the node's clock moves when its slowest worker clocks, whichever worker moves it; a Get
+ * that waits for it is told; an Add is sent before the clock that counts it. */
 #include "tables/clocks.h"
 #include "tests/weak/cases.h"
 
@@ -29,7 +29,7 @@ static void tell(uint64_t clock)
         ;
 }
 
-/* Whoever moves the node's clock has seen the Adds of all workers at earlier clocks. */
+/* The worker that moves the node's clock has seen the Adds of all workers at earlier clocks. */
 static void advance(uint32_t rank, uint64_t clock, uint32_t n_workers)
 {
     NodeClock news;
@@ -76,7 +76,7 @@ static void *retire(void *rank)
     return NULL;
 }
 
-/* All have come to `clock`: so has the node, and somebody has said so. */
+/* All workers have reached `clock`: so has the node, and one of them has told it. */
 static void end(uint64_t clock)
 {
     weak_expect(clocks_own(&clocks) == clock);
@@ -137,7 +137,7 @@ static void hear(uint64_t clock)
         ;
 }
 
-/* What worker.c does: whoever has moved the clock tells the servers where a Get waits. */
+/* As client_clock.c does: the worker that has moved the clock tells the servers if a Get waits. */
 static void *advance_lazily(void *rank)
 {
     NodeClock news;
@@ -161,7 +161,7 @@ static void awaited(void)
     clocks_clear(&clocks);
 }
 
-/* Two Gets of the same clock: the second relies on what the first has said. */
+/* Two Gets of the same clock: the second relies on the clock that the first has brought. */
 static void *await(void *unused)
 {
     (void)unused;

@@ -1,4 +1,4 @@
-/* What the checker itself has to allow and to forbid: the litmus tests of the literature (Alglave,
+/* What the checker itself must allow and forbid: the litmus tests of the literature (Alglave,
  * Maranget, Tautschnig: TOPLAS 2014; Lahav et al., PLDI 2017), one for each rule of the model. */
 #include "tests/weak/cases.h"
 

@@ -1,7 +1,7 @@
-/* The network: no frame and no pending flag is left lying, one thread at a time has a channel,
- * whoever waits for room, for an answer or for the I/O thread is woken.
+/* The network: no frame and no pending flag is forgotten, one thread at a time has a channel, and a
+ * thread that waits for room, for an answer or for the I/O thread is woken.
  *
- * The transport is a list: what a channel sends is noted, and may be acknowledged by a packet that
+ * The transport is a list: it records what a channel sends, and may acknowledge it by a packet that
  * comes back. The list has a mutex, so it orders memory as a socket would. */
 #include <rubato/error.h>
 
@@ -239,7 +239,7 @@ static void tick_and_look(void *user, int64_t now_ms)
     futex_wake(&n_ticks, 1);
 }
 
-/* Has the I/O thread look whether all is done when others are in the middle of it. */
+/* Makes the I/O thread check whether all is done while others are still at work. */
 static void tick_and_wait(void *user, int64_t now_ms)
 {
     (void)user;
@@ -329,7 +329,7 @@ static void *send_one(void *worker)
     return NULL;
 }
 
-/* When both have returned all is sent, with no other thread to see to it. */
+/* When both have returned, everything is sent, without the help of another thread. */
 static void two_senders(void)
 {
     begin();
@@ -545,7 +545,7 @@ static void *read_and_free(void *incoming)
     return NULL;
 }
 
-/* Two messages of one packet: whoever is done last gives it back. */
+/* Two messages of one packet: the thread that is done last gives it back. */
 static void parcel(void)
 {
     begin();

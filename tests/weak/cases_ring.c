@@ -1,5 +1,5 @@
-/* Rings: a record is seen whole, nothing is written over before it was read, and whoever sleeps,
- * reader or writer, is woken.
+/* Rings: a reader sees complete records, no record is overwritten before it was read, and a
+ * sleeping reader or writer is woken.
  *
  * The ring is a small one: eight records fill it. Writer and reader use the same mapping. */
 #include "io/net/transport/shm/transport_shm.h"
@@ -126,7 +126,7 @@ static void writer_sleeps(void)
     weak_join(other);
 }
 
-/* Where the ring is empty the writer begins anew at its start, where the reader has just read. */
+/* If the ring is empty, the writer begins again at its start, where the reader has just read. */
 static void writer_rewinds(void)
 {
     begin();

@@ -49,8 +49,8 @@ const char *thread_name(void);
 /* Before an operation: another thread may go first. */
 void thread_step(void);
 
-/* The same, but where the thread does just what it did last, and nobody else has done anything
- * since, there is no choice: to go to another thread now is the same as having gone before. */
+/* The same, but there is no choice if the thread repeats its last operation and no other thread has
+ * done anything since: to go to another thread now is the same as having gone before. */
 void thread_step_again(const void *what);
 
 /* Whether an execution is under way. */

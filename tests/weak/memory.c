@@ -1,7 +1,7 @@
 /* The memory model: see the design note in weak.h.
  *
- * Each store is also written to the object itself, so that the memory holds the newest store of
- * each object, for whoever looks at it after the execution, or without the checker. */
+ * Each store is also written to the object itself. So the memory holds the newest store of each
+ * object, for code that reads it after the execution or without the checker. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,7 +138,8 @@ static Store *add_store(Object *object, uint64_t value)
     return store;
 }
 
-/* One that is met for the first time holds what its memory holds, which everybody knows. */
+/* An object that is used for the first time has the value of its memory, which every thread
+ * knows. */
 static Object *find_object(const volatile void *address, size_t size)
 {
     size_t at = (size_t)(((uintptr_t)address >> 2) * 0x9e3779b97f4a7c15u >> 40) % PLACES;

@@ -1,4 +1,4 @@
-/* The cluster file: what a good one means, and each way in which one can be wrong. */
+/* The cluster file: the meaning of correct files, and each way in which a file can be wrong. */
 #include <rubato/error.h>
 #include <string.h>
 
@@ -122,7 +122,7 @@ START_TEST(cluster_file_scheduler_alone_on_a_node_is_allowed)
 }
 END_TEST
 
-/* Texts that are read alike however they are written. */
+/* Texts of different form that mean the same. */
 static const char *const WRITINGS[] = {
     "cluster:{scheduler:{host:\"127.0.0.1\" port:4100} nodes:({id:0 host:\"127.0.0.1\" "
     "port:4101})}",

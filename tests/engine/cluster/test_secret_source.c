@@ -1,4 +1,4 @@
-/* Where a node finds the secret of its run, what is refused, and what may be done without one.
+/* Where a node finds the secret of its run, what is refused, and what is allowed without a secret.
  *
  * docs/security.md: Where nodes find it; Without a secret; Over ZeroMQ */
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static void assert_digits(const RunSecret *secret, const char *digits)
     ck_assert_int_eq(g_ascii_strcasecmp(found, digits), 0);
 }
 
-/* Finds the secret, which has to be this one, and come from there. */
+/* Finds the secret, which must be this one, from this origin. */
 static void assert_finds(const Cluster *cluster, SecretOrigin origin, const char *digits)
 {
     GError *error = NULL;
@@ -144,7 +144,7 @@ START_TEST(variable_is_read_wiped_and_unset_and_found_again)
     assert_finds(cluster, SECRET_ORIGIN_FROM_VARIABLE, DIGITS);
     ck_assert_ptr_null(g_getenv(SECRET_VARIABLE));
     ck_assert_int_eq(place[0], '\0');
-    /* A second engine of the process, and what the process starts. */
+    /* A second engine of the process, and a program that the process starts. */
     assert_finds(cluster, SECRET_ORIGIN_FROM_DESCRIPTOR, DIGITS);
     assert_finds(cluster, SECRET_ORIGIN_FROM_DESCRIPTOR, DIGITS);
     number = g_strdup(g_getenv(SECRET_FD_VARIABLE));

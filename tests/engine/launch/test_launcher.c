@@ -1,5 +1,5 @@
-/* `rubato run` on this machine, with small shell programs as nodes: what comes out, how it ends,
- * what is left. */
+/* `rubato run` on this machine, with small shell programs as nodes: its output, its end, and that
+ * nothing is left. */
 #include <fcntl.h>
 #include <rubato/launcher.h>
 #include <signal.h>
@@ -222,7 +222,7 @@ END_TEST
 
 START_TEST(launch_lets_the_others_end_by_themselves_first)
 {
-    /* Node 0 hears of the loss through a file, as a node would through its heartbeats. */
+    /* Node 0 learns of the loss from a file, as a node would from its heartbeats. */
     Run run = run_start_patient_shell(
         2, "trap 'echo asked; exit 4' TERM; test $RUBATO_NODE = 10 && exit 3\n"
            "until [ -e ${RUBATO_CLUSTER%/*}/lost ]; do sleep 0.02; done\n"
@@ -237,7 +237,7 @@ START_TEST(launch_lets_the_others_end_by_themselves_first)
 }
 END_TEST
 
-/* Returns when the process has ended; it stays there until its parent has looked. */
+/* Returns when the process has ended. It stays a zombie until its parent waits for it. */
 static void wait_for_end(pid_t pid)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/stat", (int)pid);

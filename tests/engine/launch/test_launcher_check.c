@@ -31,7 +31,7 @@ static uint16_t take_port(int *fd)
     return ntohs(address.sin_port);
 }
 
-/* Checks a file of two nodes; what it prints. (transfer full) */
+/* Checks a file of two nodes. Returns the report. (transfer full) */
 static char *check_file(const char *host, uint16_t scheduler_port, uint16_t port0, uint16_t port1,
                         GError **error)
 {

@@ -13,7 +13,7 @@
 
 /* ---- other machines, by a stand-in for ssh ---- */
 
-/* Notes its words, a line each, and runs the last one as a login shell would. */
+/* It writes down its words, a line each, and runs the last one as a login shell would. */
 static char *write_fake_ssh(void)
 {
     return launch_write_file("ssh",

@@ -1,8 +1,8 @@
 /* The dispatcher of blocks: seeded simulations of nodes that take tickets, read their rows, give
  * some back, find ends, and are given up; and the rules by which it chooses.
  *
- * In each simulation every row of every epoch is read once, by a node that holds its input, as long
- * as somebody does. A failure prints its seed: SEED=n runs that one alone. */
+ * In each simulation every row of every epoch is read once by a node that holds its input, as long
+ * as there is such a node. A failure prints its seed: SEED=n runs that one alone. */
 #include "engine/scheduler/block_dispatcher.h"
 
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static void begin(uint64_t seed)
     for (uint32_t i = 0; i < sim->n_inputs; i++) {
         sim->inputs[i].n_blocks = draw(MAX_BLOCKS + 1);
         sim->inputs[i].packed = chance(40);
-        /* node 0 is never given up and has everything: nothing can be left */
+        /* node 0 is never given up and has every input, so no row can be left */
         for (uint32_t n = 0; n < sim->config.n_nodes; n++)
             sim->inputs[i].held[n] = n == 0 || chance(60);
     }
@@ -162,7 +162,7 @@ static void read_some(uint32_t number, bool all)
     sim_assert(!block_dispatcher_finish(sim->dispatcher, number, &ticket), "twice");
 }
 
-/* The node dies: nobody knows what it has read of what it has not told of. */
+/* The node dies: what it has read and not reported is unknown. */
 static void give_up(uint32_t number)
 {
     SimNode *node = &sim->nodes[number];

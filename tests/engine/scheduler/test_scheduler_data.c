@@ -1,5 +1,5 @@
-/* The scheduler and the data of a task: readers that must be the same, blocks for those who ask,
- * what makes no sense. */
+/* The scheduler and the data of a task: readers that must be the same, blocks for nodes that ask,
+ * wrong messages. */
 #include <string.h>
 
 #include "tests/support/runner.h"

@@ -1,4 +1,4 @@
-/* The scheduler: who is alive, who has left, and who waits for whom. */
+/* The scheduler: which nodes are alive, which have left, and which wait for others. */
 #include <string.h>
 
 #include "tests/support/runner.h"
@@ -65,8 +65,8 @@ START_TEST(scheduler_takes_any_message_for_a_sign_of_life)
 }
 END_TEST
 
-/* Its beats may stand behind much that it has sent to the servers. Old news is no sign of life, nor
- * does it bring anybody back. */
+/* Its heartbeats may come behind many messages that it has sent to the servers. Old news is no sign
+ * of life, and brings no lost node back. */
 START_TEST(scheduler_takes_what_is_not_for_it_for_a_sign_of_life)
 {
     begin();
@@ -202,7 +202,7 @@ START_TEST(scheduler_that_was_stopped_itself_loses_nobody)
     tick();
     pass_ms(0, 0);
     expect_quiet();
-    /* But it is not forgiving for ever. */
+    /* But it does not wait for ever. */
     lose_by_silence(1);
     expect(0, CONTROL_LOST);
     expect(2, CONTROL_LOST);
@@ -210,7 +210,8 @@ START_TEST(scheduler_that_was_stopped_itself_loses_nobody)
 }
 END_TEST
 
-/* What the nodes said meanwhile, or just before, has yet to be read. _i: tenths of the timeout. */
+/* Messages that the nodes sent meanwhile, or just before, are not read yet. _i: tenths of the
+ * timeout. */
 START_TEST(scheduler_that_was_stopped_for_any_time_forgives_that_time)
 {
     begin();
@@ -329,7 +330,7 @@ START_TEST(scheduler_lets_go_when_all_have_left)
         expect(i, CONTROL_LEFT);
     ck_assert(scheduler_has_ended(scheduler));
 
-    /* What is late disturbs nobody. */
+    /* Late messages have no effect. */
     say(1, (Control){ .kind = CONTROL_BEAT });
     now_ms += 10 * CONFIG.timeout_ms;
     tick();

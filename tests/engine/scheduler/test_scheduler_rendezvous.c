@@ -1,4 +1,4 @@
-/* The scheduler: who is welcomed, who is refused, and who hears of it. */
+/* The scheduler: which nodes are welcomed or refused, and which nodes are told. */
 #include "tests/support/runner.h"
 #include "tests/support/scheduler_fixture.h"
 
@@ -235,7 +235,7 @@ START_TEST(scheduler_takes_a_node_anew_that_died_before_the_run)
     hello(2);
     ck_assert_uint_eq(expect_greeting("tcp://a", CONTROL_WELCOME)->welcome.incarnations[1], 999);
 
-    /* A known death is not waited for. */
+    /* The scheduler does not wait for a node that is known to be dead. */
     replace_scheduler(&CONFIG, NULL);
     hello(1);
     scheduler_node_gone(scheduler, now_ms, 1, "its process has ended");
@@ -273,7 +273,7 @@ END_TEST
 START_TEST(scheduler_ignores_what_is_no_hello)
 {
     ck_assert(!scheduler_greet(scheduler, now_ms, &(Control){ .kind = CONTROL_WELCOME }, 5, 1));
-    /* Nobody belongs to the run before it has begun. */
+    /* No node belongs to the run before it has begun. */
     ck_assert(!hears(0, (Control){ .kind = CONTROL_BEAT }));
     expect_quiet();
 }

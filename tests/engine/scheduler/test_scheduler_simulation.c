@@ -1,10 +1,10 @@
 /* Whole runs of the scheduler: n simulated nodes go through programs of collective calls and tasks
  * over channels that delay but do not reorder, while nodes fail, freeze, leave early and interrupt.
  *
- * A seed gives a run. Each asserts what every node may count on (scheduler.h): the same verdict of
- * a call everywhere, COMMIT only after READY, one TASK_END for each task, no barrier released
- * before all have come, and that everything ends. Where nobody leaves the order of things, the
- * verdicts are compared with what the programs say they must be.
+ * A seed decides a run. Each run asserts the promises of scheduler.h: the same verdict of a call
+ * everywhere, COMMIT only after READY, one TASK_END for each task, no barrier released before all
+ * have come, and that everything ends. If no node freezes, leaves early or stops the run, the
+ * verdicts are compared with those that the programs must get.
  *
  * A failure prints its seed: SEED=n runs that one alone. */
 #include "engine/scheduler/scheduler.h"
@@ -56,7 +56,7 @@ typedef struct {
     uint32_t go_id;
     uint32_t awaited_epoch; /* before the next step; 0: none */
     bool joined, left, free_to_go;
-    bool frozen; /* hears and says nothing */
+    bool frozen; /* receives and sends nothing */
     bool out;    /* has heard that it was lost */
     int64_t last_beat_ms, last_hello_ms;
     GPtrArray *parts;
@@ -79,12 +79,13 @@ typedef struct {
     SimNode nodes[MAX_NODES];
     GQueue to_node[MAX_NODES], to_scheduler[MAX_NODES];
     bool answers_at_once; /* the scheduler's own node */
-    bool disturbed;       /* somebody froze, left early or stopped the run: no oracle */
+    bool disturbed;       /* a node froze, left early or stopped the run: verdicts are not
+                           * compared */
     bool interrupted;
     uint32_t frozen_mask;
     int64_t frozen_ms; /* when the first one froze */
 
-    /* What all nodes must see alike, by op - 1 and by epoch. */
+    /* What must be the same on all nodes, by op - 1 and by epoch. */
     char *verdicts[MAX_CALLS + 1];
     GHashTable *task_ends;
     uint32_t go_ids[MAX_CALLS + 1];
@@ -313,7 +314,7 @@ static void hear_release(uint32_t number, const Control *control)
     part->waiting = false;
     part->round++;
 
-    /* Nobody may be behind: all others have come here, or never will. */
+    /* No node may be behind: all others have arrived, or never will. */
     for (uint32_t i = 0; i < sim->n_nodes; i++) {
         const Part *other = find_part(&sim->nodes[i], part->epoch);
         if (other == NULL || sim->nodes[i].frozen || other->failed || other->cancelled)
@@ -584,7 +585,7 @@ static bool is_over(void)
     return true;
 }
 
-/* What a call comes to where nobody leaves the order: by the programs alone. */
+/* The verdict of a call if no node disturbs the run: it follows from the programs alone. */
 static void check_oracle(unsigned op)
 {
     const Step *first = &sim->nodes[0].steps[op];

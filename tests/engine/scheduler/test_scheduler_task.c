@@ -46,7 +46,8 @@ static void fail_by_cancellation(uint32_t node, uint32_t epoch)
                          .fail = { epoch, { CANCELLED_CODE, "worker 1 was cancelled" } } });
 }
 
-/* Whoever was cancelled by a server does not know why; the node that does may be heard later. */
+/* A node whose requests a server cancelled does not know the cause; the node that knows it may be
+ * heard later. */
 START_TEST(scheduler_prefers_a_cause_to_its_effect)
 {
     begin();

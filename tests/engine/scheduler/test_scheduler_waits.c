@@ -1,5 +1,5 @@
 /* The scheduler: which workers wait for one another. Cases by hand, and a simulation of workers
- * whose reports come late: what it calls a deadlock is one, and it finds each. */
+ * whose reports come late: every deadlock that it reports is one, and it finds every deadlock. */
 #include <string.h>
 
 #include "tests/support/runner.h"
@@ -91,7 +91,7 @@ START_TEST(scheduler_sees_no_deadlock_where_somebody_may_still_go_on)
 }
 END_TEST
 
-/* Of what a worker has not told nothing is known: it may be anywhere on that table. */
+/* A worker's clock on a table is unknown if the worker has not told it: it may be any. */
 START_TEST(scheduler_does_not_guess_clocks)
 {
     begin();
@@ -119,7 +119,7 @@ START_TEST(scheduler_names_the_slowest_of_those_that_hold_a_worker)
 }
 END_TEST
 
-/* A report that is old by now holds nobody who has been told more. */
+/* An outdated report holds no worker back. */
 START_TEST(scheduler_goes_by_what_a_worker_has_said_last)
 {
     begin();
@@ -226,7 +226,7 @@ static bool can_go_on(const Stage *stage, const Player *player)
     return true;
 }
 
-/* A barrier is come to in one step, and passed by each in a step of its own. */
+/* A worker reaches a barrier in one step, and passes it in another. */
 static void go_on(Player *player)
 {
     const Action *action = &player->actions[player->at];
@@ -279,7 +279,7 @@ static bool deliver(Stage *stage, uint32_t node)
     return true;
 }
 
-/* One thing that can happen; false when nothing can. */
+/* Does one thing that can happen; false if nothing can. */
 static bool happen(Stage *stage)
 {
     const uint32_t begin = pick(stage, N_WORKERS);
@@ -311,7 +311,7 @@ static bool happen(Stage *stage)
     return false;
 }
 
-/* Mostly what all do alike, so that most runs end well. */
+/* Mostly the same actions for all workers, so that most runs end well. */
 static void write_programs(Stage *stage)
 {
     const uint32_t n = 4 + pick(stage, N_STEPS - 4);

@@ -1,4 +1,4 @@
-/* Barriers between the workers of a task: everybody meets, and sees what was added before. */
+/* Barriers between the workers of a task: all meet, and see everything that was added before. */
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -12,7 +12,7 @@ typedef struct {
     _Atomic uint32_t rounds[MAX_WORKERS]; /* how many each worker has come to */
 } Meeting;
 
-/* Nobody leaves a barrier before the last has come to it. */
+/* No worker leaves a barrier before the last one has reached it. */
 static bool meet(RubatoWorker *worker, void *user_data, GError **error)
 {
     Meeting *meeting = user_data;
@@ -71,7 +71,7 @@ START_TEST(those_who_have_returned_are_not_waited_for)
 }
 END_TEST
 
-/* Under ASP a Get after a barrier sees all that anybody added before it. */
+/* Under ASP a Get after a barrier sees every Add of any worker before it. */
 static bool add_then_meet(RubatoWorker *worker, void *user_data, GError **error)
 {
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
@@ -162,7 +162,7 @@ END_TEST
 
 /* ---- what a barrier and a task's end wait for ---- */
 
-/* The server is kept from taking in anything while the workers add and come to the barrier, or
+/* The server is kept from handling anything while the workers add and reach the barrier, or
  * return. */
 typedef struct {
     bool meets;

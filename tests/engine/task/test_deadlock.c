@@ -120,7 +120,7 @@ START_TEST(tables_that_are_clocked_crosswise_fail_the_task)
 }
 END_TEST
 
-/* What BSP keeps of the one is too much, and the other does not clock. */
+/* BSP keeps too many Adds of one worker, and the other does not clock. */
 static bool add_or_meet(RubatoWorker *worker, void *user_data, GError **error)
 {
     const int64_t one = 1;

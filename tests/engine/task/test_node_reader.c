@@ -1,5 +1,5 @@
-/* Readers of a task's workers in one process: shares dealt out as they are read, workers that are
- * slow, leave early or open something else. */
+/* Readers of a task's workers in one process: blocks that are dealt out while they are read;
+ * workers that are slow, leave early or open other data. */
 #include <string.h>
 
 #include "tests/support/data_rows.h"
@@ -82,7 +82,8 @@ START_TEST(every_row_comes_to_one_worker_in_each_epoch)
 }
 END_TEST
 
-/* Worker 0 reads one batch and goes on only when the others have read all that they were given. */
+/* Worker 0 reads one batch and continues only when the others have read all that they were
+ * given. */
 static bool read_slowly(RubatoWorker *worker, void *user_data, GError **error)
 {
     Job *job = user_data;
@@ -149,7 +150,8 @@ START_TEST(what_a_worker_leaves_goes_to_another)
 }
 END_TEST
 
-/* One after the other: a reader that is opened when all others are gone gets what they left. */
+/* One after the other: a reader that is opened when all others are gone gets the blocks that they
+ * left. */
 static bool read_in_turn(RubatoWorker *worker, void *user_data, GError **error)
 {
     Job *job = user_data;
@@ -192,8 +194,7 @@ static bool read_two(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
-/* Worker 1 reads to the end while worker 0 has a block in its hands, which it then leaves to worker
- * 2. */
+/* Worker 1 reads to the end while worker 0 holds a block, which it then leaves to worker 2. */
 static bool leave_after_the_end(RubatoWorker *worker, void *user_data, GError **error)
 {
     Job *job = user_data;

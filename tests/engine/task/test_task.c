@@ -1,4 +1,4 @@
-/* Tasks: who works in them, what stays after them, several at once, and that nothing leaks. */
+/* Tasks: their workers, what stays after them, several tasks at once, and that nothing leaks. */
 #include <dirent.h>
 #include <malloc.h>
 #include <stdlib.h>

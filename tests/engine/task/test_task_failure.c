@@ -1,4 +1,5 @@
-/* Failure: the first cause comes back, everybody else is let go, and engine and tables stay usable.
+/* Failure: the caller gets the first cause, all other workers are released, and engine and tables
+ * stay usable.
  *
  * docs/liveness.md: A worker that fails */
 #include <string.h>
@@ -206,7 +207,7 @@ static bool block(RubatoWorker *worker, Blockade *blockade, GError **error)
     }
 }
 
-/* Whatever a worker of a cancelled task calls says so. */
+/* Every call of a worker in a cancelled task fails with that error. */
 static bool check_calls_after(RubatoWorker *worker, GError **error)
 {
     g_autoptr(RubatoKVTable) kv = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);

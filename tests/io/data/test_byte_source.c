@@ -1,4 +1,4 @@
-/* Where bytes come from: files plain or packed, sound or not. */
+/* Sources of bytes: plain and packed files, correct and damaged. */
 #include "io/data/input/byte_source.h"
 
 #include <glib/gstdio.h>

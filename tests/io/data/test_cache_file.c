@@ -1,4 +1,4 @@
-/* Caches of data: made, used, made anew when something has changed, and never believed when they
+/* Caches of data: they are made, used, made again if something has changed, and not used if they
  * are damaged. */
 #include "io/data/cache_file.h"
 
@@ -64,7 +64,7 @@ static void read_all(const RubatoDataSpec *spec)
     rubato_dataset_free(dataset);
 }
 
-/* What tells one cache file from another that was put into its place. */
+/* What distinguishes a cache file from another one in its place. */
 static struct stat cache_identity(void)
 {
     struct stat status;
@@ -143,7 +143,8 @@ START_TEST(cache_tells_what_the_data_set_holds)
 }
 END_TEST
 
-/* Nobody who shortens a cache ends the process that reads it: its rows are those of the input. */
+/* A cache that is shortened does not end the process that reads it: the rows come from the
+ * input. */
 START_TEST(cache_may_become_shorter_while_it_is_read)
 {
     RubatoDataSpec spec = cached();
@@ -176,7 +177,7 @@ START_TEST(cache_may_become_shorter_while_it_is_read)
 }
 END_TEST
 
-/* What makes a cache not fit any more. */
+/* Changes after which a cache no longer fits. */
 static void touch_input(RubatoDataSpec *spec)
 {
     (void)spec;
@@ -323,7 +324,7 @@ START_TEST(damaged_block_is_read_from_the_input)
 }
 END_TEST
 
-/* A block that claims what it has not is refused whatever its checksum says. */
+/* A block whose header claims more than it has is refused even if its checksum is right. */
 START_TEST(block_that_is_not_sound_is_refused)
 {
     RowBlock rows;

@@ -1,5 +1,5 @@
-/* CSV whose keys are to mean what they mean in a model: columns with and without the label, and
- * what is refused. */
+/* CSV whose keys must mean the same as in a model: columns with and without the label, and what is
+ * refused. */
 #include <string.h>
 
 #include "io/data/formats/text_hash.h"
@@ -257,7 +257,7 @@ START_TEST(keys_that_cannot_be_are_refused)
 }
 END_TEST
 
-/* What one dataset says of its keys, another takes. */
+/* A dataset accepts the description of another dataset's keys. */
 START_TEST(a_dataset_says_what_its_keys_mean)
 {
     g_autofree char *dir = g_dir_make_tmp("rubato-csv-XXXXXX", NULL);

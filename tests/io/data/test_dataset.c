@@ -1,5 +1,5 @@
-/* Datasets: which files a spec means, the numbering of keys, blocks in memory and out of packed
- * files, bad rows, and what is wrong with a spec. */
+/* Datasets: the files that a spec means, the numbering of keys, blocks in memory and from packed
+ * files, bad rows, and wrong specs. */
 #include "io/data/dataset.h"
 
 #include <glib/gstdio.h>

@@ -73,7 +73,7 @@ START_TEST(decimal_ignores_the_locale)
     float number;
     const char *end;
 
-    /* Where none of them is installed this says no more than the other cases do. */
+    /* If none of these locales is installed, this tests no more than the other cases. */
     for (size_t i = 0; i < G_N_ELEMENTS(names) && setlocale(LC_NUMERIC, names[i]) == NULL; i++)
         ;
     ck_assert_int_eq(decimal_read_float("1.5 ", &end, &number), DECIMAL_OK);

@@ -1,4 +1,4 @@
-/* The reader of IDX images, and the generated ones that stand in for them. */
+/* The reader of IDX images, and the generated images that replace them. */
 #include "io/data/formats/idx_file.h"
 
 #include <glib/gstdio.h>
@@ -87,7 +87,7 @@ START_TEST(idx_refuses_with_the_byte_that_is_wrong)
 }
 END_TEST
 
-/* Whatever the place where a file is cut off, the error names it. */
+/* A file may be cut off anywhere: the error names the place. */
 START_TEST(idx_refuses_every_truncation)
 {
     for (size_t size = 0; size < sizeof good_images; size++) {

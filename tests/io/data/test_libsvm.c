@@ -1,4 +1,4 @@
-/* libsvm and libffm: what is read, what is refused and where the fault is said to be. */
+/* libsvm and libffm: what is read, what is refused, and the place that errors name. */
 #include <string.h>
 
 #include "tests/support/data_text.h"

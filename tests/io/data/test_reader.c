@@ -1,5 +1,5 @@
-/* Readers: that each row comes to one of them in each epoch, that batches are what they promise,
- * that shuffles follow from their seed, and how a reader ends. */
+/* Readers: one of them gets each row in each epoch, batches are as rubato/data.h promises, shuffles
+ * depend on their seed, and how a reader ends. */
 #include "io/data/deal/reader.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Well-known data sets are read whole and right. They are not part of the project: where they are
- * not there, nothing is tested. */
+/* Well-known data sets are read completely and correctly. They are not part of the project: if they
+ * are missing, nothing is tested. */
 #include <rubato/data.h>
 
 #include "tests/support/runner.h"

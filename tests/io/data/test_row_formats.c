@@ -178,7 +178,7 @@ START_TEST(idx_labels_must_fit)
 }
 END_TEST
 
-/* Where nobody knows the size before the end: a packed file. */
+/* A packed file, whose size is unknown before its end. */
 START_TEST(idx_is_refused_where_it_ends_too_early_or_late)
 {
     g_autofree char *longer = g_malloc0(TWO_IMAGES_BYTES + 4);
@@ -313,7 +313,8 @@ static void sample_close(Sample *sample)
     g_free(sample->bytes);
 }
 
-/* Parses a part of the text out of a copy of just its size: whatever is read behind it is found. */
+/* Parses a part of the text from a copy of exactly its size, so that a read beyond its end is
+ * found. */
 static void parse_part(const Sample *sample, size_t from, size_t to, RowBlock *block)
 {
     char *copy = g_malloc0(to - from + ROW_TEXT_PADDING);
@@ -378,7 +379,8 @@ START_TEST(rows_are_the_same_wherever_blocks_begin)
         parse_part(&sample, first, at, &parts);
         parse_part(&sample, at, sample.size, &parts);
         check_same(&whole, &parts, at);
-        /* It follows from the byte before alone, and is found or not yet found in less text. */
+        /* The place depends only on the byte before it; in a shorter text the search finds the same
+         * place or none yet. */
         for (size_t to = from; to <= sample.size; to++) {
             const size_t seen = find_row(&sample, from - 1, to, from);
 

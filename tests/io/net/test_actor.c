@@ -11,7 +11,7 @@
 
 enum { MAX_HANDLED = 32 };
 
-/* Writes down what it handles, in order. */
+/* Records the messages that it handles, in order. */
 typedef struct {
     Actor actor; /* first */
     uint32_t handled[MAX_HANDLED];
@@ -102,7 +102,8 @@ START_TEST(a_message_is_handled_at_once_only_if_it_is_short)
 }
 END_TEST
 
-/* What waits in the mailbox may be long, and so may be what comes while the message is handled. */
+/* Messages in the mailbox may be long, and so may be those that come while the message is
+ * handled. */
 START_TEST(who_must_not_be_kept_long_handles_nothing_of_the_mailbox)
 {
     Diary diary = { .n_handled = 0 };
@@ -135,7 +136,7 @@ typedef struct {
     bool was_idle;
 } Retry;
 
-/* Runs where the answer goes out: the actor must take the next message at once. */
+/* Runs when the answer is sent: the actor must take the next message at once. */
 static void send_next(Message *message)
 {
     Retry *retry = (Retry *)message;
@@ -178,7 +179,7 @@ END_TEST
 
 /* ---- two threads ---- */
 
-/* Stays inside the message with server 0 until it is let go. */
+/* Stays inside the message with server 0 until it is released. */
 typedef struct {
     Actor actor; /* first */
     Event inside, go_on;
@@ -231,7 +232,7 @@ START_TEST(a_busy_actor_is_left_alone_and_handles_what_was_posted)
 }
 END_TEST
 
-/* The owner leaves; the actor's own thread takes what it found waiting. */
+/* The owner leaves; the actor's own thread handles the waiting messages. */
 START_TEST(the_actors_thread_handles_what_an_owner_leaves)
 {
     Gate gate = { .inside = EVENT_INIT, .go_on = EVENT_INIT };
@@ -418,7 +419,7 @@ START_TEST(under_load_owners_exclude_each_other_and_every_senders_order_holds)
 }
 END_TEST
 
-/* A message that wakes nobody would leave this waiting for ever. */
+/* If a message woke no thread, this would wait for ever. */
 START_TEST(a_sleeping_actor_wakes_for_each_message)
 {
     Register all = { .n_handled = 0 };

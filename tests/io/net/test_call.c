@@ -1,4 +1,4 @@
-/* Calls: parts, the worst answer, waiting with and without a limit, and who wakes whom. */
+/* Calls: parts, the worst answer, waiting with and without a limit, and wake-ups. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,8 +170,8 @@ END_TEST
 
 enum { N_ANSWERERS = 3, N_CALLS = 3000 };
 
-/* Calls on the heap, freed by the waiter as soon as it is awake: whoever answers may not touch them
- * after the last part. Each answer is plain memory that the waiter reads. */
+/* Calls on the heap, which the waiter frees as soon as it is awake: an answering thread must not
+ * touch them after the last part. Each answer is plain memory that the waiter reads. */
 typedef struct {
     Call call;
     uint64_t answers[N_ANSWERERS];

@@ -130,8 +130,8 @@ START_TEST(frames_pushed_before_a_flush_share_a_packet)
         assert_takes(pair.b, MESSAGE_ADD, i, 100);
     const NetworkStats after = stats_of(pair.a);
     ck_assert_uint_eq(after.messages_sent[MESSAGE_ADD] - before.messages_sent[MESSAGE_ADD], 100);
-    /* The I/O thread sends what is queued whenever it has something else to tell the peer, and so
-     * may have taken some of them now and then: how often is the scheduler's affair. */
+    /* The I/O thread also sends queued frames when it has other news for the peer, so it may have
+     * taken some of them. How often depends on the kernel's scheduling. */
     ck_assert_uint_le(
         after.packets_sent - before.packets_sent - (after.acks_sent - before.acks_sent), 20);
     ck_assert_uint_eq(stats_of(pair.b).messages_received[MESSAGE_ADD], 100);
@@ -139,7 +139,7 @@ START_TEST(frames_pushed_before_a_flush_share_a_packet)
 }
 END_TEST
 
-/* The I/O thread sends them: no tick comes to their help, and nobody flushes. */
+/* The I/O thread sends them, without a tick and without another flush. */
 static bool has_sent_many(void *station)
 {
     return stats_of(station).messages_sent[MESSAGE_ADD] == 40;
@@ -186,8 +186,8 @@ START_TEST(frames_that_have_time_are_sent_soon)
 }
 END_TEST
 
-/* One flush sends some megabytes; nothing comes from the other side, there is no tick, and nobody
- * flushes again. */
+/* One flush sends some megabytes. Nothing comes from the other side, there is no tick, and no other
+ * flush. */
 START_TEST(what_one_flush_leaves_the_io_thread_sends)
 {
     enum { N = 20, N_BYTES = 1 << 20 };

@@ -1,5 +1,5 @@
-/* A peer whose next packet never comes in a form that can be read, whatever else it says: it is
- * given up, with the reason, once, in time. A stranger who sends the same brings nobody down.
+/* A peer whose next packet never comes in readable form, whatever else it sends: it is given up in
+ * time, once, with the reason. A stranger that sends the same has no effect.
  *
  * docs/liveness.md: A node that sends nonsense */
 #include <netinet/in.h>

@@ -1,4 +1,5 @@
-/* Strangers, and peers gone mad: what comes is counted and dropped, and honest traffic goes on. */
+/* Strangers, and faulty peers: their packets are counted and dropped, and honest traffic
+ * continues. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ typedef struct {
     Channel *channel;
 } Scene;
 
-/* What the victim logs, put aside. */
+/* The victim's log lines. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static GString *logged;
 
@@ -248,7 +249,7 @@ START_TEST(packet_of_a_stranger_is_dropped)
     }
     g_autoptr(GByteArray) forged = forge(header, &message, 1);
     attack(&scene, forged->data, forged->len);
-    /* Who says that it is another node than the one that has shaken hands is told of, too. */
+    /* A packet that names another node than the one that has shaken hands is logged too. */
     while (stats_of(scene.victim).strangers_dropped + stats_of(scene.victim).bad == 0)
         ck_assert(station_wait_ticks(scene.victim, 1));
     ck_assert_ptr_null(station_take(scene.victim, 0));
@@ -277,9 +278,9 @@ START_TEST(peer_that_lies_about_what_was_sent_is_not_believed)
 }
 END_TEST
 
-/* docs/wire.md: nothing is believed. The packet has the number of the honest node's next one, which
- * would else be taken for a duplicate, and its first message would take room that nobody gives
- * back. */
+/* docs/wire.md: nothing is believed. The packet has the number of the honest node's next packet,
+ * which would then be taken for a duplicate, and its first message would take room that nobody
+ * gives back. */
 START_TEST(a_packet_with_a_faulty_message_is_dropped_whole_and_may_come_again)
 {
     const WireHeader messages[] = {
@@ -521,7 +522,7 @@ START_TEST(packets_cut_at_random_never_end_a_network)
 
     for (unsigned i = 0; i < N; i++) {
         g_autofree uint8_t *bytes = g_memdup2(forged->data, forged->len);
-        /* The run is never right, so that no forged packet counts as one of the link. */
+        /* The run id is always wrong, so that no forged packet counts as one of the link. */
         bytes[16] ^= 1;
         for (unsigned k = 0; k < 4; k++)
             bytes[g_rand_int_range(random, 17, (gint32)forged->len)] = (uint8_t)g_rand_int(random);

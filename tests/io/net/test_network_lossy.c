@@ -1,4 +1,4 @@
-/* Networks over real sockets that lose, double and reorder: what the links promise, they keep. */
+/* Networks over real sockets that lose, double and reorder packets: links keep their promises. */
 #include "tests/support/lossy.h"
 #include "tests/support/runner.h"
 #include "tests/support/station.h"
@@ -77,7 +77,7 @@ START_TEST(producer_that_waits_for_room_gets_it)
 
     stations_join((Station *const[]){ a, b }, 2);
     for (uint64_t i = 0; i < N; i++) {
-        /* The consumer sends nothing by itself: what it has done with must be told all the same. */
+        /* The consumer sends nothing by itself, but must tell what it has consumed. */
         while (!network_has_room(a->network, 1)) {
             if (n_taken == i) {
                 ck_assert_msg(network_wait_room(a->network, 1, NULL, NULL, PATIENCE_MS),

@@ -1,5 +1,6 @@
-/* Connections that break, and networks that fall silent for a while: what was lost is sent again as
- * soon as there is a way, not when a timer says so. The links' timer is set so that it never does.
+/* Connections that break, and networks that are silent for a while: lost packets are sent again as
+ * soon as there is a connection, and not by a timer. The links' timer is set so that it never
+ * fires.
  *
  * docs/liveness.md: A connection that breaks */
 #include <unistd.h>
@@ -129,7 +130,7 @@ static uint64_t n_received_bytes(const Station *station)
     return stats.bytes_received;
 }
 
-/* A receiver that is only slow is no outage: the kernel takes what it cannot. */
+/* A slow receiver is no outage: the kernel buffers what the receiver does not read. */
 static bool is_acknowledged(void *station)
 {
     NetworkStats stats;

@@ -1,5 +1,5 @@
-/* The post office inside a process: messages reach the server's actor at once or wait for it, and
- * what is told may be reused at once. */
+/* The post office inside a process: messages reach the server's actor at once or wait for it, and a
+ * message that was told may be reused at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 enum { N_KEYS = 3 };
 
-/* Keeps what it handled; stays inside a FENCE until it is let go. */
+/* Records what it handled; stays inside a FENCE until it is released. */
 typedef struct {
     Actor actor; /* first */
     Event inside, go_on;
@@ -626,8 +626,8 @@ START_TEST(cancelling_a_task_ends_its_own_requests_alone)
 }
 END_TEST
 
-/* A backlog may take long: whoever receives leaves it, and what comes behind it, to the server's
- * own thread, also while nobody is at it. _i: a request, a clock. */
+/* A backlog may take long: the receiving thread leaves it, and the messages behind it, to the
+ * server's own thread, even if no thread handles it now. _i: a request, a clock. */
 START_TEST(a_receiver_takes_over_no_backlog)
 {
     Pair pair;

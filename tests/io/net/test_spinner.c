@@ -1,4 +1,4 @@
-/* Looking before sleeping: as long as it is worth it, and only now and then after that. */
+/* Polling before sleeping: as long as it helps, and only now and then after that. */
 #include "io/net/spinner.h"
 
 #include <sched.h>
@@ -32,7 +32,7 @@ START_TEST(a_look_ends_when_its_time_is_over)
 }
 END_TEST
 
-/* How often it is not worth it before it is tried once more, in vain. */
+/* How many attempts are left out before the next one, which is in vain. */
 static unsigned count_skipped(Spinner *spinner)
 {
     SpinnerEnd end;
@@ -91,7 +91,7 @@ START_TEST(on_a_single_processor_nobody_looks)
 }
 END_TEST
 
-/* As if so much had been found only after somebody else had used the processor. */
+/* As if so much had been found only after another thread had used the processor. */
 static void be_crowded(Spinner *spinner)
 {
     spinner->moved_at = 0;

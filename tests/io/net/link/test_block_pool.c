@@ -1,4 +1,4 @@
-/* Block pools: blocks come back, each with room for what was asked, and not too many are kept. */
+/* Block pools: blocks are reused, each has the requested size, and not too many are kept. */
 #include <pthread.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The checksum of bytes is the same whatever vectors the processor has: the two ends of a
- * connection may have different ones. */
+/* The checksum of bytes is the same with any vectors that a processor has, because the two ends of
+ * a connection may have different processors. */
 #include <check.h>
 #include <glib.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The key codec: what goes in comes out, and nothing that comes from outside is believed. */
+/* The key codec: decoding gives back what was encoded, and input from outside is not trusted. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -67,8 +67,7 @@ START_TEST(sender_sends_each_packet_once_in_order)
 }
 END_TEST
 
-/* A connection that is made anew, again and again: nothing waits for the timer, which does not
- * grow. */
+/* A connection that is made again many times: nothing waits for the timer, which does not grow. */
 START_TEST(sender_sends_again_at_once_after_a_reset)
 {
     LinkSender sender = sender_with(3, 100);
@@ -87,7 +86,7 @@ START_TEST(sender_sends_again_at_once_after_a_reset)
 }
 END_TEST
 
-/* What the timer has waited for in vain was the connection's fault. */
+/* The timer waited in vain because the connection was broken. */
 START_TEST(sender_forgets_after_a_reset_how_long_it_has_waited)
 {
     LinkSender sender = sender_with(1, 100);
@@ -377,7 +376,7 @@ static void put(Channels *channels, Underway *list, size_t *n, const Underway *w
     }
 }
 
-/* Takes one that has arrived, whichever comes to hand. */
+/* Takes any packet that has arrived. */
 static bool take(Underway *list, size_t *n, int64_t now_ms, Underway *taken)
 {
     for (size_t i = 0; i < *n; i++)
@@ -491,7 +490,7 @@ START_TEST(fault_is_final_after_its_time_and_its_tries)
 }
 END_TEST
 
-/* What lay in the buffers of a receiver that was stopped comes at once. */
+/* Everything in the buffers of a stopped receiver comes at once. */
 START_TEST(fault_is_not_final_by_time_alone)
 {
     LinkFault fault = { 0 };

@@ -32,7 +32,7 @@ static const WireHeader add_header = {
                  .first_key = 10 },
 };
 
-/* What other kinds carry. */
+/* The members of other kinds. */
 static const WireHeader announce_header = { .kind = MESSAGE_ANNOUNCE,
                                             .request = { .worker = 2, .n_announced = 1 << 20 } };
 static const WireHeader tune_header = {
@@ -111,7 +111,7 @@ START_TEST(message_header_comes_back_as_it_was_written)
 }
 END_TEST
 
-/* Written out, so that a change of the format is seen to be one. */
+/* The bytes are written out, so that a change of the format fails the case. */
 START_TEST(each_kind_carries_its_own)
 {
     const Bytes announcement = whole_message(&announce_header),

@@ -1,5 +1,5 @@
-/* The handshake of a connection, and the seals that it makes: who knows the secret gets through,
- * and nobody else does: not with another secret, by a replay, or with changed bytes.
+/* The handshake of a connection, and the seals that it makes: only an end that knows the secret is
+ * accepted, and not with another secret, by a replay, or with changed bytes.
  *
  * docs/security.md: Who can do what */
 #include <sodium.h>
@@ -48,7 +48,7 @@ static void begin(Pair *pair, const HandshakeConfig *connects, const HandshakeCo
     pair->hello.size = handshake_begin(&pair->connects, pair->hello.bytes);
 }
 
-/* Goes on from a HELLO to the end, or to a fault. */
+/* Continues from a HELLO to the end, or to a fault. */
 static void go_on(Pair *pair)
 {
     Said nothing;
@@ -135,7 +135,7 @@ START_TEST(who_has_another_secret_is_refused_before_anything_is_answered)
 }
 END_TEST
 
-/* Who answers without the secret is not believed either. */
+/* An accepting end without the secret is refused too. */
 START_TEST(impostor_that_answers_is_refused)
 {
     HandshakeConfig impostor = ACCEPTS;
@@ -173,7 +173,7 @@ START_TEST(replay_is_refused)
 }
 END_TEST
 
-/* What a node says, said back to it. */
+/* A node gets its own bytes back. */
 START_TEST(reflection_is_refused)
 {
     HandshakeConfig any = CONNECTS;
@@ -211,7 +211,7 @@ START_TEST(connection_that_is_led_to_another_node_is_refused)
 }
 END_TEST
 
-/* Who accepts knows the secret and lets in whom it likes: it is not the one that was wanted. */
+/* The accepting end knows the secret and accepts any node, but is not the wanted node. */
 START_TEST(another_node_that_answers_is_refused)
 {
     HandshakeConfig anybody = CONNECTS;
@@ -233,7 +233,7 @@ START_TEST(another_node_that_answers_is_refused)
 }
 END_TEST
 
-/* Whoever sits between the two changes one bit of what is said. */
+/* An attacker between the two changes one bit of the handshake. */
 START_TEST(no_bit_can_be_changed_on_the_way)
 {
     static const size_t sizes[] = { HANDSHAKE_HELLO_BYTES, HANDSHAKE_HELLO_BYTES,
@@ -478,8 +478,8 @@ START_TEST(pieces_of_another_connection_do_not_open)
 }
 END_TEST
 
-/* Who knows the secret and has heard all that was said lacks what the public keys have in
- * common. */
+/* An attacker who knows the secret and has heard everything does not know the shared value of the
+ * public keys. */
 START_TEST(keys_need_what_only_the_two_ends_have)
 {
     Seal sends, receives, others, unused;

@@ -1,4 +1,4 @@
-/* The secret of a run: what is read as one, and what is not. */
+/* The secret of a run: texts that are accepted, and texts that are refused. */
 #include <string.h>
 
 #include <rubato/error.h>

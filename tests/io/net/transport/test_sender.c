@@ -1,4 +1,4 @@
-/* Senders over a connection that breaks and takes bytes as the test says.
+/* Senders over a connection that breaks, and takes bytes, as the test decides.
  *
  * All in one thread, which is the holder of the channel and the I/O thread in turn. */
 #include <sys/epoll.h>
@@ -103,7 +103,7 @@ static void rig_init(Rig *rig, bool is_refused)
     rig->channel = &rig->pipe->base.base;
 }
 
-/* The sender is gone, and with it what it held. */
+/* The sender is freed with everything that it held. */
 static void rig_clear(Rig *rig)
 {
     ck_assert_uint_eq(rig->n_freed, 1);

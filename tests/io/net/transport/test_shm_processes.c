@@ -1,7 +1,7 @@
 /* Shared memory between processes that are stopped, die, or never were nodes.
  *
- * The other process is a fork of the case, which does one thing and tells over a pipe when it
- * has. */
+ * The other process is a fork of the case. It does one thing and says over a pipe when that is
+ * done. */
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -82,7 +82,7 @@ typedef struct {
     int told_fd; /* from it */
 } Process;
 
-/* Splits off a process that plays and then waits to be killed, or ends if play says so. */
+/* Forks a process that calls play and then waits to be killed, or ends if play says so. */
 static Process split_off(void (*play)(const char *endpoint, int tell_fd), const char *endpoint)
 {
     const pid_t parent = getpid();
@@ -157,7 +157,7 @@ static void send_all(Channel *channel)
     send_bytes(channel, 10, LARGE); /* of which the ring takes a part */
 }
 
-/* Dies before it could prove anything: its ring was never handed over. */
+/* It dies before the handshake: its ring was never handed over. */
 static void send_at_once(const char *endpoint, int tell_fd)
 {
     End end;
@@ -334,7 +334,7 @@ static void shake_hands_raw(const End *end, int fd)
     push(fd, said, n);
 }
 
-/* Nothing that is handed over before the proof is taken, or kept open. */
+/* Descriptors that come before the proof are neither accepted nor kept open. */
 START_TEST(stranger_that_proves_nothing_is_shown_the_door)
 {
     End end;

@@ -1,8 +1,8 @@
-/* Rings in shared memory: what goes in comes out, and what a mad or dying end leaves is not
- * believed.
+/* Rings in shared memory: the reader gets what the writer wrote, and does not trust what a faulty
+ * or dying end leaves.
  *
- * Most cases hold both ends of a ring in one thread; what the other process would see is what the
- * other mapping shows. */
+ * Most cases have both ends of a ring in one thread. The other mapping shows what the other process
+ * would see. */
 #include "io/net/transport/shm/shm_ring.h"
 
 #include <fcntl.h>
@@ -182,7 +182,7 @@ START_TEST(record_that_is_not_complete_is_not_there)
     size_t at = 0;
 
     open_pair(&pair, CAPACITY);
-    /* What a writer has put down before it dies, without having published it. */
+    /* What a writer has written before it dies, without publishing it. */
     memset(pair.writer.ring.data, 0xff, 1000);
     ck_assert_int_eq(ring_read(&pair.reader, &record), RING_EMPTY);
     ck_assert(!ring_has_some(&pair.reader));

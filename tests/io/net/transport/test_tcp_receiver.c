@@ -1,4 +1,4 @@
-/* A connection's packets, however the bytes are cut on their way. */
+/* A connection's packets, with bytes that are cut anywhere on their way. */
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -19,7 +19,7 @@ static const HandshakeConfig OWN = { .node = 1,
                                      .incarnation = 11,
                                      .wanted_node = HANDSHAKE_ANY_NODE };
 
-/* A line on which nobody has said anything. */
+/* A connection on which nothing was said. */
 static Line open_silent_line(void)
 {
     Line line = { .pool = block_pool_new(), .epoll_fd = epoll_create1(EPOLL_CLOEXEC) };
@@ -31,7 +31,7 @@ static Line open_silent_line(void)
     return line;
 }
 
-/* A line on which both have shaken hands. */
+/* A connection on which both ends have shaken hands. */
 static Line open_line(Protection protection)
 {
     const HandshakeConfig other = {
@@ -63,7 +63,7 @@ static uint8_t byte_of(size_t k, size_t i)
     return (uint8_t)(k * 31 + i * 7 + (i >> 8));
 }
 
-/* What goes over the line: packets of these sizes. */
+/* The bytes of packets of these sizes. */
 static GByteArray *make_stream(Line *line, const size_t *sizes, size_t n)
 {
     GByteArray *const stream = g_byte_array_new();
@@ -204,7 +204,7 @@ static const struct {
     { "RBTOHA", 6, NULL },
 };
 
-/* Before the other end has proved anything, nothing grows, whatever it announces. */
+/* Before the other end has proved anything, no memory grows, whatever size it announces. */
 START_TEST(nonsense_before_the_proof_is_a_fault_and_costs_no_memory)
 {
     Line line = open_silent_line();
@@ -250,7 +250,7 @@ END_TEST
 
 static const size_t changed_sizes[] = { 1, 100, 8192, 8193, 200000 };
 
-/* Whoever sits between the two changes a bit: of the size, the bytes or the tag. */
+/* An attacker between the two changes a bit of the size, the bytes or the tag. */
 START_TEST(changed_packet_is_a_fault)
 {
     const Protection protection = (Protection)(PROTECTION_CHECKSUM + _i % 3);

@@ -1,4 +1,4 @@
-/* How what is said on a connection is protected, and how packets are cut into pieces for it. */
+/* The protection of a connection's bytes, and the pieces into which packets are cut for it. */
 #include "io/net/transport/tcp/tcp_stream.h"
 
 #include <arpa/inet.h>
@@ -67,7 +67,7 @@ static void check_protection(const TransportConfig *config, const int fds[2], Pr
     }
 }
 
-/* Where others might write into it, a secret makes MACs; within the host nothing is needed. */
+/* Between hosts, a secret gives MACs; within a host no protection is needed. */
 START_TEST(protection_is_what_is_asked_for_and_what_the_place_needs)
 {
     TransportConfig config = { .self = 3, .incarnation = 33 };

@@ -1,4 +1,4 @@
-/* What every transport must do, held to all of them; and how they are found by name. */
+/* What every transport must do, tested for all of them; and how they are found by name. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -94,7 +94,7 @@ static void close_channel(Channel *channel, unsigned linger_ms)
     channel->ops->close(channel, linger_ms);
 }
 
-/* What the I/O thread of the sending end would do now and then. */
+/* Does what the I/O thread of the sending end would do now and then. */
 static void serve_sending_end(void)
 {
     Received received;
@@ -361,7 +361,7 @@ START_TEST(own_address_is_reached_and_that_of_another_host_is_not)
 }
 END_TEST
 
-/* Names are looked up by who binds; others are told numbers. */
+/* The process that binds looks up names; others are told numbers. */
 START_TEST(name_of_host_is_bound_and_resolved)
 {
     End a, b;
@@ -526,7 +526,7 @@ static bool move_bytes(int from, int to, GByteArray *recorded)
     return n != 0;
 }
 
-/* What was said on a good connection, said again on another one. */
+/* Everything that was said on a good connection is said again on another one. */
 START_TEST(zeromq_refuses_what_is_said_again)
 {
     listen_to_the_log();
