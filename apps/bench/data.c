@@ -1,4 +1,4 @@
-/* Samples of reading training data: a file of made-up rows, once by Rubato, once by bare means. */
+/* Samples of reading training data: a file of made-up rows, once by Rubato, once without it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>

@@ -59,7 +59,7 @@ static bool parse(Flags *flags, int *argc, char ***argv, GError **error)
     g_autoptr(GOptionContext) context = g_option_context_new(NULL);
 
     g_option_context_set_summary(
-        context, "Measures Rubato, each case beside what the machine can do by bare means.");
+        context, "Measures Rubato, each case beside what the machine can do without Rubato.");
     g_option_context_set_description(
         context, "The ratio is the case's median by its limit's: of times and bytes lower is\n"
                  "better, of rates higher. docs/performance.md explains each case.");

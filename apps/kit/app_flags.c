@@ -265,7 +265,7 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
         { "staleness", 's', 0, G_OPTION_ARG_INT, &flags->staleness,
           "ssp, sparse_ssp: clocks ahead of the slowest worker (default 1)", "N" },
         { "speculation", 0, 0, G_OPTION_ARG_INT, &flags->speculation,
-          "sparse_ssp: clocks beyond, where no key is in dispute (default 1)", "N" },
+          "sparse_ssp: further clocks, if no slower worker uses the same keys (default 1)", "N" },
         { "epochs", 'e', 0, G_OPTION_ARG_INT, &flags->epochs, "Passes over the data", "N" },
         { "batch-size", 'b', 0, G_OPTION_ARG_INT, &flags->batch_size,
           "Rows of a step, over all workers together", "N" },
