@@ -632,6 +632,70 @@ START_TEST(slow_connections_do_not_keep_nodes_from_meeting)
 }
 END_TEST
 
+/* What a process has in memory, in kilobytes. */
+static long resident_kb(pid_t pid)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);
+    g_autofree char *text = NULL;
+
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    const char *const at = strstr(text, "VmRSS:");
+    ck_assert_ptr_nonnull(at);
+    return strtol(at + strlen("VmRSS:"), NULL, 10);
+}
+
+/* As many greetings as it takes for what each of them leaves behind to show: a kilobyte would. Each
+ * is of a node that nobody waits for, at another place where nobody is, and no answer is read. */
+enum { N_GREETINGS = 100000, N_SLOW_GREETINGS = 5000, MOST_GROWTH_KB = 32 << 10 };
+
+static void greet_very_often(uint16_t port)
+{
+    const uint32_t n = cluster_slowness() == 1 ? N_GREETINGS : N_SLOW_GREETINGS;
+    g_autofree char *description = g_strnfill(200, 'x');
+    TcpHand hand = connect_as_node(port);
+
+    for (uint32_t i = 0; i < n; i++) {
+        g_autofree char *endpoint =
+            g_strdup_printf("tcp://127.%u.%u.%u:9", 1 + i / 65536, i / 256 % 256, i % 256);
+        const Control hello = { .kind = CONTROL_HELLO,
+                                .hello = { .node_id = 1000 + i,
+                                           .incarnation = i,
+                                           .endpoints = endpoint,
+                                           .description = description,
+                                           .digest = "none" } };
+        GVariant *body = control_greeting(&hello);
+
+        push_greeting(&hand, body);
+        g_variant_unref(body);
+    }
+    close(hand.fd);
+}
+
+/* docs/security.md: Who can do what */
+START_TEST(a_flood_of_greetings_takes_bounded_memory_and_nodes_meet)
+{
+    ClusterRun *run = cluster_run_new(
+        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .stall_ms = 100 });
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start_node(run, 0, play, NULL);
+    cluster_wait_for(run, 0, "missing: node 7");
+    greet_from_everywhere(run->port); /* what it takes once is none of it */
+    cluster_wait_for(run, 0, "refused a greeting: node 1234 (");
+    const long before_kb = resident_kb(run->processes[0].pid);
+    greet_very_often(run->port);
+    /* When another one is answered, all before it have been taken in. */
+    be_refused(run->port);
+    const long after_kb = resident_kb(run->processes[0].pid);
+    ck_assert_msg(cluster_slowness() > 1 || after_kb < before_kb + MOST_GROWTH_KB,
+                  "%ld kB became %ld", before_kb, after_kb);
+    cluster_start_node(run, 1, play, NULL);
+    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 static Suite *strangers_suite(void)
 {
     Suite *suite = suite_create("strangers");
@@ -642,6 +706,7 @@ static Suite *strangers_suite(void)
                         (int)G_N_ELEMENTS(strangers));
     tcase_add_test(before, strangers_do_not_keep_nodes_from_meeting);
     tcase_add_test(before, slow_connections_do_not_keep_nodes_from_meeting);
+    tcase_add_test(before, a_flood_of_greetings_takes_bounded_memory_and_nodes_meet);
     return suite;
 }
 
