@@ -512,6 +512,47 @@ START_TEST(bsp_floats_are_the_same_however_adds_arrive)
 }
 END_TEST
 
+/* ---- room for rows that go to another node ---- */
+
+static unsigned n_rooms;
+
+static bool make_room(RubatoRequest *request, size_t n_bytes)
+{
+    ck_assert_uint_eq(n_bytes, request->keys.n * sizeof(int64_t));
+    request->output = ((RigGet *)request)->values;
+    n_rooms++;
+    return true;
+}
+
+/* A Get that waits costs its sender a few bytes, so there may be many of them.
+ *
+ * docs/wire.md: What is guaranteed */
+START_TEST(a_get_takes_room_for_its_rows_only_when_they_are_read)
+{
+    const RubatoKey keys[] = { 3, 1, 2 };
+    const bool waits = kinds[_i].bound < 9;
+    ModelRig rig;
+    RigGet gets[4];
+
+    rig_init(&rig, &kinds[_i].spec, 2);
+    rig.model->make_room = make_room;
+    rig_add(&rig, 0, 0, 1, 7);
+    rig_clock(&rig, 1, 9);
+    n_rooms = 0;
+    for (unsigned i = 0; i < G_N_ELEMENTS(gets); i++) {
+        rig_get(&rig, &gets[i], 1, 9, keys, G_N_ELEMENTS(keys));
+        ck_assert_uint_eq(n_rooms, waits ? 0 : i + 1);
+    }
+    rig_clock(&rig, 0, 9);
+    ck_assert_uint_eq(n_rooms, G_N_ELEMENTS(gets));
+    for (unsigned i = 0; i < G_N_ELEMENTS(gets); i++) {
+        ck_assert(gets[i].is_answered);
+        ck_assert_int_eq(gets[i].values[1], 7);
+    }
+    rig_clear(&rig);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("models");
@@ -526,6 +567,7 @@ int main(void)
     tcase_add_loop_test(all, what_is_parked_at_the_end_is_given_back, 0, N_KINDS);
     tcase_add_loop_test(all, old_clocks_and_unknown_sources_change_nothing, 0, N_KINDS);
     tcase_add_loop_test(all, what_is_held_is_counted, 0, N_KINDS);
+    tcase_add_loop_test(all, a_get_takes_room_for_its_rows_only_when_they_are_read, 0, N_KINDS);
     tcase_add_loop_test(all, announcements_come_back_whoever_asks_for_them, 0, N_KINDS);
     tcase_add_loop_test(all, requests_of_workers_that_are_not_there_make_no_sense, 0, N_KINDS);
     tcase_add_loop_test(all, only_sparse_ssp_has_clocks_of_workers, 0, N_KINDS);

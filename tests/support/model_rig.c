@@ -65,7 +65,7 @@ void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const 
         .worker = worker,
         .clock = clock,
         .keys = { .keys = get->keys, .n = keys == NULL ? 1 : n },
-        .output = get->values,
+        .output = rig->model->make_room == NULL ? get->values : NULL,
     };
     model_get(rig->model, &get->request);
     take_answers(rig, NULL);

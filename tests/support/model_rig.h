@@ -32,7 +32,7 @@ void rig_init(ModelRig *rig, const RubatoTableSpec *spec, uint32_t n_workers);
 void rig_clear(ModelRig *rig);
 
 /* Begins a Get of n keys, or of key 0 if keys is NULL; get->is_answered tells whether it is
- * answered. */
+ * answered. It has room for its rows, unless the model's make_room is set. */
 void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const RubatoKey *keys,
              size_t n);
 
