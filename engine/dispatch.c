@@ -289,8 +289,8 @@ static void broken(void *user, uint32_t node, const char *text)
         lose_scheduler(engine, text);
 }
 
-/* Bytes came as they were sent, so it is the node that made them wrong. Who waits for what they
- * should have said would wait for ever. */
+/* The bytes came as they were sent, so the node itself has made them wrong. A thread that waits for
+ * the right message would wait for ever. */
 static void receive_nonsense(RubatoEngine *engine, uint32_t node, const char *what)
 {
     g_autofree char *text = g_strdup_printf("it sent %s", what);

@@ -195,7 +195,7 @@ const RubatoUpdateTraits *rubato_update_rule_traits(const char *update)
     return ops == NULL ? NULL : &ops->traits;
 }
 
-/* What is in the present folder need not be written with "./". (transfer full) */
+/* A file in the present folder need not be written with "./". (transfer full) */
 static char *resolve_path(const char *path)
 {
     return strchr(path, '/') == NULL && g_file_test(path, G_FILE_TEST_EXISTS)
@@ -330,7 +330,7 @@ static bool has_subject(char *const *lines, const char *subject)
     return false;
 }
 
-/* What the first has and the second has not; NULL for nothing. */
+/* An entry that the first has and the second has not; NULL: there is none. */
 static char *find_missing(char *const *lines, const char *name, char *const *others,
                           const char *other_name)
 {

@@ -1,7 +1,7 @@
 /* The models, storages and update rules that the program has registered, beside the built-in ones.
  *
- * There is one registry in a process. What is in it stays, and nothing comes in while the process
- * has an engine: so all lookups of an engine's life find the same.
+ * There is one registry in a process. Entries stay, and none is added while the process has an
+ * engine. So all lookups in an engine's life find the same.
  *
  * Threads: any. */
 #ifndef RUBATO_MODELS_REGISTRY_H
@@ -16,7 +16,7 @@ typedef enum {
     REGISTRY_N_KINDS,
 } RegistryKind;
 
-/* The ops of that name; NULL where nobody has registered any. */
+/* The ops of that name; NULL if none are registered. */
 const void *registry_find(RegistryKind kind, const char *name);
 
 /* The name of number i; NULL past the last. */
@@ -26,12 +26,12 @@ const char *registry_name(RegistryKind kind, size_t i);
 void registry_hold(void);
 void registry_release(void);
 
-/* What is registered, a line each: kind, name, and a digest of the traits. Sorted, so equal for
- * equal registries; "" for nothing. (transfer full) */
+/* All entries, a line each: kind, name, and a digest of the traits. Sorted, so equal for equal
+ * registries; "" for nothing. (transfer full) */
 char *registry_describe(void);
 
 /* How two descriptions differ, in words: "node 3 has the model quorum, the scheduler has not". NULL
- * where they are equal. Lines that make no sense count as what they are. (transfer full) */
+ * if they are equal. Lines of another form are compared as text. (transfer full) */
 char *registry_compare(const char *theirs, const char *their_name, const char *ours,
                        const char *our_name);
 

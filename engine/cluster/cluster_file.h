@@ -1,7 +1,7 @@
 /* The cluster file: which nodes a run has, where they listen, and what each of them does.
  *
  * A Cluster is read once and never changes. `cluster_read` has checked everything that the file
- * alone can tell, so whoever holds a Cluster need not check again: ids and host:port pairs are
+ * alone can tell, so a holder of a Cluster need not check again: ids and host:port pairs are
  * distinct, some node has a server, the scheduler's node is one of them, the times make sense.
  *
  * Threads: any; a Cluster may be read by several at once. */

@@ -1,6 +1,5 @@
-/* What is checked of messages of other nodes, before their sizes and keys are used. A wrong one is
- * counted, logged and refused. A message within this process was checked by the worker that sent
- * it.
+/* Checks messages of other nodes, before their sizes and keys are used. A wrong message is counted,
+ * logged and refused. A message within this process was checked by the worker that sent it.
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"

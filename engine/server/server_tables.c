@@ -1,5 +1,4 @@
-/* What a server holds: the shards of tables, and a task's models over them; and what happens
- * without memory.
+/* The shards and models that a server holds, and what happens without memory.
  *
  * Thread: the server's owner. */
 #include "engine/server/server_private.h"

@@ -29,7 +29,8 @@
 /* Channels kept for greetings, beyond one for each node. */
 #define SPARE_GREETED 16
 
-/* Answers that may wait for the I/O thread, beyond two for each node: who gets none asks again. */
+/* Answers that may wait for the I/O thread, beyond two for each node: a process that gets none asks
+ * again. */
 #define SPARE_ANSWERS 64
 
 int64_t network_now_ms(void)
@@ -262,7 +263,7 @@ void network_free(Network *network)
     if (network == NULL)
         return;
     network_stop(network);
-    close_peers(network); /* what was pushed since */
+    close_peers(network); /* frames that were pushed since */
     g_hash_table_unref(network->greeted);
     g_queue_clear_full(&network->answers, free_answer);
     for (size_t i = 0; i < network->n_transports; i++)
@@ -297,7 +298,7 @@ const char *network_endpoint(const Network *network, size_t i)
  * held. */
 static Channel *greeting_channel(Network *network, const char *endpoint, GError **error)
 {
-    /* Whoever it is: with another cluster file its number may be another one. */
+    /* Any node: with another cluster file its number may be another one. */
     const ChannelTarget target = { .node = HANDSHAKE_ANY_NODE, .greets = true };
     Channel *channel = g_hash_table_lookup(network->greeted, endpoint);
 

@@ -1,23 +1,24 @@
-/* Peers that are connected, or seem to be, and yet do not do what every node does.
+/* Finds peers that are connected, or seem to be, and yet do not behave as a node.
  *
- * Silence is the caller's concern: it knows which nodes have to be heard. Here it is about peers of
- * which something comes, but the link does not go on:
+ * The caller handles silence, because it knows which nodes must be heard. This file finds peers
+ * from which something comes, although their link makes no progress:
  *
  * - their next packet cannot be read, or later ones come in its place, for timeout_ms and however
  *   often it was asked for (link_fault.h);
  * - they acknowledge nothing of what was sent to them for two timeouts, which also finds that two
  *   nodes do not reach one another while others reach both.
  *
- * A peer is known by the run's and its own random numbers in a packet's header. If the header
- * cannot be read, it is known by its connection, provided that it has proved on it that it knows
- * the secret. What a stranger sends counts for nobody.
+ * A peer is identified by the run's and its own random numbers in a packet's header. If the header
+ * cannot be read, the peer is identified by its connection, if it has proved on it that it knows
+ * the secret. Packets of strangers count for no peer.
  *
  * Threads: as each function says. */
 #include <inttypes.h>
 
 #include "io/net/network_private.h"
 
-/* So many timeouts without an acknowledgement: more than any outage that a run has to survive. */
+/* So many timeouts without an acknowledgement. This is more than any outage that a run must
+ * survive. */
 #define ACK_TIMEOUTS 2
 
 Peer *network_find_prover(const Network *network, const Received *received)
@@ -33,8 +34,8 @@ static void give_up(Peer *peer, const char *text)
 {
     Network *const network = peer->network;
 
-    /* Relaxed: the exchange lets one thread through; who has not seen it yet takes one more
-     * packet. */
+    /* Relaxed: the exchange lets one thread through; a thread that has not seen it yet takes one
+     * more packet. */
     if (network->handler.broken != NULL && !peer_is_gone(peer) &&
         !atomic_exchange_explicit(&peer->broken, true, memory_order_relaxed))
         network->handler.broken(network->user, peer->number, text);

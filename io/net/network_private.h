@@ -109,7 +109,7 @@ struct Network {
     int wake_fd;
     BlockPool *pool; /* of frames */
 
-    /* immutable once joined is true: released by network_join, acquired by whoever looks */
+    /* immutable once joined is true: released by network_join, acquired by each reader */
     _Atomic bool joined;
     uint64_t run_id;
     Peer **peers; /* by node number; NULL for this node */
@@ -145,7 +145,7 @@ struct Network {
     _Atomic uint64_t n_duplicates, n_early, n_strangers, n_bad;
     _Atomic uint64_t n_greetings_sent, n_greetings_received;
 
-    /* guarded by receiving: held by whoever receives, the I/O thread or a helper */
+    /* guarded by receiving: held by the receiving thread, the I/O thread or a helper */
     pthread_mutex_t receiving;
     int64_t complained_at;
     uint64_t n_unsaid;                      /* complaints since then */

@@ -303,8 +303,8 @@ static Peer *find_sender(Network *network, const PacketHeader *header)
     return peer;
 }
 
-/* What is false in a peer's header: it acknowledges packets, or has consumed bytes, that were never
- * sent. */
+/* Says what is false in a peer's header: it acknowledges packets, or has consumed bytes, that were
+ * never sent. */
 static const char *check_news(Peer *peer, const PacketHeader *header)
 {
     /* Relaxed, both: a true number has gone to the peer and back, over transports that order
@@ -510,7 +510,7 @@ static int64_t serve(Network *network, Peer *peer, int64_t now_ms)
                resend_at > now_ms ? resend_at : LINK_NEVER);
 }
 
-/* What is no hurry. */
+/* Does the work that is not urgent. */
 static void serve_slowly(Peer *peer)
 {
     if (atomic_load_explicit(&peer->consumed, memory_order_relaxed) !=

@@ -81,7 +81,7 @@ static bool read_rows(RubatoWorker *worker, void *user_data, GError **error)
         rubato_worker_open_reader(worker, job->dataset, &options, error);
     if (reader == NULL)
         return false;
-    /* whoever leaves does so before anybody reaches the end */
+    /* the worker that leaves does so before any other one reaches the end */
     if (job->scene->leave && !leaves && !rubato_worker_barrier(worker, error))
         return false;
     while (rubato_reader_next(reader, &batch, error)) {

@@ -172,7 +172,7 @@ static void push_zmtp_frame(int fd, uint8_t flags, uint64_t announced, const voi
     push(fd, bytes, size);
 }
 
-/* A connection of a node: without a secret whoever speaks the protocol can make one. */
+/* A connection of a node: without a secret, any process that knows the protocol can make one. */
 static TcpHand connect_as_node(uint16_t port)
 {
     TcpHand hand;
