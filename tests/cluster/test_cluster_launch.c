@@ -125,7 +125,7 @@ static const struct {
 } programs[] = {
     { "rubato-hello", { NULL }, "key 42: 400\n" },
     { "rubato-softmax",
-      { "--generated", "--model", "ssp", "--staleness", "1", "--epochs", "1", "--batch-size",
+      { "--generated", "--model", "ssp", "--staleness", "1", "--time-limit", "0.2", "--batch-size",
         "1024" },
       "test accuracy" },
     { "rubato-lr", { "--train", "rows", "--epochs", "1" }, "[0] " },

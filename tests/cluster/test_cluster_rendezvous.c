@@ -103,11 +103,12 @@ END_TEST
 /* Dies before all are there; the scheduler misses it, and takes another in its place. */
 START_TEST(a_node_may_die_and_come_anew_before_the_run_begins)
 {
-    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 3,
-                                                       .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } },
-                                                       .stall_ms = 100,
-                                                       .heartbeat_ms = 100,
-                                                       .timeout_ms = cluster_short_timeout_ms() });
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 3,
+                                         .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } },
+                                         .stall_ms = 100,
+                                         .heartbeat_ms = 100,
+                                         .timeout_ms = cluster_short_timeout_ms() * 3 / 2 });
 
     cluster_start_node(run, 0, meet, NULL);
     cluster_wait_for(run, 0, "missing: node 7 (127.0.0.1:0) and node 20 (127.0.0.1:0)\n");

@@ -535,13 +535,15 @@ static void tcp_destroy(Transport *transport)
 {
     TcpTransport *const self = (TcpTransport *)transport;
 
+    /* First, so that nodes whose connections end here do not make new ones, which would end in the
+     * handshake: that looks like a node of another run. */
+    for (guint i = 0; i < self->listeners->len; i++)
+        close(g_array_index(self->listeners, int, i));
+    g_array_unref(self->listeners);
     senders_finish(&self->senders, self->epoll_fd, TCP_EVENT_SENDER);
     senders_clear(&self->senders);
     g_hash_table_unref(self->receivers);
     g_hash_table_unref(self->strangers);
-    for (guint i = 0; i < self->listeners->len; i++)
-        close(g_array_index(self->listeners, int, i));
-    g_array_unref(self->listeners);
     if (self->poll_fd != -1)
         close(self->poll_fd);
     if (self->epoll_fd != -1)
