@@ -59,13 +59,18 @@ START_TEST(launch_never_mixes_lines_of_nodes)
     unsigned counts[3] = { 0 };
 
     ck_assert_int_eq(run_finish(&run), 0);
-    g_auto(GStrv) lines = g_strsplit(run.texts[0]->str, "\n", -1);
-    for (char **line = lines; **line != '\0'; line++) {
-        const char *text = strchr(*line, ' ') + 1;
+    /* Each line is ended before it is looked at. The address sanitizer reads a string to its end
+     * whenever something is looked for in it, and this one is long. */
+    char *const stop = run.texts[0]->str + run.texts[0]->len;
+    for (char *line = run.texts[0]->str, *end; line < stop; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(stop - line));
+        ck_assert_ptr_nonnull(end);
+        *end = '\0';
+        const char *text = strchr(line, ' ') + 1;
         ck_assert_uint_eq(strlen(text), 150);
         ck_assert_uint_eq(strspn(text, (char[]){ *text, '\0' }), 150);
         const size_t node = (size_t)(strchr(letters, *text) - letters);
-        ck_assert_int_eq(atoi(*line + 1), (int)(10 * node));
+        ck_assert_int_eq(atoi(line + 1), (int)(10 * node));
         counts[node]++;
     }
     ck_assert_uint_eq(counts[0], 4000);
