@@ -107,12 +107,19 @@ bool model_request_ok(const RubatoModel *model, const RubatoRequest *request)
     return request->worker < model->n_workers;
 }
 
+/* A Get that is answered at once is not counted: its model may have been used on another processor,
+ * and a count would fetch the model's cache line to write it. The request has not left the outbox
+ * yet. */
 void model_get(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);
     request->kind = RUBATO_REQUEST_GET;
-    model->n_held += request->keys.n;
+    request->is_out = request->is_held = false;
     model->ops->get(model, request);
+    if (request->is_out)
+        return;
+    request->is_held = true;
+    model->n_held += request->keys.n;
 }
 
 void model_add(RubatoModel *model, RubatoRequest *request)
@@ -199,6 +206,7 @@ uint64_t rubato_model_clock(const RubatoModel *model, uint32_t source)
 
 static void put_out(RubatoModel *model, RubatoRequest *request)
 {
+    request->is_out = true;
     request->next = *model->outbox;
     *model->outbox = request;
 }
@@ -215,7 +223,8 @@ void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
         shard_get(model->shard, &request->keys, request->output);
     else
         shard_starve(model->shard);
-    model->n_held -= request->keys.n;
+    if (request->is_held)
+        model->n_held -= request->keys.n;
     put_out(model, request);
 }
 

@@ -53,6 +53,10 @@ struct RubatoRequest {
          * how many keys these have together. 0: the request is the whole announcement. */
         uint64_t n_announced;
     };
+
+    /* the library's, of a Get that has come to a model */
+    bool is_out;  /* the model has given it back */
+    bool is_held; /* it has not yet, and the Get is counted among those that wait */
 };
 
 G_END_DECLS
