@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
@@ -31,6 +32,7 @@
 #define MAGIC "rubatoDC"
 #define VERSION 1u
 #define BYTE_ORDER_MARK 0x01020304u
+#define POPULATE_FROM_BYTES ((size_t)128 << 10)
 
 typedef struct {
     char magic[8];
@@ -177,12 +179,38 @@ const RubatoDataSummary *cache_file_summary(const CacheFile *cache)
     return &cache->header.summary;
 }
 
+/* Has the kernel make the pages of fresh memory at once: a fault for each of them costs more than
+ * reading the bytes into it. Older kernels refuse this, and the pages are made one by one. */
+static void make_pages(void *bytes, size_t size)
+{
+#ifdef MADV_POPULATE_WRITE
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t before = (page - (uintptr_t)bytes % page) % page;
+
+    if (size >= POPULATE_FROM_BYTES)
+        (void)madvise((char *)bytes + before, (size - before) / page * page, MADV_POPULATE_WRITE);
+#else
+    (void)bytes;
+    (void)size;
+#endif
+}
+
+/* Memory for a block, or NULL. */
+static void *allocate_image(size_t size)
+{
+    void *const image = g_try_malloc(MAX(size, 1));
+
+    if (image != NULL)
+        make_pages(image, size);
+    return image;
+}
+
 static DataBlock *read_block(CacheFile *cache, uint64_t number)
 {
     const CacheEntry *entry = &cache->index[number];
     /* relaxed: only the mark is passed on; a thread that misses it checks once more */
     const bool checked = atomic_load_explicit(&cache->checked[number], memory_order_relaxed);
-    g_autofree void *image = g_try_malloc(MAX(entry->size, 1));
+    g_autofree void *image = allocate_image(entry->size);
     DataBlock *block;
 
     if (image == NULL || !read_at(cache->fd, entry->offset, image, entry->size) ||
