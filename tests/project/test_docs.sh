@@ -173,7 +173,7 @@ check_fragment()
 statements_of()
 {
     sed -e '/^ *#/d' "$1" | tr '\n' ' ' |
-        sed -e 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/| |g' -e 's/RUBATO_API//g' \
+        sed -e 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/| |g' -e 's/RUBATO_\(API\|PLUGIN\)//g' \
             -e 's/G_[A-Z_]*DECLS//g' -e 's/G_DEFINE_AUTOPTR_CLEANUP_FUNC([^)]*)//g' |
         tr ';' '\n' | sed -e 's/[[:space:]]\+/ /g' -e 's/^ //' -e 's/ $//' -e '/^$/d'
 }
