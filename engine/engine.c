@@ -150,6 +150,7 @@ static bool start(RubatoEngine *engine, GError **error)
         engine->stall_ms = 10000;
     post_office_init(&engine->office, engine->self, engine->n_nodes, engine->node_ids,
                      engine->servers_of, &engine->sizes);
+    engine->office.stall_ms = engine->stall_ms;
     dispatch_init(engine);
     if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
         dispatch_start_scheduler(engine);

@@ -45,6 +45,18 @@ static void handle_clock(Server *server, const Binding *binding, Message *messag
         server_starve(server, binding);
 }
 
+/* Whether a model may keep a Get until a clock comes: no model does so up to the min clock, nor up
+ * to its staleness. */
+static bool may_wait(const BoundPart *part, const RubatoRequest *request)
+{
+    const uint64_t min_clock = rubato_model_min_clock(part->model);
+    const RubatoLead lead = part->model->ops->traits.lead;
+
+    return lead != RUBATO_LEAD_UNBOUNDED && request->clock > min_clock &&
+           (lead == RUBATO_LEAD_NONE ||
+            request->clock - min_clock > shard_spec(part->shard)->staleness);
+}
+
 static void handle_for_task(Server *server, Message *message)
 {
     Binding *binding = server_find_binding(server, message->epoch, message->table);
@@ -78,6 +90,8 @@ static void handle_for_task(Server *server, Message *message)
     case MESSAGE_GET:
         if (message->node_clock > 0)
             model_clock(part->model, message->node, message->node_clock);
+        if (message->node != server->office->self && may_wait(part, &message->request))
+            message = post_office_detach(message);
         model_get(part->model, &message->request);
         break;
     case MESSAGE_ADD:
@@ -90,8 +104,10 @@ static void handle_for_task(Server *server, Message *message)
     empty_outbox(server, part->model);
     if (G_UNLIKELY(server->starved))
         server_starve(server, binding);
-    if (!message->is_answered)
-        post_office_park(message);
+    if (!message->is_answered &&
+        G_UNLIKELY(
+            !post_office_park(message, message->request.keys.n * shard_row_bytes(part->shard))))
+        server_overfill(server, binding, message);
 }
 
 static bool has_room(const RubatoShard *shard, Message *message)

@@ -103,6 +103,10 @@ void server_fill_reserve(Server *server);
  * again. The rows that were there stay. */
 void server_starve(Server *server, const Binding *binding);
 
+/* Fails the task, because it has more Gets parked for the node of the message than a server keeps
+ * for one. */
+void server_overfill(Server *server, const Binding *binding, const Message *message);
+
 /* ---- server_parts.c ---- */
 
 /* If the part of a request has left this server, hands the message to the server to which the part

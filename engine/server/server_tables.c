@@ -37,6 +37,19 @@ void server_starve(Server *server, const Binding *binding)
     server_fill_reserve(server);
 }
 
+void server_overfill(Server *server, const Binding *binding, const Message *message)
+{
+    g_autofree char *text = g_strdup_printf(
+        "table %s: server %u (node %u) keeps no more Gets of node %u that wait for a clock: their "
+        "keys, and the rows that they will need, take more memory than is kept for one node. Ask "
+        "for less at once, or use more servers",
+        binding->table_name, server->number, server->office->node_ids[server->office->self],
+        server->office->node_ids[message->node]);
+
+    if (server->fail_task != NULL)
+        server->fail_task(server->user, binding->epoch, text);
+}
+
 /* ---- tables ---- */
 
 void server_add_table(Server *server, uint32_t table, uint32_t n_parts)

@@ -30,6 +30,10 @@ typedef struct {
     /* Packets on their way to one node without an acknowledgement, replies included. */
     size_t out_bytes;
 
+    /* Requests of one node that were not handled, and what is kept for its parked Gets; 0: as
+     * NetworkConfig says. */
+    size_t taken_bytes, parked_bytes;
+
     /* The most bytes that one worker may have waiting in the mailboxes of busy local servers. */
     size_t mailbox_bytes;
 

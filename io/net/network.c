@@ -23,6 +23,14 @@
 /* What a link has out without an acknowledgement: replies are not held to the window. */
 #define LINK_WINDOWS 2
 
+/* The most requests of one peer that are not done with. A sender stays far below that: see
+ * post_office.c. */
+#define TAKEN_WINDOWS ((size_t)64)
+
+/* The part of the memory that one peer's parked Gets may take, and their rows to come. */
+#define LEAST_PARKED_BYTES ((size_t)1 << 30)
+#define PARKED_PART ((size_t)4)
+
 /* Closed sockets may go on sending for so long. */
 #define LINGER_MS 100
 
@@ -112,6 +120,17 @@ static bool bind_all(Network *network, const NetworkConfig *config, GError **err
     return network->instead != NULL || open_transport(network, &transport_tcp, error) != NULL;
 }
 
+/* Parked Gets may need much memory where many workers ask for much. So the limit is far from any
+ * usual need, and still leaves memory for the rest. */
+static size_t usual_parked_bytes(void)
+{
+    const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+
+    return n_pages <= 0 || page_bytes <= 0
+               ? LEAST_PARKED_BYTES
+               : MAX(LEAST_PARKED_BYTES, (size_t)n_pages / PARKED_PART * (size_t)page_bytes);
+}
+
 static void set_sizes(Network *network, const NetworkConfig *config)
 {
     const FlowSizes usual = FLOW_SIZES_USUAL;
@@ -121,6 +140,10 @@ static void set_sizes(Network *network, const NetworkConfig *config)
         config->out_bytes > 0 ? config->out_bytes : LINK_WINDOWS * network->window_bytes;
     network->joined_bytes = config->joined_bytes > 0 ? config->joined_bytes : usual.joined_bytes;
     network->turn_bytes = config->turn_bytes > 0 ? config->turn_bytes : usual.turn_bytes;
+    network->taken_bytes = config->taken_bytes > 0
+                               ? config->taken_bytes
+                               : TAKEN_WINDOWS * MAX(network->window_bytes, usual.window_bytes);
+    network->parked_bytes = config->parked_bytes > 0 ? config->parked_bytes : usual_parked_bytes();
 }
 
 Network *network_new(const NetworkConfig *config, const NetworkHandler *handler, void *user,

@@ -39,9 +39,17 @@ typedef struct {
 void incoming_free(Incoming *incoming);
 
 /* The message is kept until an event that its sender may have to cause. So this gives back now the
- * bytes that it takes of the sender's window, as incoming_free would do later. The message's
+ * bytes that it takes of the sender's window, as incoming_free would do later. From now on they
+ * count, with more_bytes for what the message will need, among what is kept for the sender until
+ * incoming_free. Returns whether that is at most NetworkConfig.parked_bytes. The message's
  * owner. */
-void incoming_park(Incoming *incoming);
+bool incoming_park(Incoming *incoming, size_t more_bytes);
+
+/* A message that may be parked. If it is a small part of the packet in which it came, and so keeps
+ * much more memory than it needs, moves it to memory of its own: the header, the keys, the values
+ * and the room's bytes. Returns the message, which may lie elsewhere now; if there is no memory, it
+ * stays. (transfer full) The message's owner. */
+Incoming *incoming_detach(Incoming *incoming);
 
 /* Where a greeting came from. */
 typedef struct {
@@ -84,12 +92,15 @@ typedef struct {
     uint64_t incarnation; /* differs between any two processes that were ever this node */
     const char *const *bind_endpoints; /* "tcp://host:port"; port 0: any free one */
     size_t n_bind_endpoints;
-    size_t window_bytes;     /* requests in flight to one node; 0: as FLOW_SIZES_USUAL */
-    size_t out_bytes;        /* packets on their way to one node; 0: two windows */
-    size_t joined_bytes;     /* small messages in one packet; 0: as FLOW_SIZES_USUAL */
-    size_t turn_bytes;       /* packed before a sender looks at its other duties; 0: the same */
-    size_t room_bytes;       /* see Incoming.room */
-    bool drops_replies;      /* the handler frees each reply before its receive returns */
+    size_t window_bytes; /* requests in flight to one node; 0: as FLOW_SIZES_USUAL */
+    size_t out_bytes;    /* packets on their way to one node; 0: two windows */
+    size_t taken_bytes;  /* requests of one node that are not done with; 0: 64 usual windows. A node
+                          * that sends more is broken: no node does */
+    size_t parked_bytes; /* see incoming_park; 0: a quarter of the memory, and at least 1 GiB */
+    size_t joined_bytes; /* small messages in one packet; 0: as FLOW_SIZES_USUAL */
+    size_t turn_bytes;   /* packed before a sender looks at its other duties; 0: the same */
+    size_t room_bytes;   /* see Incoming.room */
+    bool drops_replies;  /* the handler frees each reply before its receive returns */
     const RunSecret *secret; /* nodes prove to one another that they know it; copied. NULL: none */
     bool encrypt;            /* only nodes can read what is sent between hosts, or on this one */
     bool authenticate;       /* packets between nodes of one host have a MAC, too */
@@ -185,6 +196,12 @@ void network_send(Network *network, uint32_t node, Frame *frame);
 /* Whether less than window_bytes of requests are in flight to the node. A thread that makes a
  * request asks this first. Several threads at once may exceed the window by one request each. */
 bool network_has_room(const Network *network, uint32_t node);
+
+/* Whether so many windows of requests are in flight to the node. */
+bool network_is_full(const Network *network, uint32_t node, unsigned n_windows);
+
+/* Whether network_stop was called: then no wait for room ends with room. */
+bool network_is_stopping(const Network *network);
 
 /* Bytes of requests on their way to the node, for messages to the user. */
 uint64_t network_charged_bytes(const Network *network, uint32_t node);

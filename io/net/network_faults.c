@@ -8,6 +8,8 @@
  * - they acknowledge nothing of what was sent to them for two timeouts, which also finds that two
  *   nodes do not reach one another while others reach both.
  *
+ * Or they send more requests at once than any node may: then they do not keep to their window.
+ *
  * A peer is identified by the run's and its own random numbers in a packet's header. If the header
  * cannot be read, the peer is identified by its connection, if it has proved on it that it knows
  * the secret. Packets of strangers count for no peer.
@@ -57,6 +59,20 @@ void peer_note_fault(Peer *peer, const char *fault, int64_t now_ms)
         return;
     g_autofree char *text = g_strdup_printf("its next packet could not be taken for %.1f s: %s",
                                             (double)(now_ms - peer->fault.since_ms) / 1000, fault);
+    give_up(peer, text);
+}
+
+void peer_check_window(Peer *peer)
+{
+    /* Relaxed: an old number may only be too low, by what was done with a moment ago. */
+    const uint64_t done = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
+    const uint64_t under_way = peer->handed - MIN(peer->handed, done);
+
+    if (under_way <= peer->network->taken_bytes)
+        return;
+    g_autofree char *text = g_strdup_printf("it has sent %" PRIu64 " bytes of requests beyond "
+                                            "those that were handled, and no node sends so many",
+                                            under_way);
     give_up(peer, text);
 }
 

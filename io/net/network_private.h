@@ -41,6 +41,7 @@ typedef struct {
     _Alignas(64) _Atomic uint64_t consumed; /* bytes of its requests that we have done with */
     _Atomic uint64_t told_consumed;         /* as of that, what we last told it */
     _Atomic uint64_t told_ack;              /* and which packet we last acknowledged */
+    _Atomic uint64_t parked;                /* bytes kept for its parked Gets: see incoming_park */
     _Atomic uint32_t n_waiters;             /* for room */
 
     /* written by the I/O thread, read by any */
@@ -68,6 +69,7 @@ typedef struct {
     /* guarded by the network's `receiving` */
     _Alignas(64) LinkReceiver receiver;
     LinkFault fault;
+    uint64_t handed; /* bytes of its requests that the handler got */
     int64_t asked_at;
     bool touched; /* something has come of it in this batch */
 
@@ -99,6 +101,7 @@ struct Network {
     uint32_t self, n_nodes;
     uint64_t incarnation;
     size_t window_bytes, out_bytes, joined_bytes, turn_bytes;
+    size_t taken_bytes, parked_bytes;
     size_t room_bytes;
     bool drops_replies;
     RunSecret secret;
@@ -202,6 +205,10 @@ static inline bool peer_is_gone(const Peer *peer)
 /* The peer that has proved to be the sender of a packet, whatever the packet's header says; NULL if
  * none has. Without a secret any process could say that it is this peer. Any thread. */
 Peer *network_find_prover(const Network *network, const Received *received);
+
+/* The handler got requests of the peer: looks whether any node may have so many under way.
+ * `receiving` is held. */
+void peer_check_window(Peer *peer);
 
 /* A packet of the peer came that cannot be read, or is not the next one. `receiving` is held. */
 void peer_note_fault(Peer *peer, const char *fault, int64_t now_ms);

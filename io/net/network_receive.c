@@ -34,6 +34,9 @@
  * that they share. */
 #define COPIED_BYTES ((size_t)8 << 10)
 
+/* A message that needs less than this part of the memory that it keeps is moved out of it. */
+#define SMALL_PART 2
+
 /* Packets handled in a batch, before timers and answers are served. */
 #define BATCH_PACKETS 64
 
@@ -47,6 +50,8 @@
 typedef struct {
     Peer *peer;
     size_t stride; /* from item to item */
+    uint32_t n_items;
+    size_t packet_bytes;
     _Atomic uint32_t refs;
     bool holds_received;
     bool is_lent; /* one reply, read in the transport's memory */
@@ -57,6 +62,7 @@ typedef struct {
 typedef struct {
     Incoming incoming;
     size_t charge; /* bytes that it takes of its sender's window */
+    size_t parked; /* bytes that it takes of what is kept for its sender */
     _Alignas(16) uint8_t room[];
 } Item;
 
@@ -86,13 +92,19 @@ static void give_back(Peer *peer, size_t charge)
     }
 }
 
-void incoming_park(Incoming *incoming)
+bool incoming_park(Incoming *incoming, size_t more_bytes)
 {
     Item *const item = (Item *)(void *)incoming;
+    Peer *const peer = ((Parcel *)incoming->packet)->peer;
     const size_t charge = item->charge;
 
     item->charge = 0;
-    give_back(((Parcel *)incoming->packet)->peer, charge);
+    item->parked = sizeof *item + peer->network->room_bytes + charge + more_bytes;
+    /* Relaxed: this number orders no other memory. */
+    const uint64_t before =
+        atomic_fetch_add_explicit(&peer->parked, item->parked, memory_order_relaxed);
+    give_back(peer, charge);
+    return before + item->parked <= peer->network->parked_bytes;
 }
 
 void incoming_free(Incoming *incoming)
@@ -102,8 +114,11 @@ void incoming_free(Incoming *incoming)
     Parcel *const parcel = incoming->packet;
     Peer *const peer = parcel->peer;
     const size_t charge = ((Item *)(void *)incoming)->charge;
+    const size_t parked = ((Item *)(void *)incoming)->parked;
 
     parcel_unref(parcel);
+    if (parked > 0)
+        atomic_fetch_sub_explicit(&peer->parked, parked, memory_order_relaxed);
     give_back(peer, charge);
 }
 
@@ -182,6 +197,8 @@ static Parcel *parcel_new(Network *network, Peer *peer, Received *received, uint
         return NULL;
     parcel->peer = peer;
     parcel->stride = stride;
+    parcel->n_items = n_messages;
+    parcel->packet_bytes = received->size;
     parcel->holds_received = stays && !received->lent;
     parcel->is_lent = stays && received->lent;
     /* One reference for each message, one for this thread. */
@@ -208,6 +225,7 @@ static void unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
     const bool is_list = has_bytes && header->request.key_encoding == WIRE_KEYS_LIST;
 
     item->charge = wire_is_charged(header->kind) ? wire_message_bytes(header) : 0;
+    item->parked = 0;
     item->incoming = (Incoming){
         .node = parcel->peer->number,
         .header = *header,
@@ -224,6 +242,43 @@ static void unpack(Network *network, Parcel *parcel, Item *item, uint8_t *at,
 static Item *item_of(Parcel *parcel, uint32_t i)
 {
     return (Item *)(void *)(parcel->items + i * parcel->stride);
+}
+
+/* Bytes of memory that the messages of a parcel keep together. */
+static size_t parcel_bytes(const Parcel *parcel)
+{
+    return sizeof *parcel + parcel->n_items * parcel->stride + parcel->packet_bytes;
+}
+
+Incoming *incoming_detach(Incoming *incoming)
+{
+    Parcel *const shared = incoming->packet;
+    Network *const network = shared->peer->network;
+    const size_t key_bytes = wire_padded((size_t)incoming->header.key_bytes);
+    const size_t needed = sizeof *shared + shared->stride + key_bytes + incoming->value_bytes;
+
+    if (needed * SMALL_PART > parcel_bytes(shared))
+        return incoming;
+    Parcel *const own = g_try_malloc(needed);
+    if (own == NULL)
+        return incoming;
+    uint8_t *const keys = own->items + shared->stride;
+    uint8_t *const values = keys + key_bytes;
+    *own = (Parcel){ .peer = shared->peer, .stride = shared->stride, .n_items = 1 };
+    atomic_init(&own->refs, 1);
+    Item *const item = item_of(own, 0);
+    memcpy(item, incoming, sizeof *item + network->room_bytes);
+    item->incoming.packet = own;
+    item->incoming.room = item->room;
+    if (incoming->keys != NULL || incoming->deltas != NULL)
+        memcpy(keys, incoming->keys != NULL ? (const void *)incoming->keys : incoming->deltas,
+               (size_t)incoming->header.key_bytes);
+    item->incoming.keys = incoming->keys != NULL ? (const RubatoKey *)(const void *)keys : NULL;
+    item->incoming.deltas = incoming->deltas != NULL ? keys : NULL;
+    if (incoming->values != NULL)
+        item->incoming.values = memcpy(values, incoming->values, incoming->value_bytes);
+    parcel_unref(shared);
+    return &item->incoming;
 }
 
 /* Finds the messages of a packet. Returns NULL, or what is wrong with it; then none of them may be
@@ -253,8 +308,10 @@ static void hand_over(Network *network, Parcel *parcel, uint32_t n_messages)
         Incoming *const incoming = &item_of(parcel, i)->incoming;
 
         count(&network->n_messages_received[incoming->header.kind], 1);
+        parcel->peer->handed += item_of(parcel, i)->charge;
         network->handler.receive(network->user, incoming);
     }
+    peer_check_window(parcel->peer);
 }
 
 /* Drops a packet of which no message was handed over. */

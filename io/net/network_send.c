@@ -325,6 +325,19 @@ void network_send(Network *network, uint32_t node, Frame *frame)
     network_flush(network, node);
 }
 
+bool network_is_full(const Network *network, uint32_t node, unsigned n_windows)
+{
+    Peer *const peer = network_peer(network, node);
+
+    return peer != NULL && !atomic_load_explicit(&peer->forgotten, memory_order_relaxed) &&
+           network_charged_bytes(network, node) >= n_windows * network->window_bytes;
+}
+
+bool network_is_stopping(const Network *network)
+{
+    return atomic_load_explicit(&network->stopping, memory_order_relaxed);
+}
+
 uint64_t network_charged_bytes(const Network *network, uint32_t node)
 {
     Peer *const peer = network_peer(network, node);

@@ -15,6 +15,9 @@ G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
 
 #define NO_SLOT UINT32_MAX
 
+/* Until the engine sets it. */
+#define USUAL_STALL_MS 10000
+
 struct PendingRequest {
     Call *call; /* NULL: the slot is free */
     RubatoKeys keys;
@@ -33,8 +36,11 @@ void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const
 
     assert(sizes->piece_bytes <= POST_OFFICE_MAX_VALUE_BYTES);
     assert(sizes->near_piece_bytes <= POST_OFFICE_MAX_VALUE_BYTES);
-    *office =
-        (PostOffice){ .self = self, .n_nodes = n_nodes, .sizes = *sizes, .first_free = NO_SLOT };
+    *office = (PostOffice){ .self = self,
+                            .n_nodes = n_nodes,
+                            .sizes = *sizes,
+                            .stall_ms = USUAL_STALL_MS,
+                            .first_free = NO_SLOT };
     post_office_init_receive(office, servers_of[self]);
     office->node_ids = g_memdup2(node_ids, n_nodes * sizeof *node_ids);
     for (uint32_t node = 0; node < n_nodes; node++)
@@ -109,6 +115,8 @@ static PendingRequest take_slot(PostOffice *office, uint32_t index)
 
 void post_office_cancel(PostOffice *office, uint32_t epoch)
 {
+    if (epoch == POST_OFFICE_ALL_EPOCHS)
+        atomic_store_explicit(&office->has_ended, true, memory_order_relaxed);
     for (uint32_t i = 0;; i++) {
         PendingRequest taken = { 0 };
 

@@ -39,7 +39,11 @@ typedef struct {
     uint32_t *node_ids; /* by number; for messages */
     ServerAddress *servers;
     FlowSizes sizes;
-    Network *network; /* NULL in a single process */
+    Network *network;  /* NULL in a single process */
+    uint32_t stall_ms; /* a thread that waits so long for room says so */
+
+    /* any thread */
+    _Atomic bool has_ended; /* all epochs are cancelled; nothing waits for room any more */
 
     /* the receiving thread only, one at a time */
     size_t inline_left; /* values that it may still handle itself in this batch */
@@ -142,9 +146,15 @@ void post_office_end_batch(PostOffice *office);
 /* Bytes of NetworkConfig.room_bytes that the office needs. */
 size_t post_office_room_bytes(void);
 
+/* A Get that its model may park. If it came in a packet with others and is small, moves it to
+ * memory of its own, so that it keeps no more than it needs. Returns the message, which may lie
+ * elsewhere now. Called by the server before the model gets the message. */
+Message *post_office_detach(Message *message);
+
 /* A Get stays with its model until a clock releases it. If it is of another node, it no longer
- * takes room in that node's window. Called by the server. */
-void post_office_park(Message *message);
+ * takes room in that node's window. row_bytes: of the rows that it will need. False if more is kept
+ * for that node's parked Gets now than may be. Called by the server. */
+bool post_office_park(Message *message, size_t row_bytes);
 
 /* Makes room for so many bytes of output. The server calls this for a request of another node,
  * right before it fills the output. False if there is no memory. */

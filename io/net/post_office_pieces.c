@@ -5,6 +5,7 @@
 
 #include "io/net/link/block_pool.h"
 #include "io/net/link/key_codec.h"
+#include "io/net/stall_clock.h"
 
 #include <string.h>
 
@@ -15,6 +16,11 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
  * pieces is this fraction of the rest. */
 #define LEAST_PART 8
 #define LAST_PART 4
+
+/* A call is sent in pieces without a wait between them, up to so many windows. With that, and with
+ * the pieces of others, a node stays far below what a receiver takes (TAKEN_WINDOWS in
+ * network.c). */
+#define CALL_WINDOWS 16
 
 static void gather_input(void *to, const RubatoKeys *keys, const char *input, size_t row_bytes)
 {
@@ -177,6 +183,30 @@ static uint32_t count_pieces(PieceSizes sizes, size_t n_keys)
     return MAX(1, n);
 }
 
+static bool has_ended(void *office)
+{
+    return atomic_load_explicit(&((PostOffice *)office)->has_ended, memory_order_relaxed);
+}
+
+/* Waits until what the node has not taken in fits into its window. Every piece that was sent gives
+ * its room back by itself, so the wait ends as any wait for room does: see the note in
+ * network_receive.c. */
+static void wait_between_pieces(PostOffice *office, uint32_t node)
+{
+    StallClock clock;
+
+    stall_clock_start(&clock, office->stall_ms);
+    while (!network_wait_room(office->network, node, has_ended, office,
+                              1 + stall_clock_left_ms(&clock)) &&
+           !network_is_stopping(office->network) && !has_ended(office))
+        if (stall_clock_strikes(&clock))
+            g_message("a call waits for node %u to take in what was sent to it; %" G_GUINT64_FORMAT
+                      " bytes of requests are under way to its servers, and more of the same call "
+                      "have to wait for room (for %.1f s so far)",
+                      office->node_ids[node], network_charged_bytes(office->network, node),
+                      stall_clock_s(&clock));
+}
+
 bool post_office_send_pieces(PostOffice *office, const Message *message)
 {
     const uint32_t node = office->servers[message->server].node;
@@ -214,6 +244,8 @@ bool post_office_send_pieces(PostOffice *office, const Message *message)
             (begin == 0 || waiting_bytes >= office->sizes.worth_sending_bytes)) {
             network_flush(office->network, node);
             waiting_bytes = 0;
+            if (network_is_full(office->network, node, CALL_WINDOWS))
+                wait_between_pieces(office, node);
         }
         begin += n;
     } while (begin < keys->n);

@@ -54,10 +54,30 @@ static bool is_remote(const Message *message)
     return message->end == end_remote;
 }
 
-void post_office_park(Message *message)
+Message *post_office_detach(Message *message)
 {
-    if (is_remote(message))
-        incoming_park(((RemoteRequest *)message)->incoming);
+    if (!is_remote(message))
+        return message;
+    Incoming *const shared = ((RemoteRequest *)message)->incoming;
+    const bool is_list = message->request.keys.keys == shared->keys;
+    Incoming *const own = incoming_detach(shared);
+    RemoteRequest *const request = own->room;
+
+    request->incoming = own;
+    if (is_list)
+        request->message.request.keys.keys = own->keys;
+    return &request->message;
+}
+
+bool post_office_park(Message *message, size_t row_bytes)
+{
+    const RemoteRequest *request = (RemoteRequest *)message;
+
+    if (!is_remote(message))
+        return true;
+    const size_t key_bytes =
+        request->keys == NULL ? 0 : message->request.keys.n * sizeof(RubatoKey);
+    return incoming_park(request->incoming, key_bytes + row_bytes);
 }
 
 bool post_office_make_room(Message *message, size_t n_bytes)

@@ -154,6 +154,74 @@ START_TEST(programs_run_on_the_nodes_of_the_pair_and_leave_nothing)
 }
 END_TEST
 
+/* ---- over ZeroMQ, with a secret: docs/security.md: Over ZeroMQ ---- */
+
+static const char *add_zmq_pair(ClusterRun *run)
+{
+    g_autofree char *text = g_strdup_printf(
+        "cluster: { name = \"secret\"; scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
+        "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 2; },\n"
+        "          { id = 1; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 2; } );\n"
+        "rendezvous_ms = 60000; timeout_ms = 60000;\n"
+        "transport = \"zmq\"; encrypt = true; };\n",
+        run->port);
+
+    return cluster_add_file(run, text);
+}
+
+START_TEST(programs_run_over_encrypted_zeromq)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    g_autofree char *rubato = g_build_filename(TEST_BIN_DIR, "rubato", NULL);
+    g_autofree char *hello = g_build_filename(TEST_BIN_DIR, "rubato-hello", NULL);
+    const char *const all[] = { rubato, "run", add_zmq_pair(run), "--", hello, NULL };
+    const uint32_t launcher = cluster_start_process(run, be_launcher, all);
+
+    cluster_expect_end(run, launcher, EXIT_SUCCESS);
+    cluster_expect_text(run, launcher, "key 42: 400\n");
+    cluster_run_free(run);
+}
+END_TEST
+
+typedef struct {
+    const char *secret, *node;
+    const char *const *arguments;
+} NodeStart;
+
+/* A node started by hand, with a secret of its own. */
+static int be_node(const void *data)
+{
+    const NodeStart *const start = data;
+
+    g_setenv("RUBATO_CLUSTER", start->arguments[1], TRUE);
+    g_setenv("RUBATO_NODE", start->node, TRUE);
+    g_setenv("RUBATO_SECRET", start->secret, TRUE);
+    execv(start->arguments[0], (char *const[]){ (char *)(uintptr_t)start->arguments[0], NULL });
+    return 127;
+}
+
+/* It and its peer are told why. The run begins with the right one, and ends as it always does. */
+START_TEST(a_node_with_another_secret_is_refused_and_the_run_unharmed)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    g_autofree char *hello = g_build_filename(TEST_BIN_DIR, "rubato-hello", NULL);
+    g_autofree char *own = g_strnfill(64, 'a'), *other = g_strnfill(64, 'b');
+    const char *const all[] = { hello, add_zmq_pair(run) };
+    const uint32_t first = cluster_start_process(run, be_node, &(NodeStart){ own, "0", all });
+    const uint32_t wrong = cluster_start_process(run, be_node, &(NodeStart){ other, "1", all });
+
+    cluster_wait_for(run, first, "dropped a connection from 127.0.0.1: ");
+    cluster_wait_for(run, wrong, "it may be of another run, or have another secret");
+    cluster_signal(run, wrong, SIGKILL);
+    cluster_expect_end(run, wrong, -SIGKILL);
+    const uint32_t right = cluster_start_process(run, be_node, &(NodeStart){ own, "1", all });
+    cluster_expect_end(run, first, EXIT_SUCCESS);
+    cluster_expect_end(run, right, EXIT_SUCCESS);
+    cluster_expect_text(run, first, "key 42: 400\n");
+    cluster_run_free(run);
+}
+END_TEST
+
 /* Starts a program that would run for hours. */
 static uint32_t launch_for_ever(ClusterRun *run)
 {
@@ -239,6 +307,8 @@ static Suite *launch_suite(void)
     TCase *well = cluster_add_case(suite, "well");
     TCase *badly = cluster_add_case(suite, "badly");
 
+    tcase_add_test(well, programs_run_over_encrypted_zeromq);
+    tcase_add_test(well, a_node_with_another_secret_is_refused_and_the_run_unharmed);
     tcase_add_loop_test(well, programs_run_on_the_nodes_of_the_pair_and_leave_nothing, 0,
                         (int)G_N_ELEMENTS(programs));
     tcase_add_loop_test(badly, whatever_ends_the_run_leaves_nothing, 0, N_ENDS);

@@ -3,11 +3,13 @@
  *
  * Holds what docs/wire.md says of bounded memory and parked Gets, and docs/liveness.md of waiting
  * for room. */
+#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "engine/engine_private.h"
 #include "tests/support/cluster_run.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/runner.h"
@@ -213,6 +215,177 @@ START_TEST(what_is_told_without_an_answer_waits_for_room)
 }
 END_TEST
 
+/* ---- one call of many windows ---- */
+
+enum { N_OF_CALL = 1 << 18 }; /* 1 MiB of rows: 256 windows */
+
+static bool add_much(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autofree float *values = g_new(float, N_OF_CALL);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+    char byte;
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    for (size_t i = 0; i < N_OF_CALL; i++)
+        values[i] = 1;
+    cluster_say("ready");
+    EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
+    if (!rubato_kv_table_add_range(table, 0, N_OF_CALL, values, error) ||
+        !rubato_kv_table_clock(table, error) ||
+        !rubato_kv_table_get_range(table, 0, N_OF_CALL, values, error))
+        return false;
+    for (size_t i = 0; i < N_OF_CALL; i++)
+        EXPECT(values[i] == 1, "row %zu is %g", i, (double)values[i]);
+    return true;
+}
+
+static bool play_much(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = N_OF_CALL, .model = "bsp" };
+    const char *const tables[] = { "t", NULL };
+
+    (void)data;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "much", add_much, NULL, tables, error);
+}
+
+/* The bytes that are under way are told, and are far fewer than those of the call. */
+START_TEST(a_call_of_many_windows_waits_between_its_pieces)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 2, .nodes = { { 0, 1 }, { 1, 0 } }, .stall_ms = 200, .sizes = small_sizes() });
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start(run, play_much, NULL);
+    cluster_wait_for(run, 0, "ready");
+    cluster_signal(run, 1, SIGSTOP);
+    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_wait_for(run, 0, "more of the same call have to wait for room");
+    g_autofree char *told = cluster_text_after(run, 0, "take in what was sent to it; ");
+    ck_assert_uint_lt(g_ascii_strtoull(told, NULL, 10), 32 * small_sizes()->window_bytes);
+    cluster_signal(run, 1, SIGCONT);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- Gets of much that are sent as little ---- */
+
+enum { N_RUNS = 4000, ROWS_OF_RUN = 1 << 17, RUN_BYTES = 4 * ROWS_OF_RUN };
+
+/* Asks node 0 for 512 KiB of rows so many times, by messages of some 150 bytes, as no handle does:
+ * those have bounds of their own. */
+static bool ask_often(RubatoWorker *worker, RubatoEngine *engine, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+
+    if (table == NULL || !rubato_kv_table_clock(table, error))
+        return false;
+    for (uint64_t i = 1; i <= N_RUNS; i++) {
+        const WireHeader header = { .kind = MESSAGE_GET,
+                                    .epoch = 1,
+                                    .request = { .id = i | UINT64_C(1) << 63,
+                                                 .worker = rubato_worker_rank(worker),
+                                                 .clock = 1,
+                                                 .n_keys = ROWS_OF_RUN } };
+        if (!network_wait_room(engine->network, 0, NULL, NULL, 10000))
+            break;
+        network_send(engine->network, 0, frame_new(&header));
+    }
+    cluster_say("asked");
+    return rubato_worker_barrier(worker, error);
+}
+
+static size_t heap_bytes(void)
+{
+    const struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+/* The slowest: it clocks when the case says so. */
+static bool keep_all_waiting(RubatoWorker *worker, RubatoEngine *engine, GError **error)
+{
+    const size_t before = heap_bytes();
+    NetworkStats stats;
+    char byte;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+
+    if (table == NULL)
+        return false;
+    cluster_say("ready");
+    EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
+    do
+        network_stats(engine->network, &stats);
+    while (stats.messages_received[MESSAGE_GET] < N_RUNS && !rubato_worker_cancelled(worker));
+    const size_t after = heap_bytes();
+    cluster_say("grown=%zu", after > before ? (after - before) / N_RUNS : 0);
+    return rubato_worker_barrier(worker, error);
+}
+
+static RubatoEngine *asked_engine;
+
+static bool ask_for_much(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)user_data;
+    return rubato_worker_rank(worker) == 0 ? keep_all_waiting(worker, asked_engine, error)
+                                           : ask_often(worker, asked_engine, error);
+}
+
+static bool play_asking(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = ROWS_OF_RUN, .model = "bsp" };
+    const char *const tables[] = { "t", NULL };
+
+    (void)data;
+    asked_engine = engine;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "asking", ask_for_much, NULL, tables, error);
+}
+
+/* 4,000 Gets of 512 KiB each: 2 GB, if room were taken for the answers. */
+START_TEST(a_parked_get_takes_no_room_for_its_answer)
+{
+    static const FlowSizes usual = FLOW_SIZES_USUAL;
+    FlowSizes sizes = usual;
+    sizes.parked_bytes = (size_t)N_RUNS * (RUN_BYTES + 1000);
+    ClusterRun *run = cluster_run_new(
+        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 0, 1 } }, .sizes = &sizes });
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start(run, play_asking, NULL);
+    cluster_wait_for(run, 1, "asked");
+    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_expect_success(run);
+    g_autofree char *grown = cluster_text_after(run, 0, "grown=");
+    ck_assert_uint_lt(g_ascii_strtoull(grown, NULL, 10), 2000);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* Beyond its bound a server keeps no more; the task fails, on both nodes, and nobody hangs. */
+START_TEST(more_parked_gets_than_are_kept_for_a_node_fail_the_task)
+{
+    FlowSizes sizes = FLOW_SIZES_USUAL;
+    sizes.parked_bytes = 16 * RUN_BYTES;
+    ClusterRun *run = cluster_run_new(
+        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 0, 1 } }, .sizes = &sizes });
+
+    ck_assert_int_eq(pipe(gate), 0);
+    cluster_start(run, play_asking, NULL);
+    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        cluster_expect_end(run, i, CLUSTER_FAILED);
+        cluster_expect_text(run, i,
+                            "keeps no more Gets of node 7 that wait for a clock: their keys, and "
+                            "the rows that they will need, take more memory");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("windows between nodes");
@@ -221,6 +394,9 @@ int main(void)
 
     tcase_add_loop_test(gets, what_is_parked_leaves_room_for_the_add_that_releases_it, 0,
                         G_N_ELEMENTS(parked));
+    tcase_add_test(told, a_call_of_many_windows_waits_between_its_pieces);
+    tcase_add_test(gets, a_parked_get_takes_no_room_for_its_answer);
+    tcase_add_test(gets, more_parked_gets_than_are_kept_for_a_node_fail_the_task);
     tcase_add_loop_test(told, what_is_told_without_an_answer_waits_for_room, 0, 2);
     return run_suite(suite);
 }

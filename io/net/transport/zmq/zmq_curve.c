@@ -44,6 +44,7 @@ struct ZmqCurve {
     void *requests, *refusals;
     uint8_t (*nodes)[CURVE_KEY_BYTES]; /* the nodes' public keys as connecting ends, by number */
     int64_t warned_ms;
+    uint64_t n_unsaid; /* refusals since then */
 };
 
 /* ---- the authenticator ---- */
@@ -105,15 +106,27 @@ static void answer_request(const ZmqCurve *self, const ZapPart *parts, size_t n_
     (void)zmq_send(self->requests, "", 0, 0);
 }
 
-/* One line in the log for so many ms. */
-static void note_refusal(ZmqCurve *self)
+/* One line in the log for so many ms; the others are counted. A connection without detail has said
+ * nothing wrong: its time was over, or it ended. */
+static void note_refusal(ZmqCurve *self, const ZapPart *event)
 {
     const int64_t now_ms = monotonic_ms();
+    uint16_t what = 0;
 
-    if (now_ms - self->warned_ms < WARNING_MS)
+    if (event->size >= sizeof what)
+        memcpy(&what, event->bytes, sizeof what);
+    if (now_ms - self->warned_ms < WARNING_MS) {
+        self->n_unsaid++;
         return;
+    }
     self->warned_ms = now_ms;
-    g_warning("dropped a connection over ZeroMQ: it does not know this run's secret");
+    g_warning("dropped a connection over ZeroMQ: %s; %" G_GUINT64_FORMAT
+              " more since the last such line",
+              what == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL
+                  ? "it has not proved in time that it belongs to this run"
+                  : "it does not know this run's secret",
+              self->n_unsaid);
+    self->n_unsaid = 0;
 }
 
 /* Serves until the context is terminated. */
@@ -146,7 +159,7 @@ static void *authenticate(void *data)
         if ((items[1].revents & ZMQ_POLLIN) != 0) {
             if (!receive_request(self->refusals, parts, &n_parts))
                 break;
-            note_refusal(self);
+            note_refusal(self, &parts[0]);
         }
     }
     zmq_close(self->requests);

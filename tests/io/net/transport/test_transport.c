@@ -526,6 +526,66 @@ static bool move_bytes(int from, int to, GByteArray *recorded)
     return n != 0;
 }
 
+static GString *refusals; /* guarded by refusals_lock */
+static pthread_mutex_t refusals_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep_refusals(const char *domain, GLogLevelFlags level, const char *text,
+                          gpointer user_data)
+{
+    (void)domain;
+    (void)level;
+    (void)user_data;
+    pthread_mutex_lock(&refusals_lock);
+    g_string_append(refusals, text);
+    pthread_mutex_unlock(&refusals_lock);
+}
+
+static bool was_refused(const char *text)
+{
+    pthread_mutex_lock(&refusals_lock);
+    const bool was = strstr(refusals->str, text) != NULL;
+    pthread_mutex_unlock(&refusals_lock);
+    return was;
+}
+
+#define IN_TIME "it has not proved in time that it belongs to this run"
+
+static void wait_until_cut_off(int fd)
+{
+    struct pollfd polled = { .fd = fd, .events = POLLIN };
+    char byte;
+
+    while (poll(&polled, 1, PATIENCE_MS) == 1 && recv(fd, &byte, 1, 0) > 0)
+        continue; /* the other end's greeting */
+    close(fd);
+}
+
+/* They say nothing, and are cut off in time. One line tells of the first; the next line, some
+ * seconds later, counts the others. */
+START_TEST(zeromq_counts_and_tells_of_those_that_prove_nothing)
+{
+    refusals = g_string_new(NULL);
+    g_log_set_handler(G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, keep_refusals, NULL);
+    const int64_t end_ms = network_now_ms() + 2 * PATIENCE_MS;
+    End b = open_secret_end(0, 1, &OWN_SECRET, false);
+
+    for (unsigned round = 0; round < 2; round++) {
+        int silent[5];
+
+        for (size_t i = 0; i < G_N_ELEMENTS(silent); i++)
+            silent[i] = connect_to_zmq(&b);
+        for (size_t i = 0; i < G_N_ELEMENTS(silent); i++)
+            wait_until_cut_off(silent[i]);
+        while (!was_refused(round == 0 ? IN_TIME "; 0 more since" : IN_TIME "; 4 more since")) {
+            ck_assert(network_now_ms() < end_ms);
+            poll(NULL, 0, TICK_MS);
+        }
+        poll(NULL, 0, TICK_MS); /* the next are cut off when the log may be written to again */
+    }
+    close_end(&b);
+}
+END_TEST
+
 /* Everything that was said on a good connection is said again on another one. */
 START_TEST(zeromq_refuses_what_is_said_again)
 {
@@ -643,6 +703,7 @@ int main(void)
     tcase_add_test(all, name_of_host_is_bound_and_resolved);
     tcase_set_timeout(secret, 60);
     tcase_add_loop_test(secret, zeromq_tells_which_node_has_proved_the_secret, 0, 4);
+    tcase_add_test(secret, zeromq_counts_and_tells_of_those_that_prove_nothing);
     tcase_add_loop_test(secret, zeromq_refuses_who_does_not_know_the_secret, 0,
                         2 * (int)G_N_ELEMENTS(refused));
     tcase_add_test(secret, zeromq_refuses_what_is_said_again);
