@@ -246,6 +246,9 @@ proctype Work(byte self)
 #endif
         fi;
         add();
+#ifdef PIECES /* the Add is of two pieces, with a wait for room between them */
+        add();
+#endif
         end_iteration();
 #if TABLES > 1
         d_step {
