@@ -1,23 +1,31 @@
 /* Collective calls: every node proposes, the scheduler compares, every node does its part, and all
  * nodes learn how the call ended.
  *
- * PROPOSE → GO → (this node's part) → READY → COMMIT. A mismatch is a COMMIT without a GO. The
- * calling thread waits. The control actor's owner sets the stage. */
+ * PROPOSE → GO → (this node's part) → READY → COMMIT. A call of several steps has a GO and a READY
+ * for each. A mismatch is a COMMIT without a GO. The calling thread waits. The control actor's
+ * owner sets the stage. */
 #include "engine/engine_private.h"
 #include "io/net/stall_clock.h"
 
-/* Waits for a stage, or the end of the engine. The lock is held. */
-static bool wait_for_stage(RubatoEngine *engine, const CollectiveCall *call, CallStage stage,
-                           GError **error)
+/* Whether the call has come further than to that stage and step. The lock is held. */
+static bool is_past(const RubatoEngine *engine, CallStage stage, uint32_t step)
+{
+    return engine->call.stage > stage ||
+           (engine->call.stage == stage && stage == CALL_STAGE_GO && engine->call.go.step > step);
+}
+
+/* Waits until the call has come further, or the engine has ended. The lock is held. */
+static bool wait_past(RubatoEngine *engine, const CollectiveCall *call, CallStage stage,
+                      uint32_t step, GError **error)
 {
     StallClock clock;
 
     stall_clock_start(&clock, engine->stall_ms);
-    while (engine->call.stage < stage && !engine->scheduler_lost)
+    while (!is_past(engine, stage, step) && !engine->scheduler_lost)
         if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
             g_message("node %u waits for the other nodes to come to %s (for %.1f s so far)",
                       engine->id, call->text, stall_clock_s(&clock));
-    return engine->call.stage >= stage || engine_check(engine, error);
+    return is_past(engine, stage, step) || engine_check(engine, error);
 }
 
 static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t number)
@@ -49,23 +57,27 @@ static bool check_commit(RubatoEngine *engine, GError **error)
     return control_check(engine->call.commit_code, engine->call.commit_text, error);
 }
 
-/* Does this node's part after GO and waits for all others. The caller holds the lock; it is
- * released while the part runs. */
+/* Does this node's part after GO, step by step, and waits for all others. The caller holds the
+ * lock; it is released while the part runs. */
 static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t number,
                       GError **error)
 {
-    g_autoptr(GError) fault = NULL;
-    const uint32_t id = engine->call.id;
-    const uint64_t seed = engine->call.hash_seed;
-    bool done = true, committed;
+    bool done = true, goes_on = true, committed;
+    uint32_t id = 0;
 
-    pthread_mutex_unlock(&engine->lock);
-    if (call->perform != NULL)
-        done = call->perform(engine, id, seed, call->data, &fault);
-    report_ready(engine, number, fault);
-    pthread_mutex_lock(&engine->lock);
-    committed =
-        wait_for_stage(engine, call, CALL_STAGE_COMMITTED, error) && check_commit(engine, error);
+    while (goes_on && engine->call.stage == CALL_STAGE_GO) {
+        const ControlGo go = engine->call.go;
+        g_autoptr(GError) fault = NULL;
+
+        pthread_mutex_unlock(&engine->lock);
+        if (call->perform != NULL)
+            done = call->perform(engine, &go, call->data, &fault);
+        report_ready(engine, number, fault);
+        pthread_mutex_lock(&engine->lock);
+        id = go.id;
+        goes_on = wait_past(engine, call, CALL_STAGE_GO, go.step, error);
+    }
+    committed = goes_on && check_commit(engine, error);
     if (done && !committed && call->undo != NULL) {
         pthread_mutex_unlock(&engine->lock);
         call->undo(engine, id, call->data);
@@ -93,7 +105,7 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
     pthread_mutex_unlock(&engine->lock);
     propose(engine, call, number);
     pthread_mutex_lock(&engine->lock);
-    ok = wait_for_stage(engine, call, CALL_STAGE_GO, error);
+    ok = wait_past(engine, call, CALL_STAGE_PROPOSED, 0, error);
     if (ok && engine->call.stage == CALL_STAGE_GO)
         ok = take_part(engine, call, number, error);
     else if (ok)

@@ -20,8 +20,7 @@ typedef enum {
 typedef struct {
     uint64_t number; /* among this node's, from 1 */
     CallStage stage;
-    uint32_t id;        /* as in GO */
-    uint64_t hash_seed; /* as in GO */
+    ControlGo go; /* the last one */
     uint32_t commit_code;
     char *commit_text;
 } PresentCall;
@@ -32,9 +31,8 @@ typedef struct {
     const char *detail; /* the arguments in words */
     uint64_t seed;      /* a proposal: the first node's seed is used by all */
 
-    /* This node's part, on the calling thread, between GO and READY; id and seed come from GO. May
-     * be NULL. */
-    bool (*perform)(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data, GError **error);
+    /* This node's part, on the calling thread, between GO and READY, for each step. May be NULL. */
+    bool (*perform)(RubatoEngine *engine, const ControlGo *go, void *data, GError **error);
 
     /* Undoes this node's part if another node could not do its own. May be NULL. */
     void (*undo)(RubatoEngine *engine, uint32_t id, void *data);

@@ -129,10 +129,25 @@ typedef struct {
     const char *arguments; /* in words, for the message that compares them */
 } ControlPropose;
 
+/* The steps of a MOVE: each begins when all nodes are READY with the one before. What they do is
+ * told in engine/server/server_parts.c. All other calls have one step, of number 0. */
+typedef enum {
+    CONTROL_STEP_CLOSE,
+    CONTROL_STEP_SEND,
+    CONTROL_STEP_INSTALL,
+    CONTROL_STEP_OPEN,
+    CONTROL_STEP_TAKE_BACK, /* in place of INSTALL and OPEN, if a step before them failed */
+    CONTROL_STEP_REOPEN,
+    CONTROL_STEP_END,
+} ControlStep;
+
+/* A GO for each step of a call. */
 typedef struct {
     uint64_t call;
     uint64_t hash_seed; /* of a CREATE: the seed of the node that proposed first */
-    uint32_t id;        /* of a CREATE the table's, from 0; of a RUN the task's epoch, from 1 */
+    uint32_t id;        /* of a CREATE the table's, from 0; of a RUN the task's epoch, from 1; of a
+                         * MOVE the number of the new part map, from 2 */
+    uint32_t step;      /* a ControlStep */
 } ControlGo;
 
 /* READY, COMMIT. */

@@ -40,7 +40,7 @@ static const ControlMember propose[] = { MEMBER(CALL, propose.call),
                                          MEMBER(LINES, propose.arguments),
                                          END };
 static const ControlMember go[] = { MEMBER(CALL, go.call), MEMBER(UINT64, go.hash_seed),
-                                    MEMBER(UINT32, go.id), END };
+                                    MEMBER(UINT32, go.id), MEMBER(UINT32, go.step), END };
 static const ControlMember call_end[] = { MEMBER(CALL, commit.call),
                                           MEMBER(CODE, commit.outcome.code),
                                           MEMBER(TEXT, commit.outcome.text), END };
@@ -89,6 +89,11 @@ static const char *find_fault_of_hello(const Control *control)
 static const char *find_fault_of_welcome(const Control *control)
 {
     return control->welcome.n_nodes == 0 ? "welcomes to a run without nodes" : NULL;
+}
+
+static const char *find_fault_of_go(const Control *control)
+{
+    return control->go.step < CONTROL_END_OF_STEPS ? NULL : "GO is for no step of a call";
 }
 
 static const char *find_fault_of_propose(const Control *control)
@@ -191,6 +196,7 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
     [CONTROL_GO] = { .name = "GO",
                      .senders = CONTROL_SENDER_SCHEDULER,
                      .members = go,
+                     .find_fault = find_fault_of_go,
                      .to_node = node_hears_go },
     [CONTROL_COMMIT] = { .name = "COMMIT",
                          .senders = CONTROL_SENDER_SCHEDULER,

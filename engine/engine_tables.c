@@ -50,13 +50,12 @@ static void drop_tables(RubatoEngine *engine, uint32_t table)
     servers_run(engine->servers, engine->n_servers, drop_table, (void *)(uintptr_t)table);
 }
 
-static bool perform_create(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
-                           GError **error)
+static bool perform_create(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
     Creation creation = { .table = data, .lock = PTHREAD_MUTEX_INITIALIZER };
 
-    creation.table->id = id;
-    creation.table->hash_seed = seed;
+    creation.table->id = go->id;
+    creation.table->hash_seed = go->hash_seed;
     servers_run(engine->servers, engine->n_servers, create_shards, &creation);
     if (creation.error == NULL)
         return true;
@@ -127,15 +126,13 @@ typedef struct {
     Table *taken; /* out of the catalogue: no thread finds it from here on */
 } Drop;
 
-static bool perform_drop(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
-                         GError **error)
+static bool perform_drop(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
     Drop *drop = data;
     Table *table;
     bool used;
 
-    (void)id;
-    (void)seed;
+    (void)go;
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, drop->name, error);
     used = table != NULL && table->n_holds > 0;

@@ -97,11 +97,9 @@ static void free_run(RubatoEngine *engine, RubatoTaskRun *run)
     release_tables(engine, tables, n);
 }
 
-static bool perform_run(RubatoEngine *engine, uint32_t id, uint64_t seed, void *data,
-                        GError **error)
+static bool perform_run(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
-    (void)seed;
-    if (!task_run_prepare(data, id, error))
+    if (!task_run_prepare(data, go->id, error))
         return false;
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_add(engine->runs, data);

@@ -63,11 +63,14 @@ static void set_stage(RubatoEngine *engine, CallStage stage)
 
 void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
 {
+    const ControlGo *const go = &control->go;
+
     (void)from;
     pthread_mutex_lock(&engine->lock);
-    if (is_before(engine, control->go.call, CALL_STAGE_GO)) {
-        engine->call.id = control->go.id;
-        engine->call.hash_seed = control->go.hash_seed;
+    const bool is_next = engine->call.stage == CALL_STAGE_GO && engine->call.go.call == go->call &&
+                         go->step > engine->call.go.step;
+    if (is_next || is_before(engine, go->call, CALL_STAGE_GO)) {
+        engine->call.go = *go;
         set_stage(engine, CALL_STAGE_GO);
     }
     pthread_mutex_unlock(&engine->lock);

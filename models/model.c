@@ -85,6 +85,7 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     model->own_outbox = NULL;
     model->outbox = &model->own_outbox;
     model->dropped_end = NULL;
+    model->kept_end = NULL;
     return model;
 }
 
@@ -100,6 +101,23 @@ RubatoRequest *model_free(RubatoModel *model)
     model->ops->destroy(model);
     progress_free(progress);
     return dropped;
+}
+
+RubatoRequest *model_take_apart(RubatoModel *model, RubatoRequest **kept)
+{
+    *kept = NULL;
+    model->kept_end = kept;
+    return model_free(model);
+}
+
+void model_free_kept(RubatoRequest *kept)
+{
+    g_free(kept);
+}
+
+uint32_t model_n_sources(const RubatoModel *model)
+{
+    return progress_n_sources(model->progress);
 }
 
 bool model_request_ok(const RubatoModel *model, const RubatoRequest *request)
@@ -293,5 +311,11 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
 void rubato_model_discard(RubatoModel *model, RubatoRequest *kept)
 {
     model->n_held -= kept->keys.n;
-    g_free(kept);
+    if (G_LIKELY(model->kept_end == NULL)) {
+        g_free(kept);
+        return;
+    }
+    kept->next = NULL;
+    *model->kept_end = kept;
+    model->kept_end = &kept->next;
 }

@@ -31,6 +31,16 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
  * released are lost. The outbox must be empty. */
 RubatoRequest *model_free(RubatoModel *model);
 
+/* The same for a model whose part goes on elsewhere. *kept is the chain of requests that it keeps:
+ * Adds, tunings, announcements. A new model on the same part that is told the clocks, gets the kept
+ * requests, and then the parked Gets, each in the order of its chain, goes on where this one ended.
+ * The caller frees kept requests by model_free_kept. */
+RubatoRequest *model_take_apart(RubatoModel *model, RubatoRequest **kept);
+void model_free_kept(RubatoRequest *kept);
+
+/* How many sources of clocks there are. */
+uint32_t model_n_sources(const RubatoModel *model);
+
 /* Whether a request makes sense to this model: a worker of the task, a clock that a live worker can
  * have. Requests of other nodes are checked by this (and shard_keys_ok) first; the calls below do
  * not check again. */

@@ -68,6 +68,13 @@ void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *sta
 bool shard_can_list(const RubatoShard *shard);
 void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys);
 
+/* Whether a hyper-parameter has another number than the spec says, and which. */
+bool shard_tuned(const RubatoShard *shard, RubatoHyper hyper, double *value);
+
+/* Replaces n counts of bad deltas, from number `first` on. */
+void shard_set_bad_gradients(RubatoShard *shard, uint32_t first, uint32_t n,
+                             const BadCounts *counts);
+
 /* The bad deltas that were counted: a list of BadCounts. */
 const BadGradients *shard_bad_gradients(const RubatoShard *shard);
 

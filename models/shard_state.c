@@ -15,6 +15,20 @@ void shard_tune(RubatoShard *shard, const RubatoTuning *tuning)
     updater_tune(&shard->updater, tuning->hyper, tuning->value);
 }
 
+bool shard_tuned(const RubatoShard *shard, RubatoHyper hyper, double *value)
+{
+    const RubatoRule told = rule_resolve(shard->spec);
+
+    *value = rule_get(&shard->updater.update.rule, hyper);
+    return *value != rule_get(&told, hyper);
+}
+
+void shard_set_bad_gradients(RubatoShard *shard, uint32_t first, uint32_t n,
+                             const BadCounts *counts)
+{
+    bad_gradients_set(&shard->updater.bad, first, n, counts);
+}
+
 void shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values)
 {
     const unsigned char *from = values;

@@ -270,6 +270,18 @@ static bool is_next(const Worker *worker, const RubatoRequest *request)
     return request->n_announced == 0 || (n > 0 && n <= request->n_announced);
 }
 
+/* False if there is no memory. */
+static bool keep_announcement(SparseSspModel *sparse, Worker *worker, const RubatoRequest *request)
+{
+    RubatoRequest *told = rubato_model_keep(&sparse->base, request);
+
+    if (told == NULL)
+        return false;
+    *worker->announced_end = told;
+    worker->announced_end = &told->next;
+    return true;
+}
+
 /* Enters a worker's announcement of its next iteration. An announcement of an iteration that was
  * told before, or that is not the next one, is useless: it is counted and dropped. No Get waits for
  * ever because of it, since the worker's clock passes it. Too many keys have the same effect, and
@@ -291,6 +303,7 @@ static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
         return;
     }
     if (request->clock == RUBATO_CLOCK_RETIRED) {
+        keep_announcement(sparse, worker, request); /* it is never finished: the last one */
         worker->told = RUBATO_CLOCK_RETIRED;
         return;
     }
@@ -298,14 +311,10 @@ static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
         model->n_ignored++;
         return;
     }
-
-    RubatoRequest *told = rubato_model_keep(model, request);
-    if (told == NULL) {
+    if (!keep_announcement(sparse, worker, request)) {
         key_uses_remove(sparse->uses, request->worker, request->clock, &request->keys);
         return;
     }
-    *worker->announced_end = told;
-    worker->announced_end = &told->next;
     worker->n_come += request->keys.n;
     worker->n_all = request->n_announced;
     if (request->n_announced == 0 || worker->n_come == request->n_announced) {

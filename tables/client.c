@@ -20,6 +20,7 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     client->rank = rank;
     client->lead = table_route_lead(route);
     slicer_init(&client->slicer, route->partition);
+    part_map_join(route->map, &client->sender);
     spinner_init(&client->spinner);
     client->messages = g_new0(Message, MAX(route->map->n_parts, route->office->n_servers));
     pthread_mutex_init(&client->late_lock, NULL);
@@ -31,6 +32,7 @@ void table_client_free(TableClient *client)
 {
     if (client == NULL)
         return;
+    part_map_leave(client->route->map, &client->sender);
     pthread_cond_destroy(&client->answered);
     pthread_mutex_destroy(&client->late_lock);
     slicer_clear(&client->slicer);
@@ -93,7 +95,7 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
 /* ---- sending ---- */
 
 /* Sets each field separately: clearing the whole message first costs a tenth of a Get of one key.
- * Fields that the server sets, and fields of other kinds, are not set. */
+ * Fields that the server sets, fields of other kinds, and the server are not set. */
 static inline __attribute__((always_inline)) void set_message(Message *message,
                                                               const TableClient *client,
                                                               const TableAsk *ask,
@@ -108,7 +110,6 @@ static inline __attribute__((always_inline)) void set_message(Message *message,
     message->epoch = route->epoch;
     message->table = route->table;
     message->part = slice->part;
-    message->server = table_route_server(route, slice);
     message->node = route->office->self;
     message->call = call;
     message->end = call == NULL ? NULL : message_end_call;
@@ -129,7 +130,8 @@ void table_client_cancel_if_late(TableClient *client)
         post_office_cancel(client->route->office, client->route->epoch);
 }
 
-/* Called with a constant kind where it matters. */
+/* Looks up each server once, because its part may move meanwhile. Called with a constant kind where
+ * it matters. */
 static inline __attribute__((always_inline)) void send_slices(TableClient *client,
                                                               const TableAsk *ask,
                                                               const Slice *slices,
@@ -142,18 +144,20 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
     bool sent_away = false;
 
     call_add_parts(call, n_slices);
-    for (uint32_t i = 0; i < n_slices; i++)
-        if (!table_route_is_local(route, &slices[i])) {
+    for (uint32_t i = 0; i < n_slices; i++) {
+        messages[i].server = table_route_server(route, &slices[i]);
+        if (!post_office_is_local(office, messages[i].server)) {
             set_message(&messages[i], client, ask, &slices[i], call);
             post_office_ask(office, &messages[i]);
             sent_away = true;
         }
+    }
     if (sent_away) {
         post_office_flush(office);
         table_client_cancel_if_late(client);
     }
     for (uint32_t i = 0; i < n_slices; i++)
-        if (table_route_is_local(route, &slices[i])) {
+        if (post_office_is_local(office, messages[i].server)) {
             set_message(&messages[i], client, ask, &slices[i], call);
             messages[i].node_clock = node_clock;
             post_office_ask(office, &messages[i]);
@@ -163,10 +167,13 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
 void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
                        uint32_t n_slices, Call *call, Message *messages)
 {
-    const uint32_t number = part_map_number(client->route->map);
-
+    if (!table_client_begin_sending(client, NULL)) {
+        call_add_parts(call, 1);
+        call_end_part(call, CALL_CANCELLED, UINT64_MAX);
+        return;
+    }
     send_slices(client, ask, slices, n_slices, call, messages);
-    table_client_end_sending(client, number, slices, n_slices);
+    table_client_end_sending(client);
 }
 
 bool table_client_wait_room_of_slices(TableClient *client, const Slice *slices, uint32_t n_slices,
@@ -207,10 +214,12 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
     const TableAsk ask = { .kind = MESSAGE_GET,
                            .row_bytes = client->route->row_bytes,
                            .output = values };
+    Resending resending = { 0 };
     Call call;
 
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
+again:
     if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     if (client->clock > client->lead)
@@ -219,8 +228,11 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
     call.spinner = &client->spinner;
     send_slices(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
     call_sent(&call);
-    if (!has_ended_well(&call) && !table_client_wait(client, &call, error))
+    if (!has_ended_well(&call) && !table_client_wait(client, &call, error)) {
+        if (table_client_may_send_again(client, &call, &resending, error))
+            goto again;
         return false;
+    }
     table_client_count_get(client, &call);
     if (client->kept_bytes > 0)
         table_client_drop_kept(client, atomic_load_explicit(&call.min_clock, memory_order_relaxed));
@@ -246,23 +258,25 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     PostOffice *office = route->office;
     const TableAsk ask = { .kind = MESSAGE_ADD, .row_bytes = route->row_bytes, .input = deltas };
     const Slice *slices = client->slicer.slices;
-    uint32_t number;
+    bool is_sent = true;
 
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
     if (!table_client_check_cancelled(client, error) ||
-        !table_client_wait_room(client, slices, n_slices, error))
+        !table_client_wait_room(client, slices, n_slices, error) ||
+        !table_client_begin_sending(client, error))
         return false;
-    number = part_map_number(route->map);
-    for (uint32_t i = 0; i < n_slices; i++) {
+    for (uint32_t i = 0; i < n_slices && is_sent; i++) {
         Message message;
 
         set_message(&message, client, &ask, &slices[i], NULL);
-        if (!tell(client, &message))
-            return table_client_fail_memory(client, error);
+        message.server = table_route_server(route, &slices[i]);
+        is_sent = tell(client, &message);
     }
+    table_client_end_sending(client);
+    if (!is_sent)
+        return table_client_fail_memory(client, error);
     post_office_flush_soon(office);
-    table_client_end_sending(client, number, slices, n_slices);
     table_client_count_add(client, n_keys, n_slices);
     client->stats.n_adds++;
     if (client->unheard_bytes < office->sizes.mailbox_bytes)
@@ -380,6 +394,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
     PostOffice *office = route->office;
     const TableAsk ask = { .kind = MESSAGE_ANNOUNCE };
     uint32_t n_slices, slice = 0;
+    bool is_sent = true;
 
     if (!table_client_check(client, keys, n, error) || !table_client_check_cancelled(client, error))
         return false;
@@ -390,8 +405,9 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
     n_slices = slicer_cut(&client->slicer, route->partition, keys, n);
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
-    const uint32_t number = part_map_number(route->map);
-    for (uint32_t part = 0; part < route->map->n_parts; part++) {
+    if (!table_client_begin_sending(client, error))
+        return false;
+    for (uint32_t part = 0; part < route->map->n_parts && is_sent; part++) {
         /* the slices are in the order of their parts; a part without keys gets an empty one */
         const Slice none = { .part = part };
         const bool has_keys = slice < n_slices && client->slicer.slices[slice].part == part;
@@ -399,14 +415,14 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
 
         set_message(&message, client, &ask, has_keys ? &client->slicer.slices[slice++] : &none,
                     NULL);
+        message.server = part_map_server(route->map, part);
         message.request.clock = iteration;
         message.request.n_announced = 0; /* the whole, unless it is cut later */
-        if (post_office_tell(office, &message) == POST_OFFICE_UNSENT)
-            return table_client_fail_memory(client, error);
+        is_sent = post_office_tell(office, &message) != POST_OFFICE_UNSENT;
     }
+    table_client_end_sending(client);
     post_office_flush(office);
-    table_client_end_sending_to_all(client, number);
-    return true;
+    return is_sent || table_client_fail_memory(client, error);
 }
 
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error)
@@ -415,23 +431,25 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     PostOffice *office = route->office;
     const TableAsk ask = { .kind = MESSAGE_TUNE };
     const uint32_t n_parts = route->map->n_parts;
+    bool is_sent = true;
 
     if (!route->check_tuning(route->spec, hyper, value, error) ||
         !table_client_check_cancelled(client, error) || !table_client_wait_to_add(client, error) ||
-        !table_client_wait_room_of_all(client, error))
+        !table_client_wait_room_of_all(client, error) || !table_client_begin_sending(client, error))
         return false;
-    const uint32_t number = part_map_number(route->map);
-    for (uint32_t part = 0; part < n_parts; part++) {
+    for (uint32_t part = 0; part < n_parts && is_sent; part++) {
         Message message;
 
         set_message(&message, client, &ask, &(Slice){ .part = part }, NULL);
+        message.server = part_map_server(route->map, part);
         message.request.tuning = (RubatoTuning){ .hyper = hyper, .value = value };
-        if (!tell(client, &message))
-            return table_client_fail_memory(client, error);
+        is_sent = tell(client, &message);
     }
+    table_client_end_sending(client);
+    if (!is_sent)
+        return table_client_fail_memory(client, error);
     table_client_count_add(client, 0, n_parts);
     post_office_flush(office);
-    table_client_end_sending_to_all(client, number);
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }
 

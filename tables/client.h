@@ -23,7 +23,7 @@ typedef struct ProcessCache ProcessCache;
 typedef struct {
     const RubatoTableSpec *spec; /* every name given */
     const Partition *partition;
-    const PartMap *map;
+    PartMap *map;
     const RubatoUpdateOps *update;
     uint32_t table;     /* id */
     uint32_t epoch;     /* of the task; 0: outside any task, without a model */
@@ -63,6 +63,7 @@ typedef struct TableClient {
     uint64_t clock;
     uint64_t lead; /* clocks by which its Gets may be ahead of the slowest worker */
     Slicer slicer;
+    PartSender sender;
     bool announces;          /* a RubatoSparseKVClientTable tells its keys */
     bool adds_uncached;      /* it made Adds while there was no process cache */
     Message *messages;       /* of the blocking call: one for each part, or each server */
@@ -206,6 +207,10 @@ bool table_client_clock(TableClient *client, GError **error);
 
 /* The worker's function has returned: no worker waits for its clock on this table any more. */
 void table_route_retire(const TableRoute *route, uint32_t rank);
+
+/* A part of the table has moved, and may have missed clocks. Tells all servers of all nodes the
+ * clocks of this node's workers. A thread that may hold the engine's lock. */
+void table_route_tell_again(const TableRoute *route);
 
 /* ---- client_wait.c ---- */
 

@@ -91,27 +91,22 @@ uint64_t table_client_clock_to_tell(const TableClient *client)
     return clock;
 }
 
-/* Tells a clock to every server of this node. A part that moves meanwhile may be on neither of its
- * servers when these are told, so they are told again. */
+/* Tells a clock to every server of this node. */
 static void tell_local_clock(const TableRoute *route, uint32_t source, uint64_t clock)
 {
     PostOffice *office = route->office;
-    uint32_t number;
 
-    do {
-        number = part_map_number(route->map);
-        for (uint32_t server = 0; server < office->n_servers; server++)
-            if (post_office_is_local(office, server)) {
-                Message message = { .kind = MESSAGE_CLOCK,
-                                    .epoch = route->epoch,
-                                    .table = route->table,
-                                    .server = server,
-                                    .node = office->self,
-                                    .clock = { .source = source, .clock = clock } };
+    for (uint32_t server = 0; server < office->n_servers; server++)
+        if (post_office_is_local(office, server)) {
+            Message message = { .kind = MESSAGE_CLOCK,
+                                .epoch = route->epoch,
+                                .table = route->table,
+                                .server = server,
+                                .node = office->self,
+                                .clock = { .source = source, .clock = clock } };
 
-                post_office_tell_local_clock(office, &message);
-            }
-    } while (G_UNLIKELY(part_map_number(route->map) != number));
+            post_office_tell_local_clock(office, &message);
+        }
 }
 
 /* Tells a clock to every server of every node. */
@@ -127,6 +122,45 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
     tell_local_clock(route, source, clock);
     if (!route->traits->per_worker_clocks)
         clocks_tell(route->clocks, clock);
+}
+
+/* The same for a thread that may not handle messages: servers of this node find it in their
+ * mailbox. */
+static void tell_clock_later(const TableRoute *route, uint32_t source, uint64_t clock,
+                             NodeClock node)
+{
+    PostOffice *office = route->office;
+
+    if (office->network != NULL)
+        post_office_tell_clock(office, route->epoch, route->table, source, clock, node.clock,
+                               node.slowest);
+    for (uint32_t server = 0; server < office->n_servers; server++)
+        if (post_office_is_local(office, server)) {
+            const Message message = { .kind = MESSAGE_CLOCK,
+                                      .epoch = route->epoch,
+                                      .table = route->table,
+                                      .server = server,
+                                      .node = office->self,
+                                      .clock = { .source = source, .clock = clock } };
+
+            actor_post(office->servers[server].actor, message_copy_clock(&message));
+        }
+}
+
+void table_route_tell_again(const TableRoute *route)
+{
+    const Clocks *clocks = route->clocks;
+    const NodeClock node = clocks_news(route->clocks);
+
+    if (!route->traits->per_worker_clocks)
+        tell_clock_later(route, route->office->self, node.clock, node);
+    else
+        for (uint32_t i = 0; i < clocks->n_workers; i++) {
+            const uint32_t rank = clocks->first_rank + i;
+
+            tell_clock_later(route, rank, clocks_of_worker(clocks, rank), node);
+        }
+    post_office_flush(route->office);
 }
 
 /* Returns whether others were told. */

@@ -63,28 +63,35 @@ static bool wait_for_clock(TableClient *client, uint64_t clock, GError **error)
 {
     const TableRoute *route = client->route;
     const Slice slice = { .part = client->rank % route->map->n_parts };
+    Resending resending = { 0 };
     Call call;
     Message message = { .kind = MESSAGE_GET,
                         .epoch = route->epoch,
                         .table = route->table,
                         .part = slice.part,
-                        .server = table_route_server(route, &slice),
                         .node = route->office->self,
                         .call = &call,
                         .end = message_end_call,
                         .request = { .worker = client->rank, .clock = clock } };
 
-    if (!table_client_wait_room(client, &slice, 1, error))
-        return false;
-    call_begin(&call, NULL);
-    call_add_parts(&call, 1);
-    post_office_ask(route->office, &message);
-    if (!table_route_is_local(route, &slice)) {
-        post_office_flush(route->office);
-        table_client_cancel_if_late(client);
-    }
-    call_sent(&call);
-    return table_client_wait_clock(client, &call, clock, error);
+    do {
+        if (!table_client_wait_room(client, &slice, 1, error))
+            return false;
+        message.server = table_route_server(route, &slice);
+        message.status = CALL_OK;
+        message.is_answered = false;
+        call_begin(&call, NULL);
+        call_add_parts(&call, 1);
+        post_office_ask(route->office, &message);
+        if (!post_office_is_local(route->office, message.server)) {
+            post_office_flush(route->office);
+            table_client_cancel_if_late(client);
+        }
+        call_sent(&call);
+        if (table_client_wait_clock(client, &call, clock, error))
+            return true;
+    } while (table_client_may_send_again(client, &call, &resending, error));
+    return false;
 }
 
 bool table_client_wait_kept(TableClient *client, GError **error)

@@ -1,47 +1,68 @@
-/* Fences for what a client has sent while parts moved. Such a message may be late: on its way to a
- * server that no longer has the part. That server passes it on. What the client sends next, by the
- * newer map, must not overtake it. So the client sends a fence for the part and waits for it. The
- * client does not know any more which server had the part when it looked. So it asks all servers.
- * Each server that has had the part passes the fence on, behind the message that came before. See
- * engine/server/server_parts.c.
+/* A client while a part of its table moves. What cannot be sent again waits until the move is over.
+ * A Get for which its worker waits is sent again if a server that no longer has the part says so.
+ * See tables/part_map.h for the two, and engine/server/server_parts.c for the move.
  *
- * Parts move between servers of one process alone. So all of them are here, and each answers.
+ * A wait ends with the move, which waits for no worker: each step of a move is done by the thread
+ * of a node's engine calls, and by servers. If a node is lost meanwhile, the task is cancelled.
  *
  * Threads: the client's worker. */
+#include "io/net/stall_clock.h"
 #include "tables/client_private.h"
 
-void table_client_fence_slices(TableClient *client, const Slice *slices, uint32_t n_slices)
+/* How long a cancellation may go unnoticed here. */
+#define LOOK_MS 20
+
+/* So often a Get is sent again by the same map: once for a move that was undone. More is no
+ * move. */
+#define MOST_AGAIN 100
+
+/* Waits until the map is open, and counts the time. RUBATO_ERROR_CANCELLED. */
+static bool wait_open(TableClient *client, GError **error)
 {
     const TableRoute *route = client->route;
-    const uint32_t n_servers = route->office->n_servers;
-    g_autofree Message *fences = g_new0(Message, (size_t)n_slices * n_servers);
-    Message *fence = fences;
-    Call call;
+    const uint64_t begun_ns = worker_stats_now_ns();
+    StallClock clock;
+    bool goes_on = true;
 
-    call_begin(&call, NULL);
-    call_add_parts(&call, n_slices * n_servers);
-    for (uint32_t i = 0; i < n_slices; i++)
-        for (uint32_t server = 0; server < n_servers; server++, fence++) {
-            *fence = (Message){ .kind = MESSAGE_FENCE,
-                                .epoch = route->epoch,
-                                .table = route->table,
-                                .part = slices[i].part,
-                                .server = server,
-                                .node = route->office->self,
-                                .call = &call,
-                                .end = message_end_call };
-            post_office_ask(route->office, fence);
-        }
-    call_sent(&call);
-    call_wait(&call, -1);
+    stall_clock_start(&clock, route->stall_ms);
+    while (goes_on && !part_map_wait(route->map, LOOK_MS)) {
+        goes_on = table_client_check_cancelled(client, error);
+        if (goes_on && stall_clock_strikes(&clock))
+            g_message("worker %u waits for a part of table %s that moves to another server (for "
+                      "%.1f s so far)",
+                      client->rank, route->spec->name, stall_clock_s(&clock));
+    }
+    client->stats.send_wait_ns += worker_stats_now_ns() - begun_ns;
+    return goes_on;
 }
 
-void table_client_end_sending_to_all(TableClient *client, uint32_t number)
+bool table_client_begin_slowly(TableClient *client, GError **error)
 {
-    const uint32_t n_parts = client->route->map->n_parts;
+    part_map_end(&client->sender);
+    while (!part_map_begin_slowly(client->route->map, &client->sender))
+        if (!wait_open(client, error))
+            return false;
+    return true;
+}
 
-    if (G_LIKELY(part_map_number(client->route->map) == number))
-        return;
-    for (uint32_t part = 0; part < n_parts; part++)
-        table_client_fence_slices(client, &(Slice){ .part = part }, 1);
+bool table_client_may_send_again(TableClient *client, const Call *call, Resending *resending,
+                                 GError **error)
+{
+    const TableRoute *route = client->route;
+
+    /* relaxed: the call has ended, which orders it */
+    if (atomic_load_explicit(&call->status, memory_order_relaxed) != CALL_MOVED)
+        return false;
+    g_clear_error(error);
+    if (!table_client_check_cancelled(client, error) || !wait_open(client, error))
+        return false;
+    if (resending->number != part_map_number(route->map))
+        *resending = (Resending){ .number = part_map_number(route->map) };
+    if (++resending->n <= MOST_AGAIN)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                "table %s: a server says again and again that it does not have a part which map %u "
+                "gives to it; end the run, for that node's memory or program is damaged",
+                route->spec->name, resending->number);
+    return false;
 }

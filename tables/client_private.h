@@ -3,7 +3,7 @@
  *   client.c        its life, the checks of keys, Get and Add, statistics
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_clock.c  the clock: how far ahead it may be, telling it to others
- *   client_moved.c  messages sent while parts moved
+ *   client_moved.c  sending while a part moves
  *   client_wait.c   waiting, logging for whom, and how a call ended
  *
  * Threads: the client's worker. */
@@ -41,18 +41,29 @@ uint64_t table_client_clock_to_tell(const TableClient *client);
 
 /* ---- client_moved.c ---- */
 
-/* Called after messages without a wait. The map had that number before the servers were looked up.
- * If a part has moved since, returns when the part of each slice has handled the messages. */
-void table_client_fence_slices(TableClient *client, const Slice *slices, uint32_t n_slices);
-static inline void table_client_end_sending(TableClient *client, uint32_t number,
-                                            const Slice *slices, uint32_t n_slices)
+/* Between the two calls the client looks up servers and posts messages that it could not send
+ * again. It waits for nothing meanwhile. If a part moves, the first one waits until the move is
+ * over; false with RUBATO_ERROR_CANCELLED. */
+bool table_client_begin_slowly(TableClient *client, GError **error);
+static inline bool table_client_begin_sending(TableClient *client, GError **error)
 {
-    if (G_UNLIKELY(part_map_number(client->route->map) != number))
-        table_client_fence_slices(client, slices, n_slices);
+    return G_LIKELY(part_map_begin(client->route->map, &client->sender)) ||
+           table_client_begin_slowly(client, error);
+}
+static inline void table_client_end_sending(TableClient *client)
+{
+    part_map_end(&client->sender);
 }
 
-/* The same after messages to all parts. */
-void table_client_end_sending_to_all(TableClient *client, uint32_t number);
+/* How often a Get was sent by a map of that number; all zero at first. */
+typedef struct {
+    uint32_t number, n;
+} Resending;
+
+/* Called when a Get for which the client waited has failed. Whether it has to be sent again,
+ * because a part has moved: then *error is cleared, and the map is open. */
+bool table_client_may_send_again(TableClient *client, const Call *call, Resending *resending,
+                                 GError **error);
 
 /* ---- client_wait.c ---- */
 

@@ -50,6 +50,7 @@ bool table_client_check_status(const TableClient *client, CallStatus status, GEr
         table_client_fail_memory(client, error);
         return false;
     case CALL_REFUSED:
+    case CALL_MOVED: /* only a Get is answered so, and not by a server of this table */
         break;
     }
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,

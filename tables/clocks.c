@@ -207,10 +207,15 @@ bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node)
     return slowest->clock != RUBATO_CLOCK_RETIRED;
 }
 
-bool clocks_has_news(Clocks *clocks, NodeClock *news)
+NodeClock clocks_news(Clocks *clocks)
 {
     find_slowest(clocks, clocks_own(clocks));
-    *news = own_news(clocks);
+    return own_news(clocks);
+}
+
+bool clocks_has_news(Clocks *clocks, NodeClock *news)
+{
+    *news = clocks_news(clocks);
     if (news->clock == RUBATO_CLOCK_RETIRED)
         return false;
     /* Relaxed: a name for messages to the user. */

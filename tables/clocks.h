@@ -57,6 +57,9 @@ void clocks_clear(Clocks *clocks);
  * node's clock has gone up with it. In any case *news becomes what to tell of the node. */
 bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *news);
 
+/* What to tell of the node now. */
+NodeClock clocks_news(Clocks *clocks);
+
 /* All servers of this node were told the node's clock. If a thread sees that in clocks_told and
  * then asks one of them, its request comes behind the news. */
 void clocks_tell(Clocks *clocks, uint64_t clock);

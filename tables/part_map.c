@@ -1,16 +1,39 @@
-/* The part map of a table.
+/* The part map of a table, and its senders.
+ *
+ * DESIGN NOTE
+ *
+ * A sender stores `sending`, then loads `state`. The mover stores `state`, then loads `sending`.
+ * One of the two must see the other: either the sender sees that the map is closed, or the mover
+ * sees that the sender sends, and waits for it. That takes a full fence between store and load on
+ * both sides. The sender's would cost more than the rest of sending to an idle local server. So the
+ * mover executes the fence for all threads of the process, by the system call membarrier: after it,
+ * each thread has passed a full fence since the mover stored `state`. A sender whose store of
+ * `sending` comes before that fence is seen by the mover; one whose store comes after it sees
+ * `state`.
+ *
+ * Where the kernel has no such call, the bit PART_MAP_FENCED is set in `state` from the beginning.
+ * Senders then always take the slow way, which has a fence of its own.
  *
  * Threads: see the header. */
 #include "tables/part_map.h"
 
+#include <errno.h>
 #include <glib.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+
+#include "io/net/futex.h"
 
 PartMap *part_map_new(uint32_t n_parts, uint32_t n_servers)
 {
     PartMap *map = g_malloc0(sizeof *map + n_parts * sizeof map->servers[0]);
+    const bool has_barrier =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 
     map->n_parts = n_parts;
     atomic_init(&map->number, 1);
+    atomic_init(&map->state, has_barrier ? 0 : PART_MAP_FENCED);
+    pthread_mutex_init(&map->lock, NULL);
     for (uint32_t part = 0; part < n_parts; part++)
         atomic_init(&map->servers[part], part % n_servers);
     return map;
@@ -18,14 +41,89 @@ PartMap *part_map_new(uint32_t n_parts, uint32_t n_servers)
 
 void part_map_free(PartMap *map)
 {
+    if (map == NULL)
+        return;
+    pthread_mutex_destroy(&map->lock);
     g_free(map);
 }
 
-/* seq_cst: against part_map_number, after a message was posted; release: of the server before it */
-void part_map_move(PartMap *map, uint32_t part, uint32_t server)
+void part_map_join(PartMap *map, PartSender *sender)
 {
-    const uint32_t number = atomic_load_explicit(&map->number, memory_order_relaxed);
+    atomic_init(&sender->sending, 0);
+    pthread_mutex_lock(&map->lock);
+    sender->next = map->senders;
+    map->senders = sender;
+    pthread_mutex_unlock(&map->lock);
+}
+
+void part_map_leave(PartMap *map, PartSender *sender)
+{
+    PartSender **link = &map->senders;
+
+    pthread_mutex_lock(&map->lock);
+    while (*link != sender)
+        link = &(*link)->next;
+    *link = sender->next;
+    pthread_mutex_unlock(&map->lock);
+}
+
+bool part_map_begin_slowly(PartMap *map, PartSender *sender)
+{
+    atomic_store_explicit(&sender->sending, 1, memory_order_relaxed);
+    /* with the fence in part_map_close: see the note */
+    atomic_thread_fence(memory_order_seq_cst);
+    /* acquire: with the store in part_map_open, for the servers */
+    if ((atomic_load_explicit(&map->state, memory_order_acquire) & PART_MAP_CLOSED) == 0)
+        return true;
+    part_map_end(sender);
+    return false;
+}
+
+bool part_map_wait(PartMap *map, int timeout_ms)
+{
+    /* with the fence in part_map_close: what the caller has posted before comes before the fence of
+     * a mover that this does not see */
+    atomic_thread_fence(memory_order_seq_cst);
+    /* acquire: with the store in part_map_open, for the servers */
+    const uint32_t state = atomic_load_explicit(&map->state, memory_order_acquire);
+
+    if ((state & PART_MAP_CLOSED) == 0)
+        return true;
+    futex_wait(&map->state, state, timeout_ms);
+    return (atomic_load_explicit(&map->state, memory_order_acquire) & PART_MAP_CLOSED) == 0;
+}
+
+/* A full fence on all threads of this process; a fence of this thread alone where senders have
+ * theirs. */
+static void fence_all(bool senders_fence)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!senders_fence && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+        g_error("the kernel refuses a memory barrier that it offered: %s", g_strerror(errno));
+}
+
+void part_map_close(PartMap *map)
+{
+    const uint32_t state = atomic_load_explicit(&map->state, memory_order_relaxed);
+
+    /* relaxed: the fence orders it */
+    atomic_store_explicit(&map->state, state | PART_MAP_CLOSED, memory_order_relaxed);
+    fence_all((state & PART_MAP_FENCED) != 0);
+    pthread_mutex_lock(&map->lock);
+    for (PartSender *sender = map->senders; sender != NULL; sender = sender->next)
+        /* acquire: with the store in part_map_end */
+        while (atomic_load_explicit(&sender->sending, memory_order_acquire) != 0)
+            sched_yield();
+    pthread_mutex_unlock(&map->lock);
+}
+
+void part_map_open(PartMap *map, uint32_t part, uint32_t server, uint32_t number)
+{
+    const uint32_t state = atomic_load_explicit(&map->state, memory_order_relaxed);
 
     atomic_store_explicit(&map->servers[part], server, memory_order_relaxed);
-    atomic_store_explicit(&map->number, number + 1, memory_order_seq_cst);
+    atomic_store_explicit(&map->number, number, memory_order_relaxed);
+    /* release: to those who load the state before they look up a server */
+    atomic_store_explicit(&map->state, state & ~(uint32_t)PART_MAP_CLOSED, memory_order_release);
+    futex_wake(&map->state, G_MAXINT);
 }

@@ -28,6 +28,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     scheduler->registered = g_strdup(config->registered != NULL ? config->registered : "");
     scheduler->begun = config->single;
     scheduler->next_epoch = 1;
+    scheduler->map_number = 1; /* that of every new table */
     scheduler->tasks = g_ptr_array_new();
     g_queue_init(&scheduler->collectives);
     g_queue_init(&scheduler->outbox);

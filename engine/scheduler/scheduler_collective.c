@@ -8,7 +8,10 @@
  *   GATHERING --barrier complete, mismatch, node left or lost, stopped--> DECIDED
  *
  * After GO, a verdict waits for the READY of every node that can still say it. So no node has to
- * undo a part that it is still doing.
+ * undo a part that it is still doing. A MOVE has several steps, with a GO and a READY of every node
+ * for each; see ControlStep.
+ *
+ * Part maps are numbered here. All tables share the numbers.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -87,11 +90,57 @@ static void decide(Scheduler *scheduler, Collective *collective)
         task_decided(scheduler, collective->id, collective->verdict.code == CONTROL_OK);
 }
 
+static void send_go(Scheduler *scheduler, const Collective *collective)
+{
+    const Control control = {
+        .kind = CONTROL_GO,
+        .go = { .call = collective->number,
+                .hash_seed = collective->hash_seed,
+                .id = collective->id,
+                .step = collective->step },
+    };
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler_counts_on(scheduler, i))
+            scheduler_send(scheduler, i, &control);
+}
+
+/* The step after the present one, with which all nodes are ready. Once a part has been sent, it
+ * moves, even if the call has failed for another reason meanwhile. False: it was the last step. */
+static bool find_next_step(const Collective *collective, ControlStep *step)
+{
+    const bool failed = collective->verdict.code != CONTROL_OK;
+
+    if (collective->what != CONTROL_CALL_MOVE)
+        return false;
+    switch (collective->step) {
+    case CONTROL_STEP_CLOSE:
+        *step = failed ? CONTROL_STEP_TAKE_BACK : CONTROL_STEP_SEND;
+        return true;
+    case CONTROL_STEP_SEND:
+        *step = failed ? CONTROL_STEP_TAKE_BACK : CONTROL_STEP_INSTALL;
+        return true;
+    case CONTROL_STEP_INSTALL:
+        *step = CONTROL_STEP_OPEN;
+        return true;
+    case CONTROL_STEP_TAKE_BACK:
+        *step = CONTROL_STEP_REOPEN;
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void check_ready(Scheduler *scheduler, Collective *collective)
 {
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (scheduler_counts_on(scheduler, i) && !collective->ready[i])
             return;
+    if (find_next_step(collective, &collective->step)) {
+        memset(collective->ready, 0, scheduler->config.n_nodes * sizeof *collective->ready);
+        collective->since_ms = scheduler->now_ms;
+        send_go(scheduler, collective);
+        return;
+    }
     decide(scheduler, collective);
     prune(scheduler);
 }
@@ -166,14 +215,10 @@ static void go(Scheduler *scheduler, Collective *collective)
     } else if (collective->what == CONTROL_CALL_RUN) {
         collective->id = scheduler->next_epoch++;
         task_prepare(scheduler, collective->id, collective->name);
+    } else if (collective->what == CONTROL_CALL_MOVE) {
+        collective->id = ++scheduler->map_number;
     }
-    const Control control = {
-        .kind = CONTROL_GO,
-        .go = { .call = collective->number,
-                .hash_seed = collective->hash_seed,
-                .id = collective->id },
-    };
-    scheduler_send_all(scheduler, &control);
+    send_go(scheduler, collective);
 }
 
 static Collective *collective_new(Scheduler *scheduler, uint32_t node,

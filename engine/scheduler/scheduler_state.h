@@ -64,6 +64,7 @@ typedef struct {
     bool *proposed;     /* by node number */
     bool *ready;        /* by node number */
     uint32_t id;        /* as in GO */
+    ControlStep step;   /* as in GO */
     uint64_t hash_seed; /* the first node's seed */
     Verdict verdict;
     int64_t since_ms; /* when its phase began */
@@ -119,6 +120,7 @@ struct Scheduler {
     GQueue collectives;
     uint64_t n_calls;
     uint32_t next_table;
+    uint32_t map_number; /* of the newest part map */
 
     GPtrArray *tasks; /* from GO to TASK_END */
     uint32_t next_epoch;

@@ -29,6 +29,9 @@ typedef struct {
     /* It may release requests that a model keeps: its time depends on their number. */
     bool releases;
 
+    /* It brings a part that moves: only a server that expects the part takes it. */
+    bool is_of_move;
+
     /* It needs no table: the server only answers that it has come. */
     bool is_empty;
 

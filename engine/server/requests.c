@@ -7,6 +7,7 @@ extern const RequestOps get_request, add_request, set_request, reset_request;
 extern const RequestOps get_state_request, set_state_request;
 extern const RequestOps count_keys_request, list_keys_request;
 extern const RequestOps count_bad_gradients_request, list_bad_gradients_request;
+extern const RequestOps set_bad_gradients_request, set_clocks_request;
 extern const RequestOps tune_request, announce_request, clock_request, fence_request;
 
 const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
@@ -24,6 +25,8 @@ const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
     [MESSAGE_LIST_KEYS] = &list_keys_request,
     [MESSAGE_COUNT_BAD_GRADIENTS] = &count_bad_gradients_request,
     [MESSAGE_LIST_BAD_GRADIENTS] = &list_bad_gradients_request,
+    [MESSAGE_SET_BAD_GRADIENTS] = &set_bad_gradients_request,
+    [MESSAGE_SET_CLOCKS] = &set_clocks_request,
 };
 
 const char *request_find_key_fault(const RubatoShard *shard, const RubatoRequest *request)

@@ -18,7 +18,7 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->n_refused = 0;
     server->fail_task = fail_task;
     server->user = user;
-    server->leaving_to = NULL;
+    server->arrival = (Arrival){ 0 };
     server->starved = false;
     server_fill_reserve(server);
 }
@@ -38,6 +38,7 @@ void server_stop(Server *server)
 
 void server_clear(Server *server)
 {
+    server_drop_arrival(server);
     for (guint i = 0; i < server->tables->len; i++)
         server_drop_table(server, i);
     g_ptr_array_unref(server->tables);

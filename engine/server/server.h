@@ -9,7 +9,13 @@
 #include <rubato/model_ops.h>
 
 #include "io/net/post_office.h"
-#include "tables/part_map.h"
+
+/* A part whose state comes from another node. */
+typedef struct {
+    uint32_t node; /* that sends it; a number */
+    uint32_t table, part;
+    RubatoShard *shard; /* NULL: nothing is expected */
+} Arrival;
 
 typedef struct Server Server;
 struct Server {
@@ -25,10 +31,9 @@ struct Server {
     GPtrArray *tables; /* of ServerTable, by table id; NULL: dropped */
     GArray *bindings;  /* of Binding: the models of running tasks */
     uint64_t n_refused;
-    Server *leaving_to; /* the server that gets the leaving part; NULL: no part leaves */
-    uint32_t leaving_table, leaving_part;
-    bool starved;  /* the present request failed for lack of memory */
-    void *reserve; /* memory for the error when memory runs out; NULL while it is used */
+    Arrival arrival; /* its models are in the bindings */
+    bool starved;    /* the present request failed for lack of memory */
+    void *reserve;   /* memory for the error when memory runs out; NULL while it is used */
 };
 
 /* The owner calls `fail_task`. */
@@ -37,11 +42,6 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
 bool server_start(Server *server);
 void server_stop(Server *server);
 void server_clear(Server *server);
-
-/* Moves a part of a table from one server of this process to another: see server_parts.c. There is
- * one move at a time. During a move no task begins, and no table is created or dropped. Any thread
- * that is not a server's owner. */
-void servers_move_part(Server *from, Server *to, uint32_t table, uint32_t part, PartMap *map);
 
 /* Runs a function as the owner of each of n servers, on their threads, and waits for all of
  * them. */
@@ -70,7 +70,7 @@ void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, u
 
 /* Begins a task that uses a table: creates a model over the shard of each part that is here. setup
  * has no keys: each model gets those of its shard. n_nodes as for model_new. Sources whose
- * workers_of is 0 are retired at once. */
+ * workers_of is 0 are retired at once. workers_of stays until the task has ended here. */
 bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
                        const RubatoModelSetup *setup, uint32_t n_nodes, const uint32_t *workers_of,
                        GError **error);

@@ -10,6 +10,7 @@
 #include "engine/server/server_private.h"
 
 static const char no_such_part[] = "a request for a part that is not here";
+static const char no_such_move[] = "the state of a part that does not move";
 
 /* Sends back the requests that the model has answered. If memory was short, all get CALL_NO_MEMORY,
  * because some may hold no answer. */
@@ -33,10 +34,6 @@ static void handle_clock(Server *server, const Binding *binding, Message *messag
     for (uint32_t i = 0; i < binding->n_here; i++) {
         RubatoModel *model = binding->parts[binding->here[i]].model;
 
-        if (server_is_leaving(server, binding->table, binding->here[i])) {
-            server_pass_on_clock(server, message);
-            continue;
-        }
         model_clock(model, message->clock.source, message->clock.clock);
         empty_outbox(server, model);
     }
@@ -57,10 +54,21 @@ static bool may_wait(const BoundPart *part, const RubatoRequest *request)
             request->clock - min_clock > shard_spec(part->shard)->staleness);
 }
 
+/* The part is not here. A request that reads may be sent again, by the present map. Nobody sends
+ * others to a server that does not have the part. */
+static void answer_without_part(Server *server, Message *message, uint32_t n_parts)
+{
+    if (message->part < n_parts && request_ops[message->kind]->rows == REQUEST_OUTPUT)
+        server_answer(server, message, CALL_MOVED);
+    else
+        server_refuse(server, message, no_such_part);
+}
+
 static void handle_for_task(Server *server, Message *message)
 {
     Binding *binding = server_find_binding(server, message->epoch, message->table);
     const BoundPart *part;
+    BoundPart arriving;
 
     if (binding == NULL) {
         server_answer(server, message, CALL_CANCELLED);
@@ -76,9 +84,12 @@ static void handle_for_task(Server *server, Message *message)
     }
     part = message->part < binding->n_parts ? &binding->parts[message->part] : NULL;
     if (part == NULL || part->model == NULL) {
-        if (!server_pass_on(server, message))
-            server_refuse(server, message, no_such_part);
-        return;
+        arriving = (BoundPart){ .shard = server->arrival.shard, .model = binding->arriving };
+        if (arriving.model == NULL || !server_is_arriving(server, message)) {
+            answer_without_part(server, message, binding->n_parts);
+            return;
+        }
+        part = &arriving;
     }
     if (message->node != server->office->self &&
         !server_check_remote(server, part->shard, part->model, message)) {
@@ -98,6 +109,10 @@ static void handle_for_task(Server *server, Message *message)
         model_add(part->model, &message->request);
         break;
     default:
+        if (request_ops[message->kind]->is_of_move && part != &arriving) {
+            server_refuse(server, message, no_such_move);
+            return;
+        }
         request_ops[message->kind]->in_task(part->model, &message->request);
         break;
     }
@@ -135,9 +150,13 @@ static void handle_past_models(Server *server, Message *message)
         return;
     }
     shard = message->part < table->n_parts ? table->parts[message->part].shard : NULL;
-    if (shard == NULL) {
-        if (!server_pass_on(server, message))
-            server_refuse(server, message, no_such_part);
+    if (shard == NULL && server_is_arriving(server, message)) {
+        shard = server->arrival.shard;
+    } else if (shard == NULL) {
+        answer_without_part(server, message, table->n_parts);
+        return;
+    } else if (ops->is_of_move) {
+        server_refuse(server, message, no_such_move);
         return;
     }
     if (message->node != server->office->self &&
@@ -160,8 +179,6 @@ static bool handle_without_table(Server *server, Message *message)
         message->invoke(message, server);
     else if (!request_ops[message->kind]->is_empty)
         return false;
-    else if (server_pass_on(server, message))
-        return true;
     server_answer(server, message, CALL_OK);
     return true;
 }

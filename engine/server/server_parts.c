@@ -1,88 +1,142 @@
-/* Parts that move from one server of this process to another, also while workers use them.
+/* Parts that move to another server, of this process or of another node, also while workers use
+ * them.
  *
  * DESIGN NOTE
  *
- * A move hands over pointers: the part's shard and, for each task that uses the table, its model
- * with clocks, parked Gets, kept Adds and announcements. Nothing is copied and no Get is sent
- * again; any server may answer the call of a parked Get. The difficult point is the order.
+ * What moves is a part's shard and, for each task that uses the table, its model: clocks, parked
+ * Gets, kept Adds, announcements. No Add may be lost, doubled, or overtake an earlier one; no Get
+ * may see an Add that its model does not let it see, or miss one; no clock may be lost, or be
+ * early. The scheduler leads all nodes through four steps; each begins when all nodes are done with
+ * the one before (engine/scheduler/scheduler_collective.c, engine/engine_parts.c):
  *
- * Both servers stand still. The move begins as the owner of `from`. This owner waits until a
- * function has run as the owner of `to`. That function owns both servers, and no other thread
- * handles a message of either. It (1) writes the map, (2) handles all messages in the mailbox of
- * `from`, which still has the part, until the mailbox is empty, (3) hands the part over.
+ *   CLOSE    Each node closes the table's map. Then none of its threads is sending anything that
+ *            cannot be sent again, and none will (tables/part_map.h). It sends a fence to the old
+ *            server, behind all that it sent before, and waits for the answer. The new server makes
+ *            an empty shard, and an empty model for each task.
+ *   SEND     The old server takes the part out. If the new one is on another node, the part's state
+ *            is sent there (moving_part.c).
+ *   INSTALL  The new server puts the part in, and the old one frees it. Within a node the shard and
+ *            the models change hands here, and nothing is copied.
+ *   OPEN     Each node tells the clocks of its workers again, and opens its map with the part on the
+ *            new server.
  *
- * No Add is lost or overtaken. A sender loads the map's number, looks up the server, posts, and
- * loads the number again. The number, mailbox_push and the check that finds the mailbox empty are
- * sequentially consistent. So there are two cases for a message posted by the old map. Either it is
- * handled in (2): before the part leaves, and before any message that goes to `to` by the new map,
- * because `to` stands still. Or its sender sees another number afterwards, and the message may be
- * late. `from` no longer has the part, so it posts a late message to the server to which the part
- * went. The sender, before it does anything else, sends a fence for the part by the same way and
- * waits for it. Each server passes messages on in the order in which they come, to the server to
- * which the part went when it last left. So the fence comes behind the late message, however often
- * the part has moved. The chain ends, because each step leads to a server that had the part later.
- * When the sender sends its next message, the late one has been handled.
+ * If CLOSE or SEND fails on a node, TAKE_BACK and REOPEN follow instead: the old server puts the
+ * part back in, the new one drops what it has.
  *
- * No clock is early. A thread that tells a clock has seen that all of the node's workers have
- * passed it; so their Adds are posted, and the late ones fenced. A clock in the mailbox of `from`
- * in (2) may count Adds that went to `to` by the new map and are not handled yet. So the part does
- * not get this clock there; a copy is posted to `to`, behind those Adds. The clock that a Get of
- * this process brings needs no copy: its sender read the clock before it looked up the server. So a
- * clock that counts an Add by the new map comes with the new map.
+ * Adds. They are exact because the old server handles all that was sent by the old map before it
+ * takes the part out (the fences), and nothing is sent by the new map before the new server has the
+ * part. The same holds for announcements, tunings, and Gets for which no worker waits.
  *
- * No clock is lost. A clock goes to all servers. It could miss the part if it reaches `to` before
- * the part comes and `from` after the part has left. Then its sender sees another number of the map
- * afterwards, and sends the clock again. Models ignore clocks that they know.
+ * Gets for which the worker waits are not held up, so that they cost nothing. They may come to the
+ * old server while the part moves, or later. If they come before the part is taken out, that is a
+ * Get like any other. Otherwise the server answers CALL_MOVED, and the worker sends the Get again
+ * once its map is open. Since the worker waits, it adds nothing and does not clock meanwhile: its
+ * Get still comes in front of its later Adds and clocks. A Get for which no worker waits could not
+ * be sent again like this: by then its worker may have clocked, and under BSP its Get would see
+ * Adds of its own clock.
  *
- * A move ends. The owners of `from` and `to` handle messages without blocking. There is one move at
- * a time, so no two moves wait for one another.
+ * Parked Gets move with the model. Between servers of a node any server may answer. To another node
+ * the old server sends each parked Get on, in the model's order, and passes the answer on to
+ * whoever asked. They are parked again there before a node opens its map, thus before a later clock
+ * is told.
  *
- * Threads: servers_move_part from any thread that is not a server's owner; the rest as a server's
- * owner. */
+ * Clocks go to all servers. Those that come to a server while it does not have the part pass the
+ * part by. That makes none early, and none is lost: in OPEN each node tells its clocks again,
+ * before it opens its map. A clock that a worker tells for itself meanwhile is the same or an older
+ * one, or comes later. A node that has no worker left in a task says so to the scheduler after it
+ * has seen the map open; by then the part has the last clock, or has it in front of the fence that
+ * follows.
+ *
+ * Why each wait ends. A sender in front of a closed map waits for the move. The move waits for
+ * senders that are posting, which wait for nothing; for the fences and for room in the window to
+ * the new server, which servers give because they handle each message without a wait (what is
+ * parked takes no room); and for the threads of the engine's calls. None of these waits for a
+ * worker, so it does not matter which worker is the slowest, nor that it stands before the map. The
+ * state goes in messages no larger than any others, so the I/O thread works for a bounded time on
+ * each. A lost node ends the run's tasks as always, and with them those who wait; the move then
+ * fails with that cause.
+ *
+ * What is left for replicas: the map's number tells each sender, when it opens, which map it has;
+ * CALL_MOVED and sending again are the same if a part has gone because its server died.
+ *
+ * Threads: functions named servers_… from any thread that is not a server's owner; the rest as a
+ * server's owner. */
+#include "engine/server/server_parts.h"
+
 #include "engine/server/server_private.h"
 
-typedef struct {
-    Server *from, *to;
-    uint32_t table, part;
-    PartMap *map;
-} Move;
+/* ---- the arrival ---- */
 
-/* ---- messages for a part that has left ---- */
-
-/* A message on its sender's stack is copied. */
-static void pass_to(Server *server, Server *to, Message *message)
+bool server_is_arriving(const Server *server, const Message *message)
 {
-    Message *const passed = message->end == NULL ? message_copy_request(message) : message;
+    const Arrival *arrival = &server->arrival;
 
-    if (passed != NULL) {
-        actor_post(&to->actor, passed);
-        return;
+    return arrival->shard != NULL && arrival->node == message->node &&
+           arrival->table == message->table && arrival->part == message->part;
+}
+
+static void drop_arriving_models(Server *server)
+{
+    for (guint i = 0; i < server->bindings->len; i++) {
+        Binding *binding = &g_array_index(server->bindings, Binding, i);
+
+        if (binding->arriving != NULL)
+            server_end_model(server, g_steal_pointer(&binding->arriving));
     }
-    const Binding *binding = server_find_binding(server, message->epoch, message->table);
-    if (binding != NULL)
-        server_starve(server, binding);
-    server_answer(server, message, CALL_NO_MEMORY);
 }
 
-bool server_pass_on(Server *server, Message *message)
+void server_drop_arrival(Server *server)
 {
-    const ServerTable *table = server_find_table(server, message->table);
-
-    if (table == NULL || message->part >= table->n_parts ||
-        table->parts[message->part].went_to == NULL)
-        return false;
-    pass_to(server, table->parts[message->part].went_to, message);
-    return true;
+    drop_arriving_models(server);
+    g_clear_pointer(&server->arrival.shard, shard_free);
 }
 
-void server_pass_on_clock(const Server *server, const Message *message)
+typedef struct {
+    Arrival arrival;
+    GError *error;
+} Expecting;
+
+static void expect(Server *server, void *data)
 {
-    actor_post(&server->leaving_to->actor, message_copy_clock(message));
+    Expecting *expecting = data;
+
+    server->arrival = expecting->arrival;
+    shard_set_alarm(server->arrival.shard, &server->starved);
+    for (guint i = 0; i < server->bindings->len && expecting->error == NULL; i++) {
+        Binding *binding = &g_array_index(server->bindings, Binding, i);
+
+        if (binding->table == server->arrival.table)
+            binding->arriving =
+                server_begin_model(server, binding, server->arrival.shard, &expecting->error);
+    }
+    if (expecting->error != NULL)
+        server_drop_arrival(server);
 }
 
-/* ---- moving ---- */
+bool servers_expect_part(Server *server, const Arrival *arrival, GError **error)
+{
+    Expecting expecting = { .arrival = *arrival };
 
-static void take_out(Binding *binding, uint32_t part)
+    servers_run(server, 1, expect, &expecting);
+    if (expecting.error != NULL)
+        g_propagate_error(error, expecting.error);
+    return expecting.error == NULL;
+}
+
+static void drop_arrival(Server *server, void *data)
+{
+    (void)data;
+    server_drop_arrival(server);
+}
+
+void servers_drop_arrival(Server *server)
+{
+    servers_run(server, 1, drop_arrival, NULL);
+}
+
+/* ---- out of a server, and into one ---- */
+
+static void remove_model(Binding *binding, uint32_t part)
 {
     uint32_t n_left = 0;
 
@@ -93,76 +147,89 @@ static void take_out(Binding *binding, uint32_t part)
     binding->parts[part] = (BoundPart){ 0 };
 }
 
-static void put_in(Binding *binding, uint32_t part, const BoundPart *bound)
+static void add_model(Binding *binding, uint32_t part, RubatoShard *shard, RubatoModel *model)
 {
     uint32_t i = binding->n_here++;
 
     for (; i > 0 && binding->here[i - 1] > part; i--)
         binding->here[i] = binding->here[i - 1];
     binding->here[i] = part;
-    binding->parts[part] = *bound;
+    binding->parts[part] = (BoundPart){ .shard = shard, .model = model };
 }
 
-/* If `to` has already ended the task, it also ends here. */
-static void move_model(const Move *move, Binding *left)
+static void take_out(Server *server, void *data)
 {
-    const BoundPart bound = left->parts[move->part];
-    Binding *const entered = server_find_binding(move->to, left->epoch, left->table);
+    MovingPart *moving = data;
+    ServerTable *table = server_find_table(server, moving->table);
 
-    take_out(left, move->part);
-    if (entered == NULL) {
-        server_end_model(move->from, bound.model);
-        return;
+    for (guint i = 0; i < server->bindings->len; i++) {
+        Binding *binding = &g_array_index(server->bindings, Binding, i);
+        RubatoModel *model;
+
+        if (binding->table != moving->table || binding->parts[moving->part].model == NULL)
+            continue;
+        model = binding->parts[moving->part].model;
+        model_set_outbox(model, &moving->outbox);
+        g_array_append_val(moving->models, ((MovingModel){ binding->epoch, model }));
+        remove_model(binding, moving->part);
     }
-    model_set_outbox(bound.model, &move->to->actor.outbox);
-    put_in(entered, move->part, &bound);
+    moving->shard = g_steal_pointer(&table->parts[moving->part].shard);
+    shard_set_alarm(moving->shard, &moving->starved);
 }
 
-static void hand_over(const Move *move)
+MovingPart *servers_take_part(Server *server, uint32_t table, uint32_t part)
 {
-    ServerTable *const left = server_find_table(move->from, move->table);
-    ServerTable *const entered = server_find_table(move->to, move->table);
+    MovingPart *moving = g_new0(MovingPart, 1);
 
-    for (guint i = 0; i < move->from->bindings->len; i++) {
-        Binding *binding = &g_array_index(move->from->bindings, Binding, i);
+    moving->server = server;
+    moving->table = table;
+    moving->part = part;
+    moving->models = g_array_new(FALSE, FALSE, sizeof(MovingModel));
+    servers_run(server, 1, take_out, moving);
+    return moving;
+}
 
-        if (binding->table == move->table && binding->parts[move->part].model != NULL)
-            move_model(move, binding);
+/* A task that has ended here meanwhile ends for the part too. */
+static void put_in(Server *server, void *data)
+{
+    const MovingPart *moving = data;
+
+    server_add_shard(server, moving->table, moving->part, moving->shard);
+    for (guint i = 0; i < moving->models->len; i++) {
+        const MovingModel *moved = &g_array_index(moving->models, MovingModel, i);
+        Binding *binding = server_find_binding(server, moved->epoch, moving->table);
+
+        model_set_outbox(moved->model, &server->actor.outbox);
+        if (binding != NULL)
+            add_model(binding, moving->part, moving->shard, moved->model);
+        else
+            server_end_model(server, moved->model);
     }
-    server_add_shard(move->to, move->table, move->part, left->parts[move->part].shard);
-    entered->parts[move->part].went_to = NULL;
-    left->parts[move->part].shard = NULL;
-    left->parts[move->part].went_to = move->to;
 }
 
-/* As the owner of both. */
-static void move_between(Server *to, void *data)
+void servers_put_part(Server *server, MovingPart *moving)
 {
-    const Move *move = data;
-    Server *const from = move->from;
-
-    part_map_move(move->map, move->part, to->number);
-    from->leaving_to = to;
-    from->leaving_table = move->table;
-    from->leaving_part = move->part;
-    actor_drain(&from->actor);
-    from->leaving_to = NULL;
-    hand_over(move);
+    servers_run(server, 1, put_in, moving);
+    g_array_unref(moving->models);
+    g_free(moving);
 }
 
-/* As the owner of `from`. */
-static void stop_both(Server *from, void *data)
+static void keep_arrival(Server *server, void *data)
 {
-    const Move *move = data;
+    const Arrival *arrival = &server->arrival;
 
-    (void)from;
-    servers_run(move->to, 1, move_between, data);
+    (void)data;
+    for (guint i = 0; i < server->bindings->len; i++) {
+        Binding *binding = &g_array_index(server->bindings, Binding, i);
+
+        if (binding->arriving != NULL)
+            add_model(binding, arrival->part, arrival->shard, g_steal_pointer(&binding->arriving));
+    }
+    server_add_shard(server, arrival->table, arrival->part,
+                     g_steal_pointer(&server->arrival.shard));
 }
 
-void servers_move_part(Server *from, Server *to, uint32_t table, uint32_t part, PartMap *map)
+void servers_keep_arrival(Server *server)
 {
-    Move move = { .from = from, .to = to, .table = table, .part = part, .map = map };
-
-    if (from != to)
-        servers_run(from, 1, stop_both, &move);
+    servers_run(server, 1, keep_arrival, NULL);
 }

@@ -3,7 +3,8 @@
  *   server.c         its life
  *   server_handle.c  what happens to a message
  *   server_checks.c  what is checked of messages of other nodes
- *   server_parts.c   parts that move, and messages for parts that have left
+ *   server_parts.c   parts that move
+ *   moving_part.c    the state of a part, sent to another node
  *   server_tables.c  its shards, the models of tasks, answers
  *   server_invoke.c  functions as the owner
  *
@@ -23,7 +24,6 @@ typedef struct {
     uint32_t n_parts;
     struct {
         RubatoShard *shard; /* NULL: it is not here */
-        Server *went_to;    /* where it last went; NULL: it is here, or never was */
     } parts[];
 } ServerTable;
 
@@ -42,6 +42,12 @@ typedef struct {
     uint32_t n_here;
     uint32_t *here;   /* the parts that are here, ascending */
     BoundPart *parts; /* by part; model NULL: the part is not here */
+
+    /* for models that begin later */
+    RubatoModelSetup setup;
+    uint32_t n_nodes;
+    const uint32_t *workers_of;
+    RubatoModel *arriving; /* of the server's arrival; NULL: none */
 } Binding;
 
 /* ---- used for each message ---- */
@@ -107,19 +113,16 @@ void server_starve(Server *server, const Binding *binding);
  * for one. */
 void server_overfill(Server *server, const Binding *binding, const Message *message);
 
+/* Creates the model of a task over a shard. RUBATO_ERROR_MEMORY. (transfer full) */
+RubatoModel *server_begin_model(Server *server, const Binding *binding, RubatoShard *shard,
+                                GError **error);
+
 /* ---- server_parts.c ---- */
 
-/* If the part of a request has left this server, hands the message to the server to which the part
- * went. False: the part is here, or never was; the caller still owns the message. */
-bool server_pass_on(Server *server, Message *message);
+/* Whether a message brings something of the part that the server expects. */
+bool server_is_arriving(const Server *server, const Message *message);
 
-/* While a part leaves, a clock for it goes to the server that gets it. */
-void server_pass_on_clock(const Server *server, const Message *message);
-
-static inline bool server_is_leaving(const Server *server, uint32_t table, uint32_t part)
-{
-    return G_UNLIKELY(server->leaving_to != NULL) && server->leaving_table == table &&
-           server->leaving_part == part;
-}
+/* Frees what has come of it, if there is any. */
+void server_drop_arrival(Server *server);
 
 #endif

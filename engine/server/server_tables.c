@@ -125,24 +125,27 @@ static void clear_binding(Server *server, Binding *binding)
 {
     for (uint32_t i = 0; i < binding->n_here; i++)
         server_end_model(server, binding->parts[binding->here[i]].model);
+    if (binding->arriving != NULL)
+        server_end_model(server, binding->arriving);
     g_free(binding->here);
     g_free(binding->parts);
 }
 
-static RubatoModel *begin_model(Server *server, RubatoShard *shard, RubatoModelSetup setup,
-                                uint32_t n_nodes, const uint32_t *workers_of, GError **error)
+RubatoModel *server_begin_model(Server *server, const Binding *binding, RubatoShard *shard,
+                                GError **error)
 {
+    RubatoModelSetup setup = binding->setup;
     RubatoModel *model;
 
     shard_range(shard, &setup.first_key, &setup.n_keys);
-    model = model_new(&setup, shard, n_nodes, error);
+    model = model_new(&setup, shard, binding->n_nodes, error);
     if (model == NULL)
         return NULL;
     model_set_outbox(model, &server->actor.outbox);
     model->make_room = make_room;
     if (!model_traits(setup.spec)->per_worker_clocks)
-        for (uint32_t node = 0; node < n_nodes; node++)
-            if (workers_of[node] == 0)
+        for (uint32_t node = 0; node < binding->n_nodes; node++)
+            if (binding->workers_of[node] == 0)
                 model_clock(model, node, RUBATO_CLOCK_RETIRED);
     return model;
 }
@@ -157,7 +160,10 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
                         .table_name = setup->spec->name,
                         .n_parts = used->n_parts,
                         .here = g_new(uint32_t, used->n_parts),
-                        .parts = g_new0(BoundPart, used->n_parts) };
+                        .parts = g_new0(BoundPart, used->n_parts),
+                        .setup = *setup,
+                        .n_nodes = n_nodes,
+                        .workers_of = workers_of };
 
     for (uint32_t part = 0; part < used->n_parts; part++) {
         RubatoShard *shard = used->parts[part].shard;
@@ -166,7 +172,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
             continue;
         binding.parts[part] = (BoundPart){
             .shard = shard,
-            .model = begin_model(server, shard, *setup, n_nodes, workers_of, error),
+            .model = server_begin_model(server, &binding, shard, error),
         };
         if (binding.parts[part].model == NULL) {
             clear_binding(server, &binding);

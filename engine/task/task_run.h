@@ -54,6 +54,10 @@ void task_run_release(RubatoTaskRun *run, uint64_t round);
 /* Tells the other nodes those of this node's clocks on the run's tables that have changed. */
 void task_run_tell_news(RubatoTaskRun *run);
 
+/* A part of that table has moved: tells all servers the clocks of this node's workers again, if the
+ * run uses the table. */
+void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table);
+
 /* ---- a worker's thread ---- */
 
 /* A worker opens its reader `id`. Returns the node reader of this node's readers `id`; the first

@@ -170,3 +170,10 @@ void task_run_tell_news(RubatoTaskRun *run)
     }
     post_office_flush(office);
 }
+
+void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table)
+{
+    for (size_t i = 0; i < run->n_tables; i++)
+        if (run->routes[i].table == table)
+            table_route_tell_again(&run->routes[i]);
+}

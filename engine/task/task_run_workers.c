@@ -18,6 +18,9 @@
 #include "io/net/fence.h"
 #include "tables/worker.h"
 
+/* How long a cancellation may go unnoticed while a part moves. */
+#define MOVES_LOOK_MS 20
+
 struct WorkerThread {
     RubatoWorker worker;
     RubatoTaskRun *run;
@@ -26,6 +29,20 @@ struct WorkerThread {
 };
 
 /* ---- what they tell the scheduler ---- */
+
+/* A part that is on its way to another server misses clocks. They are told again before the map is
+ * opened: so once it is open, each clock told before has come, or is on its way to the part. */
+static void wait_for_moves(RubatoTaskRun *run)
+{
+    StallClock clock;
+
+    stall_clock_start(&clock, run->host->stall_ms);
+    for (size_t i = 0; i < run->n_tables; i++)
+        while (!part_map_wait(run->tables[i]->map, MOVES_LOOK_MS) && !task_run_is_cancelled(run))
+            if (stall_clock_strikes(&clock))
+                g_message("task %s ends once a part of table %s has moved (for %.1f s so far)",
+                          run->name, run->tables[i]->spec->name, stall_clock_s(&clock));
+}
 
 /* Returns when every server has handled what this node's workers sent before, or the task is
  * cancelled. */
@@ -200,6 +217,8 @@ static void retire(RubatoTaskRun *run)
     pthread_mutex_unlock(&run->lock);
     if (!last && !completes_barrier)
         return;
+    if (last)
+        wait_for_moves(run);
     if (!task_run_is_cancelled(run))
         fence(run);
     arrive(run, last ? CONTROL_NO_ROUND : round);

@@ -36,6 +36,8 @@ typedef struct {
      * some. */
     bool (*make_room)(RubatoRequest *request, size_t n_bytes);
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
+    RubatoRequest **kept_end;    /* in destroy, if the model is taken apart: where the chain of its
+                                  * kept requests ends; else NULL */
 } RubatoModel;
 
 typedef struct {
@@ -82,8 +84,10 @@ struct RubatoModelOps {
      * RUBATO_ERROR_MEMORY if what the setup asks for does not fit. (transfer full) */
     RubatoModel *(*create)(const RubatoModelSetup *setup, GError **error);
 
-    /* Frees the model. First it gives parked Gets back with rubato_model_drop. Adds that no clock
-     * has released are dropped. */
+    /* Frees the model. First it gives parked Gets back with rubato_model_drop, and what it keeps
+     * with rubato_model_discard. If the model is taken apart, both go to another model of this kind
+     * over the same part, at the same clocks: so they come in an order in which that one takes
+     * them. */
     void (*destroy)(RubatoModel *model);
 
     /* A Get: answer it now, or keep the request itself and answer it in a later op. */

@@ -19,6 +19,7 @@ typedef enum {
     CALL_CANCELLED, /* the task has ended, or was cancelled */
     CALL_REFUSED,   /* the server refused it: a bad message, an unknown table */
     CALL_NO_MEMORY, /* there was no memory for it, here or on the server */
+    CALL_MOVED,     /* the server does not have the part: ask again by the present map */
 } CallStatus;
 
 typedef struct Call Call;

@@ -34,6 +34,9 @@ typedef enum {
     MESSAGE_LIST_KEYS,           /* the keys of the rows number keys.first and so on */
     MESSAGE_COUNT_BAD_GRADIENTS, /* how many counts of bad deltas there are, likewise */
     MESSAGE_LIST_BAD_GRADIENTS,  /* the counts number keys.first and so on */
+    MESSAGE_SET_BAD_GRADIENTS,   /* of a part that moves: its counts number keys.first and so on */
+    MESSAGE_SET_CLOCKS,          /* of a part that moves: the clocks of sources keys.first and so
+                                  * on */
 
     MESSAGE_INVOKE, /* inside a process only: run a function as the server's owner */
 } MessageKind;

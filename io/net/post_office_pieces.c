@@ -52,7 +52,10 @@ static void add_announcement(WireRequest *to, const Message *message, const Ruba
 {
     const size_t n = message->request.keys.n;
 
-    to->n_announced = piece->n == n ? 0 : n;
+    if (message->request.n_announced != 0) /* it is itself a piece */
+        to->n_announced = message->request.n_announced;
+    else
+        to->n_announced = piece->n == n ? 0 : n;
 }
 
 static void add_tuning(WireRequest *to, const Message *message, const RubatoKeys *piece)

@@ -93,3 +93,11 @@ void bad_gradients_read(const BadGradients *bad, size_t first, size_t n, BadCoun
     if (n > 0)
         memcpy(counts, &g_array_index(bad->counts, BadCounts, first), n * sizeof *counts);
 }
+
+void bad_gradients_set(BadGradients *bad, uint32_t first, uint32_t n, const BadCounts *counts)
+{
+    if (n == 0)
+        return;
+    (void)counts_of(bad, bad_gradients_worker(first + n - 1));
+    memcpy(&g_array_index(bad->counts, BadCounts, first), counts, n * sizeof *counts);
+}

@@ -37,6 +37,9 @@ uint32_t bad_gradients_length(const BadGradients *bad);
 /* Copies n counts from number `first` on; there are so many. */
 void bad_gradients_read(const BadGradients *bad, size_t first, size_t n, BadCounts *counts);
 
+/* Replaces n counts, from number `first` on. */
+void bad_gradients_set(BadGradients *bad, uint32_t first, uint32_t n, const BadCounts *counts);
+
 /* The worker of a number. */
 static inline uint32_t bad_gradients_worker(uint32_t number)
 {

@@ -88,6 +88,13 @@ void rule_set(RubatoRule *rule, RubatoHyper hyper, double value)
     *(double *)(void *)((char *)rule + hypers[hyper].offset) = value == 0 ? RUBATO_ZERO : value;
 }
 
+double rule_get(const RubatoRule *rule, RubatoHyper hyper)
+{
+    const double number = number_of(rule, (size_t)hyper);
+
+    return number + 0.0; /* 0 without the sign of RUBATO_ZERO */
+}
+
 RubatoRule rule_resolve(const RubatoTableSpec *spec)
 {
     const RubatoUpdateTraits *traits = traits_of(spec);

@@ -18,6 +18,9 @@ bool rule_check(const RubatoTableSpec *spec, GError **error);
 /* Gives a hyper-parameter (below N_HYPERS) a number; 0 is 0. */
 void rule_set(RubatoRule *rule, RubatoHyper hyper, double value);
 
+/* That number. */
+double rule_get(const RubatoRule *rule, RubatoHyper hyper);
+
 /* Whether a table, whose spec has passed rule_check, may get this number while it is in use. */
 bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double value,
                        GError **error);

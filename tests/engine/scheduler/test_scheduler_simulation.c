@@ -54,6 +54,7 @@ typedef struct {
     unsigned step;
     bool proposed, at_work, said_ready; /* of steps[step] */
     uint32_t go_id;
+    uint32_t go_step;       /* of a MOVE */
     uint32_t awaited_epoch; /* before the next step; 0: none */
     bool joined, left, free_to_go;
     bool frozen; /* receives and sends nothing */
@@ -89,6 +90,7 @@ typedef struct {
     char *verdicts[MAX_CALLS + 1];
     GHashTable *task_ends;
     uint32_t go_ids[MAX_CALLS + 1];
+    uint32_t last_steps[MAX_CALLS + 1]; /* of MOVEs: INSTALL or TAKE_BACK; 0: neither yet */
     uint32_t go_seen;
 } Sim;
 
@@ -203,13 +205,43 @@ static void part_free(Part *part)
     g_free(part);
 }
 
+/* The next step of a MOVE. All nodes take the same ones. */
+static void hear_next_go(uint32_t number, const Control *control)
+{
+    SimNode *node = &sim->nodes[number];
+    const uint32_t from = node->go_step, to = control->go.step;
+    uint32_t *const seen = &sim->last_steps[node->step];
+
+    sim_assert(node->steps[node->step].what == CONTROL_CALL_MOVE && node->said_ready &&
+                   control->go.call == node->step + 1 && control->go.id == node->go_id,
+               "GO %" G_GUINT64_FORMAT " to node %u, which is at work", control->go.call, number);
+    sim_assert((from == CONTROL_STEP_CLOSE && to == CONTROL_STEP_SEND) ||
+                   (from == CONTROL_STEP_SEND && to == CONTROL_STEP_INSTALL) ||
+                   (from < CONTROL_STEP_INSTALL && to == CONTROL_STEP_TAKE_BACK) ||
+                   (from == CONTROL_STEP_INSTALL && to == CONTROL_STEP_OPEN) ||
+                   (from == CONTROL_STEP_TAKE_BACK && to == CONTROL_STEP_REOPEN),
+               "step %u after step %u", to, from);
+    if (to == CONTROL_STEP_INSTALL || to == CONTROL_STEP_TAKE_BACK) {
+        sim_assert(*seen == 0 || *seen == to, "call %u: steps %u and %u", node->step, *seen, to);
+        *seen = to;
+    }
+    node->go_step = to;
+    node->said_ready = false;
+}
+
 static void hear_go(uint32_t number, const Control *control)
 {
     SimNode *node = &sim->nodes[number];
 
+    if (node->at_work) {
+        hear_next_go(number, control);
+        return;
+    }
     sim_assert(node->proposed && !node->at_work && control->go.call == node->step + 1,
                "GO %" G_GUINT64_FORMAT " to node %u out of turn", control->go.call, number);
+    sim_assert(control->go.step == 0, "call %u begins with step %u", node->step, control->go.step);
     node->at_work = true;
+    node->go_step = 0;
     node->go_id = control->go.id;
     if (!(sim->go_seen & (1u << node->step))) {
         sim->go_seen |= 1u << node->step;
@@ -417,7 +449,7 @@ static void program_steps(uint32_t number)
 
     if (node->at_work && !node->said_ready) {
         node->said_ready = true;
-        if (step->fails) {
+        if (step->fails && node->go_step < CONTROL_STEP_INSTALL) { /* these cannot fail */
             g_autofree char *text =
                 g_strdup_printf("node %u cannot do call %u", number, node->step);
             say_to_scheduler(

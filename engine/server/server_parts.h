@@ -1,0 +1,62 @@
+/* Parts that move between servers: what servers do for it. engine/engine_parts.c calls this, step
+ * by step; the design note is in server_parts.c.
+ *
+ * Threads: that of the engine's calls, one move at a time. During a move no task begins, and no
+ * table is created or dropped; tasks may end. */
+#ifndef RUBATO_ENGINE_SERVER_SERVER_PARTS_H
+#define RUBATO_ENGINE_SERVER_SERVER_PARTS_H
+
+#include "engine/server/server.h"
+
+typedef struct {
+    uint32_t epoch;
+    RubatoModel *model;
+} MovingModel;
+
+/* A part that was taken out of a server: the thread that moves it owns all of it. */
+typedef struct {
+    Server *server; /* out of which it was taken */
+    uint32_t table, part;
+    RubatoShard *shard;
+    GArray *models;        /* of MovingModel */
+    RubatoRequest *outbox; /* of the models; empty */
+    bool starved;          /* the shard's alarm */
+} MovingPart;
+
+/* Takes a part out of its server: from now on it answers CALL_MOVED. (transfer full) */
+MovingPart *servers_take_part(Server *server, uint32_t table, uint32_t part);
+
+/* Puts it into a server of this node; frees the MovingPart. */
+void servers_put_part(Server *server, MovingPart *moving);
+
+/* A server expects the state of a part from another node. Takes the empty shard, also if this
+ * fails. RUBATO_ERROR_MEMORY. */
+bool servers_expect_part(Server *server, const Arrival *arrival, GError **error);
+
+/* The state is complete: the part is here. Or it will not come. */
+void servers_keep_arrival(Server *server);
+void servers_drop_arrival(Server *server);
+
+/* ---- moving_part.c ---- */
+
+/* Where a part goes. */
+typedef struct {
+    PostOffice *office;
+    uint32_t server;               /* of another node, which expects the part */
+    const _Atomic bool *cancelled; /* the engine's end, set before post_office_cancel is called */
+    const char *table_name;
+    uint32_t stall_ms;
+} PartWay;
+
+/* Sends the rows of a part and all that belongs to them; the part is not changed. False if the
+ * other server has no memory for it, or the run has ended. */
+bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **error);
+
+/* Sends the models. They are gone afterwards: if a model cannot be sent, its task fails. False if
+ * the run has ended. */
+bool moving_part_send_models(MovingPart *moving, const PartWay *way, GError **error);
+
+/* Frees the part, whose models have been sent. */
+void moving_part_free(MovingPart *moving);
+
+#endif
