@@ -93,7 +93,7 @@ static const char *find_fault_of_welcome(const Control *control)
 
 static const char *find_fault_of_go(const Control *control)
 {
-    return control->go.step < CONTROL_END_OF_STEPS ? NULL : "GO is for no step of a call";
+    return control->go.step < CONTROL_STEP_END ? NULL : "GO is for no step of a call";
 }
 
 static const char *find_fault_of_propose(const Control *control)

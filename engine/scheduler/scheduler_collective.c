@@ -132,10 +132,14 @@ static bool find_next_step(const Collective *collective, ControlStep *step)
 
 static void check_ready(Scheduler *scheduler, Collective *collective)
 {
-    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+    bool anybody = false;
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
         if (scheduler_counts_on(scheduler, i) && !collective->ready[i])
             return;
-    if (find_next_step(collective, &collective->step)) {
+        anybody |= scheduler_counts_on(scheduler, i);
+    }
+    if (anybody && find_next_step(collective, &collective->step)) {
         memset(collective->ready, 0, scheduler->config.n_nodes * sizeof *collective->ready);
         collective->since_ms = scheduler->now_ms;
         send_go(scheduler, collective);

@@ -131,6 +131,45 @@ static bool check_tables(SimNode *node, const SimJob *job, GError **error)
     return true;
 }
 
+/* Moves parts while a task runs: the same ones on every node, as they are collective calls. */
+static bool move_parts(SimNode *node, const SimScenario *scenario, uint32_t task, GError **error)
+{
+    uint64_t state = scenario->seed * 7919 + task;
+
+    for (uint32_t i = 0; i < scenario->n_moves; i++) {
+        const bool exact = scenario->exact_program != 0;
+        const SimTable *const table = &scenario->tables[random_below(&state, scenario->n_tables)];
+        const RubatoTableSpec exact_spec =
+            exact ? sim_exact_table(scenario) : (RubatoTableSpec){ 0 };
+        const uint32_t given = exact ? exact_spec.parts : table->parts;
+        const uint32_t n_parts = given == 0 ? scenario->n_servers : given;
+        const uint32_t part = random_below(&state, n_parts);
+        const uint32_t server = random_below(&state, scenario->n_servers);
+
+        sim_sleep_ns((int64_t)(next_random(&state) % (uint64_t)scenario->between_moves_ns));
+        TRY(rubato_engine_move_part(node->engine, exact ? exact_spec.name : table->name, part,
+                                    server, error));
+        SIM_TRACE("part %u has moved to server %u", part, server);
+        node->cluster->progress_ns = sim_now_ns();
+    }
+    return true;
+}
+
+/* If a move fails, so does the task, unless it is over: a node is lost. */
+static bool run_and_move(SimNode *node, const SimScenario *scenario, const RubatoTask *task,
+                         uint32_t number, GError **error)
+{
+    RubatoTaskRun *const run = rubato_engine_start(node->engine, task, error);
+    g_autoptr(GError) unmoved = NULL;
+
+    TRY(run != NULL);
+    const bool moved = move_parts(node, scenario, number, &unmoved);
+    TRY(rubato_task_run_wait(run, error));
+    if (!moved)
+        g_propagate_error(error, g_steal_pointer(&unmoved));
+    return moved;
+}
+
 static bool run_tasks(SimNode *node, SimJob *job, GError **error)
 {
     const SimScenario *const scenario = job->scenario;
@@ -143,7 +182,7 @@ static bool run_tasks(SimNode *node, SimJob *job, GError **error)
         names[i] = scenario->tables[i].name;
     for (uint32_t i = 1; i <= scenario->n_tasks; i++) {
         job->task = i;
-        TRY(rubato_engine_run(node->engine, &task, error));
+        TRY(run_and_move(node, scenario, &task, i, error));
         SIM_TRACE("task %u has ended", i);
         *job->progress_ns = sim_now_ns();
         TRY(check_tables(node, job, error));
@@ -215,7 +254,7 @@ static bool run_exact_program(SimNode *node, GError **error)
     const RubatoTableSpec spec = sim_exact_table(scenario);
 
     TRY(rubato_engine_create_table(node->engine, &spec, error));
-    TRY(rubato_engine_run(node->engine, &task, error));
+    TRY(run_and_move(node, scenario, &task, 1, error));
     return sim_exact_digest(node->engine, &node->rows_digest, error);
 }
 

@@ -76,7 +76,9 @@ typedef struct {
     uint32_t barrier_1024;   /* how often an iteration begins with one */
     uint32_t failing_worker; /* UINT32_MAX: none; in its last task */
     uint32_t failing_iteration;
-    int64_t cancelled_ms; /* -1: by nobody */
+    int64_t cancelled_ms;     /* -1: by nobody */
+    uint32_t n_moves;         /* of parts, in each task */
+    int64_t between_moves_ns; /* at most */
     SimFault faults[SIM_MOST_FAULTS];
     uint32_t n_faults;
     int64_t heals_ms; /* there are no faults from then on */

@@ -188,6 +188,8 @@ void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
     draw_network(scenario, &dice);
     draw_sizes(scenario, &dice);
     draw_faults(scenario, &dice);
+    scenario->n_moves = percent(&dice, 50) ? 0 : between(&dice, 1, 12);
+    scenario->between_moves_ns = (int64_t)below(&dice, percent(&dice, 50) ? 2 : 200) * SIM_MS + 1;
 }
 
 static void drop_fault(SimScenario *scenario, uint32_t i)
@@ -277,13 +279,16 @@ char *sim_scenario_describe(const SimScenario *scenario)
         const SimTable *const table = &scenario->tables[i];
         g_string_append_printf(text,
                                "\n  %s: %s, s=%u q=%u, %s, %u keys from %" G_GUINT64_FORMAT
-                               ", up to %u a call, %s",
+                               ", up to %u a call, %u parts, %s",
                                table->name, model_name(table->model), table->staleness,
                                table->speculation, table->is_hash ? "hash" : "dense", table->n_keys,
-                               table->first_key, table->most_keys, handles[table->handle]);
+                               table->first_key, table->most_keys, table->parts,
+                               handles[table->handle]);
     }
     for (uint32_t i = 0; i < scenario->n_faults; i++)
         describe_fault(text, &scenario->faults[i]);
+    g_string_append_printf(text, "\n  %u moves of parts in each task, up to %.3f ms between them",
+                           scenario->n_moves, (double)scenario->between_moves_ns / 1e6);
     if (scenario->failing_worker != UINT32_MAX)
         g_string_append_printf(text, "\n  worker %u fails in iteration %u",
                                scenario->failing_worker, scenario->failing_iteration);

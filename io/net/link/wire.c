@@ -162,7 +162,7 @@ static void write_reply(uint8_t *bytes, const WireHeader *header)
 
 static const char *read_reply(const uint8_t *bytes, WireHeader *header)
 {
-    if (wire_load_u32(bytes + 24) > CALL_NO_MEMORY)
+    if (wire_load_u32(bytes + 24) > CALL_MOVED)
         return "its status is unknown";
     header->reply = (WireReply){
         .request_id = wire_load_u64(bytes + 16),

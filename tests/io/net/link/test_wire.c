@@ -282,7 +282,7 @@ START_TEST(a_reply_of_an_unknown_status_is_refused)
     const Bytes message = whole_message(&reply_header);
     WireHeader read = { .epoch = 77 };
 
-    wire_store_u32(message.bytes + 24, CALL_NO_MEMORY + 1);
+    wire_store_u32(message.bytes + 24, CALL_MOVED + 1);
     const char *const found = wire_read_message(message.bytes, message.size, &read);
     ck_assert_ptr_nonnull(found);
     ck_assert_msg(strstr(found, "status") != NULL, "%s", found);
