@@ -7,6 +7,7 @@
 #include "engine/task/task_run.h"
 #include "io/net/stall_clock.h"
 #include "models/shard.h"
+#include "models/storage/storage.h"
 
 typedef struct {
     const char *name;
@@ -38,6 +39,13 @@ static Table *find_moving(RubatoEngine *engine, const Move *move, GError **error
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
                     "table %s: part %u cannot move to server %u; there are servers 0 to %u",
                     move->name, move->part, move->to, engine->office.n_servers - 1);
+        return NULL;
+    }
+    if (!rubato_table_spec_holds_range(table->spec) &&
+        storage_find(table->spec->storage)->list == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: part %u cannot move: its storage \"%s\" cannot list its keys",
+                    move->name, move->part, table->spec->storage);
         return NULL;
     }
     return table;

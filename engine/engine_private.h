@@ -3,7 +3,7 @@
  *   engine.c      its life: making, leaving, freeing
  *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
  *                 on tasks
- *   engine_parts.c   moving a part to another server
+ *   engine_parts.c   moving a part to another server, step by step
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
  *   engine_private.c   questions that these files share

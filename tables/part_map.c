@@ -4,15 +4,15 @@
  *
  * A sender stores `sending`, then loads `state`. The mover stores `state`, then loads `sending`.
  * One of the two must see the other: either the sender sees that the map is closed, or the mover
- * sees that the sender sends, and waits for it. That takes a full fence between store and load on
- * both sides. The sender's would cost more than the rest of sending to an idle local server. So the
- * mover executes the fence for all threads of the process, by the system call membarrier: after it,
- * each thread has passed a full fence since the mover stored `state`. A sender whose store of
- * `sending` comes before that fence is seen by the mover; one whose store comes after it sees
- * `state`.
+ * sees that the sender sends, and waits for it. If all four are sequentially consistent, that
+ * holds. But such a store would cost a sender more than the rest of its way to an idle local
+ * server. So the usual sender has a relaxed store, and the mover executes the missing fence for all
+ * threads of the process, by the system call membarrier: after it, each thread has passed a full
+ * fence since the mover stored `state`. A sender whose store of `sending` comes before that fence
+ * is seen by the mover; one whose store comes after it sees `state`.
  *
  * Where the kernel has no such call, the bit PART_MAP_FENCED is set in `state` from the beginning.
- * Senders then always take the slow way, which has a fence of its own.
+ * Senders then always take the slow way, whose store and load are sequentially consistent.
  *
  * Threads: see the header. */
 #include "tables/part_map.h"
@@ -69,11 +69,10 @@ void part_map_leave(PartMap *map, PartSender *sender)
 
 bool part_map_begin_slowly(PartMap *map, PartSender *sender)
 {
-    atomic_store_explicit(&sender->sending, 1, memory_order_relaxed);
-    /* with the fence in part_map_close: see the note */
-    atomic_thread_fence(memory_order_seq_cst);
-    /* acquire: with the store in part_map_open, for the servers */
-    if ((atomic_load_explicit(&map->state, memory_order_acquire) & PART_MAP_CLOSED) == 0)
+    /* both seq_cst: against the store and the load in part_map_close, see the note; acquire: with
+     * the store in part_map_open, for the servers */
+    atomic_store_explicit(&sender->sending, 1, memory_order_seq_cst);
+    if ((atomic_load_explicit(&map->state, memory_order_seq_cst) & PART_MAP_CLOSED) == 0)
         return true;
     part_map_end(sender);
     return false;
@@ -81,38 +80,30 @@ bool part_map_begin_slowly(PartMap *map, PartSender *sender)
 
 bool part_map_wait(PartMap *map, int timeout_ms)
 {
-    /* with the fence in part_map_close: what the caller has posted before comes before the fence of
-     * a mover that this does not see */
-    atomic_thread_fence(memory_order_seq_cst);
-    /* acquire: with the store in part_map_open, for the servers */
-    const uint32_t state = atomic_load_explicit(&map->state, memory_order_acquire);
+    /* seq_cst: against the store in part_map_close. What the caller has posted before, comes before
+     * what a mover posts that this does not see. acquire: with the store in part_map_open */
+    const uint32_t state = atomic_load_explicit(&map->state, memory_order_seq_cst);
 
     if ((state & PART_MAP_CLOSED) == 0)
         return true;
     futex_wait(&map->state, state, timeout_ms);
+    /* acquire: likewise */
     return (atomic_load_explicit(&map->state, memory_order_acquire) & PART_MAP_CLOSED) == 0;
-}
-
-/* A full fence on all threads of this process; a fence of this thread alone where senders have
- * theirs. */
-static void fence_all(bool senders_fence)
-{
-    atomic_thread_fence(memory_order_seq_cst);
-    if (!senders_fence && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
-        g_error("the kernel refuses a memory barrier that it offered: %s", g_strerror(errno));
 }
 
 void part_map_close(PartMap *map)
 {
     const uint32_t state = atomic_load_explicit(&map->state, memory_order_relaxed);
 
-    /* relaxed: the fence orders it */
-    atomic_store_explicit(&map->state, state | PART_MAP_CLOSED, memory_order_relaxed);
-    fence_all((state & PART_MAP_FENCED) != 0);
+    /* seq_cst, and in the load: against senders, see the note */
+    atomic_store_explicit(&map->state, state | PART_MAP_CLOSED, memory_order_seq_cst);
+    if ((state & PART_MAP_FENCED) == 0 &&
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+        g_error("the kernel refuses a memory barrier that it offered: %s", g_strerror(errno));
     pthread_mutex_lock(&map->lock);
     for (PartSender *sender = map->senders; sender != NULL; sender = sender->next)
         /* acquire: with the store in part_map_end */
-        while (atomic_load_explicit(&sender->sending, memory_order_acquire) != 0)
+        while (atomic_load_explicit(&sender->sending, memory_order_seq_cst) != 0)
             sched_yield();
     pthread_mutex_unlock(&map->lock);
 }

@@ -17,8 +17,8 @@
  *            is sent there (moving_part.c).
  *   INSTALL  The new server puts the part in, and the old one frees it. Within a node the shard and
  *            the models change hands here, and nothing is copied.
- *   OPEN     Each node tells the clocks of its workers again, and opens its map with the part on the
- *            new server.
+ *   OPEN     Each node tells the clocks of its workers again, and opens its map with the part on
+ *            the new server.
  *
  * If CLOSE or SEND fails on a node, TAKE_BACK and REOPEN follow instead: the old server puts the
  * part back in, the new one drops what it has.

@@ -154,10 +154,11 @@ RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table,
 
 /* Collective. Moves a part of a table to another server (0 to rubato_engine_n_servers - 1), with
  * its rows, the state beside them and, of each task that uses the table, clocks and requests that
- * wait. For tests and tools; also while tasks run, from a thread of none of them. Between the
- * servers of a single process alone: RUBATO_ERROR_INVALID in a cluster of several nodes, and while
- * another thread makes a collective call; RUBATO_ERROR_NOT_FOUND, RUBATO_ERROR_RANGE for a table,
- * part or server that is not there. */
+ * wait. Also while tasks run, from a thread of none of them: what workers read and add is the same
+ * as if the part had stayed. RUBATO_ERROR_NOT_FOUND, RUBATO_ERROR_RANGE for a table, part or server
+ * that is not there; RUBATO_ERROR_MEMORY if another node has no memory for the part, which then
+ * stays; RUBATO_ERROR_INVALID while another thread makes a collective call, or if the table's
+ * storage cannot list its keys. */
 RUBATO_API bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t part,
                                         uint32_t server, GError **error);
 

@@ -132,17 +132,34 @@ static bool say_rows(RubatoEngine *engine, const char *table, GError **error)
     return true;
 }
 
+/* Runs the task; meanwhile parts may move, the same ones on every node. */
+static bool descend_and_move(RubatoEngine *engine, const char *const *tables, bool moves,
+                             GError **error)
+{
+    const RubatoTask task = { .name = "descend", .run = descend, .tables = tables };
+    RubatoTaskRun *run = rubato_engine_start(engine, &task, error);
+    const uint32_t n_servers = rubato_engine_n_servers(engine);
+    bool moved = true;
+
+    if (run == NULL)
+        return false;
+    for (uint32_t i = 0; i < 40 && moves && moved; i++)
+        moved = rubato_engine_move_part(engine, specs[i / 2 % N_TABLES].name, i % n_servers,
+                                        (i * 5 + i / 7) % n_servers, error);
+    return rubato_task_run_wait(run, moved ? error : NULL) && moved;
+}
+
+/* data: not NULL where parts move. */
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     const char *tables[N_TABLES + 1] = { NULL };
 
-    (void)data;
     for (size_t i = 0; i < N_TABLES; i++) {
         tables[i] = specs[i].name;
         if (!rubato_engine_create_table(engine, &specs[i], error))
             return false;
     }
-    if (!cluster_run_task(engine, "descend", descend, NULL, tables, error))
+    if (!descend_and_move(engine, tables, data != NULL, error))
         return false;
     for (size_t i = 0; i < N_TABLES; i++)
         if (!say_rows(engine, tables[i], error))
@@ -179,6 +196,23 @@ START_TEST(floats_under_bsp_are_the_same_on_any_nodes_and_servers)
             expect_rows(run, node, expected);
         cluster_run_free(run);
     }
+}
+END_TEST
+
+START_TEST(they_are_the_same_if_parts_move_meanwhile)
+{
+    const ClusterShape *shape = &shapes[G_N_ELEMENTS(shapes) - 1 - (size_t)_i];
+    g_autofree char *expected = cluster_play_alone(1, N_WORKERS, play, NULL);
+    g_autofree char *alone = cluster_play_alone(3, N_WORKERS, play, "moving");
+    ClusterRun *run = cluster_run_new(shape);
+
+    ck_assert_str_eq(alone, expected);
+    cluster_start(run, play, "moving");
+    cluster_expect_success(run);
+    for (uint32_t node = 0; node < shape->n_nodes; node++)
+        if (strcmp(run->processes[node].text->str, expected) != 0)
+            cluster_fail(run, "other floats than without moves: %s", expected);
+    cluster_run_free(run);
 }
 END_TEST
 
@@ -391,6 +425,7 @@ static Suite *bsp_suite(void)
     TCase *clocks = cluster_add_case(suite, "clock messages");
 
     tcase_add_test(same, floats_under_bsp_are_the_same_on_any_nodes_and_servers);
+    tcase_add_loop_test(same, they_are_the_same_if_parts_move_meanwhile, 0, 3);
     tcase_add_loop_test(clocks, clock_messages_grow_with_nodes_alone, 0,
                         (int)G_N_ELEMENTS(clock_cases));
     TCase *release = cluster_add_case(suite, "a long release");
