@@ -74,9 +74,6 @@ unset RUBATO_CLUSTER RUBATO_NODE MAKEFLAGS
 warnings="-std=gnu11 -Wall -Wextra -Wconversion -Wshadow -Werror"
 read -ra cflags <<<"$(pkg-config --cflags rubato) $warnings"
 
-# What a page's programs are linked with.
-read -ra libs <<<"$(pkg-config --libs rubato)"
-
 # ---- one block after the other ----
 
 # Whether the output $2 is what the block $1 says, in which ... stands for anything. Sorted: in any
@@ -145,6 +142,10 @@ compiles() # source [option…]
 
 build_program() # source program
 {
+    local package
+
+    package=$(word_of libs)
+    read -ra libs <<<"$(pkg-config --libs "${package:-rubato}")"
     compiles "$1" || return 1
     cc "${cflags[@]}" "$1" -o "$2" "${libs[@]}" -lm >"$output" 2>&1 ||
         { fail "$where" "cannot be linked" "$output"; return 1; }

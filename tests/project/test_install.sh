@@ -56,6 +56,12 @@ done
 expect "$scratch/build/outside"
 expect "$scratch/build/outside_static"
 
+# A suite of one's own against the testing kit.
+# shellcheck disable=SC2046
+cc "$outside/suite/test_ssp.c" -o "$scratch/test_ssp" $(pkg-config --cflags --libs rubato-testing)
+env LD_LIBRARY_PATH="$lib" "$scratch/test_ssp" >"$scratch/log" ||
+    fail "the suite of the testing kit failed: $(cat "$scratch/log")"
+
 if [ -e "$build_dir/bin/rubato" ]; then
     version=$("$prefix/bin/rubato" --version) || fail "the installed rubato does not run"
     [[ $version == *"$(pkg-config --modversion rubato)"* ]] ||
