@@ -125,6 +125,7 @@ void app_set_model(const App *app, RubatoTableSpec *spec)
     spec->model = app->model;
     spec->staleness = app->staleness;
     spec->speculation = app->speculation;
+    spec->parts = app->parts;
 }
 
 /* The task's tables, and those in which the workers collect their totals and waits. */

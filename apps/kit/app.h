@@ -56,6 +56,7 @@ struct App {
     char *model;
     const RubatoModelTraits *model_traits;
     uint32_t staleness, speculation; /* 0 if the model has none */
+    uint32_t parts;                  /* of each table; 0: one for each server thread */
     uint32_t epochs;                 /* 0: no training, the program may leave its data unread */
     uint32_t batch_size;             /* rows of a step, over all workers together */
     double learning_rate;

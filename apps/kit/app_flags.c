@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define THREADS_MAX 4096
+#define PARTS_MAX 4096
 #define COUNT_MAX (1 << 30)
 #define STRAGGLER_MS_MAX (3600.0 * 1000)
 
@@ -19,7 +20,7 @@ typedef struct {
     char *cluster, *model, *json;
     char *save, *load, *predict, *output, *plot, *straggler, *target_loss;
     int node, servers, workers;
-    int staleness, speculation;
+    int staleness, speculation, parts;
     int epochs, batch_size;
     double learning_rate;
     double time_limit; /* 0: not given */
@@ -129,7 +130,8 @@ static bool read_model(App *app, const Flags *flags, GError **error)
     g_ptr_array_add(models, NULL);
     if (!app_find_word("model", (const char *const *)models->pdata, model, &index, error) ||
         !check_count("staleness", flags->staleness, 0, COUNT_MAX, error) ||
-        !check_count("speculation", flags->speculation, 0, COUNT_MAX, error))
+        !check_count("speculation", flags->speculation, 0, COUNT_MAX, error) ||
+        !check_count("parts", flags->parts, 0, PARTS_MAX, error))
         return false;
 
     app->model = g_strdup(model);
@@ -137,6 +139,7 @@ static bool read_model(App *app, const Flags *flags, GError **error)
     app->staleness =
         app->model_traits->lead == RUBATO_LEAD_STALENESS ? (uint32_t)flags->staleness : 0;
     app->speculation = app->model_traits->takes_announcements ? (uint32_t)flags->speculation : 0;
+    app->parts = (uint32_t)flags->parts;
     return true;
 }
 
@@ -266,6 +269,8 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "ssp, sparse_ssp: clocks ahead of the slowest worker (default 1)", "N" },
         { "speculation", 0, 0, G_OPTION_ARG_INT, &flags->speculation,
           "sparse_ssp: further clocks, if no slower worker uses the same keys (default 1)", "N" },
+        { "parts", 0, 0, G_OPTION_ARG_INT, &flags->parts,
+          "Parts of each table (default one for each server thread)", "N" },
         { "epochs", 'e', 0, G_OPTION_ARG_INT, &flags->epochs, "Passes over the data", "N" },
         { "batch-size", 'b', 0, G_OPTION_ARG_INT, &flags->batch_size,
           "Rows of a step, over all workers together", "N" },
