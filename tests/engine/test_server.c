@@ -289,6 +289,10 @@ static const struct {
     { BETWEEN, 1, MESSAGE_COUNT_KEYS, NOBODY, 0, 0, 0, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_LIST_BAD_GRADIENTS, NOBODY, 0, 1, 0, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_CLOCK, 0, 0, 0, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_SET_CLOCKS, 1, 0, 2, 16, CALL_REFUSED, { 0 } }, /* no part moves here */
+    { BETWEEN, 1, MESSAGE_SET_CLOCKS, NOBODY, 0, 2, 16, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_SET_BAD_GRADIENTS, NOBODY, 0, 1, 32, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_SET_BAD_GRADIENTS, 1, 0, 1, 32, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_ANNOUNCE, NOBODY, 0, 1, 0, CALL_REFUSED, { 0 } },
     /* what Adam keeps beside a value: two means, two counts */
     { BETWEEN, ADAM, MESSAGE_SET_STATE, NOBODY, 0, 1, 32, CALL_OK, { 0 } },

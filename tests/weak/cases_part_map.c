@@ -1,6 +1,7 @@
-/* The part map: once it is closed nobody sends by it any more, and what was sent before has been
- * posted; who sends after it was opened finds the part where it is. Senders here have fences of their
- * own (PART_MAP_FENCED): what the kernel's barrier does is not seen by the checker. */
+/* The part map. Once it is closed no sender uses it any more, and what was sent before has been
+ * posted. A sender that begins after it was opened finds the part where it is. Senders here have
+ * fences of their own (PART_MAP_FENCED), because the checker does not see what the kernel's barrier
+ * does. */
 #include "tables/part_map.h"
 
 #include <stdlib.h>
@@ -32,8 +33,8 @@ static void end(void)
     part_map_free(map);
 }
 
-/* The mover writes `home` and reads `posted` while the map is closed: a sender that is still sending
- * would be a race, or at the wrong server. */
+/* The mover writes `home` and reads `posted` while the map is closed: a sender that is still
+ * sending would be a race, or at the wrong server. */
 static void *send_once(void *number)
 {
     const uintptr_t i = (uintptr_t)number;
