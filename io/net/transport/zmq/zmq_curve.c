@@ -106,8 +106,9 @@ static void answer_request(const ZmqCurve *self, const ZapPart *parts, size_t n_
     (void)zmq_send(self->requests, "", 0, 0);
 }
 
-/* One line in the log for so many ms; the others are counted. A connection without detail has said
- * nothing wrong: its time was over, or it ended. */
+/* One line in the log for so many ms; the others are counted. A failure without detail: the time of
+ * the connection was over, or its other end has ended it. An end that does not know the secret may
+ * do so first, because it cannot accept this one either. */
 static void note_refusal(ZmqCurve *self, const ZapPart *event)
 {
     const int64_t now_ms = monotonic_ms();
@@ -123,7 +124,7 @@ static void note_refusal(ZmqCurve *self, const ZapPart *event)
     g_warning("dropped a connection over ZeroMQ: %s; %" G_GUINT64_FORMAT
               " more since the last such line",
               what == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL
-                  ? "it has not proved in time that it belongs to this run"
+                  ? "it has ended, or its time has, before it proved that it belongs to this run"
                   : "it does not know this run's secret",
               self->n_unsaid);
     self->n_unsaid = 0;

@@ -449,7 +449,7 @@ static void count_refusals(const char *domain, GLogLevelFlags level, const char 
     (void)domain;
     (void)level;
     (void)user_data;
-    if (strstr(text, "it does not know this run's secret") != NULL)
+    if (strstr(text, "dropped a connection over ZeroMQ") != NULL) /* whoever ended it first */
         atomic_fetch_add(&n_refusals, 1);
 }
 
@@ -548,7 +548,7 @@ static bool was_refused(const char *text)
     return was;
 }
 
-#define IN_TIME "it has not proved in time that it belongs to this run"
+#define IN_TIME "it has ended, or its time has, before it proved that it belongs to this run"
 
 static void wait_until_cut_off(int fd)
 {
