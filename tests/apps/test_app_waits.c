@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 /* ---- from the workers to the card ---- */

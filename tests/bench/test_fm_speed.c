@@ -5,8 +5,8 @@
  *     RUBATO_BENCH_ROWS=1000000 build/release/tests/test_fm_speed */
 #include <stdlib.h>
 
-#include "tests/support/factor_rows.h"
-#include "tests/support/program_run.h"
+#include "tests/support/cluster/program_run.h"
+#include "tests/support/data/factor_rows.h"
 #include "tests/support/runner.h"
 
 #define N_ROWS_DEFAULT 4000

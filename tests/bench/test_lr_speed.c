@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/support/program_run.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"
 
 #define N_ROWS (30 * 32561) /* a9a, in as many epochs as there are by default */

@@ -3,7 +3,7 @@
  * columns. */
 #include <string.h>
 
-#include "tests/support/program_run.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"
 
 static const char *const programs[] = { "rubato-lr", "rubato-fm" };

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/factor_files.h"
-#include "tests/support/program_run.h"
+#include "tests/support/cluster/program_run.h"
+#include "tests/support/data/factor_files.h"
 #include "tests/support/runner.h"
 
 #define N_TRAIN 40000

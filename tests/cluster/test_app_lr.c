@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/factor_files.h"
-#include "tests/support/program_run.h"
+#include "tests/support/cluster/program_run.h"
+#include "tests/support/data/factor_files.h"
 #include "tests/support/runner.h"
 
 /* ---- real rows ---- */

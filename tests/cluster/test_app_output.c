@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tests/support/cluster_run.h"
-#include "tests/support/program_run.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"
 
 /* Runs a line of sh in the folder of the programs. Returns its exit code. (*err: transfer full) */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support/program_run.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"
 
 #define ACCURACY_GENERATED 0.9

@@ -6,8 +6,8 @@
 
 #include "engine/engine_private.h"
 #include "io/net/link/wire.h"
-#include "tests/support/cluster_run.h"
-#include "tests/support/lossy.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/network/lossy.h"
 #include "tests/support/runner.h"
 
 #define HEARTBEAT_MS (100 * cluster_slowness())

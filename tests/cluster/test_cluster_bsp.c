@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 97, WIDTH = 4, N_CLOCKS = 8, N_WORKERS = 6 };

@@ -3,8 +3,8 @@
  * and speculation allow, with the same cuts. */
 #include <pthread.h>
 
-#include "tests/support/cluster_run.h"
-#include "tests/support/outage.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/outage.h"
 #include "tests/support/runner.h"
 
 enum {

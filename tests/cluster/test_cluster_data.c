@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support/cluster_run.h"
-#include "tests/support/data_rows.h"
-#include "tests/support/data_text.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/data/data_rows.h"
+#include "tests/support/data/data_text.h"
 #include "tests/support/runner.h"
 
 enum { N_ROWS = 6000, N_FILES = 3, EPOCHS = 2 };

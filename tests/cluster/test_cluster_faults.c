@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster_run.h"
-#include "tests/support/lossy.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/network/lossy.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 50, N_CLOCKS = 8, N_SINGLE = 5, STALENESS = 1 };

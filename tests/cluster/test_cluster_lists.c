@@ -1,6 +1,6 @@
 /* Lists that servers send without a model: the keys of a table's rows, over several processes. */
 #include "engine/engine_private.h"
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 static const ClusterShape TWO_BY_TWO = { .n_nodes = 2, .nodes = { { 1, 2 }, { 1, 2 } } };

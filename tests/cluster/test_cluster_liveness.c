@@ -1,15 +1,15 @@
 /* Nodes that die, hang, or are slow: the others end and name them, and a call that waits logs for
  * whom.
  *
- * How soon they end is tested in simulated time (support/sim_cluster.c). Here the time would also
- * depend on the machine's load. */
+ * How soon they end is tested in simulated time (support/sim/sim_cluster.c). Here the time would
+ * also depend on the machine's load. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 #define TIMEOUT_MS cluster_short_timeout_ms()

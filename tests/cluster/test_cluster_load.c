@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 /* ---- big requests ---- */

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 enum { N_CALL = 1000, WIDTH = 64, N_MOST = 4000, STARVING = 1, SPARE_BYTES = 96 << 20 };

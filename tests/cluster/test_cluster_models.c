@@ -2,7 +2,7 @@
  * is within the model's bounds, and no Add is lost or doubled. */
 #include <stdlib.h>
 
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 600, WIDTH = 3, N_CLOCKS = 15, STALENESS = 2, SPECULATION = 2 };

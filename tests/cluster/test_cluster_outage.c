@@ -5,8 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/support/cluster_run.h"
-#include "tests/support/outage.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/outage.h"
 #include "tests/support/runner.h"
 
 /* The rest of a timeout after the longest outage, and the heartbeat after it, take more than a

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "tests/support/cluster_run.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 /* ---- every model ---- */

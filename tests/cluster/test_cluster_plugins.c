@@ -1,7 +1,7 @@
 /* Nodes that have registered a model of their own: all of them, or not all. */
 #include <stdlib.h>
 
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 static const ClusterShape TWO = { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } };

@@ -9,7 +9,7 @@
 
 #include "engine/control.h"
 #include "io/net/transport/transport_ops.h"
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 static const ClusterShape TWO = { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } };

@@ -1,6 +1,6 @@
 /* Statistics of engines and workers on two nodes: each message is counted once on both sides; rows
  * of other nodes are as stale as their servers say. */
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 enum { N_GETS = 50, N_ADDS = 70 };

@@ -15,9 +15,9 @@
 #include "engine/control.h"
 #include "engine/engine_private.h"
 #include "io/net/transport/tcp/tcp_receiver.h"
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/network/tcp_hand.h"
 #include "tests/support/runner.h"
-#include "tests/support/tcp_hand.h"
 
 /* ---- a run that works until the case lets it end ---- */
 

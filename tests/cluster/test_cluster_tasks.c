@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster_rows.h"
+#include "tests/support/cluster/cluster_rows.h"
 #include "tests/support/runner.h"
 
 static const ClusterShape TWO_BY_TWO = { .n_nodes = 2, .nodes = { { 1, 2 }, { 1, 2 } } };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster_run.h"
+#include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 40 };

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster_run.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 /* ---- parked Gets ---- */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { MAX_ARGS = 12 };

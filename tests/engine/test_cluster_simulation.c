@@ -1,12 +1,12 @@
 /* Whole clusters in simulated time: many seeds, each with other nodes, tables, workers,
- * interleavings and faults; see tests/support/sim_cluster.h.
+ * interleavings and faults; see tests/support/sim/sim_cluster.h.
  *
  * RUBATO_SIM_SEEDS is the number of seeds to run, from RUBATO_SIM_FIRST on. RUBATO_SIM_SEED runs
  * one seed alone and prints everything that happens. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
-#include "tests/support/sim_seeds.h"
+#include "tests/support/sim/sim_seeds.h"
 
 #define DEFAULT_SEEDS 2400
 #define SLOW_SEEDS 300 /* without optimisation, or with a sanitizer */

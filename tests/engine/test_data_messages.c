@@ -4,8 +4,8 @@
 
 #include "engine/dispatch.h"
 #include "engine/engine_private.h"
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
 
 /* An engine that has a lock, held by this thread, an office with a server, and nothing else. */
 typedef struct {

@@ -5,7 +5,7 @@
 #include "engine/engine_private.h"
 #include "models/shard_private.h"
 #include "models/storage/storage.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define I64_TABLE(...)                                \

@@ -1,7 +1,7 @@
 /* Statistics of an engine in one process: sizes of tables, and no messages. */
 #include <string.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 START_TEST(a_dense_table_has_all_its_rows_from_the_start)

@@ -8,7 +8,7 @@
 
 #include "models/shard.h"
 #include "models/storage/hash/segment_pool.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 /* ---- allocations that fail ---- */

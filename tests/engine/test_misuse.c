@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "io/net/caller.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 static const RubatoTableSpec spec = {

@@ -3,7 +3,7 @@
  * docs/liveness.md: A call that waits */
 #include <string.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { STALL_MS = 20 };

@@ -1,5 +1,5 @@
 /* Whole engines under random load for a short time; tests/soak does it for long. */
-#include "tests/support/engine_stress.h"
+#include "tests/support/engine/engine_stress.h"
 #include "tests/support/runner.h"
 
 START_TEST(an_engine_stands_random_load)

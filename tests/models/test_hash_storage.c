@@ -7,8 +7,8 @@
 #include "models/shard_private.h"
 #include "models/storage/hash/hash.h"
 #include "models/storage/hash/segment.h"
+#include "tests/support/engine/shard_fixture.h"
 #include "tests/support/runner.h"
-#include "tests/support/shard_fixture.h"
 
 /* Keys of awkward patterns, at widths in the slot and in slabs, through many splits. */
 START_TEST(hash_keeps_every_row_while_it_grows)

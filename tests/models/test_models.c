@@ -5,7 +5,7 @@
 
 #include "models/model.h"
 #include "models/shard.h"
-#include "tests/support/model_rig.h"
+#include "tests/support/engine/model_rig.h"
 #include "tests/support/runner.h"
 
 #define ANY_CLOCK UINT64_MAX

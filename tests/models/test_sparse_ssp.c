@@ -6,7 +6,7 @@
 
 #include "models/key_uses.h"
 #include "models/shard.h"
-#include "tests/support/model_rig.h"
+#include "tests/support/engine/model_rig.h"
 #include "tests/support/runner.h"
 
 #define KEYS(...) ((const RubatoKey[]){ __VA_ARGS__ })

@@ -5,8 +5,8 @@
 
 #include "models/shard.h"
 #include "models/spec.h"
+#include "tests/support/engine/shard_fixture.h"
 #include "tests/support/runner.h"
-#include "tests/support/shard_fixture.h"
 
 static const char *const storages[] = { "dense", "hash" };
 

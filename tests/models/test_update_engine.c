@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 static const char *const storages[] = { "dense", "hash" };

@@ -8,7 +8,7 @@
 
 #include "models/shard.h"
 #include "models/spec.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 9, N_STEPS = 24, MAX_WIDTH = 37, MAX_ROWS = 8 };

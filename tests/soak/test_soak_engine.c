@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "tests/support/engine_stress.h"
+#include "tests/support/engine/engine_stress.h"
 #include "tests/support/runner.h"
 
 static uint64_t number_of(const char *variable, uint64_t otherwise)

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "tests/support/runner.h"
-#include "tests/support/sim_seeds.h"
+#include "tests/support/sim/sim_seeds.h"
 
 #define PRINTED_EVERY 10000
 

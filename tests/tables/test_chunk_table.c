@@ -1,7 +1,7 @@
 /* ChunkTable: the places of chunks, the short last one, and elements on the same data. */
 #include <string.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 /* keys, chunk size, and what follows from them */

@@ -1,7 +1,7 @@
 /* A worker's side of a table whose servers are on another node: no call outlives its task. */
 #include "tables/client_private.h"
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
 
 enum { EPOCH = 7 };
 

@@ -5,7 +5,7 @@
 
 #include "io/net/monotonic.h"
 #include "tables/clocks.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define RETIRED RUBATO_CLOCK_RETIRED

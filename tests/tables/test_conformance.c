@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/engine_fixture.h"
-#include "tests/support/mover.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/mover.h"
 #include "tests/support/runner.h"
 
 enum {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tables/worker.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define I64_TABLE(...)                                \

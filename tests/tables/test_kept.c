@@ -2,7 +2,7 @@
  * worker, which never waits itself. No Add is lost or changed by this. */
 #include <stdatomic.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { STALL_MS = 20, N_KEYS = 1000, N_CLOCKS = 60, KEPT_CLOCKS = 5 };

@@ -4,7 +4,7 @@
 
 #include "tables/process_cache.h"
 #include "tables/worker.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 static RubatoKVClientTable *open_client(RubatoWorker *worker, GError **error)

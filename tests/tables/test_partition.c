@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tables/partition.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 static RubatoTableSpec dense(RubatoKey first, uint64_t n, uint32_t chunk)

@@ -7,7 +7,7 @@
 #include "models/update/update.h"
 #include "tables/client.h"
 #include "tables/process_cache.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { N_ROWS = 16, N_WORKERS = 3 };

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 static const RubatoKey keys_0[] = { 3, 1, 3 }, keys_2[] = { 7 }, keys_3[] = { 1, 9 };

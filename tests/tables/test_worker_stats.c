@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tables/worker_stats.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { STALL_MS = 20, N_ASP = RUBATO_STALENESS_BUCKETS + 6 };

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "engine/cluster/secret_source.h"
-#include "tests/support/engine_fixture.h"
-#include "tests/support/launch_fixture.h"
+#include "tests/support/cluster/launch_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define DIGITS "00112233445566778899aabbccddeeff0123456789ABCDEFfedcba9876543210"

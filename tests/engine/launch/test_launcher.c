@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/launch_fixture.h"
+#include "tests/support/cluster/launch_fixture.h"
 #include "tests/support/runner.h"
 
 /* ---- what comes out ---- */

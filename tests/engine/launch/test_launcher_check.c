@@ -11,7 +11,7 @@
 
 #include "engine/launch/launcher_hosts.h"
 #include "engine/launch/launcher_output.h"
-#include "tests/support/launch_fixture.h"
+#include "tests/support/cluster/launch_fixture.h"
 #include "tests/support/runner.h"
 
 /* ---- rubato check ---- */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "engine/launch/launcher_remote.h"
-#include "tests/support/launch_fixture.h"
+#include "tests/support/cluster/launch_fixture.h"
 #include "tests/support/runner.h"
 
 /* ---- other machines, by a stand-in for ssh ---- */

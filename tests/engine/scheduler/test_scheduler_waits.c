@@ -2,8 +2,8 @@
  * whose reports come late: every deadlock that it reports is one, and it finds every deadlock. */
 #include <string.h>
 
+#include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
-#include "tests/support/scheduler_fixture.h"
 
 #define DEADLOCK_CODE CONTROL_CODE(RUBATO_ERROR_DEADLOCK)
 

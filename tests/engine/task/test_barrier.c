@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { MAX_WORKERS = 8, N_ROUNDS = 50 };

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { STALL_MS = 20 };

@@ -2,9 +2,9 @@
  * workers that are slow, leave early or open other data. */
 #include <string.h>
 
-#include "tests/support/data_rows.h"
-#include "tests/support/data_text.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/data/data_rows.h"
+#include "tests/support/data/data_text.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { N_ROWS = 20000, N_WORKERS = 3 };

@@ -4,7 +4,7 @@
  * docs/liveness.md: A worker that fails */
 #include <string.h>
 
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define I64_TABLE(...)                                \

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "io/data/dataset.h"
-#include "tests/support/data_rows.h"
-#include "tests/support/data_text.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/data/data_rows.h"
+#include "tests/support/data/data_text.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define N_ROWS 3000u

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "io/data/formats/text_hash.h"
-#include "tests/support/data_text.h"
+#include "tests/support/data/data_text.h"
 #include "tests/support/runner.h"
 
 static const char *const first_and_second[] = { "1", "2", NULL };

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "io/data/random.h"
-#include "tests/support/data_rows.h"
-#include "tests/support/data_text.h"
+#include "tests/support/data/data_rows.h"
+#include "tests/support/data/data_text.h"
 #include "tests/support/runner.h"
 
 /* ---- numbering keys ---- */

@@ -1,7 +1,7 @@
 /* libsvm and libffm: what is read, what is refused, and the place that errors name. */
 #include <string.h>
 
-#include "tests/support/data_text.h"
+#include "tests/support/data/data_text.h"
 #include "tests/support/runner.h"
 
 static const RubatoDataSpec libsvm = { .format = "libsvm" }, libffm = { .format = "libffm" };

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support/data_rows.h"
-#include "tests/support/data_text.h"
+#include "tests/support/data/data_rows.h"
+#include "tests/support/data/data_text.h"
 #include "tests/support/runner.h"
 
 #define N_ROWS 5000u

@@ -5,7 +5,7 @@
 
 #include "io/data/formats/row_parser.h"
 #include "io/data/formats/text_hash.h"
-#include "tests/support/data_text.h"
+#include "tests/support/data/data_text.h"
 #include "tests/support/runner.h"
 
 static const RubatoDataSpec ratings = { .format = "ratings" };

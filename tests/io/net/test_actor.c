@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "io/net/actor.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 /* ---- one thread ---- */

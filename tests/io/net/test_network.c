@@ -4,8 +4,8 @@
 #include <sched.h>
 
 #include "io/net/transport/transport_ops.h"
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
 
 #define PATIENCE_MS STATION_PATIENCE_MS
 

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "io/net/link/link_fault.h"
+#include "tests/support/network/station.h"
+#include "tests/support/network/tcp_hand.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
-#include "tests/support/tcp_hand.h"
 
 #define TIMEOUT_MS 200
 #define RESEND_MS 10

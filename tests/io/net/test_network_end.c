@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
 
 static _Atomic(Station *) watcher; /* NULL: nothing ends */
 static pthread_t ending;           /* the thread that ends the network */

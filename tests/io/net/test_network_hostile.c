@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "io/net/transport/tcp/tcp_receiver.h"
+#include "tests/support/network/station.h"
+#include "tests/support/network/tcp_hand.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
-#include "tests/support/tcp_hand.h"
 
 #define PATIENCE_MS STATION_PATIENCE_MS
 

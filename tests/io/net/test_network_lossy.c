@@ -1,7 +1,7 @@
 /* Networks over real sockets that lose, double and reorder packets: links keep their promises. */
-#include "tests/support/lossy.h"
+#include "tests/support/network/lossy.h"
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
 
 #define PATIENCE_MS STATION_PATIENCE_MS
 

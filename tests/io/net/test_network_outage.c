@@ -5,9 +5,9 @@
  * docs/liveness.md: A connection that breaks */
 #include <unistd.h>
 
-#include "tests/support/outage.h"
+#include "tests/support/cluster/outage.h"
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
 
 #define PATIENCE_MS STATION_PATIENCE_MS
 

@@ -5,8 +5,8 @@
  * docs/wire.md: What is guaranteed */
 #include <malloc.h>
 
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
 
 enum { ROOM_BYTES = 64, GET_BYTES = 100 };
 

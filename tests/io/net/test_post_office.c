@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "io/net/post_office.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
-#include "tests/support/station.h"
 
 enum { N_KEYS = 3 };
 

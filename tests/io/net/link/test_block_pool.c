@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "io/net/link/block_pool.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define LARGE ((size_t)100 << 10)

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "io/net/transport/tcp/tcp_receiver.h"
+#include "tests/support/network/tcp_hand.h"
 #include "tests/support/runner.h"
-#include "tests/support/tcp_hand.h"
 
 typedef struct {
     BlockPool *pool;

@@ -1,0 +1,55 @@
+/* Programs as a user runs them: in one process, and as two nodes through `rubato run`.
+ *
+ * Threads: the case's only one. */
+#ifndef TESTS_SUPPORT_CLUSTER_PROGRAM_RUN_H
+#define TESTS_SUPPORT_CLUSTER_PROGRAM_RUN_H
+
+#include <glib.h>
+#include <json-glib/json-glib.h>
+#include <stdbool.h>
+
+typedef enum { PLACE_ONE_PROCESS, PLACE_TWO_NODES } Place;
+
+/* The results of a program. */
+typedef struct {
+    int status;
+    char *out, *err;
+} Outcome;
+
+void outcome_clear(Outcome *outcome);
+
+/* Runs a program with the arguments, ended by NULL, on one process of four workers or on two nodes
+ * of two. */
+Outcome run_program(Place place, const char *name, const char *const *arguments);
+
+/* Runs a program that must succeed, and returns its result card. (transfer full) */
+JsonNode *run_for_card(Place place, const char *name, const char *const *arguments);
+
+/* Members of a card. */
+double metric(JsonNode *card, const char *name);
+int64_t number(JsonNode *card, const char *name);
+
+/* Runs a program so many times. Each time it must learn from n_rows rows, counted in every epoch.
+ * Returns the largest number of rows that it learned from in a second. */
+double best_rows_per_second(int n_repeats, int64_t n_rows, Place place, const char *name,
+                            const char *const *arguments);
+
+/* A call that a program must refuse. */
+typedef struct {
+    const char *text;         /* of the training rows; NULL: no such file */
+    const char *arguments[2]; /* beside --train */
+    int status;
+    const char *message; /* in its output */
+} BadCall;
+
+void check_bad_call(const char *name, const BadCall *call);
+
+/* A file of real rows, such as "a9a/a9a.t", and whether it is there. (transfer full) */
+char *data_path(const char *name);
+bool has_data(const char *name);
+
+/* Makes a new folder, and removes it with everything in it. (transfer full) */
+char *make_folder(void);
+void remove_folder(const char *path);
+
+#endif

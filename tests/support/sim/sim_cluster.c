@@ -1,0 +1,653 @@
+/* Runs a scenario: each node's main thread makes an engine, its tables, runs the tasks, looks at
+ * the rows and leaves.
+ *
+ * A killed node is stopped and cut off until all others have ended. Then it continues, still cut
+ * off, and must end by itself, so that nothing of it stays in memory. */
+#include "tests/support/sim/sim_cluster.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine_private.h"
+#include "tests/support/engine/engine_fixture.h"
+
+typedef struct SimCluster SimCluster;
+
+typedef struct {
+    SimCluster *cluster;
+    uint32_t number;
+    RubatoEngine *engine; /* set while others may use it */
+    bool is_used;         /* another thread uses it */
+    uint64_t rows_digest; /* of an exact program */
+    bool has_ended, was_killed;
+    int64_t failed_ms;
+    int64_t silence_ms;   /* the longest to or from the scheduler, when it failed */
+    GError *error;        /* of the tasks */
+    GError *error_beside; /* of the task beside them */
+    GError *error_again;  /* of the task after one that failed */
+} SimNode;
+
+struct SimCluster {
+    const SimScenario *scenario;
+    SimScenario plain;  /* the scenario without the task beside it */
+    SimScenario beside; /* the task beside it */
+    SimScenario again;  /* the task after one that failed */
+    SimJob job, job_beside, job_again;
+    int64_t progress_ns; /* when a worker last ended an iteration, or a node last made progress */
+    char *path;          /* of the cluster file */
+    SimNode nodes[SIM_MOST_NODES];
+    uint32_t n_living;
+    int64_t begun_ms, killed_ms;
+};
+
+/* ---- the cluster file ---- */
+
+static char *write_cluster_file(const SimScenario *scenario)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    char *path = NULL;
+    GError *error = NULL;
+
+    g_string_printf(text,
+                    "cluster: { scheduler = { host = \"127.0.0.1\"; port = 4100; node = %u; };\n"
+                    "heartbeat_ms = %u; timeout_ms = %u; rendezvous_ms = 30000; stall_ms = 2000;\n"
+                    "transport = \"tcp\"; nodes = (",
+                    scenario->scheduler, scenario->heartbeat_ms, scenario->timeout_ms);
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        g_string_append_printf(
+            text, "%s { id = %u; host = \"127.0.0.1\"; port = %u; servers = %u; workers = %u; }",
+            i > 0 ? "," : "", i, i % 2 == 0 ? 4101 + i : 0, scenario->servers[i],
+            scenario->workers[i]);
+    g_string_append(text, " ); };\n");
+    const int fd = g_file_open_tmp("rubato-sim-XXXXXX", &path, &error);
+    if (fd == -1 || !g_file_set_contents_full(path, text->str, (gssize)text->len,
+                                              G_FILE_SET_CONTENTS_NONE, 0600, &error))
+        ck_abort_msg("cannot write a cluster file: %s", error->message);
+    (void)close(fd);
+    return path;
+}
+
+/* ---- a node ---- */
+
+static bool create_tables(SimNode *node, const SimJob *job, GError **error)
+{
+    static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+    const SimScenario *const scenario = job->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        const bool has_staleness =
+            table->model == SIM_MODEL_SSP || table->model == SIM_MODEL_SPARSE_SSP;
+        const RubatoTableSpec spec = {
+            .name = table->name,
+            .dtype = RUBATO_I64,
+            .width = scenario->n_workers,
+            .storage = table->is_hash ? "hash" : "dense",
+            .first_key = table->is_hash ? 0 : table->first_key,
+            .n_keys = table->is_hash ? 0 : table->n_keys,
+            .model = models[table->model],
+            .staleness = has_staleness ? table->staleness : 0,
+            .speculation = table->model == SIM_MODEL_SPARSE_SSP ? table->speculation : 0,
+            .max_kept_bytes = table->model == SIM_MODEL_BSP ? table->max_kept_bytes : 0,
+            .record = table->model == SIM_MODEL_SPARSE_SSP ? table->record : NULL,
+            .parts = table->parts,
+            .partition = table->partition,
+            .cache = table->cache,
+            .chunk_size = table->handle == SIM_HANDLE_CHUNK ? table->chunk_size : 0,
+        };
+        TRY(rubato_engine_create_table(node->engine, &spec, error));
+    }
+    return true;
+}
+
+/* (transfer full) */
+static int64_t *read_table(SimNode *node, const SimScenario *scenario, const SimTable *table,
+                           GError **error)
+{
+    const size_t n_values = (size_t)table->n_keys * scenario->n_workers;
+    int64_t *const rows = g_new(int64_t, n_values);
+
+    memset(rows, 0x5a, n_values * sizeof *rows);
+    if (rubato_engine_get_range(node->engine, table->name, table->first_key, table->n_keys, rows,
+                                error))
+        return rows;
+    g_free(rows);
+    return NULL;
+}
+
+static bool check_tables(SimNode *node, const SimJob *job, GError **error)
+{
+    const SimScenario *const scenario = job->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        g_autofree int64_t *rows = read_table(node, scenario, table, error);
+
+        TRY(rows != NULL);
+        sim_history_check_all(job->histories[i], table->first_key, table->n_keys, rows);
+    }
+    return true;
+}
+
+/* Moves parts while a task runs: the same ones on every node, as they are collective calls. */
+static bool move_parts(SimNode *node, const SimScenario *scenario, uint32_t task, GError **error)
+{
+    uint64_t state = scenario->seed * 7919 + task;
+
+    for (uint32_t i = 0; i < scenario->n_moves; i++) {
+        const bool exact = scenario->exact_program != 0;
+        const SimTable *const table = &scenario->tables[random_below(&state, scenario->n_tables)];
+        const RubatoTableSpec exact_spec =
+            exact ? sim_exact_table(scenario) : (RubatoTableSpec){ 0 };
+        const uint32_t given = exact ? exact_spec.parts : table->parts;
+        const uint32_t n_parts = given == 0 ? scenario->n_servers : given;
+        const uint32_t part = random_below(&state, n_parts);
+        const uint32_t server = random_below(&state, scenario->n_servers);
+
+        sim_sleep_ns((int64_t)(next_random(&state) % (uint64_t)scenario->between_moves_ns));
+        TRY(rubato_engine_move_part(node->engine, exact ? exact_spec.name : table->name, part,
+                                    server, error));
+        SIM_TRACE("part %u has moved to server %u", part, server);
+        node->cluster->progress_ns = sim_now_ns();
+    }
+    return true;
+}
+
+/* If a move fails, so does the task, unless it is over: a node is lost. */
+static bool run_and_move(SimNode *node, const SimScenario *scenario, const RubatoTask *task,
+                         uint32_t number, GError **error)
+{
+    RubatoTaskRun *const run = rubato_engine_start(node->engine, task, error);
+    g_autoptr(GError) unmoved = NULL;
+
+    TRY(run != NULL);
+    const bool moved = move_parts(node, scenario, number, &unmoved);
+    TRY(rubato_task_run_wait(run, error));
+    if (!moved)
+        g_propagate_error(error, g_steal_pointer(&unmoved));
+    return moved;
+}
+
+static bool run_tasks(SimNode *node, SimJob *job, GError **error)
+{
+    const SimScenario *const scenario = job->scenario;
+    const char *names[SIM_MOST_TABLES + 1] = { NULL };
+    const RubatoTask task = {
+        .name = "work", .run = sim_worker_run, .user_data = job, .tables = names
+    };
+
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        names[i] = scenario->tables[i].name;
+    for (uint32_t i = 1; i <= scenario->n_tasks; i++) {
+        job->task = i;
+        TRY(run_and_move(node, scenario, &task, i, error));
+        SIM_TRACE("task %u has ended", i);
+        *job->progress_ns = sim_now_ns();
+        TRY(check_tables(node, job, error));
+        TRY(rubato_engine_barrier(node->engine, error)); /* no node adds before all have read */
+    }
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        TRY(rubato_engine_drop_table(node->engine, scenario->tables[i].name, error));
+    return true;
+}
+
+static int64_t longest_silence_ms(const SimCluster *cluster)
+{
+    const uint32_t scheduler = cluster->scenario->scheduler;
+    int64_t longest_ns = 0;
+
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+        if (i == scheduler)
+            continue;
+        const int64_t to_ns = sim_network_longest_silence_ns(i, scheduler);
+        const int64_t from_ns = sim_network_longest_silence_ns(scheduler, i);
+        longest_ns = MAX(longest_ns, MAX(to_ns, from_ns));
+    }
+    return longest_ns / SIM_MS;
+}
+
+static void end_node(SimNode *node)
+{
+    SimCluster *const cluster = node->cluster;
+
+    node->has_ended = true;
+    cluster->progress_ns = sim_now_ns();
+    SIM_TRACE("has ended: %s", node->error == NULL ? "well" : node->error->message);
+    if (node->was_killed || --cluster->n_living > 0)
+        return;
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+        if (cluster->nodes[i].was_killed)
+            sim_thaw(i);
+}
+
+/* After a task that failed: nothing of it may reach a table any more. */
+static bool read_what_is_left(SimNode *node, const SimJob *job, GError **error)
+{
+    TRY(rubato_engine_barrier(node->engine, error));
+    for (uint32_t i = 0; i < job->scenario->n_tables; i++) {
+        const SimTable *const table = &job->scenario->tables[i];
+        g_autofree int64_t *rows = read_table(node, job->scenario, table, error);
+
+        TRY(rows != NULL);
+        sim_history_adopt(job->histories[i], table->first_key, table->n_keys, rows);
+    }
+    return rubato_engine_barrier(node->engine, error);
+}
+
+/* A task that failed leaves the engine as it was. */
+static bool can_go_on(const SimNode *node)
+{
+    return g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED) ||
+           g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
+}
+
+static bool run_exact_program(SimNode *node, GError **error)
+{
+    const SimScenario *const scenario = node->cluster->scenario;
+    const char *const names[] = { SIM_EXACT_TABLE, NULL };
+    const RubatoTask task = { .name = "exact",
+                              .run = sim_exact_run,
+                              .user_data = (void *)(uintptr_t)scenario,
+                              .tables = names };
+    const RubatoTableSpec spec = sim_exact_table(scenario);
+
+    TRY(rubato_engine_create_table(node->engine, &spec, error));
+    TRY(run_and_move(node, scenario, &task, 1, error));
+    return sim_exact_digest(node->engine, &node->rows_digest, error);
+}
+
+/* The tasks, and the one beside them, if there is one. */
+static bool run_tasks_beside(SimNode *node, GError **error)
+{
+    SimCluster *const cluster = node->cluster;
+    const char *const names[] = { cluster->beside.tables[0].name, NULL };
+    const RubatoTask task = {
+        .name = "beside", .run = sim_worker_run, .user_data = &cluster->job_beside, .tables = names
+    };
+
+    if (!cluster->scenario->has_task_beside)
+        return run_tasks(node, &cluster->job, error);
+    cluster->job_beside.task = 1;
+    TRY(create_tables(node, &cluster->job_beside, error));
+    RubatoTaskRun *const run = rubato_engine_start(node->engine, &task, error);
+    TRY(run != NULL);
+    const bool ok = run_tasks(node, &cluster->job, error);
+    if (!rubato_task_run_wait(run, &node->error_beside) ||
+        !check_tables(node, &cluster->job_beside, &node->error_beside))
+        node->silence_ms = longest_silence_ms(cluster);
+    return ok;
+}
+
+static void use_engine(SimNode *node)
+{
+    SimCluster *const cluster = node->cluster;
+
+    if (cluster->scenario->exact_program != 0) {
+        if (!run_exact_program(node, &node->error))
+            node->silence_ms = longest_silence_ms(cluster);
+        return;
+    }
+    if (create_tables(node, &cluster->job, &node->error) && run_tasks_beside(node, &node->error))
+        return;
+    node->failed_ms = sim_now_ms() - cluster->begun_ms;
+    node->silence_ms = longest_silence_ms(cluster);
+    if (!can_go_on(node) || (read_what_is_left(node, &cluster->job_again, &node->error_again) &&
+                             run_tasks(node, &cluster->job_again, &node->error_again)))
+        return;
+    node->silence_ms = longest_silence_ms(cluster);
+}
+
+static void *run_node(void *data)
+{
+    SimNode *const node = data;
+    SimCluster *const cluster = node->cluster;
+    const RubatoEngineConfig config = { .cluster_file = cluster->path, .node = node->number };
+    RubatoEngine *const engine =
+        engine_new_sized(&config, &sim_transport, &cluster->scenario->sizes, &node->error);
+
+    if (engine != NULL) {
+        node->engine = engine;
+        use_engine(node);
+        node->engine = NULL;
+        while (node->is_used)
+            sim_sleep_ns(SIM_MS);
+        rubato_engine_free(engine);
+    } else {
+        node->silence_ms = longest_silence_ms(cluster);
+    }
+    end_node(node);
+    return NULL;
+}
+
+static void *cancel(void *data)
+{
+    SimCluster *const cluster = data;
+    SimNode *const node = &cluster->nodes[sim_node()];
+
+    sim_sleep_ns(cluster->scenario->cancelled_ms * SIM_MS);
+    if (node->engine == NULL)
+        return NULL;
+    node->is_used = true;
+    SIM_TRACE("cancels");
+    rubato_engine_cancel(node->engine);
+    node->is_used = false;
+    return NULL;
+}
+
+/* ---- faults ---- */
+
+static bool is_meant(uint32_t meant, uint32_t node)
+{
+    return meant == SIM_MOST_NODES || meant == node;
+}
+
+static void cut_off(const SimCluster *cluster, uint32_t node)
+{
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+        if (i == node)
+            continue;
+        sim_network_link(i, node)->is_cut = sim_network_link(node, i)->is_cut = true;
+        sim_network_reset(i, node);
+        sim_network_reset(node, i);
+    }
+}
+
+static void begin_link_fault(const SimFault *fault, uint32_t from, uint32_t to)
+{
+    SimLink *const link = sim_network_link(from, to);
+
+    switch (fault->kind) {
+    case SIM_FAULT_LOSS:
+        link->loss_1024 = fault->how_often;
+        break;
+    case SIM_FAULT_DOUBLING:
+        link->doubling_1024 = fault->how_often;
+        break;
+    case SIM_FAULT_DISORDER:
+        link->overtakes = true;
+        break;
+    case SIM_FAULT_SLOW:
+        link->slow_1024 = fault->how_often;
+        link->slow_ns = fault->for_ms * SIM_MS / 2;
+        break;
+    case SIM_FAULT_CUT:
+        link->is_cut = true;
+        break;
+    case SIM_FAULT_RESET:
+        sim_network_reset(from, to);
+        break;
+    default:
+        break;
+    }
+}
+
+static void end_link_fault(const SimCluster *cluster, const SimFault *fault, uint32_t from,
+                           uint32_t to)
+{
+    SimLink *const link = sim_network_link(from, to);
+
+    if (cluster->nodes[from].was_killed || cluster->nodes[to].was_killed)
+        return;
+    if (fault->kind == SIM_FAULT_LOSS)
+        link->loss_1024 = 0;
+    if (fault->kind == SIM_FAULT_DOUBLING)
+        link->doubling_1024 = 0;
+    if (fault->kind == SIM_FAULT_DISORDER)
+        link->overtakes = false;
+    if (fault->kind == SIM_FAULT_SLOW)
+        link->slow_1024 = 0;
+    if (fault->kind == SIM_FAULT_CUT)
+        sim_network_join(from, to);
+}
+
+static void begin_fault(void *data, uint64_t number)
+{
+    SimCluster *const cluster = data;
+    const SimFault *const fault = &cluster->scenario->faults[number];
+    const uint32_t n = cluster->scenario->n_nodes;
+
+    SIM_TRACE("fault %" G_GUINT64_FORMAT " begins", number);
+    if (fault->kind == SIM_FAULT_STOP) {
+        if (!cluster->nodes[fault->from].was_killed)
+            sim_freeze(fault->from);
+    } else if (fault->kind == SIM_FAULT_KILL) {
+        SimNode *const node = &cluster->nodes[fault->from];
+        if (node->has_ended || cluster->n_living == 1)
+            return;
+        node->was_killed = true;
+        cluster->n_living--;
+        cluster->killed_ms = sim_now_ms() - cluster->begun_ms;
+        sim_freeze(fault->from);
+        cut_off(cluster, fault->from);
+    } else {
+        for (uint32_t from = 0; from < n; from++)
+            for (uint32_t to = 0; to < n; to++)
+                if (from != to && is_meant(fault->from, from) && is_meant(fault->to, to))
+                    begin_link_fault(fault, from, to);
+    }
+}
+
+static void end_fault(void *data, uint64_t number)
+{
+    SimCluster *const cluster = data;
+    const SimFault *const fault = &cluster->scenario->faults[number];
+    const uint32_t n = cluster->scenario->n_nodes;
+
+    SIM_TRACE("fault %" G_GUINT64_FORMAT " is over", number);
+    if (fault->kind == SIM_FAULT_STOP && !cluster->nodes[fault->from].was_killed)
+        sim_thaw(fault->from);
+    for (uint32_t from = 0; from < n; from++)
+        for (uint32_t to = 0; to < n; to++)
+            if (from != to && is_meant(fault->from, from) && is_meant(fault->to, to))
+                end_link_fault(cluster, fault, from, to);
+}
+
+static void plan_faults(SimCluster *cluster)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_faults; i++) {
+        const SimFault *const fault = &scenario->faults[i];
+        sim_after(fault->at_ms * SIM_MS, begin_fault, cluster, i);
+        if (fault->kind != SIM_FAULT_KILL)
+            sim_after((fault->at_ms + fault->for_ms) * SIM_MS, end_fault, cluster, i);
+    }
+}
+
+/* ---- judging ---- */
+
+/* The longest time that a worker may compute, during which it notices nothing. */
+static int64_t thinks_ms(const SimScenario *scenario)
+{
+    return SIM_SLOW_WORKER * scenario->think_ns / SIM_MS + 1;
+}
+
+static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
+{
+    const SimScenario *const scenario = cluster->scenario;
+    const bool may_fail = scenario->failing_worker != UINT32_MAX;
+    const bool may_be_cancelled = scenario->cancelled_ms >= 0;
+    const bool any_killed = cluster->killed_ms >= 0;
+
+    if (node->error_beside != NULL &&
+        !g_error_matches(node->error_beside, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST) &&
+        !may_be_cancelled && !any_killed && node->silence_ms < (int64_t)scenario->timeout_ms - 2)
+        sim_fail("node %u: the task beside the others failed without need: %s", node->number,
+                 node->error_beside->message);
+    if (node->error == NULL) {
+        if (outcome->n_ended_well > 0 && outcome->rows_digest != node->rows_digest)
+            sim_fail("node %u reads other rows than those before it", node->number);
+        outcome->rows_digest = node->rows_digest;
+        outcome->n_ended_well++;
+        if (may_fail && !any_killed)
+            sim_fail("node %u ended well, but worker %u has failed", node->number,
+                     scenario->failing_worker);
+        return;
+    }
+    const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
+    const bool has_failed = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED);
+    const bool is_cancelled = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
+    /* A node that was cut off before the rendezvous was over finds no other node later. */
+    const bool is_unanswered = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NETWORK);
+    outcome->n_lost += is_lost;
+    outcome->n_failed += has_failed;
+    outcome->n_cancelled += is_cancelled;
+    if (is_lost && any_killed && scenario->n_faults == 1 &&
+        node->failed_ms >
+            cluster->killed_ms + 2 * (int64_t)scenario->timeout_ms + thinks_ms(scenario))
+        sim_fail("node %u was told after %" G_GINT64_FORMAT " ms that another is lost",
+                 node->number, node->failed_ms - cluster->killed_ms);
+    if (any_killed)
+        return;
+    /* A node that hears nothing from the scheduler, although the scheduler hears it, gives up
+     * alone. Others then learn from its servers that their requests are cancelled. */
+    if ((is_lost || is_cancelled || is_unanswered || node->error_again != NULL) &&
+        node->silence_ms >= (int64_t)scenario->timeout_ms - 2)
+        return;
+    if (((has_failed && may_fail) || (is_cancelled && may_be_cancelled)) &&
+        node->error_again == NULL)
+        return;
+    sim_fail("node %u failed without need: %s; then %s (the longest silence was %" G_GINT64_FORMAT
+             " ms)",
+             node->number, node->error->message,
+             node->error_again != NULL ? node->error_again->message : "it went on",
+             node->silence_ms);
+}
+
+static void judge(const SimCluster *cluster, SimOutcome *outcome)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        if (!cluster->nodes[i].was_killed)
+            judge_node(cluster, &cluster->nodes[i], outcome);
+    if (sim_n_fds() > 0)
+        sim_fail("%u descriptors are still open", sim_n_fds());
+}
+
+/* ---- the run ---- */
+
+static void say_scenario(void *user)
+{
+    const SimScenario *const scenario = user;
+    g_autofree char *text = sim_scenario_describe(scenario);
+
+    fprintf(stderr,
+            "%s\n\nRUBATO_SIM_SEED=%" G_GUINT64_FORMAT " runs this again, with all that happens.\n",
+            text, scenario->seed);
+}
+
+static void trace_log(const gchar *domain, GLogLevelFlags level, const gchar *text, gpointer user)
+{
+    (void)user;
+    if ((level & (G_LOG_LEVEL_ERROR | G_LOG_LEVEL_CRITICAL)) != 0) {
+        if (sim_is_inside())
+            sim_fail("%s: %s", domain != NULL ? domain : "log", text);
+        g_log_default_handler(domain, level, text, NULL);
+    }
+    SIM_TRACE("log: %s", text);
+}
+
+static void job_init(SimJob *job, const SimScenario *scenario, int64_t *progress_ns)
+{
+    job->scenario = scenario;
+    job->progress_ns = progress_ns;
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        job->histories[i] =
+            sim_history_new(table->name, table->model, table->staleness,
+                            table->handle == SIM_HANDLE_KV_CLIENT && table->model == SIM_MODEL_SSP,
+                            table->first_key, table->n_keys, scenario->n_workers);
+    }
+}
+
+static void divide(SimCluster *cluster, const SimScenario *scenario)
+{
+    cluster->plain = cluster->beside = cluster->again = *scenario;
+    if (scenario->has_task_beside) {
+        cluster->plain.n_tables = cluster->beside.n_tables = cluster->again.n_tables = 1;
+        cluster->beside.tables[0] = scenario->tables[1];
+    }
+    cluster->beside.n_tasks = cluster->again.n_tasks = 1;
+    cluster->beside.failing_worker = cluster->again.failing_worker = UINT32_MAX;
+}
+
+static void begin(SimCluster *cluster, const SimScenario *scenario)
+{
+    memset(cluster, 0, sizeof *cluster);
+    cluster->scenario = scenario;
+    divide(cluster, scenario);
+    cluster->n_living = scenario->n_nodes;
+    cluster->killed_ms = -1;
+    cluster->path = write_cluster_file(scenario);
+    job_init(&cluster->job, &cluster->plain, &cluster->progress_ns);
+    job_init(&cluster->job_beside, &cluster->beside, &cluster->progress_ns);
+    job_init(&cluster->job_again, &cluster->again, &cluster->progress_ns);
+    sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);
+    sim_begin(&scenario->options);
+    sim_network_begin(&scenario->network);
+    cluster->begun_ms = sim_now_ms();
+    for (uint32_t i = 0; i < scenario->n_nodes; i++) {
+        cluster->nodes[i] = (SimNode){ .cluster = cluster, .number = i };
+        sim_spawn(i, "main", run_node, &cluster->nodes[i]);
+    }
+    if (scenario->cancelled_ms >= 0)
+        sim_spawn((uint32_t)scenario->seed % scenario->n_nodes, "canceller", cancel, cluster);
+    plan_faults(cluster);
+}
+
+static void end(SimCluster *cluster)
+{
+    sim_end();
+    sim_network_end();
+    sim_on_failure(NULL, NULL);
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+        g_clear_error(&cluster->nodes[i].error);
+        g_clear_error(&cluster->nodes[i].error_beside);
+        g_clear_error(&cluster->nodes[i].error_again);
+    }
+    for (uint32_t i = 0; i < SIM_MOST_TABLES; i++) {
+        sim_history_free(cluster->job.histories[i]);
+        sim_history_free(cluster->job_beside.histories[i]);
+        sim_history_free(cluster->job_again.histories[i]);
+    }
+    (void)unlink(cluster->path);
+    g_free(cluster->path);
+}
+
+static SimEnd run_while_it_goes_on(SimCluster *cluster)
+{
+    const int64_t heals_ns = sim_now_ns() + cluster->scenario->heals_ms * SIM_MS;
+    int64_t until_ns;
+    SimEnd how;
+
+    cluster->progress_ns = heals_ns;
+    do {
+        until_ns = MAX(heals_ns, cluster->progress_ns) + SIM_PATIENCE_MS * SIM_MS;
+        how = sim_run(until_ns);
+    } while (how == SIM_END_LATE && cluster->progress_ns + SIM_PATIENCE_MS * SIM_MS > until_ns);
+    return how;
+}
+
+void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
+{
+    SimCluster cluster;
+    const GLogFunc before = g_log_set_default_handler(trace_log, NULL);
+
+    memset(outcome, 0, sizeof *outcome);
+    begin(&cluster, scenario);
+    const int64_t began_ns = sim_now_ns();
+    const SimEnd how = run_while_it_goes_on(&cluster);
+    if (how != SIM_END_DONE)
+        sim_fail("%s",
+                 how == SIM_END_LATE ? "nothing gets done any more" : "nobody will ever go on");
+    judge(&cluster, outcome);
+    outcome->digest = sim_digest();
+    outcome->n_turns = sim_n_turns();
+    outcome->simulated_ns = sim_now_ns() - began_ns;
+    sim_network_stats(&outcome->network);
+    end(&cluster);
+    g_log_set_default_handler(before, NULL);
+}

@@ -1,0 +1,139 @@
+/* A simulated cluster: whole engines, one for each node. Their workers run random programs while
+ * the network and the nodes fail by a plan.
+ *
+ * First safety: each Get, and the tables at the end, are compared with sim_history.h. Then
+ * liveness: after the faults there is progress within each SIM_PATIENCE_MS until everything has
+ * ended. And no node may have been called lost if it was heard in time.
+ *
+ * Threads: the test's. */
+#ifndef TESTS_SUPPORT_SIM_SIM_CLUSTER_H
+#define TESTS_SUPPORT_SIM_SIM_CLUSTER_H
+
+#include "io/net/flow_sizes.h"
+#include "tests/support/sim/sim_history.h"
+#include "tests/support/sim/sim_network.h"
+
+#define SIM_PATIENCE_MS 60000
+#define SIM_MOST_WORKERS 8
+#define SIM_MOST_TABLES 2
+#define SIM_MOST_FAULTS 12
+#define SIM_SLOW_WORKER 10 /* it computes so many times as long as the others */
+
+typedef enum {
+    SIM_HANDLE_KV,
+    SIM_HANDLE_KV_CLIENT,
+    SIM_HANDLE_CHUNK,
+    SIM_HANDLE_SPARSE,
+} SimHandle;
+
+typedef struct {
+    char name[8];
+    SimModel model;
+    SimHandle handle;
+    uint32_t staleness, speculation;
+    uint64_t max_kept_bytes;
+    bool is_hash;
+    const char *partition, *record;
+    RubatoCache cache;
+    RubatoKey first_key;
+    uint32_t n_keys, most_keys; /* of the table; of a call */
+    uint32_t chunk_size;
+    uint32_t parts;
+} SimTable;
+
+typedef enum {
+    SIM_FAULT_LOSS,
+    SIM_FAULT_DOUBLING,
+    SIM_FAULT_DISORDER,
+    SIM_FAULT_SLOW,
+    SIM_FAULT_CUT,
+    SIM_FAULT_RESET,
+    SIM_FAULT_STOP, /* no thread of the node runs */
+    SIM_FAULT_KILL, /* nor ever again; nothing that it sent arrives any more */
+} SimFaultKind;
+
+typedef struct {
+    SimFaultKind kind;
+    int64_t at_ms, for_ms;
+    uint32_t from, to;  /* SIM_MOST_NODES: all; the node is `from` */
+    uint32_t how_often; /* of 1,024 */
+} SimFault;
+
+typedef struct {
+    uint64_t seed;
+    SimOptions options;
+    SimNetworkOptions network;
+    FlowSizes sizes;
+    uint32_t n_nodes, scheduler;
+    uint32_t servers[SIM_MOST_NODES], workers[SIM_MOST_NODES];
+    uint32_t n_workers, n_servers;
+    uint32_t heartbeat_ms, timeout_ms;
+    SimTable tables[SIM_MOST_TABLES];
+    uint32_t n_tables, n_tasks, n_iterations;
+    bool has_task_beside;    /* the second table is used by a task beside the others */
+    int64_t think_ns;        /* of a worker in an iteration, at most */
+    uint32_t slow_worker;    /* UINT32_MAX: none */
+    uint32_t barrier_1024;   /* how often an iteration begins with one */
+    uint32_t failing_worker; /* UINT32_MAX: none; in its last task */
+    uint32_t failing_iteration;
+    int64_t cancelled_ms;     /* -1: by nobody */
+    uint32_t n_moves;         /* of parts, in each task */
+    int64_t between_moves_ns; /* at most */
+    SimFault faults[SIM_MOST_FAULTS];
+    uint32_t n_faults;
+    int64_t heals_ms; /* there are no faults from then on */
+
+    /* Not 0: instead of the tables and programs above, those of sim_exact.c, which follow from
+     * this. */
+    uint64_t exact_program;
+} SimScenario;
+
+/* The scenario of a seed. */
+void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
+
+/* The cluster and the faults of a seed, except those that end a task, with an exact program. */
+void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);
+
+/* (transfer full) */
+char *sim_scenario_describe(const SimScenario *scenario);
+
+typedef struct {
+    uint64_t digest, n_turns;
+    int64_t simulated_ns;
+    uint32_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes, those killed left out */
+    SimNetworkStats network;
+    uint64_t rows_digest; /* of an exact program: the bits of its rows at the end */
+} SimOutcome;
+
+/* Runs it. A wrong value, or a wait without end, ends the test. */
+void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome);
+
+/* ---- sim_exact.c ---- */
+
+#define SIM_EXACT_TABLE "exact"
+#define SIM_EXACT_WORKERS 4
+#define SIM_EXACT_KEYS 32
+#define SIM_EXACT_WIDTH 2
+
+/* The table of an exact program. */
+RubatoTableSpec sim_exact_table(const SimScenario *scenario);
+
+/* The function of its workers; user_data is the scenario. */
+bool sim_exact_run(RubatoWorker *worker, void *user_data, GError **error);
+
+/* A digest of the rows' bits at the end. */
+bool sim_exact_digest(RubatoEngine *engine, uint64_t *digest, GError **error);
+
+/* ---- sim_worker.c ---- */
+
+typedef struct {
+    const SimScenario *scenario;
+    SimHistory *histories[SIM_MOST_TABLES];
+    uint32_t task, begun_task; /* the present one; histories know of */
+    int64_t *progress_ns;      /* when something was last done */
+} SimJob;
+
+/* The function of each worker; user_data is a SimJob. */
+bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error);
+
+#endif

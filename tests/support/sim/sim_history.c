@@ -1,0 +1,228 @@
+/* A list of Adds for each worker and key, with their clocks and the sums up to each. */
+#include "tests/support/sim/sim_history.h"
+
+#include <string.h>
+
+#include "tests/support/sim/sim.h"
+
+typedef struct {
+    uint64_t clock;
+    uint32_t n_barriers; /* that its worker had reached */
+    int64_t sum;         /* of all Adds before */
+} Added;
+
+typedef struct {
+    Added *added; /* n of them, and one more, without a clock: the sum of all */
+    uint32_t n, room;
+} Log;
+
+struct SimHistory {
+    char *name;
+    SimModel model;
+    uint64_t staleness;
+    bool has_cache; /* a Get may be answered with rows that were read earlier */
+    bool has_adopted;
+    uint32_t *n_barriers; /* that each worker has reached */
+    RubatoKey first_key;
+    uint32_t n_keys, n_workers;
+    Log *logs; /* by key, then worker */
+};
+
+static Log *log_of(const SimHistory *history, RubatoKey key, uint32_t worker)
+{
+    g_assert(key - history->first_key < history->n_keys && worker < history->n_workers);
+    return &history->logs[(key - history->first_key) * history->n_workers + worker];
+}
+
+SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness, bool has_cache,
+                            RubatoKey first_key, uint32_t n_keys, uint32_t n_workers)
+{
+    SimHistory *const history = g_new0(SimHistory, 1);
+    const size_t n_logs = (size_t)n_keys * n_workers;
+
+    history->name = g_strdup(name);
+    history->model = model;
+    history->staleness = staleness;
+    history->has_cache = has_cache;
+    history->n_barriers = g_new0(uint32_t, n_workers);
+    history->first_key = first_key;
+    history->n_keys = n_keys;
+    history->n_workers = n_workers;
+    history->logs = g_new0(Log, n_logs);
+    for (size_t i = 0; i < n_logs; i++) {
+        history->logs[i].room = 4;
+        history->logs[i].added = g_new0(Added, 4);
+    }
+    return history;
+}
+
+void sim_history_free(SimHistory *history)
+{
+    if (history == NULL)
+        return;
+    for (size_t i = 0; i < (size_t)history->n_keys * history->n_workers; i++)
+        g_free(history->logs[i].added);
+    g_free(history->logs);
+    g_free(history->n_barriers);
+    g_free(history->name);
+    g_free(history);
+}
+
+void sim_history_begin_task(SimHistory *history)
+{
+    for (size_t i = 0; i < (size_t)history->n_keys * history->n_workers; i++) {
+        Log *const log = &history->logs[i];
+        log->added[0].sum = log->added[log->n].sum;
+        log->n = 0;
+    }
+    memset(history->n_barriers, 0, history->n_workers * sizeof *history->n_barriers);
+}
+
+void sim_history_enter_barrier(SimHistory *history, uint32_t worker)
+{
+    history->n_barriers[worker]++;
+}
+
+void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const RubatoKey *keys,
+                     size_t n, int64_t *deltas)
+{
+    memset(deltas, 0, n * history->n_workers * sizeof *deltas);
+    for (size_t i = 0; i < n; i++) {
+        Log *const log = log_of(history, keys[i], worker);
+        const int64_t delta = 1 + (int64_t)sim_below(UINT64_C(1) << 44);
+
+        if (log->n + 2 > log->room) {
+            log->room *= 2;
+            log->added = g_renew(Added, log->added, log->room);
+        }
+        log->added[log->n].clock = clock;
+        log->added[log->n].n_barriers = history->n_barriers[worker];
+        log->added[log->n + 1].sum = log->added[log->n].sum + delta;
+        log->n++;
+        deltas[i * history->n_workers + worker] = delta;
+    }
+}
+
+/* Adds of clocks below this. */
+static uint32_t count_before(const Log *log, uint64_t clock)
+{
+    uint32_t low = 0, high = log->n;
+
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (log->added[middle].clock < clock)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Adds before the worker reached the last of n barriers. */
+static uint32_t count_before_barrier(const Log *log, uint32_t n_barriers)
+{
+    uint32_t n = log->n;
+
+    while (n > 0 && log->added[n - 1].n_barriers >= n_barriers)
+        n--;
+    return n;
+}
+
+void sim_history_begin_get(SimHistory *history, SimGet *get, uint32_t worker, uint64_t clock,
+                           const RubatoKey *keys, size_t n)
+{
+    *get = (SimGet){
+        .worker = worker, .clock = clock, .n_barriers = history->n_barriers[worker], .n = n
+    };
+    get->keys = g_memdup2(keys, n * sizeof *keys);
+    get->least = g_new(uint32_t, n);
+    for (size_t i = 0; i < n; i++)
+        get->least[i] = log_of(history, keys[i], worker)->n;
+}
+
+/* How many Adds of a worker the Get must see, and may see. */
+static void find_bounds(const SimHistory *history, const SimGet *get, size_t i, uint32_t worker,
+                        uint32_t *least, uint32_t *most)
+{
+    const Log *const log = log_of(history, get->keys[i], worker);
+    const uint64_t stale = MIN(history->staleness, get->clock);
+
+    switch (history->model) {
+    case SIM_MODEL_BSP:
+        *least = *most = count_before(log, get->clock);
+        return;
+    case SIM_MODEL_ASP:
+        *least = 0;
+        break;
+    case SIM_MODEL_SSP:
+    case SIM_MODEL_SPARSE_SSP:
+        *least = count_before(log, get->clock - stale);
+        break;
+    }
+    *most = log->n;
+    if (worker == get->worker)
+        *least = get->least[i];
+    if (!history->has_cache) {
+        const uint32_t n = count_before_barrier(log, get->n_barriers);
+        *least = MAX(*least, n);
+    }
+}
+
+void sim_history_end_get(SimHistory *history, SimGet *get, const int64_t *rows)
+{
+    for (size_t i = 0; i < get->n; i++)
+        for (uint32_t worker = 0; worker < history->n_workers; worker++) {
+            const Log *const log = log_of(history, get->keys[i], worker);
+            const int64_t sum = rows[i * history->n_workers + worker];
+            uint32_t least = 0, most = 0, seen = 0;
+
+            find_bounds(history, get, i, worker, &least, &most);
+            while (seen <= log->n && log->added[seen].sum != sum)
+                seen++;
+            if (seen > log->n)
+                sim_fail("table %s, key %" G_GUINT64_FORMAT ": worker %u reads at clock %" //
+                         G_GUINT64_FORMAT " %" G_GINT64_FORMAT " of worker %u, which is the sum "
+                         "of none of its first Adds (it made %u)",
+                         history->name, get->keys[i], get->worker, get->clock, sum, worker, log->n);
+            if (seen < least || seen > most)
+                sim_fail("table %s, key %" G_GUINT64_FORMAT ": worker %u sees at clock %" //
+                         G_GUINT64_FORMAT " %u Adds of worker %u, and not %u to %u",
+                         history->name, get->keys[i], get->worker, get->clock, seen, worker, least,
+                         most);
+        }
+}
+
+void sim_get_clear(SimGet *get)
+{
+    g_free(get->keys);
+    g_free(get->least);
+}
+
+void sim_history_adopt(SimHistory *history, RubatoKey first, size_t n, const int64_t *rows)
+{
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t worker = 0; worker < history->n_workers; worker++) {
+            Log *const log = log_of(history, first + i, worker);
+            const int64_t sum = rows[i * history->n_workers + worker];
+            if (history->has_adopted && log->added[0].sum != sum)
+                sim_fail("table %s, key %" G_GUINT64_FORMAT ": after a task that failed one node "
+                         "reads %" G_GINT64_FORMAT " and another %" G_GINT64_FORMAT,
+                         history->name, first + i, log->added[0].sum, sum);
+            log->added[0].sum = sum;
+        }
+    history->has_adopted = true;
+}
+
+void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,
+                           const int64_t *rows)
+{
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t worker = 0; worker < history->n_workers; worker++) {
+            const Log *const log = log_of(history, first + i, worker);
+            const int64_t sum = rows[i * history->n_workers + worker];
+            if (sum != log->added[log->n].sum)
+                sim_fail("table %s, key %" G_GUINT64_FORMAT ": in the end there is %" //
+                         G_GINT64_FORMAT " of worker %u, and not %" G_GINT64_FORMAT,
+                         history->name, first + i, sum, worker, log->added[log->n].sum);
+        }
+}

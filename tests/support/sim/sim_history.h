@@ -1,0 +1,58 @@
+/* The Adds of a simulation's workers, and what a Get may see of them: the semantics of the models,
+ * checked by code that sees all workers but knows nothing of how models work.
+ *
+ * A row has a column for each worker. Each Add of a worker adds a number there that is drawn for
+ * this Add alone. So the sum that a Get sees tells which Adds of the worker are in it: always the
+ * first ones up to some Add, because they take effect in order.
+ *
+ * Threads: those of the simulation. */
+#ifndef TESTS_SUPPORT_SIM_SIM_HISTORY_H
+#define TESTS_SUPPORT_SIM_SIM_HISTORY_H
+
+#include <rubato/rubato.h>
+
+typedef struct SimHistory SimHistory;
+
+typedef enum { SIM_MODEL_ASP, SIM_MODEL_BSP, SIM_MODEL_SSP, SIM_MODEL_SPARSE_SSP } SimModel;
+
+/* Of the keys first_key .. first_key + n_keys - 1. (transfer full) */
+SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness, bool has_cache,
+                            RubatoKey first_key, uint32_t n_keys, uint32_t n_workers);
+void sim_history_free(SimHistory *history);
+
+/* A task begins: clocks are 0, and every earlier Add must be seen. */
+void sim_history_begin_task(SimHistory *history);
+
+/* The worker reaches a barrier. After it, the worker sees everything that any worker added before
+ * the barrier. That holds if no row that was read earlier is served again. */
+void sim_history_enter_barrier(SimHistory *history, uint32_t worker);
+
+/* The worker is about to add to the keys at this clock: fills n rows of deltas. */
+void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const RubatoKey *keys,
+                     size_t n, int64_t *deltas);
+
+/* A Get that a worker is about to make. */
+typedef struct {
+    uint32_t worker;
+    uint64_t clock;
+    uint32_t n_barriers; /* that it has passed */
+    size_t n;
+    RubatoKey *keys;
+    uint32_t *least; /* of its own Adds to the key */
+} SimGet;
+
+void sim_history_begin_get(SimHistory *history, SimGet *get, uint32_t worker, uint64_t clock,
+                           const RubatoKey *keys, size_t n);
+
+/* The Get has returned these rows: ends the test if it must not. */
+void sim_history_end_get(SimHistory *history, SimGet *get, const int64_t *rows);
+void sim_get_clear(SimGet *get);
+
+/* The rows after a task that failed: the next task begins with them. Every node tells them. */
+void sim_history_adopt(SimHistory *history, RubatoKey first, size_t n, const int64_t *rows);
+
+/* Every Add must be in the rows, once. */
+void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,
+                           const int64_t *rows);
+
+#endif

@@ -1,0 +1,458 @@
+/* Packets are copied when they are sent, or shared with the sender until they arrive. Each is due
+ * at a time that its link decides. A channel finds the transport that is bound to its address when
+ * a packet arrives there, so either end may come and go at any time. */
+#include "tests/support/sim/sim_network.h"
+
+#include <string.h>
+
+typedef struct SimTransport SimTransport;
+
+struct SimTransport {
+    Transport base;
+    uint32_t node;
+    int fd;
+    GQueue inbox; /* of Travelling */
+};
+
+typedef struct {
+    Channel base;
+    uint32_t from;
+    char *endpoint;
+    int64_t last_ns; /* when the last packet arrives */
+    bool greets;
+} SimChannel;
+
+/* A packet on its way. */
+typedef struct {
+    uint64_t number; /* in the order of sending */
+    uint32_t from, to;
+    uint64_t reset; /* resets of the link when it was sent */
+    Packet *shared; /* whose bytes these are; NULL: our own */
+    uint8_t *bytes;
+    size_t size;
+    bool can_be_answered; /* it came on a channel for greetings */
+    bool is_answer;
+} Travelling;
+
+static struct {
+    SimNetworkOptions options;
+    SimLink links[SIM_MOST_NODES][SIM_MOST_NODES];
+    uint64_t resets[SIM_MOST_NODES][SIM_MOST_NODES];
+    GQueue held[SIM_MOST_NODES][SIM_MOST_NODES];
+    int64_t heard_ns[SIM_MOST_NODES][SIM_MOST_NODES];
+    int64_t silence_ns[SIM_MOST_NODES][SIM_MOST_NODES];
+    GHashTable *bound; /* address → SimTransport */
+    uint32_t n_ports;
+    uint64_t latest[SIM_MOST_NODES][SIM_MOST_NODES]; /* number of the latest sent packet that has
+                                                      * arrived */
+    SimNetworkStats stats;
+    GPtrArray *travelling;
+} net;
+
+static uint64_t hash_bytes(const uint8_t *bytes, size_t size)
+{
+    uint64_t hash = size, word;
+
+    for (; size >= 8; size -= 8, bytes += 8) {
+        memcpy(&word, bytes, 8);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    for (; size > 0; size--)
+        hash = (hash ^ *bytes++) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* ---- packets on their way ---- */
+
+static Travelling *travelling_new(uint32_t from, uint32_t to, Packet *packet)
+{
+    Travelling *const self = g_new0(Travelling, 1);
+
+    self->number = net.stats.n_sent;
+    self->from = from;
+    self->to = to;
+    self->size = packet->size;
+    if (net.options.shares) {
+        packet_ref(packet);
+        self->shared = packet;
+    } else {
+        self->bytes = g_memdup2(packet->bytes, packet->size);
+    }
+    return self;
+}
+
+static void travelling_free(Travelling *self)
+{
+    if (self->shared != NULL)
+        packet_unref(self->shared);
+    g_free(self->bytes);
+    g_free(self);
+}
+
+static void take_bytes(Travelling *self)
+{
+    if (self->shared == NULL)
+        return;
+    self->bytes = g_memdup2(self->shared->bytes, self->size);
+    g_clear_pointer(&self->shared, packet_unref);
+}
+
+static SimTransport *find_bound(const char *endpoint)
+{
+    return g_hash_table_lookup(net.bound, endpoint);
+}
+
+static SimTransport *find_transport_of(uint32_t node)
+{
+    GHashTableIter each;
+    gpointer transport;
+
+    g_hash_table_iter_init(&each, net.bound);
+    while (g_hash_table_iter_next(&each, NULL, &transport))
+        if (((SimTransport *)transport)->node == node)
+            return transport;
+    return NULL;
+}
+
+static void drop(Travelling *self, const char *why)
+{
+    net.stats.n_lost++;
+    SIM_TRACE("packet %" G_GUINT64_FORMAT " of node %u to node %u %s", self->number, self->from,
+              self->to, why);
+    travelling_free(self);
+}
+
+static void arrive(void *data, uint64_t unused)
+{
+    Travelling *const self = data;
+    SimTransport *const transport = find_transport_of(self->to);
+
+    (void)unused;
+    g_ptr_array_remove_fast(net.travelling, self);
+    if (transport == NULL || self->reset != net.resets[self->from][self->to]) {
+        drop(self, transport == NULL ? "finds nobody" : "is lost with its connection");
+        return;
+    }
+    take_bytes(self);
+    uint64_t *const latest = &net.latest[self->from][self->to];
+    net.stats.n_overtaken += self->number < *latest;
+    *latest = MAX(*latest, self->number);
+    SIM_TRACE("packet %" G_GUINT64_FORMAT " of node %u to node %u arrives", self->number,
+              self->from, self->to);
+    g_queue_push_tail(&transport->inbox, self);
+    sim_fd_set(transport->fd, true);
+}
+
+static void travel(SimChannel *channel, Travelling *self)
+{
+    const SimLink *const link = &net.links[self->from][self->to];
+    int64_t ns = link->least_ns + (int64_t)sim_below((uint64_t)link->spread_ns);
+
+    if (sim_chance(link->slow_1024, 1024))
+        ns += (int64_t)sim_below((uint64_t)link->slow_ns);
+    if (!link->overtakes) {
+        const int64_t now_ns = sim_now_ns();
+        ns = MAX(ns, channel->last_ns - now_ns + 1);
+        channel->last_ns = now_ns + ns;
+    }
+    self->reset = net.resets[self->from][self->to];
+    g_ptr_array_add(net.travelling, self);
+    sim_after(ns, arrive, self, 0);
+}
+
+/* ---- channels ---- */
+
+/* Sends a packet, or holds or loses it. */
+static void let_go(SimChannel *channel, Travelling *self)
+{
+    const SimLink *const link = &net.links[self->from][self->to];
+
+    if (link->is_cut && net.options.holds_when_cut)
+        g_queue_push_tail(&net.held[self->from][self->to], self);
+    else if (link->is_cut || sim_chance(link->loss_1024, 1024))
+        drop(self, "is lost");
+    else
+        travel(channel, self);
+}
+
+static void channel_send(Channel *base, Packet *packet)
+{
+    SimChannel *const channel = (SimChannel *)base;
+    const SimTransport *const bound = find_bound(channel->endpoint);
+
+    net.stats.n_sent++;
+    net.stats.n_bytes += packet->size;
+    const uint64_t hash = hash_bytes(packet->bytes, packet->size);
+    sim_mark(hash);
+    SIM_TRACE("sends packet %" G_GUINT64_FORMAT " of %zu bytes (%016" G_GINT64_MODIFIER "x) to %s",
+              net.stats.n_sent, packet->size, hash, channel->endpoint);
+    if (bound == NULL) {
+        net.stats.n_lost++;
+        return;
+    }
+    const SimLink *const link = &net.links[channel->from][bound->node];
+    Travelling *const first = travelling_new(channel->from, bound->node, packet);
+    first->can_be_answered = channel->greets;
+    if (link->is_cut && net.options.holds_when_cut) {
+        g_queue_push_tail(&net.held[first->from][first->to], first);
+        return;
+    }
+    if (link->is_cut || sim_chance(link->loss_1024, 1024)) {
+        drop(first, "is lost");
+        return;
+    }
+    travel(channel, first);
+    if (sim_chance(link->doubling_1024, 1024)) {
+        net.stats.n_doubled++;
+        travel(channel, travelling_new(channel->from, bound->node, packet));
+    }
+}
+
+static NetworkPeerState channel_state(Channel *base)
+{
+    SimChannel *const channel = (SimChannel *)base;
+    const SimTransport *const bound = find_bound(channel->endpoint);
+
+    if (bound == NULL)
+        return NETWORK_PEER_CONNECTING;
+    return net.links[channel->from][bound->node].is_cut ? NETWORK_PEER_DISCONNECTED
+                                                        : NETWORK_PEER_CONNECTED;
+}
+
+static void channel_close(Channel *base, unsigned linger_ms)
+{
+    SimChannel *const channel = (SimChannel *)base;
+
+    (void)linger_ms;
+    g_free(channel->endpoint);
+    g_free(channel);
+}
+
+static const ChannelOps channel_ops = {
+    .send = channel_send,
+    .state = channel_state,
+    .close = channel_close,
+};
+
+/* ---- the transport ---- */
+
+static Transport *create(const TransportConfig *config, GError **error)
+{
+    SimTransport *const self = g_new0(SimTransport, 1);
+
+    (void)config;
+    (void)error;
+    self->base.ops = &sim_transport;
+    self->node = sim_node();
+    self->fd = sim_fd_new();
+    g_queue_init(&self->inbox);
+    return &self->base;
+}
+
+static gboolean is_of(gpointer endpoint, gpointer transport, gpointer which)
+{
+    (void)endpoint;
+    return transport == which;
+}
+
+/* Packets of a node outlive it, but its memory does not. */
+static void keep_what_is_sent_by(uint32_t node)
+{
+    for (guint i = 0; i < net.travelling->len; i++) {
+        Travelling *const each = g_ptr_array_index(net.travelling, i);
+        if (each->from == node)
+            take_bytes(each);
+    }
+    for (uint32_t to = 0; to < SIM_MOST_NODES; to++)
+        for (GList *link = net.held[node][to].head; link != NULL; link = link->next)
+            take_bytes(link->data);
+}
+
+static void destroy(Transport *transport)
+{
+    SimTransport *const self = (SimTransport *)transport;
+
+    keep_what_is_sent_by(self->node);
+    g_hash_table_foreach_remove(net.bound, is_of, self);
+    sim_fd_close(self->fd);
+    g_queue_clear_full(&self->inbox, (GDestroyNotify)travelling_free);
+    g_free(self);
+}
+
+static bool bind_address(Transport *transport, const char *endpoint, char **resolved,
+                         GError **error)
+{
+    (void)error;
+    if (g_str_has_suffix(endpoint, ":0")) {
+        g_autofree char *host = g_strndup(endpoint, strlen(endpoint) - 2);
+        *resolved = g_strdup_printf("%s:%u", host, 30000 + net.n_ports++);
+    } else {
+        *resolved = g_strdup(endpoint);
+    }
+    g_hash_table_insert(net.bound, g_strdup(*resolved), transport);
+    return true;
+}
+
+static int poll_fd(Transport *transport)
+{
+    return ((SimTransport *)transport)->fd;
+}
+
+static void release(Received *received)
+{
+    Travelling *travelling;
+
+    memcpy(&travelling, received->memory, sizeof travelling);
+    travelling_free(travelling);
+}
+
+static void move(Received *to, Received *from)
+{
+    *to = *from;
+}
+
+static const char *address(Received *received)
+{
+    (void)received;
+    return "a simulated address";
+}
+
+static const ReceivedOps received_ops = {
+    .release = release,
+    .move = move,
+    .address = address,
+};
+
+static void note_heard(uint32_t from, uint32_t to)
+{
+    int64_t *const heard_ns = &net.heard_ns[from][to];
+    const int64_t now_ns = sim_now_ns();
+
+    net.silence_ns[from][to] = MAX(net.silence_ns[from][to], now_ns - *heard_ns);
+    *heard_ns = now_ns;
+}
+
+static bool receive(Transport *transport, Received *received)
+{
+    SimTransport *const self = (SimTransport *)transport;
+    Travelling *const next = g_queue_pop_head(&self->inbox);
+
+    if (g_queue_is_empty(&self->inbox))
+        sim_fd_set(self->fd, false);
+    if (next == NULL)
+        return false;
+    note_heard(next->from, next->to);
+    memset(received, 0, sizeof *received);
+    received->ops = &received_ops;
+    received->bytes = next->bytes;
+    received->size = next->size;
+    received->is_answer = next->is_answer;
+    received->connection = next->can_be_answered ? next->from + 1 : 0;
+    received->node = HANDSHAKE_ANY_NODE;
+    received->lent = net.options.lends;
+    memcpy(received->memory, &next, sizeof next);
+    return true;
+}
+
+/* A connection's number is that of the node that greets, and one more. */
+static void answer(Transport *transport, uint32_t connection, Packet *packet)
+{
+    SimChannel way = { .from = ((SimTransport *)transport)->node };
+
+    net.stats.n_sent++;
+    net.stats.n_bytes += packet->size;
+    sim_mark(hash_bytes(packet->bytes, packet->size));
+    Travelling *const self = travelling_new(way.from, connection - 1, packet);
+    self->is_answer = true;
+    let_go(&way, self);
+}
+
+static Channel *connect_to(Transport *transport, const char *endpoint, const ChannelTarget *target,
+                           GError **error)
+{
+    SimChannel *const channel = g_new0(SimChannel, 1);
+
+    (void)error;
+    channel->base.ops = &channel_ops;
+    channel->from = ((SimTransport *)transport)->node;
+    channel->endpoint = g_strdup(endpoint);
+    channel->greets = target != NULL && target->greets;
+    return &channel->base;
+}
+
+const TransportOps sim_transport = {
+    .name = "sim",
+    .create = create,
+    .destroy = destroy,
+    .bind = bind_address,
+    .poll_fd = poll_fd,
+    .receive = receive,
+    .connect = connect_to,
+    .answer = answer,
+};
+
+/* ---- what a test does to it ---- */
+
+void sim_network_begin(const SimNetworkOptions *options)
+{
+    memset(&net, 0, sizeof net);
+    net.options = *options;
+    net.bound = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    net.travelling = g_ptr_array_new();
+    for (uint32_t from = 0; from < SIM_MOST_NODES; from++)
+        for (uint32_t to = 0; to < SIM_MOST_NODES; to++) {
+            net.links[from][to] = options->usual[from][to];
+            g_queue_init(&net.held[from][to]);
+        }
+}
+
+void sim_network_end(void)
+{
+    for (uint32_t from = 0; from < SIM_MOST_NODES; from++)
+        for (uint32_t to = 0; to < SIM_MOST_NODES; to++)
+            g_queue_clear_full(&net.held[from][to], (GDestroyNotify)travelling_free);
+    for (guint i = 0; i < net.travelling->len; i++)
+        travelling_free(g_ptr_array_index(net.travelling, i));
+    g_ptr_array_free(net.travelling, TRUE);
+    g_hash_table_unref(net.bound);
+}
+
+SimLink *sim_network_link(uint32_t from, uint32_t to)
+{
+    return &net.links[from][to];
+}
+
+void sim_network_join(uint32_t from, uint32_t to)
+{
+    Travelling *each;
+    int64_t ns = net.options.usual[from][to].least_ns;
+
+    net.links[from][to].is_cut = false;
+    while ((each = g_queue_pop_head(&net.held[from][to])) != NULL) {
+        each->reset = net.resets[from][to];
+        g_ptr_array_add(net.travelling, each);
+        sim_after(ns++, arrive, each, 0);
+    }
+}
+
+void sim_network_reset(uint32_t from, uint32_t to)
+{
+    Travelling *each;
+
+    net.resets[from][to]++;
+    while ((each = g_queue_pop_head(&net.held[from][to])) != NULL)
+        drop(each, "is lost with its connection");
+}
+
+int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to)
+{
+    const int64_t now = sim_now_ns() - net.heard_ns[from][to];
+
+    return MAX(net.silence_ns[from][to], now);
+}
+
+void sim_network_stats(SimNetworkStats *stats)
+{
+    *stats = net.stats;
+}

@@ -1,0 +1,299 @@
+/* The scenario of a seed. The larger a fault, the rarer it is. A third of the seeds have none. */
+#include "tests/support/sim/sim_cluster.h"
+
+#include <string.h>
+
+#include "tests/support/engine/engine_fixture.h"
+
+typedef struct {
+    uint64_t state;
+} Dice;
+
+static uint32_t below(Dice *dice, uint32_t limit)
+{
+    return random_below(&dice->state, MAX(1, limit));
+}
+
+static uint32_t between(Dice *dice, uint32_t least, uint32_t most)
+{
+    return least + below(dice, most - least + 1);
+}
+
+static bool percent(Dice *dice, uint32_t chance)
+{
+    return below(dice, 100) < chance;
+}
+
+static void draw_nodes(SimScenario *scenario, Dice *dice)
+{
+    scenario->n_nodes = between(dice, 2, 4);
+    scenario->scheduler = percent(dice, 70) ? 0 : below(dice, scenario->n_nodes);
+    for (uint32_t i = 0; i < scenario->n_nodes; i++) {
+        scenario->servers[i] = percent(dice, 70) ? 1 : below(dice, 3);
+        scenario->workers[i] =
+            between(dice, percent(dice, 20) && scenario->servers[i] > 0 ? 0 : 1, 2);
+        scenario->n_servers += scenario->servers[i];
+        scenario->n_workers += scenario->workers[i];
+    }
+    if (scenario->n_servers == 0)
+        scenario->n_servers = scenario->servers[below(dice, scenario->n_nodes)] = 1;
+    if (scenario->n_workers == 0)
+        scenario->n_workers = scenario->workers[below(dice, scenario->n_nodes)] = 1;
+    scenario->heartbeat_ms = between(dice, 2, 10) * 100;
+    scenario->timeout_ms = scenario->heartbeat_ms * between(dice, 4, 8);
+    scenario->slow_worker = percent(dice, 50) ? below(dice, scenario->n_workers) : UINT32_MAX;
+}
+
+static void draw_table(SimTable *table, Dice *dice, uint32_t number)
+{
+    static const SimHandle with_clock[] = { SIM_HANDLE_KV, SIM_HANDLE_KV, SIM_HANDLE_KV_CLIENT,
+                                            SIM_HANDLE_CHUNK };
+
+    g_snprintf(table->name, sizeof table->name, "t%u", number);
+    table->model = (SimModel)below(dice, 4);
+    table->staleness = percent(dice, 30) ? 0 : below(dice, 4);
+    table->speculation = below(dice, 4);
+    table->max_kept_bytes = percent(dice, 50) ? 0 : between(dice, 1, 2000);
+    table->record = percent(dice, 50) ? "hash" : "dense";
+    table->handle =
+        table->model == SIM_MODEL_SPARSE_SSP ? SIM_HANDLE_SPARSE : with_clock[below(dice, 4)];
+    table->is_hash = table->handle != SIM_HANDLE_CHUNK && percent(dice, 40);
+    if (table->is_hash)
+        table->record = "hash";
+    if (percent(dice, 50))
+        table->partition = table->is_hash ? "hash" : "range";
+    table->cache = (RubatoCache)below(dice, 3);
+    table->first_key = percent(dice, 50) ? 0 : below(dice, 1000);
+    table->n_keys = percent(dice, 20) ? between(dice, 200, 400) : between(dice, 4, 40);
+    table->most_keys = percent(dice, 30) ? table->n_keys : between(dice, 1, 8);
+    table->chunk_size = between(dice, 1, 5);
+    table->parts = percent(dice, 40) ? 0 : between(dice, 1, 9);
+}
+
+static void draw_network(SimScenario *scenario, Dice *dice)
+{
+    SimNetworkOptions *const network = &scenario->network;
+
+    network->n_nodes = scenario->n_nodes;
+    const SimLink usual = { .least_ns = (int64_t)between(dice, 20, 2000) * 1000,
+                            .spread_ns = (int64_t)below(dice, 3000) * 1000 };
+    const bool differ = percent(dice, 50);
+
+    for (uint32_t from = 0; from < scenario->n_nodes; from++)
+        for (uint32_t to = 0; to < scenario->n_nodes; to++) {
+            network->usual[from][to] = usual;
+            if (differ && percent(dice, 30))
+                network->usual[from][to].least_ns *= between(dice, 2, 20);
+        }
+    network->holds_when_cut = percent(dice, 60);
+    network->lends = percent(dice, 30);
+    network->shares = percent(dice, 60);
+    scenario->options.seed = scenario->seed;
+    scenario->options.yield_1024 = percent(dice, 30) ? 0 : below(dice, 300);
+    scenario->options.delay_1024 = percent(dice, 60) ? 0 : below(dice, 8);
+    scenario->options.most_delay_ns = (int64_t)between(dice, 1, 30) * SIM_MS;
+}
+
+/* Of such a size, or a few bytes. */
+static size_t some_bytes(Dice *dice, uint32_t most)
+{
+    return 1 + below(dice, percent(dice, 30) ? 64 : most);
+}
+
+/* The usual sizes, or small ones: then a few keys are several pieces, and a few requests a
+ * window. */
+static void draw_sizes(SimScenario *scenario, Dice *dice)
+{
+    FlowSizes *const sizes = &scenario->sizes;
+
+    *sizes = FLOW_SIZES_USUAL;
+    if (percent(dice, 40))
+        return;
+    sizes->piece_bytes = some_bytes(dice, 1024);
+    sizes->near_piece_bytes = some_bytes(dice, 1024);
+    sizes->worth_sending_bytes = some_bytes(dice, 512);
+    sizes->joined_bytes = some_bytes(dice, 2048);
+    sizes->turn_bytes = some_bytes(dice, 2048);
+    if (percent(dice, 60))
+        sizes->window_bytes = some_bytes(dice, 4096);
+    if (percent(dice, 60))
+        sizes->out_bytes = 1000 + below(dice, 8192);
+    if (percent(dice, 60))
+        sizes->mailbox_bytes = some_bytes(dice, 4096);
+    if (percent(dice, 60))
+        sizes->cache_bytes = some_bytes(dice, 2048);
+}
+
+static void draw_fault(SimScenario *scenario, Dice *dice, bool is_deadly)
+{
+    static const SimFaultKind kinds[] = { SIM_FAULT_LOSS,  SIM_FAULT_DOUBLING, SIM_FAULT_DISORDER,
+                                          SIM_FAULT_SLOW,  SIM_FAULT_CUT,      SIM_FAULT_CUT,
+                                          SIM_FAULT_RESET, SIM_FAULT_STOP };
+    SimFault *const fault = &scenario->faults[scenario->n_faults++];
+    const uint32_t longest_ms =
+        is_deadly ? 3 * scenario->timeout_ms : scenario->timeout_ms * 7 / 10;
+
+    fault->kind = kinds[below(dice, G_N_ELEMENTS(kinds))];
+    fault->at_ms = below(dice, 4000);
+    fault->for_ms = 1 + below(dice, longest_ms);
+    fault->from = percent(dice, 50) ? SIM_MOST_NODES : below(dice, scenario->n_nodes);
+    fault->to = percent(dice, 50) ? SIM_MOST_NODES : below(dice, scenario->n_nodes);
+    if (fault->kind == SIM_FAULT_STOP)
+        fault->from = below(dice, scenario->n_nodes);
+    fault->how_often = fault->kind == SIM_FAULT_LOSS ? below(dice, 400) : below(dice, 1024);
+    scenario->heals_ms = MAX(scenario->heals_ms, fault->at_ms + fault->for_ms);
+}
+
+static void draw_faults(SimScenario *scenario, Dice *dice)
+{
+    const bool is_deadly = percent(dice, 10);
+
+    scenario->failing_worker = UINT32_MAX;
+    scenario->cancelled_ms = -1;
+    if (percent(dice, 33))
+        return;
+    for (uint32_t n = between(dice, 1, 6); n > 0; n--)
+        draw_fault(scenario, dice, is_deadly);
+    if (percent(dice, 15)) {
+        scenario->faults[scenario->n_faults++] = (SimFault){
+            .kind = SIM_FAULT_KILL,
+            .at_ms = below(dice, 4000),
+            .from = below(dice, scenario->n_nodes),
+        };
+        scenario->heals_ms = MAX(scenario->heals_ms, 4000);
+    }
+    if (percent(dice, 10)) {
+        scenario->failing_worker = below(dice, scenario->n_workers);
+        scenario->failing_iteration = below(dice, scenario->n_iterations);
+    } else if (percent(dice, 8)) {
+        scenario->cancelled_ms = below(dice, 3000);
+    }
+}
+
+void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0x9fb21c651e98df25) + 7 };
+
+    memset(scenario, 0, sizeof *scenario);
+    scenario->seed = seed;
+    draw_nodes(scenario, &dice);
+    scenario->n_tables = percent(&dice, 75) ? 1 : 2;
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        draw_table(&scenario->tables[i], &dice, i);
+    scenario->has_task_beside = scenario->n_tables == 2 && percent(&dice, 50);
+    scenario->n_tasks = percent(&dice, 75) ? 1 : 2;
+    scenario->n_iterations = between(&dice, 2, 16);
+    scenario->think_ns = (int64_t)below(&dice, percent(&dice, 50) ? 10 : 400) * SIM_MS + 1000;
+    scenario->barrier_1024 = percent(&dice, 30) ? below(&dice, 300) : 0;
+    draw_network(scenario, &dice);
+    draw_sizes(scenario, &dice);
+    draw_faults(scenario, &dice);
+    scenario->n_moves = percent(&dice, 50) ? 0 : between(&dice, 1, 12);
+    scenario->between_moves_ns = (int64_t)below(&dice, percent(&dice, 50) ? 2 : 200) * SIM_MS + 1;
+}
+
+static void drop_fault(SimScenario *scenario, uint32_t i)
+{
+    scenario->faults[i] = scenario->faults[--scenario->n_faults];
+}
+
+void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program)
+{
+    sim_scenario_draw(scenario, seed);
+    scenario->exact_program = program;
+    scenario->failing_worker = UINT32_MAX;
+    scenario->cancelled_ms = -1;
+    scenario->barrier_1024 = 0;
+    for (uint32_t i = scenario->n_faults; i-- > 0;)
+        if (scenario->faults[i].kind == SIM_FAULT_KILL ||
+            scenario->faults[i].for_ms >= scenario->timeout_ms)
+            drop_fault(scenario, i);
+    memset(scenario->workers, 0, sizeof scenario->workers);
+    for (scenario->n_workers = 0; scenario->n_workers < SIM_EXACT_WORKERS; scenario->n_workers++)
+        scenario->workers[(seed * 7 + scenario->n_workers * (seed % 3)) % scenario->n_nodes]++;
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        if (scenario->workers[i] == 0 && scenario->servers[i] == 0)
+            scenario->servers[i] = 1; /* a node needs a server or a worker */
+    if (scenario->slow_worker != UINT32_MAX)
+        scenario->slow_worker %= SIM_EXACT_WORKERS;
+}
+
+/* ---- in words ---- */
+
+static const char *model_name(SimModel model)
+{
+    static const char *const names[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+
+    return names[model];
+}
+
+static void describe_node(GString *text, uint32_t node)
+{
+    if (node == SIM_MOST_NODES)
+        g_string_append(text, "all");
+    else
+        g_string_append_printf(text, "%u", node);
+}
+
+static void describe_fault(GString *text, const SimFault *fault)
+{
+    static const char *const names[] = {
+        [SIM_FAULT_LOSS] = "loss",     [SIM_FAULT_DOUBLING] = "doubling",
+        [SIM_FAULT_SLOW] = "slowness", [SIM_FAULT_CUT] = "cut",
+        [SIM_FAULT_RESET] = "reset",   [SIM_FAULT_STOP] = "node stopped",
+        [SIM_FAULT_KILL] = "killed",   [SIM_FAULT_DISORDER] = "disorder",
+    };
+
+    g_string_append_printf(text, "\n  %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT " ms: %s, from ",
+                           fault->at_ms, fault->at_ms + fault->for_ms, names[fault->kind]);
+    describe_node(text, fault->from);
+    g_string_append(text, " to ");
+    describe_node(text, fault->to);
+    g_string_append_printf(text, ", %u of 1,024", fault->how_often);
+}
+
+char *sim_scenario_describe(const SimScenario *scenario)
+{
+    static const char *const handles[] = { "KV table", "KV client table", "chunk table",
+                                           "sparse table" };
+    GString *const text = g_string_new(NULL);
+
+    g_string_printf(text,
+                    "seed %" G_GUINT64_FORMAT ": %s%u nodes, scheduler on %u, heartbeat %u ms, "
+                    "timeout %u ms, %u tasks of %u iterations, thinking up to %.3f ms",
+                    scenario->seed, scenario->has_task_beside ? "two tasks at once, " : "",
+                    scenario->n_nodes, scenario->scheduler, scenario->heartbeat_ms,
+                    scenario->timeout_ms, scenario->n_tasks, scenario->n_iterations,
+                    (double)scenario->think_ns / 1e6);
+    g_string_append_printf(text,
+                           "\n  bytes: pieces %zu and %zu, window %zu, mailbox %zu, out %zu, "
+                           "joined %zu, turn %zu, cache %zu",
+                           scenario->sizes.piece_bytes, scenario->sizes.near_piece_bytes,
+                           scenario->sizes.window_bytes, scenario->sizes.mailbox_bytes,
+                           scenario->sizes.out_bytes, scenario->sizes.joined_bytes,
+                           scenario->sizes.turn_bytes, scenario->sizes.cache_bytes);
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        g_string_append_printf(text, "\n  node %u: %u servers, %u workers", i, scenario->servers[i],
+                               scenario->workers[i]);
+    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+        const SimTable *const table = &scenario->tables[i];
+        g_string_append_printf(text,
+                               "\n  %s: %s, s=%u q=%u, %s, %u keys from %" G_GUINT64_FORMAT
+                               ", up to %u a call, %u parts, %s",
+                               table->name, model_name(table->model), table->staleness,
+                               table->speculation, table->is_hash ? "hash" : "dense", table->n_keys,
+                               table->first_key, table->most_keys, table->parts,
+                               handles[table->handle]);
+    }
+    for (uint32_t i = 0; i < scenario->n_faults; i++)
+        describe_fault(text, &scenario->faults[i]);
+    g_string_append_printf(text, "\n  %u moves of parts in each task, up to %.3f ms between them",
+                           scenario->n_moves, (double)scenario->between_moves_ns / 1e6);
+    if (scenario->failing_worker != UINT32_MAX)
+        g_string_append_printf(text, "\n  worker %u fails in iteration %u",
+                               scenario->failing_worker, scenario->failing_iteration);
+    if (scenario->cancelled_ms >= 0)
+        g_string_append_printf(text, "\n  cancelled at %" G_GINT64_FORMAT " ms",
+                               scenario->cancelled_ms);
+    return g_string_free(text, FALSE);
+}

@@ -1,0 +1,394 @@
+/* The function of a simulation's workers: in each iteration a worker reads and adds to some rows of
+ * each table, by the table's handle, and then clocks. Its actions depend on the scenario's seed and
+ * its rank alone. The rows that it reads are compared with the history.
+ *
+ * Threads: the workers' of the simulation. */
+#include "tests/support/sim/sim_cluster.h"
+
+#include <string.h>
+
+#include "tests/support/engine/engine_fixture.h"
+
+#define MOST_ASYNC 3
+
+/* A Get that was begun and not waited for. */
+typedef struct {
+    SimGet get;
+    int64_t *rows;
+    RubatoTicket ticket;
+} Asked;
+
+typedef struct {
+    const SimTable *spec;
+    SimHistory *history;
+    uint64_t clock;
+    union {
+        RubatoKVTable *kv;
+        RubatoKVClientTable *client;
+        RubatoChunkTable *chunks;
+        RubatoSparseKVClientTable *sparse;
+    };
+    Asked asked[MOST_ASYNC];
+    uint32_t n_asked;
+    RubatoIteration *iterations; /* of a sparse table */
+} Opened;
+
+typedef struct {
+    RubatoWorker *worker;
+    const SimJob *job;
+    uint32_t rank, n_workers;
+    uint64_t state; /* of its own random numbers */
+    Opened tables[SIM_MOST_TABLES];
+} Self;
+
+static uint32_t draw(Self *self, uint32_t limit)
+{
+    return random_below(&self->state, MAX(1, limit));
+}
+
+/* Draws keys; NULL and *n consecutive ones from *first, now and then. (transfer full) */
+static RubatoKey *draw_keys(Self *self, const SimTable *spec, size_t *n)
+{
+    *n = 1 + draw(self, spec->most_keys);
+    RubatoKey *const keys = g_new(RubatoKey, *n);
+    const bool in_a_row = draw(self, 3) == 0 && *n <= spec->n_keys;
+    const RubatoKey first =
+        spec->first_key + draw(self, spec->n_keys - (in_a_row ? (uint32_t)*n - 1 : 0));
+
+    for (size_t i = 0; i < *n; i++)
+        keys[i] = in_a_row ? first + i : spec->first_key + draw(self, spec->n_keys);
+    return keys;
+}
+
+static bool is_run(const RubatoKey *keys, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (keys[i] != keys[0] + i)
+            return false;
+    return true;
+}
+
+/* ---- chunks: whole ones stand for their keys ---- */
+
+static RubatoKey *keys_of_chunks(Self *self, Opened *table, uint64_t *chunks, size_t n_chunks,
+                                 size_t *n)
+{
+    const SimTable *const spec = table->spec;
+    RubatoKey *const keys = g_new(RubatoKey, n_chunks * spec->chunk_size);
+
+    *n = 0;
+    for (size_t i = 0; i < n_chunks; i++) {
+        chunks[i] = draw(self, (uint32_t)rubato_chunk_table_n_chunks(table->chunks));
+        const uint32_t length = rubato_chunk_table_chunk_length(table->chunks, chunks[i]);
+        for (uint32_t j = 0; j < length; j++)
+            keys[(*n)++] = spec->first_key + chunks[i] * spec->chunk_size + j;
+    }
+    return keys;
+}
+
+/* ---- Gets ---- */
+
+static bool get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n, int64_t *rows,
+                     GError **error)
+{
+    const bool as_range = is_run(keys, n) && draw(self, 2) == 0;
+
+    switch (table->spec->handle) {
+    case SIM_HANDLE_KV:
+        return as_range ? rubato_kv_table_get_range(table->kv, keys[0], n, rows, error)
+                        : rubato_kv_table_get(table->kv, keys, n, rows, error);
+    case SIM_HANDLE_KV_CLIENT:
+        return as_range ? rubato_kv_client_table_get_range(table->client, keys[0], n, rows, error)
+                        : rubato_kv_client_table_get(table->client, keys, n, rows, error);
+    case SIM_HANDLE_CHUNK:
+        return rubato_chunk_table_get(table->chunks, keys, n, rows, error);
+    default:
+        g_assert_not_reached();
+    }
+}
+
+static int64_t *new_rows(const Self *self, size_t n)
+{
+    int64_t *const rows = g_new(int64_t, n * self->n_workers + 1); /* not NULL, also for none */
+
+    memset(rows, 0x5a, n * self->n_workers * sizeof *rows);
+    return rows;
+}
+
+static bool get(Self *self, Opened *table, GError **error)
+{
+    const bool by_chunks = table->spec->handle == SIM_HANDLE_CHUNK && draw(self, 2) == 0;
+    uint64_t chunks[3];
+    const size_t n_chunks = 1 + draw(self, G_N_ELEMENTS(chunks));
+    size_t n;
+    g_autofree RubatoKey *keys = by_chunks ? keys_of_chunks(self, table, chunks, n_chunks, &n)
+                                           : draw_keys(self, table->spec, &n);
+    g_autofree int64_t *rows = new_rows(self, n);
+    SimGet asked;
+
+    sim_history_begin_get(table->history, &asked, self->rank, table->clock, keys, n);
+    const bool ok =
+        by_chunks ? rubato_chunk_table_get_chunks(table->chunks, chunks, n_chunks, rows, error)
+                  : get_rows(self, table, keys, n, rows, error);
+    if (ok)
+        sim_history_end_get(table->history, &asked, rows);
+    sim_get_clear(&asked);
+    return ok;
+}
+
+/* ---- Gets that are not waited for at once ---- */
+
+static bool end_asked(Opened *table, uint32_t i, GError **error)
+{
+    Asked *const asked = &table->asked[i];
+    const bool ok = rubato_kv_client_table_wait(table->client, asked->ticket, error);
+
+    if (ok)
+        sim_history_end_get(table->history, &asked->get, asked->rows);
+    sim_get_clear(&asked->get);
+    g_free(asked->rows);
+    *asked = table->asked[--table->n_asked];
+    return ok;
+}
+
+static bool ask(Self *self, Opened *table, GError **error)
+{
+    if (table->n_asked == MOST_ASYNC)
+        TRY(end_asked(table, draw(self, MOST_ASYNC), error));
+
+    Asked *const asked = &table->asked[table->n_asked];
+    size_t n;
+    g_autofree RubatoKey *keys = draw_keys(self, table->spec, &n);
+    asked->rows = new_rows(self, n);
+    sim_history_begin_get(table->history, &asked->get, self->rank, table->clock, keys, n);
+    asked->ticket =
+        rubato_kv_client_table_get_async(table->client, keys, n, asked->rows, NULL, NULL, error);
+    if (asked->ticket != 0) {
+        table->n_asked++;
+        return true;
+    }
+    sim_get_clear(&asked->get);
+    g_free(asked->rows);
+    return false;
+}
+
+/* ---- Adds ---- */
+
+static bool add(Self *self, Opened *table, GError **error)
+{
+    const bool by_chunks = table->spec->handle == SIM_HANDLE_CHUNK && draw(self, 2) == 0;
+    uint64_t chunks[3];
+    const size_t n_chunks = 1 + draw(self, G_N_ELEMENTS(chunks));
+    size_t n;
+    g_autofree RubatoKey *keys = by_chunks ? keys_of_chunks(self, table, chunks, n_chunks, &n)
+                                           : draw_keys(self, table->spec, &n);
+    g_autofree int64_t *deltas = new_rows(self, n);
+    const bool as_range = is_run(keys, n) && draw(self, 2) == 0;
+
+    sim_history_add(table->history, self->rank, table->clock, keys, n, deltas);
+    switch (table->spec->handle) {
+    case SIM_HANDLE_KV:
+        return as_range ? rubato_kv_table_add_range(table->kv, keys[0], n, deltas, error)
+                        : rubato_kv_table_add(table->kv, keys, n, deltas, error);
+    case SIM_HANDLE_KV_CLIENT:
+        if (draw(self, 2) == 0)
+            return rubato_kv_client_table_add_async(table->client, keys, n, deltas, NULL, NULL,
+                                                    error) != 0;
+        return as_range ? rubato_kv_client_table_add_range(table->client, keys[0], n, deltas, error)
+                        : rubato_kv_client_table_add(table->client, keys, n, deltas, error);
+    case SIM_HANDLE_CHUNK:
+        return by_chunks
+                   ? rubato_chunk_table_add_chunks(table->chunks, chunks, n_chunks, deltas, error)
+                   : rubato_chunk_table_add(table->chunks, keys, n, deltas, error);
+    default:
+        g_assert_not_reached();
+    }
+}
+
+/* ---- clocks ---- */
+
+static bool tick(Opened *table, GError **error)
+{
+    bool ok;
+
+    switch (table->spec->handle) {
+    case SIM_HANDLE_KV:
+        ok = rubato_kv_table_clock(table->kv, error);
+        break;
+    case SIM_HANDLE_KV_CLIENT:
+        ok = rubato_kv_client_table_clock(table->client, error);
+        break;
+    case SIM_HANDLE_CHUNK:
+        ok = rubato_chunk_table_clock(table->chunks, error);
+        break;
+    default:
+        g_assert_not_reached();
+    }
+    table->clock++;
+    return ok;
+}
+
+/* ---- a table that clocks itself ---- */
+
+static void draw_iterations(Self *self, Opened *table)
+{
+    const uint32_t n = self->job->scenario->n_iterations;
+
+    table->iterations = g_new0(RubatoIteration, n);
+    for (uint32_t i = 0; i < n; i++)
+        if (draw(self, 12) != 0)
+            table->iterations[i].keys = draw_keys(self, table->spec, &table->iterations[i].n);
+}
+
+static bool iterate_sparse(Self *self, Opened *table, GError **error)
+{
+    RubatoIteration next;
+
+    REQUIRE(rubato_sparse_kv_client_table_next(table->sparse, &next), "no iteration is left");
+    g_autofree int64_t *rows = new_rows(self, next.n);
+    SimGet asked;
+    sim_history_begin_get(table->history, &asked, self->rank, table->clock, next.keys, next.n);
+    const bool ok = rubato_sparse_kv_client_table_get(table->sparse, rows, error);
+    if (ok)
+        sim_history_end_get(table->history, &asked, rows);
+    sim_get_clear(&asked);
+    for (uint32_t n = draw(self, 3); ok && n > 0; n--) {
+        sim_history_add(table->history, self->rank, table->clock, next.keys, next.n, rows);
+        TRY(rubato_sparse_kv_client_table_add(table->sparse, rows, error));
+    }
+    table->clock++;
+    return ok;
+}
+
+/* ---- the whole ---- */
+
+static bool iterate(Self *self, Opened *table, GError **error)
+{
+    if (table->spec->handle == SIM_HANDLE_SPARSE)
+        return iterate_sparse(self, table, error);
+    for (uint32_t n = draw(self, 4); n > 0; n--) {
+        const uint32_t what = draw(self, 5);
+        if (what < 2)
+            TRY(add(self, table, error));
+        else if (what < 4 || table->spec->handle != SIM_HANDLE_KV_CLIENT)
+            TRY(get(self, table, error));
+        else
+            TRY(ask(self, table, error));
+    }
+    while (table->n_asked > 0 && draw(self, 2) == 0)
+        TRY(end_asked(table, 0, error));
+    return tick(table, error);
+}
+
+static bool open_table(Self *self, Opened *table, GError **error)
+{
+    const char *const name = table->spec->name;
+
+    switch (table->spec->handle) {
+    case SIM_HANDLE_KV:
+        table->kv = rubato_worker_open_kv_table(self->worker, name, RUBATO_I64, error);
+        return table->kv != NULL;
+    case SIM_HANDLE_KV_CLIENT:
+        table->client = rubato_worker_open_kv_client_table(self->worker, name, RUBATO_I64, error);
+        return table->client != NULL;
+    case SIM_HANDLE_CHUNK:
+        table->chunks = rubato_worker_open_chunk_table(self->worker, name, RUBATO_I64, error);
+        return table->chunks != NULL;
+    case SIM_HANDLE_SPARSE:
+        draw_iterations(self, table);
+        table->sparse = rubato_worker_open_sparse_kv_client_table(
+            self->worker, name, RUBATO_I64, table->iterations, self->job->scenario->n_iterations,
+            error);
+        return table->sparse != NULL;
+    }
+    g_assert_not_reached();
+}
+
+static void close_table(Self *self, Opened *table)
+{
+    /* An answer may still be written: the handle waits for it, so the rows are freed after it. */
+    switch (table->spec->handle) {
+    case SIM_HANDLE_KV:
+        rubato_kv_table_free(table->kv);
+        break;
+    case SIM_HANDLE_KV_CLIENT:
+        rubato_kv_client_table_free(table->client);
+        break;
+    case SIM_HANDLE_CHUNK:
+        rubato_chunk_table_free(table->chunks);
+        break;
+    case SIM_HANDLE_SPARSE:
+        rubato_sparse_kv_client_table_free(table->sparse);
+        break;
+    }
+    for (uint32_t i = 0; i < table->n_asked; i++) {
+        sim_get_clear(&table->asked[i].get);
+        g_free(table->asked[i].rows);
+    }
+    for (uint32_t i = 0; table->iterations != NULL && i < self->job->scenario->n_iterations; i++)
+        g_free((RubatoKey *)(uintptr_t)table->iterations[i].keys);
+    g_free(table->iterations);
+}
+
+static bool begins_with_barrier(const SimJob *job, uint32_t iteration)
+{
+    uint64_t state = job->scenario->seed * 31 + iteration;
+
+    return random_below(&state, 1024) < job->scenario->barrier_1024;
+}
+
+static void think(Self *self)
+{
+    const SimScenario *const scenario = self->job->scenario;
+    const int64_t most_ns =
+        scenario->think_ns * (self->rank == scenario->slow_worker ? SIM_SLOW_WORKER : 1);
+
+    sim_sleep_ns((int64_t)(next_random(&self->state) % (uint64_t)most_ns));
+}
+
+static bool work(Self *self, SimJob *job, GError **error)
+{
+    const SimScenario *const scenario = self->job->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        TRY(open_table(self, &self->tables[i], error));
+    for (uint32_t i = 0; i < scenario->n_iterations; i++) {
+        if (begins_with_barrier(self->job, i)) {
+            for (uint32_t j = 0; j < scenario->n_tables; j++)
+                sim_history_enter_barrier(self->tables[j].history, self->rank);
+            TRY(rubato_worker_barrier(self->worker, error));
+        }
+        if (scenario->failing_worker == self->rank && scenario->failing_iteration == i &&
+            self->job->task == scenario->n_tasks)
+            return fail_at(error, __FILE__, __LINE__, "it goes on", " by its seed");
+        think(self);
+        for (uint32_t j = 0; j < scenario->n_tables; j++)
+            TRY(iterate(self, &self->tables[j], error));
+        SIM_TRACE("worker %u has done iteration %u", self->rank, i);
+        *job->progress_ns = sim_now_ns();
+    }
+    return true;
+}
+
+bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
+{
+    SimJob *const job = user_data;
+    Self self = { .worker = worker,
+                  .job = job,
+                  .rank = rubato_worker_rank(worker),
+                  .n_workers = rubato_worker_n_workers(worker) };
+
+    if (job->begun_task < job->task) {
+        job->begun_task = job->task;
+        for (uint32_t i = 0; i < job->scenario->n_tables; i++)
+            sim_history_begin_task(job->histories[i]);
+    }
+    self.state = job->scenario->seed * 1000003 + self.rank * 101 + job->task;
+    for (uint32_t i = 0; i < job->scenario->n_tables; i++)
+        self.tables[i] =
+            (Opened){ .spec = &job->scenario->tables[i], .history = job->histories[i] };
+    const bool ok = work(&self, job, error);
+    for (uint32_t i = 0; i < job->scenario->n_tables; i++)
+        close_table(&self, &self.tables[i]);
+    return ok;
+}
