@@ -51,7 +51,7 @@ typedef enum {
     CONTROL_LEFT,     /* every node has left or is lost: you may go */
 
     /* Node to scheduler. */
-    CONTROL_BROKEN, /* another node does not do what every node does */
+    CONTROL_BROKEN, /* another node is silent, or does not do what every node does */
 
     CONTROL_END_OF_KINDS,
 } ControlKind;

@@ -252,12 +252,16 @@ static bool find_addressee(const RubatoEngine *engine, ControlMail *mail)
     mail->kind = has_scheduler && (message->senders & CONTROL_SENDER_NODE) ? MAIL_TO_SCHEDULER
                                                                            : MAIL_TO_NODE;
     return mail->kind == MAIL_TO_SCHEDULER ||
-           (is_schedulers && (message->senders & CONTROL_SENDER_SCHEDULER)) ||
-           /* any node may say that it has given up this node */
-           (mail->control.kind == CONTROL_LOST && mail->control.lost.number == engine->self);
+           (is_schedulers && (message->senders & CONTROL_SENDER_SCHEDULER));
 }
 
-/* The scheduler's node is lost to this one. Its last words may still reach it. */
+static void tell_broken(RubatoEngine *engine, uint32_t node, const char *text)
+{
+    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BROKEN, .broken = { node, text } });
+}
+
+/* The scheduler's node is lost to this one. This node's last words may still reach it: then the
+ * scheduler ends the run for all others, too. */
 static void lose_scheduler(RubatoEngine *engine, const char *how)
 {
     const uint32_t node = engine->scheduler_node;
@@ -273,7 +277,7 @@ static void lose_scheduler(RubatoEngine *engine, const char *how)
     pthread_mutex_unlock(&engine->lock);
     if (left)
         return;
-    dispatch_say_last_word(engine, node, text);
+    tell_broken(engine, node, how);
     network_forget(engine->network, node);
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }
@@ -284,9 +288,10 @@ static void broken(void *user, uint32_t node, const char *text)
     RubatoEngine *engine = user;
 
     g_warning("node %u is broken: %s", engine->node_ids[node], text);
-    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BROKEN, .broken = { node, text } });
     if (node == engine->scheduler_node)
         lose_scheduler(engine, text);
+    else
+        tell_broken(engine, node, text);
 }
 
 /* The bytes came as they were sent, so the node itself has made them wrong. A thread that waits for

@@ -152,7 +152,7 @@ void node_hears_blocks(RubatoEngine *engine, uint32_t from, const Control *contr
 
 /* ---- the run ---- */
 
-/* Any node may say that it has given up this node. */
+/* Of another node, or of this one. */
 void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlLost *const lost = &control->lost;

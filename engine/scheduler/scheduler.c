@@ -100,10 +100,10 @@ static void check_left(Scheduler *scheduler)
     scheduler->ended = true;
 }
 
-static void lose_node(Scheduler *scheduler, uint32_t number, const char *how)
+/* All learn the text as the reason why the run ends. */
+static void end_without(Scheduler *scheduler, uint32_t number, const char *text)
 {
     SchedulerNode *node = &scheduler->nodes[number];
-    g_autofree char *text = g_strdup_printf("%s was lost: %s", node->label, how);
 
     node->lost = true;
     verdict_set(&node->loss, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
@@ -112,6 +112,13 @@ static void lose_node(Scheduler *scheduler, uint32_t number, const char *how)
     collectives_node_out(scheduler, number);
     tasks_node_out(scheduler, number);
     check_left(scheduler);
+}
+
+static void lose_node(Scheduler *scheduler, uint32_t number, const char *how)
+{
+    g_autofree char *text = g_strdup_printf("%s was lost: %s", scheduler->nodes[number].label, how);
+
+    end_without(scheduler, number, text);
 }
 
 /* ---- what nodes say to the scheduler itself ---- */
@@ -174,9 +181,10 @@ bool scheduler_hears_broken(Scheduler *scheduler, uint32_t node, const Control *
         lose_node(scheduler, broken->number, how);
         return true;
     }
-    /* The scheduler's own node lives as long as the scheduler does. */
+    /* The scheduler's own node lives as long as the scheduler does. The node that has lost it does
+     * nothing more for the run, and hears nothing more. */
     g_autofree char *text = g_strdup_printf("%s was lost: %s", named->label, how);
-    doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    end_without(scheduler, node, text);
     return true;
 }
 

@@ -261,18 +261,34 @@ START_TEST(scheduler_loses_a_node_that_another_one_finds_broken)
 }
 END_TEST
 
-/* Its own node lives as long as the scheduler does, and so it can still tell all. */
+/* Its own node lives as long as the scheduler does, and so it can still tell all. The node that has
+ * lost it is gone: nobody waits for it, and nobody takes the end for a mistake of another node. */
 START_TEST(scheduler_whose_own_node_is_broken_ends_the_run)
 {
     const char *const text =
         "node 0 (127.0.0.1:4101) was lost: it sent rubbish (says node 7 (127.0.0.1:4103))";
 
     begin();
-    (void)agree(1, CONTROL_CALL_RUN, "task x");
-    say(2, broken(0, "it sent rubbish"));
-    expect_verdict_everywhere(CONTROL_CANCEL, LOST_CODE, text);
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
     propose(1, 2, CONTROL_CALL_CREATE, "table a");
+    say(2, broken(0, "it sent rubbish"));
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert_str_eq(expect(i, CONTROL_LOST)->lost.text, text);
+        expect_verdict(i, CONTROL_CANCEL, LOST_CODE, text);
+    }
     expect_verdict(1, CONTROL_COMMIT, LOST_CODE, text);
+    expect_quiet();
+    done(0, epoch);
+    done(1, epoch);
+    for (uint32_t i = 0; i < 2; i++)
+        expect_verdict(i, CONTROL_TASK_END, LOST_CODE, text);
+    say(0, (Control){ .kind = CONTROL_LEAVE });
+    propose(1, 3, CONTROL_CALL_BARRIER, "");
+    expect_verdict(1, CONTROL_COMMIT, LOST_CODE, text);
+    say(1, (Control){ .kind = CONTROL_LEAVE });
+    for (uint32_t i = 0; i < 2; i++)
+        expect(i, CONTROL_LEFT);
+    expect_quiet();
 }
 END_TEST
 
