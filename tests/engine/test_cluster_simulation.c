@@ -24,6 +24,40 @@ START_TEST(clusters_keep_their_promises_and_end)
 }
 END_TEST
 
+/* Otherwise every loss of a node would count as one that the network has caused. */
+START_TEST(a_network_without_faults_is_no_reason_to_lose_a_node)
+{
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        SimScenario scenario;
+        SimOutcome outcome;
+        sim_scenario_draw(&scenario, seed);
+        scenario.n_faults = 0;
+        sim_cluster_run(&scenario, &outcome);
+        ck_assert_uint_eq(outcome.n_lost, 0);
+        ck_assert_int_lt(outcome.silence_ms, scenario.timeout_ms / 2);
+        ck_assert_int_lt(outcome.outage_ms, scenario.timeout_ms / 2);
+    }
+}
+END_TEST
+
+/* What the scheduler sends to one other node is lost for longer than the timeout, while it hears
+ * that node: that node gives up first. The error of every node says so, whatever each was doing. */
+START_TEST(a_node_that_hears_no_scheduler_ends_the_run_for_all)
+{
+    const uint64_t n = is_slow() ? 40 : 200;
+
+    for (uint64_t seed = (uint64_t)_i; seed < n; seed += N_BATCHES) {
+        SimScenario scenario;
+        SimOutcome outcome;
+        sim_scenario_draw_deaf(&scenario, seed);
+        sim_cluster_run(&scenario, &outcome);
+        if (outcome.n_lost + outcome.n_ended_well != scenario.n_nodes)
+            ck_abort_msg("seed %" G_GUINT64_FORMAT ": a node does not say that another is lost",
+                         seed);
+    }
+}
+END_TEST
+
 /* Each program is run on several clusters, with other faults. */
 START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
 {
@@ -84,6 +118,9 @@ int main(void)
         tcase_add_test(cases, the_seed_that_is_asked_for);
     } else {
         tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_BATCHES);
+        tcase_add_test(cases, a_network_without_faults_is_no_reason_to_lose_a_node);
+        tcase_add_loop_test(cases, a_node_that_hears_no_scheduler_ends_the_run_for_all, 0,
+                            N_BATCHES);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
         tcase_add_test(cases, a_seed_runs_again_bit_for_bit);
     }

@@ -24,6 +24,7 @@ typedef struct {
     bool has_ended, was_killed;
     int64_t failed_ms;
     int64_t silence_ms;   /* the longest to or from the scheduler, when it failed */
+    int64_t outage_ms;    /* the longest between any two nodes, when it failed */
     GError *error;        /* of the tasks */
     GError *error_beside; /* of the task beside them */
     GError *error_again;  /* of the task after one that failed */
@@ -208,6 +209,25 @@ static int64_t longest_silence_ms(const SimCluster *cluster)
     return longest_ns / SIM_MS;
 }
 
+static int64_t longest_outage_ms(const SimCluster *cluster)
+{
+    int64_t longest_ns = 0;
+
+    for (uint32_t from = 0; from < cluster->scenario->n_nodes; from++)
+        for (uint32_t to = 0; to < cluster->scenario->n_nodes; to++) {
+            const int64_t its_ns = sim_network_longest_outage_ns(from, to);
+            longest_ns = MAX(longest_ns, its_ns);
+        }
+    return longest_ns / SIM_MS;
+}
+
+/* The node has failed: what the network did to it until now. */
+static void note_outages(SimNode *node)
+{
+    node->silence_ms = longest_silence_ms(node->cluster);
+    node->outage_ms = longest_outage_ms(node->cluster);
+}
+
 static void end_node(SimNode *node)
 {
     SimCluster *const cluster = node->cluster;
@@ -276,7 +296,7 @@ static bool run_tasks_beside(SimNode *node, GError **error)
     const bool ok = run_tasks(node, &cluster->job, error);
     if (!rubato_task_run_wait(run, &node->error_beside) ||
         !check_tables(node, &cluster->job_beside, &node->error_beside))
-        node->silence_ms = longest_silence_ms(cluster);
+        note_outages(node);
     return ok;
 }
 
@@ -286,17 +306,17 @@ static void use_engine(SimNode *node)
 
     if (cluster->scenario->exact_program != 0) {
         if (!run_exact_program(node, &node->error))
-            node->silence_ms = longest_silence_ms(cluster);
+            note_outages(node);
         return;
     }
     if (create_tables(node, &cluster->job, &node->error) && run_tasks_beside(node, &node->error))
         return;
     node->failed_ms = sim_now_ms() - cluster->begun_ms;
-    node->silence_ms = longest_silence_ms(cluster);
+    note_outages(node);
     if (!can_go_on(node) || (read_what_is_left(node, &cluster->job_again, &node->error_again) &&
                              run_tasks(node, &cluster->job_again, &node->error_again)))
         return;
-    node->silence_ms = longest_silence_ms(cluster);
+    note_outages(node);
 }
 
 static void *run_node(void *data)
@@ -315,7 +335,7 @@ static void *run_node(void *data)
             sim_sleep_ns(SIM_MS);
         rubato_engine_free(engine);
     } else {
-        node->silence_ms = longest_silence_ms(cluster);
+        note_outages(node);
     }
     end_node(node);
     return NULL;
@@ -464,6 +484,15 @@ static int64_t thinks_ms(const SimScenario *scenario)
     return SIM_SLOW_WORKER * scenario->think_ns / SIM_MS + 1;
 }
 
+/* Whether the network was out for so long that a node may be called lost. */
+static bool was_cut_off(const SimScenario *scenario, const SimNode *node)
+{
+    const int64_t enough_ms = (int64_t)scenario->timeout_ms - 2;
+    const bool was_silence = strstr(node->error->message, "nothing heard from") != NULL;
+
+    return node->silence_ms >= enough_ms || (!was_silence && node->outage_ms >= enough_ms);
+}
+
 static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
 {
     const SimScenario *const scenario = cluster->scenario;
@@ -504,16 +533,16 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
     /* A node that hears nothing from the scheduler, although the scheduler hears it, gives up
      * alone. Others then learn from its servers that their requests are cancelled. */
     if ((is_lost || is_cancelled || is_unanswered || node->error_again != NULL) &&
-        node->silence_ms >= (int64_t)scenario->timeout_ms - 2)
+        was_cut_off(scenario, node))
         return;
     if (((has_failed && may_fail) || (is_cancelled && may_be_cancelled)) &&
         node->error_again == NULL)
         return;
     sim_fail("node %u failed without need: %s; then %s (the longest silence was %" G_GINT64_FORMAT
-             " ms)",
+             " ms, the longest outage %" G_GINT64_FORMAT " ms)",
              node->number, node->error->message,
              node->error_again != NULL ? node->error_again->message : "it went on",
-             node->silence_ms);
+             node->silence_ms, node->outage_ms);
 }
 
 static void judge(const SimCluster *cluster, SimOutcome *outcome)
@@ -644,6 +673,8 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
         sim_fail("%s",
                  how == SIM_END_LATE ? "nothing gets done any more" : "nobody will ever go on");
     judge(&cluster, outcome);
+    outcome->silence_ms = longest_silence_ms(&cluster);
+    outcome->outage_ms = longest_outage_ms(&cluster);
     outcome->digest = sim_digest();
     outcome->n_turns = sim_n_turns();
     outcome->simulated_ns = sim_now_ns() - began_ns;

@@ -91,6 +91,10 @@ typedef struct {
 /* The scenario of a seed. */
 void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
 
+/* The cluster and the tables of a seed. Its only fault: one node hears nothing from the
+ * scheduler's node for three timeouts. */
+void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed);
+
 /* The cluster and the faults of a seed, except those that end a task, with an exact program. */
 void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);
 
@@ -102,7 +106,8 @@ typedef struct {
     int64_t simulated_ns;
     uint32_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes, those killed left out */
     SimNetworkStats network;
-    uint64_t rows_digest; /* of an exact program: the bits of its rows at the end */
+    int64_t silence_ms, outage_ms; /* the longest; see sim_network.h */
+    uint64_t rows_digest;          /* of an exact program: the bits of its rows at the end */
 } SimOutcome;
 
 /* Runs it. A wrong value, or a wait without end, ends the test. */

@@ -25,6 +25,7 @@ typedef struct {
 /* A packet on its way. */
 typedef struct {
     uint64_t number; /* in the order of sending */
+    int64_t sent_ns;
     uint32_t from, to;
     uint64_t reset; /* resets of the link when it was sent */
     Packet *shared; /* whose bytes these are; NULL: our own */
@@ -41,6 +42,9 @@ static struct {
     GQueue held[SIM_MOST_NODES][SIM_MOST_NODES];
     int64_t heard_ns[SIM_MOST_NODES][SIM_MOST_NODES];
     int64_t silence_ns[SIM_MOST_NODES][SIM_MOST_NODES];
+    GQueue unread[SIM_MOST_NODES][SIM_MOST_NODES]; /* when each packet was sent, of those after the
+                                                    * latest one that was read */
+    int64_t outage_ns[SIM_MOST_NODES][SIM_MOST_NODES];
     GHashTable *bound; /* address → SimTransport */
     uint32_t n_ports;
     uint64_t latest[SIM_MOST_NODES][SIM_MOST_NODES]; /* number of the latest sent packet that has
@@ -48,6 +52,34 @@ static struct {
     SimNetworkStats stats;
     GPtrArray *travelling;
 } net;
+
+/* Whoever sends a packet notes it, even if it is then lost. */
+static void note_sent(uint32_t from, uint32_t to)
+{
+    g_queue_push_tail(&net.unread[from][to], GSIZE_TO_POINTER((gsize)sim_now_ns()));
+}
+
+static int64_t oldest_unread_ns(uint32_t from, uint32_t to)
+{
+    return (int64_t)GPOINTER_TO_SIZE(g_queue_peek_head(&net.unread[from][to]));
+}
+
+static bool is_any_unread(uint32_t from, uint32_t to)
+{
+    return !g_queue_is_empty(&net.unread[from][to]);
+}
+
+/* What was sent before is late or lost. */
+static void note_read(uint32_t from, uint32_t to, int64_t sent_ns)
+{
+    int64_t *const outage_ns = &net.outage_ns[from][to];
+
+    while (is_any_unread(from, to) && oldest_unread_ns(from, to) <= sent_ns) {
+        const int64_t lasted_ns = sim_now_ns() - oldest_unread_ns(from, to);
+        *outage_ns = MAX(*outage_ns, lasted_ns);
+        (void)g_queue_pop_head(&net.unread[from][to]);
+    }
+}
 
 static uint64_t hash_bytes(const uint8_t *bytes, size_t size)
 {
@@ -70,6 +102,7 @@ static Travelling *travelling_new(uint32_t from, uint32_t to, Packet *packet)
     Travelling *const self = g_new0(Travelling, 1);
 
     self->number = net.stats.n_sent;
+    self->sent_ns = sim_now_ns();
     self->from = from;
     self->to = to;
     self->size = packet->size;
@@ -192,6 +225,7 @@ static void channel_send(Channel *base, Packet *packet)
         return;
     }
     const SimLink *const link = &net.links[channel->from][bound->node];
+    note_sent(channel->from, bound->node);
     Travelling *const first = travelling_new(channel->from, bound->node, packet);
     first->can_be_answered = channel->greets;
     if (link->is_cut && net.options.holds_when_cut) {
@@ -343,6 +377,7 @@ static bool receive(Transport *transport, Received *received)
     if (next == NULL)
         return false;
     note_heard(next->from, next->to);
+    note_read(next->from, next->to, next->sent_ns);
     memset(received, 0, sizeof *received);
     received->ops = &received_ops;
     received->bytes = next->bytes;
@@ -363,6 +398,7 @@ static void answer(Transport *transport, uint32_t connection, Packet *packet)
     net.stats.n_sent++;
     net.stats.n_bytes += packet->size;
     sim_mark(hash_bytes(packet->bytes, packet->size));
+    note_sent(way.from, connection - 1);
     Travelling *const self = travelling_new(way.from, connection - 1, packet);
     self->is_answer = true;
     let_go(&way, self);
@@ -403,15 +439,19 @@ void sim_network_begin(const SimNetworkOptions *options)
     for (uint32_t from = 0; from < SIM_MOST_NODES; from++)
         for (uint32_t to = 0; to < SIM_MOST_NODES; to++) {
             net.links[from][to] = options->usual[from][to];
+            net.heard_ns[from][to] = sim_now_ns();
             g_queue_init(&net.held[from][to]);
+            g_queue_init(&net.unread[from][to]);
         }
 }
 
 void sim_network_end(void)
 {
     for (uint32_t from = 0; from < SIM_MOST_NODES; from++)
-        for (uint32_t to = 0; to < SIM_MOST_NODES; to++)
+        for (uint32_t to = 0; to < SIM_MOST_NODES; to++) {
             g_queue_clear_full(&net.held[from][to], (GDestroyNotify)travelling_free);
+            g_queue_clear(&net.unread[from][to]);
+        }
     for (guint i = 0; i < net.travelling->len; i++)
         travelling_free(g_ptr_array_index(net.travelling, i));
     g_ptr_array_free(net.travelling, TRUE);
@@ -450,6 +490,13 @@ int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to)
     const int64_t now = sim_now_ns() - net.heard_ns[from][to];
 
     return MAX(net.silence_ns[from][to], now);
+}
+
+int64_t sim_network_longest_outage_ns(uint32_t from, uint32_t to)
+{
+    const int64_t now = is_any_unread(from, to) ? sim_now_ns() - oldest_unread_ns(from, to) : 0;
+
+    return MAX(net.outage_ns[from][to], now);
 }
 
 void sim_network_stats(SimNetworkStats *stats)

@@ -45,6 +45,10 @@ void sim_network_reset(uint32_t from, uint32_t to);
  * two packets, or since the last one. */
 int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to);
 
+/* The longest time for which nothing that one node sent to another was read there: from the sending
+ * of a packet until that packet or a later one is read. */
+int64_t sim_network_longest_outage_ns(uint32_t from, uint32_t to);
+
 typedef struct {
     uint64_t n_sent, n_bytes, n_lost, n_doubled, n_overtaken;
 } SimNetworkStats;

@@ -192,6 +192,27 @@ void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
     scenario->between_moves_ns = (int64_t)below(&dice, percent(&dice, 50) ? 2 : 200) * SIM_MS + 1;
 }
 
+void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 11 };
+
+    sim_scenario_draw(scenario, seed);
+    scenario->failing_worker = UINT32_MAX;
+    scenario->cancelled_ms = -1;
+    scenario->sizes = FLOW_SIZES_USUAL; /* the node's last words find room on their link */
+    const SimFault deaf = {
+        .kind = SIM_FAULT_CUT,
+        .at_ms = between(&dice, 500, 2500), /* the run has begun */
+        .for_ms = 3 * scenario->timeout_ms,
+        .from = scenario->scheduler,
+        .to = (scenario->scheduler + 1 + below(&dice, scenario->n_nodes - 1)) % scenario->n_nodes,
+    };
+    memset(scenario->faults, 0, sizeof scenario->faults);
+    scenario->faults[0] = deaf;
+    scenario->n_faults = 1;
+    scenario->heals_ms = deaf.at_ms + deaf.for_ms;
+}
+
 static void drop_fault(SimScenario *scenario, uint32_t i)
 {
     scenario->faults[i] = scenario->faults[--scenario->n_faults];
