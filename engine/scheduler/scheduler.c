@@ -183,7 +183,8 @@ bool scheduler_hears_broken(Scheduler *scheduler, uint32_t node, const Control *
     }
     /* The scheduler's own node lives as long as the scheduler does. The node that has lost it does
      * nothing more for the run, and hears nothing more. */
-    g_autofree char *text = g_strdup_printf("%s was lost: %s", named->label, how);
+    g_autofree char *text =
+        g_strdup_printf("%s, where the scheduler runs, was lost: %s", named->label, how);
     end_without(scheduler, node, text);
     return true;
 }

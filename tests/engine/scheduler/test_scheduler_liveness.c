@@ -266,7 +266,8 @@ END_TEST
 START_TEST(scheduler_whose_own_node_is_broken_ends_the_run)
 {
     const char *const text =
-        "node 0 (127.0.0.1:4101) was lost: it sent rubbish (says node 7 (127.0.0.1:4103))";
+        "node 0 (127.0.0.1:4101), where the scheduler runs, was lost: it sent rubbish (says node 7 "
+        "(127.0.0.1:4103))";
 
     begin();
     const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
