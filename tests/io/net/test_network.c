@@ -152,7 +152,9 @@ START_TEST(handler_that_has_enough_ends_the_batch)
     const NetworkConfig config = { .joined_bytes = 1 };
     const Pair pair = joined_pair(&config);
 
+    pthread_mutex_lock(&pair.b->lock);
     pair.b->most_taken = 3;
+    pthread_mutex_unlock(&pair.b->lock);
     station_hold(pair.b, true);
     for (uint64_t i = 0; i < 40; i++)
         network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 100));
