@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "engine/engine_private.h"
+#include "tests/support/engine/engine_fixture.h"
 
 /* Names the nodes' transport; unset: the default of a cluster file. */
 #define TRANSPORT_VARIABLE "RUBATO_TEST_TRANSPORT"
@@ -234,9 +235,9 @@ static bool split_off(ClusterProcess *process)
     return false;
 }
 
-/* As GLib's own, but for the time: that of the process. GLib asks the C library for the local time,
- * in which the thread sanitizer sees a race; to find out that it may ignore this one it stands still
- * for seconds, and the node is lost. */
+/* Like GLib's own writer, but without the local time. The thread sanitizer sees a race in the C
+ * library's, and the node stands still for seconds while the sanitizer finds out that it is to
+ * ignore this race: so long that the node is lost. */
 static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields, gsize n_fields,
                                   gpointer user_data)
 {
@@ -274,7 +275,7 @@ G_NORETURN static void be_node(const RubatoEngineConfig *config, const Transport
 {
     GError *error = NULL;
 
-    g_log_set_writer_func(write_log, NULL, NULL);
+    log_set_writer(write_log);
     RubatoEngine *engine =
         engine_new_sized(config, transport, sizes != NULL ? sizes : test_sizes(), &error);
     int status = EXIT_SUCCESS;

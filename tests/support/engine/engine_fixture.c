@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -237,10 +238,24 @@ static GLogWriterOutput capture(GLogLevelFlags level, const GLogField *fields, g
     return G_LOG_WRITER_HANDLED;
 }
 
+static _Atomic(GLogWriterFunc) log_writer;
+
+static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields, gsize n_fields,
+                                  gpointer user_data)
+{
+    return atomic_load(&log_writer)(level, fields, n_fields, user_data);
+}
+
+void log_set_writer(GLogWriterFunc writer)
+{
+    if (atomic_exchange(&log_writer, writer) == NULL)
+        g_log_set_writer_func(write_log, NULL, NULL);
+}
+
 void log_capture_start(void)
 {
     captured.text = g_ptr_array_new_with_free_func(g_free);
-    g_log_set_writer_func(capture, NULL, NULL);
+    log_set_writer(capture);
 }
 
 char *log_capture_wait(const char *text, const char *other)

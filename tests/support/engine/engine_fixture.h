@@ -4,7 +4,8 @@
  * A worker thread must not use the assertions of check. It uses REQUIRE, which fails the task, and
  * so the case, in run_ok.
  *
- * Threads: engine_* , run_* and log_capture_start from the case's own; the rest from any. */
+ * Threads: engine_* , run_*, log_set_writer and log_capture_start from the case's own; the rest
+ * from any. */
 #ifndef TESTS_SUPPORT_ENGINE_ENGINE_FIXTURE_H
 #define TESTS_SUPPORT_ENGINE_ENGINE_FIXTURE_H
 
@@ -91,6 +92,9 @@ void event_wait(Event *event, uint32_t count);
 bool event_await(Event *event, uint32_t count, RubatoWorker *worker, GError **error);
 
 /* ---- the log ---- */
+
+/* Who writes the log from now on. GLib itself takes one function for the life of a process. */
+void log_set_writer(GLogWriterFunc writer);
 
 /* From now on everything that is logged is kept. Once in a case. */
 void log_capture_start(void);
