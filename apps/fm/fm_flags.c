@@ -52,9 +52,7 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
           "logistic (default) or hinge (two labels), or squared (ratings)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
-          "adagrad (default, rate 0.05), adam (0.003), ftrl (0.05), sgd (0.5), "
-          "or another",
-          "NAME" },
+          "adagrad (default; .05), adam (.003), ftrl (.05), sgd (.5) or other", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,
           "Penalty on the sizes of all weights (ftrl; default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,

@@ -268,7 +268,7 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
         { "staleness", 's', 0, G_OPTION_ARG_INT, &flags->staleness,
           "ssp, sparse_ssp: clocks ahead of the slowest worker (default 1)", "N" },
         { "speculation", 0, 0, G_OPTION_ARG_INT, &flags->speculation,
-          "sparse_ssp: further clocks, if no slower worker uses the same keys (default 1)", "N" },
+          "sparse_ssp: clocks beyond, if no key is shared (default 1)", "N" },
         { "parts", 0, 0, G_OPTION_ARG_INT, &flags->parts,
           "Parts of each table (default one for each server thread)", "N" },
         { "epochs", 'e', 0, G_OPTION_ARG_INT, &flags->epochs, "Passes over the data", "N" },

@@ -38,7 +38,7 @@ bool lr_parse(LrJob *job, int argc, char **argv)
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
           "logistic (default) or hinge (two labels), or squared (any number)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
-          "adagrad (default, rate 0.5), adam (0.05), ftrl (0.3), sgd (2), or another", "NAME" },
+          "adagrad (default; 0.5), adam (0.05), ftrl (0.3), sgd (2) or other", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,
           "Penalty on the sizes of weights; ftrl makes many 0 (default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,

@@ -401,7 +401,8 @@ check_reference()
 
     cat "$source_dir"/docs/reference/*.md >"$scratch/reference"
     for header in "$source_dir"/include/rubato/*.h; do
-        while IFS= read -r statement; do
+        # Macros and the bodies of functions are described, not quoted.
+        [[ $header == */update_loops.h ]] || while IFS= read -r statement; do
             grep -qxF -- "$statement" "$scratch/quoted" ||
                 fail docs/reference "does not quote from ${header##*/}: $statement"
         done < <(statements_of "$header")
