@@ -2,43 +2,10 @@
 #include <stdlib.h>
 
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/eager_model.h"
 #include "tests/support/runner.h"
 
 static const ClusterShape TWO = { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } };
-
-/* ---- a model that answers and applies at once ---- */
-
-static RubatoModel *create(const RubatoModelSetup *setup, GError **error)
-{
-    (void)setup;
-    (void)error;
-    return g_new0(RubatoModel, 1);
-}
-
-static void destroy(RubatoModel *model)
-{
-    g_free(model);
-}
-
-static void get(RubatoModel *model, RubatoRequest *request)
-{
-    rubato_model_answer(model, request);
-}
-
-static void add(RubatoModel *model, RubatoRequest *request)
-{
-    rubato_model_apply(model, request);
-    rubato_model_finish(model, request);
-}
-
-static const RubatoModelOps eager = {
-    .name = "eager",
-    .traits = { .lead = RUBATO_LEAD_UNBOUNDED },
-    .create = create,
-    .destroy = destroy,
-    .get = get,
-    .add = add,
-};
 
 /* ---- nodes ---- */
 
@@ -87,7 +54,7 @@ START_TEST(nodes_that_have_registered_the_same_use_it)
 {
     ClusterRun *run = cluster_run_new(&TWO);
 
-    ck_assert(rubato_register_model(&eager, NULL));
+    ck_assert(rubato_register_model(&eager_model, NULL));
     cluster_start(run, count_with_own_model, NULL);
     cluster_expect_success(run);
     cluster_run_free(run);
@@ -108,7 +75,7 @@ START_TEST(node_that_has_registered_more_is_refused_by_name)
     ClusterRun *run = cluster_run_new(&TWO);
 
     cluster_start_node(run, 0, meet, NULL);
-    ck_assert(rubato_register_model(&eager, NULL));
+    ck_assert(rubato_register_model(&eager_model, NULL));
     cluster_start_node(run, 1, meet, NULL);
     expect_refused(run, 1, "has registered the model eager, the scheduler has not");
     cluster_run_free(run);
@@ -120,7 +87,7 @@ START_TEST(node_that_has_registered_less_is_refused_by_name)
     ClusterRun *run = cluster_run_new(&TWO);
 
     cluster_start_node(run, 1, meet, NULL);
-    ck_assert(rubato_register_model(&eager, NULL));
+    ck_assert(rubato_register_model(&eager_model, NULL));
     cluster_start_node(run, 0, meet, NULL);
     expect_refused(run, 1, "the scheduler has registered the model eager, node 7");
     cluster_run_free(run);

@@ -7,41 +7,10 @@
 #include "models/registry.h"
 #include "models/storage/storage.h"
 #include "models/update/update.h"
+#include "tests/support/engine/eager_model.h"
 #include "tests/support/runner.h"
 
-/* ---- a model, a storage and a rule of one's own ---- */
-
-static RubatoModel *create_model(const RubatoModelSetup *setup, GError **error)
-{
-    (void)setup;
-    (void)error;
-    return g_new0(RubatoModel, 1);
-}
-
-static void destroy_model(RubatoModel *model)
-{
-    g_free(model);
-}
-
-static void get(RubatoModel *model, RubatoRequest *request)
-{
-    rubato_model_answer(model, request);
-}
-
-static void add(RubatoModel *model, RubatoRequest *request)
-{
-    rubato_model_apply(model, request);
-    rubato_model_finish(model, request);
-}
-
-static const RubatoModelOps eager = {
-    .name = "eager",
-    .traits = { .lead = RUBATO_LEAD_UNBOUNDED },
-    .create = create_model,
-    .destroy = destroy_model,
-    .get = get,
-    .add = add,
-};
+/* ---- a rule of one's own ---- */
 
 /* value = value × 2 + delta */
 static void apply_rows(const RubatoUpdate *update, void *const *rows, const void *deltas,
@@ -69,10 +38,11 @@ START_TEST(what_is_registered_has_a_name_like_any_other)
     storage.name = "hash-too";
     ck_assert_ptr_null(rubato_model_traits("eager"));
     ck_assert_ptr_null(rubato_update_rule_traits("doubling"));
-    ck_assert_msg(rubato_register_model(&eager, &error), "%s", error != NULL ? error->message : "");
+    ck_assert_msg(rubato_register_model(&eager_model, &error), "%s",
+                  error != NULL ? error->message : "");
     ck_assert(rubato_register_storage(&storage, NULL));
     ck_assert(rubato_register_update_rule(&doubling, NULL));
-    ck_assert_ptr_eq(rubato_model_traits("eager"), &eager.traits);
+    ck_assert_ptr_eq(rubato_model_traits("eager"), &eager_model.traits);
     ck_assert_ptr_eq(rubato_update_rule_traits("doubling"), &doubling.traits);
     ck_assert_ptr_eq(storage_find("hash-too"), &storage);
 
@@ -120,7 +90,8 @@ START_TEST(table_of_registered_parts_serves_a_task)
     float value = 0;
 
     storage.name = "hash-too";
-    ck_assert(rubato_register_model(&eager, NULL) && rubato_register_storage(&storage, NULL) &&
+    ck_assert(rubato_register_model(&eager_model, NULL) &&
+              rubato_register_storage(&storage, NULL) &&
               rubato_register_update_rule(&doubling, NULL));
     g_autoptr(RubatoEngine) engine =
         rubato_engine_new(&(RubatoEngineConfig){ .servers = 2 }, &error);
@@ -154,7 +125,7 @@ static void expect_model_refused(RubatoModelOps ops, const char *text)
 
 START_TEST(model_without_what_it_needs_is_refused)
 {
-    RubatoModelOps ops = eager;
+    RubatoModelOps ops = eager_model;
 
     ops.name = NULL;
     expect_model_refused(ops, "its name has to be");
@@ -168,13 +139,13 @@ START_TEST(model_without_what_it_needs_is_refused)
     expect_model_refused(ops, "its name has to be");
     ops.name = "bsp";
     expect_model_refused(ops, "there is one of that name already");
-    ops = eager;
+    ops = eager_model;
     ops.destroy = NULL;
     expect_model_refused(ops, "it needs create, destroy, get and add");
-    ops = eager;
+    ops = eager_model;
     ops.traits.lead = (RubatoLead)9;
     expect_model_refused(ops, "9 is no RubatoLead");
-    ops = eager;
+    ops = eager_model;
     ops.traits.lazy_clocks = ops.traits.per_worker_clocks = true;
     expect_model_refused(ops, "exclude each other");
 }
@@ -217,15 +188,15 @@ END_TEST
 
 START_TEST(nothing_is_registered_while_there_is_an_engine)
 {
-    RubatoModelOps second = eager;
+    RubatoModelOps second = eager_model;
     GError *error = NULL;
     bool registered;
 
     second.name = "second";
-    ck_assert(rubato_register_model(&eager, NULL));
+    ck_assert(rubato_register_model(&eager_model, NULL));
     RubatoEngine *engine = rubato_engine_new(&(RubatoEngineConfig){ .servers = 1 }, &error);
     ck_assert_ptr_nonnull(engine);
-    ck_assert(rubato_register_model(&eager, NULL)); /* it is there */
+    ck_assert(rubato_register_model(&eager_model, NULL)); /* it is there */
     registered = rubato_register_model(&second, &error);
     expect_refused(registered, g_steal_pointer(&error), "the process has an engine");
     rubato_engine_free(engine);
@@ -244,7 +215,7 @@ START_TEST(sixty_four_of_a_kind_are_enough)
 
     for (unsigned i = 0; i <= MOST; i++) {
         g_snprintf(names[i], sizeof names[i], "model-%u", i);
-        ops[i] = eager;
+        ops[i] = eager_model;
         ops[i].name = names[i];
         if (i < MOST)
             ck_assert(rubato_register_model(&ops[i], NULL));
@@ -274,13 +245,13 @@ END_TEST
 
 START_TEST(descriptions_are_equal_whatever_the_order)
 {
-    RubatoModelOps second = eager;
+    RubatoModelOps second = eager_model;
     g_autofree char *nothing = registry_describe();
 
     second.name = "a-model";
     ck_assert_str_eq(nothing, "");
     ck_assert(rubato_register_update_rule(&doubling, NULL));
-    ck_assert(rubato_register_model(&eager, NULL));
+    ck_assert(rubato_register_model(&eager_model, NULL));
     ck_assert(rubato_register_model(&second, NULL));
     g_autofree char *all = registry_describe();
     g_auto(GStrv) lines = g_strsplit(all, "\n", -1);
@@ -299,7 +270,7 @@ START_TEST(every_trait_is_described)
     static const char *const names[] = { "m0", "m1", "m2", "m3", "m4", "m5", "m6" };
 
     for (size_t i = 0; i < G_N_ELEMENTS(models); i++) {
-        models[i] = eager;
+        models[i] = eager_model;
         models[i].name = names[i];
     }
     models[1].traits.lead = RUBATO_LEAD_NONE;
