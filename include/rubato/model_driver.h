@@ -1,9 +1,9 @@
 /* A shard with a consistency model over it, without servers, threads or messages: for tests and
  * tools that give it requests and clocks in an order of their own.
  *
- * The order of one node's requests and clocks is the model's business: a node tells a clock only
- * after the Adds that its workers made before it. Requests stay their maker's, who chains them by
- * nothing: `next` is the driver's from the call that takes a request until it is given back.
+ * A node tells a clock only after the Adds that its workers made before it; the caller keeps that
+ * order. A request belongs to its maker; its `next` belongs to the driver from the call that takes
+ * the request until the request is given back.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_MODEL_DRIVER_H

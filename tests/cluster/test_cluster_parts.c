@@ -76,7 +76,7 @@ static bool await_moves(RubatoWorker *worker, Scene *scene, uint64_t clock, GErr
 
     while (rubato_worker_rank(worker) == 0 && atomic_load(&scene->n_moved) < wanted) {
         EXPECT(!rubato_worker_cancelled(worker), "the task goes on");
-        g_usleep(100);
+        g_usleep(100); /* another thread moves, and only a counter tells of it */
     }
     return true;
 }
