@@ -1,86 +1,13 @@
-/* A run of a model test, and its judges, written straight from the semantics.
- *
- * A row has a column for each worker. The worker's j-th Add to a key adds 3^j there: so a sum shows
- * how many of its Adds are in it, and whether one is missing or in it twice.
+/* A run of a model test: what workers do, what shards take.
  *
  * Thread: that of the test case. */
-#include "tests/kit/world.h"
+#include "tests/kit/world_private.h"
 
 #include <string.h>
 
-#define FIRST_KEY RUBATO_TEST_FIRST_KEY
-#define N_KEYS RUBATO_TEST_N_KEYS
-
-typedef enum { MESSAGE_GET, MESSAGE_ADD, MESSAGE_CLOCK, MESSAGE_ANNOUNCE } MessageKind;
-
-/* A Get of a worker, in parts for the shards. */
-typedef struct {
-    uint32_t worker;
-    uint64_t clock;
-    size_t n;
-    RubatoKey keys[MAX_CALL_KEYS];
-    int64_t values[MAX_CALL_KEYS * MAX_WORKERS];
-    uint32_t own[MAX_CALL_KEYS];               /* Adds of its worker to the key before it */
-    uint32_t seen[MAX_CALL_KEYS][MAX_WORKERS]; /* Adds in what it read */
-    bool is_read[MAX_CALL_KEYS];
-    uint32_t n_pending;
-} Get;
-
-typedef struct {
-    RubatoRequest request; /* first */
-    MessageKind kind;
-    uint32_t source; /* of a clock */
-    Get *get;
-    bool is_selection;
-    bool is_answered;
-    RubatoKey keys[MAX_CALL_KEYS];
-    uint32_t at[MAX_CALL_KEYS];
-    int64_t values[MAX_CALL_KEYS * MAX_WORKERS];
-} Message;
-
-typedef struct {
-    uint64_t clock; /* RUBATO_CLOCK_RETIRED at the end */
-    Get *waits_for;
-    uint32_t n_pending;            /* Gets in flight */
-    uint32_t n_told;               /* iterations; UINT32_MAX: no more come */
-    uint32_t told[MAX_ITERATIONS]; /* masks of keys */
-    bool has_got;                  /* a Get at this clock */
-} Worker;
-
-/* What a shard has been told, and what it has. */
-struct RubatoTestView {
-    const World *world;
-    RubatoModelDriver *driver;
-    RubatoKey first_key;
-    uint64_t n_keys;
-    uint64_t clocks[MAX_WORKERS]; /* by source */
-    uint32_t n_told[MAX_WORKERS];
-    uint32_t told[MAX_WORKERS][MAX_ITERATIONS];
-    uint32_t n_told_keys[MAX_WORKERS]; /* of the iteration that has come in part */
-    GPtrArray *parked;
-};
-
-typedef struct RubatoTestView Shard;
-
-struct World {
-    Scenario scenario;
-    bool has_worker_clocks;
-    uint32_t n_sources;
-    Worker workers[MAX_WORKERS];
-    Shard shards[MAX_SHARDS];
-    GQueue channels[MAX_NODES][MAX_SHARDS];
-    uint64_t clocks_told[MAX_WORKERS][MAX_SHARDS]; /* by source */
-    GPtrArray *gets, *messages;
-    uint64_t log[MAX_WORKERS][N_KEYS][MAX_ADDS]; /* the clock of each Add */
-    uint32_t n_log[MAX_WORKERS][N_KEYS];
-    GString *story;
-    char *failure;
-};
-
 /* ---- telling ---- */
 
-G_GNUC_PRINTF(2, 3)
-static void fail(World *world, const char *format, ...)
+void world_fail(World *world, const char *format, ...)
 {
     va_list arguments;
 
@@ -91,8 +18,7 @@ static void fail(World *world, const char *format, ...)
     va_end(arguments);
 }
 
-G_GNUC_PRINTF(2, 3)
-static void tell(World *world, const char *format, ...)
+void world_tell(World *world, const char *format, ...)
 {
     va_list arguments;
 
@@ -105,9 +31,9 @@ static void tell(World *world, const char *format, ...)
 
 static void tell_keys(World *world, const RubatoKey *keys, size_t n)
 {
-    tell(world, n == 0 ? " no key" : n == 1 ? " key" : " keys");
+    world_tell(world, n == 0 ? " no key" : n == 1 ? " key" : " keys");
     for (size_t i = 0; i < n; i++)
-        tell(world, " %u", (unsigned)(keys[i] - FIRST_KEY));
+        world_tell(world, " %u", (unsigned)(keys[i] - FIRST_KEY));
 }
 
 /* (transfer full) */
@@ -119,17 +45,7 @@ static char *clock_text(uint64_t clock)
 
 /* ---- what is so ---- */
 
-static uint64_t lowest(const uint64_t *clocks, uint32_t n)
-{
-    uint64_t min = RUBATO_CLOCK_RETIRED;
-
-    for (uint32_t i = 0; i < n; i++)
-        min = MIN(min, clocks[i]);
-    return min;
-}
-
-/* The clock of the slowest live worker. */
-static uint64_t true_min(const World *world)
+uint64_t world_true_min(const World *world)
 {
     uint64_t min = RUBATO_CLOCK_RETIRED;
 
@@ -162,52 +78,6 @@ static uint32_t shard_of(const World *world, RubatoKey key)
     while (key - world->shards[i].first_key >= world->shards[i].n_keys)
         i++;
     return i;
-}
-
-static uint32_t bit_of(RubatoKey key)
-{
-    return UINT32_C(1) << (key - FIRST_KEY);
-}
-
-static uint32_t n_adds_before(const World *world, uint32_t worker, RubatoKey key, uint64_t clock)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < world->n_log[worker][key - FIRST_KEY]; i++)
-        n += world->log[worker][key - FIRST_KEY][i] < clock;
-    return n;
-}
-
-uint32_t rubato_test_view_n_workers(const RubatoTestView *view)
-{
-    return view->world->scenario.n_workers;
-}
-
-uint64_t rubato_test_view_clock(const RubatoTestView *view, uint32_t worker)
-{
-    return view
-        ->clocks[view->world->has_worker_clocks ? worker : view->world->scenario.node_of[worker]];
-}
-
-uint64_t rubato_test_view_min_clock(const RubatoTestView *view)
-{
-    return lowest(view->clocks, view->world->n_sources);
-}
-
-bool rubato_test_view_has_told(const RubatoTestView *view, uint32_t worker, uint64_t iteration)
-{
-    return iteration < view->n_told[worker];
-}
-
-bool rubato_test_view_uses(const RubatoTestView *view, uint32_t worker, uint64_t iteration,
-                           RubatoKey key)
-{
-    return iteration < MAX_ITERATIONS && (view->told[worker][iteration] & bit_of(key)) != 0;
-}
-
-const RubatoTableSpec *rubato_test_view_spec(const RubatoTestView *view)
-{
-    return &view->world->scenario.spec;
 }
 
 bool world_can_step(const World *world, uint32_t worker)
@@ -250,7 +120,7 @@ bool world_has_got(const World *world, uint32_t worker)
 
 bool world_is_over(const World *world)
 {
-    return true_min(world) == RUBATO_CLOCK_RETIRED;
+    return world_true_min(world) == RUBATO_CLOCK_RETIRED;
 }
 
 uint32_t world_iteration_keys(const World *world, uint32_t worker, uint8_t *keys)
@@ -267,139 +137,6 @@ uint32_t world_iteration_keys(const World *world, uint32_t worker, uint8_t *keys
 const char *world_failure(const World *world)
 {
     return world->failure;
-}
-
-/* ---- the judges ---- */
-
-/* How many Adds of a worker to a key make the sum. Fails if it is not the sum of the first n. */
-static uint32_t decode(World *world, uint32_t worker, RubatoKey key, int64_t sum, const char *where)
-{
-    uint64_t expected = 0, power = 1;
-
-    for (uint32_t n = 0; n <= world->n_log[worker][key - FIRST_KEY]; n++) {
-        if (expected == (uint64_t)sum)
-            return n;
-        expected += power;
-        power *= 3;
-    }
-    fail(world, "%s of key %u holds Adds of worker %u that are not its first ones, or one twice",
-         where, (unsigned)(key - FIRST_KEY), worker);
-    return 0;
-}
-
-/* What a Get has seen of one worker under one key against what it had to see. An Add that was due
- * but not made when the Get was answered shows only later, so Gets are judged at the end again. */
-static void judge_key(World *world, const Get *get, size_t i, uint32_t other)
-{
-    const RubatoTestBounds *bounds = &world->scenario.bounds;
-    const uint32_t seen = get->seen[i][other];
-    const uint32_t below_clock = n_adds_before(world, other, get->keys[i], get->clock);
-    const uint32_t due =
-        n_adds_before(world, other, get->keys[i], get->clock - MIN(get->clock, bounds->staleness));
-    const unsigned key = (unsigned)(get->keys[i] - FIRST_KEY), clock = (unsigned)get->clock;
-
-    if (bounds->is_exact && seen != below_clock)
-        fail(world,
-             "exact: the Get of worker %u at clock %u saw %u Adds of worker %u to key %u; %u were "
-             "made at clocks below %u",
-             get->worker, clock, seen, other, key, below_clock, clock);
-    if (bounds->sees_own && other == get->worker && seen < get->own[i])
-        fail(world, "own: the Get of worker %u at clock %u saw %u of its own %u Adds to key %u",
-             get->worker, clock, seen, get->own[i], key);
-    if (bounds->has_staleness && seen < due)
-        fail(world,
-             "staleness %u: the Get of worker %u at clock %u saw %u Adds of worker %u to key %u; "
-             "%u were made at clocks below %u",
-             (unsigned)bounds->staleness, get->worker, clock, seen, other, key, due,
-             (unsigned)(get->clock - MIN(get->clock, bounds->staleness)));
-}
-
-static void judge_get(World *world, const Get *get)
-{
-    for (size_t i = 0; i < get->n; i++)
-        for (uint32_t other = 0; get->is_read[i] && other < world->scenario.n_workers; other++)
-            judge_key(world, get, i, other);
-}
-
-static void tell_answer(World *world, const Shard *shard, const Message *message)
-{
-    const Get *get = message->get;
-
-    if (world->story == NULL)
-        return;
-    tell(world,
-         "  shard %u answers worker %u's Get of clock %u:", (unsigned)(shard - world->shards),
-         get->worker, (unsigned)get->clock);
-    for (size_t i = 0; i < message->request.keys.n; i++) {
-        const uint32_t row = message->at[i];
-
-        tell(world, " key %u:", (unsigned)(get->keys[row] - FIRST_KEY));
-        for (uint32_t other = 0; other < world->scenario.n_workers; other++)
-            tell(world, " %u", get->seen[row][other]);
-    }
-    tell(world, " (Adds seen, by worker)\n");
-}
-
-/* A shard has answered a part of a Get. */
-static void take_answer(World *world, Shard *shard, Message *message)
-{
-    const RubatoTestBounds *bounds = &world->scenario.bounds;
-    const uint32_t width = world->scenario.n_workers;
-    const uint64_t min = true_min(world);
-    Get *get = message->get;
-
-    if (message->is_answered) {
-        fail(world, "a Get of worker %u was answered twice", get->worker);
-        return;
-    }
-    message->is_answered = true;
-    if (!g_ptr_array_remove_fast(shard->parked, message)) {
-        fail(world, "shard %u answered a Get that it did not have",
-             (unsigned)(shard - world->shards));
-        return;
-    }
-    for (size_t i = 0; i < message->request.keys.n; i++) {
-        const uint32_t row = message->at[i];
-
-        if (!message->is_selection)
-            memcpy(get->values + row * width, message->values + i * width, width * sizeof(int64_t));
-        get->is_read[row] = true;
-        for (uint32_t other = 0; other < width; other++)
-            get->seen[row][other] =
-                decode(world, other, get->keys[row], get->values[row * width + other], "the row");
-    }
-    tell_answer(world, shard, message);
-    if (bounds->is_due != NULL && !bounds->is_due(shard, &message->request, bounds->user))
-        fail(world, "due: the Get of worker %u at clock %u was answered too early", get->worker,
-             (unsigned)get->clock);
-    if (bounds->has_lead && get->clock > min && get->clock - min > bounds->lead)
-        fail(world,
-             "lead %u: the Get of worker %u at clock %u was answered while the slowest worker was "
-             "at clock %u",
-             (unsigned)bounds->lead, get->worker, (unsigned)get->clock, (unsigned)min);
-    if (--get->n_pending > 0)
-        return;
-    judge_get(world, get);
-    world->workers[get->worker].n_pending--;
-    if (world->workers[get->worker].waits_for == get)
-        world->workers[get->worker].waits_for = NULL;
-}
-
-/* What is left in a shard after the task: every Add where all programs have come to their end. */
-static void judge_rows(World *world, const Shard *shard, bool is_over)
-{
-    int64_t row[MAX_WORKERS];
-
-    for (RubatoKey key = shard->first_key; key < shard->first_key + shard->n_keys; key++) {
-        rubato_model_driver_read(shard->driver, &(RubatoKeys){ .first = key, .n = 1 }, row);
-        for (uint32_t worker = 0; worker < world->scenario.n_workers; worker++) {
-            const uint32_t n = decode(world, worker, key, row[worker], "the last row");
-
-            if (is_over && n != world->n_log[worker][key - FIRST_KEY])
-                fail(world, "lost: %u of %u Adds of worker %u to key %u are in the last row", n,
-                     world->n_log[worker][key - FIRST_KEY], worker, (unsigned)(key - FIRST_KEY));
-        }
-    }
 }
 
 /* ---- sending ---- */
@@ -583,12 +320,12 @@ static void tell_delivery(World *world, uint32_t shard, const Message *message)
     g_autofree char *clock = clock_text(message->request.clock);
 
     if (message->kind == MESSAGE_CLOCK)
-        tell(world, "  shard %u hears that %s %u is %s%s\n", shard,
-             world->has_worker_clocks ? "worker" : "node", message->source,
-             message->request.clock == RUBATO_CLOCK_RETIRED ? "" : "at clock ", clock);
+        world_tell(world, "  shard %u hears that %s %u is %s%s\n", shard,
+                   world->has_worker_clocks ? "worker" : "node", message->source,
+                   message->request.clock == RUBATO_CLOCK_RETIRED ? "" : "at clock ", clock);
     else
-        tell(world, "  shard %u takes worker %u's %s of clock %s\n", shard, message->request.worker,
-             names[message->kind], clock);
+        world_tell(world, "  shard %u takes worker %u's %s of clock %s\n", shard,
+                   message->request.worker, names[message->kind], clock);
 }
 
 static void give(Shard *shard, Message *message)
@@ -609,21 +346,6 @@ static void give(Shard *shard, Message *message)
     }
 }
 
-/* A Get that is due must not be parked. */
-static void judge_parked(World *world, const Shard *shard)
-{
-    const RubatoTestBounds *bounds = &world->scenario.bounds;
-
-    for (guint i = 0; bounds->is_due != NULL && i < shard->parked->len; i++) {
-        const Message *parked = shard->parked->pdata[i];
-
-        if (bounds->is_due(shard, &parked->request, bounds->user))
-            fail(world, "due: shard %u has not answered the Get of worker %u at clock %u",
-                 (unsigned)(shard - world->shards), parked->request.worker,
-                 (unsigned)parked->request.clock);
-    }
-}
-
 static void deliver(World *world, uint32_t node, uint32_t number)
 {
     Shard *shard = &world->shards[number];
@@ -639,19 +361,19 @@ static void deliver(World *world, uint32_t node, uint32_t number)
 
         next = request->next;
         if (answered->kind == MESSAGE_GET) {
-            take_answer(world, shard, answered);
+            judge_answer(world, shard, answered);
             continue;
         }
         if (answered != message || is_back)
-            fail(world, "an Add or announcement came back twice, or in a later call");
+            world_fail(world, "an Add or announcement came back twice, or in a later call");
         is_back = true;
         memset(answered->values, 0xee, sizeof answered->values); /* whoever still looks sees it */
         memset(answered->keys, 0xee, sizeof answered->keys);
     }
     if (!is_back)
-        fail(world, "an Add or announcement did not come back in the call that brought it");
+        world_fail(world, "an Add or announcement did not come back in the call that brought it");
     if (rubato_model_driver_min_clock(shard->driver) != rubato_test_view_min_clock(shard))
-        fail(world, "shard %u has a wrong min clock", number);
+        world_fail(world, "shard %u has a wrong min clock", number);
     judge_parked(world, shard);
 }
 
@@ -725,21 +447,22 @@ static void tell_action(World *world, const Action *action, const RubatoKey *key
     case ACTION_GET:
     case ACTION_ADD:
     case ACTION_ANNOUNCE:
-        tell(world, "worker %u (node %u, clock %u) %s", action->worker,
-             world->scenario.node_of[action->worker], (unsigned)self->clock, verbs[action->kind]);
+        world_tell(world, "worker %u (node %u, clock %u) %s", action->worker,
+                   world->scenario.node_of[action->worker], (unsigned)self->clock,
+                   verbs[action->kind]);
         tell_keys(world, keys, action->n_keys);
         if (action->kind == ACTION_ANNOUNCE)
-            tell(world, " for clock %u", self->n_told);
-        tell(world, action->kind == ACTION_GET && action->waits ? " and waits\n" : "\n");
+            world_tell(world, " for clock %u", self->n_told);
+        world_tell(world, action->kind == ACTION_GET && action->waits ? " and waits\n" : "\n");
         break;
     case ACTION_CLOCK:
-        tell(world, "worker %u clocks: %u\n", action->worker, (unsigned)self->clock + 1);
+        world_tell(world, "worker %u clocks: %u\n", action->worker, (unsigned)self->clock + 1);
         break;
     case ACTION_RETIRE:
-        tell(world, "worker %u retires\n", action->worker);
+        world_tell(world, "worker %u retires\n", action->worker);
         break;
     case ACTION_END_TELLING:
-        tell(world, "worker %u announces that it will use no more keys\n", action->worker);
+        world_tell(world, "worker %u announces that it will use no more keys\n", action->worker);
         break;
     case ACTION_TELL:
     case ACTION_DELIVER:
@@ -813,7 +536,7 @@ static void open_shards(World *world)
                                                .n_nodes = scenario->n_nodes };
         shard->driver = rubato_model_driver_new(&setup, &error);
         if (shard->driver == NULL) {
-            fail(world, "the table: %s", error->message);
+            world_fail(world, "the table: %s", error->message);
             return;
         }
         /* A node without workers never tells anything. */
@@ -835,7 +558,7 @@ World *world_new(const Scenario *scenario, GString *story)
     world->gets = g_ptr_array_new_with_free_func(g_free);
     world->messages = g_ptr_array_new_with_free_func(g_free);
     if (traits == NULL) {
-        fail(world, "there is no model \"%s\"; register it first", scenario->spec.model);
+        world_fail(world, "there is no model \"%s\"; register it first", scenario->spec.model);
         return world;
     }
     world->has_worker_clocks = traits->per_worker_clocks;
@@ -891,10 +614,10 @@ static void close_shard(World *world, Shard *shard)
     for (const RubatoRequest *request = rubato_model_driver_end(shard->driver); request != NULL;
          request = request->next)
         if (!g_ptr_array_remove_fast(shard->parked, (gpointer)(uintptr_t)request))
-            fail(world, "a Get was dropped that was not parked");
+            world_fail(world, "a Get was dropped that was not parked");
     if (shard->parked->len > 0)
-        fail(world, "%u parked Gets were not given back at the end of the task",
-             shard->parked->len);
+        world_fail(world, "%u parked Gets were not given back at the end of the task",
+                   shard->parked->len);
     judge_rows(world, shard, !world->scenario.is_cut_off && world_is_over(world));
 }
 
@@ -903,11 +626,11 @@ void world_end(World *world)
     if (!world->scenario.is_cut_off)
         drain(world);
     else
-        tell(world, "the task is cancelled\n");
+        world_tell(world, "the task is cancelled\n");
     for (uint32_t i = 0; !world->scenario.is_cut_off && i < world->scenario.n_workers; i++)
         if (world->workers[i].clock != RUBATO_CLOCK_RETIRED)
-            fail(world, "worker %u waits for ever at clock %u", i,
-                 (unsigned)world->workers[i].clock);
+            world_fail(world, "worker %u waits for ever at clock %u", i,
+                       (unsigned)world->workers[i].clock);
     for (guint i = 0; i < world->gets->len; i++)
         judge_get(world, world->gets->pdata[i]);
     for (uint32_t i = 0; i < world->scenario.n_shards; i++)
