@@ -167,7 +167,7 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
 void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
                        uint32_t n_slices, Call *call, Message *messages)
 {
-    if (!table_client_begin_sending(client, NULL)) {
+    if (table_client_is_cancelled(client) || !table_client_begin_sending(client, NULL)) {
         call_add_parts(call, 1);
         call_end_part(call, CALL_CANCELLED, UINT64_MAX);
         return;
@@ -220,7 +220,9 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
 again:
-    if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
+    /* a local server answers Gets until its model has ended, which is a little after the flag */
+    if (!table_client_check_cancelled(client, error) ||
+        !table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     if (client->clock > client->lead)
         table_client_wait_for_others(client, n_slices);
