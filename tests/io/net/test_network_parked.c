@@ -80,7 +80,9 @@ static Incoming *take_get(const Pair *pair, int i, uint64_t number)
 
 START_TEST(a_small_parked_get_keeps_its_own_memory_alone)
 {
-    enum { N_FIRST = 20, N_GETS = 120, MOST_BYTES = 10000 };
+    /* Any number of packets up to these bytes may be under way, or kept for reuse, at either
+     * measurement. A Get that keeps its packet keeps over 100 KB: 10 MB in all. */
+    enum { N_FIRST = 20, N_GETS = 120, MOST_BYTES = 2000, UNDER_WAY = 4 << 20 };
     Pair pair = pair_new((NetworkConfig){ .joined_bytes = packets[_i].joined_bytes });
     Incoming *gets[N_GETS];
     size_t before = 0;
@@ -97,7 +99,7 @@ START_TEST(a_small_parked_get_keeps_its_own_memory_alone)
             before = heap_bytes();
     }
     const size_t after = heap_bytes();
-    ck_assert_msg(after <= before + (size_t)(N_GETS - N_FIRST) * MOST_BYTES,
+    ck_assert_msg(after <= before + UNDER_WAY + (size_t)(N_GETS - N_FIRST) * MOST_BYTES,
                   "each parked Get keeps %zu bytes", (after - before) / (N_GETS - N_FIRST));
     for (unsigned n = 0; n < N_GETS; n++) {
         const uint8_t *const room = gets[n]->room;
