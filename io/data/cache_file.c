@@ -1,56 +1,42 @@
-/* Cache files, read and written.
- *
- *   header   says whose cache it is, where the index lies, what all blocks hold together
- *   blocks   each at a multiple of 8 bytes
- *   index    offset, size and checksum of each block
- *
- * The header's checksum is over itself and the index. A file is written under a name of its own,
- * the header last, and renamed when all of it has reached the disk. Checksums are XXH3
- * (https://github.com/Cyan4973/xxHash).
+/* Cache files, read.
  *
  * Blocks are read and not mapped: if somebody shortens a mapped file, a process that accesses it
  * gets SIGBUS. A block's checksum is compared each time that it is read; the first time it is also
- * checked that its arrays agree with one another. If there is memory for the whole file, blocks
- * stay in memory.
+ * checked that its arrays agree with one another.
  *
- * Runs on any thread: in a CacheFile only counts, the marks of checked blocks and the kept blocks
- * change; in a writer, what its lock guards. */
+ * If there is memory for the whole file, blocks that are read more than once stay in memory. The
+ * others are read into images that are used again: for fresh memory the kernel makes and clears
+ * pages, which costs more than reading the block, and a block in an image that was just used is
+ * still in the processor's cache when it is checked and its rows are taken.
+ *
+ * Runs on any thread: in a CacheFile only counts, the marks of checked blocks, the kept blocks and
+ * what the lock guards change. */
 #include "io/data/cache_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glib/gstdio.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
-#define MAGIC "rubatoDC"
-#define VERSION 1u
-#define BYTE_ORDER_MARK 0x01020304u
+#include "io/data/cache_layout.h"
+#include "io/net/link/checksum.h"
+
+/* The most images that wait for their next block. */
+#define MOST_FREE_IMAGES 16u
+
 #define POPULATE_FROM_BYTES ((size_t)128 << 10)
 
-typedef struct {
-    char magic[8];
-    uint32_t version;
-    uint32_t byte_order;
-    uint32_t header_bytes;
-    uint32_t head_bytes; /* of a block */
-    CacheKey key;
-    uint64_t n_blocks;
-    uint64_t index_offset;
-    uint64_t file_bytes;
-    RubatoDataSummary summary;
-    uint64_t checksum; /* last: of all before it, and of the index */
-} CacheHeader;
-
-typedef struct {
-    uint64_t offset, size, checksum;
-} CacheEntry;
+/* Memory for one block after another. */
+typedef struct Image Image;
+struct Image {
+    Image *next;      /* while no block is in it */
+    CacheFile *cache; /* a reference, while one is */
+    _Alignas(64) char bytes[];
+};
 
 struct CacheFile {
     _Atomic uint32_t n_refs;
@@ -61,20 +47,26 @@ struct CacheFile {
     uint64_t size;
     CacheHeader header;
     CacheEntry *index;
+    size_t image_bytes; /* of the largest block */
 
-    _Atomic bool *checked; /* by block: its arrays fit each other */
+    _Atomic bool *checked; /* by block: it was read, and its arrays fit each other */
     _Atomic(DataBlock *)
         *blocks; /* by block: in memory to stay; NULL: the file is too large for that */
+
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    Image *images; /* free */
+    unsigned n_images;
 };
 
-static uint64_t checksum_of(const CacheHeader *header, const CacheEntry *index, uint64_t n)
+uint64_t cache_layout_checksum(const CacheHeader *header, const CacheEntry *index, uint64_t n)
 {
-    const uint64_t sum = XXH3_64bits(header, offsetof(CacheHeader, checksum));
+    const uint64_t sum = checksum(header, offsetof(CacheHeader, checksum), 0);
 
-    return XXH3_64bits_withSeed(index, n * sizeof *index, sum);
+    return checksum(index, n * sizeof *index, sum);
 }
 
-/* ---- reading ---- */
+/* ---- opening ---- */
 
 /* Whether all bytes are there and can be read. */
 static bool read_at(int fd, uint64_t offset, void *bytes, size_t size)
@@ -94,11 +86,11 @@ static bool read_at(int fd, uint64_t offset, void *bytes, size_t size)
 /* Whether the file is complete, a cache of this kind, and of this key. */
 static bool header_fits(const CacheHeader *header, uint64_t size, const CacheKey *key)
 {
-    return memcmp(header->magic, MAGIC, sizeof header->magic) == 0 && header->version == VERSION &&
-           header->byte_order == BYTE_ORDER_MARK && header->header_bytes == sizeof *header &&
-           header->head_bytes == sizeof(BlockHead) && header->file_bytes == size &&
-           memcmp(&header->key, key, sizeof *key) == 0 && header->index_offset <= size &&
-           header->index_offset % 8 == 0 &&
+    return memcmp(header->magic, CACHE_MAGIC, sizeof header->magic) == 0 &&
+           header->version == CACHE_VERSION && header->byte_order == CACHE_BYTE_ORDER_MARK &&
+           header->header_bytes == sizeof *header && header->head_bytes == sizeof(BlockHead) &&
+           header->file_bytes == size && memcmp(&header->key, key, sizeof *key) == 0 &&
+           header->index_offset <= size && header->index_offset % 8 == 0 &&
            header->n_blocks == (size - header->index_offset) / sizeof(CacheEntry);
 }
 
@@ -111,12 +103,14 @@ static bool read_index(CacheFile *cache)
     if (cache->index == NULL ||
         !read_at(cache->fd, header->index_offset, cache->index,
                  header->n_blocks * sizeof *cache->index) ||
-        checksum_of(header, cache->index, header->n_blocks) != header->checksum)
+        cache_layout_checksum(header, cache->index, header->n_blocks) != header->checksum)
         return false;
-    for (uint64_t i = 0; i < header->n_blocks; i++)
+    for (uint64_t i = 0; i < header->n_blocks; i++) {
         if (cache->index[i].offset % 8 != 0 || cache->index[i].offset > cache->size ||
             cache->index[i].size > cache->size - cache->index[i].offset)
             return false;
+        cache->image_bytes = MAX(cache->image_bytes, cache->index[i].size);
+    }
     return true;
 }
 
@@ -138,6 +132,7 @@ CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resid
 
     cache->n_refs = 1;
     cache->path = g_strdup(path);
+    pthread_mutex_init(&cache->lock, NULL);
     if (open_file(cache, key))
         cache->checked = g_try_malloc0_n(MAX(cache->header.n_blocks, 1), sizeof *cache->checked);
     if (cache->checked != NULL && cache->size <= resident_bytes)
@@ -155,6 +150,11 @@ void cache_file_unref(CacheFile *cache)
         return;
     for (uint64_t i = 0; cache->blocks != NULL && i < cache->header.n_blocks; i++)
         data_block_unref(cache->blocks[i]);
+    for (Image *image = cache->images, *next; image != NULL; image = next) {
+        next = image->next;
+        g_free(image);
+    }
+    pthread_mutex_destroy(&cache->lock);
     if (cache->fd >= 0)
         close(cache->fd);
     g_free(cache->blocks);
@@ -179,6 +179,79 @@ const RubatoDataSummary *cache_file_summary(const CacheFile *cache)
     return &cache->header.summary;
 }
 
+/* ---- blocks ---- */
+
+/* Reads a block to `to`, which is its owner's; that is released with the block. NULL: the block
+ * cannot be had, and nothing was released. */
+static DataBlock *read_block(CacheFile *cache, uint64_t number, void *to, void *owner,
+                             void (*release)(void *owner))
+{
+    const CacheEntry *entry = &cache->index[number];
+    /* relaxed: only the mark is passed on; a thread that misses it checks once more */
+    const bool checked = atomic_load_explicit(&cache->checked[number], memory_order_relaxed);
+    DataBlock *block;
+
+    if (!read_at(cache->fd, entry->offset, to, entry->size) ||
+        checksum(to, entry->size, 0) != entry->checksum)
+        return NULL;
+    block =
+        data_block_new_image(to, entry->size, checked ? IMAGE_CHECKED : IMAGE_NEW, owner, release);
+    if (block != NULL)
+        atomic_store_explicit(&cache->checked[number], true, memory_order_relaxed);
+    return block;
+}
+
+/* The image that was used last, or a new one; NULL: no memory. */
+static Image *take_image(CacheFile *cache)
+{
+    Image *image;
+
+    pthread_mutex_lock(&cache->lock);
+    image = cache->images;
+    if (image != NULL) {
+        cache->images = image->next;
+        cache->n_images--;
+    }
+    pthread_mutex_unlock(&cache->lock);
+    if (image == NULL)
+        image = g_try_malloc(sizeof *image + cache->image_bytes);
+    if (image == NULL)
+        return NULL;
+    image->cache = cache;
+    atomic_fetch_add_explicit(&cache->n_refs, 1, memory_order_relaxed);
+    return image;
+}
+
+static void give_image_back(void *owner)
+{
+    Image *image = owner;
+    CacheFile *cache = image->cache;
+
+    pthread_mutex_lock(&cache->lock);
+    if (cache->n_images < MOST_FREE_IMAGES) {
+        image->next = cache->images;
+        cache->images = g_steal_pointer(&image);
+        cache->n_images++;
+    }
+    pthread_mutex_unlock(&cache->lock);
+    g_free(image);
+    cache_file_unref(cache);
+}
+
+/* A block for the caller alone. */
+static DataBlock *lend_block(CacheFile *cache, uint64_t number)
+{
+    Image *image = take_image(cache);
+    DataBlock *block;
+
+    if (image == NULL)
+        return NULL;
+    block = read_block(cache, number, image->bytes, image, give_image_back);
+    if (block == NULL)
+        give_image_back(image);
+    return block;
+}
+
 /* Has the kernel make the pages of fresh memory at once: a fault for each of them costs more than
  * reading the bytes into it. Older kernels refuse this, and the pages are made one by one. */
 static void make_pages(void *bytes, size_t size)
@@ -195,48 +268,20 @@ static void make_pages(void *bytes, size_t size)
 #endif
 }
 
-/* Memory for a block, or NULL. */
-static void *allocate_image(size_t size)
+/* Reads a block that stays. */
+static DataBlock *keep_block(CacheFile *cache, uint64_t number)
 {
-    void *const image = g_try_malloc(MAX(size, 1));
-
-    if (image != NULL)
-        make_pages(image, size);
-    return image;
-}
-
-static DataBlock *read_block(CacheFile *cache, uint64_t number)
-{
-    const CacheEntry *entry = &cache->index[number];
-    /* relaxed: only the mark is passed on; a thread that misses it checks once more */
-    const bool checked = atomic_load_explicit(&cache->checked[number], memory_order_relaxed);
-    g_autofree void *image = allocate_image(entry->size);
-    DataBlock *block;
-
-    if (image == NULL || !read_at(cache->fd, entry->offset, image, entry->size) ||
-        XXH3_64bits(image, entry->size) != entry->checksum)
-        return NULL;
-    block = data_block_new_image(image, entry->size, checked ? IMAGE_CHECKED : IMAGE_NEW, image,
-                                 g_free);
-    if (block == NULL)
-        return NULL;
-    image = NULL; /* the block's */
-    atomic_store_explicit(&cache->checked[number], true, memory_order_relaxed);
-    return block;
-}
-
-DataBlock *cache_file_block(CacheFile *cache, uint64_t number)
-{
+    const size_t size = cache->index[number].size;
+    g_autofree void *bytes = g_try_malloc(MAX(size, 1));
     DataBlock *kept = NULL, *block;
 
-    if (cache->blocks != NULL) /* acquire: pairs with the exchange below, so that the block's
-                                * contents are seen */
-        kept = atomic_load_explicit(&cache->blocks[number], memory_order_acquire);
-    if (kept != NULL)
-        return data_block_ref(kept);
-    block = read_block(cache, number);
-    if (block == NULL || cache->blocks == NULL)
-        return block;
+    if (bytes == NULL)
+        return NULL;
+    make_pages(bytes, size);
+    block = read_block(cache, number, bytes, bytes, g_free);
+    if (block == NULL)
+        return NULL;
+    bytes = NULL; /* the block's */
     if (atomic_compare_exchange_strong_explicit(&cache->blocks[number], &kept, block,
                                                 memory_order_acq_rel, memory_order_acquire))
         return data_block_ref(block);
@@ -244,119 +289,18 @@ DataBlock *cache_file_block(CacheFile *cache, uint64_t number)
     return data_block_ref(kept);
 }
 
-/* ---- writing ---- */
-
-struct CacheWriter {
-    /* immutable */
-    char *path;
-    char *temporary;
-    CacheKey key;
-    int fd;
-
-    pthread_mutex_t lock;
-    /* guarded by lock */
-    uint64_t end;  /* where the next block goes */
-    GArray *index; /* of CacheEntry, by block */
-    RubatoDataSummary summary;
-};
-
-static bool write_failed(const CacheWriter *writer, GError **error)
+DataBlock *cache_file_block(CacheFile *cache, uint64_t number, DatasetKeep keep)
 {
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be written: %s", writer->path,
-                g_strerror(errno));
-    return false;
-}
+    /* relaxed: an old value only keeps the block later */
+    const bool was_read = atomic_load_explicit(&cache->checked[number], memory_order_relaxed);
+    DataBlock *kept = NULL;
 
-static bool write_at(const CacheWriter *writer, uint64_t offset, const void *bytes, size_t size,
-                     GError **error)
-{
-    for (size_t done = 0; done < size;) {
-        const ssize_t n =
-            pwrite(writer->fd, (const char *)bytes + done, size - done, (off_t)(offset + done));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return write_failed(writer, error);
-        done += (size_t)n;
-    }
-    return true;
-}
-
-CacheWriter *cache_writer_new(const char *path, const CacheKey *key, GError **error)
-{
-    g_autoptr(CacheWriter) writer = g_new0(CacheWriter, 1);
-
-    writer->path = g_strdup(path);
-    writer->temporary = g_strconcat(path, ".XXXXXX", NULL);
-    writer->key = *key;
-    writer->end = sizeof(CacheHeader);
-    writer->index = g_array_new(FALSE, TRUE, sizeof(CacheEntry));
-    pthread_mutex_init(&writer->lock, NULL);
-    writer->fd = g_mkstemp_full(writer->temporary, O_RDWR | O_CLOEXEC, 0666);
-    if (writer->fd < 0) {
-        write_failed(writer, error);
-        g_clear_pointer(&writer->temporary, g_free);
-        return NULL;
-    }
-    return g_steal_pointer(&writer);
-}
-
-bool cache_writer_add(CacheWriter *writer, uint64_t number, const DataBlock *block, GError **error)
-{
-    CacheEntry entry = { .size = block->image_bytes,
-                         .checksum = XXH3_64bits(block->head, block->image_bytes) };
-
-    const RubatoDataSummary summary = data_block_summary(block);
-
-    pthread_mutex_lock(&writer->lock);
-    entry.offset = writer->end;
-    writer->end += (entry.size + 7) / 8 * 8;
-    if (number >= writer->index->len)
-        g_array_set_size(writer->index, (guint)number + 1);
-    g_array_index(writer->index, CacheEntry, number) = entry;
-    data_summary_add(&writer->summary, &summary);
-    pthread_mutex_unlock(&writer->lock);
-    return write_at(writer, entry.offset, block->head, entry.size, error);
-}
-
-bool cache_writer_finish(CacheWriter *writer, uint64_t n_blocks, GError **error)
-{
-    const CacheEntry *index = (const CacheEntry *)(const void *)writer->index->data;
-    CacheHeader header = {
-        .version = VERSION,
-        .byte_order = BYTE_ORDER_MARK,
-        .header_bytes = sizeof header,
-        .head_bytes = sizeof(BlockHead),
-        .key = writer->key,
-        .n_blocks = n_blocks,
-        .index_offset = writer->end,
-        .file_bytes = writer->end + n_blocks * sizeof *index,
-        .summary = writer->summary,
-    };
-
-    memcpy(header.magic, MAGIC, sizeof header.magic);
-    header.checksum = checksum_of(&header, index, n_blocks);
-    if (!write_at(writer, writer->end, index, n_blocks * sizeof *index, error) ||
-        !write_at(writer, 0, &header, sizeof header, error))
-        return false;
-    if (fdatasync(writer->fd) != 0 || g_rename(writer->temporary, writer->path) != 0)
-        return write_failed(writer, error);
-    g_clear_pointer(&writer->temporary, g_free);
-    return true;
-}
-
-void cache_writer_free(CacheWriter *writer)
-{
-    if (writer == NULL)
-        return;
-    if (writer->fd >= 0)
-        close(writer->fd);
-    if (writer->temporary != NULL)
-        g_unlink(writer->temporary);
-    g_array_free(writer->index, TRUE);
-    pthread_mutex_destroy(&writer->lock);
-    g_free(writer->temporary);
-    g_free(writer->path);
-    g_free(writer);
+    if (cache->blocks != NULL) /* acquire: pairs with the exchange in keep_block, so that the
+                                * block's contents are seen */
+        kept = atomic_load_explicit(&cache->blocks[number], memory_order_acquire);
+    if (kept != NULL)
+        return data_block_ref(kept);
+    if (cache->blocks != NULL && (was_read || keep == DATASET_KEEP_BLOCK))
+        return keep_block(cache, number);
+    return lend_block(cache, number);
 }

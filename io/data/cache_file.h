@@ -5,8 +5,7 @@
  * changed. Byte order and layout are the machine's, so a file from another kind of machine does not
  * fit.
  *
- * Threads: a CacheFile may be read by any number at once; cache_writer_add may be called by any
- * number at once, the other calls on a writer by one. */
+ * Threads: any; one CacheFile may be read by any number at once. */
 #ifndef RUBATO_IO_DATA_CACHE_FILE_H
 #define RUBATO_IO_DATA_CACHE_FILE_H
 
@@ -21,8 +20,8 @@ typedef struct {
 
 typedef struct CacheFile CacheFile;
 
-/* NULL if there is none that fits, for any reason. Blocks stay in memory once they are read, unless
- * the file is larger than resident_bytes. (transfer full) */
+/* NULL if there is none that fits, for any reason. Blocks stay in memory, see cache_file_block,
+ * unless the file is larger than resident_bytes. (transfer full) */
 CacheFile *cache_file_open(const char *path, const CacheKey *key, uint64_t resident_bytes);
 
 /* Blocks may stay longer. NULL is allowed. */
@@ -35,23 +34,7 @@ uint64_t cache_file_n_blocks(const CacheFile *cache);
 const RubatoDataSummary *cache_file_summary(const CacheFile *cache);
 
 /* A block, number < n_blocks; NULL if it is damaged, or the file has become shorter, or there is
- * no memory. (transfer full) */
-DataBlock *cache_file_block(CacheFile *cache, uint64_t number);
-
-typedef struct CacheWriter CacheWriter;
-
-/* RUBATO_ERROR_IO. (transfer full) */
-CacheWriter *cache_writer_new(const char *path, const CacheKey *key, GError **error);
-
-/* Adds a block; each number once, in any order. */
-bool cache_writer_add(CacheWriter *writer, uint64_t number, const DataBlock *block, GError **error);
-
-/* Writes the rest and gives the file its name. The blocks 0 .. n_blocks - 1 have been added. */
-bool cache_writer_finish(CacheWriter *writer, uint64_t n_blocks, GError **error);
-
-/* Removes what was not finished. NULL is allowed. */
-void cache_writer_free(CacheWriter *writer);
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(CacheWriter, cache_writer_free)
+ * no memory. It stays in memory if that is asked for, or if it was read before. (transfer full) */
+DataBlock *cache_file_block(CacheFile *cache, uint64_t number, DatasetKeep keep);
 
 #endif

@@ -53,6 +53,13 @@ typedef enum {
 DataBlock *data_block_new_image(const void *image, size_t size, ImageState state, void *owner,
                                 void (*release)(void *owner));
 
+/* Whether blocks are kept in memory for later calls. A block that is asked for a second time is
+ * kept in any case. */
+typedef enum {
+    DATASET_KEEP_NOTHING,
+    DATASET_KEEP_BLOCK,
+} DatasetKeep;
+
 DataBlock *data_block_ref(DataBlock *block);
 
 /* NULL is allowed. */

@@ -286,7 +286,7 @@ bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, Data
     if (part->cache != NULL) {
         if (number >= cache_file_n_blocks(part->cache))
             return true;
-        *block = cache_file_block(part->cache, number);
+        *block = cache_file_block(part->cache, number, keep);
         if (*block != NULL)
             return true;
         if (!give_up_cache(dataset, part, error))

@@ -18,13 +18,6 @@ typedef struct {
 void block_scratch_init(BlockScratch *scratch);
 void block_scratch_clear(BlockScratch *scratch);
 
-/* Whether blocks are kept in memory for later calls. A block that is asked for a second time is
- * kept in any case. */
-typedef enum {
-    DATASET_KEEP_NOTHING,
-    DATASET_KEEP_BLOCK,
-} DatasetKeep;
-
 RubatoDataset *dataset_ref(RubatoDataset *dataset);
 
 uint32_t dataset_n_inputs(const RubatoDataset *dataset);

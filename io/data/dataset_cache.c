@@ -16,6 +16,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "io/data/cache_writer.h"
 #include "io/data/data_spec.h"
 
 #define EXTENSION ".rubato-cache"

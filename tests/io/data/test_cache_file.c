@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/data/cache_writer.h"
 #include "io/data/dataset.h"
 #include "tests/support/data/data_rows.h"
 #include "tests/support/data/data_text.h"
@@ -459,6 +460,112 @@ START_TEST(cache_is_made_by_one_of_several_processes)
 }
 END_TEST
 
+/* ---- blocks in memory ---- */
+
+enum { N_BLOCKS = 4 };
+
+/* A cache of blocks with one row each, whose label is the block's number. */
+static CacheFile *open_cache_of_rows(uint64_t resident_bytes)
+{
+    const CacheKey key = { .input_bytes = 1 };
+    CacheWriter *writer = cache_writer_new(cache_path, &key, NULL);
+    RowBlock rows;
+    KeyCoder coder;
+
+    ck_assert_ptr_nonnull(writer);
+    row_block_init(&rows, /* has_fields= */ true);
+    key_coder_init(&coder);
+    for (uint64_t number = 0; number < N_BLOCKS; number++) {
+        row_block_reset(&rows);
+        ck_assert(row_block_want_rows(&rows, 1) && row_block_want_entries(&rows, number + 1));
+        for (uint32_t i = 0; i <= number; i++) { /* blocks differ in size */
+            rows.key[i] = i;
+            rows.field[i] = 0;
+            rows.value[i] = 1;
+            rows.n_entries++;
+        }
+        row_block_end_row(&rows, (float)number);
+        g_autoptr(DataBlock) block = data_block_new(&rows, 0, &coder);
+        ck_assert(cache_writer_add(writer, number, block, NULL));
+    }
+    ck_assert(cache_writer_finish(writer, N_BLOCKS, NULL));
+    cache_writer_free(writer);
+    row_block_clear(&rows);
+    key_coder_clear(&coder);
+    CacheFile *const cache = cache_file_open(cache_path, &key, resident_bytes);
+    ck_assert_ptr_nonnull(cache);
+    return cache;
+}
+
+static bool is_block(const DataBlock *block, uint64_t number)
+{
+    return block != NULL && block->head->n_rows == 1 && block->head->n_entries == number + 1 &&
+           block->label[0] == (float)number;
+}
+
+/* Blocks that are in use at the same time do not share memory, one that was given back makes room
+ * for the next, and each may stay longer than the cache. */
+START_TEST(memory_of_a_block_is_used_again_once_it_was_given_back)
+{
+    CacheFile *const cache = open_cache_of_rows(/* resident_bytes= */ 0);
+    DataBlock *const first = cache_file_block(cache, 0, DATASET_KEEP_NOTHING);
+    DataBlock *const second = cache_file_block(cache, 3, DATASET_KEEP_BLOCK);
+    const void *const memory = second->head;
+
+    ck_assert(is_block(first, 0) && is_block(second, 3));
+    data_block_unref(second);
+    DataBlock *const third = cache_file_block(cache, 1, DATASET_KEEP_NOTHING);
+    ck_assert_ptr_eq(third->head, memory);
+    cache_file_unref(cache);
+    ck_assert(is_block(first, 0) && is_block(third, 1));
+    data_block_unref(first);
+    data_block_unref(third);
+}
+END_TEST
+
+START_TEST(block_stays_in_memory_if_asked_for_or_if_read_again)
+{
+    CacheFile *const cache = open_cache_of_rows(/* resident_bytes= */ 1 << 20);
+    DataBlock *const asked = cache_file_block(cache, 2, DATASET_KEEP_BLOCK);
+    DataBlock *const once = cache_file_block(cache, 1, DATASET_KEEP_NOTHING);
+    DataBlock *const twice = cache_file_block(cache, 1, DATASET_KEEP_NOTHING);
+
+    ck_assert_ptr_eq(cache_file_block(cache, 2, DATASET_KEEP_NOTHING), asked);
+    ck_assert_ptr_ne(once, twice);
+    ck_assert_ptr_eq(cache_file_block(cache, 1, DATASET_KEEP_NOTHING), twice);
+    ck_assert(is_block(asked, 2) && is_block(once, 1) && is_block(twice, 1));
+    data_block_unref(asked);
+    data_block_unref(asked);
+    data_block_unref(once);
+    data_block_unref(twice);
+    data_block_unref(twice);
+    cache_file_unref(cache);
+}
+END_TEST
+
+/* A block whose bytes are damaged is refused also where another one was sound before. */
+START_TEST(damaged_block_is_refused_in_used_memory)
+{
+    CacheFile *const cache = open_cache_of_rows(/* resident_bytes= */ 0);
+    DataBlock *block = cache_file_block(cache, 3, DATASET_KEEP_NOTHING);
+    g_autofree char *bytes = NULL;
+    gsize size;
+
+    ck_assert(is_block(block, 3));
+    data_block_unref(block);
+    ck_assert(g_file_get_contents(cache_path, &bytes, &size, NULL));
+    const int fd = open(cache_path, O_WRONLY);
+    for (gsize at = 0; at < size; at++) {
+        const char damaged = (char)(bytes[at] ^ 1);
+        ck_assert_int_eq(pwrite(fd, &damaged, 1, (off_t)at), 1);
+    }
+    close(fd);
+    for (uint64_t number = 0; number < N_BLOCKS; number++)
+        ck_assert_ptr_null(cache_file_block(cache, number, DATASET_KEEP_NOTHING));
+    cache_file_unref(cache);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cache file");
@@ -477,6 +584,9 @@ int main(void)
     tcase_add_test(cases, caches_of_one_folder_are_kept_apart);
     tcase_add_test(cases, bad_rows_count_with_a_cache_too);
     tcase_add_test(cases, cache_is_made_by_one_of_several_processes);
+    tcase_add_test(cases, memory_of_a_block_is_used_again_once_it_was_given_back);
+    tcase_add_test(cases, block_stays_in_memory_if_asked_for_or_if_read_again);
+    tcase_add_test(cases, damaged_block_is_refused_in_used_memory);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
