@@ -122,7 +122,7 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         frame_header(frame)->request.id = id;
     }
     if (delta_bytes > 0)
-        key_codec_encode(keys, frame_keys(frame));
+        key_codec_encode(keys, frame_keys(frame), delta_bytes);
     else if (keys->keys != NULL)
         frame_set_keys(frame, keys);
     if (header.value_bytes > 0)

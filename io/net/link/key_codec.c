@@ -41,25 +41,38 @@ size_t key_codec_size(const RubatoKeys *keys)
     return size <= keys->n * sizeof(RubatoKey) * 3 / 4 ? size : 0;
 }
 
-void key_codec_encode(const RubatoKeys *keys, uint8_t *bytes)
+/* The word may reach beyond the difference's own bytes, but not beyond `end`: what follows is
+ * written later. */
+static inline uint8_t *write_difference(uint8_t *at, const uint8_t *end, unsigned code,
+                                        uint64_t difference)
 {
-    RubatoKey before = key_at(keys, 0);
+    if ((size_t)(end - at) >= sizeof difference)
+        memcpy(at, &difference, sizeof difference);
+    else
+        memcpy(at, &difference, length_of_code[code]);
+    return at + length_of_code[code];
+}
 
-    for (size_t i = 1; i < keys->n; i += GROUP) {
-        const size_t n = MIN(GROUP, keys->n - i);
-        uint8_t *lengths = bytes++;
+void key_codec_encode(const RubatoKeys *keys, uint8_t *bytes, size_t size)
+{
+    const RubatoKeys list = *keys; /* a copy, which no byte written may alter */
+    const uint8_t *const end = bytes + size;
+    RubatoKey before = key_at(&list, 0);
 
-        *lengths = 0;
+    for (size_t i = 1; i < list.n; i += GROUP) {
+        const size_t n = MIN(GROUP, list.n - i);
+        uint8_t *const first = bytes++;
+        unsigned lengths = 0;
+
         for (size_t k = 0; k < n; k++) {
-            const RubatoKey key = key_at(keys, i + k);
-            const uint64_t difference = key - before;
-            const unsigned code = code_of(difference);
+            const RubatoKey key = key_at(&list, i + k);
+            const unsigned code = code_of(key - before);
 
-            *lengths = (uint8_t)(*lengths | code << (2 * k));
-            memcpy(bytes, &difference, length_of_code[code]);
-            bytes += length_of_code[code];
+            lengths |= code << (2 * k);
+            bytes = write_difference(bytes, end, code, key - before);
             before = key;
         }
+        *first = (uint8_t)lengths;
     }
 }
 

@@ -16,8 +16,8 @@
  * not ascend, are few, or are so far apart that little would be saved. */
 size_t key_codec_size(const RubatoKeys *keys);
 
-/* Writes key_codec_size bytes; the size is not 0. */
-void key_codec_encode(const RubatoKeys *keys, uint8_t *bytes);
+/* Writes `size` bytes: what key_codec_size says of these keys, and not 0. */
+void key_codec_encode(const RubatoKeys *keys, uint8_t *bytes, size_t size);
 
 /* Whether n keys can take so many bytes: a check of sizes that came from another process. */
 bool key_codec_is_possible(uint64_t n, uint64_t size);
