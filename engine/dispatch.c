@@ -62,13 +62,14 @@ static RubatoEngine *engine_of_control(Actor *actor)
 
 /* ---- sending ---- */
 
+/* Others would wait for ever for a message that was not sent. */
 static void send_to_node(RubatoEngine *engine, uint32_t node, const Control *control)
 {
     g_autoptr(GByteArray) body = control_encode(control);
     Frame *frame = frame_new(&(WireHeader){ .kind = MESSAGE_CONTROL, .value_bytes = body->len });
 
     if (frame == NULL)
-        return;
+        g_error("no memory for a control message; the node ends here");
     memcpy(frame_values(frame), body->data, body->len);
     network_send(engine->network, node, frame);
 }

@@ -12,8 +12,10 @@
 /* How long a cancellation may go unnoticed here. */
 #define LOOK_MS 20
 
-/* So often a Get is sent again by the same map: once for a move that was undone. More is no
- * move. */
+/* So often a Get is sent again by the same map. A server says CALL_MOVED only while a part moves:
+ * then this node's map is closed, and has a greater number when it opens. It has the same number
+ * only if the scheduler's node was lost in the middle of the move, which cancels the task. So once
+ * is enough; more is a server that is damaged or lies, and the Get fails. */
 #define MOST_AGAIN 100
 
 /* Waits until the map is open, and counts the time. RUBATO_ERROR_CANCELLED. */
@@ -60,9 +62,5 @@ bool table_client_may_send_again(TableClient *client, const Call *call, Resendin
         *resending = (Resending){ .number = part_map_number(route->map) };
     if (++resending->n <= MOST_AGAIN)
         return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                "table %s: a server says again and again that it does not have a part which map %u "
-                "gives to it; end the run, for that node's memory or program is damaged",
-                route->spec->name, resending->number);
-    return false;
+    return table_client_fail_moved(client, call, error);
 }

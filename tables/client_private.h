@@ -80,6 +80,10 @@ static inline bool table_client_check_cancelled(const TableClient *client, GErro
            table_client_check_status(client, CALL_CANCELLED, error);
 }
 
+/* Fails with RUBATO_ERROR_NETWORK: an answer was CALL_MOVED, and nothing has moved. call: names the
+ * node that answered so; NULL: it is not known. */
+bool table_client_fail_moved(const TableClient *client, const Call *call, GError **error);
+
 /* As table_client_wait, but this thread handles no messages of others meanwhile, and the time
  * counts as sending. */
 bool table_client_wait_alone(TableClient *client, Call *call, GError **error);

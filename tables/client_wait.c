@@ -37,6 +37,24 @@ bool table_client_fail_memory(const TableClient *client, GError **error)
     return false;
 }
 
+bool table_client_fail_moved(const TableClient *client, const Call *call, GError **error)
+{
+    const TableRoute *route = client->route;
+    g_autofree char *who = NULL;
+
+    if (call == NULL)
+        who = g_strdup("a node");
+    else /* relaxed: the call has ended, which orders it */
+        who = g_strdup_printf(
+            "node %u",
+            route->office->node_ids[atomic_load_explicit(&call->mover, memory_order_relaxed)]);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                "table %s: %s says that its server does not have a part, and part map %u gives the "
+                "part to that server; end the run, for that node's memory or program is damaged",
+                route->spec->name, who, part_map_number(route->map));
+    return false;
+}
+
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error)
 {
     switch (status) {
@@ -49,8 +67,9 @@ bool table_client_check_status(const TableClient *client, CallStatus status, GEr
     case CALL_NO_MEMORY:
         table_client_fail_memory(client, error);
         return false;
+    case CALL_MOVED:
+        return table_client_fail_moved(client, NULL, error);
     case CALL_REFUSED:
-    case CALL_MOVED: /* only a Get is answered so, and not by a server of this table */
         break;
     }
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
@@ -143,8 +162,10 @@ static bool wait_by(TableClient *client, Call *call,
         wait_long(client, call, wait);
         *waited_ns += worker_stats_now_ns() - begun_ns;
     }
-    return table_client_check_status(
-        client, (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed), error);
+    /* relaxed: the call has ended, which orders it */
+    const CallStatus status = (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed);
+    return status == CALL_MOVED ? table_client_fail_moved(client, call, error)
+                                : table_client_check_status(client, status, error);
 }
 
 bool table_client_wait(TableClient *client, Call *call, GError **error)

@@ -82,6 +82,12 @@ void call_note_clock(Call *call, uint64_t min_clock)
         ;
 }
 
+/* Relaxed: as above. */
+void call_note_mover(Call *call, uint32_t node)
+{
+    atomic_store_explicit(&call->mover, node, memory_order_relaxed);
+}
+
 void call_end_part(Call *call, CallStatus status, uint64_t min_clock)
 {
     uint32_t worst = atomic_load_explicit(&call->status, memory_order_relaxed);

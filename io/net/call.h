@@ -4,7 +4,7 @@
  * that cancels. The last one wakes the waiter, or hands the call to `ended`. A call's memory must
  * stay until then. So the caller waits for a cancelled call like for any other.
  *
- * Threads: call_end_part from any; the rest from the caller. */
+ * Threads: call_end_part and call_note_mover from any; the rest from the caller. */
 #ifndef RUBATO_IO_NET_CALL_H
 #define RUBATO_IO_NET_CALL_H
 
@@ -28,6 +28,7 @@ struct Call {
     _Atomic uint32_t pending;
     _Atomic uint32_t status;    /* the worst CallStatus of the parts */
     _Atomic uint64_t min_clock; /* the lowest min clock of the answers */
+    _Atomic uint32_t mover;     /* if the status is CALL_MOVED: the number of a node that said so */
     void (*ended)(
         Call *call);     /* runs on the thread that ends the last part; NULL: wake the waiter */
     _Atomic int bell_fd; /* see call_set_bell */
@@ -38,6 +39,9 @@ struct Call {
 void call_begin(Call *call, void (*ended)(Call *call));
 void call_add_parts(Call *call, uint32_t n_parts);
 void call_end_part(Call *call, CallStatus status, uint64_t min_clock);
+
+/* A node has answered CALL_MOVED. Before call_end_part. */
+void call_note_mover(Call *call, uint32_t node);
 
 /* A part was answered at once, from rows read at that min clock. The caller, before call_sent. */
 void call_note_clock(Call *call, uint64_t min_clock);

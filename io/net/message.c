@@ -4,8 +4,11 @@
 #include <glib.h>
 #include <string.h>
 
+/* The server is on the node that sent the message; another node's answer does not come this way. */
 void message_end_call(Message *message)
 {
+    if (G_UNLIKELY(message->status == CALL_MOVED))
+        call_note_mover(message->call, message->node);
     call_end_part(message->call, message->status, message->min_clock);
 }
 

@@ -197,6 +197,8 @@ const char *post_office_receive_reply(PostOffice *office, const Incoming *incomi
             wrong = "a reply with another number of rows than was asked for";
         }
     }
+    if (G_UNLIKELY(status == CALL_MOVED))
+        call_note_mover(taken.call, incoming->node);
     call_end_part(taken.call, status, reply->min_clock);
     return wrong;
 }

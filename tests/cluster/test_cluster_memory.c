@@ -7,6 +7,7 @@
 
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/scarce_memory.h"
 #include "tests/support/runner.h"
 
 enum { N_CALL = 1000, WIDTH = 64, N_MOST = 4000, STARVING = 1, SPARE_BYTES = 96 << 20 };
@@ -92,6 +93,36 @@ START_TEST(a_node_without_memory_fails_the_task_on_every_node)
 }
 END_TEST
 
+/* ---- what a node cannot do without ---- */
+
+/* No allocation succeeds on one node any more, so it cannot even say that it has come. */
+static bool play_without_any(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    if (!rubato_engine_barrier(engine, error))
+        return false;
+    if (rubato_engine_node(engine) == CLUSTER_IDS[STARVING])
+        scarce_memory_begin(0, 1, UINT64_MAX);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(a_node_without_memory_for_a_control_message_ends_and_is_lost)
+{
+    const uint32_t timeout_ms = cluster_short_timeout_ms();
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 2,
+                                                       .nodes = { { 1, 1 }, { 1, 1 } },
+                                                       .heartbeat_ms = timeout_ms / 10,
+                                                       .timeout_ms = timeout_ms });
+
+    cluster_start(run, play_without_any, NULL);
+    ck_assert_int_lt(cluster_wait_end(run, STARVING), 0); /* by a signal */
+    cluster_expect_text(run, STARVING, "no memory for a");
+    cluster_expect_end(run, 0, CLUSTER_FAILED);
+    cluster_expect_text(run, 0, "node 7 (127.0.0.1:0) was lost");
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     /* A sanitizer's own memory cannot be told from a program's. */
@@ -103,5 +134,6 @@ int main(void)
 
     tcase_add_loop_test(tasks, a_node_without_memory_fails_the_task_on_every_node, 0,
                         G_N_ELEMENTS(models));
+    tcase_add_test(tasks, a_node_without_memory_for_a_control_message_ends_and_is_lost);
     return run_suite(suite);
 }

@@ -1,73 +1,15 @@
-/* Lack of memory. Every allocation of the library whose size comes from data goes through the
- * functions below (the linker replaces them), and each in turn fails. Then the task fails with
- * RUBATO_ERROR_MEMORY and the table's name, no worker hangs, and earlier rows keep their values. */
+/* Lack of memory. Every allocation of the library whose size comes from data fails in turn. Then
+ * the task fails with RUBATO_ERROR_MEMORY and the table's name, no worker hangs, and earlier rows
+ * keep their values. */
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "models/shard.h"
 #include "models/storage/hash/segment_pool.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/scarce_memory.h"
 #include "tests/support/runner.h"
-
-/* ---- allocations that fail ---- */
-
-static _Atomic bool is_armed;
-static _Atomic uint64_t n_asked;  /* since it was armed */
-static _Atomic uint64_t n_failed; /* of them */
-static uint64_t first_failing;    /* counted from 1 */
-static uint64_t n_failing;        /* in a row */
-
-static bool fails(void)
-{
-    if (!is_armed)
-        return false;
-
-    const uint64_t number = ++n_asked;
-    const bool failing = number >= first_failing && number - first_failing < n_failing;
-
-    n_failed += failing;
-    return failing;
-}
-
-static void arm(uint64_t first, uint64_t n)
-{
-    first_failing = first;
-    n_failing = n;
-    n_asked = n_failed = 0;
-    is_armed = true;
-}
-
-/* Whether one has failed. */
-static bool disarm(void)
-{
-    is_armed = false;
-    return n_failed > 0;
-}
-
-#define WRAP(type, name, parameters, ...)                   \
-    type __real_##name parameters;                          \
-    type __wrap_##name parameters;                          \
-    type __wrap_##name parameters                           \
-    {                                                       \
-        return fails() ? NULL : __real_##name(__VA_ARGS__); \
-    }
-
-WRAP(void *, g_try_malloc, (gsize n), n)
-WRAP(void *, g_try_malloc0, (gsize n), n)
-WRAP(void *, g_try_malloc_n, (gsize n, gsize size), n, size)
-WRAP(void *, g_try_malloc0_n, (gsize n, gsize size), n, size)
-WRAP(void *, g_try_realloc, (void *memory, gsize n), memory, n)
-WRAP(void *, g_try_realloc_n, (void *memory, gsize n, gsize size), memory, n, size)
-WRAP(void *, aligned_alloc, (size_t alignment, size_t n), alignment, n)
-
-void *__real_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
-void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
-void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
-{
-    return fails() ? MAP_FAILED : __real_mmap(at, n, protection, flags, fd, offset);
-}
 
 /* ---- hash storage ---- */
 
@@ -82,11 +24,11 @@ START_TEST(a_pool_gives_blocks_as_soon_as_there_is_memory_again)
     for (uint64_t i = 0; i < N; i++) {
         for (int way = 1; way <= 4 && blocks[i] == NULL;
              way++) { /* singles, regions, lists of them */
-            arm((i + (unsigned)way) % 4, (uint64_t)way % 4);
+            scarce_memory_begin(0, (i + (unsigned)way) % 4, (uint64_t)way % 4);
             blocks[i] = segment_pool_take(&pool);
             n_without += blocks[i] == NULL;
         }
-        disarm();
+        scarce_memory_end();
         if (blocks[i] == NULL)
             blocks[i] = segment_pool_take(&pool);
         ck_assert_ptr_nonnull(blocks[i]);
@@ -165,9 +107,9 @@ START_TEST(a_hash_shard_without_memory_loses_nothing_but_the_failed_request)
         bool alarm = false;
 
         shard_set_alarm(shard, &alarm);
-        arm(first, in_a_row);
+        scarce_memory_begin(0, first, in_a_row);
         add_all(shard, &alarm, width, least, most);
-        failed = disarm();
+        failed = scarce_memory_end();
         /* where a region of huge pages is too much, a block will do: not every failure is one */
         ck_assert(failed || !alarm);
         check_all(shard, width, least, most);
@@ -193,9 +135,9 @@ START_TEST(a_hash_shard_is_made_or_not)
         g_autoptr(GError) error = NULL;
         RubatoShard *shard;
 
-        arm(first, 1);
+        scarce_memory_begin(0, first, 1);
         shard = shard_new(&spec, 0, 0, &error);
-        failed = disarm();
+        failed = scarce_memory_end();
         ck_assert(failed == (shard == NULL));
         if (failed)
             check_error(&error, RUBATO_ERROR_MEMORY, "table t", NULL);
@@ -315,9 +257,9 @@ START_TEST(a_task_without_memory_fails_with_the_name_of_the_table)
         g_autoptr(GError) error = NULL;
 
         create_table(engine, spec);
-        arm(first, first % 3 == 0 ? 100 : 1);
+        scarce_memory_begin(0, first, first % 3 == 0 ? 100 : 1);
         const bool ok = rubato_engine_run(engine, &task, &error);
-        failed = disarm();
+        failed = scarce_memory_end();
         if (!ok) {
             n_tasks_failed++;
             check_error(&error, RUBATO_ERROR_MEMORY, "table rows", NULL);
@@ -349,9 +291,9 @@ START_TEST(an_engine_call_without_memory_fails_alone)
         g_autoptr(GError) error = NULL;
 
         create_table(engine, &spec);
-        arm(first, 1);
+        scarce_memory_begin(0, first, 1);
         const bool ok = rubato_engine_set(engine, "rows", keys, N, values, &error);
-        failed = disarm();
+        failed = scarce_memory_end();
         if (!ok)
             check_error(&error, RUBATO_ERROR_MEMORY, "table rows", NULL);
         ck_assert(ok || failed);

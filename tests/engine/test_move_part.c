@@ -262,6 +262,88 @@ START_TEST(each_add_takes_effect_once_while_the_part_moves)
 }
 END_TEST
 
+/* ---- a map that is wrong ---- */
+
+/* How a Get is made. */
+typedef enum { WAY_KV, WAY_CLIENT, WAY_TICKET, WAY_CHUNKS, WAY_SPARSE, WAY_ENGINE, N_WAYS } Way;
+
+static bool get_by(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Way way = *(const Way *)user_data;
+    const RubatoKey keys[] = { 0, 3 };
+    const RubatoIteration iteration = { .keys = keys, .n = G_N_ELEMENTS(keys) };
+    const uint64_t chunk = 0;
+    int64_t values[4];
+
+    if (way == WAY_SPARSE) {
+        g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table(
+            worker, "t", RUBATO_I64, &iteration, 1, error);
+
+        return table != NULL && rubato_sparse_kv_client_table_get(table, values, error);
+    }
+    if (way == WAY_CHUNKS) {
+        g_autoptr(RubatoChunkTable) table =
+            rubato_worker_open_chunk_table(worker, "t", RUBATO_I64, error);
+
+        return table != NULL && rubato_chunk_table_get_chunks(table, &chunk, 1, values, error);
+    }
+    if (way == WAY_KV) {
+        g_autoptr(RubatoKVTable) table =
+            rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+
+        return table != NULL && rubato_kv_table_get(table, keys, 2, values, error);
+    }
+    g_autoptr(RubatoKVClientTable) table =
+        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    RubatoTicket ticket;
+
+    TRY(table != NULL);
+    if (way == WAY_CLIENT)
+        return rubato_kv_client_table_get(table, keys, 2, values, error);
+    ticket = rubato_kv_client_table_get_async(table, keys, 2, values, NULL, NULL, error);
+    return ticket != 0 && rubato_kv_client_table_wait(table, ticket, error);
+}
+
+/* The map gives a part to a server that does not have it, and stays as it is. Whoever asks that
+ * server is told so each time, and says who told it.
+ *
+ * docs/liveness.md: A node that sends nonsense */
+START_TEST(a_get_that_is_told_moved_without_end_fails_and_names_the_node)
+{
+    const Way way = (Way)_i;
+    const char *const tables[] = { "t", NULL };
+    const RubatoTask task = { .name = "get",
+                              .run = get_by,
+                              .user_data = (void *)(uintptr_t)&way,
+                              .tables = tables,
+                              .workers_per_node = 2 };
+    RubatoEngine *engine = engine_with_servers(N_SERVERS);
+    GError *error = NULL;
+    Table *table;
+    int64_t value;
+    const RubatoKey key = 0;
+
+    create_table(engine, I64_TABLE(.n_keys = 4, .parts = 2, .chunk_size = 2,
+                                   .model = way == WAY_SPARSE ? "sparse_ssp" : "ssp"));
+    table = engine_find_table(engine, "t", NULL);
+    part_map_open(table->map, 0, 2, 17);
+    if (way == WAY_ENGINE)
+        ck_assert(!rubato_engine_get(engine, "t", &key, 1, &value, &error));
+    else
+        ck_assert(!rubato_engine_run(engine, &task, &error));
+    if (way == WAY_TICKET)
+        check_error(&error, RUBATO_ERROR_TASK_FAILED, "table t", "does not have a part",
+                    "part map 17", NULL);
+    else if (way == WAY_ENGINE)
+        check_error(&error, RUBATO_ERROR_NETWORK, "table t", "node 0", "part map 17", NULL);
+    else
+        check_error(&error, RUBATO_ERROR_TASK_FAILED, "table t", "node 0", "part map 17", NULL);
+    part_map_open(table->map, 0, 0, 18);
+    run_task_ok(engine, &task); /* nothing of it is left */
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static bool move_from_inside(RubatoWorker *worker, void *user_data, GError **error)
@@ -301,6 +383,8 @@ int main(void)
                         G_N_ELEMENTS(models));
     tcase_add_test(cases, a_get_that_comes_late_may_be_sent_again);
     tcase_add_test(cases, each_add_takes_effect_once_while_the_part_moves);
+    tcase_add_loop_test(cases, a_get_that_is_told_moved_without_end_fails_and_names_the_node, 0,
+                        N_WAYS);
     tcase_add_test(cases, moves_that_cannot_be_are_refused);
     tcase_set_timeout(cases, 60);
     suite_add_tcase(suite, cases);
