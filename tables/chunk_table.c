@@ -5,10 +5,11 @@
  * clock. */
 #include <rubato/chunk_table.h>
 
+#include "tables/ticket.h"
 #include "tables/worker.h"
 
 struct RubatoChunkTable {
-    TableClient *client;
+    TableHandle handle;
     uint64_t n_chunks;
     RubatoKey *keys; /* scratch: the keys of scattered chunks */
 };
@@ -31,7 +32,7 @@ RubatoChunkTable *rubato_worker_open_chunk_table(RubatoWorker *worker, const cha
         return NULL;
     }
     opened = g_new0(RubatoChunkTable, 1);
-    opened->client = client;
+    table_handle_open(&opened->handle, client);
     opened->n_chunks =
         spec->n_keys / spec->chunk_size + (spec->n_keys % spec->chunk_size != 0 ? 1 : 0);
     return opened;
@@ -41,6 +42,7 @@ void rubato_chunk_table_free(RubatoChunkTable *table)
 {
     if (table == NULL)
         return;
+    table_handle_close(&table->handle);
     g_free(table->keys);
     g_free(table);
 }
@@ -48,13 +50,13 @@ void rubato_chunk_table_free(RubatoChunkTable *table)
 uint32_t rubato_chunk_table_width(const RubatoChunkTable *table)
 {
     g_return_val_if_fail(table != NULL, 0);
-    return table->client->route->spec->width;
+    return table_handle_spec(&table->handle)->width;
 }
 
 uint64_t rubato_chunk_table_clock_value(const RubatoChunkTable *table)
 {
     g_return_val_if_fail(table != NULL, 0);
-    return table->client->clock;
+    return table->handle.client->clock;
 }
 
 uint64_t rubato_chunk_table_n_chunks(const RubatoChunkTable *table)
@@ -66,14 +68,14 @@ uint64_t rubato_chunk_table_n_chunks(const RubatoChunkTable *table)
 uint32_t rubato_chunk_table_chunk_size(const RubatoChunkTable *table)
 {
     g_return_val_if_fail(table != NULL, 0);
-    return table->client->route->spec->chunk_size;
+    return table_handle_spec(&table->handle)->chunk_size;
 }
 
 uint32_t rubato_chunk_table_chunk_length(const RubatoChunkTable *table, uint64_t chunk)
 {
     g_return_val_if_fail(table != NULL, 0);
 
-    const RubatoTableSpec *spec = table->client->route->spec;
+    const RubatoTableSpec *spec = table_handle_spec(&table->handle);
 
     if (chunk >= table->n_chunks)
         return 0;
@@ -84,7 +86,7 @@ uint32_t rubato_chunk_table_chunk_length(const RubatoChunkTable *table, uint64_t
 static bool find_keys(RubatoChunkTable *table, const uint64_t *chunks, size_t n, RubatoKeys *keys,
                       GError **error)
 {
-    const RubatoTableSpec *spec = table->client->route->spec;
+    const RubatoTableSpec *spec = table_handle_spec(&table->handle);
     bool in_a_row = true;
     size_t n_keys = 0;
 
@@ -126,8 +128,8 @@ bool rubato_chunk_table_get_chunks(RubatoChunkTable *table, const uint64_t *chun
     if (!find_keys(table, chunks, n, &keys, error))
         return false;
     if (keys.keys == NULL)
-        return table_client_get_run(table->client, keys.first, keys.n, values, error);
-    return table_client_get(table->client, keys.keys, keys.n, values, error);
+        return table_client_get_run(table->handle.client, keys.first, keys.n, values, error);
+    return table_client_get(table->handle.client, keys.keys, keys.n, values, error);
 }
 
 bool rubato_chunk_table_add_chunks(RubatoChunkTable *table, const uint64_t *chunks, size_t n,
@@ -141,8 +143,46 @@ bool rubato_chunk_table_add_chunks(RubatoChunkTable *table, const uint64_t *chun
     if (!find_keys(table, chunks, n, &keys, error))
         return false;
     if (keys.keys == NULL)
-        return table_client_add_run(table->client, keys.first, keys.n, deltas, error);
-    return table_client_add(table->client, keys.keys, keys.n, deltas, error);
+        return table_client_add_run(table->handle.client, keys.first, keys.n, deltas, error);
+    return table_client_add(table->handle.client, keys.keys, keys.n, deltas, error);
+}
+
+RubatoTicket rubato_chunk_table_get_chunks_async(RubatoChunkTable *table, const uint64_t *chunks,
+                                                 size_t n, void *values,
+                                                 const RubatoRequestOptions *options,
+                                                 GError **error)
+{
+    g_return_val_if_fail(table != NULL && (chunks != NULL || n == 0), 0);
+    g_return_val_if_fail(values != NULL || n == 0, 0);
+
+    RubatoKeys keys;
+
+    return find_keys(table, chunks, n, &keys, error)
+               ? ticket_start(
+                     &table->handle,
+                     &(TableRequest){
+                         .kind = MESSAGE_GET, .keys = keys, .values = values, .copies_keys = true },
+                     options, error)
+               : 0;
+}
+
+RubatoTicket rubato_chunk_table_add_chunks_async(RubatoChunkTable *table, const uint64_t *chunks,
+                                                 size_t n, const void *deltas,
+                                                 const RubatoRequestOptions *options,
+                                                 GError **error)
+{
+    g_return_val_if_fail(table != NULL && (chunks != NULL || n == 0), 0);
+    g_return_val_if_fail(deltas != NULL || n == 0, 0);
+
+    RubatoKeys keys;
+
+    return find_keys(table, chunks, n, &keys, error)
+               ? ticket_start(
+                     &table->handle,
+                     &(TableRequest){
+                         .kind = MESSAGE_ADD, .keys = keys, .deltas = deltas, .copies_keys = true },
+                     options, error)
+               : 0;
 }
 
 bool rubato_chunk_table_get(RubatoChunkTable *table, const RubatoKey *keys, size_t n, void *values,
@@ -150,7 +190,7 @@ bool rubato_chunk_table_get(RubatoChunkTable *table, const RubatoKey *keys, size
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     g_return_val_if_fail(values != NULL || n == 0, false);
-    return table_client_get(table->client, keys, n, values, error);
+    return table_client_get(table->handle.client, keys, n, values, error);
 }
 
 bool rubato_chunk_table_add(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
@@ -158,11 +198,29 @@ bool rubato_chunk_table_add(RubatoChunkTable *table, const RubatoKey *keys, size
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     g_return_val_if_fail(deltas != NULL || n == 0, false);
-    return table_client_add(table->client, keys, n, deltas, error);
+    return table_client_add(table->handle.client, keys, n, deltas, error);
+}
+
+RubatoTicket rubato_chunk_table_get_async(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
+                                          void *values, const RubatoRequestOptions *options,
+                                          GError **error)
+{
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+    g_return_val_if_fail(values != NULL || n == 0, 0);
+    return ticket_get(&table->handle, table_keys_list(keys, n), values, options, error);
+}
+
+RubatoTicket rubato_chunk_table_add_async(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
+                                          const void *deltas, const RubatoRequestOptions *options,
+                                          GError **error)
+{
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+    g_return_val_if_fail(deltas != NULL || n == 0, 0);
+    return ticket_add(&table->handle, table_keys_list(keys, n), deltas, options, error);
 }
 
 bool rubato_chunk_table_clock(RubatoChunkTable *table, GError **error)
 {
     g_return_val_if_fail(table != NULL, false);
-    return table_client_clock(table->client, error);
+    return table_client_clock(table->handle.client, error);
 }

@@ -6,7 +6,6 @@
  *
  * Threads: the client's worker; table_client_count_late_get from any. */
 #include "io/net/fence.h"
-#include "io/net/monotonic.h"
 #include "tables/client_private.h"
 #include "tables/process_cache.h"
 
@@ -24,7 +23,6 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     spinner_init(&client->spinner);
     client->messages = g_new0(Message, MAX(route->map->n_parts, route->office->n_servers));
     pthread_mutex_init(&client->late_lock, NULL);
-    monotonic_cond_init(&client->answered);
     return client;
 }
 
@@ -33,7 +31,6 @@ void table_client_free(TableClient *client)
     if (client == NULL)
         return;
     part_map_leave(client->route->map, &client->sender);
-    pthread_cond_destroy(&client->answered);
     pthread_mutex_destroy(&client->late_lock);
     slicer_clear(&client->slicer);
     g_clear_pointer(&client->kept, g_array_unref);
@@ -90,6 +87,12 @@ bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n
     if (partition->kind == PARTITION_HASH && !check_count(client, n, error))
         return false;
     return partition_holds_run(partition, first, n, &wrong) || fail_range(client, wrong, error);
+}
+
+bool table_client_check_keys(const TableClient *client, const RubatoKeys *keys, GError **error)
+{
+    return keys->keys == NULL ? table_client_check_run(client, keys->first, keys->n, error)
+                              : table_client_check(client, keys->keys, keys->n, error);
 }
 
 /* ---- sending ---- */

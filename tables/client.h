@@ -48,12 +48,8 @@ typedef struct {
     void *run;
 } TableRoute;
 
-/* The part of a handle with tickets that its worker's client uses: the handle's first member. */
-typedef struct OpenHandle OpenHandle;
-struct OpenHandle {
-    OpenHandle *next;
-    void (*finish)(OpenHandle *handle); /* waits until all its tickets have ended */
-};
+typedef struct TableHandle TableHandle; /* handle.h */
+typedef struct Tickets Tickets;         /* ticket.h */
 
 typedef struct TableClient {
     const TableRoute *route;
@@ -72,15 +68,15 @@ typedef struct TableClient {
     uint64_t adding_bytes;   /* bytes of Adds of its present clock that servers keep */
     uint64_t kept_bytes;     /* bytes of Adds of earlier clocks that servers may still keep */
     GArray *kept;            /* by clock; NULL until there are any */
-    OpenHandle *open;        /* handles with tickets that are not freed yet */
+    TableHandle *handles;    /* that are not freed yet */
+    Tickets *tickets;        /* the worker's; NULL: the client is the engine's */
+    size_t ticket_bytes;     /* that its tickets take; guarded by the lock of the tickets */
     size_t unheard_bytes;    /* sent to busy local servers since one last answered */
     RubatoWorkerStats stats; /* without what tickets read */
 
     pthread_mutex_t late_lock;
     /* guarded by late_lock */
-    RubatoWorkerStats late;  /* Gets that ended on other threads */
-    size_t ticket_bytes;     /* bytes of tickets that other nodes have not answered */
-    pthread_cond_t answered; /* some of them were */
+    RubatoWorkerStats late; /* Gets that ended on other threads */
 } TableClient;
 
 static inline uint32_t table_route_server(const TableRoute *route, const Slice *slice)
@@ -154,6 +150,7 @@ bool table_client_fence(TableClient *client, GError **error);
 /* Whether the keys are in the table; otherwise RUBATO_ERROR_RANGE names the first that is not. */
 bool table_client_check(const TableClient *client, const RubatoKey *keys, size_t n, GError **error);
 bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n, GError **error);
+bool table_client_check_keys(const TableClient *client, const RubatoKeys *keys, GError **error);
 
 /* Waits until the nodes of the slices have room for more requests. */
 bool table_client_wait_room_of_slices(TableClient *client, const Slice *slices, uint32_t n_slices,
@@ -224,14 +221,9 @@ static inline uint64_t table_client_needed_clock(const TableClient *client)
     return client->clock > client->lead ? client->clock - client->lead : 0;
 }
 
-/* Waits until the worker has less than FlowSizes.ticket_bytes of tickets unanswered by other nodes,
- * then counts the bytes of these slices as well; 0 if all are local. The ticket's call gives these
- * bytes back when it ends. False with RUBATO_ERROR_CANCELLED. */
-bool table_client_take_ticket(TableClient *client, const Slice *slices, uint32_t n_slices,
-                              size_t *bytes, GError **error);
-
-/* Any thread. */
-void table_client_give_ticket(TableClient *client, size_t bytes);
+/* The same without the error: waits until the call has ended, and adds the time to *waited_ns.
+ * needed: the min clock that it waits for; 0: none. */
+void table_client_wait_ended(TableClient *client, Call *call, uint64_t needed, uint64_t *waited_ns);
 
 /* A call waits so long before it reports its wait. */
 #define TABLE_CLIENT_REPORT_MS 1000

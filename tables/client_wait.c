@@ -152,16 +152,30 @@ static void wait_long(TableClient *client, Call *call,
 }
 
 /* Time is measured only if there is something to wait for. */
+static void wait_and_count(TableClient *client, Call *call,
+                           bool (*wait)(PostOffice *office, Call *call, int timeout_ms),
+                           uint64_t *waited_ns)
+{
+    uint64_t begun_ns;
+
+    if (call_has_ended(call))
+        return;
+    begun_ns = worker_stats_now_ns();
+    wait_long(client, call, wait);
+    *waited_ns += worker_stats_now_ns() - begun_ns;
+}
+
+void table_client_wait_ended(TableClient *client, Call *call, uint64_t needed, uint64_t *waited_ns)
+{
+    client->awaited = needed;
+    wait_and_count(client, call, post_office_wait, waited_ns);
+}
+
 static bool wait_by(TableClient *client, Call *call,
                     bool (*wait)(PostOffice *office, Call *call, int timeout_ms),
                     uint64_t *waited_ns, GError **error)
 {
-    if (!call_has_ended(call)) {
-        const uint64_t begun_ns = worker_stats_now_ns();
-
-        wait_long(client, call, wait);
-        *waited_ns += worker_stats_now_ns() - begun_ns;
-    }
+    wait_and_count(client, call, wait, waited_ns);
     /* relaxed: the call has ended, which orders it */
     const CallStatus status = (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed);
     return status == CALL_MOVED ? table_client_fail_moved(client, call, error)
@@ -190,64 +204,6 @@ bool table_client_wait_alone(TableClient *client, Call *call, GError **error)
 {
     client->awaited = 0;
     return wait_by(client, call, wait_only, &client->stats.send_wait_ns, error);
-}
-
-/* ---- tickets ---- */
-
-/* What a server keeps for a Get besides its keys and rows, and the sender for its ticket. */
-#define BYTES_OF_ASKING 512
-
-static size_t ticket_bytes_of(const TableClient *client, const Slice *slices, uint32_t n_slices)
-{
-    const TableRoute *route = client->route;
-    size_t bytes = 0;
-
-    for (uint32_t i = 0; i < n_slices; i++)
-        if (!table_route_is_local(route, &slices[i]))
-            bytes += BYTES_OF_ASKING + slices[i].keys.n * (sizeof(RubatoKey) + route->row_bytes);
-    return bytes;
-}
-
-/* Waits for answers; late_lock is held. Each ticket is answered or cancelled, so this ends. */
-static void wait_answered(TableClient *client)
-{
-    const TableRoute *route = client->route;
-    const uint64_t begun_ns = worker_stats_now_ns();
-    StallClock clock;
-
-    stall_clock_start(&clock, route->stall_ms);
-    client->awaited = table_client_needed_clock(client);
-    while (client->ticket_bytes >= route->office->sizes.ticket_bytes)
-        if (stall_clock_wait(&clock, &client->answered, &client->late_lock) &&
-            client->ticket_bytes >= route->office->sizes.ticket_bytes)
-            table_client_say_stalled(client, NULL, stall_clock_s(&clock));
-    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
-}
-
-bool table_client_take_ticket(TableClient *client, const Slice *slices, uint32_t n_slices,
-                              size_t *bytes, GError **error)
-{
-    const size_t needed = ticket_bytes_of(client, slices, n_slices);
-
-    *bytes = needed;
-    if (needed == 0)
-        return true;
-    pthread_mutex_lock(&client->late_lock);
-    if (client->ticket_bytes >= client->route->office->sizes.ticket_bytes)
-        wait_answered(client);
-    const bool goes_on = table_client_check_cancelled(client, error);
-    if (goes_on)
-        client->ticket_bytes += needed;
-    pthread_mutex_unlock(&client->late_lock);
-    return goes_on;
-}
-
-void table_client_give_ticket(TableClient *client, size_t bytes)
-{
-    pthread_mutex_lock(&client->late_lock);
-    client->ticket_bytes -= bytes;
-    pthread_cond_signal(&client->answered); /* only the worker waits */
-    pthread_mutex_unlock(&client->late_lock);
 }
 
 /* ---- waiting for room ---- */

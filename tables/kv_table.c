@@ -1,10 +1,11 @@
-/* RubatoKVTable: the worker's client on a table, and nothing else. */
+/* RubatoKVTable: the worker's client on a table, and tickets. */
 #include <rubato/kv_table.h>
 
+#include "tables/ticket.h"
 #include "tables/worker.h"
 
 struct RubatoKVTable {
-    TableClient *client;
+    TableHandle handle;
 };
 
 RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *table,
@@ -18,25 +19,28 @@ RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *tab
     if (client == NULL)
         return NULL;
     opened = g_new0(RubatoKVTable, 1);
-    opened->client = client;
+    table_handle_open(&opened->handle, client);
     return opened;
 }
 
 void rubato_kv_table_free(RubatoKVTable *table)
 {
+    if (table == NULL)
+        return;
+    table_handle_close(&table->handle);
     g_free(table);
 }
 
 uint32_t rubato_kv_table_width(const RubatoKVTable *table)
 {
     g_return_val_if_fail(table != NULL, 0);
-    return table->client->route->spec->width;
+    return table->handle.client->route->spec->width;
 }
 
 uint64_t rubato_kv_table_clock_value(const RubatoKVTable *table)
 {
     g_return_val_if_fail(table != NULL, 0);
-    return table->client->clock;
+    return table->handle.client->clock;
 }
 
 bool rubato_kv_table_get(RubatoKVTable *table, const RubatoKey *keys, size_t n, void *values,
@@ -44,7 +48,7 @@ bool rubato_kv_table_get(RubatoKVTable *table, const RubatoKey *keys, size_t n, 
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     g_return_val_if_fail(values != NULL || n == 0, false);
-    return table_client_get(table->client, keys, n, values, error);
+    return table_client_get(table->handle.client, keys, n, values, error);
 }
 
 bool rubato_kv_table_add(RubatoKVTable *table, const RubatoKey *keys, size_t n, const void *deltas,
@@ -52,7 +56,25 @@ bool rubato_kv_table_add(RubatoKVTable *table, const RubatoKey *keys, size_t n, 
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     g_return_val_if_fail(deltas != NULL || n == 0, false);
-    return table_client_add(table->client, keys, n, deltas, error);
+    return table_client_add(table->handle.client, keys, n, deltas, error);
+}
+
+RubatoTicket rubato_kv_table_get_async(RubatoKVTable *table, const RubatoKey *keys, size_t n,
+                                       void *values, const RubatoRequestOptions *options,
+                                       GError **error)
+{
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+    g_return_val_if_fail(values != NULL || n == 0, 0);
+    return ticket_get(&table->handle, table_keys_list(keys, n), values, options, error);
+}
+
+RubatoTicket rubato_kv_table_add_async(RubatoKVTable *table, const RubatoKey *keys, size_t n,
+                                       const void *deltas, const RubatoRequestOptions *options,
+                                       GError **error)
+{
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+    g_return_val_if_fail(deltas != NULL || n == 0, 0);
+    return ticket_add(&table->handle, table_keys_list(keys, n), deltas, options, error);
 }
 
 bool rubato_kv_table_get_range(RubatoKVTable *table, RubatoKey first, size_t n, void *values,
@@ -60,7 +82,7 @@ bool rubato_kv_table_get_range(RubatoKVTable *table, RubatoKey first, size_t n, 
 {
     g_return_val_if_fail(table != NULL, false);
     g_return_val_if_fail(values != NULL || n == 0, false);
-    return table_client_get_run(table->client, first, n, values, error);
+    return table_client_get_run(table->handle.client, first, n, values, error);
 }
 
 bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first, size_t n, const void *deltas,
@@ -68,11 +90,29 @@ bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first, size_t n, 
 {
     g_return_val_if_fail(table != NULL, false);
     g_return_val_if_fail(deltas != NULL || n == 0, false);
-    return table_client_add_run(table->client, first, n, deltas, error);
+    return table_client_add_run(table->handle.client, first, n, deltas, error);
+}
+
+RubatoTicket rubato_kv_table_get_range_async(RubatoKVTable *table, RubatoKey first, size_t n,
+                                             void *values, const RubatoRequestOptions *options,
+                                             GError **error)
+{
+    g_return_val_if_fail(table != NULL, 0);
+    g_return_val_if_fail(values != NULL || n == 0, 0);
+    return ticket_get(&table->handle, table_keys_run(first, n), values, options, error);
+}
+
+RubatoTicket rubato_kv_table_add_range_async(RubatoKVTable *table, RubatoKey first, size_t n,
+                                             const void *deltas,
+                                             const RubatoRequestOptions *options, GError **error)
+{
+    g_return_val_if_fail(table != NULL, 0);
+    g_return_val_if_fail(deltas != NULL || n == 0, 0);
+    return ticket_add(&table->handle, table_keys_run(first, n), deltas, options, error);
 }
 
 bool rubato_kv_table_clock(RubatoKVTable *table, GError **error)
 {
     g_return_val_if_fail(table != NULL, false);
-    return table_client_clock(table->client, error);
+    return table_client_clock(table->handle.client, error);
 }

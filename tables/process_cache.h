@@ -31,6 +31,11 @@ bool process_cache_covers(const ProcessCache *cache, const Slice *slice);
 void process_cache_get(ProcessCache *cache, TableClient *client, const Slice *slice, void *values,
                        Call *call);
 
+/* Starts a Get of slices, at the client's clock: those that may be cached go through the table's
+ * cache, if it has one, the others to their servers. As table_client_send. */
+void process_cache_send_get(TableClient *client, const Slice *slices, uint32_t n_slices,
+                            void *values, Call *call, Message *messages);
+
 /* Drops all rows: for a worker that has added without the cache. */
 void process_cache_forget(ProcessCache *cache);
 

@@ -6,6 +6,7 @@
  * So a server has to know the iterations c .. c + speculation - 1 of a worker at clock c. */
 #include <rubato/sparse_kv_client_table.h>
 
+#include "tables/ticket.h"
 #include "tables/worker.h"
 
 typedef struct {
@@ -14,7 +15,7 @@ typedef struct {
 } ToldIteration;
 
 struct RubatoSparseKVClientTable {
-    TableClient *client;
+    TableHandle handle;
     RubatoIterationFunc next;
     void *user_data;
     const RubatoIteration *iterations; /* of the array form */
@@ -45,7 +46,8 @@ static void clear_told(void *told)
 /* Tells iterations until `end` of them have been told, or there are no more. */
 static bool tell_until(RubatoSparseKVClientTable *table, uint64_t end, GError **error)
 {
-    const bool servers_want = table->client->route->spec->speculation > 0;
+    TableClient *client = table->handle.client;
+    const bool servers_want = client->route->spec->speculation > 0;
 
     while (!table->exhausted && table->n_told < end) {
         RubatoIteration next = { 0 };
@@ -53,12 +55,11 @@ static bool tell_until(RubatoSparseKVClientTable *table, uint64_t end, GError **
         if (!table->next(table->n_told, &next, table->user_data)) {
             table->exhausted = true;
             return !servers_want ||
-                   table_client_announce(table->client, RUBATO_CLOCK_RETIRED, NULL, 0, error);
+                   table_client_announce(client, RUBATO_CLOCK_RETIRED, NULL, 0, error);
         }
-        if (!table_client_check(table->client, next.keys, next.n, error))
+        if (!table_client_check(client, next.keys, next.n, error))
             return false;
-        if (servers_want &&
-            !table_client_announce(table->client, table->n_told, next.keys, next.n, error))
+        if (servers_want && !table_client_announce(client, table->n_told, next.keys, next.n, error))
             return false;
         g_array_append_val(
             table->told,
@@ -70,7 +71,7 @@ static bool tell_until(RubatoSparseKVClientTable *table, uint64_t end, GError **
 
 static uint64_t ahead(const RubatoSparseKVClientTable *table)
 {
-    return MAX(1, table->client->route->spec->speculation);
+    return MAX(1, table->handle.client->route->spec->speculation);
 }
 
 static RubatoSparseKVClientTable *open_table(RubatoWorker *worker, const char *name,
@@ -90,7 +91,7 @@ static RubatoSparseKVClientTable *open_table(RubatoWorker *worker, const char *n
     }
     client->announces = true;
     table = g_new0(RubatoSparseKVClientTable, 1);
-    table->client = client;
+    table_handle_open(&table->handle, client);
     table->told = g_array_new(FALSE, FALSE, sizeof(ToldIteration));
     g_array_set_clear_func(table->told, clear_told);
     return table;
@@ -137,6 +138,7 @@ void rubato_sparse_kv_client_table_free(RubatoSparseKVClientTable *table)
 {
     if (table == NULL)
         return;
+    table_handle_close(&table->handle);
     g_array_unref(table->told);
     g_free(table);
 }
@@ -144,13 +146,13 @@ void rubato_sparse_kv_client_table_free(RubatoSparseKVClientTable *table)
 uint32_t rubato_sparse_kv_client_table_width(const RubatoSparseKVClientTable *table)
 {
     g_return_val_if_fail(table != NULL, 0);
-    return table->client->route->spec->width;
+    return table->handle.client->route->spec->width;
 }
 
 uint64_t rubato_sparse_kv_client_table_clock_value(const RubatoSparseKVClientTable *table)
 {
     g_return_val_if_fail(table != NULL, 0);
-    return table->client->clock;
+    return table->handle.client->clock;
 }
 
 static const ToldIteration *told_at(const RubatoSparseKVClientTable *table, uint64_t iteration)
@@ -171,32 +173,51 @@ bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table, Rubato
     return true;
 }
 
+/* Ends the iteration before, if there was one, and begins the next. NULL with an error. */
+static const ToldIteration *begin_iteration(RubatoSparseKVClientTable *table, GError **error)
+{
+    if (!tell_until(table, table->n_gets + 1, error))
+        return NULL;
+    if (table->n_gets >= table->n_told) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
+                    "table %s: all %" G_GUINT64_FORMAT " iterations have been read",
+                    table_handle_spec(&table->handle)->name, table->n_told);
+        return NULL;
+    }
+    if (table->n_gets > 0) {
+        if (!table_client_clock(table->handle.client, error))
+            return NULL;
+        g_array_remove_index(table->told, 0);
+        table->first_told++;
+    }
+    if (!tell_until(table, table->n_gets + ahead(table), error))
+        return NULL;
+    return told_at(table, table->n_gets);
+}
+
+/* The iteration that the last Get began. NULL with an error if there was none. */
+static const ToldIteration *present_iteration(const RubatoSparseKVClientTable *table,
+                                              GError **error)
+{
+    if (table->n_gets > 0)
+        return told_at(table, table->n_gets - 1);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: an Add before the first Get belongs to no iteration",
+                table_handle_spec(&table->handle)->name);
+    return NULL;
+}
+
 bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *values,
                                        GError **error)
 {
     g_return_val_if_fail(table != NULL, false);
 
-    const ToldIteration *told;
+    const ToldIteration *told = begin_iteration(table, error);
 
-    if (!tell_until(table, table->n_gets + 1, error))
+    if (told == NULL)
         return false;
-    if (table->n_gets >= table->n_told) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
-                    "table %s: all %" G_GUINT64_FORMAT " iterations have been read",
-                    table->client->route->spec->name, table->n_told);
-        return false;
-    }
-    if (table->n_gets > 0) {
-        if (!table_client_clock(table->client, error))
-            return false;
-        g_array_remove_index(table->told, 0);
-        table->first_told++;
-    }
-    if (!tell_until(table, table->n_gets + ahead(table), error))
-        return false;
-    told = told_at(table, table->n_gets);
     g_return_val_if_fail(values != NULL || told->n == 0, false);
-    if (!table_client_get(table->client, told->keys, told->n, values, error))
+    if (!table_client_get(table->handle.client, told->keys, told->n, values, error))
         return false;
     table->n_gets++;
     return true;
@@ -207,15 +228,52 @@ bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table, const v
 {
     g_return_val_if_fail(table != NULL, false);
 
-    const ToldIteration *told;
+    const ToldIteration *told = present_iteration(table, error);
 
-    if (table->n_gets == 0) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "table %s: an Add before the first Get belongs to no iteration",
-                    table->client->route->spec->name);
+    if (told == NULL)
         return false;
-    }
-    told = told_at(table, table->n_gets - 1);
     g_return_val_if_fail(deltas != NULL || told->n == 0, false);
-    return table_client_add(table->client, told->keys, told->n, deltas, error);
+    return table_client_add(table->handle.client, told->keys, told->n, deltas, error);
+}
+
+RubatoTicket rubato_sparse_kv_client_table_get_async(RubatoSparseKVClientTable *table, void *values,
+                                                     const RubatoRequestOptions *options,
+                                                     GError **error)
+{
+    g_return_val_if_fail(table != NULL, 0);
+
+    const ToldIteration *told = begin_iteration(table, error);
+    RubatoTicket ticket;
+
+    if (told == NULL)
+        return 0;
+    g_return_val_if_fail(values != NULL || told->n == 0, 0);
+    ticket = ticket_start(&table->handle,
+                          &(TableRequest){ .kind = MESSAGE_GET,
+                                           .keys = table_keys_list(told->keys, told->n),
+                                           .values = values,
+                                           .copies_keys = true },
+                          options, error);
+    table->n_gets += ticket != 0;
+    return ticket;
+}
+
+RubatoTicket rubato_sparse_kv_client_table_add_async(RubatoSparseKVClientTable *table,
+                                                     const void *deltas,
+                                                     const RubatoRequestOptions *options,
+                                                     GError **error)
+{
+    g_return_val_if_fail(table != NULL, 0);
+
+    const ToldIteration *told = present_iteration(table, error);
+
+    if (told == NULL)
+        return 0;
+    g_return_val_if_fail(deltas != NULL || told->n == 0, 0);
+    return ticket_start(&table->handle,
+                        &(TableRequest){ .kind = MESSAGE_ADD,
+                                         .keys = table_keys_list(told->keys, told->n),
+                                         .deltas = deltas,
+                                         .copies_keys = true },
+                        options, error);
 }

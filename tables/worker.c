@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "tables/ticket.h"
 #include "tables/worker_stats.h"
 
 uint32_t rubato_worker_rank(const RubatoWorker *worker)
@@ -39,6 +40,7 @@ void worker_begin(RubatoWorker *worker)
 {
     worker->owner = caller_number();
     worker->n_forks = caller_n_forks();
+    worker->tickets = tickets_new(worker->helper);
 }
 
 bool worker_check_owner(const RubatoWorker *worker, GError **error)
@@ -89,8 +91,10 @@ static TableClient *open_client(RubatoWorker *worker, size_t route)
 {
     if (route == worker->n_routes)
         return NULL;
-    if (worker->clients[route] == NULL)
+    if (worker->clients[route] == NULL) {
         worker->clients[route] = table_client_new(&worker->routes[route], worker->rank);
+        worker->clients[route]->tickets = worker->tickets;
+    }
     return worker->clients[route];
 }
 
@@ -151,27 +155,44 @@ TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDt
     return open_client(worker, i);
 }
 
-/* Waits for the tickets of open handles, because their answers still use the client. */
-static void finish_handles(const RubatoWorker *worker, TableClient *client)
-{
-    g_warning(
-        "worker %u of task %s has returned with an open RubatoKVClientTable on table %s; free it "
-        "before, for its tickets end later than the worker's function otherwise",
-        worker->rank, worker->task, client->route->spec->name);
-    while (client->open != NULL) {
-        OpenHandle *const handle = client->open;
-
-        client->open = handle->next;
-        handle->finish(handle);
-    }
-}
-
 void worker_close_tables(RubatoWorker *worker)
 {
-    for (size_t i = 0; i < worker->n_routes; i++) {
-        if (worker->clients[i] != NULL && worker->clients[i]->open != NULL)
-            finish_handles(worker, worker->clients[i]);
+    for (size_t i = 0; i < worker->n_routes; i++)
+        if (worker->clients[i] != NULL)
+            table_handles_finish(worker->clients[i], worker->task);
+    for (size_t i = 0; i < worker->n_routes; i++)
         table_client_free(worker->clients[i]);
-    }
     g_clear_pointer(&worker->clients, g_free);
+    g_clear_pointer(&worker->tickets, tickets_free);
+}
+
+/* ---- tickets ---- */
+
+bool rubato_worker_wait(RubatoWorker *worker, RubatoTicket ticket, GError **error)
+{
+    g_return_val_if_fail(worker != NULL, false);
+    if (!worker_check_owner(worker, error))
+        return false;
+    return tickets_wait(worker->tickets, worker->rank, ticket, error);
+}
+
+bool rubato_worker_wait_any(RubatoWorker *worker, const RubatoTicket *tickets, size_t n,
+                            size_t *ended, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && (tickets != NULL || n == 0) && ended != NULL, false);
+    if (!worker_check_owner(worker, error))
+        return false;
+    return tickets_wait_any(worker->tickets, worker->rank, tickets, n, ended, error);
+}
+
+bool rubato_worker_wait_all(RubatoWorker *worker, GError **error)
+{
+    g_return_val_if_fail(worker != NULL, false);
+    return worker_check_owner(worker, error) && tickets_wait_all(worker->tickets, error);
+}
+
+bool rubato_worker_poll(RubatoWorker *worker, RubatoTicket ticket)
+{
+    g_return_val_if_fail(worker != NULL, false);
+    return tickets_poll(worker->tickets, ticket);
 }

@@ -29,6 +29,7 @@ struct RubatoWorker {
     /* set by worker_begin */
     uint64_t owner;   /* the number of its thread */
     uint32_t n_forks; /* forks that had led to its process */
+    Tickets *tickets;
 
     /* worker thread only */
     TableClient **clients; /* by route; NULL: not opened yet */

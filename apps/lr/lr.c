@@ -14,6 +14,7 @@ static const RubatoKey bias_key = 0;
 
 /* A worker's tables and memory. */
 typedef struct {
+    RubatoWorker *worker;
     const LrJob *job;
     AppReadAhead *ahead;
     RubatoSparseKVClientTable *weights;
@@ -27,15 +28,13 @@ static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
 
     if (tables->bias != NULL) {
         ticket = rubato_kv_client_table_get_async(tables->bias, &bias_key, 1, &workspace->bias,
-                                                  NULL, NULL, error);
+                                                  NULL, error);
         if (ticket == 0)
             return false;
     }
     const bool good = rubato_sparse_kv_client_table_get(tables->weights, workspace->weights, error);
     /* In any case, because until then the bias may be written to. */
-    return (ticket == 0 ||
-            rubato_kv_client_table_wait(tables->bias, ticket, good ? error : NULL)) &&
-           good;
+    return (ticket == 0 || rubato_worker_wait(tables->worker, ticket, good ? error : NULL)) && good;
 }
 
 static bool add(const Tables *tables, const LrWorkspace *workspace, GError **error)
@@ -88,7 +87,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     }
     g_autoptr(RubatoSparseKVClientTable) weights = rubato_worker_open_sparse_kv_client_table_with(
         worker, LR_WEIGHTS, RUBATO_F32, app_read_ahead_tell, ahead, error);
-    return weights != NULL && train_steps(&(Tables){ job, ahead, weights, bias }, self, error);
+    return weights != NULL &&
+           train_steps(&(Tables){ worker, job, ahead, weights, bias }, self, error);
 }
 
 /* Scores of a batch by the weights as they are between tasks; an AppScoreFunc. */

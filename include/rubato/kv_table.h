@@ -1,4 +1,4 @@
-/* RubatoKVTable: the usual handle. Blocking Get, asynchronous Add, Clock.
+/* RubatoKVTable: the usual handle.
  *
  * The table's consistency model decides what a Get may and must see: docs/consistency.md. A worker
  * has one clock on each table; several handles of one worker on one table share it.
@@ -14,7 +14,7 @@
 #ifndef RUBATO_KV_TABLE_H
 #define RUBATO_KV_TABLE_H
 
-#include <rubato/task.h>
+#include <rubato/ticket.h>
 
 G_BEGIN_DECLS
 
@@ -25,7 +25,8 @@ typedef struct RubatoKVTable RubatoKVTable;
 RUBATO_API RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *table,
                                                       RubatoDtype dtype, GError **error);
 
-/* Closes the handle. Its Adds stay. NULL is allowed. */
+/* Closes the handle. Its Adds stay. It waits for the requests that have tickets of this handle, and
+ * for their callbacks. NULL is allowed. */
 RUBATO_API void rubato_kv_table_free(RubatoKVTable *table);
 
 /* Values in a row. */
@@ -48,6 +49,27 @@ RUBATO_API bool rubato_kv_table_get_range(RubatoKVTable *table, RubatoKey first,
                                           void *values, GError **error);
 RUBATO_API bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first, size_t n,
                                           const void *deltas, GError **error);
+
+/* The same, without a wait: ticket.h. The ticket of an Add ends when the servers have applied it
+ * or, under "bsp", kept it for the end of the clock. values stay until the ticket has ended, and
+ * then hold the rows. 0 on error; then the callback is never called. If requests of 16 MiB are
+ * under way, these first wait until some of them are answered. */
+RUBATO_API RubatoTicket rubato_kv_table_get_async(RubatoKVTable *table, const RubatoKey *keys,
+                                                  size_t n, void *values,
+                                                  const RubatoRequestOptions *options,
+                                                  GError **error);
+RUBATO_API RubatoTicket rubato_kv_table_add_async(RubatoKVTable *table, const RubatoKey *keys,
+                                                  size_t n, const void *deltas,
+                                                  const RubatoRequestOptions *options,
+                                                  GError **error);
+RUBATO_API RubatoTicket rubato_kv_table_get_range_async(RubatoKVTable *table, RubatoKey first,
+                                                        size_t n, void *values,
+                                                        const RubatoRequestOptions *options,
+                                                        GError **error);
+RUBATO_API RubatoTicket rubato_kv_table_add_range_async(RubatoKVTable *table, RubatoKey first,
+                                                        size_t n, const void *deltas,
+                                                        const RubatoRequestOptions *options,
+                                                        GError **error);
 
 /* Ends the worker's iteration on the table. */
 RUBATO_API bool rubato_kv_table_clock(RubatoKVTable *table, GError **error);

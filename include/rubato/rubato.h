@@ -13,6 +13,7 @@
 #include <rubato/sparse_kv_client_table.h>
 #include <rubato/table.h>
 #include <rubato/task.h>
+#include <rubato/ticket.h>
 #include <rubato/types.h>
 
 #endif

@@ -10,7 +10,7 @@
 #ifndef RUBATO_SPARSE_KV_CLIENT_TABLE_H
 #define RUBATO_SPARSE_KV_CLIENT_TABLE_H
 
-#include <rubato/task.h>
+#include <rubato/ticket.h>
 
 G_BEGIN_DECLS
 
@@ -59,6 +59,17 @@ RUBATO_API bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *tab
  * called several times. RUBATO_ERROR_INVALID before the first Get. */
 RUBATO_API bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table,
                                                   const void *deltas, GError **error);
+
+/* The same, without a wait: ticket.h, and rubato_kv_table_get_async. A Get ends the iteration
+ * before when it is started, not when its ticket ends. */
+RUBATO_API RubatoTicket rubato_sparse_kv_client_table_get_async(RubatoSparseKVClientTable *table,
+                                                                void *values,
+                                                                const RubatoRequestOptions *options,
+                                                                GError **error);
+RUBATO_API RubatoTicket rubato_sparse_kv_client_table_add_async(RubatoSparseKVClientTable *table,
+                                                                const void *deltas,
+                                                                const RubatoRequestOptions *options,
+                                                                GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoSparseKVClientTable, rubato_sparse_kv_client_table_free)
 

@@ -63,7 +63,7 @@ static void end_parts(Call *call)
         return;
     if (ended != NULL)
         ended(call);
-    else if ((before & SLEEPING) != 0)
+    if ((before & SLEEPING) != 0)
         futex_wake(&call->pending, 1);
     if (bell_fd != -1) {
         const uint64_t one = 1;

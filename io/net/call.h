@@ -1,8 +1,9 @@
 /* A call: a worker has asked several servers and waits until the last has answered.
  *
  * The thread that answers a part of a call ends it: a server's owner, the I/O thread, or the thread
- * that cancels. The last one wakes the waiter, or hands the call to `ended`. A call's memory must
- * stay until then. So the caller waits for a cancelled call like for any other.
+ * that cancels. The last one hands the call to `ended`, if it has that, and wakes the waiter, if
+ * there is one. A call's memory must stay until then. So the caller waits for a cancelled call like
+ * for any other.
  *
  * Threads: call_end_part and call_note_mover from any; the rest from the caller. */
 #ifndef RUBATO_IO_NET_CALL_H
@@ -29,11 +30,10 @@ struct Call {
     _Atomic uint32_t status;    /* the worst CallStatus of the parts */
     _Atomic uint64_t min_clock; /* the lowest min clock of the answers */
     _Atomic uint32_t mover;     /* if the status is CALL_MOVED: the number of a node that said so */
-    void (*ended)(
-        Call *call);     /* runs on the thread that ends the last part; NULL: wake the waiter */
-    _Atomic int bell_fd; /* see call_set_bell */
-    bool is_remote;      /* the caller's: another node was asked for a part */
-    Spinner *spinner;    /* the caller's, for call_wait; NULL: sleep soon */
+    void (*ended)(Call *call);  /* runs on the thread that ends the last part; may be NULL */
+    _Atomic int bell_fd;        /* see call_set_bell */
+    bool is_remote;             /* the caller's: another node was asked for a part */
+    Spinner *spinner;           /* the caller's, for call_wait; NULL: sleep soon */
 };
 
 void call_begin(Call *call, void (*ended)(Call *call));

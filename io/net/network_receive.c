@@ -15,7 +15,7 @@
  * kept its bytes, the worker whose clock releases it might wait for them for ever.
  *
  * So the window does not bound parked requests. Each worker bounds them on its own side: it waits
- * for one call at a time, and tickets are limited to FlowSizes.ticket_bytes (kv_client_table.c). A
+ * for one call at a time, and tickets are limited to FlowSizes.ticket_bytes (ticket_start.c). A
  * worker's wait for its tickets ends, too: it is the same wait as if it had waited for each ticket
  * at once. The answer comes when the slowest worker of that table clocks. That is another worker,
  * because Gets at clocks up to the min clock are never parked. The unanswered requests of that

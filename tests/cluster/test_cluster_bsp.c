@@ -288,18 +288,18 @@ END_TEST
 enum { N_LONG = 100000, N_LONG_ADDS = 60, N_LONG_ROUNDS = 3, LEAST_MEANWHILE = 5 };
 
 /* How many Gets of the other server are answered while the first one releases a clock's Adds. */
-static bool ask_meanwhile(RubatoKVClientTable *table, RubatoKVTable *other, unsigned *n,
-                          GError **error)
+static bool ask_meanwhile(RubatoWorker *worker, RubatoKVClientTable *table, RubatoKVTable *other,
+                          unsigned *n, GError **error)
 {
     const RubatoKey first = 0, last = 1;
     float released, value;
     const RubatoTicket ticket =
-        rubato_kv_client_table_get_async(table, &first, 1, &released, NULL, NULL, error);
+        rubato_kv_client_table_get_async(table, &first, 1, &released, NULL, error);
 
-    for (*n = 0; ticket != 0 && !rubato_kv_client_table_poll(table, ticket); ++*n)
+    for (*n = 0; ticket != 0 && !rubato_worker_poll(worker, ticket); ++*n)
         if (!rubato_kv_table_get(other, &last, 1, &value, error))
             return false;
-    return ticket != 0 && rubato_kv_client_table_wait(table, ticket, error);
+    return ticket != 0 && rubato_worker_wait(worker, ticket, error);
 }
 
 /* The thread that receives on the servers' node continues while a clock is released: it answers
@@ -325,7 +325,8 @@ static bool release_much(RubatoWorker *worker, void *user_data, GError **error)
             if (!rubato_kv_client_table_add_range(table, 0, N_LONG, ones, error))
                 return false;
         if (!rubato_worker_barrier(worker, error) || /* all Adds have come */
-            !rubato_kv_client_table_clock(table, error) || !ask_meanwhile(table, other, &n, error))
+            !rubato_kv_client_table_clock(table, error) ||
+            !ask_meanwhile(worker, table, other, &n, error))
             return false;
         most = MAX(most, n);
     }

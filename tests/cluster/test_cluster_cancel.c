@@ -125,8 +125,8 @@ static bool block(RubatoWorker *worker, Place place, RubatoKVTable *table, GErro
         g_autoptr(RubatoKVClientTable) client =
             rubato_worker_open_kv_client_table(worker, "rows", RUBATO_F32, error);
         const RubatoTicket ticket =
-            rubato_kv_client_table_get_async(client, &key, 1, &value, NULL, NULL, error);
-        return ticket != 0 && rubato_kv_client_table_wait(client, ticket, error);
+            rubato_kv_client_table_get_async(client, &key, 1, &value, NULL, error);
+        return ticket != 0 && rubato_worker_wait(worker, ticket, error);
     }
     default:
         return wait_for_cancellation(worker, NULL, error);

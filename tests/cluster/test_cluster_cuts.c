@@ -31,6 +31,7 @@ static const ClusterShape TWO = { .n_nodes = 2, .nodes = { { 1, 2 }, { 1, 2 } },
 /* ---- one way to call for all handles ---- */
 
 typedef struct {
+    RubatoWorker *worker;
     HandleKind kind;
     RubatoKVTable *kv;
     RubatoKVClientTable *client;
@@ -42,7 +43,7 @@ typedef struct {
 static bool open_handle(RubatoWorker *worker, HandleKind kind, const RubatoKey *keys,
                         Handle *handle, GError **error)
 {
-    *handle = (Handle){ .kind = kind };
+    *handle = (Handle){ .worker = worker, .kind = kind };
     switch (kind) {
     case HANDLE_KV:
         handle->kv = rubato_worker_open_kv_table(worker, "counts", RUBATO_I64, error);
@@ -83,10 +84,10 @@ static bool get_all(Handle *handle, const RubatoKey *keys, int64_t *values, GErr
     case HANDLE_KV:
         return rubato_kv_table_get(handle->kv, keys, N_KEYS, values, error);
     case HANDLE_CLIENT: {
-        const RubatoTicket ticket = rubato_kv_client_table_get_async(handle->client, keys, N_KEYS,
-                                                                     values, NULL, NULL, error);
+        const RubatoTicket ticket =
+            rubato_kv_client_table_get_async(handle->client, keys, N_KEYS, values, NULL, error);
 
-        return ticket != 0 && rubato_kv_client_table_wait(handle->client, ticket, error);
+        return ticket != 0 && rubato_worker_wait(handle->worker, ticket, error);
     }
     case HANDLE_CHUNKS:
         return rubato_chunk_table_get_chunks(handle->chunks, chunks, N_KEYS / CHUNK, values, error);
@@ -106,7 +107,7 @@ static bool add_all(Handle *handle, const RubatoKey *keys, const int64_t *deltas
         return rubato_kv_table_add(handle->kv, keys, N_KEYS, deltas, error) &&
                rubato_kv_table_clock(handle->kv, error);
     case HANDLE_CLIENT: /* the next Get waits for the ticket, or else the freeing of the handle */
-        return rubato_kv_client_table_add_async(handle->client, keys, N_KEYS, deltas, NULL, NULL,
+        return rubato_kv_client_table_add_async(handle->client, keys, N_KEYS, deltas, NULL,
                                                 error) != 0 &&
                rubato_kv_client_table_clock(handle->client, error);
     case HANDLE_CHUNKS:

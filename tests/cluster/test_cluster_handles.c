@@ -82,15 +82,16 @@ START_TEST(client_reads_of_a_node_share_one_fetch)
 }
 END_TEST
 
-static bool get_now_or_later(RubatoKVClientTable *table, const RubatoKey *keys, size_t n,
-                             uint64_t clock, float *values, GError **error)
+static bool get_now_or_later(RubatoWorker *worker, RubatoKVClientTable *table,
+                             const RubatoKey *keys, size_t n, uint64_t clock, float *values,
+                             GError **error)
 {
     RubatoTicket ticket;
 
     if (clock % 3 != 0)
         return rubato_kv_client_table_get(table, keys, n, values, error);
-    ticket = rubato_kv_client_table_get_async(table, keys, n, values, NULL, NULL, error);
-    return ticket != 0 && rubato_kv_client_table_wait(table, ticket, error);
+    ticket = rubato_kv_client_table_get_async(table, keys, n, values, NULL, error);
+    return ticket != 0 && rubato_worker_wait(worker, ticket, error);
 }
 
 /* Reads twice in a clock, before and after its own Add. */
@@ -116,7 +117,7 @@ static bool count_through_cache(RubatoWorker *worker, void *user_data, GError **
             const double low = (double)(own + others * behind);
             const double high = (double)(own + others * MIN(clock + CACHE_STALENESS + 1, N_CLOCKS));
 
-            if (!get_now_or_later(table, keys, 2 * N_CACHED, clock, values, error))
+            if (!get_now_or_later(worker, table, keys, 2 * N_CACHED, clock, values, error))
                 return false;
             for (size_t i = 0; i < 2 * N_CACHED; i++)
                 EXPECT(values[i] >= low && values[i] <= high,
@@ -190,25 +191,28 @@ static bool use_tickets(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < N_TICKETS; i++) {
         const RubatoKey key = base + i;
 
-        if (rubato_kv_client_table_add_async(table, &key, 1, &delta, count_callback, &n_added,
-                                             error) == 0)
+        if (rubato_kv_client_table_add_async(
+                table, &key, 1, &delta,
+                &(RubatoRequestOptions){ .callback = count_callback, .user_data = &n_added },
+                error) == 0)
             return false;
     }
-    if (!rubato_kv_client_table_wait_all(table, error))
+    if (!rubato_worker_wait_all(worker, error))
         return false;
     EXPECT(n_added == N_TICKETS, "%u callbacks of Adds", n_added);
     for (uint32_t i = 0; i < N_TICKETS; i++) {
         const RubatoKey key = base + i;
 
-        tickets[i] = rubato_kv_client_table_get_async(table, &key, 1, &values[i], count_callback,
-                                                      &n_read, error);
+        tickets[i] = rubato_kv_client_table_get_async(
+            table, &key, 1, &values[i],
+            &(RubatoRequestOptions){ .callback = count_callback, .user_data = &n_read }, error);
         if (tickets[i] == 0)
             return false;
     }
     for (uint32_t i = N_TICKETS; i-- > 0;) {
-        if (!rubato_kv_client_table_wait(table, tickets[i], error))
+        if (!rubato_worker_wait(worker, tickets[i], error))
             return false;
-        EXPECT(rubato_kv_client_table_poll(table, tickets[i]), "ticket %u was waited for", i);
+        EXPECT(rubato_worker_poll(worker, tickets[i]), "ticket %u was waited for", i);
         EXPECT(values[i] == delta, "value %u is %d", i, values[i]);
     }
     EXPECT(n_read == N_TICKETS, "%u callbacks of Gets", n_read);

@@ -95,15 +95,15 @@ static bool count_with_tickets(RubatoWorker *worker, Scene *scene, const RubatoK
         return false;
     for (uint64_t clock = 0; clock <= N_CLOCKS; clock++) {
         if (clock > 0 &&
-            (!rubato_kv_client_table_wait(table, tickets[(clock - 1) % 2], error) ||
+            (!rubato_worker_wait(worker, tickets[(clock - 1) % 2], error) ||
              !check_rows(scene, worker, clock - 1, clock, values[(clock - 1) % 2], error)))
             return false;
         if (clock == N_CLOCKS)
             break;
-        tickets[clock % 2] = rubato_kv_client_table_get_async(table, keys, N_KEYS,
-                                                              values[clock % 2], NULL, NULL, error);
+        tickets[clock % 2] =
+            rubato_kv_client_table_get_async(table, keys, N_KEYS, values[clock % 2], NULL, error);
         if (tickets[clock % 2] == 0 || !await_moves(worker, scene, clock, error) ||
-            rubato_kv_client_table_add_async(table, keys, N_KEYS, ones, NULL, NULL, error) == 0 ||
+            rubato_kv_client_table_add_async(table, keys, N_KEYS, ones, NULL, error) == 0 ||
             !rubato_kv_client_table_clock(table, error))
             return false;
     }

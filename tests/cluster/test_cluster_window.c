@@ -44,10 +44,10 @@ static bool get_much(RubatoWorker *worker, GError **error)
         return false;
     for (size_t i = 0; i < N_LISTED; i++)
         keys[i] = (N_LISTED - 1 - i) * 2;
-    if (rubato_kv_client_table_get_async(table, keys, N_LISTED, values, NULL, NULL, error) == 0)
+    if (rubato_kv_client_table_get_async(table, keys, N_LISTED, values, NULL, error) == 0)
         return false;
     event_raise(&has_asked);
-    if (!rubato_kv_client_table_wait_all(table, error))
+    if (!rubato_worker_wait_all(worker, error))
         return false;
     for (size_t i = 0; i < N_LISTED; i++)
         EXPECT(values[i] == (keys[i] == 0 ? 1 : 0), "key %d is %g", (int)keys[i],
@@ -68,12 +68,11 @@ static bool get_often(RubatoWorker *worker, GError **error)
         keys[i] = 2 * i;
     event_raise(&has_asked);
     for (size_t i = 0; i < N_TICKETS; i++) {
-        if (rubato_kv_client_table_get_async(table, keys, N_OF_TICKET, values[i], NULL, NULL,
-                                             error) == 0)
+        if (rubato_kv_client_table_get_async(table, keys, N_OF_TICKET, values[i], NULL, error) == 0)
             return false;
         atomic_fetch_add(&n_tickets, 1);
     }
-    if (!rubato_kv_client_table_wait_all(table, error))
+    if (!rubato_worker_wait_all(worker, error))
         return false;
     for (size_t i = 0; i < N_TICKETS; i++)
         EXPECT(values[i][0] == 1 && values[i][1] == 0, "ticket %d reads %g", (int)i,

@@ -220,14 +220,14 @@ static bool use_tickets(RubatoWorker *worker, const RubatoTableSpec *spec, GErro
             TRY(rubato_kv_client_table_get(table, keys, N_CALL, values, error));
             TRY(rubato_kv_client_table_add(table, keys, N_CALL, values, error));
         } else {
-            TRY(rubato_kv_client_table_get_async(table, keys, N_CALL, values, NULL, NULL, error));
-            TRY(rubato_kv_client_table_wait_all(table, error));
-            TRY(rubato_kv_client_table_add_async(table, keys, N_CALL, values, NULL, NULL, error));
+            TRY(rubato_kv_client_table_get_async(table, keys, N_CALL, values, NULL, error));
+            TRY(rubato_worker_wait_all(worker, error));
+            TRY(rubato_kv_client_table_add_async(table, keys, N_CALL, values, NULL, error));
         }
         TRY(rubato_kv_client_table_add_range(table, round * 1000, N_CALL, values, error));
         TRY(rubato_kv_client_table_clock(table, error));
     }
-    return rubato_kv_client_table_wait_all(table, error);
+    return rubato_worker_wait_all(worker, error);
 }
 
 static bool use(RubatoWorker *worker, void *user_data, GError **error)

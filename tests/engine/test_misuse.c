@@ -40,8 +40,8 @@ static bool call_with_null(RubatoWorker *worker, void *user_data, GError **error
     REQUIRE(!rubato_kv_client_table_add(client, &key, 1, NULL, error));
     REQUIRE(!rubato_kv_client_table_get_range(client, 0, 2, NULL, error));
     REQUIRE(!rubato_kv_client_table_add_range(client, 0, 2, NULL, error));
-    REQUIRE(rubato_kv_client_table_get_async(client, &key, 1, NULL, NULL, NULL, error) == 0);
-    REQUIRE(rubato_kv_client_table_add_async(client, &key, 1, NULL, NULL, NULL, error) == 0);
+    REQUIRE(rubato_kv_client_table_get_async(client, &key, 1, NULL, NULL, error) == 0);
+    REQUIRE(rubato_kv_client_table_add_async(client, &key, 1, NULL, NULL, error) == 0);
     REQUIRE(!rubato_chunk_table_get_chunks(chunks, &chunk, 1, NULL, error));
     REQUIRE(!rubato_chunk_table_add_chunks(chunks, &chunk, 1, NULL, error));
     REQUIRE(!rubato_chunk_table_get(chunks, &key, 1, NULL, error));
@@ -263,9 +263,11 @@ static bool ask_with_callback(RubatoWorker *worker, void *user_data, GError **er
 
     if (table == NULL)
         return false;
-    TRY(rubato_kv_client_table_get_async(table, &key, 1, &value, call_from_callback, user_data,
-                                         error) != 0);
-    return rubato_kv_client_table_wait_all(table, error);
+    TRY(rubato_kv_client_table_get_async(
+            table, &key, 1, &value,
+            &(RubatoRequestOptions){ .callback = call_from_callback, .user_data = user_data },
+            error) != 0);
+    return rubato_worker_wait_all(worker, error);
 }
 
 START_TEST(calls_that_wait_are_refused_in_a_callback)

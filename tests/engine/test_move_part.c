@@ -116,11 +116,11 @@ static bool ask_and_add(RubatoWorker *worker, void *user_data, GError **error)
     TRY(rubato_kv_client_table_clock(table, error));
     if (rank == 1)
         return true;
-    ticket = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, NULL, error);
+    ticket = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error);
     TRY(ticket != 0);
     TRY(rubato_kv_client_table_add(table, &key, 1, &later, error));
     event_raise(&scene->asked);
-    TRY(rubato_kv_client_table_wait(table, ticket, error));
+    TRY(rubato_worker_wait(worker, ticket, error));
     /* under BSP exactly the Adds of clock 0; otherwise those, and perhaps the later one */
     REQUIRE(value == 21 || (!scene->is_bsp && value == 321));
     return true;
@@ -300,8 +300,8 @@ static bool get_by(RubatoWorker *worker, void *user_data, GError **error)
     TRY(table != NULL);
     if (way == WAY_CLIENT)
         return rubato_kv_client_table_get(table, keys, 2, values, error);
-    ticket = rubato_kv_client_table_get_async(table, keys, 2, values, NULL, NULL, error);
-    return ticket != 0 && rubato_kv_client_table_wait(table, ticket, error);
+    ticket = rubato_kv_client_table_get_async(table, keys, 2, values, NULL, error);
+    return ticket != 0 && rubato_worker_wait(worker, ticket, error);
 }
 
 /* The map gives a part to a server that does not have it, and stays as it is. Whoever asks that

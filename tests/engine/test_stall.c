@@ -110,8 +110,8 @@ static bool wait_for_ticket(RubatoWorker *worker, void *user_data, GError **erro
     TRY(rubato_kv_client_table_clock(table, error));
     if (rubato_worker_rank(worker) == 2)
         return rubato_kv_client_table_get(table, &key, 1, &value, error);
-    TRY(rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, NULL, error) != 0);
-    return rubato_kv_client_table_wait_all(table, error);
+    TRY(rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error) != 0);
+    return rubato_worker_wait_all(worker, error);
 }
 
 START_TEST(waiting_for_a_ticket_says_so_too)

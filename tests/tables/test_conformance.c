@@ -178,6 +178,7 @@ static uint64_t added_before(const Plan *plan, uint32_t worker, uint64_t end, ui
 /* ---- one handle of any kind ---- */
 
 typedef struct {
+    RubatoWorker *worker;
     const Plan *plan;
     HandleKind kind;
     RubatoKVTable *kv;
@@ -235,9 +236,10 @@ static bool get_async(Handle *handle, const Step *step, void *values, GError **e
     RubatoTicket ticket;
 
     handle->n_callbacks = 0;
-    ticket = rubato_kv_client_table_get_async(handle->client, step->keys, step->n, values,
-                                              count_callback, handle, error);
-    TRY(ticket != 0 && rubato_kv_client_table_wait(handle->client, ticket, error));
+    ticket = rubato_kv_client_table_get_async(
+        handle->client, step->keys, step->n, values,
+        &(RubatoRequestOptions){ .callback = count_callback, .user_data = handle }, error);
+    TRY(ticket != 0 && rubato_worker_wait(handle->worker, ticket, error));
     REQUIRE(handle->n_callbacks == 1);
     return true;
 }
@@ -280,7 +282,7 @@ static bool add(Handle *handle, const Step *step, uint64_t t, const void *deltas
     case HANDLE_CLIENT_CACHED:
         if (t % 2 == 1) /* in flight until the handle is closed */
             return rubato_kv_client_table_add_async(handle->client, step->keys, step->n, deltas,
-                                                    NULL, NULL, error) != 0;
+                                                    NULL, error) != 0;
         return step->is_run
                    ? rubato_kv_client_table_add_range(handle->client, first, step->n, deltas, error)
                    : rubato_kv_client_table_add(handle->client, step->keys, step->n, deltas, error);
@@ -388,7 +390,7 @@ static bool iterate(Handle *handle, uint32_t rank, GError **error)
 static bool work(RubatoWorker *worker, void *user_data, GError **error)
 {
     const Plan *plan = user_data;
-    Handle handle = { .plan = plan, .kind = plan->handle };
+    Handle handle = { .worker = worker, .plan = plan, .kind = plan->handle };
 
     mover_begin(plan->mover);
     const bool ok =

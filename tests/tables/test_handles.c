@@ -95,8 +95,8 @@ static bool use_null(RubatoWorker *worker, void *user_data, GError **error)
     REQUIRE(!rubato_kv_table_clock(NULL, NULL));
     REQUIRE(rubato_kv_table_width(NULL) == 0);
     REQUIRE(!rubato_kv_client_table_get(NULL, NULL, 0, &value, NULL));
-    REQUIRE(rubato_kv_client_table_get_async(NULL, NULL, 0, &value, NULL, NULL, NULL) == 0);
-    REQUIRE(!rubato_kv_client_table_wait_all(NULL, NULL));
+    REQUIRE(rubato_kv_client_table_get_async(NULL, NULL, 0, &value, NULL, NULL) == 0);
+    REQUIRE(!rubato_worker_wait_all(NULL, NULL));
     REQUIRE(!rubato_chunk_table_get_chunks(NULL, NULL, 0, &value, NULL));
     REQUIRE(!rubato_sparse_kv_client_table_get(NULL, &value, NULL));
     REQUIRE(!rubato_sparse_kv_client_table_next(NULL, &iteration));
@@ -151,10 +151,8 @@ static bool use_wrong_keys(RubatoWorker *worker, void *user_data, GError **error
     REFUSED(rubato_kv_client_table_add(client, half_wrong, 5, deltas, error), OUTSIDE);
     REFUSED(rubato_kv_client_table_get_range(client, 16, 5, values, error), OUTSIDE);
     REFUSED(rubato_kv_client_table_add_range(client, 16, 5, deltas, error), OUTSIDE);
-    REFUSED(rubato_kv_client_table_get_async(client, half_wrong, 5, values, NULL, NULL, error),
-            OUTSIDE);
-    REFUSED(rubato_kv_client_table_add_async(client, half_wrong, 5, deltas, NULL, NULL, error),
-            OUTSIDE);
+    REFUSED(rubato_kv_client_table_get_async(client, half_wrong, 5, values, NULL, error), OUTSIDE);
+    REFUSED(rubato_kv_client_table_add_async(client, half_wrong, 5, deltas, NULL, error), OUTSIDE);
     REFUSED(rubato_chunk_table_get(chunk, half_wrong, 5, values, error), OUTSIDE);
     REFUSED(rubato_chunk_table_add(chunk, half_wrong, 5, deltas, error), OUTSIDE);
     REFUSED(rubato_chunk_table_get_chunks(chunk, chunks, 3, values, error),
@@ -277,10 +275,10 @@ static bool call_with_nothing(RubatoWorker *worker, void *user_data, GError **er
     TRY(rubato_kv_client_table_add(client, NULL, 0, NULL, error));
     TRY(rubato_kv_client_table_get_range(client, 12345, 0, NULL, error));
     TRY(rubato_kv_client_table_add_range(client, 12345, 0, NULL, error));
-    tickets[0] = rubato_kv_client_table_get_async(client, NULL, 0, NULL, NULL, NULL, error);
-    tickets[1] = rubato_kv_client_table_add_async(client, NULL, 0, NULL, NULL, NULL, error);
+    tickets[0] = rubato_kv_client_table_get_async(client, NULL, 0, NULL, NULL, error);
+    tickets[1] = rubato_kv_client_table_add_async(client, NULL, 0, NULL, NULL, error);
     REQUIRE(tickets[0] != 0 && tickets[1] != 0 && tickets[0] != tickets[1]);
-    TRY(rubato_kv_client_table_wait_all(client, error));
+    TRY(rubato_worker_wait_all(worker, error));
     TRY(rubato_chunk_table_get(chunk, NULL, 0, NULL, error));
     TRY(rubato_chunk_table_add(chunk, NULL, 0, NULL, error));
     TRY(rubato_chunk_table_get_chunks(chunk, NULL, 0, NULL, error));
@@ -341,7 +339,7 @@ static bool use_all_at_once(RubatoWorker *worker, void *user_data, GError **erro
         /* four handles on table a: one clock, one order */
         TRY(rubato_kv_table_add(kv, keys, 2, ones, error));
         TRY(rubato_kv_table_add(same, keys, 2, ones, error));
-        TRY(rubato_kv_client_table_add_async(client, keys, 2, ones, NULL, NULL, error) != 0);
+        TRY(rubato_kv_client_table_add_async(client, keys, 2, ones, NULL, error) != 0);
         TRY(rubato_chunk_table_add_chunks(chunk, &chunk_0, 1, ones, error));
         TRY(rubato_kv_table_get(same, keys, 2, seen, error));
         own = 4 * ((int64_t)t + 1);
@@ -366,7 +364,7 @@ static bool use_all_at_once(RubatoWorker *worker, void *user_data, GError **erro
         REQUIRE(rubato_sparse_kv_client_table_clock_value(sparse) == t);
         TRY(rubato_sparse_kv_client_table_add(sparse, ones, error));
     }
-    return rubato_kv_client_table_wait_all(client, error);
+    return rubato_worker_wait_all(worker, error);
 }
 
 START_TEST(several_handles_of_any_kind_live_on_one_thread)

@@ -49,14 +49,13 @@ static bool only_add(RubatoWorker *worker, Scene *scene, GError **error)
         else if (scene->way == WAY_RANGE)
             TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error));
         else if (scene->way == WAY_TICKET)
-            TRY(rubato_kv_client_table_add_async(client, keys, N_KEYS, ones, NULL, NULL, error) !=
-                0);
+            TRY(rubato_kv_client_table_add_async(client, keys, N_KEYS, ones, NULL, error) != 0);
         else
             TRY(rubato_chunk_table_add_chunks(chunks, keys, N_KEYS, ones, error));
         atomic_fetch_add(&scene->n_added, 1);
         TRY(rubato_kv_table_clock(table, error));
     }
-    return rubato_kv_client_table_wait_all(client, error);
+    return rubato_worker_wait_all(worker, error);
 }
 
 static bool add_or_be_slow(RubatoWorker *worker, void *user_data, GError **error)

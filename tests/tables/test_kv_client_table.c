@@ -60,20 +60,20 @@ static bool use_tickets(RubatoWorker *worker, void *user_data, GError **error)
 
     (void)user_data;
     TRY(table != NULL);
-    added = rubato_kv_client_table_add_async(table, keys, 3, deltas, NULL, NULL, error);
+    added = rubato_kv_client_table_add_async(table, keys, 3, deltas, NULL, error);
     REQUIRE(added != 0);
     memset(deltas, 0x77, sizeof deltas); /* the caller's again */
-    got = rubato_kv_client_table_get_async(table, keys, 3, values, NULL, NULL, error);
+    got = rubato_kv_client_table_get_async(table, keys, 3, values, NULL, error);
     REQUIRE(got != 0 && got != added);
     memset(keys, 0x77, sizeof keys);
-    TRY(rubato_kv_client_table_wait(table, got, error));
+    TRY(rubato_worker_wait(worker, got, error));
     REQUIRE(values[0] == 4 && values[1] == 20 && values[2] == 4);
-    REQUIRE(rubato_kv_client_table_poll(table, got));
-    TRY(rubato_kv_client_table_wait(table, added, error));
-    TRY(rubato_kv_client_table_wait(table, added, error)); /* once more does no harm */
-    REQUIRE(!rubato_kv_client_table_wait(table, 0, error));
+    REQUIRE(rubato_worker_poll(worker, got));
+    TRY(rubato_worker_wait(worker, added, error));
+    TRY(rubato_worker_wait(worker, added, error)); /* once more does no harm */
+    REQUIRE(!rubato_worker_wait(worker, 0, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "ticket 0 was never given out"));
-    REQUIRE(!rubato_kv_client_table_wait(table, got + 1, error));
+    REQUIRE(!rubato_worker_wait(worker, got + 1, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "never given out"));
     return true;
 }
@@ -110,14 +110,14 @@ static bool poll_ahead(RubatoWorker *worker, void *user_data, GError **error)
         return rubato_kv_client_table_clock(table, error);
     }
     TRY(rubato_kv_client_table_clock(table, error));
-    ticket = rubato_kv_client_table_get_async(table, keys, 2, values, NULL, NULL, error);
+    ticket = rubato_kv_client_table_get_async(table, keys, 2, values, NULL, error);
     REQUIRE(ticket != 0);
-    REQUIRE(!rubato_kv_client_table_poll(table, ticket));
+    REQUIRE(!rubato_worker_poll(worker, ticket));
     event_raise(&ahead->polled);
-    while (!rubato_kv_client_table_poll(table, ticket))
+    while (!rubato_worker_poll(worker, ticket))
         sched_yield();
     REQUIRE(values[0] == 5 && values[1] == 6); /* poll, too, makes them visible */
-    return rubato_kv_client_table_wait(table, ticket, error);
+    return rubato_worker_wait(worker, ticket, error);
 }
 
 START_TEST(poll_tells_when_the_answer_has_come)
@@ -142,15 +142,15 @@ static bool wait_for_many(RubatoWorker *worker, void *user_data, GError **error)
     for (int64_t i = 0; i < N; i++) {
         const RubatoKey key = (RubatoKey)i % 2 * 99;
 
-        TRY(rubato_kv_client_table_add_async(table, &key, 1, &i, NULL, NULL, error));
-        TRY(rubato_kv_client_table_get_async(table, &key, 1, &values[i], NULL, NULL, error));
+        TRY(rubato_kv_client_table_add_async(table, &key, 1, &i, NULL, error));
+        TRY(rubato_kv_client_table_get_async(table, &key, 1, &values[i], NULL, error));
     }
-    TRY(rubato_kv_client_table_wait_all(table, error));
+    TRY(rubato_worker_wait_all(worker, error));
     for (int64_t i = 0; i < N; i += 2) {
         expected += i;
         REQUIRE(values[i] == expected, "(%d: %d)", (int)i, (int)values[i]);
     }
-    return rubato_kv_client_table_wait_all(table, error); /* nothing is left */
+    return rubato_worker_wait_all(worker, error); /* nothing is left */
 }
 
 START_TEST(wait_all_waits_for_all_and_requests_stay_in_order)
@@ -174,13 +174,16 @@ static bool call_back_once(RubatoWorker *worker, void *user_data, GError **error
     RubatoTicket tickets[2];
 
     TRY(table != NULL);
-    tickets[0] = rubato_kv_client_table_add_async(table, &key, 1, &one, note_call, &told[0], error);
-    tickets[1] =
-        rubato_kv_client_table_get_async(table, &key, 1, &value, note_call, &told[1], error);
+    tickets[0] = rubato_kv_client_table_add_async(
+        table, &key, 1, &one,
+        &(RubatoRequestOptions){ .callback = note_call, .user_data = &told[0] }, error);
+    tickets[1] = rubato_kv_client_table_get_async(
+        table, &key, 1, &value,
+        &(RubatoRequestOptions){ .callback = note_call, .user_data = &told[1] }, error);
     TRY(event_await(&told[1].called, 1, worker, error));
     REQUIRE(value == 1);
     for (int i = 0; i < 2; i++) {
-        TRY(rubato_kv_client_table_wait(table, tickets[i], error));
+        TRY(rubato_worker_wait(worker, tickets[i], error));
         REQUIRE(event_count(&told[i].called) == 1);
         REQUIRE(told[i].ticket == tickets[i]);
         REQUIRE(told[i].code == -1);
@@ -211,11 +214,13 @@ static bool wait_while_called(RubatoWorker *worker, void *user_data, GError **er
     RubatoTicket ticket;
 
     TRY(table != NULL);
-    ticket = rubato_kv_client_table_add_async(table, &key, 1, &one, note_call, told, error);
+    ticket = rubato_kv_client_table_add_async(
+        table, &key, 1, &one, &(RubatoRequestOptions){ .callback = note_call, .user_data = told },
+        error);
     TRY(event_await(told->inside, 1, worker, error));
-    REQUIRE(!rubato_kv_client_table_poll(table, ticket)); /* not before the callback returns */
+    REQUIRE(!rubato_worker_poll(worker, ticket)); /* not before the callback returns */
     event_raise(told->go_on);
-    TRY(rubato_kv_client_table_wait(table, ticket, error));
+    TRY(rubato_worker_wait(worker, ticket, error));
     REQUIRE(event_count(&told->called) == 1);
     return true;
 }
@@ -245,18 +250,19 @@ static bool fail_while_in_flight(RubatoWorker *worker, void *user_data, GError *
     }
     table = open_client(worker, error);
     TRY(table != NULL && rubato_kv_client_table_clock(table, error));
-    plain = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, NULL, error);
-    with_callback =
-        rubato_kv_client_table_get_async(table, &key, 1, &value, note_call, told + 1, error);
+    plain = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error);
+    with_callback = rubato_kv_client_table_get_async(
+        table, &key, 1, &value,
+        &(RubatoRequestOptions){ .callback = note_call, .user_data = told + 1 }, error);
     event_raise(told->inside);
-    REQUIRE(!rubato_kv_client_table_wait(table, with_callback, error));
+    REQUIRE(!rubato_worker_wait(worker, with_callback, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, "task was cancelled"));
     REQUIRE(event_count(&told[1].called) == 1 && told[1].code == RUBATO_ERROR_CANCELLED);
-    REQUIRE(!rubato_kv_client_table_wait(table, plain, error));
+    REQUIRE(!rubato_worker_wait(worker, plain, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, NULL));
     /* whatever comes now is cancelled too */
-    plain = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, NULL, error);
-    REQUIRE(plain == 0 || !rubato_kv_client_table_wait(table, plain, error));
+    plain = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error);
+    REQUIRE(plain == 0 || !rubato_worker_wait(worker, plain, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, NULL));
     REQUIRE(!rubato_kv_client_table_get(table, &key, 1, &value, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, NULL));
@@ -297,13 +303,12 @@ static bool wait_for_all_of_a_failing_task(RubatoWorker *worker, void *user_data
     table = open_client(worker, error);
     TRY(table != NULL && rubato_kv_client_table_clock(table, error));
     for (size_t i = 0; i < G_N_ELEMENTS(values); i++)
-        REQUIRE(rubato_kv_client_table_get_async(table, &key, 1, &values[i], NULL, NULL, error) !=
-                0);
+        REQUIRE(rubato_kv_client_table_get_async(table, &key, 1, &values[i], NULL, error) != 0);
     event_raise(told->inside);
-    REQUIRE(!rubato_kv_client_table_wait_all(table, error));
+    REQUIRE(!rubato_worker_wait_all(worker, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, "task was cancelled"));
-    TRY(rubato_kv_client_table_wait_all(table, error)); /* it was said, and nothing is left */
-    event_raise(told->go_on); /* all of this was so: the task fails in any case */
+    TRY(rubato_worker_wait_all(worker, error)); /* it was said, and nothing is left */
+    event_raise(told->go_on);                   /* all of this was so: the task fails in any case */
     return true;
 }
 
@@ -338,10 +343,16 @@ static bool free_in_flight(RubatoWorker *worker, void *user_data, GError **error
     bool ok = table != NULL;
 
     for (int i = 0; i < 50 && ok; i++)
-        ok = rubato_kv_client_table_add_async(table, keys, 2, ones, i % 2 == 0 ? note_call : NULL,
-                                              told, error) != 0 &&
-             rubato_kv_client_table_get_async(table, keys, 2, values[i],
-                                              i % 3 == 0 ? note_call : NULL, told, error) != 0;
+        ok = rubato_kv_client_table_add_async(
+                 table, keys, 2, ones,
+                 &(RubatoRequestOptions){ .callback = i % 2 == 0 ? note_call : NULL,
+                                          .user_data = told },
+                 error) != 0 &&
+             rubato_kv_client_table_get_async(
+                 table, keys, 2, values[i],
+                 &(RubatoRequestOptions){ .callback = i % 3 == 0 ? note_call : NULL,
+                                          .user_data = told },
+                 error) != 0;
     rubato_kv_client_table_free(table);
     TRY(ok);
     REQUIRE(event_count(&told->called) == 25 + 17);
@@ -375,8 +386,11 @@ static bool free_when_cancelled(RubatoWorker *worker, void *user_data, GError **
     table = open_client(worker, error);
     TRY(table != NULL && rubato_kv_client_table_clock(table, error));
     for (int i = 0; i < 20; i++)
-        TRY(rubato_kv_client_table_get_async(table, &key, 1, &values[i],
-                                             i % 2 == 0 ? note_call : NULL, told + 1, error));
+        TRY(rubato_kv_client_table_get_async(
+            table, &key, 1, &values[i],
+            &(RubatoRequestOptions){ .callback = i % 2 == 0 ? note_call : NULL,
+                                     .user_data = told + 1 },
+            error));
     event_raise(told->inside);
     return true; /* frees the handle, whose requests only the cancellation ends */
 }
@@ -415,7 +429,7 @@ static bool add_async_then_clock(RubatoWorker *worker, void *user_data, GError *
 
         TRY(rubato_kv_client_table_get(table, &key, 1, &seen, error));
         REQUIRE(seen == t * rubato_worker_n_workers(worker), "(%d at clock %d)", (int)seen, (int)t);
-        TRY(rubato_kv_client_table_add_async(table, &key, 1, &one, NULL, NULL, error) != 0);
+        TRY(rubato_kv_client_table_add_async(table, &key, 1, &one, NULL, error) != 0);
         TRY(rubato_kv_client_table_clock(table, error)); /* behind the Add, which is in flight */
     }
     return true;
@@ -525,8 +539,7 @@ static bool return_early(RubatoWorker *worker, void *user_data, GError **error)
     if (rubato_worker_rank(worker) == 0) {
         left_open = open_client(worker, error);
         TRY(left_open != NULL && rubato_kv_client_table_clock(left_open, error));
-        return rubato_kv_client_table_get_async(left_open, &key, 1, &late_value, NULL, NULL,
-                                                error) != 0;
+        return rubato_kv_client_table_get_async(left_open, &key, 1, &late_value, NULL, error) != 0;
     }
     g_autoptr(RubatoKVTable) other = rubato_worker_open_kv_table(worker, "u", RUBATO_I64, error);
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);

@@ -208,14 +208,16 @@ static bool read_with_tickets(RubatoWorker *worker, void *user_data, GError **er
     int64_t values[2] = { 0 };
 
     TRY(table != NULL);
-    TRY(rubato_kv_client_table_get_async(table, keys, 2, values, NULL, NULL, error) != 0);
-    TRY(rubato_kv_client_table_get_async(table, keys, 0, values, NULL, NULL, error) != 0);
-    TRY(rubato_kv_client_table_wait_all(table, error));
-    TRY(rubato_kv_client_table_add_async(table, keys, 2, values, NULL, NULL, error) != 0);
+    TRY(rubato_kv_client_table_get_async(table, keys, 2, values, NULL, error) != 0);
+    TRY(rubato_kv_client_table_get_async(table, keys, 0, values, NULL, error) != 0);
+    TRY(rubato_worker_wait_all(worker, error));
+    TRY(rubato_kv_client_table_add_async(table, keys, 2, values, NULL, error) != 0);
     TRY(rubato_kv_client_table_clock(table, error));
-    TRY(rubato_kv_client_table_get_async(table, keys, 2, values, count_callback, &scene->event,
-                                         error) != 0);
-    TRY(rubato_kv_client_table_wait_all(table, error));
+    TRY(rubato_kv_client_table_get_async(
+            table, keys, 2, values,
+            &(RubatoRequestOptions){ .callback = count_callback, .user_data = &scene->event },
+            error) != 0);
+    TRY(rubato_worker_wait_all(worker, error));
     REQUIRE(event_count(&scene->event) == 1);
     return rubato_worker_stats(worker, "t", &scene->seen, error);
 }

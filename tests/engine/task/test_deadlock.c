@@ -61,8 +61,8 @@ static bool meet_or_wait_for_ticket(RubatoWorker *worker, void *user_data, GErro
     if (rubato_worker_rank(worker) == 0)
         return rubato_worker_barrier(worker, error);
     TRY(rubato_kv_client_table_clock(table, error));
-    ticket = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, NULL, error);
-    TRY(ticket != 0 && rubato_kv_client_table_wait(table, ticket, error));
+    ticket = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error);
+    TRY(ticket != 0 && rubato_worker_wait(worker, ticket, error));
     return rubato_worker_barrier(worker, error);
 }
 
@@ -185,9 +185,10 @@ static bool wait_for_the_last(RubatoWorker *worker, void *user_data, GError **er
     if (rubato_worker_rank(worker) != 0)
         TRY(rubato_kv_client_table_clock(table, error));
     if (rubato_worker_rank(worker) == 2)
-        TRY(rubato_kv_client_table_get_async(table, &key, 1, &value, call_back, scene, error) !=
-                0 &&
-            rubato_kv_client_table_wait_all(table, error));
+        TRY(rubato_kv_client_table_get_async(
+                table, &key, 1, &value,
+                &(RubatoRequestOptions){ .callback = call_back, .user_data = scene }, error) != 0 &&
+            rubato_worker_wait_all(worker, error));
     if (rubato_worker_rank(worker) == 1)
         TRY(rubato_kv_client_table_get(table, &key, 1, &value, error));
     if (rubato_worker_rank(worker) == 0) {

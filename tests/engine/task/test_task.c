@@ -335,7 +335,7 @@ static bool use_all_handles(RubatoWorker *worker, void *user_data, GError **erro
     (void)user_data;
     TRY(kv != NULL && client != NULL);
     TRY(rubato_kv_table_add(kv, keys, 2, ones, error));
-    TRY(rubato_kv_client_table_get_async(client, keys, 2, seen, NULL, NULL, error) != 0);
+    TRY(rubato_kv_client_table_get_async(client, keys, 2, seen, NULL, error) != 0);
     return rubato_kv_table_clock(kv, error) && rubato_worker_barrier(worker, error);
 }
 

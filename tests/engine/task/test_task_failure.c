@@ -146,10 +146,10 @@ static bool block_in_client(RubatoWorker *worker, Blockade *blockade, GError **e
     event_raise(&blockade->blocked);
     if (blockade->place == PLACE_CLIENT_GET || blockade->place == PLACE_CACHED_GET)
         return rubato_kv_client_table_get(client, keys, 2, values, error);
-    ticket = rubato_kv_client_table_get_async(client, keys, 2, values, NULL, NULL, error);
+    ticket = rubato_kv_client_table_get_async(client, keys, 2, values, NULL, error);
     TRY(ticket != 0);
-    return blockade->place == PLACE_TICKET ? rubato_kv_client_table_wait(client, ticket, error)
-                                           : rubato_kv_client_table_wait_all(client, error);
+    return blockade->place == PLACE_TICKET ? rubato_worker_wait(worker, ticket, error)
+                                           : rubato_worker_wait_all(worker, error);
 }
 
 static bool block_in_sparse(RubatoWorker *worker, Blockade *blockade, GError **error)
@@ -488,7 +488,9 @@ static bool cancel_in_callback(RubatoWorker *worker, void *user_data, GError **e
     static int64_t value;
 
     TRY(client != NULL);
-    TRY(rubato_kv_client_table_get_async(client, &key, 1, &value, cancel_engine, user_data, error));
+    TRY(rubato_kv_client_table_get_async(
+        client, &key, 1, &value,
+        &(RubatoRequestOptions){ .callback = cancel_engine, .user_data = user_data }, error));
     while (!rubato_worker_cancelled(worker))
         sched_yield();
     return true;

@@ -97,6 +97,7 @@ typedef enum {
 } Kind;
 
 typedef struct {
+    RubatoWorker *worker;
     const StressTask *task;
     uint32_t table; /* of the task's */
     uint32_t rank;
@@ -162,8 +163,8 @@ static bool get(Hand *hand, const Step *step, GError **error)
         return rubato_kv_client_table_get(hand->client, step->keys, step->n, hand->values, error);
     case KIND_CLIENT_ASYNC:
         ticket = rubato_kv_client_table_get_async(hand->client, step->keys, step->n, hand->values,
-                                                  NULL, NULL, error);
-        return ticket != 0 && rubato_kv_client_table_wait(hand->client, ticket, error);
+                                                  NULL, error);
+        return ticket != 0 && rubato_worker_wait(hand->worker, ticket, error);
     case KIND_CHUNK:
         return rubato_chunk_table_get(hand->chunk, step->keys, step->n, hand->values, error);
     default:
@@ -185,7 +186,7 @@ static bool add(Hand *hand, const Step *step, GError **error)
     case KIND_CLIENT:
         return rubato_kv_client_table_add(hand->client, step->keys, step->n, ones, error);
     case KIND_CLIENT_ASYNC:
-        return rubato_kv_client_table_add_async(hand->client, step->keys, step->n, ones, NULL, NULL,
+        return rubato_kv_client_table_add_async(hand->client, step->keys, step->n, ones, NULL,
                                                 error) != 0;
     case KIND_CHUNK:
         return rubato_chunk_table_add(hand->chunk, step->keys, step->n, ones, error);
@@ -269,7 +270,7 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < task->n_tables && ok; i++) {
         const bool is_dense = task->tables[i]->spec.n_keys > 0;
 
-        hands[i] = (Hand){ .task = task, .table = i, .rank = rank };
+        hands[i] = (Hand){ .worker = worker, .task = task, .table = i, .rank = rank };
         do
             hands[i].kind = (Kind)random_below(&random, N_KINDS);
         while (hands[i].kind == KIND_CHUNK && !is_dense);

@@ -138,10 +138,10 @@ static bool get(Self *self, Opened *table, GError **error)
 
 /* ---- Gets that are not waited for at once ---- */
 
-static bool end_asked(Opened *table, uint32_t i, GError **error)
+static bool end_asked(const Self *self, Opened *table, uint32_t i, GError **error)
 {
     Asked *const asked = &table->asked[i];
-    const bool ok = rubato_kv_client_table_wait(table->client, asked->ticket, error);
+    const bool ok = rubato_worker_wait(self->worker, asked->ticket, error);
 
     if (ok)
         sim_history_end_get(table->history, &asked->get, asked->rows);
@@ -154,7 +154,7 @@ static bool end_asked(Opened *table, uint32_t i, GError **error)
 static bool ask(Self *self, Opened *table, GError **error)
 {
     if (table->n_asked == MOST_ASYNC)
-        TRY(end_asked(table, draw(self, MOST_ASYNC), error));
+        TRY(end_asked(self, table, draw(self, MOST_ASYNC), error));
 
     Asked *const asked = &table->asked[table->n_asked];
     size_t n;
@@ -162,7 +162,7 @@ static bool ask(Self *self, Opened *table, GError **error)
     asked->rows = new_rows(self, n);
     sim_history_begin_get(table->history, &asked->get, self->rank, table->clock, keys, n);
     asked->ticket =
-        rubato_kv_client_table_get_async(table->client, keys, n, asked->rows, NULL, NULL, error);
+        rubato_kv_client_table_get_async(table->client, keys, n, asked->rows, NULL, error);
     if (asked->ticket != 0) {
         table->n_asked++;
         return true;
@@ -192,8 +192,8 @@ static bool add(Self *self, Opened *table, GError **error)
                         : rubato_kv_table_add(table->kv, keys, n, deltas, error);
     case SIM_HANDLE_KV_CLIENT:
         if (draw(self, 2) == 0)
-            return rubato_kv_client_table_add_async(table->client, keys, n, deltas, NULL, NULL,
-                                                    error) != 0;
+            return rubato_kv_client_table_add_async(table->client, keys, n, deltas, NULL, error) !=
+                   0;
         return as_range ? rubato_kv_client_table_add_range(table->client, keys[0], n, deltas, error)
                         : rubato_kv_client_table_add(table->client, keys, n, deltas, error);
     case SIM_HANDLE_CHUNK:
@@ -276,7 +276,7 @@ static bool iterate(Self *self, Opened *table, GError **error)
             TRY(ask(self, table, error));
     }
     while (table->n_asked > 0 && draw(self, 2) == 0)
-        TRY(end_asked(table, 0, error));
+        TRY(end_asked(self, table, 0, error));
     return tick(table, error);
 }
 

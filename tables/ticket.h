@@ -1,0 +1,57 @@
+/* The tickets of a worker: its requests that are under way. rubato/ticket.h tells their rules.
+ *
+ * Threads: the worker's, except tickets_poll, which any thread may call. */
+#ifndef RUBATO_TABLES_TICKET_H
+#define RUBATO_TABLES_TICKET_H
+
+#include <rubato/ticket.h>
+
+#include "tables/handle.h"
+
+/* helper: the node's helper thread. (transfer full) */
+Tickets *tickets_new(Actor *helper);
+
+/* No request may be under way. NULL is allowed. */
+void tickets_free(Tickets *tickets);
+
+/* What a worker asks of a table. */
+typedef struct {
+    MessageKind kind;   /* MESSAGE_GET, MESSAGE_ADD */
+    RubatoKeys keys;    /* a list or a run */
+    const void *deltas; /* of an Add */
+    void *values;       /* of a Get; they stay until the ticket has ended */
+    bool copies_keys;   /* whatever the options say */
+} TableRequest;
+
+/* Starts a request of the handle. options NULL: none. Returns 0 on error, and then never calls
+ * back. The errors are those of blocking calls, and RUBATO_ERROR_MEMORY. */
+RubatoTicket ticket_start(TableHandle *handle, const TableRequest *request,
+                          const RubatoRequestOptions *options, GError **error);
+
+static inline RubatoTicket ticket_get(TableHandle *handle, RubatoKeys keys, void *values,
+                                      const RubatoRequestOptions *options, GError **error)
+{
+    const TableRequest request = { .kind = MESSAGE_GET, .keys = keys, .values = values };
+
+    return ticket_start(handle, &request, options, error);
+}
+
+static inline RubatoTicket ticket_add(TableHandle *handle, RubatoKeys keys, const void *deltas,
+                                      const RubatoRequestOptions *options, GError **error)
+{
+    const TableRequest request = { .kind = MESSAGE_ADD, .keys = keys, .deltas = deltas };
+
+    return ticket_start(handle, &request, options, error);
+}
+
+/* rank: the worker's, for messages. */
+bool tickets_wait(Tickets *tickets, uint32_t rank, RubatoTicket id, GError **error);
+bool tickets_wait_any(Tickets *tickets, uint32_t rank, const RubatoTicket *ids, size_t n,
+                      size_t *ended, GError **error);
+bool tickets_wait_all(Tickets *tickets, GError **error);
+bool tickets_poll(Tickets *tickets, RubatoTicket id);
+
+/* Waits for the requests that the handle has started. What failed is kept. */
+void tickets_wait_for_handle(Tickets *tickets, const TableHandle *handle);
+
+#endif

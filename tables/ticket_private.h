@@ -1,0 +1,79 @@
+/* Tickets from inside: what ticket.c and ticket_start.c share.
+ *
+ * Threads: as each member says. */
+#ifndef RUBATO_TABLES_TICKET_PRIVATE_H
+#define RUBATO_TABLES_TICKET_PRIVATE_H
+
+#include "tables/client_private.h"
+#include "tables/ticket.h"
+
+typedef enum {
+    TICKET_FREE,
+    TICKET_UNDER_WAY,
+    TICKET_FAILED, /* it has ended, and nobody has asked how */
+} TicketState;
+
+typedef struct Ticket Ticket;
+struct Ticket {
+    Call call; /* first: the call's end finds the ticket */
+    Message to_helper;
+
+    /* immutable */
+    Tickets *tickets;
+    uint32_t slot;
+
+    /* of the present request; set by the worker */
+    uint64_t number; /* see ticket_id */
+    const TableHandle *handle;
+    TableClient *client;
+    RubatoCallback callback;
+    void *user_data;
+    bool reads;
+    uint64_t clock; /* the worker's at the request */
+    size_t bytes;   /* counted in client->ticket_bytes */
+    uint32_t n_slices;
+
+    /* its memory, kept for the next request */
+    const Partition *partition; /* that the slicer is for; NULL: it has none */
+    Slicer slicer;
+    Message *messages;
+    uint32_t n_messages;
+    char *copy; /* of keys and deltas */
+    size_t copy_bytes;
+
+    /* guarded by lock */
+    TicketState state;
+    CallStatus status;
+    Ticket *next_free;
+};
+
+struct Tickets {
+    Actor *helper;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a ticket has ended */
+    /* guarded by lock */
+    GPtrArray *slots;   /* of Ticket; NULL where there is none. Only the worker changes it */
+    GArray *empty;      /* of uint32_t: the slots where there is none */
+    uint64_t n_started; /* requests */
+    Ticket *free;       /* the last one that was freed comes first */
+    size_t n_free;
+};
+
+/* A free ticket, for the next request; NULL: too many are under way. And the same ticket, if the
+ * request was not made. */
+Ticket *ticket_take(Tickets *tickets);
+void ticket_put_back(Ticket *ticket);
+
+/* The ticket is under way. The lock is held. */
+void ticket_set_under_way(Ticket *ticket);
+
+/* The id of the ticket's present request: its number among the worker's, and the slot. */
+RubatoTicket ticket_id(const Ticket *ticket);
+
+/* The end of a ticket's call, for call_begin. */
+void ticket_call_ended(Call *call);
+
+/* Its slices are for another table, or take too much memory: drops the slicer. */
+void ticket_drop_slicer(Ticket *ticket);
+
+#endif

@@ -1,0 +1,199 @@
+/* Starting a request with a ticket: the ticket owns the slices and the messages, and copies of keys
+ * and deltas if these are not borrowed.
+ *
+ * Thread: the worker's. */
+#include <string.h>
+
+#include "io/net/stall_clock.h"
+#include "tables/process_cache.h"
+#include "tables/ticket_private.h"
+
+/* What a slice takes besides its keys and rows, here and on its server. */
+#define BYTES_OF_ASKING 512
+
+/* Points the request at copies of its keys and deltas. False: there is no memory. */
+static bool copy_buffers(Ticket *ticket, TableRequest *request, size_t row_bytes, bool copies_rows)
+{
+    RubatoKeys *keys = &request->keys;
+    const size_t key_bytes = keys->keys == NULL ? 0 : keys->n * sizeof(RubatoKey);
+    const size_t input_bytes = copies_rows && request->deltas != NULL ? keys->n * row_bytes : 0;
+    const size_t bytes = key_bytes + input_bytes;
+
+    if (bytes > ticket->copy_bytes) {
+        g_free(ticket->copy);
+        ticket->copy = g_try_malloc(bytes);
+        ticket->copy_bytes = ticket->copy == NULL ? 0 : bytes;
+        if (ticket->copy == NULL)
+            return false;
+    }
+    if (key_bytes > 0) {
+        memcpy(ticket->copy, keys->keys, key_bytes);
+        keys->keys = (const RubatoKey *)(void *)ticket->copy;
+    }
+    if (input_bytes > 0) {
+        memcpy(ticket->copy + key_bytes, request->deltas, input_bytes);
+        request->deltas = ticket->copy + key_bytes;
+    }
+    return true;
+}
+
+/* Cuts the keys into slices, each with a message. False: there is no memory. */
+static bool cut(Ticket *ticket, const Partition *partition, const RubatoKeys *keys)
+{
+    if (ticket->partition != partition) {
+        ticket_drop_slicer(ticket);
+        slicer_init(&ticket->slicer, partition);
+        ticket->partition = partition;
+    }
+    ticket->n_slices = keys->n == 0 ? 0
+                       : keys->keys == NULL
+                           ? slicer_cut_run(&ticket->slicer, partition, keys->first, keys->n)
+                           : slicer_cut(&ticket->slicer, partition, keys->keys, keys->n);
+    if (ticket->n_slices == SLICER_NO_MEMORY)
+        return false;
+    if (ticket->n_slices > ticket->n_messages) {
+        ticket->messages = g_renew(Message, ticket->messages, ticket->n_slices);
+        ticket->n_messages = ticket->n_slices;
+    }
+    return true;
+}
+
+/* What counts of a request in client->ticket_bytes. */
+static size_t count_bytes(const Ticket *ticket, const TableRequest *request)
+{
+    const TableRoute *route = ticket->client->route;
+    const bool adds = request->kind != MESSAGE_GET;
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < ticket->n_slices; i++) {
+        const Slice *slice = &ticket->slicer.slices[i];
+
+        if (adds || !table_route_is_local(route, slice))
+            bytes += BYTES_OF_ASKING + slice->keys.n * (sizeof(RubatoKey) + route->row_bytes);
+    }
+    return bytes;
+}
+
+/* Waits until less than FlowSizes.ticket_bytes are under way; the lock is held. Each ticket is
+ * answered or cancelled, so this ends. */
+static void wait_for_less(Tickets *tickets, TableClient *client)
+{
+    const TableRoute *route = client->route;
+    const uint64_t begun_ns = worker_stats_now_ns();
+    StallClock clock;
+
+    stall_clock_start(&clock, route->stall_ms);
+    client->awaited = table_client_needed_clock(client);
+    while (client->ticket_bytes >= route->office->sizes.ticket_bytes)
+        if (stall_clock_wait(&clock, &tickets->changed, &tickets->lock) &&
+            client->ticket_bytes >= route->office->sizes.ticket_bytes)
+            table_client_say_stalled(client, NULL, stall_clock_s(&clock));
+    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+}
+
+/* Waits for room, then lets the ticket be under way. RUBATO_ERROR_CANCELLED. */
+static bool begin(Ticket *ticket, const TableRequest *request, GError **error)
+{
+    Tickets *tickets = ticket->tickets;
+    TableClient *client = ticket->client;
+
+    if (request->kind != MESSAGE_GET && request->keys.n > 0 &&
+        !table_client_wait_to_add(client, error))
+        return false;
+    if (!table_client_wait_room(client, ticket->slicer.slices, ticket->n_slices, error))
+        return false;
+    ticket->bytes = count_bytes(ticket, request);
+    pthread_mutex_lock(&tickets->lock);
+    if (ticket->bytes > 0 && client->ticket_bytes >= client->route->office->sizes.ticket_bytes)
+        wait_for_less(tickets, client);
+    const bool goes_on = table_client_check_cancelled(client, error);
+    if (goes_on) {
+        client->ticket_bytes += ticket->bytes;
+        ticket_set_under_way(ticket);
+    }
+    pthread_mutex_unlock(&tickets->lock);
+    return goes_on;
+}
+
+static void send_add(Ticket *ticket, const TableRequest *request)
+{
+    TableClient *client = ticket->client;
+    ProcessCache *cache = table_route_cache(client->route);
+    const TableAsk ask = { .kind = request->kind,
+                           .row_bytes = client->route->row_bytes,
+                           .input = request->deltas,
+                           .output = request->values };
+
+    client->adds_uncached |= cache == NULL;
+    process_cache_begin_add(cache, &request->keys, request->deltas);
+    table_client_send(client, &ask, ticket->slicer.slices, ticket->n_slices, &ticket->call,
+                      ticket->messages);
+    process_cache_end_add(cache);
+    table_client_count_add(client, request->keys.n, ticket->n_slices);
+    client->stats.n_adds++;
+}
+
+static void send_get(Ticket *ticket, const TableRequest *request)
+{
+    TableClient *client = ticket->client;
+    const TableAsk ask = { .kind = MESSAGE_GET,
+                           .row_bytes = client->route->row_bytes,
+                           .output = request->values };
+
+    if (ticket->handle->reads_cache)
+        process_cache_send_get(client, ticket->slicer.slices, ticket->n_slices, request->values,
+                               &ticket->call, ticket->messages);
+    else
+        table_client_send(client, &ask, ticket->slicer.slices, ticket->n_slices, &ticket->call,
+                          ticket->messages);
+}
+
+static RubatoTicket fail_memory(Ticket *ticket, const TableClient *client, GError **error)
+{
+    if (ticket != NULL)
+        ticket_put_back(ticket);
+    table_client_fail_memory(client, error);
+    return 0;
+}
+
+RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
+                          const RubatoRequestOptions *options, GError **error)
+{
+    static const RubatoRequestOptions usual = { 0 };
+    TableClient *client = handle->client;
+    TableRequest request = *asked;
+    RubatoTicket id;
+    Ticket *ticket;
+
+    if (options == NULL)
+        options = &usual;
+    if (!table_client_check_keys(client, &request.keys, error))
+        return 0;
+    ticket = ticket_take(client->tickets);
+    if (ticket == NULL)
+        return fail_memory(NULL, client, error);
+    ticket->handle = handle;
+    ticket->client = client;
+    ticket->callback = options->callback;
+    ticket->user_data = options->user_data;
+    ticket->clock = client->clock;
+    ticket->reads = request.kind != MESSAGE_ADD && request.keys.n > 0;
+    const bool copies = options->buffers == RUBATO_BUFFERS_COPIED;
+    if (((copies || request.copies_keys) &&
+         !copy_buffers(ticket, &request, client->route->row_bytes, copies)) ||
+        !cut(ticket, client->route->partition, &request.keys))
+        return fail_memory(ticket, client, error);
+    if (!begin(ticket, &request, error)) {
+        ticket_put_back(ticket);
+        return 0;
+    }
+    handle->has_tickets = true;
+    id = ticket_id(ticket);
+    call_begin(&ticket->call, ticket_call_ended);
+    if (request.keys.n > 0 && request.kind == MESSAGE_GET)
+        send_get(ticket, &request);
+    else if (request.keys.n > 0)
+        send_add(ticket, &request);
+    call_sent(&ticket->call); /* it may have ended, and be gone for other threads, from here on */
+    return id;
+}
