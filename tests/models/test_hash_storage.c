@@ -1,5 +1,5 @@
-/* Hash storage: it grows with its keys, whatever their pattern, and lists each once; the seed of
- * its hash. */
+/* Hash storage: it has room for keys of any pattern; the seed of its hash. What every storage has
+ * to keep is tested in test_storage. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,58 +9,6 @@
 #include "models/storage/hash/segment.h"
 #include "tests/support/engine/shard_fixture.h"
 #include "tests/support/runner.h"
-
-/* Keys of awkward patterns, at widths in the slot and in slabs, through many splits. */
-START_TEST(hash_keeps_every_row_while_it_grows)
-{
-    static const uint32_t widths[] = { 1, 2, 3, 40 };
-    const uint32_t width = widths[_i];
-    const uint64_t n = width > 3 ? 20000 : 200000;
-    RubatoTableSpec spec = { .dtype = RUBATO_I64, .width = width };
-    RubatoShard *shard = shard_make(&spec, "hash", 0);
-    g_autofree RubatoKey *keys = g_new(RubatoKey, n);
-    g_autofree int64_t *values = g_new(int64_t, n * width);
-    g_autofree int64_t *read = g_new(int64_t, n * width);
-    uint64_t n_rows, n_bytes;
-    uint64_t n_wrong = 0; /* each assertion costs a write to a pipe */
-
-    for (uint64_t i = 0; i < n; i++) {
-        switch (i % 4) {
-        case 0:
-            keys[i] = i / 4;
-            break;
-        case 1:
-            keys[i] = UINT64_MAX - i / 4;
-            break;
-        case 2:
-            keys[i] = (i / 4 + 1) << 40;
-            break;
-        default:
-            keys[i] = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
-            break;
-        }
-        for (uint32_t j = 0; j < width; j++)
-            values[i * width + j] = (int64_t)(i * 7 + j);
-    }
-    const RubatoKeys first_half = { .keys = keys, .n = n / 2 };
-    const RubatoKeys all = { .keys = keys, .n = n };
-    shard_add(shard, &first_half, values);
-    shard_get(shard, &all, read);
-    ck_assert_mem_eq(read, values, n / 2 * width * sizeof(*read));
-    for (size_t i = n / 2 * width; i < n * width; i++)
-        n_wrong += read[i] != 0;
-    ck_assert_uint_eq(n_wrong, 0);
-    shard_add(shard, &all, values);
-    shard_get(shard, &all, read);
-    for (size_t i = 0; i < n * width; i++)
-        n_wrong += read[i] != (i < n / 2 * width ? 2 * values[i] : values[i]);
-    ck_assert_uint_eq(n_wrong, 0);
-    shard_size(shard, &n_rows, &n_bytes);
-    ck_assert_uint_eq(n_rows, n);
-    ck_assert_uint_ge(n_bytes, n * (8 + width * 8));
-    shard_free(shard);
-}
-END_TEST
 
 /* Key i of a table of odd ones, which also has key 0. */
 static RubatoKey odd_key(size_t i)
@@ -193,38 +141,6 @@ START_TEST(hash_keys_in_one_place_take_a_larger_segment)
     shard_size(shard, &n_rows, &n_bytes);
     ck_assert_uint_eq(n_rows, N + N_OTHERS);
     ck_assert_uint_lt(n_bytes, 10 << 20);
-    shard_free(shard);
-}
-END_TEST
-
-/* Every row once, however the list is cut into pieces. */
-START_TEST(hash_lists_its_keys_piece_by_piece)
-{
-    static const uint64_t pieces[] = { 1, 7, 1000, 30000 };
-    RubatoTableSpec spec = { .dtype = RUBATO_F32, .width = _i < 2 ? 1 : 40 };
-    RubatoShard *shard = shard_make(&spec, "hash", 0);
-    const uint64_t n = pieces[_i] == 1 ? 500 : 30000;
-    g_autofree float *ones = g_new0(float, n *spec.width);
-    g_autofree RubatoKey *listed = g_new(RubatoKey, n);
-    g_autofree uint8_t *seen = g_new0(uint8_t, n);
-    uint64_t n_wrong = 0;
-
-    shard_add(shard, &(RubatoKeys){ .n = n }, ones);
-    memset(listed, 0xff, n * sizeof *listed);
-    ck_assert(shard_can_list(shard));
-    ck_assert_uint_eq(shard_n_rows(shard), n);
-    for (uint64_t first = 0; first < n; first += pieces[_i])
-        shard_list(shard, first, MIN(pieces[_i], n - first), listed + first);
-    for (uint64_t i = 0; i < n; i++)
-        n_wrong += listed[i] >= n || seen[listed[i]]++ != 0;
-    ck_assert_uint_eq(n_wrong, 0);
-    for (uint64_t at = n; at-- > n - 50;) { /* in any order */
-        RubatoKey key;
-
-        shard_list(shard, at, 1, &key);
-        n_wrong += key != listed[at];
-    }
-    ck_assert_uint_eq(n_wrong, 0);
     shard_free(shard);
 }
 END_TEST
@@ -398,9 +314,7 @@ int main(void)
     TCase *shards = tcase_create("shards");
     TCase *seeds = tcase_create("seeds");
 
-    tcase_add_loop_test(shards, hash_keeps_every_row_while_it_grows, 0, 4);
     tcase_add_loop_test(shards, hash_finds_the_same_rows_by_all_instructions, 0, 5);
-    tcase_add_loop_test(shards, hash_lists_its_keys_piece_by_piece, 0, 4);
     tcase_add_loop_test(shards, hash_has_room_for_keys_of_any_pattern, 0, 17);
     tcase_add_test(shards, hash_keys_in_one_place_take_a_larger_segment);
     tcase_add_test(shards, hash_takes_little_more_memory_than_its_keys_and_values);

@@ -1,5 +1,7 @@
-/* Shards over both storages: what a Get reads and an Add leaves. */
+/* Shards over both storages: what a Get reads and an Add leaves, by the testing kit; and which keys
+ * they take. */
 #include <rubato/error.h>
+#include <rubato/testing.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,99 +12,10 @@
 
 static const char *const storages[] = { "dense", "hash" };
 
-START_TEST(lists_selections_and_runs_read_and_add)
+START_TEST(storages_keep_what_every_storage_has_to)
 {
-    for (uint32_t width = 1; width <= 5; width++) {
-        RubatoTableSpec spec = { .dtype = RUBATO_I64, .width = width, .init_value = 7 };
-        RubatoShard *shard = shard_make(&spec, storages[_i], 600);
-        const RubatoKey keys[] = { 1005, 1599, 1005, 1000, 1300 };
-        const uint32_t at[] = { 4, 1 };
-        const RubatoKeys list = { .keys = keys, .n = 5 };
-        const RubatoKeys selection = { .keys = keys, .at = at, .n = 2 };
-        const RubatoKeys run = { .first = 1003, .n = 400 };
-        g_autofree int64_t *values = g_new0(int64_t, 600 * width);
-        g_autofree int64_t *expected = g_new(int64_t, 600 * width);
-
-        for (size_t i = 0; i < 600 * width; i++)
-            expected[i] = 7;
-        ck_assert_uint_eq(shard_row_bytes(shard), width * 8);
-
-        for (size_t i = 0; i < 5 * width; i++) {
-            values[i] = (int64_t)(i + 1);
-            expected[(keys[i / width] - SHARD_FIRST_KEY) * width + i % width] += values[i];
-        }
-        shard_add(shard, &list, values);
-
-        for (size_t i = 0; i < 2 * width; i++) {
-            const uint32_t row = at[i / width];
-
-            expected[(keys[row] - SHARD_FIRST_KEY) * width + i % width] +=
-                values[row * width + i % width];
-        }
-        shard_add(shard, &selection, values);
-
-        for (size_t i = 0; i < 400 * width; i++) {
-            values[i] = (int64_t)(i * 3);
-            expected[3 * width + i] += values[i];
-        }
-        shard_add(shard, &run, values);
-
-        const RubatoKeys all = { .first = SHARD_FIRST_KEY, .n = 600 };
-        memset(values, 0xff, 600 * width * sizeof(*values));
-        shard_get(shard, &all, values);
-        ck_assert_mem_eq(values, expected, 600 * width * sizeof(*values));
-
-        memset(values, 0xff, 600 * width * sizeof(*values));
-        shard_get(shard, &list, values);
-        for (size_t i = 0; i < 5; i++)
-            ck_assert_mem_eq(values + i * width, expected + (keys[i] - SHARD_FIRST_KEY) * width,
-                             width * sizeof(*values));
-        ck_assert_int_eq(values[5 * width], -1);
-
-        memset(values, 0xff, 600 * width * sizeof(*values));
-        shard_get(shard, &selection, values);
-        for (size_t row = 0; row < 6; row++)
-            if (row == 1 || row == 4)
-                ck_assert_mem_eq(values + row * width,
-                                 expected + (keys[row] - SHARD_FIRST_KEY) * width,
-                                 width * sizeof(*values));
-            else
-                ck_assert_int_eq(values[row * width], -1);
-        shard_free(shard);
-    }
-}
-END_TEST
-
-/* Every width that has a path of its own, every dtype: more rows than a block has. */
-START_TEST(narrow_rows_of_every_dtype_are_gathered_and_scattered)
-{
-    for (int dtype = RUBATO_F32; dtype <= RUBATO_I64; dtype++) {
-        RubatoTableSpec spec = { .dtype = (RubatoDtype)dtype };
-        RubatoShard *shard = shard_make(&spec, storages[_i], 5000);
-        const size_t size = rubato_dtype_size(spec.dtype);
-        RubatoKey keys[1000];
-        uint32_t at[1000];
-        unsigned char values[8000], read[8000];
-
-        for (uint32_t i = 0; i < 1000; i++) {
-            keys[i] = SHARD_FIRST_KEY + (i * 2654435761u) % 5000;
-            at[i] = 999 - i;
-            for (size_t j = 0; j < size; j++)
-                values[i * size + j] = (unsigned char)(keys[i] % 61 + 1);
-        }
-        spec.update = "assign";
-        shard_free(shard);
-        shard = shard_make(&spec, storages[_i], 5000);
-        for (int form = 0; form < 2; form++) {
-            const RubatoKeys request = { .keys = keys, .at = form == 0 ? NULL : at, .n = 1000 };
-
-            shard_add(shard, &request, values);
-            memset(read, 0, sizeof(read));
-            shard_get(shard, &request, read);
-            ck_assert_mem_eq(read, values, 1000 * size);
-        }
-        shard_free(shard);
-    }
+    rubato_test_storage(&(RubatoStorageTest){ .spec = { .storage = storages[_i] },
+                                              .n_seeds = is_slow() ? 100 : 1000 });
 }
 END_TEST
 
@@ -209,45 +122,18 @@ START_TEST(more_rows_than_there_is_memory_is_an_error)
 }
 END_TEST
 
-START_TEST(a_get_of_an_absent_key_creates_nothing_unless_told_to)
-{
-    RubatoTableSpec spec = { .dtype = RUBATO_I64, .init_value = 5, .create_on_get = _i == 1 };
-    RubatoShard *shard = shard_make(&spec, "hash", 0);
-    const RubatoKey keys[] = { 0, 1, UINT64_MAX, 0 };
-    const RubatoKeys list = { .keys = keys, .n = 4 };
-    const RubatoKeys one = { .keys = keys, .n = 1 };
-    int64_t values[4] = { 0 };
-    const int64_t one_more = 1;
-    uint64_t n_rows, n_bytes;
-
-    shard_get(shard, &list, values);
-    for (size_t i = 0; i < 4; i++)
-        ck_assert_int_eq(values[i], 5);
-    shard_size(shard, &n_rows, &n_bytes);
-    ck_assert_uint_eq(n_rows, _i == 1 ? 3 : 0);
-    shard_add(shard, &one, &one_more);
-    shard_get(shard, &list, values);
-    ck_assert_int_eq(values[0], 6);
-    ck_assert_int_eq(values[1], 5);
-    shard_size(shard, &n_rows, &n_bytes);
-    ck_assert_uint_eq(n_rows, _i == 1 ? 3 : 1);
-    shard_free(shard);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("storage");
     TCase *shards = tcase_create("shards");
 
-    tcase_add_loop_test(shards, lists_selections_and_runs_read_and_add, 0, 2);
-    tcase_add_loop_test(shards, narrow_rows_of_every_dtype_are_gathered_and_scattered, 0, 2);
+    tcase_add_loop_test(shards, storages_keep_what_every_storage_has_to, 0, 2);
     tcase_add_loop_test(shards, an_empty_request_does_nothing, 0, 2);
     tcase_add_test(shards, dense_refuses_keys_outside_its_range);
     tcase_add_test(shards, hash_takes_all_keys_but_no_run_beyond_the_last);
     tcase_add_test(shards, a_dense_shard_may_have_no_keys);
     tcase_add_test(shards, more_rows_than_there_is_memory_is_an_error);
-    tcase_add_loop_test(shards, a_get_of_an_absent_key_creates_nothing_unless_told_to, 0, 2);
+    tcase_set_timeout(shards, 60);
     suite_add_tcase(suite, shards);
     return run_suite(suite);
 }

@@ -5,8 +5,8 @@
  * when its turn comes is left out. So a part of a failing list is a run too.
  *
  * Threads: that of the test case. */
-#ifndef TESTS_KIT_WORLD_H
-#define TESTS_KIT_WORLD_H
+#ifndef TESTS_KIT_MODEL_WORLD_H
+#define TESTS_KIT_MODEL_WORLD_H
 
 #include <rubato/testing.h>
 

@@ -2,7 +2,7 @@
  * and what each worker has added, and nothing of how models work.
  *
  * Thread: that of the test case. */
-#include "tests/kit/world_private.h"
+#include "tests/kit/model/world_private.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* A run of a model test: what workers do, what shards take.
  *
  * Thread: that of the test case. */
-#include "tests/kit/world_private.h"
+#include "tests/kit/model/world_private.h"
 
 #include <string.h>
 

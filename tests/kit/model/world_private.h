@@ -4,10 +4,10 @@
  * how many of its Adds are in it, and whether one is missing or in it twice.
  *
  * Threads: that of the test case. */
-#ifndef TESTS_KIT_WORLD_PRIVATE_H
-#define TESTS_KIT_WORLD_PRIVATE_H
+#ifndef TESTS_KIT_MODEL_WORLD_PRIVATE_H
+#define TESTS_KIT_MODEL_WORLD_PRIVATE_H
 
-#include "tests/kit/world.h"
+#include "tests/kit/model/world.h"
 
 #define FIRST_KEY RUBATO_TEST_FIRST_KEY
 #define N_KEYS RUBATO_TEST_N_KEYS

@@ -1,9 +1,11 @@
 /* Draws programs.
  *
  * Thread: that of the test case. */
-#include "tests/kit/program.h"
+#include "tests/kit/model/program.h"
 
 #include <string.h>
+
+#include "tests/kit/trial.h"
 
 #define N_KEYS RUBATO_TEST_N_KEYS
 
@@ -19,27 +21,10 @@ typedef struct {
     bool ends_telling[MAX_WORKERS];     /* it says that no more iterations come */
 } Program;
 
-static uint32_t pick(GRand *random, uint32_t n)
-{
-    return (uint32_t)g_rand_int_range(random, 0, (gint32)n);
-}
-
-static bool percent(GRand *random, uint32_t chance)
-{
-    return pick(random, 100) < chance;
-}
-
-static GRand *random_of(uint64_t seed, uint32_t what)
-{
-    const guint32 seeds[] = { (guint32)seed, (guint32)(seed >> 32), what };
-
-    return g_rand_new_with_seed_array(seeds, G_N_ELEMENTS(seeds));
-}
-
 Scenario program_scenario(const RubatoModelTest *test, uint64_t seed)
 {
     const RubatoModelTraits *traits = rubato_model_traits(test->spec.model);
-    GRand *random = random_of(seed, 1);
+    GRand *random = trial_random(seed, 1);
     const uint32_t max_workers = test->max_workers == 0 ? MAX_WORKERS : test->max_workers;
     Scenario scenario = {
         .seed = seed,
@@ -211,7 +196,7 @@ static bool happen(Program *program)
 
 void program_run(const Scenario *scenario, World *world, GArray *actions)
 {
-    GRand *random = random_of(scenario->seed, 2);
+    GRand *random = trial_random(scenario->seed, 2);
     Program program = {
         .scenario = scenario,
         .world = world,

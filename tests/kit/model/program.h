@@ -1,10 +1,10 @@
 /* Random programs: a scenario and the actions of a run, drawn from a seed.
  *
  * Threads: that of the test case. */
-#ifndef TESTS_KIT_PROGRAM_H
-#define TESTS_KIT_PROGRAM_H
+#ifndef TESTS_KIT_MODEL_PROGRAM_H
+#define TESTS_KIT_MODEL_PROGRAM_H
 
-#include "tests/kit/world.h"
+#include "tests/kit/model/world.h"
 
 /* What the seed makes of a test. */
 Scenario program_scenario(const RubatoModelTest *test, uint64_t seed);
