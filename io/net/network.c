@@ -1,6 +1,6 @@
-/* The network's life: opening, greetings, joining, stopping; and what can be asked of it.
+/* The network's life: opening, joining, stopping. Its other files are told in network_private.h.
  *
- * Threads: told in network.h. Sending is in network_send.c, the I/O thread in network_receive.c. */
+ * Threads: told in network.h. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -34,13 +34,6 @@
 /* Closed sockets may go on sending for so long. */
 #define LINGER_MS 100
 
-/* Channels kept for greetings, beyond one for each node. */
-#define SPARE_GREETED 16
-
-/* Answers that may wait for the I/O thread, beyond two for each node: a process that gets none asks
- * again. */
-#define SPARE_ANSWERS 64
-
 int64_t network_now_ms(void)
 {
     return monotonic_ms();
@@ -59,8 +52,7 @@ static void close_greeted(gpointer channel)
     ((Channel *)channel)->ops->close(channel, LINGER_MS);
 }
 
-/* The opened transport of an address, NULL if it is not open. */
-static Transport *find_transport(const Network *network, const char *endpoint, GError **error)
+Transport *network_find_transport(const Network *network, const char *endpoint, GError **error)
 {
     const TransportOps *const ops =
         network->instead != NULL ? network->instead : transport_of(endpoint, error);
@@ -275,12 +267,6 @@ static void free_peers(Network *network)
     g_free(network->peers);
 }
 
-static void free_answer(gpointer data)
-{
-    packet_unref(((Answer *)data)->packet);
-    g_free(data);
-}
-
 void network_free(Network *network)
 {
     if (network == NULL)
@@ -288,7 +274,7 @@ void network_free(Network *network)
     network_stop(network);
     close_peers(network); /* frames that were pushed since */
     g_hash_table_unref(network->greeted);
-    g_queue_clear_full(&network->answers, free_answer);
+    g_queue_clear_full(&network->answers, answer_free);
     for (size_t i = 0; i < network->n_transports; i++)
         network->transports[i]->ops->destroy(network->transports[i]);
     const int fds[] = { network->wake_fd, network->help_fd, network->turn_fd, network->news_fd };
@@ -315,133 +301,6 @@ const char *network_endpoint(const Network *network, size_t i)
     return network->endpoints[i];
 }
 
-/* ---- greetings ---- */
-
-/* The channel for greetings to an endpoint, made when first asked for. Called with the lock
- * held. */
-static Channel *greeting_channel(Network *network, const char *endpoint, GError **error)
-{
-    /* Any node: with another cluster file its number may be another one. */
-    const ChannelTarget target = { .node = HANDSHAKE_ANY_NODE, .greets = true };
-    Channel *channel = g_hash_table_lookup(network->greeted, endpoint);
-
-    if (channel != NULL)
-        return channel;
-    if (g_hash_table_size(network->greeted) >= network->n_nodes + SPARE_GREETED)
-        g_hash_table_remove_all(network->greeted);
-    Transport *const transport = find_transport(network, endpoint, error);
-    if (transport == NULL)
-        return NULL;
-    if (transport->ops->answer == NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                    "%s is no address for greetings: these go over TCP", endpoint);
-        return NULL;
-    }
-    channel = transport->ops->connect(transport, endpoint, &target, error);
-    if (channel != NULL)
-        g_hash_table_insert(network->greeted, g_strdup(endpoint), channel);
-    return channel;
-}
-
-/* A greeting as a packet. (transfer full) */
-static Packet *make_greeting(GVariant *body, GError **error)
-{
-    g_autoptr(GVariant) boxed = g_variant_ref_sink(g_variant_new_variant(body));
-    const size_t size = g_variant_get_size(boxed);
-
-    if (size > WIRE_MAX_GREETING_BYTES) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "a greeting of %zu bytes is too large: the most is %zu", size,
-                    WIRE_MAX_GREETING_BYTES);
-        return NULL;
-    }
-    Packet *const packet = packet_new(WIRE_PREFIX_BYTES + size);
-    if (packet == NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
-                    "no memory for a greeting of %zu bytes", size);
-        return NULL;
-    }
-    wire_write_greeting_prefix(packet->bytes, WIRE_VERSION, (uint32_t)size);
-    g_variant_store(boxed, packet->bytes + WIRE_PREFIX_BYTES);
-    return packet;
-}
-
-bool network_greet(Network *network, const char *endpoint, GVariant *body, GError **error)
-{
-    g_autofree char *first = g_strndup(endpoint, strcspn(endpoint, ","));
-    Packet *const packet = make_greeting(body, error);
-
-    if (packet == NULL)
-        return false;
-    pthread_mutex_lock(&network->greeting_lock);
-    Channel *const channel = greeting_channel(network, first, error);
-    if (channel != NULL) {
-        channel->ops->send(channel, packet);
-        count(&network->n_greetings_sent, 1);
-    }
-    pthread_mutex_unlock(&network->greeting_lock);
-    packet_unref(packet);
-    return channel != NULL;
-}
-
-NetworkPeerState network_greeting_state(Network *network, const char *endpoint)
-{
-    g_autofree char *first = g_strndup(endpoint, strcspn(endpoint, ","));
-
-    pthread_mutex_lock(&network->greeting_lock);
-    Channel *const channel = g_hash_table_lookup(network->greeted, first);
-    const NetworkPeerState state =
-        channel != NULL ? channel->ops->state(channel) : NETWORK_PEER_UNKNOWN;
-    pthread_mutex_unlock(&network->greeting_lock);
-    return state;
-}
-
-/* An asker is the transport's place, from 1 on, and the connection's number. */
-uint64_t network_asker(const Network *network, const Transport *transport, uint32_t connection)
-{
-    uint64_t i = 0;
-
-    while (network->transports[i] != transport)
-        i++;
-    return connection == 0 ? 0 : (i + 1) << 32 | connection;
-}
-
-bool network_answer(Network *network, uint64_t asker, GVariant *body, GError **error)
-{
-    const uint64_t place = asker >> 32;
-    Packet *const packet = make_greeting(body, error);
-
-    if (packet == NULL)
-        return false;
-    assert(place >= 1 && place <= network->n_transports);
-    pthread_mutex_lock(&network->greeting_lock);
-    if (network->answers.length < 2 * (guint)network->n_nodes + SPARE_ANSWERS) {
-        Answer *const answer = g_new(Answer, 1);
-        *answer = (Answer){ network->transports[place - 1], (uint32_t)asker, packet };
-        packet_ref(packet);
-        g_queue_push_tail(&network->answers, answer);
-        count(&network->n_greetings_sent, 1);
-    }
-    pthread_mutex_unlock(&network->greeting_lock);
-    packet_unref(packet);
-    /* Relaxed: the lock orders the queue, and the I/O thread is woken afterwards. */
-    atomic_store_explicit(&network->has_answers, true, memory_order_relaxed);
-    network_wake_io_thread(network);
-    return true;
-}
-
-void network_send_answers(Network *network)
-{
-    Answer *answer;
-
-    pthread_mutex_lock(&network->greeting_lock);
-    while ((answer = g_queue_pop_head(&network->answers)) != NULL) {
-        answer->transport->ops->answer(answer->transport, answer->connection, answer->packet);
-        free_answer(answer);
-    }
-    pthread_mutex_unlock(&network->greeting_lock);
-}
-
 /* ---- joining ---- */
 
 /* Whether links may go to this address. */
@@ -460,7 +319,8 @@ static Channel *connect_nearest(Network *network, const char *endpoints,
     const guint n = g_strv_length(words);
 
     for (guint i = n; i-- > 0;) {
-        Transport *const transport = find_transport(network, words[i], i == 0 ? error : NULL);
+        Transport *const transport =
+            network_find_transport(network, words[i], i == 0 ? error : NULL);
         if (transport != NULL && is_usable(network, transport, words[i])) {
             *transport_ops = transport->ops;
             return transport->ops->connect(transport, words[i], target, error);
@@ -542,87 +402,4 @@ close_channels:
     free_peers(network);
     network->peers = NULL;
     return false;
-}
-
-int64_t network_heard_ms(const Network *network, uint32_t node)
-{
-    Peer *const peer = network_peer(network, node);
-
-    return peer != NULL ? atomic_load_explicit(&peer->heard_ms, memory_order_relaxed) : -1;
-}
-
-int64_t network_advanced_ms(const Network *network, uint32_t node)
-{
-    Peer *const peer = network_peer(network, node);
-
-    return peer != NULL ? atomic_load_explicit(&peer->advanced_ms, memory_order_relaxed) : -1;
-}
-
-NetworkPeerState network_peer_state(const Network *network, uint32_t node)
-{
-    Peer *const peer = network_peer(network, node);
-
-    return peer != NULL ? atomic_load_explicit(&peer->state, memory_order_relaxed)
-                        : NETWORK_PEER_UNKNOWN;
-}
-
-bool network_is_memory(const Network *network, uint32_t node)
-{
-    const Peer *const peer = network_peer(network, node);
-
-    return peer != NULL && peer->transport->is_memory;
-}
-
-const char *network_peer_transport(const Network *network, uint32_t node)
-{
-    const Peer *const peer = network_peer(network, node);
-
-    return peer != NULL ? peer->transport->name : NULL;
-}
-
-const char *network_peer_state_name(NetworkPeerState state)
-{
-    static const char *const names[] = {
-        [NETWORK_PEER_UNKNOWN] = "unknown",     [NETWORK_PEER_CONNECTING] = "connecting",
-        [NETWORK_PEER_CONNECTED] = "connected", [NETWORK_PEER_DISCONNECTED] = "disconnected",
-        [NETWORK_PEER_FORGOTTEN] = "given up",
-    };
-
-    return (size_t)state < G_N_ELEMENTS(names) ? names[state] : "?";
-}
-
-static uint64_t read_count(const _Atomic uint64_t *counter)
-{
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
-void network_stats(const Network *network, NetworkStats *stats)
-{
-    NetworkStats sum = {
-        .packets_received = read_count(&network->n_packets_received),
-        .bytes_received = read_count(&network->n_bytes_received),
-        .duplicates_dropped = read_count(&network->n_duplicates),
-        .early_dropped = read_count(&network->n_early),
-        .strangers_dropped = read_count(&network->n_strangers),
-        .bad = read_count(&network->n_bad),
-        .greetings_sent = read_count(&network->n_greetings_sent),
-        .greetings_received = read_count(&network->n_greetings_received),
-    };
-
-    for (size_t kind = 0; kind < MESSAGE_N_WIRE_KINDS; kind++)
-        sum.messages_received[kind] = read_count(&network->n_messages_received[kind]);
-    for (uint32_t i = 0; i < network->n_nodes; i++) {
-        const Peer *const peer = network_peer(network, i);
-        if (peer == NULL)
-            continue;
-        sum.packets_sent += read_count(&peer->n_packets_sent);
-        sum.bytes_sent += read_count(&peer->n_bytes_sent);
-        sum.acks_sent += read_count(&peer->n_acks_sent);
-        sum.packets_resent += read_count(&peer->n_resent);
-        sum.unacked_packets += read_count(&peer->kept_packets);
-        sum.unacked_bytes += read_count(&peer->kept_bytes);
-        for (size_t kind = 0; kind < MESSAGE_N_WIRE_KINDS; kind++)
-            sum.messages_sent[kind] += read_count(&peer->n_messages_sent[kind]);
-    }
-    *stats = sum;
 }

@@ -1,4 +1,14 @@
-/* The network from inside: what network.c, network_send.c and network_receive.c share.
+/* The network from inside: what its files share.
+ *
+ *   network.c           its life: opening, joining, stopping
+ *   network_greeting.c  greetings before nodes are joined, and their answers
+ *   network_send.c      queues, packets that leave, room in the window
+ *   network_receive.c   packets that come: checked, handed over
+ *   network_parcel.c    the memory of a packet that has come, and what it takes of the window
+ *   network_thread.c    the I/O thread
+ *   network_help.c      a thread that waits for an answer and receives meanwhile
+ *   network_faults.c    when a peer that sends nonsense counts as lost
+ *   network_state.c     what can be asked: who was heard when, statistics
  *
  * Threads: told at each field and function. "The holder" is the thread that has a peer's token. */
 #ifndef RUBATO_IO_NET_NETWORK_PRIVATE_H
@@ -178,6 +188,9 @@ static inline Peer *network_peer(const Network *network, uint32_t node)
 
 /* network.c */
 
+/* The opened transport of an address; NULL with an error if it is not open. */
+Transport *network_find_transport(const Network *network, const char *endpoint, GError **error);
+
 /* Has the I/O thread go once more through what it does. Any thread. */
 void network_wake_io_thread(Network *network);
 
@@ -217,10 +230,12 @@ void peer_note_fault(Peer *peer, const char *fault, int64_t now_ms);
  * long. I/O thread, every tick. */
 void peer_check_acks(Peer *peer, bool stood_still, int64_t now_ms);
 
-/* network_receive.c */
+/* network_thread.c */
 
 /* The I/O thread. */
 void *network_run(void *network);
+
+/* network_receive.c */
 
 typedef enum {
     BATCH_NOTHING,
@@ -260,7 +275,10 @@ static inline Glance network_glance(Network *network, size_t i)
  * shows something. `receiving` is held. */
 bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen);
 
-/* ---- network.c ---- */
+/* network_greeting.c */
+
+/* A GDestroyNotify for an Answer. */
+void answer_free(gpointer answer);
 
 /* The asker of a greeting that came by this connection of the transport. */
 uint64_t network_asker(const Network *network, const Transport *transport, uint32_t connection);

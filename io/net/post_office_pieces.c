@@ -193,7 +193,7 @@ static bool has_ended(void *office)
 
 /* Waits until what the node has not taken in fits into its window. Every piece that was sent gives
  * its room back by itself, so the wait ends as any wait for room does: see the note in
- * network_receive.c. */
+ * network_parcel.c. */
 static void wait_between_pieces(PostOffice *office, uint32_t node)
 {
     StallClock clock;
