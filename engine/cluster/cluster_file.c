@@ -1,6 +1,6 @@
 /* Reads the cluster file: text to Cluster, every fault refused with its line and what to write.
  *
- * The only file that includes libconfig.h. The text has passed cluster_syntax_check when libconfig
+ * Settings are read in cluster_setting.c. The text has passed cluster_syntax_check when libconfig
  * sees it, so what is left to check here is meaning: keys, types, ranges. What entries may not say
  * together is checked in cluster_check.c.
  *
@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libconfig.h>
 #include <rubato/error.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +18,8 @@
 #include <unistd.h>
 
 #include "engine/cluster/cluster_check.h"
+#include "engine/cluster/cluster_setting.h"
 #include "engine/cluster/cluster_syntax.h"
-#include "engine/cluster/nearest_word.h"
 
 #define DEFAULT_NAME "cluster"
 #define DEFAULT_SERVERS 1u
@@ -31,7 +30,6 @@
 #define DEFAULT_RENDEZVOUS_MS 30000u
 
 #define MAX_NAME_BYTES 64u
-#define MAX_HOST_BYTES 253u
 
 static const char *const KNOWN_TRANSPORTS[] = {
     CLUSTER_AUTO_TRANSPORT, "shm", "ipc", "tcp", "zmq", NULL
@@ -46,227 +44,36 @@ static const char *const CLUSTER_KEYS[] = {
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = { "id", "host", "port", "servers", "workers", NULL };
 
-/* A number of the file: its bounds and, for one that may be left out, its default. */
-typedef struct {
-    const char *key;
-    uint32_t min;
-    uint32_t max;
-    bool required;
-    uint32_t preset;
-    const char *example;
-} NumberRule;
-
-static unsigned line_of(const config_setting_t *setting)
-{
-    const unsigned line = config_setting_source_line(setting);
-
-    return line == 0 ? 1 : line; /* the root has none */
-}
-
-static const char *type_name(const config_setting_t *setting)
-{
-    switch (config_setting_type(setting)) {
-    case CONFIG_TYPE_GROUP:
-        return "a group";
-    case CONFIG_TYPE_INT:
-        return "a whole number";
-    case CONFIG_TYPE_FLOAT:
-        return "a number with a fraction";
-    case CONFIG_TYPE_STRING:
-        return "a text";
-    case CONFIG_TYPE_BOOL:
-        return "a truth value";
-    case CONFIG_TYPE_LIST:
-        return "a list";
-    default:
-        return "something else";
-    }
-}
-
-static bool check_keys(const ClusterFaults *faults, const config_setting_t *group,
-                       const char *where, const char *const *known)
-{
-    const int n = config_setting_length(group);
-
-    for (int i = 0; i < n; i++) {
-        const config_setting_t *setting = config_setting_get_elem(group, (unsigned)i);
-        const char *key = config_setting_name(setting);
-
-        if (g_strv_contains(known, key))
-            continue;
-
-        g_autofree char *all = g_strjoinv(", ", (char **)known);
-        const char *nearest = nearest_word(key, known);
-        if (nearest != NULL)
-            return cluster_refuse(faults, line_of(setting),
-                                  "unknown key '%s' in %s; did you mean '%s'? (known here: %s)",
-                                  key, where, nearest, all);
-        return cluster_refuse(faults, line_of(setting), "unknown key '%s' in %s; known here: %s",
-                              key, where, all);
-    }
-    return true;
-}
-
-static bool read_number(const ClusterFaults *faults, const config_setting_t *group,
-                        const char *where, const NumberRule *rule, uint32_t *value)
-{
-    const config_setting_t *setting = config_setting_get_member(group, rule->key);
-
-    if (setting == NULL && rule->required)
-        return cluster_refuse(faults, line_of(group), "%s has no '%s'; write %s", where, rule->key,
-                              rule->example);
-    if (setting == NULL) {
-        *value = rule->preset;
-        return true;
-    }
-    if (config_setting_type(setting) != CONFIG_TYPE_INT)
-        return cluster_refuse(faults, line_of(setting),
-                              "'%s' of %s is %s; write a whole number without quotes, as in %s",
-                              rule->key, where, type_name(setting), rule->example);
-
-    const int given = config_setting_get_int(setting);
-    if (given < 0 || (uint32_t)given < rule->min || (uint32_t)given > rule->max)
-        return cluster_refuse(faults, line_of(setting),
-                              "'%s' of %s is %d; write a number from %u to %u, as in %s", rule->key,
-                              where, given, rule->min, rule->max, rule->example);
-    *value = (uint32_t)given;
-    return true;
-}
-
-/* Reads a text. Leaves *value NULL if there is none and none is required.
- * *value: (transfer none), the setting's. */
-static bool read_text(const ClusterFaults *faults, const config_setting_t *group, const char *where,
-                      const char *key, bool required, const char *example, const char **value)
-{
-    const config_setting_t *setting = config_setting_get_member(group, key);
-
-    if (setting == NULL && required)
-        return cluster_refuse(faults, line_of(group), "%s has no '%s'; write %s", where, key,
-                              example);
-    if (setting == NULL)
-        return true;
-    if (config_setting_type(setting) != CONFIG_TYPE_STRING)
-        return cluster_refuse(faults, line_of(setting),
-                              "'%s' of %s is %s; write a text in quotes, as in %s", key, where,
-                              type_name(setting), example);
-
-    const char *text = config_setting_get_string(setting);
-    if (text == NULL || *text == '\0')
-        return cluster_refuse(faults, line_of(setting), "'%s' of %s is empty; write %s", key, where,
-                              example);
-    *value = text;
-    return true;
-}
-
-static bool read_truth(const ClusterFaults *faults, const config_setting_t *group,
-                       const char *where, const char *key, bool *value)
-{
-    const config_setting_t *setting = config_setting_get_member(group, key);
-
-    if (setting == NULL)
-        return true;
-    if (config_setting_type(setting) != CONFIG_TYPE_BOOL)
-        return cluster_refuse(faults, line_of(setting), "'%s' of %s is %s; write %s = true;", key,
-                              where, type_name(setting), key);
-    *value = config_setting_get_bool(setting) != 0;
-    return true;
-}
-
-static bool is_any_address(const char *host)
-{
-    static const char *const any[] = { "*", "0.0.0.0", "::", "0", NULL };
-
-    return g_strv_contains(any, host);
-}
-
-/* A host ends up in addresses and, for ssh, on a command line; so it holds nothing else than a name
- * or an address can. */
-static bool is_host(const char *host)
-{
-    if (strlen(host) > MAX_HOST_BYTES || !(g_ascii_isalnum(*host) || *host == ':'))
-        return false;
-    for (; *host != '\0'; host++)
-        if (!g_ascii_isalnum(*host) && strchr(".-_:%", *host) == NULL)
-            return false;
-    return true;
-}
-
-static bool read_host(const ClusterFaults *faults, const config_setting_t *group, const char *where,
-                      char **host)
-{
-    const char *text = NULL;
-
-    if (!read_text(faults, group, where, "host", /* required= */ true, "host = \"127.0.0.1\";",
-                   &text))
-        return false;
-
-    const unsigned line = line_of(config_setting_get_member(group, "host"));
-    if (is_any_address(text))
-        return cluster_refuse(
-            faults, line,
-            "'host' of %s is %s, which is no address that others can reach; write the "
-            "one by which the other nodes know this machine",
-            where, text);
-    if (!is_host(text)) {
-        g_autofree char *shown = g_strescape(text, NULL);
-        return cluster_refuse(
-            faults, line,
-            "'host' of %s is \"%.80s\"; write a host name or an address alone, as in "
-            "host = \"127.0.0.1\";",
-            where, shown);
-    }
-    *host = g_strdup(text);
-    return true;
-}
-
-static const config_setting_t *find_group(const ClusterFaults *faults,
-                                          const config_setting_t *parent, const char *where,
-                                          const char *key, const char *example)
-{
-    const config_setting_t *group = config_setting_get_member(parent, key);
-
-    if (group == NULL) {
-        cluster_refuse(faults, line_of(parent), "%s has no '%s'; write %s", where, key, example);
-        return NULL;
-    }
-    if (!config_setting_is_group(group)) {
-        cluster_refuse(faults, line_of(group), "'%s' is %s; write a group, as in %s", key,
-                       type_name(group), example);
-        return NULL;
-    }
-    return group;
-}
-
 static bool read_node(const ClusterFaults *faults, const config_setting_t *entry, uint32_t place,
                       ClusterNode *node)
 {
-    static const NumberRule id_rule = { "id", 0, CLUSTER_MAX_NODE_ID, true, 0, "id = 0;" };
-    static const NumberRule port_rule = { "port", 0, UINT16_MAX, true, 0, "port = 4101;" };
-    static const NumberRule servers_rule = { "servers",           0,
-                                             CLUSTER_MAX_THREADS, false,
-                                             DEFAULT_SERVERS,     "servers = 1;" };
-    static const NumberRule workers_rule = { "workers",           0,
-                                             CLUSTER_MAX_THREADS, false,
-                                             DEFAULT_WORKERS,     "workers = 2;" };
+    static const SettingNumber id_rule = { "id", 0, CLUSTER_MAX_NODE_ID, true, 0, "id = 0;" };
+    static const SettingNumber port_rule = { "port", 0, UINT16_MAX, true, 0, "port = 4101;" };
+    static const SettingNumber servers_rule = { "servers",           0,
+                                                CLUSTER_MAX_THREADS, false,
+                                                DEFAULT_SERVERS,     "servers = 1;" };
+    static const SettingNumber workers_rule = { "workers",           0,
+                                                CLUSTER_MAX_THREADS, false,
+                                                DEFAULT_WORKERS,     "workers = 2;" };
     g_autofree char *entry_name = g_strdup_printf("entry %u of 'nodes'", place + 1);
     uint32_t port = 0;
 
-    node->line = line_of(entry);
+    node->line = setting_line(entry);
     if (!config_setting_is_group(entry))
-        return cluster_refuse(faults, line_of(entry),
+        return cluster_refuse(faults, setting_line(entry),
                               "%s is %s; write a group, as in { id = %u; host = \"127.0.0.1\"; "
                               "port = %u; servers = 1; workers = 2; }",
-                              entry_name, type_name(entry), place, 4101 + place);
-    if (!check_keys(faults, entry, entry_name, NODE_KEYS) ||
-        !read_number(faults, entry, entry_name, &id_rule, &node->id))
+                              entry_name, setting_type_name(entry), place, 4101 + place);
+    if (!setting_check_keys(faults, entry, entry_name, NODE_KEYS) ||
+        !setting_read_number(faults, entry, entry_name, &id_rule, &node->id))
         return false;
 
     /* From here on it has a name of its own. */
     g_autofree char *name = g_strdup_printf("node %u", node->id);
-    if (!read_host(faults, entry, name, &node->host) ||
-        !read_number(faults, entry, name, &port_rule, &port) ||
-        !read_number(faults, entry, name, &servers_rule, &node->servers) ||
-        !read_number(faults, entry, name, &workers_rule, &node->workers))
+    if (!setting_read_host(faults, entry, name, &node->host) ||
+        !setting_read_number(faults, entry, name, &port_rule, &port) ||
+        !setting_read_number(faults, entry, name, &servers_rule, &node->servers) ||
+        !setting_read_number(faults, entry, name, &workers_rule, &node->workers))
         return false;
     node->port = (uint16_t)port;
     return true;
@@ -286,19 +93,20 @@ static bool read_nodes(const ClusterFaults *faults, const config_setting_t *grou
     const config_setting_t *list = config_setting_get_member(group, "nodes");
 
     if (list == NULL)
-        return cluster_refuse(faults, line_of(group), "the cluster has no 'nodes'; write %s",
+        return cluster_refuse(faults, setting_line(group), "the cluster has no 'nodes'; write %s",
                               example);
     if (!config_setting_is_list(list))
-        return cluster_refuse(faults, line_of(list), "'nodes' is %s; write a list in ( ), as in %s",
-                              type_name(list), example);
+        return cluster_refuse(faults, setting_line(list),
+                              "'nodes' is %s; write a list in ( ), as in %s",
+                              setting_type_name(list), example);
 
     const int n = config_setting_length(list);
     if (n == 0)
-        return cluster_refuse(faults, line_of(list),
+        return cluster_refuse(faults, setting_line(list),
                               "'nodes' is empty; write at least one, as in %s", example);
     if (n > (int)CLUSTER_MAX_NODES)
-        return cluster_refuse(faults, line_of(list), "'nodes' has %d entries; write at most %u", n,
-                              CLUSTER_MAX_NODES);
+        return cluster_refuse(faults, setting_line(list),
+                              "'nodes' has %d entries; write at most %u", n, CLUSTER_MAX_NODES);
 
     cluster->nodes = g_new0(ClusterNode, (size_t)n);
     for (uint32_t i = 0; i < (uint32_t)n; i++) {
@@ -313,27 +121,30 @@ static bool read_nodes(const ClusterFaults *faults, const config_setting_t *grou
 static bool read_scheduler(const ClusterFaults *faults, const config_setting_t *group,
                            Cluster *cluster)
 {
-    static const NumberRule port_rule = { "port", 1, UINT16_MAX, true, 0, "port = 4100;" };
-    static const NumberRule node_rule = { "node", 0, CLUSTER_MAX_NODE_ID, false, 0, "node = 0;" };
+    static const SettingNumber port_rule = { "port", 1, UINT16_MAX, true, 0, "port = 4100;" };
+    static const SettingNumber node_rule = {
+        "node", 0, CLUSTER_MAX_NODE_ID, false, 0, "node = 0;"
+    };
     const config_setting_t *scheduler =
-        find_group(faults, group, "the cluster", "scheduler",
-                   "scheduler = { host = \"127.0.0.1\"; port = 4100; };");
+        setting_find_group(faults, group, "the cluster", "scheduler",
+                           "scheduler = { host = \"127.0.0.1\"; port = 4100; };");
     uint32_t port = 0;
     uint32_t id = 0;
 
-    if (scheduler == NULL || !check_keys(faults, scheduler, "'scheduler'", SCHEDULER_KEYS) ||
-        !read_host(faults, scheduler, "'scheduler'", &cluster->scheduler_host) ||
-        !read_number(faults, scheduler, "'scheduler'", &port_rule, &port) ||
-        !read_number(faults, scheduler, "'scheduler'", &node_rule, &id))
+    if (scheduler == NULL ||
+        !setting_check_keys(faults, scheduler, "'scheduler'", SCHEDULER_KEYS) ||
+        !setting_read_host(faults, scheduler, "'scheduler'", &cluster->scheduler_host) ||
+        !setting_read_number(faults, scheduler, "'scheduler'", &port_rule, &port) ||
+        !setting_read_number(faults, scheduler, "'scheduler'", &node_rule, &id))
         return false;
-    cluster->scheduler_line = line_of(scheduler);
+    cluster->scheduler_line = setting_line(scheduler);
     cluster->scheduler_port = (uint16_t)port;
     cluster->scheduler_node = 0;
 
     const config_setting_t *node = config_setting_get_member(scheduler, "node");
     if (node != NULL && cluster_find(cluster, id, &cluster->scheduler_node) == NULL)
         return cluster_refuse(
-            faults, line_of(node),
+            faults, setting_line(node),
             "'node' of 'scheduler' is %u, which no entry of 'nodes' has as its id; write "
             "one of theirs, or leave it out for the lowest (%u)",
             id, cluster->nodes[0].id);
@@ -342,23 +153,23 @@ static bool read_scheduler(const ClusterFaults *faults, const config_setting_t *
 
 static bool read_times(const ClusterFaults *faults, const config_setting_t *group, Cluster *cluster)
 {
-    static const NumberRule heartbeat = { "heartbeat_ms",       1,
-                                          CLUSTER_MAX_MS,       false,
-                                          DEFAULT_HEARTBEAT_MS, "heartbeat_ms = 500;" };
-    static const NumberRule timeout = { "timeout_ms",       1,
-                                        CLUSTER_MAX_MS,     false,
-                                        DEFAULT_TIMEOUT_MS, "timeout_ms = 3000;" };
-    static const NumberRule stall = { "stall_ms",       1,
-                                      CLUSTER_MAX_MS,   false,
-                                      DEFAULT_STALL_MS, "stall_ms = 10000;" };
-    static const NumberRule rendezvous = { "rendezvous_ms",       1,
-                                           CLUSTER_MAX_MS,        false,
-                                           DEFAULT_RENDEZVOUS_MS, "rendezvous_ms = 30000;" };
+    static const SettingNumber heartbeat = { "heartbeat_ms",       1,
+                                             CLUSTER_MAX_MS,       false,
+                                             DEFAULT_HEARTBEAT_MS, "heartbeat_ms = 500;" };
+    static const SettingNumber timeout = { "timeout_ms",       1,
+                                           CLUSTER_MAX_MS,     false,
+                                           DEFAULT_TIMEOUT_MS, "timeout_ms = 3000;" };
+    static const SettingNumber stall = { "stall_ms",       1,
+                                         CLUSTER_MAX_MS,   false,
+                                         DEFAULT_STALL_MS, "stall_ms = 10000;" };
+    static const SettingNumber rendezvous = { "rendezvous_ms",       1,
+                                              CLUSTER_MAX_MS,        false,
+                                              DEFAULT_RENDEZVOUS_MS, "rendezvous_ms = 30000;" };
 
-    if (!read_number(faults, group, "the cluster", &heartbeat, &cluster->heartbeat_ms) ||
-        !read_number(faults, group, "the cluster", &timeout, &cluster->timeout_ms) ||
-        !read_number(faults, group, "the cluster", &stall, &cluster->stall_ms) ||
-        !read_number(faults, group, "the cluster", &rendezvous, &cluster->rendezvous_ms))
+    if (!setting_read_number(faults, group, "the cluster", &heartbeat, &cluster->heartbeat_ms) ||
+        !setting_read_number(faults, group, "the cluster", &timeout, &cluster->timeout_ms) ||
+        !setting_read_number(faults, group, "the cluster", &stall, &cluster->stall_ms) ||
+        !setting_read_number(faults, group, "the cluster", &rendezvous, &cluster->rendezvous_ms))
         return false;
     if (cluster->timeout_ms > cluster->heartbeat_ms)
         return true;
@@ -367,7 +178,7 @@ static bool read_times(const ClusterFaults *faults, const config_setting_t *grou
     if (at == NULL)
         at = config_setting_get_member(group, "heartbeat_ms");
     return cluster_refuse(
-        faults, line_of(at),
+        faults, setting_line(at),
         "timeout_ms (%u) is not above heartbeat_ms (%u), so every node would count as "
         "lost; write several heartbeats, as in timeout_ms = %u;",
         cluster->timeout_ms, cluster->heartbeat_ms, MIN(6 * cluster->heartbeat_ms, CLUSTER_MAX_MS));
@@ -378,21 +189,21 @@ static bool read_names(const ClusterFaults *faults, const config_setting_t *grou
     const char *name = DEFAULT_NAME;
     const char *transport = KNOWN_TRANSPORTS[0];
 
-    if (!read_text(faults, group, "the cluster", "name", /* required= */ false, "name = \"pair\";",
-                   &name) ||
-        !read_text(faults, group, "the cluster", "transport", /* required= */ false,
-                   "transport = \"tcp\";", &transport))
+    if (!setting_read_text(faults, group, "the cluster", "name", /* required= */ false,
+                           "name = \"pair\";", &name) ||
+        !setting_read_text(faults, group, "the cluster", "transport", /* required= */ false,
+                           "transport = \"tcp\";", &transport))
         return false;
     if (strlen(name) > MAX_NAME_BYTES || !g_utf8_validate(name, -1, NULL) ||
         strpbrk(name, "\n\r\t\f\033") != NULL)
         return cluster_refuse(
-            faults, line_of(config_setting_get_member(group, "name")),
+            faults, setting_line(config_setting_get_member(group, "name")),
             "'name' of the cluster is no short text; write at most %u letters on one line",
             MAX_NAME_BYTES);
     if (!g_strv_contains(KNOWN_TRANSPORTS, transport)) {
         g_autofree char *known = g_strjoinv(", ", (char **)KNOWN_TRANSPORTS);
         g_autofree char *shown = g_strescape(transport, NULL);
-        return cluster_refuse(faults, line_of(config_setting_get_member(group, "transport")),
+        return cluster_refuse(faults, setting_line(config_setting_get_member(group, "transport")),
                               "unknown transport \"%.40s\"; known: %s", shown, known);
     }
     cluster->name = g_strdup(name);
@@ -407,32 +218,32 @@ static bool read_security(const ClusterFaults *faults, const config_setting_t *g
     const config_setting_t *const authenticate = config_setting_get_member(group, "authenticate");
     const char *secret_file = NULL;
 
-    if (!read_text(faults, group, "the cluster", "secret_file", /* required= */ false,
-                   "secret_file = \"/home/me/run.secret\";", &secret_file) ||
-        !read_truth(faults, group, "the cluster", "encrypt", &cluster->encrypt) ||
-        !read_truth(faults, group, "the cluster", "authenticate", &cluster->authenticate) ||
-        !read_truth(faults, group, "the cluster", "insecure", &cluster->insecure))
+    if (!setting_read_text(faults, group, "the cluster", "secret_file", /* required= */ false,
+                           "secret_file = \"/home/me/run.secret\";", &secret_file) ||
+        !setting_read_truth(faults, group, "the cluster", "encrypt", &cluster->encrypt) ||
+        !setting_read_truth(faults, group, "the cluster", "authenticate", &cluster->authenticate) ||
+        !setting_read_truth(faults, group, "the cluster", "insecure", &cluster->insecure))
         return false;
     cluster->secret_file = g_strdup(secret_file);
-    cluster->encrypt_line = encrypt != NULL ? line_of(encrypt) : 0;
-    cluster->authenticate_line = authenticate != NULL ? line_of(authenticate) : 0;
+    cluster->encrypt_line = encrypt != NULL ? setting_line(encrypt) : 0;
+    cluster->authenticate_line = authenticate != NULL ? setting_line(authenticate) : 0;
     return true;
 }
 
 static bool read_cluster(const ClusterFaults *faults, const config_setting_t *root,
                          Cluster *cluster)
 {
-    if (!check_keys(faults, root, "the file", ROOT_KEYS))
+    if (!setting_check_keys(faults, root, "the file", ROOT_KEYS))
         return false;
 
-    const config_setting_t *group = find_group(faults, root, "the file", "cluster",
-                                               "cluster: { scheduler = ...; nodes = ...; };");
-    return group != NULL && check_keys(faults, group, "the cluster", CLUSTER_KEYS) &&
+    const config_setting_t *group = setting_find_group(
+        faults, root, "the file", "cluster", "cluster: { scheduler = ...; nodes = ...; };");
+    return group != NULL && setting_check_keys(faults, group, "the cluster", CLUSTER_KEYS) &&
            read_names(faults, group, cluster) && read_nodes(faults, group, cluster) &&
            cluster_check_ids(faults, cluster) && read_scheduler(faults, group, cluster) &&
            cluster_check_addresses(faults, cluster) &&
            cluster_check_roles(faults, cluster,
-                               line_of(config_setting_get_member(group, "nodes"))) &&
+                               setting_line(config_setting_get_member(group, "nodes"))) &&
            read_times(faults, group, cluster) && read_security(faults, group, cluster);
 }
 

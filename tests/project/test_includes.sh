@@ -28,7 +28,7 @@ check_layers()
             only["zmq.h"] = " io/net/transport/zmq/transport_zmq.c io/net/transport/zmq/zmq_curve.c apps/bench/raw_zmq.c "
             only["sodium.h"] = " io/net/secure/secret.c io/net/secure/handshake.c io/net/secure/seal.c io/net/secure/aes_gcm.c io/net/secure/curve_keys.c "
             only["intel-ipsec-mb.h"] = " io/net/secure/aes_gcm.c io/net/secure/curve_keys.c "
-            only["libconfig.h"] = " engine/cluster/cluster_file.c "
+            only["libconfig.h"] = " engine/cluster/cluster_setting.h "
             failed = 0
         }
         function complain(what) {
@@ -98,7 +98,7 @@ engine/engine.c "models/model.h" right
 engine/engine.c "apps/kit/app.h" wrong
 engine/engine.c <libconfig.h> wrong
 engine/engine.c "tests/support/runner.h" wrong
-engine/cluster/cluster_file.c <libconfig.h> right
+engine/cluster/cluster_setting.h <libconfig.h> right
 apps/lr/lr.c "apps/kit/app.h" right
 apps/lr/lr.c "tables/partition.h" wrong
 apps/lr/lr.c <models/model.h> wrong
