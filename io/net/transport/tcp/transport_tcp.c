@@ -46,20 +46,7 @@
  * greetings. */
 #define SPARE_RECEIVERS 64
 
-/* An unproven connection may stay so long, counted from the accept, however much it sends. */
-#define PROOF_MS 5000
-
-/* The most connections without a correct HELLO, in all and of one address. (Those with a correct
- * HELLO and no proof yet are limited by most_receivers.) */
-#define MOST_STRANGERS 64
-#define MOST_STRANGERS_OF_ADDRESS 8
-
-/* If there are too many connections, a node's that has been silent for so long is closed for a new
- * one. */
-#define SILENCE_MS 5000
-
 #define CHECK_MS 20
-#define WARNING_MS 1000
 
 /* After so many glances that found nothing, there are none until a packet comes. */
 #define MOST_VAIN 1000
@@ -71,9 +58,6 @@
  * less. After so many probes without an answer the connection ends. */
 #define KEEP_IDLE_MOST_S 60
 #define KEEP_PROBES 3
-
-/* The most connections that are accepted at once. */
-#define MOST_ACCEPTS 64
 
 /* ---- descriptors ---- */
 
@@ -123,232 +107,6 @@ static void arm(TcpTransport *self, bool armed)
     self->is_armed = armed;
 }
 
-/* ---- connections ---- */
-
-/* One line in the log for so many ms. */
-static bool may_complain(TcpTransport *self)
-{
-    const int64_t now_ms = monotonic_ms();
-
-    if (now_ms - self->warned_ms < WARNING_MS) {
-        self->n_unsaid++;
-        return false;
-    }
-    self->warned_ms = now_ms;
-    return true;
-}
-
-static void complain_of(TcpTransport *self, const char *address, const char *what)
-{
-    if (!may_complain(self))
-        return;
-    g_warning("dropped a connection from %s: %s; %" PRIu64 " more since the last such line",
-              address, what, self->n_unsaid);
-    self->n_unsaid = 0;
-}
-
-static void drop_receiver(TcpTransport *self, TcpReceiver *receiver)
-{
-    const gpointer id = GUINT_TO_POINTER(receiver->id);
-
-    if (self->current == receiver)
-        self->current = NULL;
-    if (self->last == receiver)
-        self->last = NULL;
-    if (!g_hash_table_remove(self->receivers, id))
-        g_hash_table_remove(self->strangers, id);
-}
-
-/* The node's connection on which nothing has come for the longest time; NULL: there is none. */
-static TcpReceiver *find_most_silent(TcpTransport *self)
-{
-    TcpReceiver *silent = NULL;
-    GHashTableIter each;
-    gpointer data;
-
-    g_hash_table_iter_init(&each, self->receivers);
-    while (g_hash_table_iter_next(&each, NULL, &data)) {
-        TcpReceiver *const receiver = data;
-        if (silent == NULL || receiver->heard_ms < silent->heard_ms)
-            silent = receiver;
-    }
-    return silent;
-}
-
-/* Whether there is room for one more node's connection. If necessary it makes room: a node that is
- * cut off for it connects again, and its link sends again. */
-static bool make_room(TcpTransport *self)
-{
-    if (g_hash_table_size(self->receivers) < self->most_receivers)
-        return true;
-    TcpReceiver *const silent = find_most_silent(self);
-    if (silent == NULL || monotonic_ms() - silent->heard_ms < SILENCE_MS)
-        return false;
-    drop_receiver(self, silent);
-    return true;
-}
-
-/* A kind of strangers: connections that have proved nothing yet. */
-typedef struct {
-    bool recognised;     /* their HELLO is complete and correct */
-    const char *address; /* NULL: any */
-} Kind;
-
-/* Counts the strangers of a kind; *oldest: the one that came first. */
-static size_t count_strangers(TcpTransport *self, Kind kind, TcpReceiver **oldest)
-{
-    GHashTableIter each;
-    gpointer data;
-    size_t n = 0;
-
-    *oldest = NULL;
-    g_hash_table_iter_init(&each, self->strangers);
-    while (g_hash_table_iter_next(&each, NULL, &data)) {
-        TcpReceiver *const receiver = data;
-        if (receiver->handshake.is_recognised != kind.recognised ||
-            (kind.address != NULL && strcmp(receiver->address, kind.address) != 0))
-            continue;
-        n++;
-        if (*oldest == NULL || (int32_t)(receiver->id - (*oldest)->id) < 0)
-            *oldest = receiver;
-    }
-    return n;
-}
-
-/* Drops the oldest stranger of a kind if there are more than `most`. A node sends its HELLO first,
- * so the oldest has had the most time to send it. */
-static void thin_out(TcpTransport *self, Kind kind, size_t most)
-{
-    TcpReceiver *oldest;
-
-    if (count_strangers(self, kind, &oldest) <= most)
-        return;
-    complain_of(self, oldest->address,
-                "there are too many that do not prove that they belong to this run");
-    drop_receiver(self, oldest);
-}
-
-/* A stranger's bytes were read. A correct proof makes it a node. */
-static void note_progress(TcpTransport *self, TcpReceiver *receiver)
-{
-    const gpointer id = GUINT_TO_POINTER(receiver->id);
-
-    if (!receiver->is_proven) {
-        if (receiver->handshake.is_recognised)
-            thin_out(self, (Kind){ .recognised = true }, self->most_receivers);
-        return;
-    }
-    if (!g_hash_table_contains(self->strangers, id))
-        return;
-    if (!make_room(self)) {
-        complain_of(self, receiver->address, "there are too many connections of nodes");
-        drop_receiver(self, receiver);
-        return;
-    }
-    g_hash_table_steal(self->strangers, id);
-    g_hash_table_insert(self->receivers, id, receiver);
-}
-
-/* Reads from a connection. False: it was dropped. */
-static bool read_receiver(TcpTransport *self, TcpReceiver *receiver)
-{
-    const gpointer id = GUINT_TO_POINTER(receiver->id);
-
-    if (!tcp_receiver_read(receiver)) {
-        if (receiver->fault != NULL)
-            complain_of(self, receiver->address, receiver->fault);
-        drop_receiver(self, receiver);
-        return false;
-    }
-    if (!g_hash_table_contains(self->strangers, id))
-        return true;
-    note_progress(self, receiver);
-    return g_hash_table_contains(self->receivers, id);
-}
-
-static void take_over(TcpTransport *self, int fd, const struct sockaddr *address, socklen_t size)
-{
-    const HandshakeConfig config = tcp_stream_config(&self->config, fd);
-    const uint32_t id = ++self->n_receivers_ever;
-    char text[NI_MAXHOST];
-
-    tcp_address_text(address, size, text, sizeof text);
-    if (id == 0 || !tcp_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, TCP_EVENT_RECEIVER, id)) {
-        complain_of(self, text, id == 0 ? "come again" : g_strerror(errno));
-        close(fd);
-        return;
-    }
-    tcp_transport_keep_alive(self, fd);
-    TcpReceiver *const receiver =
-        tcp_receiver_new(id, fd, self->epoll_fd, text, self->pool, &config);
-    g_hash_table_insert(self->strangers, GUINT_TO_POINTER(id), receiver);
-    /* A node's HELLO comes with the connection, so the node can be recognised at once. */
-    (void)read_receiver(self, receiver);
-    thin_out(self, (Kind){ .address = text }, MOST_STRANGERS_OF_ADDRESS);
-    thin_out(self, (Kind){ .recognised = false }, MOST_STRANGERS);
-}
-
-/* Accepts all waiting connections. */
-static void let_in(TcpTransport *self, int listener)
-{
-    struct sockaddr_storage address;
-
-    for (unsigned n = 0; n < MOST_ACCEPTS; n++) {
-        socklen_t size = sizeof address;
-        const int fd =
-            accept4(listener, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd != -1)
-            take_over(self, fd, (const struct sockaddr *)&address, size);
-        else if (errno == EAGAIN || errno == EWOULDBLOCK)
-            return;
-        else if (errno != EINTR && errno != ECONNABORTED) {
-            if (may_complain(self)) /* tried again after CHECK_MS */
-                g_warning("cannot accept a connection: %s", g_strerror(errno));
-            return;
-        }
-    }
-}
-
-static void let_in_all(TcpTransport *self)
-{
-    for (guint i = 0; i < self->listeners->len; i++)
-        let_in(self, g_array_index(self->listeners, int, i));
-}
-
-/* Drops strangers whose time for a proof is over. */
-static void drop_late_strangers(TcpTransport *self, int64_t now_ms)
-{
-    GHashTableIter each;
-    gpointer data;
-
-    g_hash_table_iter_init(&each, self->strangers);
-    while (g_hash_table_iter_next(&each, NULL, &data)) {
-        TcpReceiver *const receiver = data;
-        if (now_ms - receiver->accepted_ms < PROOF_MS)
-            continue;
-        complain_of(self, receiver->address,
-                    "it has not proved in time that it belongs to this run");
-        g_hash_table_iter_remove(&each);
-    }
-}
-
-void tcp_transport_take_answers(TcpTransport *self, int fd, const Handshake *done,
-                                const Seal *receives)
-{
-    const uint32_t id = ++self->n_receivers_ever;
-    const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-
-    if (own == -1)
-        return; /* the process that greets does so again on another connection */
-    if (!tcp_transport_watch(self, own, EPOLLIN | EPOLLRDHUP, TCP_EVENT_RECEIVER, id)) {
-        close(own);
-        return;
-    }
-    g_hash_table_insert(self->receivers, GUINT_TO_POINTER(id),
-                        tcp_receiver_new_for_answers(id, own, self->epoll_fd, "the scheduler",
-                                                     self->pool, done, receives));
-}
-
 /* Does the work that is due from time to time. */
 static void check(TcpTransport *self)
 {
@@ -357,8 +115,7 @@ static void check(TcpTransport *self)
     if (now_ms < self->check_ms)
         return;
     self->check_ms = now_ms + CHECK_MS;
-    drop_late_strangers(self, now_ms);
-    let_in_all(self);
+    tcp_connections_check(self, now_ms);
     senders_go_on(&self->senders); /* senders that nobody uses now also try again to connect */
 }
 
@@ -374,8 +131,8 @@ static bool take_packet(TcpTransport *self, Received *received)
         return true;
     }
     if (self->current->fault != NULL) {
-        complain_of(self, self->current->address, self->current->fault);
-        drop_receiver(self, self->current);
+        tcp_connections_complain(self, self->current->address, self->current->fault);
+        tcp_connections_drop(self, self->current);
     }
     self->current = NULL;
     return false;
@@ -395,7 +152,7 @@ static bool ask(TcpTransport *self)
 static bool watch_answer(TcpTransport *self, TcpReceiver *receiver, bool is_sound)
 {
     if (!is_sound) {
-        drop_receiver(self, receiver);
+        tcp_connections_drop(self, receiver);
         return false;
     }
     tcp_transport_watch_for(self, receiver->fd,
@@ -429,7 +186,7 @@ static bool deal_with(TcpTransport *self, const struct epoll_event *event)
 
     switch (event->data.u64 >> 32) {
     case TCP_EVENT_LISTENER:
-        let_in(self, (int)id);
+        tcp_connections_accept(self, (int)id);
         return false;
     case TCP_EVENT_SENDER:
         senders_hear(&self->senders, id, event->events);
@@ -442,7 +199,7 @@ static bool deal_with(TcpTransport *self, const struct epoll_event *event)
             return false; /* it was dropped after the event */
         if ((event->events & EPOLLOUT) && !go_on_answering(self, receiver))
             return false;
-        if (!read_receiver(self, receiver))
+        if (!tcp_connections_read(self, receiver))
             return false;
         self->current = receiver;
         return tcp_receiver_is_midway(receiver);

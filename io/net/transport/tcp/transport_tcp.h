@@ -67,9 +67,24 @@ void tcp_transport_keep_alive(const TcpTransport *transport, int fd);
 Channel *tcp_sender_new(TcpTransport *transport, const struct addrinfo *address,
                         const ChannelTarget *target);
 
-/* ---- transport_tcp.c ---- */
+/* ---- tcp_connections.c: the I/O thread ---- */
 
-/* Receives what comes back on a connection, whose other end has proved its identity. I/O thread. */
+/* Accepts all connections that wait at a listener. */
+void tcp_connections_accept(TcpTransport *transport, int listener);
+
+/* Reads from a connection. False: it was dropped. */
+bool tcp_connections_read(TcpTransport *transport, TcpReceiver *receiver);
+
+void tcp_connections_drop(TcpTransport *transport, TcpReceiver *receiver);
+
+/* Logs now and then why a connection from this address is dropped. */
+void tcp_connections_complain(TcpTransport *transport, const char *address, const char *what);
+
+/* From time to time: drops strangers whose time for a proof is over, and accepts connections that
+ * could not be accepted before. */
+void tcp_connections_check(TcpTransport *transport, int64_t now_ms);
+
+/* Receives what comes back on a connection, whose other end has proved its identity. */
 void tcp_transport_take_answers(TcpTransport *transport, int fd, const Handshake *done,
                                 const Seal *receives);
 
