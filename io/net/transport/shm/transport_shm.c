@@ -45,30 +45,6 @@
 /* Connections beyond two for each node: for processes that were started again. */
 #define SPARE_RECEIVERS 64
 
-/* The most unproven connections, and the longest time that one may stay unproven. */
-#define MOST_STRANGERS 64
-#define PROOF_MS 5000
-
-/* The receiving end of one sender's packets. */
-typedef struct {
-    const ShmTransport *transport;
-    uint32_t id;
-    int fd;
-    pid_t pid;
-    int64_t accepted_ms;
-    Handshake handshake;
-    bool is_proven; /* the handshake is done */
-    bool opened;    /* its ring has come */
-    uint32_t node;  /* the other end, once that is proven */
-    uint64_t incarnation;
-    bool ended; /* the other process is gone: no more records will follow those in the ring */
-    RingReader reader;
-
-    /* the packet that is arriving in pieces: partial_bytes > 0 */
-    uint8_t *partial; /* NULL: there was no memory for the packet, and it is dropped */
-    size_t partial_bytes, partial_at;
-} ShmReceiver;
-
 /* What Received.memory holds. */
 typedef struct {
     ShmReceiver *receiver;
@@ -125,19 +101,7 @@ static const ReceivedOps received_ops = {
     .address = received_address,
 };
 
-/* ---- receivers ---- */
-
-static void receiver_free(gpointer data)
-{
-    ShmReceiver *const receiver = data;
-
-    if (receiver->opened)
-        ring_close(&receiver->reader.ring);
-    shm_transport_close(receiver->transport, receiver->fd);
-    handshake_clear(&receiver->handshake);
-    g_free(receiver->partial);
-    g_free(receiver);
-}
+/* ---- descriptors ---- */
 
 HandshakeConfig shm_transport_handshake(const ShmTransport *transport)
 {
@@ -163,149 +127,20 @@ void shm_transport_close(const ShmTransport *transport, int fd)
     close(fd);
 }
 
-/* Drops unproven connections whose time is over, and the oldest one if there are too many. */
-static void thin_out(ShmTransport *self)
-{
-    const int64_t now_ms = monotonic_ms();
-    guint n = 0;
-
-    /* from the newest to the oldest, so that one that is removed does not move the rest */
-    for (guint i = self->receivers->len; i-- > 0;) {
-        const ShmReceiver *const receiver = g_ptr_array_index(self->receivers, i);
-        if (receiver->is_proven ||
-            (++n <= MOST_STRANGERS && now_ms - receiver->accepted_ms < PROOF_MS))
-            continue;
-        g_warning("dropped the connection of process %d: it has not proved that it belongs to this "
-                  "run",
-                  (int)receiver->pid);
-        g_ptr_array_remove_index(self->receivers, i);
-        n--;
-    }
-}
-
-static guint count_proven(const ShmTransport *self)
-{
-    guint n = 0;
-
-    for (guint i = 0; i < self->receivers->len; i++)
-        n += ((const ShmReceiver *)g_ptr_array_index(self->receivers, i))->is_proven;
-    return n;
-}
-
-static void let_in(ShmTransport *self, int listener)
-{
-    const HandshakeConfig config = shm_transport_handshake(self);
-    pid_t pid;
-    int fd;
-
-    while ((fd = shm_socket_accept(listener, &pid)) != -1) {
-        const uint32_t id = self->n_receivers_ever++;
-
-        if (!shm_transport_watch(self, fd, EPOLLIN | EPOLLRDHUP, SHM_EVENT_RECEIVER, id)) {
-            close(fd);
-            continue;
-        }
-        ShmReceiver *const receiver = g_new0(ShmReceiver, 1);
-        receiver->transport = self;
-        receiver->id = id;
-        receiver->fd = fd;
-        receiver->pid = pid;
-        receiver->accepted_ms = monotonic_ms();
-        handshake_init(&receiver->handshake, HANDSHAKE_ROLE_ACCEPTS, &config, NULL);
-        g_ptr_array_add(self->receivers, receiver);
-        thin_out(self);
-    }
-}
-
-/* Takes the next message of the handshake. When the handshake is done, the sender gets our bell.
- * False: the connection is to be closed. */
-static bool shake_hands(ShmTransport *self, ShmReceiver *receiver)
-{
-    const int bell[] = { self->bell_memory_fd, self->bell_fd };
-    const size_t wanted = handshake_wants(&receiver->handshake);
-    uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
-    size_t n_output = 0;
-
-    const ShmNews news = shm_socket_receive_proof(receiver->fd, bytes, wanted);
-    if (news != SHM_MESSAGE)
-        return news == SHM_NOTHING;
-    const char *const fault =
-        handshake_take(&receiver->handshake, bytes, wanted, output, &n_output);
-    if (fault != NULL) {
-        g_warning("dropped the connection of process %d: %s", (int)receiver->pid, fault);
-        return false;
-    }
-    if (n_output > 0 && !shm_socket_send_proof(receiver->fd, output, n_output))
-        return false;
-    if (receiver->handshake.state != HANDSHAKE_DONE)
-        return true;
-    if (count_proven(self) >= self->most_receivers)
-        return false;
-    receiver->is_proven = true;
-    receiver->node = handshake_peer_node(&receiver->handshake);
-    receiver->incarnation = handshake_peer_incarnation(&receiver->handshake);
-    handshake_clear(&receiver->handshake);
-    /* A sender that is already gone may have left a ring. */
-    (void)shm_socket_send_hello(receiver->fd, 0, bell, G_N_ELEMENTS(bell));
-    return true;
-}
-
-/* Receives the ring of a receiver. False: the connection is to be closed. */
-static bool open_receiver(ShmReceiver *receiver)
-{
-    uint64_t capacity;
-    int fd;
-
-    switch (shm_socket_receive(receiver->fd, &capacity, &fd, 1)) {
-    case SHM_NOTHING:
-        return true;
-    case SHM_END:
-        return false;
-    case SHM_MESSAGE:
-        break;
-    }
-    receiver->opened =
-        capacity <= RING_MOST_BYTES && ring_open(fd, (size_t)capacity, &receiver->reader);
-    close(fd);
-    return receiver->opened;
-}
-
-/* Something has come on a receiver's socket: its ring, or its end. */
-static void hear_receiver(ShmTransport *self, uint32_t id)
-{
-    guint i = 0;
-
-    while (i < self->receivers->len &&
-           ((ShmReceiver *)g_ptr_array_index(self->receivers, i))->id != id)
-        i++;
-    if (i == self->receivers->len)
-        return;
-    ShmReceiver *const receiver = g_ptr_array_index(self->receivers, i);
-    if (!receiver->opened) {
-        if (receiver->is_proven ? !open_receiver(receiver) : !shake_hands(self, receiver))
-            g_ptr_array_remove_index(self->receivers, i);
-        return; /* if the connection has also ended, the epoll says so again */
-    }
-    if (shm_socket_receive(receiver->fd, NULL, NULL, 0) != SHM_NOTHING) {
-        receiver->ended = true;
-        (void)epoll_ctl(self->epoll_fd, EPOLL_CTL_DEL, receiver->fd, NULL);
-    }
-}
-
 static void hear_all(ShmTransport *self)
 {
     struct epoll_event events[16];
     const int n = epoll_wait(self->epoll_fd, events, G_N_ELEMENTS(events), 0);
 
-    thin_out(self);
+    shm_connections_thin_out(self);
     for (int i = 0; i < n; i++) {
         const uint32_t id = (uint32_t)events[i].data.u64;
         switch (events[i].data.u64 >> 32) {
         case SHM_EVENT_LISTENER:
-            let_in(self, (int)id);
+            shm_connections_accept(self, (int)id);
             break;
         case SHM_EVENT_RECEIVER:
-            hear_receiver(self, id);
+            shm_connections_hear(self, id);
             break;
         case SHM_EVENT_SENDER:
             senders_hear(&self->senders, id, events[i].events);
@@ -522,7 +357,7 @@ static Transport *shm_create(const TransportConfig *config, GError **error)
     self->ring_capacity = choose_capacity(config->n_nodes);
     self->most_receivers = 2 * (size_t)config->n_nodes + SPARE_RECEIVERS;
     self->listeners = g_array_new(FALSE, FALSE, sizeof(int));
-    self->receivers = g_ptr_array_new_with_free_func(receiver_free);
+    self->receivers = g_ptr_array_new_with_free_func(shm_connections_free);
     senders_init(&self->senders);
     self->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     self->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -66,6 +66,26 @@ typedef struct {
     Senders senders;         /* any thread */
 } ShmTransport;
 
+/* The receiving end of one sender's packets. */
+typedef struct {
+    const ShmTransport *transport;
+    uint32_t id;
+    int fd;
+    pid_t pid;
+    int64_t accepted_ms;
+    Handshake handshake;
+    bool is_proven; /* the handshake is done */
+    bool opened;    /* its ring has come */
+    uint32_t node;  /* the other end, once that is proven */
+    uint64_t incarnation;
+    bool ended; /* the other process is gone: no more records will follow those in the ring */
+    RingReader reader;
+
+    /* the packet that is arriving in pieces: partial_bytes > 0 */
+    uint8_t *partial; /* NULL: there was no memory for the packet, and it is dropped */
+    size_t partial_bytes, partial_at;
+} ShmReceiver;
+
 /* The kinds of descriptors in the epoll. */
 enum {
     SHM_EVENT_BELL,
@@ -83,6 +103,20 @@ HandshakeConfig shm_transport_handshake(const ShmTransport *transport);
 /* Takes the descriptor out of the epoll and closes it. Closing is not enough: a forked process may
  * still have it open. */
 void shm_transport_close(const ShmTransport *transport, int fd);
+
+/* ---- shm_connections.c: the I/O thread ---- */
+
+/* Accepts the connections that wait at a listener. */
+void shm_connections_accept(ShmTransport *transport, int listener);
+
+/* Something has come on the socket of receiver number id: a proof, its ring, or its end. */
+void shm_connections_hear(ShmTransport *transport, uint32_t id);
+
+/* Drops unproven connections whose time is over, and the oldest one if there are too many. */
+void shm_connections_thin_out(ShmTransport *transport);
+
+/* A GDestroyNotify for a ShmReceiver. */
+void shm_connections_free(gpointer receiver);
 
 /* ---- transport_shm_send.c ---- */
 
