@@ -193,6 +193,12 @@ void network_flush_soon(Network *network, uint32_t node);
 /* Both. */
 void network_send(Network *network, uint32_t node, Frame *frame);
 
+/* Queues a frame whose values lie at `values` and are not in the frame. They are not needed there
+ * any longer when this returns. If what is sent to the node is encrypted, and no other thread is
+ * sending to it, the frame is sent at once: the values are encrypted where they lie, and are not
+ * copied. value_bytes is a multiple of 8. (transfer full) */
+void network_push_values(Network *network, uint32_t node, Frame *frame, const void *values);
+
 /* Whether less than window_bytes of requests are in flight to the node. A thread that makes a
  * request asks this first. Several threads at once may exceed the window by one request each. */
 bool network_has_room(const Network *network, uint32_t node);

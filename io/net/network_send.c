@@ -190,6 +190,16 @@ static bool look_at_connection(Peer *peer, int64_t now_ms)
     return true;
 }
 
+/* Tells the I/O thread how the link stands. */
+static void note_sent(Peer *peer)
+{
+    /* Relaxed: the I/O thread looks again and again. */
+    atomic_store_explicit(&peer->resend_at, peer->sender.resend_at, memory_order_relaxed);
+    atomic_store_explicit(&peer->kept_packets, peer->sender.kept_packets, memory_order_relaxed);
+    atomic_store_explicit(&peer->kept_bytes, peer->sender.kept_bytes, memory_order_relaxed);
+    atomic_store_explicit(&peer->held_back, peer->sender.cursor != NULL, memory_order_relaxed);
+}
+
 /* Does all the work of the token's holder. */
 static void run(Peer *peer)
 {
@@ -215,11 +225,32 @@ static void run(Peer *peer)
     if (flags != 0 || (((pending & PENDING_ACK) || is_new) && !told))
         send_bare(peer, flags);
 
-    /* Relaxed: the I/O thread looks again and again. */
-    atomic_store_explicit(&peer->resend_at, peer->sender.resend_at, memory_order_relaxed);
-    atomic_store_explicit(&peer->kept_packets, peer->sender.kept_packets, memory_order_relaxed);
-    atomic_store_explicit(&peer->kept_bytes, peer->sender.kept_bytes, memory_order_relaxed);
-    atomic_store_explicit(&peer->held_back, peer->sender.cursor != NULL, memory_order_relaxed);
+    note_sent(peer);
+}
+
+/* Counts the bytes of a request in the peer's window. */
+static void charge(Peer *peer, const Frame *frame)
+{
+    if (wire_is_charged(frame->header.kind))
+        atomic_fetch_add_explicit(&peer->charged, wire_message_bytes(&frame->header),
+                                  memory_order_relaxed);
+}
+
+/* Sends the frame, if nothing has to go before it. The token is held. */
+static bool send_values(Peer *peer, Frame *frame, const void *values)
+{
+    run(peer);
+    if (peer->channel == NULL || !peer->channel->ops->takes_values || peer->frames != NULL ||
+        peer->sender.cursor != NULL)
+        return false;
+    charge(peer, frame);
+    Packet *const packet = packet_of_values(frame, values);
+    count(&peer->n_messages_sent[frame->header.kind], 1);
+    link_sender_add(&peer->sender, packet);
+    (void)send_all(peer, network_now_ms());
+    packet_gather(packet); /* the link may have held it back */
+    note_sent(peer);
+    return true;
 }
 
 /* Makes the I/O thread flush all peers. A thread that finds the flag already set need not wake it:
@@ -285,14 +316,30 @@ void network_push(Network *network, uint32_t node, Frame *frame)
         frame_free(frame);
         return;
     }
-    if (wire_is_charged(frame->header.kind))
-        atomic_fetch_add_explicit(&peer->charged, wire_message_bytes(&frame->header),
-                                  memory_order_relaxed);
+    charge(peer, frame);
     /* Sequentially consistent: see the top. It also releases the frame's bytes to take_queue. */
     Frame *newest = atomic_load_explicit(&peer->queue, memory_order_relaxed);
     do
         frame->next = newest;
     while (!atomic_compare_exchange_weak(&peer->queue, &newest, frame));
+}
+
+void network_push_values(Network *network, uint32_t node, Frame *frame, const void *values)
+{
+    Peer *const peer = network_peer(network, node);
+    const bool has_token = peer != NULL && network->encrypt && !peer->transport->is_memory &&
+                           !atomic_load_explicit(&network->stopped, memory_order_relaxed) &&
+                           take_token(peer);
+    const bool is_sent = has_token && send_values(peer, frame, values);
+
+    if (has_token)
+        give_token(peer);
+    if (!is_sent) {
+        memcpy(frame_values(frame), values, (size_t)frame_header(frame)->value_bytes);
+        network_push(network, node, frame);
+    }
+    if (has_token)
+        peer_flush(peer); /* what others have pushed while this thread had it */
 }
 
 void network_flush(Network *network, uint32_t node)

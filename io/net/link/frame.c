@@ -139,10 +139,32 @@ Packet *packet_take(Frame **frames, size_t joined_bytes)
     return packet;
 }
 
+Packet *packet_of_values(Frame *frame, const void *values)
+{
+    Packet *const packet = take_one(&frame);
+
+    packet->values = values;
+    packet->values_bytes = (size_t)((Frame *)packet)->header.value_bytes;
+    assert(packet->values_bytes % 8 == 0);
+    return packet;
+}
+
+void packet_gather(Packet *packet)
+{
+    if (packet->values == NULL)
+        return;
+    memcpy(packet->bytes + packet->size - packet->values_bytes, packet->values,
+           packet->values_bytes);
+    packet->values = NULL;
+}
+
 void packet_unref(Packet *packet)
 {
     /* Release: what this holder did to the bytes happens before the last one frees them. Acquire:
      * the last holder sees it. */
-    if (atomic_fetch_sub_explicit(&packet->refs, 1, memory_order_acq_rel) == 1)
-        block_pool_give(packet->pool, packet, packet->block_bytes);
+    if (atomic_fetch_sub_explicit(&packet->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (packet->mark.is_set)
+        seal_mark_clear(&packet->mark);
+    block_pool_give(packet->pool, packet, packet->block_bytes);
 }

@@ -2,7 +2,8 @@
  *
  * A packet is a buffer shared by the link, which keeps it until it is acknowledged, and by a
  * transport that sends it without a copy. Its bytes are written only before it is first sent, so
- * sharing needs no lock.
+ * sharing needs no lock. An exception is a channel that encrypts a packet in its own memory: nobody
+ * else reads the bytes of a packet that was handed to it.
  *
  * Threads: packet_ref, packet_unref and packet_is_shared from any, the rest from one at a time. */
 #ifndef RUBATO_IO_NET_LINK_PACKET_H
@@ -11,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "io/net/link/frame.h"
+#include "io/net/secure/seal.h"
 
 typedef struct Packet Packet;
 struct Packet {
@@ -18,10 +20,18 @@ struct Packet {
     Packet *next;
     uint64_t sequence;
 
-    /* immutable once sent */
+    /* immutable once sent, but see mark */
     uint8_t *bytes;
     size_t size;
     uint32_t n_messages;
+
+    /* Before it is first sent: where the last values_bytes lie that are not in `bytes` yet; NULL:
+     * all are there. */
+    const uint8_t *values;
+    size_t values_bytes;
+
+    /* The transport's. If it is set, `bytes` are encrypted. */
+    SealMark mark;
 
     /* immutable: where its memory came from */
     BlockPool *pool;
@@ -62,6 +72,13 @@ static inline void packet_ref(Packet *packet)
 }
 
 void packet_unref(Packet *packet);
+
+/* Copies the values that are not in the packet's bytes yet. */
+void packet_gather(Packet *packet);
+
+/* A packet of one frame, whose values lie there and are not copied; value_bytes is a multiple of 8.
+ * (transfer full) */
+Packet *packet_of_values(Frame *frame, const void *values);
 
 /* Whether a transport still holds the packet. Relaxed: if none does, the packet is sent again; that
  * only reads it. */

@@ -2,6 +2,7 @@
 #include "io/net/secure/aes_gcm.h"
 
 #include <sodium.h>
+#include <stdlib.h>
 
 #ifdef RUBATO_HAS_IPSEC_MB
 
@@ -9,6 +10,7 @@
 #include <pthread.h>
 
 _Static_assert(sizeof(struct gcm_key_data) <= sizeof(AesGcmKey), "a key must fit");
+_Static_assert(sizeof(struct gcm_context_data) <= sizeof(AesGcmSteps), "a context must fit");
 
 /* The library's functions for this processor. They are looked up once and never change. The library
  * keeps queues of jobs there too. The calls below do not use them, so threads may share the
@@ -66,6 +68,41 @@ bool aes_gcm_open(const AesGcmKey *key, const AesGcmPiece *piece, uint8_t *bytes
     return sodium_memcmp(due, tag, sizeof due) == 0;
 }
 
+bool aes_gcm_has_steps(void)
+{
+    return true;
+}
+
+static struct gcm_context_data *context_of(AesGcmSteps *steps)
+{
+    return (struct gcm_context_data *)(void *)steps->bytes;
+}
+
+void aes_gcm_begin(const AesGcmKey *key, AesGcmSteps *steps,
+                   const uint8_t nonce[AES_GCM_NONCE_BYTES])
+{
+    static const uint8_t none = 0;
+
+    IMB_AES256_GCM_INIT(functions, inside(key), context_of(steps), nonce, &none, 0);
+}
+
+void aes_gcm_seal_step(const AesGcmKey *key, AesGcmSteps *steps, const uint8_t *from, uint8_t *to,
+                       size_t n_bytes)
+{
+    IMB_AES256_GCM_ENC_UPDATE(functions, inside(key), context_of(steps), to, from, n_bytes);
+}
+
+void aes_gcm_open_step(const AesGcmKey *key, AesGcmSteps *steps, uint8_t *bytes, size_t n_bytes)
+{
+    IMB_AES256_GCM_DEC_UPDATE(functions, inside(key), context_of(steps), bytes, bytes, n_bytes);
+}
+
+void aes_gcm_end(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_TAG_BYTES])
+{
+    /* the same for encrypted and decrypted bytes */
+    IMB_AES256_GCM_ENC_FINALIZE(functions, inside(key), context_of(steps), tag, AES_GCM_TAG_BYTES);
+}
+
 #else
 
 _Static_assert(sizeof(crypto_aead_aes256gcm_state) <= sizeof(AesGcmKey), "a key must fit");
@@ -99,6 +136,48 @@ bool aes_gcm_open(const AesGcmKey *key, const AesGcmPiece *piece, uint8_t *bytes
     return crypto_aead_aes256gcm_decrypt_detached_afternm(bytes, NULL, bytes, piece->n_bytes, tag,
                                                           piece->more, piece->n_more, piece->nonce,
                                                           inside(key)) == 0;
+}
+
+bool aes_gcm_has_steps(void)
+{
+    return false;
+}
+
+void aes_gcm_begin(const AesGcmKey *key, AesGcmSteps *steps,
+                   const uint8_t nonce[AES_GCM_NONCE_BYTES])
+{
+    (void)key;
+    (void)steps;
+    (void)nonce;
+    abort();
+}
+
+void aes_gcm_seal_step(const AesGcmKey *key, AesGcmSteps *steps, const uint8_t *from, uint8_t *to,
+                       size_t n_bytes)
+{
+    (void)key;
+    (void)steps;
+    (void)from;
+    (void)to;
+    (void)n_bytes;
+    abort();
+}
+
+void aes_gcm_open_step(const AesGcmKey *key, AesGcmSteps *steps, uint8_t *bytes, size_t n_bytes)
+{
+    (void)key;
+    (void)steps;
+    (void)bytes;
+    (void)n_bytes;
+    abort();
+}
+
+void aes_gcm_end(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_TAG_BYTES])
+{
+    (void)key;
+    (void)steps;
+    (void)tag;
+    abort();
 }
 
 #endif

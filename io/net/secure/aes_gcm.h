@@ -32,6 +32,30 @@ bool aes_gcm_is_available(void);
 
 void aes_gcm_prepare(AesGcmKey *key, const uint8_t bytes[AES_GCM_KEY_BYTES]);
 
+/* A piece that is encrypted or decrypted in steps, with nothing that the tag alone covers. Plain
+ * bytes: it may be copied. */
+typedef struct {
+    _Alignas(16) uint8_t bytes[128];
+} AesGcmSteps;
+
+/* Whether the library can do it in steps; else none of aes_gcm_begin … aes_gcm_end may be
+ * called. */
+bool aes_gcm_has_steps(void);
+
+void aes_gcm_begin(const AesGcmKey *key, AesGcmSteps *steps,
+                   const uint8_t nonce[AES_GCM_NONCE_BYTES]);
+
+/* Encrypts the next n_bytes of the piece from `from` to `to`, which may be the same. */
+void aes_gcm_seal_step(const AesGcmKey *key, AesGcmSteps *steps, const uint8_t *from, uint8_t *to,
+                       size_t n_bytes);
+
+/* Decrypts the next n_bytes of the piece in place. They must not be used before the tag of the
+ * whole piece was compared. */
+void aes_gcm_open_step(const AesGcmKey *key, AesGcmSteps *steps, uint8_t *bytes, size_t n_bytes);
+
+/* The tag of all that was sealed or opened. */
+void aes_gcm_end(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_TAG_BYTES]);
+
 /* Encrypts n_bytes from `from` to `to`, which may be the same. */
 void aes_gcm_seal(const AesGcmKey *key, const AesGcmPiece *piece, const uint8_t *from, uint8_t *to,
                   uint8_t tag[AES_GCM_TAG_BYTES]);

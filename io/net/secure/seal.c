@@ -112,3 +112,52 @@ bool seal_open(Seal *seal, uint8_t *bytes, size_t size, const uint8_t tag[SEAL_T
                                                                tag, piece.more, piece.n_more, nonce,
                                                                seal->key) == 0;
 }
+
+/* ---- in steps ---- */
+
+bool seal_has_steps(const Seal *seal)
+{
+    return seal->protection == PROTECTION_ENCRYPT && seal->cipher == SEAL_AES256_GCM &&
+           aes_gcm_has_steps();
+}
+
+void seal_begin(Seal *seal, SealMark *mark)
+{
+    uint8_t nonce[NONCE_BYTES];
+
+    mark->is_set = true;
+    mark->number = seal->n_pieces;
+    memcpy(mark->key, seal->key, SEAL_KEY_BYTES);
+    take_nonce(seal, nonce);
+    aes_gcm_begin(&seal->prepared, &seal->steps, nonce);
+}
+
+void seal_step(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to)
+{
+    aes_gcm_seal_step(&seal->prepared, &seal->steps, bytes, to, size);
+}
+
+void seal_end(Seal *seal, uint8_t tag[SEAL_TAG_BYTES])
+{
+    aes_gcm_end(&seal->prepared, &seal->steps, tag);
+}
+
+void seal_undo(SealMark *mark, uint8_t *bytes, size_t size)
+{
+    uint8_t nonce[NONCE_BYTES] = { 0 };
+    AesGcmSteps steps;
+    AesGcmKey key;
+
+    wire_store_u64(nonce, mark->number);
+    aes_gcm_prepare(&key, mark->key);
+    aes_gcm_begin(&key, &steps, nonce);
+    aes_gcm_open_step(&key, &steps, bytes, size);
+    sodium_memzero(&key, sizeof key);
+    sodium_memzero(&steps, sizeof steps);
+    seal_mark_clear(mark);
+}
+
+void seal_mark_clear(SealMark *mark)
+{
+    sodium_memzero(mark, sizeof *mark);
+}

@@ -38,6 +38,7 @@ typedef struct {
     Protection protection;
     SealCipher cipher;
     uint64_t n_pieces; /* so far */
+    AesGcmSteps steps; /* of the piece that is sealed in steps */
 } Seal;
 
 /* Whether this machine has AES256_GCM. */
@@ -57,6 +58,28 @@ void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
 
 /* Opens the next piece in place. False: it is not what was sealed. */
 bool seal_open(Seal *seal, uint8_t *bytes, size_t size, const uint8_t tag[SEAL_TAG_BYTES]);
+
+/* Under which key and number a piece was encrypted. */
+typedef struct {
+    bool is_set;
+    uint8_t key[SEAL_KEY_BYTES];
+    uint64_t number;
+} SealMark;
+
+/* Whether the next piece can also be sealed from several places, with the same result, by the
+ * following calls: seal_begin, a step for each part in order, seal_end. */
+bool seal_has_steps(const Seal *seal);
+
+/* Begins the next piece. With its mark its end that encrypts it can undo that. */
+void seal_begin(Seal *seal, SealMark *mark);
+void seal_step(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to);
+void seal_end(Seal *seal, uint8_t tag[SEAL_TAG_BYTES]);
+
+/* Decrypts bytes that this process has sealed in steps, in place, and clears the mark. */
+void seal_undo(SealMark *mark, uint8_t *bytes, size_t size);
+
+/* Wipes the key. */
+void seal_mark_clear(SealMark *mark);
 
 /* Counts the next piece without opening it, because its bytes were dropped. */
 void seal_skip(Seal *seal);

@@ -81,7 +81,7 @@ static void try_to_connect(Sender *sender)
 }
 
 /* Whether all of the packet is written. */
-static bool write_packet(Sender *sender, const Packet *packet, size_t *at, size_t *budget)
+static bool write_packet(Sender *sender, Packet *packet, size_t *at, size_t *budget)
 {
     const SenderProgress progress = sender->ops->write(sender, packet, at, budget);
 
@@ -119,6 +119,8 @@ static void sender_send(Channel *channel, Packet *packet)
     Sender *const sender = (Sender *)channel;
     size_t at = 0, budget = WRITE_BYTES;
 
+    if (!sender->ops->takes_values)
+        packet_gather(packet);
     pthread_mutex_lock(&sender->lock);
     try_to_connect(sender);
     write_waiting(sender, &budget);
@@ -130,6 +132,7 @@ static void sender_send(Channel *channel, Packet *packet)
         *waiting = (Waiting){ packet, sender->is_open ? at : 0 };
         g_queue_push_tail(&sender->waiting, waiting);
     }
+    packet_gather(packet); /* if nothing of it was written */
     pthread_mutex_unlock(&sender->lock);
 }
 
@@ -205,6 +208,7 @@ static void sender_close(Channel *channel, unsigned linger_ms)
 
 static const ChannelOps sender_channel_ops = {
     .send = sender_send,
+    .takes_values = true,
     .state = sender_state,
     .n_resets = sender_n_resets,
     .close = sender_close,

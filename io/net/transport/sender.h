@@ -48,7 +48,10 @@ typedef struct {
     /* Writes the packet from *at on, and advances *at. Writes at most *budget bytes and reduces
      * *budget by what it wrote: otherwise a reader as fast as the writer could keep it busy for
      * ever. */
-    SenderProgress (*write)(Sender *sender, const Packet *packet, size_t *at, size_t *budget);
+    SenderProgress (*write)(Sender *sender, Packet *packet, size_t *at, size_t *budget);
+
+    /* Whether `write` takes a packet whose values are not in its bytes yet, when *at is 0. */
+    bool takes_values;
 
     /* Something has come on the connection; epoll's `events` say what. False: the connection has
      * ended. */

@@ -144,6 +144,10 @@ struct ChannelOps {
      * blocks. The holder. */
     void (*send)(Channel *channel, Packet *packet);
 
+    /* Whether packets may come with values that are not in their bytes (packet.h). They are there
+     * when send returns, or the bytes are encrypted. */
+    bool takes_values;
+
     /* The state of the connection. It is called several times a second, so a channel may also use
      * the call to try to connect again. The holder. */
     NetworkPeerState (*state)(Channel *channel);

@@ -98,7 +98,7 @@ static void ask_to_go_on(ShmSender *self)
         g_assert(errno == EAGAIN || errno == EINTR);
 }
 
-static SenderProgress sender_write(Sender *sender, const Packet *packet, size_t *at, size_t *budget)
+static SenderProgress sender_write(Sender *sender, Packet *packet, size_t *at, size_t *budget)
 {
     ShmSender *const self = (ShmSender *)sender;
 

@@ -5,6 +5,11 @@
  * A packet is sent from its own memory, with its tag behind it. If packets are encrypted, one piece
  * at a time is written to a buffer of the sender, and sent from there.
  *
+ * If the values of a packet still lie where the caller has them, they are encrypted from there into
+ * the packet's own memory, which saves the copy: that costs as much as the encryption. The packet
+ * then keeps the mark of its piece (seal.h). If the link sends it again, the encryption is undone
+ * first, and the packet gets another number, as any other.
+ *
  * A connection is given up if written bytes are not acknowledged for too long; an attempt to
  * connect is given up if it takes too long: see the design note of transport_tcp.c.
  *
@@ -73,7 +78,8 @@ typedef struct {
     size_t piece_begin, piece_end; /* in the packet */
     uint8_t tag[SEAL_TAG_BYTES];
     size_t tag_at;
-    uint8_t *hidden; /* the piece, encrypted; NULL: no piece was encrypted yet */
+    bool is_in_packet; /* the piece is encrypted in the packet's own memory */
+    uint8_t *hidden;   /* otherwise: the piece, encrypted; NULL: no piece was encrypted yet */
 
     int64_t round_ms; /* round-trip time of the last connection; valid also while the sender is not
                        * open */
@@ -330,8 +336,20 @@ static SenderProgress connect_on(TcpSender *self)
     return SENDER_LATER;
 }
 
+/* Seals the packet, whose values lie elsewhere, into its own memory. */
+static void seal_values(TcpSender *self, Packet *packet)
+{
+    const size_t values_at = packet->size - packet->values_bytes;
+
+    seal_begin(&self->seal, &packet->mark);
+    seal_step(&self->seal, packet->bytes, values_at, packet->bytes);
+    seal_step(&self->seal, packet->values, packet->values_bytes, packet->bytes + values_at);
+    seal_end(&self->seal, self->tag);
+    packet->values = NULL;
+}
+
 /* Seals the next piece of the packet, unless a piece is being written. */
-static void make_piece(TcpSender *self, const Packet *packet, size_t at)
+static void make_piece(TcpSender *self, Packet *packet, size_t at)
 {
     const size_t most = tcp_piece_bytes(&self->seal), left = packet->size - at;
 
@@ -342,18 +360,27 @@ static void make_piece(TcpSender *self, const Packet *packet, size_t at)
     self->head_at = at == 0 ? 0 : TCP_SIZE_BYTES;
     self->piece_begin = at;
     self->piece_end = at + MIN(most, left);
+    self->tag_at = 0;
+    self->has_piece = true;
+    self->is_in_packet =
+        packet->values != NULL && packet->size <= most && seal_has_steps(&self->seal);
+    if (self->is_in_packet) {
+        seal_values(self, packet);
+        return;
+    }
+    packet_gather(packet);
+    if (packet->mark.is_set)
+        seal_undo(&packet->mark, packet->bytes, packet->size);
     if (self->seal.protection == PROTECTION_ENCRYPT && self->hidden == NULL)
         self->hidden = g_malloc(TCP_PIECE_BYTES);
     seal_close(&self->seal, packet->bytes + at, self->piece_end - at, self->hidden, self->tag);
-    self->tag_at = 0;
-    self->has_piece = true;
 }
 
 /* Writes as much of head, piece and tag as the kernel takes, but at most *budget bytes of the
  * piece. */
 static SenderProgress write_some(TcpSender *self, const Packet *packet, size_t *at, size_t *budget)
 {
-    const bool is_hidden = self->seal.protection == PROTECTION_ENCRYPT;
+    const bool is_hidden = self->seal.protection == PROTECTION_ENCRYPT && !self->is_in_packet;
     uint8_t *const bytes =
         is_hidden ? self->hidden + (*at - self->piece_begin) : packet->bytes + *at;
     const size_t left = self->piece_end - *at;
@@ -380,7 +407,7 @@ static SenderProgress write_some(TcpSender *self, const Packet *packet, size_t *
     return self->tag_at == SEAL_TAG_BYTES ? SENDER_DONE : SENDER_LATER;
 }
 
-static SenderProgress sender_write(Sender *sender, const Packet *packet, size_t *at, size_t *budget)
+static SenderProgress sender_write(Sender *sender, Packet *packet, size_t *at, size_t *budget)
 {
     TcpSender *const self = (TcpSender *)sender;
     SenderProgress progress;
@@ -410,6 +437,7 @@ static const SenderOps sender_ops = {
     .open = sender_open,
     .shut = sender_shut,
     .write = sender_write,
+    .takes_values = true,
     .hear = sender_hear,
     .look_after = sender_look_after,
     .free = sender_free,

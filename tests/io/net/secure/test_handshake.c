@@ -455,6 +455,47 @@ START_TEST(aes_gcm_is_that_of_its_specification)
 }
 END_TEST
 
+/* A piece that is sealed in parts of any sizes, from several places, is the same as one sealed at
+ * once, and takes one number. Whoever sealed it can undo that. */
+START_TEST(piece_sealed_in_steps_is_that_sealed_at_once)
+{
+    enum { SIZE = 100000 };
+    g_autofree uint8_t *plain = g_malloc(SIZE), *whole = g_malloc(SIZE), *parts = g_malloc(SIZE);
+    uint8_t tag[SEAL_TAG_BYTES], due[SEAL_TAG_BYTES];
+    Seal once, steps, receives;
+    SealMark mark = { 0 };
+
+    make_seals(PROTECTION_ENCRYPT, PROTECTION_ENCRYPT, &once, &receives);
+    if (!seal_has_steps(&once)) {
+        use_cipher(&once, SEAL_XCHACHA20_POLY1305);
+        ck_assert(!seal_has_steps(&once));
+        return;
+    }
+    steps = once;
+    for (size_t i = 0; i < SIZE; i++)
+        plain[i] = (uint8_t)(i * 11 + (i >> 9));
+    for (size_t first = 1; first < SIZE; first = first * 3 / 2 + 1) {
+        seal_close(&once, plain, SIZE, whole, due);
+        memcpy(parts, plain, first);
+        seal_begin(&steps, &mark);
+        seal_step(&steps, parts, first, parts); /* in place */
+        seal_step(&steps, plain + first, (SIZE - first) / 3, parts + first);
+        const size_t at = first + (SIZE - first) / 3;
+        seal_step(&steps, plain + at, SIZE - at, parts + at);
+        seal_end(&steps, tag);
+        ck_assert_mem_eq(parts, whole, SIZE);
+        ck_assert_mem_eq(tag, due, sizeof tag);
+        ck_assert_uint_eq(steps.n_pieces, once.n_pieces);
+        ck_assert(mark.is_set);
+        seal_undo(&mark, parts, SIZE);
+        ck_assert(!mark.is_set);
+        ck_assert_mem_eq(parts, plain, SIZE);
+        ck_assert(seal_open(&receives, whole, SIZE, tag));
+        ck_assert_mem_eq(whole, plain, SIZE);
+    }
+}
+END_TEST
+
 START_TEST(no_two_connections_have_the_same_key)
 {
     Seal one, other, unused;
@@ -558,6 +599,7 @@ static Suite *handshake_suite(void)
     tcase_add_test(seals, higher_protection_of_the_two_counts);
     tcase_add_test(seals, pieces_that_have_no_protection_come_in_their_order);
     tcase_add_test(seals, aes_gcm_is_that_of_its_specification);
+    tcase_add_test(seals, piece_sealed_in_steps_is_that_sealed_at_once);
     tcase_add_test(seals, no_two_connections_have_the_same_key);
     tcase_add_loop_test(seals, pieces_of_another_connection_do_not_open, PROTECTION_CHECKSUM,
                         PROTECTION_ENCRYPT + 1);

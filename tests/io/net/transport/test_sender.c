@@ -43,7 +43,7 @@ static void shut_pipe(Sender *sender)
     (void)sender;
 }
 
-static SenderProgress write_pipe(Sender *sender, const Packet *packet, size_t *at, size_t *budget)
+static SenderProgress write_pipe(Sender *sender, Packet *packet, size_t *at, size_t *budget)
 {
     Pipe *const pipe = (Pipe *)sender;
     const size_t n = MIN(pipe->room, packet->size - *at);
