@@ -3,7 +3,7 @@
  *
  * A killed node is stopped and cut off until all others have ended. Then it continues, still cut
  * off, and must end by itself, so that nothing of it stays in memory. */
-#include "tests/support/sim/sim_cluster.h"
+#include "tests/support/sim/sim_cluster_private.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -12,36 +12,6 @@
 
 #include "engine/engine_private.h"
 #include "tests/support/engine/engine_fixture.h"
-
-typedef struct SimCluster SimCluster;
-
-typedef struct {
-    SimCluster *cluster;
-    uint32_t number;
-    RubatoEngine *engine; /* set while others may use it */
-    bool is_used;         /* another thread uses it */
-    uint64_t rows_digest; /* of an exact program */
-    bool has_ended, was_killed;
-    int64_t failed_ms;
-    int64_t silence_ms;   /* the longest to or from the scheduler, when it failed */
-    int64_t outage_ms;    /* the longest between any two nodes, when it failed */
-    GError *error;        /* of the tasks */
-    GError *error_beside; /* of the task beside them */
-    GError *error_again;  /* of the task after one that failed */
-} SimNode;
-
-struct SimCluster {
-    const SimScenario *scenario;
-    SimScenario plain;  /* the scenario without the task beside it */
-    SimScenario beside; /* the task beside it */
-    SimScenario again;  /* the task after one that failed */
-    SimJob job, job_beside, job_again;
-    int64_t progress_ns; /* when a worker last ended an iteration, or a node last made progress */
-    char *path;          /* of the cluster file */
-    SimNode nodes[SIM_MOST_NODES];
-    uint32_t n_living;
-    int64_t begun_ms, killed_ms;
-};
 
 /* ---- the cluster file ---- */
 
@@ -356,206 +326,6 @@ static void *cancel(void *data)
     return NULL;
 }
 
-/* ---- faults ---- */
-
-static bool is_meant(uint32_t meant, uint32_t node)
-{
-    return meant == SIM_MOST_NODES || meant == node;
-}
-
-static void cut_off(const SimCluster *cluster, uint32_t node)
-{
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
-        if (i == node)
-            continue;
-        sim_network_link(i, node)->is_cut = sim_network_link(node, i)->is_cut = true;
-        sim_network_reset(i, node);
-        sim_network_reset(node, i);
-    }
-}
-
-static void begin_link_fault(const SimFault *fault, uint32_t from, uint32_t to)
-{
-    SimLink *const link = sim_network_link(from, to);
-
-    switch (fault->kind) {
-    case SIM_FAULT_LOSS:
-        link->loss_1024 = fault->how_often;
-        break;
-    case SIM_FAULT_DOUBLING:
-        link->doubling_1024 = fault->how_often;
-        break;
-    case SIM_FAULT_DISORDER:
-        link->overtakes = true;
-        break;
-    case SIM_FAULT_SLOW:
-        link->slow_1024 = fault->how_often;
-        link->slow_ns = fault->for_ms * SIM_MS / 2;
-        break;
-    case SIM_FAULT_CUT:
-        link->is_cut = true;
-        break;
-    case SIM_FAULT_RESET:
-        sim_network_reset(from, to);
-        break;
-    default:
-        break;
-    }
-}
-
-static void end_link_fault(const SimCluster *cluster, const SimFault *fault, uint32_t from,
-                           uint32_t to)
-{
-    SimLink *const link = sim_network_link(from, to);
-
-    if (cluster->nodes[from].was_killed || cluster->nodes[to].was_killed)
-        return;
-    if (fault->kind == SIM_FAULT_LOSS)
-        link->loss_1024 = 0;
-    if (fault->kind == SIM_FAULT_DOUBLING)
-        link->doubling_1024 = 0;
-    if (fault->kind == SIM_FAULT_DISORDER)
-        link->overtakes = false;
-    if (fault->kind == SIM_FAULT_SLOW)
-        link->slow_1024 = 0;
-    if (fault->kind == SIM_FAULT_CUT)
-        sim_network_join(from, to);
-}
-
-static void begin_fault(void *data, uint64_t number)
-{
-    SimCluster *const cluster = data;
-    const SimFault *const fault = &cluster->scenario->faults[number];
-    const uint32_t n = cluster->scenario->n_nodes;
-
-    SIM_TRACE("fault %" G_GUINT64_FORMAT " begins", number);
-    if (fault->kind == SIM_FAULT_STOP) {
-        if (!cluster->nodes[fault->from].was_killed)
-            sim_freeze(fault->from);
-    } else if (fault->kind == SIM_FAULT_KILL) {
-        SimNode *const node = &cluster->nodes[fault->from];
-        if (node->has_ended || cluster->n_living == 1)
-            return;
-        node->was_killed = true;
-        cluster->n_living--;
-        cluster->killed_ms = sim_now_ms() - cluster->begun_ms;
-        sim_freeze(fault->from);
-        cut_off(cluster, fault->from);
-    } else {
-        for (uint32_t from = 0; from < n; from++)
-            for (uint32_t to = 0; to < n; to++)
-                if (from != to && is_meant(fault->from, from) && is_meant(fault->to, to))
-                    begin_link_fault(fault, from, to);
-    }
-}
-
-static void end_fault(void *data, uint64_t number)
-{
-    SimCluster *const cluster = data;
-    const SimFault *const fault = &cluster->scenario->faults[number];
-    const uint32_t n = cluster->scenario->n_nodes;
-
-    SIM_TRACE("fault %" G_GUINT64_FORMAT " is over", number);
-    if (fault->kind == SIM_FAULT_STOP && !cluster->nodes[fault->from].was_killed)
-        sim_thaw(fault->from);
-    for (uint32_t from = 0; from < n; from++)
-        for (uint32_t to = 0; to < n; to++)
-            if (from != to && is_meant(fault->from, from) && is_meant(fault->to, to))
-                end_link_fault(cluster, fault, from, to);
-}
-
-static void plan_faults(SimCluster *cluster)
-{
-    const SimScenario *const scenario = cluster->scenario;
-
-    for (uint32_t i = 0; i < scenario->n_faults; i++) {
-        const SimFault *const fault = &scenario->faults[i];
-        sim_after(fault->at_ms * SIM_MS, begin_fault, cluster, i);
-        if (fault->kind != SIM_FAULT_KILL)
-            sim_after((fault->at_ms + fault->for_ms) * SIM_MS, end_fault, cluster, i);
-    }
-}
-
-/* ---- judging ---- */
-
-/* The longest time that a worker may compute, during which it notices nothing. */
-static int64_t thinks_ms(const SimScenario *scenario)
-{
-    return SIM_SLOW_WORKER * scenario->think_ns / SIM_MS + 1;
-}
-
-/* Whether the network was out for so long that a node may be called lost. */
-static bool was_cut_off(const SimScenario *scenario, const SimNode *node)
-{
-    const int64_t enough_ms = (int64_t)scenario->timeout_ms - 2;
-    const bool was_silence = strstr(node->error->message, "nothing heard from") != NULL;
-
-    return node->silence_ms >= enough_ms || (!was_silence && node->outage_ms >= enough_ms);
-}
-
-static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
-{
-    const SimScenario *const scenario = cluster->scenario;
-    const bool may_fail = scenario->failing_worker != UINT32_MAX;
-    const bool may_be_cancelled = scenario->cancelled_ms >= 0;
-    const bool any_killed = cluster->killed_ms >= 0;
-
-    if (node->error_beside != NULL &&
-        !g_error_matches(node->error_beside, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST) &&
-        !may_be_cancelled && !any_killed && node->silence_ms < (int64_t)scenario->timeout_ms - 2)
-        sim_fail("node %u: the task beside the others failed without need: %s", node->number,
-                 node->error_beside->message);
-    if (node->error == NULL) {
-        if (outcome->n_ended_well > 0 && outcome->rows_digest != node->rows_digest)
-            sim_fail("node %u reads other rows than those before it", node->number);
-        outcome->rows_digest = node->rows_digest;
-        outcome->n_ended_well++;
-        if (may_fail && !any_killed)
-            sim_fail("node %u ended well, but worker %u has failed", node->number,
-                     scenario->failing_worker);
-        return;
-    }
-    const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
-    const bool has_failed = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED);
-    const bool is_cancelled = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
-    /* A node that was cut off before the rendezvous was over finds no other node later. */
-    const bool is_unanswered = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NETWORK);
-    outcome->n_lost += is_lost;
-    outcome->n_failed += has_failed;
-    outcome->n_cancelled += is_cancelled;
-    if (is_lost && any_killed && scenario->n_faults == 1 &&
-        node->failed_ms >
-            cluster->killed_ms + 2 * (int64_t)scenario->timeout_ms + thinks_ms(scenario))
-        sim_fail("node %u was told after %" G_GINT64_FORMAT " ms that another is lost",
-                 node->number, node->failed_ms - cluster->killed_ms);
-    if (any_killed)
-        return;
-    /* A node that hears nothing from the scheduler, although the scheduler hears it, gives up
-     * alone. Others then learn from its servers that their requests are cancelled. */
-    if ((is_lost || is_cancelled || is_unanswered || node->error_again != NULL) &&
-        was_cut_off(scenario, node))
-        return;
-    if (((has_failed && may_fail) || (is_cancelled && may_be_cancelled)) &&
-        node->error_again == NULL)
-        return;
-    sim_fail("node %u failed without need: %s; then %s (the longest silence was %" G_GINT64_FORMAT
-             " ms, the longest outage %" G_GINT64_FORMAT " ms)",
-             node->number, node->error->message,
-             node->error_again != NULL ? node->error_again->message : "it went on",
-             node->silence_ms, node->outage_ms);
-}
-
-static void judge(const SimCluster *cluster, SimOutcome *outcome)
-{
-    const SimScenario *const scenario = cluster->scenario;
-
-    for (uint32_t i = 0; i < scenario->n_nodes; i++)
-        if (!cluster->nodes[i].was_killed)
-            judge_node(cluster, &cluster->nodes[i], outcome);
-    if (sim_n_fds() > 0)
-        sim_fail("%u descriptors are still open", sim_n_fds());
-}
-
 /* ---- the run ---- */
 
 static void say_scenario(void *user)
@@ -624,7 +394,7 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     }
     if (scenario->cancelled_ms >= 0)
         sim_spawn((uint32_t)scenario->seed % scenario->n_nodes, "canceller", cancel, cluster);
-    plan_faults(cluster);
+    sim_cluster_plan_faults(cluster);
 }
 
 static void end(SimCluster *cluster)
@@ -672,7 +442,7 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
     if (how != SIM_END_DONE)
         sim_fail("%s",
                  how == SIM_END_LATE ? "nothing gets done any more" : "nobody will ever go on");
-    judge(&cluster, outcome);
+    sim_cluster_judge(&cluster, outcome);
     outcome->silence_ms = longest_silence_ms(&cluster);
     outcome->outage_ms = longest_outage_ms(&cluster);
     outcome->digest = sim_digest();

@@ -1,0 +1,121 @@
+/* Faults of a simulated cluster: links that lose, double, reorder, slow down or break; nodes that
+ * stop or die. */
+#include "tests/support/sim/sim_cluster_private.h"
+
+static bool is_meant(uint32_t meant, uint32_t node)
+{
+    return meant == SIM_MOST_NODES || meant == node;
+}
+
+static void cut_off(const SimCluster *cluster, uint32_t node)
+{
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+        if (i == node)
+            continue;
+        sim_network_link(i, node)->is_cut = sim_network_link(node, i)->is_cut = true;
+        sim_network_reset(i, node);
+        sim_network_reset(node, i);
+    }
+}
+
+static void begin_link_fault(const SimFault *fault, uint32_t from, uint32_t to)
+{
+    SimLink *const link = sim_network_link(from, to);
+
+    switch (fault->kind) {
+    case SIM_FAULT_LOSS:
+        link->loss_1024 = fault->how_often;
+        break;
+    case SIM_FAULT_DOUBLING:
+        link->doubling_1024 = fault->how_often;
+        break;
+    case SIM_FAULT_DISORDER:
+        link->overtakes = true;
+        break;
+    case SIM_FAULT_SLOW:
+        link->slow_1024 = fault->how_often;
+        link->slow_ns = fault->for_ms * SIM_MS / 2;
+        break;
+    case SIM_FAULT_CUT:
+        link->is_cut = true;
+        break;
+    case SIM_FAULT_RESET:
+        sim_network_reset(from, to);
+        break;
+    default:
+        break;
+    }
+}
+
+static void end_link_fault(const SimCluster *cluster, const SimFault *fault, uint32_t from,
+                           uint32_t to)
+{
+    SimLink *const link = sim_network_link(from, to);
+
+    if (cluster->nodes[from].was_killed || cluster->nodes[to].was_killed)
+        return;
+    if (fault->kind == SIM_FAULT_LOSS)
+        link->loss_1024 = 0;
+    if (fault->kind == SIM_FAULT_DOUBLING)
+        link->doubling_1024 = 0;
+    if (fault->kind == SIM_FAULT_DISORDER)
+        link->overtakes = false;
+    if (fault->kind == SIM_FAULT_SLOW)
+        link->slow_1024 = 0;
+    if (fault->kind == SIM_FAULT_CUT)
+        sim_network_join(from, to);
+}
+
+static void begin_fault(void *data, uint64_t number)
+{
+    SimCluster *const cluster = data;
+    const SimFault *const fault = &cluster->scenario->faults[number];
+    const uint32_t n = cluster->scenario->n_nodes;
+
+    SIM_TRACE("fault %" G_GUINT64_FORMAT " begins", number);
+    if (fault->kind == SIM_FAULT_STOP) {
+        if (!cluster->nodes[fault->from].was_killed)
+            sim_freeze(fault->from);
+    } else if (fault->kind == SIM_FAULT_KILL) {
+        SimNode *const node = &cluster->nodes[fault->from];
+        if (node->has_ended || cluster->n_living == 1)
+            return;
+        node->was_killed = true;
+        cluster->n_living--;
+        cluster->killed_ms = sim_now_ms() - cluster->begun_ms;
+        sim_freeze(fault->from);
+        cut_off(cluster, fault->from);
+    } else {
+        for (uint32_t from = 0; from < n; from++)
+            for (uint32_t to = 0; to < n; to++)
+                if (from != to && is_meant(fault->from, from) && is_meant(fault->to, to))
+                    begin_link_fault(fault, from, to);
+    }
+}
+
+static void end_fault(void *data, uint64_t number)
+{
+    SimCluster *const cluster = data;
+    const SimFault *const fault = &cluster->scenario->faults[number];
+    const uint32_t n = cluster->scenario->n_nodes;
+
+    SIM_TRACE("fault %" G_GUINT64_FORMAT " is over", number);
+    if (fault->kind == SIM_FAULT_STOP && !cluster->nodes[fault->from].was_killed)
+        sim_thaw(fault->from);
+    for (uint32_t from = 0; from < n; from++)
+        for (uint32_t to = 0; to < n; to++)
+            if (from != to && is_meant(fault->from, from) && is_meant(fault->to, to))
+                end_link_fault(cluster, fault, from, to);
+}
+
+void sim_cluster_plan_faults(SimCluster *cluster)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_faults; i++) {
+        const SimFault *const fault = &scenario->faults[i];
+        sim_after(fault->at_ms * SIM_MS, begin_fault, cluster, i);
+        if (fault->kind != SIM_FAULT_KILL)
+            sim_after((fault->at_ms + fault->for_ms) * SIM_MS, end_fault, cluster, i);
+    }
+}

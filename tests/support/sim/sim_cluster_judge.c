@@ -1,0 +1,83 @@
+/* Judges how the nodes of a simulated cluster have ended: no node may fail without need, and each
+ * must be told in time. */
+#include <string.h>
+
+#include "tests/support/sim/sim_cluster_private.h"
+
+/* The longest time that a worker may compute, during which it notices nothing. */
+static int64_t thinks_ms(const SimScenario *scenario)
+{
+    return SIM_SLOW_WORKER * scenario->think_ns / SIM_MS + 1;
+}
+
+/* Whether the network was out for so long that a node may be called lost. */
+static bool was_cut_off(const SimScenario *scenario, const SimNode *node)
+{
+    const int64_t enough_ms = (int64_t)scenario->timeout_ms - 2;
+    const bool was_silence = strstr(node->error->message, "nothing heard from") != NULL;
+
+    return node->silence_ms >= enough_ms || (!was_silence && node->outage_ms >= enough_ms);
+}
+
+static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
+{
+    const SimScenario *const scenario = cluster->scenario;
+    const bool may_fail = scenario->failing_worker != UINT32_MAX;
+    const bool may_be_cancelled = scenario->cancelled_ms >= 0;
+    const bool any_killed = cluster->killed_ms >= 0;
+
+    if (node->error_beside != NULL &&
+        !g_error_matches(node->error_beside, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST) &&
+        !may_be_cancelled && !any_killed && node->silence_ms < (int64_t)scenario->timeout_ms - 2)
+        sim_fail("node %u: the task beside the others failed without need: %s", node->number,
+                 node->error_beside->message);
+    if (node->error == NULL) {
+        if (outcome->n_ended_well > 0 && outcome->rows_digest != node->rows_digest)
+            sim_fail("node %u reads other rows than those before it", node->number);
+        outcome->rows_digest = node->rows_digest;
+        outcome->n_ended_well++;
+        if (may_fail && !any_killed)
+            sim_fail("node %u ended well, but worker %u has failed", node->number,
+                     scenario->failing_worker);
+        return;
+    }
+    const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
+    const bool has_failed = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED);
+    const bool is_cancelled = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
+    /* A node that was cut off before the rendezvous was over finds no other node later. */
+    const bool is_unanswered = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NETWORK);
+    outcome->n_lost += is_lost;
+    outcome->n_failed += has_failed;
+    outcome->n_cancelled += is_cancelled;
+    if (is_lost && any_killed && scenario->n_faults == 1 &&
+        node->failed_ms >
+            cluster->killed_ms + 2 * (int64_t)scenario->timeout_ms + thinks_ms(scenario))
+        sim_fail("node %u was told after %" G_GINT64_FORMAT " ms that another is lost",
+                 node->number, node->failed_ms - cluster->killed_ms);
+    if (any_killed)
+        return;
+    /* A node that hears nothing from the scheduler, although the scheduler hears it, gives up
+     * alone. Others then learn from its servers that their requests are cancelled. */
+    if ((is_lost || is_cancelled || is_unanswered || node->error_again != NULL) &&
+        was_cut_off(scenario, node))
+        return;
+    if (((has_failed && may_fail) || (is_cancelled && may_be_cancelled)) &&
+        node->error_again == NULL)
+        return;
+    sim_fail("node %u failed without need: %s; then %s (the longest silence was %" G_GINT64_FORMAT
+             " ms, the longest outage %" G_GINT64_FORMAT " ms)",
+             node->number, node->error->message,
+             node->error_again != NULL ? node->error_again->message : "it went on",
+             node->silence_ms, node->outage_ms);
+}
+
+void sim_cluster_judge(const SimCluster *cluster, SimOutcome *outcome)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        if (!cluster->nodes[i].was_killed)
+            judge_node(cluster, &cluster->nodes[i], outcome);
+    if (sim_n_fds() > 0)
+        sim_fail("%u descriptors are still open", sim_n_fds());
+}

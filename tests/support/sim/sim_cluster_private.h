@@ -1,0 +1,49 @@
+/* A simulated cluster from inside: what its files share.
+ *
+ *   sim_cluster.c         its nodes, and the run from begin to end
+ *   sim_cluster_faults.c  faults of the network and of nodes: when they begin and end
+ *   sim_cluster_judge.c   whether each node has ended as it must
+ *
+ * Threads: all run on one, as fibers. */
+#ifndef TESTS_SUPPORT_SIM_SIM_CLUSTER_PRIVATE_H
+#define TESTS_SUPPORT_SIM_SIM_CLUSTER_PRIVATE_H
+
+#include "tests/support/sim/sim_cluster.h"
+
+typedef struct SimCluster SimCluster;
+
+typedef struct {
+    SimCluster *cluster;
+    uint32_t number;
+    RubatoEngine *engine; /* set while others may use it */
+    bool is_used;         /* another thread uses it */
+    uint64_t rows_digest; /* of an exact program */
+    bool has_ended, was_killed;
+    int64_t failed_ms;
+    int64_t silence_ms;   /* the longest to or from the scheduler, when it failed */
+    int64_t outage_ms;    /* the longest between any two nodes, when it failed */
+    GError *error;        /* of the tasks */
+    GError *error_beside; /* of the task beside them */
+    GError *error_again;  /* of the task after one that failed */
+} SimNode;
+
+struct SimCluster {
+    const SimScenario *scenario;
+    SimScenario plain;  /* the scenario without the task beside it */
+    SimScenario beside; /* the task beside it */
+    SimScenario again;  /* the task after one that failed */
+    SimJob job, job_beside, job_again;
+    int64_t progress_ns; /* when a worker last ended an iteration, or a node last made progress */
+    char *path;          /* of the cluster file */
+    SimNode nodes[SIM_MOST_NODES];
+    uint32_t n_living;
+    int64_t begun_ms, killed_ms;
+};
+
+/* Sets the time at which each fault of the scenario begins and ends. */
+void sim_cluster_plan_faults(SimCluster *cluster);
+
+/* Fails the seed if a node has ended as it must not; otherwise counts how they have ended. */
+void sim_cluster_judge(const SimCluster *cluster, SimOutcome *outcome);
+
+#endif
