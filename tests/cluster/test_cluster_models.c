@@ -2,7 +2,7 @@
  * is within the model's bounds, and no Add is lost or doubled. */
 #include <stdlib.h>
 
-#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/cluster_counts.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 600, WIDTH = 3, N_CLOCKS = 15, STALENESS = 2, SPECULATION = 2 };
@@ -34,36 +34,14 @@ static RubatoKey key_of(const Case *scene, uint64_t i)
     return scene->hashed ? i * UINT64_C(0x9e3779b97f4a7c15) : 1000 + i;
 }
 
-/* The bounds of a row's value when every worker adds 1 to every row in each clock. `clock` is the
- * reader's; its own Adds of clocks before it are there in any case. */
-static void bounds(const char *model, uint64_t clock, uint64_t n_workers, double *low, double *high)
-{
-    const uint64_t others = n_workers - 1;
-    const uint64_t behind = clock > STALENESS ? clock - STALENESS : 0;
-
-    if (g_str_equal(model, "bsp")) {
-        *low = *high = (double)(n_workers * clock);
-    } else if (g_str_equal(model, "asp")) {
-        *low = (double)clock;
-        *high = (double)(clock + others * N_CLOCKS);
-    } else {
-        /* All keys of all iterations collide, so speculation lets no worker run ahead. */
-        *low = (double)(clock + others * behind);
-        *high = (double)(clock + others * MIN(clock + STALENESS + 1, N_CLOCKS));
-    }
-}
-
 static bool check_rows(const Case *scene, const RubatoWorker *worker, uint64_t clock,
                        const double *values, GError **error)
 {
-    double low, high;
+    const CountRules rules = {
+        .model = scene->model, .n_clocks = N_CLOCKS, .staleness = STALENESS, .n_early = 1
+    };
 
-    bounds(scene->model, clock, rubato_worker_n_workers(worker), &low, &high);
-    for (int i = 0; i < N_KEYS * WIDTH; i++)
-        EXPECT(values[i] >= low && values[i] <= high,
-               "%s: worker %u at clock %" G_GUINT64_FORMAT " sees %g, expected %g to %g",
-               scene->model, rubato_worker_rank(worker), clock, values[i], low, high);
-    return true;
+    return cluster_check_counts(&rules, worker, clock, clock, values, N_KEYS * WIDTH, error);
 }
 
 static bool count_with_kv(RubatoWorker *worker, const Case *scene, const RubatoKey *keys,

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/cluster_counts.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -33,39 +33,15 @@ static RubatoKey key_of(const Scene *scene, uint64_t i)
     return scene->hashed ? i * UINT64_C(0x9e3779b97f4a7c15) : 1000 + i;
 }
 
-/* What a value may be when every worker adds 1 to every row in each clock; as in
- * test_cluster_models. */
-static void bounds(const char *model, uint64_t clock, uint64_t n_workers, double *low, double *high)
-{
-    const uint64_t others = n_workers - 1;
-    const uint64_t behind = clock > STALENESS ? clock - STALENESS : 0;
-
-    if (g_str_equal(model, "bsp")) {
-        *low = *high = (double)(n_workers * clock);
-    } else if (g_str_equal(model, "asp")) {
-        *low = (double)clock;
-        *high = (double)(clock + others * N_CLOCKS);
-    } else {
-        *low = (double)(clock + others * behind);
-        /* one more than its Gets allow: a worker adds before it waits for a Get of this clock */
-        *high = (double)(clock + others * MIN(clock + STALENESS + 2, N_CLOCKS));
-    }
-}
-
 /* What was asked at a clock, by a worker that went on to `until` meanwhile. */
 static bool check_rows(const Scene *scene, const RubatoWorker *worker, uint64_t clock,
                        uint64_t until, const double *values, GError **error)
 {
-    double low, high, unused;
+    const CountRules rules = {
+        .model = scene->model, .n_clocks = N_CLOCKS, .staleness = STALENESS, .n_early = 2
+    };
 
-    bounds(scene->model, clock, rubato_worker_n_workers(worker), &low, &high);
-    if (!g_str_equal(scene->model, "bsp"))
-        bounds(scene->model, until, rubato_worker_n_workers(worker), &unused, &high);
-    for (int i = 0; i < N_KEYS * WIDTH; i++)
-        EXPECT(values[i] >= low && values[i] <= high,
-               "%s: worker %u at clock %" G_GUINT64_FORMAT " sees %g, expected %g to %g",
-               scene->model, rubato_worker_rank(worker), clock, values[i], low, high);
-    return true;
+    return cluster_check_counts(&rules, worker, clock, until, values, N_KEYS * WIDTH, error);
 }
 
 /* Worker 0 goes on only after so many moves: while it waits, others wait for its clock, and their
