@@ -4,74 +4,21 @@
 #include <sched.h>
 
 #include "io/net/transport/transport_ops.h"
-#include "tests/support/network/station.h"
+#include "tests/support/network/station_pair.h"
 #include "tests/support/runner.h"
 
 #define PATIENCE_MS STATION_PATIENCE_MS
 
-typedef struct {
-    Station *a, *b;
-} Pair;
-
-static Pair open_pair(const NetworkConfig *config)
-{
-    return (Pair){ station_new(0, 2, config), station_new(1, 2, config) };
-}
-
-static Pair joined_pair(const NetworkConfig *config)
-{
-    const Pair pair = open_pair(config);
-
-    stations_join((Station *const[]){ pair.a, pair.b }, 2);
-    return pair;
-}
-
-static void close_pair(const Pair *pair)
-{
-    station_free(pair->a);
-    station_free(pair->b);
-}
-
-static void assert_takes(Station *station, MessageKind kind, uint64_t number, size_t n_bytes)
-{
-    Incoming *const incoming = station_take(station, PATIENCE_MS);
-
-    ck_assert_msg(incoming != NULL, "message %u did not come", (unsigned)number);
-    ck_assert_msg(station_is(incoming, kind, number, n_bytes), "not message %u but %u of kind %d",
-                  (unsigned)number, (unsigned)station_number(incoming), incoming->header.kind);
-    incoming_free(incoming);
-}
-
-static NetworkStats stats_of(const Station *station)
-{
-    NetworkStats stats;
-
-    network_stats(station->network, &stats);
-    return stats;
-}
-
-static bool all_acknowledged(void *station)
-{
-    const NetworkStats stats = stats_of(station);
-
-    return stats.unacked_packets == 0 && stats.unacked_bytes == 0;
-}
-
-static bool has_room(void *station)
-{
-    return network_has_room(((Station *)station)->network, 1);
-}
-
 START_TEST(messages_of_all_sizes_arrive_whole_and_in_order)
 {
     static const size_t sizes[] = { 0, 1, 7, 8, 9, 100, 5000, 8200, 20000, 70000, 3000001, 3 };
-    const Pair pair = joined_pair(NULL);
+    const StationPair pair = station_pair_join(NULL);
 
     for (uint64_t i = 0; i < G_N_ELEMENTS(sizes); i++)
         network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, sizes[i]));
     for (uint64_t i = 0; i < G_N_ELEMENTS(sizes); i++)
-        assert_takes(pair.b, MESSAGE_ADD, i, sizes[i]);
-    close_pair(&pair);
+        station_expect(pair.b, MESSAGE_ADD, i, sizes[i]);
+    station_pair_close(&pair);
 }
 END_TEST
 
@@ -83,7 +30,7 @@ START_TEST(message_keeps_its_header_and_its_keys_and_values_are_aligned)
         .clock = { .table = 3, .source = 4, .clock = 5, .node_clock = 6, .slowest = 7 },
     };
     const NetworkConfig config = { .room_bytes = 40 };
-    const Pair pair = joined_pair(&config);
+    const StationPair pair = station_pair_join(&config);
 
     network_push(pair.a->network, 1, frame_new(&header));
     for (uint64_t i = 0; i < 5; i++)
@@ -114,35 +61,35 @@ START_TEST(message_keeps_its_header_and_its_keys_and_values_are_aligned)
         incoming_free(incoming);
     }
     incoming_free(NULL);
-    close_pair(&pair);
+    station_pair_close(&pair);
 }
 END_TEST
 
 START_TEST(frames_pushed_before_a_flush_share_a_packet)
 {
-    const Pair pair = joined_pair(NULL);
+    const StationPair pair = station_pair_join(NULL);
 
-    const NetworkStats before = stats_of(pair.a);
+    const NetworkStats before = station_stats(pair.a);
     for (uint64_t i = 0; i < 100; i++)
         network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 100));
     network_flush(pair.a->network, 1);
     for (uint64_t i = 0; i < 100; i++)
-        assert_takes(pair.b, MESSAGE_ADD, i, 100);
-    const NetworkStats after = stats_of(pair.a);
+        station_expect(pair.b, MESSAGE_ADD, i, 100);
+    const NetworkStats after = station_stats(pair.a);
     ck_assert_uint_eq(after.messages_sent[MESSAGE_ADD] - before.messages_sent[MESSAGE_ADD], 100);
     /* The I/O thread also sends queued frames when it has other news for the peer, so it may have
      * taken some of them. How often depends on the kernel's scheduling. */
     ck_assert_uint_le(
         after.packets_sent - before.packets_sent - (after.acks_sent - before.acks_sent), 20);
-    ck_assert_uint_eq(stats_of(pair.b).messages_received[MESSAGE_ADD], 100);
-    close_pair(&pair);
+    ck_assert_uint_eq(station_stats(pair.b).messages_received[MESSAGE_ADD], 100);
+    station_pair_close(&pair);
 }
 END_TEST
 
 /* The I/O thread sends them, without a tick and without another flush. */
 static bool has_sent_many(void *station)
 {
-    return stats_of(station).messages_sent[MESSAGE_ADD] == 40;
+    return station_stats(station).messages_sent[MESSAGE_ADD] == 40;
 }
 
 /* The receiver is held in the first message while the others come, so they are all there for one
@@ -150,7 +97,7 @@ static bool has_sent_many(void *station)
 START_TEST(handler_that_has_enough_ends_the_batch)
 {
     const NetworkConfig config = { .joined_bytes = 1 };
-    const Pair pair = joined_pair(&config);
+    const StationPair pair = station_pair_join(&config);
 
     pthread_mutex_lock(&pair.b->lock);
     pair.b->most_taken = 3;
@@ -161,30 +108,30 @@ START_TEST(handler_that_has_enough_ends_the_batch)
     ck_assert(station_wait_until(pair.a, has_sent_many, pair.a));
     station_hold(pair.b, false);
     for (uint64_t i = 0; i < 40; i++)
-        assert_takes(pair.b, MESSAGE_ADD, i, 100);
+        station_expect(pair.b, MESSAGE_ADD, i, 100);
     pthread_mutex_lock(&pair.b->lock);
     ck_assert_uint_le(pair.b->longest_batch, 3);
     pthread_mutex_unlock(&pair.b->lock);
-    close_pair(&pair);
+    station_pair_close(&pair);
 }
 END_TEST
 
 START_TEST(frames_that_have_time_are_sent_soon)
 {
     const NetworkConfig config = { .tick_ms = 10 * PATIENCE_MS };
-    const Pair pair = joined_pair(&config);
+    const StationPair pair = station_pair_join(&config);
 
     for (uint64_t i = 0; i < 50; i++) {
         network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 100));
         network_flush_soon(pair.a->network, 1);
         if (i % 10 == 0)
-            assert_takes(pair.b, MESSAGE_ADD, i, 100);
+            station_expect(pair.b, MESSAGE_ADD, i, 100);
         if (i % 10 == 9)
             for (uint64_t k = i - 8; k <= i; k++)
-                assert_takes(pair.b, MESSAGE_ADD, k, 100);
+                station_expect(pair.b, MESSAGE_ADD, k, 100);
     }
     network_flush_soon(pair.a->network, 1); /* nothing is left to send */
-    close_pair(&pair);
+    station_pair_close(&pair);
 }
 END_TEST
 
@@ -198,16 +145,16 @@ START_TEST(what_one_flush_leaves_the_io_thread_sends)
                                    .tick_ms = 10 * PATIENCE_MS,
                                    .resend_ms = 10 * PATIENCE_MS,
                                    .stop_ms = 100 };
-    const Pair pair = open_pair(&config);
+    const StationPair pair = station_pair_open(&config);
     const NetworkPeer peers[] = { station_peer(pair.a, 0), station_peer(pair.b, 1) };
 
     ck_assert(network_join(pair.a->network, STATION_RUN_ID, peers, NULL)); /* b never joins */
     for (uint64_t i = 0; i < N; i++)
         network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, N_BYTES));
     network_flush(pair.a->network, 1);
-    while (stats_of(pair.a).bytes_sent < (uint64_t)N * N_BYTES) /* or the case times out */
+    while (station_stats(pair.a).bytes_sent < (uint64_t)N * N_BYTES) /* or the case times out */
         sched_yield();
-    close_pair(&pair);
+    station_pair_close(&pair);
 }
 END_TEST
 
@@ -235,7 +182,7 @@ static void *push(void *data)
 
 START_TEST(each_thread_has_its_frames_arrive_in_its_own_order)
 {
-    const Pair pair = joined_pair(NULL);
+    const StationPair pair = station_pair_join(NULL);
     pthread_t threads[N_PUSHERS];
     Pusher pushers[N_PUSHERS];
     uint64_t next[N_PUSHERS] = { 0 };
@@ -257,8 +204,8 @@ START_TEST(each_thread_has_its_frames_arrive_in_its_own_order)
     }
     for (unsigned i = 0; i < N_PUSHERS; i++)
         pthread_join(threads[i], NULL);
-    ck_assert(station_wait_until(pair.a, all_acknowledged, pair.a));
-    close_pair(&pair);
+    ck_assert(station_wait_until(pair.a, station_all_acknowledged, pair.a));
+    station_pair_close(&pair);
 }
 END_TEST
 
@@ -266,24 +213,24 @@ START_TEST(answers_come_back)
 {
     enum { ACK_DELAY_MS = 5 };                           /* io/net/link/link.c */
     const NetworkConfig config = { .resend_ms = 60000 }; /* a slow machine makes no duplicates */
-    const Pair pair = open_pair(&config);
+    const StationPair pair = station_pair_open(&config);
 
     pair.b->echoes = true;
     const int64_t begun_ms = network_now_ms();
     stations_join((Station *const[]){ pair.a, pair.b }, 2);
     for (uint64_t i = 0; i < 300; i++) {
         network_send(pair.a->network, 1, station_frame(MESSAGE_GET, i, 50));
-        assert_takes(pair.a, MESSAGE_REPLY, i, 50);
+        station_expect(pair.a, MESSAGE_REPLY, i, 50);
     }
     /* Acknowledgements went along with requests and replies. One goes alone only when nothing has
      * taken it along for a while. */
-    const NetworkStats stats = stats_of(pair.a);
+    const NetworkStats stats = station_stats(pair.a);
     const uint64_t n_whiles = (uint64_t)(network_now_ms() - begun_ms) / ACK_DELAY_MS;
     ck_assert_uint_le(stats.acks_sent, 20 + n_whiles);
     ck_assert_uint_eq(stats.duplicates_dropped, 0);
-    ck_assert(station_wait_until(pair.a, all_acknowledged, pair.a));
-    ck_assert(station_wait_until(pair.b, all_acknowledged, pair.b));
-    close_pair(&pair);
+    ck_assert(station_wait_until(pair.a, station_all_acknowledged, pair.a));
+    ck_assert(station_wait_until(pair.b, station_all_acknowledged, pair.b));
+    station_pair_close(&pair);
 }
 END_TEST
 
@@ -318,191 +265,28 @@ END_TEST
 START_TEST(who_joins_late_misses_nothing)
 {
     const NetworkConfig config = { .resend_ms = 60000 }; /* nothing is sent again by itself */
-    const Pair pair = open_pair(&config);
+    const StationPair pair = station_pair_open(&config);
     const NetworkPeer peers[] = { station_peer(pair.a, 0), station_peer(pair.b, 1) };
 
     ck_assert_int_eq(network_heard_ms(pair.a->network, 1), -1);
     ck_assert(network_join(pair.a->network, STATION_RUN_ID, peers, NULL));
     for (uint64_t i = 0; i < 5; i++) { /* one by one, so that no two share a packet */
         network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 10));
-        while (stats_of(pair.b).strangers_dropped < i + 1) /* it came too early */
+        while (station_stats(pair.b).strangers_dropped < i + 1) /* it came too early */
             ck_assert(station_wait_ticks(pair.b, 1));
     }
     ck_assert(network_join(pair.b->network, STATION_RUN_ID, peers, NULL));
     for (uint64_t i = 0; i < 5; i++)
-        assert_takes(pair.b, MESSAGE_ADD, i, 10);
+        station_expect(pair.b, MESSAGE_ADD, i, 10);
     ck_assert_int_ge(network_heard_ms(pair.b->network, 0), 0);
-    close_pair(&pair);
-}
-END_TEST
-
-/* Fills the window of a's requests for b; how many were sent. */
-static uint64_t fill_window(const Pair *pair)
-{
-    uint64_t n = 0;
-
-    for (; network_has_room(pair->a->network, 1); n++)
-        network_send(pair->a->network, 1, station_frame(MESSAGE_ADD, n, 1000));
-    return n;
-}
-
-static const NetworkConfig small_window = { .window_bytes = 64 << 10, .resend_ms = 50 };
-
-START_TEST(producer_has_no_room_until_the_consumer_has_done_with_messages)
-{
-    const Pair pair = joined_pair(&small_window);
-    const uint64_t n = fill_window(&pair);
-
-    ck_assert_uint_ge(n, 50);
-    ck_assert_uint_le(n, 70);
-    GQueue held = G_QUEUE_INIT;
-    for (uint64_t i = 0; i < n; i++)
-        g_queue_push_tail(&held, station_take(pair.b, PATIENCE_MS));
-    /* All have come and are acknowledged: that is not enough. */
-    ck_assert(station_wait_until(pair.a, all_acknowledged, pair.a));
-    ck_assert(station_wait_ticks(pair.a, 3));
-    ck_assert(!network_has_room(pair.a->network, 1));
-    ck_assert(!network_wait_room(pair.a->network, 1, NULL, NULL, 20));
-    g_queue_clear_full(&held, (GDestroyNotify)incoming_free);
-    ck_assert(network_wait_room(pair.a->network, 1, NULL, NULL, PATIENCE_MS));
-    ck_assert(has_room(pair.a));
-    close_pair(&pair);
-}
-END_TEST
-
-static bool is_all_consumed(void *station)
-{
-    return all_acknowledged(station) &&
-           network_charged_bytes(((Station *)station)->network, 1) == 0;
-}
-
-START_TEST(what_was_consumed_is_told_once)
-{
-    const NetworkConfig config = { .tick_ms = 2 };
-    const Pair pair = joined_pair(&config);
-
-    for (uint64_t i = 0; i < 10; i++) {
-        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 1000));
-        assert_takes(pair.b, MESSAGE_ADD, i, 1000);
-    }
-    ck_assert(station_wait_until(pair.a, is_all_consumed, pair.a));
-    const uint64_t before = stats_of(pair.b).acks_sent;
-    ck_assert(station_wait_ticks(pair.b, 100));
-    ck_assert_uint_le(stats_of(pair.b).acks_sent, before + 20); /* not with each tick */
-    close_pair(&pair);
-}
-END_TEST
-
-START_TEST(replies_and_control_take_no_room)
-{
-    const Pair pair = joined_pair(&small_window);
-
-    for (uint64_t i = 0; i < 300; i++)
-        network_send(pair.a->network, 1,
-                     station_frame(i % 2 ? MESSAGE_REPLY : MESSAGE_CONTROL, i, 1000));
-    ck_assert(network_has_room(pair.a->network, 1));
-    for (uint64_t i = 0; i < 300; i++)
-        assert_takes(pair.b, i % 2 ? MESSAGE_REPLY : MESSAGE_CONTROL, i, 1000);
-    close_pair(&pair);
-}
-END_TEST
-
-START_TEST(message_larger_than_the_window_passes)
-{
-    const Pair pair = joined_pair(&small_window);
-
-    for (uint64_t i = 0; i < 3; i++) {
-        ck_assert(network_wait_room(pair.a->network, 1, NULL, NULL, PATIENCE_MS));
-        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 300000));
-        ck_assert(!network_has_room(pair.a->network, 1));
-        assert_takes(pair.b, MESSAGE_ADD, i, 300000);
-    }
-    close_pair(&pair);
-}
-END_TEST
-
-typedef struct {
-    Network *network;
-    _Atomic bool cancelled;
-    bool room;
-} Waiter;
-
-static bool is_cancelled(void *user)
-{
-    return atomic_load(&((Waiter *)user)->cancelled);
-}
-
-static void *wait_room(void *data)
-{
-    Waiter *const waiter = data;
-
-    waiter->room = network_wait_room(waiter->network, 1, is_cancelled, waiter, -1);
-    return NULL;
-}
-
-typedef enum {
-    ENDING_BY_CANCELLING,
-    ENDING_BY_STOPPING,
-    ENDING_BY_FORGETTING,
-    ENDING_BY_CONSUMING
-} Ending;
-
-START_TEST(waiting_for_room_ends)
-{
-    const Pair pair = joined_pair(&small_window);
-    Waiter waiter = { .network = pair.a->network };
-    pthread_t thread;
-
-    fill_window(&pair);
-    ck_assert_int_eq(pthread_create(&thread, NULL, wait_room, &waiter), 0);
-    ck_assert(station_wait_ticks(pair.a, 2));
-    switch ((Ending)_i) {
-    case ENDING_BY_CANCELLING:
-        atomic_store(&waiter.cancelled, true);
-        network_wake_waiters(pair.a->network);
-        break;
-    case ENDING_BY_STOPPING:
-        network_stop(pair.a->network);
-        break;
-    case ENDING_BY_FORGETTING:
-        network_forget(pair.a->network, 1);
-        break;
-    case ENDING_BY_CONSUMING:
-        while (!network_has_room(pair.a->network, 1)) {
-            Incoming *const incoming = station_take(pair.b, 10);
-            incoming_free(incoming);
-        }
-        break;
-    }
-    pthread_join(thread, NULL);
-    ck_assert_int_eq(waiter.room, _i == ENDING_BY_FORGETTING || _i == ENDING_BY_CONSUMING);
-    close_pair(&pair);
-}
-END_TEST
-
-START_TEST(memory_stays_bounded_with_a_fast_producer)
-{
-    enum { N = 3000 };
-    const Pair pair = joined_pair(&small_window);
-    uint64_t most = 0;
-
-    for (uint64_t i = 0, n_taken = 0; i < N; i++) {
-        while (!network_has_room(pair.a->network, 1))
-            if (n_taken < i) /* otherwise the news of it is on its way */
-                assert_takes(pair.b, MESSAGE_ADD, n_taken++, 1000);
-        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 1000));
-        const uint64_t unacked_bytes = stats_of(pair.a).unacked_bytes;
-        most = MAX(most, unacked_bytes);
-    }
-    ck_assert_uint_le(most, small_window.window_bytes + 100000);
-    close_pair(&pair);
+    station_pair_close(&pair);
 }
 END_TEST
 
 START_TEST(stopping_delivers_what_was_pushed_before)
 {
     const NetworkConfig config = { .stop_ms = PATIENCE_MS };
-    const Pair pair = joined_pair(&config);
+    const StationPair pair = station_pair_join(&config);
 
     for (uint64_t i = 0; i < 1000; i++)
         network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 2000));
@@ -510,16 +294,16 @@ START_TEST(stopping_delivers_what_was_pushed_before)
     network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, 1000, 8)); /* dropped */
     network_stop(pair.a->network);
     for (uint64_t i = 0; i < 1000; i++)
-        assert_takes(pair.b, MESSAGE_ADD, i, 2000);
-    ck_assert_uint_eq(stats_of(pair.a).unacked_packets, 0);
-    close_pair(&pair);
+        station_expect(pair.b, MESSAGE_ADD, i, 2000);
+    ck_assert_uint_eq(station_stats(pair.a).unacked_packets, 0);
+    station_pair_close(&pair);
 }
 END_TEST
 
 START_TEST(stopping_does_not_wait_for_the_dead_for_ever)
 {
     const NetworkConfig config = { .stop_ms = 100 };
-    const Pair pair = open_pair(&config);
+    const StationPair pair = station_pair_open(&config);
     const NetworkPeer peers[] = { station_peer(pair.a, 0), station_peer(pair.b, 1) };
 
     ck_assert(network_join(pair.a->network, STATION_RUN_ID, peers, NULL)); /* b never joins */
@@ -529,37 +313,37 @@ START_TEST(stopping_does_not_wait_for_the_dead_for_ever)
     network_stop(pair.a->network);
     ck_assert_int_ge(network_now_ms() - before_ms, 100);
     ck_assert_int_lt(network_now_ms() - before_ms, PATIENCE_MS);
-    close_pair(&pair);
+    station_pair_close(&pair);
 }
 END_TEST
 
 START_TEST(forgotten_node_is_neither_sent_to_nor_heard)
 {
-    const Pair pair = joined_pair(NULL);
+    const StationPair pair = station_pair_join(NULL);
 
     network_send(pair.b->network, 0, station_frame(MESSAGE_ADD, 1, 8));
-    assert_takes(pair.a, MESSAGE_ADD, 1, 8);
+    station_expect(pair.a, MESSAGE_ADD, 1, 8);
     network_forget(pair.a->network, 1);
     network_forget(pair.a->network, 1);
     ck_assert_int_eq(network_peer_state(pair.a->network, 1), NETWORK_PEER_FORGOTTEN);
-    ck_assert_uint_eq(stats_of(pair.a).unacked_packets, 0);
+    ck_assert_uint_eq(station_stats(pair.a).unacked_packets, 0);
     network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, 2, 8));
     network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, 3, 8));
-    const uint64_t strangers = stats_of(pair.a).strangers_dropped;
+    const uint64_t strangers = station_stats(pair.a).strangers_dropped;
     network_send(pair.b->network, 0, station_frame(MESSAGE_ADD, 4, 8));
-    while (stats_of(pair.a).strangers_dropped == strangers)
+    while (station_stats(pair.a).strangers_dropped == strangers)
         ck_assert(station_wait_ticks(pair.a, 1));
     ck_assert_ptr_null(station_take(pair.a, 0));
     ck_assert_ptr_null(station_take(pair.b, 0));
     network_stop(pair.a->network);
-    close_pair(&pair);
+    station_pair_close(&pair);
 }
 END_TEST
 
 START_TEST(connection_of_a_peer_is_known)
 {
     const NetworkConfig config = { .stop_ms = 50 };
-    Pair pair = open_pair(&config);
+    StationPair pair = station_pair_open(&config);
 
     ck_assert_int_eq(network_peer_state(pair.a->network, 1), NETWORK_PEER_UNKNOWN);
     stations_join((Station *const[]){ pair.a, pair.b }, 2);
@@ -597,74 +381,17 @@ END_TEST
 
 START_TEST(hearing_of_a_node_is_noted)
 {
-    const Pair pair = joined_pair(NULL);
+    const StationPair pair = station_pair_join(NULL);
     const int64_t before_ms = network_now_ms();
 
     while (network_now_ms() == before_ms)
         ck_assert(station_wait_ticks(pair.a, 1));
     network_send(pair.b->network, 0, station_frame(MESSAGE_CONTROL, 1, 8));
-    assert_takes(pair.a, MESSAGE_CONTROL, 1, 8);
+    station_expect(pair.a, MESSAGE_CONTROL, 1, 8);
     ck_assert_int_gt(network_heard_ms(pair.a->network, 1), before_ms);
     ck_assert_int_eq(network_heard_ms(pair.a->network, 0), -1); /* oneself */
     ck_assert_int_eq(network_heard_ms(pair.a->network, 7), -1);
-    close_pair(&pair);
-}
-END_TEST
-
-START_TEST(greeting_arrives_before_anybody_has_joined)
-{
-    const Pair pair = open_pair(NULL);
-    GError *error = NULL;
-
-    for (int i = 0; i < 3; i++)
-        ck_assert(network_greet(pair.a->network, network_endpoint(pair.b->network, 0),
-                                g_variant_new("(is)", i, "hello"), &error));
-    for (int i = 0; i < 3; i++) {
-        g_autofree char *expected = g_strdup_printf("(%d, 'hello')", i);
-        StationGreeting *const greeting = station_take_greeting(pair.b, PATIENCE_MS);
-        ck_assert_ptr_nonnull(greeting);
-        ck_assert_uint_eq(greeting->version, WIRE_VERSION);
-        ck_assert_str_eq(greeting->text, expected);
-        ck_assert_str_eq(greeting->address, "127.0.0.1");
-        station_greeting_free(greeting);
-    }
-    ck_assert_uint_eq(stats_of(pair.a).greetings_sent, 3);
-    ck_assert_uint_eq(stats_of(pair.b).greetings_received, 3);
-    close_pair(&pair);
-}
-END_TEST
-
-START_TEST(greeting_that_cannot_be_sent_is_an_error)
-{
-    Station *const station = station_new(0, 1, NULL);
-    g_autofree char *large = g_strnfill(WIRE_MAX_GREETING_BYTES, 'x');
-    GError *error = NULL;
-
-    ck_assert(
-        !network_greet(station->network, "tcp://127.0.0.1:1", g_variant_new("s", large), &error));
-    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_INVALID));
-    g_clear_error(&error);
-    ck_assert(!network_greet(station->network, "nowhere", g_variant_new("s", ""), &error));
-    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK));
-    g_clear_error(&error);
-    station_free(station);
-}
-END_TEST
-
-START_TEST(greeting_many_endpoints_takes_bounded_room)
-{
-    const Pair pair = open_pair(NULL);
-
-    for (int port = 1; port < 200; port++) {
-        g_autofree char *endpoint = g_strdup_printf("tcp://127.0.0.1:%d", port);
-        ck_assert(network_greet(pair.a->network, endpoint, g_variant_new("i", port), NULL));
-    }
-    ck_assert(network_greet(pair.a->network, network_endpoint(pair.b->network, 0),
-                            g_variant_new("i", 1), NULL));
-    StationGreeting *const greeting = station_take_greeting(pair.b, PATIENCE_MS);
-    ck_assert_ptr_nonnull(greeting);
-    station_greeting_free(greeting);
-    close_pair(&pair);
+    station_pair_close(&pair);
 }
 END_TEST
 
@@ -762,11 +489,11 @@ START_TEST(network_leaves_neither_threads_nor_descriptors)
     unsigned n_fds = 0;
 
     for (unsigned i = 0; i < 5; i++) {
-        const Pair pair = joined_pair(NULL);
+        const StationPair pair = station_pair_join(NULL);
         network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, i, 8));
-        assert_takes(pair.b, MESSAGE_ADD, i, 8);
+        station_expect(pair.b, MESSAGE_ADD, i, 8);
         ck_assert_uint_ge(named_threads(), 2);
-        close_pair(&pair);
+        station_pair_close(&pair);
         if (i == 0)
             n_fds = entries_of("/proc/self/fd");
     }
@@ -782,10 +509,8 @@ int main(void)
     const bool over_tcp = g_getenv("RUBATO_TEST_TRANSPORT") == NULL;
     Suite *const suite = suite_create("network");
     TCase *const messages = tcase_create("messages");
-    TCase *const room = tcase_create("room");
     TCase *const life = tcase_create("life");
-    TCase *const greetings = tcase_create("greetings");
-    TCase *const cases[] = { messages, room, life, greetings };
+    TCase *const cases[] = { messages, life };
 
     tcase_add_test(messages, messages_of_all_sizes_arrive_whole_and_in_order);
     tcase_add_test(messages, message_keeps_its_header_and_its_keys_and_values_are_aligned);
@@ -797,12 +522,6 @@ int main(void)
     tcase_add_test(messages, answers_come_back);
     tcase_add_test(messages, every_node_reaches_every_other);
     tcase_add_test(messages, who_joins_late_misses_nothing);
-    tcase_add_test(room, producer_has_no_room_until_the_consumer_has_done_with_messages);
-    tcase_add_test(room, what_was_consumed_is_told_once);
-    tcase_add_test(room, replies_and_control_take_no_room);
-    tcase_add_test(room, message_larger_than_the_window_passes);
-    tcase_add_loop_test(room, waiting_for_room_ends, ENDING_BY_CANCELLING, ENDING_BY_CONSUMING + 1);
-    tcase_add_test(room, memory_stays_bounded_with_a_fast_producer);
     tcase_add_test(life, stopping_delivers_what_was_pushed_before);
     tcase_add_test(life, stopping_does_not_wait_for_the_dead_for_ever);
     tcase_add_test(life, forgotten_node_is_neither_sent_to_nor_heard);
@@ -814,11 +533,6 @@ int main(void)
     if (over_tcp)
         tcase_add_test(life, several_endpoints_lead_to_one_network);
     tcase_add_test(life, network_leaves_neither_threads_nor_descriptors);
-    if (over_tcp)
-        tcase_add_test(greetings, greeting_arrives_before_anybody_has_joined);
-    tcase_add_test(greetings, greeting_that_cannot_be_sent_is_an_error);
-    if (over_tcp)
-        tcase_add_test(greetings, greeting_many_endpoints_takes_bounded_room);
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         tcase_set_timeout(cases[i], 60);
         suite_add_tcase(suite, cases[i]);
