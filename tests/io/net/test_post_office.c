@@ -465,131 +465,7 @@ START_TEST(a_refusal_brings_no_rows)
 }
 END_TEST
 
-/* ---- requests in pieces ---- */
-
-enum { N_ROWS = 400, N_WANTED = 200, PIECE_BYTES = 512, MOST_ROW_BYTES = 12 };
-
-/* A server that has a row for each key: its first word is what follows from the key, and what was
- * added; the others are as they are told. */
-typedef struct {
-    Actor actor; /* first */
-    size_t row_bytes;
-    uint32_t added[N_ROWS];
-    unsigned n_pieces;
-} Shelf;
-
-static uint32_t word_of(RubatoKey key, size_t column)
-{
-    return (uint32_t)(key * 1000 + column);
-}
-
-static void handle_rows(Actor *actor, Message *message)
-{
-    Shelf *shelf = (Shelf *)actor;
-    const RubatoKeys *keys = &message->request.keys;
-    const size_t width = shelf->row_bytes / 4;
-
-    shelf->n_pieces++;
-    message->status =
-        message->kind == MESSAGE_GET && !post_office_make_room(message, keys->n * shelf->row_bytes)
-            ? CALL_REFUSED
-            : CALL_OK;
-    message->min_clock = 5;
-    for (size_t i = 0; message->status == CALL_OK && i < keys->n; i++) {
-        const RubatoKey key = keys->keys == NULL ? keys->first + i : keys->keys[i];
-        uint32_t *output = message->request.output;
-        const uint32_t *input = message->request.input;
-
-        for (size_t column = 0; column < width; column++)
-            if (message->kind == MESSAGE_GET)
-                output[i * width + column] = word_of(key, column);
-            else
-                shelf->added[key] += input[i * width + column];
-    }
-    actor_answer(actor, message);
-}
-
-/* Carries requests and answers until the call has ended. */
-static void carry(Pair *pair, PostOffice *asking, Call *call)
-{
-    while (!call_has_ended(call)) {
-        Incoming *incoming = station_take(pair->here, 5);
-
-        if (incoming != NULL)
-            ck_assert_ptr_null(post_office_receive_request(&pair->rig.office, incoming));
-        post_office_flush(&pair->rig.office);
-        while ((incoming = station_take(pair->other, 1)) != NULL) {
-            ck_assert_ptr_null(post_office_receive_reply(asking, incoming));
-            incoming_free(incoming);
-        }
-    }
-}
-
-/* _i: a list, a selection, a run; rows of one word and of several; a Get, an Add. */
-START_TEST(requests_in_pieces_come_whole)
-{
-    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 2 };
-    const size_t width = _i / 3 % 2 == 0 ? 1 : MOST_ROW_BYTES / 4;
-    const bool adds = _i / 6 == 1;
-    FlowSizes sizes = FLOW_SIZES_USUAL;
-    RubatoKey keys[N_ROWS];
-    uint32_t at[N_WANTED], values[N_ROWS * MOST_ROW_BYTES / 4];
-    const RubatoKeys forms[] = { { .keys = keys, .n = N_WANTED },
-                                 { .keys = keys, .at = at, .n = N_WANTED },
-                                 { .first = 100, .n = N_WANTED } };
-    Shelf shelf = { .row_bytes = width * 4 };
-    Call call;
-    Message message = { .kind = adds ? MESSAGE_ADD : MESSAGE_GET,
-                        .server = 1,
-                        .call = &call,
-                        .request = { .keys = forms[_i % 3],
-                                     .input = adds ? values : NULL,
-                                     .output = adds ? NULL : values },
-                        .row_bytes = width * 4 };
-    PostOffice asking;
-    Pair pair;
-
-    for (uint32_t i = 0; i < N_ROWS; i++)
-        keys[i] = _i % 3 == 1 ? i : N_ROWS - 1 - i;
-    for (uint32_t i = 0; i < N_WANTED; i++)
-        at[i] = 2 * i + 1;
-    for (uint32_t i = 0; i < G_N_ELEMENTS(values); i++)
-        values[i] = 7 + i;
-    sizes.piece_bytes = sizes.near_piece_bytes = PIECE_BYTES;
-    pair_init(&pair);
-    actor_init(&shelf.actor, handle_rows, NULL);
-    pair.rig.office.servers[1].actor = &shelf.actor;
-    post_office_init(&asking, 0, 2, ids, servers_of, &sizes);
-    asking.network = pair.other->network;
-
-    call_begin(&call, NULL);
-    call_add_parts(&call, 1);
-    post_office_ask(&asking, &message);
-    post_office_flush(&asking);
-    call_sent(&call);
-    carry(&pair, &asking, &call);
-    ck_assert_uint_eq(call.status, CALL_OK);
-    ck_assert_uint_eq(call.min_clock, 5);
-    ck_assert_uint_gt(shelf.n_pieces, 1);
-    for (uint32_t i = 0; i < N_WANTED; i++) {
-        const size_t position = _i % 3 == 1 ? at[i] : i;
-        const RubatoKey key = _i % 3 == 2 ? 100 + i : keys[position];
-        uint32_t expected = 0;
-
-        for (size_t column = 0; column < width; column++) {
-            expected += (uint32_t)(7 + position * width + column);
-            require_msg(adds || values[position * width + column] == word_of(key, column),
-                        "row %u, column %u", i, (unsigned)column);
-        }
-        require_msg(!adds || shelf.added[key] == expected, "key %u got %u", (unsigned)key,
-                    shelf.added[key]);
-    }
-    for (uint32_t i = 0; !adds && i < N_WANTED && _i % 3 == 1; i++) /* the rows between */
-        require_msg(values[2 * i * width] == 7 + 2 * i * width, "row %u", 2 * i);
-    post_office_clear(&asking);
-    pair_clear(&pair);
-}
-END_TEST
+/* ---- the end of a task ---- */
 
 enum { N_ASKED = 6 };
 
@@ -678,7 +554,6 @@ int main(void)
     tcase_add_test(cases, a_receiver_handles_so_much_of_a_batch);
     tcase_add_loop_test(cases, a_request_for_a_server_that_is_not_here_is_refused, 0, 3);
     tcase_add_test(cases, a_refusal_brings_no_rows);
-    tcase_add_loop_test(cases, requests_in_pieces_come_whole, 0, 12);
     tcase_add_test(cases, cancelling_a_task_ends_its_own_requests_alone);
     tcase_add_loop_test(cases, a_receiver_takes_over_no_backlog, 0, 2);
     suite_add_tcase(suite, cases);

@@ -1,0 +1,161 @@
+/* Requests to another node that are cut into pieces: each comes whole, and so does its answer. */
+#include "io/net/post_office.h"
+#include "tests/support/network/station.h"
+#include "tests/support/runner.h"
+
+enum { N_ROWS = 400, N_WANTED = 200, PIECE_BYTES = 512, MOST_ROW_BYTES = 12 };
+
+/* A server that has a row for each key: its first word is what follows from the key, and what was
+ * added; the others are as they are told. */
+typedef struct {
+    Actor actor; /* first */
+    size_t row_bytes;
+    uint32_t added[N_ROWS];
+    unsigned n_pieces;
+} Shelf;
+
+static uint32_t word_of(RubatoKey key, size_t column)
+{
+    return (uint32_t)(key * 1000 + column);
+}
+
+static void handle_rows(Actor *actor, Message *message)
+{
+    Shelf *shelf = (Shelf *)actor;
+    const RubatoKeys *keys = &message->request.keys;
+    const size_t width = shelf->row_bytes / 4;
+
+    shelf->n_pieces++;
+    message->status =
+        message->kind == MESSAGE_GET && !post_office_make_room(message, keys->n * shelf->row_bytes)
+            ? CALL_REFUSED
+            : CALL_OK;
+    message->min_clock = 5;
+    for (size_t i = 0; message->status == CALL_OK && i < keys->n; i++) {
+        const RubatoKey key = keys->keys == NULL ? keys->first + i : keys->keys[i];
+        uint32_t *output = message->request.output;
+        const uint32_t *input = message->request.input;
+
+        for (size_t column = 0; column < width; column++)
+            if (message->kind == MESSAGE_GET)
+                output[i * width + column] = word_of(key, column);
+            else
+                shelf->added[key] += input[i * width + column];
+    }
+    actor_answer(actor, message);
+}
+
+/* Node 0 asks; server 1 of the three is on node 1. */
+typedef struct {
+    PostOffice asking, answering;
+    Station *other, *here;
+} Pair;
+
+static void pair_init(Pair *pair, Actor *server)
+{
+    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 2 };
+    const NetworkConfig config = { .room_bytes = post_office_room_bytes() };
+    FlowSizes sizes = FLOW_SIZES_USUAL;
+
+    sizes.piece_bytes = sizes.near_piece_bytes = PIECE_BYTES;
+    pair->other = station_new(0, 2, NULL);
+    pair->here = station_new(1, 2, &config);
+    stations_join((Station *const[]){ pair->other, pair->here }, 2);
+    post_office_init(&pair->asking, 0, 2, ids, servers_of, &sizes);
+    pair->asking.network = pair->other->network;
+    post_office_init(&pair->answering, 1, 2, ids, servers_of, &FLOW_SIZES_USUAL);
+    pair->answering.network = pair->here->network;
+    pair->answering.servers[1].actor = server;
+}
+
+static void pair_clear(Pair *pair)
+{
+    post_office_clear(&pair->asking);
+    post_office_clear(&pair->answering);
+    station_free(pair->here);
+    station_free(pair->other);
+}
+
+/* Carries requests and answers until the call has ended. */
+static void carry(Pair *pair, Call *call)
+{
+    while (!call_has_ended(call)) {
+        Incoming *incoming = station_take(pair->here, 5);
+
+        if (incoming != NULL)
+            ck_assert_ptr_null(post_office_receive_request(&pair->answering, incoming));
+        post_office_flush(&pair->answering);
+        while ((incoming = station_take(pair->other, 1)) != NULL) {
+            ck_assert_ptr_null(post_office_receive_reply(&pair->asking, incoming));
+            incoming_free(incoming);
+        }
+    }
+}
+
+/* _i: a list, a selection, a run; rows of one word and of several; a Get, an Add. */
+START_TEST(requests_in_pieces_come_whole)
+{
+    const size_t width = _i / 3 % 2 == 0 ? 1 : MOST_ROW_BYTES / 4;
+    const bool adds = _i / 6 == 1;
+    RubatoKey keys[N_ROWS];
+    uint32_t at[N_WANTED], values[N_ROWS * MOST_ROW_BYTES / 4];
+    const RubatoKeys forms[] = { { .keys = keys, .n = N_WANTED },
+                                 { .keys = keys, .at = at, .n = N_WANTED },
+                                 { .first = 100, .n = N_WANTED } };
+    Shelf shelf = { .row_bytes = width * 4 };
+    Call call;
+    Message message = { .kind = adds ? MESSAGE_ADD : MESSAGE_GET,
+                        .server = 1,
+                        .call = &call,
+                        .request = { .keys = forms[_i % 3],
+                                     .input = adds ? values : NULL,
+                                     .output = adds ? NULL : values },
+                        .row_bytes = width * 4 };
+    Pair pair;
+
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        keys[i] = _i % 3 == 1 ? i : N_ROWS - 1 - i;
+    for (uint32_t i = 0; i < N_WANTED; i++)
+        at[i] = 2 * i + 1;
+    for (uint32_t i = 0; i < G_N_ELEMENTS(values); i++)
+        values[i] = 7 + i;
+    actor_init(&shelf.actor, handle_rows, NULL);
+    pair_init(&pair, &shelf.actor);
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_ask(&pair.asking, &message);
+    post_office_flush(&pair.asking);
+    call_sent(&call);
+    carry(&pair, &call);
+    ck_assert_uint_eq(call.status, CALL_OK);
+    ck_assert_uint_eq(call.min_clock, 5);
+    ck_assert_uint_gt(shelf.n_pieces, 1);
+    for (uint32_t i = 0; i < N_WANTED; i++) {
+        const size_t position = _i % 3 == 1 ? at[i] : i;
+        const RubatoKey key = _i % 3 == 2 ? 100 + i : keys[position];
+        uint32_t expected = 0;
+
+        for (size_t column = 0; column < width; column++) {
+            expected += (uint32_t)(7 + position * width + column);
+            require_msg(adds || values[position * width + column] == word_of(key, column),
+                        "row %u, column %u", i, (unsigned)column);
+        }
+        require_msg(!adds || shelf.added[key] == expected, "key %u got %u", (unsigned)key,
+                    shelf.added[key]);
+    }
+    for (uint32_t i = 0; !adds && i < N_WANTED && _i % 3 == 1; i++) /* the rows between */
+        require_msg(values[2 * i * width] == 7 + 2 * i * width, "row %u", 2 * i);
+    pair_clear(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("post_office_pieces");
+    TCase *cases = tcase_create("pieces");
+
+    tcase_add_loop_test(cases, requests_in_pieces_come_whole, 0, 12);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
