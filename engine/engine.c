@@ -159,8 +159,9 @@ static bool start(RubatoEngine *engine, GError **error)
     return start_threads(engine, error) && (engine->cluster == NULL || rendezvous(engine, error));
 }
 
-RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const TransportOps *transport,
-                               const FlowSizes *sizes, GError **error)
+static RubatoEngine *new_with(const RubatoEngineConfig *config, const TransportOps *transport,
+                              const RubatoWireFaults *faults, const FlowSizes *sizes,
+                              GError **error)
 {
     RubatoEngine *engine = NULL;
 
@@ -172,6 +173,8 @@ RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const Transport
     engine->config.cluster_file = NULL;
     engine->config.cluster_file = g_strdup(config->cluster_file);
     engine->transport = transport;
+    if (faults != NULL)
+        engine->faults.of_packets = *faults;
     engine->n_forks = caller_n_forks();
     engine->sizes = *sizes;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
@@ -184,6 +187,12 @@ RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const Transport
     return engine;
 }
 
+RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const TransportOps *transport,
+                               const FlowSizes *sizes, GError **error)
+{
+    return new_with(config, transport, /* faults= */ NULL, sizes, error);
+}
+
 RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
                               GError **error)
 {
@@ -194,6 +203,21 @@ RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error
 {
     g_return_val_if_fail(config != NULL, NULL);
     return engine_new_over(config, /* transport= */ NULL, error);
+}
+
+RubatoEngine *rubato_engine_new_with_faults(const RubatoEngineConfig *config,
+                                            const RubatoWireFaults *faults, GError **error)
+{
+    g_return_val_if_fail(config != NULL && faults != NULL, NULL);
+    const double chances[] = { faults->loss, faults->doubling, faults->delay, faults->cut };
+    for (size_t i = 0; i < G_N_ELEMENTS(chances); i++)
+        if (!(chances[i] >= 0 && chances[i] <= 1)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "a chance of a fault on the wire is %g; it has to be from 0 to 1",
+                        chances[i]);
+            return NULL;
+        }
+    return new_with(config, &transport_faulty, faults, &FLOW_SIZES_USUAL, error);
 }
 
 /* ---- leaving ---- */

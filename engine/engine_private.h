@@ -32,6 +32,7 @@
 #include "engine/server/server.h"
 #include "engine/signals.h"
 #include "engine/task/task_host.h"
+#include "io/net/transport/faulty/transport_faulty.h"
 
 struct RubatoEngine {
     /* immutable once made */
@@ -52,6 +53,7 @@ struct RubatoEngine {
     uint64_t incarnation;
     uint32_t n_forks;              /* forks that had led to its process */
     const TransportOps *transport; /* NULL: the transports that the cluster file names */
+    WireFaults faults;             /* of transport_faulty */
     FlowSizes sizes;
     char *addresses; /* where this node receives, widest reach first; the first takes greetings */
 

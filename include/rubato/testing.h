@@ -6,7 +6,8 @@
  * held against the bounds that the test has picked. Each Add leaves its own mark in its row, so a
  * sum tells which Adds are in it. rubato_test_storage and rubato_test_update_rule run random calls
  * against a storage and against a rule, and compare each row with a reference. There are no threads
- * and no time in any of them, so thousands of seeds take a second.
+ * and no time in any of these, so thousands of seeds take a second. rubato_test_cluster runs a
+ * function on several engines that talk over a network with faults.
  *
  * A seed that fails is made smaller first: what is not needed for the failure goes. The rest is
  * printed as a story of what was done, and what was seen. The environment variables
@@ -22,6 +23,7 @@
 
 #include <rubato/model_driver.h>
 #include <rubato/shard_driver.h>
+#include <rubato/wire_faults.h>
 
 G_BEGIN_DECLS
 
@@ -79,7 +81,7 @@ typedef struct {
 } RubatoTestBounds;
 
 /* The bounds that the documentation gives the built-in models asp, bsp, ssp and sparse_ssp, by the
- * spec's model, staleness and speculation. */
+ * spec's model, staleness and speculation. Of any other model, what its traits promise. */
 RUBATO_API RubatoTestBounds rubato_test_bounds(const RubatoTableSpec *spec);
 
 typedef struct {
@@ -160,6 +162,32 @@ typedef struct {
  * deltas must be counted; and numbers may change on the way. (transfer full) */
 RUBATO_API char *rubato_test_update_rule_story(const RubatoUpdateRuleTest *test);
 RUBATO_API void rubato_test_update_rule(const RubatoUpdateRuleTest *test);
+
+/* ---- clusters ---- */
+
+typedef struct {
+    uint32_t n_nodes;          /* 0: 2; 8 at most. Their ids are 0, 1, … */
+    uint32_t servers, workers; /* of each node; 0: 1 */
+
+    /* NULL: drawn from the seed. Their own seed does not count. */
+    const RubatoWireFaults *faults;
+
+    /* Runs on each node, on a thread of its own: makes tables, runs tasks, looks at what has come
+     * out. Collective calls are the same on every node. */
+    bool (*play)(RubatoEngine *engine, void *user, GError **error);
+    void *user;
+
+    uint32_t patience_s; /* of a seed; then its tasks are cancelled. 0: 60 */
+    uint64_t first_seed;
+    uint32_t n_seeds; /* 0: 1 */
+} RubatoClusterTest;
+
+/* Runs a function on the nodes of a cluster in this process, which talk over the loopback with
+ * faults on the wire. The story is what the failed nodes say. The seed decides the faults; which
+ * threads run when does not follow from it, so a seed that has failed may need some runs to fail
+ * again. (transfer full) */
+RUBATO_API char *rubato_test_cluster_story(const RubatoClusterTest *test);
+RUBATO_API void rubato_test_cluster(const RubatoClusterTest *test);
 
 G_END_DECLS
 

@@ -82,7 +82,8 @@ static Transport *open_transport(Network *network, const TransportOps *ops, GErr
                                      .incarnation = network->incarnation,
                                      .secret = network->has_secret ? &network->secret : NULL,
                                      .encrypt = network->encrypt,
-                                     .authenticate = network->authenticate };
+                                     .authenticate = network->authenticate,
+                                     .faults = network->faults };
     Transport *const transport = ops->create(&config, error);
     if (transport == NULL)
         return NULL;
@@ -148,6 +149,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
         return NULL;
     Network *const network = g_new0(Network, 1);
     network->instead = config->transport_ops;
+    network->faults = config->faults;
     network->wanted = g_strdup(config->transport);
     network->handler = *handler;
     network->user = user;

@@ -102,6 +102,7 @@ struct Network {
     Transport *transports[NETWORK_MOST_TRANSPORTS]; /* those that have an address here, and TCP */
     size_t n_transports;
     const TransportOps *instead; /* of all others; NULL: as the addresses say */
+    WireFaults *faults;          /* NULL: none */
     char *wanted;                /* the transport for links; NULL: the nearest */
     int news_fd;                 /* an epoll: something has come by one of the transports */
     int turn_fd;                 /* an epoll: the same, unless a helper is at it */

@@ -142,7 +142,9 @@ static char *story_of(Fault kind, const RubatoUpdateRuleTest *test)
 
 START_TEST(rule_without_fault_passes)
 {
-    const RubatoUpdateRuleTest test = { .spec = { .update = "heavy" }, .same_as = "momentum" };
+    const RubatoUpdateRuleTest test = { .spec = { .update = "heavy" },
+                                        .same_as = "momentum",
+                                        .n_seeds = is_slow() ? 60 : 300 };
     g_autofree char *story = story_of(FAULT_NONE, &test);
 
     ck_assert_msg(story == NULL, "%s", story);
@@ -151,7 +153,9 @@ END_TEST
 
 START_TEST(rule_without_fault_follows_its_formula)
 {
-    const RubatoUpdateRuleTest test = { .spec = { .update = "heavy" }, .formula = &formula };
+    const RubatoUpdateRuleTest test = { .spec = { .update = "heavy" },
+                                        .formula = &formula,
+                                        .n_seeds = is_slow() ? 60 : 300 };
     g_autofree char *story = story_of(FAULT_NONE, &test);
 
     ck_assert_msg(story == NULL, "%s", story);
@@ -177,7 +181,9 @@ END_TEST
 /* A number that changes on the way tells it apart from the rule that it should be. */
 START_TEST(tuning_that_is_not_heard_is_found)
 {
-    const RubatoUpdateRuleTest test = { .spec = { .update = "heavy" }, .same_as = "momentum" };
+    const RubatoUpdateRuleTest test = { .spec = { .update = "heavy" },
+                                        .same_as = "momentum",
+                                        .n_seeds = is_slow() ? 60 : 300 };
     g_autofree char *story = story_of(FAULT_TUNING, &test);
 
     ck_assert_ptr_nonnull(story);

@@ -37,6 +37,7 @@ typedef struct {
     const RubatoInit *init;
     uint32_t n_rows, n_slots; /* at most half of them are used */
     uint32_t *slots;          /* the number of a row, from 1 on; 0: free */
+    GPtrArray *former;        /* rows that have moved; pointers to them can still be read */
     RubatoKey *keys;          /* by number */
     void **rows;
 } Listed;
@@ -50,6 +51,7 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
     (void)error;
     listed->row_bytes = setup->row_bytes;
     listed->init = setup->init;
+    listed->former = g_ptr_array_new_with_free_func(g_free);
     (void)grow(listed);
     return &listed->base;
 }
@@ -60,6 +62,7 @@ static void destroy(RubatoStorage *storage)
 
     for (uint32_t number = 0; number < listed->n_rows; number++)
         g_free(listed->rows[number]);
+    g_ptr_array_unref(listed->former);
     g_free(listed->slots);
     g_free(listed->keys);
     g_free(listed->rows);
@@ -145,7 +148,8 @@ static void find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void *
         if (rows[i] != NULL && fault == FAULT_MOVES) {
             void *moved = g_memdup2(rows[i], listed->row_bytes);
 
-            memset(rows[i], 0xa5, listed->row_bytes); /* and it stays allocated */
+            memset(rows[i], 0xa5, listed->row_bytes);
+            g_ptr_array_add(listed->former, rows[i]);
             rows[i] = listed->rows[*slot_of(listed, keys[i]) - 1] = moved;
         }
     }
@@ -233,7 +237,8 @@ static const struct {
 
 static char *story_of(Fault kind)
 {
-    const RubatoStorageTest test = { .spec = { .storage = "listed" } };
+    const RubatoStorageTest test = { .spec = { .storage = "listed" },
+                                     .n_seeds = is_slow() ? 60 : 300 };
 
     fault = kind;
     ck_assert(rubato_register_storage(&listed_ops, NULL));
@@ -262,8 +267,11 @@ END_TEST
 
 START_TEST(each_fault_of_a_storage_is_found_and_told_in_few_lines)
 {
-    g_autofree char *story = story_of(faults[_i].fault);
+    const char *sanitize = g_getenv("RUBATO_SANITIZE");
 
+    if (strstr(faults[_i].says, "no memory") != NULL && sanitize != NULL && *sanitize != '\0')
+        return; /* a sanitizer has memory of its own */
+    g_autofree char *story = story_of(faults[_i].fault);
     check_story(story, faults[_i].says, 10);
 }
 END_TEST

@@ -256,7 +256,7 @@ START_TEST(rules_do_what_their_papers_say)
         .spec = { .update = what->update, .rule = what->given, .init_value = what->init },
         .formula = formula_of(what->update),
         .means = is_as_given ? &what->given : &what->expected,
-        .n_seeds = is_slow() ? 15 : 200 });
+        .n_seeds = is_slow() ? 8 : 200 });
 }
 END_TEST
 
@@ -264,7 +264,7 @@ END_TEST
 START_TEST(rules_keep_what_every_rule_has_to)
 {
     rubato_test_update_rule(&(RubatoUpdateRuleTest){ .spec = { .update = formulas[_i].update },
-                                                     .n_seeds = is_slow() ? 40 : 400 });
+                                                     .n_seeds = is_slow() ? 20 : 400 });
 }
 END_TEST
 

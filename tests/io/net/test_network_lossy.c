@@ -5,7 +5,7 @@
 
 #define PATIENCE_MS STATION_PATIENCE_MS
 
-static const Lossy faults[] = {
+static const RubatoWireFaults faults[] = {
     { .loss = 0.3 },  { .doubling = 0.5 },
     { .delay = 0.5 }, { .loss = 0.2, .doubling = 0.2, .delay = 0.2 },
     { .loss = 0.05 },
@@ -13,9 +13,9 @@ static const Lossy faults[] = {
 
 static NetworkConfig config_of(int i)
 {
-    Lossy lossy = faults[(size_t)i % G_N_ELEMENTS(faults)];
+    Lossy lossy = { faults[(size_t)i % G_N_ELEMENTS(faults)], .change = NULL };
 
-    lossy.seed = (guint32)i;
+    lossy.of_packets.seed = (uint64_t)i;
     return (NetworkConfig){
         .transport_ops = lossy_transport(&lossy),
         .window_bytes = 100000,
@@ -107,7 +107,7 @@ static bool all_acknowledged(void *station)
 
 START_TEST(lost_news_of_what_was_consumed_is_asked_for)
 {
-    const Lossy lossy = { .loss = 0 };
+    const Lossy lossy = { .change = NULL };
     const NetworkConfig config = { .transport_ops = lossy_transport(&lossy),
                                    .window_bytes = 50000,
                                    .resend_ms = 10 };
@@ -118,11 +118,11 @@ START_TEST(lost_news_of_what_was_consumed_is_asked_for)
     for (; network_has_room(a->network, 1); n++)
         network_send(a->network, 1, station_frame(MESSAGE_ADD, n, 1000));
     ck_assert(station_wait_until(a, all_acknowledged, a));
-    lossy_set_loss(1);
+    lossy_set_dropping(true);
     for (uint64_t i = 0; i < n; i++)
         incoming_free(station_take(b, PATIENCE_MS));
     ck_assert(station_wait_ticks(b, 5)); /* it has told so, once */
-    lossy_set_loss(0);
+    lossy_set_dropping(false);
     ck_assert(network_wait_room(a->network, 1, NULL, NULL, PATIENCE_MS));
     station_free(a);
     station_free(b);
@@ -132,7 +132,7 @@ END_TEST
 /* Nothing is sent again by the clock: the receiver has to ask. */
 START_TEST(a_gap_is_asked_for)
 {
-    const Lossy lossy = { .loss = 0 };
+    const Lossy lossy = { .change = NULL };
     const NetworkConfig config = { .transport_ops = lossy_transport(&lossy),
                                    .resend_ms = 10 * PATIENCE_MS,
                                    .stop_ms = 1000 };
@@ -146,9 +146,9 @@ START_TEST(a_gap_is_asked_for)
     ck_assert(station_is(incoming, MESSAGE_CONTROL, 0, 8));
     incoming_free(incoming);
     ck_assert(station_wait_ticks(a, 2));
-    lossy_set_loss(1);
+    lossy_set_dropping(true);
     network_send(a->network, 1, station_frame(MESSAGE_CONTROL, 1, 8));
-    lossy_set_loss(0);
+    lossy_set_dropping(false);
     network_send(a->network, 1, station_frame(MESSAGE_CONTROL, 2, 8));
     for (uint64_t i = 1; i <= 2; i++) {
         incoming = station_take(b, PATIENCE_MS);

@@ -31,6 +31,11 @@ void rubato_test_storage(const RubatoStorageTest *test)
     judge(rubato_test_storage_story(test));
 }
 
+void rubato_test_cluster(const RubatoClusterTest *test)
+{
+    judge(rubato_test_cluster_story(test));
+}
+
 void rubato_test_update_rule(const RubatoUpdateRuleTest *test)
 {
     judge(rubato_test_update_rule_story(test));

@@ -1,4 +1,4 @@
-/* The bounds of the built-in models.
+/* The bounds of the built-in models, and what the traits of another one promise.
  *
  * Thread: any. */
 #include <rubato/testing.h>
@@ -70,6 +70,24 @@ static bool is_due_without_conflict(const RubatoTestView *view, const RubatoRequ
             !conflicts(view, get, get->clock - spec->staleness));
 }
 
+static RubatoTestBounds bounds_of_traits(const RubatoTableSpec *spec)
+{
+    const RubatoModelTraits *traits = rubato_model_traits(spec->model);
+
+    if (traits == NULL)
+        return (RubatoTestBounds){ 0 };
+    const bool has_lead = traits->lead != RUBATO_LEAD_UNBOUNDED;
+    const uint64_t staleness = traits->lead == RUBATO_LEAD_NONE ? 0 : spec->staleness;
+    return (RubatoTestBounds){
+        .has_lead = has_lead,
+        .lead = staleness + (traits->takes_announcements ? spec->speculation : 0),
+        .has_staleness = has_lead && !traits->takes_announcements,
+        .staleness = staleness,
+        .sees_own = !traits->applies_by_clock,
+        .is_exact = traits->applies_by_clock && traits->lead == RUBATO_LEAD_NONE
+    };
+}
+
 RubatoTestBounds rubato_test_bounds(const RubatoTableSpec *spec)
 {
     const char *model = spec->model == NULL ? "asp" : spec->model;
@@ -92,5 +110,7 @@ RubatoTestBounds rubato_test_bounds(const RubatoTableSpec *spec)
                                    .staleness = spec->staleness,
                                    .sees_own = true,
                                    .is_due = is_due_without_conflict };
-    return (RubatoTestBounds){ .sees_own = true, .is_due = is_due_at_once };
+    if (strcmp(model, "asp") == 0)
+        return (RubatoTestBounds){ .sees_own = true, .is_due = is_due_at_once };
+    return bounds_of_traits(spec);
 }
