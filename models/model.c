@@ -147,6 +147,32 @@ void model_add(RubatoModel *model, RubatoRequest *request)
     model->ops->add(model, request);
 }
 
+/* The model has finished an Add of the library's own: takes it out of the outbox. Requests that the
+ * Add has released may lie behind it. */
+static void take_back(RubatoModel *model, const RubatoRequest *request)
+{
+    RubatoRequest **at = model->outbox;
+
+    while (*at != request) {
+        assert(*at != NULL); /* a model finishes an Add in the call that brought it */
+        at = &(*at)->next;
+    }
+    *at = request->next;
+}
+
+/* The model sees two requests: the Add goes back to this function, so only the Get is ever parked,
+ * dropped, or sent on with a part that moves. */
+void model_add_get(RubatoModel *model, RubatoRequest *request)
+{
+    RubatoRequest adding = *request;
+
+    adding.output = NULL;
+    model_add(model, &adding);
+    take_back(model, &adding);
+    request->input = NULL;
+    model_get(model, request);
+}
+
 void model_tune(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);

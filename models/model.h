@@ -48,6 +48,11 @@ bool model_request_ok(const RubatoModel *model, const RubatoRequest *request);
 
 void model_get(RubatoModel *model, RubatoRequest *request);
 void model_add(RubatoModel *model, RubatoRequest *request);
+
+/* An Add, then a Get, as if they came one after the other. The request comes out once, as a Get;
+ * its input is no longer used after this call. */
+void model_add_get(RubatoModel *model, RubatoRequest *request);
+
 void model_tune(RubatoModel *model, RubatoRequest *request);
 
 /* The keys of iteration request->clock of a worker, or a piece of them (see

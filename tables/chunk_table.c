@@ -185,6 +185,40 @@ RubatoTicket rubato_chunk_table_add_chunks_async(RubatoChunkTable *table, const 
                : 0;
 }
 
+bool rubato_chunk_table_add_get_chunks(RubatoChunkTable *table, const uint64_t *chunks, size_t n,
+                                       const void *deltas, void *values, GError **error)
+{
+    g_return_val_if_fail(table != NULL && (chunks != NULL || n == 0), false);
+    g_return_val_if_fail((deltas != NULL && values != NULL) || n == 0, false);
+
+    RubatoKeys keys;
+
+    return find_keys(table, chunks, n, &keys, error) &&
+           table_client_add_get(table->handle.client, &keys, deltas, values, error);
+}
+
+RubatoTicket rubato_chunk_table_add_get_chunks_async(RubatoChunkTable *table,
+                                                     const uint64_t *chunks, size_t n,
+                                                     const void *deltas, void *values,
+                                                     const RubatoRequestOptions *options,
+                                                     GError **error)
+{
+    g_return_val_if_fail(table != NULL && (chunks != NULL || n == 0), 0);
+    g_return_val_if_fail((deltas != NULL && values != NULL) || n == 0, 0);
+
+    RubatoKeys keys;
+
+    return find_keys(table, chunks, n, &keys, error)
+               ? ticket_start(&table->handle,
+                              &(TableRequest){ .kind = MESSAGE_ADD_GET,
+                                               .keys = keys,
+                                               .deltas = deltas,
+                                               .values = values,
+                                               .copies_keys = true },
+                              options, error)
+               : 0;
+}
+
 bool rubato_chunk_table_get(RubatoChunkTable *table, const RubatoKey *keys, size_t n, void *values,
                             GError **error)
 {
@@ -217,6 +251,26 @@ RubatoTicket rubato_chunk_table_add_async(RubatoChunkTable *table, const RubatoK
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
     g_return_val_if_fail(deltas != NULL || n == 0, 0);
     return ticket_add(&table->handle, table_keys_list(keys, n), deltas, options, error);
+}
+
+bool rubato_chunk_table_add_get(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
+                                const void *deltas, void *values, GError **error)
+{
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail((deltas != NULL && values != NULL) || n == 0, false);
+
+    const RubatoKeys all = table_keys_list(keys, n);
+
+    return table_client_add_get(table->handle.client, &all, deltas, values, error);
+}
+
+RubatoTicket rubato_chunk_table_add_get_async(RubatoChunkTable *table, const RubatoKey *keys,
+                                              size_t n, const void *deltas, void *values,
+                                              const RubatoRequestOptions *options, GError **error)
+{
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+    g_return_val_if_fail((deltas != NULL && values != NULL) || n == 0, 0);
+    return ticket_add_get(&table->handle, table_keys_list(keys, n), deltas, values, options, error);
 }
 
 bool rubato_chunk_table_clock(RubatoChunkTable *table, GError **error)

@@ -143,7 +143,8 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
-    const uint64_t node_clock = ask->kind == MESSAGE_GET ? table_client_clock_to_tell(client) : 0;
+    const bool reads = ask->kind == MESSAGE_GET || ask->kind == MESSAGE_ADD_GET;
+    const uint64_t node_clock = reads ? table_client_clock_to_tell(client) : 0;
     bool sent_away = false;
 
     call_add_parts(call, n_slices);
@@ -349,6 +350,64 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
                        deltas, error);
     process_cache_end_add(cache);
     return added;
+}
+
+void table_client_send_add(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,
+                           uint32_t n_slices, const Slice *slices, Call *call, Message *messages)
+{
+    ProcessCache *cache = table_route_cache(client->route);
+
+    client->adds_uncached |= cache == NULL;
+    process_cache_begin_add(cache, keys, ask->input);
+    table_client_send(client, ask, slices, n_slices, call, messages);
+    process_cache_end_add(cache);
+    table_client_count_add(client, keys->n, n_slices);
+    client->stats.n_adds++;
+}
+
+static uint32_t cut(TableClient *client, const RubatoKeys *keys)
+{
+    const Partition *partition = client->route->partition;
+
+    return keys->keys == NULL ? slicer_cut_run(&client->slicer, partition, keys->first, keys->n)
+                              : slicer_cut(&client->slicer, partition, keys->keys, keys->n);
+}
+
+/* It cannot be sent again, so it goes as an Add goes while a part moves, and is never answered
+ * CALL_MOVED. */
+bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const void *deltas,
+                          void *values, GError **error)
+{
+    const TableAsk ask = { .kind = MESSAGE_ADD_GET,
+                           .row_bytes = client->route->row_bytes,
+                           .input = deltas,
+                           .output = values };
+    uint32_t n_slices;
+    Call call;
+
+    if (!table_client_check_keys(client, keys, error))
+        return false;
+    if (keys->n == 0)
+        return true;
+    if (!table_client_check_cancelled(client, error) || !table_client_wait_to_add(client, error))
+        return false;
+    n_slices = cut(client, keys);
+    if (n_slices == SLICER_NO_MEMORY)
+        return table_client_fail_memory(client, error);
+    if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
+        return false;
+    call_begin(&call, NULL);
+    call.spinner = &client->spinner;
+    table_client_send_add(client, &ask, keys, n_slices, client->slicer.slices, &call,
+                          client->messages);
+    call_sent(&call);
+    if (!table_client_wait(client, &call, error))
+        return false;
+    table_client_count_get(client, &call);
+    if (client->kept_bytes > 0)
+        table_client_drop_kept(client, atomic_load_explicit(&call.min_clock, memory_order_relaxed));
+    client->unheard_bytes = 0;
+    return true;
 }
 
 /* ---- any request, with a wait for its answer ---- */

@@ -118,6 +118,10 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
 bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
                           GError **error);
 
+/* An Add and a Get in one, with one wait. */
+bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const void *deltas,
+                          void *values, GError **error);
+
 /* A request: its kind, and the input and output of its keys; NULL if there is none. */
 typedef struct {
     MessageKind kind;
@@ -187,6 +191,10 @@ static inline void table_client_count_add(TableClient *client, size_t n_keys, ui
  * caller then calls call_sent. */
 void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
                        uint32_t n_slices, Call *call, Message *messages);
+
+/* The same for an Add, or an Add and Get, of keys: through the process cache, and counted. */
+void table_client_send_add(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,
+                           uint32_t n_slices, const Slice *slices, Call *call, Message *messages);
 
 /* Counts a Get made at the client's clock, for which the worker waited. */
 void table_client_count_get(TableClient *client, const Call *call);

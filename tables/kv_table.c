@@ -111,6 +111,47 @@ RubatoTicket rubato_kv_table_add_range_async(RubatoKVTable *table, RubatoKey fir
     return ticket_add(&table->handle, table_keys_run(first, n), deltas, options, error);
 }
 
+bool rubato_kv_table_add_get(RubatoKVTable *table, const RubatoKey *keys, size_t n,
+                             const void *deltas, void *values, GError **error)
+{
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
+    g_return_val_if_fail((deltas != NULL && values != NULL) || n == 0, false);
+
+    const RubatoKeys all = table_keys_list(keys, n);
+
+    return table_client_add_get(table->handle.client, &all, deltas, values, error);
+}
+
+RubatoTicket rubato_kv_table_add_get_async(RubatoKVTable *table, const RubatoKey *keys, size_t n,
+                                           const void *deltas, void *values,
+                                           const RubatoRequestOptions *options, GError **error)
+{
+    g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), 0);
+    g_return_val_if_fail((deltas != NULL && values != NULL) || n == 0, 0);
+    return ticket_add_get(&table->handle, table_keys_list(keys, n), deltas, values, options, error);
+}
+
+bool rubato_kv_table_add_get_range(RubatoKVTable *table, RubatoKey first, size_t n,
+                                   const void *deltas, void *values, GError **error)
+{
+    g_return_val_if_fail(table != NULL, false);
+    g_return_val_if_fail((deltas != NULL && values != NULL) || n == 0, false);
+
+    const RubatoKeys all = table_keys_run(first, n);
+
+    return table_client_add_get(table->handle.client, &all, deltas, values, error);
+}
+
+RubatoTicket rubato_kv_table_add_get_range_async(RubatoKVTable *table, RubatoKey first, size_t n,
+                                                 const void *deltas, void *values,
+                                                 const RubatoRequestOptions *options,
+                                                 GError **error)
+{
+    g_return_val_if_fail(table != NULL, 0);
+    g_return_val_if_fail((deltas != NULL && values != NULL) || n == 0, 0);
+    return ticket_add_get(&table->handle, table_keys_run(first, n), deltas, values, options, error);
+}
+
 bool rubato_kv_table_clock(RubatoKVTable *table, GError **error)
 {
     g_return_val_if_fail(table != NULL, false);

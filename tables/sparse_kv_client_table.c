@@ -277,3 +277,39 @@ RubatoTicket rubato_sparse_kv_client_table_add_async(RubatoSparseKVClientTable *
                                          .copies_keys = true },
                         options, error);
 }
+
+bool rubato_sparse_kv_client_table_add_get(RubatoSparseKVClientTable *table, const void *deltas,
+                                           void *values, GError **error)
+{
+    g_return_val_if_fail(table != NULL, false);
+
+    const ToldIteration *told = present_iteration(table, error);
+
+    if (told == NULL)
+        return false;
+    g_return_val_if_fail((deltas != NULL && values != NULL) || told->n == 0, false);
+    const RubatoKeys keys = table_keys_list(told->keys, told->n);
+
+    return table_client_add_get(table->handle.client, &keys, deltas, values, error);
+}
+
+RubatoTicket rubato_sparse_kv_client_table_add_get_async(RubatoSparseKVClientTable *table,
+                                                         const void *deltas, void *values,
+                                                         const RubatoRequestOptions *options,
+                                                         GError **error)
+{
+    g_return_val_if_fail(table != NULL, 0);
+
+    const ToldIteration *told = present_iteration(table, error);
+
+    if (told == NULL)
+        return 0;
+    g_return_val_if_fail((deltas != NULL && values != NULL) || told->n == 0, 0);
+    return ticket_start(&table->handle,
+                        &(TableRequest){ .kind = MESSAGE_ADD_GET,
+                                         .keys = table_keys_list(told->keys, told->n),
+                                         .deltas = deltas,
+                                         .values = values,
+                                         .copies_keys = true },
+                        options, error);
+}

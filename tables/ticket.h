@@ -16,7 +16,7 @@ void tickets_free(Tickets *tickets);
 
 /* What a worker asks of a table. */
 typedef struct {
-    MessageKind kind;   /* MESSAGE_GET, MESSAGE_ADD */
+    MessageKind kind;   /* MESSAGE_GET, MESSAGE_ADD, MESSAGE_ADD_GET */
     RubatoKeys keys;    /* a list or a run */
     const void *deltas; /* of an Add */
     void *values;       /* of a Get; they stay until the ticket has ended */
@@ -40,6 +40,17 @@ static inline RubatoTicket ticket_add(TableHandle *handle, RubatoKeys keys, cons
                                       const RubatoRequestOptions *options, GError **error)
 {
     const TableRequest request = { .kind = MESSAGE_ADD, .keys = keys, .deltas = deltas };
+
+    return ticket_start(handle, &request, options, error);
+}
+
+static inline RubatoTicket ticket_add_get(TableHandle *handle, RubatoKeys keys, const void *deltas,
+                                          void *values, const RubatoRequestOptions *options,
+                                          GError **error)
+{
+    const TableRequest request = {
+        .kind = MESSAGE_ADD_GET, .keys = keys, .deltas = deltas, .values = values
+    };
 
     return ticket_start(handle, &request, options, error);
 }

@@ -117,20 +117,13 @@ static bool begin(Ticket *ticket, const TableRequest *request, GError **error)
 
 static void send_add(Ticket *ticket, const TableRequest *request)
 {
-    TableClient *client = ticket->client;
-    ProcessCache *cache = table_route_cache(client->route);
     const TableAsk ask = { .kind = request->kind,
-                           .row_bytes = client->route->row_bytes,
+                           .row_bytes = ticket->client->route->row_bytes,
                            .input = request->deltas,
                            .output = request->values };
 
-    client->adds_uncached |= cache == NULL;
-    process_cache_begin_add(cache, &request->keys, request->deltas);
-    table_client_send(client, &ask, ticket->slicer.slices, ticket->n_slices, &ticket->call,
-                      ticket->messages);
-    process_cache_end_add(cache);
-    table_client_count_add(client, request->keys.n, ticket->n_slices);
-    client->stats.n_adds++;
+    table_client_send_add(ticket->client, &ask, &request->keys, ticket->n_slices,
+                          ticket->slicer.slices, &ticket->call, ticket->messages);
 }
 
 static void send_get(Ticket *ticket, const TableRequest *request)

@@ -17,6 +17,7 @@ typedef enum {
     REQUEST_NO_ROWS,
     REQUEST_INPUT,  /* a row comes with the request: Message.request.input */
     REQUEST_OUTPUT, /* a row goes back: Message.request.output */
+    REQUEST_BOTH,   /* one comes and one goes back, of the same size */
 } RequestRows;
 
 typedef struct {

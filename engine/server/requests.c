@@ -3,7 +3,7 @@
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"
 
-extern const RequestOps get_request, add_request, set_request, reset_request;
+extern const RequestOps get_request, add_request, add_get_request, set_request, reset_request;
 extern const RequestOps get_state_request, set_state_request;
 extern const RequestOps count_keys_request, list_keys_request;
 extern const RequestOps count_bad_gradients_request, list_bad_gradients_request;
@@ -27,6 +27,7 @@ const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
     [MESSAGE_LIST_BAD_GRADIENTS] = &list_bad_gradients_request,
     [MESSAGE_SET_BAD_GRADIENTS] = &set_bad_gradients_request,
     [MESSAGE_SET_CLOCKS] = &set_clocks_request,
+    [MESSAGE_ADD_GET] = &add_get_request,
 };
 
 const char *request_find_key_fault(const RubatoShard *shard, const RubatoRequest *request)

@@ -24,7 +24,8 @@ static const char *find_fault(const RubatoShard *shard, const RubatoModel *model
     const RequestOps *ops = request_ops[message->kind];
     const RubatoRequest *request = &message->request;
     const size_t row_bytes = request_row_bytes(ops, shard_spec(shard));
-    const size_t input_bytes = ops->rows == REQUEST_INPUT ? request->keys.n * row_bytes : 0;
+    const bool brings_rows = ops->rows == REQUEST_INPUT || ops->rows == REQUEST_BOTH;
+    const size_t input_bytes = brings_rows ? request->keys.n * row_bytes : 0;
 
     if (request->keys.n > post_office_max_keys(row_bytes))
         return "a request with more keys than a message may have";

@@ -99,11 +99,15 @@ static void handle_for_task(Server *server, Message *message)
     }
     switch (message->kind) { /* the most frequent kinds; the array handles the others */
     case MESSAGE_GET:
+    case MESSAGE_ADD_GET:
         if (message->node_clock > 0)
             model_clock(part->model, message->node, message->node_clock);
         if (message->node != server->office->self && may_wait(part, &message->request))
             message = post_office_detach(message);
-        model_get(part->model, &message->request);
+        if (message->kind == MESSAGE_GET)
+            model_get(part->model, &message->request);
+        else
+            model_add_get(part->model, &message->request);
         break;
     case MESSAGE_ADD:
         model_add(part->model, &message->request);

@@ -35,6 +35,10 @@ RUBATO_API bool rubato_chunk_table_get_chunks(RubatoChunkTable *table, const uin
 RUBATO_API bool rubato_chunk_table_add_chunks(RubatoChunkTable *table, const uint64_t *chunks,
                                               size_t n, const void *deltas, GError **error);
 
+RUBATO_API bool rubato_chunk_table_add_get_chunks(RubatoChunkTable *table, const uint64_t *chunks,
+                                                  size_t n, const void *deltas, void *values,
+                                                  GError **error);
+
 /* The same, without a wait: ticket.h, and rubato_kv_table_get_async. */
 RUBATO_API RubatoTicket rubato_chunk_table_get_chunks_async(RubatoChunkTable *table,
                                                             const uint64_t *chunks, size_t n,
@@ -46,6 +50,12 @@ RUBATO_API RubatoTicket rubato_chunk_table_add_chunks_async(RubatoChunkTable *ta
                                                             const void *deltas,
                                                             const RubatoRequestOptions *options,
                                                             GError **error);
+
+RUBATO_API RubatoTicket rubato_chunk_table_add_get_chunks_async(RubatoChunkTable *table,
+                                                                const uint64_t *chunks, size_t n,
+                                                                const void *deltas, void *values,
+                                                                const RubatoRequestOptions *options,
+                                                                GError **error);
 
 /* As those of RubatoKVTable. */
 RUBATO_API bool rubato_chunk_table_get(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
@@ -60,6 +70,13 @@ RUBATO_API RubatoTicket rubato_chunk_table_add_async(RubatoChunkTable *table, co
                                                      size_t n, const void *deltas,
                                                      const RubatoRequestOptions *options,
                                                      GError **error);
+RUBATO_API bool rubato_chunk_table_add_get(RubatoChunkTable *table, const RubatoKey *keys, size_t n,
+                                           const void *deltas, void *values, GError **error);
+RUBATO_API RubatoTicket rubato_chunk_table_add_get_async(RubatoChunkTable *table,
+                                                         const RubatoKey *keys, size_t n,
+                                                         const void *deltas, void *values,
+                                                         const RubatoRequestOptions *options,
+                                                         GError **error);
 RUBATO_API bool rubato_chunk_table_clock(RubatoChunkTable *table, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoChunkTable, rubato_chunk_table_free)

@@ -36,6 +36,20 @@ RUBATO_API bool rubato_kv_client_table_get_range(RubatoKVClientTable *table, Rub
                                                  size_t n, void *values, GError **error);
 RUBATO_API bool rubato_kv_client_table_add_range(RubatoKVClientTable *table, RubatoKey first,
                                                  size_t n, const void *deltas, GError **error);
+RUBATO_API bool rubato_kv_client_table_add_get(RubatoKVClientTable *table, const RubatoKey *keys,
+                                               size_t n, const void *deltas, void *values,
+                                               GError **error);
+RUBATO_API bool rubato_kv_client_table_add_get_range(RubatoKVClientTable *table, RubatoKey first,
+                                                     size_t n, const void *deltas, void *values,
+                                                     GError **error);
+RUBATO_API RubatoTicket rubato_kv_client_table_add_get_async(RubatoKVClientTable *table,
+                                                             const RubatoKey *keys, size_t n,
+                                                             const void *deltas, void *values,
+                                                             const RubatoRequestOptions *options,
+                                                             GError **error);
+RUBATO_API RubatoTicket rubato_kv_client_table_add_get_range_async(
+    RubatoKVClientTable *table, RubatoKey first, size_t n, const void *deltas, void *values,
+    const RubatoRequestOptions *options, GError **error);
 RUBATO_API bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError **error);
 
 /* As those of RubatoKVTable. */

@@ -50,6 +50,13 @@ RUBATO_API bool rubato_kv_table_get_range(RubatoKVTable *table, RubatoKey first,
 RUBATO_API bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first, size_t n,
                                           const void *deltas, GError **error);
 
+/* Adds the deltas, then reads the rows, in one round trip: as an Add and a Get right after it. So
+ * values has the rows that the model shows at this clock: under "bsp" without these deltas. */
+RUBATO_API bool rubato_kv_table_add_get(RubatoKVTable *table, const RubatoKey *keys, size_t n,
+                                        const void *deltas, void *values, GError **error);
+RUBATO_API bool rubato_kv_table_add_get_range(RubatoKVTable *table, RubatoKey first, size_t n,
+                                              const void *deltas, void *values, GError **error);
+
 /* The same, without a wait: ticket.h. The ticket of an Add ends when the servers have applied it
  * or, under "bsp", kept it for the end of the clock. values stay until the ticket has ended, and
  * then hold the rows. 0 on error; then the callback is never called. If requests of 16 MiB are
@@ -70,6 +77,15 @@ RUBATO_API RubatoTicket rubato_kv_table_add_range_async(RubatoKVTable *table, Ru
                                                         size_t n, const void *deltas,
                                                         const RubatoRequestOptions *options,
                                                         GError **error);
+RUBATO_API RubatoTicket rubato_kv_table_add_get_async(RubatoKVTable *table, const RubatoKey *keys,
+                                                      size_t n, const void *deltas, void *values,
+                                                      const RubatoRequestOptions *options,
+                                                      GError **error);
+RUBATO_API RubatoTicket rubato_kv_table_add_get_range_async(RubatoKVTable *table, RubatoKey first,
+                                                            size_t n, const void *deltas,
+                                                            void *values,
+                                                            const RubatoRequestOptions *options,
+                                                            GError **error);
 
 /* Ends the worker's iteration on the table. */
 RUBATO_API bool rubato_kv_table_clock(RubatoKVTable *table, GError **error);

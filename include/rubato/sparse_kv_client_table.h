@@ -60,6 +60,12 @@ RUBATO_API bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *tab
 RUBATO_API bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table,
                                                   const void *deltas, GError **error);
 
+/* Adds to the rows of the iteration that the last Get began, and reads them again, in one round
+ * trip: see rubato_kv_table_add_get. RUBATO_ERROR_INVALID before the first Get. */
+RUBATO_API bool rubato_sparse_kv_client_table_add_get(RubatoSparseKVClientTable *table,
+                                                      const void *deltas, void *values,
+                                                      GError **error);
+
 /* The same, without a wait: ticket.h, and rubato_kv_table_get_async. A Get ends the iteration
  * before when it is started, not when its ticket ends. */
 RUBATO_API RubatoTicket rubato_sparse_kv_client_table_get_async(RubatoSparseKVClientTable *table,
@@ -70,6 +76,9 @@ RUBATO_API RubatoTicket rubato_sparse_kv_client_table_add_async(RubatoSparseKVCl
                                                                 const void *deltas,
                                                                 const RubatoRequestOptions *options,
                                                                 GError **error);
+RUBATO_API RubatoTicket rubato_sparse_kv_client_table_add_get_async(
+    RubatoSparseKVClientTable *table, const void *deltas, void *values,
+    const RubatoRequestOptions *options, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoSparseKVClientTable, rubato_sparse_kv_client_table_free)
 

@@ -38,6 +38,8 @@ typedef enum {
     MESSAGE_SET_CLOCKS,          /* of a part that moves: the clocks of sources keys.first and so
                                   * on */
 
+    MESSAGE_ADD_GET, /* deltas for keys, then the rows: an Add and a Get of one worker in one */
+
     MESSAGE_INVOKE, /* inside a process only: run a function as the server's owner */
 } MessageKind;
 
@@ -84,7 +86,8 @@ struct Message {
             RubatoRequest request;
             size_t row_bytes;    /* of the input and the output of each key; else unused */
             size_t input_bytes;  /* of another node's request: bytes of request.input */
-            uint64_t node_clock; /* MESSAGE_GET: its node's clock when it was sent; 0: not told */
+            uint64_t node_clock; /* MESSAGE_GET, MESSAGE_ADD_GET: its node's clock when it was sent;
+                                  * 0: not told */
         };
         MessageClock clock;                             /* MESSAGE_CLOCK */
         void (*invoke)(Message *message, void *server); /* MESSAGE_INVOKE */

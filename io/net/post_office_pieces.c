@@ -219,6 +219,23 @@ static void wait_between_pieces(PostOffice *office, uint32_t node)
                       stall_clock_s(&clock));
 }
 
+/* An Add-and-Get with a list of keys that does not fit into one message becomes an Add and a Get.
+ * A list may repeat a key, and each of its places is to show all deltas, also those of a later
+ * piece. */
+static bool send_halves(PostOffice *office, const Message *message)
+{
+    Message add = *message, get = *message;
+
+    add.kind = MESSAGE_ADD;
+    add.request.output = NULL;
+    get.kind = MESSAGE_GET;
+    get.request.input = NULL;
+    call_add_parts(message->call, 1);
+    const bool is_sent = post_office_send_pieces(office, &add);
+
+    return post_office_send_pieces(office, &get) && is_sent;
+}
+
 bool post_office_send_pieces(PostOffice *office, const Message *message)
 {
     const uint32_t node = office->servers[message->server].node;
@@ -230,6 +247,8 @@ bool post_office_send_pieces(PostOffice *office, const Message *message)
     size_t begin = 0, waiting_bytes = 0;
     bool all = true;
 
+    if (message->kind == MESSAGE_ADD_GET && keys->keys != NULL && keys->n > sizes.most)
+        return send_halves(office, message);
     if (message->call != NULL)
         message->call->is_remote = true;
     if (message->call != NULL && keys->n > sizes.most)

@@ -66,6 +66,8 @@ Message *post_office_detach(Message *message)
     request->incoming = own;
     if (is_list)
         request->message.request.keys.keys = own->keys;
+    if (request->message.request.input != NULL)
+        request->message.request.input = own->values;
     return &request->message;
 }
 

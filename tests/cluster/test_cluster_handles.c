@@ -246,6 +246,65 @@ START_TEST(tickets_call_back_once_each_across_nodes)
 }
 END_TEST
 
+/* ---- an Add and a Get in one ---- */
+
+enum { N_LONG = 300000, N_DIFFERENT = 70000 };
+
+/* The rows are another node's. Each key comes several times, and not only in one message. Each
+ * place shows all of its deltas. */
+static bool add_and_get(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey first = (RubatoKey)((rubato_worker_rank(worker) + 1) % 3) * N_LONG;
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_LONG);
+    g_autofree int32_t *deltas = g_new(int32_t, N_LONG);
+    g_autofree int32_t *values = g_new(int32_t, N_LONG);
+    g_autofree int32_t *sums = g_new0(int32_t, N_DIFFERENT);
+    RubatoTicket ticket;
+
+    (void)user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I32, error);
+    if (table == NULL)
+        return false;
+    for (int32_t i = 0; i < N_LONG; i++) {
+        keys[i] = first + (RubatoKey)(i % N_DIFFERENT);
+        deltas[i] = i % 7 + 1;
+        sums[i % N_DIFFERENT] += deltas[i];
+    }
+    if (!rubato_kv_table_add_get(table, keys, N_LONG, deltas, values, error))
+        return false;
+    for (int i = 0; i < N_LONG; i++)
+        EXPECT(values[i] == sums[i % N_DIFFERENT], "place %d shows %d, not %d", i, values[i],
+               sums[i % N_DIFFERENT]);
+    ticket =
+        rubato_kv_table_add_get_range_async(table, first, N_DIFFERENT, sums, values, NULL, error);
+    if (ticket == 0 || !rubato_worker_wait(worker, ticket, error))
+        return false;
+    for (int i = 0; i < N_DIFFERENT; i++)
+        EXPECT(values[i] == 2 * sums[i], "key %d is %d, not %d", i, values[i], 2 * sums[i]);
+    return true;
+}
+
+static bool play_add_and_get(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "rows", .dtype = RUBATO_I32, .n_keys = 3 * N_LONG };
+    const char *const tables[] = { "rows", NULL };
+
+    (void)data;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "add and get", add_and_get, NULL, tables, error);
+}
+
+START_TEST(an_add_and_get_of_many_keys_shows_all_of_its_deltas_in_each_place)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 3, .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } } });
+
+    cluster_start(run, play_add_and_get, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- chunks, and several handles at once ---- */
 
 enum { CHUNK = 7, N_CHUNK_KEYS = 100, FIRST_CHUNK_KEY = 1000 };
@@ -525,6 +584,7 @@ static Suite *handles_suite(void)
     tcase_add_loop_test(cache, client_cache_keeps_the_staleness_bound_and_shows_own_adds, 0,
                         (int)G_N_ELEMENTS(caches));
     tcase_add_test(tickets, tickets_call_back_once_each_across_nodes);
+    tcase_add_test(tickets, an_add_and_get_of_many_keys_shows_all_of_its_deltas_in_each_place);
     tcase_add_test(chunks, chunks_lie_over_all_servers_and_other_handles_see_them);
     tcase_add_loop_test(sparse, workers_of_two_nodes_speculate_on_different_keys, 0,
                         (int)G_N_ELEMENTS(told));

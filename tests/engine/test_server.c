@@ -260,6 +260,12 @@ static const struct {
     { IN_TASK, 0, MESSAGE_ADD, 1, 7, 2, 16, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_ADD, 2, 0, 2, 16, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_GET, 1, N_KEYS, 1, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD_GET, 1, 0, 2, 16, CALL_OK, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD_GET, 1, 0, 2, 15, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD_GET, 1, 0, 2, 0, CALL_REFUSED, { 0 } }, /* it brings no deltas */
+    { IN_TASK, 0, MESSAGE_ADD_GET, 1, 7, 2, 16, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_ADD_GET, 2, 0, 2, 16, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_ADD_GET, NOBODY, 0, 2, 16, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_GET, 2, 0, 1, 0, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_GET, 1, 0, 1, 8, CALL_REFUSED, { 0 } }, /* it brings values */
     { IN_TASK, 0, MESSAGE_GET_STATE, 1, 0, 1, 0, CALL_REFUSED, { 0 } },
@@ -330,6 +336,7 @@ static const struct {
 /* A message of another node. */
 static Message message_of(int i, const int64_t *input)
 {
+    static int64_t output[2];
     Message message = {
         .kind = foreign[i].kind, .epoch = foreign[i].epoch, .table = foreign[i].table, .node = OTHER
     };
@@ -345,6 +352,8 @@ static Message message_of(int i, const int64_t *input)
         message.request.input = input;
     if (message.kind == MESSAGE_TUNE)
         message.request.tuning = foreign[i].tuning;
+    if (message.kind == MESSAGE_ADD_GET)
+        message.request.output = output;
     return message;
 }
 /* A server has some parts of a table: a Get for another one may be sent again, a Get for one that

@@ -231,70 +231,102 @@ static void count_callback(RubatoTicket ticket, const GError *error, void *user_
     handle->n_callbacks += error == NULL;
 }
 
-static bool get_async(Handle *handle, const Step *step, void *values, GError **error)
+/* What a step asks of a handle. */
+typedef enum { ASK_GET, ASK_ADD, ASK_ADD_GET } Ask;
+
+typedef struct {
+    Ask ask;
+    const Step *step;
+    const void *deltas;
+    void *values;
+} Request;
+
+#define KEYS request->step->keys, request->step->n
+#define RUN request->step->keys[0], request->step->n
+#define CHUNKS request->step->chunks, request->step->n_chunks
+
+/* The calls of a handle for keys (or what stands for them), with or without a wait. */
+#define ASK(prefix, suffix, table, keys, last)                                                \
+    (request->ask == ASK_GET ? prefix##_get##suffix(table, keys, request->values, last error) \
+     : request->ask == ASK_ADD                                                                \
+         ? prefix##_add##suffix(table, keys, request->deltas, last error)                     \
+         : prefix##_add_get##suffix(table, keys, request->deltas, request->values, last error))
+#define NOTHING
+#define OPTIONS options,
+
+static bool ask_blocking(Handle *handle, const Request *request, GError **error)
 {
+    const Step *step = request->step;
+
+    switch (handle->kind) {
+    case HANDLE_KV:
+        return step->is_run && step->n > 0 ? ASK(rubato_kv_table, _range, handle->kv, RUN, NOTHING)
+                                           : ASK(rubato_kv_table, , handle->kv, KEYS, NOTHING);
+    case HANDLE_CLIENT:
+    case HANDLE_CLIENT_CACHED:
+        return step->is_run && step->n > 0 && handle->kind == HANDLE_CLIENT
+                   ? ASK(rubato_kv_client_table, _range, handle->client, RUN, NOTHING)
+                   : ASK(rubato_kv_client_table, , handle->client, KEYS, NOTHING);
+    case HANDLE_CHUNK:
+        return step->is_chunks ? ASK(rubato_chunk_table, _chunks, handle->chunk, CHUNKS, NOTHING)
+                               : ASK(rubato_chunk_table, , handle->chunk, KEYS, NOTHING);
+    case HANDLE_SPARSE:
+        break;
+    }
+    return request->ask == ASK_GET
+               ? rubato_sparse_kv_client_table_get(handle->sparse, request->values, error)
+           : request->ask == ASK_ADD
+               ? rubato_sparse_kv_client_table_add(handle->sparse, request->deltas, error)
+               : rubato_sparse_kv_client_table_add_get(handle->sparse, request->deltas,
+                                                       request->values, error);
+}
+
+static RubatoTicket ask_async(Handle *handle, const Request *request,
+                              const RubatoRequestOptions *options, GError **error)
+{
+    const Step *step = request->step;
+
+    switch (handle->kind) {
+    case HANDLE_KV:
+        return step->is_run && step->n > 0
+                   ? ASK(rubato_kv_table, _range_async, handle->kv, RUN, OPTIONS)
+                   : ASK(rubato_kv_table, _async, handle->kv, KEYS, OPTIONS);
+    case HANDLE_CLIENT:
+    case HANDLE_CLIENT_CACHED:
+        return step->is_run && step->n > 0 && handle->kind == HANDLE_CLIENT
+                   ? ASK(rubato_kv_client_table, _range_async, handle->client, RUN, OPTIONS)
+                   : ASK(rubato_kv_client_table, _async, handle->client, KEYS, OPTIONS);
+    case HANDLE_CHUNK:
+        return step->is_chunks
+                   ? ASK(rubato_chunk_table, _chunks_async, handle->chunk, CHUNKS, OPTIONS)
+                   : ASK(rubato_chunk_table, _async, handle->chunk, KEYS, OPTIONS);
+    case HANDLE_SPARSE:
+        break;
+    }
+    return request->ask == ASK_GET ? rubato_sparse_kv_client_table_get_async(
+                                         handle->sparse, request->values, options, error)
+           : request->ask == ASK_ADD
+               ? rubato_sparse_kv_client_table_add_async(handle->sparse, request->deltas, options,
+                                                         error)
+               : rubato_sparse_kv_client_table_add_get_async(handle->sparse, request->deltas,
+                                                             request->values, options, error);
+}
+
+/* By a ticket in every other iteration: with a callback, and waited for if rows come back. */
+static bool ask(Handle *handle, const Request *request, uint64_t t, GError **error)
+{
+    const RubatoRequestOptions options = { .callback = count_callback, .user_data = handle };
     RubatoTicket ticket;
 
+    if (t % 2 == 0)
+        return ask_blocking(handle, request, error);
+    if (request->ask == ASK_ADD) /* in flight until the handle is closed */
+        return ask_async(handle, request, NULL, error) != 0;
     handle->n_callbacks = 0;
-    ticket = rubato_kv_client_table_get_async(
-        handle->client, step->keys, step->n, values,
-        &(RubatoRequestOptions){ .callback = count_callback, .user_data = handle }, error);
+    ticket = ask_async(handle, request, &options, error);
     TRY(ticket != 0 && rubato_worker_wait(handle->worker, ticket, error));
     REQUIRE(handle->n_callbacks == 1);
     return true;
-}
-
-static bool get(Handle *handle, const Step *step, uint64_t t, void *values, GError **error)
-{
-    const RubatoKey first = step->n == 0 ? 0 : step->keys[0];
-
-    switch (handle->kind) {
-    case HANDLE_KV:
-        return step->is_run ? rubato_kv_table_get_range(handle->kv, first, step->n, values, error)
-                            : rubato_kv_table_get(handle->kv, step->keys, step->n, values, error);
-    case HANDLE_CLIENT:
-    case HANDLE_CLIENT_CACHED:
-        if (t % 2 == 1)
-            return get_async(handle, step, values, error);
-        return step->is_run && handle->kind == HANDLE_CLIENT
-                   ? rubato_kv_client_table_get_range(handle->client, first, step->n, values, error)
-                   : rubato_kv_client_table_get(handle->client, step->keys, step->n, values, error);
-    case HANDLE_CHUNK:
-        return step->is_chunks
-                   ? rubato_chunk_table_get_chunks(handle->chunk, step->chunks, step->n_chunks,
-                                                   values, error)
-                   : rubato_chunk_table_get(handle->chunk, step->keys, step->n, values, error);
-    case HANDLE_SPARSE:
-        break;
-    }
-    return rubato_sparse_kv_client_table_get(handle->sparse, values, error);
-}
-
-static bool add(Handle *handle, const Step *step, uint64_t t, const void *deltas, GError **error)
-{
-    const RubatoKey first = step->n == 0 ? 0 : step->keys[0];
-
-    switch (handle->kind) {
-    case HANDLE_KV:
-        return step->is_run ? rubato_kv_table_add_range(handle->kv, first, step->n, deltas, error)
-                            : rubato_kv_table_add(handle->kv, step->keys, step->n, deltas, error);
-    case HANDLE_CLIENT:
-    case HANDLE_CLIENT_CACHED:
-        if (t % 2 == 1) /* in flight until the handle is closed */
-            return rubato_kv_client_table_add_async(handle->client, step->keys, step->n, deltas,
-                                                    NULL, error) != 0;
-        return step->is_run
-                   ? rubato_kv_client_table_add_range(handle->client, first, step->n, deltas, error)
-                   : rubato_kv_client_table_add(handle->client, step->keys, step->n, deltas, error);
-    case HANDLE_CHUNK:
-        return step->is_chunks
-                   ? rubato_chunk_table_add_chunks(handle->chunk, step->chunks, step->n_chunks,
-                                                   deltas, error)
-                   : rubato_chunk_table_add(handle->chunk, step->keys, step->n, deltas, error);
-    case HANDLE_SPARSE:
-        break;
-    }
-    return rubato_sparse_kv_client_table_add(handle->sparse, deltas, error);
 }
 
 static bool clock_handle(Handle *handle, GError **error)
@@ -349,16 +381,18 @@ static bool check_row(const Plan *plan, uint32_t rank, uint64_t t, uint64_t own_
     return true;
 }
 
+/* deltas not NULL: adds them in the same request. */
 static bool get_and_check(Handle *handle, uint32_t rank, uint64_t t, uint64_t own_end,
-                          GError **error)
+                          const void *deltas, GError **error)
 {
     const Plan *plan = handle->plan;
     const Step *step = &plan->steps[rank][t];
     const size_t n_bytes = step->n * plan->spec.width * rubato_dtype_size(plan->spec.dtype);
     _Alignas(8) char values[MAX_STEP_KEYS * MAX_WIDTH * 8 + 1];
+    const Request request = { deltas == NULL ? ASK_GET : ASK_ADD_GET, step, deltas, values };
 
     memset(values, 0x7e, sizeof values);
-    TRY(get(handle, step, t, values, error));
+    TRY(ask(handle, &request, t, error));
     for (uint32_t i = 0; i < step->n; i++)
         TRY(check_row(plan, rank, t, own_end, step->numbers[i], values, i, error));
     REQUIRE(values[n_bytes] == 0x7e, "(something was written behind the rows)");
@@ -378,10 +412,15 @@ static bool iterate(Handle *handle, uint32_t rank, GError **error)
         for (uint32_t i = 0; i < step->n; i++)
             for (uint32_t j = 0; j < width; j++)
                 value_store(plan->spec.dtype, deltas, (size_t)i * width + j, unit * (j + 1));
-        TRY(get_and_check(handle, rank, t, t, error) && add(handle, step, t, deltas, error));
-        memset(deltas, 0x11, sizeof deltas); /* the caller's again */
-        if (handle->kind != HANDLE_SPARSE)
-            TRY(get_and_check(handle, rank, t, t + 1, error));
+        TRY(get_and_check(handle, rank, t, t, NULL, error));
+        if (t % 3 == 2) { /* of two iterations, one with a ticket */
+            TRY(get_and_check(handle, rank, t, t + 1, deltas, error));
+        } else {
+            TRY(ask(handle, &(Request){ ASK_ADD, step, deltas, NULL }, t, error));
+            memset(deltas, 0x11, sizeof deltas); /* the caller's again */
+            if (handle->kind != HANDLE_SPARSE)
+                TRY(get_and_check(handle, rank, t, t + 1, NULL, error));
+        }
         TRY(clock_handle(handle, error));
     }
     return true;

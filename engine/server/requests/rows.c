@@ -1,4 +1,5 @@
-/* Requests for rows: Get and Add, and, between tasks, Set and Reset, which go past the update rule.
+/* Requests for rows: Get, Add, both in one, and, between tasks, Set and Reset, which go past the
+ * update rule.
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"
@@ -24,7 +25,7 @@ static void reset(RubatoShard *shard, RubatoRequest *request)
     shard_reset(shard, &request->keys);
 }
 
-extern const RequestOps get_request, add_request, set_request, reset_request;
+extern const RequestOps get_request, add_request, add_get_request, set_request, reset_request;
 
 const RequestOps get_request = {
     .name = "Get",
@@ -42,6 +43,14 @@ const RequestOps add_request = {
     .find_fault = request_find_key_fault,
     .in_task = model_add,
     .between_tasks = add,
+};
+
+const RequestOps add_get_request = {
+    .name = "Add and Get",
+    .rows = REQUEST_BOTH,
+    .row_bytes = spec_row_bytes,
+    .find_fault = request_find_key_fault,
+    .in_task = model_add_get,
 };
 
 const RequestOps set_request = {

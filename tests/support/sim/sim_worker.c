@@ -115,6 +115,45 @@ static int64_t *new_rows(const Self *self, size_t n)
     return rows;
 }
 
+/* Adds and gets in one request. */
+static bool add_get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n,
+                         const int64_t *deltas, int64_t *rows, GError **error)
+{
+    const bool as_range = is_run(keys, n) && draw(self, 2) == 0;
+    RubatoTicket ticket;
+
+    switch (table->spec->handle) {
+    case SIM_HANDLE_KV:
+        return as_range ? rubato_kv_table_add_get_range(table->kv, keys[0], n, deltas, rows, error)
+                        : rubato_kv_table_add_get(table->kv, keys, n, deltas, rows, error);
+    case SIM_HANDLE_KV_CLIENT:
+        ticket =
+            rubato_kv_client_table_add_get_async(table->client, keys, n, deltas, rows, NULL, error);
+        return ticket != 0 && rubato_worker_wait(self->worker, ticket, error);
+    case SIM_HANDLE_CHUNK:
+        return rubato_chunk_table_add_get(table->chunks, keys, n, deltas, rows, error);
+    default:
+        g_assert_not_reached();
+    }
+}
+
+static bool add_get(Self *self, Opened *table, GError **error)
+{
+    size_t n;
+    g_autofree RubatoKey *keys = draw_keys(self, table->spec, &n);
+    g_autofree int64_t *deltas = new_rows(self, n);
+    g_autofree int64_t *rows = new_rows(self, n);
+    SimGet asked;
+
+    sim_history_add(table->history, self->rank, table->clock, keys, n, deltas);
+    sim_history_begin_get(table->history, &asked, self->rank, table->clock, keys, n);
+    const bool ok = add_get_rows(self, table, keys, n, deltas, rows, error);
+    if (ok)
+        sim_history_end_get(table->history, &asked, rows);
+    sim_get_clear(&asked);
+    return ok;
+}
+
 static bool get(Self *self, Opened *table, GError **error)
 {
     const bool by_chunks = table->spec->handle == SIM_HANDLE_CHUNK && draw(self, 2) == 0;
@@ -267,9 +306,11 @@ static bool iterate(Self *self, Opened *table, GError **error)
     if (table->spec->handle == SIM_HANDLE_SPARSE)
         return iterate_sparse(self, table, error);
     for (uint32_t n = draw(self, 4); n > 0; n--) {
-        const uint32_t what = draw(self, 5);
+        const uint32_t what = draw(self, 6);
         if (what < 2)
             TRY(add(self, table, error));
+        else if (what == 5)
+            TRY(add_get(self, table, error));
         else if (what < 4 || table->spec->handle != SIM_HANDLE_KV_CLIENT)
             TRY(get(self, table, error));
         else
