@@ -224,6 +224,46 @@ static bool check_model(const RubatoTableSpec *spec, GError **error)
     return true;
 }
 
+static bool has_init(const RubatoTableSpec *spec, const char *init)
+{
+    return strcmp(spec_init_name(spec), init) == 0;
+}
+
+/* A field that has no effect is refused: who gave it expects one. */
+static bool check_effects(const RubatoTableSpec *spec, GError **error)
+{
+    const RubatoModelTraits *model = model_traits(spec);
+    const bool holds_range = rubato_table_spec_holds_range(spec);
+    const bool is_uniform = has_init(spec, "uniform"), is_normal = has_init(spec, "normal");
+    const struct {
+        bool is_given, has_effect;
+        const char *field, *needs;
+    } fields[] = {
+        { spec->staleness > 0, model->lead == RUBATO_LEAD_STALENESS, "staleness",
+          "a model that bounds it, such as \"ssp\"" },
+        { spec->speculation > 0, model->takes_announcements, "speculation",
+          "the model \"sparse_ssp\"" },
+        { spec->record != NULL, model->takes_announcements, "record", "the model \"sparse_ssp\"" },
+        { spec->cache == RUBATO_CACHE_ALL, model->rows_may_be_cached, "cache",
+          "a model under which rows are cached, such as \"ssp\"" },
+        { spec->first_key > 0, holds_range, "first_key", "the storage \"dense\"" },
+        { spec->n_keys > 0, holds_range, "n_keys", "the storage \"dense\"" },
+        { spec->create_on_get, !holds_range, "create_on_get", "the storage \"hash\"" },
+        { spec->init_value != 0, has_init(spec, "constant"), "init_value",
+          "the initialiser \"constant\"" },
+        { spec->init_low != 0, is_uniform, "init_low", "the initialiser \"uniform\"" },
+        { spec->init_high != 0, is_uniform, "init_high", "the initialiser \"uniform\"" },
+        { spec->init_mean != 0, is_normal, "init_mean", "the initialiser \"normal\"" },
+        { spec->init_stddev != 0, is_normal, "init_stddev", "the initialiser \"normal\"" },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(fields); i++)
+        if (fields[i].is_given && !fields[i].has_effect)
+            return spec_refuse(spec, error, "%s has no effect here; it needs %s, or leave it out",
+                               fields[i].field, fields[i].needs);
+    return true;
+}
+
 bool spec_check(const RubatoTableSpec *spec, GError **error)
 {
     if (!check_name(spec, error))
@@ -232,7 +272,8 @@ bool spec_check(const RubatoTableSpec *spec, GError **error)
         if (!check_known(spec, named_fields[i].field, named_fields[i].of(spec),
                          named_fields[i].known, error))
             return false;
-    if (!check_shape(spec, error) || !check_partition(spec, error) || !check_model(spec, error))
+    if (!check_shape(spec, error) || !check_partition(spec, error) || !check_model(spec, error) ||
+        !check_effects(spec, error))
         return false;
 
     const RubatoStorageOps *storage = storage_find(spec_storage_name(spec));

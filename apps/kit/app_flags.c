@@ -10,6 +10,7 @@
 #define THREADS_MAX 4096
 #define PARTS_MAX 4096
 #define COUNT_MAX (1 << 30)
+#define DEFAULT_CLOCKS 1 /* of staleness, and of speculation */
 #define STRAGGLER_MS_MAX (3600.0 * 1000)
 
 /* The flags as GOption takes them; NOT_GIVEN if a number was not given. */
@@ -118,6 +119,25 @@ static bool load_plugins(const Flags *flags, GError **error)
     return true;
 }
 
+/* A number of clocks that some models take. */
+static bool read_model_number(const char *flag, int given, const char *model, bool has_effect,
+                              uint32_t *number, GError **error)
+{
+    if (given == NOT_GIVEN) {
+        *number = has_effect ? DEFAULT_CLOCKS : 0;
+        return true;
+    }
+    if (!check_count(flag, given, 0, COUNT_MAX, error))
+        return false;
+    if (!has_effect)
+        return app_refuse(error,
+                          "--%s: has no effect under --model %s; leave it out, or take another "
+                          "model",
+                          flag, model);
+    *number = (uint32_t)given;
+    return true;
+}
+
 static bool read_model(App *app, const Flags *flags, GError **error)
 {
     const char *model = flags->model != NULL ? flags->model : "bsp";
@@ -129,18 +149,17 @@ static bool read_model(App *app, const Flags *flags, GError **error)
         g_ptr_array_add(models, (gpointer)(uintptr_t)name);
     g_ptr_array_add(models, NULL);
     if (!app_find_word("model", (const char *const *)models->pdata, model, &index, error) ||
-        !check_count("staleness", flags->staleness, 0, COUNT_MAX, error) ||
-        !check_count("speculation", flags->speculation, 0, COUNT_MAX, error) ||
         !check_count("parts", flags->parts, 0, PARTS_MAX, error))
         return false;
 
     app->model = g_strdup(model);
     app->model_traits = rubato_model_traits(model);
-    app->staleness =
-        app->model_traits->lead == RUBATO_LEAD_STALENESS ? (uint32_t)flags->staleness : 0;
-    app->speculation = app->model_traits->takes_announcements ? (uint32_t)flags->speculation : 0;
     app->parts = (uint32_t)flags->parts;
-    return true;
+    return read_model_number("staleness", flags->staleness, model,
+                             app->model_traits->lead == RUBATO_LEAD_STALENESS, &app->staleness,
+                             error) &&
+           read_model_number("speculation", flags->speculation, model,
+                             app->model_traits->takes_announcements, &app->speculation, error);
 }
 
 /* "0.1:250": a tenth of the iterations, 250 ms each. */
@@ -345,8 +364,8 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
         .node = NOT_GIVEN,
         .servers = NOT_GIVEN,
         .workers = NOT_GIVEN,
-        .staleness = 1,
-        .speculation = 1,
+        .staleness = NOT_GIVEN,
+        .speculation = NOT_GIVEN,
         .epochs = NOT_GIVEN,
         .batch_size = (int)program->batch_size,
         .learning_rate = RATE_NOT_GIVEN,

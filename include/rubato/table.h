@@ -1,7 +1,8 @@
 /* What a table is: its name, shape, storage, consistency model and update rule.
  *
  * A spec is plain data that the caller owns; the engine copies what it keeps. A field left 0 or
- * NULL has the default that stands beside it.
+ * NULL has the default that stands beside it. A field that has no effect, such as a staleness under
+ * "bsp", is refused (RUBATO_ERROR_INVALID) with what it needs; only a seed may be given always.
  *
  * Threads: any. */
 #ifndef RUBATO_TABLE_H

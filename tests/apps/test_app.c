@@ -104,16 +104,15 @@ END_TEST
 
 static const struct {
     const char *model;
-    uint32_t staleness, speculation;
-} model_numbers[] = { { "asp", 0, 0 }, { "bsp", 0, 0 }, { "ssp", 3, 0 }, { "sparse_ssp", 3, 2 } };
+    uint32_t staleness, speculation; /* 0: it has none */
+} model_numbers[] = { { "asp", 0, 0 }, { "bsp", 0, 0 }, { "ssp", 1, 0 }, { "sparse_ssp", 1, 1 } };
 
-START_TEST(flags_that_a_model_has_no_use_for_are_dropped)
+START_TEST(a_model_has_the_numbers_that_it_takes)
 {
     App app;
     RubatoTableSpec spec = { .name = "t" };
 
-    ck_assert(parse(&app, (const char *const[]){ "--model", model_numbers[_i].model, "--staleness",
-                                                 "3", "--speculation", "2", NULL }));
+    ck_assert(parse(&app, (const char *const[]){ "--model", model_numbers[_i].model, NULL }));
     app_set_model(&app, &spec);
     ck_assert_str_eq(spec.model, model_numbers[_i].model);
     ck_assert_uint_eq(spec.staleness, model_numbers[_i].staleness);
@@ -187,7 +186,10 @@ static const struct {
     { { "--frobnicate" }, "--frobnicate" },
     { { "file" }, "unexpected argument \"file\"" },
     { { "--model", "bulk" }, "--model: expected one of asp, bsp, ssp, sparse_ssp, found \"bulk\"" },
-    { { "--staleness", "-1" }, "--staleness: expected a number from 0 to" },
+    { { "--model=ssp", "--staleness", "-1" }, "--staleness: expected a number from 0 to" },
+    { { "--staleness", "3" }, "--staleness: has no effect under --model bsp" },
+    { { "--staleness=0", "--model=asp" }, "--staleness: has no effect under --model asp" },
+    { { "--speculation=1", "--model=ssp" }, "--speculation: has no effect under --model ssp" },
     { { "--speculation", "-1" }, "--speculation: expected a number from 0 to" },
     { { "--epochs", "-1" }, "--epochs: expected a number from 0 to" },
     { { "--epochs", "many" }, "many" },
@@ -531,7 +533,7 @@ static Suite *app_suite(void)
     tcase_add_checked_fixture(flags, no_environment, NULL);
     tcase_add_test(flags, flags_not_given_have_the_programs_defaults);
     tcase_add_test(flags, flags_given_are_taken);
-    tcase_add_loop_test(flags, flags_that_a_model_has_no_use_for_are_dropped, 0,
+    tcase_add_loop_test(flags, a_model_has_the_numbers_that_it_takes, 0,
                         (int)G_N_ELEMENTS(model_numbers));
     tcase_add_test(flags, flags_of_a_run_that_ends_early_and_leaves_files);
     tcase_add_test(flags, a_loaded_model_predicts_without_training_unless_told_to);

@@ -72,8 +72,8 @@ START_TEST(softmax_learns_generated_images)
         return;
     g_autoptr(JsonNode) card = run_for_card(
         place, "rubato-softmax",
-        (const char *const[]){ "--generated", "--model", model, "--staleness", "2", "--epochs", "1",
-                               "--batch-size", "256", "--learning-rate", "0.3", NULL });
+        (const char *const[]){ "--generated", "--model", model, "--epochs", "1", "--batch-size",
+                               "256", "--learning-rate", "0.3", NULL });
 
     ck_assert_double_ge(metric(card, "test_accuracy"), ACCURACY_GENERATED);
     ck_assert_int_eq(number(card, "samples"), 60000);

@@ -5,6 +5,7 @@
 
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 97, WIDTH = 4, N_CLOCKS = 8, N_WORKERS = 6 };
@@ -250,7 +251,8 @@ static bool tick(RubatoWorker *worker, void *user_data, GError **error)
 
 static bool play_clocks(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTableSpec spec = { .name = "rows", .n_keys = 20, .model = data, .staleness = 1 };
+    const RubatoTableSpec spec = fitting_spec(
+        (RubatoTableSpec){ .name = "rows", .n_keys = 20, .model = data, .staleness = 1 });
     const char *const tables[] = { "rows", NULL };
     /* each clock of the node once to every other node, and its end */
     const uint64_t expected = (N_COUNTED_CLOCKS + 1) * (uint64_t)(engine->n_nodes - 1);

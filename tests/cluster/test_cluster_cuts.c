@@ -5,6 +5,7 @@
 
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/outage.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 enum {
@@ -200,14 +201,14 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     const Scene *scene = data;
     const char *const tables[] = { "counts", NULL };
-    const RubatoTableSpec spec = { .name = "counts",
-                                   .dtype = RUBATO_I64,
-                                   .n_keys = N_KEYS,
-                                   .chunk_size = CHUNK,
-                                   .model = scene->model,
-                                   .staleness = STALENESS,
-                                   .speculation = SPECULATION,
-                                   .cache = RUBATO_CACHE_REMOTE };
+    const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){ .name = "counts",
+                                                                 .dtype = RUBATO_I64,
+                                                                 .n_keys = N_KEYS,
+                                                                 .chunk_size = CHUNK,
+                                                                 .model = scene->model,
+                                                                 .staleness = STALENESS,
+                                                                 .speculation = SPECULATION,
+                                                                 .cache = RUBATO_CACHE_REMOTE });
     const int64_t expected = (int64_t)rubato_engine_n_workers(engine) * N_CLOCKS;
     int64_t values[N_KEYS];
 
@@ -299,12 +300,13 @@ static bool play_apart(RubatoEngine *engine, const void *data, GError **error)
 {
     const Apart *scene = data;
     const char *const tables[] = { "counts", NULL };
-    const RubatoTableSpec spec = { .name = "counts",
-                                   .dtype = RUBATO_I64,
-                                   .n_keys = 4,
-                                   .model = scene->model,
-                                   .staleness = scene->staleness,
-                                   .speculation = scene->speculation };
+    const RubatoTableSpec spec =
+        fitting_spec((RubatoTableSpec){ .name = "counts",
+                                        .dtype = RUBATO_I64,
+                                        .n_keys = 4,
+                                        .model = scene->model,
+                                        .staleness = scene->staleness,
+                                        .speculation = scene->speculation });
     int64_t values[4];
 
     if (!rubato_engine_create_table(engine, &spec, error) ||

@@ -7,6 +7,7 @@
 
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/engine/scarce_memory.h"
 #include "tests/support/runner.h"
 
@@ -62,9 +63,8 @@ static bool fill(RubatoWorker *worker, void *user_data, GError **error)
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     const char *const tables[] = { "wide", NULL };
-    const RubatoTableSpec spec = {
-        .name = "wide", .width = WIDTH, .storage = "hash", .model = data, .staleness = 2
-    };
+    const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){
+        .name = "wide", .width = WIDTH, .storage = "hash", .model = data, .staleness = 2 });
     const uint32_t most = N_MOST, few = 2;
     GError *found = NULL;
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/support/cluster/cluster_counts.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 600, WIDTH = 3, N_CLOCKS = 15, STALENESS = 2, SPECULATION = 2 };
@@ -99,16 +100,17 @@ static bool count(RubatoWorker *worker, void *user_data, GError **error)
 
 static bool count_on(RubatoEngine *engine, const Case *scene, const char *storage, GError **error)
 {
-    const RubatoTableSpec spec = { .name = "counts",
-                                   .dtype = RUBATO_F64,
-                                   .width = WIDTH,
-                                   .storage = storage,
-                                   .first_key = scene->hashed ? 0 : 1000,
-                                   .n_keys = scene->hashed ? 0 : N_KEYS,
-                                   .parts = scene->hashed ? 7 : 0,
-                                   .model = scene->model,
-                                   .staleness = STALENESS,
-                                   .speculation = SPECULATION };
+    const RubatoTableSpec spec =
+        fitting_spec((RubatoTableSpec){ .name = "counts",
+                                        .dtype = RUBATO_F64,
+                                        .width = WIDTH,
+                                        .storage = storage,
+                                        .first_key = scene->hashed ? 0 : 1000,
+                                        .n_keys = scene->hashed ? 0 : N_KEYS,
+                                        .parts = scene->hashed ? 7 : 0,
+                                        .model = scene->model,
+                                        .staleness = STALENESS,
+                                        .speculation = SPECULATION });
     const char *const tables[] = { "counts", NULL };
     const double expected = rubato_engine_n_workers(engine) * N_CLOCKS;
     RubatoKey keys[N_KEYS];

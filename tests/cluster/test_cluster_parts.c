@@ -6,6 +6,7 @@
 
 #include "tests/support/cluster/cluster_counts.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 /* ---- every model ---- */
@@ -162,16 +163,17 @@ static bool move_parts(RubatoEngine *engine, Scene *scene, uint32_t n_parts, GEr
 static bool count_on(RubatoEngine *engine, Scene *scene, GError **error)
 {
     enum { N_PARTS = 5 };
-    const RubatoTableSpec spec = { .name = "counts",
-                                   .dtype = RUBATO_F64,
-                                   .width = WIDTH,
-                                   .storage = scene->hashed ? "hash" : "dense",
-                                   .first_key = scene->hashed ? 0 : 1000,
-                                   .n_keys = scene->hashed ? 0 : N_KEYS,
-                                   .parts = N_PARTS,
-                                   .model = scene->model,
-                                   .staleness = STALENESS,
-                                   .speculation = SPECULATION };
+    const RubatoTableSpec spec =
+        fitting_spec((RubatoTableSpec){ .name = "counts",
+                                        .dtype = RUBATO_F64,
+                                        .width = WIDTH,
+                                        .storage = scene->hashed ? "hash" : "dense",
+                                        .first_key = scene->hashed ? 0 : 1000,
+                                        .n_keys = scene->hashed ? 0 : N_KEYS,
+                                        .parts = N_PARTS,
+                                        .model = scene->model,
+                                        .staleness = STALENESS,
+                                        .speculation = SPECULATION });
     const char *const tables[] = { "counts", NULL };
     const RubatoTask task = { .name = "count", .run = count, .user_data = scene, .tables = tables };
     const double expected = rubato_engine_n_workers(engine) * N_CLOCKS;

@@ -1,6 +1,7 @@
 /* Statistics of engines and workers on two nodes: each message is counted once on both sides; rows
  * of other nodes are as stale as their servers say. */
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 enum { N_GETS = 50, N_ADDS = 70 };
@@ -101,9 +102,8 @@ static bool run_ahead(RubatoWorker *worker, void *user_data, GError **error)
 
 static bool play_ahead(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTableSpec spec = {
-        .name = "t", .n_keys = 1000, .model = data, .staleness = N_AHEAD - 1
-    };
+    const RubatoTableSpec spec = fitting_spec(
+        (RubatoTableSpec){ .name = "t", .n_keys = 1000, .model = data, .staleness = N_AHEAD - 1 });
     const RubatoTableSpec flag = { .name = "flag", .n_keys = 1 };
     const char *const tables[] = { "t", "flag", NULL };
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 50, N_CLOCKS = 8, N_SINGLE = 5, STALENESS = 1, N_NODES = 2, N_OF_NODE = 2 };
@@ -83,9 +84,8 @@ static bool play(RubatoEngine *engine, void *user, GError **error)
 {
     Scene *scene = user;
     const char *const tables[] = { "counts", "floats", NULL };
-    const RubatoTableSpec counts = {
-        .name = "counts", .n_keys = N_KEYS, .model = scene->model, .staleness = STALENESS
-    };
+    const RubatoTableSpec counts = fitting_spec((RubatoTableSpec){
+        .name = "counts", .n_keys = N_KEYS, .model = scene->model, .staleness = STALENESS });
     const RubatoTableSpec floats = { .name = "floats", .n_keys = N_KEYS, .model = "bsp" };
     const RubatoTask task = { .name = "work", .run = work, .user_data = user, .tables = tables };
     const uint32_t n_workers = rubato_engine_n_workers(engine);

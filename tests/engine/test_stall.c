@@ -75,7 +75,6 @@ static const struct {
     { "ssp", 0, "worker 0 waits for clock 7 of table weights" },
     { "ssp", 3, "worker 0 waits for clock 4 of table weights" },
     { "bsp", 0, "worker 0 waits for clock 7 of table weights" },
-    { "bsp", 9, "worker 0 waits for clock 7 of table weights" }, /* it knows no staleness */
     { "sparse_ssp", 2, "worker 0 waits for clock 5 of table weights" },
 };
 

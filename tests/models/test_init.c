@@ -6,19 +6,22 @@
 #include "models/init.h"
 #include "models/shard.h"
 #include "models/spec.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 /* Reads n rows from `first` on of a shard that begins at `from`. */
-static void read_rows(RubatoTableSpec *spec, const char *storage, RubatoKey from, RubatoKey first,
-                      size_t n, void *values)
+static void read_rows(const RubatoTableSpec *of, const char *storage, RubatoKey from,
+                      RubatoKey first, size_t n, void *values)
 {
     g_autoptr(GError) error = NULL;
+    RubatoTableSpec spec = *of;
 
-    spec->name = "init";
-    spec->storage = storage;
-    spec->n_keys = 5000;
-    ck_assert_msg(spec_check(spec, &error), "%s", error == NULL ? "" : error->message);
-    RubatoShard *shard = shard_new(spec, from, 5000 - from, &error);
+    spec.name = "init";
+    spec.storage = storage;
+    spec.n_keys = 5000;
+    spec = fitting_spec(spec);
+    ck_assert_msg(spec_check(&spec, &error), "%s", error == NULL ? "" : error->message);
+    RubatoShard *shard = shard_new(&spec, from, 5000 - from, &error);
     ck_assert_ptr_nonnull(shard);
     const RubatoKeys run = { .first = first, .n = n };
     shard_get(shard, &run, values);

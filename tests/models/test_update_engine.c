@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 static const char *const storages[] = { "dense", "hash" };
@@ -12,6 +13,7 @@ static void create(RubatoEngine *engine, RubatoTableSpec spec)
 {
     spec.name = "t";
     spec.dtype = RUBATO_F64;
+    spec = fitting_spec(spec);
     create_table(engine, &spec);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/engine/mover.h"
 #include "tests/support/runner.h"
 
@@ -512,7 +513,7 @@ static void run_plans(size_t kind, uint32_t most_servers, bool moves)
             const bool is_ssp = !plan->is_asp && !plan->is_bsp;
             const bool is_sparse = strcmp(kinds[kind].model, "sparse_ssp") == 0;
 
-            plan->spec = (RubatoTableSpec){
+            plan->spec = fitting_spec((RubatoTableSpec){
                 .name = "t",
                 .dtype = (RubatoDtype)(i % 4),
                 .width = widths[i / 4],
@@ -528,7 +529,7 @@ static void run_plans(size_t kind, uint32_t most_servers, bool moves)
                 .create_on_get = !is_dense && i % 2 == 0,
                 .cache =
                     plan->handle == HANDLE_CLIENT_CACHED ? RUBATO_CACHE_ALL : RUBATO_CACHE_NONE,
-            };
+            });
             plan->staleness = plan->spec.staleness;
             plan->reach = plan->spec.staleness + plan->spec.speculation;
             run_plan(engine, plan, (uint64_t)kind * 1000 + servers * 100 + i);

@@ -4,6 +4,7 @@
 
 #include "tables/worker.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 #define I64_TABLE(...)                                \
@@ -294,7 +295,10 @@ START_TEST(empty_calls_do_nothing)
     static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
     RubatoEngine *engine = engine_with_servers(3);
 
-    create_table(engine, I64_TABLE(.n_keys = 10, .model = models[_i], .speculation = 1));
+    const RubatoTableSpec spec =
+        fitting_spec(*I64_TABLE(.n_keys = 10, .model = models[_i], .speculation = 1));
+
+    create_table(engine, &spec);
     run_ok(engine, 2, call_with_nothing, NULL, "t");
     ck_assert(rubato_engine_get(engine, "t", NULL, 0, NULL, NULL));
     ck_assert(rubato_engine_add(engine, "t", NULL, 0, NULL, NULL));
@@ -526,16 +530,16 @@ START_TEST(initial_values_do_not_depend_on_servers_or_storage)
     static const char *const inits[] = { "constant", "uniform", "normal" };
     const RubatoDtype dtype = (RubatoDtype)(_i % 4);
     const size_t n_bytes = INIT_KEYS * INIT_WIDTH * rubato_dtype_size(dtype);
-    RubatoTableSpec spec = { .name = "t",
-                             .dtype = dtype,
-                             .width = INIT_WIDTH,
-                             .init = inits[_i / 4],
-                             .init_value = 3,
-                             .init_low = -50,
-                             .init_high = 50,
-                             .init_mean = 7,
-                             .init_stddev = 40,
-                             .seed = 99 };
+    RubatoTableSpec spec = fitting_spec((RubatoTableSpec){ .name = "t",
+                                                           .dtype = dtype,
+                                                           .width = INIT_WIDTH,
+                                                           .init = inits[_i / 4],
+                                                           .init_value = 3,
+                                                           .init_low = -50,
+                                                           .init_high = 50,
+                                                           .init_mean = 7,
+                                                           .init_stddev = 40,
+                                                           .seed = 99 });
     _Alignas(8) char first[INIT_KEYS * INIT_WIDTH * 8], next[sizeof first];
 
     read_initial(1, &spec, first);

@@ -505,9 +505,9 @@ static bool has_no_cache(RubatoWorker *worker, void *user_data, GError **error)
 START_TEST(only_ssp_caches_and_only_what_the_table_says)
 {
     static const RubatoTableSpec specs[] = {
-        { .model = "asp", .cache = RUBATO_CACHE_ALL },
-        { .model = "bsp", .cache = RUBATO_CACHE_ALL },
-        { .model = "sparse_ssp", .cache = RUBATO_CACHE_ALL },
+        { .model = "asp" },
+        { .model = "bsp" },
+        { .model = "sparse_ssp" },
         { .model = "ssp", .cache = RUBATO_CACHE_NONE },
         { .model = "ssp", .cache = RUBATO_CACHE_REMOTE }, /* there are no other nodes */
     };

@@ -4,6 +4,7 @@
 
 #include "engine/engine_private.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 enum { MAX_WORKERS = 8, N_ROUNDS = 50 };
@@ -150,10 +151,10 @@ START_TEST(barriers_and_clocks_go_together)
     static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
     RubatoEngine *engine = engine_with_servers(2);
 
-    create_table(
-        engine,
-        &(RubatoTableSpec){
-            .name = "t", .dtype = RUBATO_I64, .n_keys = 2, .model = models[_i], .staleness = 1 });
+    const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){
+        .name = "t", .dtype = RUBATO_I64, .n_keys = 2, .model = models[_i], .staleness = 1 });
+
+    create_table(engine, &spec);
     run_ok(engine, 4, meet_now_and_then, NULL, "t");
     ck_assert_int_eq(read_i64(engine, "t", 0), 240);
     rubato_engine_free(engine);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 /* ---- who works ---- */
@@ -156,10 +157,10 @@ START_TEST(contents_persist_between_tasks_and_clocks_begin_anew)
     RubatoEngine *engine = engine_with_servers(2);
     int64_t before = 0;
 
-    create_table(
-        engine,
-        &(RubatoTableSpec){
-            .name = "t", .dtype = RUBATO_I64, .n_keys = 4, .model = models[_i], .staleness = 1 });
+    const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){
+        .name = "t", .dtype = RUBATO_I64, .n_keys = 4, .model = models[_i], .staleness = 1 });
+
+    create_table(engine, &spec);
     for (uint32_t workers = 1; workers <= 4; workers++) {
         run_ok(engine, workers, iterate, &before, "t");
         before += workers * 20;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 #define I64_TABLE(...)                                \
@@ -282,12 +283,13 @@ START_TEST(whoever_is_blocked_is_let_go_and_everything_stays_usable)
                               .user_data = &blockade,
                               .tables = table_t,
                               .workers_per_node = 4 };
+    const RubatoTableSpec spec =
+        fitting_spec(*I64_TABLE(.n_keys = 4, .chunk_size = 2, .model = models[_i / N_PLACES / 2],
+                                .cache = blockade.place == PLACE_CACHED_GET ? RUBATO_CACHE_ALL
+                                                                            : RUBATO_CACHE_NONE));
 
     blockade.engine = engine;
-    create_table(engine,
-                 I64_TABLE(.n_keys = 4, .chunk_size = 2, .model = models[_i / N_PLACES / 2],
-                           .cache = blockade.place == PLACE_CACHED_GET ? RUBATO_CACHE_ALL
-                                                                       : RUBATO_CACHE_NONE));
+    create_table(engine, &spec);
     if (blockade.cancels)
         run_fails(engine, &task, RUBATO_ERROR_CANCELLED, "node 0 cancelled its tasks", NULL);
     else

@@ -40,10 +40,12 @@ Scenario program_scenario(const RubatoModelTest *test, uint64_t seed)
     spec->name = "test";
     spec->dtype = RUBATO_I64;
     spec->width = scenario.n_workers;
-    spec->first_key = RUBATO_TEST_FIRST_KEY;
-    spec->n_keys = N_KEYS;
     if (spec->storage == NULL)
         spec->storage = percent(random, 50) ? "dense" : "hash";
+    if (rubato_table_spec_holds_range(spec)) {
+        spec->first_key = RUBATO_TEST_FIRST_KEY;
+        spec->n_keys = N_KEYS;
+    }
     for (uint32_t i = 0; i < scenario.n_workers; i++) {
         scenario.node_of[i] = (uint8_t)pick(random, scenario.n_nodes);
         scenario.tells[i] = traits != NULL && traits->takes_announcements && percent(random, 85);

@@ -70,8 +70,10 @@ static bool shard_open(RuleWorld *world, Shard *shard, const char *storage, cons
     shard->spec = world->scenario->spec;
     shard->spec.storage = storage;
     shard->spec.update = update;
-    shard->spec.first_key = RULE_FIRST_KEY;
-    shard->spec.n_keys = RULE_N_MANY;
+    if (rubato_table_spec_holds_range(&shard->spec)) {
+        shard->spec.first_key = RULE_FIRST_KEY;
+        shard->spec.n_keys = RULE_N_MANY;
+    }
     const RubatoShardDriverSetup setup = { .spec = &shard->spec,
                                            .first_key = RULE_FIRST_KEY,
                                            .n_keys = RULE_N_MANY };

@@ -1,10 +1,10 @@
 #include "tests/support/cluster/cluster_rows.h"
+#include "tests/support/engine/fitting_spec.h"
 
 bool cluster_create_rows(RubatoEngine *engine, const char *name, const char *model, GError **error)
 {
-    const RubatoTableSpec spec = {
-        .name = name, .n_keys = CLUSTER_ROWS, .model = model, .staleness = 1
-    };
+    const RubatoTableSpec spec = fitting_spec(
+        (RubatoTableSpec){ .name = name, .n_keys = CLUSTER_ROWS, .model = model, .staleness = 1 });
 
     return rubato_engine_create_table(engine, &spec, error);
 }

@@ -1,6 +1,7 @@
 /* Drives a model by hand. It checks the outbox: an Add and an announcement must come out in the
  * call that brought them, a Get once. */
 #include "tests/support/engine/model_rig.h"
+#include "tests/support/engine/fitting_spec.h"
 
 #include <check.h>
 #include <string.h>
@@ -16,6 +17,7 @@ void rig_init(ModelRig *rig, const RubatoTableSpec *spec, uint32_t n_workers)
     rig->spec.name = "rig";
     rig->spec.dtype = RUBATO_I64;
     rig->spec.n_keys = RIG_KEYS;
+    rig->spec = fitting_spec(rig->spec);
     ck_assert_msg(spec_check(&rig->spec, &error), "%s", error == NULL ? "" : error->message);
     rig->shard = shard_new(&rig->spec, 0, RIG_KEYS, &error);
     ck_assert_ptr_nonnull(rig->shard);

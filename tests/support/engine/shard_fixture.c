@@ -1,4 +1,5 @@
 #include "tests/support/engine/shard_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 
 #include <check.h>
 
@@ -12,6 +13,7 @@ RubatoShard *shard_make(RubatoTableSpec *spec, const char *storage, uint64_t n_k
     spec->storage = storage;
     spec->first_key = SHARD_FIRST_KEY;
     spec->n_keys = n_keys;
+    *spec = fitting_spec(*spec);
     ck_assert_msg(spec_check(spec, &error), "%s", error == NULL ? "" : error->message);
     RubatoShard *shard = shard_new(spec, SHARD_FIRST_KEY, n_keys, &error);
     ck_assert_msg(shard != NULL, "%s", error == NULL ? "" : error->message);

@@ -12,6 +12,7 @@
 
 #include "engine/engine_private.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 
 /* ---- the cluster file ---- */
 
@@ -49,25 +50,23 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
 
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
-        const bool has_staleness =
-            table->model == SIM_MODEL_SSP || table->model == SIM_MODEL_SPARSE_SSP;
-        const RubatoTableSpec spec = {
+        const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){
             .name = table->name,
             .dtype = RUBATO_I64,
             .width = scenario->n_workers,
             .storage = table->is_hash ? "hash" : "dense",
-            .first_key = table->is_hash ? 0 : table->first_key,
-            .n_keys = table->is_hash ? 0 : table->n_keys,
+            .first_key = table->first_key,
+            .n_keys = table->n_keys,
             .model = models[table->model],
-            .staleness = has_staleness ? table->staleness : 0,
-            .speculation = table->model == SIM_MODEL_SPARSE_SSP ? table->speculation : 0,
+            .staleness = table->staleness,
+            .speculation = table->speculation,
             .max_kept_bytes = table->model == SIM_MODEL_BSP ? table->max_kept_bytes : 0,
-            .record = table->model == SIM_MODEL_SPARSE_SSP ? table->record : NULL,
+            .record = table->record,
             .parts = table->parts,
             .partition = table->partition,
             .cache = table->cache,
             .chunk_size = table->handle == SIM_HANDLE_CHUNK ? table->chunk_size : 0,
-        };
+        });
         TRY(rubato_engine_create_table(node->engine, &spec, error));
     }
     return true;
