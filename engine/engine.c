@@ -76,10 +76,11 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
     return true;
 }
 
-/* A server has no memory for a request of a task. Called by the server's owner. */
-static void fail_task(void *user, uint32_t epoch, const char *text)
+/* A server cannot do what a task has asked of it: there is no memory, or a handler failed for which
+ * nobody waits. Called by the server's owner. */
+static void fail_task(void *user, uint32_t epoch, int code, const char *text)
 {
-    const ControlOutcome outcome = { CONTROL_CODE(RUBATO_ERROR_MEMORY), text };
+    const ControlOutcome outcome = { CONTROL_CODE(code), text };
 
     engine_tell_scheduler(user, &(Control){ .kind = CONTROL_FAIL, .fail = { epoch, outcome } });
 }

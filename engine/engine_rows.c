@@ -2,9 +2,12 @@
  * any model.
  *
  * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
+#include <rubato/handler.h>
+
 #include "engine/engine_private.h"
 #include "engine/server/request_ops.h"
 #include "io/net/caller.h"
+#include "models/handlers/handler.h"
 #include "models/model.h"
 #include "models/update/bad_gradients.h"
 #include "models/update/rule.h"
@@ -58,6 +61,7 @@ static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kin
                                .traits = model_traits(table->spec),
                                .update = update_find(table->spec->update),
                                .check_tuning = rule_check_tuning,
+                               .find_handler = handler_find_for,
                                .table = table->id,
                                .row_bytes = table->row_bytes,
                                .office = &engine->office,
@@ -308,6 +312,25 @@ bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyp
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
     const bool ok =
         table_client_tune(client, hyper, value, &found) && table_client_fence(client, &found);
+    end_access(engine, client, found, error);
+    return ok;
+}
+
+bool rubato_engine_call_handler(RubatoEngine *engine, const RubatoHandlerCall *call,
+                                GBytes **result, GError **error)
+{
+    TableRoute route;
+    size_t row_bytes;
+    GError *found = NULL;
+
+    g_return_val_if_fail(engine != NULL && call != NULL && call->table != NULL, false);
+    g_return_val_if_fail(call->handler != NULL, false);
+    g_return_val_if_fail(call->arguments != NULL || call->n_argument_bytes == 0, false);
+    g_return_val_if_fail(call->keys != NULL || call->n_keys == 0, false);
+    if (!begin_access(engine, call->table, MESSAGE_HANDLER, &route, &row_bytes, error))
+        return false;
+    TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
+    const bool ok = table_client_call(client, call, result, &found);
     end_access(engine, client, found, error);
     return ok;
 }

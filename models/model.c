@@ -8,6 +8,8 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "io/net/handler_call.h"
+#include "models/handlers/handler.h"
 #include "models/keys.h"
 #include "models/progress.h"
 #include "models/registry.h"
@@ -173,6 +175,29 @@ void model_add_get(RubatoModel *model, RubatoRequest *request)
     model_get(model, request);
 }
 
+/* What a request that the model holds counts. */
+static uint64_t held_keys(const RubatoRequest *request)
+{
+    return request->keys.n + (request->kind >= RUBATO_REQUEST_READ ? MODEL_HELD_CALL : 0);
+}
+
+void model_call(RubatoModel *model, RubatoRequest *request)
+{
+    assert(request->worker < model->n_workers);
+    if (request->handler_call->ops->access == RUBATO_ACCESS_WRITES) {
+        request->kind = RUBATO_REQUEST_WRITE;
+        model->ops->add(model, request);
+        return;
+    }
+    request->kind = RUBATO_REQUEST_READ;
+    request->is_out = request->is_held = false;
+    model->ops->get(model, request);
+    if (request->is_out)
+        return;
+    request->is_held = true;
+    model->n_held += held_keys(request);
+}
+
 void model_tune(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);
@@ -263,12 +288,14 @@ static bool make_room(RubatoModel *model, RubatoRequest *request)
 
 void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
 {
-    if (request->output != NULL || request->keys.n == 0 || make_room(model, request))
+    if (G_UNLIKELY(request->kind == RUBATO_REQUEST_READ))
+        handler_run(request->handler_call, model->shard, &request->keys);
+    else if (request->output != NULL || request->keys.n == 0 || make_room(model, request))
         shard_get(model->shard, &request->keys, request->output);
     else
         shard_starve(model->shard);
     if (request->is_held)
-        model->n_held -= request->keys.n;
+        model->n_held -= held_keys(request);
     put_out(model, request);
 }
 
@@ -276,6 +303,8 @@ void rubato_model_apply(RubatoModel *model, const RubatoRequest *request)
 {
     if (request->kind == RUBATO_REQUEST_TUNE)
         shard_tune(model->shard, &request->tuning);
+    else if (request->kind == RUBATO_REQUEST_WRITE)
+        handler_run(request->handler_call, model->shard, &request->keys);
     else
         shard_add_by(model->shard, request->worker, &request->keys, request->input);
 }
@@ -300,13 +329,36 @@ void rubato_model_starve(RubatoModel *model, RubatoRequest *request)
         put_out(model, request);
 }
 
+/* A call of a handler lies behind the kept request's keys, and its arguments behind it. */
+static size_t call_bytes(const RubatoRequest *request)
+{
+    return request->kind == RUBATO_REQUEST_WRITE
+               ? sizeof(HandlerCall) + request->handler_call->n_bytes
+               : 0;
+}
+
+static void copy_call(RubatoRequest *kept, void *to)
+{
+    const HandlerCall *const from = kept->handler_call;
+    HandlerCall *const call = to;
+
+    *call = *from;
+    call->is_kept = true;
+    call->answer = (HandlerAnswer){ 0 };
+    call->arguments = call + 1;
+    if (call->n_bytes > 0)
+        memcpy(call + 1, from->arguments, call->n_bytes);
+    kept->handler_call = call;
+}
+
 /* One block holds the request, its keys and its input. This order aligns each of them. */
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
     const RubatoKeys *from = &request->keys;
     const size_t row_bytes = request->input == NULL ? 0 : shard_row_bytes(model->shard);
     const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
-    RubatoRequest *kept = g_try_malloc(sizeof(*kept) + key_bytes + from->n * row_bytes);
+    RubatoRequest *kept =
+        g_try_malloc(sizeof(*kept) + key_bytes + from->n * row_bytes + call_bytes(request));
 
     if (kept == NULL) {
         shard_starve(model->shard);
@@ -315,7 +367,7 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
     RubatoKey *keys = (RubatoKey *)(kept + 1);
     unsigned char *input = (unsigned char *)keys + key_bytes;
 
-    model->n_held += from->n;
+    model->n_held += held_keys(request);
     *kept = *request;
     kept->next = NULL;
     kept->keys.at = NULL;
@@ -331,12 +383,14 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
         for (size_t i = 0; i < from->n; i++)
             memcpy(input + i * row_bytes, rows + keys_row(from, i) * row_bytes, row_bytes);
     }
+    if (kept->kind == RUBATO_REQUEST_WRITE)
+        copy_call(kept, input);
     return kept;
 }
 
 void rubato_model_discard(RubatoModel *model, RubatoRequest *kept)
 {
-    model->n_held -= kept->keys.n;
+    model->n_held -= held_keys(kept);
     if (G_LIKELY(model->kept_end == NULL)) {
         g_free(kept);
         return;

@@ -55,6 +55,9 @@ void model_add_get(RubatoModel *model, RubatoRequest *request);
 
 void model_tune(RubatoModel *model, RubatoRequest *request);
 
+/* The call of a handler (request->handler_call), which the model treats as a Get or an Add. */
+void model_call(RubatoModel *model, RubatoRequest *request);
+
 /* The keys of iteration request->clock of a worker, or a piece of them (see
  * RubatoRequest.n_announced); its iterations come in order, and the pieces of one iteration in the
  * order of its keys. A clock of RUBATO_CLOCK_RETIRED: no more iterations come, and the worker uses
@@ -80,7 +83,9 @@ RubatoRequest *model_take_answered(RubatoModel *model);
 uint32_t model_slowest(const RubatoModel *model);
 
 /* The number of keys of unanswered Gets and of requests that the model keeps. A clock or an
- * announcement can make it answer, apply or forget at most so many. */
+ * announcement can make it answer, apply or forget at most so many. The call of a handler counts as
+ * MODEL_HELD_CALL more, because it may take any time. */
+#define MODEL_HELD_CALL (UINT64_C(1) << 32)
 uint64_t model_n_held(const RubatoModel *model);
 
 /* How many calls were ignored: clocks of unknown sources, announcements out of order. */

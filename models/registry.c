@@ -1,4 +1,4 @@
-/* The registry of models, storages and update rules.
+/* The registry of models, storages, update rules and handlers.
  *
  * Threads: any; a lock guards the one registry of the process. Lookups are rare: when a table is
  * made and when a task begins. */
@@ -8,6 +8,7 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "models/handlers/handler.h"
 #include "models/model.h"
 #include "models/storage/storage.h"
 #include "models/update/update.h"
@@ -34,6 +35,7 @@ static const char *const kind_names[REGISTRY_N_KINDS] = {
     [REGISTRY_MODELS] = "model",
     [REGISTRY_STORAGES] = "storage",
     [REGISTRY_UPDATE_RULES] = "update rule",
+    [REGISTRY_HANDLERS] = "handler",
 };
 
 /* ---- looking up ---- */
@@ -172,6 +174,22 @@ bool rubato_register_update_rule(const RubatoUpdateOps *ops, GError **error)
     return add(kind, ops->name, ops, update_find(ops->name) != NULL, error);
 }
 
+bool rubato_register_handler(const RubatoHandlerOps *ops, GError **error)
+{
+    const RegistryKind kind = REGISTRY_HANDLERS;
+
+    g_return_val_if_fail(ops != NULL, false);
+    if (!check_name(kind, ops->name, error))
+        return false;
+    if (ops->run == NULL)
+        return refuse(kind, ops->name, error, "it needs run");
+    if ((unsigned)ops->access > RUBATO_ACCESS_WRITES)
+        return refuse(kind, ops->name, error, "%d is no RubatoAccess", (int)ops->access);
+    if (ops->access == RUBATO_ACCESS_WRITES && ops->reduce != NULL)
+        return refuse(kind, ops->name, error, "it writes, so it has no results to reduce");
+    return add(kind, ops->name, ops, handler_find(ops->name) != NULL, error);
+}
+
 const char *rubato_model_name(size_t i)
 {
     return model_name(i);
@@ -185,6 +203,11 @@ const char *rubato_storage_name(size_t i)
 const char *rubato_update_rule_name(size_t i)
 {
     return update_name(i);
+}
+
+const char *rubato_handler_name(size_t i)
+{
+    return handler_name(i);
 }
 
 const RubatoUpdateTraits *rubato_update_rule_traits(const char *update)
@@ -241,6 +264,9 @@ static char *describe_entry(RegistryKind kind, const Entry *entry)
         break;
     case REGISTRY_UPDATE_RULES:
         describe_update_rule(traits, &((const RubatoUpdateOps *)entry->ops)->traits);
+        break;
+    case REGISTRY_HANDLERS:
+        g_string_append_printf(traits, "%d", (int)((const RubatoHandlerOps *)entry->ops)->access);
         break;
     case REGISTRY_N_KINDS:
         g_assert_not_reached();

@@ -80,6 +80,18 @@ void shard_starve(RubatoShard *shard)
     *shard->alarm = true;
 }
 
+void shard_set_place(RubatoShard *shard, const ShardPlace *place)
+{
+    shard->place = *place;
+}
+
+void shard_complain(RubatoShard *shard, const char *text)
+{
+    *shard->alarm = true;
+    if (shard->place.complaint != NULL && *shard->place.complaint == NULL)
+        *shard->place.complaint = g_strdup(text);
+}
+
 void shard_range(const RubatoShard *shard, RubatoKey *first_key, uint64_t *n_keys)
 {
     *first_key = shard->first_key;

@@ -84,6 +84,24 @@ const BadGradients *shard_bad_gradients(const RubatoShard *shard);
 void shard_set_alarm(RubatoShard *shard, bool *alarm);
 void shard_starve(RubatoShard *shard); /* says so */
 
+/* Where a shard is, for the handlers that run on it. All zero, as at first: nowhere. */
+typedef struct {
+    uint32_t part; /* of its table */
+    uint32_t node; /* the id of its server's node */
+    void *server;
+    /* The same part of another table on that server; NULL: it is not there. *exists: whether the
+     * server has any part of a table of that name. */
+    RubatoShard *(*find_shard)(void *server, const char *table, uint32_t part, bool *exists);
+    _Atomic(const char *) *running; /* names the handler that the server runs now */
+
+    /* Here comes what is wrong with a request whose sender does not wait any more, and the alarm is
+     * set. The first text stays until somebody takes it. */
+    char **complaint;
+} ShardPlace;
+
+void shard_set_place(RubatoShard *shard, const ShardPlace *place);
+void shard_complain(RubatoShard *shard, const char *text);
+
 /* The seed of hashes of keys. */
 uint64_t shard_hash_seed(const RubatoShard *shard);
 

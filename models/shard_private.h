@@ -33,6 +33,7 @@ struct RubatoShard {
 
     bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;
+    ShardPlace place;
 };
 
 static inline unsigned char *shard_dense_row(const RubatoShard *shard, RubatoKey key)

@@ -9,6 +9,7 @@
 #define RUBATO_TABLES_CLIENT_H
 
 #include <rubato/error.h>
+#include <rubato/handler.h>
 #include <rubato/task.h>
 #include <rubato/update_ops.h>
 
@@ -41,6 +42,10 @@ typedef struct {
     PostOffice *office;
     const _Atomic bool *cancelled; /* set before post_office_cancel is called */
     uint32_t stall_ms;             /* how long a call waits before it logs for whom */
+    /* Finds a handler, and checks a call of it before anything is sent. NULL with an error.
+     * (transfer none) */
+    const RubatoHandlerOps *(*find_handler)(const RubatoTableSpec *spec,
+                                            const RubatoHandlerCall *call, GError **error);
     /* Called when a worker has waited for some time and continues to wait: its Get is not answered,
      * or its Add not sent, before the table's min clock reaches `clock`. NULL outside a task. No
      * lock is held. */
@@ -68,6 +73,7 @@ typedef struct TableClient {
     uint64_t adding_bytes;   /* bytes of Adds of its present clock that servers keep */
     uint64_t kept_bytes;     /* bytes of Adds of earlier clocks that servers may still keep */
     GArray *kept;            /* by clock; NULL until there are any */
+    const char *handler;     /* that its present call calls; NULL: none */
     TableHandle *handles;    /* that are not freed yet */
     Tickets *tickets;        /* the worker's; NULL: the client is the engine's */
     size_t ticket_bytes;     /* that its tickets take; guarded by the lock of the tickets */
@@ -216,6 +222,13 @@ void table_route_retire(const TableRoute *route, uint32_t rank);
 /* A part of the table has moved, and may have missed clocks. Tells all servers of all nodes the
  * clocks of this node's workers. A thread that may hold the engine's lock. */
 void table_route_tell_again(const TableRoute *route);
+
+/* ---- client_handlers.c ---- */
+
+/* Calls a handler and waits for its answers; errors as handler.h tells them. The call's table is
+ * the client's. (*result: transfer full) */
+bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GBytes **result,
+                       GError **error);
 
 /* ---- client_wait.c ---- */
 

@@ -3,6 +3,7 @@
  *   client.c        its life, the checks of keys, Get and Add, statistics
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_clock.c  the clock: how far ahead it may be, telling it to others
+ *   client_handlers.c  calling handlers
  *   client_moved.c  sending while a part moves
  *   client_wait.c   waiting, logging for whom, and how a call ended
  *

@@ -60,6 +60,10 @@ bool table_client_check_status(const TableClient *client, CallStatus status, GEr
     switch (status) {
     case CALL_OK:
         return true;
+    case CALL_FAILED: /* who called the handler knows more */
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_HANDLER, "table %s: a handler failed",
+                    client->route->spec->name);
+        return false;
     case CALL_CANCELLED:
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "table %s: the task was cancelled",
                     client->route->spec->name);
@@ -87,6 +91,23 @@ static void append_silence(const PostOffice *office, uint32_t node, GString *tex
     g_string_append_printf(text, ", last heard %.1f s ago",
                            (double)(network_now_ms() - network_heard_ms(office->network, node)) /
                                1000);
+}
+
+/* The handler that the worker has called, and those that servers of this node run now: one of them
+ * may never end. */
+static void append_handlers(const TableClient *client, GString *text)
+{
+    const PostOffice *office = client->route->office;
+
+    if (client->handler != NULL)
+        g_string_append_printf(text, ", whose handler %s it has called", client->handler);
+    for (uint32_t i = 0; i < office->n_servers; i++) {
+        /* relaxed: for this text alone */
+        const char *name = atomic_load_explicit(&office->servers[i].handler, memory_order_relaxed);
+
+        if (name != NULL)
+            g_string_append_printf(text, "; server %u runs handler %s", i, name);
+    }
 }
 
 /* A Get waits for a clock if the slowest worker is behind the clock that the model asks for;
@@ -121,6 +142,7 @@ void table_client_say_stalled(TableClient *client, const Call *call, double wait
     else
         g_string_append_printf(text, "a server of its own node to answer about table %s", table);
     append_silence(office, node, text);
+    append_handlers(client, text);
     g_message("%s (for %.1f s so far)", text->str, waited_s);
 }
 

@@ -110,6 +110,21 @@ bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyp
     return client != NULL && table_client_tune(client, hyper, value, error);
 }
 
+bool rubato_worker_call_handler(RubatoWorker *worker, const RubatoHandlerCall *call,
+                                GBytes **result, GError **error)
+{
+    TableClient *client;
+
+    g_return_val_if_fail(worker != NULL && call != NULL && call->table != NULL, false);
+    g_return_val_if_fail(call->handler != NULL, false);
+    g_return_val_if_fail(call->arguments != NULL || call->n_argument_bytes == 0, false);
+    g_return_val_if_fail(call->keys != NULL || call->n_keys == 0, false);
+    if (!worker_check_owner(worker, error))
+        return false;
+    client = open_client(worker, find_route(worker, call->table, error));
+    return client != NULL && table_client_call(client, call, result, error);
+}
+
 bool rubato_worker_stats(const RubatoWorker *worker, const char *table, RubatoWorkerStats *stats,
                          GError **error)
 {

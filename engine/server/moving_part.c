@@ -20,6 +20,7 @@
 
 #include <rubato/error.h>
 
+#include "io/net/handler_call.h"
 #include "io/net/stall_clock.h"
 #include "models/model.h"
 #include "models/shard.h"
@@ -79,7 +80,10 @@ static bool ask(const MovingPart *moving, const PartWay *way, Message *message, 
     message->node = way->office->self;
     message->end = message_end_call;
     call_add_parts(message->call, 1);
-    post_office_ask(way->office, message);
+    if (message->kind == MESSAGE_HANDLER)
+        post_office_call_handler(way->office, message);
+    else
+        post_office_ask(way->office, message);
     post_office_flush(way->office);
     if (is_cancelled((void *)(uintptr_t)way)) /* it may have come behind the sweep */
         post_office_cancel(way->office, POST_OFFICE_ALL_EPOCHS);
@@ -115,6 +119,7 @@ static bool check(const MovingPart *moving, const PartWay *way, CallStatus statu
                     "table %s: there is no memory to move part %u to server %u (node %u)",
                     way->table_name, moving->part, way->server, node);
         return false;
+    case CALL_FAILED:
     case CALL_REFUSED:
     case CALL_MOVED:
         break;
@@ -253,6 +258,7 @@ bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **erro
 typedef struct {
     Call call; /* first: its end finds it */
     Message *parked;
+    HandlerCall handler_call; /* of the call of a handler: as sent on, for its answer */
 } SentOn;
 
 static void answer_parked(Call *call)
@@ -263,6 +269,8 @@ static void answer_parked(Call *call)
     /* relaxed: the call has ended, which orders them */
     parked->status = (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed);
     parked->min_clock = atomic_load_explicit(&call->min_clock, memory_order_relaxed);
+    if (parked->kind == MESSAGE_HANDLER)
+        parked->request.handler_call->answer = sent->handler_call.answer;
     g_free(sent);
     message_end(parked);
 }
@@ -281,7 +289,7 @@ static bool send_parked(const MovingPart *moving, const PartWay *way, uint32_t e
     SentOn *sent;
     bool ok;
 
-    if (request->output == NULL && request->keys.n > 0 &&
+    if (parked->kind != MESSAGE_HANDLER && request->output == NULL && request->keys.n > 0 &&
         !post_office_make_room(parked, request->keys.n * row_bytes)) {
         end_parked(parked, CALL_NO_MEMORY);
         return true;
@@ -297,6 +305,11 @@ static bool send_parked(const MovingPart *moving, const PartWay *way, uint32_t e
                                      .clock = request->clock,
                                      .keys = request->keys,
                                      .output = request->output } };
+    if (parked->kind == MESSAGE_HANDLER) {
+        sent->handler_call = *request->handler_call;
+        message.kind = MESSAGE_HANDLER;
+        message.request.handler_call = &sent->handler_call;
+    }
     ok = ask(moving, way, &message, error);
     if (!ok) {
         call_add_parts(&sent->call, 1);
@@ -329,6 +342,8 @@ static MessageKind kind_of(const RubatoRequest *kept)
         return MESSAGE_TUNE;
     case RUBATO_REQUEST_ANNOUNCE:
         return MESSAGE_ANNOUNCE;
+    case RUBATO_REQUEST_WRITE:
+        return MESSAGE_HANDLER;
     default:
         return MESSAGE_ADD;
     }
@@ -356,7 +371,7 @@ static void fail_task(const MovingPart *moving, const PartWay *way, uint32_t epo
         way->table_name, moving->part, way->server, way->office->node_ids[node_of(way)]);
 
     if (server->fail_task != NULL)
-        server->fail_task(server->user, epoch, text);
+        server->fail_task(server->user, epoch, RUBATO_ERROR_MEMORY, text);
 }
 
 static bool send_model(const MovingPart *moving, const PartWay *way, const MovingModel *moved,

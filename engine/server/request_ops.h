@@ -33,6 +33,10 @@ typedef struct {
     /* It brings a part that moves: only a server that expects the part takes it. */
     bool is_of_move;
 
+    /* Where the part is not here, its sender may send it again by a newer map: it only reads, or
+     * the server could not have got it while the part moved. */
+    bool is_sent_again;
+
     /* It needs no table: the server only answers that it has come. */
     bool is_empty;
 

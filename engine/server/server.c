@@ -7,7 +7,8 @@
 #include "engine/server/server_private.h"
 
 void server_init(Server *server, uint32_t number, PostOffice *office,
-                 void (*fail_task)(void *user, uint32_t epoch, const char *text), void *user)
+                 void (*fail_task)(void *user, uint32_t epoch, int code, const char *text),
+                 void *user)
 {
     actor_init(&server->actor, server_handle, server_settled);
     server->actor.find_work = server_find_work;
@@ -20,6 +21,9 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->user = user;
     server->arrival = (Arrival){ 0 };
     server->starved = false;
+    server->complaint = NULL;
+    server->partial_calls = NULL;
+    server->collected_bytes = 0;
     server_fill_reserve(server);
 }
 
@@ -43,5 +47,8 @@ void server_clear(Server *server)
         server_drop_table(server, i);
     g_ptr_array_unref(server->tables);
     g_array_unref(server->bindings);
+    server_drop_calls(server, SERVER_ALL_EPOCHS);
+    g_clear_pointer(&server->partial_calls, g_array_unref);
+    g_free(server->complaint);
     g_free(server->reserve);
 }

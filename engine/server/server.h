@@ -24,21 +24,25 @@ struct Server {
     /* immutable */
     uint32_t number; /* over all nodes */
     PostOffice *office;
-    void (*fail_task)(void *user, uint32_t epoch, const char *text); /* RUBATO_ERROR_MEMORY */
+    void (*fail_task)(void *user, uint32_t epoch, int code, const char *text); /* RubatoError */
     void *user;
 
     /* owner only */
     GPtrArray *tables; /* of ServerTable, by table id; NULL: dropped */
     GArray *bindings;  /* of Binding: the models of running tasks */
     uint64_t n_refused;
-    Arrival arrival; /* its models are in the bindings */
-    bool starved;    /* the present request failed for lack of memory */
-    void *reserve;   /* memory for the error when memory runs out; NULL while it is used */
+    Arrival arrival;       /* its models are in the bindings */
+    bool starved;          /* the present request failed for lack of memory, or for the complaint */
+    char *complaint;       /* a kept request failed, and why; NULL: none has */
+    GArray *partial_calls; /* of handlers: see server_handlers.c; NULL until there are any */
+    uint64_t collected_bytes; /* of them */
+    void *reserve;            /* memory for the error when memory runs out; NULL while it is used */
 };
 
 /* The owner calls `fail_task`. */
 void server_init(Server *server, uint32_t number, PostOffice *office,
-                 void (*fail_task)(void *user, uint32_t epoch, const char *text), void *user);
+                 void (*fail_task)(void *user, uint32_t epoch, int code, const char *text),
+                 void *user);
 bool server_start(Server *server);
 void server_stop(Server *server);
 void server_clear(Server *server);

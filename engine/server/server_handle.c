@@ -8,6 +8,7 @@
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"
 #include "engine/server/server_private.h"
+#include "io/net/handler_call.h"
 
 static const char no_such_part[] = "a request for a part that is not here";
 static const char no_such_move[] = "the state of a part that does not move";
@@ -58,10 +59,17 @@ static bool may_wait(const BoundPart *part, const RubatoRequest *request)
  * others to a server that does not have the part. */
 static void answer_without_part(Server *server, Message *message, uint32_t n_parts)
 {
-    if (message->part < n_parts && request_ops[message->kind]->rows == REQUEST_OUTPUT)
+    if (message->part < n_parts && request_ops[message->kind]->is_sent_again)
         server_answer(server, message, CALL_MOVED);
     else
         server_refuse(server, message, no_such_part);
+}
+
+/* What is kept for a parked request beside its message. */
+static size_t held_bytes(const RubatoShard *shard, const Message *message)
+{
+    return message->kind == MESSAGE_HANDLER ? message->request.handler_call->n_payload_bytes
+                                            : message->request.keys.n * shard_row_bytes(shard);
 }
 
 static void handle_for_task(Server *server, Message *message)
@@ -117,6 +125,11 @@ static void handle_for_task(Server *server, Message *message)
             server_refuse(server, message, no_such_move);
             return;
         }
+        if (message->kind == MESSAGE_HANDLER) {
+            message = server_take_call(server, part->shard, message);
+            if (message == NULL)
+                return;
+        }
         request_ops[message->kind]->in_task(part->model, &message->request);
         break;
     }
@@ -124,8 +137,7 @@ static void handle_for_task(Server *server, Message *message)
     if (G_UNLIKELY(server->starved))
         server_starve(server, binding);
     if (!message->is_answered &&
-        G_UNLIKELY(
-            !post_office_park(message, message->request.keys.n * shard_row_bytes(part->shard))))
+        G_UNLIKELY(!post_office_park(message, held_bytes(part->shard, message))))
         server_overfill(server, binding, message);
 }
 
@@ -167,6 +179,11 @@ static void handle_past_models(Server *server, Message *message)
         !server_check_remote(server, shard, NULL, message)) {
         server->starved = false;
         return;
+    }
+    if (message->kind == MESSAGE_HANDLER) {
+        message = server_take_call(server, shard, message);
+        if (message == NULL)
+            return;
     }
     if (has_room(shard, message))
         ops->between_tasks(shard, &message->request);

@@ -102,6 +102,7 @@ static void expect(Server *server, void *data)
 
     server->arrival = expecting->arrival;
     shard_set_alarm(server->arrival.shard, &server->starved);
+    server_place_shard(server, server->arrival.shard, server->arrival.part);
     for (guint i = 0; i < server->bindings->len && expecting->error == NULL; i++) {
         Binding *binding = &g_array_index(server->bindings, Binding, i);
 

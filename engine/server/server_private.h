@@ -3,6 +3,7 @@
  *   server.c         its life
  *   server_handle.c  what happens to a message
  *   server_checks.c  what is checked of messages of other nodes
+ *   server_handlers.c  calls of handlers: their bytes, and where they run
  *   server_parts.c   parts that move
  *   moving_part.c    the state of a part, sent to another node
  *   server_tables.c  its shards, the models of tasks, answers
@@ -97,7 +98,21 @@ void server_refuse(Server *server, Message *message, const char *why);
 bool server_check_remote(Server *server, const RubatoShard *shard, const RubatoModel *model,
                          Message *message);
 
+/* ---- server_handlers.c ---- */
+
+/* Makes a MESSAGE_HANDLER ready to run on a shard. Returns the message, which may lie elsewhere
+ * now; NULL: it has been answered, since more of its call is to come or something is wrong with
+ * it. */
+Message *server_take_call(Server *server, RubatoShard *shard, Message *message);
+
+/* Drops what has come of a task's calls that are not complete. */
+#define SERVER_ALL_EPOCHS UINT32_MAX
+void server_drop_calls(Server *server, uint32_t epoch);
+
 /* ---- server_tables.c ---- */
+
+/* Tells a shard where it is: on this server, as that part of its table. */
+void server_place_shard(Server *server, RubatoShard *shard, uint32_t part);
 
 /* Ends a model: requests parked in it are answered as cancelled. */
 void server_end_model(Server *server, RubatoModel *model);

@@ -3,6 +3,9 @@
  * Thread: the server's owner. */
 #include "engine/server/server_private.h"
 
+#include <rubato/error.h>
+#include <string.h>
+
 /* The memory for a task's error (its text, a message to the scheduler) comes from this reserve. */
 #define RESERVE_BYTES ((size_t)1 << 20)
 
@@ -31,9 +34,13 @@ void server_starve(Server *server, const Binding *binding)
     server->starved = false;
     g_clear_pointer(&server->reserve, g_free);
 
-    g_autofree char *text = describe_need(server, binding);
+    g_autofree char *complaint = g_steal_pointer(&server->complaint);
+    g_autofree char *text = complaint == NULL ? describe_need(server, binding) : NULL;
+
     if (server->fail_task != NULL)
-        server->fail_task(server->user, binding->epoch, text);
+        server->fail_task(server->user, binding->epoch,
+                          complaint == NULL ? RUBATO_ERROR_MEMORY : RUBATO_ERROR_HANDLER,
+                          complaint == NULL ? text : complaint);
     server_fill_reserve(server);
 }
 
@@ -47,7 +54,7 @@ void server_overfill(Server *server, const Binding *binding, const Message *mess
         server->office->node_ids[message->node]);
 
     if (server->fail_task != NULL)
-        server->fail_task(server->user, binding->epoch, text);
+        server->fail_task(server->user, binding->epoch, RUBATO_ERROR_MEMORY, text);
 }
 
 /* ---- tables ---- */
@@ -62,10 +69,46 @@ void server_add_table(Server *server, uint32_t table, uint32_t n_parts)
     g_ptr_array_index(server->tables, table) = added;
 }
 
+/* ---- where shards are ---- */
+
+static RubatoShard *find_shard(void *server, const char *table, uint32_t part, bool *exists)
+{
+    const GPtrArray *tables = ((Server *)server)->tables;
+
+    for (uint32_t i = 0; i < tables->len; i++) {
+        const ServerTable *found = server_find_table(server, i);
+
+        for (uint32_t j = 0; found != NULL && j < found->n_parts; j++) {
+            const RubatoShard *shard = found->parts[j].shard;
+
+            if (shard == NULL)
+                continue;
+            if (strcmp(shard_spec(shard)->name, table) != 0)
+                break; /* its other parts have the same name */
+            *exists = true;
+            return part < found->n_parts ? found->parts[part].shard : NULL;
+        }
+    }
+    return NULL;
+}
+
+void server_place_shard(Server *server, RubatoShard *shard, uint32_t part)
+{
+    const PostOffice *office = server->office;
+
+    shard_set_place(shard, &(ShardPlace){ .part = part,
+                                          .node = office->node_ids[office->self],
+                                          .server = server,
+                                          .find_shard = find_shard,
+                                          .running = &office->servers[server->number].handler,
+                                          .complaint = &server->complaint });
+}
+
 void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard *shard)
 {
     server_find_table(server, table)->parts[part].shard = shard;
     shard_set_alarm(shard, &server->starved);
+    server_place_shard(server, shard, part);
 }
 
 void server_drop_table(Server *server, uint32_t table)
@@ -186,6 +229,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
 
 void server_end_task(Server *server, uint32_t epoch)
 {
+    server_drop_calls(server, epoch);
     for (guint i = server->bindings->len; i-- > 0;) {
         Binding binding = g_array_index(server->bindings, Binding, i);
 

@@ -7,6 +7,7 @@
  * Invariants: a table that a task holds cannot be dropped (n_holds). Its route and clocks live
  * until the run is freed; its models live until the task ends or is cancelled. */
 #include "engine/task/task_run_private.h"
+#include "models/handlers/handler.h"
 #include "models/model.h"
 #include "models/shard.h"
 #include "models/update/rule.h"
@@ -58,6 +59,7 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->update = update_find(table->spec->update);
         route->replayable = rule_is_replayable(table->spec);
         route->check_tuning = rule_check_tuning;
+        route->find_handler = handler_find_for;
         route->table = table->id;
         route->hash_seed = table->hash_seed;
         route->epoch = run->epoch;

@@ -27,6 +27,7 @@ typedef enum {
     RUBATO_ERROR_CANCELLED,   /* another worker's failure, or a signal, ended the task */
     RUBATO_ERROR_NODE_LOST,   /* a node died or hangs */
     RUBATO_ERROR_DEADLOCK,    /* workers of a task wait for one another, and always would */
+    RUBATO_ERROR_HANDLER,     /* a handler failed on a server; the message is its own */
 } RubatoError;
 
 RUBATO_API GQuark rubato_error_quark(void);

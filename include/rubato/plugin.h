@@ -1,4 +1,4 @@
-/* Registers a program's own models, storages and update rules.
+/* Registers a program's own models, storages, update rules and handlers.
  *
  * A program registers them before it makes an engine; table specs then take their names as they
  * take the built-in ones. All nodes of a run must have registered the same: names and traits are
@@ -18,6 +18,7 @@
 #ifndef RUBATO_PLUGIN_H
 #define RUBATO_PLUGIN_H
 
+#include <rubato/handler_ops.h>
 #include <rubato/model_ops.h>
 #include <rubato/storage_ops.h>
 #include <rubato/update_ops.h>
@@ -32,12 +33,14 @@ G_BEGIN_DECLS
 RUBATO_API bool rubato_register_model(const RubatoModelOps *ops, GError **error);
 RUBATO_API bool rubato_register_storage(const RubatoStorageOps *ops, GError **error);
 RUBATO_API bool rubato_register_update_rule(const RubatoUpdateOps *ops, GError **error);
+RUBATO_API bool rubato_register_handler(const RubatoHandlerOps *ops, GError **error);
 
-/* The name of model, storage or update rule number i: first the built-in ones, then the registered
- * ones in their order. NULL past the last. (transfer none) */
+/* The name of model, storage, update rule or handler number i: first the built-in ones, then the
+ * registered ones in their order. NULL past the last. (transfer none) */
 RUBATO_API const char *rubato_model_name(size_t i);
 RUBATO_API const char *rubato_storage_name(size_t i);
 RUBATO_API const char *rubato_update_rule_name(size_t i);
+RUBATO_API const char *rubato_handler_name(size_t i);
 
 /* What is special about the update rule of that name ("add" for NULL); NULL if there is none.
  * (transfer none) */

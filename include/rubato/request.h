@@ -23,13 +23,16 @@ typedef struct {
     size_t n;
 } RubatoKeys;
 
-/* The kinds of requests to a model. A model treats a tuning as an Add: the same rules hold for
- * both. */
+/* The kinds of requests to a model. A model treats a tuning as an Add, and the call of a handler as
+ * a Get or an Add: the same rules hold for both. The call of a handler on all rows of the part has
+ * no keys. */
 typedef enum {
     RUBATO_REQUEST_GET,      /* the rows of keys */
     RUBATO_REQUEST_ADD,      /* deltas for keys, which go through the update rule */
     RUBATO_REQUEST_TUNE,     /* another number for a hyper-parameter of the update rule */
     RUBATO_REQUEST_ANNOUNCE, /* the keys of an iteration to come */
+    RUBATO_REQUEST_READ,     /* a handler reads the rows of keys, or all; a model sees a Get */
+    RUBATO_REQUEST_WRITE,    /* a handler changes the rows of keys, or all; a model sees an Add */
 } RubatoRequestKind;
 
 typedef struct {
@@ -52,6 +55,13 @@ struct RubatoRequest {
         /* For a RUBATO_REQUEST_ANNOUNCE that comes as several requests, in the order of its keys:
          * how many keys these have together. 0: the request is the whole announcement. */
         uint64_t n_announced;
+        /* The library's. RUBATO_REQUEST_READ, RUBATO_REQUEST_WRITE: what is called. */
+        struct HandlerCall *handler_call;
+        /* Of such a call that another node has sent, until all of its bytes have come: the bytes
+         * number keys.first and so on of n_bytes, and which call of that node it is. */
+        struct {
+            uint64_t serial, n_bytes;
+        } piece;
     };
 
     /* the library's, of a Get that has come to a model */

@@ -2,10 +2,12 @@
 #ifndef RUBATO_RUBATO_H
 #define RUBATO_RUBATO_H
 
+#include <rubato/bytes.h>
 #include <rubato/chunk_table.h>
 #include <rubato/data.h>
 #include <rubato/engine.h>
 #include <rubato/error.h>
+#include <rubato/handler.h>
 #include <rubato/kv_client_table.h>
 #include <rubato/kv_table.h>
 #include <rubato/mix.h>

@@ -17,6 +17,7 @@
 
 typedef enum {
     CALL_OK,
+    CALL_FAILED,    /* the handler that was called failed: its answer says why */
     CALL_CANCELLED, /* the task has ended, or was cancelled */
     CALL_REFUSED,   /* the server refused it: a bad message, an unknown table */
     CALL_NO_MEMORY, /* there was no memory for it, here or on the server */

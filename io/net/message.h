@@ -39,6 +39,7 @@ typedef enum {
                                   * on */
 
     MESSAGE_ADD_GET, /* deltas for keys, then the rows: an Add and a Get of one worker in one */
+    MESSAGE_HANDLER, /* calls a handler; from another node, bytes of such a call */
 
     MESSAGE_INVOKE, /* inside a process only: run a function as the server's owner */
 } MessageKind;

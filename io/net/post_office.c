@@ -27,6 +27,11 @@ struct PendingRequest {
     uint32_t node;
     uint32_t generation;
     uint32_t next_free;
+
+    HandlerAnswer *answer; /* MESSAGE_HANDLER: where its answer goes; else NULL */
+    AnswerPiece *pieces;   /* that have come of it */
+    AnswerPiece **pieces_end;
+    size_t n_come; /* bytes of them */
 };
 
 void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
@@ -57,6 +62,9 @@ void post_office_clear(PostOffice *office)
 {
     pthread_mutex_destroy(&office->lock);
     pthread_mutex_destroy(&office->listener_lock);
+    for (uint32_t i = 0; i < office->n_pending_slots; i++)
+        if (office->pending[i].call != NULL)
+            post_office_free_pieces(office->pending[i].pieces);
     g_clear_pointer(&office->pending, g_free);
     g_clear_pointer(&office->servers, g_free);
     g_clear_pointer(&office->node_ids, g_free);
@@ -96,6 +104,11 @@ uint64_t post_office_add_pending(PostOffice *office, const Message *message, con
     slot->row_bytes = output != NULL && keys->n > 0 ? message->row_bytes : 0;
     slot->epoch = message->epoch;
     slot->node = office->servers[message->server].node;
+    slot->answer = message->kind == MESSAGE_HANDLER && !message->request.handler_call->is_kept
+                       ? &message->request.handler_call->answer
+                       : NULL;
+    slot->pieces = NULL;
+    slot->n_come = 0;
     pthread_mutex_unlock(&office->lock);
     return id;
 }
@@ -130,6 +143,7 @@ void post_office_cancel(PostOffice *office, uint32_t epoch)
         pthread_mutex_unlock(&office->lock);
         if (taken.call == NULL)
             return;
+        post_office_free_pieces(taken.pieces);
         call_end_part(taken.call, CALL_CANCELLED, UINT64_MAX);
     }
 }
@@ -172,34 +186,97 @@ static void scatter(const PendingRequest *request, const char *rows)
         memcpy(request->output + keys->at[i] * row_bytes, rows + i * row_bytes, row_bytes);
 }
 
-const char *post_office_receive_reply(PostOffice *office, const Incoming *incoming)
+/* The slot that waits for this reply; NULL: none. The lock is held. */
+static PendingRequest *find_slot(PostOffice *office, const Incoming *incoming)
+{
+    const uint64_t id = incoming->header.reply.request_id;
+    const uint32_t index = (uint32_t)id;
+
+    if (index >= office->n_pending_slots)
+        return NULL;
+    PendingRequest *const slot = &office->pending[index];
+
+    if (slot->call == NULL)
+        return NULL;
+    if (slot->generation != (uint32_t)(id >> 32)) /* it was for an earlier request */
+        return NULL;
+    return slot->node == incoming->node ? slot : NULL;
+}
+
+/* A reply that others follow. False if the request takes it, or nobody waits for it. */
+static bool is_last(PostOffice *office, const Incoming *incoming)
+{
+    const uint64_t n_more = incoming->header.reply.more_bytes;
+    AnswerPiece *piece;
+
+    if (G_LIKELY(n_more == 0))
+        return true;
+    piece = post_office_new_piece(incoming);
+    if (piece == NULL)
+        return true;
+    pthread_mutex_lock(&office->lock);
+    PendingRequest *const slot = find_slot(office, incoming);
+    const bool takes = slot != NULL && slot->answer != NULL &&
+                       n_more <= RUBATO_HANDLER_MOST_BYTES &&
+                       slot->n_come + incoming->value_bytes <= RUBATO_HANDLER_MOST_BYTES - n_more;
+
+    if (takes) {
+        *(slot->pieces == NULL ? &slot->pieces : slot->pieces_end) = piece;
+        slot->pieces_end = post_office_piece_next(piece);
+        slot->n_come += incoming->value_bytes;
+    }
+    pthread_mutex_unlock(&office->lock);
+    if (!takes)
+        post_office_free_pieces(piece);
+    return !takes;
+}
+
+/* Hands over what a reply brings. Sets *wrong only if something is wrong with it. */
+static CallStatus take_values(const PendingRequest *taken, const Incoming *incoming,
+                              const char **wrong)
 {
     const WireReply *const reply = &incoming->header.reply;
-    const uint64_t id = reply->request_id;
-    const uint32_t index = (uint32_t)id;
-    CallStatus status = reply->status;
+
+    if (reply->more_bytes > 0) {
+        if (taken->answer != NULL &&
+            taken->n_come + incoming->value_bytes + reply->more_bytes <= RUBATO_HANDLER_MOST_BYTES)
+            return CALL_NO_MEMORY;
+        *wrong = "a reply with more bytes than a handler may answer";
+        return CALL_REFUSED;
+    }
+    if (taken->answer != NULL && (reply->status == CALL_OK || reply->status == CALL_FAILED))
+        return post_office_take_answer(taken->answer, taken->pieces, taken->n_come, incoming)
+                   ? reply->status
+                   : CALL_NO_MEMORY;
+    if (reply->status == CALL_OK && taken->row_bytes > 0) {
+        if (incoming->value_bytes != taken->keys.n * taken->row_bytes) {
+            *wrong = "a reply with another number of rows than was asked for";
+            return CALL_REFUSED;
+        }
+        scatter(taken, incoming->values);
+    }
+    return reply->status;
+}
+
+const char *post_office_receive_reply(PostOffice *office, const Incoming *incoming)
+{
     PendingRequest taken = { 0 };
     const char *wrong = NULL;
 
+    if (!is_last(office, incoming))
+        return NULL;
     pthread_mutex_lock(&office->lock);
-    if (index < office->n_pending_slots && office->pending[index].call != NULL &&
-        office->pending[index].generation == (uint32_t)(id >> 32) &&
-        office->pending[index].node == incoming->node)
-        taken = take_slot(office, index);
+    if (find_slot(office, incoming) != NULL)
+        taken = take_slot(office, (uint32_t)incoming->header.reply.request_id);
     pthread_mutex_unlock(&office->lock);
     if (taken.call == NULL)
         return NULL;
-    if (status == CALL_OK && taken.row_bytes > 0) {
-        if (incoming->value_bytes == taken.keys.n * taken.row_bytes) {
-            scatter(&taken, incoming->values);
-        } else {
-            status = CALL_REFUSED;
-            wrong = "a reply with another number of rows than was asked for";
-        }
-    }
+    const CallStatus status = take_values(&taken, incoming, &wrong);
+
+    post_office_free_pieces(taken.pieces);
     if (G_UNLIKELY(status == CALL_MOVED))
         call_note_mover(taken.call, incoming->node);
-    call_end_part(taken.call, status, reply->min_clock);
+    call_end_part(taken.call, status, incoming->header.reply.min_clock);
     return wrong;
 }
 

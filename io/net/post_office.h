@@ -16,6 +16,8 @@
 typedef struct {
     uint32_t node; /* number */
     Actor *actor;  /* NULL: it is on another node */
+    /* The handler that a server of this node runs now, for messages; NULL: none. */
+    _Atomic(const char *) handler;
 } ServerAddress;
 
 typedef struct PendingRequest PendingRequest;
@@ -43,6 +45,7 @@ typedef struct {
     uint32_t stall_ms; /* a thread that waits so long for room says so */
 
     /* any thread */
+    _Atomic uint64_t n_handler_calls; /* sent to other nodes */
     _Atomic bool has_ended; /* all epochs are cancelled; nothing waits for room any more */
 
     /* the receiving thread only, one at a time */
@@ -80,6 +83,15 @@ static inline bool post_office_is_local(const PostOffice *office, uint32_t serve
  * the message, its keys, input and output until the call has ended. A request to another node
  * leaves with the next flush. */
 void post_office_ask(PostOffice *office, Message *message);
+
+/* Calls a handler: a MESSAGE_HANDLER whose end is handler_call_end. As post_office_ask, but never
+ * on this thread: a server of this node handles it on its own one. */
+void post_office_call_handler(PostOffice *office, Message *message);
+
+/* A call of another node is complete: the message is done with it, and frees it, when it ends. The
+ * server calls this. (call: transfer full, one block) */
+typedef struct HandlerCall HandlerCall;
+void post_office_give_call(Message *message, HandlerCall *call);
 
 /* Tells a server, which may answer to message->call, or not at all (NULL). Sets message->end. The
  * message, its keys and its input may be reused at once; it has no output. Returns the bytes that

@@ -68,11 +68,21 @@ static void add_tuning(WireRequest *to, const Message *message, const RubatoKeys
     to->tuning = message->request.tuning;
 }
 
+static void add_piece(WireRequest *to, const Message *message, const RubatoKeys *piece)
+{
+    const HandlerCall *const call = message->request.handler_call;
+
+    (void)piece;
+    to->piece.serial = call->serial;
+    to->piece.n_bytes = call->n_payload_bytes;
+}
+
 /* By kind: adds to a header what the kind carries besides keys and input. NULL: nothing. */
 static void (*const additions[MESSAGE_N_WIRE_KINDS])(WireRequest *to, const Message *message,
                                                      const RubatoKeys *piece) = {
     [MESSAGE_ANNOUNCE] = add_announcement,
     [MESSAGE_TUNE] = add_tuning,
+    [MESSAGE_HANDLER] = add_piece,
 };
 
 /* A piece of a request: some of its keys, and where their input and output begin. */

@@ -23,8 +23,9 @@ typedef struct {
     Message message;
     PostOffice *office;
     Incoming *incoming;
-    Frame *reply;    /* NULL until there is room for rows */
-    RubatoKey *keys; /* decoded, if they came as differences; else NULL */
+    Frame *reply;              /* NULL until there is room for rows */
+    RubatoKey *keys;           /* decoded, if they came as differences; else NULL */
+    HandlerCall *handler_call; /* MESSAGE_HANDLER: when all of it has come; else NULL */
 } RemoteRequest;
 
 void post_office_init_receive(PostOffice *office, uint32_t n_own_servers)
@@ -95,10 +96,20 @@ bool post_office_make_room(Message *message, size_t n_bytes)
     return true;
 }
 
+void post_office_give_call(Message *message, HandlerCall *call)
+{
+    ((RemoteRequest *)message)->handler_call = call;
+}
+
 static void end_remote(Message *message)
 {
     RemoteRequest *request = (RemoteRequest *)message;
     Incoming *incoming = request->incoming;
+
+    if (request->handler_call != NULL && incoming->header.request.id != 0)
+        request->reply =
+            post_office_send_answer(request->office, incoming->node, incoming->header.request.id,
+                                    request->handler_call, &message->status);
 
     if (incoming->header.request.id != 0) {
         Frame *reply =
@@ -107,11 +118,15 @@ static void end_remote(Message *message)
 
         header->reply.status = message->status;
         header->reply.min_clock = message->min_clock;
-        if (message->status != CALL_OK)
+        if (message->status != CALL_OK && message->status != CALL_FAILED)
             header->value_bytes = 0;
         network_push(request->office->network, incoming->node, reply);
     } else
         frame_free(request->reply);
+    if (request->handler_call != NULL) {
+        handler_answer_clear(&request->handler_call->answer);
+        g_free(request->handler_call);
+    }
     g_free(request->keys);
     incoming_free(incoming); /* this frees the request too */
 }
@@ -169,10 +184,17 @@ static void take_tuning(RubatoRequest *to, const WireRequest *from)
     to->tuning = from->tuning;
 }
 
+static void take_piece(RubatoRequest *to, const WireRequest *from)
+{
+    to->piece.serial = from->piece.serial;
+    to->piece.n_bytes = from->piece.n_bytes;
+}
+
 /* By kind: takes from a header what the kind carries besides keys and input. NULL: nothing. */
 static void (*const additions[MESSAGE_N_WIRE_KINDS])(RubatoRequest *to, const WireRequest *from) = {
     [MESSAGE_ANNOUNCE] = take_announcement,
     [MESSAGE_TUNE] = take_tuning,
+    [MESSAGE_HANDLER] = take_piece,
 };
 
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
@@ -219,7 +241,9 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         message->request.keys.n = 0;
     }
     const size_t n_values = MAX((size_t)asked->n_keys, incoming->value_bytes / sizeof(double));
-    if (n_values > office->most_inline || !handle_if_short(office, actor, message, n_values))
+    /* nobody knows how long a handler takes */
+    if (n_values > office->most_inline || header->kind == MESSAGE_HANDLER ||
+        !handle_if_short(office, actor, message, n_values))
         actor_post(actor, message);
     return NULL;
 }

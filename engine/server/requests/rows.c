@@ -30,6 +30,7 @@ extern const RequestOps get_request, add_request, add_get_request, set_request, 
 const RequestOps get_request = {
     .name = "Get",
     .rows = REQUEST_OUTPUT,
+    .is_sent_again = true,
     .row_bytes = spec_row_bytes,
     .find_fault = request_find_key_fault,
     .in_task = model_get,

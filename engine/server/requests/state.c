@@ -19,6 +19,7 @@ extern const RequestOps get_state_request, set_state_request;
 const RequestOps get_state_request = {
     .name = "Get of state",
     .rows = REQUEST_OUTPUT,
+    .is_sent_again = true,
     .row_bytes = spec_state_bytes,
     .find_fault = request_find_key_fault,
     .between_tasks = get_state,

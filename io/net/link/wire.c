@@ -130,6 +130,22 @@ static const char *read_tuning(const uint8_t *bytes, WireHeader *header)
     return fault;
 }
 
+static void write_handler(uint8_t *bytes, const WireHeader *header)
+{
+    write_request(bytes, header);
+    wire_store_u64(bytes + 64, header->request.piece.serial);
+    wire_store_u64(bytes + 72, header->request.piece.n_bytes);
+}
+
+static const char *read_handler(const uint8_t *bytes, WireHeader *header)
+{
+    const char *const fault = read_request(bytes, header);
+
+    header->request.piece.serial = wire_load_u64(bytes + 64);
+    header->request.piece.n_bytes = wire_load_u64(bytes + 72);
+    return fault;
+}
+
 static void write_clock(uint8_t *bytes, const WireHeader *header)
 {
     memset(bytes + 16, 0, WIRE_MESSAGE_HEADER_BYTES - 16);
@@ -158,6 +174,7 @@ static void write_reply(uint8_t *bytes, const WireHeader *header)
     wire_store_u64(bytes + 16, header->reply.request_id);
     wire_store_u32(bytes + 24, header->reply.status);
     wire_store_u64(bytes + 32, header->reply.min_clock);
+    wire_store_u64(bytes + 40, header->reply.more_bytes);
 }
 
 static const char *read_reply(const uint8_t *bytes, WireHeader *header)
@@ -168,6 +185,7 @@ static const char *read_reply(const uint8_t *bytes, WireHeader *header)
         .request_id = wire_load_u64(bytes + 16),
         .status = (CallStatus)wire_load_u32(bytes + 24),
         .min_clock = wire_load_u64(bytes + 32),
+        .more_bytes = wire_load_u64(bytes + 40),
     };
     return header->key_bytes != 0 ? "it is a reply with keys" : NULL;
 }
@@ -191,6 +209,7 @@ static const WireForm forms[MESSAGE_N_WIRE_KINDS] = {
     [MESSAGE_CONTROL] = { write_control, read_control },
     [MESSAGE_ANNOUNCE] = { write_announcement, read_announcement },
     [MESSAGE_TUNE] = { write_tuning, read_tuning },
+    [MESSAGE_HANDLER] = { write_handler, read_handler },
 };
 
 void wire_write_message_header(void *at, const WireHeader *header)

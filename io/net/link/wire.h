@@ -11,9 +11,10 @@
  *   message:  0 kind  2 zero  4 epoch  8 key bytes  12 value bytes, then what its kind carries:
  *     request:  16 id  24 table  28 part  32 server  36 worker  40 clock  48 key encoding  52 keys
  *               56 first key; of an announcement: 64 keys in all; of a tuning: 64 number
- *               72 hyper-parameter
+ *               72 hyper-parameter; of the call of a handler, whose keys are the numbers of its
+ *               bytes: 64 number of the call  72 bytes in all
  *     clock:    16 clock  24 table  28 source  32 clock of the node  40 its slowest worker
- *     reply:    16 request id  24 status  32 min clock
+ *     reply:    16 request id  24 status  32 min clock  40 bytes of the answer that still follow
  *     control:  nothing: all of it is in the values
  *
  * No byte is trusted: the readers check that all sizes fit into the bytes that came.
@@ -63,6 +64,9 @@ typedef struct {
     union {
         uint64_t n_announced; /* MESSAGE_ANNOUNCE: as RubatoRequest.n_announced */
         RubatoTuning tuning;  /* MESSAGE_TUNE */
+        struct {
+            uint64_t serial, n_bytes; /* as RubatoRequest.piece */
+        } piece;                      /* MESSAGE_HANDLER */
     };
 } WireRequest;
 
@@ -79,7 +83,8 @@ typedef struct {
 typedef struct {
     uint64_t request_id;
     CallStatus status;
-    uint64_t min_clock; /* the shard's when it read the rows */
+    uint64_t min_clock;  /* the shard's when it read the rows */
+    uint64_t more_bytes; /* of a handler's result: bytes that further replies bring */
 } WireReply;
 
 /* The header of a message, as a host struct. */

@@ -43,10 +43,15 @@ static const WireHeader clock_header = {
     .epoch = 5,
     .clock = { .table = 6, .source = 7, .clock = 8, .node_clock = UINT64_MAX, .slowest = 9 }
 };
-static const WireHeader reply_header = {
-    .kind = MESSAGE_REPLY,
-    .value_bytes = 5,
-    .reply = { .request_id = UINT64_MAX - 1, .status = CALL_REFUSED, .min_clock = 11 }
+static const WireHeader reply_header = { .kind = MESSAGE_REPLY,
+                                         .value_bytes = 5,
+                                         .reply = { .request_id = UINT64_MAX - 1,
+                                                    .status = CALL_REFUSED,
+                                                    .min_clock = 11,
+                                                    .more_bytes = (uint64_t)1 << 40 } };
+static const WireHeader handler_header = {
+    .kind = MESSAGE_HANDLER,
+    .request = { .n_keys = 4, .piece = { .serial = UINT64_MAX, .n_bytes = 1 << 20 } }
 };
 
 /* A packet with add_header as its only message, in a buffer of just its size. */
@@ -116,7 +121,7 @@ START_TEST(each_kind_carries_its_own)
 {
     const Bytes announcement = whole_message(&announce_header),
                 tuning = whole_message(&tune_header), clock = whole_message(&clock_header),
-                reply = whole_message(&reply_header);
+                reply = whole_message(&reply_header), handler = whole_message(&handler_header);
     WireHeader read;
 
     ck_assert_ptr_null(wire_read_message(announcement.bytes, announcement.size, &read));
@@ -136,10 +141,16 @@ START_TEST(each_kind_carries_its_own)
     ck_assert_uint_eq(read.reply.request_id, reply_header.reply.request_id);
     ck_assert_uint_eq(read.reply.status, reply_header.reply.status);
     ck_assert_uint_eq(read.reply.min_clock, reply_header.reply.min_clock);
+    ck_assert_uint_eq(read.reply.more_bytes, reply_header.reply.more_bytes);
+    ck_assert_ptr_null(wire_read_message(handler.bytes, handler.size, &read));
+    ck_assert_uint_eq(read.request.n_keys, handler_header.request.n_keys);
+    ck_assert_uint_eq(read.request.piece.serial, handler_header.request.piece.serial);
+    ck_assert_uint_eq(read.request.piece.n_bytes, handler_header.request.piece.n_bytes);
     g_free(announcement.bytes);
     g_free(tuning.bytes);
     g_free(clock.bytes);
     g_free(reply.bytes);
+    g_free(handler.bytes);
 }
 END_TEST
 

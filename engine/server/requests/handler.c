@@ -1,0 +1,68 @@
+/* Calls of handlers.
+ *
+ * A model sees a call as a Get of its keys, if the handler reads, or as an Add to them. A call on
+ * all rows has no keys. That is as good as naming them all, for models that go by clocks alone:
+ * they treat all keys alike. A model that goes by keys, one that takes announcements, would take a
+ * request without keys for one that touches none; so such calls are refused
+ * (tables/client_handlers.c).
+ *
+ * So under "bsp" a call that reads is parked until the min clock has come to its clock, and then
+ * runs before the Adds of that clock; one that writes is kept, and runs among the Adds of its
+ * clock: by worker, then in the order in which the worker made them. Where the table aggregates the
+ * Adds of a clock, the sums are applied after the calls of that clock.
+ *
+ * Another node's call takes effect once: the link drops what came before, a call that writes is
+ * sent to a part only by those whom its move waits for, and what a model keeps moves with the part.
+ * A call that reads changes nothing, so it may be sent again.
+ *
+ * Thread: the server's owner. */
+#include "models/handlers/handler.h"
+#include "engine/server/request_ops.h"
+
+static size_t byte(const RubatoTableSpec *spec)
+{
+    (void)spec;
+    return 1;
+}
+
+/* The bytes of the call come under their numbers. What they say is checked when all have come. */
+static const char *find_fault(const RubatoShard *shard, const RubatoRequest *request)
+{
+    (void)shard;
+    if (request->keys.keys != NULL || request->keys.n == 0)
+        return "bytes of a handler's call without their numbers";
+    if (request->piece.n_bytes > HANDLER_CALL_MOST_BYTES)
+        return "the call of a handler with more bytes than one may have";
+    return request_find_number_fault(request->piece.n_bytes, request);
+}
+
+static void call_in_task(RubatoModel *model, RubatoRequest *request)
+{
+    const Message *const message = message_of_request(request);
+
+    /* as a Get brings it */
+    if (message->node_clock > 0)
+        model_clock(model, message->node, message->node_clock);
+    if (handler_check_here(request->handler_call, model->shard))
+        model_call(model, request);
+    else
+        rubato_model_finish(model, request);
+}
+
+static void call_between_tasks(RubatoShard *shard, RubatoRequest *request)
+{
+    if (handler_check_here(request->handler_call, shard))
+        handler_run(request->handler_call, shard, &request->keys);
+}
+
+extern const RequestOps handler_request;
+
+const RequestOps handler_request = {
+    .name = "call of a handler",
+    .rows = REQUEST_INPUT,
+    .row_bytes = byte,
+    .is_sent_again = true,
+    .find_fault = find_fault,
+    .in_task = call_in_task,
+    .between_tasks = call_between_tasks,
+};

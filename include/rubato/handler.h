@@ -1,0 +1,50 @@
+/* Calls of handlers: computation that goes to the rows.
+ *
+ * A call reaches all of a table, one part of it, or some keys. The handler runs once on each part
+ * that it reaches; the caller gets one result. handler_ops.h says what a handler is and how a
+ * consistency model treats its calls; docs/reference/handlers.md lists those that there are.
+ *
+ * Threads: as each call says. */
+#ifndef RUBATO_HANDLER_H
+#define RUBATO_HANDLER_H
+
+#include <rubato/bytes.h>
+#include <rubato/engine.h>
+#include <rubato/handler_ops.h>
+
+G_BEGIN_DECLS
+
+typedef struct {
+    const char *table;
+    const char *handler;
+    const void *arguments; /* as the handler reads them; NULL: none */
+    size_t n_argument_bytes;
+    RubatoScope scope;
+    uint32_t part;         /* RUBATO_SCOPE_PART */
+    const RubatoKey *keys; /* RUBATO_SCOPE_KEYS */
+    size_t n_keys;
+} RubatoHandlerCall;
+
+/* Calls a handler on a table of the worker's task, at the worker's clock, and waits for it: a
+ * handler that reads until the model lets it, as a Get; one that writes until each server has
+ * applied it or, under "bsp", kept it for the end of the clock. *result gets the call's result;
+ * NULL: nobody wants it. The caller keeps arguments and keys.
+ *
+ * Errors: RUBATO_ERROR_HANDLER if the handler failed; its text names table, handler, part and node.
+ * RUBATO_ERROR_NOT_FOUND for an unknown table or handler; RUBATO_ERROR_RANGE for a part or key that
+ * the table does not have; RUBATO_ERROR_INVALID for what the model refuses: under "sparse_ssp" a
+ * call has to name its keys. RUBATO_ERROR_FORMAT and others of the handler's own check.
+ * RUBATO_ERROR_CANCELLED, RUBATO_ERROR_MEMORY.
+ *
+ * Threads: the worker's. (*result: transfer full) */
+RUBATO_API bool rubato_worker_call_handler(RubatoWorker *worker, const RubatoHandlerCall *call,
+                                           GBytes **result, GError **error);
+
+/* The same between tasks, past any model: what the handler writes has been written when this
+ * returns. Any thread. (*result: transfer full) */
+RUBATO_API bool rubato_engine_call_handler(RubatoEngine *engine, const RubatoHandlerCall *call,
+                                           GBytes **result, GError **error);
+
+G_END_DECLS
+
+#endif

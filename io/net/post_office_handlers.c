@@ -1,0 +1,156 @@
+/* Calls of handlers, and their answers, between nodes.
+ *
+ * A call goes to another node as its bytes: a request whose "keys" are the numbers of these bytes
+ * and whose input are the bytes themselves, so it is cut into pieces as any request. The server
+ * puts them together (engine/server/server_handlers.c) and answers each piece; the answer to the
+ * last one brings the result.
+ *
+ * A large result comes as several replies to one request, each of which says how many bytes still
+ * follow. They are collected with the request that waits, and belong to it: if it is cancelled
+ * meanwhile, they go with it, and what still comes finds nobody.
+ *
+ * Threads: any. */
+#include "io/net/post_office_private.h"
+
+#include <string.h>
+
+/* Some bytes of a result whose rest has not come. */
+struct AnswerPiece {
+    AnswerPiece *next;
+    size_t n;
+    unsigned char bytes[];
+};
+
+/* ---- calling ---- */
+
+static bool send_bytes(PostOffice *office, const Message *message)
+{
+    HandlerCall *const call = message->request.handler_call;
+    const size_t n = handler_call_size(call, &message->request.keys);
+    g_autofree void *bytes = g_try_malloc(n);
+    Message sent = *message;
+
+    if (bytes == NULL)
+        return false;
+    handler_call_write(call, &message->request.keys, bytes);
+    /* relaxed: it only has to be another number each time */
+    call->serial = atomic_fetch_add_explicit(&office->n_handler_calls, 1, memory_order_relaxed);
+    call->n_payload_bytes = n;
+    sent.row_bytes = 1;
+    sent.request.keys = (RubatoKeys){ .n = n };
+    sent.request.input = bytes;
+    (void)post_office_send_pieces(office, &sent);
+    return true;
+}
+
+void post_office_call_handler(PostOffice *office, Message *message)
+{
+    Actor *const actor = office->servers[message->server].actor;
+
+    if (actor != NULL) {
+        actor_post(actor, message);
+    } else if (!send_bytes(office, message)) {
+        message->call->is_remote = true;
+        call_end_part(message->call, CALL_NO_MEMORY, UINT64_MAX);
+    }
+}
+
+/* ---- answering ---- */
+
+static Frame *new_reply(PostOffice *office, uint64_t request_id, size_t n_bytes, size_t n_more)
+{
+    const WireHeader header = {
+        .kind = MESSAGE_REPLY,
+        .value_bytes = n_bytes,
+        .reply = { .request_id = request_id, .more_bytes = n_more },
+    };
+
+    return network_new_frame(office->network, &header);
+}
+
+Frame *post_office_send_answer(PostOffice *office, uint32_t node, uint64_t request_id,
+                               const HandlerCall *call, CallStatus *status)
+{
+    const HandlerAnswer *const answer = &call->answer;
+    const bool failed = answer->failure != NULL;
+    const char *const bytes = failed ? answer->failure : answer->bytes;
+    const size_t n = failed ? strlen(bytes) : answer->n_bytes;
+
+    if (*status != CALL_OK && *status != CALL_FAILED)
+        return NULL;
+    if (failed)
+        *status = CALL_FAILED;
+    for (size_t at = 0; at < n;) {
+        const size_t some = MIN(n - at, POST_OFFICE_MAX_VALUE_BYTES);
+        Frame *const reply = new_reply(office, request_id, some, n - at - some);
+
+        if (reply == NULL) {
+            *status = CALL_NO_MEMORY;
+            return NULL;
+        }
+        memcpy(frame_values(reply), bytes + at, some);
+        at += some;
+        if (at == n)
+            return reply;
+        frame_header(reply)->reply.status = *status;
+        network_push(office->network, node, reply);
+    }
+    return NULL;
+}
+
+/* ---- receiving an answer ---- */
+
+void post_office_free_pieces(AnswerPiece *piece)
+{
+    for (AnswerPiece *next; piece != NULL; piece = next) {
+        next = piece->next;
+        g_free(piece);
+    }
+}
+
+AnswerPiece *post_office_new_piece(const Incoming *incoming)
+{
+    AnswerPiece *const piece = g_try_malloc(sizeof *piece + incoming->value_bytes);
+
+    if (piece == NULL)
+        return NULL;
+    piece->next = NULL;
+    piece->n = incoming->value_bytes;
+    if (piece->n > 0)
+        memcpy(piece->bytes, incoming->values, piece->n);
+    return piece;
+}
+
+AnswerPiece **post_office_piece_next(AnswerPiece *piece)
+{
+    return &piece->next;
+}
+
+bool post_office_take_answer(HandlerAnswer *answer, const AnswerPiece *pieces, size_t n_come,
+                             const Incoming *incoming)
+{
+    const size_t n = n_come + incoming->value_bytes;
+    char *bytes, *at;
+
+    if (n == 0)
+        return true;
+    at = bytes = g_try_malloc(n + 1);
+    if (bytes == NULL)
+        return false;
+    for (; pieces != NULL; pieces = pieces->next) {
+        memcpy(at, pieces->bytes, pieces->n);
+        at += pieces->n;
+    }
+    if (incoming->value_bytes > 0)
+        memcpy(at, incoming->values, incoming->value_bytes);
+    bytes[n] = '\0';
+    handler_answer_clear(answer); /* only a liar answers twice */
+    if (incoming->header.reply.status == CALL_FAILED) {
+        answer->failure = g_utf8_make_valid(bytes, -1);
+        g_free(bytes);
+    } else {
+        answer->bytes = bytes;
+        answer->n_bytes = n;
+    }
+    return true;
+}

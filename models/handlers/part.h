@@ -1,0 +1,28 @@
+/* A part in the hand of a handler.
+ *
+ * Threads: the shard's present owner. */
+#ifndef RUBATO_MODELS_HANDLERS_PART_H
+#define RUBATO_MODELS_HANDLERS_PART_H
+
+#include <rubato/handler_ops.h>
+
+#include "io/net/handler_call.h"
+#include "models/shard_private.h"
+
+struct RubatoPart {
+    const HandlerCall *call;
+    RubatoShard *shard;
+    const RubatoKeys *keys; /* of the call; not used if it is of all rows */
+    uint64_t n_done;        /* rows that rubato_part_next has given */
+    bool is_starved;        /* there was no memory for rows */
+    void *fresh;            /* initial values of absent rows; NULL until there are any */
+    RubatoKey block[BLOCK];
+    void *rows[BLOCK];
+};
+
+/* All of these outlive the part. */
+void part_begin(RubatoPart *part, const HandlerCall *call, RubatoShard *shard,
+                const RubatoKeys *keys);
+void part_end(RubatoPart *part);
+
+#endif

@@ -1,0 +1,707 @@
+/* Handlers on several nodes, over shared memory and TCP, with usual and with small pieces and
+ * windows: results are those of one node; arguments and results of many pieces; failures; handlers
+ * that take long; nodes that have registered others; parts that move meanwhile. */
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+#include "io/net/handler_call.h"
+#include "models/update/bad_gradients.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 300, N_PARTS = 5, N_CLOCKS = 20, N_MOVES = 16, STALENESS = 2, SPECULATION = 2 };
+
+static const struct {
+    ClusterShape shape;
+    const char *over;
+    bool small;
+} shapes[] = {
+    { { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } }, "shm", false },
+    { { .n_nodes = 2, .nodes = { { 2, 1 }, { 1, 1 } } }, "tcp", true },
+    { { .n_nodes = 3, .nodes = { { 1, 1 }, { 1, 2 }, { 0, 1 } }, .scheduler = 2 }, "tcp", false },
+    { { .n_nodes = 3, .nodes = { { 1, 1 }, { 2, 1 }, { 1, 1 } } }, "shm", true },
+};
+
+static ClusterRun *new_run(int i)
+{
+    ClusterShape shape = shapes[i].shape;
+
+    shape.over = shapes[i].over;
+    if (shapes[i].small)
+        shape.sizes = small_sizes();
+    return cluster_run_new(&shape);
+}
+
+/* ---- the handlers of this program ---- */
+
+/* Its arguments backwards. */
+static bool run_reverse(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                        GError **error)
+{
+    const size_t n = rubato_byte_reader_left(arguments);
+    const unsigned char *bytes = rubato_read_bytes(arguments, n);
+
+    g_autofree unsigned char *reversed = g_malloc(n);
+
+    (void)part;
+    (void)error;
+    for (size_t i = 0; i < n; i++)
+        reversed[i] = bytes[n - 1 - i];
+    return rubato_write(result, reversed, n);
+}
+
+static bool run_fail(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                     GError **error)
+{
+    (void)arguments;
+    (void)result;
+    if (rubato_part_number(part) != 1)
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "it does not like this part");
+    return false;
+}
+
+/* Adds 1 to every value of its rows. */
+static bool run_increment(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                          GError **error)
+{
+    RubatoPartRows rows;
+
+    (void)arguments;
+    (void)result;
+    (void)error;
+    while (rubato_part_next(part, &rows))
+        for (size_t i = 0; i < rows.n; i++)
+            ++*(int64_t *)rubato_part_rows_row(&rows, i);
+    return true;
+}
+
+/* The lowest and the highest value of its rows. */
+static bool run_extremes(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                         GError **error)
+{
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    RubatoPartRows rows;
+
+    (void)arguments;
+    (void)error;
+    while (rubato_part_next(part, &rows))
+        for (size_t i = 0; i < rows.n; i++) {
+            const int64_t value = *(int64_t *)rubato_part_rows_row(&rows, i);
+
+            low = MIN(low, value);
+            high = MAX(high, value);
+        }
+    rubato_write_i64(result, low);
+    rubato_write_i64(result, high);
+    return true;
+}
+
+static bool reduce_extremes(const RubatoHandlerSetting *setting, RubatoByteReader *arguments,
+                            RubatoByteReader *results, size_t n, RubatoByteWriter *result,
+                            GError **error)
+{
+    int64_t low = INT64_MAX, high = INT64_MIN;
+
+    (void)setting;
+    (void)arguments;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t one = rubato_read_i64(&results[i]), other = rubato_read_i64(&results[i]);
+
+        low = MIN(low, one);
+        high = MAX(high, other);
+        if (!rubato_byte_reader_finish(&results[i], "the extremes", error))
+            return false;
+    }
+    rubato_write_i64(result, low);
+    rubato_write_i64(result, high);
+    return true;
+}
+
+/* Takes as many milliseconds as its argument says. */
+static bool run_sleep(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                      GError **error)
+{
+    (void)part;
+    (void)result;
+    (void)error;
+    g_usleep(1000ul * rubato_read_u32(arguments));
+    return true;
+}
+
+static const RubatoHandlerOps own_handlers[] = {
+    { .name = "reverse", .run = run_reverse },
+    { .name = "fail", .run = run_fail },
+    { .name = "increment", .access = RUBATO_ACCESS_WRITES, .run = run_increment },
+    { .name = "extremes", .run = run_extremes, .reduce = reduce_extremes },
+    { .name = "sleep", .run = run_sleep },
+};
+
+static void register_all(void)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(own_handlers); i++)
+        ck_assert(rubato_register_handler(&own_handlers[i], NULL));
+}
+
+/* ---- results are those of one node ---- */
+
+static bool say_results(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const char *const tables[] = { "a", "b" };
+    const RubatoKey pair[] = { 1, N_KEYS - 1 };
+    const uint32_t top[] = { 4, 0, 1 };
+    const RubatoHandlerCall calls[] = {
+        { .table = "a", .handler = "sum" },
+        { .table = "a", .handler = "norm" },
+        { .table = "a", .handler = "count" },
+        { .table = "a", .handler = "dot", .arguments = "b", .n_argument_bytes = 1 },
+        { .table = "b", .handler = "dot", .scope = RUBATO_SCOPE_KEYS, .keys = pair, .n_keys = 2 },
+        { .table = "b", .handler = "top_k", .arguments = top, .n_argument_bytes = sizeof top },
+        { .table = "b", .handler = "norm", .scope = RUBATO_SCOPE_PART, .part = 3 },
+    };
+
+    (void)data;
+    for (uint32_t table = 0; table < 2; table++) {
+        const RubatoTableSpec spec = {
+            .name = tables[table], .dtype = RUBATO_F64, .n_keys = N_KEYS, .parts = N_PARTS
+        };
+        uint64_t state = table;
+
+        if (!rubato_engine_create_table(engine, &spec, error))
+            return false;
+        for (RubatoKey key = 0; key < N_KEYS; key++) {
+            const double value =
+                ldexp((double)(int64_t)next_random(&state), (int)random_below(&state, 100) - 50);
+
+            if (!rubato_engine_set(engine, tables[table], &key, 1, &value, error))
+                return false;
+        }
+    }
+    if (!rubato_engine_barrier(engine, error))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(calls); i++) {
+        g_autoptr(GBytes) result = NULL;
+        g_autofree char *digest = NULL;
+
+        if (!rubato_engine_call_handler(engine, &calls[i], &result, error))
+            return false;
+        digest = g_compute_checksum_for_bytes(G_CHECKSUM_SHA256, result);
+        cluster_say("result %zu is %s", i, digest);
+    }
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(results_are_those_of_one_node)
+{
+    g_autofree char *alone = cluster_play_alone(1, 1, say_results, NULL);
+    ClusterRun *run = new_run(_i);
+
+    cluster_start(run, say_results, NULL);
+    cluster_expect_success(run);
+    for (uint32_t node = 0; node < shapes[_i].shape.n_nodes; node++)
+        for (int i = 0; i < 7; i++) {
+            g_autofree char *start = g_strdup_printf("result %d is ", i);
+            g_autofree char *text = g_strndup(strstr(alone, start), strlen(start) + 64);
+
+            cluster_expect_text(run, node, text);
+        }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- many pieces ---- */
+
+/* More than a packet of any size carries, and not a multiple of one. */
+static size_t bytes_of(int i)
+{
+    return shapes[i].small ? 30001 : (1 << 20) + 5;
+}
+
+static bool reverse_on(RubatoEngine *engine, RubatoWorker *worker, size_t n, GError **error)
+{
+    g_autofree unsigned char *bytes = g_malloc(n);
+    g_autoptr(GBytes) result = NULL;
+    uint64_t state = n;
+
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (unsigned char)next_random(&state);
+    const RubatoHandlerCall asked = {
+        .table = "t", .handler = "reverse", .arguments = bytes, .n_argument_bytes = n
+    };
+
+    if (!(worker != NULL ? rubato_worker_call_handler(worker, &asked, &result, error)
+                         : rubato_engine_call_handler(engine, &asked, &result, error)))
+        return false;
+    EXPECT(g_bytes_get_size(result) == N_PARTS * n, "%zu bytes", g_bytes_get_size(result));
+    const unsigned char *at = g_bytes_get_data(result, NULL);
+
+    for (size_t i = 0; i < n / 2; i++) { /* backwards */
+        const unsigned char one = bytes[i];
+
+        bytes[i] = bytes[n - 1 - i];
+        bytes[n - 1 - i] = one;
+    }
+    for (size_t part = 0; part < N_PARTS; part++)
+        EXPECT(n == 0 || memcmp(at + part * n, bytes, n) == 0, "the result of part %zu", part);
+    return true;
+}
+
+static bool reverse_in_task(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const size_t most = *(const size_t *)user_data;
+
+    for (size_t n = most - 2; n <= most; n++)
+        if (!reverse_on(NULL, worker, n, error))
+            return false;
+    return reverse_on(NULL, worker, 0, error) && reverse_on(NULL, worker, 1, error);
+}
+
+static bool reverse(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "t", .n_keys = N_KEYS, .parts = N_PARTS, .model = "ssp", .staleness = 1
+    };
+    const char *const tables[] = { "t", NULL };
+    const size_t n = bytes_of(*(const int *)data);
+
+    return rubato_engine_create_table(engine, &spec, error) && reverse_on(engine, NULL, n, error) &&
+           cluster_run_task(engine, "reverse", reverse_in_task, &n, tables, error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+START_TEST(arguments_and_results_go_in_many_pieces)
+{
+    ClusterRun *run = new_run(_i);
+
+    cluster_start(run, reverse, &_i);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- a handler that fails ---- */
+
+static bool fail_in_task(RubatoWorker *worker, void *user_data, GError **error)
+{
+    GError *found = NULL;
+
+    (void)user_data;
+    EXPECT(!rubato_worker_call_handler(
+               worker, &(RubatoHandlerCall){ .table = "t", .handler = "fail" }, NULL, &found),
+           "it fails");
+    return cluster_expect_error(&found, RUBATO_ERROR_HANDLER,
+                                "table t: handler fail failed on part 1 (node ", error) &&
+           rubato_worker_call_handler(
+               worker, &(RubatoHandlerCall){ .table = "t", .handler = "count" }, NULL, error);
+}
+
+static bool fail_everywhere(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = N_KEYS, .parts = N_PARTS };
+    const char *const tables[] = { "t", NULL };
+    GError *found = NULL;
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    EXPECT(!rubato_engine_call_handler(
+               engine, &(RubatoHandlerCall){ .table = "t", .handler = "fail" }, NULL, &found),
+           "it fails");
+    return cluster_expect_error(&found, RUBATO_ERROR_HANDLER, "it does not like this part",
+                                error) &&
+           cluster_run_task(engine, "fail", fail_in_task, NULL, tables, error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+START_TEST(failure_of_a_handler_reaches_its_caller_alone)
+{
+    ClusterRun *run = new_run(_i);
+
+    cluster_start(run, fail_everywhere, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- a handler that takes long ---- */
+
+static bool sleep_in_task(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t *ms = user_data;
+
+    /* part 1 is on node 1 */
+    return rubato_worker_rank(worker) != 0 ||
+           rubato_worker_call_handler(worker,
+                                      &(RubatoHandlerCall){ .table = "t",
+                                                            .handler = "sleep",
+                                                            .arguments = ms,
+                                                            .n_argument_bytes = sizeof *ms,
+                                                            .scope = RUBATO_SCOPE_PART,
+                                                            .part = 1 },
+                                      NULL, error);
+}
+
+static bool sleep_long(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = N_KEYS };
+    const char *const tables[] = { "t", NULL };
+
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "sleep", sleep_in_task, data, tables, error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+/* Its node's heartbeats go on meanwhile. */
+START_TEST(node_whose_handler_takes_long_is_not_lost)
+{
+    const uint32_t timeout_ms = cluster_short_timeout_ms(), ms = timeout_ms * 2;
+    ClusterShape shape = { .n_nodes = 2,
+                           .nodes = { { 1, 1 }, { 1, 1 } },
+                           .timeout_ms = timeout_ms,
+                           .stall_ms = timeout_ms / 4,
+                           .over = shapes[_i].over };
+    ClusterRun *run = cluster_run_new(&shape);
+    g_autofree char *text =
+        g_strdup_printf("worker 0 waits for an answer of node %u about table t", CLUSTER_IDS[1]);
+
+    cluster_start(run, sleep_long, &ms);
+    cluster_wait_for(run, 0, text);
+    cluster_wait_for(run, 0, "whose handler sleep it has called");
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- a node that sends nonsense ---- */
+
+/* The bytes of a call, some of which are sent. */
+typedef struct {
+    const char *says; /* NULL: nothing is wrong with them yet */
+    const char *name;
+    uint64_t n_argument_bytes, is_whole, n_keys, first_key, n_key_bytes;
+    uint64_t n_bytes; /* that it says it has in all */
+    size_t first, n;  /* those that are sent */
+    uint64_t serial;
+    uint32_t worker;
+} WrongCall;
+
+#define SAME (32 + 5 * 8)
+#define NOBODY BAD_GRADIENTS_NO_WORKER
+#define NO_SIZES "the call of a handler whose sizes do not fit its bytes"
+#define NO_NEXT "bytes of a handler's call that do not follow the last ones"
+#define NO_NUMBERS "bytes of a handler's call without their numbers"
+
+static const WrongCall wrong_calls[] = {
+    { "the call of a handler without a name", "norm", 0, 1, 0, 0, 0, 8, 0, 8, 1, NOBODY },
+    { "the call of a handler without a name", "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn", 0, 1, 0, 0, 0,
+      SAME, 0, SAME, 2, NOBODY },
+    { "a call of a handler that is not registered here", "none", 0, 1, 0, 0, 0, SAME, 0, SAME, 3,
+      NOBODY },
+    { NO_SIZES, "norm", 1, 1, 0, 0, 0, SAME, 0, SAME, 4, NOBODY },
+    { NO_SIZES, "norm", 0, 0, 1, 0, 8, SAME, 0, SAME, 5, NOBODY },
+    { NO_SIZES, "norm", UINT64_MAX - 7, 0, 1, 0, 8, SAME, 0, SAME, 6, NOBODY },
+    { "the call of a handler whose keys are not as many as it says", "norm", 0, 0, 5, 0, 8,
+      SAME + 8, 0, SAME + 8, 7, NOBODY },
+    { "the call of a handler on all rows that names keys", "norm", 0, 1, 2, 0, 0, SAME, 0, SAME, 8,
+      NOBODY },
+    { "the call of a handler on all rows that names keys", "norm", 0, 7, 0, 0, 0, SAME, 0, SAME, 9,
+      NOBODY },
+    { "a call of a handler with a key that is not here", "norm", 0, 0, 2, N_KEYS - 1, 0, SAME, 0,
+      SAME, 10, NOBODY },
+    { "a call of a handler with a key that is not here", "norm", 0, 0, UINT64_MAX, 2, 0, SAME, 0,
+      SAME, 11, NOBODY },
+    { "a number of what this server does not have", "norm", 0, 1, 0, 0, 0, SAME, 60, 50, 12,
+      NOBODY },
+    { "the call of a handler with more bytes than one may have", "norm", 0, 1, 0, 0, 0, UINT64_MAX,
+      0, SAME, 13, NOBODY },
+    { NO_NUMBERS, "norm", 0, 1, 0, 0, 0, SAME, 0, 0, 14, NOBODY },
+    { NULL, "norm", 0, 1, 0, 0, 0, SAME, 0, 40, 15, NOBODY },
+    { NO_NEXT, "norm", 0, 1, 0, 0, 0, SAME, 48, 24, 15, NOBODY },
+    { NULL, "norm", 0, 1, 0, 0, 0, SAME, 0, 40, 16, NOBODY },
+    { NO_NEXT, "norm", 0, 1, 0, 0, 0, SAME + 8, 40, 24, 16, NOBODY },
+    { "a request of a worker between tasks", "norm", 0, 1, 0, 0, 0, SAME, 0, SAME, 17, 1 },
+};
+
+/* Node 0 sends them to the server of node 1 as itself would. */
+static void send_wrong(RubatoEngine *engine, const WrongCall *wrong)
+{
+    const uint64_t numbers[] = { wrong->n_argument_bytes, wrong->is_whole, wrong->n_keys,
+                                 wrong->first_key, wrong->n_key_bytes };
+    char bytes[2 * SAME] = { 0 };
+    HandlerCall call = { .serial = wrong->serial, .n_payload_bytes = wrong->n_bytes };
+    Message message = { .kind = MESSAGE_HANDLER,
+                        .table = 0,
+                        .part = 1,
+                        .server = 1,
+                        .node = engine->office.self,
+                        .row_bytes = 1,
+                        .request = { .worker = wrong->worker,
+                                     .keys = { .first = wrong->first, .n = wrong->n },
+                                     .input = bytes + wrong->first,
+                                     .handler_call = &call } };
+    const size_t n_name = strlen(wrong->name);
+
+    memcpy(bytes, wrong->name, MIN(n_name, HANDLER_NAME_BYTES));
+    memcpy(bytes + HANDLER_NAME_BYTES, numbers, sizeof numbers);
+    post_office_tell(&engine->office, &message);
+}
+
+static bool send_all_wrong(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = N_KEYS };
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    if (rubato_engine_node(engine) == CLUSTER_IDS[0]) {
+        for (size_t i = 0; i < G_N_ELEMENTS(wrong_calls); i++)
+            send_wrong(engine, &wrong_calls[i]);
+        post_office_flush(&engine->office);
+        if (!rubato_engine_call_handler(
+                engine, &(RubatoHandlerCall){ .table = "t", .handler = "norm" }, NULL, error))
+            return false;
+    }
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(bytes_that_are_no_call_are_refused)
+{
+    ClusterShape shape = { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } }, .over = shapes[_i].over };
+    ClusterRun *run = cluster_run_new(&shape);
+
+    cluster_start(run, send_all_wrong, NULL);
+    cluster_expect_success(run);
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong_calls); i++)
+        if (wrong_calls[i].says != NULL) {
+            g_autofree char *text = g_strdup_printf("sent %s; dropped", wrong_calls[i].says);
+
+            cluster_expect_text(run, 1, text);
+        }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- others are registered ---- */
+
+static bool meet(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    return rubato_engine_barrier(engine, error);
+}
+
+static const RubatoHandlerOps extra = { .name = "extra", .run = run_reverse };
+static const RubatoHandlerOps other_extra = { .name = "extra",
+                                              .access = RUBATO_ACCESS_WRITES,
+                                              .run = run_increment };
+
+START_TEST(node_with_other_handlers_is_refused_by_name)
+{
+    ClusterRun *run = new_run(0);
+
+    if (_i == 1)
+        ck_assert(rubato_register_handler(&other_extra, NULL));
+    cluster_start_node(run, 0, meet, NULL);
+    if (_i == 0)
+        ck_assert(rubato_register_handler(&extra, NULL));
+    cluster_start_node(run, 1, meet, NULL);
+    if (_i == 0) {
+        cluster_expect_end(run, 1, CLUSTER_NOT_STARTED);
+        cluster_expect_text(run, 1, "has registered the handler extra, the scheduler has not");
+    } else { /* the same on both: they meet */
+        cluster_expect_success(run);
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- parts move ---- */
+
+static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+
+typedef struct {
+    const char *model;
+    bool hashed;
+    _Atomic uint32_t n_moved;
+} Scene;
+
+static RubatoKey key_of(const Scene *scene, uint64_t i)
+{
+    return scene->hashed ? rubato_mix64(i) : i;
+}
+
+/* What a value may be at a clock of a worker that has incremented so often: as in
+ * test_cluster_parts. */
+static bool check_extremes(const Scene *scene, RubatoWorker *worker, const RubatoHandlerCall *asked,
+                           int64_t clock, GError **error)
+{
+    const int64_t n = rubato_worker_n_workers(worker);
+    const int64_t behind = MAX(clock - STALENESS, 0);
+    int64_t low = clock, high = clock + (n - 1) * N_CLOCKS;
+    g_autoptr(GBytes) result = NULL;
+
+    if (!rubato_worker_call_handler(worker, asked, &result, error))
+        return false;
+    if (g_str_equal(scene->model, "bsp")) {
+        low = high = n * clock;
+    } else if (!g_str_equal(scene->model, "asp")) {
+        low = clock + (n - 1) * behind;
+        high = clock + (n - 1) * MIN(clock + STALENESS + SPECULATION + 2, N_CLOCKS);
+    }
+    RubatoByteReader reader = rubato_byte_reader_of(result);
+    const int64_t lowest = rubato_read_i64(&reader), highest = rubato_read_i64(&reader);
+
+    EXPECT(low <= lowest && highest <= high,
+           "%s: worker %u at clock %" G_GINT64_FORMAT " sees %" G_GINT64_FORMAT
+           " to %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT,
+           scene->model, rubato_worker_rank(worker), clock, lowest, highest, low, high);
+    return true;
+}
+
+/* Worker 0 goes on only after so many moves, so that parts move while calls wait for its clock. */
+static bool await_moves(RubatoWorker *worker, Scene *scene, uint64_t clock, GError **error)
+{
+    const uint32_t wanted = (uint32_t)(clock * N_MOVES / N_CLOCKS);
+
+    while (rubato_worker_rank(worker) == 0 && atomic_load(&scene->n_moved) < wanted) {
+        EXPECT(!rubato_worker_cancelled(worker), "the task goes on");
+        g_usleep(100); /* another thread moves, and only a counter tells of it */
+    }
+    return true;
+}
+
+static bool increment(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Scene *scene = user_data;
+    const bool is_sparse = g_str_equal(scene->model, "sparse_ssp");
+    RubatoKey keys[N_KEYS];
+    RubatoIteration iterations[N_CLOCKS];
+    int64_t values[N_KEYS];
+    RubatoHandlerCall read = { .table = "t",
+                               .handler = "extremes",
+                               .scope = RUBATO_SCOPE_KEYS,
+                               .keys = keys,
+                               .n_keys = N_KEYS };
+    RubatoHandlerCall write = read;
+    g_autoptr(RubatoKVTable) table = NULL;
+    g_autoptr(RubatoSparseKVClientTable) sparse = NULL;
+
+    write.handler = "increment";
+    for (uint64_t i = 0; i < N_KEYS; i++)
+        keys[i] = key_of(scene, i);
+    for (int i = 0; i < N_CLOCKS; i++)
+        iterations[i] = (RubatoIteration){ keys, N_KEYS };
+    if (is_sparse)
+        sparse = rubato_worker_open_sparse_kv_client_table(worker, "t", RUBATO_I64, iterations,
+                                                           N_CLOCKS, error);
+    else
+        table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    if (table == NULL && sparse == NULL)
+        return false;
+    for (uint64_t clock = 0; clock < N_CLOCKS; clock++) {
+        if (sparse != NULL && !rubato_sparse_kv_client_table_get(sparse, values, error))
+            return false;
+        if (!is_sparse && !scene->hashed) /* all rows; of hash storage there may be none yet */
+            read.scope = write.scope = clock % 2 == 0 ? RUBATO_SCOPE_KEYS : RUBATO_SCOPE_TABLE;
+        if (!check_extremes(scene, worker, &read, (int64_t)clock, error) ||
+            !await_moves(worker, scene, clock, error) ||
+            !rubato_worker_call_handler(worker, &write, NULL, error) ||
+            (table != NULL && !rubato_kv_table_clock(table, error)))
+            return false;
+    }
+    return true;
+}
+
+/* The same moves on every node. */
+static bool move_parts(RubatoEngine *engine, Scene *scene, GError **error)
+{
+    uint64_t state = 5;
+
+    for (uint32_t i = 0; i < N_MOVES; i++) {
+        const uint32_t part = random_below(&state, N_PARTS);
+        const uint32_t server = random_below(&state, rubato_engine_n_servers(engine));
+
+        if (!rubato_engine_move_part(engine, "t", part, server, error))
+            return false;
+        atomic_fetch_add(&scene->n_moved, 1);
+    }
+    return true;
+}
+
+static bool increment_on(RubatoEngine *engine, Scene *scene, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t",
+                                   .dtype = RUBATO_I64,
+                                   .n_keys = scene->hashed ? 0 : N_KEYS,
+                                   .parts = N_PARTS,
+                                   .model = scene->model,
+                                   .staleness = STALENESS,
+                                   .speculation = SPECULATION };
+    const char *const tables[] = { "t", NULL };
+    const RubatoTask task = {
+        .name = "increment", .run = increment, .user_data = scene, .tables = tables
+    };
+    const int64_t expected = (int64_t)rubato_engine_n_workers(engine) * N_CLOCKS;
+    RubatoKey keys[N_KEYS];
+    int64_t values[N_KEYS];
+    RubatoTaskRun *run;
+    bool moved;
+
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    run = rubato_engine_start(engine, &task, error);
+    if (run == NULL)
+        return false;
+    moved = move_parts(engine, scene, error);
+    for (uint64_t i = 0; i < N_KEYS; i++)
+        keys[i] = key_of(scene, i);
+    if (!rubato_task_run_wait(run, moved ? error : NULL) || !moved ||
+        !rubato_engine_get(engine, "t", keys, N_KEYS, values, error))
+        return false;
+    for (int i = 0; i < N_KEYS; i++)
+        EXPECT(values[i] == expected,
+               "%s: value %d is %" G_GINT64_FORMAT " at last, expected %" G_GINT64_FORMAT,
+               scene->model, i, values[i], expected);
+    return rubato_engine_drop_table(engine, "t", error);
+}
+
+static bool play_moves(RubatoEngine *engine, const void *data, GError **error)
+{
+    for (int hashed = 0; hashed < 2; hashed++) {
+        Scene scene = { .model = data, .hashed = hashed != 0 };
+
+        if (!increment_on(engine, &scene, error))
+            return false;
+    }
+    return true;
+}
+
+START_TEST(calls_read_within_bounds_and_write_once_while_parts_move)
+{
+    ClusterRun *run = new_run(_i / (int)G_N_ELEMENTS(models));
+
+    cluster_start(run, play_moves, models[(size_t)_i % G_N_ELEMENTS(models)]);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("cluster_handlers");
+    TCase *const cases = cluster_add_case(suite, "handlers");
+    const int n_shapes = (int)G_N_ELEMENTS(shapes);
+
+    tcase_add_checked_fixture(cases, register_all, NULL);
+    tcase_add_loop_test(cases, results_are_those_of_one_node, 0, n_shapes);
+    tcase_add_loop_test(cases, arguments_and_results_go_in_many_pieces, 0, n_shapes);
+    tcase_add_loop_test(cases, failure_of_a_handler_reaches_its_caller_alone, 0, n_shapes);
+    tcase_add_loop_test(cases, node_whose_handler_takes_long_is_not_lost, 0, 2);
+    tcase_add_loop_test(cases, bytes_that_are_no_call_are_refused, 0, 2);
+    tcase_add_loop_test(cases, node_with_other_handlers_is_refused_by_name, 0, 2);
+    tcase_add_loop_test(cases, calls_read_within_bounds_and_write_once_while_parts_move, 0,
+                        n_shapes * (int)G_N_ELEMENTS(models));
+    return run_suite(suite);
+}

@@ -1,0 +1,894 @@
+/* Handlers in one process: each built-in one against a plain loop, over dtypes, storages and
+ * numbers of servers; handlers of the program: arguments, results, keys, failures, and what a model
+ * makes of their calls. */
+#include <math.h>
+#include <rubato/rubato.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 700, WIDTH = 3, N_VALUES = N_KEYS * WIDTH };
+
+/* ---- the handlers of this program ---- */
+
+/* Echoes its arguments, and says which part it is. */
+static bool run_echo(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                     GError **error)
+{
+    const size_t n = rubato_byte_reader_left(arguments);
+
+    (void)error;
+    rubato_write_u32(result, rubato_part_number(part));
+    rubato_write_u64(result, n);
+    rubato_write(result, rubato_read_bytes(arguments, n), n);
+    return true;
+}
+
+/* Fails on one part, with a text. */
+static bool run_fail(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                     GError **error)
+{
+    (void)result;
+    if (rubato_part_number(part) != rubato_read_u32(arguments))
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "it does not like this part");
+    return false;
+}
+
+/* Tells the keys it gets, in their order, and their first values. */
+static bool run_keys(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                     GError **error)
+{
+    RubatoPartRows rows;
+
+    (void)arguments;
+    (void)error;
+    while (rubato_part_next(part, &rows))
+        for (size_t i = 0; i < rows.n; i++) {
+            rubato_write_u64(result, rubato_part_rows_key(&rows, i));
+            rubato_write_i64(result, *(const int64_t *)rubato_part_rows_row(&rows, i));
+        }
+    return true;
+}
+
+/* Multiplies what it gets by 2 and adds the argument, by three ways to write. */
+static bool run_twice_and(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                          GError **error)
+{
+    const int64_t more = rubato_read_i64(arguments);
+    RubatoPartRows rows;
+
+    (void)result;
+    while (rubato_part_next(part, &rows))
+        for (size_t i = 0; i < rows.n; i++) {
+            const RubatoKey key = rubato_part_rows_key(&rows, i);
+            int64_t values[WIDTH];
+
+            if (!rubato_part_get(part, &key, 1, values, error) ||
+                !rubato_part_add(part, &key, 1, values, error))
+                return false;
+            for (int column = 0; column < WIDTH; column++)
+                values[column] = 2 * values[column] + more;
+            if (!rubato_part_set(part, &key, 1, values, error))
+                return false;
+        }
+    return true;
+}
+
+/* Writes although it says that it reads. */
+static bool run_sly(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                    GError **error)
+{
+    const RubatoKey key = 0;
+    const int64_t values[WIDTH] = { 0 };
+
+    (void)arguments;
+    (void)result;
+    return rubato_part_set(part, &key, 1, values, error);
+}
+
+/* Asks for a key that the part does not have. */
+static bool run_astray(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                       GError **error)
+{
+    const RubatoKey key = UINT64_MAX;
+    int64_t values[WIDTH];
+
+    (void)arguments;
+    (void)result;
+    return rubato_part_get(part, &key, 1, values, error);
+}
+
+static bool check_one_i64(const RubatoHandlerSetting *setting, RubatoByteReader *arguments,
+                          GError **error)
+{
+    (void)setting;
+    rubato_read_i64(arguments);
+    return rubato_byte_reader_finish(arguments, "its arguments", error);
+}
+
+/* Runs until it is let go. */
+static Event entered = EVENT_INIT, leave = EVENT_INIT;
+
+static bool run_loop(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                     GError **error)
+{
+    (void)part;
+    (void)arguments;
+    (void)result;
+    (void)error;
+    event_raise(&entered);
+    event_wait(&leave, 1);
+    return true;
+}
+
+static const RubatoHandlerOps own_handlers[] = {
+    { .name = "echo", .run = run_echo },
+    { .name = "fail", .run = run_fail },
+    { .name = "keys", .run = run_keys },
+    { .name = "twice-and",
+      .access = RUBATO_ACCESS_WRITES,
+      .check = check_one_i64,
+      .run = run_twice_and },
+    { .name = "fail-to-write", .access = RUBATO_ACCESS_WRITES, .run = run_fail },
+    { .name = "chatty", .access = RUBATO_ACCESS_WRITES, .run = run_echo },
+    { .name = "sly", .run = run_sly },
+    { .name = "astray", .run = run_astray },
+    { .name = "loop", .run = run_loop },
+};
+
+static void register_all(void)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(own_handlers); i++)
+        ck_assert(rubato_register_handler(&own_handlers[i], NULL));
+}
+
+/* ---- the built-in ones, against plain loops ---- */
+
+static const RubatoDtype dtypes[] = { RUBATO_F32, RUBATO_F64, RUBATO_I32, RUBATO_I64 };
+static const uint32_t servers[] = { 1, 2, 4 };
+
+/* A table with numbers of which sums in double depend on their order. */
+typedef struct {
+    RubatoDtype dtype;
+    bool hashed;
+    RubatoEngine *engine;
+    RubatoKey keys[N_KEYS];
+    char values[N_VALUES * sizeof(int64_t)];
+    double doubles[N_VALUES]; /* the same as doubles */
+} Filled;
+
+static RubatoKey key_of(bool hashed, uint64_t i)
+{
+    return hashed ? rubato_mix64(i) : 40 + i;
+}
+
+static void fill(Filled *filled, const char *table, uint64_t seed)
+{
+    const RubatoTableSpec spec = { .name = table,
+                                   .dtype = filled->dtype,
+                                   .width = WIDTH,
+                                   .first_key = filled->hashed ? 0 : 40,
+                                   .n_keys = filled->hashed ? 0 : N_KEYS,
+                                   .parts = 5 };
+    uint64_t state = seed;
+
+    create_table(filled->engine, &spec);
+    for (size_t i = 0; i < N_VALUES; i++) {
+        const double wild =
+            ldexp((double)(int64_t)next_random(&state), -(int)random_below(&state, 90));
+
+        switch (filled->dtype) {
+        case RUBATO_F32:
+            ((float *)(void *)filled->values)[i] = (float)wild;
+            filled->doubles[i] = (double)((float *)(void *)filled->values)[i];
+            break;
+        case RUBATO_F64:
+            ((double *)(void *)filled->values)[i] = filled->doubles[i] = wild;
+            break;
+        case RUBATO_I32:
+            ((int32_t *)(void *)filled->values)[i] = (int32_t)next_random(&state);
+            filled->doubles[i] = ((int32_t *)(void *)filled->values)[i];
+            break;
+        case RUBATO_I64: /* small enough that a double holds it */
+            ((int64_t *)(void *)filled->values)[i] = (int64_t)(next_random(&state) >> 12);
+            filled->doubles[i] = (double)((int64_t *)(void *)filled->values)[i];
+            break;
+        }
+    }
+    memset(filled->values, 0, 4 * rubato_dtype_size(filled->dtype));
+    memset(filled->doubles, 0, 4 * sizeof(double));
+    for (uint64_t i = 0; i < N_KEYS; i++)
+        filled->keys[i] = key_of(filled->hashed, i);
+    ck_assert(rubato_engine_set(filled->engine, table, filled->keys, N_KEYS, filled->values, NULL));
+}
+
+static GBytes *call(RubatoEngine *engine, const RubatoHandlerCall *asked)
+{
+    GError *error = NULL;
+    GBytes *result = NULL;
+
+    require_msg(rubato_engine_call_handler(engine, asked, &result, &error), "%s",
+                error == NULL ? "" : error->message);
+    return result;
+}
+
+static double call_f64(RubatoEngine *engine, const RubatoHandlerCall *asked)
+{
+    g_autoptr(GBytes) result = call(engine, asked);
+    RubatoByteReader reader = rubato_byte_reader_of(result);
+    const double value = rubato_read_f64(&reader);
+
+    ck_assert(rubato_byte_reader_finish(&reader, "the result", NULL));
+    return value;
+}
+
+static int compare_magnitudes(const void *a, const void *b)
+{
+    const double one = fabs(*(const double *)a), other = fabs(*(const double *)b);
+
+    return one < other ? -1 : one > other;
+}
+
+/* Exact enough to judge a correctly rounded sum: in long double, the small terms first, twice
+ * compensated. */
+static double sum_of(const double *terms, size_t n)
+{
+    g_autofree double *sorted = g_memdup2(terms, n * sizeof *terms);
+    long double sum = 0, lost = 0;
+
+    qsort(sorted, n, sizeof *sorted, compare_magnitudes);
+    for (size_t i = 0; i < n; i++) {
+        const long double next = sum + (long double)sorted[i];
+        const long double back = next - sum;
+
+        lost += (sum - (next - back)) + ((long double)sorted[i] - back);
+        sum = next;
+    }
+    return (double)(sum + lost);
+}
+
+static void expect_close(double value, double expected)
+{
+    require_msg(fabs(value - expected) <= fabs(expected) * 1e-15, "%.17g is not %.17g", value,
+                expected);
+}
+
+static void check_sums(Filled *filled)
+{
+    const RubatoHandlerCall sum = { .table = "t", .handler = "sum" };
+    const RubatoHandlerCall norm = { .table = "t", .handler = "norm" };
+    double squares[N_VALUES];
+
+    for (size_t i = 0; i < N_VALUES; i++)
+        squares[i] = filled->doubles[i] * filled->doubles[i];
+    expect_close(call_f64(filled->engine, &sum), sum_of(filled->doubles, N_VALUES));
+    expect_close(call_f64(filled->engine, &norm), sqrt(sum_of(squares, N_VALUES)));
+}
+
+static void check_count(Filled *filled)
+{
+    g_autoptr(GBytes) result =
+        call(filled->engine, &(RubatoHandlerCall){ .table = "t", .handler = "count" });
+    RubatoByteReader reader = rubato_byte_reader_of(result);
+    uint64_t n_values = 0;
+
+    for (size_t i = 0; i < N_VALUES; i++)
+        n_values += filled->doubles[i] != 0;
+    ck_assert_uint_eq(rubato_read_u64(&reader), N_KEYS);
+    ck_assert_uint_eq(rubato_read_u64(&reader), n_values);
+    ck_assert_uint_lt(n_values, N_VALUES);
+    ck_assert(rubato_byte_reader_finish(&reader, "the result", NULL));
+}
+
+static void check_top_k(Filled *filled, uint32_t k, uint32_t column, uint32_t order)
+{
+    const uint32_t arguments[] = { k, column, order };
+    g_autoptr(GBytes) result =
+        call(filled->engine, &(RubatoHandlerCall){ .table = "t",
+                                                   .handler = "top_k",
+                                                   .arguments = arguments,
+                                                   .n_argument_bytes = sizeof arguments });
+    RubatoByteReader reader = rubato_byte_reader_of(result);
+    bool taken[N_KEYS] = { false };
+
+    for (uint32_t place = 0; place < MIN(k, N_KEYS); place++) {
+        size_t best = N_KEYS;
+
+        for (size_t i = 0; i < N_KEYS; i++) {
+            const double value = filled->doubles[i * WIDTH + column];
+            const double held = best == N_KEYS ? 0 : filled->doubles[best * WIDTH + column];
+            const double one = order == 0 ? value : fabs(value);
+            const double other = order == 0 ? held : fabs(held);
+
+            if (!taken[i] && (best == N_KEYS || one > other ||
+                              (!(one < other) && filled->keys[i] < filled->keys[best])))
+                best = i;
+        }
+        taken[best] = true;
+        ck_assert_uint_eq(rubato_read_u64(&reader), filled->keys[best]);
+        QUICK_ASSERT(rubato_read_f64(&reader) == filled->doubles[best * WIDTH + column]);
+    }
+    ck_assert(rubato_byte_reader_finish(&reader, "the result", NULL));
+}
+
+static void check_histogram(Filled *filled)
+{
+    const double low = -1e3, high = 1e9;
+    const uint32_t n = 7;
+    uint64_t expected[3 + 7] = { 0 };
+    g_auto(RubatoByteWriter) arguments = rubato_byte_writer_new(SIZE_MAX);
+
+    rubato_write_f64(&arguments, low);
+    rubato_write_f64(&arguments, high);
+    rubato_write_u32(&arguments, n);
+    g_autoptr(GBytes) result =
+        call(filled->engine, &(RubatoHandlerCall){ .table = "t",
+                                                   .handler = "histogram",
+                                                   .arguments = arguments.bytes,
+                                                   .n_argument_bytes = arguments.n });
+    for (size_t i = 0; i < N_VALUES; i++) {
+        const double value = filled->doubles[i];
+
+        if (value < low)
+            expected[0]++;
+        else if (value >= high)
+            expected[1]++;
+        else
+            expected[3 + (size_t)((value - low) * n / (high - low))]++;
+    }
+    ck_assert_uint_eq(g_bytes_get_size(result), sizeof expected);
+    ck_assert_mem_eq(g_bytes_get_data(result, NULL), expected, sizeof expected);
+}
+
+static void check_dot_of_rows(Filled *filled)
+{
+    static const size_t pairs[][2] = { { 1, 2 }, { 3, 3 }, { 0, 699 }, { 500, 20 } };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(pairs); i++) {
+        const size_t a = pairs[i][0], b = pairs[i][1];
+        const RubatoKey keys[] = { filled->keys[a], filled->keys[b] };
+        double products[WIDTH];
+
+        for (int column = 0; column < WIDTH; column++)
+            products[column] = filled->doubles[a * WIDTH + (size_t)column] *
+                               filled->doubles[b * WIDTH + (size_t)column];
+        expect_close(call_f64(filled->engine, &(RubatoHandlerCall){ .table = "t",
+                                                                    .handler = "dot",
+                                                                    .scope = RUBATO_SCOPE_KEYS,
+                                                                    .keys = keys,
+                                                                    .n_keys = 2 }),
+                     sum_of(products, WIDTH));
+    }
+}
+
+static void check_dot_of_tables(Filled *filled)
+{
+    Filled other = *filled;
+    double products[N_VALUES];
+
+    fill(&other, "u", 99);
+    for (size_t i = 0; i < N_VALUES; i++)
+        products[i] = filled->doubles[i] * other.doubles[i];
+    const RubatoHandlerCall dot = {
+        .table = "t", .handler = "dot", .arguments = "u", .n_argument_bytes = 1
+    };
+    const double value = call_f64(filled->engine, &dot);
+
+    /* products of doubles are rounded here, and not there */
+    require_msg(fabs(value - sum_of(products, N_VALUES)) <= fabs(value) * 1e-12, "%.17g", value);
+}
+
+static void check_scale(Filled *filled)
+{
+    const double factor = -2.5;
+    const RubatoHandlerCall scale = {
+        .table = "t", .handler = "scale", .arguments = &factor, .n_argument_bytes = sizeof factor
+    };
+    g_autofree char *values = g_malloc(sizeof filled->values);
+    GError *error = NULL;
+
+    if (filled->dtype != RUBATO_F32 && filled->dtype != RUBATO_F64) {
+        ck_assert(!rubato_engine_call_handler(filled->engine, &scale, NULL, &error));
+        check_error(&error, RUBATO_ERROR_TYPE, "table t", "handler scale", "f64", NULL);
+        return;
+    }
+    g_autoptr(GBytes) nothing = call(filled->engine, &scale);
+    ck_assert_uint_eq(g_bytes_get_size(nothing), 0);
+    ck_assert(rubato_engine_get(filled->engine, "t", filled->keys, N_KEYS, values, NULL));
+    for (size_t i = 0; i < N_VALUES; i++)
+        QUICK_ASSERT(filled->dtype == RUBATO_F32
+                         ? ((float *)(void *)values)[i] ==
+                               ((float *)(void *)filled->values)[i] * (float)factor
+                         : ((double *)(void *)values)[i] == filled->doubles[i] * factor);
+}
+
+START_TEST(a_built_in_handler_gives_what_a_loop_gives)
+{
+    const size_t n_dtypes = G_N_ELEMENTS(dtypes);
+    Filled filled = { .dtype = dtypes[(size_t)_i % n_dtypes],
+                      .hashed = (size_t)_i / n_dtypes % 2 == 1 };
+    g_autoptr(RubatoEngine) engine = engine_with_servers(servers[(size_t)_i / n_dtypes / 2]);
+
+    filled.engine = engine;
+    fill(&filled, "t", 7);
+    check_sums(&filled);
+    check_count(&filled);
+    check_top_k(&filled, 10, 1, 0);
+    check_top_k(&filled, 10, 2, 1);
+    check_top_k(&filled, N_KEYS + 5, 0, 0);
+    check_histogram(&filled);
+    check_dot_of_rows(&filled);
+    check_dot_of_tables(&filled);
+    check_scale(&filled);
+}
+END_TEST
+
+/* The same bits for every number of servers and parts, and for either storage. */
+START_TEST(sums_do_not_depend_on_servers_or_parts)
+{
+    uint64_t seen[3] = { 0 };
+
+    for (uint32_t i = 0; i < 6; i++) {
+        g_autoptr(RubatoEngine) engine = engine_with_servers(1 + i % 3);
+        const RubatoTableSpec spec = { .name = "t",
+                                       .dtype = RUBATO_F64,
+                                       .storage = i % 2 == 0 ? "dense" : "hash",
+                                       .n_keys = i % 2 == 0 ? N_KEYS : 0,
+                                       .parts = 1 + 3 * i };
+        uint64_t state = 3;
+
+        create_table(engine, &spec);
+        for (RubatoKey key = 0; key < N_KEYS; key++) {
+            const double value =
+                ldexp((double)(int64_t)next_random(&state), (int)random_below(&state, 120) - 60);
+
+            ck_assert(rubato_engine_set(engine, "t", &key, 1, &value, NULL));
+        }
+        const double sums[] = {
+            call_f64(engine, &(RubatoHandlerCall){ .table = "t", .handler = "sum" }),
+            call_f64(engine, &(RubatoHandlerCall){ .table = "t", .handler = "norm" }),
+            call_f64(engine,
+                     &(RubatoHandlerCall){
+                         .table = "t", .handler = "dot", .arguments = "t", .n_argument_bytes = 1 }),
+        };
+        ck_assert(i == 0 || memcmp(seen, sums, sizeof seen) == 0);
+        memcpy(seen, sums, sizeof seen);
+    }
+}
+END_TEST
+
+/* ---- calls ---- */
+
+static void create_i64(RubatoEngine *engine, const char *model, bool hashed)
+{
+    create_table(engine, &(RubatoTableSpec){ .name = "t",
+                                             .dtype = RUBATO_I64,
+                                             .width = WIDTH,
+                                             .n_keys = hashed ? 0 : N_KEYS,
+                                             .parts = 4,
+                                             .model = model,
+                                             .staleness = 1,
+                                             .speculation = 1 });
+}
+
+START_TEST(a_call_reaches_the_parts_it_names)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+    const char text[] = "arguments";
+    GError *error = NULL;
+
+    create_i64(engine, "asp", _i == 1);
+    for (uint32_t first = 0; first < 4; first++) {
+        const bool is_one = first > 0;
+        g_autoptr(GBytes) result =
+            call(engine, &(RubatoHandlerCall){
+                             .table = "t",
+                             .handler = "echo",
+                             .arguments = text,
+                             .n_argument_bytes = sizeof text,
+                             .scope = is_one ? RUBATO_SCOPE_PART : RUBATO_SCOPE_TABLE,
+                             .part = first,
+                         });
+        RubatoByteReader reader = rubato_byte_reader_of(result);
+
+        for (uint32_t part = first; part < (is_one ? first + 1 : 4); part++) {
+            ck_assert_uint_eq(rubato_read_u32(&reader), part);
+            ck_assert_uint_eq(rubato_read_u64(&reader), sizeof text);
+            ck_assert_mem_eq(rubato_read_bytes(&reader, sizeof text), text, sizeof text);
+        }
+        ck_assert(rubato_byte_reader_finish(&reader, "the result", NULL));
+    }
+    ck_assert(!rubato_engine_call_handler(
+        engine,
+        &(RubatoHandlerCall){
+            .table = "t", .handler = "echo", .scope = RUBATO_SCOPE_PART, .part = 4 },
+        NULL, &error));
+    check_error(&error, RUBATO_ERROR_RANGE, "table t", "part 4", NULL);
+}
+END_TEST
+
+START_TEST(a_call_on_keys_gets_them_in_their_order)
+{
+    static const RubatoKey keys[] = { 5, 600, 5, 17, 300, 301 };
+    const int64_t values[][WIDTH] = { { 50 }, { 51 }, { 52 }, { 53 }, { 54 }, { 55 } };
+    g_autoptr(RubatoEngine) engine = engine_with_servers(1);
+    GError *error = NULL;
+
+    create_table(engine, &(RubatoTableSpec){ .name = "t",
+                                             .dtype = RUBATO_I64,
+                                             .width = WIDTH,
+                                             .n_keys = _i == 1 ? 0 : N_KEYS,
+                                             .parts = 1,
+                                             .init_value = 9 });
+    ck_assert(rubato_engine_set(engine, "t", keys, 4, values, NULL));
+    g_autoptr(GBytes) result = call(engine, &(RubatoHandlerCall){ .table = "t",
+                                                                  .handler = "keys",
+                                                                  .scope = RUBATO_SCOPE_KEYS,
+                                                                  .keys = keys,
+                                                                  .n_keys = G_N_ELEMENTS(keys) });
+    RubatoByteReader reader = rubato_byte_reader_of(result);
+    static const int64_t expected[] = { 52, 51, 52, 53, 9, 9 };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        ck_assert_uint_eq(rubato_read_u64(&reader), keys[i]);
+        ck_assert_int_eq(rubato_read_i64(&reader), expected[i]);
+    }
+    ck_assert(rubato_byte_reader_finish(&reader, "the result", NULL));
+    ck_assert_uint_eq(count_rows(engine, "t"), _i == 1 ? 3 : N_KEYS); /* a read creates none */
+
+    if (_i == 0) {
+        const RubatoKey wrong = N_KEYS;
+
+        ck_assert(!rubato_engine_call_handler(engine,
+                                              &(RubatoHandlerCall){ .table = "t",
+                                                                    .handler = "keys",
+                                                                    .scope = RUBATO_SCOPE_KEYS,
+                                                                    .keys = &wrong,
+                                                                    .n_keys = 1 },
+                                              NULL, &error));
+        check_error(&error, RUBATO_ERROR_RANGE, "table t", "key 700", NULL);
+    }
+}
+END_TEST
+
+START_TEST(a_call_that_writes_changes_rows)
+{
+    static const RubatoKey keys[] = { 3, 650, 3 };
+    const int64_t more = 10;
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+
+    create_i64(engine, "asp", _i == 1);
+    const RubatoHandlerCall twice = { .table = "t",
+                                      .handler = "twice-and",
+                                      .arguments = &more,
+                                      .n_argument_bytes = sizeof more,
+                                      .scope = RUBATO_SCOPE_KEYS,
+                                      .keys = keys,
+                                      .n_keys = 3 };
+    g_autoptr(GBytes) nothing = call(engine, &twice);
+    ck_assert_uint_eq(g_bytes_get_size(nothing), 0);
+    int64_t values[3][WIDTH];
+
+    ck_assert(rubato_engine_get(engine, "t", keys, 3, values, NULL));
+    ck_assert_int_eq(values[0][1], 30);
+    ck_assert_int_eq(values[1][2], 10);
+    ck_assert_uint_eq(count_rows(engine, "t"), _i == 1 ? 2 : N_KEYS);
+}
+END_TEST
+
+static const struct {
+    const char *handler;
+    size_t n_bytes;
+    RubatoError code;
+    const char *texts[3];
+} wrong[] = {
+    { "no-such", 0, RUBATO_ERROR_NOT_FOUND, { "no handler no-such", "norm", "echo" } },
+    { "norm", 3, RUBATO_ERROR_FORMAT, { "handler norm", "3 bytes too many", "table t" } },
+    { "twice-and", 7, RUBATO_ERROR_FORMAT, { "handler twice-and", "too short", "table t" } },
+    { "dot", 0, RUBATO_ERROR_INVALID, { "handler dot", "two keys", "table t" } },
+    { "dot", 1, RUBATO_ERROR_HANDLER, { "handler dot failed on part 0", "node 0", "no table" } },
+    { "fail", 4, RUBATO_ERROR_HANDLER, { "handler fail failed on part 2", "like", "node 0" } },
+    { "fail-to-write", 4, RUBATO_ERROR_HANDLER, { "failed on part 2", "like", "table t" } },
+    { "chatty", 0, RUBATO_ERROR_HANDLER, { "handler chatty", "no result", "table t" } },
+    { "sly", 0, RUBATO_ERROR_HANDLER, { "handler sly", "changes rows", "READS" } },
+    { "astray", 0, RUBATO_ERROR_HANDLER, { "handler astray", "a key", "table t" } },
+    { "top_k", 12, RUBATO_ERROR_INVALID, { "handler top_k", "k from 1", "column below 3" } },
+    { "histogram", 16, RUBATO_ERROR_FORMAT, { "handler histogram", "too short", "table t" } },
+};
+
+/* In a worker and between tasks; afterwards all goes on. */
+static bool call_wrongly(RubatoWorker *worker, void *user_data, GError **error)
+{
+    static const uint32_t arguments[] = { 2, 9, 9, 9, 9 };
+    const int i = *(const int *)user_data;
+    const RubatoHandlerCall asked = { .table = "t",
+                                      .handler = wrong[i].handler,
+                                      .arguments = arguments,
+                                      .n_argument_bytes = wrong[i].n_bytes };
+    GError *found = NULL;
+
+    REQUIRE(!rubato_worker_call_handler(worker, &asked, NULL, &found));
+    for (size_t text = 0; text < G_N_ELEMENTS(wrong[i].texts); text++)
+        REQUIRE(strstr(found->message, wrong[i].texts[text]) != NULL, "%s", found->message);
+    REQUIRE(is_error(&found, wrong[i].code, wrong[i].handler), "the code");
+    return rubato_worker_call_handler(
+        worker, &(RubatoHandlerCall){ .table = "t", .handler = "count" }, NULL, error);
+}
+
+START_TEST(a_call_that_fails_says_why_to_its_caller_alone)
+{
+    static const uint32_t arguments[] = { 2, 9, 9, 9, 9 };
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+    const RubatoHandlerCall asked = { .table = "t",
+                                      .handler = wrong[_i].handler,
+                                      .arguments = arguments,
+                                      .n_argument_bytes = wrong[_i].n_bytes };
+    GError *error = NULL;
+
+    create_i64(engine, "asp",
+               wrong[_i].code == RUBATO_ERROR_HANDLER && !g_str_equal(wrong[_i].handler, "astray"));
+    ck_assert(!rubato_engine_call_handler(engine, &asked, NULL, &error));
+    check_error(&error, wrong[_i].code, wrong[_i].texts[0], wrong[_i].texts[1], wrong[_i].texts[2],
+                NULL);
+    run_ok(engine, 2, call_wrongly, &_i, "t");
+}
+END_TEST
+
+/* ---- models ---- */
+
+static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+
+/* Each worker writes by a call and reads by another: under BSP it sees just the clocks before. */
+static bool add_by_handler(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const char *model = user_data;
+    const uint64_t n = rubato_worker_n_workers(worker);
+    static const RubatoKey keys[] = { 1, 200, 400, 699 };
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+
+    REQUIRE(table != NULL);
+    for (uint64_t clock = 0; clock < 12; clock++) {
+        g_autoptr(GBytes) seen = NULL;
+        const int64_t ones[4 * WIDTH] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+        RubatoHandlerCall asked = {
+            .table = "t", .handler = "keys", .scope = RUBATO_SCOPE_KEYS, .keys = keys, .n_keys = 4
+        };
+
+        TRY(rubato_worker_call_handler(worker, &asked, &seen, error));
+        RubatoByteReader reader = rubato_byte_reader_of(seen);
+        for (int i = 0; i < 4; i++) { /* by part; of hash storage in any order */
+            const RubatoKey key = rubato_read_u64(&reader);
+
+            REQUIRE(key == keys[0] || key == keys[1] || key == keys[2] || key == keys[3]);
+            const uint64_t value = (uint64_t)rubato_read_i64(&reader);
+            const uint64_t own = clock, all = 12 * n;
+
+            if (g_str_equal(model, "bsp"))
+                REQUIRE(value == n * clock, "%u at %u", (unsigned)value, (unsigned)clock);
+            else
+                REQUIRE(value >= own && value <= all, "%u at %u", (unsigned)value, (unsigned)clock);
+        }
+        TRY(rubato_kv_table_add(table, keys, 4, ones, error));
+        TRY(rubato_kv_table_clock(table, error));
+    }
+    return true;
+}
+
+START_TEST(a_call_that_reads_sees_what_a_get_sees)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+    const char *model = models[_i % 4];
+
+    create_i64(engine, model, _i >= 4);
+    run_ok(engine, 3, add_by_handler, (void *)(uintptr_t)model, "t");
+}
+END_TEST
+
+/* The factors are such that the order matters. */
+static bool write_by_handler(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const int64_t more = rubato_worker_rank(worker) + 1;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const RubatoHandlerCall write = {
+        .table = "t", .handler = "twice-and", .arguments = &more, .n_argument_bytes = sizeof more
+    };
+
+    (void)user_data;
+    REQUIRE(table != NULL);
+    for (int clock = 0; clock < 4; clock++) {
+        const RubatoKey key = 5;
+        int64_t before[WIDTH], after[WIDTH];
+
+        TRY(rubato_kv_table_get(table, &key, 1, before, error));
+        TRY(rubato_worker_call_handler(worker, &write, NULL, error));
+        TRY(rubato_kv_table_get(table, &key, 1, after, error));
+        REQUIRE(before[0] == after[0]); /* not even its own */
+        TRY(rubato_kv_table_clock(table, error));
+    }
+    return true;
+}
+
+START_TEST(a_call_that_writes_is_applied_at_the_end_of_its_clock_in_worker_order)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+    int64_t expected = 0;
+
+    create_i64(engine, "bsp", false);
+    run_ok(engine, 3, write_by_handler, NULL, "t");
+    for (int clock = 0; clock < 4; clock++)
+        for (int worker = 0; worker < 3; worker++)
+            expected = 2 * expected + worker + 1;
+    for (RubatoKey key = 0; key < N_KEYS; key += 50) {
+        int64_t values[WIDTH];
+
+        ck_assert(rubato_engine_get(engine, "t", &key, 1, values, NULL));
+        ck_assert_int_eq(values[0], expected);
+    }
+}
+END_TEST
+
+static bool see_own_write(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const int64_t more = 1;
+    const RubatoKey key = 100 + rubato_worker_rank(worker);
+    const RubatoHandlerCall write = { .table = "t",
+                                      .handler = "twice-and",
+                                      .arguments = &more,
+                                      .n_argument_bytes = sizeof more,
+                                      .scope = RUBATO_SCOPE_KEYS,
+                                      .keys = &key,
+                                      .n_keys = 1 };
+    int64_t values[WIDTH], expected = 0;
+    g_autoptr(RubatoKVClientTable) table =
+        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+
+    (void)user_data;
+    REQUIRE(table != NULL);
+    for (int i = 0; i < 5; i++) {
+        TRY(rubato_kv_client_table_get(table, &key, 1, values, error));
+        REQUIRE(values[0] == expected);
+        TRY(rubato_worker_call_handler(worker, &write, NULL, error));
+        expected = 2 * expected + 1;
+    }
+    return true;
+}
+
+/* Also one whose rows were cached. */
+START_TEST(a_worker_sees_what_its_handlers_wrote)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+
+    create_table(engine, &(RubatoTableSpec){ .name = "t",
+                                             .dtype = RUBATO_I64,
+                                             .width = WIDTH,
+                                             .n_keys = N_KEYS,
+                                             .model = _i == 0 ? "ssp" : "asp",
+                                             .staleness = 3,
+                                             .cache = RUBATO_CACHE_ALL });
+    run_ok(engine, 3, see_own_write, NULL, "t");
+}
+END_TEST
+
+static bool call_whole(RubatoWorker *worker, void *user_data, GError **error)
+{
+    GError *found = NULL;
+
+    (void)user_data;
+    (void)error;
+    REQUIRE(!rubato_worker_call_handler(
+        worker, &(RubatoHandlerCall){ .table = "t", .handler = "norm" }, NULL, &found));
+    REQUIRE(is_error(&found, RUBATO_ERROR_INVALID,
+                     "table t: handler norm cannot be called on all rows under model sparse_ssp"));
+    return true;
+}
+
+START_TEST(sparse_ssp_refuses_a_call_without_keys_by_name)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(1);
+
+    create_i64(engine, "sparse_ssp", false);
+    run_ok(engine, 2, call_whole, NULL, "t");
+    (void)call_f64(engine, &(RubatoHandlerCall){ .table = "t", .handler = "norm" });
+}
+END_TEST
+
+static bool write_badly(RubatoWorker *worker, void *user_data, GError **error)
+{
+    static const uint32_t part = 2;
+
+    (void)user_data;
+    return rubato_worker_call_handler(worker,
+                                      &(RubatoHandlerCall){ .table = "t",
+                                                            .handler = "fail-to-write",
+                                                            .arguments = &part,
+                                                            .n_argument_bytes = sizeof part },
+                                      NULL, error) &&
+           rubato_worker_barrier(worker, error);
+}
+
+START_TEST(a_kept_call_that_fails_fails_its_task_by_name)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+    const char *const tables[] = { "t", NULL };
+
+    create_i64(engine, "bsp", false);
+    run_fails(
+        engine,
+        &(RubatoTask){ .name = "w", .run = write_badly, .tables = tables, .workers_per_node = 2 },
+        RUBATO_ERROR_HANDLER, "table t", "handler fail-to-write", "part 2", "node 0", NULL);
+    (void)call_f64(engine, &(RubatoHandlerCall){ .table = "t", .handler = "norm" });
+}
+END_TEST
+
+/* ---- a handler that loops ---- */
+
+static bool loop_or_get(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 0;
+    int64_t values[WIDTH];
+
+    (void)user_data;
+    if (rubato_worker_rank(worker) == 0)
+        return rubato_worker_call_handler(
+            worker,
+            &(RubatoHandlerCall){ .table = "t", .handler = "loop", .scope = RUBATO_SCOPE_PART },
+            NULL, error);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    REQUIRE(table != NULL);
+    TRY(event_await(&entered, 1, worker, error));
+    return rubato_kv_table_get(table, &key, 1, values, error);
+}
+
+/* Lets the handler go once the log has said what had to be said. */
+static void *let_go(void *data)
+{
+    (void)data;
+    g_free(log_capture_wait("worker 0 waits", "handler loop"));
+    g_free(log_capture_wait("worker 1 waits", "server 0 runs handler loop"));
+    event_raise(&leave);
+    return NULL;
+}
+
+START_TEST(a_handler_that_loops_is_named_by_who_waits)
+{
+    const RubatoEngineConfig config = { .servers = 1, .stall_ms = 30 };
+    GError *error = NULL;
+    pthread_t thread;
+
+    log_capture_start();
+    g_autoptr(RubatoEngine) engine = rubato_engine_new(&config, &error);
+    ck_assert_ptr_nonnull(engine);
+    create_i64(engine, "asp", false);
+    ck_assert_int_eq(pthread_create(&thread, NULL, let_go, NULL), 0);
+    run_ok(engine, 2, loop_or_get, NULL, "t");
+    pthread_join(thread, NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("handlers");
+    TCase *const cases = tcase_create("handlers");
+
+    tcase_add_checked_fixture(cases, register_all, NULL);
+    tcase_add_loop_test(cases, a_built_in_handler_gives_what_a_loop_gives, 0,
+                        (int)(G_N_ELEMENTS(dtypes) * 2 * G_N_ELEMENTS(servers)));
+    tcase_add_test(cases, sums_do_not_depend_on_servers_or_parts);
+    tcase_add_loop_test(cases, a_call_reaches_the_parts_it_names, 0, 2);
+    tcase_add_loop_test(cases, a_call_on_keys_gets_them_in_their_order, 0, 2);
+    tcase_add_loop_test(cases, a_call_that_writes_changes_rows, 0, 2);
+    tcase_add_loop_test(cases, a_call_that_fails_says_why_to_its_caller_alone, 0,
+                        G_N_ELEMENTS(wrong));
+    tcase_add_loop_test(cases, a_call_that_reads_sees_what_a_get_sees, 0, 8);
+    tcase_add_test(cases, a_call_that_writes_is_applied_at_the_end_of_its_clock_in_worker_order);
+    tcase_add_loop_test(cases, a_worker_sees_what_its_handlers_wrote, 0, 2);
+    tcase_add_test(cases, sparse_ssp_refuses_a_call_without_keys_by_name);
+    tcase_add_test(cases, a_kept_call_that_fails_fails_its_task_by_name);
+    tcase_add_test(cases, a_handler_that_loops_is_named_by_who_waits);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
