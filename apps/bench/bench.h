@@ -139,6 +139,7 @@ bool get_key(Bench *bench, size_t n, GError **error);
 bool add_key(Bench *bench, size_t n, GError **error);
 bool get_keys(Bench *bench, size_t n, GError **error);
 bool get_range(Bench *bench, size_t n, GError **error);
+bool call_norm(Bench *bench, size_t n, GError **error);
 bool iterate(Bench *bench, size_t n, GError **error);
 
 /* Adds are asynchronous, so these end with a Get; its answer shows that they have arrived. */
@@ -196,6 +197,7 @@ double limit_gather_rows(Bench *bench, size_t n);
 double limit_scatter_add_rows(Bench *bench, size_t n);
 double limit_copy_range(Bench *bench, size_t n);
 double limit_add_range(Bench *bench, size_t n);
+double limit_norm(Bench *bench, size_t n);
 
 /* ---- raw_hash.c: a bare open-addressing table with prefetch ---- */
 

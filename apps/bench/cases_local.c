@@ -138,6 +138,17 @@ const BenchCase bench_local_cases[] = {
       .run = add_range_then_get,
       .run_limit = limit_add_range },
 
+    { .name = "handler-norm",
+      .what = "norm of 1 M floats, by a handler",
+      .limit = "the root of a sum of squares, in a plain loop",
+      .unit = BENCH_UNIT_KEYS_PER_SECOND,
+      .goal = { .ratio = 0.5 },
+      .n_rows = RANGE_KEYS,
+      .n_keys = RANGE_KEYS,
+      .n_operations = 100,
+      .run = call_norm,
+      .run_limit = limit_norm },
+
     { .name = "local-get-10k-hash",
       .what = "Get of 10,000 random keys of 10 M, hash storage",
       .limit = "bare open addressing with prefetch",

@@ -1,4 +1,5 @@
 /* The best that the machine can do: the bare loops beside which the local cases are measured. */
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -175,4 +176,23 @@ double limit_add_range(Bench *bench, size_t n)
     float *rows = raw_rows(bench);
 
     TIMED(n, rows, add_to(rows, bench->values, n_values));
+}
+
+/* In the order of the rows, as a plain loop has it. */
+static double add_squares(const float *rows, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += (double)rows[i] * (double)rows[i];
+    return sum;
+}
+
+double limit_norm(Bench *bench, size_t n)
+{
+    const size_t n_rows = (size_t)bench->n_rows;
+    const float *rows = raw_rows(bench);
+    double norm = 0;
+
+    TIMED(n, &norm, norm = sqrt(add_squares(rows, n_rows)));
 }

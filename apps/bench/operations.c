@@ -42,6 +42,13 @@ bool get_range(Bench *bench, size_t n, GError **error)
     EACH(bench, n, rubato_kv_table_get_range(bench->table, 0, n_keys, bench->values, error));
 }
 
+bool call_norm(Bench *bench, size_t n, GError **error)
+{
+    const RubatoHandlerCall call = { .table = "bench", .handler = "norm" };
+
+    EACH(bench, n, rubato_worker_call_handler(bench->worker, &call, NULL, error));
+}
+
 static bool add_keys(Bench *bench, size_t n, GError **error)
 {
     const size_t n_keys = bench->what->n_keys;

@@ -83,17 +83,17 @@ static void check_case(JsonObject *result)
 
 /* The cases that must exist. */
 static const char *const known[] = {
-    "local-get-1",         "local-add-1",         "local-iterate-100",  "local-iterate-100-2x2",
-    "local-get-10k-dense", "local-add-10k-dense", "local-get-rows32",   "local-add-rows32",
-    "local-get-range",     "local-add-range",     "local-get-10k-hash", "local-add-10k-hash",
-    "local-grow-hash",     "host-get-1",          "host-push-range",    "host-pull-range",
-    "host-get-10k-dense",  "host-add-10k-dense",  "host-get-10k-hash",  "host-add-10k-hash",
-    "host-get-100k-dense", "host-add-100k-dense", "host-get-100k-hash", "host-add-100k-hash",
-    "tcp-get-1",           "tcp-push-range",      "tcp-pull-range",     "tcp-add-1-pipelined",
-    "zmq-push-range",      "zmq-pull-range",      "zmq-curve-push",     "zmq-curve-pull",
-    "tcp-mac-push",        "tcp-mac-pull",        "tcp-encrypt-push",   "tcp-encrypt-pull",
-    "clock-messages",      "key-bytes-uniform",   "key-bytes-zipf",     "memory-dense",
-    "memory-hash",         "memory-flat-local",   "memory-flat-host",
+    "local-get-1",         "local-add-1",         "local-iterate-100",   "local-iterate-100-2x2",
+    "local-get-10k-dense", "local-add-10k-dense", "local-get-rows32",    "local-add-rows32",
+    "local-get-range",     "local-add-range",     "local-get-10k-hash",  "local-add-10k-hash",
+    "handler-norm",        "local-grow-hash",     "host-get-1",          "host-push-range",
+    "host-pull-range",     "host-get-10k-dense",  "host-add-10k-dense",  "host-get-10k-hash",
+    "host-add-10k-hash",   "host-get-100k-dense", "host-add-100k-dense", "host-get-100k-hash",
+    "host-add-100k-hash",  "tcp-get-1",           "tcp-push-range",      "tcp-pull-range",
+    "tcp-add-1-pipelined", "zmq-push-range",      "zmq-pull-range",      "zmq-curve-push",
+    "zmq-curve-pull",      "tcp-mac-push",        "tcp-mac-pull",        "tcp-encrypt-push",
+    "tcp-encrypt-pull",    "clock-messages",      "key-bytes-uniform",   "key-bytes-zipf",
+    "memory-dense",        "memory-hash",         "memory-flat-local",   "memory-flat-host",
 };
 
 static void check_known(JsonArray *cases)
