@@ -108,6 +108,37 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
     return true;
 }
 
+/* Calls a handler on the weights. */
+static bool call_on_weights(const LrJob *job, const char *handler, RubatoByteReader *reader,
+                            GBytes **result, GError **error)
+{
+    const RubatoHandlerCall call = { .table = LR_WEIGHTS, .handler = handler };
+
+    if (!rubato_engine_call_handler(job->app.engine, &call, result, error))
+        return false;
+    *reader = rubato_byte_reader_of(*result);
+    return true;
+}
+
+/* How large the model is: the servers find out, and no weight moves. */
+static bool add_weight_metrics(LrJob *job, GError **error)
+{
+    g_autoptr(GBytes) norm = NULL;
+    g_autoptr(GBytes) counts = NULL;
+    RubatoByteReader reader;
+
+    if (!app_reports(&job->app))
+        return true;
+    if (!call_on_weights(job, "norm", &reader, &norm, error))
+        return false;
+    app_add_metric(&job->app, "weights_norm", rubato_read_f64(&reader));
+    if (!call_on_weights(job, "count", &reader, &counts, error))
+        return false;
+    (void)rubato_read_u64(&reader); /* rows */
+    app_add_metric(&job->app, "nonzero_weights", (double)rubato_read_u64(&reader));
+    return true;
+}
+
 static bool predict(const char *path, FILE *output, void *user_data, GError **error)
 {
     LrJob *job = user_data;
@@ -148,7 +179,8 @@ static bool run(LrJob *job, GError **error)
     return app_start(app, error) && app_create_model(app, &model, error) &&
            (rows->train == NULL ||
             (app_train(app, &task, rows->n_rows, error) &&
-             app_add_score_metrics(app, rows, &job->model.loss, score, job, error))) &&
+             app_add_score_metrics(app, rows, &job->model.loss, score, job, error) &&
+             add_weight_metrics(job, error))) &&
            app_finish(app, &model, error);
 }
 

@@ -53,6 +53,8 @@ START_TEST(lr_is_as_good_as_a_specialist)
     ck_assert_double_ge(metric(card, "test_auc"), sets[_i].auc);
     ck_assert_double_le(metric(card, "test_logloss"), sets[_i].logloss);
     ck_assert_double_le(metric(card, "train_loss"), sets[_i].logloss + 0.02);
+    ck_assert_double_gt(metric(card, "weights_norm"), 0);
+    ck_assert_double_ge(metric(card, "nonzero_weights"), 1);
 }
 END_TEST
 

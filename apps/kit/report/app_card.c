@@ -96,6 +96,8 @@ char *app_card_text(const App *app)
 
         if (g_str_has_suffix(name, "accuracy"))
             g_string_append_printf(text, "  %-14s %.2f %%\n", name, metric->value * 100);
+        else if (g_str_has_prefix(name, "nonzero"))
+            g_string_append_printf(text, "  %-14s %.0f\n", name, metric->value);
         else
             g_string_append_printf(text, "  %-14s %.4f\n", name, metric->value);
     }
