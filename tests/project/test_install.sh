@@ -62,7 +62,28 @@ cc "$outside/suite/test_ssp.c" -o "$scratch/test_ssp" $(pkg-config --cflags --li
 env LD_LIBRARY_PATH="$lib" "$scratch/test_ssp" >"$scratch/log" ||
     fail "the suite of the testing kit failed: $(cat "$scratch/log")"
 
+# A plug-in file, and a program with the kit but without check.
+# shellcheck disable=SC2046
+cc -O2 -ffp-contract=off -shared -fPIC "$outside/plugin/plugin.c" -o "$scratch/plugin.so" \
+    $(pkg-config --cflags --libs rubato) -lm
+cat >"$scratch/bare.c" <<'END'
+#include <rubato/testing.h>
+
+int main(void)
+{
+    char *story = rubato_test_storage_story(
+        &(RubatoStorageTest){ .spec = { .storage = "hash" }, .n_seeds = 5 });
+
+    return story != NULL;
+}
+END
+# shellcheck disable=SC2046
+cc "$scratch/bare.c" -o "$scratch/bare" "$lib/librubato-testing.a" $(pkg-config --cflags --libs rubato) -lm
+env LD_LIBRARY_PATH="$lib" "$scratch/bare" || fail "a program with the kit and without check failed"
+
 if [ -e "$build_dir/bin/rubato" ]; then
+    "$prefix/bin/rubato-conformance" --plugin "$scratch/plugin.so" --seeds 20 patient --storage shelf \
+        --rule heavy >"$scratch/log" || fail "rubato-conformance: $(cat "$scratch/log")"
     version=$("$prefix/bin/rubato" --version) || fail "the installed rubato does not run"
     [[ $version == *"$(pkg-config --modversion rubato)"* ]] ||
         fail "rubato --version says '$version', pkg-config $(pkg-config --modversion rubato)"
