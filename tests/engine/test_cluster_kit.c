@@ -217,7 +217,7 @@ START_TEST(nodes_that_do_not_end_are_cancelled)
 {
     static const RubatoWireFaults none;
     const RubatoClusterTest test = {
-        .faults = &none, .play = play_in_vain, .patience_s = is_slow() ? 6 : 2, .first_seed = 5
+        .faults = &none, .play = play_in_vain, .patience_s = 2, .first_seed = 5
     };
     g_autofree char *story = rubato_test_cluster_story(&test);
 

@@ -114,15 +114,13 @@ static void *be_node(void *data)
 }
 
 /* Waits for all nodes. False: some have not ended in time. */
-static bool wait_for_nodes(Run *run)
+static bool wait_for_nodes(Run *run, uint32_t seconds)
 {
-    const uint32_t patience_s =
-        run->test->patience_s == 0 ? USUAL_PATIENCE_S : run->test->patience_s;
     struct timespec until;
     int status = 0;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += patience_s;
+    until.tv_sec += seconds;
     pthread_mutex_lock(&run->lock);
     while (run->n_ended < run->n_nodes && status == 0)
         status = pthread_cond_timedwait(&run->ended, &run->lock, &until);
@@ -204,15 +202,19 @@ static char *run_nodes(Run *run)
         if (pthread_create(&run->nodes[i].thread, NULL, be_node, &run->nodes[i]) != 0)
             g_error("cannot start a thread for a node");
     }
-    const bool ended_in_time = wait_for_nodes(run);
-    if (!ended_in_time) {
+    const bool ended_in_time =
+        wait_for_nodes(run, run->test->patience_s == 0 ? USUAL_PATIENCE_S : run->test->patience_s);
+    bool have_ended = ended_in_time;
+    /* Again and again: a task may begin only now. */
+    for (uint32_t i = 0; i < USUAL_PATIENCE_S && !have_ended; i++) {
         cancel_tasks(run);
-        if (!wait_for_nodes(run)) { /* their threads cannot be ended */
-            g_autoptr(GString) text = g_string_new(NULL);
+        have_ended = wait_for_nodes(run, 1);
+    }
+    if (!have_ended) { /* their threads cannot be ended */
+        g_autoptr(GString) text = g_string_new(NULL);
 
-            describe(run, text);
-            g_error("nodes have not ended, nor when their tasks were cancelled: %s", text->str);
-        }
+        describe(run, text);
+        g_error("nodes have not ended, nor when their tasks were cancelled: %s", text->str);
     }
     for (uint32_t i = 0; i < run->n_nodes; i++)
         pthread_join(run->nodes[i].thread, NULL);
