@@ -142,6 +142,13 @@ bool get_range(Bench *bench, size_t n, GError **error);
 bool call_norm(Bench *bench, size_t n, GError **error);
 bool iterate(Bench *bench, size_t n, GError **error);
 
+/* By tickets, each waited for at once; ranges are borrowed. */
+bool push_key(Bench *bench, size_t n, GError **error);
+bool pull_key(Bench *bench, size_t n, GError **error);
+bool add_get_key(Bench *bench, size_t n, GError **error);
+bool push_range(Bench *bench, size_t n, GError **error);
+bool pull_range(Bench *bench, size_t n, GError **error);
+
 /* Adds are asynchronous, so these end with a Get; its answer shows that they have arrived. */
 bool add_key_then_get(Bench *bench, size_t n, GError **error);
 bool add_keys_then_get(Bench *bench, size_t n, GError **error);
@@ -159,6 +166,7 @@ bool bench_fill(Bench *bench, GError **error);
 bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 

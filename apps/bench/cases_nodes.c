@@ -22,6 +22,13 @@
         .n_rows = RANGE_KEYS, .n_keys = RANGE_KEYS, .n_operations = 50, .run = (operation),        \
         .run_limit = (limit_operation),                                                            \
     }
+#define SOCKET_ONE(case_name, text, operation)                                           \
+    {                                                                                    \
+        .name = (case_name), .what = (text), .limit = "ZeroMQ DEALER-ROUTER round trip", \
+        .unit = BENCH_UNIT_SECONDS, .goal = { .ratio = 1.3, .median = 58e-6 },           \
+        .place = BENCH_PLACE_TCP, .n_rows = MILLION, .n_keys = 1, .n_operations = 2000,  \
+        .run = (operation), .run_limit = limit_zmq_round_trip,                           \
+    }
 #define SOCKET_RANGES(push_name, pull_name, where, at, least)                                      \
     SOCKET_RANGE(push_name, "Add to a range of 1 M floats, " where, at, least, add_range_then_get, \
                  limit_zmq_push),                                                                  \
@@ -91,6 +98,14 @@ const BenchCase bench_nodes_cases[] = {
       .run = get_key,
       .run_limit = limit_zmq_round_trip },
     SOCKET_RANGES("tcp-push-range", "tcp-pull-range", "over TCP", BENCH_PLACE_TCP, 0.9),
+    SOCKET_ONE("push-1", "Add of one key and a wait for it, over TCP", push_key),
+    SOCKET_ONE("pull-1", "Get of one key by a ticket, over TCP", pull_key),
+    SOCKET_ONE("add-get-1", "Add and Get of one key in one request, over TCP", add_get_key),
+    SOCKET_RANGE("push-range",
+                 "Add to a range of 1 M floats, borrowed, and a wait for it, over TCP",
+                 BENCH_PLACE_TCP, 0.9, push_range, limit_zmq_push),
+    SOCKET_RANGE("pull-range", "Get of a range of 1 M floats by a ticket, over TCP",
+                 BENCH_PLACE_TCP, 0.9, pull_range, limit_zmq_pull),
     { .name = "tcp-add-1-pipelined",
       .what = "Adds of one key, one worker, over TCP",
       .limit = "ZeroMQ stream of 64-byte messages",

@@ -180,16 +180,74 @@ static size_t resident_bytes(const Bench *bench)
            (bench->peer_pid != 0 ? bench_resident_bytes(bench->peer_pid) : 0);
 }
 
-bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error)
+/* What n requests leave behind. */
+static bool sample_growth_of(Bench *bench, size_t n, BenchSample *sample,
+                             bool (*make)(Bench *bench, size_t n, GError **error), GError **error)
 {
     const size_t before = resident_bytes(bench);
     size_t after;
 
-    if (!make_requests(bench, n, error))
+    if (!make(bench, n, error))
         return false;
     after = resident_bytes(bench);
     sample->own = ((double)after - (double)before) / (double)n;
     sample->limit = 0;
     detail(bench, "resident megabytes at last", (double)after / 1e6);
+    return true;
+}
+
+bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    return sample_growth_of(bench, n, sample, make_requests, error);
+}
+
+/* ---- tickets that nobody waits for ---- */
+
+static void ignore_call(RubatoTicket ticket, const GError *error, void *user_data)
+{
+    (void)ticket;
+    (void)error;
+    (void)user_data;
+}
+
+/* Adds, Gets, and both in one, in turn; every sixteenth calls back. */
+static bool make_tickets(Bench *bench, size_t n, GError **error)
+{
+    static const RubatoRequestOptions usual, calls_back = { .callback = ignore_call };
+    const RubatoKey *key = bench->keys;
+    const float one = 1;
+
+    for (size_t i = 0; i < n; i++) {
+        const RubatoRequestOptions *options = i % 16 == 0 ? &calls_back : &usual;
+        const RubatoTicket ticket =
+            i % 3 == 0 ? rubato_kv_table_add_async(bench->table, key, 1, &one, options, error)
+            : i % 3 == 1
+                ? rubato_kv_table_get_async(bench->table, key, 1, bench->values, options, error)
+                : rubato_kv_table_add_get_async(bench->table, key, 1, &one, bench->values, options,
+                                                error);
+
+        if (ticket == 0)
+            return false;
+    }
+    return rubato_worker_wait_all(bench->worker, error);
+}
+
+static size_t count_descriptors(void)
+{
+    g_autoptr(GDir) dir = g_dir_open("/proc/self/fd", 0, NULL);
+    size_t n = 0;
+
+    while (dir != NULL && g_dir_read_name(dir) != NULL)
+        n++;
+    return n;
+}
+
+bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    const size_t before = count_descriptors();
+
+    if (!sample_growth_of(bench, n, sample, make_tickets, error))
+        return false;
+    detail(bench, "more descriptors", (double)count_descriptors() - (double)before);
     return true;
 }

@@ -7,6 +7,12 @@
 /* The size of one Add that fills a table. */
 enum { FILL_VALUES = 1 << 20, FILL_KEYS = 10000 };
 
+/* Waits for a ticket, if there is one. */
+static bool wait_for(const Bench *bench, RubatoTicket ticket, GError **error)
+{
+    return ticket != 0 && rubato_worker_wait(bench->worker, ticket, error);
+}
+
 /* Times the operation if somebody asks for it. */
 #define EACH(bench, n, operation)                                           \
     for (size_t i_ = 0; i_ < (n); i_++) {                                   \
@@ -84,6 +90,52 @@ bool add_keys_then_get(Bench *bench, size_t n, GError **error)
 bool add_range_then_get(Bench *bench, size_t n, GError **error)
 {
     return add_range(bench, n, error) && arrive(bench, error);
+}
+
+bool push_key(Bench *bench, size_t n, GError **error)
+{
+    EACH(bench, n,
+         wait_for(
+             bench,
+             rubato_kv_table_add_async(bench->table, bench->keys, 1, bench->values, NULL, error),
+             error));
+}
+
+bool pull_key(Bench *bench, size_t n, GError **error)
+{
+    EACH(bench, n,
+         wait_for(
+             bench,
+             rubato_kv_table_get_async(bench->table, bench->keys, 1, bench->values, NULL, error),
+             error));
+}
+
+bool add_get_key(Bench *bench, size_t n, GError **error)
+{
+    const float one = 1;
+
+    EACH(bench, n,
+         rubato_kv_table_add_get(bench->table, bench->keys, 1, &one, bench->values, error));
+}
+
+static const RubatoRequestOptions borrowed = { .buffers = RUBATO_BUFFERS_BORROWED };
+
+bool push_range(Bench *bench, size_t n, GError **error)
+{
+    EACH(bench, n,
+         wait_for(bench,
+                  rubato_kv_table_add_range_async(bench->table, 0, bench->what->n_keys,
+                                                  bench->values, &borrowed, error),
+                  error));
+}
+
+bool pull_range(Bench *bench, size_t n, GError **error)
+{
+    EACH(bench, n,
+         wait_for(bench,
+                  rubato_kv_table_get_range_async(bench->table, 0, bench->what->n_keys,
+                                                  bench->values, &borrowed, error),
+                  error));
 }
 
 bool iterate(Bench *bench, size_t n, GError **error)
