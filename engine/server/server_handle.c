@@ -55,6 +55,16 @@ static bool may_wait(const BoundPart *part, const RubatoRequest *request)
             request->clock - min_clock > shard_spec(part->shard)->staleness);
 }
 
+/* Before a Get comes to its model. Returns the message, which may lie elsewhere now. */
+static inline Message *prepare_get(const Server *server, const BoundPart *part, Message *message)
+{
+    if (message->node_clock > 0)
+        model_clock(part->model, message->node, message->node_clock);
+    if (message->node != server->office->self && may_wait(part, &message->request))
+        return post_office_detach(message);
+    return message;
+}
+
 /* The part is not here. A request that reads may be sent again, by the present map. Nobody sends
  * others to a server that does not have the part. */
 static void answer_without_part(Server *server, Message *message, uint32_t n_parts)
@@ -107,15 +117,8 @@ static void handle_for_task(Server *server, Message *message)
     }
     switch (message->kind) { /* the most frequent kinds; the array handles the others */
     case MESSAGE_GET:
-    case MESSAGE_ADD_GET:
-        if (message->node_clock > 0)
-            model_clock(part->model, message->node, message->node_clock);
-        if (message->node != server->office->self && may_wait(part, &message->request))
-            message = post_office_detach(message);
-        if (message->kind == MESSAGE_GET)
-            model_get(part->model, &message->request);
-        else
-            model_add_get(part->model, &message->request);
+        message = prepare_get(server, part, message);
+        model_get(part->model, &message->request);
         break;
     case MESSAGE_ADD:
         model_add(part->model, &message->request);
@@ -130,6 +133,8 @@ static void handle_for_task(Server *server, Message *message)
             if (message == NULL)
                 return;
         }
+        if (message->kind == MESSAGE_ADD_GET)
+            message = prepare_get(server, part, message);
         request_ops[message->kind]->in_task(part->model, &message->request);
         break;
     }

@@ -44,6 +44,25 @@ void call_add_parts(Call *call, uint32_t n_parts)
     atomic_fetch_add_explicit(&call->pending, n_parts, memory_order_relaxed);
 }
 
+static inline void ring(int bell_fd)
+{
+    const uint64_t one = 1;
+
+    if (bell_fd != -1)
+        (void)!write(bell_fd, &one, sizeof one); /* fails if it is already written */
+}
+
+/* The call has ended, and may be gone once `ended` has it. Of its own, so that calls without
+ * `ended` keep nothing over this one. */
+static __attribute__((noinline)) void hand_over(Call *call, void (*ended)(Call *), uint32_t before,
+                                                int bell_fd)
+{
+    ended(call);
+    if ((before & SLEEPING) != 0)
+        futex_wake(&call->pending, 1);
+    ring(bell_fd);
+}
+
 /* The call may be freed after the decrement. So this reads before it what it needs after it. The
  * values are right, because the exchange succeeds only if the flags have not changed since. */
 static void end_parts(Call *call)
@@ -61,14 +80,13 @@ static void end_parts(Call *call)
                                                   memory_order_acq_rel, memory_order_acquire));
     if ((before & ~FLAGS) != 1)
         return;
-    if (ended != NULL)
-        ended(call);
+    if (ended != NULL) {
+        hand_over(call, ended, before, bell_fd);
+        return;
+    }
     if ((before & SLEEPING) != 0)
         futex_wake(&call->pending, 1);
-    if (bell_fd != -1) {
-        const uint64_t one = 1;
-        (void)!write(bell_fd, &one, sizeof one); /* fails if it is already written */
-    }
+    ring(bell_fd);
 }
 
 /* Relaxed: a thread that reads it has seen the call end, which orders it. */
