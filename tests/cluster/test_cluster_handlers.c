@@ -344,6 +344,40 @@ static bool sleep_in_task(RubatoWorker *worker, void *user_data, GError **error)
                                       NULL, error);
 }
 
+/* Under BSP the call of worker 1 waits for the clock of worker 0. The thread of its node that
+ * receives that clock must not run it. */
+static bool sleep_after_clock(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t *ms = user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+
+    if (table == NULL)
+        return false;
+    if (rubato_worker_rank(worker) == 0)
+        g_usleep(200000); /* so that the call usually waits; if it does not, nothing is shown */
+    if (!rubato_kv_table_clock(table, error))
+        return false;
+    return rubato_worker_rank(worker) == 0 ||
+           rubato_worker_call_handler(worker,
+                                      &(RubatoHandlerCall){ .table = "t",
+                                                            .handler = "sleep",
+                                                            .arguments = ms,
+                                                            .n_argument_bytes = sizeof *ms,
+                                                            .scope = RUBATO_SCOPE_PART,
+                                                            .part = 1 },
+                                      NULL, error);
+}
+
+static bool sleep_under_bsp(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = N_KEYS, .model = "bsp" };
+    const char *const tables[] = { "t", NULL };
+
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "sleep", sleep_after_clock, data, tables, error) &&
+           rubato_engine_barrier(engine, error);
+}
+
 static bool sleep_long(RubatoEngine *engine, const void *data, GError **error)
 {
     const RubatoTableSpec spec = { .name = "t", .n_keys = N_KEYS };
@@ -370,6 +404,21 @@ START_TEST(node_whose_handler_takes_long_is_not_lost)
     cluster_start(run, sleep_long, &ms);
     cluster_wait_for(run, 0, text);
     cluster_wait_for(run, 0, "whose handler sleep it has called");
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(node_whose_handler_was_released_by_a_clock_is_not_lost)
+{
+    const uint32_t timeout_ms = cluster_short_timeout_ms(), ms = timeout_ms * 2;
+    ClusterShape shape = { .n_nodes = 2,
+                           .nodes = { { 1, 1 }, { 1, 1 } },
+                           .timeout_ms = timeout_ms,
+                           .over = shapes[_i].over };
+    ClusterRun *run = cluster_run_new(&shape);
+
+    cluster_start(run, sleep_under_bsp, &ms);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -632,13 +681,15 @@ static bool move_parts(RubatoEngine *engine, Scene *scene, GError **error)
 
 static bool increment_on(RubatoEngine *engine, Scene *scene, GError **error)
 {
+    const RubatoModelTraits *traits = rubato_model_traits(scene->model);
     const RubatoTableSpec spec = { .name = "t",
                                    .dtype = RUBATO_I64,
                                    .n_keys = scene->hashed ? 0 : N_KEYS,
                                    .parts = N_PARTS,
                                    .model = scene->model,
-                                   .staleness = STALENESS,
-                                   .speculation = SPECULATION };
+                                   .staleness =
+                                       traits->lead == RUBATO_LEAD_STALENESS ? STALENESS : 0,
+                                   .speculation = traits->takes_announcements ? SPECULATION : 0 };
     const char *const tables[] = { "t", NULL };
     const RubatoTask task = {
         .name = "increment", .run = increment, .user_data = scene, .tables = tables
@@ -699,6 +750,7 @@ int main(void)
     tcase_add_loop_test(cases, arguments_and_results_go_in_many_pieces, 0, n_shapes);
     tcase_add_loop_test(cases, failure_of_a_handler_reaches_its_caller_alone, 0, n_shapes);
     tcase_add_loop_test(cases, node_whose_handler_takes_long_is_not_lost, 0, 2);
+    tcase_add_loop_test(cases, node_whose_handler_was_released_by_a_clock_is_not_lost, 0, 2);
     tcase_add_loop_test(cases, bytes_that_are_no_call_are_refused, 0, 2);
     tcase_add_loop_test(cases, node_with_other_handlers_is_refused_by_name, 0, 2);
     tcase_add_loop_test(cases, calls_read_within_bounds_and_write_once_while_parts_move, 0,

@@ -465,14 +465,16 @@ END_TEST
 
 static void create_i64(RubatoEngine *engine, const char *model, bool hashed)
 {
+    const RubatoModelTraits *traits = rubato_model_traits(model);
+
     create_table(engine, &(RubatoTableSpec){ .name = "t",
                                              .dtype = RUBATO_I64,
                                              .width = WIDTH,
                                              .n_keys = hashed ? 0 : N_KEYS,
                                              .parts = 4,
                                              .model = model,
-                                             .staleness = 1,
-                                             .speculation = 1 });
+                                             .staleness = traits->lead == RUBATO_LEAD_STALENESS,
+                                             .speculation = traits->takes_announcements });
 }
 
 START_TEST(a_call_reaches_the_parts_it_names)
@@ -762,13 +764,14 @@ START_TEST(a_worker_sees_what_its_handlers_wrote)
 {
     g_autoptr(RubatoEngine) engine = engine_with_servers(2);
 
-    create_table(engine, &(RubatoTableSpec){ .name = "t",
-                                             .dtype = RUBATO_I64,
-                                             .width = WIDTH,
-                                             .n_keys = N_KEYS,
-                                             .model = _i == 0 ? "ssp" : "asp",
-                                             .staleness = 3,
-                                             .cache = RUBATO_CACHE_ALL });
+    create_table(engine,
+                 &(RubatoTableSpec){ .name = "t",
+                                     .dtype = RUBATO_I64,
+                                     .width = WIDTH,
+                                     .n_keys = N_KEYS,
+                                     .model = _i == 0 ? "ssp" : "asp",
+                                     .staleness = _i == 0 ? 3 : 0,
+                                     .cache = _i == 0 ? RUBATO_CACHE_ALL : RUBATO_CACHE_REMOTE });
     run_ok(engine, 3, see_own_write, NULL, "t");
 }
 END_TEST

@@ -170,6 +170,57 @@ START_TEST(storage_without_what_it_needs_is_refused)
 }
 END_TEST
 
+static bool run_nothing(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                        GError **error)
+{
+    (void)part;
+    (void)arguments;
+    (void)result;
+    (void)error;
+    return true;
+}
+
+static bool reduce_nothing(const RubatoHandlerSetting *setting, RubatoByteReader *arguments,
+                           RubatoByteReader *results, size_t n, RubatoByteWriter *result,
+                           GError **error)
+{
+    (void)setting;
+    (void)arguments;
+    (void)results;
+    (void)n;
+    (void)result;
+    (void)error;
+    return true;
+}
+
+START_TEST(handler_without_what_it_needs_is_refused)
+{
+    static const struct {
+        RubatoHandlerOps ops;
+        const char *text;
+    } cases[] = {
+        { { .name = "norm", .run = run_nothing }, "there is one of that name already" },
+        { { .name = "No", .run = run_nothing }, "its name has to be" },
+        { { .name = "own" }, "it needs run" },
+        { { .name = "own", .access = (RubatoAccess)7, .run = run_nothing },
+          "7 is no RubatoAccess" },
+        { { .name = "own",
+            .access = RUBATO_ACCESS_WRITES,
+            .run = run_nothing,
+            .reduce = reduce_nothing },
+          "it has no results to reduce" },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GError *error = NULL;
+        const bool registered = rubato_register_handler(&cases[i].ops, &error);
+
+        expect_refused(registered, error, cases[i].text);
+    }
+    ck_assert_ptr_null(registry_name(REGISTRY_HANDLERS, 0));
+}
+END_TEST
+
 START_TEST(rule_without_what_it_needs_is_refused)
 {
     RubatoUpdateOps ops = *update_find("momentum");
@@ -344,6 +395,7 @@ int main(void)
     tcase_add_test(registering, table_of_registered_parts_serves_a_task);
     tcase_add_test(registering, model_without_what_it_needs_is_refused);
     tcase_add_test(registering, storage_without_what_it_needs_is_refused);
+    tcase_add_test(registering, handler_without_what_it_needs_is_refused);
     tcase_add_test(registering, rule_without_what_it_needs_is_refused);
     tcase_add_test(registering, nothing_is_registered_while_there_is_an_engine);
     tcase_add_test(registering, sixty_four_of_a_kind_are_enough);
