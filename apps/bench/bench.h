@@ -73,6 +73,7 @@ typedef struct {
     RubatoTableSpec table;     /* its n_keys is left 0: */
     uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
     size_t n_keys;             /* of a request */
+    size_t n_sets;             /* of keys, which take turns; 0: one */
     size_t n_operations;       /* of a sample; fewer with --quick */
 
     /* Does n operations. run_limit does the same without Rubato, and returns the seconds that it
@@ -105,7 +106,9 @@ struct Bench {
     RubatoEngine *engine;
     RubatoWorker *worker;
     RubatoKVTable *table;
-    RubatoKey *keys;   /* what->n_keys of the table's, chosen as what->keys says */
+    RubatoSparseKVClientTable *sparse; /* under a model that takes announcements; else NULL */
+    RubatoKey *keys;   /* what->n_keys of the table's, chosen as what->keys says; n_sets times */
+    uint64_t turn;     /* how many sets have had theirs */
     float *values;     /* what->n_keys rows of what->table.width */
     double *latencies; /* of each operation of a sample, seconds; NULL if nobody asks */
 
@@ -125,7 +128,7 @@ struct Bench {
 /* ---- cases_*.c: ended by one without a name ---- */
 
 extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
-    bench_rule_cases[], bench_data_cases[];
+    bench_rule_cases[], bench_data_cases[], bench_scale_cases[];
 
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);
@@ -149,6 +152,9 @@ bool add_get_key(Bench *bench, size_t n, GError **error);
 bool push_range(Bench *bench, size_t n, GError **error);
 bool pull_range(Bench *bench, size_t n, GError **error);
 
+/* The same as iterate with the next set of keys each time. */
+bool iterate_fresh(Bench *bench, size_t n, GError **error);
+
 /* Adds are asynchronous, so these end with a Get; its answer shows that they have arrived. */
 bool add_key_then_get(Bench *bench, size_t n, GError **error);
 bool add_keys_then_get(Bench *bench, size_t n, GError **error);
@@ -157,8 +163,8 @@ bool add_range_then_get(Bench *bench, size_t n, GError **error);
 /* The key of row i. */
 RubatoKey bench_key(const BenchCase *what, uint64_t row);
 
-/* Chooses the keys and makes the buffers; writes all rows if the case wants that. */
-void bench_choose_keys(Bench *bench);
+/* Opens the table, chooses the keys and makes the buffers. The second writes all rows. */
+bool bench_open_table(Bench *bench, GError **error);
 bool bench_fill(Bench *bench, GError **error);
 
 /* ---- counts.c: each is a `sample` of cases ---- */
@@ -169,6 +175,7 @@ bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **erro
 bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
 /* ---- data.c: each is a `sample` of cases, of a file of n rows ---- */
 
@@ -185,6 +192,9 @@ size_t bench_resident_bytes(long pid);
 
 /* Seconds, monotonic. */
 double bench_now(void);
+
+/* The bare rows; each page has been written once, so that it is in memory. */
+float *raw_rows(Bench *bench);
 
 /* Keeps the compiler from moving or removing writes to memory. */
 static inline void clobber(void *memory)
@@ -206,6 +216,15 @@ double limit_scatter_add_rows(Bench *bench, size_t n);
 double limit_copy_range(Bench *bench, size_t n);
 double limit_add_range(Bench *bench, size_t n);
 double limit_norm(Bench *bench, size_t n);
+
+/* ---- raw_threads.c: bare threads on bare rows ---- */
+
+/* What iterate_fresh does, by as many threads on as many parts, each part behind a lock that spins.
+ * They keep the model's bound on how far one thread may be ahead of another. */
+double limit_threads(Bench *bench, size_t n);
+
+/* Seconds of a barrier of so many bare threads. */
+double raw_barrier(uint32_t n_threads, size_t n);
 
 /* ---- raw_hash.c: a bare open-addressing table with prefetch ---- */
 

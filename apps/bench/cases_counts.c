@@ -15,6 +15,17 @@ const BenchCase bench_counts_cases[] = {
       .n_keys = 100,
       .n_operations = 12500,
       .sample = sample_growth },
+    { .name = "local-grow-hash-100m",
+      .what = "the same up to 100 M rows",
+      .limit = "the same keys once they are there",
+      .unit = BENCH_UNIT_SECONDS,
+      .goal = { .worst = 10e-3 },
+      .table = { .storage = "hash" },
+      .n_rows = 100 * MILLION,
+      .starts_empty = true,
+      .n_keys = 100,
+      .n_operations = 125000,
+      .sample = sample_growth },
     { .name = "clock-messages",
       .what = "clock messages an iteration; 64 workers, 2 nodes, 4 servers; SSP",
       .limit = "one from each node to each other",
@@ -98,9 +109,9 @@ const BenchCase bench_counts_cases[] = {
 
 const BenchCase *bench_case(size_t i)
 {
-    static const BenchCase *const lists[] = { bench_local_cases, bench_nodes_cases,
+    static const BenchCase *const lists[] = { bench_local_cases,  bench_nodes_cases,
                                               bench_counts_cases, bench_rule_cases,
-                                              bench_data_cases };
+                                              bench_data_cases,   bench_scale_cases };
 
     for (size_t list = 0; list < G_N_ELEMENTS(lists); list++)
         for (const BenchCase *what = lists[list]; what->name != NULL; what++)

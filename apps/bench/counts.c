@@ -128,6 +128,24 @@ bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **erro
     return true;
 }
 
+/* ---- barriers ---- */
+
+bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    double began;
+
+    if (!rubato_worker_barrier(bench->worker, error))
+        return false;
+    began = bench_now();
+    for (size_t i = 0; i < n; i++)
+        if (!rubato_worker_barrier(bench->worker, error))
+            return false;
+    sample->own = (bench_now() - began) / (double)n;
+    if (rubato_worker_rank(bench->worker) == 0)
+        sample->limit = raw_barrier(rubato_worker_n_workers(bench->worker), n);
+    return true;
+}
+
 /* ---- memory ---- */
 
 size_t bench_resident_bytes(long pid)

@@ -34,8 +34,7 @@ void raw_free(Bench *bench)
     bench->raw = NULL;
 }
 
-/* The bare rows; each page has been written once, so that it is in memory. */
-static float *raw_rows(Bench *bench)
+float *raw_rows(Bench *bench)
 {
     const size_t n_values = (size_t)bench->n_rows * bench_width(bench->what);
 

@@ -126,10 +126,8 @@ static bool take_samples(Bench *bench, Measurement *measurement, GError **error)
 
 bool bench_open(Bench *bench, GError **error)
 {
-    bench->table = rubato_worker_open_kv_table(bench->worker, "bench", RUBATO_F32, error);
-    if (bench->table == NULL)
+    if (!bench_open_table(bench, error))
         return false;
-    bench_choose_keys(bench);
     return bench->what->starts_empty || rubato_worker_rank(bench->worker) != 0 ||
            bench_fill(bench, error);
 }
@@ -140,6 +138,7 @@ void bench_close(Bench *bench)
     raw_shm_stop(bench);
     raw_free(bench);
     data_close(bench);
+    rubato_sparse_kv_client_table_free(bench->sparse);
     rubato_kv_table_free(bench->table);
     g_free(bench->keys);
     g_free(bench->values);

@@ -148,6 +148,45 @@ bool iterate(Bench *bench, size_t n, GError **error)
              rubato_kv_table_clock(bench->table, error));
 }
 
+static const RubatoKey *next_keys(Bench *bench)
+{
+    const BenchCase *what = bench->what;
+
+    return bench->keys + bench->turn++ % MAX(1, what->n_sets) * what->n_keys;
+}
+
+static bool iterate_once(Bench *bench, GError **error)
+{
+    const RubatoKey *keys = next_keys(bench);
+    const size_t n_keys = bench->what->n_keys;
+
+    return rubato_kv_table_get(bench->table, keys, n_keys, bench->values, error) &&
+           rubato_kv_table_add(bench->table, keys, n_keys, bench->values, error) &&
+           rubato_kv_table_clock(bench->table, error);
+}
+
+static bool iterate_announced(Bench *bench, GError **error)
+{
+    return rubato_sparse_kv_client_table_get(bench->sparse, bench->values, error) &&
+           rubato_sparse_kv_client_table_add(bench->sparse, bench->values, error);
+}
+
+bool iterate_fresh(Bench *bench, size_t n, GError **error)
+{
+    EACH(bench, n,
+         bench->sparse == NULL ? iterate_once(bench, error) : iterate_announced(bench, error));
+}
+
+/* The keys of an iteration of a handle that announces them. */
+static bool announce_next(uint64_t iteration, RubatoIteration *keys, void *user_data)
+{
+    Bench *bench = user_data;
+
+    (void)iteration;
+    *keys = (RubatoIteration){ next_keys(bench), bench->what->n_keys };
+    return true;
+}
+
 /* ---- the table ---- */
 
 size_t bench_width(const BenchCase *what)
@@ -177,25 +216,41 @@ static uint64_t zipf_row(GRand *random, uint64_t n_rows)
     return MIN((uint64_t)x - 1, n_rows - 1);
 }
 
-void bench_choose_keys(Bench *bench)
+static void choose_keys(Bench *bench)
 {
     const BenchCase *what = bench->what;
     GRand *random = g_rand_new_with_seed(1 + rubato_worker_rank(bench->worker));
+    const size_t n_keys = MAX(1, what->n_sets) * what->n_keys;
 
-    bench->keys = g_new(RubatoKey, what->n_keys);
+    bench->keys = g_new(RubatoKey, n_keys);
     bench->values = g_new(float, what->n_keys *bench_width(what));
     for (size_t i = 0; i < what->n_keys * bench_width(what); i++)
         bench->values[i] = 1;
-    for (size_t i = 0; i < what->n_keys; i++) {
+    for (size_t i = 0; i < n_keys; i++) {
         const uint64_t row =
             what->keys == BENCH_KEYS_ZIPF
                 ? zipf_row(random, bench->n_rows)
                 : ((uint64_t)g_rand_int(random) << 32 | g_rand_int(random)) % bench->n_rows;
         bench->keys[i] = bench_key(what, row);
     }
-    if (what->keys != BENCH_KEYS_RANDOM)
-        qsort(bench->keys, what->n_keys, sizeof *bench->keys, compare_keys);
+    for (size_t i = 0; i < n_keys && what->keys != BENCH_KEYS_RANDOM; i += what->n_keys)
+        qsort(bench->keys + i, what->n_keys, sizeof *bench->keys, compare_keys);
     g_rand_free(random);
+}
+
+bool bench_open_table(Bench *bench, GError **error)
+{
+    const RubatoModelTraits *traits = rubato_model_traits(bench->what->table.model);
+
+    bench->table = rubato_worker_open_kv_table(bench->worker, "bench", RUBATO_F32, error);
+    if (bench->table == NULL)
+        return false;
+    choose_keys(bench);
+    if (!traits->takes_announcements)
+        return true;
+    bench->sparse = rubato_worker_open_sparse_kv_client_table_with(
+        bench->worker, "bench", RUBATO_F32, announce_next, bench, error);
+    return bench->sparse != NULL;
 }
 
 static bool fill_dense(Bench *bench, const float *values, GError **error)
