@@ -21,6 +21,8 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     slicer_init(&client->slicer, route->partition);
     part_map_join(route->map, &client->sender);
     spinner_init(&client->spinner);
+    if (route->clocks != NULL)
+        spinner_share(&client->spinner, route->clocks->n_workers);
     client->messages = g_new0(Message, MAX(route->map->n_parts, route->office->n_servers));
     pthread_mutex_init(&client->late_lock, NULL);
     return client;

@@ -48,7 +48,7 @@ static bool others_have_come(const TableClient *client)
 static void look_for_others(TableClient *client, SpinnerEnd end)
 {
     do
-        for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
+        for (unsigned i = 0; i < client->spinner.n_looks; i++) {
             if (others_have_come(client)) {
                 spinner_found(&client->spinner);
                 return;

@@ -62,7 +62,7 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
 {
     RubatoTaskRun *run;
 
-    run = g_new0(RubatoTaskRun, 1);
+    run = g_aligned_alloc0(1, sizeof *run, _Alignof(RubatoTaskRun));
     run->host = host;
     run->name = g_strdup(task->name);
     run->node_readers = g_ptr_array_new();
@@ -82,7 +82,8 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
             run->first_rank = run->n_workers;
         run->n_workers += run->workers_of[node];
     }
-    run->n_local = run->n_live = run->workers_of[host->office->self];
+    run->n_local = run->workers_of[host->office->self];
+    barrier_init(&run->barrier, run->n_local);
     return run;
 }
 
@@ -122,7 +123,7 @@ void task_run_free(RubatoTaskRun *run)
     g_free(run->workers_of);
     g_free(run->end_text);
     g_free(run->name);
-    g_free(run);
+    g_aligned_free(run);
 }
 
 /* ---- preparing ---- */
@@ -185,6 +186,7 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
             node_reader_cancel(run->node_readers->pdata[i]);
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
+    barrier_cancel(&run->barrier);
     post_office_cancel(office, run->epoch);
     if (office->network != NULL)
         network_wake_waiters(office->network);
@@ -229,10 +231,11 @@ static void wait_for_end(RubatoTaskRun *run)
     pthread_mutex_lock(&run->lock);
     while (!run->ended)
         if (stall_clock_wait(&clock, &run->changed, &run->lock) && !run->ended &&
-            task_run_is_cancelled(run) && run->n_live > 0)
+            task_run_is_cancelled(run) && barrier_n_live(&run->barrier) > 0)
             g_message("task %s was cancelled; %u workers of node %u have not returned yet (for "
                       "%.1f s so far)",
-                      run->name, run->n_live, task_host_id(run->host), stall_clock_s(&clock));
+                      run->name, barrier_n_live(&run->barrier), task_host_id(run->host),
+                      stall_clock_s(&clock));
     pthread_mutex_unlock(&run->lock);
 }
 

@@ -48,7 +48,7 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text);
 void task_run_blocks(RubatoTaskRun *run, const ControlBlocks *blocks);
 void task_run_end(RubatoTaskRun *run, uint32_t code, const char *text);
 
-/* All nodes have arrived at a barrier. */
+/* All workers of all nodes have arrived at a barrier. */
 void task_run_release(RubatoTaskRun *run, uint64_t round);
 
 /* Tells the other nodes those of this node's clocks on the run's tables that have changed. */

@@ -2,7 +2,7 @@
  *
  *   task_run.c          its life: making, what the scheduler says of it, its data, its end
  *   task_run_tables.c   its tables on this node: routes, models, clocks
- *   task_run_workers.c  its workers on this node: threads, barriers, retirement
+ *   task_run_workers.c  its workers on this node: threads, waits in barriers, retirement
  *
  * Each file changes its own members. A change that concerns several files goes through the
  * functions below.
@@ -11,6 +11,7 @@
 #ifndef RUBATO_ENGINE_TASK_TASK_RUN_PRIVATE_H
 #define RUBATO_ENGINE_TASK_TASK_RUN_PRIVATE_H
 
+#include "engine/task/barrier.h"
 #include "engine/task/task_run.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
@@ -37,14 +38,13 @@ struct RubatoTaskRun {
     uint32_t n_local;
 
     _Atomic bool cancelled; /* set before post_office_cancel sweeps */
+    _Atomic bool failed;    /* a worker of this node has failed: no barrier is passed any more */
+    Barrier barrier;        /* of this node's workers */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* guarded by lock */
-    uint32_t n_live;    /* workers that have not returned */
-    uint32_t n_waiting; /* those of them in the barrier */
-    uint64_t round;     /* number of their present barrier, or else of the next one */
-    uint32_t end_code;  /* the first cause; CONTROL_OK if there is none */
+    uint32_t end_code; /* the first cause; CONTROL_OK if there is none */
     char *end_text;
     bool ended;              /* TASK_END has come */
     GPtrArray *node_readers; /* of NodeReader, by reader; NULL for readers not opened */

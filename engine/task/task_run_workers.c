@@ -3,15 +3,16 @@
  * A barrier is passed in three steps. The last worker of the node to reach it, or to retire while
  * the others wait in it, fences. It then says ARRIVE. When all nodes have said so, the scheduler
  * releases the round. So a request after a barrier sees everything that was sent before the
- * barrier.
+ * barrier. If the run has only one node, the last worker releases the round itself. It looks first
+ * whether a worker has failed: the scheduler may not have handled that message yet, and a failed
+ * task has no more barriers.
  *
  * Threads: each worker's own thread, from its function to its retirement. task_run_start_workers
  * and _join_workers: the thread of the engine's calls (a worker whose thread cannot be started
  * retires there). task_run_release: a thread that holds the engine's lock.
  *
- * Invariant, under the run's lock and until the task is cancelled: n_waiting is at most n_live. The
- * worker that makes them equal, by waiting or by retiring, says ARRIVE for the node: once in each
- * round. */
+ * Invariant, until the task is cancelled: one worker in each round finds that the barrier is
+ * complete, and says ARRIVE for the node. */
 #include "engine/task/task_run_private.h"
 #include "engine/task/wait_text.h"
 #include "io/net/caller.h"
@@ -24,6 +25,7 @@
 struct WorkerThread {
     RubatoWorker worker;
     RubatoTaskRun *run;
+    Spinner spinner; /* in barriers; the worker's own */
     pthread_t thread;
     bool started;
 };
@@ -46,7 +48,7 @@ static void wait_for_moves(RubatoTaskRun *run)
 
 /* Returns when every server has handled what this node's workers sent before, or the task is
  * cancelled. */
-static void fence(RubatoTaskRun *run)
+static void fence(RubatoTaskRun *run, Spinner *spinner)
 {
     PostOffice *office = run->host->office;
     g_autofree Message *messages = g_new0(Message, office->n_servers);
@@ -56,6 +58,7 @@ static void fence(RubatoTaskRun *run)
     fence_start(office, run->epoch, &run->cancelled, messages, &call);
     if (call_has_ended(&call))
         return;
+    call.spinner = spinner;
     stall_clock_start(&clock, run->host->stall_ms);
     while (!call_wait(&call, stall_clock_left_ms(&clock))) {
         uint32_t node = office->self;
@@ -75,8 +78,22 @@ static void arrive(RubatoTaskRun *run, uint64_t round)
                             &(Control){ .kind = CONTROL_ARRIVE, .arrive = { run->epoch, round } });
 }
 
+/* All workers of this node that live are in the barrier. */
+static void complete(RubatoTaskRun *run, uint64_t round)
+{
+    if (run->host->office->n_nodes > 1)
+        arrive(run, round);
+    else if (!task_run_is_cancelled(run) &&
+             /* relaxed: the worker that has failed stored it before it retired */
+             !atomic_load_explicit(&run->failed, memory_order_relaxed))
+        barrier_release(&run->barrier, round);
+}
+
 static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const GError *error)
 {
+    /* relaxed: barrier_retire orders it for the worker that completes the barrier */
+    atomic_store_explicit(&run->failed, true, memory_order_relaxed);
+
     /* not by this node: the server's node has given up the task, and may be unable to say so */
     const bool cancelled = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
     const bool starved = g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY);
@@ -115,75 +132,85 @@ static void tell_wait(RubatoTaskRun *run, uint32_t rank, ControlWaits *waits)
 void task_run_report_wait(void *data, uint32_t rank, uint32_t table, uint64_t clock)
 {
     RubatoTaskRun *run = data;
-    ControlWaits waits = { .what = CONTROL_WAIT_CLOCK, .table = table, .clock = clock };
+    ControlWaits waits = { .what = CONTROL_WAIT_CLOCK,
+                           .round = barrier_round(&run->barrier),
+                           .table = table,
+                           .clock = clock };
 
     for (size_t i = 0; i < run->n_tables; i++)
         if (run->routes[i].table == table)
             waits.table_name = run->routes[i].spec->name;
-    pthread_mutex_lock(&run->lock);
-    waits.round = run->round;
-    pthread_mutex_unlock(&run->lock);
     tell_wait(run, rank, &waits);
 }
 
 /* ---- barriers ---- */
 
-/* The run's lock is held. */
 static bool is_in_barrier(const RubatoTaskRun *run, uint64_t round)
 {
-    return run->round == round && !task_run_is_cancelled(run);
+    return !barrier_is_passed(&run->barrier, round) && !task_run_is_cancelled(run);
 }
 
-/* Waits in a barrier until end_ms, and reports the wait if the barrier has not been passed. The
- * caller holds the run's lock; it is released during the report, which may cancel the task on this
- * thread. */
-static void wait_until(RubatoTaskRun *run, uint32_t rank, uint64_t round, int64_t end_ms)
+/* Looks for a while whether the barrier is passed, as long as that has helped lately. On several
+ * nodes it takes longer, and the threads that receive need the processor. */
+static void look_in_barrier(RubatoTaskRun *run, Spinner *spinner, uint64_t round)
+{
+    SpinnerEnd end;
+
+    if (run->host->office->n_nodes > 1 || !spinner_begin(spinner, &end))
+        return;
+    do
+        for (unsigned i = 0; i < spinner->n_looks; i++) {
+            if (!is_in_barrier(run, round)) {
+                spinner_found(spinner);
+                return;
+            }
+            spin_pause();
+        }
+    while (spinner_go_on(spinner, end));
+}
+
+/* Sleeps in a barrier until it is passed, the task is cancelled, or a time has come. */
+static void sleep_until(RubatoTaskRun *run, uint64_t round, int64_t end_ms)
+{
+    for (int64_t left_ms; is_in_barrier(run, round) && (left_ms = end_ms - monotonic_ms()) > 0;)
+        barrier_sleep(&run->barrier, round, &run->cancelled, (int)MIN(left_ms, INT_MAX));
+}
+
+/* Sleeps until the barrier is passed or the task is cancelled. Reports a long wait, and logs it. */
+static void sleep_in_barrier(RubatoTaskRun *run, uint32_t rank, uint64_t round)
 {
     ControlWaits waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
-
-    while (is_in_barrier(run, round))
-        if (!monotonic_wait(&run->changed, &run->lock, end_ms))
-            break;
-    if (!is_in_barrier(run, round))
-        return;
-    pthread_mutex_unlock(&run->lock);
-    tell_wait(run, rank, &waits);
-    pthread_mutex_lock(&run->lock);
-}
-
-/* Waits until the barrier is passed, or the task is cancelled. The run's lock is held. */
-static void wait_in_barrier(RubatoTaskRun *run, uint32_t rank, uint64_t round)
-{
     StallClock clock;
 
     stall_clock_start(&clock, run->host->stall_ms);
-    wait_until(run, rank, round, MIN(clock.begun_ms + TABLE_CLIENT_REPORT_MS, clock.strike_ms));
-    while (is_in_barrier(run, round))
-        if (stall_clock_wait(&clock, &run->changed, &run->lock) && is_in_barrier(run, round))
+    sleep_until(run, round, MIN(clock.begun_ms + TABLE_CLIENT_REPORT_MS, clock.strike_ms));
+    if (is_in_barrier(run, round))
+        tell_wait(run, rank, &waits);
+    while (is_in_barrier(run, round)) {
+        sleep_until(run, round, clock.strike_ms);
+        if (stall_clock_strikes(&clock) && is_in_barrier(run, round))
             g_message("worker %u waits in a barrier of task %s with %u of this node's %u workers "
                       "that have not returned (for %.1f s so far)",
-                      rank, run->name, run->n_waiting, run->n_live, stall_clock_s(&clock));
+                      rank, run->name, barrier_n_waiting(&run->barrier),
+                      barrier_n_live(&run->barrier), stall_clock_s(&clock));
+    }
 }
 
 static bool barrier(RubatoWorker *worker, GError **error)
 {
     RubatoTaskRun *run = worker->engine_data;
+    WorkerThread *self = &run->workers[worker->local_rank];
     uint64_t round;
-    bool last;
 
-    pthread_mutex_lock(&run->lock);
-    round = run->round;
-    last = ++run->n_waiting == run->n_live;
-    if (last) {
-        pthread_mutex_unlock(&run->lock);
-        fence(run);
-        arrive(run, round);
-        pthread_mutex_lock(&run->lock);
+    if (barrier_arrive(&run->barrier, &round)) {
+        fence(run, &self->spinner);
+        complete(run, round);
     }
     if (is_in_barrier(run, round))
-        wait_in_barrier(run, worker->rank, round);
-    pthread_mutex_unlock(&run->lock);
-    if (run->cancelled) {
+        look_in_barrier(run, &self->spinner, round);
+    if (is_in_barrier(run, round))
+        sleep_in_barrier(run, worker->rank, round);
+    if (task_run_is_cancelled(run)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled",
                     run->name);
         return false;
@@ -193,13 +220,7 @@ static bool barrier(RubatoWorker *worker, GError **error)
 
 void task_run_release(RubatoTaskRun *run, uint64_t round)
 {
-    pthread_mutex_lock(&run->lock);
-    if (round == run->round) {
-        run->round++;
-        run->n_waiting = 0;
-        pthread_cond_broadcast(&run->changed);
-    }
-    pthread_mutex_unlock(&run->lock);
+    barrier_release(&run->barrier, round);
 }
 
 /* ---- their threads ---- */
@@ -207,24 +228,23 @@ void task_run_release(RubatoTaskRun *run, uint64_t round)
 /* A worker has ended: its function has returned, or never began. */
 static void retire(RubatoTaskRun *run)
 {
-    bool last, completes_barrier;
     uint64_t round;
+    bool completes_barrier;
+    const bool last = barrier_retire(&run->barrier, &round, &completes_barrier) == 0;
 
-    pthread_mutex_lock(&run->lock);
-    last = --run->n_live == 0;
-    completes_barrier = !last && run->n_waiting == run->n_live;
-    round = run->round;
-    pthread_mutex_unlock(&run->lock);
     if (!last && !completes_barrier)
         return;
     if (last)
         wait_for_moves(run);
     if (!task_run_is_cancelled(run))
-        fence(run);
-    arrive(run, last ? CONTROL_NO_ROUND : round);
-    if (last)
-        task_run_tell_scheduler(
-            run, &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
+        fence(run, NULL);
+    if (!last) {
+        complete(run, round);
+        return;
+    }
+    arrive(run, CONTROL_NO_ROUND);
+    task_run_tell_scheduler(run,
+                            &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
 }
 
 static void *work(void *user)
@@ -271,6 +291,8 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
                                           .barrier = barrier,
                                           .engine_data = run },
                               .run = run };
+    spinner_init(&thread->spinner);
+    spinner_share(&thread->spinner, run->n_local);
     thread->worker.clients = g_new0(TableClient *, run->n_tables + 1);
     thread->started = pthread_create(&thread->thread, NULL, work, thread) == 0;
     if (thread->started) {

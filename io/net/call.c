@@ -171,7 +171,7 @@ static bool look_longer(Call *call)
     if (call->spinner == NULL || call->is_remote || !spinner_begin(call->spinner, &end))
         return false;
     do
-        if (look(call, SPINNER_LOOKS)) {
+        if (look(call, call->spinner->n_looks)) {
             spinner_found(call->spinner);
             return true;
         }
@@ -183,7 +183,7 @@ bool call_wait(Call *call, int timeout_ms)
 {
     int64_t deadline_ms;
 
-    if (look(call, SPINS) || look_longer(call))
+    if (look(call, call->spinner == NULL ? SPINS : 2 * call->spinner->n_looks) || look_longer(call))
         return true;
     deadline_ms = timeout_ms < 0 ? INT64_MAX : monotonic_ms() + timeout_ms;
     for (;;) {

@@ -72,7 +72,7 @@ bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
     if (!can_glance(network) || !spinner_begin(spinner, &end))
         return false;
     do {
-        for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
+        for (unsigned i = 0; i < spinner->n_looks; i++) {
             *seen = glance(network);
             if (*seen || (call != NULL && call_has_ended(call))) {
                 spinner_found(spinner);

@@ -13,8 +13,13 @@
 
 #include "io/net/monotonic.h"
 
-/* An attempt takes no longer than this: about the cost of a sleep and two wake-ups. */
+/* An attempt takes no longer than this: about the cost of a sleep and two wake-ups. Where threads
+ * take turns on a processor, it may take as long for each of them. */
 #define LONGEST_NS 50000
+#define MOST_SHARING 64u
+
+#define LOOKS 32u
+#define LOOKS_SHARING 1u
 
 /* After so many attempts in vain, the next attempt is left out, then the next two, four, …, up to
  * so many. The limit is low, so that after a pause with heartbeats alone polling soon begins
@@ -33,7 +38,18 @@
 
 void spinner_init(Spinner *spinner)
 {
-    *spinner = (Spinner){ .is_alone = g_get_num_processors() == 1 };
+    *spinner =
+        (Spinner){ .is_alone = g_get_num_processors() == 1, .n_looks = LOOKS, .n_sharing = 1 };
+}
+
+void spinner_share(Spinner *spinner, uint32_t n_threads)
+{
+    const uint32_t n_processors = g_get_num_processors();
+
+    if (n_threads <= n_processors)
+        return;
+    spinner->n_looks = LOOKS_SHARING;
+    spinner->n_sharing = MIN(MOST_SHARING, (n_threads + n_processors - 1) / n_processors);
 }
 
 /* Nothing is lost if it fails, or if the machine has more processors than a cpu_set_t. (If another
@@ -74,7 +90,7 @@ bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
     move_if_crowded(spinner, now);
     spinner->n_skipped = 0;
     spinner->gave_way = false;
-    *end = now + LONGEST_NS;
+    *end = now + (int64_t)spinner->n_sharing * LONGEST_NS;
     return true;
 }
 

@@ -8,7 +8,7 @@
  *
  *     if (spinner_begin(spinner, &end))
  *         do
- *             for (unsigned i = 0; i < SPINNER_LOOKS; i++)
+ *             for (unsigned i = 0; i < spinner->n_looks; i++)
  *                 … look; spinner_found(spinner) and leave, or spin_pause() …
  *         while (spinner_go_on(spinner, end));
  *
@@ -21,12 +21,11 @@
 
 #include "io/net/futex.h"
 
-/* Polls before the processor is given away again. */
-#define SPINNER_LOOKS 32
-
 typedef struct {
     bool is_alone;      /* there is one processor: polling would keep it from the thread that is
                          * waited for */
+    unsigned n_looks;   /* polls before the processor is given away again */
+    unsigned n_sharing; /* threads that take turns on a processor */
     unsigned n_failed;  /* in a row */
     unsigned n_to_skip; /* attempts to leave out before the next one */
     unsigned n_skipped; /* attempts left out since the last one */
@@ -44,6 +43,11 @@ typedef struct {
 typedef int64_t SpinnerEnd;
 
 void spinner_init(Spinner *spinner);
+
+/* So many threads of the process wait for one another like this one. If they are more than the
+ * processors, the thread that is waited for may itself wait for a processor: so this one gives its
+ * own away at once, and looks longer, until all have had their turn. */
+void spinner_share(Spinner *spinner, uint32_t n_threads);
 
 /* Whether to poll at all; then *end is for spinner_go_on. */
 bool spinner_begin(Spinner *spinner, SpinnerEnd *end);

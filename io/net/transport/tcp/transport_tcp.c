@@ -214,7 +214,7 @@ static bool look_for_the_rest(TcpTransport *self)
     if (!spinner_begin(&self->spinner, &end))
         return false;
     do {
-        for (unsigned i = 0; i < SPINNER_LOOKS; i++) {
+        for (unsigned i = 0; i < self->spinner.n_looks; i++) {
             if (ask(self)) {
                 spinner_found(&self->spinner);
                 return true;
