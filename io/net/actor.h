@@ -21,9 +21,17 @@
 typedef struct Actor Actor;
 struct Actor {
     Mailbox mailbox;
-    _Alignas(
-        64) _Atomic uint32_t owned; /* the ownership token: 1 while a thread handles messages */
-    _Atomic uint32_t asleep;        /* 1: the actor's thread sleeps, or is about to */
+
+    /* The ownership token: 1 while a thread handles messages. Alone in its cache line, because
+     * senders look at it while the owner works. */
+    _Alignas(64) _Atomic uint32_t owned;
+
+    /* owner only; in one cache line, which each owner fetches while it handles its message */
+    _Alignas(64) Message *taken; /* taken from the mailbox, not handled yet */
+    Message *answered;           /* what handle gave back, in any order */
+    RubatoRequest *outbox;       /* for handle to use; NULL at first */
+
+    _Alignas(64) _Atomic uint32_t asleep; /* 1: the actor's thread sleeps, or is about to */
     _Atomic bool stopping;
     _Atomic bool has_thread;
 
@@ -32,11 +40,6 @@ struct Actor {
     void (*settled)(Actor *actor); /* called after a batch's answers are sent; may be NULL */
     /* Tells the owner how much work a message may be, in the actor's own units; NULL: none. */
     size_t (*find_work)(Actor *actor, const Message *message);
-
-    /* owner only; in the token's cache line, which each owner fetches in any case */
-    Message *taken;        /* taken from the mailbox, not handled yet */
-    Message *answered;     /* what handle gave back, in any order */
-    RubatoRequest *outbox; /* for handle to use; NULL at first */
 
     pthread_t thread; /* immutable while started; seldom read */
 };
