@@ -3,8 +3,8 @@
  * part of the rows. A thread that is too far ahead of another one spins, too, and gives its
  * processor away now and then, because there may be more threads than processors.
  *
- * Under a model that applies the Adds of a clock together, each thread copies keys and values, and
- * the last thread of a clock adds those of all.
+ * Under a model that applies the Adds of a clock together, each thread copies values, and adds them
+ * in its turn once all have come to the end of the clock.
  *
  * Threads: those that limit_threads and raw_barrier start; both wait for them. */
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 #include "apps/bench/bench.h"
 
-enum { MAX_THREADS = 64, MAX_PARTS = 4, SPINS = 32 };
+enum { MAX_THREADS = 64, MAX_PARTS = 4, LOOKS = 32 };
 
 typedef struct {
     _Alignas(64) _Atomic uint32_t is_taken;
@@ -37,30 +37,40 @@ typedef struct RawThreads {
     uint32_t n_threads, n_parts;
     size_t n_keys, n_sets, n;
     float *rows;
-    bool by_clock; /* Adds are applied at the end of their clock */
-    uint64_t lead; /* clocks by which one may be ahead; UINT64_MAX: any number */
+    bool is_crowded; /* more threads than processors */
+    bool by_clock;   /* Adds are applied at the end of their clock */
+    uint64_t lead;   /* clocks by which one may be ahead; UINT64_MAX: any number */
 
     RawLock locks[MAX_PARTS];
-    _Alignas(64) _Atomic uint32_t n_arrived; /* by clock: threads that have reached its end */
-    _Alignas(64) _Atomic uint64_t min_clock; /* by clock: the clock whose Adds are applied next */
+    _Alignas(64) _Atomic uint32_t n_arrived; /* threads in the barrier */
+    _Alignas(64) _Atomic uint64_t turn; /* barriers passed; by clock: Adds of threads applied */
     RawThread threads[MAX_THREADS];
 } RawThreads;
 
-static void look_away(unsigned *n_looks)
+/* Tells the processor that this is a waiting loop. */
+static inline void spin_pause(void)
 {
-    if (++*n_looks % SPINS == 0)
-        sched_yield();
-    else
-        __asm__ volatile("" : : : "memory");
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
 }
 
-static void take(RawLock *lock)
+/* Between two looks. Where threads share a processor, the one that is waited for may need it. */
+static void look_away(const RawThreads *all, unsigned *n_looks)
+{
+    if (all->is_crowded || ++*n_looks % LOOKS == 0)
+        sched_yield();
+    else
+        spin_pause();
+}
+
+static void take(const RawThreads *all, RawLock *lock)
 {
     unsigned n_looks = 0;
 
     while (atomic_load_explicit(&lock->is_taken, memory_order_relaxed) != 0 ||
            atomic_exchange_explicit(&lock->is_taken, 1, memory_order_acquire) != 0)
-        look_away(&n_looks);
+        look_away(all, &n_looks);
 }
 
 static void give(RawLock *lock)
@@ -71,7 +81,7 @@ static void give(RawLock *lock)
 static void gather(RawThreads *all, const RubatoKey *keys, const size_t *n_of, float *values)
 {
     for (uint32_t part = 0; part < all->n_parts; keys += n_of[part], values += n_of[part], part++) {
-        take(&all->locks[part]);
+        take(all, &all->locks[part]);
         for (size_t i = 0; i < n_of[part]; i++)
             values[i] = all->rows[keys[i]];
         give(&all->locks[part]);
@@ -82,7 +92,7 @@ static void scatter_add(RawThreads *all, const RubatoKey *keys, const size_t *n_
                         const float *values)
 {
     for (uint32_t part = 0; part < all->n_parts; keys += n_of[part], values += n_of[part], part++) {
-        take(&all->locks[part]);
+        take(all, &all->locks[part]);
         for (size_t i = 0; i < n_of[part]; i++)
             all->rows[keys[i]] += values[i];
         give(&all->locks[part]);
@@ -95,28 +105,27 @@ static void wait_until_slowest_has(RawThreads *all, uint64_t clock)
         unsigned n_looks = 0;
 
         while (atomic_load_explicit(&all->threads[i].clock, memory_order_acquire) < clock)
-            look_away(&n_looks);
+            look_away(all, &n_looks);
     }
 }
 
-/* The last thread of a clock adds for all. */
-static void end_clock(RawThreads *all, uint64_t clock)
+/* When all have come to the end of a clock, each adds its own, one after the other: so the rows
+ * that it uses stay in its cache. */
+static void end_clock(RawThreads *all, RawThread *self, uint64_t clock)
 {
+    const uint64_t rank = (uint64_t)(self - all->threads);
+    const uint64_t begin = clock * all->n_threads;
     unsigned n_looks = 0;
 
-    if (atomic_fetch_add_explicit(&all->n_arrived, 1, memory_order_acq_rel) + 1 == all->n_threads) {
-        atomic_store_explicit(&all->n_arrived, 0, memory_order_relaxed);
-        for (uint32_t i = 0; i < all->n_threads; i++) {
-            const RawThread *one = &all->threads[i];
-
-            for (size_t k = 0; k < all->n_keys; k++)
-                all->rows[one->kept[k]] += one->kept_values[k];
-        }
-        atomic_store_explicit(&all->min_clock, clock + 1, memory_order_release);
-        return;
-    }
-    while (atomic_load_explicit(&all->min_clock, memory_order_acquire) <= clock)
-        look_away(&n_looks);
+    atomic_store_explicit(&self->clock, clock + 1, memory_order_release);
+    wait_until_slowest_has(all, clock + 1);
+    while (atomic_load_explicit(&all->turn, memory_order_acquire) < begin + rank)
+        look_away(all, &n_looks);
+    for (size_t k = 0; k < all->n_keys; k++)
+        all->rows[self->kept[k]] += self->kept_values[k];
+    atomic_store_explicit(&all->turn, begin + rank + 1, memory_order_release);
+    while (atomic_load_explicit(&all->turn, memory_order_acquire) < begin + all->n_threads)
+        look_away(all, &n_looks);
 }
 
 static void *iterate_bare(void *data)
@@ -135,7 +144,7 @@ static void *iterate_bare(void *data)
         if (all->by_clock) {
             memcpy(self->kept_values, self->values, all->n_keys * sizeof *self->values);
             self->kept = keys;
-            end_clock(all, clock);
+            end_clock(all, self, clock);
         } else {
             scatter_add(all, keys, n_of, self->values);
             clobber(all->rows);
@@ -193,6 +202,7 @@ static RawThreads *raw_threads_new(uint32_t n_threads, size_t n)
         g_error("a limit of %u threads; %d at most", n_threads, MAX_THREADS);
     all->n_threads = n_threads;
     all->n = n;
+    all->is_crowded = n_threads > g_get_num_processors();
     for (uint32_t i = 0; i < n_threads; i++)
         all->threads[i].all = all;
     return all;
@@ -241,10 +251,10 @@ static void *pass_barriers(void *data)
         if (atomic_fetch_add_explicit(&all->n_arrived, 1, memory_order_acq_rel) + 1 ==
             all->n_threads) {
             atomic_store_explicit(&all->n_arrived, 0, memory_order_relaxed);
-            atomic_store_explicit(&all->min_clock, round + 1, memory_order_release);
+            atomic_store_explicit(&all->turn, round + 1, memory_order_release);
         }
-        while (atomic_load_explicit(&all->min_clock, memory_order_acquire) <= round)
-            look_away(&n_looks);
+        while (atomic_load_explicit(&all->turn, memory_order_acquire) <= round)
+            look_away(all, &n_looks);
     }
     return NULL;
 }

@@ -35,9 +35,9 @@
 /* How often a guest of an actor with a thread looks into the mailbox again before it leaves. */
 enum { MAX_ROUNDS = 4 };
 
-/* How often a sender looks whether the token is free: some microseconds in all. To leave the message
- * costs more than that: an Add of some hundred keys is copied, the rows of its sender's cache are
- * then used by another thread, and perhaps the actor's own thread has to be woken. */
+/* How often a sender looks whether the token is free: some microseconds in all. To leave the
+ * message costs more than that: an Add of some hundred keys is copied, another thread then needs
+ * the rows that the sender's cache has, and perhaps the actor's own thread has to be woken. */
 enum { LOOKS = 128 };
 
 void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),

@@ -7,6 +7,7 @@
 extern const WeakCase sound_litmus_cases[];   /* must never fail */
 extern const WeakCase unsound_litmus_cases[]; /* must fail */
 extern const WeakCase actor_cases[];
+extern const WeakCase barrier_cases[];
 extern const WeakCase call_cases[];
 extern const WeakCase clocks_cases[];
 extern const WeakCase network_cases[];

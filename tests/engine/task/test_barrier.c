@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "engine/engine_private.h"
+#include "engine/task/task_run_private.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
@@ -251,6 +252,63 @@ START_TEST(what_was_sent_before_is_taken_in_before_anybody_goes_on)
 }
 END_TEST
 
+/* ---- a worker that fails is no worker that has come ---- */
+
+typedef struct {
+    Event go_on;         /* worker 1 may fail */
+    _Atomic bool passed; /* worker 0 has passed the barrier */
+} Failing;
+
+static bool fail_or_meet(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Failing *failing = user_data;
+
+    if (rubato_worker_rank(worker) == 1) {
+        event_wait(&failing->go_on, 1);
+        return false;
+    }
+    TRY(rubato_worker_barrier(worker, error));
+    atomic_store(&failing->passed, true);
+    return true;
+}
+
+/* The scheduler does not hear of the failure before the other worker has retired. */
+START_TEST(a_barrier_is_not_passed_because_a_worker_has_failed)
+{
+    Failing failing = { .go_on = EVENT_INIT };
+    RubatoEngine *engine = engine_with_servers(1);
+    Actor *scheduler = &engine->control;
+    RubatoTaskRun *run;
+    GError *error = NULL;
+
+    run = rubato_engine_start(
+        engine,
+        &(RubatoTask){
+            .name = "fail", .run = fail_or_meet, .user_data = &failing, .workers_per_node = 2 },
+        NULL);
+    ck_assert_ptr_nonnull(run);
+    /* The test owns the scheduler's actor for a while: it takes the token as an owner does. */
+    for (uint32_t nobody = 0; !atomic_compare_exchange_weak(&scheduler->owned, &nobody, 1);
+         nobody = 0)
+        sched_yield();
+    event_raise(&failing.go_on);
+    while (mailbox_is_empty(&scheduler->mailbox)) /* until the failure is told */
+        sched_yield();
+    while (barrier_n_live(&run->barrier) >
+           1) /* until its worker is about to complete the barrier */
+        sched_yield();
+    for (int i = 0; i < 1000; i++) /* a barrier that is passed now would be passed soon */
+        sched_yield();
+    atomic_store(&scheduler->owned, 0);
+    rubato_engine_cancel(engine); /* handles what has been told before */
+    ck_assert(!rubato_task_run_wait(run, &error));
+    ck_assert_int_eq(error->code, RUBATO_ERROR_TASK_FAILED);
+    ck_assert(!atomic_load(&failing.passed));
+    g_error_free(error);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("barrier");
@@ -262,6 +320,7 @@ int main(void)
     tcase_add_test(cases, each_task_has_its_own_barriers);
     tcase_add_loop_test(cases, barriers_and_clocks_go_together, 0, 4);
     tcase_add_loop_test(cases, what_was_sent_before_is_taken_in_before_anybody_goes_on, 0, 2);
+    tcase_add_test(cases, a_barrier_is_not_passed_because_a_worker_has_failed);
     tcase_set_timeout(cases, 15);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -1,6 +1,7 @@
 /* Polling before sleeping: as long as it helps, and only now and then after that. */
 #include "io/net/spinner.h"
 
+#include <glib.h>
 #include <sched.h>
 
 #include "tests/support/runner.h"
@@ -80,6 +81,24 @@ START_TEST(one_that_finds_something_makes_all_worth_it)
 }
 END_TEST
 
+/* A turn of each thread on the processor is no time lost. */
+START_TEST(threads_that_share_a_processor_look_longer_and_give_way_sooner)
+{
+    Spinner spinner = new_spinner(), shared = new_spinner();
+    SpinnerEnd end, shared_end;
+
+    spinner_share(&spinner, g_get_num_processors());
+    ck_assert_uint_eq(spinner.n_looks, new_spinner().n_looks);
+    ck_assert_uint_eq(spinner.n_sharing, 1);
+    spinner_share(&shared, 3 * g_get_num_processors() + 1);
+    ck_assert_uint_lt(shared.n_looks, spinner.n_looks);
+    ck_assert(spinner_begin(&spinner, &end) && spinner_begin(&shared, &shared_end));
+    ck_assert_int_gt(shared_end, end);
+    spinner_share(&shared, UINT32_MAX);
+    ck_assert_uint_le(shared.n_sharing, 64);
+}
+END_TEST
+
 START_TEST(on_a_single_processor_nobody_looks)
 {
     Spinner spinner = new_spinner();
@@ -150,6 +169,7 @@ int main(void)
     tcase_add_test(cases, a_look_ends_when_its_time_is_over);
     tcase_add_test(cases, looks_in_vain_become_seldom_but_do_not_cease);
     tcase_add_test(cases, one_that_finds_something_makes_all_worth_it);
+    tcase_add_test(cases, threads_that_share_a_processor_look_longer_and_give_way_sooner);
     tcase_add_test(cases, on_a_single_processor_nobody_looks);
     tcase_add_test(cases, who_shares_a_processor_leaves_it_and_may_come_back);
     tcase_add_test(cases, who_does_not_share_or_may_not_move_stays);
