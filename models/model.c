@@ -83,6 +83,8 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     model->n_workers = setup->n_workers;
     model->n_ignored = 0;
     model->make_room = NULL;
+    model->lend = NULL;
+    model->lends = model->lent = NULL;
     model->n_held = 0;
     model->own_outbox = NULL;
     model->outbox = &model->own_outbox;
@@ -286,12 +288,47 @@ static bool make_room(RubatoModel *model, RubatoRequest *request)
            model->make_room(request, request->keys.n * shard_row_bytes(model->shard));
 }
 
+/* Whether the answer takes the rows where they lie. */
+static bool lend_rows(RubatoModel *model, RubatoRequest *request)
+{
+    const void *const rows = shard_find_run(model->shard, &request->keys);
+    const size_t n_bytes = request->keys.n * shard_row_bytes(model->shard);
+
+    if (rows == NULL || !model->lend(request, rows, n_bytes))
+        return false;
+    model->lent = request;
+    return true;
+}
+
+static void answer_lender(RubatoModel *model, RubatoRequest *request)
+{
+    if (lend_rows(model, request))
+        return;
+    if (make_room(model, request))
+        shard_get(model->shard, &request->keys, request->output);
+    else
+        shard_starve(model->shard);
+}
+
+/* Copies the rows that an answer was to take where they lie, because they change before. */
+static void end_lending(RubatoModel *model)
+{
+    RubatoRequest *const request = model->lent;
+
+    model->lent = NULL;
+    shard_get(model->shard, &request->keys, request->output);
+    (void)model->lend(request, /* rows= */ NULL, 0);
+}
+
 void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
 {
     if (G_UNLIKELY(request->kind == RUBATO_REQUEST_READ))
         handler_run(request->handler_call, model->shard, &request->keys);
-    else if (request->output != NULL || request->keys.n == 0 || make_room(model, request))
+    else if (request->output != NULL || request->keys.n == 0 ||
+             (request != model->lends && make_room(model, request)))
         shard_get(model->shard, &request->keys, request->output);
+    else if (request == model->lends)
+        answer_lender(model, request);
     else
         shard_starve(model->shard);
     if (request->is_held)
@@ -301,6 +338,8 @@ void rubato_model_answer(RubatoModel *model, RubatoRequest *request)
 
 void rubato_model_apply(RubatoModel *model, const RubatoRequest *request)
 {
+    if (G_UNLIKELY(model->lent != NULL))
+        end_lending(model);
     if (request->kind == RUBATO_REQUEST_TUNE)
         shard_tune(model->shard, &request->tuning);
     else if (request->kind == RUBATO_REQUEST_WRITE)

@@ -315,6 +315,14 @@ static void add_found(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
     }
 }
 
+const void *shard_find_run(const RubatoShard *shard, const RubatoKeys *keys)
+{
+    if (shard->rows == NULL || keys->keys != NULL || keys->n == 0 ||
+        shard->stride != shard->row_bytes)
+        return NULL;
+    return shard_dense_row(shard, keys->first);
+}
+
 void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values)
 {
     if (shard->rows != NULL)

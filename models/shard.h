@@ -40,6 +40,9 @@ bool shard_keys_ok(const RubatoShard *shard, const RubatoKeys *keys);
 /* Reads rows. An absent one has its initial values; it is created only if the table says so. */
 void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values);
 
+/* The same rows where they lie, if they lie together with nothing between them; else NULL. */
+const void *shard_find_run(const RubatoShard *shard, const RubatoKeys *keys);
+
 /* Applies deltas by the table's update rule; those of a repeated key one after the other. The first
  * function counts bad deltas for a worker, the second for no worker. */
 void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, const void *deltas);

@@ -82,6 +82,37 @@ static size_t held_bytes(const RubatoShard *shard, const Message *message)
                                             : message->request.keys.n * shard_row_bytes(shard);
 }
 
+/* Takes the request out of the model's outbox. */
+static void take_out(RubatoModel *model, const RubatoRequest *request)
+{
+    RubatoRequest **link = model->outbox;
+
+    while (*link != request)
+        link = &(*link)->next;
+    *link = request->next;
+}
+
+/* Handles a Get of another node. False: its answer has left, and it must not be touched. */
+static bool get_for_other_node(Server *server, const BoundPart *part, Message *message)
+{
+    RubatoModel *const model = part->model;
+    RubatoRequest *lent;
+
+    model->lends = &message->request;
+    model_get(model, &message->request);
+    lent = model->lent;
+    model->lends = model->lent = NULL;
+    if (lent == NULL)
+        return true;
+    /* Its answer leaves at once: when the token is free, another owner may change the rows. */
+    take_out(model, lent);
+    message->min_clock = rubato_model_min_clock(model);
+    message->status = CALL_OK;
+    message_end(message);
+    empty_outbox(server, model);
+    return false;
+}
+
 static void handle_for_task(Server *server, Message *message)
 {
     Binding *binding = server_find_binding(server, message->epoch, message->table);
@@ -118,7 +149,13 @@ static void handle_for_task(Server *server, Message *message)
     switch (message->kind) { /* the most frequent kinds; the array handles the others */
     case MESSAGE_GET:
         message = prepare_get(server, part, message);
-        model_get(part->model, &message->request);
+        if (message->node == server->office->self) {
+            model_get(part->model, &message->request);
+        } else if (!get_for_other_node(server, part, message)) {
+            if (G_UNLIKELY(server->starved))
+                server_starve(server, binding);
+            return;
+        }
         break;
     case MESSAGE_ADD:
         model_add(part->model, &message->request);

@@ -154,6 +154,13 @@ static bool make_room(RubatoRequest *request, size_t n_bytes)
     return post_office_make_room(message_of_request(request), n_bytes);
 }
 
+/* The answer leaves before the server's owner handles anything else: see
+ * get_for_other_node. */
+static bool lend(RubatoRequest *request, const void *rows, size_t n_bytes)
+{
+    return post_office_lend(message_of_request(request), rows, n_bytes);
+}
+
 void server_end_model(Server *server, RubatoModel *model)
 {
     RubatoRequest *request = model_free(model), *next;
@@ -186,6 +193,7 @@ RubatoModel *server_begin_model(Server *server, const Binding *binding, RubatoSh
         return NULL;
     model_set_outbox(model, &server->actor.outbox);
     model->make_room = make_room;
+    model->lend = lend;
     if (!model_traits(setup.spec)->per_worker_clocks)
         for (uint32_t node = 0; node < binding->n_nodes; node++)
             if (binding->workers_of[node] == 0)

@@ -35,6 +35,12 @@ typedef struct {
     /* Gives a Get without `output` memory for all of its rows; false: there is none. NULL: all have
      * some. */
     bool (*make_room)(RubatoRequest *request, size_t n_bytes);
+    /* Whether the answer to a Get may take its rows where the storage has them; `output` is memory
+     * for a copy, if they change first. Only for `lends`, a Get that is being handled; NULL: there
+     * is none. `lent` is the same Get once it is answered in this way. */
+    bool (*lend)(RubatoRequest *request, const void *rows, size_t n_bytes);
+    RubatoRequest *lends;
+    RubatoRequest *lent;
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
     RubatoRequest **kept_end;    /* in destroy, if the model is taken apart: where the chain of its
                                   * kept requests ends; else NULL */

@@ -195,6 +195,9 @@ void network_flush_soon(Network *network, uint32_t node);
 /* Both. */
 void network_send(Network *network, uint32_t node, Frame *frame);
 
+/* Whether so many bytes of values are better pushed by network_push_values. */
+bool network_takes_values(const Network *network, uint32_t node, size_t n_bytes);
+
 /* Queues a frame whose values lie at `values` and are not in the frame. They are not needed there
  * any longer when this returns. If what is sent to the node is encrypted, and no other thread is
  * sending to it, the frame is sent at once: the values are encrypted where they lie, and are not

@@ -28,6 +28,9 @@
  * continues, between its other duties. */
 #define MOST_TURNS 8
 
+/* Smaller messages had better share a packet. */
+#define LEAST_VALUES_BYTES ((size_t)64 << 10)
+
 /* When so many bytes of requests wait they are sent at once, even if they are not urgent. */
 #define SOON_BYTES ((size_t)16 << 10)
 
@@ -322,6 +325,12 @@ void network_push(Network *network, uint32_t node, Frame *frame)
     do
         frame->next = newest;
     while (!atomic_compare_exchange_weak(&peer->queue, &newest, frame));
+}
+
+bool network_takes_values(const Network *network, uint32_t node, size_t n_bytes)
+{
+    return network->encrypt && n_bytes >= LEAST_VALUES_BYTES && n_bytes % 8 == 0 &&
+           !network_is_memory(network, node);
 }
 
 void network_push_values(Network *network, uint32_t node, Frame *frame, const void *values)

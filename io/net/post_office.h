@@ -172,4 +172,9 @@ bool post_office_park(Message *message, size_t row_bytes);
  * right before it fills the output. False if there is no memory. */
 bool post_office_make_room(Message *message, size_t n_bytes);
 
+/* The same, but the rows need not be copied to request.output: they lie at `rows`, and stay as they
+ * are until the message is given back. rows NULL takes that back: they are in request.output now.
+ * False: they have to be copied, because nothing would be saved; or there is no memory. */
+bool post_office_lend(Message *message, const void *rows, size_t n_bytes);
+
 #endif

@@ -22,10 +22,6 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
  * network.c). */
 #define CALL_WINDOWS 16
 
-/* From so many bytes on, input that lies together need not be copied before it is sent: see
- * network_push_values. Smaller requests had better share a packet. */
-#define LEAST_VALUES_BYTES ((size_t)64 << 10)
-
 static void gather_input(void *to, const RubatoKeys *keys, const char *input, size_t row_bytes)
 {
     char *out = to;
@@ -139,8 +135,8 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         key_codec_encode(keys, frame_keys(frame), delta_bytes);
     else if (keys->keys != NULL)
         frame_set_keys(frame, keys);
-    if (header.value_bytes >= LEAST_VALUES_BYTES && header.value_bytes % 8 == 0 &&
-        keys->at == NULL) {
+    if (keys->at == NULL &&
+        network_takes_values(office->network, node, (size_t)header.value_bytes)) {
         network_push_values(office->network, node, frame, piece->input);
         return true;
     }

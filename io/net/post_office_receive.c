@@ -24,6 +24,7 @@ typedef struct {
     PostOffice *office;
     Incoming *incoming;
     Frame *reply;              /* NULL until there is room for rows */
+    const void *rows;          /* where the reply's rows lie; NULL: in the frame */
     RubatoKey *keys;           /* decoded, if they came as differences; else NULL */
     HandlerCall *handler_call; /* MESSAGE_HANDLER: when all of it has come; else NULL */
 } RemoteRequest;
@@ -101,6 +102,28 @@ void post_office_give_call(Message *message, HandlerCall *call)
     ((RemoteRequest *)message)->handler_call = call;
 }
 
+bool post_office_lend(Message *message, const void *rows, size_t n_bytes)
+{
+    RemoteRequest *request = (RemoteRequest *)message;
+
+    if (!is_remote(message))
+        return false;
+    if (rows != NULL && (!network_takes_values(request->office->network, message->node, n_bytes) ||
+                         !post_office_make_room(message, n_bytes)))
+        return false;
+    request->rows = rows;
+    return true;
+}
+
+/* Sends the reply, whose rows may change afterwards. */
+static void push_lent(const RemoteRequest *request, Frame *reply)
+{
+    Network *const network = request->office->network;
+
+    network_push_values(network, request->incoming->node, reply, request->rows);
+    network_flush(network, request->incoming->node);
+}
+
 static void end_remote(Message *message)
 {
     RemoteRequest *request = (RemoteRequest *)message;
@@ -120,7 +143,10 @@ static void end_remote(Message *message)
         header->reply.min_clock = message->min_clock;
         if (message->status != CALL_OK && message->status != CALL_FAILED)
             header->value_bytes = 0;
-        network_push(request->office->network, incoming->node, reply);
+        if (request->rows != NULL && message->status == CALL_OK)
+            push_lent(request, reply);
+        else
+            network_push(request->office->network, incoming->node, reply);
     } else
         frame_free(request->reply);
     if (request->handler_call != NULL) {

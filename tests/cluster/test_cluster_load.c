@@ -81,6 +81,20 @@ START_TEST(requests_of_many_megabytes_arrive_whole)
 }
 END_TEST
 
+/* Encrypted, over TCP: rows are sealed where they lie, in the caller's array and in the table. */
+START_TEST(encrypted_requests_of_many_megabytes_arrive_whole)
+{
+    const ClusterShape shape = {
+        .n_nodes = 3, .nodes = { { 0, 1 }, { 1, 0 }, { 1, 0 } }, .over = "tcp", .encrypts = true
+    };
+    ClusterRun *run = cluster_run_new(&shape);
+
+    cluster_start(run, play_big, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- many keys ---- */
 
 static bool add_many_keys(RubatoWorker *worker, void *user_data, GError **error)
@@ -232,6 +246,7 @@ static Suite *load_suite(void)
     TCase *fast = cluster_add_case(suite, "fast");
 
     tcase_add_loop_test(big, requests_of_many_megabytes_arrive_whole, 0, 2);
+    tcase_add_test(big, encrypted_requests_of_many_megabytes_arrive_whole);
     tcase_add_test(many, a_hundred_thousand_keys_in_a_call_reach_their_servers);
     tcase_add_test(fast, a_fast_producer_waits_for_its_server_and_memory_stays_bounded);
     tcase_add_test(fast, a_flood_does_not_pass_for_silence);

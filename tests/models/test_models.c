@@ -553,6 +553,72 @@ START_TEST(a_get_takes_room_for_its_rows_only_when_they_are_read)
 }
 END_TEST
 
+/* ---- rows that are lent ---- */
+
+static const void *lent_rows;
+static unsigned n_lent;
+
+static bool lend(RubatoRequest *request, const void *rows, size_t n_bytes)
+{
+    RigGet *const get = (RigGet *)(void *)request;
+
+    n_lent++;
+    lent_rows = rows;
+    if (rows != NULL) {
+        ck_assert_uint_eq(n_bytes, request->keys.n * sizeof get->values[0]);
+        request->output = get->values;
+        memset(get->values, 0xee, n_bytes);
+    }
+    return true;
+}
+
+/* The answer to the Get that is being handled takes the rows where they lie. If they change before
+ * it has left, it gets a copy of what they were; other Gets always do. */
+START_TEST(rows_are_lent_only_as_long_as_they_stay_as_they_are)
+{
+    const RubatoTableSpec spec = { .model = "asp" };
+    const RubatoKey list[] = { 2, 3 };
+    const int64_t delta = 100;
+    ModelRig rig;
+    RigGet get = { .request = { .kind = RUBATO_REQUEST_GET, .keys = { .first = 2, .n = 3 } } };
+    RigGet other = get;
+    RubatoRequest add = { .kind = RUBATO_REQUEST_ADD,
+                          .keys = { .first = 3, .n = 1 },
+                          .input = &delta };
+
+    rig_init(&rig, &spec, 1);
+    rig_add(&rig, 0, 0, 3, 7);
+    rig.model->make_room = make_room;
+    rig.model->lend = lend;
+    rig.model->lends = &get.request;
+    n_lent = 0;
+    rubato_model_answer(rig.model, &other.request); /* another one */
+    ck_assert_uint_eq(n_lent, 0);
+    ck_assert_int_eq(other.values[1], 7);
+    rubato_model_answer(rig.model, &get.request);
+    ck_assert_uint_eq(n_lent, 1);
+    ck_assert_int_eq(((const int64_t *)lent_rows)[1], 7);
+    ck_assert_ptr_eq(rig.model->lent, &get.request);
+    rubato_model_apply(rig.model, &add);
+    ck_assert_uint_eq(n_lent, 2);
+    ck_assert_ptr_null(lent_rows);
+    ck_assert_ptr_null(rig.model->lent);
+    ck_assert_int_eq(get.values[1], 7);
+    ck_assert_int_eq(rig_read(&rig, 3), 107);
+    rubato_model_apply(rig.model, &add);
+    ck_assert_uint_eq(n_lent, 2);
+    /* rows that do not lie together */
+    RigGet listed = { .request = { .kind = RUBATO_REQUEST_GET, .keys = { .keys = list, .n = 2 } } };
+    rig.model->lends = &listed.request;
+    rubato_model_answer(rig.model, &listed.request);
+    ck_assert_uint_eq(n_lent, 2);
+    ck_assert_int_eq(listed.values[1], 207);
+    rig.model->lends = NULL;
+    (void)model_take_answered(rig.model);
+    rig_clear(&rig);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("models");
@@ -574,6 +640,7 @@ int main(void)
     tcase_add_loop_test(all, asp_and_ssp_can_do_without_being_told_each_clock, 0, N_KINDS);
     tcase_add_test(all, models_may_share_an_outbox);
     tcase_add_test(all, models_are_known_by_name);
+    tcase_add_test(all, rows_are_lent_only_as_long_as_they_stay_as_they_are);
     tcase_add_test(all, sources_are_nodes_unless_the_model_wants_workers);
     suite_add_tcase(suite, all);
 

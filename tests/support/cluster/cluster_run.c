@@ -152,6 +152,8 @@ char *cluster_file_text(const ClusterRun *run)
     g_string_append(text, ");\n");
     if (over != NULL)
         g_string_append_printf(text, "transport = \"%s\";\n", over);
+    if (shape->encrypts)
+        g_string_append(text, "encrypt = true;\n");
     g_string_append(text, "};\n");
     return g_string_free(text, FALSE);
 }
@@ -270,6 +272,9 @@ static void say_error(const GError *error)
         cluster_say("error %d: %s", error->code, error->message);
 }
 
+/* The secret of runs that are encrypted. */
+#define RUN_SECRET "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 G_NORETURN static void be_node(const RubatoEngineConfig *config, const TransportOps *transport,
                                const FlowSizes *sizes, ClusterPlay play, const void *data)
 {
@@ -301,8 +306,11 @@ static void start_engine(ClusterRun *run, ClusterProcess *process, uint32_t id, 
                                         .node = id,
                                         .handle_signals = run->shape.handle_signals };
 
-    if (split_off(process))
-        be_node(&config, run->shape.transport, run->shape.sizes, play, data);
+    if (!split_off(process))
+        return;
+    if (run->shape.encrypts)
+        g_setenv("RUBATO_SECRET", RUN_SECRET, TRUE);
+    be_node(&config, run->shape.transport, run->shape.sizes, play, data);
 }
 
 void cluster_start_node_with(ClusterRun *run, uint32_t number, const char *path, ClusterPlay play,
