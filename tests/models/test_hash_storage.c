@@ -145,6 +145,38 @@ START_TEST(hash_keys_in_one_place_take_a_larger_segment)
 }
 END_TEST
 
+/* Every row once, however the list is cut into pieces, also where there are many segments. */
+START_TEST(hash_lists_its_keys_piece_by_piece)
+{
+    static const uint64_t pieces[] = { 1, 7, 1000, 30000 };
+    RubatoTableSpec spec = { .dtype = RUBATO_F32, .width = _i < 2 ? 1 : 40 };
+    RubatoShard *shard = shard_make(&spec, "hash", 0);
+    const uint64_t n = pieces[_i] == 1 ? 500 : 30000;
+    g_autofree float *ones = g_new0(float, n *spec.width);
+    g_autofree RubatoKey *listed = g_new(RubatoKey, n);
+    g_autofree uint8_t *seen = g_new0(uint8_t, n);
+    uint64_t n_wrong = 0;
+
+    shard_add(shard, &(RubatoKeys){ .n = n }, ones);
+    memset(listed, 0xff, n * sizeof *listed);
+    ck_assert(shard_can_list(shard));
+    ck_assert_uint_eq(shard_n_rows(shard), n);
+    for (uint64_t first = 0; first < n; first += pieces[_i])
+        shard_list(shard, first, MIN(pieces[_i], n - first), listed + first);
+    for (uint64_t i = 0; i < n; i++)
+        n_wrong += listed[i] >= n || seen[listed[i]]++ != 0;
+    ck_assert_uint_eq(n_wrong, 0);
+    for (uint64_t at = n; at-- > n - 50;) { /* in any order */
+        RubatoKey key;
+
+        shard_list(shard, at, 1, &key);
+        n_wrong += key != listed[at];
+    }
+    ck_assert_uint_eq(n_wrong, 0);
+    shard_free(shard);
+}
+END_TEST
+
 /* A bound that admission and checkpoints count on: it holds at every size, not only after
  * growth. */
 START_TEST(hash_takes_little_more_memory_than_its_keys_and_values)
@@ -316,6 +348,7 @@ int main(void)
     TCase *seeds = tcase_create("seeds");
 
     tcase_add_loop_test(shards, hash_finds_the_same_rows_by_all_instructions, 0, 5);
+    tcase_add_loop_test(shards, hash_lists_its_keys_piece_by_piece, 0, 4);
     tcase_add_loop_test(shards, hash_has_room_for_keys_of_any_pattern, 0, 17);
     tcase_add_test(shards, hash_keys_in_one_place_take_a_larger_segment);
     tcase_add_test(shards, hash_takes_little_more_memory_than_its_keys_and_values);
