@@ -93,18 +93,10 @@ typedef struct {
     size_t stride_bytes;
 } RubatoPartRows;
 
-static inline RubatoKey rubato_part_rows_key(const RubatoPartRows *rows, size_t i)
-{
-    return rows->keys != NULL ? rows->keys[i] : rows->first + i;
-}
-
-/* The values of row i: `width` of the table's dtype, aligned for it. Only a handler that writes may
- * change them. */
-static inline void *rubato_part_rows_row(const RubatoPartRows *rows, size_t i)
-{
-    return rows->rows != NULL ? rows->rows[i]
-                              : (void *)((unsigned char *)rows->run + i * rows->stride_bytes);
-}
+/* The key of row i, and its values: `width` of the table's dtype, aligned for it. Only a handler
+ * that writes may change them. */
+RUBATO_API RubatoKey rubato_part_rows_key(const RubatoPartRows *rows, size_t i);
+RUBATO_API void *rubato_part_rows_row(const RubatoPartRows *rows, size_t i);
 
 /* The next rows of the call; false past the last, and then it begins again. A call on keys gets
  * its keys in their order, repeated ones again: an absent row has its initial values for a handler

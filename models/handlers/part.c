@@ -58,6 +58,17 @@ static bool writes(const RubatoPart *part)
 
 /* ---- its rows, some at a time ---- */
 
+RubatoKey rubato_part_rows_key(const RubatoPartRows *rows, size_t i)
+{
+    return rows->keys != NULL ? rows->keys[i] : rows->first + i;
+}
+
+void *rubato_part_rows_row(const RubatoPartRows *rows, size_t i)
+{
+    return rows->rows != NULL ? rows->rows[i]
+                              : (void *)((unsigned char *)rows->run + i * rows->stride_bytes);
+}
+
 /* Initial values in place of absent rows. False: no memory. */
 static bool fill_absent(RubatoPart *part, const RubatoKey *keys, size_t n, size_t most)
 {

@@ -175,7 +175,7 @@ statements_of()
 {
     sed -e '/^ *#/d' "$1" | tr '\n' ' ' |
         sed -e 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/| |g' -e 's/RUBATO_\(API\|PLUGIN\)//g' \
-            -e 's/G_[A-Z_]*DECLS//g' -e 's/G_DEFINE_AUTOPTR_CLEANUP_FUNC([^)]*)//g' |
+            -e 's/G_[A-Z_]*DECLS//g' -e 's/G_DEFINE_AUTO\(PTR_CLEANUP\|_CLEANUP_CLEAR\)_FUNC([^)]*)//g' |
         tr ';' '\n' | sed -e 's/[[:space:]]\+/ /g' -e 's/^ //' -e 's/ $//' -e '/^$/d'
 }
 
