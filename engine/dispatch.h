@@ -7,7 +7,7 @@
 #include <rubato/engine.h>
 
 #include "engine/control.h"
-#include "io/net/network.h"
+#include "io/net/network/network.h"
 
 /* Times that the network's ticks keep. */
 typedef struct {

@@ -11,7 +11,7 @@
 
 #include "io/net/actor.h"
 #include "io/net/flow_sizes.h"
-#include "io/net/network.h"
+#include "io/net/network/network.h"
 
 typedef struct {
     uint32_t node; /* number */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "io/net/link/key_codec.h"
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

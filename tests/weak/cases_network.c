@@ -5,7 +5,7 @@
  * comes back. The list has a mutex, so it orders memory as a socket would. */
 #include <rubato/error.h>
 
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 #include "tests/weak/cases.h"
 
 enum {

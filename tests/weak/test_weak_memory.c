@@ -33,11 +33,11 @@ static const Exception exceptions[] = {
     { "io/net/call.c", "compare_exchange &call->pending: acq_rel becomes release",
       "the load before it has acquired all that counts; but in C11 no exchange may have a failure "
       "order, here acquire, that is stronger than the other" },
-    { "io/net/network_help.c", "exchange &network->helping: acquire becomes relaxed",
+    { "io/net/network/network_help.c", "exchange &network->helping: acquire becomes relaxed",
       "what it orders are calls of epoll_ctl, which the checker runs in one order" },
-    { "io/net/network_help.c", "store &network->helping: release becomes relaxed",
+    { "io/net/network/network_help.c", "store &network->helping: release becomes relaxed",
       "what it orders are calls of epoll_ctl, which the checker runs in one order" },
-    { "io/net/network_send.c", "exchange &peer->token: seq_cst becomes acq_rel",
+    { "io/net/network/network_send.c", "exchange &peer->token: seq_cst becomes acq_rel",
       "ZeroMQ asks for a full fence where its sockets go from thread to thread" },
 };
 

@@ -17,7 +17,7 @@
 #define RUBATO_IO_NET_TRANSPORT_TRANSPORT_OPS_H
 
 #include "io/net/link/packet.h"
-#include "io/net/network.h"
+#include "io/net/network/network.h"
 #include "io/net/secure/handshake.h"
 
 typedef struct Received Received;

@@ -16,7 +16,7 @@
 #include <rubato/rubato.h>
 #include <sys/types.h>
 
-#include "io/net/network.h"
+#include "io/net/network/network.h"
 #include "tests/support/sizes.h"
 
 #define CLUSTER_MOST_NODES 4

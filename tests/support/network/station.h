@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "io/net/network.h"
+#include "io/net/network/network.h"
 
 #define STATION_PATIENCE_MS 20000
 

@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 /* Packets handled in a batch, before timers and answers are served. */
 #define BATCH_PACKETS 64

@@ -13,7 +13,7 @@
 #include <rubato/error.h>
 
 #include "io/net/flow_sizes.h"
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 #define DEFAULT_TICK_MS 50
 #define DEFAULT_RESEND_MS 200

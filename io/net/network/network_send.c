@@ -22,7 +22,7 @@
 #include <assert.h>
 #include <sched.h>
 
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 /* How many turns in a row a thread sends what others continue to push. Then the I/O thread
  * continues, between its other duties. */

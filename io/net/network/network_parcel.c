@@ -19,9 +19,9 @@
  * worker count for itself only and take no room from others.
  *
  * tests/spin/window.pml explores the exchange with this rule and with the other one. */
-#include "io/net/network_parcel.h"
+#include "io/net/network/network_parcel.h"
 
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 /* Packets up to this size are copied out of the transport's memory, which may be a large buffer
  * that they share. */

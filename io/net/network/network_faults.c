@@ -17,7 +17,7 @@
  * Threads: as each function says. */
 #include <inttypes.h>
 
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 /* So many timeouts without an acknowledgement. This is more than any outage that a run must
  * survive. */

@@ -13,8 +13,8 @@
  * Threads: network_new, _start, _join, _stop and _free from the owner, one at a time, network_join
  * from the handler too; everything else from any thread, the handler's calls included, except
  * network_wait_room, which the I/O thread must never call. */
-#ifndef RUBATO_IO_NET_NETWORK_H
-#define RUBATO_IO_NET_NETWORK_H
+#ifndef RUBATO_IO_NET_NETWORK_NETWORK_H
+#define RUBATO_IO_NET_NETWORK_NETWORK_H
 
 #include "io/net/link/frame.h"
 #include "io/net/secure/secret.h"

@@ -1,7 +1,7 @@
 /* What can be asked of the network: when a peer was heard, how its connection is, statistics.
  *
  * Threads: any. */
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 int64_t network_heard_ms(const Network *network, uint32_t node)
 {

@@ -6,7 +6,7 @@
 
 #include <rubato/error.h>
 
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 /* Channels kept for greetings, beyond one for each node. */
 #define SPARE_GREETED 16

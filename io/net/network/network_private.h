@@ -11,8 +11,8 @@
  *   network_state.c     what can be asked: who was heard when, statistics
  *
  * Threads: told at each field and function. "The holder" is the thread that has a peer's token. */
-#ifndef RUBATO_IO_NET_NETWORK_PRIVATE_H
-#define RUBATO_IO_NET_NETWORK_PRIVATE_H
+#ifndef RUBATO_IO_NET_NETWORK_NETWORK_PRIVATE_H
+#define RUBATO_IO_NET_NETWORK_NETWORK_PRIVATE_H
 
 #include <pthread.h>
 

@@ -33,7 +33,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 /* Packets that the helper handles before it checks whether its call has ended. */
 #define HELP_PACKETS 8

@@ -1,10 +1,10 @@
 /* A packet whose messages are being handled, and what they keep of its memory and of the window.
  *
  * Threads: parcel_unref from any; the rest from the thread that receives. */
-#ifndef RUBATO_IO_NET_NETWORK_PARCEL_H
-#define RUBATO_IO_NET_NETWORK_PARCEL_H
+#ifndef RUBATO_IO_NET_NETWORK_NETWORK_PARCEL_H
+#define RUBATO_IO_NET_NETWORK_NETWORK_PARCEL_H
 
-#include "io/net/network_private.h"
+#include "io/net/network/network_private.h"
 
 /* The packet, and its messages. */
 typedef struct {

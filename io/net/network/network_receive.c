@@ -8,8 +8,8 @@
  * the other side's producers wait for that: see network_parcel.c. */
 #include <inttypes.h>
 
-#include "io/net/network_parcel.h"
-#include "io/net/network_private.h"
+#include "io/net/network/network_parcel.h"
+#include "io/net/network/network_private.h"
 
 /* After so many batches that asked only some transports, all are asked. */
 #define MOST_PARTIAL 64
