@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/number_text.h"
+
 enum { MAX_NUMBER = 1 << 20 };
 
 static bool take_number(const char *flag, int given, uint32_t *number, GError **error)
@@ -23,11 +25,11 @@ static bool take_number(const char *flag, int given, uint32_t *number, GError **
 static bool take_node_of_environment(int *node, GError **error)
 {
     const char *text = g_getenv("RUBATO_NODE");
-    guint64 number;
+    uint64_t number;
 
     if (text == NULL)
         return true;
-    if (!g_ascii_string_to_unsigned(text, 10, 0, MAX_NUMBER, &number, NULL)) {
+    if (!number_text_read(text, 0, MAX_NUMBER, &number)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "the environment variable RUBATO_NODE is \"%s\"; it has to be a node's id",
                     text);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/launch/launcher_hosts.h"
+#include "io/number_text.h"
 
 /* The first number after the standard streams. */
 #define LEAST_FD 3
@@ -203,11 +204,10 @@ static bool is_source(int fd, bool *is_kept)
 
 static bool find_by_descriptor(const char *number, RunSecret *secret, GError **error)
 {
-    guint64 fd;
+    uint64_t fd;
     bool is_kept;
 
-    if (!g_ascii_string_to_unsigned(number, 10, 3, G_MAXINT32, &fd, NULL) ||
-        !is_source((int)fd, &is_kept)) {
+    if (!number_text_read(number, 3, G_MAXINT32, &fd) || !is_source((int)fd, &is_kept)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
                     SECRET_FD_VARIABLE
                     " is %s, and there is no secret behind that descriptor; it is "

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "io/number_text.h"
+
 #define NUMBER_MAX_DIGITS 20u
 
 void block_ticket_write(GString *text, BlockTicketEvent news, const BlockTicket *ticket)
@@ -14,13 +16,13 @@ void block_ticket_write(GString *text, BlockTicketEvent news, const BlockTicket 
 bool block_ticket_read_number(const char **text, char behind, uint64_t max, uint64_t *number)
 {
     const size_t n_digits = strspn(*text, "0123456789");
-    guint64 read;
+    uint64_t read;
     g_autofree char *digits = NULL;
 
     if (n_digits == 0 || n_digits > NUMBER_MAX_DIGITS || (*text)[n_digits] != behind)
         return false;
     digits = g_strndup(*text, n_digits);
-    if (!g_ascii_string_to_unsigned(digits, 10, 0, max, &read, NULL))
+    if (!number_text_read(digits, 0, max, &read))
         return false;
     *number = read;
     *text += n_digits + 1;

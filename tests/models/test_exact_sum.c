@@ -100,7 +100,7 @@ START_TEST(sum_is_rounded_once_to_nearest)
             const int64_t part = whole >> 11; /* 53 bits: a double */
 
             terms[i] = ldexp((double)part, shift);
-            exact += (__int128)part << shift;
+            exact += part * ((__int128)1 << shift);
         }
         QUICK_ASSERT(sum_each(terms, n) == (double)exact);
     }

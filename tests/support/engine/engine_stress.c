@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 
 enum {
     MAX_TABLES = 4,
@@ -294,7 +295,7 @@ static void make_table(Stress *stress, StressTable *table)
     memset(table, 0, sizeof *table);
     g_snprintf(table->name, sizeof table->name, "t%u", stress->n_made++ % 100);
     table->there = true;
-    table->spec = (RubatoTableSpec){
+    table->spec = fitting_spec((RubatoTableSpec){
         .name = table->name,
         .dtype = RUBATO_I64,
         .width = 1 + random_below(random, MAX_WIDTH),
@@ -309,7 +310,7 @@ static void make_table(Stress *stress, StressTable *table)
         .speculation = random_below(random, 4),
         .record = is_dense && random_below(random, 2) == 0 ? "dense" : "hash",
         .cache = random_below(random, 3) == 0 ? RUBATO_CACHE_NONE : RUBATO_CACHE_ALL,
-    };
+    });
     create_table(stress->engine, &table->spec);
 }
 

@@ -8,6 +8,8 @@
 
 #include <rubato/error.h>
 
+#include "io/number_text.h"
+
 bool tcp_address_split(const char *scheme, const char *endpoint, char **host, char **port,
                        GError **error)
 {
@@ -17,8 +19,7 @@ bool tcp_address_split(const char *scheme, const char *endpoint, char **host, ch
     const char *const colon = start != NULL ? strrchr(start, ':') : NULL;
     uint64_t number;
 
-    if (colon == NULL || colon == start ||
-        !g_ascii_string_to_unsigned(colon + 1, 10, 0, UINT16_MAX, &number, NULL)) {
+    if (colon == NULL || colon == start || !number_text_read(colon + 1, 0, UINT16_MAX, &number)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
                     "\"%s\" is no address: write %s://HOST:PORT with a port from 0 to 65535",
                     endpoint, scheme);
