@@ -141,6 +141,13 @@ bool spec_refuse(const RubatoTableSpec *spec, GError **error, const char *format
     return false;
 }
 
+bool spec_refuse_idle(const RubatoTableSpec *spec, const char *field, const char *needs,
+                      GError **error)
+{
+    return spec_refuse(spec, error, "%s has no effect here; it needs %s, or leave it out", field,
+                       needs);
+}
+
 static bool check_name(const RubatoTableSpec *spec, GError **error)
 {
     if (spec->name == NULL || spec->name[0] == '\0') {
@@ -229,11 +236,11 @@ static bool has_init(const RubatoTableSpec *spec, const char *init)
     return strcmp(spec_init_name(spec), init) == 0;
 }
 
-/* A field that has no effect is refused: who gave it expects one. */
+/* A field that has no effect is refused: who gave it expects one. Storages refuse those of
+ * theirs. */
 static bool check_effects(const RubatoTableSpec *spec, GError **error)
 {
     const RubatoModelTraits *model = model_traits(spec);
-    const bool holds_range = rubato_table_spec_holds_range(spec);
     const bool is_uniform = has_init(spec, "uniform"), is_normal = has_init(spec, "normal");
     const struct {
         bool is_given, has_effect;
@@ -246,9 +253,6 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
         { spec->record != NULL, model->takes_announcements, "record", "the model \"sparse_ssp\"" },
         { spec->cache == RUBATO_CACHE_ALL, model->rows_may_be_cached, "cache",
           "a model under which rows are cached, such as \"ssp\"" },
-        { spec->first_key > 0, holds_range, "first_key", "the storage \"dense\"" },
-        { spec->n_keys > 0, holds_range, "n_keys", "the storage \"dense\"" },
-        { spec->create_on_get, !holds_range, "create_on_get", "the storage \"hash\"" },
         { spec->init_value != 0, has_init(spec, "constant"), "init_value",
           "the initialiser \"constant\"" },
         { spec->init_low != 0, is_uniform, "init_low", "the initialiser \"uniform\"" },
@@ -259,8 +263,7 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
 
     for (size_t i = 0; i < G_N_ELEMENTS(fields); i++)
         if (fields[i].is_given && !fields[i].has_effect)
-            return spec_refuse(spec, error, "%s has no effect here; it needs %s, or leave it out",
-                               fields[i].field, fields[i].needs);
+            return spec_refuse_idle(spec, fields[i].field, fields[i].needs, error);
     return true;
 }
 

@@ -22,6 +22,10 @@ bool spec_check(const RubatoTableSpec *spec, GError **error);
 bool spec_refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
     G_GNUC_PRINTF(3, 4);
 
+/* The same for a field that is given and has no effect; it needs what `needs` says. */
+bool spec_refuse_idle(const RubatoTableSpec *spec, const char *field, const char *needs,
+                      GError **error);
+
 /* The names, with the defaults of rubato/table.h for NULL. (transfer none) */
 const char *spec_storage_name(const RubatoTableSpec *spec);
 const char *spec_model_name(const RubatoTableSpec *spec);

@@ -2,7 +2,7 @@
  *
  * A call reaches all of a table, one part of it, or some keys. The handler runs once on each part
  * that it reaches; the caller gets one result. handler_ops.h says what a handler is and how a
- * consistency model treats its calls; docs/reference/handlers.md lists those that there are.
+ * consistency model treats its calls; docs/reference/handler.md lists those that there are.
  *
  * Threads: as each call says. */
 #ifndef RUBATO_HANDLER_H

@@ -29,6 +29,8 @@ typedef struct {
 
 static bool check(const RubatoTableSpec *spec, GError **error)
 {
+    if (spec->create_on_get)
+        return spec_refuse_idle(spec, "create_on_get", "the storage \"hash\"", error);
     if (spec->n_keys == 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "table %s: dense storage needs n_keys, the number of keys from first_key on; "

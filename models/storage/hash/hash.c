@@ -348,6 +348,13 @@ static void destroy(RubatoStorage *storage)
     g_free(hash);
 }
 
+static bool check(const RubatoTableSpec *spec, GError **error)
+{
+    if (spec->first_key > 0)
+        return spec_refuse_idle(spec, "first_key", "the storage \"dense\"", error);
+    return spec->n_keys == 0 || spec_refuse_idle(spec, "n_keys", "the storage \"dense\"", error);
+}
+
 static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
 {
     HashStorage *hash = g_new0(HashStorage, 1);
@@ -413,6 +420,7 @@ static void size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_byt
 
 const RubatoStorageOps hash_storage_ops = {
     .name = "hash",
+    .check = check,
     .create = create,
     .destroy = destroy,
     .find = find,
