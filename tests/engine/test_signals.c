@@ -192,5 +192,6 @@ int main(void)
     tcase_add_exit_test(cases, a_second_sigterm_ends_the_process_at_once, 128 + SIGTERM);
     tcase_add_test(cases, signals_are_the_applications_unless_asked_for);
     suite_add_tcase(suite, cases);
+    signal(SIGHUP, SIG_DFL); /* also if this program runs under nohup, which ignores it */
     return run_suite(suite);
 }
