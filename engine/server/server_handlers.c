@@ -16,8 +16,10 @@
 
 #include <string.h>
 
-/* The most bytes that a server collects, of all calls. */
+/* The most bytes that a server collects, of all calls. Each call counts for its bytes and some
+ * more, so that their number is bounded too, whatever a node sends. */
 #define MOST_COLLECTED_BYTES (4 * (uint64_t)RUBATO_HANDLER_MOST_BYTES)
+#define BYTES_OF_A_CALL ((uint64_t)64 << 10)
 
 /* A call as the server keeps it: one block. */
 typedef struct {
@@ -47,7 +49,7 @@ static ReceivedCall *take_partial(Server *server, guint i)
     PartialCall *const partial = &g_array_index(calls, PartialCall, i);
     ReceivedCall *const received = partial->received;
 
-    server->collected_bytes -= partial->n_bytes;
+    server->collected_bytes -= partial->n_bytes + BYTES_OF_A_CALL;
     g_array_remove_index_fast(calls, i);
     return received;
 }
@@ -115,12 +117,12 @@ static bool begin_partial(Server *server, const Message *message)
     };
 
     drop_earlier(server, message);
-    if (n_bytes > MOST_COLLECTED_BYTES - server->collected_bytes)
+    if (n_bytes + BYTES_OF_A_CALL > MOST_COLLECTED_BYTES - server->collected_bytes)
         return false;
     partial.received = new_received(n_bytes);
     if (partial.received == NULL)
         return false;
-    server->collected_bytes += n_bytes;
+    server->collected_bytes += n_bytes + BYTES_OF_A_CALL;
     g_array_append_val(server->partial_calls, partial);
     return true;
 }

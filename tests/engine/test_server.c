@@ -467,6 +467,40 @@ START_TEST(what_another_node_asks_is_checked)
 }
 END_TEST
 
+/* A node that begins calls of handlers and sends no more of them takes up a bounded number of
+ * places. The others are told that there is no memory, and those that have one keep it. */
+START_TEST(calls_that_are_begun_and_not_finished_are_bounded)
+{
+    enum { N_BEGUN = 20000, MOST = 1 << 14 };
+    static const unsigned char bytes[100];
+    uint32_t n_taken = 0;
+    Rig rig;
+
+    rig_init(&rig, "asp");
+    for (uint64_t i = 0; i < N_BEGUN; i++) {
+        Asked asked = { .value = 0 };
+
+        asked.message = (Message){ .kind = MESSAGE_HANDLER,
+                                   .node = OTHER,
+                                   .row_bytes = 1,
+                                   .input_bytes = 8,
+                                   .request = { .worker = NOBODY,
+                                                .keys = { .n = 8 },
+                                                .input = bytes,
+                                                .piece = { i + 1, sizeof bytes } } };
+        ask(&rig, &asked);
+        ck_assert(call_has_ended(&asked.call));
+        ck_assert(asked.call.status == CALL_OK || asked.call.status == CALL_NO_MEMORY);
+        n_taken += asked.call.status == CALL_OK;
+    }
+    ck_assert_uint_gt(n_taken, MOST / 2);
+    ck_assert_uint_lt(n_taken, MOST);
+    ck_assert_uint_eq(rig.server.partial_calls->len, n_taken);
+    ck_assert_uint_eq(rig.server.n_refused, 0);
+    rig_clear(&rig);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("server");
@@ -480,6 +514,7 @@ int main(void)
     tcase_add_test(cases, a_get_of_a_part_that_is_not_here_is_told_so);
     tcase_add_test(cases, a_clock_reaches_every_part);
     tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
+    tcase_add_test(cases, calls_that_are_begun_and_not_finished_are_bounded);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
