@@ -22,14 +22,18 @@
 
 /* ---- reading ---- */
 
-/* Reads to the end, or as much as fits; -1 with errno. */
+/* Reads what is there, or as much as fits; -1 with errno. The nodes that inherit a descriptor share
+ * its offset and read at the same time, so that offset is neither used nor moved, but for pipes,
+ * which have none. */
 static ssize_t read_all(int fd, char *text, size_t size)
 {
     size_t at = 0;
     ssize_t n;
 
     do {
-        n = read(fd, text + at, size - at);
+        n = pread(fd, text + at, size - at, (off_t)at);
+        if (n == -1 && errno == ESPIPE)
+            n = read(fd, text + at, size - at);
         at += n > 0 ? (size_t)n : 0;
     } while ((n > 0 && at < size) || (n == -1 && errno == EINTR));
     return n == -1 ? -1 : (ssize_t)at;
@@ -218,7 +222,7 @@ static bool find_by_descriptor(const char *number, RunSecret *secret, GError **e
     if (!is_kept)
         return read_digits((int)fd, SECRET_FD_VARIABLE, secret, error) &&
                keep(secret, (int)fd, error);
-    if (lseek((int)fd, 0, SEEK_SET) != 0 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
+    if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot read " SECRET_FD_VARIABLE ": %s",
                     g_strerror(errno));
         return false;

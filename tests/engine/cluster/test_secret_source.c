@@ -185,6 +185,25 @@ START_TEST(pipe_is_read_once_and_found_again)
 }
 END_TEST
 
+/* The nodes of one `rubato run` share the descriptor's offset, and read at the same time. */
+START_TEST(offset_of_an_inherited_descriptor_is_left_alone)
+{
+    enum { ANYWHERE = 10 };
+    g_autoptr(Cluster) cluster = cluster_at("127.0.0.1", "");
+    GError *error = NULL;
+    RunSecret secret;
+
+    ck_assert(run_secret_parse(DIGITS, RUN_SECRET_DIGITS, &secret, NULL));
+    const int fd = secret_to_descriptor(&secret, &error);
+    ck_assert_int_ge(fd, 0);
+    g_autofree char *number = g_strdup_printf("%d", fd);
+    ck_assert(g_setenv(SECRET_FD_VARIABLE, number, TRUE));
+    ck_assert_int_eq(lseek(fd, ANYWHERE, SEEK_SET), ANYWHERE);
+    assert_finds(cluster, SECRET_ORIGIN_FROM_DESCRIPTOR, DIGITS);
+    ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), ANYWHERE);
+}
+END_TEST
+
 START_TEST(descriptor_that_is_something_else_is_left_alone)
 {
     g_autoptr(Cluster) cluster = cluster_at("127.0.0.1", "");
@@ -308,6 +327,7 @@ int main(void)
     tcase_add_test(all, variable_is_read_wiped_and_unset_and_found_again);
     tcase_add_test(all, variable_that_is_no_secret_is_refused_and_wiped);
     tcase_add_test(all, pipe_is_read_once_and_found_again);
+    tcase_add_test(all, offset_of_an_inherited_descriptor_is_left_alone);
     tcase_add_test(all, descriptor_that_is_something_else_is_left_alone);
     tcase_add_loop_test(all, without_a_secret_there_is_only_loopback_unless_the_file_says_so, 0,
                         (int)G_N_ELEMENTS(rules));
