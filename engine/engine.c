@@ -140,12 +140,51 @@ static void interrupted(RubatoEngine *engine, int signal_number)
         engine_break(engine, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
 }
 
+static bool take_faults_of_environment(RubatoEngine *engine, GError **error)
+{
+    const char *const text = g_getenv(FAULTS_VARIABLE);
+
+    if (text == NULL || engine->faults != NULL)
+        return true;
+    if (!faults_on_demand_parse(&engine->on_demand, text, error))
+        return false;
+    if (engine->on_demand.has_wire) {
+        engine->own_faults.of_packets = engine->on_demand.of_packets;
+        engine->faults = &engine->own_faults;
+    }
+    return true;
+}
+
+/* When the nodes are known. */
+static bool begin_faults_on_demand(RubatoEngine *engine, GError **error)
+{
+    FaultsOnDemand *const faults = &engine->on_demand;
+    bool is_known = !faults->kills;
+
+    for (uint32_t i = 0; i < engine->n_nodes && !is_known; i++)
+        is_known = engine->cluster == NULL ? faults->kill_node == engine->id
+                                           : faults->kill_node == engine->node_ids[i];
+    if (!is_known) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "the environment variable " FAULTS_VARIABLE " kills node %u, and there is none "
+                    "of that id",
+                    faults->kill_node);
+        return false;
+    }
+    if (faults->text != NULL)
+        g_warning("node %u: FAULTS ON DEMAND: " FAULTS_VARIABLE "=%s%s", engine->id, faults->text,
+                  engine->cluster == NULL && faults->has_wire
+                      ? " (a single process sends nothing over a wire)"
+                      : "");
+    return faults_on_demand_arm(faults, engine->id, error);
+}
+
 static bool start(RubatoEngine *engine, GError **error)
 {
-    const bool described = engine->config.cluster_file != NULL ? describe_cluster(engine, error)
-                                                               : describe_single(engine, error);
-
-    if (!described)
+    if (!take_faults_of_environment(engine, error) ||
+        !(engine->config.cluster_file != NULL ? describe_cluster(engine, error)
+                                              : describe_single(engine, error)) ||
+        !begin_faults_on_demand(engine, error))
         return false;
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;
@@ -160,9 +199,8 @@ static bool start(RubatoEngine *engine, GError **error)
     return start_threads(engine, error) && (engine->cluster == NULL || rendezvous(engine, error));
 }
 
-static RubatoEngine *new_with(const RubatoEngineConfig *config, const TransportOps *transport,
-                              const RubatoWireFaults *faults, const FlowSizes *sizes,
-                              GError **error)
+RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts *parts,
+                            GError **error)
 {
     RubatoEngine *engine = NULL;
 
@@ -173,11 +211,14 @@ static RubatoEngine *new_with(const RubatoEngineConfig *config, const TransportO
     engine->config = *config;
     engine->config.cluster_file = NULL;
     engine->config.cluster_file = g_strdup(config->cluster_file);
-    engine->transport = transport;
-    if (faults != NULL)
-        engine->faults.of_packets = *faults;
+    engine->transport = parts->transport;
+    engine->faults = parts->faults;
+    if (parts->of_packets != NULL) {
+        engine->own_faults.of_packets = *parts->of_packets;
+        engine->faults = &engine->own_faults;
+    }
     engine->n_forks = caller_n_forks();
-    engine->sizes = *sizes;
+    engine->sizes = parts->sizes != NULL ? *parts->sizes : FLOW_SIZES_USUAL;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
     pthread_mutex_init(&engine->lock, NULL);
@@ -188,29 +229,17 @@ static RubatoEngine *new_with(const RubatoEngineConfig *config, const TransportO
     return engine;
 }
 
-RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const TransportOps *transport,
-                               const FlowSizes *sizes, GError **error)
-{
-    return new_with(config, transport, /* faults= */ NULL, sizes, error);
-}
-
-RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
-                              GError **error)
-{
-    return engine_new_sized(config, transport, &FLOW_SIZES_USUAL, error);
-}
-
 RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error)
 {
     g_return_val_if_fail(config != NULL, NULL);
-    return engine_new_over(config, /* transport= */ NULL, error);
+    return engine_new_of(config, &(EngineParts){ .transport = NULL }, error);
 }
 
 RubatoEngine *rubato_engine_new_with_faults(const RubatoEngineConfig *config,
                                             const RubatoWireFaults *faults, GError **error)
 {
     g_return_val_if_fail(config != NULL && faults != NULL, NULL);
-    const double chances[] = { faults->loss, faults->doubling, faults->delay, faults->cut };
+    const double chances[] = { faults->loss, faults->doubling, faults->reordering, faults->cut };
     for (size_t i = 0; i < G_N_ELEMENTS(chances); i++)
         if (!(chances[i] >= 0 && chances[i] <= 1)) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
@@ -218,7 +247,7 @@ RubatoEngine *rubato_engine_new_with_faults(const RubatoEngineConfig *config,
                         chances[i]);
             return NULL;
         }
-    return new_with(config, &transport_faulty, faults, &FLOW_SIZES_USUAL, error);
+    return engine_new_of(config, &(EngineParts){ .of_packets = faults }, error);
 }
 
 /* ---- leaving ---- */
@@ -287,6 +316,7 @@ void rubato_engine_free(RubatoEngine *engine)
     g_free(engine->rendezvous.refusal);
     g_free(engine->call.commit_text);
     g_free(engine->broken_text);
+    faults_on_demand_clear(&engine->on_demand);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->lock);
     cluster_free(engine->cluster);
@@ -308,6 +338,11 @@ static uint32_t sum(const uint32_t *numbers, uint32_t n)
 uint32_t rubato_engine_node(const RubatoEngine *engine)
 {
     return engine->id;
+}
+
+const char *rubato_engine_faults(const RubatoEngine *engine)
+{
+    return engine->on_demand.text;
 }
 
 uint32_t rubato_engine_n_nodes(const RubatoEngine *engine)

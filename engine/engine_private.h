@@ -6,6 +6,7 @@
  *   engine_parts.c   moving a part to another server, step by step
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
+ *   faults_on_demand.c   what RUBATO_FAULTS asks for
  *   engine_private.c   questions that these files share
  *   collective.c  calls that every node makes: propose, do, commit
  *   cluster/rendezvous.c   how a node of a cluster finds the others
@@ -28,11 +29,12 @@
 #include "engine/cluster/rendezvous.h"
 #include "engine/collective.h"
 #include "engine/dispatch.h"
+#include "engine/faults_on_demand.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/server/server.h"
 #include "engine/signals.h"
 #include "engine/task/task_host.h"
-#include "io/net/transport/faulty/transport_faulty.h"
+#include "io/net/transport/faulty/faulty_channel.h"
 
 struct RubatoEngine {
     /* immutable once made */
@@ -53,7 +55,9 @@ struct RubatoEngine {
     uint64_t incarnation;
     uint32_t n_forks;              /* forks that had led to its process */
     const TransportOps *transport; /* NULL: the transports that the cluster file names */
-    WireFaults faults;             /* of transport_faulty */
+    FaultsOnDemand on_demand;      /* of RUBATO_FAULTS */
+    WireFaults own_faults;
+    WireFaults *faults; /* of all that it sends; NULL: none */
     FlowSizes sizes;
     char *addresses; /* where this node receives, widest reach first; the first takes greetings */
 
@@ -101,14 +105,17 @@ bool engine_is_here(const RubatoEngine *engine);
 /* Returns false if the engine is broken, and sets *error to the cause. The lock is held. */
 bool engine_check(RubatoEngine *engine, GError **error);
 
-/* As rubato_engine_new, over a given transport that no cluster file names: tests inject faults in
- * it. */
-RubatoEngine *engine_new_over(const RubatoEngineConfig *config, const TransportOps *transport,
-                              GError **error);
+/* What tests put in the place of what an engine usually has. */
+typedef struct {
+    const TransportOps *transport;      /* NULL: those that the cluster file names */
+    WireFaults *faults;                 /* outlive the engine. NULL: as follows */
+    const RubatoWireFaults *of_packets; /* copied. NULL: those of RUBATO_FAULTS */
+    const FlowSizes *sizes;             /* NULL: FLOW_SIZES_USUAL */
+} EngineParts;
 
-/* The same with other sizes: tests make them small. */
-RubatoEngine *engine_new_sized(const RubatoEngineConfig *config, const TransportOps *transport,
-                               const FlowSizes *sizes, GError **error);
+/* As rubato_engine_new, of these parts. */
+RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts *parts,
+                            GError **error);
 
 /* The table of that name, NULL with RUBATO_ERROR_NOT_FOUND. The lock is held. */
 Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error);

@@ -61,7 +61,7 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
     NetworkConfig config = {
         .transport = any ? NULL : wanted,
         .transport_ops = engine->transport,
-        .faults = &engine->faults,
+        .faults = engine->faults,
         .self = engine->self,
         .n_nodes = engine->n_nodes,
         .secret = secret,

@@ -33,6 +33,9 @@ static const char WATCHER[] = "(trap '' INT TERM HUP\n"
                               "tell TERM; sleep 2; tell KILL) >/dev/null 2>&1 &\n"
                               "exec 3<&-\n";
 
+/* What the nodes of other machines get of this environment, if it is set. */
+static const char *const passed_on[] = { "RUBATO_FAULTS", "RUBATO_HISTORY" };
+
 static void append_word(GString *line, const char *word)
 {
     g_autofree char *quoted = g_shell_quote(word);
@@ -59,6 +62,13 @@ static char *write_script(const RemoteCommand *command)
                     command->reads_secret ? "exec env " SECRET_FD_VARIABLE "=4" : "exec env");
     append_word(script, cluster);
     append_word(script, node);
+    for (size_t i = 0; i < G_N_ELEMENTS(passed_on); i++) {
+        const char *const value = g_getenv(passed_on[i]);
+        g_autofree char *setting = g_strdup_printf("%s=%s", passed_on[i], value);
+
+        if (value != NULL)
+            append_word(script, setting);
+    }
     for (const char *const *word = command->argv; *word != NULL; word++)
         append_word(script, *word);
     return g_string_free(g_steal_pointer(&script), FALSE);

@@ -53,6 +53,10 @@ RUBATO_API void rubato_engine_free(RubatoEngine *engine);
 /* This node's id; 0 in a single process. */
 RUBATO_API uint32_t rubato_engine_node(const RubatoEngine *engine);
 
+/* The faults on demand of this run, as the environment variable RUBATO_FAULTS tells them; NULL:
+ * there are none. (transfer none) */
+RUBATO_API const char *rubato_engine_faults(const RubatoEngine *engine);
+
 /* Nodes, and server threads of all nodes together. */
 RUBATO_API uint32_t rubato_engine_n_nodes(const RubatoEngine *engine);
 RUBATO_API uint32_t rubato_engine_n_servers(const RubatoEngine *engine);

@@ -1,9 +1,12 @@
-/* Faults on the wire, for tests: an engine whose packets to other nodes are lost, doubled, held
- * back, or cut off for a while.
+/* Faults on the wire, on demand: an engine whose packets to other nodes are lost, doubled, held
+ * back, or cut off for a while, on whatever transport they go.
  *
  * Nodes notice such faults and send again, so a run takes longer and its result is the same. The
  * faults follow from the seed and from how often the engine has sent to whom; which threads run
- * when does not.
+ * when does not, nor do cuts by time.
+ *
+ * The environment variable RUBATO_FAULTS asks for the same faults in any program: rubato_engine_new
+ * reads it.
  *
  * Threads: any. */
 #ifndef RUBATO_WIRE_FAULTS_H
@@ -16,15 +19,17 @@ G_BEGIN_DECLS
 /* Chances are of a packet, from 0 to 1. */
 typedef struct {
     uint64_t seed;
-    double loss;     /* it is dropped */
-    double doubling; /* it is sent twice */
-    double delay;    /* it is sent after some that follow it */
-    double cut;      /* with it, all packets to its node are dropped for cut_ms */
-    uint32_t cut_ms; /* less than the cluster's timeout: else a node is lost. 0: 100 */
+    double loss;           /* it is dropped */
+    double doubling;       /* it is sent twice */
+    double reordering;     /* it is sent after some that follow it */
+    double cut;            /* with it, all packets to its node are dropped for cut_ms */
+    uint32_t cut_ms;       /* less than the cluster's timeout: else a node is lost. 0: 100 */
+    uint32_t cut_every_ms; /* each pair of nodes is cut for cut_ms once in this time; 0: never */
+    uint32_t delay_ms;     /* each packet is sent so much later */
 } RubatoWireFaults;
 
-/* As rubato_engine_new, for a node of a cluster that talks TCP, with these faults. The faults are
- * copied. RUBATO_ERROR_INVALID if a chance is none. (transfer full) */
+/* As rubato_engine_new, with these faults and none of RUBATO_FAULTS. The faults are copied.
+ * RUBATO_ERROR_INVALID if a chance is none. (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new_with_faults(const RubatoEngineConfig *config,
                                                        const RubatoWireFaults *faults,
                                                        GError **error);

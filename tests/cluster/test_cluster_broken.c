@@ -158,12 +158,13 @@ static const Lie lies[] = {
 START_TEST(a_node_that_sends_nonsense_is_lost_by_name_with_what_is_wrong)
 {
     const Lie *const told = &lies[_i];
-    const Lossy transport = { .change = lie };
+    const Lossy lossy = { .change = lie };
     const ClusterShape shape = { .n_nodes = N_NODES,
                                  .nodes = { { 0, 1 }, { 2, 0 }, { 0, 1 } },
                                  .heartbeat_ms = HEARTBEAT_MS,
                                  .timeout_ms = TIMEOUT_MS,
-                                 .transport = lossy_transport(&transport) };
+                                 .over = "tcp",
+                                 .faults = lossy_faults(&lossy) };
     g_autofree char *name = g_strdup_printf("node %u (127.0.0.1:0)", CLUSTER_IDS[told->liar]);
 
     plan = mmap(NULL, sizeof *plan, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

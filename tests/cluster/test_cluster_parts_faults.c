@@ -265,9 +265,11 @@ static bool play_moved(RubatoEngine *engine, const void *data, GError **error)
 
 START_TEST(a_server_that_says_moved_without_end_fails_who_asks_and_is_named)
 {
-    const Lossy transport = { .change = say_moved };
-    ClusterRun *run = cluster_run_new(&(ClusterShape){
-        .n_nodes = 2, .nodes = { { 1, 0 }, { 0, 1 } }, .transport = lossy_transport(&transport) });
+    const Lossy lossy = { .change = say_moved };
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 2,
+                                                       .nodes = { { 1, 0 }, { 0, 1 } },
+                                                       .over = "tcp",
+                                                       .faults = lossy_faults(&lossy) });
 
     cluster_start(run, play_moved, NULL);
     cluster_expect_success(run);

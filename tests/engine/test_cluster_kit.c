@@ -130,8 +130,8 @@ static void check_scene(Scene *cluster, const RubatoWireFaults *faults, uint64_t
 }
 
 static const RubatoWireFaults faults[] = {
-    { .loss = 0.05, .doubling = 0.1, .delay = 0.02 },
-    { .doubling = 0.5, .delay = 0.05 },
+    { .loss = 0.05, .doubling = 0.1, .reordering = 0.02 },
+    { .doubling = 0.5, .reordering = 0.05 },
     { .cut = 0.01, .cut_ms = 50 },
 };
 

@@ -28,6 +28,12 @@ static uint32_t n_workers(const App *app)
     return app->engine != NULL ? rubato_engine_n_workers(app->engine) : 0;
 }
 
+/* The faults on demand of this run; NULL: none. */
+static const char *app_faults(const App *app)
+{
+    return app->engine != NULL ? rubato_engine_faults(app->engine) : NULL;
+}
+
 static double samples_per_second(const App *app)
 {
     return app->seconds > 0 ? (double)app->n_samples / app->seconds : 0;
@@ -87,6 +93,8 @@ char *app_card_text(const App *app)
     g_autofree char *run = app_run_text(app);
 
     g_string_append_printf(text, "%s\n  %-14s %s\n", app->program->name, "run", run);
+    if (app_faults(app) != NULL)
+        g_string_append_printf(text, "  %-14s %s\n", "FAULTS", app_faults(app));
     if (app->epochs > 0)
         add_training(text, app);
     app_waits_add_text(&app->waits, text);
@@ -186,6 +194,7 @@ char *app_card_json(const App *app)
     add_string(builder, "model", app->model);
     add_int(builder, "staleness", app->staleness);
     add_int(builder, "speculation", app->speculation);
+    add_string(builder, "faults", app_faults(app));
     add_int(builder, "epochs", app->epochs);
     add_int(builder, "samples", app->n_samples);
     add_double(builder, "seconds", app->seconds);

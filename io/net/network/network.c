@@ -14,6 +14,7 @@
 
 #include "io/net/flow_sizes.h"
 #include "io/net/network/network_private.h"
+#include "io/net/transport/faulty/faulty_channel.h"
 
 #define DEFAULT_TICK_MS 50
 #define DEFAULT_RESEND_MS 200
@@ -82,8 +83,7 @@ static Transport *open_transport(Network *network, const TransportOps *ops, GErr
                                      .incarnation = network->incarnation,
                                      .secret = network->has_secret ? &network->secret : NULL,
                                      .encrypt = network->encrypt,
-                                     .authenticate = network->authenticate,
-                                     .faults = network->faults };
+                                     .authenticate = network->authenticate };
     Transport *const transport = ops->create(&config, error);
     if (transport == NULL)
         return NULL;
@@ -165,7 +165,8 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->encrypt = config->encrypt;
     network->authenticate = config->authenticate;
     g_queue_init(&network->answers);
-    network->tick_ms = config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS;
+    network->tick_ms = wire_faults_tick_ms(config->faults,
+                                           config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS);
     network->resend_ms = config->resend_ms > 0 ? config->resend_ms : DEFAULT_RESEND_MS;
     network->stop_ms = config->stop_ms > 0 ? config->stop_ms : DEFAULT_STOP_MS;
     network->timeout_ms = config->timeout_ms > 0 ? config->timeout_ms : DEFAULT_TIMEOUT_MS;
@@ -312,6 +313,18 @@ static bool is_usable(const Network *network, Transport *transport, const char *
            (transport->ops->reaches == NULL || transport->ops->reaches(transport, endpoint));
 }
 
+Channel *network_connect(Network *network, Transport *transport, const char *endpoint,
+                         const ChannelTarget *target, GError **error)
+{
+    Channel *const channel = transport->ops->connect(transport, endpoint, target, error);
+
+    if (channel == NULL || network->faults == NULL)
+        return channel;
+    /* relaxed: a number of its own is all that a channel wants */
+    const uint32_t number = atomic_fetch_add_explicit(&network->n_faulty, 1, memory_order_relaxed);
+    return faulty_channel_new(channel, network->faults, network->self, target->node, number);
+}
+
 /* A channel to the last of several addresses that can be used. */
 static Channel *connect_nearest(Network *network, const char *endpoints,
                                 const ChannelTarget *target, const TransportOps **transport_ops,
@@ -325,7 +338,7 @@ static Channel *connect_nearest(Network *network, const char *endpoints,
             network_find_transport(network, words[i], i == 0 ? error : NULL);
         if (transport != NULL && is_usable(network, transport, words[i])) {
             *transport_ops = transport->ops;
-            return transport->ops->connect(transport, words[i], target, error);
+            return network_connect(network, transport, words[i], target, error);
         }
         if (i == 0 && transport == NULL)
             return NULL;

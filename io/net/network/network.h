@@ -88,7 +88,7 @@ typedef struct {
 typedef struct {
     const char *transport;             /* name of the transport for links; NULL: the nearest */
     const TransportOps *transport_ops; /* not NULL: this one for all (tests wrap the real one) */
-    WireFaults *faults; /* for transport_faulty; outlives the network. NULL: for another one */
+    WireFaults *faults;                /* of all that is sent; outlives the network. NULL: none */
     uint32_t self;
     uint32_t n_nodes;
     uint64_t incarnation; /* differs between any two processes that were ever this node */

@@ -41,7 +41,7 @@ static Channel *greeting_channel(Network *network, const char *endpoint, GError 
                     "%s is no address for greetings: these go over TCP", endpoint);
         return NULL;
     }
-    channel = transport->ops->connect(transport, endpoint, &target, error);
+    channel = network_connect(network, transport, endpoint, &target, error);
     if (channel != NULL)
         g_hash_table_insert(network->greeted, g_strdup(endpoint), channel);
     return channel;

@@ -103,6 +103,7 @@ struct Network {
     size_t n_transports;
     const TransportOps *instead; /* of all others; NULL: as the addresses say */
     WireFaults *faults;          /* NULL: none */
+    _Atomic uint32_t n_faulty;   /* channels with faults, ever */
     char *wanted;                /* the transport for links; NULL: the nearest */
     int news_fd;                 /* an epoll: something has come by one of the transports */
     int turn_fd;                 /* an epoll: the same, unless a helper is at it */
@@ -191,6 +192,10 @@ static inline Peer *network_peer(const Network *network, uint32_t node)
 
 /* The opened transport of an address; NULL with an error if it is not open. */
 Transport *network_find_transport(const Network *network, const char *endpoint, GError **error);
+
+/* A channel of the transport, with the network's faults. NULL with an error. (transfer full) */
+Channel *network_connect(Network *network, Transport *transport, const char *endpoint,
+                         const ChannelTarget *target, GError **error);
 
 /* Has the I/O thread go once more through what it does. Any thread. */
 void network_wake_io_thread(Network *network);

@@ -80,7 +80,6 @@ typedef struct {
     const RunSecret *secret; /* NULL: there is none. Outlives the transport */
     bool encrypt;            /* see NetworkConfig */
     bool authenticate;
-    WireFaults *faults; /* see NetworkConfig */
 } TransportConfig;
 
 /* The node to which a channel sends. */

@@ -146,10 +146,10 @@ static void describe(const Run *run, GString *text)
 
     g_string_append_printf(text,
                            "seed %" G_GUINT64_FORMAT ": %u nodes of %u servers and %u workers; "
-                           "loss %g, doubling %g, delay %g, cut %g for %u ms\n",
+                           "loss %g, doubling %g, reordering %g, cut %g for %u ms\n",
                            run->seed, run->n_nodes, MAX(1, run->test->servers),
                            MAX(1, run->test->workers), faults->loss, faults->doubling,
-                           faults->delay, faults->cut, faults->cut_ms);
+                           faults->reordering, faults->cut, faults->cut_ms);
 }
 
 static RubatoWireFaults draw_faults(const RubatoClusterTest *test, uint64_t seed)
@@ -158,7 +158,7 @@ static RubatoWireFaults draw_faults(const RubatoClusterTest *test, uint64_t seed
     RubatoWireFaults faults = {
         .loss = g_rand_double_range(random, 0, 0.03),
         .doubling = g_rand_double_range(random, 0, 0.2),
-        .delay = g_rand_double_range(random, 0, 0.1),
+        .reordering = g_rand_double_range(random, 0, 0.1),
         .cut = g_rand_double_range(random, 0, 0.002),
         .cut_ms = 20 + pick(random, 100),
     };

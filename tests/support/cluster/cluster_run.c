@@ -275,14 +275,15 @@ static void say_error(const GError *error)
 /* The secret of runs that are encrypted. */
 #define RUN_SECRET "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-G_NORETURN static void be_node(const RubatoEngineConfig *config, const TransportOps *transport,
-                               const FlowSizes *sizes, ClusterPlay play, const void *data)
+G_NORETURN static void be_node(const RubatoEngineConfig *config, const ClusterShape *shape,
+                               ClusterPlay play, const void *data)
 {
     GError *error = NULL;
 
     log_set_writer(write_log);
-    RubatoEngine *engine =
-        engine_new_sized(config, transport, sizes != NULL ? sizes : test_sizes(), &error);
+    const EngineParts parts = { .faults = shape->faults,
+                                .sizes = shape->sizes != NULL ? shape->sizes : test_sizes() };
+    RubatoEngine *engine = engine_new_of(config, &parts, &error);
     int status = EXIT_SUCCESS;
 
     if (engine == NULL) {
@@ -310,7 +311,7 @@ static void start_engine(ClusterRun *run, ClusterProcess *process, uint32_t id, 
         return;
     if (run->shape.encrypts)
         g_setenv("RUBATO_SECRET", RUN_SECRET, TRUE);
-    be_node(&config, run->shape.transport, run->shape.sizes, play, data);
+    be_node(&config, &run->shape, play, data);
 }
 
 void cluster_start_node_with(ClusterRun *run, uint32_t number, const char *path, ClusterPlay play,
@@ -470,7 +471,7 @@ char *cluster_play_alone(uint32_t servers, uint32_t workers, ClusterPlay play, c
     const RubatoEngineConfig config = { .servers = servers, .workers = workers };
 
     if (split_off(&run->processes[0]))
-        be_node(&config, NULL, NULL, play, data);
+        be_node(&config, &(ClusterShape){ .n_nodes = 1 }, play, data);
     cluster_expect_success(run);
     text = g_strdup(run->processes[0].text->str);
     cluster_run_free(run);

@@ -39,10 +39,10 @@ typedef struct {
     uint32_t stall_ms;      /* 0: 10,000 */
     uint32_t rendezvous_ms; /* 0: a minute */
     bool handle_signals;
-    bool encrypts;                 /* with a secret that all nodes have */
-    const char *over;              /* the file's transport; NULL: RUBATO_TEST_TRANSPORT, or none */
-    const TransportOps *transport; /* NULL: the real one */
-    const FlowSizes *sizes;        /* NULL: test_sizes() */
+    bool encrypts;          /* with a secret that all nodes have */
+    const char *over;       /* the file's transport; NULL: RUBATO_TEST_TRANSPORT, or none */
+    WireFaults *faults;     /* NULL: none */
+    const FlowSizes *sizes; /* NULL: test_sizes() */
 } ClusterShape;
 
 typedef struct {

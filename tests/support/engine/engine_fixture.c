@@ -16,8 +16,8 @@
 RubatoEngine *engine_with_servers(uint32_t servers)
 {
     g_autoptr(GError) error = NULL;
-    RubatoEngine *engine = engine_new_sized(&(RubatoEngineConfig){ .servers = servers },
-                                            /* transport= */ NULL, test_sizes(), &error);
+    RubatoEngine *engine = engine_new_of(&(RubatoEngineConfig){ .servers = servers },
+                                         &(EngineParts){ .sizes = test_sizes() }, &error);
 
     ck_assert_msg(engine != NULL, "%s", error == NULL ? "no error set" : error->message);
     return engine;

@@ -1,20 +1,19 @@
-/* The transport with faults, for networks and engines that tests make: one set of faults for all of
- * the process.
+/* Faults on the wire for networks and engines that tests make: one set of faults for all of the
+ * process.
  *
- * Threads: lossy_transport from the test, before any network. */
+ * Threads: lossy_faults from the test, before any network. */
 #ifndef TESTS_SUPPORT_NETWORK_LOSSY_H
 #define TESTS_SUPPORT_NETWORK_LOSSY_H
 
-#include "io/net/transport/faulty/transport_faulty.h"
+#include "io/net/transport/faulty/faulty_channel.h"
 
 typedef struct {
     RubatoWireFaults of_packets;
     Packet *(*change)(uint32_t from, uint32_t to, Packet *packet); /* see WireFaults */
 } Lossy;
 
-/* The ops for NetworkConfig.transport_ops. The faults hold for every network in this process that
- * uses them. */
-const TransportOps *lossy_transport(const Lossy *lossy);
+/* For NetworkConfig.faults. They hold for every network in this process that uses them. */
+WireFaults *lossy_faults(const Lossy *lossy);
 
 /* Whether every packet is dropped. Any thread. */
 void lossy_set_dropping(bool drops_all);

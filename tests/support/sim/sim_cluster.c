@@ -293,8 +293,8 @@ static void *run_node(void *data)
     SimNode *const node = data;
     SimCluster *const cluster = node->cluster;
     const RubatoEngineConfig config = { .cluster_file = cluster->path, .node = node->number };
-    RubatoEngine *const engine =
-        engine_new_sized(&config, &sim_transport, &cluster->scenario->sizes, &node->error);
+    const EngineParts parts = { .transport = &sim_transport, .sizes = &cluster->scenario->sizes };
+    RubatoEngine *const engine = engine_new_of(&config, &parts, &node->error);
 
     if (engine != NULL) {
         node->engine = engine;

@@ -6,8 +6,8 @@
 #define PATIENCE_MS STATION_PATIENCE_MS
 
 static const RubatoWireFaults faults[] = {
-    { .loss = 0.3 },  { .doubling = 0.5 },
-    { .delay = 0.5 }, { .loss = 0.2, .doubling = 0.2, .delay = 0.2 },
+    { .loss = 0.3 },       { .doubling = 0.5 },
+    { .reordering = 0.5 }, { .loss = 0.2, .doubling = 0.2, .reordering = 0.2 },
     { .loss = 0.05 },
 };
 
@@ -17,7 +17,7 @@ static NetworkConfig config_of(int i)
 
     lossy.of_packets.seed = (uint64_t)i;
     return (NetworkConfig){
-        .transport_ops = lossy_transport(&lossy),
+        .faults = lossy_faults(&lossy),
         .window_bytes = 100000,
         .resend_ms = 10,
         .stop_ms = 10000,
@@ -108,7 +108,7 @@ static bool all_acknowledged(void *station)
 START_TEST(lost_news_of_what_was_consumed_is_asked_for)
 {
     const Lossy lossy = { .change = NULL };
-    const NetworkConfig config = { .transport_ops = lossy_transport(&lossy),
+    const NetworkConfig config = { .faults = lossy_faults(&lossy),
                                    .window_bytes = 50000,
                                    .resend_ms = 10 };
     Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
@@ -133,7 +133,7 @@ END_TEST
 START_TEST(a_gap_is_asked_for)
 {
     const Lossy lossy = { .change = NULL };
-    const NetworkConfig config = { .transport_ops = lossy_transport(&lossy),
+    const NetworkConfig config = { .faults = lossy_faults(&lossy),
                                    .resend_ms = 10 * PATIENCE_MS,
                                    .stop_ms = 1000 };
     Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
