@@ -113,5 +113,7 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
     engine->call.stage = CALL_STAGE_NONE;
     g_clear_pointer(&engine->call.commit_text, g_free);
     pthread_mutex_unlock(&engine->lock);
+    if (ok && engine->history != NULL)
+        history_next_phase(engine->history);
     return ok;
 }

@@ -98,6 +98,7 @@ static void describe_task_host(RubatoEngine *engine)
                                     .helper = &engine->helper,
                                     .workers_of = engine->workers_of,
                                     .stall_ms = engine->stall_ms,
+                                    .history = engine->history,
                                     .tell_scheduler = tell_scheduler,
                                     .user = engine };
 }
@@ -184,7 +185,7 @@ static bool start(RubatoEngine *engine, GError **error)
     if (!take_faults_of_environment(engine, error) ||
         !(engine->config.cluster_file != NULL ? describe_cluster(engine, error)
                                               : describe_single(engine, error)) ||
-        !begin_faults_on_demand(engine, error))
+        !begin_faults_on_demand(engine, error) || !engine_begin_history(engine, error))
         return false;
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;
@@ -290,6 +291,7 @@ void rubato_engine_free(RubatoEngine *engine)
         return;
     g_return_if_fail(engine_is_here(engine)); /* its threads are not */
     end_runs(engine);
+    engine_end_history(engine);
     if (engine->rendezvous.welcome)
         leave(engine);
     if (engine->network != NULL)
@@ -300,6 +302,7 @@ void rubato_engine_free(RubatoEngine *engine)
     signal_watch_free(engine->signals);
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_clear(&engine->servers[i]);
+    history_close(engine->history);
     network_free(engine->network);
     scheduler_free(engine->scheduler);
     if (engine->office.servers != NULL)

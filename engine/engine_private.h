@@ -3,6 +3,7 @@
  *   engine.c      its life: making, leaving, freeing
  *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
  *                 on tasks
+ *   engine_history.c   what of all this goes into the history of the node
  *   engine_parts.c   moving a part to another server, step by step
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
@@ -34,6 +35,7 @@
 #include "engine/server/server.h"
 #include "engine/signals.h"
 #include "engine/task/task_host.h"
+#include "io/history/history.h"
 #include "io/net/transport/faulty/faulty_channel.h"
 
 struct RubatoEngine {
@@ -55,6 +57,7 @@ struct RubatoEngine {
     uint64_t incarnation;
     uint32_t n_forks;              /* forks that had led to its process */
     const TransportOps *transport; /* NULL: the transports that the cluster file names */
+    History *history;              /* of RUBATO_HISTORY; NULL: none is kept */
     FaultsOnDemand on_demand;      /* of RUBATO_FAULTS */
     WireFaults own_faults;
     WireFaults *faults; /* of all that it sends; NULL: none */
@@ -134,6 +137,22 @@ char *engine_node_text(const RubatoEngine *engine, uint32_t number);
 
 /* Waits on `changed` for ms at most; the lock is held. */
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
+
+/* ---- engine_history.c ---- */
+
+/* Starts the history that the environment asks for. RUBATO_ERROR_IO. */
+bool engine_begin_history(RubatoEngine *engine, GError **error);
+
+/* A task has begun, or ended. */
+void engine_note_task(RubatoEngine *engine, const RubatoTaskRun *run);
+void engine_note_end(RubatoEngine *engine, const RubatoTaskRun *run, bool ok);
+
+/* A table was made, or is about to go. What it has at the end is read, once in a run. */
+void engine_note_table(RubatoEngine *engine, const Table *table);
+void engine_note_drop(RubatoEngine *engine, const char *table);
+
+/* The same of all tables, at the engine's end. */
+void engine_end_history(RubatoEngine *engine);
 
 /* ---- engine_lists.c ---- */
 

@@ -66,7 +66,8 @@ static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kin
                                .row_bytes = table->row_bytes,
                                .office = &engine->office,
                                .cancelled = &engine->broken,
-                               .stall_ms = engine->stall_ms };
+                               .stall_ms = engine->stall_ms,
+                               .history = engine->history };
     return ok;
 }
 

@@ -115,6 +115,7 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
                                        .data = table },
                     error))
         return false;
+    engine_note_table(engine, table);
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_add(engine->tables, g_steal_pointer(&table));
     pthread_mutex_unlock(&engine->lock);
@@ -172,6 +173,7 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
     pthread_mutex_unlock(&engine->lock);
     if (!there)
         return false;
+    engine_note_drop(engine, name);
     text = g_strdup_printf("table %s", name);
     if (!collective(engine,
                     &(CollectiveCall){ .what = CONTROL_CALL_DROP,

@@ -144,6 +144,7 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
         free_run(engine, run);
         return NULL;
     }
+    engine_note_task(engine, run);
     task_run_start_workers(run);
     return run;
 }
@@ -160,6 +161,7 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
     task_run_finish(run);
     forget_run(engine, run);
     ok = task_run_check(run, error);
+    engine_note_end(engine, run, ok);
     free_run(engine, run);
     return ok;
 }

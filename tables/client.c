@@ -25,6 +25,8 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
         spinner_share(&client->spinner, route->clocks->n_workers);
     client->messages = g_new0(Message, MAX(route->map->n_parts, route->office->n_servers));
     pthread_mutex_init(&client->late_lock, NULL);
+    if (route->history != NULL)
+        table_client_begin_history(client);
     return client;
 }
 
@@ -32,6 +34,7 @@ void table_client_free(TableClient *client)
 {
     if (client == NULL)
         return;
+    table_client_end_history(client);
     part_map_leave(client->route->map, &client->sender);
     pthread_mutex_destroy(&client->late_lock);
     slicer_clear(&client->slicer);
@@ -297,9 +300,14 @@ bool table_client_get(TableClient *client, const RubatoKey *keys, size_t n, void
 {
     if (!table_client_check(client, keys, n, error))
         return false;
-    return n == 0 ||
-           get_slices(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
-                      values, error);
+    if (n == 0)
+        return true;
+    if (!get_slices(client, slicer_cut(&client->slicer, client->route->partition, keys, n), values,
+                    error))
+        return false;
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note_get(client, &(RubatoKeys){ .keys = keys, .n = n }, values);
+    return true;
 }
 
 bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *values,
@@ -307,9 +315,14 @@ bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *
 {
     if (!table_client_check_run(client, first, n, error))
         return false;
-    return n == 0 ||
-           get_slices(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
-                      values, error);
+    if (n == 0)
+        return true;
+    if (!get_slices(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
+                    values, error))
+        return false;
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note_get(client, &(RubatoKeys){ .first = first, .n = n }, values);
+    return true;
 }
 
 bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
@@ -330,6 +343,8 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
     added = add_slices(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas,
                        error);
     process_cache_end_add(cache);
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note_add(client, &(RubatoKeys){ .keys = keys, .n = n }, deltas, added);
     return added;
 }
 
@@ -351,6 +366,8 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
     added = add_slices(client, slicer_cut_run(&client->slicer, route->partition, first, n), n,
                        deltas, error);
     process_cache_end_add(cache);
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note_add(client, &(RubatoKeys){ .first = first, .n = n }, deltas, added);
     return added;
 }
 
@@ -403,7 +420,10 @@ bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const voi
     table_client_send_add(client, &ask, keys, n_slices, client->slicer.slices, &call,
                           client->messages);
     call_sent(&call);
-    if (!table_client_wait(client, &call, error))
+    const bool is_done = table_client_wait(client, &call, error);
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note_add_get(client, keys, deltas, values, is_done);
+    if (!is_done)
         return false;
     table_client_count_get(client, &call);
     if (client->kept_bytes > 0)
@@ -436,9 +456,14 @@ bool table_client_ask(TableClient *client, const TableAsk *ask, const RubatoKey 
 {
     if (!table_client_check(client, keys, n, error))
         return false;
-    return n == 0 ||
-           ask_slices(client, ask, slicer_cut(&client->slicer, client->route->partition, keys, n),
-                      error);
+    if (n == 0)
+        return true;
+    const bool is_done = ask_slices(
+        client, ask, slicer_cut(&client->slicer, client->route->partition, keys, n), error);
+
+    if (client->history != NULL)
+        table_client_note_ask(client, ask, &(RubatoKeys){ .keys = keys, .n = n }, is_done);
+    return is_done;
 }
 
 bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey first, size_t n,
@@ -446,9 +471,14 @@ bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey fi
 {
     if (!table_client_check_run(client, first, n, error))
         return false;
-    return n == 0 ||
-           ask_slices(client, ask,
-                      slicer_cut_run(&client->slicer, client->route->partition, first, n), error);
+    if (n == 0)
+        return true;
+    const bool is_done = ask_slices(
+        client, ask, slicer_cut_run(&client->slicer, client->route->partition, first, n), error);
+
+    if (client->history != NULL)
+        table_client_note_ask(client, ask, &(RubatoKeys){ .first = first, .n = n }, is_done);
+    return is_done;
 }
 
 /* ---- messages to every part, or every server ---- */
@@ -488,6 +518,9 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
     }
     table_client_end_sending(client);
     post_office_flush(office);
+    if (client->history != NULL)
+        table_client_note(client, HISTORY_ANNOUNCE, iteration,
+                          &(RubatoKeys){ .keys = keys, .n = keys == NULL ? 0 : n });
     return is_sent || table_client_fail_memory(client, error);
 }
 
@@ -515,6 +548,8 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     if (!is_sent)
         return table_client_fail_memory(client, error);
     table_client_count_add(client, 0, n_parts);
+    if (client->history != NULL)
+        table_client_note(client, HISTORY_TUNE, client->clock, &(RubatoKeys){ .n = 0 });
     post_office_flush(office);
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }

@@ -13,6 +13,7 @@
 #include <rubato/task.h>
 #include <rubato/update_ops.h>
 
+#include "io/history/history.h"
 #include "io/net/caller.h"
 #include "io/net/post_office.h"
 #include "tables/clocks.h"
@@ -51,6 +52,7 @@ typedef struct {
      * lock is held. */
     void (*report_wait)(void *run, uint32_t rank, uint32_t table, uint64_t clock);
     void *run;
+    History *history; /* NULL: none is kept */
 } TableRoute;
 
 typedef struct TableHandle TableHandle; /* handle.h */
@@ -58,9 +60,11 @@ typedef struct Tickets Tickets;         /* ticket.h */
 
 typedef struct TableClient {
     const TableRoute *route;
-    uint64_t owner;   /* the number of the thread that made it */
-    uint32_t n_forks; /* forks that had led to its process */
-    uint32_t rank;    /* the worker's in the task */
+    HistoryStream *history; /* of its own requests; NULL: none is kept */
+    uint64_t history_adds;  /* Adds that it has made, for its history */
+    uint64_t owner;         /* the number of the thread that made it */
+    uint32_t n_forks;       /* forks that had led to its process */
+    uint32_t rank;          /* the worker's in the task */
     uint64_t clock;
     uint64_t lead; /* clocks by which its Gets may be ahead of the slowest worker */
     Slicer slicer;
@@ -82,7 +86,8 @@ typedef struct TableClient {
 
     pthread_mutex_t late_lock;
     /* guarded by late_lock */
-    RubatoWorkerStats late; /* Gets that ended on other threads */
+    RubatoWorkerStats late;      /* Gets that ended on other threads */
+    HistoryStream *late_history; /* of these; NULL until there are any, or none is kept */
 } TableClient;
 
 static inline uint32_t table_route_server(const TableRoute *route, const Slice *slice)
@@ -210,6 +215,20 @@ void table_client_count_late_get(TableClient *client, uint64_t clock, const Call
 
 /* Adds the counts so far to *stats. */
 void table_client_add_stats(TableClient *client, RubatoWorkerStats *stats);
+
+/* ---- client_history.c ---- */
+
+/* What the client has asked goes into its history, if one is kept. After the request; is_done:
+ * whether it succeeded. */
+void table_client_note_get(TableClient *client, const RubatoKeys *keys, const void *values);
+void table_client_note_add(TableClient *client, const RubatoKeys *keys, const void *deltas,
+                           bool is_done);
+void table_client_note_add_get(TableClient *client, const RubatoKeys *keys, const void *deltas,
+                               const void *values, bool is_done);
+
+/* A Get that was made at that clock, after so many Adds, and has ended now. Any thread. */
+void table_client_note_late_get(TableClient *client, uint64_t clock, uint64_t n_adds,
+                                const RubatoKeys *keys, const void *values);
 
 /* ---- client_clock.c ---- */
 

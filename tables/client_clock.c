@@ -188,6 +188,8 @@ bool table_client_clock(TableClient *client, GError **error)
         table_client_keep(client);
     client->clock++;
     client->stats.n_clocks++;
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note(client, HISTORY_CLOCK, client->clock, &(RubatoKeys){ .n = 0 });
     return !advance(client->route, client->rank, client->clock) ||
            table_client_wait_room_of_all(client, error);
 }

@@ -288,7 +288,15 @@ bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GByt
     calling.calls = calls;
     calling.messages = messages;
     client->handler = asked->handler;
-    const bool ok = call_parts(&calling, result, error);
+    g_autoptr(GBytes) seen = NULL; /* for the history */
+    const bool keeps = client->history != NULL;
+    const bool ok = call_parts(&calling, keeps ? &seen : result, error);
+    if (keeps) {
+        table_client_note_handler(client, asked, calling.ops->access == RUBATO_ACCESS_WRITES, seen,
+                                  ok);
+        if (ok && result != NULL)
+            *result = g_steal_pointer(&seen);
+    }
 
     client->handler = NULL;
     for (uint32_t i = 0; i < calling.n_slices; i++)

@@ -4,6 +4,7 @@
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_clock.c  the clock: how far ahead it may be, telling it to others
  *   client_handlers.c  calling handlers
+ *   client_history.c   what goes into the history of the node
  *   client_moved.c  sending while a part moves
  *   client_wait.c   waiting, logging for whom, and how a call ended
  *
@@ -39,6 +40,21 @@ void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
 
 /* The node's clock, which a Get brings to the servers; 0 if they are told in another way. */
 uint64_t table_client_clock_to_tell(const TableClient *client);
+
+/* ---- client_history.c ---- */
+
+void table_client_begin_history(TableClient *client);
+void table_client_end_history(TableClient *client);
+
+/* A request without rows. */
+void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock,
+                       const RubatoKeys *keys);
+void table_client_note_handler(TableClient *client, const RubatoHandlerCall *asked, bool writes,
+                               GBytes *result, bool is_done);
+
+/* A request of the engine. */
+void table_client_note_ask(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,
+                           bool is_done);
 
 /* ---- client_moved.c ---- */
 

@@ -99,6 +99,8 @@ bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *key
     if (!table_client_wait(client, &call, error))
         return false;
     table_client_count_get(client, &call);
+    if (client->history != NULL)
+        table_client_note_get(client, &(RubatoKeys){ .keys = keys, .n = n }, values);
     return true;
 }
 

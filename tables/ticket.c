@@ -163,6 +163,10 @@ void ticket_call_ended(Call *call)
 {
     Ticket *ticket = (Ticket *)call;
 
+    /* before the callback, which may use the rows for something else */
+    if (ticket->reads && ticket->client->history != NULL && status_of(ticket) == CALL_OK)
+        table_client_note_late_get(ticket->client, ticket->clock, ticket->n_adds, &ticket->keys,
+                                   ticket->values);
     if (ticket->callback != NULL)
         actor_post(ticket->tickets->helper, &ticket->to_helper);
     else

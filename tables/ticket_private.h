@@ -33,6 +33,11 @@ struct Ticket {
     size_t bytes;   /* counted in client->ticket_bytes */
     uint32_t n_slices;
 
+    /* for the history, if one is kept: of a request that reads */
+    RubatoKeys keys;
+    const void *values;
+    uint64_t n_adds;
+
     /* its memory, kept for the next request */
     const Partition *partition; /* that the slicer is for; NULL: it has none */
     Slicer slicer;

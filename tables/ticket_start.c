@@ -181,6 +181,13 @@ RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
         return 0;
     }
     handle->has_tickets = true;
+    if (client->history != NULL) {
+        if (request.kind != MESSAGE_GET && request.keys.n > 0)
+            table_client_note_add(client, &request.keys, request.deltas, /* is_done= */ true);
+        ticket->keys = request.keys;
+        ticket->values = request.values;
+        ticket->n_adds = client->history_adds;
+    }
     id = ticket_id(ticket);
     call_begin(&ticket->call, ticket_call_ended);
     if (request.keys.n > 0 && request.kind == MESSAGE_GET)

@@ -6,6 +6,7 @@
 
 #include "engine/control.h"
 #include "engine/server/server.h"
+#include "io/history/history.h"
 
 typedef struct {
     PostOffice *office; /* the nodes and servers, and the way to them */
@@ -14,6 +15,7 @@ typedef struct {
     Actor *helper;
     const uint32_t *workers_of; /* by node number: workers of a task that names no number */
     uint32_t stall_ms;
+    History *history; /* NULL: none is kept */
 
     /* Sends a control message to the scheduler, wherever it runs. Any thread that holds no lock of
      * the task, because on the scheduler's node the answer may come within the call. */

@@ -73,6 +73,7 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->stall_ms = run->host->stall_ms;
         route->report_wait = report_wait;
         route->run = run;
+        route->history = run->host->history;
     }
     begin_hearing(run);
 }

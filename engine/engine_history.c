@@ -1,0 +1,122 @@
+/* What of tables and tasks goes into the history of a node.
+ *
+ * The rows that a table has at its end are read once in a run, by the scheduler's node, as any
+ * program reads them. With these, the history alone tells whether each Add counts once.
+ *
+ * Threads: that of the engine's calls. */
+#include "engine/engine_private.h"
+#include "engine/task/task_run.h"
+
+enum { ROWS_AT_ONCE = 1 << 16 };
+
+bool engine_begin_history(RubatoEngine *engine, GError **error)
+{
+    const char *const folder = g_getenv(HISTORY_VARIABLE);
+
+    if (folder == NULL || *folder == '\0')
+        return true;
+    engine->history = history_open(folder, engine->id, engine->n_nodes, error);
+    if (engine->history == NULL)
+        return false;
+    g_message("node %u keeps a history of its workers' requests in %s", engine->id, folder);
+    return true;
+}
+
+void engine_note_task(RubatoEngine *engine, const RubatoTaskRun *run)
+{
+    if (engine->history != NULL)
+        history_say(engine->history, "task %u at %" G_GUINT64_FORMAT " %s\n", task_run_epoch(run),
+                    history_phase(engine->history), task_run_name(run));
+}
+
+void engine_note_end(RubatoEngine *engine, const RubatoTaskRun *run, bool ok)
+{
+    if (engine->history != NULL)
+        history_say(engine->history, "end %u at %" G_GUINT64_FORMAT " %s\n", task_run_epoch(run),
+                    history_phase(engine->history), ok ? "well" : "badly");
+}
+
+void engine_note_table(RubatoEngine *engine, const Table *table)
+{
+    const RubatoTableSpec *const spec = table->spec;
+    char value[G_ASCII_DTOSTR_BUF_SIZE];
+
+    if (engine->history != NULL)
+        history_say(engine->history,
+                    "table %u dtype %s width %u model %s staleness %u speculation %u update %s "
+                    "aggregate %d init %s %s name %s\n",
+                    table->id, rubato_dtype_name(spec->dtype), spec->width, spec->model,
+                    spec->staleness, spec->speculation, spec->update, (int)spec->aggregate,
+                    spec->init, g_ascii_dtostr(value, sizeof value, spec->init_value), spec->name);
+}
+
+static bool read_keys(RubatoEngine *engine, const Table *table, void *rows, GError **error)
+{
+    g_autofree RubatoKey *keys = NULL;
+    bool ok;
+    size_t n;
+
+    ok = rubato_engine_list_keys(engine, table->spec->name, &keys, &n, error);
+    for (size_t at = 0; ok && at < n; at += ROWS_AT_ONCE)
+        ok = rubato_engine_get(engine, table->spec->name, keys + at, MIN(n - at, ROWS_AT_ONCE),
+                               rows, error);
+    return ok;
+}
+
+static bool read_range(RubatoEngine *engine, const Table *table, void *rows, GError **error)
+{
+    const RubatoTableSpec *const spec = table->spec;
+    bool ok = true;
+
+    for (uint64_t at = 0; ok && at < spec->n_keys; at += ROWS_AT_ONCE)
+        ok = rubato_engine_get_range(engine, spec->name, spec->first_key + at,
+                                     MIN(spec->n_keys - at, ROWS_AT_ONCE), rows, error);
+    return ok;
+}
+
+/* Each request goes into the history as every other does. */
+static void read_table(RubatoEngine *engine, const Table *table)
+{
+    g_autofree void *rows = g_try_malloc(ROWS_AT_ONCE * table->row_bytes);
+    g_autoptr(GError) error = NULL;
+
+    if (rows != NULL && (table->partition.dense ? read_range(engine, table, rows, &error)
+                                                : read_keys(engine, table, rows, &error)))
+        history_say(engine->history, "rows %u at %" G_GUINT64_FORMAT "\n", table->id,
+                    history_phase(engine->history));
+    else
+        g_message("node %u: its history lacks the last rows of table %s: %s", engine->id,
+                  table->spec->name, error != NULL ? error->message : "there is no memory");
+}
+
+static bool reads_tables(RubatoEngine *engine)
+{
+    return engine->history != NULL && engine->self == engine->scheduler_node &&
+           !atomic_load(&engine->broken) && (engine->cluster == NULL || engine->rendezvous.welcome);
+}
+
+void engine_note_drop(RubatoEngine *engine, const char *name)
+{
+    Table *table;
+
+    if (!reads_tables(engine))
+        return;
+    pthread_mutex_lock(&engine->lock);
+    table = engine_hold_table(engine, name, NULL);
+    pthread_mutex_unlock(&engine->lock);
+    if (table == NULL)
+        return;
+    read_table(engine, table);
+    pthread_mutex_lock(&engine->lock);
+    engine_release_table(engine, table);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* Nobody makes or drops a table meanwhile: the caller ends the engine. */
+void engine_end_history(RubatoEngine *engine)
+{
+    if (!reads_tables(engine))
+        return;
+    for (guint i = 0; i < engine->tables->len; i++)
+        read_table(engine, g_ptr_array_index(engine->tables, i));
+}

@@ -1,0 +1,252 @@
+/* The file of a node's history, and the thread that writes it.
+ *
+ * Chunks come from a bounded number of buffers: a worker that records faster than the disk writes
+ * waits for one. After a failed write the file is cut back to its last whole chunk, its header says
+ * that it is incomplete, and chunks are dropped, so nobody waits any more.
+ *
+ * Threads: the writer's own, and any that hands over a chunk. */
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rubato/error.h>
+
+#include "io/history/history_private.h"
+
+#define MOST_CHUNKS 64
+
+typedef enum {
+    STATE_OPEN, /* its process has not come to the end: it runs, or was killed */
+    STATE_COMPLETE,
+    STATE_INCOMPLETE, /* a write failed */
+} FileState;
+
+typedef struct {
+    char magic[8];
+    uint32_t state; /* FileState */
+    uint32_t node, n_nodes;
+    uint32_t zero[11];
+} FileHeader;
+
+struct History {
+    /* immutable */
+    char *path;
+    int fd;
+    uint32_t node;
+    pthread_t writer;
+
+    /* writer only */
+    FileHeader header;
+    off_t n_written; /* bytes of whole chunks */
+    bool failed;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    HistoryChunk *first, *last; /* to be written */
+    HistoryChunk *free;
+    unsigned n_chunks;
+    bool ends;
+
+    _Atomic uint64_t phase;
+};
+
+static bool write_all(int fd, const void *bytes, size_t n)
+{
+    const char *at = bytes;
+
+    while (n > 0) {
+        const ssize_t written = write(fd, at, n);
+
+        if (written < 0 && errno != EINTR)
+            return false;
+        if (written > 0) {
+            at += written;
+            n -= (size_t)written;
+        }
+    }
+    return true;
+}
+
+/* In place, so it needs no room on the disk. */
+static void write_state(History *history, FileState state)
+{
+    history->header.state = state;
+    if (pwrite(history->fd, &history->header, sizeof history->header, 0) < 0)
+        g_warning("node %u: cannot write the state of its history in %s: %s", history->node,
+                  history->path, g_strerror(errno));
+}
+
+static void write_chunk(History *history, const HistoryChunk *chunk)
+{
+    const size_t n = sizeof chunk->header + chunk->header.n_bytes;
+
+    if (history->failed)
+        return;
+    if (write_all(history->fd, &chunk->header, n)) {
+        history->n_written += (off_t)n;
+        return;
+    }
+    g_warning("node %u: its history is INCOMPLETE from here on: cannot write to %s: %s",
+              history->node, history->path, g_strerror(errno));
+    history->failed = true;
+    if (ftruncate(history->fd, history->n_written) != 0)
+        g_warning("node %u: the end of %s is no whole chunk: %s", history->node, history->path,
+                  g_strerror(errno));
+    write_state(history, STATE_INCOMPLETE);
+}
+
+static void *run_writer(void *data)
+{
+    History *const history = data;
+
+    pthread_mutex_lock(&history->lock);
+    for (;;) {
+        HistoryChunk *const chunk = history->first;
+
+        if (chunk == NULL && history->ends)
+            break;
+        if (chunk == NULL) {
+            pthread_cond_wait(&history->changed, &history->lock);
+            continue;
+        }
+        history->first = chunk->next;
+        pthread_mutex_unlock(&history->lock);
+        write_chunk(history, chunk);
+        pthread_mutex_lock(&history->lock);
+        chunk->next = history->free;
+        history->free = chunk;
+        pthread_cond_broadcast(&history->changed);
+    }
+    pthread_mutex_unlock(&history->lock);
+    return NULL;
+}
+
+/* ---- its life ---- */
+
+static bool make_file(History *history, const char *folder, GError **error)
+{
+    history->path = g_strdup_printf("%s/node-%u.history", folder, history->node);
+    if (g_mkdir_with_parents(folder, 0777) == 0)
+        history->fd = open(history->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (history->fd >= 0 && write_all(history->fd, &history->header, sizeof history->header))
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                "the environment variable " HISTORY_VARIABLE " is \"%s\": cannot make %s: %s%s",
+                folder, history->path, g_strerror(errno),
+                errno == EEXIST ? "; each run needs a folder of its own" : "");
+    return false;
+}
+
+static void free_history(History *history)
+{
+    for (HistoryChunk *chunk = history->free, *next; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        g_free(chunk);
+    }
+    if (history->fd >= 0)
+        close(history->fd);
+    pthread_cond_destroy(&history->changed);
+    pthread_mutex_destroy(&history->lock);
+    g_free(history->path);
+    g_free(history);
+}
+
+History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GError **error)
+{
+    History *const history = g_new0(History, 1);
+
+    history->fd = -1;
+    history->node = node;
+    history->header = (FileHeader){ .node = node, .n_nodes = n_nodes };
+    memcpy(history->header.magic, HISTORY_MAGIC, sizeof history->header.magic);
+    history->n_written = sizeof history->header;
+    pthread_mutex_init(&history->lock, NULL);
+    pthread_cond_init(&history->changed, NULL);
+    if (!make_file(history, folder, error)) {
+        free_history(history);
+        return NULL;
+    }
+    if (pthread_create(&history->writer, NULL, run_writer, history) != 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "cannot start a thread for the history of node %u", node);
+        free_history(history);
+        return NULL;
+    }
+    pthread_setname_np(history->writer, "history");
+    return history;
+}
+
+void history_close(History *history)
+{
+    if (history == NULL)
+        return;
+    pthread_mutex_lock(&history->lock);
+    history->ends = true;
+    pthread_cond_broadcast(&history->changed);
+    pthread_mutex_unlock(&history->lock);
+    pthread_join(history->writer, NULL);
+    if (!history->failed)
+        write_state(history, STATE_COMPLETE);
+    free_history(history);
+}
+
+/* ---- chunks ---- */
+
+HistoryChunk *history_take_chunk(History *history)
+{
+    HistoryChunk *chunk;
+
+    pthread_mutex_lock(&history->lock);
+    while (history->free == NULL && history->n_chunks == MOST_CHUNKS && history->first != NULL)
+        pthread_cond_wait(&history->changed, &history->lock);
+    chunk = history->free;
+    if (chunk != NULL)
+        history->free = chunk->next;
+    else /* more than usual if all are being filled: nobody waits for another stream */
+        history->n_chunks++;
+    pthread_mutex_unlock(&history->lock);
+    return chunk != NULL ? chunk : g_new(HistoryChunk, 1);
+}
+
+void history_give_chunk(History *history, HistoryChunk *chunk)
+{
+    chunk->next = NULL;
+    pthread_mutex_lock(&history->lock);
+    if (history->first == NULL)
+        history->first = chunk;
+    else
+        history->last->next = chunk;
+    history->last = chunk;
+    pthread_cond_broadcast(&history->changed);
+    pthread_mutex_unlock(&history->lock);
+}
+
+uint64_t history_phase(History *history)
+{
+    return atomic_load(&history->phase);
+}
+
+void history_next_phase(History *history)
+{
+    atomic_fetch_add(&history->phase, 1);
+}
+
+void history_say(History *history, const char *format, ...)
+{
+    HistoryChunk *const chunk = history_take_chunk(history);
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    const size_t n = MIN(strlen(text), HISTORY_CHUNK_BYTES);
+    chunk->header =
+        (HistoryChunkHeader){ .magic = HISTORY_CHUNK_MAGIC, .n_bytes = (uint32_t)n, .is_text = 1 };
+    memcpy(chunk->bytes, text, n);
+    history_give_chunk(history, chunk);
+}

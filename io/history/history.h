@@ -1,0 +1,86 @@
+/* The history of a node: a file with each request that its workers made and what they saw, for
+ * `rubato history check`. docs/history.md tells the format.
+ *
+ * A stream has the requests of one worker on one table, in the order in which they were made or, for
+ * a stream of tickets, ended. Streams collect records in chunks; a thread of the history writes
+ * these. When the file cannot be written any more, the history says so in the log and in the file,
+ * and drops what follows.
+ *
+ * Threads: a History, any; a stream, one at a time. */
+#ifndef RUBATO_IO_HISTORY_HISTORY_H
+#define RUBATO_IO_HISTORY_HISTORY_H
+
+#include <rubato/request.h>
+
+#define HISTORY_VARIABLE "RUBATO_HISTORY"
+
+typedef struct History History;
+typedef struct HistoryStream HistoryStream;
+
+/* Kinds and flags of records: part of the format. */
+typedef enum {
+    HISTORY_GET = 1,
+    HISTORY_ADD = 2,
+    HISTORY_SET = 3, /* rows written between tasks */
+    HISTORY_CLOCK = 4,
+    HISTORY_ANNOUNCE = 5,
+    HISTORY_HANDLER = 6, /* its result's hash and its name; its keys come next */
+    HISTORY_TUNE = 7,
+    HISTORY_HANDLER_KEYS = 9,
+    HISTORY_RETIRE = 8, /* the worker makes no further requests on the table */
+} HistoryKind;
+
+enum {
+    HISTORY_RUN_OF_KEYS = 1, /* the first of consecutive keys stands for all */
+    HISTORY_SAME_KEYS = 2,   /* those of the last record before it that has keys, in its chunk */
+    HISTORY_FAILED = 4,      /* the call failed: nobody knows how much of it was done */
+    HISTORY_OF_TICKET = 8,   /* it may have seen later Adds of its own worker */
+    HISTORY_WRITES = 16,     /* the handler writes */
+};
+
+/* Starts the file of this node in the folder. The folder is made if it is not there. NULL with
+ * RUBATO_ERROR_IO. (transfer full) */
+History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GError **error);
+
+/* Writes what is left. NULL is allowed. */
+void history_close(History *history);
+
+/* How many collective calls this node has made: its engine's requests have this in the place of
+ * a clock. Any thread. */
+uint64_t history_phase(History *history);
+void history_next_phase(History *history);
+
+/* A line about the node: tables and tasks. */
+void history_say(History *history, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+typedef struct {
+    uint32_t epoch; /* of the task; 0: between tasks */
+    uint32_t rank;
+    uint32_t table;
+    RubatoDtype dtype;
+    uint32_t width;
+} HistoryIdentity;
+
+/* history NULL: NULL. (transfer full) */
+HistoryStream *history_stream_new(History *history, const HistoryIdentity *identity);
+void history_stream_free(HistoryStream *stream);
+
+/* A record. n_adds: for an Add its number among the worker's Adds on the table, from 0; for others
+ * how many of these were made before. rows: NULL, or one for each key. */
+typedef struct {
+    HistoryKind kind;
+    unsigned flags;
+    uint64_t clock;
+    uint64_t n_adds;
+    RubatoKeys keys;
+    const void *rows;
+} HistoryRecord;
+
+void history_note(HistoryStream *stream, const HistoryRecord *record);
+
+/* A call of a handler: the name and a hash of the result, then the record, which is of
+ * HISTORY_HANDLER_KEYS. */
+void history_note_handler(HistoryStream *stream, const HistoryRecord *record, const char *handler,
+                          const void *result, size_t n_bytes);
+
+#endif

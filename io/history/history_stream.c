@@ -1,0 +1,246 @@
+/* Records, and the chunk that a stream fills.
+ *
+ * A call with many keys becomes several records, so that each fits into a chunk. Keys that are those
+ * of the record before are not written again.
+ *
+ * Thread: the stream's user. */
+#include <string.h>
+
+#include <rubato/mix.h>
+
+#include "io/history/history_private.h"
+
+/* A row of more bytes becomes a number of 8. */
+#define MOST_ROW_BYTES 64
+
+#define MOST_NAME_BYTES 256
+
+typedef struct {
+    uint8_t kind, flags;
+    uint16_t zero;
+    uint32_t n_keys;
+    uint64_t clock;
+    uint64_t n_adds;
+    uint64_t n_bytes; /* of keys and rows, which follow */
+} RecordHeader;
+
+struct HistoryStream {
+    History *history;
+    HistoryIdentity identity;
+    size_t row_bytes;
+    size_t noted_bytes;  /* of a row */
+    size_t most_keys;    /* of a record */
+    HistoryChunk *chunk; /* NULL: none is begun */
+    size_t used;
+    const uint64_t *keys; /* in the chunk: of the last record with keys; NULL: none */
+    size_t n_keys;
+    bool is_run;
+};
+
+HistoryStream *history_stream_new(History *history, const HistoryIdentity *identity)
+{
+    HistoryStream *stream;
+
+    if (history == NULL)
+        return NULL;
+    stream = g_new0(HistoryStream, 1);
+    stream->history = history;
+    stream->identity = *identity;
+    stream->row_bytes = rubato_dtype_size(identity->dtype) * identity->width;
+    stream->noted_bytes = stream->row_bytes > MOST_ROW_BYTES ? 8 : stream->row_bytes;
+    stream->most_keys =
+        (HISTORY_CHUNK_BYTES / 2 - sizeof(RecordHeader)) / (sizeof(uint64_t) + stream->noted_bytes);
+    return stream;
+}
+
+static void give_chunk(HistoryStream *stream)
+{
+    const HistoryIdentity *const identity = &stream->identity;
+
+    if (stream->chunk == NULL)
+        return;
+    stream->chunk->header = (HistoryChunkHeader){ .magic = HISTORY_CHUNK_MAGIC,
+                                                  .n_bytes = (uint32_t)stream->used,
+                                                  .epoch = identity->epoch,
+                                                  .rank = identity->rank,
+                                                  .table = identity->table,
+                                                  .dtype = (uint32_t)identity->dtype,
+                                                  .width = identity->width };
+    history_give_chunk(stream->history, stream->chunk);
+    stream->chunk = NULL;
+    stream->keys = NULL;
+}
+
+void history_stream_free(HistoryStream *stream)
+{
+    if (stream == NULL)
+        return;
+    give_chunk(stream);
+    g_free(stream);
+}
+
+static void make_room(HistoryStream *stream, size_t n_bytes)
+{
+    if (stream->chunk != NULL && HISTORY_CHUNK_BYTES - stream->used >= n_bytes)
+        return;
+    give_chunk(stream);
+    stream->chunk = history_take_chunk(stream->history);
+    stream->used = 0;
+}
+
+/* The weight of column i in the number that stands for a row: odd for integers, from 1 to 2 for
+ * floats. A sum of rows has the sum of their numbers. */
+static uint64_t weight_of(uint32_t i)
+{
+    return rubato_mix64(i + 1) | 1;
+}
+
+static double real_weight_of(uint32_t i)
+{
+    return 1 + (double)(weight_of(i) >> 12) * 0x1p-52;
+}
+
+static void put_number(const HistoryStream *stream, const uint8_t *row, uint8_t *to)
+{
+    const uint32_t width = stream->identity.width;
+    uint64_t whole = 0;
+    double real = 0;
+
+    for (uint32_t i = 0; i < width; i++) {
+        float f32;
+        double f64;
+        int32_t i32;
+        int64_t i64;
+
+        switch (stream->identity.dtype) {
+        case RUBATO_F32:
+            memcpy(&f32, row + 4 * i, 4);
+            real += real_weight_of(i) * (double)f32;
+            break;
+        case RUBATO_F64:
+            memcpy(&f64, row + 8 * (size_t)i, 8);
+            real += real_weight_of(i) * f64;
+            break;
+        case RUBATO_I32:
+            memcpy(&i32, row + 4 * i, 4);
+            whole += weight_of(i) * (uint64_t)(int64_t)i32;
+            break;
+        case RUBATO_I64:
+            memcpy(&i64, row + 8 * (size_t)i, 8);
+            whole += weight_of(i) * (uint64_t)i64;
+            break;
+        }
+    }
+    if (stream->identity.dtype == RUBATO_F32 || stream->identity.dtype == RUBATO_F64)
+        memcpy(to, &real, 8);
+    else
+        memcpy(to, &whole, 8);
+}
+
+static bool has_same_keys(const HistoryStream *stream, const RubatoKeys *keys, size_t begin,
+                          size_t n)
+{
+    if (stream->chunk == NULL || stream->keys == NULL || stream->n_keys != n ||
+        stream->is_run != (keys->keys == NULL))
+        return false;
+    return keys->keys == NULL
+               ? stream->keys[0] == keys->first + begin
+               : memcmp(stream->keys, keys->keys + begin, n * sizeof(RubatoKey)) == 0;
+}
+
+static uint8_t *put_keys(HistoryStream *stream, uint8_t *at, const RubatoKeys *keys, size_t begin,
+                         size_t n)
+{
+    stream->keys = (const uint64_t *)(void *)at;
+    stream->n_keys = n;
+    stream->is_run = keys->keys == NULL;
+    if (keys->keys == NULL) {
+        const uint64_t first = keys->first + begin;
+
+        memcpy(at, &first, sizeof first);
+        return at + sizeof first;
+    }
+    memcpy(at, keys->keys + begin, n * sizeof(RubatoKey));
+    return at + n * sizeof(RubatoKey);
+}
+
+/* One record of the call's keys from `begin` on. */
+static void note_piece(HistoryStream *stream, const HistoryRecord *record, size_t begin, size_t n)
+{
+    const RubatoKeys *const keys = &record->keys;
+    const size_t rows_bytes = record->rows == NULL ? 0 : n * stream->noted_bytes;
+    size_t key_bytes = (keys->keys == NULL ? MIN(n, 1) : n) * sizeof(RubatoKey);
+    const size_t whole = sizeof(RecordHeader) + key_bytes + (rows_bytes + 7) / 8 * 8;
+
+    make_room(stream, whole);
+    RecordHeader *const header = (RecordHeader *)(void *)(stream->chunk->bytes + stream->used);
+    uint8_t *at = (uint8_t *)(header + 1);
+    const bool same = n > 0 && has_same_keys(stream, keys, begin, n);
+
+    *header = (RecordHeader){
+        .kind = (uint8_t)record->kind,
+        .flags = (uint8_t)(record->flags | (keys->keys == NULL ? HISTORY_RUN_OF_KEYS : 0) |
+                           (same ? HISTORY_SAME_KEYS : 0)),
+        .n_keys = (uint32_t)n,
+        .clock = record->clock,
+        .n_adds = record->n_adds,
+    };
+    if (same)
+        key_bytes = 0;
+    else if (n > 0)
+        at = put_keys(stream, at, keys, begin, n);
+    if (rows_bytes > 0 && stream->noted_bytes == stream->row_bytes)
+        memcpy(at, (const uint8_t *)record->rows + begin * stream->row_bytes, rows_bytes);
+    else
+        for (size_t i = 0; i < n && rows_bytes > 0; i++)
+            put_number(stream, (const uint8_t *)record->rows + (begin + i) * stream->row_bytes,
+                       at + 8 * i);
+    if (rows_bytes % 8 != 0)
+        memset(at + rows_bytes, 0, 8 - rows_bytes % 8);
+    header->n_bytes = key_bytes + (rows_bytes + 7) / 8 * 8;
+    stream->used += sizeof *header + header->n_bytes;
+}
+
+void history_note(HistoryStream *stream, const HistoryRecord *record)
+{
+    size_t begin = 0;
+
+    do {
+        const size_t n = MIN(record->keys.n - begin, stream->most_keys);
+
+        note_piece(stream, record, begin, n);
+        begin += n;
+    } while (begin < record->keys.n);
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(const uint8_t *bytes, size_t n)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+void history_note_handler(HistoryStream *stream, const HistoryRecord *record, const char *handler,
+                          const void *result, size_t n_bytes)
+{
+    const uint64_t hash = hash_of(result, n_bytes);
+    const size_t name_bytes = MIN(strlen(handler), MOST_NAME_BYTES);
+    const size_t padded = (name_bytes + 7) / 8 * 8;
+
+    make_room(stream, sizeof(RecordHeader) + sizeof hash + padded);
+    RecordHeader *const header = (RecordHeader *)(void *)(stream->chunk->bytes + stream->used);
+    uint8_t *const at = (uint8_t *)(header + 1);
+    *header = (RecordHeader){ .kind = HISTORY_HANDLER,
+                              .flags = (uint8_t)record->flags,
+                              .clock = record->clock,
+                              .n_adds = record->n_adds,
+                              .n_bytes = sizeof hash + padded };
+    memcpy(at, &hash, sizeof hash);
+    memset(at + sizeof hash, 0, padded);
+    memcpy(at + sizeof hash, handler, name_bytes);
+    stream->used += sizeof *header + header->n_bytes;
+    history_note(stream, record);
+}

@@ -1,0 +1,116 @@
+/* What a worker asks, and what it sees, for the history of its node.
+ *
+ * Threads: the client's worker; table_client_note_late_get from any. */
+#include "tables/client_private.h"
+
+/* The engine's clients have no clock: their requests have the node's phase in its place. */
+static uint64_t clock_of(const TableClient *client)
+{
+    return client->route->epoch == 0 ? history_phase(client->route->history) : client->clock;
+}
+
+static HistoryStream *new_stream(const TableClient *client)
+{
+    const TableRoute *const route = client->route;
+
+    return history_stream_new(route->history, &(HistoryIdentity){ .epoch = route->epoch,
+                                                                  .rank = client->rank,
+                                                                  .table = route->table,
+                                                                  .dtype = route->spec->dtype,
+                                                                  .width = route->spec->width });
+}
+
+void table_client_begin_history(TableClient *client)
+{
+    client->history = new_stream(client);
+}
+
+void table_client_end_history(TableClient *client)
+{
+    if (client->history != NULL && client->route->epoch != 0)
+        table_client_note(client, HISTORY_RETIRE, client->clock, &(RubatoKeys){ .n = 0 });
+    history_stream_free(client->history);
+    history_stream_free(client->late_history);
+}
+
+void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock,
+                       const RubatoKeys *keys)
+{
+    history_note(client->history,
+                 &(HistoryRecord){
+                     .kind = kind, .clock = clock, .n_adds = client->history_adds, .keys = *keys });
+}
+
+void table_client_note_get(TableClient *client, const RubatoKeys *keys, const void *values)
+{
+    history_note(client->history, &(HistoryRecord){ .kind = HISTORY_GET,
+                                                    .clock = clock_of(client),
+                                                    .n_adds = client->history_adds,
+                                                    .keys = *keys,
+                                                    .rows = values });
+}
+
+void table_client_note_add(TableClient *client, const RubatoKeys *keys, const void *deltas,
+                           bool is_done)
+{
+    history_note(client->history, &(HistoryRecord){ .kind = HISTORY_ADD,
+                                                    .flags = is_done ? 0 : HISTORY_FAILED,
+                                                    .clock = clock_of(client),
+                                                    .n_adds = client->history_adds++,
+                                                    .keys = *keys,
+                                                    .rows = deltas });
+}
+
+void table_client_note_add_get(TableClient *client, const RubatoKeys *keys, const void *deltas,
+                               const void *values, bool is_done)
+{
+    table_client_note_add(client, keys, deltas, is_done);
+    if (is_done)
+        table_client_note_get(client, keys, values);
+}
+
+void table_client_note_late_get(TableClient *client, uint64_t clock, uint64_t n_adds,
+                                const RubatoKeys *keys, const void *values)
+{
+    pthread_mutex_lock(&client->late_lock);
+    if (client->late_history == NULL)
+        client->late_history = new_stream(client);
+    history_note(client->late_history, &(HistoryRecord){ .kind = HISTORY_GET,
+                                                         .flags = HISTORY_OF_TICKET,
+                                                         .clock = clock,
+                                                         .n_adds = n_adds,
+                                                         .keys = *keys,
+                                                         .rows = values });
+    pthread_mutex_unlock(&client->late_lock);
+}
+
+void table_client_note_handler(TableClient *client, const RubatoHandlerCall *asked, bool writes,
+                               GBytes *result, bool is_done)
+{
+    gsize n = 0;
+    const void *const bytes = result != NULL ? g_bytes_get_data(result, &n) : NULL;
+
+    history_note_handler(
+        client->history,
+        &(HistoryRecord){ .kind = HISTORY_HANDLER_KEYS,
+                          .flags = (writes ? HISTORY_WRITES : 0) | (is_done ? 0 : HISTORY_FAILED),
+                          .clock = clock_of(client),
+                          .n_adds = client->history_adds,
+                          .keys = { .keys = asked->keys, .n = asked->n_keys } },
+        asked->handler, bytes, n);
+}
+
+void table_client_note_ask(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,
+                           bool is_done)
+{
+    if (ask->kind == MESSAGE_GET && is_done)
+        table_client_note_get(client, keys, ask->output);
+    else if (ask->kind == MESSAGE_ADD)
+        table_client_note_add(client, keys, ask->input, is_done);
+    else if (ask->kind == MESSAGE_SET || ask->kind == MESSAGE_RESET)
+        history_note(client->history, &(HistoryRecord){ .kind = HISTORY_SET,
+                                                        .flags = is_done ? 0 : HISTORY_FAILED,
+                                                        .clock = clock_of(client),
+                                                        .keys = *keys,
+                                                        .rows = ask->input });
+}
