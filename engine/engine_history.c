@@ -29,11 +29,14 @@ void engine_note_task(RubatoEngine *engine, const RubatoTaskRun *run)
                     history_phase(engine->history), task_run_name(run));
 }
 
+/* The end is a phase of its own: what comes behind it sees all that the task has done. */
 void engine_note_end(RubatoEngine *engine, const RubatoTaskRun *run, bool ok)
 {
-    if (engine->history != NULL)
-        history_say(engine->history, "end %u at %" G_GUINT64_FORMAT " %s\n", task_run_epoch(run),
-                    history_phase(engine->history), ok ? "well" : "badly");
+    if (engine->history == NULL)
+        return;
+    history_next_phase(engine->history);
+    history_say(engine->history, "end %u at %" G_GUINT64_FORMAT " %s\n", task_run_epoch(run),
+                history_phase(engine->history), ok ? "well" : "badly");
 }
 
 void engine_note_table(RubatoEngine *engine, const Table *table)

@@ -244,7 +244,8 @@ void history_say(History *history, const char *format, ...)
     va_start(arguments, format);
     g_autofree char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
-    const size_t n = MIN(strlen(text), HISTORY_CHUNK_BYTES);
+    const size_t length = strlen(text);
+    const size_t n = MIN(length, HISTORY_CHUNK_BYTES);
     chunk->header =
         (HistoryChunkHeader){ .magic = HISTORY_CHUNK_MAGIC, .n_bytes = (uint32_t)n, .is_text = 1 };
     memcpy(chunk->bytes, text, n);

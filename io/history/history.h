@@ -1,10 +1,10 @@
 /* The history of a node: a file with each request that its workers made and what they saw, for
  * `rubato history check`. docs/history.md tells the format.
  *
- * A stream has the requests of one worker on one table, in the order in which they were made or, for
- * a stream of tickets, ended. Streams collect records in chunks; a thread of the history writes
- * these. When the file cannot be written any more, the history says so in the log and in the file,
- * and drops what follows.
+ * A stream has the requests of one worker on one table, in the order in which they were made; or,
+ * for requests by tickets, in which they ended. Streams collect records in chunks; a thread of the
+ * history writes these. When the file cannot be written any more, the history says so in the log
+ * and in the file, and drops what follows.
  *
  * Threads: a History, any; a stream, one at a time. */
 #ifndef RUBATO_IO_HISTORY_HISTORY_H
@@ -45,8 +45,8 @@ History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GErro
 /* Writes what is left. NULL is allowed. */
 void history_close(History *history);
 
-/* How many collective calls this node has made: its engine's requests have this in the place of
- * a clock. Any thread. */
+/* How many collective calls this node has made, and how many tasks it has seen the end of. Its
+ * engine's requests have this in the place of a clock. Any thread. */
 uint64_t history_phase(History *history);
 void history_next_phase(History *history);
 

@@ -1,7 +1,7 @@
 /* Records, and the chunk that a stream fills.
  *
- * A call with many keys becomes several records, so that each fits into a chunk. Keys that are those
- * of the record before are not written again.
+ * A call with many keys becomes several records, so that each fits into a chunk. Keys that are
+ * those of the record before are not written again.
  *
  * Thread: the stream's user. */
 #include <string.h>
@@ -227,7 +227,8 @@ void history_note_handler(HistoryStream *stream, const HistoryRecord *record, co
                           const void *result, size_t n_bytes)
 {
     const uint64_t hash = hash_of(result, n_bytes);
-    const size_t name_bytes = MIN(strlen(handler), MOST_NAME_BYTES);
+    const size_t length = strlen(handler);
+    const size_t name_bytes = MIN(length, MOST_NAME_BYTES);
     const size_t padded = (name_bytes + 7) / 8 * 8;
 
     make_room(stream, sizeof(RecordHeader) + sizeof hash + padded);
