@@ -4,10 +4,11 @@
  * do: a mutex around a load, a gather, a bare ZeroMQ round trip. Samples of the two are taken in
  * turn, so that both see the same machine.
  *
- *   cases_*.c what is measured, each with its goal operations.c what the cases do with Rubato
- *   counts.c samples that count messages, bytes and stalls data.c samples that read files of
- *   training data limits.c, raw_*.c, reference_run.c what they are measured beside measure.c taking
- *   the samples; nodes.c, process.c: with a second process goal.c, report*.c what comes out
+ *   cases/    what is measured, each with its goal
+ *   samples/  what the cases do with Rubato, and samples of what is not a time
+ *   limits/   what they are measured beside
+ *   run/      taking the samples; with a second process
+ *   report/   what comes out, and whether the goals are met
  *
  * Threads: a case runs on the worker of rank 0; other workers of its task run beside it. */
 #ifndef RUBATO_APPS_BENCH_BENCH_H
@@ -117,15 +118,15 @@ struct Bench {
     long peer_pid;          /* of the other node; 0: there is none */
     BenchDetails *details;
 
-    char *data_path; /* data.c: the file that is read; NULL until a sample wants it */
+    char *data_path; /* samples/data.c: the file that is read; NULL until a sample wants it */
 
-    void *raw; /* limits.c, raw_hash.c: the bare table, NULL until a limit wants it */
+    void *raw; /* limits/memory.c, hash.c: the bare table, NULL until a limit wants it */
     size_t raw_bytes;
     void *raw_zmq, *raw_shm; /* the bare process at the other end, likewise */
     ReferenceRun *reference_run;
 };
 
-/* ---- cases_*.c: ended by one without a name ---- */
+/* ---- cases/: ended by one without a name ---- */
 
 extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
     bench_rule_cases[], bench_data_cases[], bench_scale_cases[];
@@ -136,29 +137,7 @@ const BenchCase *bench_case(size_t i);
 /* Values in a row. */
 size_t bench_width(const BenchCase *what);
 
-/* ---- operations.c: each is a `run` of cases ---- */
-
-bool get_key(Bench *bench, size_t n, GError **error);
-bool add_key(Bench *bench, size_t n, GError **error);
-bool get_keys(Bench *bench, size_t n, GError **error);
-bool get_range(Bench *bench, size_t n, GError **error);
-bool call_norm(Bench *bench, size_t n, GError **error);
-bool iterate(Bench *bench, size_t n, GError **error);
-
-/* By tickets, each waited for at once; ranges are borrowed. */
-bool push_key(Bench *bench, size_t n, GError **error);
-bool pull_key(Bench *bench, size_t n, GError **error);
-bool add_get_key(Bench *bench, size_t n, GError **error);
-bool push_range(Bench *bench, size_t n, GError **error);
-bool pull_range(Bench *bench, size_t n, GError **error);
-
-/* The same as iterate with the next set of keys each time. */
-bool iterate_fresh(Bench *bench, size_t n, GError **error);
-
-/* Adds are asynchronous, so these end with a Get; its answer shows that they have arrived. */
-bool add_key_then_get(Bench *bench, size_t n, GError **error);
-bool add_keys_then_get(Bench *bench, size_t n, GError **error);
-bool add_range_then_get(Bench *bench, size_t n, GError **error);
+/* ---- samples/operations.c: what a case works on ---- */
 
 /* The key of row i. */
 RubatoKey bench_key(const BenchCase *what, uint64_t row);
@@ -167,88 +146,15 @@ RubatoKey bench_key(const BenchCase *what, uint64_t row);
 bool bench_open_table(Bench *bench, GError **error);
 bool bench_fill(Bench *bench, GError **error);
 
-/* ---- counts.c: each is a `sample` of cases ---- */
-
-bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error);
-
-/* ---- data.c: each is a `sample` of cases, of a file of n rows ---- */
-
-bool sample_parse_libsvm(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_parse_csv(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_read_text(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_read_cache(Bench *bench, size_t n, BenchSample *sample, GError **error);
-void data_close(Bench *bench);
+/* ---- samples/counts.c ---- */
 
 /* Bytes of memory that a process has; 0: this one. */
 size_t bench_resident_bytes(long pid);
 
-/* ---- limits.c: each is a `run_limit` of cases, as are those that follow ---- */
+/* ---- run/measure.c ---- */
 
 /* Seconds, monotonic. */
 double bench_now(void);
-
-/* The bare rows; each page has been written once, so that it is in memory. */
-float *raw_rows(Bench *bench);
-
-/* Keeps the compiler from moving or removing writes to memory. */
-static inline void clobber(void *memory)
-{
-    __asm__ volatile("" : : "r"(memory) : "memory");
-}
-
-/* Fresh memory of huge pages for bench->raw, as far as the kernel has them. */
-void *raw_allocate(Bench *bench, size_t n_bytes);
-void raw_free(Bench *bench);
-
-double limit_locked_load(Bench *bench, size_t n);
-double limit_locked_add(Bench *bench, size_t n);
-double limit_gather(Bench *bench, size_t n);
-double limit_scatter_add(Bench *bench, size_t n);
-double limit_gather_scatter(Bench *bench, size_t n);
-double limit_gather_rows(Bench *bench, size_t n);
-double limit_scatter_add_rows(Bench *bench, size_t n);
-double limit_copy_range(Bench *bench, size_t n);
-double limit_add_range(Bench *bench, size_t n);
-double limit_norm(Bench *bench, size_t n);
-
-/* ---- raw_threads.c: bare threads on bare rows ---- */
-
-/* What iterate_fresh does, by as many threads on as many parts, each part behind a lock that spins.
- * They keep the model's bound on how far one thread may be ahead of another. */
-double limit_threads(Bench *bench, size_t n);
-
-/* Seconds of a barrier of so many bare threads. */
-double raw_barrier(uint32_t n_threads, size_t n);
-
-/* ---- raw_hash.c: a bare open-addressing table with prefetch ---- */
-
-double limit_hash_get(Bench *bench, size_t n);
-double limit_hash_add(Bench *bench, size_t n);
-
-/* ---- raw_zmq.c: a bare DEALER here, a bare ROUTER in a process of its own ---- */
-
-double limit_zmq_round_trip(Bench *bench, size_t n);
-double limit_zmq_stream(Bench *bench, size_t n);
-double limit_zmq_push(Bench *bench, size_t n);
-double limit_zmq_pull(Bench *bench, size_t n);
-void raw_zmq_stop(Bench *bench);
-int raw_zmq_serve(void); /* what the other process runs */
-
-/* ---- raw_shm.c: memory shared with a process of its own ---- */
-
-double limit_shm_round_trip(Bench *bench, size_t n);
-double limit_shm_push(Bench *bench, size_t n);
-double limit_shm_pull(Bench *bench, size_t n);
-void raw_shm_stop(Bench *bench);
-int raw_shm_serve(void); /* what the other process runs */
-
-/* ---- measure.c ---- */
 
 typedef struct {
     unsigned repeat; /* samples */
@@ -278,6 +184,7 @@ int bench_peer(const BenchCase *what, const BenchOptions *options, const char *c
 bool bench_open(Bench *bench, GError **error);
 void bench_close(Bench *bench);
 RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *options);
+
 /* Whether the table holds a range of keys, as it does if the case names no storage. */
 static inline bool bench_is_dense(const BenchCase *what)
 {
@@ -285,75 +192,5 @@ static inline bool bench_is_dense(const BenchCase *what)
 }
 
 uint64_t bench_rows(const BenchCase *what, const BenchOptions *options);
-
-/* ---- reference_run.c: the same case in an engine of one process, one worker and one server
- * ---- */
-
-ReferenceRun *reference_run_new(const BenchCase *what, const BenchOptions *options, GError **error);
-void reference_run_free(ReferenceRun *reference_run);
-double limit_reference_run(Bench *bench, size_t n);
-
-/* The same, its Adds by the rule "add". */
-double limit_add_reference_run(Bench *bench, size_t n);
-
-/* Whether a case is measured beside a reference run. */
-bool reference_run_is_wanted(const BenchCase *what);
-
-/* ---- nodes.c ---- */
-
-/* Runs a function in node 0 of two, with the process id of the other. */
-bool nodes_run(const BenchCase *what, const BenchOptions *options,
-               bool (*function)(RubatoEngine *engine, long peer_pid, void *data, GError **error),
-               void *data, GError **error);
-
-/* ---- process.c ---- */
-
-enum { PROCESS_MAX_ARGUMENTS = 5 };
-
-typedef struct {
-    const char *arguments[PROCESS_MAX_ARGUMENTS]; /* fewer: NULL behind the last */
-    int *output;                                  /* not NULL: the pipe that it writes to */
-    int shared_fd, as_fd;                         /* as_fd 0: it gets none */
-} ProcessStart;
-
-/* Starts this program once more. */
-bool process_start(const ProcessStart *start, GPid *process, GError **error);
-void process_wait(GPid process);
-
-/* From now on this process dies with the one that started it. */
-void process_end_with_parent(void);
-
-/* ---- goal.c ---- */
-
-bool bench_lower_is_better(BenchUnit unit);
-bool goal_is_set(const BenchGoal *goal);
-bool goal_is_met(const BenchResult *result);
-
-/* "at least 0.6 of the limit". (transfer full) */
-char *goal_text(const BenchCase *what);
-
-/* ---- report*.c ---- */
-
-enum { REPORT_NUMBER_BYTES = 32 };
-
-/* "112 ns", "1.11 M": three figures and a prefix; with the unit, "1.11 M keys/s". */
-void report_format(BenchUnit unit, double value, char *text);
-void report_format_with_unit(BenchUnit unit, double value, char *text);
-const char *report_unit(BenchUnit unit);
-
-void report_header(void);
-void report_line(const BenchResult *result);
-
-/* "AMD EPYC, 2 processors, Linux 6.1, gcc 12.2, optimised". (transfer full) */
-char *report_machine(void);
-
-/* A table for docs/performance.md. */
-void report_markdown(const BenchResult *results, size_t n);
-
-/* One object: machine, build, cases. */
-bool report_json(const char *path, const BenchResult *results, size_t n, GError **error);
-
-/* The ratios as bars, drawn by gnuplot. */
-bool report_plot(const char *path, const BenchResult *results, size_t n, GError **error);
 
 #endif

@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/report/report.h"
+#include "apps/bench/run/process.h"
 #include "apps/kit/report/app_output.h"
 
 enum { EXIT_USAGE = 2, DEFAULT_REPEAT = 7, MAX_REPEAT = 1000 };

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/run/nodes.h"
+#include "apps/bench/run/process.h"
 
 static const char cluster_text[] =
     "cluster: {\n"

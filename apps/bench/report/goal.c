@@ -1,5 +1,6 @@
 /* The goals of cases, and whether they reach them. */
 #include "apps/bench/bench.h"
+#include "apps/bench/report/report.h"
 
 bool bench_lower_is_better(BenchUnit unit)
 {

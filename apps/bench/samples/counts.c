@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/samples/samples.h"
 
 static void detail(Bench *bench, const char *name, double value)
 {

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/report/report.h"
 #include "apps/kit/report/app_gnuplot.h"
 
 /* Of a ratio, whether of times or of rates. */

@@ -3,8 +3,12 @@
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/run/nodes.h"
+#include "apps/bench/samples/samples.h"
 
 /* The limits of a case with --quick. */
 #define QUICK_OPERATIONS 0.02
@@ -24,6 +28,14 @@ typedef struct {
     size_t n_latencies;
     BenchDetails details;
 } Measurement;
+
+double bench_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
 
 static size_t operations(const Measurement *measurement)
 {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/report/report.h"
 
 const char *report_unit(BenchUnit unit)
 {

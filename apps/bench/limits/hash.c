@@ -2,6 +2,7 @@
  * probing, key and value side by side, and a block of keys prefetched before the search. It is less
  * than two thirds full, never grows, and has one thread. */
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
 
 enum { BLOCK = 64 };
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/samples/samples.h"
 
 #define CACHE_EXTENSION ".rubato-cache"
 #define READ_BYTES ((size_t)1024 * 1024)

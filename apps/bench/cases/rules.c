@@ -1,5 +1,7 @@
 /* The cases of update rules: what each costs beside "add". */
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/samples/samples.h"
 
 #define ON_ROWS(words, ...)                                                                       \
     .what = "Add of gradients to 1,000 random rows of 32 floats, of 10,000" words,                \

@@ -3,17 +3,9 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "apps/bench/bench.h"
-
-double bench_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
+#include "apps/bench/limits/limits.h"
 
 void *raw_allocate(Bench *bench, size_t n_bytes)
 {

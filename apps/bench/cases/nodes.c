@@ -1,5 +1,7 @@
 /* The cases of two processes on one host: the worker in one, the server in the other. */
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/samples/samples.h"
 
 #define MILLION UINT64_C(1000000)
 #define RANGE_KEYS (UINT64_C(1) << 20)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/report/report.h"
 
 static void add_number(JsonBuilder *json, const char *name, double value)
 {

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
 
 struct ReferenceRun {
     /* immutable */

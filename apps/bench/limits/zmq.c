@@ -6,6 +6,8 @@
 #include <zmq.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/run/process.h"
 
 enum {
     MESSAGE_BYTES = 64,

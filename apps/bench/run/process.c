@@ -3,7 +3,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "apps/bench/bench.h"
+#include "apps/bench/run/process.h"
 
 bool process_start(const ProcessStart *start, GPid *process, GError **error)
 {

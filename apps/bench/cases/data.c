@@ -1,5 +1,6 @@
 /* The cases that read training data. */
 #include "apps/bench/bench.h"
+#include "apps/bench/samples/samples.h"
 
 const BenchCase bench_data_cases[] = {
     { .name = "parse-libsvm",

@@ -1,6 +1,8 @@
 /* The cases of more workers and servers in one process: what a second one brings or costs, under
  * each model. */
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/samples/samples.h"
 
 #define MILLION UINT64_C(1000000)
 

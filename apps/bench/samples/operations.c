@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/samples/samples.h"
 
 /* The size of one Add that fills a table. */
 enum { FILL_VALUES = 1 << 20, FILL_KEYS = 10000 };

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/run/process.h"
 
 enum {
     SHARED_FD = 3,

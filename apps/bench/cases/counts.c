@@ -1,5 +1,6 @@
 /* The cases that count: stalls, messages, bytes. */
 #include "apps/bench/bench.h"
+#include "apps/bench/samples/samples.h"
 
 #define MILLION UINT64_C(1000000)
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
 
 enum { MAX_THREADS = 64, MAX_PARTS = 4, LOOKS = 32 };
 

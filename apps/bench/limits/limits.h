@@ -1,0 +1,78 @@
+/* What the cases are measured beside: each limit_ is a `run_limit` of cases.
+ *
+ * Threads: the worker of rank 0; threads and processes that a limit starts are its own. */
+#ifndef RUBATO_APPS_BENCH_LIMITS_LIMITS_H
+#define RUBATO_APPS_BENCH_LIMITS_LIMITS_H
+
+#include "apps/bench/bench.h"
+
+/* ---- memory.c: bare loops, and the memory that they go over ---- */
+
+/* The bare rows; each page has been written once, so that it is in memory. */
+float *raw_rows(Bench *bench);
+
+/* Keeps the compiler from moving or removing writes to memory. */
+static inline void clobber(void *memory)
+{
+    __asm__ volatile("" : : "r"(memory) : "memory");
+}
+
+/* Fresh memory of huge pages for bench->raw, as far as the kernel has them. */
+void *raw_allocate(Bench *bench, size_t n_bytes);
+void raw_free(Bench *bench);
+
+double limit_locked_load(Bench *bench, size_t n);
+double limit_locked_add(Bench *bench, size_t n);
+double limit_gather(Bench *bench, size_t n);
+double limit_scatter_add(Bench *bench, size_t n);
+double limit_gather_scatter(Bench *bench, size_t n);
+double limit_gather_rows(Bench *bench, size_t n);
+double limit_scatter_add_rows(Bench *bench, size_t n);
+double limit_copy_range(Bench *bench, size_t n);
+double limit_add_range(Bench *bench, size_t n);
+double limit_norm(Bench *bench, size_t n);
+
+/* ---- threads.c: bare threads on bare rows ---- */
+
+/* What iterate_fresh does, by as many threads on as many parts, each part behind a lock that spins.
+ * They keep the model's bound on how far one thread may be ahead of another. */
+double limit_threads(Bench *bench, size_t n);
+
+/* Seconds of a barrier of so many bare threads. */
+double raw_barrier(uint32_t n_threads, size_t n);
+
+/* ---- hash.c: a bare open-addressing table with prefetch ---- */
+
+double limit_hash_get(Bench *bench, size_t n);
+double limit_hash_add(Bench *bench, size_t n);
+
+/* ---- zmq.c: a bare DEALER here, a bare ROUTER in a process of its own ---- */
+
+double limit_zmq_round_trip(Bench *bench, size_t n);
+double limit_zmq_stream(Bench *bench, size_t n);
+double limit_zmq_push(Bench *bench, size_t n);
+double limit_zmq_pull(Bench *bench, size_t n);
+void raw_zmq_stop(Bench *bench);
+int raw_zmq_serve(void); /* what the other process runs */
+
+/* ---- shm.c: memory shared with a process of its own ---- */
+
+double limit_shm_round_trip(Bench *bench, size_t n);
+double limit_shm_push(Bench *bench, size_t n);
+double limit_shm_pull(Bench *bench, size_t n);
+void raw_shm_stop(Bench *bench);
+int raw_shm_serve(void); /* what the other process runs */
+
+/* ---- reference_run.c: the same case in one process, by one worker on one server ---- */
+
+ReferenceRun *reference_run_new(const BenchCase *what, const BenchOptions *options, GError **error);
+void reference_run_free(ReferenceRun *reference_run);
+double limit_reference_run(Bench *bench, size_t n);
+
+/* The same, its Adds by the rule "add". */
+double limit_add_reference_run(Bench *bench, size_t n);
+
+/* Whether a case is measured beside a reference run. */
+bool reference_run_is_wanted(const BenchCase *what);
+
+#endif

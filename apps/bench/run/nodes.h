@@ -1,0 +1,14 @@
+/* Clusters for the cases of more than one node.
+ *
+ * Threads: main. */
+#ifndef RUBATO_APPS_BENCH_RUN_NODES_H
+#define RUBATO_APPS_BENCH_RUN_NODES_H
+
+#include "apps/bench/bench.h"
+
+/* Runs a function in node 0 of two, with the process id of the other. */
+bool nodes_run(const BenchCase *what, const BenchOptions *options,
+               bool (*function)(RubatoEngine *engine, long peer_pid, void *data, GError **error),
+               void *data, GError **error);
+
+#endif

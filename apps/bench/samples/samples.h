@@ -1,0 +1,51 @@
+/* What the cases do with Rubato: each is a `run` or a `sample` of cases.
+ *
+ * Threads: the workers of a case. */
+#ifndef RUBATO_APPS_BENCH_SAMPLES_SAMPLES_H
+#define RUBATO_APPS_BENCH_SAMPLES_SAMPLES_H
+
+#include "apps/bench/bench.h"
+
+/* ---- operations.c: each is a `run` of cases ---- */
+
+bool get_key(Bench *bench, size_t n, GError **error);
+bool add_key(Bench *bench, size_t n, GError **error);
+bool get_keys(Bench *bench, size_t n, GError **error);
+bool get_range(Bench *bench, size_t n, GError **error);
+bool call_norm(Bench *bench, size_t n, GError **error);
+bool iterate(Bench *bench, size_t n, GError **error);
+
+/* By tickets, each waited for at once; ranges are borrowed. */
+bool push_key(Bench *bench, size_t n, GError **error);
+bool pull_key(Bench *bench, size_t n, GError **error);
+bool add_get_key(Bench *bench, size_t n, GError **error);
+bool push_range(Bench *bench, size_t n, GError **error);
+bool pull_range(Bench *bench, size_t n, GError **error);
+
+/* The same as iterate with the next set of keys each time. */
+bool iterate_fresh(Bench *bench, size_t n, GError **error);
+
+/* Adds are asynchronous, so these end with a Get; its answer shows that they have arrived. */
+bool add_key_then_get(Bench *bench, size_t n, GError **error);
+bool add_keys_then_get(Bench *bench, size_t n, GError **error);
+bool add_range_then_get(Bench *bench, size_t n, GError **error);
+
+/* ---- counts.c: each is a `sample` of cases ---- */
+
+bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
+/* ---- data.c: each is a `sample` of cases, of a file of n rows ---- */
+
+bool sample_parse_libsvm(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_parse_csv(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_read_text(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_read_cache(Bench *bench, size_t n, BenchSample *sample, GError **error);
+void data_close(Bench *bench);
+
+#endif
