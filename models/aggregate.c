@@ -2,7 +2,8 @@
  *
  * Keys get numbers in the order of their first appearance. Arrays by number hold the key, the sum
  * and the senders; a small hash table with open addressing finds a key's number. The memory is kept
- * for the next clock.
+ * for the next clock. Keys are taken in blocks, so that their memory accesses overlap: the slots of
+ * all keys of a block are fetched, then what these name, before the first sum.
  *
  * A mean is over workers and not over rows: a worker that sends a key twice in a clock has sent one
  * gradient, in two parts.
@@ -18,6 +19,7 @@
 
 #define EMPTY UINT32_MAX
 #define FIRST_SLOTS 256u
+#define BLOCK 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
 typedef struct {
     uint32_t n_workers;
@@ -68,10 +70,16 @@ void aggregate_free(Aggregate *aggregate)
     g_free(aggregate);
 }
 
-static uint32_t *find_slot(const Aggregate *aggregate, RubatoKey key)
+/* The slot in which the search for a key begins. */
+static size_t home_of(const Aggregate *aggregate, RubatoKey key)
+{
+    return (size_t)key_hash(&aggregate->key_hash, key) & (aggregate->n_slots - 1);
+}
+
+static uint32_t *find_slot(const Aggregate *aggregate, RubatoKey key, size_t home)
 {
     const size_t mask = aggregate->n_slots - 1;
-    size_t i = (size_t)key_hash(&aggregate->key_hash, key) & mask;
+    size_t i = home;
 
     while (aggregate->slots[i] != EMPTY && aggregate->keys[aggregate->slots[i]] != key)
         i = (i + 1) & mask;
@@ -88,10 +96,8 @@ static bool resize(void *array, size_t n, size_t size)
     return resized != NULL;
 }
 
-static bool grow_arrays(Aggregate *aggregate)
+static bool grow_arrays(Aggregate *aggregate, size_t n)
 {
-    const size_t n = MAX(FIRST_SLOTS / 2, aggregate->n_allocated * 2);
-
     if (!resize(&aggregate->keys, n, sizeof *aggregate->keys) ||
         !resize(&aggregate->senders, n, sizeof *aggregate->senders) ||
         !resize(&aggregate->sums, n, aggregate->row_bytes))
@@ -100,21 +106,26 @@ static bool grow_arrays(Aggregate *aggregate)
     return true;
 }
 
-/* Room for one more key; false if there is no memory. */
+/* Room for a block of keys more; false if there is no memory. */
 static bool make_room(Aggregate *aggregate)
 {
+    const size_t n_most = aggregate->n + BLOCK;
     const size_t n_slots = MAX(FIRST_SLOTS, aggregate->n_slots * 2);
 
-    if (aggregate->n == aggregate->n_allocated && !grow_arrays(aggregate))
+    if (n_most > aggregate->n_allocated &&
+        !grow_arrays(aggregate, MAX(FIRST_SLOTS / 2, aggregate->n_allocated * 2)))
         return false;
-    if (2 * (aggregate->n + 1) <= aggregate->n_slots)
+    if (2 * n_most <= aggregate->n_slots)
         return true;
     if (!resize(&aggregate->slots, n_slots, sizeof *aggregate->slots))
         return false;
     aggregate->n_slots = n_slots;
     memset(aggregate->slots, 0xff, aggregate->n_slots * sizeof *aggregate->slots);
-    for (size_t i = 0; i < aggregate->n; i++)
-        *find_slot(aggregate, aggregate->keys[i]) = (uint32_t)i;
+    for (size_t i = 0; i < aggregate->n; i++) {
+        const RubatoKey key = aggregate->keys[i];
+
+        *find_slot(aggregate, key, home_of(aggregate, key)) = (uint32_t)i;
+    }
     return true;
 }
 
@@ -134,21 +145,19 @@ static bool make_room(Aggregate *aggregate)
 DEFINE_ARITHMETIC(f32, float)
 DEFINE_ARITHMETIC(f64, double)
 
-static bool take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key,
+/* Adds a row of deltas to its key's sum. There is room for one more key. */
+static void take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key, size_t home,
                      const unsigned char *deltas)
 {
-    uint32_t *slot;
+    uint32_t *slot = find_slot(aggregate, key, home);
     unsigned char *sum;
 
-    if (!make_room(aggregate))
-        return false;
-    slot = find_slot(aggregate, key);
     if (*slot == EMPTY) {
         *slot = (uint32_t)aggregate->n++;
         aggregate->keys[*slot] = key;
         aggregate->senders[*slot] = (Senders){ .n_workers = 1, .last_worker = worker };
         memcpy(aggregate->sums + *slot * aggregate->row_bytes, deltas, aggregate->row_bytes);
-        return true;
+        return;
     }
     sum = aggregate->sums + *slot * aggregate->row_bytes;
     aggregate->senders[*slot].n_workers += aggregate->senders[*slot].last_worker != worker;
@@ -157,20 +166,56 @@ static bool take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key,
         add_f32((float *)(void *)sum, (const float *)(const void *)deltas, aggregate->width);
     else
         add_f64((double *)(void *)sum, (const double *)(const void *)deltas, aggregate->width);
+}
+
+/* Prefetches the slots of a block of keys, and then what is known of the keys in them. */
+static void fetch_homes(const Aggregate *aggregate, const RubatoKeys *keys, size_t begin, size_t n,
+                        size_t *homes)
+{
+    for (size_t i = 0; i < n; i++) {
+        homes[i] = home_of(aggregate, keys_get(keys, begin + i));
+        __builtin_prefetch(&aggregate->slots[homes[i]], 1);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const size_t number = aggregate->slots[homes[i]];
+
+        if (number == EMPTY)
+            continue;
+        __builtin_prefetch(&aggregate->keys[number]);
+        __builtin_prefetch(&aggregate->senders[number], 1);
+        __builtin_prefetch(aggregate->sums + number * aggregate->row_bytes, 1);
+    }
+}
+
+/* Adds the deltas of n keys, at most a block. */
+static bool take_block(Aggregate *aggregate, const RubatoRequest *request, size_t begin, size_t n)
+{
+    const RubatoKeys *keys = &request->keys;
+    const bool is_flat = keys->keys == NULL || keys->at == NULL;
+    const unsigned char *rows = request->input;
+    size_t homes[BLOCK];
+
+    if (!make_room(aggregate))
+        return false;
+    fetch_homes(aggregate, keys, begin, n, homes);
+
+    const bool all_are_good =
+        is_flat && shard_accepts_all(aggregate->shard, rows + begin * aggregate->row_bytes, n);
+
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char *deltas = rows + keys_row(keys, begin + i) * aggregate->row_bytes;
+
+        if (all_are_good || shard_accepts(aggregate->shard, request->worker, deltas))
+            take_row(aggregate, request->worker, keys_get(keys, begin + i), homes[i], deltas);
+    }
     return true;
 }
 
 bool aggregate_take(Aggregate *aggregate, const RubatoRequest *request)
 {
-    const unsigned char *rows = request->input;
-
-    for (size_t i = 0; i < request->keys.n; i++) {
-        const unsigned char *deltas = rows + keys_row(&request->keys, i) * aggregate->row_bytes;
-
-        if (shard_accepts(aggregate->shard, request->worker, deltas) &&
-            !take_row(aggregate, request->worker, keys_get(&request->keys, i), deltas))
+    for (size_t begin = 0; begin < request->keys.n; begin += BLOCK)
+        if (!take_block(aggregate, request, begin, MIN(request->keys.n - begin, BLOCK)))
             return false;
-    }
     return true;
 }
 

@@ -351,6 +351,11 @@ bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas)
     return updater_accepts(&shard->updater, worker, deltas);
 }
 
+bool shard_accepts_all(const RubatoShard *shard, const void *deltas, size_t n)
+{
+    return updater_accepts_all(&shard->updater, deltas, n);
+}
+
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas)
 {
     const unsigned char *from = deltas;

@@ -153,6 +153,12 @@ static bool all_are_good(const Updater *updater, const unsigned char *deltas, co
     return good;
 }
 
+bool updater_accepts_all(const Updater *updater, const void *deltas, size_t n)
+{
+    return updater->update.rule.on_bad_gradient == RUBATO_ON_BAD_GRADIENT_UNCHECKED ||
+           all_are_good(updater, deltas, NULL, n);
+}
+
 /* Applies rows with a bad delta among them. */
 static void apply_looking(Updater *updater, uint32_t worker, void *const *rows,
                           const unsigned char *deltas, const uint32_t *at, size_t n)

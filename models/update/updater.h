@@ -44,6 +44,10 @@ void updater_apply_run(Updater *updater, uint32_t worker, void *rows, const void
 /* Whether a row of a worker's deltas is to be applied; its bad deltas are counted. */
 bool updater_accepts(Updater *updater, uint32_t worker, const void *deltas);
 
+/* Whether n rows of deltas are all good, or none is looked at. Counts nothing: if it is false,
+ * updater_accepts tells for each row. */
+bool updater_accepts_all(const Updater *updater, const void *deltas, size_t n);
+
 /* Applies rows that updater_accepts has accepted. */
 void updater_apply_accepted(Updater *updater, void *const *rows, const void *deltas, size_t n);
 

@@ -548,6 +548,66 @@ START_TEST(the_sums_of_a_clock_are_gone_after_it)
 }
 END_TEST
 
+/* Keys that repeat, near to each other and far apart, in no order; some rows are bad. */
+enum { N_DRAWN = 1000, N_DIFFERENT = 300 };
+
+static RubatoKey drawn_key(uint32_t i)
+{
+    return i % 7 == 6 ? (i - 1) * 37 % N_DIFFERENT : i * 37 % N_DIFFERENT;
+}
+
+static bool is_drawn_bad(uint32_t i)
+{
+    return i == 70 || i == 500 || i == 501;
+}
+
+static bool add_drawn(RubatoWorker *worker, void *user_data, GError **error)
+{
+    RubatoKey keys[N_DRAWN];
+    double deltas[N_DRAWN];
+    g_autoptr(RubatoKVTable) table = open_table(worker, error);
+
+    (void)user_data;
+    TRY(table != NULL);
+    for (uint32_t i = 0; i < N_DRAWN; i++) {
+        keys[i] = drawn_key(i);
+        deltas[i] = is_drawn_bad(i) ? (double)NAN : (double)i;
+    }
+    TRY(rubato_kv_table_add(table, keys, N_DRAWN, deltas, error));
+    return rubato_kv_table_clock(table, error);
+}
+
+START_TEST(a_sum_has_all_good_rows_of_a_key_and_no_bad_one)
+{
+    const uint32_t n_workers = 2, n_servers = 1 + (uint32_t)_i / 2;
+    RubatoEngine *engine = engine_with_servers(n_servers);
+    g_autofree RubatoBadGradients *counts = NULL;
+    double expected[N_DIFFERENT] = { 0 };
+    size_t n;
+
+    create(engine,
+           (RubatoTableSpec){
+               .storage = storages[_i % 2],
+               .n_keys = N_DIFFERENT,
+               .model = "bsp",
+               .update = "sgd",
+               .aggregate = RUBATO_AGGREGATE_SUM,
+               .rule = { .learning_rate = 1, .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE } });
+    run_ok(engine, n_workers, add_drawn, NULL, "t");
+    for (uint32_t i = 0; i < N_DRAWN; i++)
+        if (!is_drawn_bad(i))
+            expected[drawn_key(i)] -= n_workers * (double)i;
+    for (RubatoKey key = 0; key < N_DIFFERENT; key++)
+        require_msg(read_one(engine, key) == expected[key], "key %u is %g instead of %g",
+                    (unsigned)key, read_one(engine, key), expected[key]);
+    ck_assert(rubato_engine_bad_gradients(engine, "t", &counts, &n, NULL));
+    ck_assert_uint_eq(n, n_workers);
+    ck_assert_uint_eq(counts[0].n_nan, 3);
+    ck_assert_uint_eq(counts[1].n_nan, 3);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 START_TEST(without_aggregation_each_is_applied_in_worker_order)
 {
     double sum = 0, value = 0;
@@ -661,6 +721,7 @@ static Suite *update_engine_suite(void)
     tcase_add_test(tcase, bad_gradients_of_the_engine_are_nobodys);
     tcase_add_loop_test(tcase, the_gradients_of_a_clock_are_applied_as_one, 0, 4);
     tcase_add_loop_test(tcase, the_sums_of_a_clock_are_gone_after_it, 0, 2);
+    tcase_add_loop_test(tcase, a_sum_has_all_good_rows_of_a_key_and_no_bad_one, 0, 4);
     tcase_add_test(tcase, without_aggregation_each_is_applied_in_worker_order);
     tcase_add_test(tcase, a_worker_sees_its_own_adds_through_the_cache);
     tcase_add_test(tcase, what_is_refused_does_not_stay_in_the_cache);
