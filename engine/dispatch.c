@@ -371,7 +371,7 @@ static void greeted(void *user, uint16_t version, GVariant *body, const Greeting
 static void check_scheduler(RubatoEngine *engine, int64_t now_ms)
 {
     const int64_t heard_ms = network_heard_ms(engine->network, engine->scheduler_node);
-    const int64_t silent_ms = now_ms - MAX(heard_ms, engine->times.resumed_ms);
+    const int64_t silent_ms = now_ms - MAX(heard_ms, engine->times.silent_since_ms);
 
     if (silent_ms < engine->silence_ms)
         return;
@@ -395,19 +395,32 @@ static void check_progress(RubatoEngine *engine, uint32_t node, int64_t now_ms)
     network_give_up(engine->network, node, text);
 }
 
+/* A node that was itself stopped cannot tell whether others were silent: it has not yet read what
+ * they sent in that time. So that time does not count as their silence. */
+static void leave_out_pause(RubatoEngine *engine, int64_t now_ms)
+{
+    DispatchTimes *const times = &engine->times;
+    const int64_t pause_ms = times->tick_ms != 0 ? now_ms - times->tick_ms : 0;
+
+    times->tick_ms = now_ms;
+    if (pause_ms <= scheduler_longest_tick_ms(engine->heartbeat_ms, engine->timeout_ms))
+        return;
+    const int64_t since_ms =
+        MAX(times->silent_since_ms, network_heard_ms(engine->network, engine->scheduler_node));
+    times->silent_since_ms = MIN(since_ms + pause_ms, now_ms);
+    if (pause_ms <= engine->timeout_ms / 2)
+        return;
+    times->resumed_ms = now_ms;
+    g_message("node %u stood still for %.1f s, which do not count as the silence of others",
+              engine->id, (double)pause_ms / 1000);
+}
+
 static void tick(void *user, int64_t now_ms)
 {
     RubatoEngine *engine = user;
     bool welcome;
 
-    /* A node that was itself stopped cannot tell whether others were silent: it has not yet read
-     * what they sent in that time. */
-    if (engine->times.tick_ms != 0 && now_ms - engine->times.tick_ms > engine->timeout_ms / 2) {
-        g_message("node %u stood still for %.1f s: the silence of others counts from now on",
-                  engine->id, (double)(now_ms - engine->times.tick_ms) / 1000);
-        engine->times.resumed_ms = now_ms;
-    }
-    engine->times.tick_ms = now_ms;
+    leave_out_pause(engine, now_ms);
     pthread_mutex_lock(&engine->lock);
     welcome = engine->rendezvous.welcome;
     if (welcome && now_ms - engine->times.beat_ms >= engine->heartbeat_ms)

@@ -16,9 +16,10 @@ typedef struct {
     int64_t missed_ms;  /* when this node last logged who is missing at the rendezvous */
 
     /* I/O thread only */
-    int64_t beat_ms;    /* when this node last sent a beat */
-    int64_t tick_ms;    /* when it last ticked */
-    int64_t resumed_ms; /* when it last found that it had been stopped for a long time */
+    int64_t beat_ms;         /* when this node last sent a beat */
+    int64_t tick_ms;         /* when it last ticked */
+    int64_t resumed_ms;      /* when it last found that it had been stopped for a long time */
+    int64_t silent_since_ms; /* silence of the scheduler's node before does not count */
 } DispatchTimes;
 
 /* The thread of the engine's calls, before other threads exist. */

@@ -256,6 +256,13 @@ static void send_beats(Scheduler *scheduler)
     scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_BEAT });
 }
 
+int64_t scheduler_longest_tick_ms(uint32_t heartbeat_ms, uint32_t timeout_ms)
+{
+    return MIN(MAX(heartbeat_ms, timeout_ms / 8), timeout_ms / 2);
+}
+
+/* A node that was itself stopped cannot tell whether others were silent: it has not yet read what
+ * they sent in that time. So that time does not count as their silence. */
 static void find_lost_nodes(Scheduler *scheduler)
 {
     const SchedulerConfig *config = &scheduler->config;
@@ -264,9 +271,7 @@ static void find_lost_nodes(Scheduler *scheduler)
     if (config->timeout_ms == 0)
         return;
 
-    /* A node that was itself stopped cannot tell whether others were silent: it has not yet read
-     * what they sent in that time. */
-    if (pause_ms > config->timeout_ms / 2)
+    if (pause_ms > scheduler_longest_tick_ms(config->heartbeat_ms, config->timeout_ms))
         for (uint32_t i = 0; i < config->n_nodes; i++)
             scheduler->nodes[i].heard_ms =
                 MIN(scheduler->nodes[i].heard_ms + pause_ms, scheduler->now_ms);

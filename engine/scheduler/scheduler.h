@@ -67,6 +67,9 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
  * heartbeat or more often. */
 void scheduler_tick(Scheduler *scheduler, int64_t now_ms);
 
+/* A longer time between two ticks means that this node got no processor. */
+int64_t scheduler_longest_tick_ms(uint32_t heartbeat_ms, uint32_t timeout_ms);
+
 /* Something other than a message for the scheduler came from the node at that time. It is a sign of
  * life too, because the node's beat may be queued behind other data. Call this before a tick. */
 void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms);

@@ -230,7 +230,7 @@ START_TEST(a_flood_does_not_pass_for_silence)
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 2,
                                                        .nodes = { { 1, 0 }, { 0, 2 } },
                                                        .heartbeat_ms = 50,
-                                                       .timeout_ms = 700 * cluster_slowness() });
+                                                       .timeout_ms = 1000 * cluster_slowness() });
 
     cluster_start(run, play_flood, NULL);
     cluster_expect_success(run);

@@ -9,9 +9,9 @@
 #include "tests/support/cluster/outage.h"
 #include "tests/support/runner.h"
 
-/* The rest of a timeout after the longest outage, and the heartbeat after it, take more than a
- * second, because a machine may hold up a process for a second. */
-#define TIMEOUT_MS (cluster_slowness() == 1 ? 3000 : 2000 * cluster_slowness())
+/* The rest of a timeout after the longest outage, and the heartbeat after it, take 2.8 s, because a
+ * machine may hold up the processes for so long while they connect again. */
+#define TIMEOUT_MS 8000
 
 enum { N_NODES = 3, N_WORKERS = 2, N_CLOCKS = 200, N_KEYS = 1000 };
 
@@ -63,9 +63,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 
 /* ---- the case ---- */
 
-static void let_pass(int64_t ms)
+static void wait_until(int64_t end_ms)
 {
-    const int64_t end_ms = cluster_now_ms() + ms;
     const struct timespec end = { .tv_sec = (time_t)(end_ms / 1000),
                                   .tv_nsec = (long)(end_ms % 1000) * 1000000 };
 
@@ -109,11 +108,16 @@ START_TEST(an_outage_shorter_than_the_timeout_loses_nobody_and_nothing)
     cluster_wait_for(run, 2, "half");
     for (uint32_t i = 0; i < N_NODES; i++)
         pids[i] = run->processes[i].pid;
+    const int64_t begun_ms = cluster_now_ms();
     outage_begin(kind, pids, N_NODES);
     ck_assert_int_eq(write(gate[1], "xx", 2), 2);
-    let_pass(TIMEOUT_MS * outages[_i].hundredths / 100);
+    wait_until(begun_ms + TIMEOUT_MS * outages[_i].hundredths / 100);
     outage_end(kind, pids, N_NODES);
-    cluster_expect_success(run);
+    const int64_t lasted_ms = cluster_now_ms() - begun_ms;
+    if (lasted_ms < TIMEOUT_MS)
+        cluster_expect_success(run);
+    else
+        g_message("left out: the machine made an outage of %d ms of it", (int)lasted_ms);
     cluster_run_free(run);
 }
 END_TEST

@@ -231,6 +231,26 @@ START_TEST(scheduler_that_was_stopped_for_any_time_forgives_that_time)
 }
 END_TEST
 
+/* A machine that gives this node the processor for a moment only, again and again. */
+START_TEST(scheduler_that_is_held_up_often_forgives_each_time)
+{
+    begin();
+    tick();
+    pass_ms(1000, ALL);
+    for (int i = 0; i < 10; i++) {
+        now_ms += CONFIG.timeout_ms / 3;
+        tick();
+    }
+    pass_ms(0, 0);
+    expect_quiet();
+    /* But it does not wait for ever. */
+    lose_by_silence(1);
+    expect(0, CONTROL_LOST);
+    expect(2, CONTROL_LOST);
+    expect_quiet();
+}
+END_TEST
+
 static Control broken(uint32_t number, const char *text)
 {
     return (Control){ .kind = CONTROL_BROKEN, .broken = { number, text } };
@@ -523,6 +543,7 @@ int main(void)
     tcase_add_test(liveness, scheduler_loss_of_the_last_one_at_work_ends_the_call);
     tcase_add_test(liveness, scheduler_tells_a_lost_node_that_comes_back);
     tcase_add_test(liveness, scheduler_that_was_stopped_itself_loses_nobody);
+    tcase_add_test(liveness, scheduler_that_is_held_up_often_forgives_each_time);
     tcase_add_loop_test(liveness, scheduler_that_was_stopped_for_any_time_forgives_that_time, 6,
                         25);
     tcase_add_loop_test(liveness, scheduler_loses_a_node_that_another_one_finds_broken, 0, 2);

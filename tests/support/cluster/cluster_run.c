@@ -52,7 +52,7 @@ uint32_t cluster_slowness(void)
 
 uint32_t cluster_short_timeout_ms(void)
 {
-    return MAX(2000, 1000 * SLOWNESS);
+    return 3000;
 }
 
 int64_t cluster_now_ms(void)

@@ -77,7 +77,7 @@ enum {
 uint32_t cluster_slowness(void);
 
 /* A heartbeat timeout for cases that wait until a node counts as lost. It is short, but no other
- * node counts as lost if the machine holds up a process for a second. */
+ * node counts as lost if the machine holds up a process for three seconds. */
 uint32_t cluster_short_timeout_ms(void);
 
 /* A test case whose timeout leaves time for waits. */
