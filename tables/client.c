@@ -176,7 +176,7 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
 void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
                        uint32_t n_slices, Call *call, Message *messages)
 {
-    if (table_client_is_cancelled(client) || !table_client_begin_sending(client, NULL)) {
+    if (!table_client_begin_sending(client, NULL)) {
         call_add_parts(call, 1);
         call_end_part(call, CALL_CANCELLED, UINT64_MAX);
         return;
@@ -218,6 +218,16 @@ static bool has_ended_well(Call *call)
            atomic_load_explicit(&call->status, memory_order_relaxed) == CALL_OK;
 }
 
+/* A Get for which the worker waited is answered. */
+static void note_answered(TableClient *client, Call *call)
+{
+    table_client_count_get(client, call);
+    if (client->kept_bytes > 0)
+        table_client_drop_kept(client,
+                               atomic_load_explicit(&call->min_clock, memory_order_relaxed));
+    client->unheard_bytes = 0;
+}
+
 static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GError **error)
 {
     const TableAsk ask = { .kind = MESSAGE_GET,
@@ -229,9 +239,7 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
 again:
-    /* a local server answers Gets until its model has ended, which is a little after the flag */
-    if (!table_client_check_cancelled(client, error) ||
-        !table_client_wait_room(client, client->slicer.slices, n_slices, error))
+    if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     if (client->clock > client->lead)
         table_client_wait_for_others(client, n_slices);
@@ -244,10 +252,7 @@ again:
             goto again;
         return false;
     }
-    table_client_count_get(client, &call);
-    if (client->kept_bytes > 0)
-        table_client_drop_kept(client, atomic_load_explicit(&call.min_clock, memory_order_relaxed));
-    client->unheard_bytes = 0;
+    note_answered(client, &call);
     return true;
 }
 
@@ -273,8 +278,7 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
 
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
-    if (!table_client_check_cancelled(client, error) ||
-        !table_client_wait_room(client, slices, n_slices, error) ||
+    if (!table_client_wait_room(client, slices, n_slices, error) ||
         !table_client_begin_sending(client, error))
         return false;
     for (uint32_t i = 0; i < n_slices && is_sent; i++) {
@@ -384,14 +388,6 @@ void table_client_send_add(TableClient *client, const TableAsk *ask, const Rubat
     client->stats.n_adds++;
 }
 
-static uint32_t cut(TableClient *client, const RubatoKeys *keys)
-{
-    const Partition *partition = client->route->partition;
-
-    return keys->keys == NULL ? slicer_cut_run(&client->slicer, partition, keys->first, keys->n)
-                              : slicer_cut(&client->slicer, partition, keys->keys, keys->n);
-}
-
 /* It cannot be sent again, so it goes as an Add goes while a part moves, and is never answered
  * CALL_MOVED. */
 bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const void *deltas,
@@ -408,9 +404,9 @@ bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const voi
         return false;
     if (keys->n == 0)
         return true;
-    if (!table_client_check_cancelled(client, error) || !table_client_wait_to_add(client, error))
+    if (!table_client_wait_to_add(client, error))
         return false;
-    n_slices = cut(client, keys);
+    n_slices = slicer_cut_keys(&client->slicer, client->route->partition, keys);
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
     if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
@@ -425,10 +421,7 @@ bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const voi
         table_client_note_add_get(client, keys, deltas, values, is_done);
     if (!is_done)
         return false;
-    table_client_count_get(client, &call);
-    if (client->kept_bytes > 0)
-        table_client_drop_kept(client, atomic_load_explicit(&call.min_clock, memory_order_relaxed));
-    client->unheard_bytes = 0;
+    note_answered(client, &call);
     return true;
 }
 
@@ -441,8 +434,7 @@ static bool ask_slices(TableClient *client, const TableAsk *ask, uint32_t n_slic
 
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
-    if (!table_client_check_cancelled(client, error) ||
-        !table_client_wait_room(client, client->slicer.slices, n_slices, error))
+    if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     call_begin(&call, NULL);
     call.spinner = &client->spinner;

@@ -167,14 +167,30 @@ bool table_client_check(const TableClient *client, const RubatoKey *keys, size_t
 bool table_client_check_run(const TableClient *client, RubatoKey first, size_t n, GError **error);
 bool table_client_check_keys(const TableClient *client, const RubatoKeys *keys, GError **error);
 
-/* Waits until the nodes of the slices have room for more requests. */
+static inline bool table_client_is_cancelled(const TableClient *client)
+{
+    /* seq_cst: the canceller sets it likewise, before post_office_cancel sweeps */
+    return atomic_load_explicit(client->route->cancelled, memory_order_seq_cst);
+}
+
+/* Whether the task continues; otherwise RUBATO_ERROR_CANCELLED. */
+bool table_client_fail_cancelled(const TableClient *client, GError **error);
+static inline bool table_client_check_cancelled(const TableClient *client, GError **error)
+{
+    return !table_client_is_cancelled(client) || table_client_fail_cancelled(client, error);
+}
+
+/* Before a request is sent: waits until the nodes of the slices have room for more requests. No
+ * request passes once the worker may know that its task is cancelled, because servers and caches
+ * answer until they know it too. RUBATO_ERROR_CANCELLED. */
 bool table_client_wait_room_of_slices(TableClient *client, const Slice *slices, uint32_t n_slices,
                                       GError **error);
 static inline bool table_client_wait_room(TableClient *client, const Slice *slices,
                                           uint32_t n_slices, GError **error)
 {
-    return client->route->office->network == NULL ||
-           table_client_wait_room_of_slices(client, slices, n_slices, error);
+    return table_client_check_cancelled(client, error) &&
+           (client->route->office->network == NULL ||
+            table_client_wait_room_of_slices(client, slices, n_slices, error));
 }
 
 /* Before an Add: waits while servers keep too much of this worker's earlier clocks.

@@ -139,14 +139,6 @@ static void post_all(Calling *calling, Call *call, uint64_t node_clock)
             post_office_call_handler(office, &calling->messages[i]);
 }
 
-static bool wait_to_send(Calling *calling, GError **error)
-{
-    TableClient *client = calling->client;
-
-    return table_client_check_cancelled(client, error) &&
-           table_client_wait_room(client, calling->slices, calling->n_slices, error);
-}
-
 static bool send_reads(Calling *calling, GError **error)
 {
     TableClient *client = calling->client;
@@ -154,7 +146,7 @@ static bool send_reads(Calling *calling, GError **error)
     Call call;
 
     do {
-        if (!wait_to_send(calling, error))
+        if (!table_client_wait_room(client, calling->slices, calling->n_slices, error))
             return false;
         call_begin(&call, NULL);
         post_all(calling, &call, table_client_clock_to_tell(client));
@@ -184,7 +176,8 @@ static bool send_writes(Calling *calling, GError **error)
     ProcessCache *const cache = table_route_cache(client->route);
     Call call;
 
-    if (!table_client_wait_to_add(client, error) || !wait_to_send(calling, error) ||
+    if (!table_client_wait_to_add(client, error) ||
+        !table_client_wait_room(client, calling->slices, calling->n_slices, error) ||
         !table_client_begin_sending(client, error))
         return false;
     client->adds_uncached |= cache == NULL;

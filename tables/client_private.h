@@ -84,19 +84,6 @@ bool table_client_may_send_again(TableClient *client, const Call *call, Resendin
 
 /* ---- client_wait.c ---- */
 
-static inline bool table_client_is_cancelled(const TableClient *client)
-{
-    /* seq_cst: the canceller sets it likewise, before post_office_cancel sweeps */
-    return atomic_load_explicit(client->route->cancelled, memory_order_seq_cst);
-}
-
-/* Whether the task continues; otherwise RUBATO_ERROR_CANCELLED. */
-static inline bool table_client_check_cancelled(const TableClient *client, GError **error)
-{
-    return !table_client_is_cancelled(client) ||
-           table_client_check_status(client, CALL_CANCELLED, error);
-}
-
 /* Fails with RUBATO_ERROR_NETWORK: an answer was CALL_MOVED, and nothing has moved. call: names the
  * node that answered so; NULL: it is not known. */
 bool table_client_fail_moved(const TableClient *client, const Call *call, GError **error);

@@ -204,6 +204,11 @@ static bool wait_by(TableClient *client, Call *call,
                                 : table_client_check_status(client, status, error);
 }
 
+bool table_client_fail_cancelled(const TableClient *client, GError **error)
+{
+    return table_client_check_status(client, CALL_CANCELLED, error);
+}
+
 bool table_client_wait(TableClient *client, Call *call, GError **error)
 {
     client->awaited = table_client_needed_clock(client);

@@ -77,6 +77,15 @@ static inline uint32_t slicer_cut(Slicer *slicer, const Partition *partition, co
 /* The same for the run first .. first + n - 1. */
 uint32_t slicer_cut_run(Slicer *slicer, const Partition *partition, RubatoKey first, size_t n);
 
+/* The same for a list, or for a run where keys->keys is NULL. */
+static inline uint32_t slicer_cut_keys(Slicer *slicer, const Partition *partition,
+                                       const RubatoKeys *keys)
+{
+    return keys->keys == NULL && keys->n > 0
+               ? slicer_cut_run(slicer, partition, keys->first, keys->n)
+               : slicer_cut(slicer, partition, keys->keys, keys->n);
+}
+
 /* Whether all keys are in a dense table's range; otherwise *wrong is the first that is not. */
 bool partition_holds_all(const Partition *partition, const RubatoKey *keys, size_t n,
                          RubatoKey *wrong);

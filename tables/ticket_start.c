@@ -45,10 +45,7 @@ static bool cut(Ticket *ticket, const Partition *partition, const RubatoKeys *ke
         slicer_init(&ticket->slicer, partition);
         ticket->partition = partition;
     }
-    ticket->n_slices = keys->n == 0 ? 0
-                       : keys->keys == NULL
-                           ? slicer_cut_run(&ticket->slicer, partition, keys->first, keys->n)
-                           : slicer_cut(&ticket->slicer, partition, keys->keys, keys->n);
+    ticket->n_slices = slicer_cut_keys(&ticket->slicer, partition, keys);
     if (ticket->n_slices == SLICER_NO_MEMORY)
         return false;
     if (ticket->n_slices > ticket->n_messages) {

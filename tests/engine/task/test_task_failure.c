@@ -304,15 +304,17 @@ START_TEST(whoever_is_blocked_is_let_go_and_everything_stays_usable)
 }
 END_TEST
 
-/* Asks as soon as it knows, when the servers may not know yet. */
+/* Asks as soon as it knows, when the servers may not know yet, and a cache has the row. */
 static bool get_when_cancelled(RubatoWorker *worker, void *user_data, GError **error)
 {
     Blockade *blockade = user_data;
-    g_autoptr(RubatoKVTable) kv = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVClientTable) table =
+        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
     const RubatoKey key = 31; /* the last server is told last */
     int64_t value;
 
-    TRY(kv != NULL);
+    TRY(table != NULL);
+    TRY(rubato_kv_client_table_get(table, &key, 1, &value, error));
     event_raise(&blockade->blocked);
     if (rubato_worker_rank(worker) == 0) {
         TRY(event_await(&blockade->blocked, 2, worker, error));
@@ -321,18 +323,20 @@ static bool get_when_cancelled(RubatoWorker *worker, void *user_data, GError **e
     }
     while (!rubato_worker_cancelled(worker))
         ;
-    REQUIRE(!rubato_kv_table_get(kv, &key, 1, &value, error));
+    REQUIRE(!rubato_kv_client_table_get(table, &key, 1, &value, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, "cancelled"));
     event_raise(&blockade->returned);
     return true;
 }
 
+/* _i: RubatoCache */
 START_TEST(no_get_is_answered_once_its_worker_knows_of_the_cancellation)
 {
     RubatoEngine *engine = engine_with_servers(32);
 
-    create_table(engine, I64_TABLE(.n_keys = 32));
-    for (int i = 0; i < 200; i++) {
+    create_table(engine,
+                 I64_TABLE(.n_keys = 32, .model = "ssp", .staleness = 1, .cache = (RubatoCache)_i));
+    for (int i = 0; i < 100; i++) {
         Blockade blockade = { .engine = engine, .blocked = EVENT_INIT, .returned = EVENT_INIT };
         const RubatoTask task = { .name = "told",
                                   .run = get_when_cancelled,
@@ -522,7 +526,8 @@ int main(void)
     tcase_add_test(cases, the_first_failure_is_the_one_that_counts);
     tcase_add_test(cases, a_worker_that_says_it_was_cancelled_cancels_its_task);
     tcase_add_test(cases, failing_at_once_again_and_again_leaves_the_engine_usable);
-    tcase_add_test(cases, no_get_is_answered_once_its_worker_knows_of_the_cancellation);
+    tcase_add_loop_test(cases, no_get_is_answered_once_its_worker_knows_of_the_cancellation,
+                        RUBATO_CACHE_REMOTE, RUBATO_CACHE_NONE + 1);
     tcase_add_loop_test(cases, whoever_is_blocked_is_let_go_and_everything_stays_usable, 0,
                         N_PLACES * 2 * 3);
     tcase_add_test(cases, bsp_keeps_finished_clocks_and_drops_the_unfinished_one);
