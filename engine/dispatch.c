@@ -405,9 +405,8 @@ static void leave_out_pause(RubatoEngine *engine, int64_t now_ms)
     times->tick_ms = now_ms;
     if (pause_ms <= scheduler_longest_tick_ms(engine->heartbeat_ms, engine->timeout_ms))
         return;
-    const int64_t since_ms =
-        MAX(times->silent_since_ms, network_heard_ms(engine->network, engine->scheduler_node));
-    times->silent_since_ms = MIN(since_ms + pause_ms, now_ms);
+    const int64_t heard_ms = network_heard_ms(engine->network, engine->scheduler_node);
+    times->silent_since_ms = MIN(MAX(times->silent_since_ms, heard_ms) + pause_ms, now_ms);
     if (pause_ms <= engine->timeout_ms / 2)
         return;
     times->resumed_ms = now_ms;

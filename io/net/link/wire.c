@@ -313,13 +313,14 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
         .key_bytes = wire_load_u32(at + 8),
         .value_bytes = wire_load_u32(at + 12),
     };
-    /* Checked one after the other, so that no sum can overflow. The next message begins at a
-     * multiple of 8, so the padding must be there too. */
+    /* Checked one after the other, so that no sum can overflow. Padding cannot either, because
+     * lengths have 32 bits. The next message begins at a multiple of 8, so the padding must be
+     * there too. */
     size_t rest = size - WIRE_MESSAGE_HEADER_BYTES;
-    if (read.key_bytes > rest || wire_padded((size_t)read.key_bytes) > rest)
+    if (wire_padded((size_t)read.key_bytes) > rest)
         return "its keys are longer than what came";
     rest -= wire_padded((size_t)read.key_bytes);
-    if (read.value_bytes > rest || wire_padded((size_t)read.value_bytes) > rest)
+    if (wire_padded((size_t)read.value_bytes) > rest)
         return "its values are longer than what came";
     const WireForm *const form = &forms[kind];
     const char *const fault = form->read != NULL ? form->read(at, &read) : read_request(at, &read);
