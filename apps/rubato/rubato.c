@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apps/kit/report/app_output.h"
+#include "apps/rubato/history.h"
 
 #define EXIT_USAGE 2
 #define ENV_SSH "RUBATO_SSH"
@@ -18,6 +19,8 @@ static const char HELP[] =
     "  rubato run [OPTIONS] FILE [--] PROGRAM [ARGUMENTS...]\n"
     "                       start PROGRAM once for each node of FILE\n"
     "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
+    "  rubato history check DIR\n"
+    "                       judge the history that a run has written\n"
     "  rubato secret FILE   make FILE, a secret for nodes that are started otherwise\n"
     "  rubato help COMMAND  more about a command\n"
     "  rubato --version     print the version\n"
@@ -208,6 +211,7 @@ static int secret(int argc, char **argv)
 static int help(int argc, char **argv)
 {
     RunOptions options = { 0 };
+    gboolean json;
     g_autoptr(GOptionContext) context = NULL;
 
     if (argc < 2) {
@@ -223,6 +227,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "secret") == 0) {
         g_set_prgname("rubato secret");
         context = new_secret_context();
+    } else if (strcmp(argv[1], "history") == 0) {
+        g_set_prgname("rubato history");
+        context = history_new_context(&json);
     } else {
         g_autofree char *message = g_strdup_printf("no command '%s'", argv[1]);
         return fail_usage("", message);
@@ -238,13 +245,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = { { "run", run },   { "check", check }, { "secret", secret },
-                     { "help", help }, { "--help", help }, { "-h", help } };
+    } commands[] = { { "run", run },       { "check", check },
+                     { "secret", secret }, { "history", history_command },
+                     { "help", help },     { "--help", help },
+                     { "-h", help } };
 
     app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
-        return fail_usage("", "which command? run, check, secret or help");
+        return fail_usage("", "which command? run, check, history, secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -258,6 +267,6 @@ int main(int argc, char **argv)
     }
 
     g_autofree char *message =
-        g_strdup_printf("no command '%s'; there are run, check, secret and help", argv[1]);
+        g_strdup_printf("no command '%s'; there are run, check, history, secret and help", argv[1]);
     return fail_usage("", message);
 }

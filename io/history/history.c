@@ -20,9 +20,9 @@
 #define MOST_CHUNKS 64
 
 typedef enum {
-    STATE_OPEN, /* its process has not come to the end: it runs, or was killed */
-    STATE_COMPLETE,
-    STATE_INCOMPLETE, /* a write failed */
+    FILE_STATE_OPEN, /* its process has not come to the end: it runs, or was killed */
+    FILE_STATE_COMPLETE,
+    FILE_STATE_INCOMPLETE, /* a write failed */
 } FileState;
 
 typedef struct {
@@ -97,7 +97,7 @@ static void write_chunk(History *history, const HistoryChunk *chunk)
     if (ftruncate(history->fd, history->n_written) != 0)
         g_warning("node %u: the end of %s is no whole chunk: %s", history->node, history->path,
                   g_strerror(errno));
-    write_state(history, STATE_INCOMPLETE);
+    write_state(history, FILE_STATE_INCOMPLETE);
 }
 
 static void *run_writer(void *data)
@@ -191,7 +191,7 @@ void history_close(History *history)
     pthread_mutex_unlock(&history->lock);
     pthread_join(history->writer, NULL);
     if (!history->failed)
-        write_state(history, STATE_COMPLETE);
+        write_state(history, FILE_STATE_COMPLETE);
     free_history(history);
 }
 
@@ -245,9 +245,12 @@ void history_say(History *history, const char *format, ...)
     g_autofree char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     const size_t length = strlen(text);
-    const size_t n = MIN(length, HISTORY_CHUNK_BYTES);
-    chunk->header =
-        (HistoryChunkHeader){ .magic = HISTORY_CHUNK_MAGIC, .n_bytes = (uint32_t)n, .is_text = 1 };
+    const size_t n = MIN(length, HISTORY_CHUNK_BYTES - 8);
+    const size_t padded = (n + 7) / 8 * 8;
+    chunk->header = (HistoryChunkHeader){ .magic = HISTORY_CHUNK_MAGIC,
+                                          .n_bytes = (uint32_t)padded,
+                                          .is_text = 1 };
     memcpy(chunk->bytes, text, n);
+    memset(chunk->bytes + n, '\n', padded - n);
     history_give_chunk(history, chunk);
 }

@@ -227,7 +227,7 @@ static const CommandLine COMMAND_LINES[] = {
     { "help check", 0, "resolves its hosts" },
     { "help frob", 2, "no command 'frob'" },
     { "", 2, "which command?" },
-    { "frob", 2, "no command 'frob'; there are run, check, secret and help" },
+    { "frob", 2, "no command 'frob'; there are run, check, history, secret and help" },
     { "run", 2, "which cluster file?" },
     { "run run.cfg", 2, "which program?" },
     { "run run.cfg --", 2, "which program?" },

@@ -1,0 +1,443 @@
+/* Reads the files of a run, checks the order of each worker's own records, and collects the keys.
+ *
+ * Threads: one. */
+#include "apps/rubato/history_events.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <rubato/mix.h>
+
+enum { N_BUCKETS = 4096 };
+
+/* ---- tables and tasks ---- */
+
+static HistoryTable *find_table(const History *history, uint32_t id)
+{
+    for (guint i = 0; i < history->tables->len; i++) {
+        HistoryTable *const table = g_ptr_array_index(history->tables, i);
+        if (table->id == id)
+            return table;
+    }
+    return NULL;
+}
+
+static HistoryTable *take_table(History *history, uint32_t id)
+{
+    HistoryTable *table = find_table(history, id);
+
+    if (table == NULL) {
+        table = g_new0(HistoryTable, 1);
+        table->id = id;
+        table->name = g_strdup_printf("number %u", id);
+        table->model = g_strdup("");
+        table->update = g_strdup("");
+        table->bound = BOUND_OTHER;
+        table->unjudged = "its history does not say what it is";
+        g_ptr_array_add(history->tables, table);
+    }
+    return table;
+}
+
+static guint take_task(History *history, uint32_t epoch)
+{
+    for (guint i = history->tasks->len; i-- > 0;)
+        if (g_array_index(history->tasks, HistoryTask, i).epoch == epoch)
+            return i;
+    const HistoryTask task = {
+        .epoch = epoch, .name = g_strdup("?"), .begun_first = UINT64_MAX, .ended_first = UINT64_MAX
+    };
+    g_array_append_val(history->tasks, task);
+    return history->tasks->len - 1;
+}
+
+static BoundKind bound_of(const char *model)
+{
+    static const char *const names[] = { "asp", "bsp", "ssp", "sparse_ssp" };
+
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++)
+        if (strcmp(model, names[i]) == 0)
+            return (BoundKind)i;
+    return BOUND_OTHER;
+}
+
+/* Update rules whose rows are sums of what was added. */
+static const char *const rules_of_sums[] = { "add", NULL };
+
+/* "table ID dtype … width W …": words in pairs, the name at the end. */
+static void read_table_line(History *history, char **words, const char *line)
+{
+    HistoryTable *const table = take_table(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10));
+    const char *const name = strstr(line, " name ");
+    int aggregate = 0;
+
+    for (guint i = 2; words[i] != NULL && words[i + 1] != NULL; i += 2) {
+        const char *const value = words[i + 1];
+
+        if (strcmp(words[i], "name") == 0)
+            break;
+        if (strcmp(words[i], "width") == 0)
+            table->width = (uint32_t)g_ascii_strtoull(value, NULL, 10);
+        else if (strcmp(words[i], "staleness") == 0)
+            table->staleness = (uint32_t)g_ascii_strtoull(value, NULL, 10);
+        else if (strcmp(words[i], "aggregate") == 0)
+            aggregate = atoi(value);
+        else if (strcmp(words[i], "model") == 0) {
+            g_free(table->model);
+            table->model = g_strdup(value);
+            table->bound = bound_of(value);
+        } else if (strcmp(words[i], "update") == 0) {
+            g_free(table->update);
+            table->update = g_strdup(value);
+            table->sums = g_strv_contains(rules_of_sums, value);
+        } else if (strcmp(words[i], "init") == 0 && words[i + 2] != NULL) {
+            table->has_constant = strcmp(value, "constant") == 0;
+            table->constant = g_ascii_strtod(words[i + 2], NULL);
+            i++;
+        }
+    }
+    g_free(table->name);
+    table->name = g_strdup(name != NULL ? name + 6 : "?");
+    table->unjudged = aggregate != 0                ? "the Adds of a clock are aggregated"
+                      : table->bound == BOUND_OTHER ? "its model is of another kind"
+                                                    : NULL;
+}
+
+static void read_task_line(History *history, char **words, const char *line)
+{
+    const guint place = take_task(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10));
+    HistoryTask *const task = &g_array_index(history->tasks, HistoryTask, place);
+    const uint64_t at = g_ascii_strtoull(words[3], NULL, 10);
+
+    if (strcmp(words[0], "end") == 0) {
+        task->has_ended = true;
+        task->failed |= strcmp(words[4], "well") != 0;
+        task->ended_first = MIN(task->ended_first, at);
+        task->ended_last = MAX(task->ended_last, at);
+        return;
+    }
+    task->begun_first = MIN(task->begun_first, at);
+    task->begun_last = MAX(task->begun_last, at);
+    const char *name = line;
+    for (int i = 0; i < 4 && name != NULL; i++)
+        name = strchr(name + 1, ' ');
+    g_free(task->name);
+    task->name = g_strdup(name != NULL ? name + 1 : "?");
+}
+
+static void read_line(void *user, uint32_t node, const char *line)
+{
+    History *const history = user;
+    g_auto(GStrv) words = g_strsplit(line, " ", -1);
+    const guint n = g_strv_length(words);
+
+    (void)node;
+    if (n >= 4 && strcmp(words[0], "table") == 0)
+        read_table_line(history, words, line);
+    else if (n >= 5 && (strcmp(words[0], "task") == 0 || strcmp(words[0], "end") == 0))
+        read_task_line(history, words, line);
+    else if (n >= 2 && strcmp(words[0], "rows") == 0)
+        take_table(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10))->was_read = true;
+}
+
+/* ---- who asks ---- */
+
+static uint32_t take_source(History *history, const RecordOwner *owner)
+{
+    if (history->has_last && memcmp(&history->last_owner, owner, sizeof *owner) == 0)
+        return history->last_place;
+    g_autofree char *name = g_strdup_printf("%u %u %u %u", owner->epoch, owner->rank, owner->table,
+                                            owner->rank == RECORD_ENGINE ? owner->node : 0);
+    gpointer place;
+
+    if (!g_hash_table_lookup_extended(history->places, name, NULL, &place)) {
+        const HistorySource source = {
+            .epoch = owner->epoch,
+            .rank = owner->rank,
+            .node = owner->node,
+            .table = owner->table,
+            .task = owner->rank == RECORD_ENGINE ? G_MAXUINT : take_task(history, owner->epoch),
+            .last_add = UINT64_MAX,
+        };
+        g_array_append_val(history->sources, source);
+        place = GUINT_TO_POINTER(history->sources->len - 1);
+        g_hash_table_insert(history->places, g_steal_pointer(&name), place);
+    }
+    history->has_last = true;
+    history->last_owner = *owner;
+    history->last_place = GPOINTER_TO_UINT(place);
+    return history->last_place;
+}
+
+static void complain(const History *history, const char *rule, const HistoryTable *table,
+                     const HistorySource *source, uint64_t clock, const char *format, ...)
+    G_GNUC_PRINTF(6, 7);
+static void complain(const History *history, const char *rule, const HistoryTable *table,
+                     const HistorySource *source, uint64_t clock, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    history->complain(history->user, rule, table, source, clock, NULL, text);
+}
+
+/* ---- the order of a worker's own records ---- */
+
+static void check_announced(const History *history, const HistoryTable *table,
+                            const HistorySource *source, const Record *record)
+{
+    for (guint i = source->announced->len; i-- > 0;) {
+        const Announcement *const told = &g_array_index(source->announced, Announcement, i);
+        if (told->iteration != record->clock)
+            continue;
+        bool same = told->n == record->n_keys;
+        for (uint32_t k = 0; k < record->n_keys && same; k++)
+            same = record_key(record, k) == (told->run ? told->keys[0] + k : told->keys[k]);
+        if (!same && record->n_keys != told->n)
+            complain(history, "announced", table, source, record->clock,
+                     "a Get of %u keys, but %u were announced", record->n_keys, told->n);
+        else if (!same)
+            complain(history, "announced", table, source, record->clock,
+                     "a Get of other keys than were announced");
+        return;
+    }
+    complain(history, "announced", table, source, record->clock,
+             "a Get of %u keys that were not announced", record->n_keys);
+}
+
+static void check_order(const History *history, const HistoryTable *table, HistorySource *source,
+                        const Record *record)
+{
+    const bool by_ticket = record->flags & RECORD_OF_TICKET;
+
+    if (source->rank == RECORD_ENGINE)
+        return;
+    if (record->kind == RECORD_CLOCK) {
+        if (record->clock != source->clock + 1)
+            complain(history, "order", table, source, record->clock,
+                     "its clock goes from %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT,
+                     source->clock, record->clock);
+        source->clock = record->clock;
+        return;
+    }
+    if (record->kind == RECORD_ANNOUNCE || by_ticket)
+        return;
+    if (record->clock != source->clock)
+        complain(history, "order", table, source, record->clock,
+                 "a request of clock %" G_GUINT64_FORMAT ", when it is at %" G_GUINT64_FORMAT,
+                 record->clock, source->clock);
+    if (record->kind == RECORD_ADD) {
+        const bool goes_on = record->n_adds == source->last_add; /* a piece of the same Add */
+        if (!goes_on && record->n_adds != source->n_adds)
+            complain(history, "order", table, source, record->clock,
+                     "its Add number %" G_GUINT64_FORMAT " comes after %" G_GUINT64_FORMAT
+                     " Adds: some are missing, or there twice",
+                     record->n_adds, source->n_adds);
+        source->last_add = record->n_adds;
+        source->n_adds = record->n_adds + 1;
+    } else if (record->n_adds != source->n_adds) {
+        complain(history, "order", table, source, record->clock,
+                 "a request after %" G_GUINT64_FORMAT " Adds, of which %" G_GUINT64_FORMAT
+                 " are there",
+                 record->n_adds, source->n_adds);
+        source->n_adds = record->n_adds;
+    }
+}
+
+/* ---- keys ---- */
+
+static void add_entries(HistoryTable *table, uint32_t source, const RecordOwner *owner,
+                        const Record *record)
+{
+    const size_t row_bytes = record_row_bytes(owner);
+
+    if (table->capacity - table->n_entries < record->n_keys) {
+        table->capacity = MAX(table->capacity * 2, table->n_entries + record->n_keys);
+        table->entries = g_renew(HistoryEntry, table->entries, table->capacity);
+    }
+    for (uint32_t i = 0; i < record->n_keys; i++)
+        table->entries[table->n_entries++] =
+            (HistoryEntry){ .key = record_key(record, i),
+                            .row = record->rows != NULL ? record->rows + i * row_bytes : NULL,
+                            .source = source,
+                            .clock = (uint32_t)MIN(record->clock, UINT32_MAX),
+                            .n_adds = (uint32_t)MIN(record->n_adds, UINT32_MAX),
+                            .kind = (uint8_t)record->kind,
+                            .flags = (uint8_t)record->flags };
+}
+
+static void take_record(void *user, const RecordOwner *owner, const Record *record)
+{
+    History *const history = user;
+    HistoryTable *const table = take_table(history, owner->table);
+    const uint32_t place = take_source(history, owner);
+    HistorySource *const source = &g_array_index(history->sources, HistorySource, place);
+
+    history->n_records++;
+    table->dtype = owner->dtype;
+    table->width = owner->width;
+    check_order(history, table, source, record);
+    switch (record->kind) {
+    case RECORD_GET:
+        table->n_gets++;
+        if (source->has_announced && !(record->flags & RECORD_OF_TICKET))
+            check_announced(history, table, source, record);
+        add_entries(table, place, owner, record);
+        break;
+    case RECORD_ADD:
+        table->n_adds++;
+        add_entries(table, place, owner, record);
+        break;
+    case RECORD_SET:
+        add_entries(table, place, owner, record);
+        break;
+    case RECORD_CLOCK:
+        table->n_clocks++;
+        break;
+    case RECORD_ANNOUNCE: {
+        const Announcement told = { record->clock, record->keys, record->n_keys,
+                                    record->flags & RECORD_RUN_OF_KEYS };
+        if (source->announced == NULL)
+            source->announced = g_array_new(FALSE, FALSE, sizeof told);
+        g_array_append_val(source->announced, told);
+        source->has_announced = true;
+        if (source->announced->len > 4096) /* only those ahead count */
+            g_array_remove_range(source->announced, 0, 2048);
+        break;
+    }
+    case RECORD_HANDLER:
+        if (record->flags & RECORD_WRITES && table->unjudged == NULL)
+            table->unjudged = "handlers have written to it";
+        break;
+    case RECORD_RETIRE:
+        source->has_retired = true;
+        break;
+    case RECORD_TUNE:
+    case RECORD_HANDLER_KEYS:
+        break;
+    }
+}
+
+static int compare_entries(const void *left, const void *right)
+{
+    const HistoryEntry *const a = left, *const b = right;
+
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    if (a->source != b->source)
+        return a->source < b->source ? -1 : 1;
+    if (a->n_adds != b->n_adds)
+        return a->n_adds < b->n_adds ? -1 : 1;
+    return a->row < b->row ? -1 : a->row > b->row;
+}
+
+void history_sort(HistoryTable *table)
+{
+    g_autofree size_t *ends = g_new0(size_t, N_BUCKETS + 1);
+    HistoryEntry *const sorted = g_new(HistoryEntry, MAX(table->n_entries, 1));
+
+    for (size_t i = 0; i < table->n_entries; i++)
+        ends[rubato_mix64(table->entries[i].key) % N_BUCKETS + 1]++;
+    for (size_t i = 1; i <= N_BUCKETS; i++)
+        ends[i] += ends[i - 1];
+    for (size_t i = 0; i < table->n_entries; i++)
+        sorted[ends[rubato_mix64(table->entries[i].key) % N_BUCKETS]++] = table->entries[i];
+    for (size_t i = 0, begin = 0; i < N_BUCKETS; begin = ends[i++])
+        qsort(sorted + begin, ends[i] - begin, sizeof *sorted, compare_entries);
+    g_free(table->entries);
+    table->entries = sorted;
+    table->capacity = table->n_entries;
+}
+
+/* ---- the folder ---- */
+
+static int compare_names(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static bool read_files(History *history, const char *folder, GError **error)
+{
+    const HistoryVisitor visitor = { read_line, take_record, history };
+    g_autoptr(GError) found = NULL;
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, &found);
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    const char *name;
+    uint32_t n_nodes = 0, n_complete = 0;
+
+    if (dir == NULL) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_IO, found->message);
+        return false;
+    }
+    while ((name = g_dir_read_name(dir)) != NULL)
+        if (g_str_has_prefix(name, "node-") && g_str_has_suffix(name, ".history"))
+            g_ptr_array_add(names, g_build_filename(folder, name, NULL));
+    g_ptr_array_sort(names, compare_names);
+    for (guint i = 0; i < names->len; i++) {
+        HistoryFile file = { .bytes = NULL };
+        const bool ok = history_file_read(&file, g_ptr_array_index(names, i), &visitor, error);
+
+        g_array_append_val(history->files, file);
+        if (!ok)
+            return false;
+        n_nodes = MAX(n_nodes, file.n_nodes);
+        n_complete += file.state == HISTORY_FILE_COMPLETE;
+    }
+    history->n_missing = MAX(n_nodes, names->len) - n_complete;
+    if (names->len > 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                "%s has no history: there is no file node-ID.history in it", folder);
+    return false;
+}
+
+static void free_table(gpointer data)
+{
+    HistoryTable *const table = data;
+
+    g_free(table->name);
+    g_free(table->model);
+    g_free(table->update);
+    g_free(table->entries);
+    g_free(table);
+}
+
+History *history_read(const char *folder, HistoryComplainFunc func, void *user, GError **error)
+{
+    History *const history = g_new0(History, 1);
+
+    history->complain = func;
+    history->user = user;
+    history->tables = g_ptr_array_new_with_free_func(free_table);
+    history->tasks = g_array_new(FALSE, FALSE, sizeof(HistoryTask));
+    history->sources = g_array_new(FALSE, FALSE, sizeof(HistorySource));
+    history->places = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    history->files = g_array_new(FALSE, FALSE, sizeof(HistoryFile));
+    if (read_files(history, folder, error))
+        return history;
+    history_free(history);
+    return NULL;
+}
+
+void history_free(History *history)
+{
+    if (history == NULL)
+        return;
+    for (guint i = 0; i < history->tasks->len; i++)
+        g_free(g_array_index(history->tasks, HistoryTask, i).name);
+    for (guint i = 0; i < history->sources->len; i++)
+        if (history_source(history, i)->announced != NULL)
+            g_array_unref(history_source(history, i)->announced);
+    for (guint i = 0; i < history->files->len; i++)
+        history_file_clear(&g_array_index(history->files, HistoryFile, i));
+    g_ptr_array_unref(history->tables);
+    g_array_unref(history->tasks);
+    g_array_unref(history->sources);
+    g_hash_table_unref(history->places);
+    g_array_unref(history->files);
+    g_free(history);
+}

@@ -1,0 +1,110 @@
+/* What a history says, in memory: tables, tasks, whose requests there are, and of each table the
+ * keys that were read and written, sorted by key.
+ *
+ * Threads: one. */
+#ifndef APPS_RUBATO_HISTORY_EVENTS_H
+#define APPS_RUBATO_HISTORY_EVENTS_H
+
+#include "apps/rubato/history_file.h"
+
+typedef enum {
+    BOUND_ASP,
+    BOUND_BSP,
+    BOUND_SSP,
+    BOUND_SPARSE_SSP,
+    BOUND_OTHER, /* a model that these rules do not know */
+} BoundKind;
+
+typedef struct {
+    uint32_t epoch;
+    char *name;
+    bool has_ended, failed;
+    /* phases of the nodes */
+    uint64_t begun_first, begun_last, ended_first, ended_last;
+} HistoryTask;
+
+/* One who makes requests: a worker in a task, or the engine of a node. */
+typedef struct {
+    uint32_t epoch, rank, node;
+    uint32_t table;
+    guint task; /* its place among the tasks; G_MAXUINT: the engine */
+    uint64_t clock, n_adds;
+    uint64_t last_add; /* the number of its last Add; UINT64_MAX: none */
+    bool has_announced, has_retired;
+    GArray *announced; /* of Announcement */
+} HistorySource;
+
+typedef struct {
+    uint64_t iteration;
+    const uint64_t *keys;
+    uint32_t n;
+    bool run;
+} Announcement;
+
+/* A key of a Get, an Add or a Set. */
+typedef struct {
+    uint64_t key;
+    const uint8_t *row; /* in its file; NULL: rows were reset */
+    uint32_t source;
+    uint32_t clock;
+    uint32_t n_adds;
+    uint8_t kind, flags;
+} HistoryEntry;
+
+typedef struct {
+    uint32_t id;
+    char *name, *update;
+    RubatoDtype dtype;
+    uint32_t width;
+    BoundKind bound;
+    char *model;
+    uint32_t staleness;
+    bool sums;         /* its rows are sums of what was added */
+    bool has_constant; /* rows begin with `constant` */
+    double constant;
+    const char *unjudged; /* why its rows are not compared; NULL: they are */
+    HistoryEntry *entries;
+    size_t n_entries, capacity;
+    uint64_t n_gets, n_adds, n_clocks;
+    bool was_read; /* all of its rows, at its end */
+} HistoryTable;
+
+/* Called for what is wrong. key NULL: it is about no key. */
+typedef void (*HistoryComplainFunc)(void *user, const char *rule, const HistoryTable *table,
+                                    const HistorySource *source, uint64_t clock,
+                                    const uint64_t *key, const char *text);
+
+typedef struct {
+    HistoryComplainFunc complain;
+    void *user;
+    GPtrArray *tables;  /* of HistoryTable */
+    GArray *tasks;      /* of HistoryTask */
+    GArray *sources;    /* of HistorySource */
+    GHashTable *places; /* of sources, by what names them */
+    GArray *files;      /* of HistoryFile */
+    uint64_t n_records;
+    uint32_t n_missing; /* nodes whose files are not there, or not complete */
+    uint32_t last_place;
+    RecordOwner last_owner;
+    bool has_last;
+} History;
+
+/* Reads the files node-*.history of a folder. RUBATO_ERROR_IO, _FORMAT. (transfer full) */
+History *history_read(const char *folder, HistoryComplainFunc complain, void *user, GError **error);
+void history_free(History *history);
+
+static inline const HistorySource *history_source(const History *history, uint32_t i)
+{
+    return &g_array_index(history->sources, HistorySource, i);
+}
+
+static inline const HistoryTask *history_task(const History *history, const HistorySource *source)
+{
+    return source->task == G_MAXUINT ? NULL
+                                     : &g_array_index(history->tasks, HistoryTask, source->task);
+}
+
+/* Sorts the entries of a table: by key, then by kind, source, number. */
+void history_sort(HistoryTable *table);
+
+#endif

@@ -1,0 +1,180 @@
+/* The format of histories. Every size is checked against the bytes that are there. */
+#include "apps/rubato/history_file.h"
+
+#include <string.h>
+
+enum {
+    FILE_HEADER_BYTES = 64,
+    CHUNK_HEADER_BYTES = 32,
+    RECORD_HEADER_BYTES = 32,
+    MOST_ROW_BYTES = 64, /* a number of 8 bytes stands for a larger row */
+    MOST_WIDTH = 1 << 24,
+};
+
+#define CHUNK_MAGIC UINT32_C(0x4b4e4843)
+
+static uint32_t read_u32(const uint8_t *at)
+{
+    uint32_t number;
+
+    memcpy(&number, at, sizeof number);
+    return GUINT32_FROM_LE(number);
+}
+
+static uint64_t read_u64(const uint8_t *at)
+{
+    uint64_t number;
+
+    memcpy(&number, at, sizeof number);
+    return GUINT64_FROM_LE(number);
+}
+
+size_t record_row_bytes(const RecordOwner *owner)
+{
+    const size_t bytes = rubato_dtype_size(owner->dtype) * owner->width;
+
+    return bytes > MOST_ROW_BYTES ? 8 : bytes;
+}
+
+/* The keys of a chunk's last record that has some. */
+typedef struct {
+    const uint64_t *keys;
+    uint32_t n;
+    unsigned run;
+} LastKeys;
+
+/* Finds the keys and rows of a record. NULL, or what is wrong with it. */
+static const char *take_body(const RecordOwner *owner, Record *record, LastKeys *last,
+                             const uint8_t *body, uint64_t n_bytes)
+{
+    const uint32_t n = record->n_keys;
+    const bool run = record->flags & RECORD_RUN_OF_KEYS;
+    uint64_t key_bytes = (run ? (uint64_t)(n > 0) : n) * 8;
+
+    if (record->kind == RECORD_HANDLER)
+        return NULL;
+    if (n > 0 && record->flags & RECORD_SAME_KEYS) {
+        if (last->keys == NULL || last->n != n || last->run != run)
+            return "it has the keys of a record that is not there";
+        record->keys = last->keys;
+        key_bytes = 0;
+    } else if (n > 0) {
+        if (key_bytes > n_bytes)
+            return "its keys end behind it";
+        record->keys = (const uint64_t *)(const void *)body;
+        *last = (LastKeys){ record->keys, n, run };
+    }
+    const uint64_t row_bytes = (n * record_row_bytes(owner) + 7) / 8 * 8;
+    if (n_bytes - key_bytes == row_bytes && row_bytes > 0)
+        record->rows = body + key_bytes;
+    else if (n_bytes != key_bytes)
+        return "its rows have another size";
+    return NULL;
+}
+
+static const char *take_records(const HistoryVisitor *visitor, const RecordOwner *owner,
+                                const uint8_t *at, uint64_t n)
+{
+    LastKeys last = { NULL, 0, 0 };
+
+    while (n > 0) {
+        if (n < RECORD_HEADER_BYTES)
+            return "a record ends behind its chunk";
+        Record record = { .kind = at[0],
+                          .flags = at[1],
+                          .n_keys = read_u32(at + 4),
+                          .clock = read_u64(at + 8),
+                          .n_adds = read_u64(at + 16) };
+        const uint64_t n_bytes = read_u64(at + 24);
+        if (n_bytes > n - RECORD_HEADER_BYTES || n_bytes % 8 != 0)
+            return "a record ends behind its chunk";
+        if (record.kind < RECORD_GET || record.kind > RECORD_HANDLER_KEYS)
+            return "there is no such kind of record";
+        const char *const wrong =
+            take_body(owner, &record, &last, at + RECORD_HEADER_BYTES, n_bytes);
+        if (wrong != NULL)
+            return wrong;
+        if ((record.kind == RECORD_GET || record.kind == RECORD_ADD) && record.rows == NULL &&
+            record.n_keys > 0)
+            return "a Get or an Add has no rows";
+        visitor->record(visitor->user, owner, &record);
+        at += RECORD_HEADER_BYTES + n_bytes;
+        n -= RECORD_HEADER_BYTES + n_bytes;
+    }
+    return NULL;
+}
+
+static const char *take_chunk(const HistoryVisitor *visitor, uint32_t node, const uint8_t *at,
+                              uint32_t n)
+{
+    const RecordOwner owner = { .node = node,
+                                .epoch = read_u32(at + 12),
+                                .rank = read_u32(at + 16),
+                                .table = read_u32(at + 20),
+                                .dtype = (RubatoDtype)read_u32(at + 24),
+                                .width = read_u32(at + 28) };
+
+    if (read_u32(at + 8) == 1) {
+        g_autofree char *text = g_strndup((const char *)at + CHUNK_HEADER_BYTES, n);
+        visitor->line(visitor->user, node, g_strchomp(text));
+        return NULL;
+    }
+    if (rubato_dtype_size(owner.dtype) == 0 || owner.width == 0 || owner.width > MOST_WIDTH)
+        return "a chunk has no rows of such a type and width";
+    return take_records(visitor, &owner, at + CHUNK_HEADER_BYTES, n);
+}
+
+static bool fail(const char *path, size_t at, const char *wrong, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s: byte %zu: %s", path, at, wrong);
+    return false;
+}
+
+static bool read_chunks(const HistoryFile *file, const char *path, const HistoryVisitor *visitor,
+                        GError **error)
+{
+    const uint8_t *const bytes = (const uint8_t *)g_mapped_file_get_contents(file->bytes);
+    const size_t size = g_mapped_file_get_length(file->bytes);
+    size_t at = FILE_HEADER_BYTES;
+
+    while (at < size) {
+        const bool whole = size - at >= CHUNK_HEADER_BYTES;
+        if (whole && (read_u32(bytes + at) != CHUNK_MAGIC || read_u32(bytes + at + 4) % 8 != 0))
+            return fail(path, at, "here no chunk begins", error);
+        const uint32_t n = whole ? read_u32(bytes + at + 4) : 0;
+        if (!whole || n > size - at - CHUNK_HEADER_BYTES)
+            return file->state == HISTORY_FILE_OPEN ||
+                   fail(path, at, "the chunk is not whole", error);
+        const char *const wrong = take_chunk(visitor, file->node, bytes + at, n);
+        if (wrong != NULL)
+            return fail(path, at, wrong, error);
+        at += CHUNK_HEADER_BYTES + n;
+    }
+    return true;
+}
+
+bool history_file_read(HistoryFile *file, const char *path, const HistoryVisitor *visitor,
+                       GError **error)
+{
+    g_autoptr(GError) found = NULL;
+    const uint8_t *bytes;
+
+    file->bytes = g_mapped_file_new(path, FALSE, &found);
+    if (file->bytes == NULL) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_IO, found->message);
+        return false;
+    }
+    bytes = (const uint8_t *)g_mapped_file_get_contents(file->bytes);
+    if (g_mapped_file_get_length(file->bytes) < FILE_HEADER_BYTES ||
+        memcmp(bytes, "RBTHIST1", 8) != 0 || read_u32(bytes + 8) > HISTORY_FILE_INCOMPLETE)
+        return fail(path, 0, "this is no history", error);
+    file->state = (HistoryFileState)read_u32(bytes + 8);
+    file->node = read_u32(bytes + 12);
+    file->n_nodes = read_u32(bytes + 16);
+    return read_chunks(file, path, visitor, error);
+}
+
+void history_file_clear(HistoryFile *file)
+{
+    g_clear_pointer(&file->bytes, g_mapped_file_unref);
+}

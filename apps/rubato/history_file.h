@@ -1,0 +1,81 @@
+/* Reads the files of a history: chunks, records, keys. It follows docs/history.md and shares no
+ * code with what writes them.
+ *
+ * Threads: one. */
+#ifndef APPS_RUBATO_HISTORY_FILE_H
+#define APPS_RUBATO_HISTORY_FILE_H
+
+#include <rubato/rubato.h>
+
+typedef enum {
+    RECORD_GET = 1,
+    RECORD_ADD,
+    RECORD_SET,
+    RECORD_CLOCK,
+    RECORD_ANNOUNCE,
+    RECORD_HANDLER,
+    RECORD_TUNE,
+    RECORD_RETIRE,
+    RECORD_HANDLER_KEYS,
+} RecordKind;
+
+enum {
+    RECORD_RUN_OF_KEYS = 1,
+    RECORD_SAME_KEYS = 2,
+    RECORD_FAILED = 4,
+    RECORD_OF_TICKET = 8,
+    RECORD_WRITES = 16,
+};
+
+#define RECORD_ENGINE UINT32_MAX /* the rank of an engine's requests */
+
+/* Whose records a chunk has. */
+typedef struct {
+    uint32_t node, epoch, rank, table;
+    RubatoDtype dtype;
+    uint32_t width;
+} RecordOwner;
+
+typedef struct {
+    RecordKind kind;
+    unsigned flags;
+    uint32_t n_keys;
+    uint64_t clock, n_adds;
+    const uint64_t *keys; /* with RECORD_RUN_OF_KEYS the first; NULL: none */
+    const uint8_t *rows;  /* NULL: none */
+} Record;
+
+static inline uint64_t record_key(const Record *record, uint32_t i)
+{
+    return record->flags & RECORD_RUN_OF_KEYS ? record->keys[0] + i : record->keys[i];
+}
+
+/* The bytes of a row in a record. */
+size_t record_row_bytes(const RecordOwner *owner);
+
+typedef struct {
+    void (*line)(void *user, uint32_t node, const char *line);
+    void (*record)(void *user, const RecordOwner *owner, const Record *record);
+    void *user;
+} HistoryVisitor;
+
+typedef enum {
+    HISTORY_FILE_OPEN, /* its node was killed, or still runs */
+    HISTORY_FILE_COMPLETE,
+    HISTORY_FILE_INCOMPLETE, /* a write had failed */
+} HistoryFileState;
+
+typedef struct {
+    uint32_t node, n_nodes;
+    HistoryFileState state;
+    GMappedFile *bytes; /* rows of records point into it */
+} HistoryFile;
+
+/* Calls the visitor for all that is in the file, in its order. RUBATO_ERROR_IO, or
+ * RUBATO_ERROR_FORMAT with the place that is wrong. The file stays open until
+ * history_file_clear. */
+bool history_file_read(HistoryFile *file, const char *path, const HistoryVisitor *visitor,
+                       GError **error);
+void history_file_clear(HistoryFile *file);
+
+#endif

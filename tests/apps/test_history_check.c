@@ -1,0 +1,355 @@
+/* `rubato history check` on histories that are wrong on purpose, one for each rule, and on the same
+ * without the fault. */
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "io/history/history.h"
+#include "tests/support/runner.h"
+
+enum { N_WORKERS = 2, N_NODES = 1, EXIT_WRONG = 1, EXIT_INCOMPLETE = 3 };
+
+static char *folder;
+
+static void make_folder(void)
+{
+    folder = g_dir_make_tmp("histories-XXXXXX", NULL);
+}
+
+static void remove_folder(void)
+{
+    g_autofree char *path = g_strdup_printf("%s/node-0.history", folder);
+
+    g_unlink(path);
+    g_rmdir(folder);
+    g_free(folder);
+}
+
+/* ---- writing ---- */
+
+typedef struct {
+    History *history;
+    HistoryStream *workers[N_WORKERS];
+    uint64_t clocks[N_WORKERS], n_adds[N_WORKERS];
+} Writer;
+
+static void begin(Writer *writer, const char *model, const char *update)
+{
+    writer->history = history_open(folder, 0, N_NODES, NULL);
+    ck_assert_ptr_nonnull(writer->history);
+    history_say(writer->history,
+                "table 0 dtype f32 width 1 model %s staleness 1 speculation 1 update %s aggregate "
+                "0 init constant 0 name w\n",
+                model, update);
+    history_say(writer->history, "task 1 at 2 train\n");
+    for (uint32_t i = 0; i < N_WORKERS; i++)
+        writer->workers[i] = history_stream_new(
+            writer->history,
+            &(HistoryIdentity){ .epoch = 1, .rank = i, .dtype = RUBATO_F32, .width = 1 });
+}
+
+static void add(Writer *writer, uint32_t worker, RubatoKey key, float delta)
+{
+    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_ADD,
+                                                            .clock = writer->clocks[worker],
+                                                            .n_adds = writer->n_adds[worker]++,
+                                                            .keys = { .keys = &key, .n = 1 },
+                                                            .rows = &delta });
+}
+
+static void get(Writer *writer, uint32_t worker, RubatoKey key, float value)
+{
+    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_GET,
+                                                            .clock = writer->clocks[worker],
+                                                            .n_adds = writer->n_adds[worker],
+                                                            .keys = { .keys = &key, .n = 1 },
+                                                            .rows = &value });
+}
+
+static void announce(Writer *writer, uint32_t worker, uint64_t iteration, RubatoKey key)
+{
+    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_ANNOUNCE,
+                                                            .clock = iteration,
+                                                            .n_adds = writer->n_adds[worker],
+                                                            .keys = { .keys = &key, .n = 1 } });
+}
+
+static void tick(Writer *writer, uint32_t worker)
+{
+    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_CLOCK,
+                                                            .clock = ++writer->clocks[worker],
+                                                            .n_adds = writer->n_adds[worker] });
+}
+
+/* The task ends, and key 5 is read. NAN: it is not. */
+static void end(Writer *writer, float last)
+{
+    const RubatoKey key = 5;
+
+    for (uint32_t i = 0; i < N_WORKERS; i++)
+        history_stream_free(writer->workers[i]);
+    history_next_phase(writer->history);
+    history_say(writer->history, "end 1 at 3 well\n");
+    HistoryStream *engine = history_stream_new(
+        writer->history, &(HistoryIdentity){ .rank = UINT32_MAX, .dtype = RUBATO_F32, .width = 1 });
+    if (!isnan(last))
+        history_note(engine, &(HistoryRecord){ .kind = HISTORY_GET,
+                                               .clock = 3,
+                                               .keys = { .keys = &key, .n = 1 },
+                                               .rows = &last });
+    history_stream_free(engine);
+    history_say(writer->history, "rows 0 at 3\n");
+    history_close(writer->history);
+}
+
+/* ---- histories: right ones, and what is wrong with the others ---- */
+
+/* Two workers of three clocks add 1 and 10 in each; `faulty` says where it is wrong. */
+typedef struct {
+    const char *model, *update;
+    void (*write)(Writer *writer, bool faulty);
+    const char *rule, *said; /* of the faulty one */
+} Case;
+
+static void both_add_and_clock(Writer *writer)
+{
+    add(writer, 0, 5, 1);
+    add(writer, 1, 5, 10);
+    tick(writer, 0);
+    tick(writer, 1);
+}
+
+static void see_own(Writer *writer, bool faulty)
+{
+    add(writer, 0, 5, 1);
+    add(writer, 0, 5, 2);
+    get(writer, 0, 5, faulty ? 1 : 3);
+    end(writer, 3);
+}
+
+static void see_within_staleness(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    both_add_and_clock(writer);
+    get(writer, 0, 5, faulty ? 2 : 12); /* at clock 2: all of clock 0 */
+    end(writer, 22);
+}
+
+static void see_clocks_before(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    add(writer, 1, 5, 10);
+    get(writer, 0, 5, faulty ? 1 : 11);
+    end(writer, 21);
+}
+
+static void see_none_of_own_clock(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    add(writer, 0, 5, 1);
+    get(writer, 0, 5, faulty ? 12 : 11);
+    end(writer, 12);
+}
+
+static void see_order_of_clocks(Writer *writer, bool faulty)
+{
+    const float terms[] = { 1e8F, -1e8F, 0.3F };
+    float in_order = 0;
+
+    for (int i = 0; i < 3; i++) {
+        add(writer, 0, 5, terms[i]);
+        in_order += terms[i];
+    }
+    tick(writer, 0);
+    tick(writer, 1);
+    get(writer, 0, 5, faulty ? 0.3F - 1e8F + 1e8F : in_order);
+    end(writer, in_order);
+}
+
+static void see_same_bits(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    get(writer, 0, 5, 0.25F);
+    get(writer, 1, 5, faulty ? 0.5F : 0.25F);
+    end(writer, 0.25F);
+}
+
+static void lose_none(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    both_add_and_clock(writer);
+    end(writer, faulty ? 12 : 22);
+}
+
+static void count_none_twice(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    both_add_and_clock(writer);
+    end(writer, faulty ? 23 : 22);
+}
+
+static void invent_none(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    get(writer, 0, 5, faulty ? 4 : 11);
+    end(writer, 11);
+}
+
+static void go_not_back(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    get(writer, 0, 5, 11);
+    get(writer, 0, 5, faulty ? 1 : 11);
+    end(writer, 11);
+}
+
+static void clock_by_one(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    writer->clocks[1] += faulty;
+    tick(writer, 1);
+    end(writer, 11);
+}
+
+static void number_adds(Writer *writer, bool faulty)
+{
+    both_add_and_clock(writer);
+    writer->n_adds[0] += faulty;
+    add(writer, 0, 5, 1);
+    end(writer, 12);
+}
+
+static void keep_announced(Writer *writer, bool faulty)
+{
+    announce(writer, 0, 0, 5);
+    get(writer, 0, faulty ? 6 : 5, 0);
+    end(writer, 0);
+}
+
+static const Case cases[] = {
+    { "asp", "add", see_own, "own",
+      "table w, worker 0 of task 1 at clock 0, key 5: its worker does not see its own Add 1 of "
+      "worker 0 at clock 0" },
+    { "ssp", "add", see_within_staleness, "bound",
+      "worker 0 of task 1 at clock 2, key 5: Add 0 of worker 1 at clock 0 is missing, which "
+      "staleness 1 has it see" },
+    { "sparse_ssp", "add", see_within_staleness, "bound", "Add 0 of worker 1 at clock 0" },
+    { "bsp", "add", see_clocks_before, "exact", "Add 0 of worker 1 at clock 0 is missing" },
+    { "bsp", "add", see_none_of_own_clock, "exact", "it shows Add 1 of worker 0 at clock 1" },
+    { "bsp", "add", see_order_of_clocks, "exact", "worker 0 of task 1 at clock 1, key 5" },
+    { "bsp", "adam", see_same_bits, "same", "other bits than a Get of worker 0" },
+    { "ssp", "add", lose_none, "once", "key 5: Add 1 of worker 1 at clock 1 is lost" },
+    { "asp", "add", count_none_twice, "once",
+      "key 5: it shows Add 0 of worker 0 at clock 0 twice" },
+    { "bsp", "add", lose_none, "once", "Add 1 of worker 1 at clock 1 is lost" },
+    { "ssp", "add", invent_none, "invented", "it shows 4 in column 0" },
+    { "ssp", "add", go_not_back, "back", "it shows 1, and its worker has seen 11 before" },
+    { "ssp", "add", clock_by_one, "order", "its clock goes from 1 to 3" },
+    { "ssp", "add", number_adds, "order", "its Add number 2 comes after 1 Adds" },
+    { "sparse_ssp", "add", keep_announced, "announced", "a Get of other keys than were announced" },
+};
+
+/* Returns what it prints. (transfer full) */
+static char *check_folder(const char *flag, int status)
+{
+    const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", folder, flag, NULL };
+    char *said;
+    int found;
+
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &said,
+                           NULL, &found, NULL));
+    ck_assert_msg(WIFEXITED(found) && WEXITSTATUS(found) == status, "it ends with %d: %s", found,
+                  said);
+    return said;
+}
+
+START_TEST(a_history_without_faults_is_right)
+{
+    const Case *one = &cases[_i];
+    Writer writer = { 0 };
+
+    begin(&writer, one->model, one->update);
+    one->write(&writer, /* faulty= */ false);
+    g_autofree char *said = check_folder(NULL, EXIT_SUCCESS);
+    ck_assert_msg(g_str_has_suffix(said, "\nnothing wrong\n"), "%s", said);
+}
+END_TEST
+
+START_TEST(each_fault_is_told_by_rule_worker_clock_and_key)
+{
+    const Case *one = &cases[_i];
+    g_autofree char *rule = g_strdup_printf("WRONG (%s): table w, ", one->rule);
+    Writer writer = { 0 };
+
+    begin(&writer, one->model, one->update);
+    one->write(&writer, /* faulty= */ true);
+    g_autofree char *said = check_folder(NULL, EXIT_WRONG);
+    ck_assert_msg(strstr(said, rule) != NULL && strstr(said, one->said) != NULL, "%s", said);
+    g_autofree char *json = check_folder("--json", EXIT_WRONG);
+    g_autofree char *member = g_strdup_printf("\"rule\":\"%s\"", one->rule);
+    ck_assert_msg(strstr(json, member) != NULL, "%s", json);
+}
+END_TEST
+
+/* A node that was killed has a file without an end, and one that had a full disk says so. */
+START_TEST(a_history_without_an_end_is_incomplete)
+{
+    g_autofree char *path = g_strdup_printf("%s/node-0.history", folder);
+    g_autofree char *bytes = NULL;
+    Writer writer = { 0 };
+    gsize size;
+
+    begin(&writer, "ssp", "add");
+    lose_none(&writer, /* faulty= */ true);
+    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
+    bytes[8] = (char)(_i == 0 ? 0 : 2);
+    ck_assert(g_file_set_contents(path, bytes, (gssize)(size - (_i == 0 ? 8 : 0)), NULL));
+    g_autofree char *said = check_folder(NULL, EXIT_INCOMPLETE);
+    ck_assert_msg(strstr(said, "INCOMPLETE: 1 node") != NULL, "%s", said);
+}
+END_TEST
+
+/* Each byte of a small history is changed: it never crashes. */
+START_TEST(damaged_files_are_refused_or_judged)
+{
+    g_autofree char *path = g_strdup_printf("%s/node-0.history", folder);
+    g_autofree char *bytes = NULL;
+    Writer writer = { 0 };
+    gsize size;
+
+    begin(&writer, "sparse_ssp", "add");
+    keep_announced(&writer, /* faulty= */ false);
+    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
+    for (gsize i = 64; i < size; i += 37) {
+        const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", folder, NULL };
+        const char kept = bytes[i];
+        int status;
+
+        bytes[i] = (char)~kept;
+        ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
+        ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL,
+                               G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                               NULL, NULL, &status, NULL));
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_INCOMPLETE,
+                      "byte %zu: it ends with %d", (size_t)i, status);
+        bytes[i] = kept;
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("history check");
+    TCase *tcase = tcase_create("rules");
+
+    tcase_add_checked_fixture(tcase, make_folder, remove_folder);
+    tcase_add_loop_test(tcase, a_history_without_faults_is_right, 0, G_N_ELEMENTS(cases));
+    tcase_add_loop_test(tcase, each_fault_is_told_by_rule_worker_clock_and_key, 0,
+                        G_N_ELEMENTS(cases));
+    tcase_add_loop_test(tcase, a_history_without_an_end_is_incomplete, 0, 2);
+    tcase_add_test(tcase, damaged_files_are_refused_or_judged);
+    tcase_set_timeout(tcase, 60);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
