@@ -39,15 +39,6 @@ typedef struct {
 
 static Plan *plan;
 
-static Packet *copy_packet(const Packet *packet)
-{
-    Packet *const copy = packet_new(packet->size);
-
-    g_assert(copy != NULL);
-    memcpy(copy->bytes, packet->bytes, packet->size);
-    return copy;
-}
-
 /* The place of the header of a packet's first message of the kinds that the misdeed is about; 0:
  * there is none. */
 static size_t find_message(const Packet *packet, Misdeed misdeed)
@@ -92,7 +83,7 @@ static Packet *lie(uint32_t from, uint32_t to, Packet *packet)
     const size_t at = find_message(packet, plan->lie.misdeed);
     if (at == 0)
         return packet;
-    Packet *const changed = copy_packet(packet);
+    Packet *const changed = lossy_copy(packet);
     switch (plan->lie.misdeed) {
     case MISDEED_UNREADABLE:
         wire_store_u16(changed->bytes + at, 99);

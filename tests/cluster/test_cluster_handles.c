@@ -248,39 +248,55 @@ END_TEST
 
 /* ---- an Add and a Get in one ---- */
 
-enum { N_LONG = 300000, N_DIFFERENT = 70000 };
+enum { N_LONG = 300000 };
 
-/* The rows are another node's. Each key comes several times, and not only in one message. Each
- * place shows all of its deltas. */
+/* In one message, in a few pieces, and in many. Not all keys differ. */
+static const int lengths[] = { 1000, N_LONG / 12, N_LONG / 6, N_LONG / 3, N_LONG };
+
+/* Each key comes several times, and not only in one message. Each place shows all of its deltas. */
+static bool add_and_get_keys(RubatoWorker *worker, RubatoKVTable *table, RubatoKey first, int n,
+                             GError **error)
+{
+    const int n_different = n / 4 - 1;
+    g_autofree RubatoKey *keys = g_new(RubatoKey, (size_t)n);
+    g_autofree int32_t *deltas = g_new(int32_t, (size_t)n);
+    g_autofree int32_t *values = g_new(int32_t, (size_t)n);
+    g_autofree int32_t *sums = g_new0(int32_t, (size_t)n_different);
+    RubatoTicket ticket;
+
+    for (int32_t i = 0; i < n; i++) {
+        keys[i] = first + (RubatoKey)(i % n_different);
+        deltas[i] = i % 7 + 1;
+        sums[i % n_different] += deltas[i];
+    }
+    if (!rubato_kv_table_add_get(table, keys, (size_t)n, deltas, values, error))
+        return false;
+    for (int i = 0; i < n; i++)
+        EXPECT(values[i] == sums[i % n_different], "place %d of %d shows %d, not %d", i, n,
+               values[i], sums[i % n_different]);
+    ticket = rubato_kv_table_add_get_range_async(table, first, (size_t)n_different, sums, values,
+                                                 NULL, error);
+    if (ticket == 0 || !rubato_worker_wait(worker, ticket, error))
+        return false;
+    for (int i = 0; i < n_different; i++)
+        EXPECT(values[i] == 2 * sums[i], "key %d is %d, not %d", i, values[i], 2 * sums[i]);
+    return true;
+}
+
+/* The rows are another node's. */
 static bool add_and_get(RubatoWorker *worker, void *user_data, GError **error)
 {
-    const RubatoKey first = (RubatoKey)((rubato_worker_rank(worker) + 1) % 3) * N_LONG;
-    g_autofree RubatoKey *keys = g_new(RubatoKey, N_LONG);
-    g_autofree int32_t *deltas = g_new(int32_t, N_LONG);
-    g_autofree int32_t *values = g_new(int32_t, N_LONG);
-    g_autofree int32_t *sums = g_new0(int32_t, N_DIFFERENT);
-    RubatoTicket ticket;
+    RubatoKey first = (RubatoKey)((rubato_worker_rank(worker) + 1) % 3) * N_LONG;
 
     (void)user_data;
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I32, error);
     if (table == NULL)
         return false;
-    for (int32_t i = 0; i < N_LONG; i++) {
-        keys[i] = first + (RubatoKey)(i % N_DIFFERENT);
-        deltas[i] = i % 7 + 1;
-        sums[i % N_DIFFERENT] += deltas[i];
+    for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++) {
+        if (!add_and_get_keys(worker, table, first, lengths[i], error))
+            return false;
+        first += (RubatoKey)lengths[i] / 4;
     }
-    if (!rubato_kv_table_add_get(table, keys, N_LONG, deltas, values, error))
-        return false;
-    for (int i = 0; i < N_LONG; i++)
-        EXPECT(values[i] == sums[i % N_DIFFERENT], "place %d shows %d, not %d", i, values[i],
-               sums[i % N_DIFFERENT]);
-    ticket =
-        rubato_kv_table_add_get_range_async(table, first, N_DIFFERENT, sums, values, NULL, error);
-    if (ticket == 0 || !rubato_worker_wait(worker, ticket, error))
-        return false;
-    for (int i = 0; i < N_DIFFERENT; i++)
-        EXPECT(values[i] == 2 * sums[i], "key %d is %d, not %d", i, values[i], 2 * sums[i]);
     return true;
 }
 

@@ -182,16 +182,17 @@ static size_t count_descriptors(void)
     return n;
 }
 
-static void ignore_call(RubatoTicket ticket, const GError *error, void *user_data)
+static void count_call(RubatoTicket ticket, const GError *error, void *user_data)
 {
     (void)ticket;
     (void)error;
-    (void)user_data;
+    event_raise(user_data);
 }
 
-static bool make_tickets(RubatoKVTable *table, unsigned n, GError **error)
+static bool make_tickets(RubatoKVTable *table, unsigned n, Event *called, GError **error)
 {
-    static const RubatoRequestOptions usual, with_callback = { .callback = ignore_call };
+    const RubatoRequestOptions usual = { 0 },
+                               with_callback = { .callback = count_call, .user_data = called };
     const RubatoKey keys[] = { 5, 95 };
     const int64_t ones[] = { 1, 1 };
     static int64_t values[2]; /* of each worker's last Get; never read */
@@ -211,14 +212,18 @@ static bool make_tickets(RubatoKVTable *table, unsigned n, GError **error)
 static bool forget_tickets(RubatoWorker *worker, void *user_data, GError **error)
 {
     enum { N_ROUND = 20000, N_ROUNDS = 5, MOST_GROWTH = 256 << 10 };
+    const RubatoKey key = 0;
     size_t n_bytes = 0, n_files = 0;
+    Event called = EVENT_INIT;
+    int64_t value;
 
     (void)user_data;
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
     TRY(table != NULL);
     for (int round = 0; round < N_ROUNDS; round++) {
-        TRY(make_tickets(table, N_ROUND, error));
-        TRY(rubato_worker_wait_all(worker, error));
+        TRY(make_tickets(table, N_ROUND, &called, error));
+        TRY(event_await(&called, (unsigned)(round + 1) * N_ROUND / 16, worker, error));
+        TRY(rubato_kv_table_get(table, &key, 1, &value, error));
         if (round == 0) {
             n_bytes = mallinfo2().uordblks;
             n_files = count_descriptors();
@@ -241,7 +246,83 @@ START_TEST(tickets_that_nobody_waits_for_leave_nothing_behind)
 }
 END_TEST
 
+/* Worker 0 is a clock ahead, so all of its Gets wait at once until worker 1 clocks. */
+static bool have_many_tickets(RubatoWorker *worker, void *user_data, GError **error)
+{
+    enum { N_TICKETS = 10000, MOST_GROWTH = 512 << 10 };
+    Event *asked = user_data;
+    g_autofree int64_t *values = g_new0(int64_t, N_TICKETS);
+    const RubatoKey key = 5;
+
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    TRY(table != NULL);
+    if (rubato_worker_rank(worker) == 1) {
+        TRY(event_await(asked, 1, worker, error));
+        return rubato_kv_table_clock(table, error);
+    }
+    TRY(rubato_kv_table_get(table, &key, 1, values, error));
+    TRY(rubato_kv_table_clock(table, error));
+    const size_t n_bytes = mallinfo2().uordblks;
+    for (int i = 0; i < N_TICKETS; i++)
+        TRY(rubato_kv_table_get_async(table, &key, 1, &values[i], NULL, error) != 0);
+    const size_t with_all = mallinfo2().uordblks;
+    event_raise(asked);
+    TRY(rubato_worker_wait_all(worker, error));
+    TRY(rubato_worker_wait(worker, rubato_kv_table_get_async(table, &key, 1, values, NULL, error),
+                           error));
+    if (!IS_SANITIZED) {
+        REQUIRE(with_all > n_bytes + 2 * MOST_GROWTH, "(what is kept would not be noticed)");
+        REQUIRE(mallinfo2().uordblks < n_bytes + MOST_GROWTH, "(%zu bytes became %zu)", n_bytes,
+                (size_t)mallinfo2().uordblks);
+    }
+    return true;
+}
+
+START_TEST(tickets_that_were_many_at_once_give_their_memory_back)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    Event asked = EVENT_INIT;
+
+    create_table(engine, &(RubatoTableSpec){ .name = "t",
+                                             .dtype = RUBATO_I64,
+                                             .n_keys = N_KEYS,
+                                             .model = "bsp",
+                                             .cache = RUBATO_CACHE_NONE });
+    run_ok(engine, 2, have_many_tickets, &asked, "t");
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- buffers ---- */
+
+/* Each byte of a key and of a delta counts. */
+static bool reuse_buffers(RubatoWorker *worker, void *user_data, GError **error)
+{
+    RubatoKey keys[] = { UINT64_MAX - 1, UINT64_C(0xfedcba9876543210) };
+    int64_t deltas[] = { INT64_MAX, INT64_MIN }, values[2] = { 0 };
+    const RubatoKey keys_read[] = { keys[0], keys[1] };
+
+    (void)user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "h", RUBATO_I64, error);
+    TRY(table != NULL);
+    const RubatoTicket ticket = rubato_kv_table_add_async(table, keys, 2, deltas, NULL, error);
+    memset(keys, 0, sizeof keys);
+    memset(deltas, 0, sizeof deltas);
+    TRY(rubato_worker_wait(worker, ticket, error));
+    TRY(rubato_kv_table_get(table, keys_read, 2, values, error));
+    REQUIRE(values[0] == INT64_MAX && values[1] == INT64_MIN);
+    return true;
+}
+
+START_TEST(buffers_that_are_copied_may_be_used_again_at_once)
+{
+    RubatoEngine *engine = engine_with_servers(2);
+
+    create_table(engine, &(RubatoTableSpec){ .name = "h", .dtype = RUBATO_I64, .storage = "hash" });
+    run_ok(engine, 1, reuse_buffers, NULL, "h");
+    rubato_engine_free(engine);
+}
+END_TEST
 
 enum { N_LARGE = 16 << 20 }; /* floats: 64 MiB */
 
@@ -297,6 +378,8 @@ int main(void)
     tcase_add_test(cases, every_handle_has_tickets);
     tcase_add_test(cases, wait_any_waits_for_the_first_of_several_tables);
     tcase_add_test(cases, tickets_that_nobody_waits_for_leave_nothing_behind);
+    tcase_add_test(cases, tickets_that_were_many_at_once_give_their_memory_back);
+    tcase_add_test(cases, buffers_that_are_copied_may_be_used_again_at_once);
     tcase_add_test(cases, nothing_is_copied_of_a_push_that_borrows_its_buffers);
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);

@@ -1,5 +1,7 @@
 #include "tests/support/network/lossy.h"
 
+#include <string.h>
+
 static WireFaults faults;
 
 WireFaults *lossy_faults(const Lossy *lossy)
@@ -13,4 +15,13 @@ WireFaults *lossy_faults(const Lossy *lossy)
 void lossy_set_dropping(bool drops_all)
 {
     atomic_store(&faults.drops_all, drops_all);
+}
+
+Packet *lossy_copy(const Packet *packet)
+{
+    Packet *const copy = packet_new(packet->size);
+
+    g_assert(copy != NULL);
+    memcpy(copy->bytes, packet->bytes, packet->size);
+    return copy;
 }

@@ -15,6 +15,9 @@ typedef struct {
 /* For NetworkConfig.faults. They hold for every network in this process that uses them. */
 WireFaults *lossy_faults(const Lossy *lossy);
 
+/* For `change`: a packet of the same bytes, which may be changed. */
+Packet *lossy_copy(const Packet *packet);
+
 /* Whether every packet is dropped. Any thread. */
 void lossy_set_dropping(bool drops_all);
 

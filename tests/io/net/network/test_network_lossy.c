@@ -1,4 +1,5 @@
 /* Networks over real sockets that lose, double and reorder packets: links keep their promises. */
+#include "io/net/link/wire.h"
 #include "tests/support/network/lossy.h"
 #include "tests/support/network/station.h"
 #include "tests/support/runner.h"
@@ -203,6 +204,62 @@ START_TEST(requests_are_answered_once)
 }
 END_TEST
 
+static atomic_bool changes;
+
+/* Packets of node 0 come as if from an earlier process of that node. */
+static Packet *make_earlier(uint32_t from, uint32_t to, Packet *packet)
+{
+    uint16_t version;
+    PacketKind kind;
+    PacketHeader header;
+
+    (void)to;
+    if (from != 0 || wire_read_prefix(packet->bytes, packet->size, &version, &kind) != NULL ||
+        kind == PACKET_GREETING ||
+        wire_read_packet_header(packet->bytes, packet->size, &header) != NULL ||
+        !atomic_load(&changes))
+        return packet;
+    Packet *const changed = lossy_copy(packet);
+    header.incarnation--;
+    wire_write_packet_header(changed->bytes, &header);
+    return changed;
+}
+
+static uint64_t n_strangers(const Station *station)
+{
+    NetworkStats stats;
+
+    network_stats(station->network, &stats);
+    return stats.strangers_dropped;
+}
+
+/* ZeroMQ does not prove who sends, so the header alone tells. */
+START_TEST(packet_of_an_earlier_process_is_not_taken_for_one_of_this_node)
+{
+    const Lossy lossy = { .change = make_earlier };
+    const NetworkConfig config = { .faults = lossy_faults(&lossy), .resend_ms = 10 };
+
+    g_setenv("RUBATO_TEST_TRANSPORT", "zmq", TRUE);
+    Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
+    stations_join((Station *const[]){ a, b }, 2);
+    const int64_t begun_ms = network_now_ms();
+    const uint64_t n_before = n_strangers(b);
+    atomic_store(&changes, true);
+    network_send(a->network, 1, station_frame(MESSAGE_CONTROL, 1, 8));
+    while (n_strangers(b) < n_before + 3) {
+        require_msg(network_now_ms() - begun_ms < PATIENCE_MS, "it was taken");
+        ck_assert(station_wait_ticks(b, 1));
+    }
+    ck_assert_ptr_null(station_take(b, 0));
+    atomic_store(&changes, false);
+    Incoming *const incoming = station_take(b, PATIENCE_MS);
+    ck_assert(station_is(incoming, MESSAGE_CONTROL, 1, 8));
+    incoming_free(incoming);
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("network_lossy");
@@ -213,6 +270,7 @@ int main(void)
     tcase_add_loop_test(lossy, producer_that_waits_for_room_gets_it, 0, 5);
     tcase_add_loop_test(lossy, stopping_waits_until_everything_has_come, 0, 5);
     tcase_add_loop_test(lossy, requests_are_answered_once, 0, 5);
+    tcase_add_test(lossy, packet_of_an_earlier_process_is_not_taken_for_one_of_this_node);
     tcase_add_test(lossy, a_gap_is_asked_for);
     tcase_add_test(lossy, lost_news_of_what_was_consumed_is_asked_for);
     suite_add_tcase(suite, lossy);
