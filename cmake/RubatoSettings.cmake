@@ -77,11 +77,10 @@ if(RUBATO_FUZZ)
 endif()
 
 # What the library alone is compiled with: its lines are counted, those of programs and tests not.
-# Threads count the same lines: without atomic counters some would be lost. They make it slow, which
-# a little optimisation, here and in the programs, makes up for.
+# Threads count the same lines: without atomic counters some would be lost.
 add_library(rubato_counters INTERFACE)
 if(RUBATO_COVERAGE)
-    target_compile_options(rubato_counters INTERFACE --coverage -fprofile-update=atomic -O1)
+    target_compile_options(rubato_counters INTERFACE --coverage -fprofile-update=atomic)
     target_link_options(rubato_sanitizers INTERFACE --coverage)
 endif()
 

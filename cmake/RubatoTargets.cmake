@@ -53,7 +53,6 @@ function(rubato_add_program name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
     add_executable(${name} ${arg_SOURCES})
     target_link_libraries(${name} PRIVATE rubato_settings ${arg_LINK} rubato Threads::Threads m)
-    target_compile_options(${name} PRIVATE $<$<BOOL:${RUBATO_COVERAGE}>:-O1>)
     set_target_properties(${name} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${RUBATO_BIN_DIR}
         INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
