@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     node.fd = fds[0];
     TcpReceiver *const receiver = tcp_receiver_new(1, fds[1], epoll_fd, "somewhere", pool, &own);
     if (treatment & SHAKES_HANDS)
-        shake_hands(&node, receiver, (Protection)((treatment & 3) % 3));
+        shake_hands(&node, receiver, (Protection)(treatment & 3));
     for (size_t at = 1; at + 2 <= size;) {
         const size_t told = wire_load_u16(data + at);
         const size_t n = MIN(MIN(told, MOST_PIECE_BYTES), size - at - 2);
