@@ -299,6 +299,7 @@ static void crowd_in(uint16_t port)
         fds[i] = connect_to(port);
         push(fds[i], "RBTOHAND", i % 9);
     }
+    ck_assert(is_cut_off(fds[0])); /* so all of them were open at once */
     for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
         close(fds[i]);
 }
