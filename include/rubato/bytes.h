@@ -1,12 +1,11 @@
 /* Bytes that a program reads and writes: the arguments and results of handlers.
  *
- * A reader goes over bytes that somebody else wrote, and never past their end. What is not there
- * reads as zero, and the reader remembers it; so one call of rubato_byte_reader_finish behind all
- * reads is check enough, as long as no count that was read is trusted before:
- * rubato_byte_reader_left bounds it. A writer grows; what has no room is left out, and the writer
- * remembers that.
+ * A reader goes over bytes that somebody else wrote, and never past their end. A read past the end
+ * gives zero, and the reader remembers it. So one call of rubato_byte_reader_finish after all reads
+ * checks all of them. Do not trust a count before that call: compare it with
+ * rubato_byte_reader_left. A writer grows. It leaves out what has no room, and remembers that.
  *
- * Numbers are little-endian and lie one behind the other, without padding.
+ * Numbers are little-endian and follow one another without padding.
  *
  * Threads: a reader and a writer belong to one thread. */
 #ifndef RUBATO_BYTES_H
@@ -16,19 +15,19 @@
 
 G_BEGIN_DECLS
 
-/* The bytes are the caller's, and stay until the last read. */
+/* The caller owns the bytes and keeps them until the last read. */
 typedef struct {
     const unsigned char *at;
     size_t left;
-    bool failed; /* it was asked for more than there was */
+    bool failed; /* more was read than there was */
 } RubatoByteReader;
 
 /* bytes may be NULL if n is 0. */
 RUBATO_API RubatoByteReader rubato_byte_reader_new(const void *bytes, size_t n);
 RUBATO_API RubatoByteReader rubato_byte_reader_of(GBytes *bytes);
 
-/* Copies the next n bytes. False, with zeros in their place, if there are not so many; from then on
- * nothing more can be read. */
+/* Copies the next n bytes. If there are fewer, it returns false and writes zeros; then all later
+ * reads fail too. */
 RUBATO_API bool rubato_read(RubatoByteReader *reader, void *to, size_t n);
 
 RUBATO_API uint32_t rubato_read_u32(RubatoByteReader *reader);
@@ -36,32 +35,32 @@ RUBATO_API uint64_t rubato_read_u64(RubatoByteReader *reader);
 RUBATO_API int64_t rubato_read_i64(RubatoByteReader *reader);
 RUBATO_API double rubato_read_f64(RubatoByteReader *reader);
 
-/* The next n bytes where they lie, at any alignment; NULL if there are not so many.
- * (transfer none) */
+/* The next n bytes, not copied, at any alignment; NULL if there are fewer. (transfer none) */
 RUBATO_API const void *rubato_read_bytes(RubatoByteReader *reader, size_t n);
 
 /* How many bytes are not read yet. */
 RUBATO_API size_t rubato_byte_reader_left(const RubatoByteReader *reader);
 
-/* Whether everything that was asked for was there, and nothing is left. Otherwise
- * RUBATO_ERROR_FORMAT; `what` begins its text, such as "the arguments". */
+/* Whether every read found its bytes, and none are left. Otherwise false with RUBATO_ERROR_FORMAT,
+ * whose text begins with `what`, such as "the arguments". */
 RUBATO_API bool rubato_byte_reader_finish(const RubatoByteReader *reader, const char *what,
                                           GError **error);
 
 typedef struct {
     unsigned char *bytes;
-    size_t n;           /* written */
-    size_t n_allocated; /* the writer's */
-    size_t most;        /* bytes that it takes */
-    bool failed;        /* it was given more than that, or there was no memory */
+    size_t n;           /* bytes written */
+    size_t n_allocated; /* for the writer itself */
+    size_t most;        /* how many bytes it takes at most */
+    bool failed;        /* more was written than that, or there was no memory */
 } RubatoByteWriter;
 
-/* A writer that takes `most` bytes; SIZE_MAX: as many as there is memory for. Clear it in the
- * end. */
+/* A writer that takes up to `most` bytes; SIZE_MAX: as many as fit into memory. Free what it holds
+ * with rubato_byte_writer_clear. */
 RUBATO_API RubatoByteWriter rubato_byte_writer_new(size_t most);
 RUBATO_API void rubato_byte_writer_clear(RubatoByteWriter *writer);
 
-/* Appends n bytes. False, and nothing is appended from then on, if there is no room for them. */
+/* Appends n bytes. If there is no room for them, it returns false and appends none of them; then
+ * all later writes fail too. */
 RUBATO_API bool rubato_write(RubatoByteWriter *writer, const void *from, size_t n);
 
 RUBATO_API bool rubato_write_u32(RubatoByteWriter *writer, uint32_t value);

@@ -1,5 +1,5 @@
 /* Training data: labelled sparse rows from files in many formats, read whole or in batches by the
- * workers of a task; and images, read from IDX files or made up on the spot.
+ * workers of a task; and images, read from IDX files or generated.
  *
  * A RubatoDataSpec says which files and what is in them. rubato_dataset_load gives all rows at
  * once. For training each process opens a RubatoDataset once, and each worker of a task opens a
@@ -10,8 +10,8 @@
  * IDX: byte offset after unpacking) and what was expected there. A file that cannot be opened or
  * read is RUBATO_ERROR_IO, a file larger than the memory RUBATO_ERROR_MEMORY.
  *
- * Threads: any may make the calls, and any number of threads may read the loaded data at once. A
- * reader belongs to one thread, the worker that opened it. */
+ * Threads: any thread may make the calls, and any number of threads may read the loaded data at
+ * once. A reader belongs to one thread: the one that opened it. */
 #ifndef RUBATO_DATA_H
 #define RUBATO_DATA_H
 
@@ -30,14 +30,14 @@ typedef struct {
 } RubatoImages;
 
 /* Reads a pair of IDX files (the format of MNIST, described at the end of
- * http://yann.lecun.com/exdb/mnist): unsigned bytes in three dimensions, and in one. Without a
- * labels_path the images have no labels. (transfer full) */
+ * http://yann.lecun.com/exdb/mnist): the images as unsigned bytes in three dimensions, the labels
+ * as unsigned bytes in one. Without a labels_path the images have no labels. (transfer full) */
 RUBATO_API RubatoImages *rubato_images_load(const char *images_path, const char *labels_path,
                                             GError **error);
 
 /* Generates n_images images of 28 × 28 in ten classes, which a softmax regression can learn, but
- * not perfectly. The classes depend on seed, image i on seed and first + i. So the same seed with
- * another range of numbers gives a test set. n_images is at least 1. (transfer full) */
+ * not perfectly. The classes depend on seed; image i depends on seed and first + i. So the same
+ * seed with another range of numbers gives a test set. n_images is at least 1. (transfer full) */
 RUBATO_API RubatoImages *rubato_images_generate(size_t n_images, uint64_t seed, uint64_t first,
                                                 GError **error);
 
@@ -62,24 +62,25 @@ RUBATO_API void rubato_rows_free(RubatoRows *rows);
 
 /* Whether the first line of a CSV file names the columns. */
 typedef enum {
-    RUBATO_CSV_HEADER_AUTO, /* it does where a cell outside the categorical columns is not a number,
-                             * or where the spec names a column */
+    RUBATO_CSV_HEADER_AUTO, /* it does if a cell outside the categorical columns is not a number, or
+                             * if the spec names a column */
     RUBATO_CSV_HEADER_YES,
     RUBATO_CSV_HEADER_NO,
 } RubatoCsvHeader;
 
 /* What a CSV file's cells in categorical columns become. */
 typedef enum {
-    RUBATO_CATEGORIES_HASHED, /* key: a 64-bit hash of column and text (its upper bits, where
-                               * hash_bits is given) */
-    RUBATO_CATEGORIES_CODED,  /* key: consecutive integers behind the columns' own, in the order of
-                               * first appearance. All input is read once before */
+    RUBATO_CATEGORIES_HASHED, /* key: a 64-bit hash of column and text (its upper bits, if hash_bits
+                               * is given) */
+    RUBATO_CATEGORIES_CODED,  /* key: consecutive integers after the columns' own, in the order of
+                               * first appearance. The whole input is read once beforehand */
 } RubatoCategories;
 
 /* Whether the rows are kept in a binary file beside each input, NAME.rubato-cache. */
 typedef enum {
     RUBATO_DATA_CACHE_NONE,
-    RUBATO_DATA_CACHE_KEEP, /* used if it fits the present input and the spec, made anew if not */
+    RUBATO_DATA_CACHE_KEEP, /* a file that fits the present input and the spec is used; otherwise it
+                             * is made again */
 } RubatoDataCache;
 
 #define RUBATO_NO_COLUMN UINT32_MAX
@@ -98,17 +99,17 @@ typedef struct {
     const uint32_t *categorical_columns; /* ascending */
 } RubatoDataKeys;
 
-/* Which files, and what is in them. The caller's; a dataset copies what it keeps. */
+/* Which files, and what is in them. The caller owns it; a dataset copies what it keeps. */
 typedef struct {
     const char *const *paths; /* files or globs ("day-*.gz"), in this order, ended by NULL */
     bool skip_missing; /* leave out files that this node does not have; other nodes may have them */
 
-    /* "libsvm", "libffm", "csv", "ratings", "bag_of_words", "text" or "idx". NULL: by the name of
-     * the first file, .gz and .zst left aside; "libsvm" where that says nothing. */
+    /* "libsvm", "libffm", "csv", "ratings", "bag_of_words", "text" or "idx". NULL: the name of the
+     * first file decides, without .gz or .zst; a name that fits no format means "libsvm". */
     const char *format;
 
     /* csv. Columns are named by the header's words or by numbers from 0. */
-    char separator; /* 0 means the comma; also of "ratings", where 0 means any of its own */
+    char separator; /* 0 means the comma; also for "ratings", where 0 means any of its separators */
     RubatoCsvHeader header;
     const char *label_column; /* NULL: the first; "" for none */
     bool skip_labels;         /* the label's cells may hold anything, and every label is 0 */
@@ -118,22 +119,23 @@ typedef struct {
     uint32_t hash_bits; /* csv, text: hashes keep this many bits; 0 means all 64 */
 
     /* What the keys have to mean: the rubato_dataset_keys of a model's rows. A difference is
-     * RUBATO_ERROR_MISMATCH. NULL: as the files say. With skip_labels, a label_column of NULL or ""
-     * means the label column of the model's rows. The files may lack this column; the other columns
-     * keep their numbers. The header shows that it is missing; if the model's rows or the files
-     * have no header, label_column "" says that it is. */
+     * RUBATO_ERROR_MISMATCH; keys that make no sense are RUBATO_ERROR_INVALID. NULL: as the files
+     * say. With skip_labels, a label_column of NULL or "" means the label column of the model's
+     * rows. The files may lack this column; the other columns keep their numbers. The header shows
+     * that it is missing. If the model's rows or the files have no header, label_column "" says
+     * that it is missing. */
     const RubatoDataKeys *keys;
 
     uint32_t words_per_row; /* text: a row ends after this many words at the latest; 0 means 1000 */
     const char *labels_path; /* idx: the labels; NULL: every label is 0 */
 
-    uint64_t max_bad_rows; /* up to so many unreadable rows are skipped and counted */
+    uint64_t max_bad_rows; /* this many unreadable rows are skipped; one more is an error */
 
     RubatoDataCache cache;
     const char *cache_directory; /* where to keep it; NULL: beside each input */
 
-    /* Rows that are read more than once stay in memory, up to so many bytes; 0 means 1 GiB. The
-     * rest is read from the files each time. A cache file stays as a whole or not at all. */
+    /* Rows that are read more than once stay in memory, up to this many bytes; 0 means 1 GiB. The
+     * rest is read from the files each time. The rows of one cache file stay all or none. */
     uint64_t memory_bytes;
 } RubatoDataSpec;
 
@@ -144,16 +146,16 @@ RUBATO_API RubatoRows *rubato_dataset_load(const RubatoDataSpec *spec, GError **
 typedef struct RubatoDataset RubatoDataset;
 
 /* Opens the files of a spec: finds them, reads their headers, and makes the cache if the spec asks
- * for it and it is missing. If the cache cannot be written, this is logged once and there is none.
- * Not collective; each process of a run opens its own. Errors: RUBATO_ERROR_INVALID, _NOT_FOUND (no
- * such format: the message lists the known ones; no file of such a name), _MISMATCH (the spec's
- * keys), _IO, _FORMAT, _MEMORY. (transfer full) */
+ * for it and it is missing. If the cache cannot be written, this is logged once, and the dataset
+ * works without it. Not collective; each process of a run opens its own. Errors:
+ * RUBATO_ERROR_INVALID, _NOT_FOUND (an unknown format, for which the message lists the known ones;
+ * or no file of this name), _MISMATCH (the spec's keys), _IO, _FORMAT, _MEMORY. (transfer full) */
 RUBATO_API RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error);
 
 /* NULL is allowed. Readers and batches may outlive the dataset they come from. */
 RUBATO_API void rubato_dataset_free(RubatoDataset *dataset);
 
-/* What the keys mean. (transfer none: the dataset's) */
+/* What the keys mean. The dataset owns it. (transfer none) */
 RUBATO_API const RubatoDataKeys *rubato_dataset_keys(const RubatoDataset *dataset);
 
 /* What a whole dataset holds. */
@@ -165,33 +167,33 @@ typedef struct {
     float min_label, max_label;
 } RubatoDataSummary;
 
-/* Counts the dataset. With a cache this takes no time; without one every row is read once, and rows
- * for which there is memory stay there for later readers. */
+/* Describes the whole dataset. With a cache this takes no time. Without one every row is read once;
+ * as many rows as memory_bytes allows stay in memory for later readers. */
 RUBATO_API bool rubato_dataset_summary(RubatoDataset *dataset, RubatoDataSummary *summary,
                                        GError **error);
 
-/* The place of the first row with this label, in the order of the files: "FILE:LINE", in IDX "FILE:
- * byte N". It reads the files again up to there, and is meant for messages. NULL: no readable row
- * has the label, or the files can no longer be read. (transfer full) */
+/* The place of the first row with this label, in the order of the files, for messages: "FILE:LINE",
+ * or "FILE: byte N" of an IDX file. It reads the files again up to there. NULL: no readable row has
+ * the label, or the files can no longer be read. (transfer full) */
 RUBATO_API char *rubato_dataset_find_label(RubatoDataset *dataset, float label);
 
 /* Who reads which rows. */
 typedef enum {
-    RUBATO_SPLIT_FIXED,   /* each worker has a share of about the same number of bytes, which
-                           * depends on seed, epoch and ranks alone; every node must see every
-                           * file */
-    RUBATO_SPLIT_DYNAMIC, /* a worker that has read its blocks gets more; a node may lack files that
-                           * others have. If a worker returns early, the others read the rest of its
-                           * blocks */
+    RUBATO_SPLIT_FIXED,   /* each worker has a share of about the same number of bytes. It depends
+                           * on files, seed, epoch and ranks alone. Every node must see all
+                           * files */
+    RUBATO_SPLIT_DYNAMIC, /* a worker that has read its blocks gets more. A node may lack files that
+                           * others have. If a worker stops early, the workers that still read get
+                           * the rest of its blocks */
 } RubatoSplit;
 
 typedef struct {
-    uint32_t epochs;     /* times that every row is read; 0 means 1 */
+    uint32_t epochs;     /* how many times every row is read; 0 means 1 */
     uint32_t batch_rows; /* rows in a batch (the last of an epoch may have fewer); 0 means 256 */
-    bool shuffle;        /* blocks, and the rows in each, in another order in each epoch */
+    bool shuffle;        /* blocks, and the rows in each, come in another order in each epoch */
     uint64_t seed;       /* of that order */
     RubatoSplit split;
-    uint32_t ahead; /* batches that are made before they are asked for; 0 means 4 */
+    uint32_t ahead; /* how many batches are made ahead of the worker; 0 means 4 */
 } RubatoReaderOptions;
 
 /* Some rows, and which keys they use. Row i has the entries row_start[i] .. row_start[i + 1] - 1.
@@ -203,41 +205,42 @@ typedef struct {
     size_t n_keys;
     const RubatoKey *keys;   /* n_keys, ascending, each once */
     const size_t *row_start; /* n_rows + 1, the first is 0, the last n_entries */
-    const uint32_t *index;   /* n_entries, in the file's order within a row */
+    const uint32_t *index;   /* n_entries: places in keys, in the file's order within a row */
     const uint32_t *field;   /* n_entries, or NULL if the format has none */
     const float *value;      /* n_entries; 1 if the format has none */
     const float *label;      /* n_rows */
     uint32_t epoch;          /* from 0 */
 } RubatoBatch;
 
-/* Gives a batch back; from any thread. NULL is allowed. */
+/* Frees a batch. Any thread. NULL is allowed. */
 RUBATO_API void rubato_batch_free(RubatoBatch *batch);
 
 typedef struct RubatoReader RubatoReader;
 
 /* Opens a worker's part of a dataset. All workers of the task call it, for the same datasets, in
  * the same order and with the same options; a difference fails the task with RUBATO_ERROR_MISMATCH.
- * From now on a thread of the reader reads, parses and makes batches. The reader is freed before
- * the worker's function returns. (transfer full) */
+ * From now on a thread of the reader reads, parses and makes batches. The worker frees the reader
+ * before its function returns. (transfer full) */
 RUBATO_API RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dataset,
                                                    const RubatoReaderOptions *options,
                                                    GError **error);
 
-/* The same for all rows, outside any task; they come in the files' order unless options->shuffle.
- * (transfer full) */
+/* The same for all rows, outside any task. They come in the files' order unless options->shuffle is
+ * set. (transfer full) */
 RUBATO_API RubatoReader *rubato_dataset_open_reader(RubatoDataset *dataset,
                                                     const RubatoReaderOptions *options,
                                                     GError **error);
 
-/* Stops reading; batches not yet freed stay valid. NULL is allowed. */
+/* Stops reading. Batches that are not freed yet stay valid. NULL is allowed. */
 RUBATO_API void rubato_reader_free(RubatoReader *reader);
 
-/* Puts the next batch into *batch, which must be NULL or a batch; that batch is freed first. So a
- * loop over one variable needs no other call. A worker that looks n batches ahead uses n + 1
- * variables in turn. False at the end, and with an error; *batch is then NULL. */
+/* Puts the next batch into *batch. *batch must be NULL or a batch, which is freed first. So a loop
+ * over one variable needs no other call. A worker that looks n batches ahead uses n + 1 variables
+ * in turn. False at the end, and on an error; *batch is then NULL. An error in the files comes
+ * after the batches that were made before it. RUBATO_ERROR_CANCELLED: the task was cancelled. */
 RUBATO_API bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GError **error);
 
-/* Whether rubato_reader_next has returned false for an error, not for the end. */
+/* Whether rubato_reader_next has returned false because of an error, and not at the end. */
 RUBATO_API bool rubato_reader_failed(const RubatoReader *reader);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoImages, rubato_images_free)

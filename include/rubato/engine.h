@@ -1,9 +1,12 @@
-/* The engine: one per node. It owns the node's server threads and its part of every table, meets
- * the other nodes of the run, and runs tasks.
+/* The engine: one per node. It owns the node's server threads and the parts of tables that these
+ * hold. It meets the other nodes of the run, and runs tasks.
  *
  * Calls that create, drop and run are collective: every node makes the same ones in the same order.
  * A mismatch is an error on every node, and its text names both sides. Without a cluster file there
  * is a single process, and these calls concern it alone.
+ *
+ * Errors of the calls on rows: RUBATO_ERROR_NOT_FOUND if there is no such table, _RANGE for a key
+ * outside a dense table's range, _MEMORY, and what ended the run, such as _NODE_LOST.
  *
  * Threads: collective calls come from one thread at a time; everything else from any thread. Inside
  * a task's function only these are allowed: rubato_engine_cancel, rubato_engine_stats,
@@ -26,24 +29,27 @@ typedef struct {
     uint32_t servers;         /* without: the number of server threads; 0 means 1 */
     uint32_t workers;         /* without: workers of a task that names no number; 0 means 1 */
 
-    /* A call that blocks this long says in the log whom it waits for, and says so again each time
-     * that it has waited as long once more. 0 means 10,000, or the file's. */
+    /* After this many milliseconds a call that still waits says in the log for whom, and again
+     * after each further stall_ms. 0 means 10,000, or the cluster file's number. */
     uint32_t stall_ms;
 
-    /* SIGINT, SIGTERM and SIGHUP (unless that is ignored) cancel the run in order; a second signal
-     * ends the process at once. Set it only before other threads are started. */
+    /* The first SIGINT, SIGTERM or SIGHUP cancels the run in order (SIGHUP only if the process does
+     * not ignore it). A second signal ends the process at once. Set it only if the process has no
+     * other threads yet. */
     bool handle_signals;
 } RubatoEngineConfig;
 
-/* Starts an engine. With a cluster file it returns once every node of the file has arrived.
- * Returns NULL with RUBATO_ERROR_CONFIG, _NETWORK, _MISMATCH, _INVALID or _NODE_LOST.
- * (transfer full) */
+/* Starts an engine. With a cluster file it returns once every node of the file has arrived; they
+ * have the file's rendezvous_ms. The engine copies the config. Returns NULL with
+ * RUBATO_ERROR_CONFIG, _IO, _NETWORK, _MISMATCH, _INVALID, _MEMORY, _CANCELLED (by a signal) or
+ * _NODE_LOST. (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error);
 
 /* The same from the command line: takes --cluster FILE, --node ID, --servers N, --workers N and
- * --plugin FILE (rubato_load_plugin) out of argv (--help prints them) and leaves the rest. What is
- * not given there comes from the environment variables RUBATO_CLUSTER and RUBATO_NODE, which
- * `rubato run` sets. Handles signals. (transfer full) */
+ * --plugin FILE (rubato_load_plugin) out of argv and leaves the rest. --help prints these flags and
+ * ends the program. A cluster file and a node that no flag names come from the environment
+ * variables RUBATO_CLUSTER and RUBATO_NODE, which `rubato run` sets. The engine handles signals.
+ * (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error);
 
 /* Leaves the run and stops every thread. It first waits until all living nodes have made this call
@@ -53,11 +59,11 @@ RUBATO_API void rubato_engine_free(RubatoEngine *engine);
 /* This node's id; 0 in a single process. */
 RUBATO_API uint32_t rubato_engine_node(const RubatoEngine *engine);
 
-/* The faults on demand of this run, as the environment variable RUBATO_FAULTS tells them; NULL:
+/* The faults on demand of this run, as the environment variable RUBATO_FAULTS gives them; NULL if
  * there are none. (transfer none) */
 RUBATO_API const char *rubato_engine_faults(const RubatoEngine *engine);
 
-/* Nodes, and server threads of all nodes together. */
+/* How many nodes the run has, and how many server threads on all nodes together. */
 RUBATO_API uint32_t rubato_engine_n_nodes(const RubatoEngine *engine);
 RUBATO_API uint32_t rubato_engine_n_servers(const RubatoEngine *engine);
 
@@ -84,14 +90,14 @@ RUBATO_API RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const Rubato
  * _DEADLOCK. */
 RUBATO_API bool rubato_task_run_wait(RubatoTaskRun *run, GError **error);
 
-/* Collective. Both: starts a task and waits for its end. */
+/* Collective. Starts a task and waits for its end: rubato_engine_start and rubato_task_run_wait. */
 RUBATO_API bool rubato_engine_run(RubatoEngine *engine, const RubatoTask *task, GError **error);
 
-/* Collective. Waits until every node has come here. */
+/* Collective. Waits until every node has made this call. */
 RUBATO_API bool rubato_engine_barrier(RubatoEngine *engine, GError **error);
 
-/* Cancels every running task of the run, on all nodes. Every call that is blocked in one returns
- * RUBATO_ERROR_CANCELLED. Also from a task's function or a callback. */
+/* Cancels every running task of the run, on all nodes. Every call that is blocked in such a task
+ * fails with RUBATO_ERROR_CANCELLED. A task's function or a callback may make this call, too. */
 RUBATO_API void rubato_engine_cancel(RubatoEngine *engine);
 
 /* Reads the rows of n keys, in the keys' order, into values (n × width values of the table's
@@ -112,8 +118,8 @@ RUBATO_API bool rubato_engine_add(RubatoEngine *engine, const char *table, const
 RUBATO_API bool rubato_engine_add_range(RubatoEngine *engine, const char *table, RubatoKey first,
                                         size_t n, const void *deltas, GError **error);
 
-/* Puts n rows of values into the table without its update rule. The rows get the state of new rows
- * with these values. Returns once the servers have them. */
+/* Writes n rows of values to the table, without its update rule. The rows get the state that new
+ * rows with these values have. Returns once the servers have them. */
 RUBATO_API bool rubato_engine_set(RubatoEngine *engine, const char *table, const RubatoKey *keys,
                                   size_t n, const void *values, GError **error);
 RUBATO_API bool rubato_engine_set_range(RubatoEngine *engine, const char *table, RubatoKey first,
@@ -135,7 +141,7 @@ RUBATO_API bool rubato_engine_set_state_range(RubatoEngine *engine, const char *
                                               RubatoKey first, size_t n, const void *states,
                                               GError **error);
 
-/* Gives rows their initial values and state back. An absent row of hash storage stays absent. */
+/* Sets rows back to their initial values and state. An absent row of hash storage stays absent. */
 RUBATO_API bool rubato_engine_reset(RubatoEngine *engine, const char *table, const RubatoKey *keys,
                                     size_t n, GError **error);
 RUBATO_API bool rubato_engine_reset_range(RubatoEngine *engine, const char *table, RubatoKey first,
@@ -143,26 +149,27 @@ RUBATO_API bool rubato_engine_reset_range(RubatoEngine *engine, const char *tabl
 
 /* Changes a hyper-parameter of the table's update rule on every server; here 0 means the number 0.
  * The new number holds for all Adds that begin after the call has returned. Not collective: one
- * node's call is enough. */
+ * node's call is enough. RUBATO_ERROR_INVALID if the rule has no such hyper-parameter, or it may
+ * not have this number. */
 RUBATO_API bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyper,
                                    double value, GError **error);
 
-/* The keys of all rows that a table has, over all nodes, ascending. Of a dense table these are the
- * keys of its range; of a hash table, the keys that were added to (or also those that were read,
- * with create_on_get). A key that is added meanwhile may be missing. The call is not collective,
- * and like rubato_engine_get it is meant for the time between tasks. RUBATO_ERROR_INVALID if the
- * storage cannot list its keys, RUBATO_ERROR_NETWORK if a node reports more keys than there can
- * be. (*keys: transfer full, g_free) */
+/* The keys of all rows that a table has, over all nodes, ascending. For a dense table these are the
+ * keys of its range. For a hash table they are the keys that were added to and, with create_on_get,
+ * those that were read. A key that is added during the call may be missing. The call is not
+ * collective, and like rubato_engine_get it is meant for the time between tasks.
+ * RUBATO_ERROR_INVALID if the storage cannot list its keys, RUBATO_ERROR_NETWORK if a node reports
+ * more keys than there can be. (*keys: transfer full, g_free) */
 RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey **keys,
                                         size_t *n, GError **error);
 
-/* Collective. Moves a part of a table to another server (0 to rubato_engine_n_servers - 1), with
- * its rows, the state beside them and, of each task that uses the table, clocks and requests that
- * wait. Also while tasks run, from a thread of none of them: what workers read and add is the same
- * as if the part had stayed. RUBATO_ERROR_NOT_FOUND, RUBATO_ERROR_RANGE for a table, part or server
- * that is not there; RUBATO_ERROR_MEMORY if another node has no memory for the part, which then
- * stays; RUBATO_ERROR_INVALID while another thread makes a collective call, or if the table's
- * storage cannot list its keys. */
+/* Collective. Moves a part of a table to another server (0 to rubato_engine_n_servers - 1). The
+ * part takes along its rows, the state beside them and, for each task that uses the table, clocks
+ * and waiting requests. Tasks may run meanwhile: their workers read and add the same as if the part
+ * had stayed. A worker's thread cannot make this call. Errors: RUBATO_ERROR_NOT_FOUND if there is
+ * no such table, RUBATO_ERROR_RANGE if there is no such part or server, RUBATO_ERROR_MEMORY if the
+ * other node has no memory for the part, which then stays where it was, RUBATO_ERROR_INVALID while
+ * another thread makes a collective call, or if the table's storage cannot list its keys. */
 RUBATO_API bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t part,
                                         uint32_t server, GError **error);
 
@@ -175,12 +182,12 @@ typedef struct {
  * a process are not counted. */
 typedef struct {
     RubatoMessageCounts sent, received;
-    uint64_t packets_sent, packets_received; /* the first time each, acknowledgements too */
+    uint64_t packets_sent, packets_received; /* each counted once; acknowledgements too */
     uint64_t packets_resent;
-    uint64_t bytes_sent, bytes_received; /* of those packets, headers and all */
+    uint64_t bytes_sent, bytes_received; /* of those packets, with their headers */
 } RubatoEngineStats;
 
-/* Counts so far. Also from a task's function or a callback. */
+/* Counts so far. A task's function or a callback may make this call, too. */
 RUBATO_API void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStats *stats);
 
 /* How much of a table this node's servers hold. */
@@ -188,28 +195,29 @@ typedef struct {
     uint64_t n_rows;
     uint64_t n_bytes;     /* of the rows, and of what the storage needs to find them */
     uint64_t row_bytes;   /* of one row's values */
-    uint64_t state_bytes; /* of one row's state of the update rule */
+    uint64_t state_bytes; /* of the state that the update rule keeps for one row */
 } RubatoTableStats;
 
-/* Not collective; also from a task's function. False with RUBATO_ERROR_NOT_FOUND. */
+/* Not collective. A task's function may make this call, a callback may not. RUBATO_ERROR_NOT_FOUND
+ * if there is no such table. */
 RUBATO_API bool rubato_engine_table_stats(RubatoEngine *engine, const char *table,
                                           RubatoTableStats *stats, GError **error);
 
 /* The bad deltas that the workers of one rank have sent to the servers of all nodes, in all tasks
- * so far. Where `worker` is UINT32_MAX they came from the engine's own calls. */
+ * so far. If `worker` is UINT32_MAX, they came from the engine's own calls. */
 typedef struct {
     uint32_t worker;
     uint64_t n_nan, n_infinite; /* deltas */
     uint64_t n_large;           /* deltas beyond the table's max_gradient */
-    uint64_t n_refused_rows;    /* that were left out of an Add because of them */
+    uint64_t n_refused_rows;    /* rows that were left out of an Add because of them */
 } RubatoBadGradients;
 
 /* The bad deltas of a table that the servers of all nodes have counted, ordered by worker; workers
- * that sent none are left out. Between tasks the counts are complete and the same for every node;
- * Adds that are made meanwhile may be missing. The caller frees *counts, an array of *n, with
- * g_free. Not collective; also from a task's function, but not from a callback.
- * RUBATO_ERROR_NOT_FOUND; RUBATO_ERROR_NODE_LOST if a node is missing; RUBATO_ERROR_NETWORK
- * where a node reports more than there can be. */
+ * that sent none are left out. Between tasks the counts are complete and the same for every node.
+ * Adds that are made during the call may be missing. The caller frees *counts, an array of *n, with
+ * g_free. Not collective. A task's function may make this call, a callback may not. Errors:
+ * RUBATO_ERROR_NOT_FOUND if there is no such table, RUBATO_ERROR_NODE_LOST if a node is missing,
+ * RUBATO_ERROR_NETWORK if a node reports more than there can be. */
 RUBATO_API bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
                                             RubatoBadGradients **counts, size_t *n, GError **error);
 

@@ -16,7 +16,7 @@ typedef enum {
     RUBATO_ERROR_FORMAT,      /* a data file that is wrong; the message has file, line and column */
     RUBATO_ERROR_IO,          /* a file that cannot be read or written */
     RUBATO_ERROR_NETWORK,     /* a busy port, an unknown host, an impossible answer */
-    RUBATO_ERROR_NOT_FOUND,   /* no table, model, storage or rule of that name */
+    RUBATO_ERROR_NOT_FOUND,   /* no table, model, storage, rule or handler of that name */
     RUBATO_ERROR_EXISTS,      /* a table of that name is there already */
     RUBATO_ERROR_TYPE,        /* a handle opened with another dtype than the table's */
     RUBATO_ERROR_RANGE,       /* a key outside the table's range */
@@ -26,7 +26,7 @@ typedef enum {
     RUBATO_ERROR_TASK_FAILED, /* a worker's function returned false */
     RUBATO_ERROR_CANCELLED,   /* another worker's failure, or a signal, ended the task */
     RUBATO_ERROR_NODE_LOST,   /* a node died or hangs */
-    RUBATO_ERROR_DEADLOCK,    /* workers of a task wait for one another, and always would */
+    RUBATO_ERROR_DEADLOCK,    /* workers of a task wait for one another, and would wait for ever */
     RUBATO_ERROR_HANDLER,     /* a handler failed on a server; the message is its own */
 } RubatoError;
 

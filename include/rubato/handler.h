@@ -1,8 +1,8 @@
 /* Calls of handlers: computation that goes to the rows.
  *
  * A call reaches all of a table, one part of it, or some keys. The handler runs once on each part
- * that it reaches; the caller gets one result. handler_ops.h says what a handler is and how a
- * consistency model treats its calls; docs/reference/handler.md lists those that there are.
+ * that the call reaches; the caller gets one result. handler_ops.h says what a handler is and how a
+ * consistency model treats its calls. docs/reference/handler.md lists the built-in handlers.
  *
  * Threads: as each call says. */
 #ifndef RUBATO_HANDLER_H
@@ -25,22 +25,22 @@ typedef struct {
     size_t n_keys;
 } RubatoHandlerCall;
 
-/* Calls a handler on a table of the worker's task, at the worker's clock, and waits for it: a
- * handler that reads until the model lets it, as a Get; one that writes until each server has
- * applied it or, under "bsp", kept it for the end of the clock. *result gets the call's result;
- * NULL: nobody wants it. The caller keeps arguments and keys.
+/* Calls a handler on a table of the worker's task, at the worker's clock, and waits for its end.
+ * The call of a handler that reads waits for the model as a Get does. The call of a handler that
+ * writes waits until each server has applied it or, under "bsp", kept it for the end of the clock.
+ * *result gets the call's result; result may be NULL. The caller owns arguments and keys.
  *
  * Errors: RUBATO_ERROR_HANDLER if the handler failed; its text names table, handler, part and node.
- * RUBATO_ERROR_NOT_FOUND for an unknown table or handler; RUBATO_ERROR_RANGE for a part or key that
- * the table does not have; RUBATO_ERROR_INVALID for what the model refuses: under "sparse_ssp" a
- * call has to name its keys. RUBATO_ERROR_FORMAT and others of the handler's own check.
+ * RUBATO_ERROR_NOT_FOUND for an unknown table or handler. RUBATO_ERROR_RANGE for a part or key that
+ * the table does not have. RUBATO_ERROR_INVALID if the model refuses the call: under "sparse_ssp" a
+ * call has to name its keys. RUBATO_ERROR_FORMAT, and others that the handler's own check returns.
  * RUBATO_ERROR_CANCELLED, RUBATO_ERROR_MEMORY.
  *
  * Threads: the worker's. (*result: transfer full) */
 RUBATO_API bool rubato_worker_call_handler(RubatoWorker *worker, const RubatoHandlerCall *call,
                                            GBytes **result, GError **error);
 
-/* The same between tasks, past any model: what the handler writes has been written when this
+/* The same between tasks, without a model: what the handler writes has been written when this
  * returns. Any thread. (*result: transfer full) */
 RUBATO_API bool rubato_engine_call_handler(RubatoEngine *engine, const RubatoHandlerCall *call,
                                            GBytes **result, GError **error);

@@ -3,7 +3,7 @@
  * Process cache (tables under "ssp"): a row that one worker of the node has read serves all its
  * workers as long as the staleness bound allows. Concurrent misses on a row are fetched once. A
  * worker always sees its own Adds. RubatoTableSpec.cache says which rows are cached. Gets of ranges
- * read past the cache. Elsewhere the handle is a RubatoKVTable.
+ * do not use the cache. Under other models the handle works like a RubatoKVTable.
  *
  * kv_table.h describes what all handles have in common.
  *
@@ -17,7 +17,7 @@ G_BEGIN_DECLS
 
 typedef struct RubatoKVClientTable RubatoKVClientTable;
 
-/* (transfer full) */
+/* As rubato_worker_open_kv_table. (transfer full) */
 RUBATO_API RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker,
                                                                    const char *table,
                                                                    RubatoDtype dtype,
@@ -27,7 +27,7 @@ RUBATO_API void rubato_kv_client_table_free(RubatoKVClientTable *table);
 RUBATO_API uint32_t rubato_kv_client_table_width(const RubatoKVClientTable *table);
 RUBATO_API uint64_t rubato_kv_client_table_clock_value(const RubatoKVClientTable *table);
 
-/* As those of RubatoKVTable. */
+/* These do the same as the calls of RubatoKVTable. */
 RUBATO_API bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *keys,
                                            size_t n, void *values, GError **error);
 RUBATO_API bool rubato_kv_client_table_add(RubatoKVClientTable *table, const RubatoKey *keys,
@@ -52,7 +52,7 @@ RUBATO_API RubatoTicket rubato_kv_client_table_add_get_range_async(
     const RubatoRequestOptions *options, GError **error);
 RUBATO_API bool rubato_kv_client_table_clock(RubatoKVClientTable *table, GError **error);
 
-/* As those of RubatoKVTable. */
+/* These do the same as the calls of RubatoKVTable. */
 RUBATO_API RubatoTicket rubato_kv_client_table_get_async(RubatoKVClientTable *table,
                                                          const RubatoKey *keys, size_t n,
                                                          void *values,

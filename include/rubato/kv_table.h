@@ -4,11 +4,12 @@
  * has one clock on each table; several handles of one worker on one table share it.
  *
  * Common to all calls of the four handles:
- * - n keys in any order, repeated ones allowed; n = 0 does nothing. values and deltas hold n ×
- *   width values of the table's dtype, row i belonging to keys[i].
- * - the caller owns keys, values and deltas, and may reuse them when the call returns.
- * - RUBATO_ERROR_RANGE: a key outside a dense table's range; nothing was sent, nothing written.
+ * - n keys come in any order; a key may be repeated. n = 0 does nothing. values and deltas hold n ×
+ *   width values of the table's dtype; row i belongs to keys[i].
+ * - The caller owns keys, values and deltas, and may reuse them when the call returns.
+ * - RUBATO_ERROR_RANGE: a key is outside a dense table's range. Nothing was sent, nothing written.
  *   RUBATO_ERROR_CANCELLED: the task failed elsewhere or was cancelled.
+ *   RUBATO_ERROR_MEMORY: this node has no memory for the request.
  *
  * Threads: the worker that opened the handle. It closes the handle before its function returns. */
 #ifndef RUBATO_KV_TABLE_H
@@ -25,8 +26,8 @@ typedef struct RubatoKVTable RubatoKVTable;
 RUBATO_API RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *table,
                                                       RubatoDtype dtype, GError **error);
 
-/* Closes the handle. Its Adds stay. It waits for the requests that have tickets of this handle, and
- * for their callbacks. NULL is allowed. */
+/* Closes the handle. Its Adds stay. The call waits for the requests that have tickets of this
+ * handle, and for their callbacks. NULL is allowed. */
 RUBATO_API void rubato_kv_table_free(RubatoKVTable *table);
 
 /* Values in a row. */
@@ -35,7 +36,7 @@ RUBATO_API uint32_t rubato_kv_table_width(const RubatoKVTable *table);
 /* The worker's clock on the table: how many iterations it has finished. */
 RUBATO_API uint64_t rubato_kv_table_clock_value(const RubatoKVTable *table);
 
-/* Reads the rows of the keys into values; waits until the model lets it. */
+/* Reads the rows of the keys into values. It waits until the table's model allows it. */
 RUBATO_API bool rubato_kv_table_get(RubatoKVTable *table, const RubatoKey *keys, size_t n,
                                     void *values, GError **error);
 
@@ -50,17 +51,17 @@ RUBATO_API bool rubato_kv_table_get_range(RubatoKVTable *table, RubatoKey first,
 RUBATO_API bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first, size_t n,
                                           const void *deltas, GError **error);
 
-/* Adds the deltas, then reads the rows, in one round trip: as an Add and a Get right after it. So
- * values has the rows that the model shows at this clock: under "bsp" without these deltas. */
+/* Adds the deltas, then reads the rows, like an Add followed by a Get, but in one round trip.
+ * values gets the rows that the model shows at this clock: under "bsp" without these deltas. */
 RUBATO_API bool rubato_kv_table_add_get(RubatoKVTable *table, const RubatoKey *keys, size_t n,
                                         const void *deltas, void *values, GError **error);
 RUBATO_API bool rubato_kv_table_add_get_range(RubatoKVTable *table, RubatoKey first, size_t n,
                                               const void *deltas, void *values, GError **error);
 
-/* The same, without a wait: ticket.h. The ticket of an Add ends when the servers have applied it
- * or, under "bsp", kept it for the end of the clock. values stay until the ticket has ended, and
- * then hold the rows. 0 on error; then the callback is never called. If requests of 16 MiB are
- * under way, these first wait until some of them are answered. */
+/* The same without a wait: see ticket.h. The ticket of an Add ends when the servers have applied it
+ * or, under "bsp", kept it for the end of the clock. The caller keeps values until the ticket has
+ * ended; then they hold the rows. Returns 0 on error; then the callback is never called. While the
+ * worker has 16 MiB of requests under way on the table, these calls first wait for some answers. */
 RUBATO_API RubatoTicket rubato_kv_table_get_async(RubatoKVTable *table, const RubatoKey *keys,
                                                   size_t n, void *values,
                                                   const RubatoRequestOptions *options,

@@ -16,31 +16,31 @@ typedef struct {
     const uint32_t *nodes;   /* the ids of the nodes to start; NULL: all of the file */
     size_t n_nodes;
     const char *ssh; /* the command that reaches other machines, with its options; NULL: "ssh" */
-    bool no_prefix;  /* lines are printed as they are, without [node] before them */
+    bool no_prefix;  /* print the nodes' lines as they are, without [node] before them */
 } RubatoLaunch;
 
 /* Starts argv for each node with RUBATO_CLUSTER and RUBATO_NODE in its environment: here if the
  * node's host is an address of this machine, else through ssh. The nodes read the run's secret from
  * a descriptor, whose number is in RUBATO_SECRET_FD. It is the secret of RUBATO_SECRET or of the
- * file's secret_file, else a new one; a new one is made only if all nodes are started. The nodes'
- * lines go to standard output and standard error with the node's id before them, and messages about
- * nodes go to standard error. SIGINT, SIGTERM and SIGHUP are passed on to every node; a second one
- * kills them. When one node fails, the others have twice the file's timeout to end by themselves;
- * then they are ended. No started process is left running when this returns.
+ * file's secret_file. If there is neither, and if all nodes are started, it is a new one. The
+ * nodes' lines go to standard output and standard error with the node's id before them, and
+ * messages about nodes go to standard error. SIGINT, SIGTERM and SIGHUP are passed on to every
+ * node; a second one kills them. When one node fails, the others have twice the file's timeout_ms
+ * to end by themselves; then they are ended. No started process is left running when this returns.
  *
  * True if the nodes were started. *exit_code is then 0 if all of them ended well, else the exit
  * code of the first that failed, or 128 + signal if a signal ended it. False if none was started,
  * with RUBATO_ERROR_CONFIG, _IO, _INVALID, _NOT_FOUND (the program) or _NETWORK (a host). */
 RUBATO_API bool rubato_launch_run(const RubatoLaunch *launch, int *exit_code, GError **error);
 
-/* Makes a file with a new secret, for nodes that rubato_launch_run does not start all together.
- * Only its owner may use it. False with RUBATO_ERROR_IO if it cannot be made, or if there is a file
- * of that name. */
+/* Makes a file with a new secret, for nodes that are not all started by one rubato_launch_run. Only
+ * its owner may use the file (mode 0600). False with RUBATO_ERROR_IO if it cannot be made, or if
+ * there is already a file of that name. */
 RUBATO_API bool rubato_launch_make_secret(const char *path, GError **error);
 
-/* Reads the file, resolves its hosts, tries its ports on this machine, and appends a table of what
- * would run where to the report, also if a host or a port is wrong. False with a line for each
- * fault: RUBATO_ERROR_CONFIG, _IO or _NETWORK. */
+/* Reads the file, resolves its hosts, and tries its ports on this machine. It appends a table of
+ * what would run where to the report, even if a host or a port is wrong. False with
+ * RUBATO_ERROR_CONFIG, _IO or _NETWORK, and a line for each fault in the message. */
 RUBATO_API bool rubato_launch_check(const char *cluster_file, GString *report, GError **error);
 
 G_END_DECLS

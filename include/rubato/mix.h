@@ -1,5 +1,5 @@
-/* Numbers that look random, from numbers that do not: seeds from seeds, scattered keys from row
- * numbers.
+/* Makes numbers that look random from numbers that do not: seeds from seeds, scattered keys from
+ * row numbers.
  *
  * Threads: any. */
 #ifndef RUBATO_MIX_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Each bit of x changes about half of the result's bits. Different numbers have different results;
- * 0 stays 0. Anybody can compute it backwards, so it protects no hash table from chosen keys.
+ * 0 stays 0. The function is easy to invert, so it protects no hash table from chosen keys.
  *
  * The finaliser of SplitMix64: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number
  * generators", OOPSLA 2014, with the constants of Stafford's variant 13. */

@@ -1,8 +1,8 @@
 /* Registers a program's own models, storages, update rules and handlers.
  *
- * A program registers them before it makes an engine; table specs then take their names as they
- * take the built-in ones. All nodes of a run must have registered the same: names and traits are
- * compared when the nodes meet, and a node that differs is refused.
+ * A program registers them before it makes an engine. Then table specs, and calls of handlers, may
+ * name them like the built-in ones. All nodes of a run must have registered the same: names and
+ * traits are compared when the nodes meet, and a node that differs is refused.
  *
  * A plug-in file is a shared object that registers what it holds in rubato_plugin_register. The
  * option --plugin FILE of the programs, and of rubato_engine_new_from_args, loads one. It is
@@ -35,8 +35,9 @@ RUBATO_API bool rubato_register_storage(const RubatoStorageOps *ops, GError **er
 RUBATO_API bool rubato_register_update_rule(const RubatoUpdateOps *ops, GError **error);
 RUBATO_API bool rubato_register_handler(const RubatoHandlerOps *ops, GError **error);
 
-/* The name of model, storage, update rule or handler number i: first the built-in ones, then the
- * registered ones in their order. NULL past the last. (transfer none) */
+/* The name of model, storage, update rule or handler number i, from 0: first the built-in ones,
+ * then the registered ones in the order of their registration. NULL past the last.
+ * (transfer none) */
 RUBATO_API const char *rubato_model_name(size_t i);
 RUBATO_API const char *rubato_storage_name(size_t i);
 RUBATO_API const char *rubato_update_rule_name(size_t i);
@@ -46,11 +47,11 @@ RUBATO_API const char *rubato_handler_name(size_t i);
  * (transfer none) */
 RUBATO_API const RubatoUpdateTraits *rubato_update_rule_traits(const char *update);
 
-/* Loads a plug-in file, which stays loaded until the process ends, and calls its
- * rubato_plugin_register. A path without a slash that is not in the present folder is searched for
- * as dlopen(3) does. Errors: RUBATO_ERROR_NOT_FOUND if it cannot be loaded or is no plug-in, and
- * those of its rubato_plugin_register, after the file's name. For programs that use the shared
- * library: a program with a static Rubato of its own registers by itself. */
+/* Loads a plug-in file and calls its rubato_plugin_register. The file stays loaded until the
+ * process ends. A path without a slash is looked for in the current folder first, and then where
+ * dlopen(3) looks. Errors: RUBATO_ERROR_NOT_FOUND if it cannot be loaded or is no plug-in; and
+ * those of its rubato_plugin_register, with the file's name before their text. For programs that
+ * use the shared library: a program that contains the static library registers by itself. */
 RUBATO_API bool rubato_load_plugin(const char *path, GError **error);
 
 /* A plug-in file defines this function, not the library: it registers everything that the file

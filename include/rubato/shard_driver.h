@@ -1,7 +1,7 @@
 /* A shard without a model: a storage, an update rule and an initialiser, as the spec of a table
- * names them. For tests and tools that look at these parts by themselves.
+ * names them. For tests and tools that use these without a cluster.
  *
- * Keys come in any of the three forms of RubatoKeys. Where the storage holds a range, they lie in
+ * Keys come in any of the three forms of RubatoKeys. If the storage holds a range, they must lie in
  * it. Arrays of values are aligned for the table's dtype.
  *
  * Threads: one at a time. */
@@ -36,12 +36,11 @@ RUBATO_API void rubato_shard_driver_free(RubatoShardDriver *driver);
 RUBATO_API void rubato_shard_driver_get(RubatoShardDriver *driver, const RubatoKeys *keys,
                                         void *values);
 
-/* Applies the deltas of a worker by the update rule. False: there was no memory for all of it. */
+/* Applies the deltas of a worker by the update rule. False: there was not enough memory. */
 RUBATO_API bool rubato_shard_driver_add(RubatoShardDriver *driver, uint32_t worker,
                                         const RubatoKeys *keys, const void *deltas);
 
-/* As rubato_engine_set, _get_state, _set_state and _reset. False: there was no memory for all of
- * it. */
+/* As rubato_engine_set, _get_state, _set_state and _reset. False: there was not enough memory. */
 RUBATO_API bool rubato_shard_driver_set(RubatoShardDriver *driver, const RubatoKeys *keys,
                                         const void *values);
 RUBATO_API bool rubato_shard_driver_get_state(RubatoShardDriver *driver, const RubatoKeys *keys,
@@ -58,7 +57,7 @@ RUBATO_API bool rubato_shard_driver_tune(RubatoShardDriver *driver, RubatoHyper 
 RUBATO_API RubatoBadGradients rubato_shard_driver_bad_gradients(const RubatoShardDriver *driver,
                                                                 uint32_t worker);
 
-/* What the shard is made of; all of it is the driver's. (transfer none) */
+/* What the shard is made of. The driver owns it. (transfer none) */
 RUBATO_API RubatoStorage *rubato_shard_driver_storage(RubatoShardDriver *driver);
 RUBATO_API const RubatoInit *rubato_shard_driver_init(const RubatoShardDriver *driver);
 RUBATO_API const RubatoUpdateOps *rubato_shard_driver_update_ops(const RubatoShardDriver *driver);

@@ -1,8 +1,8 @@
-/* RubatoSparseKVClientTable: the worker announces ahead which keys each iteration uses.
+/* RubatoSparseKVClientTable: the worker announces ahead of time which keys each iteration uses.
  *
  * The handle clocks itself: each Get after the first ends the iteration before it. A Get, and the
  * Adds that follow it, use the keys announced for the iteration. Under "sparse_ssp" a worker may
- * run speculation clocks beyond the staleness bound as long as no slower worker still uses one of
+ * run `speculation` clocks beyond the staleness bound as long as no slower worker still uses one of
  * its keys. Under the other models the handle works too, but the announcements release no Get
  * earlier.
  *
@@ -22,17 +22,19 @@ typedef struct {
     size_t n; /* 0: the iteration uses none */
 } RubatoIteration;
 
-/* Gives the keys of iteration 0, 1, 2, …, each once, in order. False: there are no more. The
- * callback owns the keys; they are copied before it is called again. */
+/* Writes the keys of an iteration to *keys. It is called for iteration 0, 1, 2, …, once each, in
+ * this order. It returns false if there are no more iterations. The callback owns the keys; they
+ * are copied before it is called again. */
 typedef bool (*RubatoIterationFunc)(uint64_t iteration, RubatoIteration *keys, void *user_data);
 
 /* Opens the table with all iterations in an array. The caller keeps the array until the handle is
- * freed. (transfer full) */
+ * freed. Errors: those of rubato_worker_open_kv_table, and RUBATO_ERROR_INVALID if the worker has
+ * clocked the table or has opened such a handle on it before. (transfer full) */
 RUBATO_API RubatoSparseKVClientTable *rubato_worker_open_sparse_kv_client_table(
     RubatoWorker *worker, const char *table, RubatoDtype dtype, const RubatoIteration *iterations,
     size_t n_iterations, GError **error);
 
-/* Opens it with a callback, which is asked `speculation` iterations ahead (one at least).
+/* The same with a callback, which is asked `speculation` iterations ahead, at least one.
  * (transfer full) */
 RUBATO_API RubatoSparseKVClientTable *rubato_worker_open_sparse_kv_client_table_with(
     RubatoWorker *worker, const char *table, RubatoDtype dtype, RubatoIterationFunc next,
@@ -44,19 +46,19 @@ RUBATO_API uint32_t rubato_sparse_kv_client_table_width(const RubatoSparseKVClie
 RUBATO_API uint64_t
 rubato_sparse_kv_client_table_clock_value(const RubatoSparseKVClientTable *table);
 
-/* The keys of the next Get: those of iteration 0 before the first. False when the iterations are
- * used up. They stay valid until that Get's iteration has ended. (transfer none) */
+/* The keys of the next Get; before the first Get, those of iteration 0. They stay valid until that
+ * Get's iteration has ended. False if all iterations have been read. (transfer none) */
 RUBATO_API bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table,
                                                    RubatoIteration *keys);
 
-/* Ends the iteration before, if there was one, and reads the rows of this one's keys into values (n
- * × width values, in the order of the announced keys). RUBATO_ERROR_RANGE if all iterations have
- * been read. */
+/* Ends the iteration before, if there was one, and reads the rows of the next iteration's keys into
+ * values: n × width values, in the order of the announced keys. RUBATO_ERROR_RANGE if all
+ * iterations have been read. */
 RUBATO_API bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *values,
                                                   GError **error);
 
-/* Adds n × width deltas to the rows of the iteration that the last Get began. May be left out or
- * called several times. RUBATO_ERROR_INVALID before the first Get. */
+/* Adds n × width deltas to the rows of the iteration that the last Get began. An iteration may make
+ * this call any number of times. RUBATO_ERROR_INVALID before the first Get. */
 RUBATO_API bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table,
                                                   const void *deltas, GError **error);
 
@@ -66,8 +68,8 @@ RUBATO_API bool rubato_sparse_kv_client_table_add_get(RubatoSparseKVClientTable 
                                                       const void *deltas, void *values,
                                                       GError **error);
 
-/* The same, without a wait: ticket.h, and rubato_kv_table_get_async. A Get ends the iteration
- * before when it is started, not when its ticket ends. */
+/* The same without a wait: see ticket.h and rubato_kv_table_get_async. A Get ends the iteration
+ * before it when it starts, not when its ticket ends. */
 RUBATO_API RubatoTicket rubato_sparse_kv_client_table_get_async(RubatoSparseKVClientTable *table,
                                                                 void *values,
                                                                 const RubatoRequestOptions *options,

@@ -5,8 +5,7 @@
  * models/storage/<name>.c that ends in its constant RubatoStorageOps, and a line in the array of
  * models/storage/storage.c.
  *
- * Threads: every op is called by the shard's present owner, one thread at a time; none may
- * block. */
+ * Threads: the shard's present owner calls the ops, one thread at a time. None may block. */
 #ifndef RUBATO_STORAGE_OPS_H
 #define RUBATO_STORAGE_OPS_H
 
@@ -26,52 +25,56 @@ typedef struct {
     const RubatoTableSpec *spec; /* valid only during create */
     RubatoKey first_key;         /* dense: the shard's keys first_key .. first_key + n_keys - 1 */
     uint64_t n_keys;
-    size_t row_bytes;       /* of a row's values and the update rule's state behind them */
+    size_t row_bytes;       /* of a row's values and the update rule's state after them */
     const RubatoInit *init; /* outlives the storage */
-    uint64_t hash_seed;     /* of the table, random: nobody can choose keys that collide under it */
+    uint64_t hash_seed;     /* random, the same for the whole table: with it nobody can choose keys
+                             * whose hashes collide */
 } RubatoStorageSetup;
 
-/* Writes the initial values of a key's row, and the state behind them. */
+/* Writes the initial values of a key's row, and the state after them. */
 RUBATO_API void rubato_init_row(const RubatoInit *init, RubatoKey key, void *row);
 
 /* The same for the rows of n consecutive keys. */
 RUBATO_API void rubato_init_run(const RubatoInit *init, RubatoKey first, uint64_t n, void *rows);
 
-/* Whether the initial values and state of every key are zero, so that fresh pages will do. */
+/* Whether the initial values and state of every key are zero. Then zeroed memory needs no
+ * rubato_init_row. */
 RUBATO_API bool rubato_init_is_zero(const RubatoInit *init);
 
 struct RubatoStorageOps {
     const char *name;
 
-    /* True: it holds all rows of the shard's range of keys from the start. False: rows of any keys,
-     * which are created on demand. */
+    /* True: it holds all rows of the shard's range of keys from the start. False: it holds rows of
+     * any keys, and creates them on demand. */
     bool holds_range;
 
     /* Whether a table with this spec may have this storage; the error says what to write instead.
      * May be NULL. */
     bool (*check)(const RubatoTableSpec *spec, GError **error);
 
-    /* (transfer full) NULL with RUBATO_ERROR_MEMORY if the rows do not fit. */
+    /* Makes a storage. The caller fills in the base after create has returned. NULL with
+     * RUBATO_ERROR_MEMORY if the rows do not fit into memory. (transfer full) */
     RubatoStorage *(*create)(const RubatoStorageSetup *setup, GError **error);
     void (*destroy)(RubatoStorage *storage);
 
-    /* Points rows[i] at the row of keys[i], at NULL if it is absent. n is at most
-     * RUBATO_STORAGE_BLOCK. The pointers hold until the next call of find_or_create. */
+    /* Sets rows[i] to the row of keys[i], or to NULL if it is absent. n is at most
+     * RUBATO_STORAGE_BLOCK. The pointers are valid until the next call of find_or_create. */
     void (*find)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
-    /* The same, but absent rows are created with their initial values. The pointers hold until the
-     * next call. False if there is no memory for a row: earlier rows are unharmed, and some of
-     * the absent rows may have been created. */
+    /* The same, but absent rows are created with their initial values. The pointers are valid until
+     * the next call. False if there is no memory for a row: rows that were there are unharmed, and
+     * some of the absent rows may have been created. */
     bool (*find_or_create)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 
     /* The rows of n consecutive keys, if they are consecutive in memory; else NULL. A storage that
-     * returns its shard's whole range this way never moves it: the shard then uses this pointer
-     * alone, and both find ops may be NULL. */
+     * returns its shard's whole range like this must never move it: the shard then uses only this
+     * pointer, and both find ops may be NULL. */
     void *(*run)(RubatoStorage *storage, RubatoKey first, size_t n);
 
-    /* Writes the keys of n rows from the first-th on; n is at least 1, and so many rows exist. Any
-     * order will do, as long as it stays the same until the next row is created. May be NULL: then
-     * the keys of a table cannot be listed, unless it is "dense". */
+    /* Writes the keys of n rows, from row number `first` on, counted from 0. n is at least 1, and
+     * these rows exist. The rows may be in any order that stays the same until the next row is
+     * created. May be NULL: then the keys of a table cannot be listed and its parts cannot be
+     * moved, unless the storage holds a range. */
     void (*list)(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys);
 
     /* How many rows there are, and how many bytes the storage takes in all. */

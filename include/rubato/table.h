@@ -1,8 +1,9 @@
 /* What a table is: its name, shape, storage, consistency model and update rule.
  *
  * A spec is plain data that the caller owns; the engine copies what it keeps. A field left 0 or
- * NULL has the default that stands beside it. A field that has no effect, such as a staleness under
- * "bsp", is refused (RUBATO_ERROR_INVALID) with what it needs; only a seed may be given always.
+ * NULL has the default that its comment gives. A field that has no effect, such as a staleness
+ * under "bsp", is refused with RUBATO_ERROR_INVALID; the message says what the field needs. Only a
+ * seed is always allowed.
  *
  * Threads: any. */
 #ifndef RUBATO_TABLE_H
@@ -19,20 +20,20 @@ typedef enum {
     RUBATO_CACHE_NONE,
 } RubatoCache;
 
-/* What becomes of a bad delta: not a number, infinite, or beyond the rule's max_gradient. Bad ones
- * are counted by table and worker: rubato_engine_bad_gradients. */
+/* What happens to a bad delta. A delta is bad if it is not a number, is infinite, or is beyond the
+ * rule's max_gradient. rubato_engine_bad_gradients gives the counts, by table and worker. */
 typedef enum {
-    RUBATO_ON_BAD_GRADIENT_DEFAULT, /* _COUNT for the gradient rules, _UNCHECKED for the others */
-    RUBATO_ON_BAD_GRADIENT_COUNT,   /* it is counted and applied all the same */
-    RUBATO_ON_BAD_GRADIENT_REFUSE,  /* it is counted, and its row of the Add is left out */
-    RUBATO_ON_BAD_GRADIENT_UNCHECKED,
+    RUBATO_ON_BAD_GRADIENT_DEFAULT,   /* _COUNT for the gradient rules, _UNCHECKED for the others */
+    RUBATO_ON_BAD_GRADIENT_COUNT,     /* it is counted and applied all the same */
+    RUBATO_ON_BAD_GRADIENT_REFUSE,    /* it is counted, and its row of the Add is left out */
+    RUBATO_ON_BAD_GRADIENT_UNCHECKED, /* it is applied; bad deltas are not looked for */
 } RubatoOnBadGradient;
 
 /* What happens to the Adds of a clock under "bsp" when the min clock passes it. */
 typedef enum {
     RUBATO_AGGREGATE_NONE, /* each is applied, in worker order */
-    RUBATO_AGGREGATE_SUM,  /* those of a key are summed in worker order, the sum is applied once */
-    RUBATO_AGGREGATE_MEAN, /* the same with the mean over the workers that sent any */
+    RUBATO_AGGREGATE_SUM,  /* those of a key are summed in worker order; the sum is applied once */
+    RUBATO_AGGREGATE_MEAN, /* the same, but the sum is divided by how many workers added to it */
 } RubatoAggregate;
 
 /* The hyper-parameters of an update rule. The comment of each names the rules that have it, and
@@ -49,23 +50,24 @@ typedef struct {
     double beta;          /* "ftrl": 1 */
     double l1, l2;        /* "ftrl": 0 */
 
-    /* The gradient rules, in this order; 0: none. Each gradient is clipped to ±clip_value; the
-     * gradients of a row are scaled down to the norm clip_norm if they exceed it; weight_decay ×
-     * value is added (L2). */
+    /* The gradient rules, in this order; 0: none. First each gradient is clipped to ±clip_value.
+     * Then, if the norm of a row's gradients is above clip_norm, they are scaled down to it. Then
+     * weight_decay × value is added to each (L2). */
     double clip_value, clip_norm, weight_decay;
 
-    /* "adagrad": what the sums of squares of a row begin with; 0. */
+    /* "adagrad": what the sums of squares of a row begin with: 0. */
     double initial_accumulator;
 
-    double max_gradient; /* a delta beyond ±max_gradient is a bad one; 0: any finite one is good */
+    double max_gradient; /* a delta beyond ±max_gradient is bad; 0: any finite one is good */
     RubatoOnBadGradient on_bad_gradient;
 
-    /* "adagrad", "adam": one accumulator of squares for a row, of the mean of its gradients'
-     * squares, and not one for each value. */
+    /* "adagrad", "adam": a row has one accumulator of squares, not one for each value. It takes the
+     * mean of the squares of the row's gradients. */
     bool row_wise;
 } RubatoRule;
 
-/* In a RubatoRule where 0 means another default: the number 0. (It is the negative zero.) */
+/* The number 0, in a member of RubatoRule where 0 means another default. (It is the negative
+ * zero.) */
 #define RUBATO_ZERO (-0.0)
 
 /* The numbers of a RubatoRule: what rubato_worker_tune and rubato_engine_tune change. */
@@ -93,17 +95,17 @@ typedef enum {
     RUBATO_LEAD_UNBOUNDED, /* any number */
 } RubatoLead;
 
-/* What is special about a consistency model. With every member false any model works, but perhaps
- * more slowly. */
+/* What is special about a consistency model. A model for which all members are left out works too,
+ * but perhaps more slowly. */
 typedef struct {
     RubatoLead lead;
 
-    /* The sources of clocks: false, the nodes, each with the clock of its slowest worker; true, the
-     * workers one by one. */
+    /* The sources of clocks. False: they are the nodes, each with the clock of its slowest worker.
+     * True: they are the workers, one by one. */
     bool per_worker_clocks;
 
-    /* The model needs clocks for Gets alone, and answers a Get at once if the min clock is at least
-     * the Get's clock less the table's staleness. Then the Gets of a single node carry its clock,
+    /* The model needs clocks for Gets only. It answers a Get at once if the min clock is at least
+     * the Get's clock minus the table's staleness. Then the Gets of a single node carry its clock,
      * and a clock message is sent only while a Get waits. Not with per_worker_clocks. */
     bool lazy_clocks;
 
@@ -115,7 +117,8 @@ typedef struct {
      * aggregated first (RubatoTableSpec.aggregate). */
     bool applies_by_clock;
 
-    /* Workers announce their keys ahead; the table's speculation and record have a meaning. */
+    /* Workers announce their keys ahead of time; the table's speculation and record have a
+     * meaning. */
     bool takes_announcements;
 } RubatoModelTraits;
 
@@ -125,7 +128,7 @@ typedef struct {
     uint32_t width;    /* values in a row; 0 means 1 */
 
     /* Storage: "dense" holds the keys first_key .. first_key + n_keys - 1, "hash" any 64-bit key.
-     * NULL means "dense" where n_keys is given and "hash" where it is not. */
+     * NULL means "dense" if n_keys is given, else "hash". */
     const char *storage;
     RubatoKey first_key;
     uint64_t n_keys;
@@ -134,11 +137,11 @@ typedef struct {
     /* Consistency: "asp" (the default), "bsp", "ssp" or "sparse_ssp". */
     const char *model;
     uint32_t staleness;   /* ssp, sparse_ssp: clocks that a reader may be ahead of the slowest */
-    uint32_t speculation; /* sparse_ssp: clocks beyond it that a reader without conflicts may be */
-    const char *record;   /* sparse_ssp: who uses which key, "hash" (the default) or "dense" */
+    uint32_t speculation; /* sparse_ssp: further clocks, if no slower worker uses its keys */
+    const char *record;   /* sparse_ssp: notes who uses which key: "hash" (the default), "dense" */
 
-    /* bsp: the bytes of a worker's Adds of earlier clocks that servers may keep. While they keep
-     * more, the worker's next Add waits for the slowest worker. 0 means 64 MiB. */
+    /* bsp: how many bytes of a worker's Adds of earlier clocks the servers may keep. While they
+     * keep more, the worker's next Add waits for the slowest worker. 0 means 64 MiB. */
     uint64_t max_kept_bytes;
 
     /* What an Add does to a row: "add" (the default) or "assign"; with gradients "sgd", "momentum",
@@ -148,7 +151,7 @@ typedef struct {
     RubatoRule rule;
     RubatoAggregate aggregate; /* bsp; f32 and f64 */
 
-    /* The value of a row before its first write: "constant" (the default) is init_value, "uniform"
+    /* The values of a row before its first write: "constant" (the default) is init_value, "uniform"
      * lies in [init_low, init_high), "normal" has init_mean and init_stddev. Each value depends on
      * seed, key and column alone, and not on the number of servers. */
     const char *init;
@@ -159,14 +162,14 @@ typedef struct {
 
     uint32_t chunk_size; /* RubatoChunkTable: keys in a chunk; 0 means 1 */
 
-    /* The parts that the table's keys are cut into: what is placed on servers, and moved between
-     * them. 0 means one for each server thread; 4096 at most. Part i begins on server i, and where
-     * there are more parts than servers the next part on the first server again. */
+    /* How many parts the table's keys are cut into. A part lies on one server and can move to
+     * another one. 0 means one part for each server thread; 4096 at most. At first part i lies on
+     * server i modulo the number of servers. */
     uint32_t parts;
 
     /* Which part holds a key: "range" (even ranges, the default of "dense"), "hash" (the default
-     * of "hash") or "bounds": part i holds the keys below bounds[i] that no part before it holds,
-     * the last part the rest; n_bounds is the number of parts less one. */
+     * of "hash") or "bounds". With "bounds", part i holds the keys below bounds[i] that no earlier
+     * part holds, and the last part holds the rest; n_bounds is the number of parts minus one. */
     const char *partition;
     const RubatoKey *bounds;
     size_t n_bounds;
@@ -179,7 +182,7 @@ typedef struct {
 RUBATO_API const RubatoModelTraits *rubato_model_traits(const char *model);
 
 /* Whether the storage of such a table holds a range of keys, first_key .. first_key + n_keys - 1,
- * as "dense" does; false: any keys. Any thread. */
+ * as "dense" does. False: it holds any keys. Any thread. */
 RUBATO_API bool rubato_table_spec_holds_range(const RubatoTableSpec *spec);
 
 G_END_DECLS

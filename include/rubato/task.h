@@ -1,4 +1,4 @@
-/* A task: a function that N workers run against tables, and what one of its workers can ask.
+/* A task: a function that N workers run on tables. The calls of such a worker.
  *
  * Threads: calls that take a RubatoWorker come from that worker's own thread. */
 #ifndef RUBATO_TASK_H
@@ -11,8 +11,8 @@ G_BEGIN_DECLS
 typedef struct RubatoWorker RubatoWorker;
 typedef struct RubatoTaskRun RubatoTaskRun;
 
-/* What each worker runs. False with an error fails the task on every node. A worker that returns is
- * retired: all its Adds count, and no other worker waits for its clock any more. */
+/* What each worker runs. False with an error fails the task on every node. A worker that returns
+ * true is retired: all its Adds count, and no other worker waits for its clock any more. */
 typedef bool (*RubatoTaskFunc)(RubatoWorker *worker, void *user_data, GError **error);
 
 /* How many workers one node gives to a task. */
@@ -27,16 +27,17 @@ typedef struct {
     void *user_data;
     const char *const *tables; /* the tables it may open, ended by NULL; NULL: none */
 
-    /* Workers: the same number on every node that has workers in the cluster file; or a list, and
-     * nodes that are not in it have none. Neither: each node's `workers` in the cluster file, or
-     * the engine's `workers` in a single process. */
+    /* How many workers: workers_per_node is the same number for every node that has workers in the
+     * cluster file. Or allocation lists the nodes; a node that is not in the list has none. With
+     * neither, each node has its `workers` of the cluster file, or in a single process the engine's
+     * `workers`. */
     uint32_t workers_per_node;
     const RubatoAllocation *allocation;
     size_t n_allocation;
 } RubatoTask;
 
-/* 0 .. n_workers - 1, over all nodes of the task: by node in the cluster file's order of ids, then
- * by the rank on the node. */
+/* 0 .. n_workers - 1, over all nodes of the task: by node in the order of the ids, then by the rank
+ * on the node. */
 RUBATO_API uint32_t rubato_worker_rank(const RubatoWorker *worker);
 
 /* 0 .. workers of this node - 1. */
@@ -45,7 +46,7 @@ RUBATO_API uint32_t rubato_worker_local_rank(const RubatoWorker *worker);
 /* The node id. */
 RUBATO_API uint32_t rubato_worker_node(const RubatoWorker *worker);
 
-/* Workers of the task, over all nodes; and on this node. */
+/* How many workers the task has over all nodes, and on this node. */
 RUBATO_API uint32_t rubato_worker_n_workers(const RubatoWorker *worker);
 RUBATO_API uint32_t rubato_worker_n_local_workers(const RubatoWorker *worker);
 
@@ -53,36 +54,37 @@ RUBATO_API uint32_t rubato_worker_n_local_workers(const RubatoWorker *worker);
 RUBATO_API uint64_t rubato_worker_id(const RubatoWorker *worker);
 
 /* Waits until every worker of the task that has not retired has made this call. Afterwards each of
- * them sees all Adds that any of them made before, as far as the table's model allows it. */
+ * them sees all Adds that any of them made before, as far as the table's model allows it. Errors:
+ * RUBATO_ERROR_CANCELLED. */
 RUBATO_API bool rubato_worker_barrier(RubatoWorker *worker, GError **error);
 
-/* Changes a hyper-parameter of a table's update rule on every server, for a schedule; here 0 means
- * the number 0. It returns without waiting. Under "bsp" the new number holds for the Adds of all
- * workers from this worker's present clock on; if several workers change it at one clock, the one
- * of the highest rank wins. Under the other models it holds on each server from its arrival on, and
- * so for everything that this worker adds after the call. Errors: RUBATO_ERROR_NOT_FOUND if the
- * task does not name the table, _INVALID if the rule has no such hyper-parameter or it may not
- * have this number, _CANCELLED. */
+/* Changes a hyper-parameter of a table's update rule on every server, for example for a schedule;
+ * here 0 means the number 0. It returns without waiting. Under "bsp" the new number holds for the
+ * Adds of all workers from this worker's present clock on. If several workers change it at one
+ * clock, the one with the highest rank wins. Under the other models each server uses the new number
+ * from its arrival on, so it holds for all that this worker adds after the call. Errors:
+ * RUBATO_ERROR_NOT_FOUND if the task does not name the table, _INVALID if the rule has no such
+ * hyper-parameter or it may not have this number, _CANCELLED. */
 RUBATO_API bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyper,
                                    double value, GError **error);
 
-/* Buckets of RubatoWorkerStats.staleness; the last takes what is beyond. */
+/* How many numbers RubatoWorkerStats.staleness has. The last counts this staleness and more. */
 #define RUBATO_STALENESS_BUCKETS 64
 
 /* A worker's requests so far, how long it waited, and how stale the rows were that it read. All
- * members are uint64_t, so that a table row of RUBATO_I64 can hold them, and a task can collect
- * those of its workers in a table.
+ * members are uint64_t. So a table row of RUBATO_I64 can hold them, and a task can collect those of
+ * its workers in a table.
  *
- * The staleness of a Get is the worker's clock at the Get less the min clock at which its rows were
- * read, or 0 if the min clock was higher. If the rows came from several servers, or from the
+ * The staleness of a Get is the worker's clock at the Get minus the min clock at which its rows
+ * were read, or 0 if the min clock was higher. If the rows came from several servers, or from the
  * process cache, the lowest min clock counts. So the rows held every Add that any worker made at a
- * clock below the reader's less the staleness, and perhaps later ones. The staleness is 0 under
- * "bsp", at most the table's staleness s under "ssp", and at most s + speculation under
+ * clock below the reader's clock minus the staleness, and perhaps later ones. The staleness is 0
+ * under "bsp", at most the table's staleness s under "ssp", and at most s + speculation under
  * "sparse_ssp" (there the Adds missing beyond s are of other keys). It has no bound under "asp". */
 typedef struct {
     uint64_t n_gets;   /* answered; calls without keys are not counted, here and below */
     uint64_t n_adds;   /* sent */
-    uint64_t n_clocks; /* by clock, or by a handle that clocks itself */
+    uint64_t n_clocks; /* by a clock call, or by a handle that clocks itself */
     uint64_t n_barriers;
 
     /* Nanoseconds in which the worker was blocked. Under a model that makes Gets wait, most of it
@@ -91,7 +93,7 @@ typedef struct {
     uint64_t send_wait_ns;    /* until servers and nodes had taken its messages */
     uint64_t barrier_wait_ns; /* in rubato_worker_barrier */
 
-    uint64_t staleness_sum; /* over all Gets: by n_gets, the mean */
+    uint64_t staleness_sum; /* over all Gets; divided by n_gets it is the mean */
     uint64_t staleness_max;
     uint64_t staleness[RUBATO_STALENESS_BUCKETS]; /* Gets by staleness: 0, 1, …, and "or more" */
 } RubatoWorkerStats;
@@ -99,13 +101,13 @@ typedef struct {
 /* Adds `from` to `to`; staleness_max becomes the higher of the two. Any thread. */
 RUBATO_API void rubato_worker_stats_add(RubatoWorkerStats *to, const RubatoWorkerStats *from);
 
-/* The worker's figures on a table of its task since the task began; with NULL, on all its tables
- * together and in barriers (which belong to no table). Gets in flight count once their tickets have
- * ended. False with RUBATO_ERROR_NOT_FOUND if the task does not use the table. */
+/* The worker's numbers on a table of its task since the task began. With NULL as the table, those
+ * on all its tables together and in barriers, which belong to no table. Gets in flight count once
+ * their tickets have ended. RUBATO_ERROR_NOT_FOUND if the task does not use the table. */
 RUBATO_API bool rubato_worker_stats(const RubatoWorker *worker, const char *table,
                                     RubatoWorkerStats *stats, GError **error);
 
-/* Whether the task was cancelled; for a long computation that makes no other call. */
+/* Whether the task was cancelled. A long computation that makes no other call can ask this. */
 RUBATO_API bool rubato_worker_cancelled(const RubatoWorker *worker);
 
 G_END_DECLS

@@ -1,6 +1,6 @@
 /* What the loops of the update rules have in common.
  *
- * A rule gives its step on one row of each real type, and gets the walk over rows:
+ * A rule defines its step on one row, for each real type; the macros make the loops over rows:
  *
  *     #define DEFINE_STEP(suffix, type) \
  *         RUBATO_UPDATE_STEP void step_##suffix(const RubatoUpdate *update, type *restrict row, \
@@ -9,7 +9,7 @@
  *     DEFINE_STEP(f64, double)
  *     RUBATO_DEFINE_APPLY_ROWS
  *
- * Rows of one value have a walk of their own, in which the step's loop is unrolled.
+ * Rows of one value have a loop of their own, in which the step's loop is unrolled.
  *
  * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_UPDATE_LOOPS_H
@@ -52,7 +52,7 @@
             rows_f64(update, rows, gradients, at, n);                                            \
     }
 
-/* The apply of a rule that keeps nothing behind a row's values: a run of rows is one long row. */
+/* The apply of a rule that keeps no state: a run of rows is one long row. */
 #define RUBATO_DEFINE_APPLY                                                          \
     RUBATO_VECTOR_CLONES static void apply(const RubatoUpdate *update, void *values, \
                                            const void *gradients, size_t n_values)   \

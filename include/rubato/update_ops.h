@@ -1,14 +1,14 @@
-/* What an update rule implements: what an Add does to a row.
+/* What an update rule implements: it decides what an Add does to a row.
  *
  * A program, or a plug-in file, registers one of its own: plugin.h. A built-in one is a file
  * models/update/<name>.c that ends in its constant RubatoUpdateOps, and a line in the array of
- * models/update/update.c. The loops run over plain arrays of one dtype, so that the
- * compiler vectorises them.
+ * models/update/update.c. The loops run over plain arrays of one dtype, so that the compiler
+ * vectorises them.
  *
- * A rule may keep state: some values of the table's dtype, stored behind the values of each row.
- * The state is created, moved and reset with the row.
+ * A rule may keep state: some values of the table's dtype, stored after the values of each row. The
+ * state is created, moved and reset with the row.
  *
- * Threads: the shard's present owner, one thread at a time; none may block. */
+ * Threads: the shard's present owner calls the ops, one thread at a time. None may block. */
 #ifndef RUBATO_UPDATE_OPS_H
 #define RUBATO_UPDATE_OPS_H
 
@@ -16,22 +16,22 @@
 
 G_BEGIN_DECLS
 
-/* What a rule is told of the table that it works on. */
+/* What a rule knows about its table. */
 typedef struct {
     RubatoDtype dtype;
     uint32_t width;       /* values in a row */
-    uint32_t state_width; /* and of state behind them */
+    uint32_t state_width; /* values of state after them */
     RubatoRule rule;      /* with every default filled in; changes only between two calls */
 } RubatoUpdate;
 
-/* What a rule is. */
+/* What is special about a rule. */
 typedef struct {
     /* Whether a process cache may apply the rule to its own copy of a row and get the server's
      * result (up to rounding). It is false for rules with state or hyper-parameters. */
     bool replayable;
 
-    /* Whether an Add carries gradients. Then the dtype is a real one, and the rule has a learning
-     * rate, clipping and weight decay; its loops get the gradients after these two. */
+    /* Whether an Add carries gradients. Then the dtype is f32 or f64, and the rule has a learning
+     * rate, clipping and weight decay. Its loops get the gradients after clipping and decay. */
     bool takes_gradients;
 
     /* Whether the rule has a row_wise form. */
@@ -56,7 +56,7 @@ typedef struct {
     /* The number of state values of a row; update->state_width is not set yet. NULL: none. */
     uint32_t (*state_width)(const RubatoUpdate *update);
 
-    /* Writes the state of a new row behind its values, which are set already. NULL: zeros. */
+    /* Writes the state of a new row after its values, which are set already. NULL: zeros. */
     void (*init_state)(const RubatoUpdate *update, void *row);
 
     /* Applies n_values consecutive deltas to n_values consecutive values. NULL if the rule has

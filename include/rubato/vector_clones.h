@@ -1,7 +1,7 @@
 /* Loops for the widest vectors that the processor has.
  *
  * A function marked RUBATO_VECTOR_CLONES is compiled for the plain processor, for AVX2 and for
- * AVX-512; the loader takes the widest that the machine can run. All of them give the same bits:
+ * AVX-512. The loader takes the widest that the machine can run. All of them give the same bits:
  * each adds and multiplies in the order of the source, and nothing is contracted, so a cluster of
  * different processors computes the same. That needs the compiler's option -ffp-contract=off.
  *
