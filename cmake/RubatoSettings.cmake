@@ -77,11 +77,11 @@ if(RUBATO_FUZZ)
 endif()
 
 # What the library alone is compiled with: its lines are counted, those of programs and tests not.
-# Threads count the same lines: without atomic counters some would be lost.
+# Threads count the same lines without atomic counters: some runs of a line are lost, but never all.
 add_library(rubato_counters INTERFACE)
 if(RUBATO_COVERAGE)
-    target_compile_options(rubato_counters INTERFACE --coverage -fprofile-update=atomic)
-    target_link_options(rubato_sanitizers INTERFACE --coverage)
+    target_compile_options(rubato_counters INTERFACE -fprofile-instr-generate -fcoverage-mapping)
+    target_link_options(rubato_sanitizers INTERFACE -fprofile-instr-generate)
 endif()
 
 # What each of our own sources is compiled with. Includes are written from the project's root.

@@ -272,7 +272,7 @@ END_TEST
 
 /* ---- Gets of much that are sent as little ---- */
 
-enum { N_RUNS = 4000, ROWS_OF_RUN = 1 << 17, RUN_BYTES = 4 * ROWS_OF_RUN };
+enum { N_RUNS = 1000, ROWS_OF_RUN = 1 << 17, RUN_BYTES = 4 * ROWS_OF_RUN };
 
 /* Asks node 0 for 512 KiB of rows so many times, by messages of some 150 bytes, as no handle does:
  * those have bounds of their own. */
@@ -344,7 +344,7 @@ static bool play_asking(RubatoEngine *engine, const void *data, GError **error)
            cluster_run_task(engine, "asking", ask_for_much, NULL, tables, error);
 }
 
-/* 4,000 Gets of 512 KiB each: 2 GB, if room were taken for the answers. */
+/* 1,000 Gets of 512 KiB each: 512 MB, if room were taken for the answers. */
 START_TEST(a_parked_get_takes_no_room_for_its_answer)
 {
     static const FlowSizes usual = FLOW_SIZES_USUAL;

@@ -12,7 +12,7 @@ build_dir=${RUBATO_BUILD_DIR:?is the build directory whose programs the pages ru
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 support=$source_dir/tests/support
-patience=60
+patience=600 # seconds for a command that hangs
 n_checked=0
 failures=0
 

@@ -9,7 +9,7 @@
 
 #include "io/net/network/network.h"
 
-#define STATION_PATIENCE_MS 20000
+#define STATION_PATIENCE_MS 100000
 
 typedef struct {
     uint16_t version;

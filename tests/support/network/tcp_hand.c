@@ -6,7 +6,7 @@
 
 #include "io/net/link/wire.h"
 
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 100000
 
 /* Whether to call again after a transfer of n bytes (-1: errno): it moved some, or the socket is
  * ready now. */

@@ -12,7 +12,7 @@
 #include "io/net/transport/transport_ops.h"
 #include "tests/support/runner.h"
 
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 100000
 #define SMALL 100u
 #define LARGE ((size_t)24 << 20) /* several rings full */
 

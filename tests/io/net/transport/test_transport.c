@@ -11,7 +11,7 @@
 #include "tests/support/runner.h"
 
 #define N_TRANSPORTS 4
-#define PATIENCE_MS 10000
+#define PATIENCE_MS 100000
 #define TICK_MS 5
 
 /* Of each transport: an address to bind, one where nobody is, and some that make no sense, the last
