@@ -271,10 +271,12 @@ static void find_lost_nodes(Scheduler *scheduler)
     if (config->timeout_ms == 0)
         return;
 
-    if (pause_ms > scheduler_longest_tick_ms(config->heartbeat_ms, config->timeout_ms))
+    if (pause_ms > scheduler_longest_tick_ms(config->heartbeat_ms, config->timeout_ms)) {
         for (uint32_t i = 0; i < config->n_nodes; i++)
             scheduler->nodes[i].heard_ms =
                 MIN(scheduler->nodes[i].heard_ms + pause_ms, scheduler->now_ms);
+        tasks_leave_out_pause(scheduler, pause_ms);
+    }
 
     for (uint32_t i = 0; i < config->n_nodes && !scheduler->ended; i++) {
         const SchedulerNode *node = &scheduler->nodes[i];

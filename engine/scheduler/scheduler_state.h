@@ -211,6 +211,9 @@ bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
 void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text);
 void tasks_tick(Scheduler *scheduler);
+
+/* The scheduler's node stood still for so long. */
+void tasks_leave_out_pause(Scheduler *scheduler, int64_t pause_ms);
 void tasks_node_out(Scheduler *scheduler, uint32_t node);
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits);
 void tasks_clear(Scheduler *scheduler);

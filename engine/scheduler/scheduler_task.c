@@ -4,8 +4,10 @@
  * node. It may also come before the COMMIT that lets the task run: then CANCEL follows the COMMIT.
  * A worker that failed because a server cancelled its request tells an effect, not a cause: some
  * node has given up the task, and will say why, or is lost. The scheduler waits two heartbeats for
- * that cause. Only if none comes does it take the effect as the cause. A task, cancelled or not,
- * ends when every node that still counts has said TASK_DONE.
+ * that cause, and then until it has heard every node a heartbeat after the effect: a node that has
+ * given up and could not say so is silent, and is soon lost, which is the cause. Only if none comes
+ * does the scheduler take the effect as the cause. A task, cancelled or not, ends when every node
+ * that still counts has said TASK_DONE.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -138,15 +140,34 @@ bool task_fail(Scheduler *scheduler, uint32_t node, const Control *control)
     return true;
 }
 
+/* Whether every node that counts has said something at this time or later. */
+static bool all_were_heard(const Scheduler *scheduler, int64_t since_ms)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler_counts_on(scheduler, i) && scheduler->nodes[i].heard_ms < since_ms)
+            return false;
+    return true;
+}
+
+void tasks_leave_out_pause(Scheduler *scheduler, int64_t pause_ms)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        task->effect_since_ms = MIN(task->effect_since_ms + pause_ms, scheduler->now_ms);
+    }
+}
+
 void tasks_tick(Scheduler *scheduler)
 {
-    const int64_t patience_ms = 2 * (int64_t)scheduler->config.heartbeat_ms;
+    const int64_t heartbeat_ms = scheduler->config.heartbeat_ms;
 
     for (guint i = 0; i < scheduler->tasks->len; i++) {
         SchedulerTask *task = scheduler->tasks->pdata[i];
 
         if (task->effect.code != CONTROL_OK &&
-            scheduler->now_ms - task->effect_since_ms >= patience_ms)
+            scheduler->now_ms - task->effect_since_ms >= 2 * heartbeat_ms &&
+            all_were_heard(scheduler, task->effect_since_ms + heartbeat_ms))
             task_cancel(scheduler, task, task->effect.code, task->effect.text);
     }
 }

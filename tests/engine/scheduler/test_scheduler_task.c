@@ -78,6 +78,44 @@ START_TEST(scheduler_takes_an_effect_for_the_cause_if_none_comes)
 }
 END_TEST
 
+enum { SILENT = 2, OTHERS = ALL & ~(1u << SILENT) };
+
+/* A node that has given up and could not say why is silent. Its loss is the cause. */
+START_TEST(scheduler_prefers_the_loss_of_a_silent_node_to_an_effect)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    fail_by_cancellation(1, epoch);
+    pass_ms(CONFIG.heartbeat_ms / 2, ALL); /* what it said before came late */
+    pass_ms(CONFIG.timeout_ms - CONFIG.heartbeat_ms / 2, OTHERS);
+    expect_quiet();
+    pass_ms(CONFIG.heartbeat_ms, OTHERS);
+    expect(0, CONTROL_LOST);
+    expect_verdict(0, CONTROL_CANCEL, LOST_CODE,
+                   "node 7 (127.0.0.1:4103) was lost: nothing heard from it for 3.0 s");
+}
+END_TEST
+
+/* While the scheduler's own node stands still, it hears nothing of a node that lives, nor that
+ * another one does not. */
+START_TEST(scheduler_does_not_count_its_own_pause_as_time_for_a_cause)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    pass_ms(CONFIG.heartbeat_ms, ALL);
+    fail_by_cancellation(1, epoch);
+    now_ms += 2 * CONFIG.timeout_ms;
+    tick();
+    pass_ms(0, 0); /* drops the heartbeats */
+    expect_quiet();
+    pass_ms(CONFIG.heartbeat_ms, OTHERS);
+    pass_ms(CONFIG.heartbeat_ms, ALL);
+    expect_verdict_everywhere(CONTROL_CANCEL, CANCELLED_CODE, "worker 1 was cancelled");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+}
+END_TEST
+
 /* A task that has ended does not wait for a cause. */
 START_TEST(scheduler_ends_a_task_by_an_effect_when_every_node_is_done)
 {
@@ -339,6 +377,8 @@ int main(void)
     tcase_add_test(tasks, scheduler_cancels_a_task_by_its_first_failure);
     tcase_add_test(tasks, scheduler_prefers_a_cause_to_its_effect);
     tcase_add_test(tasks, scheduler_takes_an_effect_for_the_cause_if_none_comes);
+    tcase_add_test(tasks, scheduler_prefers_the_loss_of_a_silent_node_to_an_effect);
+    tcase_add_test(tasks, scheduler_does_not_count_its_own_pause_as_time_for_a_cause);
     tcase_add_test(tasks, scheduler_ends_a_task_by_an_effect_when_every_node_is_done);
     tcase_add_test(tasks, scheduler_keeps_a_failure_that_comes_before_the_commit);
     tcase_add_test(tasks, scheduler_ends_at_once_a_task_that_was_done_before_its_commit);

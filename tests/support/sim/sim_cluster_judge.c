@@ -56,10 +56,7 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
                  node->number, node->failed_ms - cluster->killed_ms);
     if (any_killed)
         return;
-    /* A node that hears nothing from the scheduler, although the scheduler hears it, gives up
-     * alone. Others then learn from its servers that their requests are cancelled. */
-    if ((is_lost || is_cancelled || is_unanswered || node->error_again != NULL) &&
-        was_cut_off(scenario, node))
+    if ((is_lost || is_unanswered || node->error_again != NULL) && was_cut_off(scenario, node))
         return;
     if (((has_failed && may_fail) || (is_cancelled && may_be_cancelled)) &&
         node->error_again == NULL)

@@ -199,7 +199,6 @@ void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed)
     sim_scenario_draw(scenario, seed);
     scenario->failing_worker = UINT32_MAX;
     scenario->cancelled_ms = -1;
-    scenario->sizes = FLOW_SIZES_USUAL; /* the node's last words find room on their link */
     const SimFault deaf = {
         .kind = SIM_FAULT_CUT,
         .at_ms = between(&dice, 500, 2500), /* the run has begun */
