@@ -25,7 +25,7 @@ check_layers()
             split("include io models tables engine apps", names, " ")
             for (i in names)
                 folder[names[i]] = 1
-            only["zmq.h"] = " io/net/transport/zmq/transport_zmq.c io/net/transport/zmq/zmq_curve.c apps/bench/limits/zmq.c "
+            only["zmq.h"] = " io/net/transport/zmq/transport_zmq.c io/net/transport/zmq/zmq_curve.c io/net/transport/zmq/zmq_gate.c apps/bench/limits/zmq.c "
             only["sodium.h"] = " io/net/secure/secret.c io/net/secure/handshake.c io/net/secure/seal.c io/net/secure/aes_gcm.c io/net/secure/curve_keys.c "
             only["intel-ipsec-mb.h"] = " io/net/secure/aes_gcm.c io/net/secure/curve_keys.c "
             only["libconfig.h"] = " engine/cluster/cluster_setting.h "

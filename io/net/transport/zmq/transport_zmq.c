@@ -2,11 +2,13 @@
  *
  * One ROUTER is bound to all of the node's addresses and only receives. One DEALER for each channel
  * only sends. So no peer can make another peer's packets wait, and routing ids that strangers
- * choose have no effect. The queues of the sockets have no limit: the link above bounds what is in
- * flight, and a socket that is never full never drops silently.
+ * choose have no effect. The queue of a DEALER has no limit: the link above bounds what is in
+ * flight, and a socket that is never full never drops silently. The ROUTER takes a bounded number
+ * of messages ahead from each connection. It drops none either: a process that sends faster than
+ * this node handles its messages has to wait.
  *
  * If there is a secret, both ends of a connection prove it by CURVE, which also encrypts: see
- * zmq_curve.h.
+ * zmq_curve.h. zmq_gate.h tells of strangers.
  *
  * Threads: the ROUTER belongs to the I/O thread. A DEALER goes from holder to holder. ZeroMQ allows
  * this if the handover is a full fence; the send token of the peer is one (network_send.c).
@@ -21,7 +23,7 @@
 
 #include "io/net/transport/tcp/host_address.h"
 #include "io/net/transport/tcp/tcp_address.h"
-#include "io/net/transport/zmq/zmq_curve.h"
+#include "io/net/transport/zmq/zmq_gate.h"
 
 #define ZMQ "zmq"
 #define IPC "ipc"
@@ -29,6 +31,9 @@
 /* Packets up to this size are copied into the socket's queue. This is cheaper than giving them back
  * from another thread. */
 #define COPIED_BYTES 2048
+
+/* So many messages of a connection may wait in the ROUTER. */
+#define MOST_WAITING 1000
 
 /* A stranger that connects and says nothing is cut off after this time. */
 #define HANDSHAKE_MS 5000
@@ -48,6 +53,7 @@ typedef struct {
     void *router;
     char *identity;  /* of the host; only for "ipc" */
     ZmqCurve *curve; /* NULL: there is no secret to prove */
+    ZmqGate *gate;
     unsigned timeout_ms;
     /* The number of packets on their way through ZeroMQ. The counter orders the thread that sends a
      * packet and the thread that gives it back. ZeroMQ's queues order them too, but a race detector
@@ -81,7 +87,7 @@ static bool set_int(void *socket, int option, int value)
 static bool set_up(void *socket)
 {
     return set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, 0) &&
-           set_int(socket, ZMQ_RCVHWM, 0) && set_int(socket, ZMQ_SNDTIMEO, 0) &&
+           set_int(socket, ZMQ_RCVHWM, MOST_WAITING) && set_int(socket, ZMQ_SNDTIMEO, 0) &&
            set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
 }
 
@@ -94,6 +100,7 @@ static void zmq_transport_destroy(Transport *transport)
     if (self->context != NULL)
         while (zmq_ctx_term(self->context) == -1 && zmq_errno() == EINTR)
             ;
+    zmq_gate_free(self->gate);
     zmq_curve_free(self->curve);
     g_free(self->identity);
     g_free(self);
@@ -110,6 +117,7 @@ static Transport *create(const TransportOps *ops, const TransportConfig *config,
     /* A DEALER and two ends of a monitor for each peer, and room for greetings. */
     const uint64_t n_sockets = 3 * (uint64_t)config->n_nodes + 1024;
     const int64_t largest = (int64_t)WIRE_MAX_PACKET_BYTES;
+    const ZmqGateUsers users = ops == &transport_ipc ? ZMQ_GATE_OWN_USER : ZMQ_GATE_ANY_USER;
 
     self->base.ops = ops;
     self->timeout_ms = config->timeout_ms;
@@ -117,6 +125,7 @@ static Transport *create(const TransportOps *ops, const TransportConfig *config,
     if (self->context == NULL ||
         zmq_ctx_set(self->context, ZMQ_MAX_SOCKETS, (int)MIN(n_sockets, 65535)) != 0 ||
         (self->router = zmq_socket(self->context, ZMQ_ROUTER)) == NULL || !set_up(self->router) ||
+        !set_int(self->router, ZMQ_RCVHWM, MOST_WAITING) ||
         zmq_setsockopt(self->router, ZMQ_MAXMSGSIZE, &largest, sizeof largest) != 0 ||
         /* Nothing is sent on it. If that ever changes, packets must not be dropped silently. */
         !set_int(self->router, ZMQ_ROUTER_MANDATORY, 1)) {
@@ -124,8 +133,9 @@ static Transport *create(const TransportOps *ops, const TransportConfig *config,
         zmq_transport_destroy(&self->base);
         return NULL;
     }
-    if (config->secret != NULL &&
-        (self->curve = zmq_curve_new(self->context, self->router, config, error)) == NULL) {
+    if ((config->secret != NULL && (self->curve = zmq_curve_new(config, error)) == NULL) ||
+        (self->gate = zmq_gate_new(self->context, self->router, users, self->curve, error)) ==
+            NULL) {
         zmq_transport_destroy(&self->base);
         return NULL;
     }

@@ -9,19 +9,29 @@
 
 typedef struct ZmqCurve ZmqCurve;
 
-/* Makes the ROUTER accept only nodes that know config->secret, and starts the thread that decides
- * it. Call it before the ROUTER is bound. NULL with RUBATO_ERROR_NETWORK if this ZeroMQ has no
- * CURVE. Owner. (transfer full) */
-ZmqCurve *zmq_curve_new(void *context, void *router, const TransportConfig *config, GError **error);
+/* NULL with RUBATO_ERROR_NETWORK if this ZeroMQ has no CURVE. The config has a secret. Owner.
+ * (transfer full) */
+ZmqCurve *zmq_curve_new(const TransportConfig *config, GError **error);
+
+/* NULL is allowed. Owner. */
+void zmq_curve_free(ZmqCurve *curve);
+
+/* Makes the ROUTER prove the secret, and ask the gate about all who connect. Call it before the
+ * ROUTER is bound. Owner. */
+bool zmq_curve_set_up_router(const ZmqCurve *curve, void *router);
 
 /* Makes a DEALER prove the secret, and accept only this node as listener, if it proves the secret
  * too. Call it before the DEALER connects. Any thread. */
 bool zmq_curve_set_up_dealer(const ZmqCurve *curve, void *dealer, uint32_t node);
 
-/* The node that has proved to be the sender of a message of the ROUTER. */
-uint32_t zmq_curve_node_of(void *message);
+/* Computes the keys by which zmq_curve_find_node knows the nodes. It takes a moment for each node.
+ * The gate's thread. */
+void zmq_curve_derive_nodes(ZmqCurve *curve);
 
-/* Ends the thread, whose context has been terminated. NULL is allowed. Owner. */
-void zmq_curve_free(ZmqCurve *curve);
+/* The node that connects with this public key; HANDSHAKE_ANY_NODE: none. The gate's thread. */
+uint32_t zmq_curve_find_node(const ZmqCurve *curve, const uint8_t *key, size_t size);
+
+/* The node that has proved to be the sender of a message of the ROUTER. Any thread. */
+uint32_t zmq_curve_node_of(void *message);
 
 #endif
