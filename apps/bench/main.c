@@ -7,6 +7,7 @@
 #include "apps/bench/limits/limits.h"
 #include "apps/bench/report/report.h"
 #include "apps/bench/run/process.h"
+#include "apps/kit/report/app_file.h"
 #include "apps/kit/report/app_output.h"
 
 enum { EXIT_USAGE = 2, DEFAULT_REPEAT = 7, MAX_REPEAT = 1000 };
@@ -78,7 +79,8 @@ static bool parse(Flags *flags, int *argc, char ***argv, GError **error)
     for (char **pattern = flags->patterns; pattern != NULL && *pattern != NULL; pattern++)
         if (!check_pattern(*pattern, error))
             return false;
-    return true;
+    return app_file_check("--json", flags->json, error) &&
+           app_file_check("--plot", flags->plot, error);
 }
 
 static void list_cases(const Flags *flags)

@@ -12,6 +12,7 @@
 
 #include "apps/conformance/suites.h"
 #include "apps/kit/model/app_json.h"
+#include "apps/kit/report/app_file.h"
 #include "apps/kit/report/app_output.h"
 
 #define PROGRAM "rubato-conformance"
@@ -85,7 +86,7 @@ static bool check_flags(const Flags *flags, GError **error)
         for (char **name = flags->names[kind]; name != NULL && *name != NULL; name++)
             if (!check_name(&suite_kinds[kind], *name, error))
                 return false;
-    return true;
+    return app_file_check("--json", flags->json, error);
 }
 
 static bool load_plugins(const Flags *flags, GError **error)
@@ -167,14 +168,7 @@ static bool write_json(JsonBuilder *json, const char *path, GError **error)
     json_generator_set_pretty(generator, TRUE);
     g_autofree char *text = json_generator_to_data(generator, NULL);
     g_autofree char *whole = g_strconcat(text, "\n", NULL);
-    if (strcmp(path, "-") == 0) {
-        g_print("%s", whole);
-        return true;
-    }
-    if (g_file_set_contents(path, whole, -1, error))
-        return true;
-    g_prefix_error(error, "--json: ");
-    return false;
+    return app_file_write_text("--json", path, whole, error);
 }
 
 /* ---- the runs ---- */

@@ -4,6 +4,7 @@
  * While a task runs, worker 0 owns the members of App that it writes; main reads them when the task
  * has ended. */
 #include "apps/kit/model/app_model.h"
+#include "apps/kit/report/app_file.h"
 #include "apps/kit/report/app_gnuplot.h"
 
 #include <errno.h>
@@ -29,27 +30,6 @@ bool app_reports(const App *app)
     return app->reports;
 }
 
-/* A file is put into its folder when it is complete, in place of an older one; a pipe or device is
- * written directly. */
-static bool check_place(const char *flag, const char *path, GError **error)
-{
-    if (path == NULL || strcmp(path, "-") == 0)
-        return true;
-
-    const bool is_other = g_file_test(path, G_FILE_TEST_EXISTS) &&
-                          !g_file_test(path, G_FILE_TEST_IS_REGULAR | G_FILE_TEST_IS_DIR);
-    g_autofree char *place = is_other ? g_strdup(path) : g_path_get_dirname(path);
-    if (g_file_test(path, G_FILE_TEST_IS_DIR))
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s %s: is a folder; name a file", flag,
-                    path);
-    else if (g_access(place, is_other ? W_OK : W_OK | X_OK) != 0)
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s %s: %s: %s", flag, path, place,
-                    g_strerror(errno));
-    else
-        return true;
-    return false;
-}
-
 /* A program that trains on rows in files can also predict a glob of files. */
 static bool check_input(const App *app, GError **error)
 {
@@ -67,8 +47,9 @@ static bool check_flags(App *app, void *data, GError **error)
     (void)data;
     return (app->save == NULL || app_model_check_place(app->save, error)) &&
            check_input(app, error) && app_data_check_keys(app, error) &&
-           (app->predict == NULL || check_place("--output", app->output, error)) &&
-           check_place("--json", app->json, error) && check_place("--plot", app->plot, error) &&
+           (app->predict == NULL || app_file_check("--output", app->output, error)) &&
+           app_file_check("--json", app->json, error) &&
+           app_file_check("--plot", app->plot, error) &&
            (app->plot == NULL || app_gnuplot_check(error));
 }
 

@@ -2,10 +2,12 @@
 #include "apps/kit/app.h"
 
 #include <fcntl.h>
+#include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/runner.h"
@@ -523,6 +525,30 @@ START_TEST(report_fails_where_the_json_cannot_be_written)
 }
 END_TEST
 
+/* A pipe is written into; a file in its place would leave its reader without a word. */
+START_TEST(report_goes_into_a_pipe)
+{
+    App app;
+    g_autofree char *folder = g_dir_make_tmp("rubato-card-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "pipe", NULL);
+    char text[4096] = "";
+
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    const int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ck_assert_int_ge(reader, 0);
+    fill(&app);
+    app.reports = true;
+    app.json = g_strdup(path);
+    ck_assert(app_report(&app, NULL));
+    ck_assert_int_gt(read(reader, text, sizeof text - 1), 0);
+    ck_assert(g_str_has_prefix(text, "{\"app\":\"rubato-test\""));
+    app_end(&app, NULL);
+    close(reader);
+    g_unlink(path);
+    g_rmdir(folder);
+}
+END_TEST
+
 static Suite *app_suite(void)
 {
     Suite *suite = suite_create("app");
@@ -557,6 +583,7 @@ static Suite *app_suite(void)
     tcase_add_test(card, card_as_json_has_every_member);
     tcase_add_test(card, report_says_nothing_on_a_node_that_does_not_report);
     tcase_add_test(card, report_fails_where_the_json_cannot_be_written);
+    tcase_add_test(card, report_goes_into_a_pipe);
     suite_add_tcase(suite, flags);
     suite_add_tcase(suite, progress);
     suite_add_tcase(suite, card);

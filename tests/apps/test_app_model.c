@@ -6,35 +6,20 @@
 #include <unistd.h>
 
 #include "apps/kit/model/app_model.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"
 
 static char *scratch; /* a folder for the case's files */
 
 static void make_scratch(void)
 {
-    scratch = g_dir_make_tmp("rubato-model-XXXXXX", NULL);
-    ck_assert_ptr_nonnull(scratch);
+    scratch = make_folder();
     g_unsetenv("RUBATO_CLUSTER");
-}
-
-static void remove_all(const char *path)
-{
-    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
-
-    if (dir == NULL) {
-        g_unlink(path);
-        return;
-    }
-    for (const char *name = g_dir_read_name(dir); name != NULL; name = g_dir_read_name(dir)) {
-        g_autofree char *inner = g_build_filename(path, name, NULL);
-        remove_all(inner);
-    }
-    g_rmdir(path);
 }
 
 static void remove_scratch(void)
 {
-    remove_all(scratch);
+    remove_folder(scratch);
     g_free(scratch);
 }
 

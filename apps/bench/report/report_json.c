@@ -1,11 +1,11 @@
 /* Results for machines. */
 #include <json-glib/json-glib.h>
-#include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
 #include "apps/bench/report/report.h"
+#include "apps/kit/report/app_file.h"
 
 static void add_number(JsonBuilder *json, const char *name, double value)
 {
@@ -114,6 +114,7 @@ bool report_json(const char *path, const BenchResult *results, size_t n, GError 
     g_autoptr(JsonGenerator) generator = json_generator_new();
     g_autoptr(JsonNode) root = NULL;
     g_autofree char *text = NULL;
+    g_autofree char *line = NULL;
 
     json_builder_begin_object(json);
     add_machine(json);
@@ -126,9 +127,7 @@ bool report_json(const char *path, const BenchResult *results, size_t n, GError 
     root = json_builder_get_root(json);
     json_generator_set_root(generator, root);
     json_generator_set_pretty(generator, TRUE);
-    if (strcmp(path, "-") != 0)
-        return json_generator_to_file(generator, path, error);
     text = json_generator_to_data(generator, NULL);
-    g_print("%s\n", text);
-    return true;
+    line = g_strconcat(text, "\n", NULL);
+    return app_file_write_text("--json", path, line, error);
 }

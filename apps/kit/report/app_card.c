@@ -1,6 +1,7 @@
 /* The result card: what ran, how fast, how good; as text for people and as JSON for programs.
  * Runs on main's thread. */
 #include "apps/kit/model/app_model.h"
+#include "apps/kit/report/app_file.h"
 
 #include <json-glib/json-glib.h>
 #include <math.h>
@@ -249,15 +250,7 @@ bool app_report(const App *app, GError **error)
 
     g_autofree char *json = app_card_json(app);
     g_autofree char *line = g_strconcat(json, "\n", NULL);
-    g_autoptr(GError) cause = NULL;
-    if (json_takes_output) {
-        g_print("%s", line);
-        return check_output(error);
-    }
-    if (g_file_set_contents(app->json, line, -1, &cause))
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--json: %s", cause->message);
-    return false;
+    return app_file_write_text("--json", app->json, line, error);
 }
 
 bool app_finish(const App *app, const AppModel *model, GError **error)

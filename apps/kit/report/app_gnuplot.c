@@ -1,5 +1,6 @@
 /* Runs gnuplot: it reads the script from a temporary file and writes the picture to a pipe. */
 #include "apps/kit/report/app_gnuplot.h"
+#include "apps/kit/report/app_file.h"
 
 #include <glib/gstdio.h>
 #include <rubato/error.h>
@@ -38,7 +39,7 @@ static bool run(const char *script_path, const char *path, GError **error)
         return fail(error, path, cause->message);
     if (!g_spawn_check_wait_status(status, NULL) || *picture == '\0')
         return fail(error, path, *complaint != '\0' ? complaint : "gnuplot has drawn nothing");
-    return g_file_set_contents(path, picture, -1, &cause) || fail(error, path, cause->message);
+    return app_file_write_text("--plot", path, picture, error);
 }
 
 bool app_gnuplot_draw(const char *script, const char *path, GError **error)

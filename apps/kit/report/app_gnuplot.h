@@ -10,7 +10,7 @@
 /* Whether gnuplot is there; otherwise RUBATO_ERROR_IO says how to get it. */
 bool app_gnuplot_check(GError **error);
 
-/* Writes what a script draws to a file, whole or not at all. The script sets a terminal, but no
+/* Writes what a script draws to the file of --plot (app_file.h). The script sets a terminal, but no
  * output. RUBATO_ERROR_IO. */
 bool app_gnuplot_draw(const char *script, const char *path, GError **error);
 
