@@ -129,6 +129,26 @@ uint64_t count_rows(RubatoEngine *engine, const char *table)
     return n_rows;
 }
 
+GBytes *call_handler(RubatoEngine *engine, const RubatoHandlerCall *call)
+{
+    g_autoptr(GError) error = NULL;
+    GBytes *result = NULL;
+    const bool called = rubato_engine_call_handler(engine, call, &result, &error);
+
+    ck_assert_msg(called, "%s", error == NULL ? "no error set" : error->message);
+    return result;
+}
+
+double call_handler_f64(RubatoEngine *engine, const RubatoHandlerCall *call)
+{
+    g_autoptr(GBytes) result = call_handler(engine, call);
+    RubatoByteReader reader = rubato_byte_reader_of(result);
+    const double value = rubato_read_f64(&reader);
+
+    ck_assert(rubato_byte_reader_finish(&reader, "the result", NULL));
+    return value;
+}
+
 /* ---- inside a worker ---- */
 
 bool fail_at(GError **error, const char *file, int line, const char *condition, const char *format,

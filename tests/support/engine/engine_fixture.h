@@ -37,6 +37,10 @@ int64_t read_i64(RubatoEngine *engine, const char *table, RubatoKey key);
 uint64_t count_rows(RubatoEngine *engine, const char *table);
 uint64_t count_rows_of(RubatoEngine *engine, const char *table, uint32_t server);
 
+/* Calls a handler between tasks; the second one for a result that is one number. (transfer full) */
+GBytes *call_handler(RubatoEngine *engine, const RubatoHandlerCall *call);
+double call_handler_f64(RubatoEngine *engine, const RubatoHandlerCall *call);
+
 /* An assertion for loops: check records each of its own assertions, which takes time. */
 #define QUICK_ASSERT(condition)                           \
     do {                                                  \
