@@ -1,15 +1,19 @@
 /* Handlers on several nodes, over shared memory and TCP, with usual and with small pieces and
  * windows: results are those of one node; arguments and results of many pieces; failures; handlers
  * that take long; nodes that have registered others; parts that move meanwhile. */
+#include <errno.h>
 #include <math.h>
-#include <stdatomic.h>
+#include <semaphore.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "engine/engine_private.h"
 #include "io/net/handler_call.h"
 #include "models/update/bad_gradients.h"
+#include "tests/support/cluster/cluster_moves.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 300, N_PARTS = 5, N_CLOCKS = 20, N_MOVES = 16, STALENESS = 2, SPECULATION = 2 };
@@ -328,44 +332,46 @@ END_TEST
 
 /* ---- a handler that takes long ---- */
 
-static bool sleep_in_task(RubatoWorker *worker, void *user_data, GError **error)
+static bool call_sleep(RubatoWorker *worker, uint32_t ms, GError **error)
 {
-    const uint32_t *ms = user_data;
-
     /* part 1 is on node 1 */
-    return rubato_worker_rank(worker) != 0 ||
-           rubato_worker_call_handler(worker,
+    return rubato_worker_call_handler(worker,
                                       &(RubatoHandlerCall){ .table = "t",
                                                             .handler = "sleep",
-                                                            .arguments = ms,
-                                                            .n_argument_bytes = sizeof *ms,
+                                                            .arguments = &ms,
+                                                            .n_argument_bytes = sizeof ms,
                                                             .scope = RUBATO_SCOPE_PART,
                                                             .part = 1 },
                                       NULL, error);
 }
 
+static bool sleep_in_task(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t *ms = user_data;
+
+    return rubato_worker_rank(worker) != 0 || call_sleep(worker, *ms, error);
+}
+
+/* In memory that the case and its nodes share. */
+typedef struct {
+    uint32_t ms;
+    sem_t call_waits;
+} Release;
+
 /* Under BSP the call of worker 1 waits for the clock of worker 0. The thread of its node that
  * receives that clock must not run it. */
 static bool sleep_after_clock(RubatoWorker *worker, void *user_data, GError **error)
 {
-    const uint32_t *ms = user_data;
+    Release *release = user_data;
+    const bool is_first = rubato_worker_rank(worker) == 0;
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
 
     if (table == NULL)
         return false;
-    if (rubato_worker_rank(worker) == 0)
-        g_usleep(200000); /* so that the call usually waits; if it does not, nothing is shown */
-    if (!rubato_kv_table_clock(table, error))
-        return false;
-    return rubato_worker_rank(worker) == 0 ||
-           rubato_worker_call_handler(worker,
-                                      &(RubatoHandlerCall){ .table = "t",
-                                                            .handler = "sleep",
-                                                            .arguments = ms,
-                                                            .n_argument_bytes = sizeof *ms,
-                                                            .scope = RUBATO_SCOPE_PART,
-                                                            .part = 1 },
-                                      NULL, error);
+    while (is_first && sem_wait(&release->call_waits) != 0)
+        EXPECT(errno == EINTR, "the semaphore is one");
+    return rubato_kv_table_clock(table, error) &&
+           (is_first || call_sleep(worker, release->ms, error));
 }
 
 static bool sleep_under_bsp(RubatoEngine *engine, const void *data, GError **error)
@@ -411,16 +417,25 @@ END_TEST
 
 START_TEST(node_whose_handler_was_released_by_a_clock_is_not_lost)
 {
-    const uint32_t timeout_ms = cluster_short_timeout_ms(), ms = timeout_ms * 2;
+    const uint32_t timeout_ms = cluster_short_timeout_ms();
     ClusterShape shape = { .n_nodes = 2,
                            .nodes = { { 1, 1 }, { 1, 1 } },
                            .timeout_ms = timeout_ms,
+                           .stall_ms = 100,
                            .over = shapes[_i].over };
     ClusterRun *run = cluster_run_new(&shape);
+    Release *release =
+        mmap(NULL, sizeof *release, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    cluster_start(run, sleep_under_bsp, &ms);
+    ck_assert(release != MAP_FAILED);
+    release->ms = timeout_ms * 2;
+    ck_assert_int_eq(sem_init(&release->call_waits, /* pshared= */ 1, 0), 0);
+    cluster_start(run, sleep_under_bsp, release);
+    cluster_wait_for(run, 1, "worker 1 waits for");
+    ck_assert_int_eq(sem_post(&release->call_waits), 0);
     cluster_expect_success(run);
     cluster_run_free(run);
+    munmap(release, sizeof *release);
 }
 END_TEST
 
@@ -573,7 +588,7 @@ static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 typedef struct {
     const char *model;
     bool hashed;
-    _Atomic uint32_t n_moved;
+    ClusterMoves moves;
 } Scene;
 
 static RubatoKey key_of(const Scene *scene, uint64_t i)
@@ -606,18 +621,6 @@ static bool check_extremes(const Scene *scene, RubatoWorker *worker, const Rubat
            "%s: worker %u at clock %" G_GINT64_FORMAT " sees %" G_GINT64_FORMAT
            " to %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT,
            scene->model, rubato_worker_rank(worker), clock, lowest, highest, low, high);
-    return true;
-}
-
-/* Worker 0 goes on only after so many moves, so that parts move while calls wait for its clock. */
-static bool await_moves(RubatoWorker *worker, Scene *scene, uint64_t clock, GError **error)
-{
-    const uint32_t wanted = (uint32_t)(clock * N_MOVES / N_CLOCKS);
-
-    while (rubato_worker_rank(worker) == 0 && atomic_load(&scene->n_moved) < wanted) {
-        EXPECT(!rubato_worker_cancelled(worker), "the task goes on");
-        g_usleep(100); /* another thread moves, and only a counter tells of it */
-    }
     return true;
 }
 
@@ -655,7 +658,7 @@ static bool increment(RubatoWorker *worker, void *user_data, GError **error)
         if (!is_sparse && !scene->hashed) /* all rows; of hash storage there may be none yet */
             read.scope = write.scope = clock % 2 == 0 ? RUBATO_SCOPE_KEYS : RUBATO_SCOPE_TABLE;
         if (!check_extremes(scene, worker, &read, (int64_t)clock, error) ||
-            !await_moves(worker, scene, clock, error) ||
+            !cluster_await_moves(worker, &scene->moves, clock, N_CLOCKS, error) ||
             !rubato_worker_call_handler(worker, &write, NULL, error) ||
             (table != NULL && !rubato_kv_table_clock(table, error)))
             return false;
@@ -663,33 +666,16 @@ static bool increment(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
-/* The same moves on every node. */
-static bool move_parts(RubatoEngine *engine, Scene *scene, GError **error)
-{
-    uint64_t state = 5;
-
-    for (uint32_t i = 0; i < N_MOVES; i++) {
-        const uint32_t part = random_below(&state, N_PARTS);
-        const uint32_t server = random_below(&state, rubato_engine_n_servers(engine));
-
-        if (!rubato_engine_move_part(engine, "t", part, server, error))
-            return false;
-        atomic_fetch_add(&scene->n_moved, 1);
-    }
-    return true;
-}
-
 static bool increment_on(RubatoEngine *engine, Scene *scene, GError **error)
 {
-    const RubatoModelTraits *traits = rubato_model_traits(scene->model);
-    const RubatoTableSpec spec = { .name = "t",
-                                   .dtype = RUBATO_I64,
-                                   .n_keys = scene->hashed ? 0 : N_KEYS,
-                                   .parts = N_PARTS,
-                                   .model = scene->model,
-                                   .staleness =
-                                       traits->lead == RUBATO_LEAD_STALENESS ? STALENESS : 0,
-                                   .speculation = traits->takes_announcements ? SPECULATION : 0 };
+    const RubatoTableSpec spec =
+        fitting_spec((RubatoTableSpec){ .name = "t",
+                                        .dtype = RUBATO_I64,
+                                        .n_keys = scene->hashed ? 0 : N_KEYS,
+                                        .parts = N_PARTS,
+                                        .model = scene->model,
+                                        .staleness = STALENESS,
+                                        .speculation = SPECULATION });
     const char *const tables[] = { "t", NULL };
     const RubatoTask task = {
         .name = "increment", .run = increment, .user_data = scene, .tables = tables
@@ -705,7 +691,7 @@ static bool increment_on(RubatoEngine *engine, Scene *scene, GError **error)
     run = rubato_engine_start(engine, &task, error);
     if (run == NULL)
         return false;
-    moved = move_parts(engine, scene, error);
+    moved = cluster_move_parts(engine, &scene->moves, error);
     for (uint64_t i = 0; i < N_KEYS; i++)
         keys[i] = key_of(scene, i);
     if (!rubato_task_run_wait(run, moved ? error : NULL) || !moved ||
@@ -721,7 +707,9 @@ static bool increment_on(RubatoEngine *engine, Scene *scene, GError **error)
 static bool play_moves(RubatoEngine *engine, const void *data, GError **error)
 {
     for (int hashed = 0; hashed < 2; hashed++) {
-        Scene scene = { .model = data, .hashed = hashed != 0 };
+        Scene scene = { .model = data,
+                        .hashed = hashed != 0,
+                        .moves = { "t", N_PARTS, N_MOVES, EVENT_INIT } };
 
         if (!increment_on(engine, &scene, error))
             return false;

@@ -5,13 +5,22 @@
 #include <stdlib.h>
 
 #include "tests/support/cluster/cluster_counts.h"
+#include "tests/support/cluster/cluster_moves.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
 /* ---- every model ---- */
 
-enum { N_KEYS = 300, WIDTH = 3, N_CLOCKS = 24, STALENESS = 2, SPECULATION = 2, N_MOVES = 24 };
+enum {
+    N_KEYS = 300,
+    WIDTH = 3,
+    N_CLOCKS = 24,
+    STALENESS = 2,
+    SPECULATION = 2,
+    N_PARTS = 5,
+    N_MOVES = 24
+};
 
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
@@ -26,7 +35,7 @@ static const struct {
 typedef struct {
     const char *model;
     bool hashed;
-    _Atomic uint32_t n_moved; /* of this node's calls */
+    ClusterMoves moves;
 } Scene;
 
 static RubatoKey key_of(const Scene *scene, uint64_t i)
@@ -43,19 +52,6 @@ static bool check_rows(const Scene *scene, const RubatoWorker *worker, uint64_t 
     };
 
     return cluster_check_counts(&rules, worker, clock, until, values, N_KEYS * WIDTH, error);
-}
-
-/* Worker 0 goes on only after so many moves: while it waits, others wait for its clock, and their
- * Gets move with their part. The moves wait for no worker. */
-static bool await_moves(RubatoWorker *worker, Scene *scene, uint64_t clock, GError **error)
-{
-    const uint32_t wanted = (uint32_t)(clock * N_MOVES / N_CLOCKS);
-
-    while (rubato_worker_rank(worker) == 0 && atomic_load(&scene->n_moved) < wanted) {
-        EXPECT(!rubato_worker_cancelled(worker), "the task goes on");
-        g_usleep(100); /* another thread moves, and only a counter tells of it */
-    }
-    return true;
 }
 
 /* The Get of a clock is waited for when the clock is over: an earlier one may move while its worker
@@ -79,7 +75,8 @@ static bool count_with_tickets(RubatoWorker *worker, Scene *scene, const RubatoK
             break;
         tickets[clock % 2] =
             rubato_kv_client_table_get_async(table, keys, N_KEYS, values[clock % 2], NULL, error);
-        if (tickets[clock % 2] == 0 || !await_moves(worker, scene, clock, error) ||
+        if (tickets[clock % 2] == 0 ||
+            !cluster_await_moves(worker, &scene->moves, clock, N_CLOCKS, error) ||
             rubato_kv_client_table_add_async(table, keys, N_KEYS, ones, NULL, error) == 0 ||
             !rubato_kv_client_table_clock(table, error))
             return false;
@@ -99,7 +96,7 @@ static bool count_with_kv(RubatoWorker *worker, Scene *scene, const RubatoKey *k
     for (uint64_t clock = 0; clock < N_CLOCKS; clock++)
         if (!rubato_kv_table_get(table, keys, N_KEYS, values, error) ||
             !check_rows(scene, worker, clock, clock, values, error) ||
-            !await_moves(worker, scene, clock, error) ||
+            !cluster_await_moves(worker, &scene->moves, clock, N_CLOCKS, error) ||
             !rubato_kv_table_add(table, keys, N_KEYS, ones, error) ||
             !rubato_kv_table_clock(table, error))
             return false;
@@ -121,7 +118,7 @@ static bool count_with_sparse(RubatoWorker *worker, Scene *scene, const RubatoKe
     for (uint64_t clock = 0; clock < N_CLOCKS; clock++)
         if (!rubato_sparse_kv_client_table_get(table, values, error) ||
             !check_rows(scene, worker, clock, clock, values, error) ||
-            !await_moves(worker, scene, clock, error) ||
+            !cluster_await_moves(worker, &scene->moves, clock, N_CLOCKS, error) ||
             !rubato_sparse_kv_client_table_add(table, ones, error))
             return false;
     return true;
@@ -144,25 +141,8 @@ static bool count(RubatoWorker *worker, void *user_data, GError **error)
     return count_with_kv(worker, scene, keys, ones, error);
 }
 
-/* The same moves on every node. */
-static bool move_parts(RubatoEngine *engine, Scene *scene, uint32_t n_parts, GError **error)
-{
-    uint64_t state = 5;
-
-    for (uint32_t i = 0; i < N_MOVES; i++) {
-        const uint32_t part = random_below(&state, n_parts);
-        const uint32_t server = random_below(&state, rubato_engine_n_servers(engine));
-
-        if (!rubato_engine_move_part(engine, "counts", part, server, error))
-            return false;
-        atomic_fetch_add(&scene->n_moved, 1);
-    }
-    return true;
-}
-
 static bool count_on(RubatoEngine *engine, Scene *scene, GError **error)
 {
-    enum { N_PARTS = 5 };
     const RubatoTableSpec spec =
         fitting_spec((RubatoTableSpec){ .name = "counts",
                                         .dtype = RUBATO_F64,
@@ -189,7 +169,7 @@ static bool count_on(RubatoEngine *engine, Scene *scene, GError **error)
     run = rubato_engine_start(engine, &task, error);
     if (run == NULL)
         return false;
-    moved = move_parts(engine, scene, N_PARTS, error);
+    moved = cluster_move_parts(engine, &scene->moves, error);
     if (!rubato_task_run_wait(run, moved ? error : NULL) || !moved ||
         !rubato_engine_get(engine, "counts", keys, N_KEYS, values, error))
         return false;
@@ -202,7 +182,9 @@ static bool count_on(RubatoEngine *engine, Scene *scene, GError **error)
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     for (int hashed = 0; hashed < 2; hashed++) {
-        Scene scene = { .model = data, .hashed = hashed != 0 };
+        Scene scene = { .model = data,
+                        .hashed = hashed != 0,
+                        .moves = { "counts", N_PARTS, N_MOVES, EVENT_INIT } };
 
         if (!count_on(engine, &scene, error))
             return false;
