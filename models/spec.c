@@ -93,11 +93,19 @@ bool rubato_table_spec_holds_range(const RubatoTableSpec *spec)
     return ops != NULL && ops->holds_range;
 }
 
+/* How a table can be divided. What each of them does is said in tables/partition.c. */
+static const struct {
+    const char *name;
+    bool scatters_keys, takes_bounds;
+} partitions[] = {
+    { .name = "range" },
+    { .name = "hash", .scatters_keys = true },
+    { .name = "bounds", .takes_bounds = true },
+};
+
 static const char *partition_name(size_t i)
 {
-    static const char *const names[] = { "range", "hash", "bounds" };
-
-    return i < G_N_ELEMENTS(names) ? names[i] : NULL;
+    return i < G_N_ELEMENTS(partitions) ? partitions[i].name : NULL;
 }
 
 /* The fields of a spec that hold a name: their values, and the known names. */
@@ -188,17 +196,20 @@ static bool check_shape(const RubatoTableSpec *spec, GError **error)
 static bool check_partition(const RubatoTableSpec *spec, GError **error)
 {
     const char *partition = spec_partition_name(spec);
+    size_t kind = 0;
 
+    while (strcmp(partitions[kind].name, partition) != 0) /* it is known */
+        kind++;
     if (spec->parts > SPEC_MAX_PARTS)
         return spec_refuse(spec, error,
                            "%u parts are too many; ask for at most %u, or leave them out for one "
                            "a server",
                            spec->parts, SPEC_MAX_PARTS);
-    if (strcmp(partition, "hash") == 0 && rubato_table_spec_holds_range(spec))
+    if (partitions[kind].scatters_keys && rubato_table_spec_holds_range(spec))
         return spec_refuse(spec, error,
                            "the partition \"hash\" scatters keys that dense storage wants "
                            "in ranges; take \"range\" or \"bounds\"");
-    if (strcmp(partition, "bounds") != 0) {
+    if (!partitions[kind].takes_bounds) {
         if (spec->n_bounds > 0)
             return spec_refuse(spec, error,
                                "bounds are given, but the partition is \"%s\"; take "

@@ -41,10 +41,10 @@ static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, G
     return true;
 }
 
-static void set_even_bounds(Partition *partition, uint32_t chunk_size)
+static bool set_even_bounds(Partition *partition, const RubatoTableSpec *spec, GError **error)
 {
     const uint32_t n_parts = partition->n_parts;
-    const uint64_t chunk = chunk_size == 0 ? 1 : chunk_size;
+    const uint64_t chunk = spec->chunk_size == 0 ? 1 : spec->chunk_size;
     const uint64_t n_chunks = partition->dense
                                   ? partition->n_keys / chunk + (partition->n_keys % chunk != 0)
                                   : UINT64_MAX / chunk;
@@ -60,27 +60,39 @@ static void set_even_bounds(Partition *partition, uint32_t chunk_size)
             partition->first_key +
             (partition->dense ? MIN(keys_before, partition->n_keys) : keys_before);
     }
+    (void)error; /* these fit */
+    return true;
 }
+
+/* Those that a spec may name. The first part begins with the first key; set_bounds sets where the
+ * others begin. NULL: parts are no ranges. */
+static const struct {
+    const char *name;
+    bool (*set_bounds)(Partition *partition, const RubatoTableSpec *spec, GError **error);
+} partitions[] = {
+    { "range", set_even_bounds },
+    { "bounds", take_own_bounds },
+    { "hash", NULL },
+};
 
 bool partition_init(Partition *partition, const RubatoTableSpec *spec, PartitionKeys keys,
                     uint32_t n_parts, GError **error)
 {
     const bool dense = keys == PARTITION_KEYS_RANGE;
-    const char *partition_name = spec->partition;
-    Partition made = { .dense = dense,
+    Partition made = { .kind = PARTITION_HASH,
+                       .dense = dense,
                        .first_key = dense ? spec->first_key : 0,
                        .n_keys = spec->n_keys,
                        .n_parts = n_parts };
+    size_t i = 0;
 
-    if (strcmp(partition_name, "hash") == 0) {
-        made.kind = PARTITION_HASH;
-    } else {
+    while (strcmp(partitions[i].name, spec->partition) != 0) /* the spec was checked */
+        i++;
+    if (partitions[i].set_bounds != NULL) {
         made.kind = PARTITION_RANGE;
         made.bounds = g_new0(RubatoKey, n_parts);
         made.bounds[0] = made.first_key;
-        if (strcmp(partition_name, "bounds") != 0)
-            set_even_bounds(&made, spec->chunk_size);
-        else if (!take_own_bounds(&made, spec, error)) {
+        if (!partitions[i].set_bounds(&made, spec, error)) {
             partition_clear(&made);
             return false;
         }
