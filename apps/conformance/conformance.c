@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "apps/conformance/suites.h"
+#include "apps/kit/app.h"
 #include "apps/kit/model/app_json.h"
 #include "apps/kit/report/app_file.h"
 #include "apps/kit/report/app_output.h"
@@ -48,18 +49,6 @@ static void flags_clear(Flags *flags)
     g_free(flags->json);
 }
 
-static bool refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
-static bool refuse(GError **error, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    g_autofree char *text = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, text);
-    return false;
-}
-
 /* ---- what there is ---- */
 
 static bool check_name(const SuiteKind *kind, const char *name, GError **error)
@@ -71,32 +60,22 @@ static bool check_name(const SuiteKind *kind, const char *name, GError **error)
             return true;
         g_string_append_printf(known, "%s%s", i == 0 ? "" : ", ", kind->name_at(i));
     }
-    return refuse(error, "there is no %s \"%s\"; known are %s", kind->name, name, known->str);
+    return app_refuse(error, "there is no %s \"%s\"; known are %s", kind->name, name, known->str);
 }
 
 static bool check_flags(const Flags *flags, GError **error)
 {
     if (flags->seeds < 1 || flags->seeds > G_MAXUINT32)
-        return refuse(error, "--seeds: expected a number from 1 to %u, found %" G_GINT64_FORMAT,
-                      G_MAXUINT32, flags->seeds);
+        return app_refuse(error, "--seeds: expected a number from 1 to %u, found %" G_GINT64_FORMAT,
+                          G_MAXUINT32, flags->seeds);
     if (flags->seed < NOT_GIVEN)
-        return refuse(error, "--seed: expected a number from 0, found %" G_GINT64_FORMAT,
-                      flags->seed);
+        return app_refuse(error, "--seed: expected a number from 0, found %" G_GINT64_FORMAT,
+                          flags->seed);
     for (size_t kind = 0; kind < SUITE_N_KINDS; kind++)
         for (char **name = flags->names[kind]; name != NULL && *name != NULL; name++)
             if (!check_name(&suite_kinds[kind], *name, error))
                 return false;
     return app_file_check("--json", flags->json, error);
-}
-
-static bool load_plugins(const Flags *flags, GError **error)
-{
-    for (char **path = flags->plugins; path != NULL && *path != NULL; path++)
-        if (!rubato_load_plugin(*path, error)) {
-            g_prefix_error(error, "--plugin: ");
-            return false;
-        }
-    return true;
 }
 
 /* The names of a kind that are to be looked at. (transfer container) */
@@ -256,8 +235,8 @@ int main(int argc, char **argv)
     setlocale(LC_ALL, "");
     setlocale(LC_NUMERIC, "C"); /* numbers are read and written the same everywhere */
     app_output_check_at_exit();
-    if (g_option_context_parse(context, &argc, &argv, &error) && load_plugins(&flags, &error) &&
-        check_flags(&flags, &error)) {
+    if (g_option_context_parse(context, &argc, &argv, &error) &&
+        app_load_plugins(flags.plugins, &error) && check_flags(&flags, &error)) {
         status = run(&flags);
     } else {
         g_printerr(PROGRAM ": %s\nTry '" PROGRAM " --help'.\n", error->message);

@@ -97,8 +97,12 @@ struct App {
  * return APP_EXIT_USAGE. --help ends the program in this call. */
 bool app_parse(App *app, const AppProgram *program, int argc, char **argv);
 
-/* For take_flags: refuses a flag, as RUBATO_ERROR_INVALID; false. */
+/* Refuses a flag, as RUBATO_ERROR_INVALID; false. */
 bool app_refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+/* Loads the files of --plugin, a list that NULL ends. What they hold can then be named by other
+ * flags. NULL: there are none. */
+bool app_load_plugins(char *const *paths, GError **error);
 
 /* For take_flags: the place of a flag's word in a list that NULL ends. A flag of NULL means the
  * first word. */

@@ -108,10 +108,9 @@ static bool read_place(App *app, const Flags *flags, GError **error)
     return true;
 }
 
-/* What they hold can then be named by other flags. */
-static bool load_plugins(const Flags *flags, GError **error)
+bool app_load_plugins(char *const *paths, GError **error)
 {
-    for (char **path = flags->plugins; path != NULL && *path != NULL; path++)
+    for (char *const *path = paths; path != NULL && *path != NULL; path++)
         if (!rubato_load_plugin(*path, error)) {
             g_prefix_error(error, "--plugin: ");
             return false;
@@ -257,7 +256,7 @@ static bool read_flags(App *app, Flags *flags, GError **error)
 {
     if (flags->rest != NULL && flags->rest[0] != NULL)
         return app_refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
-    if (!read_place(app, flags, error) || !load_plugins(flags, error) ||
+    if (!read_place(app, flags, error) || !app_load_plugins(flags->plugins, error) ||
         !read_model(app, flags, error) || !read_epochs(app, flags, error) ||
         !read_files(app, flags, error) || !read_data(app, flags, error) ||
         !read_straggler(app, flags->straggler, error) || !read_ends(app, flags, error) ||
