@@ -308,8 +308,7 @@ static void take_record(void *user, const RecordOwner *owner, const Record *reco
         break;
     }
     case RECORD_HANDLER:
-        if (record->flags & RECORD_WRITES && table->unjudged == NULL)
-            table->unjudged = "handlers have written to it";
+        table->handlers_wrote |= (record->flags & RECORD_WRITES) != 0;
         break;
     case RECORD_RETIRE:
         source->has_retired = true;
@@ -388,6 +387,12 @@ static bool read_files(History *history, const char *folder, GError **error)
         n_complete += file.state == HISTORY_FILE_COMPLETE;
     }
     history->n_missing = MAX(n_nodes, names->len) - n_complete;
+    for (guint i = 0; i < history->tables->len; i++) {
+        HistoryTable *const table = g_ptr_array_index(history->tables, i);
+
+        if (table->unjudged == NULL && table->handlers_wrote)
+            table->unjudged = "handlers have written to it";
+    }
     if (names->len > 0)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,

@@ -59,7 +59,8 @@ typedef struct {
     BoundKind bound;
     char *model;
     uint32_t staleness;
-    bool sums;         /* its rows are sums of what was added */
+    bool sums; /* its rows are sums of what was added */
+    bool handlers_wrote;
     bool has_constant; /* rows begin with `constant` */
     double constant;
     const char *unjudged; /* why its rows are not compared; NULL: they are */
