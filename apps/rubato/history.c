@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/kit/model/app_json.h"
 #include "apps/rubato/history_rules.h"
 
 enum {
@@ -31,8 +32,8 @@ static const char DESCRIPTION[] =
     "Example: RUBATO_HISTORY=history rubato-hello && rubato history check history";
 
 typedef struct {
-    char *rule, *table, *task, *text;
-    uint32_t worker, node;
+    char *rule, *table, *text;
+    uint32_t epoch, worker, node;
     bool is_engine, has_key;
     uint64_t clock, key;
 } Problem;
@@ -49,7 +50,6 @@ static void clear_problem(gpointer data)
 
     g_free(problem->rule);
     g_free(problem->table);
-    g_free(problem->task);
     g_free(problem->text);
 }
 
@@ -63,8 +63,8 @@ static void note_problem(void *user, const char *rule, const HistoryTable *table
         return;
     const Problem problem = { .rule = g_strdup(rule),
                               .table = g_strdup(table->name),
-                              .task = g_strdup_printf("%u", source->epoch),
                               .text = g_strdup(text),
+                              .epoch = source->epoch,
                               .worker = source->rank,
                               .node = source->node,
                               .is_engine = source->rank == RECORD_ENGINE,
@@ -79,8 +79,8 @@ static void note_problem(void *user, const char *rule, const HistoryTable *table
 static char *who(const Problem *problem)
 {
     return problem->is_engine ? g_strdup_printf("node %u between tasks", problem->node)
-                              : g_strdup_printf("worker %u of task %s at clock %" G_GUINT64_FORMAT,
-                                                problem->worker, problem->task, problem->clock);
+                              : g_strdup_printf("worker %u of task %u at clock %" G_GUINT64_FORMAT,
+                                                problem->worker, problem->epoch, problem->clock);
 }
 
 static void print_table(const HistoryTable *table)
@@ -135,18 +135,6 @@ static void print_report(const Report *report, const HistoryCounts *counts)
 
 /* ---- as JSON ---- */
 
-static void add_number(JsonBuilder *builder, const char *name, uint64_t value)
-{
-    json_builder_set_member_name(builder, name);
-    json_builder_add_int_value(builder, (gint64)value);
-}
-
-static void add_string(JsonBuilder *builder, const char *name, const char *value)
-{
-    json_builder_set_member_name(builder, name);
-    json_builder_add_string_value(builder, value);
-}
-
 static void add_tables(JsonBuilder *builder, const History *history)
 {
     json_builder_set_member_name(builder, "tables");
@@ -155,11 +143,11 @@ static void add_tables(JsonBuilder *builder, const History *history)
         const HistoryTable *const table = g_ptr_array_index(history->tables, i);
 
         json_builder_begin_object(builder);
-        add_string(builder, "name", table->name);
-        add_string(builder, "model", table->model);
-        add_number(builder, "gets", table->n_gets);
-        add_number(builder, "adds", table->n_adds);
-        add_number(builder, "clocks", table->n_clocks);
+        app_json_add_text(builder, "name", table->name);
+        app_json_add_text(builder, "model", table->model);
+        app_json_add_int(builder, "gets", table->n_gets);
+        app_json_add_int(builder, "adds", table->n_adds);
+        app_json_add_int(builder, "clocks", table->n_clocks);
         json_builder_end_object(builder);
     }
     json_builder_end_array(builder);
@@ -173,19 +161,19 @@ static void add_problems(JsonBuilder *builder, const Report *report)
         const Problem *const problem = &g_array_index(report->problems, Problem, i);
 
         json_builder_begin_object(builder);
-        add_string(builder, "rule", problem->rule);
-        add_string(builder, "table", problem->table);
-        add_number(builder, "node", problem->node);
+        app_json_add_text(builder, "rule", problem->rule);
+        app_json_add_text(builder, "table", problem->table);
+        app_json_add_int(builder, "node", problem->node);
         if (!problem->is_engine) {
-            add_number(builder, "task", g_ascii_strtoull(problem->task, NULL, 10));
-            add_number(builder, "worker", problem->worker);
-            add_number(builder, "clock", problem->clock);
+            app_json_add_int(builder, "task", problem->epoch);
+            app_json_add_int(builder, "worker", problem->worker);
+            app_json_add_int(builder, "clock", problem->clock);
         }
         if (problem->has_key) { /* JSON has no numbers of 64 bits */
             g_autofree char *key = g_strdup_printf("%" G_GUINT64_FORMAT, problem->key);
-            add_string(builder, "key", key);
+            app_json_add_text(builder, "key", key);
         }
-        add_string(builder, "text", problem->text);
+        app_json_add_text(builder, "text", problem->text);
         json_builder_end_object(builder);
     }
     json_builder_end_array(builder);
@@ -197,13 +185,13 @@ static void print_json(const Report *report, const HistoryCounts *counts)
     g_autoptr(JsonGenerator) generator = json_generator_new();
 
     json_builder_begin_object(builder);
-    add_number(builder, "records", report->history->n_records);
-    add_number(builder, "nodes_missing", report->history->n_missing);
+    app_json_add_int(builder, "records", report->history->n_records);
+    app_json_add_int(builder, "nodes_missing", report->history->n_missing);
     add_tables(builder, report->history);
-    add_number(builder, "rows_compared", counts->n_rows);
-    add_number(builder, "rows_undecided", counts->n_undecided);
-    add_number(builder, "rows_not_compared", counts->n_unjudged);
-    add_number(builder, "wrong", report->n_problems);
+    app_json_add_int(builder, "rows_compared", counts->n_rows);
+    app_json_add_int(builder, "rows_undecided", counts->n_undecided);
+    app_json_add_int(builder, "rows_not_compared", counts->n_unjudged);
+    app_json_add_int(builder, "wrong", report->n_problems);
     add_problems(builder, report);
     json_builder_end_object(builder);
     g_autoptr(JsonNode) root = json_builder_get_root(builder);

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "engine/cluster/secret_source.h"
+#include "engine/faults_on_demand.h"
+#include "io/history/history.h"
 
 static const char INPUT[] = "exec 3<&0 </dev/null\n";
 
@@ -34,7 +36,7 @@ static const char WATCHER[] = "(trap '' INT TERM HUP\n"
                               "exec 3<&-\n";
 
 /* What the nodes of other machines get of this environment, if it is set. */
-static const char *const passed_on[] = { "RUBATO_FAULTS", "RUBATO_HISTORY" };
+static const char *const passed_on[] = { FAULTS_VARIABLE, HISTORY_VARIABLE };
 
 static void append_word(GString *line, const char *word)
 {

@@ -26,8 +26,8 @@ typedef enum {
     HISTORY_ANNOUNCE = 5,
     HISTORY_HANDLER = 6, /* its result's hash and its name; its keys come next */
     HISTORY_TUNE = 7,
-    HISTORY_HANDLER_KEYS = 9,
     HISTORY_RETIRE = 8, /* the worker makes no further requests on the table */
+    HISTORY_HANDLER_KEYS = 9,
 } HistoryKind;
 
 enum {

@@ -5,6 +5,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/report/report.h"
+#include "apps/kit/model/app_json.h"
 #include "apps/kit/report/app_file.h"
 
 static void add_number(JsonBuilder *json, const char *name, double value)
@@ -23,12 +24,6 @@ static void add_number_if(JsonBuilder *json, const char *name, double value, boo
         json_builder_add_null_value(json);
 }
 
-static void add_string(JsonBuilder *json, const char *name, const char *value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_string_value(json, value);
-}
-
 static void add_machine(JsonBuilder *json)
 {
     g_autofree char *text = report_machine();
@@ -36,20 +31,20 @@ static void add_machine(JsonBuilder *json)
 
     json_builder_set_member_name(json, "machine");
     json_builder_begin_object(json);
-    add_string(json, "text", text);
+    app_json_add_text(json, "text", text);
     add_number(json, "processors", (double)sysconf(_SC_NPROCESSORS_ONLN));
     if (uname(&system) == 0) {
-        add_string(json, "architecture", system.machine);
-        add_string(json, "kernel", system.release);
+        app_json_add_text(json, "architecture", system.machine);
+        app_json_add_text(json, "kernel", system.release);
     }
     json_builder_end_object(json);
     json_builder_set_member_name(json, "build");
     json_builder_begin_object(json);
-    add_string(json, "compiler", __VERSION__);
+    app_json_add_text(json, "compiler", __VERSION__);
 #ifdef __OPTIMIZE__
-    add_string(json, "kind", "optimised");
+    app_json_add_text(json, "kind", "optimised");
 #else
-    add_string(json, "kind", "not optimised");
+    app_json_add_text(json, "kind", "not optimised");
 #endif
     json_builder_end_object(json);
 }
@@ -65,7 +60,7 @@ static void add_goal(JsonBuilder *json, const BenchResult *result)
         return;
     }
     json_builder_begin_object(json);
-    add_string(json, "text", text);
+    app_json_add_text(json, "text", text);
     add_number_if(json, "ratio", goal->ratio, goal->ratio > 0);
     add_number_if(json, "median", goal->median, goal->median > 0);
     add_number_if(json, "worst", goal->worst, goal->worst > 0);
@@ -89,11 +84,12 @@ static void add_case(JsonBuilder *json, const BenchResult *result)
     const bool has_limit = result->ratio > 0;
 
     json_builder_begin_object(json);
-    add_string(json, "name", result->what->name);
-    add_string(json, "what", result->what->what);
-    add_string(json, "limit", result->what->limit == NULL ? "none" : result->what->limit);
-    add_string(json, "unit", report_unit(result->what->unit));
-    add_string(json, "better", bench_lower_is_better(result->what->unit) ? "lower" : "higher");
+    app_json_add_text(json, "name", result->what->name);
+    app_json_add_text(json, "what", result->what->what);
+    app_json_add_text(json, "limit", result->what->limit == NULL ? "none" : result->what->limit);
+    app_json_add_text(json, "unit", report_unit(result->what->unit));
+    app_json_add_text(json, "better",
+                      bench_lower_is_better(result->what->unit) ? "lower" : "higher");
     add_number(json, "min", result->own.min);
     add_number(json, "median", result->own.median);
     add_number(json, "max", result->own.max);

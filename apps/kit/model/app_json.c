@@ -56,7 +56,10 @@ bool app_json_double(JsonObject *object, const char *name, double *value)
 void app_json_add_text(JsonBuilder *builder, const char *name, const char *text)
 {
     json_builder_set_member_name(builder, name);
-    json_builder_add_string_value(builder, text);
+    if (text != NULL)
+        json_builder_add_string_value(builder, text);
+    else
+        json_builder_add_null_value(builder);
 }
 
 void app_json_add_int(JsonBuilder *builder, const char *name, uint64_t value)

@@ -15,7 +15,7 @@ const char *app_json_text(JsonObject *object, const char *name);
 bool app_json_int(JsonObject *object, const char *name, uint64_t *value);
 bool app_json_double(JsonObject *object, const char *name, double *value);
 
-/* Adds a member. */
+/* Adds a member. text NULL: null. */
 void app_json_add_text(JsonBuilder *builder, const char *name, const char *text);
 void app_json_add_int(JsonBuilder *builder, const char *name, uint64_t value);
 

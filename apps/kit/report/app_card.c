@@ -113,12 +113,6 @@ char *app_card_text(const App *app)
     return g_string_free(text, FALSE);
 }
 
-static void add_int(JsonBuilder *builder, const char *name, uint64_t value)
-{
-    json_builder_set_member_name(builder, name);
-    json_builder_add_int_value(builder, (gint64)value);
-}
-
 /* JSON has no infinities and no NaN. */
 static void add_value(JsonBuilder *builder, double value)
 {
@@ -132,15 +126,6 @@ static void add_double(JsonBuilder *builder, const char *name, double value)
 {
     json_builder_set_member_name(builder, name);
     add_value(builder, value);
-}
-
-static void add_string(JsonBuilder *builder, const char *name, const char *value)
-{
-    json_builder_set_member_name(builder, name);
-    if (value != NULL)
-        json_builder_add_string_value(builder, value);
-    else
-        json_builder_add_null_value(builder);
 }
 
 /* The curve, an array for each of its columns. */
@@ -188,19 +173,19 @@ char *app_card_json(const App *app)
     g_autoptr(JsonBuilder) builder = json_builder_new();
 
     json_builder_begin_object(builder);
-    add_string(builder, "app", app->program->name);
-    add_int(builder, "nodes", n_nodes(app));
-    add_int(builder, "servers", n_servers(app));
-    add_int(builder, "workers", n_workers(app));
-    add_string(builder, "model", app->model);
-    add_int(builder, "staleness", app->staleness);
-    add_int(builder, "speculation", app->speculation);
-    add_string(builder, "faults", app_faults(app));
-    add_int(builder, "epochs", app->epochs);
-    add_int(builder, "samples", app->n_samples);
+    app_json_add_text(builder, "app", app->program->name);
+    app_json_add_int(builder, "nodes", n_nodes(app));
+    app_json_add_int(builder, "servers", n_servers(app));
+    app_json_add_int(builder, "workers", n_workers(app));
+    app_json_add_text(builder, "model", app->model);
+    app_json_add_int(builder, "staleness", app->staleness);
+    app_json_add_int(builder, "speculation", app->speculation);
+    app_json_add_text(builder, "faults", app_faults(app));
+    app_json_add_int(builder, "epochs", app->epochs);
+    app_json_add_int(builder, "samples", app->n_samples);
     add_double(builder, "seconds", app->seconds);
     add_double(builder, "samples_per_second", samples_per_second(app));
-    add_string(builder, "stopped", stopped_name(app->stopped));
+    app_json_add_text(builder, "stopped", stopped_name(app->stopped));
     app_waits_add_json(&app->waits, builder);
     json_builder_set_member_name(builder, "metrics");
     json_builder_begin_object(builder);

@@ -192,6 +192,15 @@ START_TEST(scheduler_tells_a_lost_node_that_comes_back)
 }
 END_TEST
 
+/* The scheduler does not wait for ever for node 1. */
+static void expect_end_of_patience(void)
+{
+    lose_by_silence(1);
+    expect(0, CONTROL_LOST);
+    expect(2, CONTROL_LOST);
+    expect_quiet();
+}
+
 START_TEST(scheduler_that_was_stopped_itself_loses_nobody)
 {
     begin();
@@ -202,11 +211,7 @@ START_TEST(scheduler_that_was_stopped_itself_loses_nobody)
     tick();
     pass_ms(0, 0);
     expect_quiet();
-    /* But it does not wait for ever. */
-    lose_by_silence(1);
-    expect(0, CONTROL_LOST);
-    expect(2, CONTROL_LOST);
-    expect_quiet();
+    expect_end_of_patience();
 }
 END_TEST
 
@@ -243,11 +248,7 @@ START_TEST(scheduler_that_is_held_up_often_forgives_each_time)
     }
     pass_ms(0, 0);
     expect_quiet();
-    /* But it does not wait for ever. */
-    lose_by_silence(1);
-    expect(0, CONTROL_LOST);
-    expect(2, CONTROL_LOST);
-    expect_quiet();
+    expect_end_of_patience();
 }
 END_TEST
 
