@@ -462,7 +462,7 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
         engine->broken_text = g_strdup(text);
         engine->broken_code = code;
     }
-    /* seq_cst: before the sweep below; see cancel_if_late in tables/client.c */
+    /* seq_cst: before the sweep below; see cancel_if_late in tables/client/client.c */
     atomic_store_explicit(&engine->broken, true, memory_order_seq_cst);
     for (guint i = 0; i < engine->runs->len; i++) {
         task_run_cancel(g_ptr_array_index(engine->runs, i), code, text);

@@ -8,7 +8,7 @@
 #include "engine/engine_private.h"
 #include "models/storage/storage.h"
 #include "models/update/bad_gradients.h"
-#include "tables/client.h"
+#include "tables/client/client.h"
 
 /* A list that servers send: the request for its length, and the request for its entries. */
 typedef struct {

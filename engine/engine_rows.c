@@ -12,7 +12,7 @@
 #include "models/update/bad_gradients.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
-#include "tables/client.h"
+#include "tables/client/client.h"
 
 typedef struct {
     const char *table;

@@ -4,7 +4,7 @@
 #ifndef RUBATO_TABLES_HANDLE_H
 #define RUBATO_TABLES_HANDLE_H
 
-#include "tables/client.h"
+#include "tables/client/client.h"
 
 /* The first member of every handle. */
 struct TableHandle {

@@ -13,7 +13,7 @@
 #ifndef RUBATO_TABLES_PROCESS_CACHE_H
 #define RUBATO_TABLES_PROCESS_CACHE_H
 
-#include "tables/client.h"
+#include "tables/client/client.h"
 
 /* helper: the node's helper thread. The route outlives the cache. (transfer full) */
 ProcessCache *process_cache_new(const TableRoute *route, Actor *helper);

@@ -4,7 +4,7 @@
 #ifndef RUBATO_TABLES_TICKET_PRIVATE_H
 #define RUBATO_TABLES_TICKET_PRIVATE_H
 
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 #include "tables/ticket.h"
 
 typedef enum {

@@ -8,7 +8,7 @@
 
 #include <rubato/task.h>
 
-#include "tables/client.h"
+#include "tables/client/client.h"
 
 struct RubatoWorker {
     /* immutable */

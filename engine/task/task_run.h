@@ -8,7 +8,7 @@
 
 #include "engine/catalogue.h"
 #include "engine/task/node_reader.h"
-#include "tables/client.h"
+#include "tables/client/client.h"
 
 /* A run of the task with its workers counted. No other thread knows it yet. The caller holds its
  * tables (the array is copied) as long as the run lives. RUBATO_ERROR_INVALID. (transfer full) */

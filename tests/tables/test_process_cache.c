@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "models/update/update.h"
-#include "tables/client.h"
+#include "tables/client/client.h"
 #include "tables/process_cache.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"

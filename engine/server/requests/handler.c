@@ -4,7 +4,7 @@
  * all rows has no keys. That is as good as naming them all, for models that go by clocks alone:
  * they treat all keys alike. A model that goes by keys, one that takes announcements, would take a
  * request without keys for one that touches none; so such calls are refused
- * (tables/client_handlers.c).
+ * (tables/client/client_handlers.c).
  *
  * So under "bsp" a call that reads is parked until the min clock has come to its clock, and then
  * runs before the Adds of that clock; one that writes is kept, and runs among the Adds of its

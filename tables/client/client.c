@@ -6,7 +6,7 @@
  *
  * Threads: the client's worker; table_client_count_late_get from any. */
 #include "io/net/fence.h"
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 #include "tables/process_cache.h"
 
 TableClient *table_client_new(const TableRoute *route, uint32_t rank)

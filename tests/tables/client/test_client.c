@@ -1,5 +1,5 @@
 /* A worker's side of a table whose servers are on another node: no call outlives its task. */
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 #include "tests/support/network/station.h"
 #include "tests/support/runner.h"
 

@@ -11,7 +11,7 @@
  *
  * Threads: the client's worker; table_route_lead any. What workers share here is the route's
  * clocks. */
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 
 /* ---- being ahead ---- */
 

@@ -9,10 +9,10 @@
  *   client_wait.c   waiting, logging for whom, and how a call ended
  *
  * Threads: the client's worker. */
-#ifndef RUBATO_TABLES_CLIENT_PRIVATE_H
-#define RUBATO_TABLES_CLIENT_PRIVATE_H
+#ifndef RUBATO_TABLES_CLIENT_CLIENT_PRIVATE_H
+#define RUBATO_TABLES_CLIENT_CLIENT_PRIVATE_H
 
-#include "tables/client.h"
+#include "tables/client/client.h"
 #include "tables/worker_stats.h"
 
 /* ---- client.c ---- */

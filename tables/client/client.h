@@ -5,8 +5,8 @@
  * blocking call. All handles that the worker opens on the table share it.
  *
  * Threads: a TableRoute is immutable while the task runs; a TableClient belongs to its worker. */
-#ifndef RUBATO_TABLES_CLIENT_H
-#define RUBATO_TABLES_CLIENT_H
+#ifndef RUBATO_TABLES_CLIENT_CLIENT_H
+#define RUBATO_TABLES_CLIENT_CLIENT_H
 
 #include <rubato/error.h>
 #include <rubato/handler.h>

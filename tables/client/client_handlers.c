@@ -12,7 +12,7 @@
  *
  * Threads: the client's worker. */
 #include "io/net/handler_call.h"
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 #include "tables/process_cache.h"
 
 typedef struct {

@@ -14,7 +14,7 @@
  *
  * Threads: the client's worker. Invariants: the clocks in `kept` ascend, and kept_bytes is their
  * sum. */
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 
 typedef struct {
     uint64_t clock;

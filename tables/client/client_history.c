@@ -1,7 +1,7 @@
 /* What a worker asks, and what it sees, for the history of its node.
  *
  * Threads: the client's worker; table_client_note_late_get from any. */
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 
 /* The engine's clients have no clock: their requests have the node's phase in its place. */
 static uint64_t clock_of(const TableClient *client)

@@ -7,7 +7,7 @@
  *
  * Threads: the client's worker. */
 #include "io/net/stall_clock.h"
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 
 /* How long a cancellation may go unnoticed here. */
 #define LOOK_MS 20

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 #include "io/net/stall_clock.h"
-#include "tables/client_private.h"
+#include "tables/client/client_private.h"
 
 /* ---- how a call ended ---- */
 
