@@ -6,7 +6,7 @@
 #include "engine/server/server_parts.h"
 #include "engine/task/task_run.h"
 #include "io/net/stall_clock.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/storage/storage.h"
 
 typedef struct {

@@ -3,7 +3,7 @@
 #include <sys/random.h>
 
 #include "engine/engine_private.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 
 typedef struct {
     Table *table;

@@ -10,7 +10,7 @@
 #include <rubato/request.h>
 #include <rubato/table.h>
 
-#include "models/shard.h"
+#include "models/shard/shard.h"
 
 typedef struct Aggregate Aggregate;
 

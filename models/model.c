@@ -13,7 +13,7 @@
 #include "models/keys.h"
 #include "models/progress.h"
 #include "models/registry.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/spec.h"
 
 /* The built-in models, one line for each. */

@@ -6,7 +6,7 @@
 #include <assert.h>
 
 #include "models/model.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/spec.h"
 
 struct RubatoModelDriver {

@@ -28,7 +28,7 @@
 #include <rubato/error.h>
 #include <rubato/model_ops.h>
 
-#include "models/key_uses.h"
+#include "models/key_uses/key_uses.h"
 #include "models/request_heap.h"
 #include "models/spec.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "models/init.h"
-#include "models/key_uses.h"
+#include "models/key_uses/key_uses.h"
 #include "models/model.h"
 #include "models/storage/storage.h"
 #include "models/update/rule.h"

@@ -23,7 +23,7 @@
 #include "io/net/handler_call.h"
 #include "io/net/stall_clock.h"
 #include "models/model.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/spec.h"
 #include "models/update/rule.h"
 

@@ -10,7 +10,7 @@
 
 #include "io/net/message.h"
 #include "models/model.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 
 /* What goes with each key of a request. */
 typedef enum {

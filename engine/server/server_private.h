@@ -18,7 +18,7 @@
 
 #include "engine/server/server.h"
 #include "models/model.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 
 /* A table's parts on this server. */
 typedef struct {

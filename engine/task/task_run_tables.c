@@ -9,7 +9,7 @@
 #include "engine/task/task_run_private.h"
 #include "models/handlers/handler.h"
 #include "models/model.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
 #include "tables/process_cache.h"

@@ -7,7 +7,7 @@
 #include <rubato/handler.h>
 
 #include "io/net/handler_call.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 
 /* The handler of that name; NULL if there is none. And the name of handler i; NULL past the
  * last. */

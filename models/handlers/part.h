@@ -7,7 +7,7 @@
 #include <rubato/handler_ops.h>
 
 #include "io/net/handler_call.h"
-#include "models/shard_private.h"
+#include "models/shard/shard_private.h"
 
 struct RubatoPart {
     const HandlerCall *call;

@@ -9,7 +9,7 @@
 #include "engine/engine_private.h"
 #include "engine/server/server_parts.h"
 #include "io/net/link/wire.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/network/lossy.h"
 #include "tests/support/runner.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "models/shard_private.h"
+#include "models/shard/shard_private.h"
 #include "models/storage/storage.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/storage/hash/segment_pool.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/scarce_memory.h"

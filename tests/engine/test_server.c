@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/spec.h"
 #include "models/update/bad_gradients.h"
 #include "tests/support/runner.h"

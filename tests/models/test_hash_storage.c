@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/shard_private.h"
+#include "models/shard/shard_private.h"
 #include "models/storage/hash/hash.h"
 #include "models/storage/hash/segment.h"
 #include "tests/support/engine/shard_fixture.h"

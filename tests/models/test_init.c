@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "models/init.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/spec.h"
 #include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"

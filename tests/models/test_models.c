@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "models/model.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "tests/support/engine/model_rig.h"
 #include "tests/support/runner.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/key_uses.h"
-#include "models/shard.h"
+#include "models/key_uses/key_uses.h"
+#include "models/shard/shard.h"
 #include "tests/support/engine/model_rig.h"
 #include "tests/support/runner.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/spec.h"
 #include "tests/support/engine/shard_fixture.h"
 #include "tests/support/runner.h"

@@ -5,7 +5,7 @@
 #include <rubato/testing.h>
 #include <string.h>
 
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/spec.h"
 #include "tests/support/runner.h"
 

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "engine/engine_private.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "tests/support/sizes.h"
 
 /* ---- engines, tables, tasks ---- */

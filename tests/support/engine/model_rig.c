@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/spec.h"
 
 void rig_init(ModelRig *rig, const RubatoTableSpec *spec, uint32_t n_workers)

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUPPORT_ENGINE_SHARD_FIXTURE_H
 #define TESTS_SUPPORT_ENGINE_SHARD_FIXTURE_H
 
-#include "models/shard.h"
+#include "models/shard/shard.h"
 
 #define SHARD_FIRST_KEY 1000
 

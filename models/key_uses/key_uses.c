@@ -5,7 +5,7 @@
  * iteration has two entries, and is removed twice.
  *
  * Thread: the shard's present owner. */
-#include "models/key_uses.h"
+#include "models/key_uses/key_uses.h"
 
 #include <assert.h>
 #include <rubato/error.h>

@@ -1,7 +1,7 @@
 /* Shards: calls that do not use the update rule, and calls about other things than rows.
  *
  * Thread: the shard's present owner. Keys have been checked. */
-#include "models/shard_private.h"
+#include "models/shard/shard_private.h"
 #include "models/update/rule.h"
 
 bool shard_tuning_ok(const RubatoShard *shard, const RubatoTuning *tuning)

@@ -3,7 +3,7 @@
  * Thread: the shard's present owner. n_chains is a power of two. */
 #include <rubato/error.h>
 
-#include "models/key_uses.h"
+#include "models/key_uses/key_uses.h"
 
 #define FIRST_CHAINS 64u
 

@@ -1,15 +1,15 @@
 /* The inside of a shard: what shard.c and shard_state.c share.
  *
  * Threads: the shard's present owner, one thread at a time. */
-#ifndef RUBATO_MODELS_SHARD_PRIVATE_H
-#define RUBATO_MODELS_SHARD_PRIVATE_H
+#ifndef RUBATO_MODELS_SHARD_SHARD_PRIVATE_H
+#define RUBATO_MODELS_SHARD_SHARD_PRIVATE_H
 
 #include <assert.h>
 #include <string.h>
 
 #include "models/init.h"
 #include "models/keys.h"
-#include "models/shard.h"
+#include "models/shard/shard.h"
 #include "models/update/updater.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK

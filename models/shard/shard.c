@@ -6,12 +6,12 @@
  * blocks, with overlapped memory accesses.
  *
  * Thread: the shard's present owner. Keys have been checked. */
-#include "models/shard.h"
+#include "models/shard/shard.h"
 
 #include <rubato/error.h>
 
 #include "io/net/link/key_range.h"
-#include "models/shard_private.h"
+#include "models/shard/shard_private.h"
 #include "models/spec.h"
 #include "models/storage/storage.h"
 

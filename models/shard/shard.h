@@ -5,8 +5,8 @@
  * for the table's dtype.
  *
  * Threads: the shard's present owner, one thread at a time. */
-#ifndef RUBATO_MODELS_SHARD_H
-#define RUBATO_MODELS_SHARD_H
+#ifndef RUBATO_MODELS_SHARD_SHARD_H
+#define RUBATO_MODELS_SHARD_SHARD_H
 
 #include <rubato/request.h>
 

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <rubato/error.h>
 
-#include "models/key_uses.h"
+#include "models/key_uses/key_uses.h"
 
 static bool create(KeyUses *uses, const RubatoModelSetup *setup, GError **error)
 {

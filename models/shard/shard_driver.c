@@ -3,7 +3,7 @@
  * Threads: one at a time. */
 #include <rubato/shard_driver.h>
 
-#include "models/shard_private.h"
+#include "models/shard/shard_private.h"
 #include "models/spec.h"
 #include "models/update/rule.h"
 

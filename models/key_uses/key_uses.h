@@ -4,8 +4,8 @@
  * chain the uses of a key; they differ only in how they find the chain.
  *
  * Threads: the shard's present owner, one thread at a time. */
-#ifndef RUBATO_MODELS_KEY_USES_H
-#define RUBATO_MODELS_KEY_USES_H
+#ifndef RUBATO_MODELS_KEY_USES_KEY_USES_H
+#define RUBATO_MODELS_KEY_USES_KEY_USES_H
 
 #include <rubato/model_ops.h>
 
