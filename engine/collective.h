@@ -6,7 +6,7 @@
 
 #include <rubato/engine.h>
 
-#include "engine/control.h"
+#include "engine/control/control.h"
 
 /* The stage that this node has reached in its present collective call. */
 typedef enum {

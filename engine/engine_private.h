@@ -11,8 +11,8 @@
  *   engine_private.c   questions that these files share
  *   collective.c  calls that every node makes: propose, do, commit
  *   cluster/rendezvous.c   how a node of a cluster finds the others
- *   dispatch.c    where control messages and the network's events go
- *   node_messages.c   what a node does with what the scheduler says
+ *   control/dispatch.c    where control messages and the network's events go
+ *   control/node_messages.c   what a node does with what the scheduler says
  *
  * The folders of lower layers do not include this file: a task gets a TaskHost, the scheduler its
  * SchedulerOutput, a server its post office.
@@ -29,7 +29,7 @@
 #include "engine/cluster/cluster_file.h"
 #include "engine/cluster/rendezvous.h"
 #include "engine/collective.h"
-#include "engine/dispatch.h"
+#include "engine/control/dispatch.h"
 #include "engine/faults_on_demand.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/server/server.h"

@@ -13,7 +13,7 @@
 
 #include <assert.h>
 
-#include "engine/control_messages.h"
+#include "engine/control/control_messages.h"
 
 Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *output, void *user)
 {

@@ -21,7 +21,7 @@
 #ifndef RUBATO_ENGINE_SCHEDULER_SCHEDULER_H
 #define RUBATO_ENGINE_SCHEDULER_SCHEDULER_H
 
-#include "engine/control.h"
+#include "engine/control/control.h"
 
 typedef struct Scheduler Scheduler;
 

@@ -4,7 +4,7 @@
 #ifndef RUBATO_ENGINE_TASK_TASK_HOST_H
 #define RUBATO_ENGINE_TASK_TASK_HOST_H
 
-#include "engine/control.h"
+#include "engine/control/control.h"
 #include "engine/server/server.h"
 #include "io/history/history.h"
 

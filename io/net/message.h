@@ -20,7 +20,7 @@ typedef enum {
     MESSAGE_ADD,     /* deltas for keys */
     MESSAGE_CLOCK,   /* a source has reached a clock */
     MESSAGE_REPLY,   /* how a request went, and its output; matched by request id */
-    MESSAGE_CONTROL, /* to or from the scheduler: see engine/control.h */
+    MESSAGE_CONTROL, /* to or from the scheduler: see engine/control/control.h */
 
     MESSAGE_ANNOUNCE,            /* the keys of an iteration of a worker */
     MESSAGE_FENCE,               /* answered when everything sent before it has been handled */

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/control.h"
+#include "engine/control/control.h"
 #include "io/net/transport/transport_ops.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/control.h"
+#include "engine/control/control.h"
 #include "engine/engine_private.h"
 #include "io/net/transport/tcp/tcp_receiver.h"
 #include "tests/support/cluster/cluster_run.h"

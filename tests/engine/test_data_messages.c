@@ -2,7 +2,7 @@
  * the engine's lock, as control messages do. */
 #include <errno.h>
 
-#include "engine/dispatch.h"
+#include "engine/control/dispatch.h"
 #include "engine/engine_private.h"
 #include "tests/support/network/station.h"
 #include "tests/support/runner.h"

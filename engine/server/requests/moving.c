@@ -2,7 +2,7 @@
  * come by Set and Set of state, the requests by themselves.
  *
  * Thread: the server's owner. */
-#include "engine/control.h"
+#include "engine/control/control.h"
 #include "engine/server/request_ops.h"
 
 static size_t clock_bytes(const RubatoTableSpec *spec)

@@ -4,12 +4,12 @@
  * control_messages.c, and the function that handles it.
  *
  * Threads: any; the array is constant. The handlers run as scheduler.h and node_messages.h say. */
-#ifndef RUBATO_ENGINE_CONTROL_MESSAGES_H
-#define RUBATO_ENGINE_CONTROL_MESSAGES_H
+#ifndef RUBATO_ENGINE_CONTROL_CONTROL_MESSAGES_H
+#define RUBATO_ENGINE_CONTROL_CONTROL_MESSAGES_H
 
 #include <rubato/engine.h>
 
-#include "engine/control.h"
+#include "engine/control/control.h"
 #include "engine/scheduler/scheduler.h"
 
 /* Who may send a message, as bits. */

@@ -9,7 +9,7 @@
  * requests, replies and clocks straight to the post office. */
 #include <string.h>
 
-#include "engine/control_messages.h"
+#include "engine/control/control_messages.h"
 #include "engine/engine_private.h"
 #include "engine/task/task_run.h"
 #include "models/registry.h"

@@ -1,11 +1,11 @@
 /* The control messages: one row for each.
  *
  * Runs on any thread. The functions depend on their arguments only. */
-#include "engine/control_messages.h"
+#include "engine/control/control_messages.h"
 
 #include <stddef.h>
 
-#include "engine/node_messages.h"
+#include "engine/control/node_messages.h"
 #include "engine/scheduler/scheduler_state.h"
 
 /* ---- what each kind carries ---- */

@@ -10,11 +10,11 @@
  * what each kind must have. The receiver checks whether node numbers and epochs exist.
  *
  * Runs on any thread. */
-#include "engine/control.h"
+#include "engine/control/control.h"
 
 #include <string.h>
 
-#include "engine/control_messages.h"
+#include "engine/control/control_messages.h"
 
 /* Enumerators travel as numbers of four bytes. */
 G_STATIC_ASSERT(sizeof(ControlCall) == sizeof(uint32_t));

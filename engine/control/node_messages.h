@@ -2,12 +2,12 @@
  *
  * Threads: the owner of the engine's control actor. None blocks. `from` is the number of the node
  * that sent the message; an answer to a greeting has this node's own. */
-#ifndef RUBATO_ENGINE_NODE_MESSAGES_H
-#define RUBATO_ENGINE_NODE_MESSAGES_H
+#ifndef RUBATO_ENGINE_CONTROL_NODE_MESSAGES_H
+#define RUBATO_ENGINE_CONTROL_NODE_MESSAGES_H
 
 #include <rubato/engine.h>
 
-#include "engine/control.h"
+#include "engine/control/control.h"
 
 void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_refuse(RubatoEngine *engine, uint32_t from, const Control *control);

@@ -1,12 +1,12 @@
 /* Where control messages and the network's events go.
  *
  * Threads: as each function says. */
-#ifndef RUBATO_ENGINE_DISPATCH_H
-#define RUBATO_ENGINE_DISPATCH_H
+#ifndef RUBATO_ENGINE_CONTROL_DISPATCH_H
+#define RUBATO_ENGINE_CONTROL_DISPATCH_H
 
 #include <rubato/engine.h>
 
-#include "engine/control.h"
+#include "engine/control/control.h"
 #include "io/net/network/network.h"
 
 /* Times that the network's ticks keep. */

@@ -1,7 +1,7 @@
 /* What a node does with each message that the scheduler sends it.
  *
  * Runs on the thread that owns the engine's control actor. */
-#include "engine/node_messages.h"
+#include "engine/control/node_messages.h"
 
 #include "engine/engine_private.h"
 #include "engine/task/task_run.h"

@@ -6,8 +6,8 @@
  * a process a message is passed as this struct. Only a message to another node is encoded as bytes.
  *
  * Threads: any; a Control has one owner at a time. */
-#ifndef RUBATO_ENGINE_CONTROL_H
-#define RUBATO_ENGINE_CONTROL_H
+#ifndef RUBATO_ENGINE_CONTROL_CONTROL_H
+#define RUBATO_ENGINE_CONTROL_CONTROL_H
 
 #include <rubato/error.h>
 

@@ -1,5 +1,5 @@
 /* Control messages: decoding gives back what was encoded, and messages of strangers are checked. */
-#include "engine/control_messages.h"
+#include "engine/control/control_messages.h"
 
 #include <stdlib.h>
 #include <string.h>
