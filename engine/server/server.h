@@ -8,7 +8,7 @@
 
 #include <rubato/model_ops.h>
 
-#include "io/net/post_office.h"
+#include "io/net/post_office/post_office.h"
 
 /* A part whose state comes from another node. */
 typedef struct {

@@ -4,7 +4,7 @@
 #ifndef RUBATO_IO_NET_FENCE_H
 #define RUBATO_IO_NET_FENCE_H
 
-#include "io/net/post_office.h"
+#include "io/net/post_office/post_office.h"
 
 /* Begins the call. `messages` has one for each server, and stays until the call has ended. epoch:
  * of the task, 0 between tasks. *cancelled is set before post_office_cancel sweeps that epoch; the

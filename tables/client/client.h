@@ -15,7 +15,7 @@
 
 #include "io/history/history.h"
 #include "io/net/caller.h"
-#include "io/net/post_office.h"
+#include "io/net/post_office/post_office.h"
 #include "tables/clocks.h"
 #include "tables/part_map.h"
 #include "tables/partition.h"

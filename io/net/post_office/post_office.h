@@ -4,8 +4,8 @@
  *
  * Threads: post_office_set_server and _set_network before any other thread knows the office; the
  * rest from any thread. */
-#ifndef RUBATO_IO_NET_POST_OFFICE_H
-#define RUBATO_IO_NET_POST_OFFICE_H
+#ifndef RUBATO_IO_NET_POST_OFFICE_POST_OFFICE_H
+#define RUBATO_IO_NET_POST_OFFICE_POST_OFFICE_H
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 /* What comes to the post office from other nodes: requests for servers of this node, and clocks.
  *
  * Threads: the receiving thread, one at a time; a request's answer, any; listeners, any. */
-#include "io/net/post_office_private.h"
+#include "io/net/post_office/post_office_private.h"
 
 #include "io/net/link/key_codec.h"
 

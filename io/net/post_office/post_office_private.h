@@ -6,11 +6,11 @@
  *   post_office_receive.c   requests and clocks of other nodes
  *
  * Threads: any. */
-#ifndef RUBATO_IO_NET_POST_OFFICE_PRIVATE_H
-#define RUBATO_IO_NET_POST_OFFICE_PRIVATE_H
+#ifndef RUBATO_IO_NET_POST_OFFICE_POST_OFFICE_PRIVATE_H
+#define RUBATO_IO_NET_POST_OFFICE_POST_OFFICE_PRIVATE_H
 
 #include "io/net/handler_call.h"
-#include "io/net/post_office.h"
+#include "io/net/post_office/post_office.h"
 
 /* ---- post_office.c ---- */
 

@@ -5,7 +5,7 @@
  * dropped. The thread that takes a slot out, under the lock, ends its part of the call: the I/O
  * thread with the answer, or the thread that cancels. So each part ends once, and no thread writes
  * into a caller's memory after its call has ended. */
-#include "io/net/post_office_private.h"
+#include "io/net/post_office/post_office_private.h"
 
 #include <assert.h>
 #include <string.h>

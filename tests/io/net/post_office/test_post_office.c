@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/net/post_office.h"
+#include "io/net/post_office/post_office.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/network/station.h"
 #include "tests/support/runner.h"

@@ -1,7 +1,7 @@
 /* A request to another node, cut into pieces of a good size, each of which is one message.
  *
  * Threads: any. */
-#include "io/net/post_office_private.h"
+#include "io/net/post_office/post_office_private.h"
 
 #include "io/net/link/block_pool.h"
 #include "io/net/link/key_codec.h"

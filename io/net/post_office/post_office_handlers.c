@@ -10,7 +10,7 @@
  * meanwhile, they go with it, and what still comes finds nobody.
  *
  * Threads: any. */
-#include "io/net/post_office_private.h"
+#include "io/net/post_office/post_office_private.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Requests to another node that are cut into pieces: each comes whole, and so does its answer. */
-#include "io/net/post_office.h"
+#include "io/net/post_office/post_office.h"
 #include "tests/support/network/station.h"
 #include "tests/support/runner.h"
 
