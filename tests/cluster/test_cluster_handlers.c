@@ -1,6 +1,6 @@
 /* Handlers on several nodes, over shared memory and TCP, with usual and with small pieces and
  * windows: results are those of one node; arguments and results of many pieces; failures; handlers
- * that take long; nodes that have registered others; parts that move meanwhile. */
+ * that take long; nodes that have registered others. */
 #include <errno.h>
 #include <math.h>
 #include <semaphore.h>
@@ -10,13 +10,11 @@
 #include "engine/engine_private.h"
 #include "io/net/handler_call.h"
 #include "models/update/bad_gradients.h"
-#include "tests/support/cluster/cluster_moves.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
 
-enum { N_KEYS = 300, N_PARTS = 5, N_CLOCKS = 20, N_MOVES = 16, STALENESS = 2, SPECULATION = 2 };
+enum { N_KEYS = 300, N_PARTS = 5 };
 
 static const struct {
     ClusterShape shape;
@@ -68,63 +66,6 @@ static bool run_fail(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWr
     return false;
 }
 
-/* Adds 1 to every value of its rows. */
-static bool run_increment(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
-                          GError **error)
-{
-    RubatoPartRows rows;
-
-    (void)arguments;
-    (void)result;
-    (void)error;
-    while (rubato_part_next(part, &rows))
-        for (size_t i = 0; i < rows.n; i++)
-            ++*(int64_t *)rubato_part_rows_row(&rows, i);
-    return true;
-}
-
-/* The lowest and the highest value of its rows. */
-static bool run_extremes(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
-                         GError **error)
-{
-    int64_t low = INT64_MAX, high = INT64_MIN;
-    RubatoPartRows rows;
-
-    (void)arguments;
-    (void)error;
-    while (rubato_part_next(part, &rows))
-        for (size_t i = 0; i < rows.n; i++) {
-            const int64_t value = *(int64_t *)rubato_part_rows_row(&rows, i);
-
-            low = MIN(low, value);
-            high = MAX(high, value);
-        }
-    rubato_write_i64(result, low);
-    rubato_write_i64(result, high);
-    return true;
-}
-
-static bool reduce_extremes(const RubatoHandlerSetting *setting, RubatoByteReader *arguments,
-                            RubatoByteReader *results, size_t n, RubatoByteWriter *result,
-                            GError **error)
-{
-    int64_t low = INT64_MAX, high = INT64_MIN;
-
-    (void)setting;
-    (void)arguments;
-    for (size_t i = 0; i < n; i++) {
-        const int64_t one = rubato_read_i64(&results[i]), other = rubato_read_i64(&results[i]);
-
-        low = MIN(low, one);
-        high = MAX(high, other);
-        if (!rubato_byte_reader_finish(&results[i], "the extremes", error))
-            return false;
-    }
-    rubato_write_i64(result, low);
-    rubato_write_i64(result, high);
-    return true;
-}
-
 /* Takes as many milliseconds as its argument says. */
 static bool run_sleep(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
                       GError **error)
@@ -139,8 +80,6 @@ static bool run_sleep(RubatoPart *part, RubatoByteReader *arguments, RubatoByteW
 static const RubatoHandlerOps own_handlers[] = {
     { .name = "reverse", .run = run_reverse },
     { .name = "fail", .run = run_fail },
-    { .name = "increment", .access = RUBATO_ACCESS_WRITES, .run = run_increment },
-    { .name = "extremes", .run = run_extremes, .reduce = reduce_extremes },
     { .name = "sleep", .run = run_sleep },
 };
 
@@ -559,7 +498,7 @@ static bool meet(RubatoEngine *engine, const void *data, GError **error)
 static const RubatoHandlerOps extra = { .name = "extra", .run = run_reverse };
 static const RubatoHandlerOps other_extra = { .name = "extra",
                                               .access = RUBATO_ACCESS_WRITES,
-                                              .run = run_increment };
+                                              .run = run_reverse };
 
 START_TEST(node_with_other_handlers_is_refused_by_name)
 {
@@ -581,152 +520,6 @@ START_TEST(node_with_other_handlers_is_refused_by_name)
 }
 END_TEST
 
-/* ---- parts move ---- */
-
-static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
-
-typedef struct {
-    const char *model;
-    bool hashed;
-    ClusterMoves moves;
-} Scene;
-
-static RubatoKey key_of(const Scene *scene, uint64_t i)
-{
-    return scene->hashed ? rubato_mix64(i) : i;
-}
-
-/* What a value may be at a clock of a worker that has incremented so often: as in
- * test_cluster_parts. */
-static bool check_extremes(const Scene *scene, RubatoWorker *worker, const RubatoHandlerCall *asked,
-                           int64_t clock, GError **error)
-{
-    const int64_t n = rubato_worker_n_workers(worker);
-    const int64_t behind = MAX(clock - STALENESS, 0);
-    int64_t low = clock, high = clock + (n - 1) * N_CLOCKS;
-    g_autoptr(GBytes) result = NULL;
-
-    if (!rubato_worker_call_handler(worker, asked, &result, error))
-        return false;
-    if (g_str_equal(scene->model, "bsp")) {
-        low = high = n * clock;
-    } else if (!g_str_equal(scene->model, "asp")) {
-        low = clock + (n - 1) * behind;
-        high = clock + (n - 1) * MIN(clock + STALENESS + SPECULATION + 2, N_CLOCKS);
-    }
-    RubatoByteReader reader = rubato_byte_reader_of(result);
-    const int64_t lowest = rubato_read_i64(&reader), highest = rubato_read_i64(&reader);
-
-    EXPECT(low <= lowest && highest <= high,
-           "%s: worker %u at clock %" G_GINT64_FORMAT " sees %" G_GINT64_FORMAT
-           " to %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT,
-           scene->model, rubato_worker_rank(worker), clock, lowest, highest, low, high);
-    return true;
-}
-
-static bool increment(RubatoWorker *worker, void *user_data, GError **error)
-{
-    Scene *scene = user_data;
-    const bool is_sparse = g_str_equal(scene->model, "sparse_ssp");
-    RubatoKey keys[N_KEYS];
-    RubatoIteration iterations[N_CLOCKS];
-    int64_t values[N_KEYS];
-    RubatoHandlerCall read = { .table = "t",
-                               .handler = "extremes",
-                               .scope = RUBATO_SCOPE_KEYS,
-                               .keys = keys,
-                               .n_keys = N_KEYS };
-    RubatoHandlerCall write = read;
-    g_autoptr(RubatoKVTable) table = NULL;
-    g_autoptr(RubatoSparseKVClientTable) sparse = NULL;
-
-    write.handler = "increment";
-    for (uint64_t i = 0; i < N_KEYS; i++)
-        keys[i] = key_of(scene, i);
-    for (int i = 0; i < N_CLOCKS; i++)
-        iterations[i] = (RubatoIteration){ keys, N_KEYS };
-    if (is_sparse)
-        sparse = rubato_worker_open_sparse_kv_client_table(worker, "t", RUBATO_I64, iterations,
-                                                           N_CLOCKS, error);
-    else
-        table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
-    if (table == NULL && sparse == NULL)
-        return false;
-    for (uint64_t clock = 0; clock < N_CLOCKS; clock++) {
-        if (sparse != NULL && !rubato_sparse_kv_client_table_get(sparse, values, error))
-            return false;
-        if (!is_sparse && !scene->hashed) /* all rows; of hash storage there may be none yet */
-            read.scope = write.scope = clock % 2 == 0 ? RUBATO_SCOPE_KEYS : RUBATO_SCOPE_TABLE;
-        if (!check_extremes(scene, worker, &read, (int64_t)clock, error) ||
-            !cluster_await_moves(worker, &scene->moves, clock, N_CLOCKS, error) ||
-            !rubato_worker_call_handler(worker, &write, NULL, error) ||
-            (table != NULL && !rubato_kv_table_clock(table, error)))
-            return false;
-    }
-    return true;
-}
-
-static bool increment_on(RubatoEngine *engine, Scene *scene, GError **error)
-{
-    const RubatoTableSpec spec =
-        fitting_spec((RubatoTableSpec){ .name = "t",
-                                        .dtype = RUBATO_I64,
-                                        .n_keys = scene->hashed ? 0 : N_KEYS,
-                                        .parts = N_PARTS,
-                                        .model = scene->model,
-                                        .staleness = STALENESS,
-                                        .speculation = SPECULATION });
-    const char *const tables[] = { "t", NULL };
-    const RubatoTask task = {
-        .name = "increment", .run = increment, .user_data = scene, .tables = tables
-    };
-    const int64_t expected = (int64_t)rubato_engine_n_workers(engine) * N_CLOCKS;
-    RubatoKey keys[N_KEYS];
-    int64_t values[N_KEYS];
-    RubatoTaskRun *run;
-    bool moved;
-
-    if (!rubato_engine_create_table(engine, &spec, error))
-        return false;
-    run = rubato_engine_start(engine, &task, error);
-    if (run == NULL)
-        return false;
-    moved = cluster_move_parts(engine, &scene->moves, error);
-    for (uint64_t i = 0; i < N_KEYS; i++)
-        keys[i] = key_of(scene, i);
-    if (!rubato_task_run_wait(run, moved ? error : NULL) || !moved ||
-        !rubato_engine_get(engine, "t", keys, N_KEYS, values, error))
-        return false;
-    for (int i = 0; i < N_KEYS; i++)
-        EXPECT(values[i] == expected,
-               "%s: value %d is %" G_GINT64_FORMAT " at last, expected %" G_GINT64_FORMAT,
-               scene->model, i, values[i], expected);
-    return rubato_engine_drop_table(engine, "t", error);
-}
-
-static bool play_moves(RubatoEngine *engine, const void *data, GError **error)
-{
-    for (int hashed = 0; hashed < 2; hashed++) {
-        Scene scene = { .model = data,
-                        .hashed = hashed != 0,
-                        .moves = { "t", N_PARTS, N_MOVES, EVENT_INIT } };
-
-        if (!increment_on(engine, &scene, error))
-            return false;
-    }
-    return true;
-}
-
-START_TEST(calls_read_within_bounds_and_write_once_while_parts_move)
-{
-    ClusterRun *run = new_run(_i / (int)G_N_ELEMENTS(models));
-
-    cluster_start(run, play_moves, models[(size_t)_i % G_N_ELEMENTS(models)]);
-    cluster_expect_success(run);
-    cluster_run_free(run);
-}
-END_TEST
-
 int main(void)
 {
     Suite *const suite = suite_create("cluster_handlers");
@@ -741,7 +534,5 @@ int main(void)
     tcase_add_loop_test(cases, node_whose_handler_was_released_by_a_clock_is_not_lost, 0, 2);
     tcase_add_loop_test(cases, bytes_that_are_no_call_are_refused, 0, 2);
     tcase_add_loop_test(cases, node_with_other_handlers_is_refused_by_name, 0, 2);
-    tcase_add_loop_test(cases, calls_read_within_bounds_and_write_once_while_parts_move, 0,
-                        n_shapes * (int)G_N_ELEMENTS(models));
     return run_suite(suite);
 }
