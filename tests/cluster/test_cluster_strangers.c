@@ -15,77 +15,11 @@
 #include "engine/control/control.h"
 #include "engine/engine_private.h"
 #include "io/net/transport/tcp/tcp_receiver.h"
-#include "tests/support/cluster/cluster_run.h"
-#include "tests/support/network/tcp_hand.h"
+#include "tests/support/cluster/endless_run.h"
+#include "tests/support/cluster/stranger.h"
 #include "tests/support/runner.h"
 
-/* ---- a run that works until the case lets it end ---- */
-
-enum { STOP_KEY = 9, N_KEYS = 10 };
-
-static int gate[2]; /* the task goes on until something can be read here */
-
-static bool gate_is_open(void)
-{
-    struct pollfd polled = { .fd = gate[0], .events = POLLIN };
-
-    return poll(&polled, 1, 0) == 1;
-}
-
-/* Under BSP all see the stop at the same clock. Each adds 1 to every key but that in each clock. */
-static bool work_until_stopped(RubatoWorker *worker, void *user_data, GError **error)
-{
-    const uint32_t n_workers = rubato_worker_n_workers(worker);
-    float rows[N_KEYS], deltas[N_KEYS];
-    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_F32, error);
-
-    (void)user_data;
-    if (table == NULL)
-        return false;
-    for (uint32_t clock = 0;; clock++) {
-        if (!rubato_kv_table_get_range(table, 0, N_KEYS, rows, error))
-            return false;
-        for (int i = 0; i < STOP_KEY; i++)
-            EXPECT(rows[i] == (float)(clock * n_workers), "key %d is %g at clock %u", i,
-                   (double)rows[i], clock);
-        if (rows[STOP_KEY] > 0)
-            return true;
-        if (clock == 50)
-            cluster_say("busy");
-        for (int i = 0; i < N_KEYS; i++)
-            deltas[i] = i == STOP_KEY ? 0 : 1;
-        if (rubato_worker_rank(worker) == 0 && gate_is_open())
-            deltas[STOP_KEY] = 1;
-        if (!rubato_kv_table_add_range(table, 0, N_KEYS, deltas, error) ||
-            !rubato_kv_table_clock(table, error))
-            return false;
-    }
-}
-
-static bool play(RubatoEngine *engine, const void *data, GError **error)
-{
-    const RubatoTableSpec spec = { .name = "rows", .n_keys = N_KEYS, .model = "bsp" };
-    const char *const tables[] = { "rows", NULL };
-
-    (void)data;
-    cluster_say("endpoint=%s", network_endpoint(engine->network, 0));
-    return rubato_engine_create_table(engine, &spec, error) &&
-           cluster_run_task(engine, "work", work_until_stopped, NULL, tables, error);
-}
-
 /* ---- a stranger's hands ---- */
-
-static int connect_to(uint16_t port)
-{
-    const struct sockaddr_in address = { .sin_family = AF_INET,
-                                         .sin_port = htons(port),
-                                         .sin_addr = { htonl(INADDR_LOOPBACK) } };
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
-    return fd;
-}
 
 /* The other side may have closed already. */
 static void push(int fd, const void *bytes, size_t size)
@@ -147,7 +81,7 @@ static int connect_dealer(uint16_t port)
     static const char ready[] = "\x05READY\x0bSocket-Type\0\0\0\x06"
                                 "DEALER";
     const uint8_t head[] = { ZMTP_COMMAND, sizeof ready - 1 };
-    const int fd = connect_to(port);
+    const int fd = stranger_connect(port);
     uint8_t greeting[64], its_head[2], its_ready[255];
 
     write_zmtp_greeting(greeting);
@@ -172,15 +106,6 @@ static void push_zmtp_frame(int fd, uint8_t flags, uint64_t announced, const voi
     push(fd, bytes, size);
 }
 
-/* A connection of a node: without a secret, any process that knows the protocol can make one. */
-static TcpHand connect_as_node(uint16_t port)
-{
-    TcpHand hand;
-
-    ck_assert(tcp_hand_shake(&hand, connect_to(port), NULL));
-    return hand;
-}
-
 /* What of a packet comes. */
 static void push_part(const TcpHand *hand, uint32_t announced, const void *bytes, size_t size)
 {
@@ -191,23 +116,18 @@ static void push_part(const TcpHand *hand, uint32_t announced, const void *bytes
     push(hand->fd, bytes, size);
 }
 
-static void push_packet(TcpHand *hand, const void *bytes, size_t size)
-{
-    (void)tcp_hand_push(hand, bytes, size);
-}
-
 /* ---- what strangers do ---- */
 
 static void come_and_go(uint16_t port)
 {
     for (int i = 0; i < 100; i++)
-        close(connect_to(port));
+        close(stranger_connect(port));
 }
 
 static void ask_for_a_page(uint16_t port)
 {
     static const char request[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    const int fd = connect_to(port);
+    const int fd = stranger_connect(port);
 
     push(fd, request, sizeof request - 1);
     shutdown(fd, SHUT_WR);
@@ -218,7 +138,7 @@ static void ask_for_a_page(uint16_t port)
 static void push_noise(uint16_t port)
 {
     GRand *random = g_rand_new_with_seed(port);
-    const int fd = connect_to(port);
+    const int fd = stranger_connect(port);
     guint32 noise[4096];
 
     for (size_t i = 0; i < G_N_ELEMENTS(noise); i++)
@@ -237,7 +157,7 @@ static void stop_in_the_handshake(uint16_t port)
 
     write_zmtp_greeting(greeting);
     for (size_t n = 0; n < sizeof greeting; n += 7) {
-        const int fd = connect_to(port);
+        const int fd = stranger_connect(port);
 
         push(fd, greeting, n);
         close(fd);
@@ -246,7 +166,7 @@ static void stop_in_the_handshake(uint16_t port)
 
 static void fall_silent_in_the_handshake(uint16_t port)
 {
-    const int fd = connect_to(port);
+    const int fd = stranger_connect(port);
 
     push(fd, "RBTOHAN", 7);
     ck_assert(is_cut_off(fd));
@@ -264,7 +184,7 @@ static void announce_a_huge_frame(uint16_t port)
 
 static void announce_a_huge_packet(uint16_t port)
 {
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
     push_part(&hand, UINT32_MAX, "boo", 3);
     ck_assert(is_cut_off(hand.fd));
@@ -284,7 +204,7 @@ static void send_half_a_packet(uint16_t port)
     static const uint32_t announced[] = { 100, 100000, 1 << 30 };
 
     for (size_t i = 0; i < G_N_ELEMENTS(announced); i++) {
-        TcpHand hand = connect_as_node(port);
+        TcpHand hand = stranger_connect_as_node(port);
         push_part(&hand, announced[i], "half of it", 10);
         close(hand.fd);
     }
@@ -296,7 +216,7 @@ static void crowd_in(uint16_t port)
     int fds[400];
 
     for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
-        fds[i] = connect_to(port);
+        fds[i] = stranger_connect(port);
         push(fds[i], "RBTOHAND", i % 9);
     }
     ck_assert(is_cut_off(fds[0])); /* so all of them were open at once */
@@ -310,7 +230,7 @@ static void trickle(uint16_t port)
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
     Handshake handshake;
     const int64_t began_ms = network_now_ms();
-    const int fd = connect_to(port);
+    const int fd = stranger_connect(port);
     struct pollfd polled = { .fd = fd, .events = POLLIN };
 
     handshake_init(&handshake, HANDSHAKE_ROLE_CONNECTS, &(HandshakeConfig){ 0 }, NULL);
@@ -327,9 +247,9 @@ static void trickle(uint16_t port)
 
 static void send_rubbish(uint16_t port)
 {
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
-    push_packet(&hand, "this is no packet of any kind", 29);
+    stranger_push(&hand, "this is no packet of any kind", 29);
     close(hand.fd);
 }
 
@@ -345,9 +265,9 @@ static void send_parts(uint16_t port)
 
 static void send_nothing(uint16_t port)
 {
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
-    push_packet(&hand, "", 0);
+    stranger_push(&hand, "", 0);
     close(hand.fd);
 }
 
@@ -358,21 +278,21 @@ static void send_a_huge_packet(uint16_t port)
         .sender = 1, .sequence = 1, .payload_bytes = UINT32_MAX, .n_messages = 1000
     };
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES];
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
     wire_write_packet_header(bytes, &header);
-    push_packet(&hand, bytes, sizeof bytes);
+    stranger_push(&hand, bytes, sizeof bytes);
     close(hand.fd);
 }
 
 static void send_an_old_packet(uint16_t port)
 {
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES] = { 0 };
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
     wire_write_packet_header(bytes, &(PacketHeader){ .sender = 1 });
     wire_store_u16(bytes + 4, WIRE_VERSION + 1);
-    push_packet(&hand, bytes, sizeof bytes);
+    stranger_push(&hand, bytes, sizeof bytes);
     close(hand.fd);
 }
 
@@ -381,7 +301,7 @@ static void send_an_old_packet(uint16_t port)
 static void send_packets_of_another_run(uint16_t port)
 {
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES];
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
     for (uint64_t run = 1; run < 10; run++) {
         wire_write_packet_header(bytes, &(PacketHeader){ .run_id = run,
@@ -391,9 +311,9 @@ static void send_packets_of_another_run(uint16_t port)
                                                          .n_messages = 1 });
         wire_write_message_header(bytes + WIRE_PACKET_HEADER_BYTES,
                                   &(WireHeader){ .kind = MESSAGE_ADD });
-        push_packet(&hand, bytes, sizeof bytes);
+        stranger_push(&hand, bytes, sizeof bytes);
     }
-    push_packet(&hand, "the end", 7);
+    stranger_push(&hand, "the end", 7);
     close(hand.fd);
 }
 
@@ -401,10 +321,10 @@ static void send_packets_of_another_run(uint16_t port)
 static void send_a_packet_as_another_node(uint16_t port)
 {
     uint8_t bytes[WIRE_PACKET_HEADER_BYTES];
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
     wire_write_packet_header(bytes, &(PacketHeader){ .sender = 1 });
-    push_packet(&hand, bytes, sizeof bytes);
+    stranger_push(&hand, bytes, sizeof bytes);
     close(hand.fd);
 }
 
@@ -415,7 +335,7 @@ static void change_a_byte_of_a_packet(uint16_t port)
                                      .protection = PROTECTION_CHECKSUM };
     TcpHand hand;
 
-    ck_assert(tcp_hand_shake(&hand, connect_to(port), &config));
+    ck_assert(tcp_hand_shake(&hand, stranger_connect(port), &config));
     g_autoptr(GByteArray) stream =
         tcp_stream_packet(&hand.sends, (const uint8_t *)"this is no packet", 17);
 
@@ -425,42 +345,31 @@ static void change_a_byte_of_a_packet(uint16_t port)
     close(hand.fd);
 }
 
-static void push_greeting(TcpHand *hand, GVariant *body)
-{
-    g_autoptr(GVariant) boxed = g_variant_ref_sink(g_variant_new_variant(body));
-    const gsize size = g_variant_get_size(boxed);
-    g_autofree uint8_t *bytes = g_malloc0(WIRE_PREFIX_BYTES + size);
-
-    wire_write_greeting_prefix(bytes, WIRE_VERSION, (uint32_t)size);
-    g_variant_store(boxed, bytes + WIRE_PREFIX_BYTES);
-    push_packet(hand, bytes, WIRE_PREFIX_BYTES + size);
-}
-
 static void send_a_greeting_of_noise(uint16_t port)
 {
     uint8_t bytes[WIRE_PREFIX_BYTES + 200];
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
     memset(bytes, 0xff, sizeof bytes);
     wire_write_greeting_prefix(bytes, WIRE_VERSION, 200);
-    push_packet(&hand, bytes, sizeof bytes);
+    stranger_push(&hand, bytes, sizeof bytes);
     close(hand.fd);
 }
 
 static void send_a_greeting_about_something_else(uint16_t port)
 {
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
-    push_greeting(&hand, g_variant_new_string("hello, hello"));
+    stranger_push_greeting(&hand, g_variant_new_string("hello, hello"));
     close(hand.fd);
 }
 
 static void greet_with_the_wrong_kind(uint16_t port)
 {
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
     GVariant *body = control_greeting(&(Control){ .kind = CONTROL_BEAT });
 
-    push_greeting(&hand, body);
+    stranger_push_greeting(&hand, body);
     g_variant_unref(body);
     close(hand.fd);
 }
@@ -469,7 +378,7 @@ static void greet_with_the_wrong_kind(uint16_t port)
  * greeting. */
 static void greet_from_everywhere(uint16_t port)
 {
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
     for (uint32_t i = 0; i < 300; i++) {
         g_autofree char *endpoint = g_strdup_printf("tcp://127.0.0.1:%u", 1 + i);
@@ -478,36 +387,20 @@ static void greet_from_everywhere(uint16_t port)
                                     .node_id = 1234, .endpoints = endpoint, .digest = "none" } };
         GVariant *body = control_greeting(&hello);
 
-        push_greeting(&hand, body);
+        stranger_push_greeting(&hand, body);
         g_variant_unref(body);
     }
-    close(hand.fd);
-}
-
-static void be_refused(uint16_t port)
-{
-    TcpHand hand = connect_as_node(port);
-    const Control hello = { .kind = CONTROL_HELLO,
-                            .hello = {
-                                .node_id = 1234, .endpoints = "the moon", .digest = "none" } };
-    GVariant *body = control_greeting(&hello);
-
-    push_greeting(&hand, body);
-    g_variant_unref(body);
-    g_autoptr(GByteArray) answer = tcp_hand_pull(&hand);
-    ck_assert_ptr_nonnull(answer);
-    ck_assert_uint_gt(answer->len, WIRE_PREFIX_BYTES);
     close(hand.fd);
 }
 
 /* Sends what the scheduler would send, to any process that listens. */
 static void refuse(uint16_t port)
 {
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
     GVariant *body = control_greeting(
         &(Control){ .kind = CONTROL_REFUSE, .refuse = { .code = 1, .text = "go away" } });
 
-    push_greeting(&hand, body);
+    stranger_push_greeting(&hand, body);
     g_variant_unref(body);
     close(hand.fd);
 }
@@ -562,7 +455,7 @@ static const struct {
     { greet_with_the_wrong_kind, "tcp", "a greeting that makes no sense came; dropped", false,
       false },
     { greet_from_everywhere, "tcp", "refused a greeting: node 1234 (", false, true },
-    { be_refused, "tcp", "refused a greeting: node 1234 (", true, true },
+    { stranger_be_refused, "tcp", "refused a greeting: node 1234 (", true, true },
 };
 
 static uint16_t port_of(ClusterRun *run, uint32_t node)
@@ -577,8 +470,8 @@ START_TEST(strangers_change_nothing_and_are_told_of)
     ClusterRun *run = cluster_run_new(&(ClusterShape){
         .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .over = strangers[_i].over });
 
-    ck_assert_int_eq(pipe(gate), 0);
-    cluster_start(run, play, NULL);
+    endless_run_open();
+    cluster_start(run, endless_run_play, NULL);
     cluster_wait_for(run, 0, "busy");
     cluster_wait_for(run, 1, "busy");
     strangers[_i].visit(strcmp(strangers[_i].over, "tcp") == 0 ? run->port : port_of(run, 0));
@@ -589,7 +482,7 @@ START_TEST(strangers_change_nothing_and_are_told_of)
         if (!strangers[_i].scheduler && !strangers[_i].once)
             cluster_wait_for(run, 1, strangers[_i].log);
     }
-    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    endless_run_end();
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -601,15 +494,15 @@ START_TEST(strangers_do_not_keep_nodes_from_meeting)
     ClusterRun *run = cluster_run_new(
         &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .stall_ms = 100 });
 
-    ck_assert_int_eq(pipe(gate), 0);
-    cluster_start_node(run, 0, play, NULL);
+    endless_run_open();
+    cluster_start_node(run, 0, endless_run_play, NULL);
     cluster_wait_for(run, 0, "missing: node 7");
     for (size_t i = 0; i < G_N_ELEMENTS(strangers); i++)
         if (!strangers[i].once && strcmp(strangers[i].over, "tcp") == 0)
             strangers[i].visit(run->port);
     cluster_wait_for(run, 0, "refused a greeting: node 1234 (");
-    cluster_start_node(run, 1, play, NULL);
-    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_start_node(run, 1, endless_run_play, NULL);
+    endless_run_end();
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -622,15 +515,15 @@ START_TEST(slow_connections_do_not_keep_nodes_from_meeting)
         &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .stall_ms = 100 });
     int fds[400];
 
-    ck_assert_int_eq(pipe(gate), 0);
-    cluster_start_node(run, 0, play, NULL);
+    endless_run_open();
+    cluster_start_node(run, 0, endless_run_play, NULL);
     cluster_wait_for(run, 0, "missing: node 7");
     for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
-        fds[i] = connect_to(run->port);
+        fds[i] = stranger_connect(run->port);
         push(fds[i], "R", i % 2);
     }
-    cluster_start_node(run, 1, play, NULL);
-    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_start_node(run, 1, endless_run_play, NULL);
+    endless_run_end();
     cluster_expect_success(run);
     for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
         close(fds[i]);
@@ -638,42 +531,16 @@ START_TEST(slow_connections_do_not_keep_nodes_from_meeting)
 }
 END_TEST
 
-/* What a process has in memory, in kilobytes. */
-static long resident_kb(pid_t pid)
-{
-    g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);
-    g_autofree char *text = NULL;
-
-    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
-    const char *const at = strstr(text, "VmRSS:");
-    ck_assert_ptr_nonnull(at);
-    return strtol(at + strlen("VmRSS:"), NULL, 10);
-}
-
-/* As many greetings as it takes for what each of them leaves behind to show: a kilobyte would. Each
- * is of a node that nobody waits for, at another place where nobody is, and no answer is read. */
+/* As many greetings as it takes for what each of them leaves behind to show: a kilobyte would. */
 enum { N_GREETINGS = 100000, N_SLOW_GREETINGS = 5000, MOST_GROWTH_KB = 32 << 10 };
 
 static void greet_very_often(uint16_t port)
 {
     const uint32_t n = cluster_slowness() == 1 ? N_GREETINGS : N_SLOW_GREETINGS;
-    g_autofree char *description = g_strnfill(200, 'x');
-    TcpHand hand = connect_as_node(port);
+    TcpHand hand = stranger_connect_as_node(port);
 
-    for (uint32_t i = 0; i < n; i++) {
-        g_autofree char *endpoint =
-            g_strdup_printf("tcp://127.%u.%u.%u:9", 1 + i / 65536, i / 256 % 256, i % 256);
-        const Control hello = { .kind = CONTROL_HELLO,
-                                .hello = { .node_id = 1000 + i,
-                                           .incarnation = i,
-                                           .endpoints = endpoint,
-                                           .description = description,
-                                           .digest = "none" } };
-        GVariant *body = control_greeting(&hello);
-
-        push_greeting(&hand, body);
-        g_variant_unref(body);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        stranger_greet(&hand, i);
     close(hand.fd);
 }
 
@@ -683,20 +550,20 @@ START_TEST(a_flood_of_greetings_takes_bounded_memory_and_nodes_meet)
     ClusterRun *run = cluster_run_new(
         &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 2 } }, .stall_ms = 100 });
 
-    ck_assert_int_eq(pipe(gate), 0);
-    cluster_start_node(run, 0, play, NULL);
+    endless_run_open();
+    cluster_start_node(run, 0, endless_run_play, NULL);
     cluster_wait_for(run, 0, "missing: node 7");
     greet_from_everywhere(run->port); /* what it takes once is none of it */
     cluster_wait_for(run, 0, "refused a greeting: node 1234 (");
-    const long before_kb = resident_kb(run->processes[0].pid);
+    const long before_kb = stranger_resident_kb(run->processes[0].pid);
     greet_very_often(run->port);
     /* When another one is answered, all before it have been taken in. */
-    be_refused(run->port);
-    const long after_kb = resident_kb(run->processes[0].pid);
+    stranger_be_refused(run->port);
+    const long after_kb = stranger_resident_kb(run->processes[0].pid);
     ck_assert_msg(cluster_slowness() > 1 || after_kb < before_kb + MOST_GROWTH_KB,
                   "%ld kB became %ld", before_kb, after_kb);
-    cluster_start_node(run, 1, play, NULL);
-    ck_assert_int_eq(write(gate[1], "x", 1), 1);
+    cluster_start_node(run, 1, endless_run_play, NULL);
+    endless_run_end();
     cluster_expect_success(run);
     cluster_run_free(run);
 }
