@@ -1,5 +1,5 @@
 /* An engine from the command line: --cluster, --node, --servers, --workers and --plugin, and what
- * `rubato run` puts into the environment. */
+ * `rubato run`, `rubato scheduler` and others put into the environment. */
 #include <rubato/engine.h>
 #include <rubato/error.h>
 #include <rubato/plugin.h>
@@ -51,6 +51,9 @@ static bool check(const RubatoEngineConfig *config, int node, bool has_numbers, 
     else if (config->cluster_file != NULL && has_numbers)
         wrong = "--servers and --workers are for a single process; a cluster file says both for "
                 "each node";
+    else if (config->announcement != NULL && has_numbers)
+        wrong = "--servers and --workers are for a single process; RUBATO_ROLE says that this is "
+                "one of several, and RUBATO_THREADS how many threads it has";
     if (wrong != NULL)
         g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, wrong);
     return wrong == NULL;
@@ -95,6 +98,7 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
     };
     g_autoptr(GOptionContext) context = g_option_context_new(NULL);
     RubatoEngineConfig config = { .handle_signals = true };
+    RubatoAnnouncement announcement = { .role = RUBATO_ROLE_NONE };
     uint32_t number = 0;
 
     g_return_val_if_fail(argc != NULL && argv != NULL, NULL);
@@ -104,11 +108,15 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
     if (!g_option_context_parse(context, argc, argv, error))
         return NULL;
     help_if_asked(context, *argc, *argv);
-    if (file == NULL && node == -1 && g_getenv("RUBATO_CLUSTER") != NULL) {
+    if (file == NULL && node == -1) {
+        if (!rubato_announcement_from_environment(&announcement, error))
+            return NULL;
         file = g_strdup(g_getenv("RUBATO_CLUSTER"));
-        if (!take_node_of_environment(&node, error))
+        if (file != NULL && !take_node_of_environment(&node, error))
             return NULL;
     }
+    if (announcement.role != RUBATO_ROLE_NONE)
+        config.announcement = &announcement;
     config.cluster_file = file;
     if (!check(&config, node, servers != 0 || workers != 0, error) ||
         !take_number("--servers", servers, &config.servers, error) ||

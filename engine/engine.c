@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "engine/cluster/announce.h"
 #include "engine/engine_private.h"
 #include "engine/signals.h"
 #include "io/net/caller.h"
@@ -43,11 +44,13 @@ static bool describe_single(RubatoEngine *engine, GError **error)
 
 static bool describe_cluster(RubatoEngine *engine, GError **error)
 {
-    const Cluster *cluster = engine->cluster = cluster_read(engine->config.cluster_file, error);
-    const uint32_t n = cluster == NULL ? 0 : cluster->n_nodes;
-
-    if (cluster == NULL)
+    if (engine->cluster == NULL) /* nobody has announced it */
+        engine->cluster = cluster_read(engine->config.cluster_file, error);
+    if (engine->cluster == NULL)
         return false;
+
+    const Cluster *const cluster = engine->cluster;
+    const uint32_t n = cluster->n_nodes;
     if (cluster_find(cluster, engine->config.node, &engine->self) == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
                     "%s: there is no node %u in it; give --node one of its ids", cluster->path,
@@ -64,7 +67,10 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
         const ClusterNode *node = &cluster->nodes[i];
 
         engine->node_ids[i] = node->id;
-        engine->node_names[i] = g_strdup_printf("%s:%u", node->host, node->port);
+        /* Nodes that announce themselves have any port, which tells a reader nothing. */
+        engine->node_names[i] = engine->announces
+                                    ? g_strdup(node->host)
+                                    : g_strdup_printf("%s:%u", node->host, node->port);
         engine->servers_of[i] = node->servers;
         engine->workers_of[i] = node->workers;
     }
@@ -128,13 +134,24 @@ static bool start_threads(RubatoEngine *engine, GError **error)
 
 static void interrupted(RubatoEngine *engine, int signal_number)
 {
-    g_autofree char *text = g_strdup_printf("node %u was ended by signal %d (%s)", engine->id,
-                                            signal_number, strsignal(signal_number));
-    bool running;
+    g_autofree char *text = NULL;
+    bool running, announces;
 
     pthread_mutex_lock(&engine->lock);
-    running = engine->cluster == NULL || engine->rendezvous.welcome;
+    announces = engine->announces;
+    g_autofree char *node = announces ? g_strdup(announce_name(engine->config.announcement))
+                                      : g_strdup_printf("node %u", engine->id);
+    text = g_strdup_printf("%s was ended by signal %d (%s)", node, signal_number,
+                           strsignal(signal_number));
+    running = !announces && (engine->cluster == NULL || engine->rendezvous.welcome);
+    if (announces && engine->broken_text == NULL) { /* there is nothing yet to break */
+        engine->broken_text = g_strdup(text);
+        engine->broken_code = CONTROL_CODE(RUBATO_ERROR_CANCELLED);
+        pthread_cond_broadcast(&engine->changed);
+    }
     pthread_mutex_unlock(&engine->lock);
+    if (announces)
+        return;
     if (running)
         engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_STOP, .stop = { text } });
     else
@@ -180,11 +197,27 @@ static bool begin_faults_on_demand(RubatoEngine *engine, GError **error)
     return faults_on_demand_arm(faults, engine->id, error);
 }
 
+/* The nodes of a run without a cluster file gather, and then know of it what a file would say. */
+static bool announce_first(RubatoEngine *engine, GError **error)
+{
+    engine->announces = true;
+    if (engine->config.handle_signals)
+        engine->signals = signal_watch_new(interrupted, engine);
+    return announce(engine, error) && describe_cluster(engine, error);
+}
+
+static bool describe(RubatoEngine *engine, GError **error)
+{
+    if (engine->config.announcement != NULL &&
+        engine->config.announcement->role != RUBATO_ROLE_NONE)
+        return announce_first(engine, error);
+    return engine->config.cluster_file != NULL ? describe_cluster(engine, error)
+                                               : describe_single(engine, error);
+}
+
 static bool start(RubatoEngine *engine, GError **error)
 {
-    if (!take_faults_of_environment(engine, error) ||
-        !(engine->config.cluster_file != NULL ? describe_cluster(engine, error)
-                                              : describe_single(engine, error)) ||
+    if (!take_faults_of_environment(engine, error) || !describe(engine, error) ||
         !begin_faults_on_demand(engine, error) || !engine_begin_history(engine, error))
         return false;
     if (engine->stall_ms == 0)
@@ -195,8 +228,11 @@ static bool start(RubatoEngine *engine, GError **error)
     dispatch_init(engine);
     if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
         dispatch_start_scheduler(engine);
-    if (engine->config.handle_signals)
+    if (engine->config.handle_signals && engine->signals == NULL)
         engine->signals = signal_watch_new(interrupted, engine);
+    pthread_mutex_lock(&engine->lock);
+    engine->announces = false; /* from here on a signal breaks what there is */
+    pthread_mutex_unlock(&engine->lock);
     return start_threads(engine, error) && (engine->cluster == NULL || rendezvous(engine, error));
 }
 
@@ -227,6 +263,8 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     actor_init(&engine->helper, handle_for_helper, NULL);
     if (!start(engine, error))
         g_clear_pointer(&engine, rubato_engine_free);
+    else
+        engine->config.announcement = NULL;
     return engine;
 }
 
@@ -305,6 +343,7 @@ void rubato_engine_free(RubatoEngine *engine)
     history_close(engine->history);
     network_free(engine->network);
     scheduler_free(engine->scheduler);
+    roster_free(engine->roster);
     if (engine->office.servers != NULL)
         post_office_clear(&engine->office);
     g_aligned_free(engine->servers);

@@ -10,6 +10,7 @@
  *   faults_on_demand.c   what RUBATO_FAULTS asks for
  *   engine_private.c   questions that these files share
  *   collective.c  calls that every node makes: propose, do, commit
+ *   cluster/announce.c     how the nodes of a run without a cluster file gather
  *   cluster/rendezvous.c   how a node of a cluster finds the others
  *   control/dispatch.c    where control messages and the network's events go
  *   control/node_messages.c   what a node does with what the scheduler says
@@ -42,6 +43,7 @@ struct RubatoEngine {
     /* immutable once made */
     RubatoEngineConfig config;
     Cluster *cluster; /* NULL in a single process */
+    Roster *roster;   /* on the scheduler's node of a run without a cluster file; or NULL */
     uint32_t self;    /* this node's number */
     uint32_t id;      /* its id */
     uint32_t n_nodes;
@@ -86,6 +88,7 @@ struct RubatoEngine {
     GPtrArray *tables; /* of Table, those that are there */
     GPtrArray *runs;   /* of RubatoTaskRun, from GO to its last wait */
 
+    bool announces; /* the nodes of a run without a cluster file still gather */
     RendezvousAnswer rendezvous;
     PresentCall call;
 

@@ -95,6 +95,7 @@ bool app_start(App *app, GError **error)
         .servers = app->servers,
         .workers = app->workers,
         .handle_signals = true,
+        .announcement = app->announcement.role != RUBATO_ROLE_NONE ? &app->announcement : NULL,
     };
 
     app->engine = rubato_engine_new(&config, error);

@@ -70,6 +70,7 @@ struct App {
     double time_limit;  /* seconds; infinite: none */
     double target_loss; /* minus infinity: none */
     char *cluster;
+    RubatoAnnouncement announcement; /* in its place; no role: none */
     uint32_t node, servers, workers;
 
     RubatoEngine *engine;

@@ -67,12 +67,24 @@ bool app_check_number(const char *flag, double number, GError **error)
            app_refuse(error, "--%s: expected a number from 0, found %g", flag, number);
 }
 
-/* Which node of which cluster: flags first, then what `rubato run` sets. */
+/* Which node of which cluster: flags first, then what `rubato run`, or another command of rubato,
+ * sets. */
 static bool read_place(App *app, const Flags *flags, GError **error)
 {
     const char *file = flags->cluster != NULL ? flags->cluster : g_getenv("RUBATO_CLUSTER");
     const char *node = g_getenv("RUBATO_NODE");
 
+    if (flags->cluster == NULL && flags->node == NOT_GIVEN &&
+        !rubato_announcement_from_environment(&app->announcement, error))
+        return false;
+    if (app->announcement.role != RUBATO_ROLE_NONE) {
+        if (flags->servers != NOT_GIVEN || flags->workers != NOT_GIVEN)
+            return app_refuse(error,
+                              "--%s: is for a single process; RUBATO_ROLE says that this is one of "
+                              "several, and RUBATO_THREADS how many threads it has",
+                              flags->servers != NOT_GIVEN ? "servers" : "workers");
+        return true;
+    }
     if (file == NULL || *file == '\0') {
         if (flags->node != NOT_GIVEN)
             return app_refuse(error, "--node: needs --cluster FILE, the file that lists the nodes");

@@ -1,5 +1,5 @@
-/* rubato: runs a program on the nodes of a cluster file, checks such files, and makes secrets for
- * them. */
+/* rubato: runs a program on the nodes of a cluster file, or as a node of a run without one, checks
+ * cluster files, and makes secrets for them. */
 #include <locale.h>
 #include <rubato/launcher.h>
 #include <stdlib.h>
@@ -18,6 +18,8 @@ static const char HELP[] =
     "\n"
     "  rubato run [OPTIONS] FILE [--] PROGRAM [ARGUMENTS...]\n"
     "                       start PROGRAM once for each node of FILE\n"
+    "  rubato scheduler|server|worker [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"
+    "                       become one node of a run that has no cluster file\n"
     "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
     "  rubato history check DIR\n"
     "                       judge the history that a run has written\n"
@@ -40,6 +42,24 @@ static const char RUN_DESCRIPTION[] =
     "\n"
     "Example: rubato run config/pair.cfg -- rubato-hello";
 
+static const char ROLE_SUMMARY[] =
+    "Becomes PROGRAM, as one node of a run that has no cluster file: the scheduler, a server\n"
+    "that holds parts of tables, or a worker. Servers and workers announce themselves to the\n"
+    "scheduler, in any order; the run begins once as many are there as it was told. Each option\n"
+    "sets a variable of the environment; where it is not given, the variable itself counts. So a\n"
+    "container needs variables alone, and RUBATO_ROLE with them does the same for PROGRAM.";
+
+static const char ROLE_DESCRIPTION[] =
+    "Unless all nodes are on this machine, they need the same secret, in RUBATO_SECRET or in a\n"
+    "file (--settings 'secret_file = \"FILE\";'), which `rubato secret FILE` makes.\n"
+    "\n"
+    "Example: one server and two workers, in four terminals\n"
+    "  export RUBATO_SCHEDULER=127.0.0.1:4100\n"
+    "  rubato scheduler --servers 1 --workers 2 -- rubato-hello\n"
+    "  rubato server -- rubato-hello\n"
+    "  rubato worker -- rubato-hello\n"
+    "  rubato worker -- rubato-hello";
+
 static const char CHECK_SUMMARY[] =
     "Reads the cluster file, resolves its hosts, tries its ports that are on this machine,\n"
     "and prints what would run where. Says what is wrong, with file and line; the exit code\n"
@@ -52,12 +72,26 @@ static const char SECRET_SUMMARY[] =
     "is there is left as it is. The exit code is 0 where it was made, 1 where it was not, and 2\n"
     "for a wrong command line.";
 
+#define NOT_GIVEN G_MININT /* a number */
+
+/* The values of the options of `rubato scheduler`, `server` and `worker`. */
+typedef struct {
+    char *scheduler, *interface, *settings;
+    int servers, workers, threads, node;
+} RoleOptions;
+
+static const RoleOptions NO_ROLE_OPTIONS = {
+    .servers = NOT_GIVEN, .workers = NOT_GIVEN, .threads = NOT_GIVEN, .node = NOT_GIVEN
+};
+
 /* The values of the options of `rubato run`. */
 typedef struct {
     char **nodes;
     char *ssh;
     gboolean no_prefix;
 } RunOptions;
+
+static const char *const ROLES[] = { "scheduler", "server", "worker", NULL };
 
 static int fail_usage(const char *command, const char *message)
 {
@@ -90,6 +124,35 @@ static GOptionContext *new_run_context(RunOptions *options)
     g_option_context_set_summary(context, RUN_SUMMARY);
     g_option_context_set_description(context, RUN_DESCRIPTION);
     /* The arguments after FILE or PROGRAM belong to the program. */
+    g_option_context_set_strict_posix(context, TRUE);
+    return context;
+}
+
+/* The entries point into `options`, which must outlive the context. (transfer full) */
+static GOptionContext *new_role_context(RoleOptions *options)
+{
+    const GOptionEntry entries[] = {
+        { "scheduler", 0, 0, G_OPTION_ARG_STRING, &options->scheduler,
+          "Where the scheduler listens, the same for all (RUBATO_SCHEDULER)", "HOST:PORT" },
+        { "servers", 0, 0, G_OPTION_ARG_INT, &options->servers,
+          "Of the scheduler: for so many servers it waits (RUBATO_SERVERS)", "N" },
+        { "workers", 0, 0, G_OPTION_ARG_INT, &options->workers,
+          "Of the scheduler: for so many workers it waits (RUBATO_WORKERS)", "N" },
+        { "threads", 0, 0, G_OPTION_ARG_INT, &options->threads,
+          "Of a server or worker: its threads, default 1 (RUBATO_THREADS)", "N" },
+        { "node", 0, 0, G_OPTION_ARG_INT, &options->node,
+          "Of a server or worker: the id that it wants (RUBATO_NODE)", "ID" },
+        { "interface", 0, 0, G_OPTION_ARG_STRING, &options->interface,
+          "Where this node receives: eth0, or an address (RUBATO_INTERFACE)", "NAME" },
+        { "settings", 0, 0, G_OPTION_ARG_STRING, &options->settings,
+          "Further entries of a cluster file (RUBATO_SETTINGS)", "TEXT" },
+        G_OPTION_ENTRY_NULL
+    };
+    GOptionContext *context = g_option_context_new("[--] PROGRAM [ARGUMENTS...]");
+
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_summary(context, ROLE_SUMMARY);
+    g_option_context_set_description(context, ROLE_DESCRIPTION);
     g_option_context_set_strict_posix(context, TRUE);
     return context;
 }
@@ -180,6 +243,80 @@ static int run(int argc, char **argv)
     return code;
 }
 
+/* Whether the numbers can be what was meant by them. One that is not given is NOT_GIVEN. */
+static bool check_numbers(const RoleOptions *options, const char *role, GError **error)
+{
+    const bool is_scheduler = strcmp(role, "scheduler") == 0;
+    const struct {
+        const char *name;
+        int number, lowest;
+        bool of_scheduler;
+    } numbers[] = { { "servers", options->servers, 1, true },
+                    { "workers", options->workers, 0, true },
+                    { "threads", options->threads, 1, false },
+                    { "node", options->node, 1, false } };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        if (numbers[i].number == NOT_GIVEN)
+            continue;
+        if (numbers[i].of_scheduler != is_scheduler) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "--%s is an option of %s",
+                        numbers[i].name,
+                        is_scheduler ? "rubato server and rubato worker" : "rubato scheduler");
+            return false;
+        }
+        if (numbers[i].number < numbers[i].lowest) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "--%s takes a number from %d, not %d", numbers[i].name, numbers[i].lowest,
+                        numbers[i].number);
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t number_or_none(int number)
+{
+    return number == NOT_GIVEN ? 0 : (uint32_t)number;
+}
+
+/* argv[0] is the command: the role. */
+static int role(int argc, char **argv)
+{
+    RoleOptions options = NO_ROLE_OPTIONS;
+    const char *const command = argv[0];
+    g_autoptr(GOptionContext) context = new_role_context(&options);
+    g_autoptr(GError) error = NULL;
+    int code;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error) ||
+        !check_numbers(&options, command, &error)) {
+        code = fail_usage(command, error->message);
+    } else {
+        if (argc > 1 && strcmp(argv[1], "--") == 0)
+            argv++, argc--;
+        const RubatoLaunchRole launch = { .role = command,
+                                          .argv = (const char *const *)argv + 1,
+                                          .scheduler = options.scheduler,
+                                          .interface = options.interface,
+                                          .settings = options.settings,
+                                          .servers = number_or_none(options.servers),
+                                          .workers = number_or_none(options.workers),
+                                          .threads = number_or_none(options.threads),
+                                          .node = number_or_none(options.node) };
+        if (options.workers == 0) /* a run of servers alone; to the launch, 0 is not given */
+            g_setenv("RUBATO_WORKERS", "0", TRUE);
+        if (argc < 2)
+            code = fail_usage(command, "which program?");
+        else
+            code = rubato_launch_role(&launch, &error) ? EXIT_SUCCESS : fail(error);
+    }
+    g_free(options.scheduler);
+    g_free(options.interface);
+    g_free(options.settings);
+    return code;
+}
+
 static int check(int argc, char **argv)
 {
     g_autoptr(GOptionContext) context = new_check_context();
@@ -212,6 +349,7 @@ static int help(int argc, char **argv)
 {
     RunOptions options = { 0 };
     gboolean json;
+    RoleOptions role_options = NO_ROLE_OPTIONS;
     g_autoptr(GOptionContext) context = NULL;
 
     if (argc < 2) {
@@ -230,6 +368,10 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "history") == 0) {
         g_set_prgname("rubato history");
         context = history_new_context(&json);
+    } else if (g_strv_contains(ROLES, argv[1])) {
+        g_autofree char *program = g_strdup_printf("rubato %s", argv[1]);
+        g_set_prgname(program);
+        context = new_role_context(&role_options);
     } else {
         g_autofree char *message = g_strdup_printf("no command '%s'", argv[1]);
         return fail_usage("", message);
@@ -245,15 +387,23 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = { { "run", run },       { "check", check },
-                     { "secret", secret }, { "history", history_command },
-                     { "help", help },     { "--help", help },
+    } commands[] = { { "run", run },
+                     { "check", check },
+                     { "secret", secret },
+                     { "scheduler", role },
+                     { "server", role },
+                     { "worker", role },
+                     { "history", history_command },
+                     { "help", help },
+                     { "--help", help },
                      { "-h", help } };
 
     app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
-        return fail_usage("", "which command? run, check, history, secret or help");
+        return fail_usage("",
+                          "which command? run, scheduler, server, worker, check, history, secret "
+                          "or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -266,7 +416,9 @@ int main(int argc, char **argv)
         return commands[i].run(argc - 1, argv + 1);
     }
 
-    g_autofree char *message =
-        g_strdup_printf("no command '%s'; there are run, check, history, secret and help", argv[1]);
+    g_autofree char *message = g_strdup_printf(
+        "no command '%s'; there are run, scheduler, server, worker, check, history, "
+        "secret and help",
+        argv[1]);
     return fail_usage("", message);
 }

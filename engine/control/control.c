@@ -19,6 +19,7 @@
 /* Enumerators travel as numbers of four bytes. */
 G_STATIC_ASSERT(sizeof(ControlCall) == sizeof(uint32_t));
 G_STATIC_ASSERT(sizeof(ControlWait) == sizeof(uint32_t));
+G_STATIC_ASSERT(sizeof(ControlRole) == sizeof(uint32_t));
 
 static const ControlMember no_members[] = { { CONTROL_MEMBER_END, 0 } };
 
@@ -77,6 +78,8 @@ static size_t max_bytes(ControlMemberType type)
     case CONTROL_MEMBER_ENDPOINT:
     case CONTROL_MEMBER_NODES:
         return CONTROL_MAX_ENDPOINT;
+    case CONTROL_MEMBER_FILE:
+        return CONTROL_MAX_FILE;
     default:
         return CONTROL_MAX_TEXT;
     }

@@ -53,6 +53,11 @@ typedef enum {
     /* Node to scheduler. */
     CONTROL_BROKEN, /* another node is silent, or does not do what every node does */
 
+    /* Greetings of a run that has no cluster file, before HELLO. ANNOUNCE is repeated until it is
+     * answered with a PLACE that has one. */
+    CONTROL_ANNOUNCE, /* a process wants to be a server or worker of the run */
+    CONTROL_PLACE,    /* its place in the run, or for whom it waits */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -65,6 +70,13 @@ typedef enum {
     CONTROL_CALL_BARRIER, /* never has a GO: when all are there, COMMIT says so */
     CONTROL_CALL_END,
 } ControlCall;
+
+/* What a node of a run without a cluster file does. */
+typedef enum {
+    CONTROL_ROLE_SERVER = 1,
+    CONTROL_ROLE_WORKER,
+    CONTROL_ROLE_END,
+} ControlRole;
 
 /* What a worker waits for. */
 typedef enum {
@@ -84,6 +96,7 @@ typedef enum {
 
 #define CONTROL_MAX_TEXT 4096u    /* bytes of a text, except the next two; longer texts are cut */
 #define CONTROL_MAX_LINES 65536u  /* bytes of a text of many lines */
+#define CONTROL_MAX_FILE 1000000u /* bytes of a cluster file */
 #define CONTROL_MAX_ENDPOINT 256u /* bytes of an endpoint, or of all endpoints of a node */
 #define CONTROL_MAX_NODES 4096u   /* of a WELCOME */
 #define CONTROL_MAX_BYTES (1u << 21) /* of a message */
@@ -228,6 +241,22 @@ typedef struct {
     const char *text; /* for people */
 } ControlText;
 
+typedef struct {
+    uint64_t incarnation;
+    ControlRole role;
+    uint32_t threads;        /* server threads, or workers of a task that names no number */
+    uint32_t wanted_id;      /* the node id that it wants; 0: any */
+    const char *host;        /* where it will receive: a number, no name */
+    const char *description; /* the process in words: "host process 123" */
+} ControlAnnounce;
+
+typedef struct {
+    uint64_t incarnation; /* of whom this is for */
+    uint32_t node_id;     /* 0: it has none yet, because others are missing */
+    const char *missing;  /* for people: those others */
+    const char *file;     /* the run, as a cluster file would describe it */
+} ControlPlace;
+
 /* A NULL text is sent as an empty one. After control_decode and control_copy no text is NULL. */
 typedef struct {
     ControlKind kind;
@@ -256,6 +285,8 @@ typedef struct {
         ControlBlocks blocks;
         ControlLost lost;
         ControlText waiting;
+        ControlAnnounce announce;
+        ControlPlace place;
     };
 
     /* These own what the texts and lists point to. NULL in a message that a caller built, and when

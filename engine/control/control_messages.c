@@ -79,6 +79,17 @@ static const ControlMember blocks[] = { MEMBER(EPOCH, blocks.epoch), MEMBER(READ
 static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, lost.text), END };
 static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
 
+static const ControlMember announce[] = { MEMBER(UINT64, announce.incarnation),
+                                          MEMBER(UINT32, announce.role),
+                                          MEMBER(UINT32, announce.threads),
+                                          MEMBER(UINT32, announce.wanted_id),
+                                          MEMBER(ENDPOINT, announce.host),
+                                          MEMBER(TEXT, announce.description),
+                                          END };
+static const ControlMember place[] = { MEMBER(UINT64, place.incarnation),
+                                       MEMBER(UINT32, place.node_id), MEMBER(TEXT, place.missing),
+                                       MEMBER(FILE, place.file), END };
+
 /* ---- what is wrong with a whole message ---- */
 
 static const char *find_fault_of_hello(const Control *control)
@@ -112,6 +123,15 @@ static const char *find_fault_of_waits(const Control *control)
     if (what != CONTROL_WAIT_BARRIER && what != CONTROL_WAIT_CLOCK)
         return "waits for what there is not";
     return control->waits.rank >= CONTROL_MAX_WORKERS ? "is of more workers than can be" : NULL;
+}
+
+static const char *find_fault_of_announce(const Control *control)
+{
+    const ControlRole role = control->announce.role;
+
+    if (role < CONTROL_ROLE_SERVER || role >= CONTROL_ROLE_END)
+        return "announces a role that there is not";
+    return control->announce.host[0] == '\0' ? "does not say where its sender receives" : NULL;
 }
 
 /* ---- the array ---- */
@@ -229,6 +249,16 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
     [CONTROL_LEFT] = { .name = "LEFT",
                        .senders = CONTROL_SENDER_SCHEDULER,
                        .to_node = node_hears_left },
+
+    [CONTROL_ANNOUNCE] = { .name = "ANNOUNCE",
+                           .senders = CONTROL_SENDER_GREETER,
+                           .members = announce,
+                           .find_fault = find_fault_of_announce,
+                           .to_rendezvous = rendezvous_announce },
+    [CONTROL_PLACE] = { .name = "PLACE",
+                        .senders = CONTROL_SENDER_ANSWERER,
+                        .members = place,
+                        .to_node = node_hears_place },
 };
 
 /* Kinds that carry the same members share one description of them: the union gives them the same

@@ -35,6 +35,7 @@ typedef enum {
     CONTROL_MEMBER_TEXT,
     CONTROL_MEMBER_LINES,
     CONTROL_MEMBER_ENDPOINT,
+    CONTROL_MEMBER_FILE,
     CONTROL_MEMBER_NODES, /* the lists of a WELCOME with their length */
     CONTROL_MEMBER_END_OF_TYPES,
 } ControlMemberType;

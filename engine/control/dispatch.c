@@ -235,6 +235,7 @@ void dispatch_start_scheduler(RubatoEngine *engine)
         .timeout_ms = single ? 0 : engine->silence_ms,
         .rendezvous_ms = single ? 0 : engine->cluster->rendezvous_ms,
         .stall_ms = single ? 0 : engine->stall_ms,
+        .roster = engine->roster,
         .single = single,
     };
 

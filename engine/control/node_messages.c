@@ -44,6 +44,14 @@ void node_hears_refuse(RubatoEngine *engine, uint32_t from, const Control *contr
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* A late answer: this node has its place, or it would have no engine's network (announce.c). */
+void node_hears_place(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)engine;
+    (void)from;
+    (void)control;
+}
+
 /* ---- collective calls ---- */
 
 /* Whether this node's present call has that number and has not reached the stage. The lock is

@@ -22,6 +22,7 @@
 #include "engine/launch/launcher_hosts.h"
 #include "engine/launch/launcher_processes.h"
 #include "engine/launch/launcher_remote.h"
+#include "engine/launch/launcher_role.h"
 
 #define DEFAULT_SSH "ssh"
 
@@ -58,33 +59,12 @@ static bool *choose_nodes(const Cluster *cluster, const RubatoLaunch *launch, GE
     return g_steal_pointer(&chosen);
 }
 
-/* (transfer full) the program's path, or NULL with an error */
-static char *find_program(const char *name, GError **error)
-{
-    char *path = g_find_program_in_path(name);
-    if (path != NULL)
-        return path;
-
-    if (g_file_test(name, G_FILE_TEST_IS_REGULAR)) {
-        const bool runs = g_file_test(name, G_FILE_TEST_IS_EXECUTABLE);
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
-                    runs ? "no program '%s' in PATH; write ./%s for the one in this folder"
-                         : "the file '%s' is no program; make it executable (chmod +x %s)",
-                    name, name);
-    } else {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
-                    strchr(name, '/') != NULL ? "there is no program '%s'; has it been built?"
-                                              : "no program '%s' in PATH",
-                    name);
-    }
-    return NULL;
-}
-
 /* The environment of a node: the secret itself is never in it. (transfer full) */
 static char **make_environment(const LaunchPlan *whole)
 {
     char **environment = g_environ_unsetenv(g_get_environ(), SECRET_VARIABLE);
 
+    environment = g_environ_unsetenv(environment, "RUBATO_ROLE");
     environment = g_environ_unsetenv(environment, SECRET_FD_VARIABLE);
     if (whole->secret_fd != 0) {
         g_autofree char *number = g_strdup_printf("%d", whole->secret_fd);
@@ -97,7 +77,7 @@ static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLa
                        const char *cluster_file, GError **error)
 {
     g_autofree char *id = g_strdup_printf("%u", plan->node->id);
-    char *program = find_program(launch->argv[0], error);
+    char *program = launcher_find_program(launch->argv[0], error);
 
     if (program == NULL)
         return false;
@@ -132,7 +112,7 @@ static bool plan_remote(const LaunchPlan *whole, LaunchNode *plan, const RubatoL
         return false;
     }
 
-    char *program = find_program(words[0], error);
+    char *program = launcher_find_program(words[0], error);
     if (program == NULL) {
         g_prefix_error(error,
                        "node %u is on another machine, %s, and ssh reaches it: ", plan->node->id,

@@ -22,6 +22,7 @@
 #define RUBATO_ENGINE_SCHEDULER_SCHEDULER_H
 
 #include "engine/control/control.h"
+#include "engine/scheduler/roster.h"
 
 typedef struct Scheduler Scheduler;
 
@@ -37,6 +38,7 @@ typedef struct {
     uint32_t timeout_ms;    /* a node that is silent for so long is lost; 0: never */
     uint32_t rendezvous_ms; /* all nodes must have come within this time; 0: wait for ever */
     uint32_t stall_ms;      /* a node that waits so long is told for whom; 0: never */
+    Roster *roster;         /* of a run without a cluster file; outlives the scheduler. Or NULL */
     bool single;            /* one process: no rendezvous, no beats, no node is ever lost */
 } SchedulerConfig;
 

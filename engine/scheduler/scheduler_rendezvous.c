@@ -210,6 +210,22 @@ void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t ver
     }
 }
 
+void rendezvous_announce(Scheduler *scheduler, const Control *control, uint16_t version,
+                         uint64_t asker)
+{
+    Control answer;
+
+    if (scheduler->config.roster == NULL) {
+        send_refusal(scheduler, asker, CONTROL_CODE(RUBATO_ERROR_MISMATCH),
+                     "the scheduler has a cluster file, and takes only the nodes of it: start this "
+                     "process with RUBATO_CLUSTER and RUBATO_NODE in place of RUBATO_ROLE");
+        return;
+    }
+    roster_hear(scheduler->config.roster, scheduler->now_ms, &control->announce, version, asker,
+                &answer);
+    scheduler_send_greeting(scheduler, asker, &answer);
+}
+
 void rendezvous_farewell(Scheduler *scheduler, const Control *control, uint16_t version,
                          uint64_t asker)
 {

@@ -5,6 +5,7 @@
  *
  *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
+ *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
@@ -186,6 +187,10 @@ void rendezvous_farewell(Scheduler *scheduler, const Control *farewell, uint16_t
 
 /* The same for the scheduler's own node. */
 void rendezvous_stop(Scheduler *scheduler, const char *text);
+
+/* A process of a run without a cluster file asks for its place, again or too late. */
+void rendezvous_announce(Scheduler *scheduler, const Control *control, uint16_t version,
+                         uint64_t asker);
 void rendezvous_tick(Scheduler *scheduler);
 void rendezvous_node_gone(Scheduler *scheduler, uint32_t node);
 

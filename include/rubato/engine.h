@@ -22,6 +22,38 @@ G_BEGIN_DECLS
 
 typedef struct RubatoEngine RubatoEngine;
 
+/* What a node of a run without a cluster file does. */
+typedef enum {
+    RUBATO_ROLE_NONE, /* no such run */
+    RUBATO_ROLE_SCHEDULER,
+    RUBATO_ROLE_SERVER, /* holds parts of tables */
+    RUBATO_ROLE_WORKER,
+} RubatoRole;
+
+/* A node of a run without a cluster file. Servers and workers announce themselves to the scheduler,
+ * which waits for as many as it was told, and gives each an id. The scheduler's own node is node 0,
+ * and has neither servers nor workers. */
+typedef struct {
+    RubatoRole role;
+    const char *scheduler; /* "HOST:PORT", where the scheduler listens; the same for all nodes */
+    uint32_t servers, workers; /* of the scheduler: the nodes of each role for which it waits */
+    uint32_t threads; /* the server threads of a server, or the workers of a worker, of a task that
+                       * names no number; 0 means 1 */
+    uint32_t node;    /* the id that a server or worker wants to have, from 1; 0: any */
+    const char *interface; /* "eth0", or an address: where this node receives. NULL: where it
+                            * reaches the scheduler from, and of the scheduler its own HOST */
+    const char *settings;  /* entries of a cluster file, such as "timeout_ms = 9000;". Those of the
+                            * scheduler hold for all nodes; until a node has found the scheduler,
+                            * its own. NULL: the defaults */
+} RubatoAnnouncement;
+
+/* Reads RUBATO_ROLE, and with it RUBATO_SCHEDULER, RUBATO_SERVERS, RUBATO_WORKERS, RUBATO_THREADS,
+ * RUBATO_NODE, RUBATO_INTERFACE and RUBATO_SETTINGS; `rubato scheduler`, `server` and `worker` set
+ * them. Without RUBATO_ROLE the role is RUBATO_ROLE_NONE. The texts are the environment's. False
+ * with RUBATO_ERROR_INVALID if a variable is wrong or missing. */
+RUBATO_API bool rubato_announcement_from_environment(RubatoAnnouncement *announcement,
+                                                     GError **error);
+
 /* How an engine starts. A zeroed config is one process with one server thread. */
 typedef struct {
     const char *cluster_file; /* NULL: one process */
@@ -37,19 +69,23 @@ typedef struct {
      * not ignore it). A second signal ends the process at once. Set it only if the process has no
      * other threads yet. */
     bool handle_signals;
+
+    /* In place of a cluster file; NULL, or one without a role: none. It is not needed any longer
+     * when the engine is there. */
+    const RubatoAnnouncement *announcement;
 } RubatoEngineConfig;
 
-/* Starts an engine. With a cluster file it returns once every node of the file has arrived; they
- * have the file's rendezvous_ms. The engine copies the config. Returns NULL with
- * RUBATO_ERROR_CONFIG, _IO, _NETWORK, _MISMATCH, _INVALID, _MEMORY, _CANCELLED (by a signal) or
- * _NODE_LOST. (transfer full) */
+/* Starts an engine. With a cluster file, or an announcement, it returns once every node has
+ * arrived; they have the file's rendezvous_ms, or that of the settings. The engine copies the
+ * config. Returns NULL with RUBATO_ERROR_CONFIG, _IO, _NETWORK, _MISMATCH, _INVALID, _MEMORY,
+ * _CANCELLED (by a signal) or _NODE_LOST. (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error);
 
 /* The same from the command line: takes --cluster FILE, --node ID, --servers N, --workers N and
  * --plugin FILE (rubato_load_plugin) out of argv and leaves the rest. --help prints these flags and
  * ends the program. A cluster file and a node that no flag names come from the environment
- * variables RUBATO_CLUSTER and RUBATO_NODE, which `rubato run` sets. The engine handles signals.
- * (transfer full) */
+ * variables RUBATO_CLUSTER and RUBATO_NODE, which `rubato run` sets. Without these, RUBATO_ROLE and
+ * the variables with it make the process a node. The engine handles signals. (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error);
 
 /* Leaves the run and stops every thread. It first waits until all living nodes have made this call

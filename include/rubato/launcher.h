@@ -33,6 +33,24 @@ typedef struct {
  * with RUBATO_ERROR_CONFIG, _IO, _INVALID, _NOT_FOUND (the program) or _NETWORK (a host). */
 RUBATO_API bool rubato_launch_run(const RubatoLaunch *launch, int *exit_code, GError **error);
 
+/* Becomes a node of a run without a cluster file: replaces this process by the program, with
+ * RUBATO_ROLE and the variables that the members name in its environment. Where a member is 0 or
+ * NULL, the variable stays as it is. Returns only with an error: RUBATO_ERROR_INVALID, _NOT_FOUND
+ * (the program) or _IO. */
+typedef struct {
+    const char *role;        /* "scheduler", "server" or "worker" */
+    const char *const *argv; /* the program and its arguments, ended by NULL */
+    const char *scheduler;   /* RUBATO_SCHEDULER */
+    const char *interface;   /* RUBATO_INTERFACE */
+    const char *settings;    /* RUBATO_SETTINGS */
+    uint32_t servers;        /* RUBATO_SERVERS */
+    uint32_t workers;        /* RUBATO_WORKERS */
+    uint32_t threads;        /* RUBATO_THREADS */
+    uint32_t node;           /* RUBATO_NODE */
+} RubatoLaunchRole;
+
+RUBATO_API bool rubato_launch_role(const RubatoLaunchRole *launch, GError **error);
+
 /* Makes a file with a new secret, for nodes that are not all started by one rubato_launch_run. Only
  * its owner may use the file (mode 0600). False with RUBATO_ERROR_IO if it cannot be made, or if
  * there is already a file of that name. */

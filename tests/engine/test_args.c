@@ -159,6 +159,81 @@ START_TEST(short_options_of_the_program_are_left)
 }
 END_TEST
 
+static const struct {
+    const char *variables[4]; /* "NAME=VALUE" */
+    const char *line;
+    const char *texts[2];
+} announcements[] = {
+    { { "RUBATO_ROLE=workr" }, "app", { "\"workr\"", "did you mean worker?" } },
+    { { "RUBATO_ROLE=queen" }, "app", { "\"queen\"", "scheduler, server and worker" } },
+    { { "RUBATO_ROLE=worker" }, "app", { "RUBATO_SCHEDULER=HOST:PORT", "" } },
+    { { "RUBATO_SCHEDULER=a:1" }, "app", { "set RUBATO_ROLE", "" } },
+    { { "RUBATO_ROLE=worker", "RUBATO_SCHEDULER=a:1", "RUBATO_CLUSTER=x.cfg" },
+      "app",
+      { "RUBATO_ROLE and RUBATO_CLUSTER", "unset one" } },
+    { { "RUBATO_ROLE=worker", "RUBATO_SCHEDULER=nowhere" }, "app", { "\"nowhere\"", "HOST:PORT" } },
+    { { "RUBATO_ROLE=worker", "RUBATO_SCHEDULER=a:70000" }, "app", { "\"a:70000\"", "HOST:PORT" } },
+    { { "RUBATO_ROLE=worker", "RUBATO_SCHEDULER=a:1", "RUBATO_THREADS=0" },
+      "app",
+      { "RUBATO_THREADS is \"0\"", "from 1" } },
+    { { "RUBATO_ROLE=worker", "RUBATO_SCHEDULER=a:1", "RUBATO_NODE=first" },
+      "app",
+      { "RUBATO_NODE is \"first\"", "from 1" } },
+    { { "RUBATO_ROLE=worker", "RUBATO_SCHEDULER=a:1" },
+      "app --workers 2",
+      { "--servers and --workers", "RUBATO_THREADS" } },
+    { { "RUBATO_ROLE=scheduler", "RUBATO_SCHEDULER=a:1", "RUBATO_SERVERS=1" },
+      "app",
+      { "RUBATO_WORKERS does not say", "" } },
+    { { "RUBATO_ROLE=scheduler", "RUBATO_SCHEDULER=a:1", "RUBATO_SERVERS=0", "RUBATO_WORKERS=1" },
+      "app",
+      { "RUBATO_SERVERS is \"0\"", "" } },
+    { { "RUBATO_ROLE=scheduler", "RUBATO_SCHEDULER=a:1", "RUBATO_SERVERS=4000",
+        "RUBATO_WORKERS=4000" },
+      "app",
+      { "8000 nodes", "4095" } },
+};
+
+START_TEST(announcements_that_make_no_sense_are_refused)
+{
+    GError *error = NULL;
+    Line line;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(announcements[_i].variables); i++) {
+        g_auto(GStrv) parts = announcements[_i].variables[i] != NULL
+                                  ? g_strsplit(announcements[_i].variables[i], "=", 2)
+                                  : NULL;
+
+        if (parts != NULL)
+            g_setenv(parts[0], parts[1], TRUE);
+    }
+    ck_assert_ptr_null(engine_of(announcements[_i].line, &line, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, announcements[_i].texts[0],
+                announcements[_i].texts[1], NULL);
+    g_free(line.texts);
+}
+END_TEST
+
+/* An empty variable is like none, and flags come first. */
+START_TEST(an_announcement_may_be_empty_or_overruled)
+{
+    GError *error = NULL;
+    Line line;
+
+    setenv("RUBATO_ROLE", "", 1);
+    setenv("RUBATO_SCHEDULER", "", 1);
+    RubatoEngine *engine = engine_of("app", &line, &error);
+    ck_assert_ptr_nonnull(engine);
+    rubato_engine_free(engine);
+    g_free(line.texts);
+    setenv("RUBATO_ROLE", "worker", 1);
+    setenv("RUBATO_SCHEDULER", "127.0.0.1:9", 1);
+    ck_assert_ptr_null(engine_of("app --cluster no/such.cfg --node 1", &line, &error));
+    check_error(&error, RUBATO_ERROR_IO, "no/such.cfg", NULL);
+    g_free(line.texts);
+}
+END_TEST
+
 /* --help prints to standard output and ends the process well. */
 START_TEST(help_ends_the_process)
 {
@@ -183,6 +258,9 @@ int main(void)
     tcase_add_loop_test(cases, what_is_no_number_is_refused, 0, 3);
     tcase_add_test(cases, the_environment_says_what_the_flags_do_not);
     tcase_add_loop_test(cases, a_node_that_the_environment_leaves_out_or_garbles_is_named, 0, 2);
+    tcase_add_loop_test(cases, announcements_that_make_no_sense_are_refused, 0,
+                        G_N_ELEMENTS(announcements));
+    tcase_add_test(cases, an_announcement_may_be_empty_or_overruled);
     tcase_add_exit_test(cases, short_options_of_the_program_are_left, 1);
     tcase_add_loop_exit_test(cases, help_ends_the_process, 0, 0, 3);
     suite_add_tcase(suite, cases);

@@ -82,6 +82,15 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_WAITING, .waiting = { .text = "for node 1" } },
     { .kind = CONTROL_LEFT },
     { .kind = CONTROL_BROKEN, .broken = { .number = 4, .text = "it sent rubbish" } },
+    { .kind = CONTROL_ANNOUNCE,
+      .announce = { .incarnation = UINT64_MAX - 3,
+                    .role = CONTROL_ROLE_WORKER,
+                    .threads = 2,
+                    .wanted_id = 9,
+                    .host = "10.0.0.1",
+                    .description = "host process 7" } },
+    { .kind = CONTROL_PLACE,
+      .place = { .incarnation = 5, .node_id = 6, .missing = "one", .file = "cluster: { };" } },
 };
 
 /* Compares the texts and lists to which a message points, and sets them to NULL. */
@@ -97,6 +106,7 @@ static void compare_members(Control *read, Control *sent)
         case CONTROL_MEMBER_TEXT:
         case CONTROL_MEMBER_LINES:
         case CONTROL_MEMBER_ENDPOINT:
+        case CONTROL_MEMBER_FILE:
             ck_assert_str_eq(*one, *other != NULL ? *other : "");
             *one = *other = NULL;
             break;

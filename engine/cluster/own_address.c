@@ -1,0 +1,134 @@
+/* The address at which a node without a cluster file receives: see own_address.h. */
+#include "engine/cluster/own_address.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <rubato/error.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/launch/launcher_hosts.h"
+
+static socklen_t size_of(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+/* NULL: it is no address by which others could reach this machine. (transfer full) */
+static char *number_of(const struct sockaddr *address)
+{
+    char text[NI_MAXHOST];
+
+    if (address == NULL || (address->sa_family != AF_INET && address->sa_family != AF_INET6))
+        return NULL;
+    if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *const in6 = (const void *)address;
+
+        if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr)) /* it would need the name of an interface */
+            return NULL;
+    }
+    return getnameinfo(address, size_of(address), text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0
+               ? g_strdup(text)
+               : NULL;
+}
+
+/* The interface's address, of version 4 if it has one. `names` gets the names of all. (transfer
+ * full) */
+static char *find_interface(const char *name, GString *names)
+{
+    struct ifaddrs *all = NULL;
+    char *found = NULL;
+    bool is_v4 = false;
+
+    if (getifaddrs(&all) != 0)
+        return NULL;
+    for (const struct ifaddrs *each = all; each != NULL; each = each->ifa_next) {
+        g_autofree char *address =
+            (each->ifa_flags & IFF_UP) != 0 ? number_of(each->ifa_addr) : NULL;
+
+        if (address == NULL)
+            continue;
+        g_string_append_printf(names, "%s%s (%s)", names->len > 0 ? ", " : "", each->ifa_name,
+                               address);
+        if (strcmp(each->ifa_name, name) != 0 || is_v4)
+            continue;
+        is_v4 = each->ifa_addr->sa_family == AF_INET;
+        g_free(found);
+        found = g_steal_pointer(&address);
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+char *host_address_of(const char *host, bool *is_own, GError **error)
+{
+    Host found = { 0 };
+
+    if (!host_resolve(&found, host, "RUBATO_SCHEDULER", error))
+        return NULL;
+    char *const address = host_describe(&found);
+    *is_own = found.local;
+    host_clear(&found);
+    return address;
+}
+
+char *own_address_of(const char *interface, GError **error)
+{
+    g_autoptr(GString) names = g_string_new(NULL);
+    char *address = find_interface(interface, names);
+    bool is_own = false;
+
+    if (address != NULL)
+        return address;
+    address = host_address_of(interface, &is_own, NULL);
+    if (is_own)
+        return address;
+    g_free(address);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+                "RUBATO_INTERFACE is \"%s\", which is no interface of this machine that is up, and "
+                "no address of it; there are %s",
+                interface, names->len > 0 ? names->str : "none");
+    return NULL;
+}
+
+/* Connecting a datagram socket sends nothing, but finds the route. */
+char *own_address_towards(const char *host, GError **error)
+{
+    const struct addrinfo hints = { .ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST };
+    struct addrinfo *to = NULL;
+    struct sockaddr_storage own = { 0 };
+    socklen_t size = sizeof own;
+    char *address = NULL;
+
+    if (getaddrinfo(host, "1", &hints, &to) == 0) {
+        const int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        if (fd != -1 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
+            getsockname(fd, (struct sockaddr *)&own, &size) == 0)
+            address = number_of((const struct sockaddr *)&own);
+        if (fd != -1)
+            close(fd);
+        freeaddrinfo(to);
+    }
+    if (address == NULL)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "this machine has no way to the scheduler at %s; if it has one by another "
+                    "interface, say so in RUBATO_INTERFACE",
+                    host);
+    return address;
+}
+
+bool address_is_loopback(const char *address)
+{
+    Host host = { 0 };
+
+    if (!host_resolve(&host, address, "", NULL))
+        return false;
+    const bool is_loopback = host_is_loopback(&host);
+    host_clear(&host);
+    return is_loopback;
+}

@@ -1,0 +1,25 @@
+/* The address at which a node without a cluster file receives.
+ *
+ * Threads: any. */
+#ifndef RUBATO_ENGINE_CLUSTER_OWN_ADDRESS_H
+#define RUBATO_ENGINE_CLUSTER_OWN_ADDRESS_H
+
+#include <glib.h>
+#include <stdbool.h>
+
+/* The address of an interface, such as "eth0", or of a host, which has to be this machine's; as a
+ * number. NULL with RUBATO_ERROR_CONFIG, which lists the interfaces. (transfer full) */
+char *own_address_of(const char *interface, GError **error);
+
+/* The address from which this machine reaches a host, which is given as a number. NULL with
+ * RUBATO_ERROR_NETWORK. (transfer full) */
+char *own_address_towards(const char *host, GError **error);
+
+/* The first address of a host, as a number, and whether it is this machine's. NULL with
+ * RUBATO_ERROR_NETWORK. (transfer full) */
+char *host_address_of(const char *host, bool *is_own, GError **error);
+
+/* Whether it is a loopback address, given as a number. */
+bool address_is_loopback(const char *address);
+
+#endif

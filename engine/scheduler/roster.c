@@ -1,0 +1,324 @@
+/* The nodes of a run without a cluster file: see roster.h.
+ *
+ * Node 0 is the scheduler's own. A process may ask for its id; the others get the free ids in the
+ * order in which they came, servers first.
+ *
+ * Runs as roster.h says. */
+#include "engine/scheduler/roster.h"
+
+#include <assert.h>
+
+typedef struct {
+    uint64_t incarnation;
+    ControlRole role;
+    uint32_t threads;
+    uint32_t id; /* the wanted one; 0: any. Once all are here, the one that it has */
+    uint64_t asker;
+    int64_t heard_ms;
+    char *host;
+    char *description;
+} Entry;
+
+struct Roster {
+    /* immutable */
+    RosterConfig config;
+    char *host;
+    char *settings;
+
+    GPtrArray *entries; /* of Entry, in the order in which they came */
+    char *file;         /* NULL: not all are here */
+    bool is_open;       /* places are given */
+    char *text;         /* of the last answer, or of the last question */
+    uint32_t refusal_code;
+    char *refusal; /* why the run cannot begin; NULL: it can */
+};
+
+static void entry_free(gpointer data)
+{
+    Entry *const entry = data;
+
+    g_free(entry->host);
+    g_free(entry->description);
+    g_free(entry);
+}
+
+Roster *roster_new(const RosterConfig *config)
+{
+    Roster *const roster = g_new0(Roster, 1);
+
+    assert(config->n_servers + config->n_workers < CONTROL_MAX_NODES);
+    roster->config = *config;
+    roster->host = g_strdup(config->host);
+    roster->settings = g_strdup(config->settings != NULL ? config->settings : "");
+    roster->entries = g_ptr_array_new_with_free_func(entry_free);
+    return roster;
+}
+
+void roster_free(Roster *roster)
+{
+    if (roster == NULL)
+        return;
+    g_ptr_array_unref(roster->entries);
+    g_free(roster->host);
+    g_free(roster->settings);
+    g_free(roster->file);
+    g_free(roster->text);
+    g_free(roster->refusal);
+    g_free(roster);
+}
+
+static Entry *entry_at(const Roster *roster, guint i)
+{
+    return g_ptr_array_index(roster->entries, i);
+}
+
+static uint32_t count_role(const Roster *roster, ControlRole role)
+{
+    uint32_t n = 0;
+
+    for (guint i = 0; i < roster->entries->len; i++)
+        n += entry_at(roster, i)->role == role;
+    return n;
+}
+
+static uint32_t wanted_of(const Roster *roster, ControlRole role)
+{
+    return role == CONTROL_ROLE_SERVER ? roster->config.n_servers : roster->config.n_workers;
+}
+
+static uint32_t n_nodes(const Roster *roster)
+{
+    return roster->config.n_servers + roster->config.n_workers;
+}
+
+static Entry *find_id(const Roster *roster, uint32_t id)
+{
+    for (guint i = 0; i < roster->entries->len; i++)
+        if (entry_at(roster, i)->id == id)
+            return entry_at(roster, i);
+    return NULL;
+}
+
+static Entry *find_incarnation(const Roster *roster, uint64_t incarnation)
+{
+    for (guint i = 0; i < roster->entries->len; i++)
+        if (entry_at(roster, i)->incarnation == incarnation)
+            return entry_at(roster, i);
+    return NULL;
+}
+
+bool roster_is_full(const Roster *roster)
+{
+    return roster->entries->len == n_nodes(roster);
+}
+
+const char *roster_file(const Roster *roster)
+{
+    return roster->file;
+}
+
+const char *roster_missing(Roster *roster)
+{
+    g_free(roster->text);
+    roster->text =
+        g_strdup_printf("%u of %u servers and %u of %u workers are here",
+                        count_role(roster, CONTROL_ROLE_SERVER), roster->config.n_servers,
+                        count_role(roster, CONTROL_ROLE_WORKER), roster->config.n_workers);
+    return roster->text;
+}
+
+/* ---- all are here ---- */
+
+/* Gives the free ids to the entries of a role that want any. */
+static void give_ids(Roster *roster, ControlRole role)
+{
+    uint32_t next = 1;
+
+    for (guint i = 0; i < roster->entries->len; i++) {
+        Entry *const entry = entry_at(roster, i);
+
+        if (entry->role != role || entry->id != 0)
+            continue;
+        while (find_id(roster, next) != NULL)
+            next++;
+        entry->id = next;
+    }
+}
+
+/* The settings come first, on the first line: faults of the file name that line. */
+static void write_file(Roster *roster)
+{
+    GString *const file = g_string_new(NULL);
+
+    give_ids(roster, CONTROL_ROLE_SERVER);
+    give_ids(roster, CONTROL_ROLE_WORKER);
+    g_string_append_printf(file,
+                           "cluster: { %s\n  scheduler = { host = \"%s\"; port = %u; node = 0; };\n"
+                           "  nodes = (\n    { id = 0; host = \"%s\"; port = 0; servers = 0; "
+                           "workers = 0; }",
+                           roster->settings, roster->host, roster->config.port, roster->host);
+    for (guint i = 0; i < roster->entries->len; i++) {
+        const Entry *const entry = entry_at(roster, i);
+        const bool serves = entry->role == CONTROL_ROLE_SERVER;
+
+        g_string_append_printf(
+            file, ",\n    { id = %u; host = \"%s\"; port = 0; servers = %u; workers = %u; }",
+            entry->id, entry->host, serves ? entry->threads : 0, serves ? 0 : entry->threads);
+    }
+    g_string_append(file, " );\n};\n");
+    if (file->len > CONTROL_MAX_FILE)
+        roster_give_up(roster, CONTROL_CODE(RUBATO_ERROR_CONFIG),
+                       "the addresses of all nodes are too long to be told to each of them");
+    roster->file = g_string_free(file, FALSE);
+}
+
+/* ---- what comes ---- */
+
+static const char *name_of(ControlRole role)
+{
+    return role == CONTROL_ROLE_SERVER ? "server" : "worker";
+}
+
+/* A host stands in the text of the file, so it may only have what a number has. */
+static bool is_number(const char *host)
+{
+    for (const char *at = host; *at != '\0'; at++)
+        if (!g_ascii_isxdigit(*at) && *at != '.' && *at != ':')
+            return false;
+    return *host != '\0';
+}
+
+static char *describe(const Roster *roster, ControlRole role)
+{
+    GString *const names = g_string_new(NULL);
+
+    for (guint i = 0; i < roster->entries->len && names->len < 500; i++)
+        if (entry_at(roster, i)->role == role)
+            g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "",
+                                   entry_at(roster, i)->description);
+    return g_string_free(names, FALSE);
+}
+
+/* Why a new process cannot take part; NULL if it can. (transfer full) */
+static char *find_fault(const Roster *roster, const ControlAnnounce *announce, uint16_t version)
+{
+    const char *const who = announce->description;
+    const char *const role = name_of(announce->role);
+    const uint32_t id = announce->wanted_id;
+    const Entry *const same = id != 0 ? find_id(roster, id) : NULL;
+
+    if (version != roster->config.wire_version)
+        return g_strdup_printf("the %s (%s) speaks wire version %u, the scheduler speaks wire "
+                               "version %u: start every node with the same build of Rubato",
+                               role, who, version, roster->config.wire_version);
+    if (!is_number(announce->host))
+        return g_strdup_printf("the %s (%s) says that it receives at \"%s\", which is no address",
+                               role, who, announce->host);
+    if (announce->threads == 0 || announce->threads > CONTROL_MAX_WORKERS / CONTROL_MAX_NODES)
+        return g_strdup_printf("the %s (%s) has %u threads; RUBATO_THREADS is from 1 to %u", role,
+                               who, announce->threads, CONTROL_MAX_WORKERS / CONTROL_MAX_NODES);
+    if (id > n_nodes(roster))
+        return g_strdup_printf("the %s (%s) wants to be node %u (RUBATO_NODE), but beside the "
+                               "scheduler, node 0, the nodes of this run are 1 to %u",
+                               role, who, id, n_nodes(roster));
+    if (same != NULL)
+        return g_strdup_printf("node %u was started twice: %s is in the run, %s came later and is "
+                               "refused",
+                               id, same->description, who);
+    if (count_role(roster, announce->role) < wanted_of(roster, announce->role))
+        return NULL;
+    g_autofree char *here = describe(roster, announce->role);
+    return g_strdup_printf("the scheduler waits for %u %ss (RUBATO_%sS), and so many are here "
+                           "(%s): the %s (%s) is one too many",
+                           wanted_of(roster, announce->role), role,
+                           announce->role == CONTROL_ROLE_SERVER ? "SERVER" : "WORKER", here, role,
+                           who);
+}
+
+static void add(Roster *roster, const ControlAnnounce *announce)
+{
+    Entry *const entry = g_new0(Entry, 1);
+
+    entry->incarnation = announce->incarnation;
+    entry->role = announce->role;
+    entry->threads = announce->threads;
+    entry->id = announce->wanted_id;
+    entry->host = g_strdup(announce->host);
+    entry->description = g_strdup(announce->description);
+    g_ptr_array_add(roster->entries, entry);
+}
+
+static Control refuse(uint32_t code, const char *text)
+{
+    return (Control){ .kind = CONTROL_REFUSE, .refuse = { code, text } };
+}
+
+void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce, uint16_t version,
+                 uint64_t asker, Control *answer)
+{
+    Entry *entry = find_incarnation(roster, announce->incarnation);
+
+    if (entry == NULL && roster->refusal == NULL) {
+        char *const fault = find_fault(roster, announce, version);
+
+        if (fault != NULL) {
+            g_free(roster->text);
+            roster->text = fault;
+            *answer = refuse(CONTROL_CODE(RUBATO_ERROR_INVALID), fault);
+            return;
+        }
+        add(roster, announce);
+        entry = find_incarnation(roster, announce->incarnation);
+        if (roster_is_full(roster))
+            write_file(roster);
+    }
+    if (roster->refusal != NULL) {
+        *answer = refuse(roster->refusal_code, roster->refusal);
+        return;
+    }
+    entry->asker = asker;
+    entry->heard_ms = now_ms;
+    const bool has_place = roster->file != NULL && roster->is_open;
+    *answer = (Control){ .kind = CONTROL_PLACE,
+                         .place = { .incarnation = announce->incarnation,
+                                    .node_id = has_place ? entry->id : 0,
+                                    .missing = has_place ? "" : roster_missing(roster),
+                                    .file = has_place ? roster->file : "" } };
+}
+
+void roster_forget(Roster *roster, uint64_t incarnation)
+{
+    Entry *const entry = find_incarnation(roster, incarnation);
+
+    if (entry != NULL && roster->file == NULL)
+        g_ptr_array_remove(roster->entries, entry);
+}
+
+void roster_tick(Roster *roster, int64_t now_ms)
+{
+    for (guint i = roster->entries->len; i-- > 0 && roster->file == NULL;)
+        if (now_ms - entry_at(roster, i)->heard_ms >= roster->config.timeout_ms)
+            g_ptr_array_remove_index(roster->entries, i);
+}
+
+void roster_give_up(Roster *roster, uint32_t code, const char *text)
+{
+    if (roster->refusal != NULL)
+        return;
+    roster->refusal_code = code;
+    roster->refusal = g_strdup(text);
+}
+
+void roster_open(Roster *roster)
+{
+    roster->is_open = true;
+}
+
+GArray *roster_askers(const Roster *roster)
+{
+    GArray *const askers = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+
+    for (guint i = 0; i < roster->entries->len; i++)
+        g_array_append_val(askers, entry_at(roster, i)->asker);
+    return askers;
+}

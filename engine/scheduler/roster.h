@@ -1,0 +1,66 @@
+/* The nodes of a run that has no cluster file: processes announce themselves until there are as
+ * many servers and workers as were asked for. Then each gets its node id, and all get the same
+ * text, which describes the run as a cluster file would. From there on the run begins as with a
+ * file.
+ *
+ * A process repeats its ANNOUNCE until it has a place. One that stops doing so before all are here
+ * is forgotten, so another may come in its place. Once all are here, the roster does not change any
+ * more.
+ *
+ * A pure state machine: no thread, no socket, no wall clock.
+ *
+ * Threads: one at a time. */
+#ifndef RUBATO_ENGINE_SCHEDULER_ROSTER_H
+#define RUBATO_ENGINE_SCHEDULER_ROSTER_H
+
+#include "engine/control/control.h"
+
+typedef struct Roster Roster;
+
+typedef struct {
+    uint32_t n_servers; /* nodes; together below CONTROL_MAX_NODES */
+    uint32_t n_workers;
+    const char *host; /* where the scheduler listens */
+    uint16_t port;
+    const char *settings; /* further entries of the cluster file, such as "timeout_ms = 5000;" */
+    uint16_t wire_version;
+    uint32_t timeout_ms; /* a process silent for so long is forgotten */
+} RosterConfig;
+
+/* The config is copied. (transfer full) */
+Roster *roster_new(const RosterConfig *config);
+void roster_free(Roster *roster);
+
+/* An ANNOUNCE came, with the wire version of its packet and the way back to its sender. *answer is
+ * the PLACE or REFUSE to send back; its texts are the roster's, until its next call. */
+void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce, uint16_t version,
+                 uint64_t asker, Control *answer);
+
+/* A process has said that it ends. */
+void roster_forget(Roster *roster, uint64_t incarnation);
+
+/* Forgets processes that have been silent for too long. */
+void roster_tick(Roster *roster, int64_t now_ms);
+
+/* Whether all are here. */
+bool roster_is_full(const Roster *roster);
+
+/* Those that are not here: "1 of 2 servers and 3 of 4 workers are here". (transfer none) */
+const char *roster_missing(Roster *roster);
+
+/* The run as a cluster file; NULL until all are here. (transfer none) */
+const char *roster_file(const Roster *roster);
+
+/* The run cannot begin, for this reason: every ANNOUNCE is refused from now on. */
+void roster_give_up(Roster *roster, uint32_t code, const char *text);
+
+/* From now on processes are given their places: before that, also those of a full roster are told
+ * to wait. */
+void roster_open(Roster *roster);
+
+/* The ways back to all processes that are here. (element: uint64_t, transfer full) */
+GArray *roster_askers(const Roster *roster);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Roster, roster_free)
+
+#endif

@@ -1,0 +1,361 @@
+/* Runs without a cluster file: nodes that announce themselves, and what prevents that. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/cluster/own_address.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/runner.h"
+
+#define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+/* A process of a run. Variables that are NULL are not set. */
+typedef struct {
+    const char *role;
+    const char *servers, *workers;
+    const char *threads, *node, *interface, *settings, *secret;
+    const char *program; /* a program of the build that `rubato ROLE` starts; NULL: play */
+    bool stays;          /* in the run until the gate opens */
+} Node;
+
+static int gate[2]; /* a node that stays in the run reads from it */
+static char scheduler_text[64];
+
+/* The harness holds a port; its cluster file is not used. */
+static ClusterRun *run_new(void)
+{
+    static const ClusterShape shape = { .n_nodes = 1, .nodes = { { 1, 1 } } };
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    g_snprintf(scheduler_text, sizeof scheduler_text, "127.0.0.1:%u", run->port);
+    ck_assert_int_eq(pipe(gate), 0);
+    return run;
+}
+
+static void set(const char *name, const char *value)
+{
+    if (value != NULL)
+        g_setenv(name, value, TRUE);
+    else
+        g_unsetenv(name);
+}
+
+static bool add_one(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey keys[] = { 0, 1, 2, 3 };
+    const float ones[] = { 1, 1, 1, 1 };
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "sums", RUBATO_F32, error);
+
+    (void)user_data;
+    return table != NULL && rubato_kv_table_add(table, keys, 4, ones, error) &&
+           rubato_kv_table_clock(table, error);
+}
+
+/* Says what the run has, adds from each worker, and expects the sum. */
+static bool play(RubatoEngine *engine, const Node *node, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "sums",
+                                   .dtype = RUBATO_F32,
+                                   .width = 1,
+                                   .n_keys = 4,
+                                   .storage = "dense",
+                                   .model = "bsp" };
+    const char *const tables[] = { "sums", NULL };
+    const RubatoTask task = { .name = "add", .run = add_one, .tables = tables };
+    const RubatoKey key = 3;
+    float sum;
+    char byte;
+
+    cluster_say("node %u of %u: %u servers, %u workers", rubato_engine_node(engine),
+                rubato_engine_n_nodes(engine), rubato_engine_n_servers(engine),
+                rubato_engine_n_workers(engine));
+    if (node->stays)
+        EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !rubato_engine_run(engine, &task, error) ||
+        !rubato_engine_get(engine, "sums", &key, 1, &sum, error))
+        return false;
+    cluster_say("sum %.0f", (double)sum);
+    return true;
+}
+
+static int be_node(const void *data)
+{
+    const Node *const node = data;
+    char *argv_[] = { "app", NULL }, **argv = argv_;
+    int argc = 1;
+    g_autoptr(GError) error = NULL;
+
+    g_unsetenv("RUBATO_CLUSTER");
+    set("RUBATO_ROLE", node->role);
+    set("RUBATO_SCHEDULER", scheduler_text);
+    set("RUBATO_SERVERS", node->servers);
+    set("RUBATO_WORKERS", node->workers);
+    set("RUBATO_THREADS", node->threads);
+    set("RUBATO_NODE", node->node);
+    set("RUBATO_INTERFACE", node->interface);
+    set("RUBATO_SETTINGS", node->settings);
+    set("RUBATO_SECRET", node->secret);
+    if (node->program != NULL) {
+        g_autofree char *rubato = g_build_filename(TEST_BIN_DIR, "rubato", NULL);
+        g_autofree char *program = g_build_filename(TEST_BIN_DIR, node->program, NULL);
+
+        execl(rubato, rubato, node->role, "--", program, (char *)NULL);
+        return 127;
+    }
+    RubatoEngine *const engine = rubato_engine_new_from_args(&argc, &argv, &error);
+    if (engine == NULL) {
+        cluster_say("error %d: %s", error->code, error->message);
+        return CLUSTER_NOT_STARTED;
+    }
+    const bool good = play(engine, node, &error);
+    rubato_engine_free(engine);
+    if (!good)
+        cluster_say("error %d: %s", error->code, error->message);
+    return good ? EXIT_SUCCESS : CLUSTER_FAILED;
+}
+
+static uint32_t start(ClusterRun *run, const Node *node)
+{
+    return cluster_start_process(run, be_node, node);
+}
+
+static void expect_refused(ClusterRun *run, uint32_t process, const char *text)
+{
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process, text);
+}
+
+/* A busy machine loses nobody; a node that waits says so soon. */
+#define PATIENT "timeout_ms = 60000; stall_ms = 200; "
+
+static const Node SCHEDULER = {
+    .role = "scheduler", .servers = "1", .workers = "1", .settings = PATIENT
+};
+static const Node SERVER = { .role = "server", .settings = PATIENT };
+static const Node WORKER = { .role = "worker", .settings = PATIENT };
+
+/* ---- what works ---- */
+
+static const struct {
+    const char *settings, *secret;
+} ways[] = {
+    { PATIENT, NULL },
+    { PATIENT "transport = \"tcp\";", NULL },
+    { PATIENT "transport = \"shm\";", SECRET },
+    { PATIENT "transport = \"ipc\";", NULL },
+    { PATIENT "transport = \"zmq\";", NULL },
+    { PATIENT "transport = \"tcp\"; encrypt = true;", SECRET },
+};
+
+/* Whatever the transport: that is the scheduler's to say. Workers come first, the scheduler
+ * last. */
+START_TEST(nodes_announce_themselves_and_work_together)
+{
+    ClusterRun *run = run_new();
+    Node scheduler = SCHEDULER, server = SERVER, worker = WORKER;
+
+    scheduler.settings = ways[_i].settings;
+    scheduler.workers = "2";
+    scheduler.secret = server.secret = worker.secret = ways[_i].secret;
+    server.threads = "3";
+    worker.threads = "2";
+    const uint32_t processes[] = { start(run, &worker), start(run, &server), start(run, &worker),
+                                   start(run, &scheduler) };
+    for (size_t i = 0; i < G_N_ELEMENTS(processes); i++) {
+        cluster_expect_end(run, processes[i], EXIT_SUCCESS);
+        cluster_expect_text(run, processes[i], " of 4: 3 servers, 4 workers\n");
+        cluster_expect_text(run, processes[i], "sum 4\n");
+    }
+    cluster_expect_text(run, processes[3], "node 0 of 4");
+    cluster_expect_text(run, processes[1], "node 1 of 4");
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(rubato_starts_a_program_in_each_role)
+{
+    ClusterRun *run = run_new();
+    Node scheduler = SCHEDULER, server = SERVER, worker = WORKER;
+
+    scheduler.program = server.program = worker.program = "rubato-hello";
+    const uint32_t processes[] = { start(run, &scheduler), start(run, &server),
+                                   start(run, &worker) };
+    for (size_t i = 0; i < G_N_ELEMENTS(processes); i++) {
+        cluster_expect_end(run, processes[i], EXIT_SUCCESS);
+        cluster_expect_text(run, processes[i], "key 42: 200\n");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- who is refused ---- */
+
+START_TEST(who_comes_twice_or_too_much_is_refused_and_the_run_goes_on)
+{
+    ClusterRun *run = run_new();
+    Node first = WORKER, again = SERVER, stays = SCHEDULER;
+
+    first.node = again.node = "2";
+    stays.stays = true;
+    const uint32_t scheduler = start(run, &stays);
+    const uint32_t worker = start(run, &first);
+    cluster_wait_for(run, scheduler, "0 of 1 servers and 1 of 1 workers are here");
+    expect_refused(run, start(run, &again), "node 2 was started twice: ");
+    expect_refused(run, start(run, &WORKER), "is one too many");
+    const uint32_t server = start(run, &SERVER);
+    cluster_wait_for(run, server, "node 1 of 3");
+    expect_refused(run, start(run, &SERVER), "is one too many");
+    cluster_wait_for(run, worker, "waits for node 0 (127.0.0.1) ["); /* the gate is shut */
+    ck_assert_int_eq(write(gate[1], "", 1), 1);
+    cluster_expect_end(run, scheduler, EXIT_SUCCESS);
+    cluster_expect_end(run, worker, EXIT_SUCCESS);
+    cluster_expect_end(run, server, EXIT_SUCCESS);
+    cluster_expect_text(run, worker, "node 2 of 3");
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(another_secret_finds_no_scheduler)
+{
+    ClusterRun *run = run_new();
+    Node scheduler = SCHEDULER, worker = WORKER;
+
+    scheduler.secret = SECRET;
+    worker.settings = "rendezvous_ms = 300; timeout_ms = 600;";
+    const uint32_t process = start(run, &scheduler);
+    cluster_wait_for(run, process, "0 of 1 servers and 0 of 1 workers are here");
+    expect_refused(run, start(run, &worker), "worker: ");
+    cluster_signal(run, process, SIGTERM);
+    expect_refused(run, process, "was ended by signal 15");
+    cluster_expect_no_text(run, process, "1 of 1 workers");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- who does not come ---- */
+
+/* One gives up; the other has all the time that it needs to say for whom it waits. */
+START_TEST(without_a_scheduler_a_node_waits_ends_and_says_where_it_looked)
+{
+    ClusterRun *run = run_new();
+    Node hasty = WORKER;
+
+    hasty.settings = "rendezvous_ms = 300; timeout_ms = 600;";
+    const uint32_t process = start(run, &hasty);
+    const uint32_t patient = start(run, &SERVER);
+    cluster_wait_for(run, patient, "this server waits for the scheduler at 127.0.0.1:");
+    cluster_signal(run, patient, SIGTERM);
+    expect_refused(run, patient, "this server was ended by signal 15");
+    expect_refused(run, process, "worker: no answer of the scheduler at 127.0.0.1:");
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(a_scheduler_that_waits_for_too_long_says_who_is_missing)
+{
+    ClusterRun *run = run_new();
+    Node scheduler = SCHEDULER;
+
+    scheduler.settings = "rendezvous_ms = 300; stall_ms = 100;";
+    expect_refused(run, start(run, &scheduler),
+                   "only 0 of 1 servers and 0 of 1 workers are here: start the missing ones with "
+                   "RUBATO_SCHEDULER=127.0.0.1:");
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(the_end_of_a_scheduler_is_told_to_those_who_wait)
+{
+    ClusterRun *run = run_new();
+    const uint32_t scheduler = start(run, &SCHEDULER);
+    const uint32_t worker = start(run, &WORKER);
+
+    cluster_wait_for(run, worker, "0 of 1 servers and 1 of 1 workers are here");
+    cluster_signal(run, scheduler, SIGTERM);
+    expect_refused(run, scheduler, "the scheduler was ended by signal 15");
+    expect_refused(run, worker, "the scheduler was ended by signal 15");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* One says that it ends; the other is killed, and missed. */
+START_TEST(a_node_may_end_or_die_and_come_anew_before_the_run_begins)
+{
+    ClusterRun *run = run_new();
+    Node scheduler = SCHEDULER;
+
+    scheduler.settings = "stall_ms = 100; heartbeat_ms = 100; timeout_ms = 2000;";
+    const uint32_t process = start(run, &scheduler);
+    for (unsigned i = 0; i < 2; i++) {
+        const uint32_t worker = start(run, &WORKER);
+        const int ends[] = { SIGTERM, SIGKILL };
+
+        cluster_wait_for(run, process, "0 of 1 servers and 1 of 1 workers are here");
+        cluster_signal(run, worker, ends[i]);
+        cluster_wait_end(run, worker);
+        if (ends[i] == SIGTERM)
+            cluster_expect_text(run, worker, "this worker was ended by signal 15");
+        g_string_truncate(run->processes[process].text, 0);
+        cluster_wait_for(run, process, "0 of 1 servers and 0 of 1 workers are here");
+        g_string_truncate(run->processes[process].text, 0);
+    }
+    cluster_signal(run, process, SIGTERM);
+    expect_refused(run, process, "was ended by signal 15");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- where ---- */
+
+START_TEST(without_a_secret_only_this_machine_is_reached)
+{
+    /* An address that others can reach, if this machine has one. */
+    g_autofree char *address = own_address_towards("198.51.100.7", NULL);
+    ClusterRun *run;
+    Node scheduler = SCHEDULER;
+
+    if (address == NULL || address_is_loopback(address))
+        return;
+    run = run_new();
+    scheduler.interface = address;
+    const uint32_t process = start(run, &scheduler);
+    expect_refused(run, process, "which other machines can reach, and the run has no secret");
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(an_interface_that_there_is_not_is_refused_with_those_that_there_are)
+{
+    ClusterRun *run = run_new();
+    Node worker = WORKER, named = WORKER;
+
+    worker.interface = "no-such-interface";
+    expect_refused(run, start(run, &worker), "there are lo (127.0.0.1)");
+    named.settings = "no_such_key = 1;";
+    expect_refused(run, start(run, &named), "RUBATO_SETTINGS:1: ");
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster_announce");
+    TCase *works = cluster_add_case(suite, "works");
+    TCase *refused = cluster_add_case(suite, "refused");
+    TCase *missing = cluster_add_case(suite, "missing");
+    TCase *where = cluster_add_case(suite, "where");
+
+    tcase_add_loop_test(works, nodes_announce_themselves_and_work_together, 0, G_N_ELEMENTS(ways));
+    tcase_add_test(works, rubato_starts_a_program_in_each_role);
+    tcase_add_test(refused, who_comes_twice_or_too_much_is_refused_and_the_run_goes_on);
+    tcase_add_test(refused, another_secret_finds_no_scheduler);
+    tcase_add_test(missing, without_a_scheduler_a_node_waits_ends_and_says_where_it_looked);
+    tcase_add_test(missing, a_scheduler_that_waits_for_too_long_says_who_is_missing);
+    tcase_add_test(missing, the_end_of_a_scheduler_is_told_to_those_who_wait);
+    tcase_add_test(missing, a_node_may_end_or_die_and_come_anew_before_the_run_begins);
+    tcase_add_test(where, without_a_secret_only_this_machine_is_reached);
+    tcase_add_test(where, an_interface_that_there_is_not_is_refused_with_those_that_there_are);
+    return run_suite(suite);
+}
