@@ -3,7 +3,7 @@
  *   engine.c      its life: making, leaving, freeing
  *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
  *                 on tasks
- *   engine_history.c   what of all this goes into the history of the node
+ *   engine_history.c   which of these calls go into the history of the node
  *   engine_parts.c   moving a part to another server, step by step
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
@@ -13,7 +13,7 @@
  *   cluster/announce.c     how the nodes of a run without a cluster file gather
  *   cluster/rendezvous.c   how a node of a cluster finds the others
  *   control/dispatch.c    where control messages and the network's events go
- *   control/node_messages.c   what a node does with what the scheduler says
+ *   control/node_messages.c   what a node does with messages of the scheduler
  *
  * The folders of lower layers do not include this file: a task gets a TaskHost, the scheduler its
  * SchedulerOutput, a server its post office.
@@ -54,7 +54,7 @@ struct RubatoEngine {
     uint32_t scheduler_node; /* number */
     uint32_t heartbeat_ms;   /* at most a quarter of the timeout */
     uint32_t timeout_ms;
-    uint32_t silence_ms; /* a node silent for so long is lost: a heartbeat and the timeout */
+    uint32_t silence_ms; /* a node silent for this long is lost: a heartbeat and the timeout */
     uint32_t stall_ms;
     uint64_t incarnation;
     uint32_t n_forks;              /* forks that had led to its process */
@@ -111,7 +111,7 @@ bool engine_is_here(const RubatoEngine *engine);
 /* Returns false if the engine is broken, and sets *error to the cause. The lock is held. */
 bool engine_check(RubatoEngine *engine, GError **error);
 
-/* What tests put in the place of what an engine usually has. */
+/* What tests may give an engine instead of its usual parts. */
 typedef struct {
     const TransportOps *transport;      /* NULL: those that the cluster file names */
     WireFaults *faults;                 /* outlive the engine. NULL: as follows */
@@ -150,11 +150,11 @@ bool engine_begin_history(RubatoEngine *engine, GError **error);
 void engine_note_task(RubatoEngine *engine, const RubatoTaskRun *run);
 void engine_note_end(RubatoEngine *engine, const RubatoTaskRun *run, bool ok);
 
-/* A table was made, or is about to go. What it has at the end is read, once in a run. */
+/* A table was made, or is about to be dropped. All its rows are read at the end, once in a run. */
 void engine_note_table(RubatoEngine *engine, const Table *table);
 void engine_note_drop(RubatoEngine *engine, const char *table);
 
-/* The same of all tables, at the engine's end. */
+/* The same for all tables, at the engine's end. */
 void engine_end_history(RubatoEngine *engine);
 
 /* ---- engine_lists.c ---- */

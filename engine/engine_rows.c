@@ -1,5 +1,5 @@
-/* Rows between tasks: reading and writing them, their state, and the numbers of update rules, past
- * any model.
+/* Rows between tasks, without any model: reading and writing them, their state, and the numbers of
+ * update rules.
  *
  * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
 #include <rubato/handler.h>

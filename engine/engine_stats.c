@@ -1,4 +1,4 @@
-/* What an engine tells of itself in numbers.
+/* The statistics of an engine.
  *
  * Threads: any. Each server counts the sizes of its own shards. */
 #include "engine/engine_private.h"

@@ -1,10 +1,10 @@
 /* A hash of keys. Somebody who does not know its seed cannot choose keys that collide.
  *
- * Keys come from training data, and the author of these data may choose them. For a fixed hash he
- * finds keys that collide. An exclusive or with a seed before a fixed mixer is not enough: some
- * pairs of keys collide under every seed. So the hash is strongly universal:
- * multiply-shift (Dietzfelbinger, "Universal hashing and k-wise independent random variables via
- * integer arithmetic without primes", STACS 1996),
+ * Keys come from training data, and the author of these data may choose them. For a fixed hash, an
+ * author can find keys that collide. A fixed mixer after an exclusive or with a seed does not help:
+ * some pairs of keys collide under every seed. So the hash is strongly universal: multiply-shift
+ * (Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer
+ * arithmetic without primes", STACS 1996),
  *
  *     u = (a × key + b mod 2^128) / 2^64
  *

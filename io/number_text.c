@@ -1,3 +1,4 @@
+/* Whole numbers from text. Runs on any thread, keeps nothing. */
 #include "io/number_text.h"
 
 #include <glib.h>

@@ -31,9 +31,9 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
  * released are lost. The outbox must be empty. */
 RubatoRequest *model_free(RubatoModel *model);
 
-/* The same for a model whose part goes on elsewhere. *kept is the chain of requests that it keeps:
- * Adds, tunings, announcements. A new model on the same part that is told the clocks, gets the kept
- * requests, and then the parked Gets, each in the order of its chain, goes on where this one ended.
+/* The same for a model whose part moves. *kept is the chain of requests that it keeps: Adds,
+ * tunings, announcements. A new model on the same part goes on where this one ended, after it has
+ * got the clocks, then the kept requests, and then the parked Gets, in the order of their chains.
  * The caller frees kept requests by model_free_kept. */
 RubatoRequest *model_take_apart(RubatoModel *model, RubatoRequest **kept);
 void model_free_kept(RubatoRequest *kept);
@@ -83,8 +83,8 @@ RubatoRequest *model_take_answered(RubatoModel *model);
 uint32_t model_slowest(const RubatoModel *model);
 
 /* The number of keys of unanswered Gets and of requests that the model keeps. A clock or an
- * announcement can make it answer, apply or forget at most so many. The call of a handler counts as
- * MODEL_HELD_CALL more, because it may take any time. */
+ * announcement can make it answer, apply or forget no more keys than these. The call of a handler
+ * counts as MODEL_HELD_CALL more, because it may take any time. */
 #define MODEL_HELD_CALL (UINT64_C(1) << 32)
 uint64_t model_n_held(const RubatoModel *model);
 

@@ -10,7 +10,7 @@
 
 #include "io/net/link/key_range.h"
 
-/* Up to so many parts, one pass over all keys for each part is faster than a counting sort. */
+/* Up to this many parts, one pass over all keys for each part is faster than a counting sort. */
 #define FEW_PARTS 4
 
 static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, GError **error)

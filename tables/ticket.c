@@ -12,9 +12,9 @@
  * thread that ends a ticket uses neither the ticket nor the list afterwards, because the worker may
  * free both.
  *
- * What is under way is bounded. A worker may have so many bytes of unanswered requests on a table
- * (FlowSizes.ticket_bytes); with more it first waits for some. Adds count, and Gets of other nodes,
- * but no Gets of local servers: those take no memory but the ticket's own.
+ * What is under way is bounded. A worker may have FlowSizes.ticket_bytes of unanswered requests on
+ * a table; with more it first waits for some. Adds count, and Gets from other nodes. Gets from
+ * local servers do not count: they take no memory but the ticket's own.
  *
  * A worker that waits for a ticket without a callback waits for its call, so it may receive the
  * answer itself (network_help.c). It then still waits for the thread that ends the ticket, which

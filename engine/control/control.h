@@ -31,7 +31,7 @@ typedef enum {
     CONTROL_WAITS,     /* a worker has waited for some time */
     CONTROL_READER,    /* a worker of mine opened a reader of a dataset, and how it is split */
     CONTROL_INPUTS,    /* the inputs of a reader that I hold */
-    CONTROL_WANT,      /* so many more of a reader's blocks; what became of others */
+    CONTROL_WANT,      /* asks for more of a reader's blocks; tells what happened to earlier ones */
     CONTROL_INTERRUPT, /* cancel every running task */
     CONTROL_STOP,      /* cancel every running task, fail every waiting and further collective call:
                         * a signal has ended the run */

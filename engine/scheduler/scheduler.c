@@ -163,7 +163,8 @@ bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *c
     return true;
 }
 
-/* Every node that is told of ends the run. So what one says of another is not weighed up. */
+/* A report about any node ends the run. So the scheduler need not judge which of two nodes is
+ * right. */
 bool scheduler_hears_broken(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const ControlLost *const broken = &control->broken;

@@ -1,18 +1,18 @@
 /* The state of a part, sent to the server of another node that expects it.
  *
- * It goes as ordinary requests, so that the other server checks and handles it as any request: Sets
- * for the rows and Sets of state for what the update rule keeps beside them, tunings, and counts of
- * bad deltas; then for each model its clocks, its kept Adds, tunings and announcements, and its
- * parked Gets. Of the node that sends the part, the other server takes them for the part that it
- * expects; nobody else's.
+ * It goes as ordinary requests, so that the other server checks and handles it like any request:
+ * Sets for the rows, Sets of state for what the update rule keeps beside them, tunings, and counts
+ * of bad deltas; then for each model its clocks, its kept Adds, tunings and announcements, and its
+ * parked Gets. The other server takes such requests only for a part that it expects, and only from
+ * the node that sends it.
  *
- * A parked Get stays here as well: its message belongs to a worker of this node or is another
- * node's request. The answer to the Get that was sent on is its answer. If its rows have no memory
- * yet, they get some now, not when the answer comes.
+ * A parked Get stays here as well: its message belongs to a worker of this node, or is a request of
+ * another node. It is answered with the answer to the Get that was sent on. If its rows have no
+ * memory yet, they get some now, not when the answer comes.
  *
- * All of it takes room in the window to the other node, like any request, and gives it back when it
- * has been handled or parked. Nobody else waits for what is sent here, so the wait for room ends as
- * every such wait does.
+ * These requests take room in the window to the other node, like any request, and give it back when
+ * they have been handled or parked. Nobody else waits for what is sent here, so the wait for room
+ * ends as every such wait does.
  *
  * Threads: that of the engine's calls, which owns the part. Answers come on the thread that
  * receives, or that cancels. */

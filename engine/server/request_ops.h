@@ -33,8 +33,8 @@ typedef struct {
     /* It brings a part that moves: only a server that expects the part takes it. */
     bool is_of_move;
 
-    /* Where the part is not here, its sender may send it again by a newer map: it only reads, or
-     * the server could not have got it while the part moved. */
+    /* If the part is not here, the sender may send the request again by a newer map: the request
+     * only reads, or cannot come while the part moves. */
     bool is_sent_again;
 
     /* It needs no table: the server only answers that it has come. */
@@ -46,8 +46,8 @@ typedef struct {
     const char *(*find_fault)(const RubatoShard *shard, const RubatoRequest *request);
 
     /* Handle the request of a worker in a task, and of the engine between tasks. NULL: it cannot
-     * come then. In a task the model gives back the request, now or later. Between tasks all is
-     * done when the function returns. The shard's alarm reports missing memory. */
+     * come then. In a task the model gives back the request, now or later. Between tasks the
+     * request is done when the function returns. The shard's alarm reports missing memory. */
     void (*in_task)(RubatoModel *model, RubatoRequest *request);
     void (*between_tasks)(RubatoShard *shard, RubatoRequest *request);
 } RequestOps;

@@ -6,7 +6,7 @@
 #include "engine/server/server_private.h"
 #include "models/update/bad_gradients.h"
 
-/* After so many refusals a server logs no more of them. */
+/* After this many refusals a server logs no more of them. */
 enum { MAX_LOGGED_REFUSALS = 20 };
 
 void server_refuse(Server *server, Message *message, const char *why)

@@ -1,13 +1,13 @@
 /* Calls of handlers that reach a server.
  *
  * A call of this process is complete. A call of another node comes as numbered bytes, in one
- * message or in several. The server collects them by node and call; each message but the last is
- * answered at once, and the last one becomes the call. Messages of one call come in order, as all
- * of a sender to one server do. What does not follow what came before ends the call.
+ * message or in several. The server collects them by node and call. It answers each message but the
+ * last at once; the last one becomes the call. Messages of one call come in order, like all
+ * messages of a sender to one server. A message with other bytes than the next ones ends the call.
  *
- * What is collected is bounded in bytes, for each call and for the server. It goes with its task; a
- * worker makes one call at a time, so its next call also drops what is left of one that was never
- * finished: its node had no memory for a piece, or the part moved away meanwhile.
+ * The collected bytes are bounded, for each call and for the server. They are dropped when their
+ * task ends. A call may remain unfinished: its node had no memory for a piece, or the part moved
+ * away meanwhile. A worker makes one call at a time, so its next call drops the unfinished one.
  *
  * Thread: the server's owner. */
 #include "engine/server/server_private.h"

@@ -3,11 +3,11 @@
  *
  * DESIGN NOTE
  *
- * What moves is a part's shard and, for each task that uses the table, its model: clocks, parked
- * Gets, kept Adds, announcements. No Add may be lost, doubled, or overtake an earlier one; no Get
- * may see an Add that its model does not let it see, or miss one; no clock may be lost, or be
- * early. The scheduler leads all nodes through four steps; each begins when all nodes are done with
- * the one before (engine/scheduler/scheduler_collective.c, engine/engine_parts.c):
+ * A part's shard moves and, for each task that uses the table, its model: clocks, parked Gets, kept
+ * Adds, announcements. No Add may be lost, doubled, or overtake an earlier one. No Get may see more
+ * or less than its model promises. No clock may be lost, or be early. The scheduler leads all nodes
+ * through four steps. Each begins when all nodes have finished the one before
+ * (engine/scheduler/scheduler_collective.c, engine/engine_parts.c):
  *
  *   CLOSE    Each node closes the table's map. Then none of its threads is sending anything that
  *            cannot be sent again, and none will (tables/part_map.h). It sends a fence to the old
@@ -23,41 +23,40 @@
  * If CLOSE or SEND fails on a node, TAKE_BACK and REOPEN follow instead: the old server puts the
  * part back in, the new one drops what it has.
  *
- * Adds. They are exact because the old server handles all that was sent by the old map before it
- * takes the part out (the fences), and nothing is sent by the new map before the new server has the
- * part. The same holds for announcements, tunings, and Gets for which no worker waits.
+ * Adds. The old server handles all that was sent by the old map before it takes the part out (the
+ * fences). Nothing is sent by the new map before the new server has the part. So each Add takes
+ * effect once, in order. The same holds for announcements, tunings, and Gets for which no worker
+ * waits.
  *
  * Gets for which the worker waits are not held up, so that they cost nothing. They may come to the
- * old server while the part moves, or later. If they come before the part is taken out, that is a
- * Get like any other. Otherwise the server answers CALL_MOVED, and the worker sends the Get again
- * once its map is open. Since the worker waits, it adds nothing and does not clock meanwhile: its
- * Get still comes in front of its later Adds and clocks. A Get for which no worker waits could not
- * be sent again like this: by then its worker may have clocked, and under BSP its Get would see
- * Adds of its own clock.
+ * old server while the part moves, or later. A Get that comes before the part is taken out is a Get
+ * like any other. Otherwise the server answers CALL_MOVED, and the worker sends the Get again once
+ * its map is open. While the worker waits, it does not add or clock: its Get still comes before its
+ * later Adds and clocks. A Get for which no worker waits could not be sent again like this. By then
+ * its worker may have clocked, and under BSP its Get would see Adds of its own clock.
  *
- * Parked Gets move with the model. Between servers of a node any server may answer. To another node
- * the old server sends each parked Get on, in the model's order, and passes the answer on to
- * whoever asked. They are parked again there before a node opens its map, thus before a later clock
- * is told.
+ * Parked Gets move with the model. Between servers of a node any server may answer. If the part
+ * moves to another node, the old server sends each parked Get on, in the model's order, and passes
+ * the answer on to the worker or node that asked. The new server has parked them again before any
+ * node opens its map, and so before it hears of a later clock.
  *
- * Clocks go to all servers. Those that come to a server while it does not have the part pass the
- * part by. That makes none early, and none is lost: in OPEN each node tells its clocks again,
- * before it opens its map. A clock that a worker tells for itself meanwhile is the same or an older
- * one, or comes later. A node that has no worker left in a task says so to the scheduler after it
- * has seen the map open; by then the part has the last clock, or has it in front of the fence that
- * follows.
+ * Clocks go to all servers. A clock that comes to a server while it does not have the part has no
+ * effect on the part. No clock is lost by this: in OPEN each node tells its clocks again, before it
+ * opens its map. No clock is early: a clock that a worker tells by itself meanwhile is the same, is
+ * older, or comes later. A node that has no worker left in a task says so to the scheduler after it
+ * has seen the map open. By then the part has the last clock, or the clock comes before the fence
+ * that follows.
  *
- * Why each wait ends. A sender in front of a closed map waits for the move. The move waits for
- * senders that are posting, which wait for nothing; for the fences and for room in the window to
- * the new server, which servers give because they handle each message without a wait (what is
- * parked takes no room); and for the threads of the engine's calls. None of these waits for a
- * worker, so it does not matter which worker is the slowest, nor that it stands before the map. The
- * state goes in messages no larger than any others, so the I/O thread works for a bounded time on
- * each. A lost node ends the run's tasks as always, and with them those who wait; the move then
- * fails with that cause.
+ * Why each wait ends. A sender at a closed map waits for the move. The move waits for three things.
+ * Senders that are posting wait for nothing. Fences end, and room in the window to the new server
+ * comes, because servers handle each message without a wait (parked requests take no room). The
+ * threads of the engine's calls do their step. None of these waits for a worker. So it does not
+ * matter which worker is the slowest, or whether it waits at the map. The messages with the state
+ * are no larger than others, so the I/O thread works for a bounded time on each. A lost node ends
+ * the run's tasks as always, and with them these waits; the move then fails with that cause.
  *
- * What is left for replicas: the map's number tells each sender, when it opens, which map it has;
- * CALL_MOVED and sending again are the same if a part has gone because its server died.
+ * What replicas can use: the number of the map says, when it opens, which map a sender has.
+ * CALL_MOVED and sending again would be the same for a part that is gone because its server died.
  *
  * Threads: functions named servers_… from any thread that is not a server's owner; the rest as a
  * server's owner. */

@@ -26,14 +26,14 @@ typedef struct {
 /* Takes a part out of its server: from now on it answers CALL_MOVED. (transfer full) */
 MovingPart *servers_take_part(Server *server, uint32_t table, uint32_t part);
 
-/* Puts it into a server of this node; frees the MovingPart. */
+/* Puts a part into a server of this node; frees the MovingPart. */
 void servers_put_part(Server *server, MovingPart *moving);
 
-/* A server expects the state of a part from another node. Takes the empty shard, also if this
- * fails. RUBATO_ERROR_MEMORY. */
+/* The server expects the state of a part from another node. The server owns the empty shard from
+ * now on, even if the call fails. RUBATO_ERROR_MEMORY. */
 bool servers_expect_part(Server *server, const Arrival *arrival, GError **error);
 
-/* The state is complete: the part is here. Or it will not come. */
+/* The first: the state is complete, and the part is here. The second: the part will not come. */
 void servers_keep_arrival(Server *server);
 void servers_drop_arrival(Server *server);
 

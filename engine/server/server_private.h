@@ -100,12 +100,12 @@ bool server_check_remote(Server *server, const RubatoShard *shard, const RubatoM
 
 /* ---- server_handlers.c ---- */
 
-/* Makes a MESSAGE_HANDLER ready to run on a shard. Returns the message, which may lie elsewhere
- * now; NULL: it has been answered, since more of its call is to come or something is wrong with
- * it. */
+/* Makes a MESSAGE_HANDLER ready to run on a shard. Returns the message, which may have moved in
+ * memory. NULL: it has been answered, because more of its call is to come or something is wrong
+ * with it. */
 Message *server_take_call(Server *server, RubatoShard *shard, Message *message);
 
-/* Drops what has come of a task's calls that are not complete. */
+/* Drops the bytes of a task's incomplete calls. */
 #define SERVER_ALL_EPOCHS UINT32_MAX
 void server_drop_calls(Server *server, uint32_t epoch);
 
@@ -137,7 +137,7 @@ RubatoModel *server_begin_model(Server *server, const Binding *binding, RubatoSh
 /* Whether a message brings something of the part that the server expects. */
 bool server_is_arriving(const Server *server, const Message *message);
 
-/* Frees what has come of it, if there is any. */
+/* Frees what has come of the expected part, if a part is expected. */
 void server_drop_arrival(Server *server);
 
 #endif

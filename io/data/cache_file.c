@@ -4,10 +4,10 @@
  * gets SIGBUS. A block's checksum is compared each time that it is read; the first time it is also
  * checked that its arrays agree with one another.
  *
- * If there is memory for the whole file, blocks that are read more than once stay in memory. The
- * others are read into images that are used again: for fresh memory the kernel makes and clears
- * pages, which costs more than reading the block, and a block in an image that was just used is
- * still in the processor's cache when it is checked and its rows are taken.
+ * If there is memory for the whole file, blocks that are read more than once stay in memory. Other
+ * blocks are read into images that are used again. Fresh memory would cost more than reading the
+ * block, because the kernel makes and clears its pages. An image that was just used is also still
+ * in the processor's cache when its block is checked and its rows are taken.
  *
  * Runs on any thread: in a CacheFile only counts, the marks of checked blocks, the kept blocks and
  * what the lock guards change. */

@@ -1,4 +1,4 @@
-/* The call of a handler on one part: what it is called with, and what comes of it.
+/* The call of a handler on one part: its arguments, and its answer.
  *
  * A call within the process lies in its caller's memory; the server writes the answer there. A call
  * of another node comes as bytes (see below), and the server makes a HandlerCall of them, which

@@ -25,7 +25,7 @@ typedef enum {
     MESSAGE_ANNOUNCE,            /* the keys of an iteration of a worker */
     MESSAGE_FENCE,               /* answered when everything sent before it has been handled */
     MESSAGE_TUNE,                /* another number for a hyper-parameter of the update rule */
-    MESSAGE_SET,                 /* rows get these values, past the update rule */
+    MESSAGE_SET,                 /* rows get these values, without the update rule */
     MESSAGE_RESET,               /* rows get their initial values */
     MESSAGE_GET_STATE,           /* reads the update rule's state beside rows */
     MESSAGE_SET_STATE,           /* replaces that state */
@@ -71,7 +71,7 @@ struct Message {
     uint32_t server;   /* its number over all nodes */
     uint32_t node;     /* the number of the node that sent it */
 
-    /* Who gets the answer: a call of this process, or (call NULL) another node's request. */
+    /* The receiver of the answer: a call of this process or, if NULL, the node that asked. */
     Call *call;
 
     /* Gives the message back with its answer: status, min_clock and the rows in request.output.

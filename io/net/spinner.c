@@ -21,18 +21,18 @@
 #define LOOKS 32u
 #define LOOKS_SHARING 1u
 
-/* After so many attempts in vain, the next attempt is left out, then the next two, four, …, up to
- * so many. The limit is low, so that after a pause with heartbeats alone polling soon begins
- * again. */
+/* After MOST_FAILED attempts without success, the next attempt is left out, then the next two,
+ * four, …, up to MOST_SKIPPED. That number is low, so that polling soon begins again after a pause
+ * with heartbeats alone. */
 #define MOST_FAILED 3
 #define MOST_SKIPPED 64u
 
-/* If giving way takes longer than this, another thread has used the processor. So many such finds
- * in a row make the thread move. It moves again only after a while, and the while doubles as long
- * as moving has not helped. */
+/* If giving way takes longer than CROWDED_NS, another thread has used the processor. MOST_CROWDED
+ * such finds in a row make the thread move. It moves again only after a pause, and the pause
+ * doubles as long as moving has not helped. */
 #define CROWDED_NS 1500
 #define MOST_CROWDED 8u
-#define CROWDED_ORIGIN 4u /* a message from this processor counts for so many finds */
+#define CROWDED_ORIGIN 4u /* a message from this processor counts for this many finds */
 #define SHORTEST_STAY_NS 250000
 #define LONGEST_STAY_NS 16000000
 

@@ -1,7 +1,7 @@
 /* A stall clock: it tells a thread that waits long when to log for whom it waits.
  *
- * It strikes when stall_ms have passed since the start, and then every stall_ms. A wake-up in vain
- * does not restart it.
+ * It strikes when stall_ms have passed since the start, and then every stall_ms. A wake-up that
+ * does not end the wait does not restart the clock.
  *
  *     stall_clock_start(&clock, stall_ms);
  *     while (!is_over)

@@ -1,13 +1,14 @@
 /* The handler "dot": the product of two rows of a table, or of two tables.
  *
- * Called on keys, it needs no arguments and two keys, which may be equal: the sum over columns of
- * the products of their values. Called on all rows of a table or part, its arguments are the name
- * of another table, which has the same keys, dtype, width, partition and parts: the sum over the
- * rows of this table and their columns of the products with the other table's. The result is one
- * f64: the exact sum, rounded once.
+ * A call on keys has two keys, which may be equal, and no arguments. It gives the sum over columns
+ * of the products of the two rows' values. A call on all rows of a table or part has the name of
+ * another table as its arguments. Both tables must have the same keys, dtype, width, partition and
+ * parts. It gives the sum over all rows and columns of the products of the two tables' values. The
+ * result is one f64: the exact sum, rounded once.
  *
- * Of two rows, each part sends those it has, and the caller multiplies. Of two tables, each part
- * multiplies, since the other table's part is beside it: see rubato_part_get_other.
+ * For two rows, each part sends the rows that it has, and the caller multiplies. For two tables,
+ * each part multiplies, because the other table's part is on the same server: see
+ * rubato_part_get_other.
  *
  * Thread: the part's owner; reduce: the caller. */
 #include <rubato/error.h>
@@ -18,7 +19,7 @@
 enum {
     MOST_NAME_BYTES = 4096,
 
-    /* Rows of the other table are read so many at a time, or one if they are long. */
+    /* The other table's rows are read in blocks of at most this size, but of at least one row. */
     BLOCK_BYTES = 1 << 16,
     BLOCK_ROWS = 256,
 };

@@ -1,8 +1,8 @@
 /* The handler "histogram": how many values lie in each of n equal steps from low to high.
  *
  * Arguments: f64 low, f64 high, u32 n (1 to 2^20). The result: u64 below low, u64 at or above high,
- * u64 NaNs, then n counts, u64 each: count i is of the values v with low + i × step ≤ v as far as
- * the double (v - low) × n / (high - low), rounded down, is i.
+ * u64 NaNs, then n counts, u64 each. A value v from low to below high belongs to count i, which is
+ * (v - low) × n / (high - low) as a double, rounded down, and at most n - 1.
  *
  * Thread: the part's owner; reduce: the caller. */
 #include <rubato/error.h>

@@ -1,4 +1,4 @@
-/* A part in the hand of a handler.
+/* A part, as a handler sees it.
  *
  * Threads: the shard's present owner. */
 #ifndef RUBATO_MODELS_HANDLERS_PART_H

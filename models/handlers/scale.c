@@ -1,4 +1,4 @@
-/* The handler "scale": multiplies all values by a factor, past the update rule.
+/* The handler "scale": multiplies all values by a factor, without the update rule.
  *
  * Argument: f64 factor, which is rounded to the table's dtype. For f32 and f64.
  *

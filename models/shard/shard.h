@@ -55,7 +55,7 @@ bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas);
 bool shard_accepts_all(const RubatoShard *shard, const void *deltas, size_t n);
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas);
 
-/* Gives a hyper-parameter of the update rule another number. The second function tells whether it
+/* Gives a hyper-parameter of the update rule another number. The second function returns whether it
  * may have that number. */
 void shard_tune(RubatoShard *shard, const RubatoTuning *tuning);
 bool shard_tuning_ok(const RubatoShard *shard, const RubatoTuning *tuning);
@@ -67,8 +67,8 @@ void shard_reset(RubatoShard *shard, const RubatoKeys *keys);
 void shard_get_state(RubatoShard *shard, const RubatoKeys *keys, void *states);
 void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *states);
 
-/* The keys of n rows from row number `first` on. There must be so many rows, and the shard must be
- * able to list them. The order stays the same until a row is created. */
+/* The keys of n rows from row number `first` on. These rows must exist, and the shard must be able
+ * to list them. The order stays the same until a row is created. */
 bool shard_can_list(const RubatoShard *shard);
 void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys);
 
@@ -98,8 +98,8 @@ typedef struct {
     RubatoShard *(*find_shard)(void *server, const char *table, uint32_t part, bool *exists);
     _Atomic(const char *) *running; /* names the handler that the server runs now */
 
-    /* Here comes what is wrong with a request whose sender does not wait any more, and the alarm is
-     * set. The first text stays until somebody takes it. */
+    /* Gets the error text of a request whose sender no longer waits; the alarm is set, too. The
+     * first text stays until the server takes it. */
     char **complaint;
 } ShardPlace;
 

@@ -141,8 +141,8 @@ typedef struct {
     void *output;
 } TableAsk;
 
-/* Sends any request with keys. It is done when this returns; RUBATO_ERROR_MEMORY if a server had no
- * memory. For the engine's requests between tasks, when a server can tell no one else. */
+/* Sends any request with keys, and waits until it is done. RUBATO_ERROR_MEMORY if a server had no
+ * memory. For the engine's requests between tasks: there is no task that could fail instead. */
 bool table_client_ask(TableClient *client, const TableAsk *ask, const RubatoKey *keys, size_t n,
                       GError **error);
 bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey first, size_t n,
@@ -205,7 +205,7 @@ static inline bool table_client_wait_to_add(TableClient *client, GError **error)
 /* What a server keeps of an Add besides its keys and deltas. */
 #define TABLE_CLIENT_ADD_BYTES 128
 
-/* Counts an Add of so many keys, sent in so many slices. */
+/* Counts an Add of n_keys keys, sent in n_slices slices. */
 static inline void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices)
 {
     if (client->route->max_kept_bytes > 0)
@@ -234,7 +234,7 @@ void table_client_add_stats(TableClient *client, RubatoWorkerStats *stats);
 
 /* ---- client_history.c ---- */
 
-/* What the client has asked goes into its history, if one is kept. After the request; is_done:
+/* Records a request in the client's history, if one is kept. Called after the request; is_done:
  * whether it succeeded. */
 void table_client_note_get(TableClient *client, const RubatoKeys *keys, const void *values);
 void table_client_note_add(TableClient *client, const RubatoKeys *keys, const void *deltas,
@@ -242,7 +242,7 @@ void table_client_note_add(TableClient *client, const RubatoKeys *keys, const vo
 void table_client_note_add_get(TableClient *client, const RubatoKeys *keys, const void *deltas,
                                const void *values, bool is_done);
 
-/* A Get that was made at that clock, after so many Adds, and has ended now. Any thread. */
+/* Records a Get that was made at that clock, after n_adds Adds, and has ended now. Any thread. */
 void table_client_note_late_get(TableClient *client, uint64_t clock, uint64_t n_adds,
                                 const RubatoKeys *keys, const void *values);
 
@@ -255,7 +255,7 @@ bool table_client_clock(TableClient *client, GError **error);
 void table_route_retire(const TableRoute *route, uint32_t rank);
 
 /* A part of the table has moved, and may have missed clocks. Tells all servers of all nodes the
- * clocks of this node's workers. A thread that may hold the engine's lock. */
+ * clocks of this node's workers. The caller may hold the engine's lock. */
 void table_route_tell_again(const TableRoute *route);
 
 /* ---- client_handlers.c ---- */
@@ -281,7 +281,7 @@ static inline uint64_t table_client_needed_clock(const TableClient *client)
  * needed: the min clock that it waits for; 0: none. */
 void table_client_wait_ended(TableClient *client, Call *call, uint64_t needed, uint64_t *waited_ns);
 
-/* A call waits so long before it reports its wait. */
+/* A call waits this long before it reports its wait. */
 #define TABLE_CLIENT_REPORT_MS 1000
 
 /* If the worker waits for a min clock (client->awaited), tells the task so, once in a wait. */

@@ -1,14 +1,14 @@
 /* A client calls handlers: on all of its table, on one part, or on some keys.
  *
- * The handler runs on each part that the call reaches, at the same time on different servers; the
- * parts' results become one here. A call that reads goes as a Get does, and is sent again if a part
- * has moved meanwhile. A call that writes goes as an Add does: the map of parts stays as it is
- * until all of it is posted. The worker waits for both, because a handler may fail.
+ * The handler runs on each part that the call reaches, at the same time on different servers. The
+ * parts' results are combined here. A call that reads is sent like a Get, and is sent again if a
+ * part has moved meanwhile. A call that writes is sent like an Add: the part map does not change
+ * until all of the call is posted. The worker waits for both, because a handler may fail.
  *
- * A model that goes by keys (RubatoModelTraits.takes_announcements) cannot tell whom a call on all
- * rows concerns: such calls are refused. A call that writes makes the process cache forget its
- * rows, which the handler may have changed: the servers' answer comes first, so what is fetched
- * afterwards has the change.
+ * A model that decides by keys (RubatoModelTraits.takes_announcements) cannot treat a call on all
+ * rows: such calls are refused. A call that writes may change rows of the process cache, so the
+ * cache then forgets all of them. The servers have answered before that, so rows that are fetched
+ * afterwards have the change.
  *
  * Threads: the client's worker. */
 #include "io/net/handler_call.h"

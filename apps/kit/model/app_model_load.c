@@ -1,5 +1,5 @@
-/* --load: reads what --save has written. The description and every header are compared with the
- * program's wishes before a row is read.
+/* --load: reads what --save has written. The description and every header are compared with what
+ * the program expects before a row is read.
  *
  * Runs on main's thread, or on worker 0's while main waits. */
 #include "apps/kit/model/app_model.h"

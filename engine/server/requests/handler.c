@@ -1,19 +1,19 @@
 /* Calls of handlers.
  *
- * A model sees a call as a Get of its keys, if the handler reads, or as an Add to them. A call on
- * all rows has no keys. That is as good as naming them all, for models that go by clocks alone:
- * they treat all keys alike. A model that goes by keys, one that takes announcements, would take a
- * request without keys for one that touches none; so such calls are refused
+ * A model treats a call like a Get of its keys, if the handler reads, or like an Add to them. A
+ * call on all rows has no keys. Most models decide by clocks alone and treat all keys alike, so
+ * they need no keys. A model that takes announcements decides by keys. It would treat a request
+ * without keys like one that uses no row. So such calls are refused
  * (tables/client/client_handlers.c).
  *
- * So under "bsp" a call that reads is parked until the min clock has come to its clock, and then
- * runs before the Adds of that clock; one that writes is kept, and runs among the Adds of its
- * clock: by worker, then in the order in which the worker made them. Where the table aggregates the
- * Adds of a clock, the sums are applied after the calls of that clock.
+ * Under "bsp" a call that reads is parked until the min clock has come to its clock. It then runs
+ * before the Adds of that clock. A call that writes is kept, and runs among the Adds of its clock:
+ * by worker, then in the order in which the worker made them. If the table aggregates the Adds of a
+ * clock, the sums are applied after the calls of that clock.
  *
- * Another node's call takes effect once: the link drops what came before, a call that writes is
- * sent to a part only by those whom its move waits for, and what a model keeps moves with the part.
- * A call that reads changes nothing, so it may be sent again.
+ * Another node's call takes effect once. The link drops repeated messages. A move of the part waits
+ * for all senders of calls that write. What a model keeps moves with the part. A call that reads
+ * changes nothing, so it may be sent again.
  *
  * Thread: the server's owner. */
 #include "models/handlers/handler.h"

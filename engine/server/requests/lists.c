@@ -1,6 +1,6 @@
-/* Lists that a server tells between tasks: the keys of its rows, and its counts of bad deltas.
- * First it is asked how long the list is, then for entries by their numbers: such a request names
- * a run of numbers in place of keys.
+/* Lists that a server sends between tasks: the keys of its rows, and its counts of bad deltas. The
+ * first request asks for the length of the list. Later ones ask for entries; such a request has a
+ * run of entry numbers in place of keys.
  *
  * Thread: the server's owner. */
 #include <string.h>

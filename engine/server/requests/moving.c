@@ -1,5 +1,5 @@
-/* What comes of a part that moves, beside its rows and the requests that its models held. The rows
- * come by Set and Set of state, the requests by themselves.
+/* The requests that only a moving part sends: counts of bad deltas, and clocks. Its rows come by
+ * Set and Set of state. The requests that its models held come as they were.
  *
  * Thread: the server's owner. */
 #include "engine/control/control.h"

@@ -1,4 +1,4 @@
-/* Requests for rows: Get, Add, both in one, and, between tasks, Set and Reset, which go past the
+/* Requests for rows: Get, Add, both in one, and, between tasks, Set and Reset, which do not use the
  * update rule.
  *
  * Thread: the server's owner. */

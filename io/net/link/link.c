@@ -7,13 +7,14 @@
 
 #include <assert.h>
 
-/* Going back starts with so many bytes. */
+/* Going back starts with this many bytes. */
 #define BACK_BYTES ((size_t)64 << 10)
 
 /* The longest wait between two attempts. */
 #define LONGEST_WAIT_MS 2000u
 
-/* An acknowledgement waits so long for a packet that carries it, and for at most so many bytes. */
+/* An acknowledgement waits this long for a packet that can carry it, and for at most this many
+ * bytes. */
 #define ACK_DELAY_MS 5
 #define ACK_PACKETS 32
 #define ACK_BYTES ((size_t)256 << 10)

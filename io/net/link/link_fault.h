@@ -1,8 +1,8 @@
-/* What keeps a link from going on: its next packet cannot be read, or does not come while later
- * ones do. A packet may be damaged or lost on its way, and then it comes again. So the receiver
- * asks for it again and again. A fault is the sender's only if it has lasted for some time, and if
- * so many times something else came after the receiver had asked. The count is for a receiver, or a
- * sender, that was stopped for a while: it asks, or answers, no more often than it runs.
+/* What stops a link: its next packet cannot be read, or does not come while later ones do. A packet
+ * may be damaged or lost on its way; then it comes again. So the receiver asks for it again and
+ * again. The sender is at fault only if two things hold. The fault has lasted for some time. And
+ * something else came after the receiver had asked, a certain number of times. Time alone is not
+ * enough, because the receiver or the sender may have been stopped for a while.
  *
  * A pure state machine. Threads: one at a time. Times are monotonic ms, passed in. */
 #ifndef RUBATO_IO_NET_LINK_LINK_FAULT_H

@@ -1,4 +1,4 @@
-/* The network's life: opening, joining, stopping. Its other files are told in network_private.h.
+/* The network's life: opening, joining, stopping. network_private.h lists its other files.
  *
  * Threads: told in network.h. */
 #include <assert.h>

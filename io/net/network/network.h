@@ -76,9 +76,9 @@ typedef struct {
      * secret. The body is in normal form and otherwise unchecked; the caller owns it. */
     void (*greeted)(void *user, uint16_t version, GVariant *body, const GreetingSource *source);
 
-    /* A node of this run does not do what every node does; text says what, in words that may follow
-     * its name ("its next packet …"). Nothing more is taken from it. Called once for each node.
-     * Other nodes need not have noticed it. May be NULL. */
+    /* A node of this run sends what makes no sense. text says what, in words that may follow its
+     * name ("its next packet …"). Nothing more is taken from it. Called once for each node. Other
+     * nodes need not have noticed it. May be NULL. */
     void (*broken)(void *user, uint32_t node, const char *text);
 
     /* Every tick_ms, and soon after network_wake. */
@@ -109,7 +109,7 @@ typedef struct {
     unsigned tick_ms;        /* 0: 50 */
     unsigned resend_ms;      /* 0: 200 */
     unsigned stop_ms;        /* the longest that network_stop waits for the others; 0: 2000 */
-    unsigned timeout_ms;     /* the caller takes a node silent for so long as lost; 0: 3000 */
+    unsigned timeout_ms;     /* the caller calls a node lost after this silence; 0: 3000 */
 } NetworkConfig;
 
 typedef struct {
@@ -195,7 +195,7 @@ void network_flush_soon(Network *network, uint32_t node);
 /* Both. */
 void network_send(Network *network, uint32_t node, Frame *frame);
 
-/* Whether so many bytes of values are better pushed by network_push_values. */
+/* Whether this many bytes of values are better pushed by network_push_values. */
 bool network_takes_values(const Network *network, uint32_t node, size_t n_bytes);
 
 /* Queues a frame whose values lie at `values` and are not in the frame. They are not needed there
@@ -208,7 +208,7 @@ void network_push_values(Network *network, uint32_t node, Frame *frame, const vo
  * request asks this first. Several threads at once may exceed the window by one request each. */
 bool network_has_room(const Network *network, uint32_t node);
 
-/* Whether so many windows of requests are in flight to the node. */
+/* Whether this many windows of requests are in flight to the node. */
 bool network_is_full(const Network *network, uint32_t node, unsigned n_windows);
 
 /* Whether network_stop was called: then no wait for room ends with room. */
@@ -227,8 +227,8 @@ bool network_wait_room(Network *network, uint32_t node, bool (*cancelled)(void *
 /* All threads that wait for room ask their cancelled() at once. */
 void network_wake_waiters(Network *network);
 
-/* The handler has found that a node of this run does not do what every node does: ends in its
- * `broken`, unless the node was given up before. The handler's calls only. */
+/* The handler has found that a node of this run sends what makes no sense. Calls its `broken`,
+ * unless the node was given up before. The handler's calls only. */
 void network_give_up(Network *network, uint32_t node, const char *text);
 
 /* The node is lost: drops the frames queued for it and those pushed later. */

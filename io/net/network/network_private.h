@@ -197,12 +197,12 @@ Transport *network_find_transport(const Network *network, const char *endpoint, 
 Channel *network_connect(Network *network, Transport *transport, const char *endpoint,
                          const ChannelTarget *target, GError **error);
 
-/* Has the I/O thread go once more through what it does. Any thread. */
+/* Makes the I/O thread go through its loop once more. Any thread. */
 void network_wake_io_thread(Network *network);
 
 /* network_send.c */
 
-/* Does what is queued and pending, unless another thread is at it; then that one will. Any. */
+/* Does what is queued and pending. If another thread is doing this, that thread will do it. Any. */
 void peer_flush(Peer *peer);
 
 /* Adds flags to what is pending; peer_flush serves them. Any thread. */
@@ -225,7 +225,7 @@ static inline bool peer_is_gone(const Peer *peer)
  * none has. Without a secret any process could say that it is this peer. Any thread. */
 Peer *network_find_prover(const Network *network, const Received *received);
 
-/* The handler got requests of the peer: looks whether any node may have so many under way.
+/* The handler got requests of the peer: checks whether a node may have this many under way.
  * `receiving` is held. */
 void peer_check_window(Peer *peer);
 
@@ -252,14 +252,14 @@ typedef enum {
 /* How far to look for what has come. */
 typedef enum {
     REACH_ALL,  /* by every transport, until nothing is found: then news_fd tells of more */
-    REACH_NEAR, /* the same, but only of those transports of which news_fd tells nothing now */
-    REACH_SEEN, /* of these, what a glance shows: news_fd tells of none of them what comes later */
+    REACH_NEAR, /* the same, but only by those transports about which news_fd tells nothing now */
+    REACH_SEEN, /* by these, if a glance shows something; news_fd still tells nothing about them */
 } Reach;
 
-/* Takes in what has come, up to so many packets of each transport, and answers it. Returns in *next
- * when a peer will need to be served. Only where REACH_ALL has just returned BATCH_SOME or
- * BATCH_NOTHING may less than all be asked for, and now and then it is all the same. `receiving` is
- * held. */
+/* Takes in what has come, up to `most` packets of each transport, and answers it. Writes to *next
+ * when a peer will need to be served. A caller may ask for less than REACH_ALL only right after
+ * REACH_ALL has returned BATCH_SOME or BATCH_NOTHING. Now and then all transports are asked in any
+ * case. `receiving` is held. */
 Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_all, int64_t *next);
 
 /* What a glance at a transport shows. `receiving` is held. */

@@ -11,10 +11,10 @@
 #include "io/net/network/network_parcel.h"
 #include "io/net/network/network_private.h"
 
-/* After so many batches that asked only some transports, all are asked. */
+/* After this many batches that asked only some transports, all are asked. */
 #define MOST_PARTIAL 64
 
-/* At most one line of complaint in so many ms. */
+/* At most one line about wrong packets in this many ms. */
 #define COMPLAINT_MS 1000
 
 static void complain(Network *network, Received *received, const Peer *peer, const char *what)

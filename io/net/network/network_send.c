@@ -31,7 +31,7 @@
 /* Smaller messages had better share a packet. */
 #define LEAST_VALUES_BYTES ((size_t)64 << 10)
 
-/* When so many bytes of requests wait they are sent at once, even if they are not urgent. */
+/* When this many bytes of requests wait, they are sent at once, even if they are not urgent. */
 #define SOON_BYTES ((size_t)16 << 10)
 
 static bool has_work(Peer *peer)

@@ -165,10 +165,10 @@ Message *post_office_detach(Message *message);
 
 /* A Get stays with its model until a clock releases it. If it is of another node, it no longer
  * takes room in that node's window. row_bytes: of the rows that it will need. False if more is kept
- * for that node's parked Gets now than may be. Called by the server. */
+ * for that node's parked Gets now than is allowed. Called by the server. */
 bool post_office_park(Message *message, size_t row_bytes);
 
-/* Makes room for so many bytes of output. The server calls this for a request of another node,
+/* Makes room for n_bytes of output. The server calls this for a request of another node,
  * right before it fills the output. False if there is no memory. */
 bool post_office_make_room(Message *message, size_t n_bytes);
 

@@ -1,13 +1,13 @@
 /* Calls of handlers, and their answers, between nodes.
  *
- * A call goes to another node as its bytes: a request whose "keys" are the numbers of these bytes
- * and whose input are the bytes themselves, so it is cut into pieces as any request. The server
- * puts them together (engine/server/server_handlers.c) and answers each piece; the answer to the
- * last one brings the result.
+ * A call goes to another node as bytes. The request has these bytes as its input, and their numbers
+ * as its "keys". So it is cut into pieces like any request. The server puts the pieces together
+ * (engine/server/server_handlers.c) and answers each of them. The answer to the last one brings the
+ * result.
  *
- * A large result comes as several replies to one request, each of which says how many bytes still
- * follow. They are collected with the request that waits, and belong to it: if it is cancelled
- * meanwhile, they go with it, and what still comes finds nobody.
+ * A large result comes as several replies to one request. Each reply says how many bytes still
+ * follow. The bytes are collected with the request that waits for them. If it is cancelled
+ * meanwhile, they are freed with it, and later replies are dropped.
  *
  * Threads: any. */
 #include "io/net/post_office/post_office_private.h"

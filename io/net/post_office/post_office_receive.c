@@ -5,7 +5,7 @@
 
 #include "io/net/link/key_codec.h"
 
-/* The thread that receives another node's request of at most so many values handles it itself.
+/* The receiving thread itself handles a request of another node with at most this many values.
  * Several servers share the work better on their own threads. For a single server, passing the
  * request on costs more than any wait. */
 #define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(float))

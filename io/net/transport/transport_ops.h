@@ -74,7 +74,7 @@ typedef enum {
 /* What a transport must know about its network. */
 typedef struct {
     uint32_t n_nodes;
-    unsigned timeout_ms;     /* a node that is silent for so long is lost; never 0 */
+    unsigned timeout_ms;     /* a node that is silent for this long is lost; never 0 */
     uint32_t self;           /* this node's number */
     uint64_t incarnation;    /* of this process */
     const RunSecret *secret; /* NULL: there is none. Outlives the transport */

@@ -46,7 +46,7 @@ enum {
     SHARED_BYTES = 65536, /* the RingShared, on a page of its own, however large pages are */
     MARK = 0x52454350,
     SKIP_MARK = 0x50494b53,  /* packet_bytes is the distance to the next record */
-    REWIND_BYTES = 64 << 10, /* a ring with little traffic returns to its beginning after so many */
+    REWIND_BYTES = 64 << 10, /* a ring with little traffic returns to its beginning after these */
     RETRY_BYTES = 2 << 10,   /* until the next attempt, if the ring was not empty */
 };
 

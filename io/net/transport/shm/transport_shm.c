@@ -39,7 +39,7 @@
 #define ALL_RINGS_BYTES ((size_t)64 << 20)
 #define LARGEST_RING_BYTES ((size_t)4 << 20)
 
-/* After finding nothing so many times, receive asks the epoll about the sockets. */
+/* After finding nothing this many times, receive asks the epoll about the sockets. */
 #define MOST_UNHEARD 32
 
 /* Connections beyond two for each node: for processes that were started again. */

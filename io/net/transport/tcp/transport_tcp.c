@@ -48,7 +48,7 @@
 
 #define CHECK_MS 20
 
-/* After so many glances that found nothing, there are none until a packet comes. */
+/* After this many glances that found nothing, there are none until a packet comes. */
 #define MOST_VAIN 1000
 
 /* The most events, and the most reads of a long packet, in one receive. */
