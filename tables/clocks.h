@@ -54,14 +54,14 @@ void clocks_init(Clocks *clocks, uint32_t self, uint32_t n_nodes, const uint32_t
 void clocks_clear(Clocks *clocks);
 
 /* A worker of this node has reached a clock (RUBATO_CLOCK_RETIRED: its end). Returns whether the
- * node's clock has gone up with it. In any case *news becomes what to tell of the node. */
+ * node's clock has gone up with it. In any case *news becomes what the others must be told. */
 bool clocks_advance(Clocks *clocks, uint32_t rank, uint64_t clock, NodeClock *news);
 
-/* What to tell of the node now. */
+/* What the other nodes must be told about this node now. */
 NodeClock clocks_news(Clocks *clocks);
 
 /* All servers of this node were told the node's clock. If a thread sees that in clocks_told and
- * then asks one of them, its request comes behind the news. */
+ * then sends a request to one of them, the clock arrives before the request. */
 void clocks_tell(Clocks *clocks, uint64_t clock);
 uint64_t clocks_told(const Clocks *clocks);
 

@@ -24,7 +24,7 @@
 /* A thread that sends to the parts of a table. */
 typedef struct PartSender PartSender;
 struct PartSender {
-    _Atomic uint32_t sending; /* it may have looked up a server, and not posted yet */
+    _Atomic uint32_t sending; /* 1: it may have looked up a server, and not posted yet */
     PartSender *next;         /* the map's */
 };
 
@@ -47,13 +47,14 @@ typedef struct {
 PartMap *part_map_new(uint32_t n_parts, uint32_t n_servers);
 void part_map_free(PartMap *map);
 
-/* relaxed: of whom it matters to, part_map_begin or an answer CALL_MOVED orders it */
+/* relaxed: a sender that must see the newest server is ordered by part_map_begin, any other one by
+ * the answer CALL_MOVED */
 static inline uint32_t part_map_server(const PartMap *map, uint32_t part)
 {
     return atomic_load_explicit(&map->servers[part], memory_order_relaxed);
 }
 
-/* relaxed: for those who have seen that the map was opened, or only tell it */
+/* relaxed: its callers have seen that the map was opened, or use the number for messages only */
 static inline uint32_t part_map_number(const PartMap *map)
 {
     return atomic_load_explicit(&map->number, memory_order_relaxed);
@@ -63,7 +64,7 @@ static inline uint32_t part_map_number(const PartMap *map)
 void part_map_join(PartMap *map, PartSender *sender);
 void part_map_leave(PartMap *map, PartSender *sender);
 
-/* The sender has posted what it had to. */
+/* The sender has posted its messages. */
 static inline void part_map_end(PartSender *sender)
 {
     /* release: to the acquire in part_map_close, so that what was posted comes first */
@@ -81,7 +82,8 @@ static inline bool part_map_begin(PartMap *map, PartSender *sender)
     return atomic_load_explicit(&map->state, memory_order_acquire) == 0;
 }
 
-/* The same where there is more to it. False: the map is closed, and the sender does not send. */
+/* The slow form of part_map_begin, for when that returned false. False: the map is closed, and the
+ * sender must not send. */
 bool part_map_begin_slowly(PartMap *map, PartSender *sender);
 
 /* Waits while the map is closed, up to timeout_ms. Returns whether it is open. */
