@@ -29,7 +29,7 @@ void engine_note_task(RubatoEngine *engine, const RubatoTaskRun *run)
                     history_phase(engine->history), task_run_name(run));
 }
 
-/* The end is a phase of its own: what comes behind it sees all that the task has done. */
+/* The end is a phase of its own: all later requests see all that the task has done. */
 void engine_note_end(RubatoEngine *engine, const RubatoTaskRun *run, bool ok)
 {
     if (engine->history == NULL)

@@ -284,7 +284,7 @@ static void lose_scheduler(RubatoEngine *engine, const char *how)
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }
 
-/* Another node does not do what every node does: the scheduler loses it. */
+/* Another node sends what makes no sense: the scheduler calls it lost. */
 static void broken(void *user, uint32_t node, const char *text)
 {
     RubatoEngine *engine = user;

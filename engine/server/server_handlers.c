@@ -79,7 +79,7 @@ static guint find_partial(Server *server, const Message *message)
     return i;
 }
 
-/* A worker begins a call on a part: an earlier one of it on this part is not finished any more. */
+/* A worker begins a call on a part: drops its earlier call on this part, which nobody finishes. */
 static void drop_earlier(Server *server, const Message *message)
 {
     GArray *const calls = partial_calls(server);

@@ -17,7 +17,7 @@
 enum {
     EXACT_SUM_LIMBS = 67, /* a double's bits reach into limb 65; the last ones take carries */
 
-    /* A term adds less than 2^53 to a limb, so after so many terms, carries may not wait longer. */
+    /* A term adds less than 2^53 to a limb, so carries must be done after this many terms. */
     EXACT_SUM_TERMS = 512,
 };
 

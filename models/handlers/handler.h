@@ -23,8 +23,8 @@ const RubatoHandlerOps *handler_find_for(const RubatoTableSpec *spec, const Ruba
  * why. */
 bool handler_check_here(HandlerCall *call, const RubatoShard *shard);
 
-/* Runs the call on a shard: the answer is in the call. The keys are of the shard. If nobody waits
- * for the answer, a failure is complained of to the shard. */
+/* Runs the call on a shard, and writes the answer to the call. The keys are of the shard. If nobody
+ * waits for the answer, a failure is reported by shard_complain. */
 void handler_run(HandlerCall *call, RubatoShard *shard, const RubatoKeys *keys);
 
 #endif

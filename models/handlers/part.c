@@ -8,7 +8,8 @@
 #include "models/model.h"
 #include "models/spec.h"
 
-/* Absent rows of a block take memory at a time; a block has fewer keys if rows are long. */
+/* The initial values of a block's absent rows take at most this much memory, so a block has fewer
+ * keys if rows are long. */
 #define FRESH_BYTES ((size_t)64 << 10)
 
 void part_begin(RubatoPart *part, const HandlerCall *call, RubatoShard *shard,

@@ -17,7 +17,7 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
 #define LEAST_PART 8
 #define LAST_PART 4
 
-/* A call is sent in pieces without a wait between them, up to so many windows. With that, and with
+/* A call is sent in pieces without a wait between them, up to this many windows. With that and with
  * the pieces of others, a node stays far below what a receiver takes (TAKEN_WINDOWS in
  * network.c). */
 #define CALL_WINDOWS 16
