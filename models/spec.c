@@ -247,8 +247,8 @@ static bool has_init(const RubatoTableSpec *spec, const char *init)
     return strcmp(spec_init_name(spec), init) == 0;
 }
 
-/* A field that has no effect is refused: who gave it expects one. Storages refuse those of
- * theirs. */
+/* A field that has no effect is refused, because its user expects one. Storages refuse their own
+ * such fields. */
 static bool check_effects(const RubatoTableSpec *spec, GError **error)
 {
     const RubatoModelTraits *model = model_traits(spec);

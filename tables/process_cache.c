@@ -222,8 +222,8 @@ static void starve(Call *call)
     call_end_part(call, CALL_NO_MEMORY, UINT64_MAX);
 }
 
-/* Whether there is memory for the lists of a fetch of so many keys. It asks before GLib's arrays
- * do, because these end the process if there is none. */
+/* Whether there is memory for the lists of a fetch of n keys. It asks before GLib's arrays do,
+ * because these end the process if there is none. */
 static bool has_room_for_fetch(size_t n_keys)
 {
     void *room = g_try_malloc_n(n_keys, 2 * (sizeof(RubatoKey) + sizeof(Joiner)));

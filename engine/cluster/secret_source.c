@@ -17,7 +17,7 @@
 /* The first number after the standard streams. */
 #define LEAST_FD 3
 
-/* At most so much of a file is read. Any correct file is shorter. */
+/* At most this much of a file is read. Any correct file is shorter. */
 #define MOST_BYTES ((size_t)4 * RUN_SECRET_DIGITS)
 
 /* ---- reading ---- */

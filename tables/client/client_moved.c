@@ -12,7 +12,7 @@
 /* How long a cancellation may go unnoticed here. */
 #define LOOK_MS 20
 
-/* So often a Get is sent again by the same map. A server says CALL_MOVED only while a part moves:
+/* A Get is sent again this often by the same map. A server says CALL_MOVED only while a part moves:
  * then this node's map is closed, and has a greater number when it opens. It has the same number
  * only if the scheduler's node was lost in the middle of the move, which cancels the task. So once
  * is enough; more is a server that is damaged or lies, and the Get fails. */
