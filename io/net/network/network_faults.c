@@ -19,7 +19,7 @@
 
 #include "io/net/network/network_private.h"
 
-/* So many timeouts without an acknowledgement. This is more than any outage that a run must
+/* This many timeouts without an acknowledgement. This is more than any outage that a run must
  * survive. */
 #define ACK_TIMEOUTS 2
 

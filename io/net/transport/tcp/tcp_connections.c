@@ -16,7 +16,7 @@
 #include "io/net/monotonic.h"
 #include "io/net/transport/tcp/tcp_address.h"
 
-/* An unproven connection may stay so long, counted from the accept, however much it sends. */
+/* An unproven connection may stay so this long after the accept, however much it sends. */
 #define PROOF_MS 5000
 
 /* The most connections without a correct HELLO, in all and of one address. (Those with a correct
@@ -24,7 +24,7 @@
 #define MOST_STRANGERS 64
 #define MOST_STRANGERS_OF_ADDRESS 8
 
-/* If there are too many connections, a node's that has been silent for so long is closed for a new
+/* If there are too many connections, a node's that was silent for this long is closed for a new
  * one. */
 #define SILENCE_MS 5000
 
@@ -33,7 +33,7 @@
 /* The most connections that are accepted at once. */
 #define MOST_ACCEPTS 64
 
-/* One line in the log for so many ms. */
+/* One line in the log in this many ms. */
 static bool may_complain(TcpTransport *self)
 {
     const int64_t now_ms = monotonic_ms();

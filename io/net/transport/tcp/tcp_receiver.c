@@ -15,8 +15,8 @@
  * larger ones. */
 #define LENT_BYTES ((size_t)8 << 10)
 
-/* At most so much is read behind the end of a large packet. It is the beginning of the next packet,
- * which may also be large and must not be copied in large pieces. */
+/* At most this much is read after the end of a large packet. It is the beginning of the next
+ * packet, which may also be large and must not be copied in large pieces. */
 #define READ_AHEAD_BYTES ((size_t)8 << 10)
 
 /* The first block for a packet that is larger than this. Each next block is four times as large. */

@@ -167,7 +167,7 @@ static void wait_for_room(TcpSender *self, bool waits)
 
 /* ---- the handshake ---- */
 
-/* One line in the log for so many ms, because there may be many attempts. */
+/* One line in the log in this many ms, because there may be many attempts. */
 static void warn(TcpSender *self, const char *what)
 {
     const int64_t now_ms = monotonic_ms();
