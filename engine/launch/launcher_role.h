@@ -1,4 +1,4 @@
-/* What starts programs shares.
+/* What `rubato run` and the commands of roles share: starting a program.
  *
  * Threads: any. */
 #ifndef RUBATO_ENGINE_LAUNCH_LAUNCHER_ROLE_H

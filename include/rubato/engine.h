@@ -27,7 +27,7 @@ typedef enum {
     RUBATO_ROLE_NONE, /* no such run */
     RUBATO_ROLE_SCHEDULER,
     RUBATO_ROLE_SERVER, /* holds parts of tables */
-    RUBATO_ROLE_WORKER,
+    RUBATO_ROLE_WORKER, /* runs the workers of tasks */
 } RubatoRole;
 
 /* A node of a run without a cluster file. Servers and workers announce themselves to the scheduler,
@@ -36,21 +36,21 @@ typedef enum {
 typedef struct {
     RubatoRole role;
     const char *scheduler; /* "HOST:PORT", where the scheduler listens; the same for all nodes */
-    uint32_t servers, workers; /* of the scheduler: the nodes of each role for which it waits */
-    uint32_t threads; /* the server threads of a server, or the workers of a worker, of a task that
-                       * names no number; 0 means 1 */
-    uint32_t node;    /* the id that a server or worker wants to have, from 1; 0: any */
-    const char *interface; /* "eth0", or an address: where this node receives. NULL: where it
-                            * reaches the scheduler from, and of the scheduler its own HOST */
-    const char *settings;  /* entries of a cluster file, such as "timeout_ms = 9000;". Those of the
-                            * scheduler hold for all nodes; until a node has found the scheduler,
-                            * its own. NULL: the defaults */
+    uint32_t servers, workers; /* scheduler only: how many nodes of each role it waits for */
+    uint32_t threads;      /* a server's threads, or a worker node's workers in a task that names
+                            * no number; 0 means 1 */
+    uint32_t node;         /* the id that a server or worker wants to have, from 1; 0: any */
+    const char *interface; /* "eth0", or an address: where this node receives. NULL: the address
+                            * from which it reaches the scheduler; the scheduler: its own HOST */
+    const char *settings;  /* entries of a cluster file, such as "timeout_ms = 9000;". A node uses
+                            * its own until it has found the scheduler, and then the scheduler's.
+                            * NULL: the defaults */
 } RubatoAnnouncement;
 
 /* Reads RUBATO_ROLE, and with it RUBATO_SCHEDULER, RUBATO_SERVERS, RUBATO_WORKERS, RUBATO_THREADS,
  * RUBATO_NODE, RUBATO_INTERFACE and RUBATO_SETTINGS; `rubato scheduler`, `server` and `worker` set
- * them. Without RUBATO_ROLE the role is RUBATO_ROLE_NONE. The texts are the environment's. False
- * with RUBATO_ERROR_INVALID if a variable is wrong or missing. */
+ * them. Without RUBATO_ROLE the role is RUBATO_ROLE_NONE. The strings belong to the environment.
+ * False with RUBATO_ERROR_INVALID if a variable is wrong or missing. */
 RUBATO_API bool rubato_announcement_from_environment(RubatoAnnouncement *announcement,
                                                      GError **error);
 
@@ -58,8 +58,8 @@ RUBATO_API bool rubato_announcement_from_environment(RubatoAnnouncement *announc
 typedef struct {
     const char *cluster_file; /* NULL: one process */
     uint32_t node;            /* with cluster_file: which of its nodes this process is */
-    uint32_t servers;         /* without: the number of server threads; 0 means 1 */
-    uint32_t workers;         /* without: workers of a task that names no number; 0 means 1 */
+    uint32_t servers;         /* in one process: the number of server threads; 0 means 1 */
+    uint32_t workers;         /* in one process: workers of a task that names no number; 0: 1 */
 
     /* After this many milliseconds a call that still waits says in the log for whom, and again
      * after each further stall_ms. 0 means 10,000, or the cluster file's number. */
@@ -70,8 +70,8 @@ typedef struct {
      * other threads yet. */
     bool handle_signals;
 
-    /* In place of a cluster file; NULL, or one without a role: none. It is not needed any longer
-     * when the engine is there. */
+    /* In place of a cluster file. NULL, or RUBATO_ROLE_NONE in it: none. The caller may free it
+     * once rubato_engine_new has returned. */
     const RubatoAnnouncement *announcement;
 } RubatoEngineConfig;
 

@@ -33,12 +33,10 @@ typedef struct {
  * with RUBATO_ERROR_CONFIG, _IO, _INVALID, _NOT_FOUND (the program) or _NETWORK (a host). */
 RUBATO_API bool rubato_launch_run(const RubatoLaunch *launch, int *exit_code, GError **error);
 
-/* Becomes a node of a run without a cluster file: replaces this process by the program, with
- * RUBATO_ROLE and the variables that the members name in its environment. Where a member is 0 or
- * NULL, the variable stays as it is. Returns only with an error: RUBATO_ERROR_INVALID, _NOT_FOUND
- * (the program) or _IO. */
+/* A node of a run without a cluster file. The comments name the environment variables that the
+ * members become. If a member is 0 or NULL, its variable stays as it is. */
 typedef struct {
-    const char *role;        /* "scheduler", "server" or "worker" */
+    const char *role;        /* RUBATO_ROLE: "scheduler", "server" or "worker" */
     const char *const *argv; /* the program and its arguments, ended by NULL */
     const char *scheduler;   /* RUBATO_SCHEDULER */
     const char *interface;   /* RUBATO_INTERFACE */
@@ -49,6 +47,9 @@ typedef struct {
     uint32_t node;           /* RUBATO_NODE */
 } RubatoLaunchRole;
 
+/* Makes this process such a node: replaces it by the program, with RUBATO_ROLE and the members'
+ * variables in its environment. Returns only with an error: RUBATO_ERROR_INVALID, _NOT_FOUND (the
+ * program) or _IO. */
 RUBATO_API bool rubato_launch_role(const RubatoLaunchRole *launch, GError **error);
 
 /* Makes a file with a new secret, for nodes that are not all started by one rubato_launch_run. Only
