@@ -85,13 +85,27 @@ void run_fails(RubatoEngine *engine, const RubatoTask *task, RubatoError code, .
     va_end(texts);
 }
 
-int64_t read_i64(RubatoEngine *engine, const char *table, RubatoKey key)
+static void read_value(RubatoEngine *engine, const char *table, RubatoKey key, void *value)
 {
     g_autoptr(GError) error = NULL;
-    int64_t value = INT64_MIN;
-    const bool read = rubato_engine_get(engine, table, &key, 1, &value, &error);
+    const bool read = rubato_engine_get(engine, table, &key, 1, value, &error);
 
     ck_assert_msg(read, "%s", error == NULL ? "no error set" : error->message);
+}
+
+int64_t read_i64(RubatoEngine *engine, const char *table, RubatoKey key)
+{
+    int64_t value = INT64_MIN;
+
+    read_value(engine, table, key, &value);
+    return value;
+}
+
+double read_f64(RubatoEngine *engine, const char *table, RubatoKey key)
+{
+    double value = -1;
+
+    read_value(engine, table, key, &value);
     return value;
 }
 

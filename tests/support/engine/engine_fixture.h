@@ -30,8 +30,9 @@ void run_fails(RubatoEngine *engine, const RubatoTask *task, RubatoError code,
 /* Checks an error and clears it. */
 void check_error(GError **error, RubatoError code, ...) G_GNUC_NULL_TERMINATED;
 
-/* One value of a table of i64, read without the models. */
+/* One value of a table of i64, or of f64, read without the models. */
 int64_t read_i64(RubatoEngine *engine, const char *table, RubatoKey key);
+double read_f64(RubatoEngine *engine, const char *table, RubatoKey key);
 
 /* The number of a table's rows on all servers, or on one server. */
 uint64_t count_rows(RubatoEngine *engine, const char *table);
