@@ -3,7 +3,8 @@
  * If there is a secret, ZeroMQ asks the gate about each process that has made a handshake (ZAP,
  * https://rfc.zeromq.org/spec/27). With or without a secret, ZeroMQ tells of each handshake that
  * has failed, and the gate writes it to the log. ZeroMQ bounds the time of a handshake. It has no
- * bound for the number of connections, and does not tell whose handshake has failed.
+ * bound for the number of connections, nor for the parts of a message, and does not tell whose
+ * handshake has failed.
  *
  * Over Unix sockets the kernel says whose process connects, and ZeroMQ drops those of other users
  * as soon as it has accepted them. This is necessary: ZeroMQ 4.3.4 ends the process if it cannot
