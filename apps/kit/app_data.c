@@ -120,7 +120,7 @@ static RubatoDataset *open_rows(const RubatoDataSpec *spec, GError **error)
 {
     g_autoptr(GError) cause = NULL;
 
-    if (spec->cache_directory != NULL) /* if there is none, the dataset says that it does without */
+    if (spec->cache_directory != NULL) /* if this fails, the dataset logs that it has no cache */
         (void)g_mkdir(spec->cache_directory, 0777);
     RubatoDataset *rows = rubato_dataset_open(spec, &cause);
     if (rows != NULL)

@@ -2,9 +2,9 @@
  * the scheduler's PLACE has an id for them, and the text that describes the run. The scheduler
  * decides in a Roster.
  *
- * All of this is over a network of its own, which has no links. The scheduler's is closed before
- * the rendezvous opens the engine's network at the same address. Only there does the roster give
- * places: so nobody goes on while the scheduler listens nowhere.
+ * For this each node opens a network of its own, which has no links. The scheduler closes this
+ * network before the rendezvous opens the engine's network at the same address. The roster gives
+ * places only after that. So no node goes on while the scheduler does not listen.
  *
  * The calling thread waits; the network's handler, on its I/O thread, takes greetings. What both
  * touch is guarded by the engine's lock. */

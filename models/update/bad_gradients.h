@@ -34,7 +34,7 @@ void bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, 
 /* How long the list of counts is. */
 uint32_t bad_gradients_length(const BadGradients *bad);
 
-/* Copies n counts from number `first` on; there are so many. */
+/* Copies n counts from number `first` on; these exist. */
 void bad_gradients_read(const BadGradients *bad, size_t first, size_t n, BadCounts *counts);
 
 /* Replaces n counts, from number `first` on. */

@@ -12,7 +12,7 @@ static const AppCurvePoint *point(const App *app, guint i)
     return &g_array_index(app->curve.points, AppCurvePoint, i);
 }
 
-/* When so many epochs were done, between the points before and after. */
+/* The time at which this many epochs were done, from the points before and after. */
 static double time_of_epoch(const App *app, double epoch)
 {
     AppCurvePoint before = { 0 };

@@ -57,7 +57,7 @@ struct RowParserOps {
         *names;      /* "*.svm": patterns of file names that mean this format, in lower case,
                                * without .gz and .zst; ended by NULL */
     bool has_fields; /* its rows carry fields */
-    bool binary;     /* faults are told by byte offset, and end it; no newline is added to a file */
+    bool binary;     /* faults have byte offsets, and are never skipped; a file gets no newline */
 
     /* Whether the spec makes sense; the error says what to write instead. May be NULL. */
     bool (*check)(const RubatoDataSpec *spec, GError **error);

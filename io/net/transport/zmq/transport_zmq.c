@@ -32,7 +32,7 @@
  * from another thread. */
 #define COPIED_BYTES 2048
 
-/* So many messages of a connection may wait in the ROUTER. */
+/* How many messages of a connection may wait in the ROUTER. */
 #define MOST_WAITING 1000
 
 /* A stranger that connects and says nothing is cut off after this time. */

@@ -115,7 +115,7 @@ static const char *name_refusal(const ZmqGate *self, uint16_t event)
                      : "its handshake makes no sense";
 }
 
-/* One line in the log for so many ms; the others are counted. */
+/* One line in the log in WARNING_MS; the others are counted. */
 static void note_refusal(ZmqGate *self, const ZapPart *part)
 {
     const int64_t now_ms = monotonic_ms();
