@@ -188,18 +188,11 @@ static bool increment_on(RubatoEngine *engine, Scene *scene, GError **error)
     const int64_t expected = (int64_t)rubato_engine_n_workers(engine) * N_CLOCKS;
     RubatoKey keys[N_KEYS];
     int64_t values[N_KEYS];
-    RubatoTaskRun *run;
-    bool moved;
 
-    if (!rubato_engine_create_table(engine, &spec, error))
-        return false;
-    run = rubato_engine_start(engine, &task, error);
-    if (run == NULL)
-        return false;
-    moved = cluster_move_parts(engine, &scene->moves, error);
     for (uint64_t i = 0; i < N_KEYS; i++)
         keys[i] = key_of(scene, i);
-    if (!rubato_task_run_wait(run, moved ? error : NULL) || !moved ||
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !cluster_run_moving(engine, &task, &scene->moves, error) ||
         !rubato_engine_get(engine, "t", keys, N_KEYS, values, error))
         return false;
     for (int i = 0; i < N_KEYS; i++)

@@ -159,18 +159,11 @@ static bool count_on(RubatoEngine *engine, Scene *scene, GError **error)
     const double expected = rubato_engine_n_workers(engine) * N_CLOCKS;
     RubatoKey keys[N_KEYS];
     double values[N_KEYS * WIDTH];
-    RubatoTaskRun *run;
-    bool moved;
 
     for (uint64_t i = 0; i < N_KEYS; i++)
         keys[i] = key_of(scene, i);
-    if (!rubato_engine_create_table(engine, &spec, error))
-        return false;
-    run = rubato_engine_start(engine, &task, error);
-    if (run == NULL)
-        return false;
-    moved = cluster_move_parts(engine, &scene->moves, error);
-    if (!rubato_task_run_wait(run, moved ? error : NULL) || !moved ||
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !cluster_run_moving(engine, &task, &scene->moves, error) ||
         !rubato_engine_get(engine, "counts", keys, N_KEYS, values, error))
         return false;
     for (int i = 0; i < N_KEYS * WIDTH; i++)

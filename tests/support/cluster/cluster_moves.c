@@ -1,6 +1,6 @@
 #include "tests/support/cluster/cluster_moves.h"
 
-bool cluster_move_parts(RubatoEngine *engine, ClusterMoves *moves, GError **error)
+static bool move_parts(RubatoEngine *engine, ClusterMoves *moves, GError **error)
 {
     uint64_t state = 5;
 
@@ -13,6 +13,17 @@ bool cluster_move_parts(RubatoEngine *engine, ClusterMoves *moves, GError **erro
         event_raise(&moves->moved);
     }
     return true;
+}
+
+bool cluster_run_moving(RubatoEngine *engine, const RubatoTask *task, ClusterMoves *moves,
+                        GError **error)
+{
+    RubatoTaskRun *const run = rubato_engine_start(engine, task, error);
+
+    if (run == NULL)
+        return false;
+    const bool moved = move_parts(engine, moves, error);
+    return rubato_task_run_wait(run, moved ? error : NULL) && moved;
 }
 
 bool cluster_await_moves(RubatoWorker *worker, ClusterMoves *moves, uint64_t clock,

@@ -1,6 +1,6 @@
 /* Parts of a table that move while a task runs, for nodes of a cluster run.
  *
- * Threads: cluster_move_parts from the node's main thread, cluster_await_moves from workers. */
+ * Threads: cluster_run_moving from the node's main thread, cluster_await_moves from workers. */
 #ifndef TESTS_SUPPORT_CLUSTER_CLUSTER_MOVES_H
 #define TESTS_SUPPORT_CLUSTER_CLUSTER_MOVES_H
 
@@ -12,8 +12,10 @@ typedef struct {
     Event moved; /* raised by each move of this node */
 } ClusterMoves;
 
-/* Any part to any server, n_moves times. Collective: the same moves on every node. */
-bool cluster_move_parts(RubatoEngine *engine, ClusterMoves *moves, GError **error);
+/* Runs a task, and meanwhile moves any part to any server, n_moves times. Collective: each node
+ * makes the same moves. */
+bool cluster_run_moving(RubatoEngine *engine, const RubatoTask *task, ClusterMoves *moves,
+                        GError **error);
 
 /* Worker 0 goes on only when as much of the moves is done as the clock is of all clocks. While it
  * waits, others wait for its clock, and what they asked moves with its part. The moves wait for no
