@@ -1,4 +1,4 @@
-/* What keys mean: copies, and the comparison of a spec's wishes with the files.
+/* What keys mean: copies, and the comparison of what a spec asks for with the files.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_DATA_DATA_KEYS_H

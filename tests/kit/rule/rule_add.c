@@ -126,7 +126,7 @@ void rule_perform_add(RuleWorld *world, const RuleAction *action)
     if (action->kind == RULE_ACTION_ADD_BAD)
         spoil(world, action->mark);
     add(world, &world->together, action->worker, &call->request, call->deltas);
-    add(world, &world->twin, action->worker, &call->request, call->deltas);
+    add(world, &world->reference, action->worker, &call->request, call->deltas);
     add_alone(world, action);
     for (size_t i = 0; i < call->request.n; i++)
         if (accept(world, action->worker, rule_call_row(world, i)) && world->paper != NULL)

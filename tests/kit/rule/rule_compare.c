@@ -68,12 +68,12 @@ static void compare_counts(RuleWorld *world)
 void rule_compare(RuleWorld *world, uint32_t n)
 {
     compare(world, &world->alone, n, /* of_state= */ false, "calls of one key");
-    if (world->twin.driver != NULL)
-        compare(world, &world->twin, n, /* of_state= */ false, world->scenario->same_as);
+    if (world->reference.driver != NULL)
+        compare(world, &world->reference, n, /* of_state= */ false, world->scenario->same_as);
     if (world->state_width > 0) {
         compare(world, &world->alone, n, /* of_state= */ true, "calls of one key");
-        if (world->twin.driver != NULL)
-            compare(world, &world->twin, n, /* of_state= */ true, world->scenario->same_as);
+        if (world->reference.driver != NULL)
+            compare(world, &world->reference, n, /* of_state= */ true, world->scenario->same_as);
     }
     compare_counts(world);
 }

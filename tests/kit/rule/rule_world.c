@@ -69,7 +69,7 @@ RubatoBadGradients rule_shard_counts(const Shard *shard, uint32_t worker)
 static void perform_set(RuleWorld *world, const RuleAction *action)
 {
     const bool resets = action->kind == RULE_ACTION_RESET;
-    Shard *const shards[] = { &world->together, &world->alone, &world->twin };
+    Shard *const shards[] = { &world->together, &world->alone, &world->reference };
 
     rule_make_call(world, action);
     const RubatoKeys *keys = &world->call.request;
@@ -86,7 +86,7 @@ static void perform_set(RuleWorld *world, const RuleAction *action)
 
 static void perform_tune(RuleWorld *world, const RuleAction *action)
 {
-    Shard *const shards[] = { &world->together, &world->alone, &world->twin };
+    Shard *const shards[] = { &world->together, &world->alone, &world->reference };
     unsigned n_done = 0, n_shards = 0;
 
     for (size_t i = 0; i < G_N_ELEMENTS(shards); i++) {
@@ -223,7 +223,7 @@ RuleWorld *rule_world_new(const RuleScenario *scenario, GString *story)
         !rule_shard_open(world, &world->alone, "hash", rule) ||
         !rule_shard_open(world, &world->other, "dense", rule) ||
         (scenario->same_as != NULL &&
-         !rule_shard_open(world, &world->twin, "dense", scenario->same_as)))
+         !rule_shard_open(world, &world->reference, "dense", scenario->same_as)))
         return world;
 
     const RubatoUpdate *update = rubato_shard_driver_update(world->together.driver);
@@ -239,15 +239,15 @@ RuleWorld *rule_world_new(const RuleScenario *scenario, GString *story)
         rule_check_ops(rubato_shard_driver_update_ops(world->together.driver), update);
     if (wrong != NULL)
         rule_fail(world, "%s", wrong);
-    if (world->twin.driver != NULL &&
-        rubato_shard_driver_update(world->twin.driver)->state_width != world->state_width)
+    if (world->reference.driver != NULL &&
+        rubato_shard_driver_update(world->reference.driver)->state_width != world->state_width)
         rule_fail(world, "the rule %s has another state", scenario->same_as);
     return world;
 }
 
 void rule_world_free(RuleWorld *world)
 {
-    Shard *const shards[] = { &world->together, &world->alone, &world->twin, &world->other };
+    Shard *const shards[] = { &world->together, &world->alone, &world->reference, &world->other };
 
     paper_free(world->paper);
     for (size_t i = 0; i < G_N_ELEMENTS(shards); i++)

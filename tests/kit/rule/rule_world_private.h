@@ -26,7 +26,7 @@ struct RuleWorld {
     uint32_t width, state_width;
     size_t value_bytes;
     Shard together, alone; /* what they get: many keys in a call, or one */
-    Shard twin;            /* of the rule same_as; no driver: none is asked for */
+    Shard reference;       /* of the rule same_as; no driver: none is asked for */
     Shard other;           /* whatever comes between: a rule must not remember it */
     double tuned[RULE_N_HYPERS];
     bool is_tuned[RULE_N_HYPERS];
