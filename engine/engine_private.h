@@ -11,6 +11,7 @@
  *   engine_private.c   questions that these files share
  *   collective.c  calls that every node makes: propose, do, commit
  *   cluster/announce.c     how the nodes of a run without a cluster file gather
+ *   cluster/announcer.c    what such a node hears and sends meanwhile
  *   cluster/rendezvous.c   how a node of a cluster finds the others
  *   control/dispatch.c    where control messages and the network's events go
  *   control/node_messages.c   what a node does with messages of the scheduler
