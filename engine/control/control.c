@@ -21,6 +21,9 @@ G_STATIC_ASSERT(sizeof(ControlCall) == sizeof(uint32_t));
 G_STATIC_ASSERT(sizeof(ControlWait) == sizeof(uint32_t));
 G_STATIC_ASSERT(sizeof(ControlRole) == sizeof(uint32_t));
 
+/* The last of RubatoError. */
+enum { LAST_ERROR_CODE = RUBATO_ERROR_HANDLER };
+
 static const ControlMember no_members[] = { { CONTROL_MEMBER_END, 0 } };
 
 const char *control_kind_name(ControlKind kind)
@@ -34,7 +37,7 @@ uint32_t control_code_of(const GError *error)
 {
     if (error == NULL)
         return CONTROL_OK;
-    if (error->domain != RUBATO_ERROR || error->code < 0 || error->code > RUBATO_ERROR_DEADLOCK)
+    if (error->domain != RUBATO_ERROR || error->code < 0 || error->code > LAST_ERROR_CODE)
         return CONTROL_CODE(RUBATO_ERROR_INVALID);
     return CONTROL_CODE(error->code);
 }
@@ -186,8 +189,8 @@ static const char *take_number(Rest *rest, ControlMemberType type, void *place)
             return "says that something failed, but with the code of success";
         /* fall through */
     case CONTROL_MEMBER_CODE:
-        return number > CONTROL_CODE(RUBATO_ERROR_DEADLOCK) ? "has an error code that there is not"
-                                                            : NULL;
+        return number > CONTROL_CODE(LAST_ERROR_CODE) ? "has an error code that there is not"
+                                                      : NULL;
     case CONTROL_MEMBER_EPOCH:
         return number == 0 ? "names no task" : NULL;
     case CONTROL_MEMBER_CALL:
