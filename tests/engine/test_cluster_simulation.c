@@ -1,7 +1,8 @@
 /* Whole clusters in simulated time: many seeds, each with other nodes, tables, workers,
  * interleavings and faults; see tests/support/sim/sim_cluster.h.
  *
- * RUBATO_SIM_SEEDS is the number of seeds to run, from RUBATO_SIM_FIRST on. RUBATO_SIM_SEED runs
+ * RUBATO_SIM_SEEDS is the number of seeds to run, from RUBATO_SIM_FIRST on, and
+ * RUBATO_SIM_DEAF_SEEDS that of clusters with a node that hears no scheduler. RUBATO_SIM_SEED runs
  * one seed alone and prints everything that happens. */
 #include <stdio.h>
 
@@ -58,7 +59,7 @@ static void run_deaf(uint64_t seed)
  * that node: that node gives up first. The error of every node says so, whatever each was doing. */
 START_TEST(a_node_that_hears_no_scheduler_ends_the_run_for_all)
 {
-    const uint64_t n = sim_number_of("RUBATO_SIM_SEEDS", is_slow() ? 40 : 200);
+    const uint64_t n = sim_number_of("RUBATO_SIM_DEAF_SEEDS", is_slow() ? 40 : 200);
     const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
 
     for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES)
