@@ -40,6 +40,9 @@ enum { MAX_ROUNDS = 4 };
  * the rows that the sender's cache has, and perhaps the actor's own thread has to be woken. */
 enum { LOOKS = 128 };
 
+/* How many messages of high priority are handled while one of normal priority waits. */
+enum { MOST_IN_A_ROW = 8 };
+
 void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
                 void (*settled)(Actor *actor))
 {
@@ -53,7 +56,9 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
     atomic_store_explicit(&actor->has_thread, false, memory_order_relaxed);
     actor->answered = NULL;
     actor->outbox = NULL;
-    actor->taken = NULL;
+    actor->taken = actor->taken_high = NULL;
+    atomic_init(&actor->has_high, false);
+    priority_order_init(&actor->order, MOST_IN_A_ROW);
 }
 
 void actor_answer(Actor *actor, Message *message)
@@ -86,24 +91,98 @@ static void wake_thread(Actor *actor)
         futex_wake(&actor->asleep, 1);
 }
 
-/* Messages taken and not handled yet stay where actor_drain finds them. */
+/* ---- the order of messages ---- */
+
+/* A worker's requests to a table keep their order, a clock stays behind all that came before it,
+ * and the rest stays in its place: functions that run as the owner begin and end tasks. */
+static PriorityItem item_of(const Message *message)
+{
+    const PriorityItem request = {
+        .is_high = message->is_high,
+        .source = ((uint64_t)message->node << 48) ^ ((uint64_t)message->request.worker << 24) ^
+                  message->table,
+    };
+
+    switch (message->kind) {
+    case MESSAGE_GET:
+    case MESSAGE_ADD:
+    case MESSAGE_ADD_GET:
+    case MESSAGE_HANDLER:
+    case MESSAGE_ANNOUNCE:
+    case MESSAGE_TUNE:
+        return request;
+    case MESSAGE_CLOCK:
+        return (PriorityItem){ .rule = PRIORITY_ORDER_FOLLOWS };
+    default:
+        return (PriorityItem){ .rule = PRIORITY_ORDER_FIXED };
+    }
+}
+
+static void append(Message **first, Message **last, Message *message)
+{
+    message->next = NULL;
+    if (*first == NULL)
+        *first = message;
+    else
+        (*last)->next = message;
+    *last = message;
+}
+
+/* Takes what is in the mailbox behind what was taken before. */
+static void take_mailbox(Actor *actor)
+{
+    for (Message *message = mailbox_take(&actor->mailbox), *next; message != NULL; message = next) {
+        const PriorityItem item = item_of(message);
+
+        next = message->next;
+        if (priority_order_join(&actor->order, &item, &message->follows) == PRIORITY_ORDER_HIGH)
+            append(&actor->taken_high, &actor->last_taken_high, message);
+        else
+            append(&actor->taken, &actor->last_taken, message);
+    }
+}
+
+/* The next message of those taken; NULL: there is none. */
+static Message *next_taken(Actor *actor)
+{
+    Message **first = &actor->taken;
+    PriorityQueue from = PRIORITY_ORDER_NORMAL;
+
+    if (actor->taken_high != NULL) {
+        from = priority_order_next(&actor->order, actor->taken == NULL ? 0 : actor->taken->follows);
+        first = from == PRIORITY_ORDER_HIGH ? &actor->taken_high : &actor->taken;
+    }
+    Message *const message = *first;
+
+    if (message == NULL)
+        return NULL;
+    *first = message->next;
+    priority_order_leave(&actor->order, from, 1);
+    return message;
+}
+
+/* Messages taken and not handled yet stay where actor_drain finds them. What has come meanwhile is
+ * left in the mailbox, unless some of it may be of high priority. */
 static void handle_taken(Actor *actor)
 {
-    while (actor->taken != NULL) {
-        Message *message = actor->taken;
+    Message *message;
 
-        actor->taken = message->next;
+    while ((message = next_taken(actor)) != NULL) {
         actor->handle(actor, message);
+        /* relaxed, both: whoever posts sets it after each such message, and one that is not seen
+         * now is found in the mailbox as any other */
+        if (G_UNLIKELY(atomic_load_explicit(&actor->has_high, memory_order_relaxed))) {
+            atomic_store_explicit(&actor->has_high, false, memory_order_relaxed);
+            take_mailbox(actor);
+        }
     }
 }
 
 static void handle_mailbox(Actor *actor)
 {
-    Message *const taken = mailbox_take(&actor->mailbox);
-
-    if (taken == NULL)
+    if (mailbox_is_empty(&actor->mailbox))
         return;
-    actor->taken = taken;
+    take_mailbox(actor);
     handle_taken(actor);
 }
 
@@ -111,8 +190,8 @@ void actor_drain(Actor *actor)
 {
     do {
         handle_taken(actor);
-        actor->taken = mailbox_take(&actor->mailbox);
-    } while (actor->taken != NULL);
+        take_mailbox(actor);
+    } while (actor->taken != NULL || actor->taken_high != NULL);
 }
 
 /* Gives back the token and then the answers. Returns whether new messages are in the mailbox. */
@@ -196,7 +275,11 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
 
 void actor_post(Actor *actor, Message *message)
 {
+    const bool is_high = message->is_high; /* it may be gone after the push */
+
     mailbox_push(&actor->mailbox, message);
+    if (G_UNLIKELY(is_high)) /* relaxed: see handle_taken */
+        atomic_store_explicit(&actor->has_high, true, memory_order_relaxed);
     /* seq_cst: against the store in free_token, see the note */
     if (atomic_load_explicit(&actor->owned, memory_order_seq_cst) != 0)
         return;

@@ -1,5 +1,5 @@
 /* A mailbox with an ownership token. The thread that holds the token handles the messages one at a
- * time, in the order in which they came.
+ * time, in the order in which they came, or those of high priority first, where order allows it.
  *
  * An actor needs a thread, not its own thread: a sender that finds the actor idle takes the token
  * and handles its message itself; otherwise the message waits in the mailbox for the present owner
@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "io/net/mailbox.h"
+#include "io/net/priority_order.h"
 
 typedef struct Actor Actor;
 struct Actor {
@@ -27,13 +28,19 @@ struct Actor {
     _Alignas(64) _Atomic uint32_t owned;
 
     /* owner only; in one cache line, which each owner fetches while it handles its message */
-    _Alignas(64) Message *taken; /* taken from the mailbox, not handled yet */
+    _Alignas(64) Message *taken; /* taken from the mailbox, not handled yet; the normal ones, */
+    Message *taken_high;         /* and those of high priority */
     Message *answered;           /* what handle gave back, in any order */
     RubatoRequest *outbox;       /* for handle to use; NULL at first */
+
+    /* owner only: the order of the two lists, and their last messages where there are some */
+    _Alignas(64) Message *last_taken, *last_taken_high;
+    PriorityOrder order;
 
     _Alignas(64) _Atomic uint32_t asleep; /* 1: the actor's thread sleeps, or is about to */
     _Atomic bool stopping;
     _Atomic bool has_thread;
+    _Atomic bool has_high; /* the mailbox may have messages of high priority */
 
     /* immutable while started */
     void (*handle)(Actor *actor, Message *message); /* as the owner; may not block */

@@ -15,6 +15,10 @@ typedef struct {
      * way. If bytes are only copied (near), smaller pieces are better. */
     size_t piece_bytes, near_piece_bytes;
 
+    /* The same to a node to which requests of high priority go, which wait for one piece at
+     * least. */
+    size_t high_piece_bytes;
+
     /* Pieces of a request that are smaller together wait for the next ones. */
     size_t worth_sending_bytes;
 
@@ -29,6 +33,9 @@ typedef struct {
 
     /* Packets on their way to one node without an acknowledgement, replies included. */
     size_t out_bytes;
+
+    /* The same while there are requests or replies of high priority, which cannot overtake these. */
+    size_t high_out_bytes;
 
     /* Requests of one node that were not handled, and what is kept for its parked Gets; 0: as
      * NetworkConfig says. */
@@ -50,11 +57,13 @@ typedef struct {
 #define FLOW_SIZES_USUAL                                   \
     ((FlowSizes){ .piece_bytes = (size_t)512 << 10,        \
                   .near_piece_bytes = (size_t)128 << 10,   \
+                  .high_piece_bytes = (size_t)64 << 10,    \
                   .worth_sending_bytes = (size_t)32 << 10, \
                   .joined_bytes = (size_t)64 << 10,        \
                   .turn_bytes = (size_t)1 << 20,           \
                   .window_bytes = (size_t)4 << 20,         \
                   .out_bytes = (size_t)8 << 20,            \
+                  .high_out_bytes = (size_t)64 << 10,      \
                   .mailbox_bytes = (size_t)32 << 20,       \
                   .ticket_bytes = (size_t)16 << 20,        \
                   .cache_bytes = (size_t)256 << 20 })

@@ -65,6 +65,7 @@ struct Message {
     MessageKind kind;
     CallStatus status; /* of the answer; CALL_NO_MEMORY in a request: no memory for its keys */
     bool is_answered;  /* the server's: its answer is on the way back */
+    bool is_high;      /* of high priority: see io/net/priority_order.h */
     uint32_t epoch;    /* of the task; 0: outside any task */
     uint32_t table;    /* the table's id */
     uint32_t part;     /* of the table */
@@ -78,7 +79,11 @@ struct Message {
      * NULL: the message is on the caller's stack and no call waits. */
     void (*end)(Message *message);
 
-    uint64_t min_clock; /* of the answer: the shard's when it read the rows; set by the server */
+    union {
+        uint64_t min_clock; /* of the answer: the shard's when it read the rows; set by the
+                             * server */
+        uint64_t follows;   /* before that, the actor's: see io/net/priority_order.h */
+    };
 
     /* what a kind carries */
     union {

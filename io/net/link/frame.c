@@ -108,13 +108,13 @@ static Packet *take_one(Frame **frames)
     return &frame->packet;
 }
 
-Packet *packet_take(Frame **frames, size_t joined_bytes)
+Packet *packet_take(Frame **frames, size_t joined_bytes, uint32_t most)
 {
     const size_t small_bytes = joined_bytes / PACKET_SMALL_PART;
     size_t size = WIRE_PACKET_HEADER_BYTES;
     uint32_t n = 0;
 
-    for (const Frame *frame = *frames; frame != NULL; frame = frame->next, n++) {
+    for (const Frame *frame = *frames; frame != NULL && n < most; frame = frame->next, n++) {
         const size_t bytes = wire_message_bytes(&frame->header);
         if (bytes > small_bytes || size + bytes > joined_bytes)
             break;

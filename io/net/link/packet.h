@@ -43,6 +43,7 @@ struct Packet {
 struct Frame {
     Packet packet; /* first: a frame that is sent alone is the packet */
     Frame *next;
+    uint64_t follows; /* the send queue's */
     WireHeader header;
     size_t value_room; /* bytes that the values may take */
     _Alignas(16) uint8_t bytes[];
@@ -51,9 +52,13 @@ struct Frame {
 /* Frames up to this fraction of a packet's size are joined. */
 #define PACKET_SMALL_PART 4
 
+/* While others have to go first, at most so many are. */
+#define PACKET_SMALL_MOST 256
+
 /* Takes the next packet from a list of frames: the first frame alone, or as many small ones as fit
- * into a packet of joined_bytes. *frames becomes the rest. (transfer full) */
-Packet *packet_take(Frame **frames, size_t joined_bytes);
+ * into a packet of joined_bytes, but not more than `most`. *frames becomes the rest. (transfer
+ * full) */
+Packet *packet_take(Frame **frames, size_t joined_bytes, uint32_t most);
 
 /* A packet with size bytes, not initialised, that holds no single message. NULL if there is no
  * memory. (transfer full) */

@@ -217,7 +217,7 @@ void wire_write_message_header(void *at, const WireHeader *header)
     uint8_t *bytes = at;
 
     wire_store_u16(bytes, (uint16_t)header->kind);
-    wire_store_u16(bytes + 2, 0);
+    wire_store_u16(bytes + 2, header->is_high);
     wire_store_u32(bytes + 4, header->epoch);
     wire_store_u32(bytes + 8, (uint32_t)header->key_bytes);
     wire_store_u32(bytes + 12, (uint32_t)header->value_bytes);
@@ -307,8 +307,12 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
     const uint16_t kind = wire_load_u16(at);
     if (kind < MESSAGE_GET || kind >= MESSAGE_N_WIRE_KINDS)
         return "its kind of message is unknown";
+    const uint16_t priority = wire_load_u16(at + 2);
+    if (priority > 1)
+        return "its priority is unknown";
     WireHeader read = {
         .kind = (MessageKind)kind,
+        .is_high = priority == 1,
         .epoch = wire_load_u32(at + 4),
         .key_bytes = wire_load_u32(at + 8),
         .value_bytes = wire_load_u32(at + 12),

@@ -90,6 +90,7 @@ typedef struct {
 /* The header of a message, as a host struct. */
 typedef struct {
     MessageKind kind;     /* below MESSAGE_N_WIRE_KINDS */
+    bool is_high;         /* of a request or a reply: of high priority */
     uint32_t epoch;       /* the task's */
     uint64_t key_bytes;   /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0; WIRE_KEYS_DELTAS: any */
     uint64_t value_bytes; /* below 2^32, as all of a packet */

@@ -131,6 +131,9 @@ static void set_sizes(Network *network, const NetworkConfig *config)
     network->window_bytes = config->window_bytes > 0 ? config->window_bytes : usual.window_bytes;
     network->out_bytes =
         config->out_bytes > 0 ? config->out_bytes : LINK_WINDOWS * network->window_bytes;
+    network->high_out_bytes =
+        MIN(network->out_bytes,
+            config->high_out_bytes > 0 ? config->high_out_bytes : usual.high_out_bytes);
     network->joined_bytes = config->joined_bytes > 0 ? config->joined_bytes : usual.joined_bytes;
     network->turn_bytes = config->turn_bytes > 0 ? config->turn_bytes : usual.turn_bytes;
     network->taken_bytes = config->taken_bytes > 0
@@ -378,6 +381,8 @@ static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told
     atomic_init(&peer->advanced_ms, network_now_ms());
     peer->acked_ms = network_now_ms();
     atomic_init(&peer->resend_at, LINK_NEVER);
+    atomic_init(&peer->high_ms, INT64_MIN / 2);
+    send_queue_init(&peer->frames);
     link_sender_init(&peer->sender, network->resend_ms, network->out_bytes);
     return peer;
 }

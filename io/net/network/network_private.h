@@ -18,6 +18,7 @@
 
 #include "io/net/link/link.h"
 #include "io/net/link/link_fault.h"
+#include "io/net/link/send_queue.h"
 #include "io/net/monotonic.h"
 #include "io/net/spinner.h"
 #include "io/net/transport/transport_ops.h"
@@ -63,7 +64,7 @@ typedef struct {
 
     /* the holder only */
     _Alignas(64) LinkSender sender;
-    Frame *frames;     /* taken from the queue and not packed yet, the oldest first */
+    SendQueue frames;  /* taken from the queue and not packed yet */
     Channel *channel;  /* NULL: closed, for good */
     uint32_t n_resets; /* of the channel, that were taken into account */
 
@@ -71,8 +72,9 @@ typedef struct {
     _Atomic int64_t resend_at;
     _Atomic uint64_t highest_sent;
     _Atomic uint64_t kept_packets, kept_bytes;
-    _Atomic bool held_back; /* packets wait for acknowledgements */
-    _Atomic uint32_t state; /* a NetworkPeerState */
+    _Atomic bool held_back;  /* packets or frames wait for acknowledgements */
+    _Atomic int64_t high_ms; /* when frames of high priority were last taken from the queue */
+    _Atomic uint32_t state;  /* a NetworkPeerState */
     _Atomic uint64_t n_packets_sent, n_bytes_sent, n_acks_sent, n_resent;
     _Atomic uint64_t n_messages_sent[MESSAGE_N_WIRE_KINDS];
 
@@ -112,7 +114,7 @@ struct Network {
     void *user;
     uint32_t self, n_nodes;
     uint64_t incarnation;
-    size_t window_bytes, out_bytes, joined_bytes, turn_bytes;
+    size_t window_bytes, out_bytes, joined_bytes, turn_bytes, high_out_bytes;
     size_t taken_bytes, parked_bytes;
     size_t room_bytes;
     bool drops_replies;

@@ -31,6 +31,10 @@
 /* Smaller messages had better share a packet. */
 #define LEAST_VALUES_BYTES ((size_t)64 << 10)
 
+/* For so long after a message of high priority, other messages are packed late and cut small, so that
+ * the next message of high priority finds less before it. */
+#define HIGH_MS 1000
+
 /* When this many bytes of requests wait, they are sent at once, even if they are not urgent. */
 #define SOON_BYTES ((size_t)16 << 10)
 
@@ -84,28 +88,57 @@ static void drop_frames(Frame *frame)
 
 static void drop_queue(Peer *peer)
 {
-    drop_frames(peer->frames);
-    peer->frames = NULL;
+    send_queue_clear(&peer->frames);
     drop_frames(take_queue(peer));
 }
 
-/* Packs the queue behind the packets that the link already has. Of a long queue packs only a part,
- * and sets pending for the rest. */
-static void pack(Peer *peer)
+/* Takes the queue, and puts each frame where its priority says. */
+static void sort_queue(Peer *peer, int64_t now_ms)
 {
+    bool some_high = false;
+
+    for (Frame *frame = take_queue(peer), *next; frame != NULL; frame = next) {
+        next = frame->next;
+        count(&peer->n_messages_sent[frame->header.kind], 1);
+        some_high |= frame->header.is_high;
+        send_queue_add(&peer->frames, frame);
+    }
+    if (some_high) /* relaxed: an old value only lets more, or less, be packed */
+        atomic_store_explicit(&peer->high_ms, now_ms, memory_order_relaxed);
+}
+
+/* Whether frames of high priority were sent to the peer a moment ago. */
+static bool hurries(const Peer *peer, int64_t now_ms)
+{
+    return now_ms - atomic_load_explicit(&peer->high_ms, memory_order_relaxed) < HIGH_MS;
+}
+
+/* The most bytes that are packed and not acknowledged. What is packed keeps its place. So if there
+ * is a hurry, less of what could be overtaken is packed. */
+static size_t most_kept(const Peer *peer, int64_t now_ms)
+{
+    const Network *const network = peer->network;
+
+    return hurries(peer, now_ms) ? network->high_out_bytes : network->out_bytes;
+}
+
+/* Packs the queue behind the packets that the link already has, as far as the link may send. Of a
+ * long queue packs only a part, and sets pending for the rest. */
+static void pack(Peer *peer, int64_t now_ms)
+{
+    const size_t joined_bytes = peer->network->joined_bytes;
     size_t packed_bytes = 0;
 
-    if (peer->frames == NULL) {
-        peer->frames = take_queue(peer);
-        for (const Frame *frame = peer->frames; frame != NULL; frame = frame->next)
-            count(&peer->n_messages_sent[frame->header.kind], 1);
-    }
-    while (peer->frames != NULL && packed_bytes < peer->network->turn_bytes) {
-        Packet *const packet = packet_take(&peer->frames, peer->network->joined_bytes);
+    sort_queue(peer, now_ms);
+    const size_t most = most_kept(peer, now_ms);
+    while (!send_queue_is_empty(&peer->frames) && packed_bytes < peer->network->turn_bytes &&
+           peer->sender.kept_bytes < most) {
+        Packet *const packet = send_queue_take(&peer->frames, joined_bytes);
+
         packed_bytes += packet->size;
         link_sender_add(&peer->sender, packet);
     }
-    if (peer->frames != NULL)
+    if (!send_queue_is_empty(&peer->frames) && peer->sender.kept_bytes < most)
         peer_set_pending(peer, PENDING_RUN);
 }
 
@@ -158,6 +191,8 @@ static void send_bare(Peer *peer, uint32_t flags)
  * news. */
 static bool send_all(Peer *peer, int64_t now_ms)
 {
+    /* Where little is packed, the next packet waits for the acknowledgement. */
+    const uint32_t flags = hurries(peer, now_ms) ? PACKET_ASK : 0;
     bool told = false, again;
     Packet *packet;
 
@@ -169,7 +204,7 @@ static bool send_all(Peer *peer, int64_t now_ms)
             peer->channel->ops->send(peer->channel, packet);
             continue;
         }
-        write_header(peer, packet, 0);
+        write_header(peer, packet, flags);
         /* Before it is sent, because its acknowledgement may come at any time after. Relaxed: see
          * check_news. */
         atomic_store_explicit(&peer->highest_sent, packet->sequence, memory_order_relaxed);
@@ -200,7 +235,9 @@ static void note_sent(Peer *peer)
     atomic_store_explicit(&peer->resend_at, peer->sender.resend_at, memory_order_relaxed);
     atomic_store_explicit(&peer->kept_packets, peer->sender.kept_packets, memory_order_relaxed);
     atomic_store_explicit(&peer->kept_bytes, peer->sender.kept_bytes, memory_order_relaxed);
-    atomic_store_explicit(&peer->held_back, peer->sender.cursor != NULL, memory_order_relaxed);
+    atomic_store_explicit(&peer->held_back,
+                          peer->sender.cursor != NULL || !send_queue_is_empty(&peer->frames),
+                          memory_order_relaxed);
 }
 
 /* Does all the work of the token's holder. */
@@ -220,7 +257,7 @@ static void run(Peer *peer)
         link_sender_go_back(&peer->sender, now_ms);
     const bool is_new = (pending & PENDING_STATE) && look_at_connection(peer, now_ms);
     link_sender_tick(&peer->sender, now_ms);
-    pack(peer);
+    pack(peer, now_ms);
 
     const bool told = send_all(peer, now_ms);
     const uint32_t flags = (pending & PENDING_ASK ? (uint32_t)PACKET_ASK : 0) |
@@ -243,8 +280,8 @@ static void charge(Peer *peer, const Frame *frame)
 static bool send_values(Peer *peer, Frame *frame, const void *values)
 {
     run(peer);
-    if (peer->channel == NULL || !peer->channel->ops->takes_values || peer->frames != NULL ||
-        peer->sender.cursor != NULL)
+    if (peer->channel == NULL || !peer->channel->ops->takes_values ||
+        !send_queue_is_empty(&peer->frames) || peer->sender.cursor != NULL)
         return false;
     charge(peer, frame);
     Packet *const packet = packet_of_values(frame, values);
@@ -387,6 +424,13 @@ bool network_is_full(const Network *network, uint32_t node, unsigned n_windows)
 
     return peer != NULL && !atomic_load_explicit(&peer->forgotten, memory_order_relaxed) &&
            network_charged_bytes(network, node) >= n_windows * network->window_bytes;
+}
+
+bool network_hurries(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    return peer != NULL && hurries(peer, network_now_ms());
 }
 
 bool network_is_stopping(const Network *network)

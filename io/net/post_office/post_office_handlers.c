@@ -57,10 +57,12 @@ void post_office_call_handler(PostOffice *office, Message *message)
 
 /* ---- answering ---- */
 
-static Frame *new_reply(PostOffice *office, uint64_t request_id, size_t n_bytes, size_t n_more)
+static Frame *new_reply(PostOffice *office, uint64_t request_id, bool is_high, size_t n_bytes,
+                        size_t n_more)
 {
     const WireHeader header = {
         .kind = MESSAGE_REPLY,
+        .is_high = is_high,
         .value_bytes = n_bytes,
         .reply = { .request_id = request_id, .more_bytes = n_more },
     };
@@ -68,7 +70,7 @@ static Frame *new_reply(PostOffice *office, uint64_t request_id, size_t n_bytes,
     return network_new_frame(office->network, &header);
 }
 
-Frame *post_office_send_answer(PostOffice *office, uint32_t node, uint64_t request_id,
+Frame *post_office_send_answer(PostOffice *office, uint32_t node, uint64_t request_id, bool is_high,
                                const HandlerCall *call, CallStatus *status)
 {
     const HandlerAnswer *const answer = &call->answer;
@@ -82,7 +84,7 @@ Frame *post_office_send_answer(PostOffice *office, uint32_t node, uint64_t reque
         *status = CALL_FAILED;
     for (size_t at = 0; at < n;) {
         const size_t some = MIN(n - at, POST_OFFICE_MAX_VALUE_BYTES);
-        Frame *const reply = new_reply(office, request_id, some, n - at - some);
+        Frame *const reply = new_reply(office, request_id, is_high, some, n - at - some);
 
         if (reply == NULL) {
             *status = CALL_NO_MEMORY;

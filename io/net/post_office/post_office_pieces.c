@@ -98,6 +98,7 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         keys->keys == NULL || network_is_memory(office->network, node) ? 0 : key_codec_size(keys);
     WireHeader header = {
         .kind = message->kind,
+        .is_high = message->is_high,
         .epoch = message->epoch,
         .key_bytes = keys->keys == NULL ? 0
                      : delta_bytes > 0  ? delta_bytes
@@ -158,8 +159,11 @@ static size_t piece_keys(const PostOffice *office, uint32_t node, const Message 
     const RubatoRequest *const request = &message->request;
     const size_t row_bytes =
         request->input != NULL || request->output != NULL ? message->row_bytes : 0;
-    const size_t bytes =
+    const size_t usual_bytes =
         network_is_memory(office->network, node) ? sizes->near_piece_bytes : sizes->piece_bytes;
+    const size_t bytes = network_hurries(office->network, node)
+                             ? MIN(usual_bytes, sizes->high_piece_bytes)
+                             : usual_bytes;
 
     return MAX(1, bytes / MAX(row_bytes, request->keys.keys != NULL ? sizeof(RubatoKey) : 1));
 }

@@ -33,7 +33,7 @@ bool post_office_send_pieces(PostOffice *office, const Message *message);
 
 /* Sends the answer to the call of a handler of another node, all but its last frame, which it
  * returns; NULL: there are no bytes. *status: the server's; of the reply. */
-Frame *post_office_send_answer(PostOffice *office, uint32_t node, uint64_t request_id,
+Frame *post_office_send_answer(PostOffice *office, uint32_t node, uint64_t request_id, bool is_high,
                                const HandlerCall *call, CallStatus *status);
 
 /* Bytes of an answer whose rest has not come. */

@@ -45,6 +45,7 @@ static void end_remote(Message *message);
 static Frame *new_reply(const RemoteRequest *request, size_t value_bytes)
 {
     const WireHeader header = { .kind = MESSAGE_REPLY,
+                                .is_high = request->message.is_high,
                                 .value_bytes = value_bytes,
                                 .reply = { .request_id = request->incoming->header.request.id } };
 
@@ -132,7 +133,7 @@ static void end_remote(Message *message)
     if (request->handler_call != NULL && incoming->header.request.id != 0)
         request->reply =
             post_office_send_answer(request->office, incoming->node, incoming->header.request.id,
-                                    request->handler_call, &message->status);
+                                    message->is_high, request->handler_call, &message->status);
 
     if (incoming->header.request.id != 0) {
         Frame *reply =
@@ -147,6 +148,8 @@ static void end_remote(Message *message)
             push_lent(request, reply);
         else
             network_push(request->office->network, incoming->node, reply);
+        if (message->is_high) /* before the rest of a batch is handled */
+            network_flush(request->office->network, incoming->node);
     } else
         frame_free(request->reply);
     if (request->handler_call != NULL) {
@@ -251,6 +254,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         .part = asked->part,
         .server = asked->server,
         .node = incoming->node,
+        .is_high = header->is_high,
         .end = end_remote,
         .request = { .worker = asked->worker,
                      .clock = asked->clock,

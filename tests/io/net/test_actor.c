@@ -74,6 +74,74 @@ START_TEST(what_is_posted_while_handling_comes_afterwards)
 }
 END_TEST
 
+/* ---- priority ---- */
+
+static Message request_of(uint32_t worker, MessageKind kind, bool is_high, uint32_t name)
+{
+    return (Message){
+        .kind = kind, .is_high = is_high, .server = name, .request = { .worker = worker }
+    };
+}
+
+static void assert_handled(const Diary *diary, const uint32_t *names, unsigned n)
+{
+    ck_assert_uint_eq(diary->n_handled, n);
+    for (unsigned i = 0; i < n; i++)
+        ck_assert_uint_eq(diary->handled[i], names[i]);
+}
+
+START_TEST(high_priority_goes_before_the_requests_of_others)
+{
+    Diary diary = { .n_handled = 0 };
+    Message waiting[] = {
+        request_of(0, MESSAGE_ADD, false, 1),   request_of(1, MESSAGE_ADD, false, 2),
+        { .kind = MESSAGE_CLOCK, .server = 3 }, request_of(2, MESSAGE_GET, true, 4),
+        request_of(0, MESSAGE_GET, true, 5),    { .kind = MESSAGE_CLOCK, .server = 6 }
+    };
+    Message last = request_of(3, MESSAGE_GET, false, 7);
+
+    actor_init(&diary.actor, write_down, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(waiting); i++)
+        mailbox_push(&diary.actor.mailbox, &waiting[i]);
+    ck_assert(actor_try_handle(&diary.actor, &last));
+    assert_handled(&diary, (const uint32_t[]){ 4, 1, 2, 3, 5, 6, 7 }, 7);
+}
+END_TEST
+
+START_TEST(high_priority_goes_before_what_an_owner_has_taken)
+{
+    Diary diary = { .n_handled = 0 };
+    Message waiting[] = { request_of(0, MESSAGE_ADD, false, 1),
+                          request_of(0, MESSAGE_ADD, false, 2) };
+    Message last = request_of(3, MESSAGE_GET, false, 3);
+    Message late = request_of(4, MESSAGE_GET, true, 4);
+
+    actor_init(&diary.actor, write_down, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(waiting); i++)
+        mailbox_push(&diary.actor.mailbox, &waiting[i]);
+    diary.to_post = &late; /* while the first one is handled */
+    ck_assert(actor_try_handle(&diary.actor, &last));
+    assert_handled(&diary, (const uint32_t[]){ 1, 4, 2, 3 }, 4);
+}
+END_TEST
+
+/* A function that runs as the owner begins or ends a task. */
+START_TEST(nothing_goes_before_a_function_that_runs_as_the_owner)
+{
+    Diary diary = { .n_handled = 0 };
+    Message waiting[] = { request_of(0, MESSAGE_ADD, false, 1),
+                          { .kind = MESSAGE_INVOKE, .server = 2 },
+                          request_of(1, MESSAGE_GET, true, 3) };
+    Message last = request_of(3, MESSAGE_GET, false, 4);
+
+    actor_init(&diary.actor, write_down, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(waiting); i++)
+        mailbox_push(&diary.actor.mailbox, &waiting[i]);
+    ck_assert(actor_try_handle(&diary.actor, &last));
+    assert_handled(&diary, (const uint32_t[]){ 1, 2, 3, 4 }, 4);
+}
+END_TEST
+
 /* ---- those who must not be kept long ---- */
 
 /* A message's epoch is its length. */
@@ -476,6 +544,9 @@ int main(void)
 
     tcase_add_test(alone, without_a_thread_whoever_posts_handles);
     tcase_add_loop_test(alone, what_is_posted_while_handling_comes_afterwards, 0, 2);
+    tcase_add_test(alone, high_priority_goes_before_the_requests_of_others);
+    tcase_add_test(alone, high_priority_goes_before_what_an_owner_has_taken);
+    tcase_add_test(alone, nothing_goes_before_a_function_that_runs_as_the_owner);
     tcase_add_test(alone, a_message_is_handled_at_once_only_if_it_is_short);
     tcase_add_test(alone, who_must_not_be_kept_long_handles_nothing_of_the_mailbox);
     tcase_add_test(alone, answers_go_out_once_the_actor_is_free);

@@ -504,7 +504,7 @@ START_TEST(small_frames_share_a_packet_and_large_ones_go_alone)
     }
     size_t n_frames = 0;
     for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
-        Packet *const packet = packet_take(&first, JOINED_BYTES);
+        Packet *const packet = packet_take(&first, JOINED_BYTES, UINT32_MAX);
         size_t at = WIRE_PACKET_HEADER_BYTES;
         ck_assert_uint_eq(packet->n_messages, expected[i]);
         for (uint32_t m = 0; m < packet->n_messages; m++, n_frames++) {
@@ -535,7 +535,7 @@ START_TEST(joined_packets_stay_below_their_bound)
         first = frame;
     }
     while (first != NULL) {
-        Packet *const packet = packet_take(&first, JOINED_BYTES);
+        Packet *const packet = packet_take(&first, JOINED_BYTES, UINT32_MAX);
         ck_assert_uint_le(packet->size, JOINED_BYTES);
         ck_assert_uint_gt(packet->n_messages, first != NULL ? 90 : 0);
         n += packet->n_messages;
@@ -552,7 +552,7 @@ START_TEST(values_of_a_frame_may_shrink)
 
     frame_header(frame)->value_bytes = 10;
     frame->next = NULL;
-    Packet *const packet = packet_take(&frame, JOINED_BYTES);
+    Packet *const packet = packet_take(&frame, JOINED_BYTES, UINT32_MAX);
     ck_assert_uint_eq(packet->size, WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES + 16);
     ck_assert_ptr_null(wire_read_message(packet->bytes + WIRE_PACKET_HEADER_BYTES,
                                          packet->size - WIRE_PACKET_HEADER_BYTES, &read));

@@ -1,0 +1,95 @@
+/* Two lists of frames, and the order between them (io/net/priority_order.h).
+ *
+ * A packet has frames of one list. As long as both have some, their packets alternate: so a frame
+ * of high priority waits for one packet of others at most, and those wait for one packet of high
+ * priority. */
+#include "io/net/link/send_queue.h"
+
+enum { MOST_IN_A_ROW = 1 };
+
+void send_queue_init(SendQueue *queue)
+{
+    *queue = (SendQueue){ 0 };
+    priority_order_init(&queue->order, MOST_IN_A_ROW);
+}
+
+/* Requests of workers keep the order of worker and table. Replies keep that of their request,
+ * because a long answer comes in several. What is done between tasks, or to parts that move, stays
+ * in its place. */
+static PriorityItem item_of(const WireHeader *header)
+{
+    const PriorityItem request = {
+        .is_high = header->is_high,
+        .source = (uint64_t)header->request.worker << 32 ^ header->request.table,
+    };
+
+    switch (header->kind) {
+    case MESSAGE_REPLY:
+        return (PriorityItem){ .is_high = header->is_high, .source = header->reply.request_id };
+    case MESSAGE_GET:
+    case MESSAGE_ADD:
+    case MESSAGE_ADD_GET:
+    case MESSAGE_HANDLER:
+    case MESSAGE_ANNOUNCE:
+    case MESSAGE_TUNE:
+        return request;
+    case MESSAGE_CLOCK:
+    case MESSAGE_CONTROL:
+        return (PriorityItem){ .rule = PRIORITY_ORDER_FOLLOWS };
+    default:
+        return (PriorityItem){ .rule = PRIORITY_ORDER_FIXED };
+    }
+}
+
+void send_queue_add(SendQueue *queue, Frame *frame)
+{
+    const PriorityItem item = item_of(&frame->header);
+    const PriorityQueue to = priority_order_join(&queue->order, &item, &frame->follows);
+
+    frame->next = NULL;
+    if (queue->first[to] == NULL)
+        queue->first[to] = frame;
+    else
+        queue->last[to]->next = frame;
+    queue->last[to] = frame;
+}
+
+/* How many frames in front of the normal ones may leave before a frame of high priority does; a
+ * packet has at most that many. UINT32_MAX: as many as it can. */
+static uint32_t count_due(const SendQueue *queue)
+{
+    uint32_t n = 0;
+
+    if (queue->first[PRIORITY_ORDER_HIGH] == NULL)
+        return UINT32_MAX;
+    for (const Frame *frame = queue->first[PRIORITY_ORDER_NORMAL];
+         frame != NULL && priority_order_is_due(&queue->order, frame->follows) &&
+         n < PACKET_SMALL_MOST;
+         frame = frame->next)
+        n++;
+    return n;
+}
+
+Packet *send_queue_take(SendQueue *queue, size_t joined_bytes)
+{
+    const Frame *const first = queue->first[PRIORITY_ORDER_NORMAL];
+    const PriorityQueue from =
+        priority_order_next(&queue->order, first == NULL ? 0 : first->follows);
+    const uint32_t most = from == PRIORITY_ORDER_HIGH ? UINT32_MAX : count_due(queue);
+    Packet *const packet = packet_take(&queue->first[from], joined_bytes, most);
+
+    priority_order_leave(&queue->order, from, packet->n_messages);
+    return packet;
+}
+
+void send_queue_clear(SendQueue *queue)
+{
+    for (PriorityQueue which = 0; which < PRIORITY_ORDER_N_QUEUES; which++)
+        while (queue->first[which] != NULL) {
+            Frame *const frame = queue->first[which];
+
+            queue->first[which] = frame->next;
+            frame_free(frame);
+        }
+    send_queue_init(queue);
+}

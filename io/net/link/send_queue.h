@@ -1,0 +1,35 @@
+/* What waits to be packed for a node: frames, those of high priority first where order allows it.
+ *
+ * Which orders hold is told in docs/wire.md, "Priority": requests of one worker on one table,
+ * pieces of one answer, and clocks and control messages behind all that came before them.
+ *
+ * Threads: one at a time: the holder of the peer's token. */
+#ifndef RUBATO_IO_NET_LINK_SEND_QUEUE_H
+#define RUBATO_IO_NET_LINK_SEND_QUEUE_H
+
+#include "io/net/link/packet.h"
+#include "io/net/priority_order.h"
+
+typedef struct {
+    PriorityOrder order;
+    Frame *first[PRIORITY_ORDER_N_QUEUES];
+    Frame *last[PRIORITY_ORDER_N_QUEUES]; /* valid where there is a first */
+} SendQueue;
+
+void send_queue_init(SendQueue *queue);
+
+/* Puts a frame into the queue. (transfer full) */
+void send_queue_add(SendQueue *queue, Frame *frame);
+
+static inline bool send_queue_is_empty(const SendQueue *queue)
+{
+    return queue->first[PRIORITY_ORDER_NORMAL] == NULL && queue->first[PRIORITY_ORDER_HIGH] == NULL;
+}
+
+/* The next packet, as packet_take makes it; the queue is not empty. (transfer full) */
+Packet *send_queue_take(SendQueue *queue, size_t joined_bytes);
+
+/* Frees all frames. */
+void send_queue_clear(SendQueue *queue);
+
+#endif

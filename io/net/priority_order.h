@@ -1,0 +1,76 @@
+/* Which of two queues an item joins, and which queue is next: one for items of high priority, one
+ * for the rest. A pure state machine; the items stay with the caller.
+ *
+ * An item has a source, for example a worker and a table. What holds:
+ *   - Items of one source leave in the order in which they came. So an item of high priority joins
+ *     the queue of normal ones while an earlier one of its source waits there, and a normal item
+ *     does not leave before the high ones of its source that came before it.
+ *   - An item that follows all leaves behind every high item that came before it.
+ *   - Nothing overtakes a fixed item, which also follows all.
+ *   - No starvation: while a normal item waits, and nothing that it has to follow, at most
+ *     most_in_a_row turns are of high items.
+ *
+ * Sources are told apart by a hash. Two with the same hash keep their order too.
+ *
+ * Threads: one at a time. */
+#ifndef RUBATO_IO_NET_PRIORITY_ORDER_H
+#define RUBATO_IO_NET_PRIORITY_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+    PRIORITY_ORDER_NORMAL,
+    PRIORITY_ORDER_HIGH,
+    PRIORITY_ORDER_N_QUEUES,
+} PriorityQueue;
+
+typedef enum {
+    PRIORITY_ORDER_FREE,    /* has no order with other sources */
+    PRIORITY_ORDER_FOLLOWS, /* behind all that came before it; high items may overtake it */
+    PRIORITY_ORDER_FIXED,   /* as it came */
+} PriorityRule;
+
+typedef struct {
+    PriorityRule rule;
+    bool is_high; /* only of PRIORITY_ORDER_FREE */
+    uint64_t source;
+} PriorityItem;
+
+enum { PRIORITY_ORDER_SOURCES = 64 };
+
+typedef struct {
+    uint64_t n_joined[PRIORITY_ORDER_N_QUEUES], n_left[PRIORITY_ORDER_N_QUEUES];
+    /* by hash: how many had joined the queue with the last item of the source */
+    uint64_t last[PRIORITY_ORDER_N_QUEUES][PRIORITY_ORDER_SOURCES];
+    uint64_t fixed; /* the same for the last fixed item, which joined the normal ones */
+    uint32_t most_in_a_row, n_in_a_row;
+} PriorityOrder;
+
+void priority_order_init(PriorityOrder *order, uint32_t most_in_a_row);
+
+/* An item comes. Returns the queue that it joins, at its end. *follows is the caller's to keep: how
+ * many high items have to leave before it; 0: none. */
+PriorityQueue priority_order_join(PriorityOrder *order, const PriorityItem *item,
+                                  uint64_t *follows);
+
+/* Whether a normal item with this number may leave. */
+static inline bool priority_order_is_due(const PriorityOrder *order, uint64_t follows)
+{
+    return follows <= order->n_left[PRIORITY_ORDER_HIGH];
+}
+
+/* The queue whose first item is next, of two of which one at least is not empty. follows: of the
+ * first normal item. */
+PriorityQueue priority_order_next(const PriorityOrder *order, uint64_t follows);
+
+/* The first n items of a queue leave, as one turn. */
+void priority_order_leave(PriorityOrder *order, PriorityQueue queue, uint64_t n);
+
+/* How many items of a queue wait. */
+static inline uint64_t priority_order_waiting(const PriorityOrder *order, PriorityQueue queue)
+{
+    return order->n_joined[queue] - order->n_left[queue];
+}
+
+#endif
