@@ -92,9 +92,12 @@ bool rubato_kv_client_table_get(RubatoKVClientTable *table, const RubatoKey *key
         return table_client_fail_memory(client, error);
     if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
+    const TableAsk ask = { .kind = MESSAGE_GET,
+                           .row_bytes = client->route->row_bytes,
+                           .output = values };
+
     call_begin(&call, NULL);
-    process_cache_send_get(client, client->slicer.slices, n_slices, values, &call,
-                           client->messages);
+    process_cache_send_get(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
         return false;

@@ -353,23 +353,20 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Slice *sl
     pthread_mutex_unlock(&cache->lock);
 }
 
-void process_cache_send_get(TableClient *client, const Slice *slices, uint32_t n_slices,
-                            void *values, Call *call, Message *messages)
+void process_cache_send_get(TableClient *client, const TableAsk *ask, const Slice *slices,
+                            uint32_t n_slices, Call *call, Message *messages)
 {
     ProcessCache *cache = table_route_cache(client->route);
-    const TableAsk ask = { .kind = MESSAGE_GET,
-                           .row_bytes = client->route->row_bytes,
-                           .output = values };
 
     if (cache == NULL) {
-        table_client_send(client, &ask, slices, n_slices, call, messages);
+        table_client_send(client, ask, slices, n_slices, call, messages);
         return;
     }
     for (uint32_t i = 0; i < n_slices; i++)
         if (process_cache_covers(cache, &slices[i]))
-            process_cache_get(cache, client, &slices[i], values, call);
+            process_cache_get(cache, client, &slices[i], ask->output, call);
         else
-            table_client_send(client, &ask, &slices[i], 1, call, &messages[i]);
+            table_client_send(client, ask, &slices[i], 1, call, &messages[i]);
 }
 
 /* ---- writing ---- */

@@ -32,9 +32,10 @@ void process_cache_get(ProcessCache *cache, TableClient *client, const Slice *sl
                        Call *call);
 
 /* Starts a Get of slices, at the client's clock: those that may be cached go through the table's
- * cache, if it has one, the others to their servers. As table_client_send. */
-void process_cache_send_get(TableClient *client, const Slice *slices, uint32_t n_slices,
-                            void *values, Call *call, Message *messages);
+ * cache, if it has one, the others to their servers. As table_client_send. What goes through the
+ * cache has normal priority: its answer serves workers whose Adds wait before it. */
+void process_cache_send_get(TableClient *client, const TableAsk *ask, const Slice *slices,
+                            uint32_t n_slices, Call *call, Message *messages);
 
 /* Drops all rows: for a worker that has added without the cache. */
 void process_cache_forget(ProcessCache *cache);

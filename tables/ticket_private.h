@@ -29,6 +29,7 @@ struct Ticket {
     RubatoCallback callback;
     void *user_data;
     bool reads;
+    bool is_high;
     uint64_t clock; /* the worker's at the request */
     size_t bytes;   /* counted in client->ticket_bytes */
     uint32_t n_slices;

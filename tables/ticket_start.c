@@ -11,6 +11,11 @@
 /* What a slice takes besides its keys and rows, here and on its server. */
 #define BYTES_OF_ASKING 512
 
+/* The largest request that goes past a full window, and how many windows may be full then: twice as
+ * many as a call that is sent in pieces fills. */
+#define MOST_HIGH_BYTES ((size_t)64 << 10)
+#define HIGH_WINDOWS 32
+
 /* Points the request at copies of its keys and deltas. False: there is no memory. */
 static bool copy_buffers(Ticket *ticket, TableRequest *request, size_t row_bytes, bool copies_rows)
 {
@@ -71,6 +76,25 @@ static size_t count_bytes(const Ticket *ticket, const TableRequest *request)
     return bytes;
 }
 
+/* Whether a request of high priority need not wait for the windows of its nodes, which large pushes
+ * fill: it is small, and far less is under way than its receiver takes (TAKEN_WINDOWS in
+ * network.c). */
+static bool goes_past_window(const Ticket *ticket)
+{
+    const TableRoute *route = ticket->client->route;
+    const PostOffice *office = route->office;
+
+    if (!ticket->is_high || office->network == NULL || ticket->bytes > MOST_HIGH_BYTES)
+        return false;
+    for (uint32_t i = 0; i < ticket->n_slices; i++) {
+        const uint32_t node = table_route_node(route, &ticket->slicer.slices[i]);
+
+        if (node != office->self && network_is_full(office->network, node, HIGH_WINDOWS))
+            return false;
+    }
+    return true;
+}
+
 /* Waits until less than FlowSizes.ticket_bytes are under way; the lock is held. Each ticket is
  * answered or cancelled, so this ends. */
 static void wait_for_less(Tickets *tickets, TableClient *client)
@@ -97,9 +121,10 @@ static bool begin(Ticket *ticket, const TableRequest *request, GError **error)
     if (request->kind != MESSAGE_GET && request->keys.n > 0 &&
         !table_client_wait_to_add(client, error))
         return false;
-    if (!table_client_wait_room(client, ticket->slicer.slices, ticket->n_slices, error))
-        return false;
     ticket->bytes = count_bytes(ticket, request);
+    if (!goes_past_window(ticket) &&
+        !table_client_wait_room(client, ticket->slicer.slices, ticket->n_slices, error))
+        return false;
     pthread_mutex_lock(&tickets->lock);
     if (ticket->bytes > 0 && client->ticket_bytes >= client->route->office->sizes.ticket_bytes)
         wait_for_less(tickets, client);
@@ -116,6 +141,7 @@ static void send_add(Ticket *ticket, const TableRequest *request)
 {
     const TableAsk ask = { .kind = request->kind,
                            .row_bytes = ticket->client->route->row_bytes,
+                           .is_high = ticket->is_high,
                            .input = request->deltas,
                            .output = request->values };
 
@@ -128,11 +154,12 @@ static void send_get(Ticket *ticket, const TableRequest *request)
     TableClient *client = ticket->client;
     const TableAsk ask = { .kind = MESSAGE_GET,
                            .row_bytes = client->route->row_bytes,
+                           .is_high = ticket->is_high,
                            .output = request->values };
 
     if (ticket->handle->reads_cache)
-        process_cache_send_get(client, ticket->slicer.slices, ticket->n_slices, request->values,
-                               &ticket->call, ticket->messages);
+        process_cache_send_get(client, &ask, ticket->slicer.slices, ticket->n_slices, &ticket->call,
+                               ticket->messages);
     else
         table_client_send(client, &ask, ticket->slicer.slices, ticket->n_slices, &ticket->call,
                           ticket->messages);
@@ -167,6 +194,7 @@ RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
     ticket->callback = options->callback;
     ticket->user_data = options->user_data;
     ticket->clock = client->clock;
+    ticket->is_high = table_client_is_high(client, options->priority);
     ticket->reads = request.kind != MESSAGE_ADD && request.keys.n > 0;
     const bool copies = options->buffers == RUBATO_BUFFERS_COPIED;
     if (((copies || request.copies_keys) &&

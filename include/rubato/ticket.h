@@ -34,12 +34,20 @@ typedef enum {
                               * copied before they are sent */
 } RubatoBuffers;
 
+/* Which requests go first, on the way to a server of another node and at the server. */
+typedef enum {
+    RUBATO_PRIORITY_NORMAL,
+    RUBATO_PRIORITY_HIGH, /* before requests of normal priority that wait, but never before an
+                           * earlier one of the same worker on the same table */
+} RubatoPriority;
+
 /* How a request is made. All members 0, or NULL instead of the options, means: no callback, copied
- * buffers. */
+ * buffers, normal priority. */
 typedef struct {
     RubatoCallback callback; /* NULL: none */
     void *user_data;         /* of the callback */
     RubatoBuffers buffers;
+    RubatoPriority priority;
 } RubatoRequestOptions;
 
 /* Waits until the ticket has ended. False with the request's error, which is returned only once: a

@@ -34,7 +34,8 @@ typedef struct {
     /* Packets on their way to one node without an acknowledgement, replies included. */
     size_t out_bytes;
 
-    /* The same while there are requests or replies of high priority, which cannot overtake these. */
+    /* The same while there are requests or replies of high priority, which cannot overtake
+     * these. */
     size_t high_out_bytes;
 
     /* Requests of one node that were not handled, and what is kept for its parked Gets; 0: as

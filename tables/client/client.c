@@ -115,6 +115,7 @@ static inline __attribute__((always_inline)) void set_message(Message *message,
     message->kind = ask->kind;
     message->status = CALL_OK;
     message->is_answered = false;
+    message->is_high = ask->is_high;
     message->epoch = route->epoch;
     message->table = route->table;
     message->part = slice->part;

@@ -11,6 +11,7 @@
 #include <rubato/error.h>
 #include <rubato/handler.h>
 #include <rubato/task.h>
+#include <rubato/ticket.h>
 #include <rubato/update_ops.h>
 
 #include "io/history/history.h"
@@ -137,6 +138,7 @@ bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const voi
 typedef struct {
     MessageKind kind;
     size_t row_bytes;  /* of input and output, for each key */
+    bool is_high;      /* of high priority */
     const void *input; /* only read */
     void *output;
 } TableAsk;

@@ -20,6 +20,13 @@
 /* Called after a request to another node: ends the request if the task was cancelled before. */
 void table_client_cancel_if_late(TableClient *client);
 
+/* Whether a request of this priority goes before others. No request does under a model with
+ * announced keys, because there nothing may overtake a worker's clock. */
+static inline bool table_client_is_high(const TableClient *client, RubatoPriority priority)
+{
+    return priority == RUBATO_PRIORITY_HIGH && !client->route->traits->takes_announcements;
+}
+
 /* ---- client_kept.c ---- */
 
 /* The clock client->clock has ended. */

@@ -40,6 +40,10 @@ bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error
 bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
+/* ---- priority.c: a `sample` of a case, of n Gets ---- */
+
+bool sample_priority(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 /* ---- data.c: each is a `sample` of cases, of a file of n rows ---- */
 
 bool sample_parse_libsvm(Bench *bench, size_t n, BenchSample *sample, GError **error);

@@ -122,6 +122,8 @@ static void draw_sizes(SimScenario *scenario, Dice *dice)
         sizes->mailbox_bytes = some_bytes(dice, 4096);
     if (percent(dice, 60))
         sizes->cache_bytes = some_bytes(dice, 2048);
+    sizes->high_piece_bytes = 1 + sizes->piece_bytes / 2;
+    sizes->high_out_bytes = 1 + MIN(sizes->high_out_bytes, sizes->out_bytes / 4);
 }
 
 static void draw_fault(SimScenario *scenario, Dice *dice, bool is_deadly)
@@ -286,11 +288,12 @@ char *sim_scenario_describe(const SimScenario *scenario)
                     scenario->timeout_ms, scenario->n_tasks, scenario->n_iterations,
                     (double)scenario->think_ns / 1e6);
     g_string_append_printf(text,
-                           "\n  bytes: pieces %zu and %zu, window %zu, mailbox %zu, out %zu, "
-                           "joined %zu, turn %zu, cache %zu",
+                           "\n  bytes: pieces %zu, %zu and %zu, window %zu, mailbox %zu, out %zu "
+                           "and %zu, joined %zu, turn %zu, cache %zu",
                            scenario->sizes.piece_bytes, scenario->sizes.near_piece_bytes,
-                           scenario->sizes.window_bytes, scenario->sizes.mailbox_bytes,
-                           scenario->sizes.out_bytes, scenario->sizes.joined_bytes,
+                           scenario->sizes.high_piece_bytes, scenario->sizes.window_bytes,
+                           scenario->sizes.mailbox_bytes, scenario->sizes.out_bytes,
+                           scenario->sizes.high_out_bytes, scenario->sizes.joined_bytes,
                            scenario->sizes.turn_bytes, scenario->sizes.cache_bytes);
     for (uint32_t i = 0; i < scenario->n_nodes; i++)
         g_string_append_printf(text, "\n  node %u: %u servers, %u workers", i, scenario->servers[i],

@@ -88,6 +88,23 @@ static RubatoKey *keys_of_chunks(Self *self, Opened *table, uint64_t *chunks, si
 
 /* ---- Gets ---- */
 
+/* Some requests with tickets have high priority. */
+static RubatoRequestOptions draw_options(Self *self)
+{
+    return (RubatoRequestOptions){ .priority = draw(self, 3) == 0 ? RUBATO_PRIORITY_HIGH
+                                                                  : RUBATO_PRIORITY_NORMAL };
+}
+
+static bool get_by_ticket(Self *self, Opened *table, const RubatoKey *keys, size_t n, int64_t *rows,
+                          GError **error)
+{
+    const RubatoRequestOptions options = draw_options(self);
+    const RubatoTicket ticket =
+        rubato_kv_table_get_async(table->kv, keys, n, rows, &options, error);
+
+    return ticket != 0 && rubato_worker_wait(self->worker, ticket, error);
+}
+
 static bool get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n, int64_t *rows,
                      GError **error)
 {
@@ -95,6 +112,8 @@ static bool get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n,
 
     switch (table->spec->handle) {
     case SIM_HANDLE_KV:
+        if (draw(self, 3) == 0)
+            return get_by_ticket(self, table, keys, n, rows, error);
         return as_range ? rubato_kv_table_get_range(table->kv, keys[0], n, rows, error)
                         : rubato_kv_table_get(table->kv, keys, n, rows, error);
     case SIM_HANDLE_KV_CLIENT:
@@ -120,6 +139,7 @@ static bool add_get_rows(Self *self, Opened *table, const RubatoKey *keys, size_
                          const int64_t *deltas, int64_t *rows, GError **error)
 {
     const bool as_range = is_run(keys, n) && draw(self, 2) == 0;
+    const RubatoRequestOptions options = draw_options(self);
     RubatoTicket ticket;
 
     switch (table->spec->handle) {
@@ -127,8 +147,8 @@ static bool add_get_rows(Self *self, Opened *table, const RubatoKey *keys, size_
         return as_range ? rubato_kv_table_add_get_range(table->kv, keys[0], n, deltas, rows, error)
                         : rubato_kv_table_add_get(table->kv, keys, n, deltas, rows, error);
     case SIM_HANDLE_KV_CLIENT:
-        ticket =
-            rubato_kv_client_table_add_get_async(table->client, keys, n, deltas, rows, NULL, error);
+        ticket = rubato_kv_client_table_add_get_async(table->client, keys, n, deltas, rows,
+                                                      &options, error);
         return ticket != 0 && rubato_worker_wait(self->worker, ticket, error);
     case SIM_HANDLE_CHUNK:
         return rubato_chunk_table_add_get(table->chunks, keys, n, deltas, rows, error);
@@ -196,12 +216,13 @@ static bool ask(Self *self, Opened *table, GError **error)
         TRY(end_asked(self, table, draw(self, MOST_ASYNC), error));
 
     Asked *const asked = &table->asked[table->n_asked];
+    const RubatoRequestOptions options = draw_options(self);
     size_t n;
     g_autofree RubatoKey *keys = draw_keys(self, table->spec, &n);
     asked->rows = new_rows(self, n);
     sim_history_begin_get(table->history, &asked->get, self->rank, table->clock, keys, n);
     asked->ticket =
-        rubato_kv_client_table_get_async(table->client, keys, n, asked->rows, NULL, error);
+        rubato_kv_client_table_get_async(table->client, keys, n, asked->rows, &options, error);
     if (asked->ticket != 0) {
         table->n_asked++;
         return true;
@@ -223,6 +244,7 @@ static bool add(Self *self, Opened *table, GError **error)
                                            : draw_keys(self, table->spec, &n);
     g_autofree int64_t *deltas = new_rows(self, n);
     const bool as_range = is_run(keys, n) && draw(self, 2) == 0;
+    const RubatoRequestOptions options = draw_options(self);
 
     sim_history_add(table->history, self->rank, table->clock, keys, n, deltas);
     switch (table->spec->handle) {
@@ -231,8 +253,8 @@ static bool add(Self *self, Opened *table, GError **error)
                         : rubato_kv_table_add(table->kv, keys, n, deltas, error);
     case SIM_HANDLE_KV_CLIENT:
         if (draw(self, 2) == 0)
-            return rubato_kv_client_table_add_async(table->client, keys, n, deltas, NULL, error) !=
-                   0;
+            return rubato_kv_client_table_add_async(table->client, keys, n, deltas, &options,
+                                                    error) != 0;
         return as_range ? rubato_kv_client_table_add_range(table->client, keys[0], n, deltas, error)
                         : rubato_kv_client_table_add(table->client, keys, n, deltas, error);
     case SIM_HANDLE_CHUNK:
