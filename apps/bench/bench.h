@@ -69,7 +69,8 @@ typedef struct {
     BenchPlace place;
     uint32_t workers, servers; /* of a node; 0: one */
     BenchKeys keys;            /* of a request */
-    bool mixed;                /* two nodes: both have the workers and the servers */
+    uint32_t nodes;            /* not in one process; 0: two */
+    bool mixed;                /* all nodes have the workers and the servers */
     bool starts_empty;         /* otherwise each row was written before the first sample */
     RubatoTableSpec table;     /* its n_keys is left 0: */
     uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
@@ -129,7 +130,7 @@ struct Bench {
 /* ---- cases/: ended by one without a name ---- */
 
 extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
-    bench_rule_cases[], bench_data_cases[], bench_scale_cases[];
+    bench_rule_cases[], bench_data_cases[], bench_scale_cases[], bench_mixed_cases[];
 
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);
@@ -177,8 +178,9 @@ typedef struct {
 bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResult *result,
                    GError **error);
 
-/* What the process of the other node runs, with the same cluster file. */
-int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file);
+/* What the process of another node runs, with the same cluster file. */
+int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file,
+               uint32_t node);
 
 /* For the reference run: opens what a case works on, and closes it. */
 bool bench_open(Bench *bench, GError **error);

@@ -147,7 +147,7 @@ static int be_peer(char **argv)
 
     for (size_t i = 0; (what = bench_case(i)) != NULL; i++)
         if (strcmp(what->name, argv[2]) == 0)
-            return bench_peer(what, &options, argv[5]);
+            return bench_peer(what, &options, argv[5], (uint32_t)atoi(argv[6]));
     return EXIT_USAGE;
 }
 
@@ -155,7 +155,7 @@ static int be_peer(char **argv)
  * does. */
 static bool is_other_end(int argc, char **argv, int *status)
 {
-    const bool is_peer = argc == 6 && strcmp(argv[1], "--peer") == 0;
+    const bool is_peer = argc == 7 && strcmp(argv[1], "--peer") == 0;
     const bool is_zmq = argc == 2 && strcmp(argv[1], "--serve-zmq") == 0;
     const bool is_shm = argc == 2 && strcmp(argv[1], "--serve-shm") == 0;
 

@@ -94,6 +94,7 @@ static const char *const known[] = {
     "zmq-curve-pull",      "tcp-mac-push",        "tcp-mac-pull",        "tcp-encrypt-push",
     "tcp-encrypt-pull",    "clock-messages",      "key-bytes-uniform",   "key-bytes-zipf",
     "memory-dense",        "memory-hash",         "memory-flat-local",   "memory-flat-host",
+    "host-iterate-ssp-2",  "tcp-iterate-ssp-2",
 };
 
 static void check_known(JsonArray *cases)

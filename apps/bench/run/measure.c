@@ -191,17 +191,18 @@ static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **e
            rubato_engine_run(engine, &task, error);
 }
 
-int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file)
+int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file,
+               uint32_t node)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(RubatoEngine) engine = NULL;
     Measurement measurement = { .what = what, .options = options };
 
-    engine =
-        rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = cluster_file, .node = 1 }, &error);
+    engine = rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = cluster_file, .node = node },
+                               &error);
     if (engine != NULL && run_case(engine, 0, &measurement, &error))
         return EXIT_SUCCESS;
-    g_printerr("rubato-bench: node 1: %s\n", error->message);
+    g_printerr("rubato-bench: node %u: %s\n", node, error->message);
     return EXIT_FAILURE;
 }
 

@@ -1,5 +1,5 @@
-/* Two nodes on this machine: this process is node 0, the program once more is node 1, on a cluster
- * file in a temporary folder. */
+/* Nodes on this machine: this process is node 0, the program once more is each of the others, on a
+ * cluster file in a temporary folder. */
 #include <arpa/inet.h>
 #include <glib/gstdio.h>
 #include <rubato/launcher.h>
@@ -10,16 +10,22 @@
 #include "apps/bench/run/nodes.h"
 #include "apps/bench/run/process.h"
 
-static const char cluster_text[] =
-    "cluster: {\n"
-    "  name = \"bench\";\n"
-    "  scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
-    "  nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; servers = %u; workers = %u; },\n"
-    "            { id = 1; host = \"127.0.0.1\"; port = 0; servers = %u; workers = %u; } );\n"
-    "  timeout_ms = 20000;\n"
-    "  stall_ms = 60000;\n"
-    "%s"
-    "};\n";
+static const char node_text[] =
+    "    { id = %u; host = \"127.0.0.1\"; port = 0; servers = %u; workers = %u; }%s\n";
+
+static const char cluster_text[] = "cluster: {\n"
+                                   "  name = \"bench\";\n"
+                                   "  scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
+                                   "  nodes = (\n%s  );\n"
+                                   "  timeout_ms = 20000;\n"
+                                   "  stall_ms = 60000;\n"
+                                   "%s"
+                                   "};\n";
+
+static uint32_t count_nodes(const BenchCase *what)
+{
+    return what->nodes == 0 ? 2 : what->nodes;
+}
 
 /* A port that is free now: the scheduler's has to be known beforehand. 0 if there is none. */
 static unsigned free_port(void)
@@ -55,20 +61,26 @@ static const char *place_text(BenchPlace place)
     }
 }
 
+/* Unless all nodes have both, node 0 has the workers and the others the servers. */
 static char *cluster_file_text(const BenchCase *what)
 {
     const uint32_t workers = MAX(1, what->workers), servers = MAX(1, what->servers);
+    const uint32_t n_nodes = count_nodes(what);
+    g_autoptr(GString) nodes = g_string_new(NULL);
 
-    return g_strdup_printf(cluster_text, free_port(), what->mixed ? servers : 0, workers, servers,
-                           what->mixed ? workers : 0, place_text(what->place));
+    for (uint32_t i = 0; i < n_nodes; i++)
+        g_string_append_printf(nodes, node_text, i, what->mixed || i > 0 ? servers : 0,
+                               what->mixed || i == 0 ? workers : 0, i + 1 < n_nodes ? "," : "");
+    return g_strdup_printf(cluster_text, free_port(), nodes->str, place_text(what->place));
 }
 
 static bool start_other(const BenchCase *what, const BenchOptions *options, const char *file,
-                        GPid *process, GError **error)
+                        uint32_t node, GPid *process, GError **error)
 {
     g_autofree char *repeat = g_strdup_printf("%u", options->repeat);
+    g_autofree char *number = g_strdup_printf("%u", node);
     const ProcessStart start = { .arguments = { "--peer", what->name, repeat,
-                                                options->quick ? "quick" : "full", file } };
+                                                options->quick ? "quick" : "full", file, number } };
 
     return process_start(&start, process, error);
 }
@@ -77,18 +89,23 @@ static bool run_with_file(const BenchCase *what, const BenchOptions *options, co
                           bool (*function)(RubatoEngine *, long, void *, GError **), void *data,
                           GError **error)
 {
-    RubatoEngine *engine;
-    GPid other;
-    bool ok;
+    const uint32_t n_nodes = count_nodes(what);
+    g_autofree GPid *others = g_new0(GPid, n_nodes);
+    RubatoEngine *engine = NULL;
+    uint32_t n_started = 1;
+    bool ok = true;
 
-    if (!start_other(what, options, file, &other, error))
-        return false;
-    engine = rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = file }, error);
-    ok = engine != NULL && function(engine, other, data, error);
+    for (; n_started < n_nodes && ok; n_started += ok)
+        ok = start_other(what, options, file, n_started, &others[n_started], error);
+    if (ok)
+        engine = rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = file }, error);
+    ok = engine != NULL && function(engine, others[1], data, error);
     rubato_engine_free(engine);
-    if (!ok)
-        kill(other, SIGKILL);
-    process_wait(other);
+    for (uint32_t i = 1; i < n_started; i++) {
+        if (!ok)
+            kill(others[i], SIGKILL);
+        process_wait(others[i]);
+    }
     return ok;
 }
 

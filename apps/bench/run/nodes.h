@@ -6,7 +6,7 @@
 
 #include "apps/bench/bench.h"
 
-/* Runs a function in node 0 of two, with the process id of the other. */
+/* Runs a function in node 0, with the process id of node 1. */
 bool nodes_run(const BenchCase *what, const BenchOptions *options,
                bool (*function)(RubatoEngine *engine, long peer_pid, void *data, GError **error),
                void *data, GError **error);

@@ -7,7 +7,7 @@
 #include <glib.h>
 #include <stdbool.h>
 
-enum { PROCESS_MAX_ARGUMENTS = 5 };
+enum { PROCESS_MAX_ARGUMENTS = 6 };
 
 typedef struct {
     const char *arguments[PROCESS_MAX_ARGUMENTS]; /* fewer: NULL behind the last */

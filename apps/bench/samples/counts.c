@@ -100,6 +100,40 @@ bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error
     return true;
 }
 
+/* ---- iterations on several nodes, and what they send ---- */
+
+static uint64_t count_sent(const RubatoMessageCounts *sent)
+{
+    return sent->gets + sent->adds + sent->clocks + sent->announcements + sent->fences +
+           sent->others + sent->replies + sent->controls;
+}
+
+bool sample_mixed(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    const BenchCase *what = bench->what;
+    const double n_workers = rubato_worker_n_workers(bench->worker);
+    RubatoEngineStats before, after;
+    double began, seconds;
+
+    if (!rubato_worker_barrier(bench->worker, error))
+        return false;
+    rubato_engine_stats(bench->engine, &before);
+    began = bench_now();
+    if (!what->run(bench, n, error) || !rubato_worker_barrier(bench->worker, error))
+        return false;
+    seconds = bench_now() - began;
+    if (rubato_worker_rank(bench->worker) != 0)
+        return true;
+    rubato_engine_stats(bench->engine, &after);
+    *sample =
+        (BenchSample){ n_workers * (double)n / seconds, (double)n / what->run_limit(bench, n) };
+    detail(bench, "messages that node 0 sends in an iteration",
+           (double)(count_sent(&after.sent) - count_sent(&before.sent)) / (double)n);
+    detail(bench, "packets", (double)(after.packets_sent - before.packets_sent) / (double)n);
+    detail(bench, "bytes", (double)(after.bytes_sent - before.bytes_sent) / (double)n);
+    return true;
+}
+
 /* Bytes of the differences between neighbours, as varints of seven bits a byte. */
 static double varint_bytes(const RubatoKey *keys, size_t n)
 {

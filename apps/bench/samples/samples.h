@@ -34,6 +34,7 @@ bool add_range_then_get(Bench *bench, size_t n, GError **error);
 
 bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_mixed(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
