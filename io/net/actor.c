@@ -199,7 +199,7 @@ static bool free_token(Actor *actor)
 {
     Message *message = actor->answered, *next;
     void (*const settled)(Actor *) = message == NULL ? NULL : actor->settled;
-    bool filled;
+    bool filled, all_end_here = true;
 
     actor->answered = NULL;
     /* release: to the acquire in try_take_token; seq_cst: against mailbox_push, see the note */
@@ -207,9 +207,10 @@ static bool free_token(Actor *actor)
     filled = !mailbox_is_empty(&actor->mailbox);
     for (; message != NULL; message = next) {
         next = message->next;
+        all_end_here &= message_ends_here(message);
         message_end(message);
     }
-    if (settled != NULL)
+    if (settled != NULL && !all_end_here)
         settled(actor);
     return filled;
 }

@@ -44,7 +44,9 @@ struct Actor {
 
     /* immutable while started */
     void (*handle)(Actor *actor, Message *message); /* as the owner; may not block */
-    void (*settled)(Actor *actor); /* called after a batch's answers are sent; may be NULL */
+    /* Called after the answers of a batch have left, if some of them were not for calls of this
+     * process; may be NULL. */
+    void (*settled)(Actor *actor);
     /* Tells the owner how much work a message may be, in the actor's own units; NULL: none. */
     size_t (*find_work)(Actor *actor, const Message *message);
 

@@ -116,6 +116,12 @@ static inline void message_end(Message *message)
 /* An `end` for messages that the caller of message->call keeps until the call has ended. */
 void message_end_call(Message *message);
 
+/* Whether its end stays in this process: nobody waits for it, or a call does. */
+static inline bool message_ends_here(const Message *message)
+{
+    return message->end == NULL || message->end == message_end_call;
+}
+
 /* A request on the heap with its own copy of the keys it selects and of its input. Its answer goes
  * to the same call. Not for a request with output, which must be written to the caller's memory.
  * NULL if there is no memory for keys and input. (transfer full) */

@@ -42,10 +42,16 @@ static void note_settled(Actor *actor)
     ((Diary *)actor)->n_settled++;
 }
 
+static void leave_process(Message *message)
+{
+    (void)message;
+}
+
 START_TEST(without_a_thread_whoever_posts_handles)
 {
     Diary diary = { .n_handled = 0 };
-    Message first = { .server = 1 }, second = { .server = 2 };
+    Message first = { .server = 1, .end = leave_process };
+    Message second = { .server = 2, .end = leave_process };
 
     actor_init(&diary.actor, write_down, note_settled);
     actor_post(&diary.actor, &first);
@@ -215,7 +221,7 @@ static void send_next(Message *message)
 START_TEST(answers_go_out_once_the_actor_is_free)
 {
     Diary diary = { .n_handled = 0 };
-    Message then = { .server = 2 };
+    Message then = { .server = 2, .end = leave_process };
     Retry retry = { .message = { .server = 1, .end = send_next },
                     .actor = &diary.actor,
                     .then = &then };
@@ -241,6 +247,24 @@ START_TEST(where_nothing_is_answered_nothing_settles)
 
     actor_init(&diary.actor, keep, note_settled);
     ck_assert(actor_try_handle(&diary.actor, &message));
+    ck_assert_uint_eq(diary.n_settled, 0);
+}
+END_TEST
+
+START_TEST(answers_that_stay_in_the_process_do_not_settle)
+{
+    Diary diary = { .n_settled = 0 };
+    Call call;
+    Message told = { .server = 1 };
+    Message asked = { .server = 2, .call = &call, .end = message_end_call };
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    actor_init(&diary.actor, write_down, note_settled);
+    ck_assert(actor_try_handle(&diary.actor, &told));
+    ck_assert(actor_try_handle(&diary.actor, &asked));
+    call_sent(&call);
+    ck_assert(call_has_ended(&call));
     ck_assert_uint_eq(diary.n_settled, 0);
 }
 END_TEST
@@ -551,6 +575,7 @@ int main(void)
     tcase_add_test(alone, who_must_not_be_kept_long_handles_nothing_of_the_mailbox);
     tcase_add_test(alone, answers_go_out_once_the_actor_is_free);
     tcase_add_test(alone, where_nothing_is_answered_nothing_settles);
+    tcase_add_test(alone, answers_that_stay_in_the_process_do_not_settle);
     tcase_add_test(alone, a_busy_actor_is_left_alone_and_handles_what_was_posted);
     tcase_add_test(alone, the_actors_thread_handles_what_an_owner_leaves);
     tcase_add_test(alone, a_guest_does_not_stay_for_ever_but_nothing_is_left_lying);
