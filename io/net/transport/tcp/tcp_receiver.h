@@ -80,6 +80,13 @@ static inline bool tcp_receiver_has_answer(const TcpReceiver *receiver)
     return receiver->answer != NULL;
 }
 
+/* Whether tcp_receiver_take would find nothing, because all that was read is taken. */
+static inline bool tcp_receiver_is_empty(const TcpReceiver *receiver)
+{
+    return receiver->begin == receiver->end && receiver->packet_bytes == 0 &&
+           receiver->fault == NULL;
+}
+
 /* Whether a large packet is arriving. */
 static inline bool tcp_receiver_is_midway(const TcpReceiver *receiver)
 {

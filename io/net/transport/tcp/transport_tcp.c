@@ -253,6 +253,9 @@ static Glance tcp_glance(Transport *transport)
 {
     TcpTransport *const self = (TcpTransport *)transport;
 
+    /* Otherwise receive would find nothing here, and arm, for a thread that goes on polling. */
+    if (self->current != NULL && tcp_receiver_is_empty(self->current))
+        self->current = NULL;
     if (self->current != NULL || self->next_event < self->n_events)
         return GLANCE_SOME;
     if (self->is_armed && self->n_vain >= MOST_VAIN)
