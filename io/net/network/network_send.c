@@ -430,7 +430,9 @@ bool network_hurries(const Network *network, uint32_t node)
 {
     const Peer *const peer = network_peer(network, node);
 
-    return peer != NULL && hurries(peer, network_now_ms());
+    /* The time is not asked as long as there was no such frame: each small Add would pay for it. */
+    return peer != NULL && atomic_load_explicit(&peer->high_ms, memory_order_relaxed) >= 0 &&
+           hurries(peer, network_now_ms());
 }
 
 bool network_is_stopping(const Network *network)
