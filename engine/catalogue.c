@@ -68,7 +68,8 @@ char *table_describe(const RubatoTableSpec *spec)
 {
     GString *text = g_string_new(NULL);
 
-    g_string_append_printf(text, "%s x %u, %s storage", rubato_dtype_name(spec->dtype), spec->width,
+    g_string_append_printf(text, "%s x %u%s, %s storage", rubato_dtype_name(spec->dtype),
+                           spec->width, spec->shape == RUBATO_SHAPE_RAGGED ? " in ragged rows" : "",
                            spec->storage);
     if (spec->n_keys > 0)
         g_string_append_printf(text, " of %" G_GUINT64_FORMAT " keys from %" G_GUINT64_FORMAT,

@@ -3,6 +3,7 @@
  *
  * Threads: any. Each call has a table client of its own, of no worker and no epoch. */
 #include <rubato/handler.h>
+#include <rubato/ragged_table.h>
 
 #include "engine/engine_private.h"
 #include "engine/server/request_ops.h"
@@ -13,6 +14,7 @@
 #include "models/update/rule.h"
 #include "models/update/update.h"
 #include "tables/client/client.h"
+#include "tables/ragged_request.h"
 
 typedef struct {
     const char *table;
@@ -27,6 +29,13 @@ static bool find_row_bytes(const Table *table, MessageKind kind, size_t *row_byt
 {
     const RequestOps *ops = request_ops[kind];
 
+    if (ops->is_of_even_rows && table->spec->shape == RUBATO_SHAPE_RAGGED) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TYPE,
+                    "table %s has rows of different lengths; rubato_engine_get_ragged and its like "
+                    "are for these",
+                    table->spec->name);
+        return false;
+    }
     *row_bytes = request_row_bytes(ops, table->spec);
     if (*row_bytes > 0 || ops->rows == REQUEST_NO_ROWS)
         return true;
@@ -315,6 +324,60 @@ bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyp
         table_client_tune(client, hyper, value, &found) && table_client_fence(client, &found);
     end_access(engine, client, found, error);
     return ok;
+}
+
+/* ---- rows of different lengths ---- */
+
+static bool access_ragged(RubatoEngine *engine, const char *name, const RaggedAsk *ask,
+                          GError **error)
+{
+    TableRoute route;
+    size_t row_bytes;
+    GError *found = NULL;
+
+    if (!begin_access(engine, name, MESSAGE_HANDLER, &route, &row_bytes, error))
+        return false;
+    TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
+    const bool ok = ragged_request_run(client, ask, &found);
+    end_access(engine, client, found, error);
+    return ok;
+}
+
+bool rubato_engine_get_ragged(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                              size_t n, uint32_t *lengths, void **values, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && values != NULL, false);
+    g_return_val_if_fail((keys != NULL && lengths != NULL) || n == 0, false);
+    return access_ragged(
+        engine, table,
+        &(RaggedAsk){
+            .name = "ragged.get", .keys = keys, .n = n, .lengths = lengths, .taken = values },
+        error);
+}
+
+bool rubato_engine_assign_ragged(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                                 size_t n, const uint32_t *lengths, const void *values,
+                                 GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL, false);
+    g_return_val_if_fail((keys != NULL && lengths != NULL) || n == 0, false);
+    return access_ragged(engine, table,
+                         &(RaggedAsk){ .name = "ragged.assign",
+                                       .writes = true,
+                                       .keys = keys,
+                                       .n = n,
+                                       .given_lengths = lengths,
+                                       .given = values },
+                         error);
+}
+
+bool rubato_engine_erase_ragged(RubatoEngine *engine, const char *table, const RubatoKey *keys,
+                                size_t n, GError **error)
+{
+    g_return_val_if_fail(engine != NULL && table != NULL && (keys != NULL || n == 0), false);
+    return access_ragged(
+        engine, table, &(RaggedAsk){ .name = "ragged.erase", .writes = true, .keys = keys, .n = n },
+        error);
 }
 
 bool rubato_engine_call_handler(RubatoEngine *engine, const RubatoHandlerCall *call,

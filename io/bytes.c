@@ -95,6 +95,17 @@ void rubato_byte_writer_clear(RubatoByteWriter *writer)
     *writer = (RubatoByteWriter){ 0 };
 }
 
+static bool allocate(RubatoByteWriter *writer, size_t wanted)
+{
+    unsigned char *const bytes = g_try_realloc(writer->bytes, wanted);
+
+    if (bytes == NULL)
+        return false;
+    writer->bytes = bytes;
+    writer->n_allocated = wanted;
+    return true;
+}
+
 /* The memory doubles, so that many small writes cost little. */
 static bool make_room(RubatoByteWriter *writer, size_t n)
 {
@@ -106,13 +117,15 @@ static bool make_room(RubatoByteWriter *writer, size_t n)
         wanted = FIRST_BYTES;
     else if (wanted < 2 * writer->n_allocated)
         wanted = 2 * writer->n_allocated;
-    unsigned char *const bytes = g_try_realloc(writer->bytes, wanted);
+    return allocate(writer, wanted);
+}
 
-    if (bytes == NULL)
-        return false;
-    writer->bytes = bytes;
-    writer->n_allocated = wanted;
-    return true;
+bool rubato_byte_writer_reserve(RubatoByteWriter *writer, size_t n)
+{
+    if (writer->failed || n > writer->most - writer->n ||
+        (writer->n + n > writer->n_allocated && !allocate(writer, writer->n + n)))
+        writer->failed = true;
+    return !writer->failed;
 }
 
 bool rubato_write(RubatoByteWriter *writer, const void *from, size_t n)

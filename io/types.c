@@ -18,6 +18,8 @@ size_t rubato_dtype_size(RubatoDtype dtype)
     case RUBATO_F64:
     case RUBATO_I64:
         return 8;
+    case RUBATO_U8:
+        return 1;
     }
     return 0;
 }
@@ -33,6 +35,8 @@ const char *rubato_dtype_name(RubatoDtype dtype)
         return "i32";
     case RUBATO_I64:
         return "i64";
+    case RUBATO_U8:
+        return "u8";
     }
     return "?";
 }

@@ -194,6 +194,8 @@ static void uniform_fill(const RubatoInit *init, RubatoKey key, void *row)
         case RUBATO_I64:
             ((int64_t *)row)[i] = (int64_t)((uint64_t)init->lowest + uniform_offset(init, column));
             break;
+        case RUBATO_U8: /* in ragged rows alone */
+            break;
         }
     }
 }
@@ -270,6 +272,8 @@ static void normal_fill(const RubatoInit *init, RubatoKey key, void *row)
             break;
         case RUBATO_I64:
             ((int64_t *)row)[i] = normal_integer(init, column);
+            break;
+        case RUBATO_U8: /* in ragged rows alone */
             break;
         }
     }

@@ -10,6 +10,7 @@
 #include "models/init.h"
 #include "models/key_uses/key_uses.h"
 #include "models/model.h"
+#include "models/ragged/ragged.h"
 #include "models/storage/storage.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
@@ -183,6 +184,11 @@ static bool check_shape(const RubatoTableSpec *spec, GError **error)
     if (rubato_dtype_size(spec->dtype) == 0)
         return spec_refuse(spec, error, "%d is no dtype; take one of RUBATO_F32, _F64, _I32, _I64",
                            (int)spec->dtype);
+    if ((unsigned)spec->shape > RUBATO_SHAPE_RAGGED)
+        return spec_refuse(spec, error, "%d is no RubatoShape", (int)spec->shape);
+    if (spec->dtype == RUBATO_U8 && spec->shape != RUBATO_SHAPE_RAGGED)
+        return spec_refuse(spec, error,
+                           "bytes (RUBATO_U8) need rows of any length: RUBATO_SHAPE_RAGGED");
     if (spec->width > SPEC_MAX_WIDTH)
         return spec_refuse(spec, error, "rows of %u values are too wide; there may be %u at most",
                            spec->width, SPEC_MAX_WIDTH);
@@ -292,5 +298,5 @@ bool spec_check(const RubatoTableSpec *spec, GError **error)
 
     const RubatoStorageOps *storage = storage_find(spec_storage_name(spec));
     return (storage->check == NULL || storage->check(spec, error)) && rule_check(spec, error) &&
-           init_check(spec, error);
+           init_check(spec, error) && ragged_check_spec(spec, error);
 }

@@ -1,4 +1,4 @@
-/* What all four handles have: the worker's client, and the list of the client's open handles.
+/* What all handles have: the worker's client, and the list of the client's open handles.
  *
  * Threads: the worker's. */
 #ifndef RUBATO_TABLES_HANDLE_H

@@ -58,6 +58,7 @@ void ticket_drop_slicer(Ticket *ticket)
 static void drop_memory(Ticket *ticket)
 {
     ticket_drop_slicer(ticket);
+    g_clear_error(&ticket->failure); /* nobody has asked for it */
     g_clear_pointer(&ticket->messages, g_free);
     g_clear_pointer(&ticket->copy, g_free);
     ticket->n_messages = 0;
@@ -145,6 +146,16 @@ static uint64_t number_of(RubatoTicket id)
     return id & (((uint64_t)1 << NUMBER_BITS) - 1);
 }
 
+/* Sets the error with which a ticket ended: its failure, which goes with this, or the one that the
+ * status stands for. True if it ended without one. */
+static bool check_end(const TableClient *client, CallStatus status, GError *failure, GError **error)
+{
+    if (failure == NULL)
+        return table_client_check_status(client, status, error);
+    g_propagate_error(error, failure);
+    return false;
+}
+
 /* The helper thread. */
 static void call_back(Message *message, void *helper)
 {
@@ -152,7 +163,8 @@ static void call_back(Message *message, void *helper)
     g_autoptr(GError) error = NULL;
 
     (void)helper;
-    table_client_check_status(ticket->client, status_of(ticket), &error);
+    check_end(ticket->client, status_of(ticket),
+              ticket->failure == NULL ? NULL : g_error_copy(ticket->failure), &error);
     caller_place = CALLER_IN_CALLBACK;
     ticket->callback(ticket_id(ticket), error, ticket->user_data);
     caller_place = CALLER_OUTSIDE;
@@ -163,8 +175,10 @@ void ticket_call_ended(Call *call)
 {
     Ticket *ticket = (Ticket *)call;
 
+    if (ticket->end_request != NULL)
+        ticket->end_request(ticket);
     /* before the callback, which may use the rows for something else */
-    if (ticket->reads && ticket->client->history != NULL && status_of(ticket) == CALL_OK)
+    else if (ticket->reads && ticket->client->history != NULL && status_of(ticket) == CALL_OK)
         table_client_note_late_get(ticket->client, ticket->clock, ticket->n_adds, &ticket->keys,
                                    ticket->values);
     if (ticket->callback != NULL)
@@ -298,7 +312,7 @@ static void await(Ticket *ticket)
 }
 
 /* How a ticket has ended, which is told once. */
-static CallStatus take_status(Ticket *ticket)
+static CallStatus take_status(Ticket *ticket, GError **failure)
 {
     Tickets *tickets = ticket->tickets;
     CallStatus status = CALL_OK;
@@ -306,6 +320,7 @@ static CallStatus take_status(Ticket *ticket)
     pthread_mutex_lock(&tickets->lock);
     if (ticket->state == TICKET_FAILED) {
         status = ticket->status;
+        *failure = g_steal_pointer(&ticket->failure);
         free_slot(ticket);
     }
     pthread_mutex_unlock(&tickets->lock);
@@ -317,10 +332,13 @@ static CallStatus take_status(Ticket *ticket)
 static bool wait_for(Ticket *ticket, TicketState state, GError **error)
 {
     const TableClient *client = ticket->client;
+    GError *failure = NULL;
 
     if (state == TICKET_UNDER_WAY)
         await(ticket);
-    return table_client_check_status(client, take_status(ticket), error);
+    const CallStatus status = take_status(ticket, &failure);
+
+    return check_end(client, status, failure, error);
 }
 
 bool tickets_wait(Tickets *tickets, uint32_t rank, RubatoTicket id, GError **error)
@@ -445,10 +463,11 @@ bool tickets_wait_all(Tickets *tickets, GError **error)
     await_all(tickets, NULL);
     for (guint i = 0; i < tickets->slots->len; i++) {
         Ticket *ticket = g_ptr_array_index(tickets->slots, i);
-        const CallStatus status = ticket == NULL ? CALL_OK : take_status(ticket);
+        GError *failure = NULL;
+        const CallStatus status = ticket == NULL ? CALL_OK : take_status(ticket, &failure);
 
         if (status != CALL_OK)
-            ok = table_client_check_status(ticket->client, status, ok ? error : NULL) && ok;
+            ok = check_end(ticket->client, status, failure, ok ? error : NULL) && ok;
     }
     return ok;
 }

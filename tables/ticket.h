@@ -7,6 +7,7 @@
 #include <rubato/ticket.h>
 
 #include "tables/handle.h"
+#include "tables/ragged_request.h"
 
 /* helper: the node's helper thread. (transfer full) */
 Tickets *tickets_new(Actor *helper);
@@ -54,6 +55,10 @@ static inline RubatoTicket ticket_add_get(TableHandle *handle, RubatoKeys keys, 
 
     return ticket_start(handle, &request, options, error);
 }
+
+/* Starts a request to a table of ragged rows (ragged_request.h). */
+RubatoTicket ticket_start_ragged(TableHandle *handle, const RaggedAsk *ask,
+                                 const RubatoRequestOptions *options, GError **error);
 
 /* rank: the worker's, for messages. */
 bool tickets_wait(Tickets *tickets, uint32_t rank, RubatoTicket id, GError **error);

@@ -5,6 +5,7 @@
 #define RUBATO_TABLES_TICKET_PRIVATE_H
 
 #include "tables/client/client_private.h"
+#include "tables/ragged_request.h"
 #include "tables/ticket.h"
 
 typedef enum {
@@ -33,6 +34,11 @@ struct Ticket {
     uint64_t clock; /* the worker's at the request */
     size_t bytes;   /* counted in client->ticket_bytes */
     uint32_t n_slices;
+    /* Runs when the call has ended, before the ticket does, and on the same thread: takes what the
+     * answers say out of the request and frees it. NULL: there is nothing to do. */
+    void (*end_request)(Ticket *ticket);
+    RaggedRequest *request;
+    GError *failure; /* of a call that has ended with CALL_FAILED; NULL: its status says all */
 
     /* for the history, if one is kept: of a request that reads */
     RubatoKeys keys;
@@ -69,6 +75,14 @@ struct Tickets {
  * request was not made. */
 Ticket *ticket_take(Tickets *tickets);
 void ticket_put_back(Ticket *ticket);
+
+/* The same, set up for a request of a handle with these options, which may be NULL. NULL with
+ * RUBATO_ERROR_MEMORY. */
+Ticket *ticket_take_for(TableHandle *handle, const RubatoRequestOptions *options, GError **error);
+
+/* Waits until less than FlowSizes.ticket_bytes are under way, and counts ticket->bytes; then the
+ * ticket is under way. RUBATO_ERROR_CANCELLED. */
+bool ticket_begin(Ticket *ticket, GError **error);
 
 /* The ticket is under way. The lock is held. */
 void ticket_set_under_way(Ticket *ticket);

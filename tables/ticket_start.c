@@ -112,19 +112,11 @@ static void wait_for_less(Tickets *tickets, TableClient *client)
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
 }
 
-/* Waits for room, then lets the ticket be under way. RUBATO_ERROR_CANCELLED. */
-static bool begin(Ticket *ticket, const TableRequest *request, GError **error)
+bool ticket_begin(Ticket *ticket, GError **error)
 {
     Tickets *tickets = ticket->tickets;
     TableClient *client = ticket->client;
 
-    if (request->kind != MESSAGE_GET && request->keys.n > 0 &&
-        !table_client_wait_to_add(client, error))
-        return false;
-    ticket->bytes = count_bytes(ticket, request);
-    if (!goes_past_window(ticket) &&
-        !table_client_wait_room(client, ticket->slicer.slices, ticket->n_slices, error))
-        return false;
     pthread_mutex_lock(&tickets->lock);
     if (ticket->bytes > 0 && client->ticket_bytes >= client->route->office->sizes.ticket_bytes)
         wait_for_less(tickets, client);
@@ -135,6 +127,21 @@ static bool begin(Ticket *ticket, const TableRequest *request, GError **error)
     }
     pthread_mutex_unlock(&tickets->lock);
     return goes_on;
+}
+
+/* Waits for room, then lets the ticket be under way. RUBATO_ERROR_CANCELLED. */
+static bool begin(Ticket *ticket, const TableRequest *request, GError **error)
+{
+    TableClient *client = ticket->client;
+
+    if (request->kind != MESSAGE_GET && request->keys.n > 0 &&
+        !table_client_wait_to_add(client, error))
+        return false;
+    ticket->bytes = count_bytes(ticket, request);
+    if (!goes_past_window(ticket) &&
+        !table_client_wait_room(client, ticket->slicer.slices, ticket->n_slices, error))
+        return false;
+    return ticket_begin(ticket, error);
 }
 
 static void send_add(Ticket *ticket, const TableRequest *request)
@@ -167,10 +174,29 @@ static void send_get(Ticket *ticket, const TableRequest *request)
 
 static RubatoTicket fail_memory(Ticket *ticket, const TableClient *client, GError **error)
 {
-    if (ticket != NULL)
-        ticket_put_back(ticket);
+    ticket_put_back(ticket);
     table_client_fail_memory(client, error);
     return 0;
+}
+
+Ticket *ticket_take_for(TableHandle *handle, const RubatoRequestOptions *options, GError **error)
+{
+    TableClient *const client = handle->client;
+    Ticket *const ticket = ticket_take(client->tickets);
+
+    if (ticket == NULL) {
+        table_client_fail_memory(client, error);
+        return NULL;
+    }
+    handle->has_tickets = true;
+    ticket->handle = handle;
+    ticket->client = client;
+    ticket->callback = options == NULL ? NULL : options->callback;
+    ticket->user_data = options == NULL ? NULL : options->user_data;
+    ticket->clock = client->clock;
+    ticket->end_request = NULL;
+    ticket->is_high = false;
+    return ticket;
 }
 
 RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
@@ -186,14 +212,9 @@ RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
         options = &usual;
     if (!table_client_check_keys(client, &request.keys, error))
         return 0;
-    ticket = ticket_take(client->tickets);
+    ticket = ticket_take_for(handle, options, error);
     if (ticket == NULL)
-        return fail_memory(NULL, client, error);
-    ticket->handle = handle;
-    ticket->client = client;
-    ticket->callback = options->callback;
-    ticket->user_data = options->user_data;
-    ticket->clock = client->clock;
+        return 0;
     ticket->is_high = table_client_is_high(client, options->priority);
     ticket->reads = request.kind != MESSAGE_ADD && request.keys.n > 0;
     const bool copies = options->buffers == RUBATO_BUFFERS_COPIED;
@@ -205,7 +226,6 @@ RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
         ticket_put_back(ticket);
         return 0;
     }
-    handle->has_tickets = true;
     if (client->history != NULL) {
         if (request.kind != MESSAGE_GET && request.keys.n > 0)
             table_client_note_add(client, &request.keys, request.deltas, /* is_done= */ true);

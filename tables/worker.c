@@ -154,12 +154,32 @@ bool rubato_worker_cancelled(const RubatoWorker *worker)
     return atomic_load_explicit(worker->cancelled, memory_order_seq_cst);
 }
 
+static bool fail_shape(const char *table, RubatoShape shape, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TYPE, "table %s has rows of %s", table,
+                shape == RUBATO_SHAPE_RAGGED
+                    ? "one length; open it by a handle for those, such as RubatoKVTable"
+                    : "different lengths; open it as a RubatoRaggedTable");
+    return false;
+}
+
 TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDtype dtype,
                                GError **error)
+{
+    return worker_open_shape(worker, table, dtype, RUBATO_SHAPE_EVEN, error);
+}
+
+TableClient *worker_open_shape(RubatoWorker *worker, const char *table, RubatoDtype dtype,
+                               RubatoShape shape, GError **error)
 {
     if (!worker_check_owner(worker, error))
         return NULL;
     const size_t i = find_route(worker, table, error);
+
+    if (i < worker->n_routes && worker->routes[i].spec->shape != shape) {
+        fail_shape(table, shape, error);
+        return NULL;
+    }
 
     if (i < worker->n_routes && worker->routes[i].spec->dtype != dtype) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TYPE,

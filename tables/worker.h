@@ -44,9 +44,12 @@ void worker_begin(RubatoWorker *worker);
 bool worker_check_owner(const RubatoWorker *worker, GError **error);
 
 /* The worker's client on a table, for a handle. The worker keeps the client and its clock until the
- * task ends. NULL with RUBATO_ERROR_NOT_FOUND or _TYPE. (transfer none) */
+ * task ends. The first function is for tables with rows of one length. NULL with
+ * RUBATO_ERROR_NOT_FOUND or _TYPE. (transfer none) */
 TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDtype dtype,
                                GError **error);
+TableClient *worker_open_shape(RubatoWorker *worker, const char *table, RubatoDtype dtype,
+                               RubatoShape shape, GError **error);
 
 /* Waits for the tickets of handles that the worker has left open, and frees the clients. */
 void worker_close_tables(RubatoWorker *worker);

@@ -1,10 +1,9 @@
 /* The state of a part, sent to the server of another node that expects it.
  *
  * It goes as ordinary requests, so that the other server checks and handles it like any request:
- * Sets for the rows, Sets of state for what the update rule keeps beside them, tunings, and counts
- * of bad deltas; then for each model its clocks, its kept Adds, tunings and announcements, and its
- * parked Gets. The other server takes such requests only for a part that it expects, and only from
- * the node that sends it.
+ * first the rows and what else belongs to the shard (moving_rows.c); then for each model its clocks,
+ * its kept Adds, tunings and announcements, and its parked Gets. The other server takes such
+ * requests only for a part that it expects, and only from the node that sends it.
  *
  * A parked Get stays here as well: its message belongs to a worker of this node, or is a request of
  * another node. It is answered with the answer to the Get that was sent on. If its rows have no
@@ -16,7 +15,7 @@
  *
  * Threads: that of the engine's calls, which owns the part. Answers come on the thread that
  * receives, or that cancels. */
-#include "engine/server/server_parts.h"
+#include "engine/server/moving_part.h"
 
 #include <rubato/error.h>
 
@@ -24,11 +23,6 @@
 #include "io/net/stall_clock.h"
 #include "models/model.h"
 #include "models/shard/shard.h"
-#include "models/spec.h"
-#include "models/update/rule.h"
-
-/* About so many bytes of rows are read at a time. */
-#define BLOCK_BYTES ((size_t)256 << 10)
 
 static bool is_cancelled(void *user)
 {
@@ -69,8 +63,7 @@ static bool wait_room(const PartWay *way, GError **error)
     return true;
 }
 
-/* Sends a request; its call gets a part. message: all but what is the same for all. */
-static bool ask(const MovingPart *moving, const PartWay *way, Message *message, GError **error)
+bool moving_part_ask(const MovingPart *moving, const PartWay *way, Message *message, GError **error)
 {
     if (!wait_room(way, error))
         return false;
@@ -90,7 +83,7 @@ static bool ask(const MovingPart *moving, const PartWay *way, Message *message, 
     return true;
 }
 
-static CallStatus finish(const PartWay *way, Call *call)
+CallStatus moving_part_finish(const PartWay *way, Call *call)
 {
     StallClock clock;
 
@@ -105,7 +98,8 @@ static CallStatus finish(const PartWay *way, Call *call)
     return (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed);
 }
 
-static bool check(const MovingPart *moving, const PartWay *way, CallStatus status, GError **error)
+bool moving_part_check(const MovingPart *moving, const PartWay *way, CallStatus status,
+                       GError **error)
 {
     const uint32_t node = way->office->node_ids[node_of(way)];
 
@@ -128,128 +122,6 @@ static bool check(const MovingPart *moving, const PartWay *way, CallStatus statu
                 "table %s: server %u refused part %u; the log of node %u says why", way->table_name,
                 way->server, moving->part, node);
     return false;
-}
-
-/* ---- rows, and what belongs to the shard ---- */
-
-typedef struct {
-    const MovingPart *moving;
-    const PartWay *way;
-    Call *call;
-    size_t row_bytes, state_bytes;
-    size_t most; /* rows at a time */
-    void *values;
-    RubatoKey *keys;
-} RowSender;
-
-static bool send_values(const RowSender *sender, MessageKind kind, const RubatoKeys *keys,
-                        size_t row_bytes, GError **error)
-{
-    Message message = {
-        .kind = kind,
-        .call = sender->call,
-        .row_bytes = row_bytes,
-        .request = { .worker = BAD_GRADIENTS_NO_WORKER, .keys = *keys, .input = sender->values }
-    };
-
-    return ask(sender->moving, sender->way, &message, error);
-}
-
-static bool send_rows_of(const RowSender *sender, const RubatoKeys *keys, GError **error)
-{
-    RubatoShard *shard = sender->moving->shard;
-
-    shard_get(shard, keys, sender->values);
-    if (!send_values(sender, MESSAGE_SET, keys, sender->row_bytes, error))
-        return false;
-    if (sender->state_bytes == 0)
-        return true;
-    shard_get_state(shard, keys, sender->values);
-    return send_values(sender, MESSAGE_SET_STATE, keys, sender->state_bytes, error);
-}
-
-static bool send_all_rows(const RowSender *sender, GError **error)
-{
-    RubatoShard *shard = sender->moving->shard;
-    const bool is_range = rubato_table_spec_holds_range(shard_spec(shard));
-    RubatoKey first;
-    uint64_t n;
-
-    shard_range(shard, &first, &n);
-    if (!is_range)
-        n = shard_n_rows(shard);
-    for (uint64_t begin = 0; begin < n; begin += sender->most) {
-        RubatoKeys keys = { .first = first + begin, .n = (size_t)MIN(n - begin, sender->most) };
-
-        if (!is_range) {
-            shard_list(shard, begin, keys.n, sender->keys);
-            keys.keys = sender->keys;
-        }
-        if (!send_rows_of(sender, &keys, error))
-            return false;
-    }
-    return true;
-}
-
-static bool send_counts(const RowSender *sender, GError **error)
-{
-    const BadGradients *bad = shard_bad_gradients(sender->moving->shard);
-    const uint32_t n = bad_gradients_length(bad);
-    const uint32_t most = (uint32_t)(BLOCK_BYTES / sizeof(BadCounts));
-
-    for (uint32_t begin = 0; begin < n; begin += most) {
-        const RubatoKeys numbers = { .first = begin, .n = MIN(n - begin, most) };
-
-        bad_gradients_read(bad, begin, numbers.n, sender->values);
-        if (!send_values(sender, MESSAGE_SET_BAD_GRADIENTS, &numbers, sizeof(BadCounts), error))
-            return false;
-    }
-    return true;
-}
-
-static bool send_tunings(const RowSender *sender, GError **error)
-{
-    for (uint32_t i = 0; i < N_HYPERS; i++) {
-        const RubatoHyper hyper = (RubatoHyper)i;
-        Message message = { .kind = MESSAGE_TUNE,
-                            .call = sender->call,
-                            .request = { .worker = BAD_GRADIENTS_NO_WORKER } };
-        double value;
-
-        if (!shard_tuned(sender->moving->shard, hyper, &value))
-            continue;
-        message.request.tuning = (RubatoTuning){ .hyper = hyper, .value = value };
-        if (!ask(sender->moving, sender->way, &message, error))
-            return false;
-    }
-    return true;
-}
-
-bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **error)
-{
-    const RubatoTableSpec *spec = shard_spec(moving->shard);
-    Call call;
-    RowSender sender = { .moving = moving,
-                         .way = way,
-                         .call = &call,
-                         .row_bytes = spec_row_bytes(spec),
-                         .state_bytes = spec_state_bytes(spec) };
-    const size_t longest = MAX(sender.row_bytes, sender.state_bytes);
-    bool ok;
-
-    sender.most = MAX(1, BLOCK_BYTES / longest);
-    g_autofree void *values = g_try_malloc(MAX(BLOCK_BYTES, longest));
-    g_autofree RubatoKey *keys = g_try_new(RubatoKey, sender.most);
-    if (values == NULL || keys == NULL)
-        return check(moving, way, CALL_NO_MEMORY, error);
-    sender.values = values;
-    sender.keys = keys;
-    call_begin(&call, NULL);
-    ok = send_tunings(&sender, error) && send_all_rows(&sender, error) &&
-         send_counts(&sender, error);
-    const CallStatus status = finish(way, &call);
-
-    return ok && check(moving, way, moving->starved ? CALL_NO_MEMORY : status, error);
 }
 
 /* ---- models ---- */
@@ -310,7 +182,7 @@ static bool send_parked(const MovingPart *moving, const PartWay *way, uint32_t e
         message.kind = MESSAGE_HANDLER;
         message.request.handler_call = &sent->handler_call;
     }
-    ok = ask(moving, way, &message, error);
+    ok = moving_part_ask(moving, way, &message, error);
     if (!ok) {
         call_add_parts(&sent->call, 1);
         call_end_part(&sent->call, CALL_CANCELLED, UINT64_MAX);
@@ -332,7 +204,7 @@ static bool send_clocks(const MovingPart *moving, const PartWay *way, const Movi
 
     for (uint32_t i = 0; i < n; i++)
         clocks[i] = rubato_model_clock(moved->model, i);
-    return ask(moving, way, &message, error);
+    return moving_part_ask(moving, way, &message, error);
 }
 
 static MessageKind kind_of(const RubatoRequest *kept)
@@ -358,7 +230,7 @@ static bool send_kept(const MovingPart *moving, const PartWay *way, uint32_t epo
                         .row_bytes = kept->input == NULL ? 0 : shard_row_bytes(moving->shard),
                         .request = *kept };
 
-    return ask(moving, way, &message, error);
+    return moving_part_ask(moving, way, &message, error);
 }
 
 /* What a model held is lost. */
@@ -398,7 +270,7 @@ static bool send_model(const MovingPart *moving, const PartWay *way, const Movin
         else
             end_parked(message_of_request(parked), CALL_CANCELLED);
     }
-    status = finish(way, &call);
+    status = moving_part_finish(way, &call);
     /* CALL_CANCELLED: the task has ended there. CALL_NO_MEMORY: if it was there, that server fails
      * the task, too. */
     if (ok && status != CALL_OK && status != CALL_CANCELLED)
@@ -414,10 +286,10 @@ static bool fence(const MovingPart *moving, const PartWay *way, GError **error)
     bool ok;
 
     call_begin(&call, NULL);
-    ok = ask(moving, way, &message, error);
-    const CallStatus status = finish(way, &call);
+    ok = moving_part_ask(moving, way, &message, error);
+    const CallStatus status = moving_part_finish(way, &call);
 
-    return ok && check(moving, way, status, error);
+    return ok && moving_part_check(moving, way, status, error);
 }
 
 bool moving_part_send_models(MovingPart *moving, const PartWay *way, GError **error)

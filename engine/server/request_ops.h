@@ -37,6 +37,9 @@ typedef struct {
      * only reads, or cannot come while the part moves. */
     bool is_sent_again;
 
+    /* It is about rows of one length: a table of ragged rows takes it only without keys. */
+    bool is_of_even_rows;
+
     /* It needs no table: the server only answers that it has come. */
     bool is_empty;
 

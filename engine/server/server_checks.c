@@ -29,6 +29,9 @@ static const char *find_fault(const RubatoShard *shard, const RubatoModel *model
 
     if (request->keys.n > post_office_max_keys(row_bytes))
         return "a request with more keys than a message may have";
+    if (ops->is_of_even_rows && request->keys.n > 0 &&
+        shard_spec(shard)->shape == RUBATO_SHAPE_RAGGED)
+        return "a request about rows of one length, for a table of ragged rows";
     if (message->input_bytes != input_bytes)
         return "a request whose values do not fit its keys";
     if (model != NULL && !model_request_ok(model, request))

@@ -183,7 +183,7 @@ static const char *read_call(const RubatoShard *shard, ReceivedCall *received, s
     received->call.ops = handler_find(name);
     if (received->call.ops == NULL)
         return "a call of a handler that is not registered here";
-    return shard_keys_ok(shard, keys) ? NULL : "a call of a handler with a key that is not here";
+    return handler_find_fault(shard, &received->call, keys);
 }
 
 static Message *receive(Server *server, const RubatoShard *shard, Message *message)

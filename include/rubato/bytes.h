@@ -59,6 +59,10 @@ typedef struct {
 RUBATO_API RubatoByteWriter rubato_byte_writer_new(size_t most);
 RUBATO_API void rubato_byte_writer_clear(RubatoByteWriter *writer);
 
+/* Makes room for n more bytes at once, so that later writes need not copy what was written before.
+ * If there is no memory for them, it returns false; then all later writes fail too. */
+RUBATO_API bool rubato_byte_writer_reserve(RubatoByteWriter *writer, size_t n);
+
 /* Appends n bytes. If there is no room for them, it returns false and appends none of them; then
  * all later writes fail too. */
 RUBATO_API bool rubato_write(RubatoByteWriter *writer, const void *from, size_t n);

@@ -3,7 +3,7 @@
  * The table's consistency model decides what a Get may and must see: docs/consistency.md. A worker
  * has one clock on each table; several handles of one worker on one table share it.
  *
- * Common to all calls of the four handles:
+ * Common to all calls of the handles for rows of one length:
  * - n keys come in any order; a key may be repeated. n = 0 does nothing. values and deltas hold n ×
  *   width values of the table's dtype; row i belongs to keys[i].
  * - The caller owns keys, values and deltas, and may reuse them when the call returns.

@@ -12,6 +12,7 @@
 #include <rubato/kv_table.h>
 #include <rubato/mix.h>
 #include <rubato/plugin.h>
+#include <rubato/ragged_table.h>
 #include <rubato/sparse_kv_client_table.h>
 #include <rubato/table.h>
 #include <rubato/task.h>

@@ -20,6 +20,12 @@ typedef enum {
     RUBATO_CACHE_NONE,
 } RubatoCache;
 
+/* How long rows are. */
+typedef enum {
+    RUBATO_SHAPE_EVEN,   /* `width` values each */
+    RUBATO_SHAPE_RAGGED, /* any number of values each: rubato/ragged_table.h */
+} RubatoShape;
+
 /* What happens to a bad delta. A delta is bad if it is not a number, is infinite, or is beyond the
  * rule's max_gradient. rubato_engine_bad_gradients gives the counts, by table and worker. */
 typedef enum {
@@ -126,6 +132,7 @@ typedef struct {
     const char *name;  /* unique in the engine */
     RubatoDtype dtype; /* RUBATO_F32 */
     uint32_t width;    /* values in a row; 0 means 1 */
+    RubatoShape shape;
 
     /* Storage: "dense" holds the keys first_key .. first_key + n_keys - 1, "hash" any 64-bit key.
      * NULL means "dense" if n_keys is given, else "hash". */

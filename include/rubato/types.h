@@ -26,12 +26,13 @@ typedef enum {
     RUBATO_F64, /* double */
     RUBATO_I32, /* int32_t */
     RUBATO_I64, /* int64_t */
+    RUBATO_U8,  /* uint8_t: bytes; only in tables of RUBATO_SHAPE_RAGGED */
 } RubatoDtype;
 
 /* Bytes of one value; 0 if it is no dtype. */
 RUBATO_API size_t rubato_dtype_size(RubatoDtype dtype);
 
-/* "f32", "f64", "i32", "i64", or "?" if it is no dtype. (transfer none) */
+/* "f32", "f64", "i32", "i64", "u8", or "?" if it is no dtype. (transfer none) */
 RUBATO_API const char *rubato_dtype_name(RubatoDtype dtype);
 
 G_END_DECLS

@@ -129,6 +129,8 @@ static void put_number(const HistoryStream *stream, const uint8_t *row, uint8_t 
             memcpy(&i64, row + 8 * (size_t)i, 8);
             whole += weight_of(i) * (uint64_t)i64;
             break;
+        case RUBATO_U8: /* in ragged rows alone, which have no history */
+            break;
         }
     }
     if (stream->identity.dtype == RUBATO_F32 || stream->identity.dtype == RUBATO_F64)

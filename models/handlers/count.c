@@ -31,6 +31,8 @@ static uint64_t count_values(RubatoDtype dtype, const void *values, size_t n)
         return count_i32(values, n);
     case RUBATO_I64:
         return count_i64(values, n);
+    case RUBATO_U8: /* in ragged rows alone */
+        break;
     }
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "models/handlers/part.h"
+#include "models/ragged/ragged.h"
 #include "models/registry.h"
 
 /* The built-in handlers, a line each. */
@@ -25,12 +26,20 @@
 FOR_EACH_HANDLER(DECLARE)
 static const RubatoHandlerOps *const handlers[] = { FOR_EACH_HANDLER(LIST) };
 
-const RubatoHandlerOps *handler_find(const char *name)
+/* One that programs may call. */
+static const RubatoHandlerOps *find_listed(const char *name)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(handlers); i++)
         if (strcmp(handlers[i]->name, name) == 0)
             return handlers[i];
     return registry_find(REGISTRY_HANDLERS, name);
+}
+
+const RubatoHandlerOps *handler_find(const char *name)
+{
+    const RubatoHandlerOps *const request = ragged_find(name);
+
+    return request != NULL ? request : find_listed(name);
 }
 
 const char *handler_name(size_t i)
@@ -76,7 +85,9 @@ static void fail_unknown(const RubatoTableSpec *spec, const char *name, GError *
 const RubatoHandlerOps *handler_find_for(const RubatoTableSpec *spec, const RubatoHandlerCall *call,
                                          GError **error)
 {
-    const RubatoHandlerOps *const ops = handler_find(call->handler);
+    const bool is_ragged = spec->shape == RUBATO_SHAPE_RAGGED;
+    const RubatoHandlerOps *const ops =
+        is_ragged ? ragged_find(call->handler) : find_listed(call->handler);
     const RubatoHandlerSetting setting = { .spec = spec, .scope = call->scope };
 
     if (ops == NULL) {
@@ -86,6 +97,18 @@ const RubatoHandlerOps *handler_find_for(const RubatoTableSpec *spec, const Ruba
     return check(ops, &setting, rubato_byte_reader_new(call->arguments, call->n_argument_bytes),
                  error)
                ? ops
+               : NULL;
+}
+
+const char *handler_find_fault(const RubatoShard *shard, const HandlerCall *call,
+                               const RubatoKeys *keys)
+{
+    const RubatoTableSpec *spec = shard_spec(shard);
+
+    if (!shard_keys_ok(shard, keys))
+        return "a call of a handler with a key that is not here";
+    return spec->shape == RUBATO_SHAPE_RAGGED || ragged_is_request(call->ops)
+               ? ragged_find_fault(spec, call, keys)
                : NULL;
 }
 
@@ -111,10 +134,16 @@ bool handler_check_here(HandlerCall *call, const RubatoShard *shard)
 
 static void fail(HandlerCall *call, RubatoShard *shard, const char *reason)
 {
+    const char *const table = shard_spec(shard)->name;
+    const ShardPlace *const place = &shard->place;
+
     g_free(call->answer.failure);
-    call->answer.failure = g_strdup_printf("table %s: handler %s failed on part %u (node %u): %s",
-                                           shard_spec(shard)->name, call->ops->name,
-                                           shard->place.part, shard->place.node, reason);
+    call->answer.failure =
+        ragged_is_request(call->ops)
+            ? g_strdup_printf("table %s: part %u (node %u): %s", table, place->part, place->node,
+                              reason)
+            : g_strdup_printf("table %s: handler %s failed on part %u (node %u): %s", table,
+                              call->ops->name, place->part, place->node, reason);
     if (!call->is_kept)
         return;
     shard_complain(shard, call->answer.failure);

@@ -9,8 +9,8 @@
 #include "io/net/handler_call.h"
 #include "models/shard/shard.h"
 
-/* The handler of that name; NULL if there is none. And the name of handler i; NULL past the
- * last. */
+/* The handler of that name, the library's own for rows of different lengths included; NULL if there
+ * is none. And the name of handler i, without these; NULL past the last. */
 const RubatoHandlerOps *handler_find(const char *name);
 const char *handler_name(size_t i);
 
@@ -19,8 +19,13 @@ const char *handler_name(size_t i);
 const RubatoHandlerOps *handler_find_for(const RubatoTableSpec *spec, const RubatoHandlerCall *call,
                                          GError **error);
 
-/* The same for one that has come to the server that has the part. Otherwise the call's answer says
- * why. */
+/* What is wrong with the call of another node, whose keys and bytes fit each other; NULL if nothing
+ * is. */
+const char *handler_find_fault(const RubatoShard *shard, const HandlerCall *call,
+                               const RubatoKeys *keys);
+
+/* As handler_find_for, for a call that has come to the server that has the part. Otherwise the
+ * call's answer says why. */
 bool handler_check_here(HandlerCall *call, const RubatoShard *shard);
 
 /* Runs the call on a shard, and writes the answer to the call. The keys are of the shard. If nobody

@@ -62,6 +62,8 @@ void exact_sum_add_values(ExactSum *sum, RubatoDtype dtype, const void *values, 
     case RUBATO_I64:
         sum_i64(sum, values, n);
         break;
+    case RUBATO_U8: /* in ragged rows alone */
+        break;
     }
 }
 
@@ -131,6 +133,8 @@ void exact_sum_add_dot(ExactSum *sum, RubatoDtype dtype, const void *a, const vo
         break;
     case RUBATO_I64:
         dot_i64(sum, a, b, n);
+        break;
+    case RUBATO_U8: /* in ragged rows alone */
         break;
     }
 }

@@ -22,6 +22,8 @@ static inline double value_as_double(RubatoDtype dtype, const void *row, size_t 
         return ((const int32_t *)row)[i];
     case RUBATO_I64:
         return (double)((const int64_t *)row)[i];
+    case RUBATO_U8: /* in ragged rows alone */
+        break;
     }
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <rubato/error.h>
 
 #include "io/net/link/key_range.h"
+#include "models/ragged/ragged.h"
 #include "models/shard/shard_private.h"
 #include "models/spec.h"
 #include "models/storage/storage.h"
@@ -18,12 +19,23 @@
 #define ADD_BLOCK 32u      /* keys; measured: their rows are still cached when deltas are added */
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
+static void find_ragged(void *shard, const RubatoKey *keys, size_t n, RaggedRow **rows)
+{
+    void *found[RAGGED_FIND_MOST];
+
+    shard_find(shard, keys, n, found);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = found[i];
+}
+
 RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, uint64_t n_keys,
                               uint64_t hash_seed, GError **error)
 {
+    const bool is_ragged = spec->shape == RUBATO_SHAPE_RAGGED;
+    const RubatoTableSpec of_rows = is_ragged ? ragged_row_spec(spec) : *spec;
     RubatoShard *shard = g_new0(RubatoShard, 1);
 
-    if (!updater_init(&shard->updater, spec)) {
+    if (!updater_init(&shard->updater, &of_rows)) {
         g_free(shard);
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                     "table %s: no memory for a row of %u values", spec->name, spec_width(spec));
@@ -39,11 +51,11 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     shard->first_key = first_key;
     shard->n_keys = n_keys;
     shard->ops = storage_find(spec_storage_name(spec));
-    init_prepare(&shard->init, spec);
+    init_prepare(&shard->init, &of_rows);
     init_add_state(&shard->init, shard->updater.ops, &shard->updater.update);
 
     const RubatoStorageSetup setup = {
-        .spec = spec,
+        .spec = &of_rows,
         .first_key = first_key,
         .n_keys = n_keys,
         .row_bytes = shard->stride,
@@ -58,6 +70,8 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     }
     shard->storage->ops = shard->ops;
     shard->rows = shard->ops->run(shard->storage, first_key, (size_t)n_keys);
+    if (is_ragged)
+        shard->ragged = ragged_heap_new(find_ragged, shard);
     return shard;
 }
 
@@ -65,6 +79,7 @@ void shard_free(RubatoShard *shard)
 {
     if (shard == NULL)
         return;
+    ragged_heap_free(shard->ragged);
     shard->ops->destroy(shard->storage);
     updater_clear(&shard->updater);
     g_free(shard);
@@ -121,6 +136,8 @@ const RubatoTableSpec *shard_spec(const RubatoShard *shard)
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes)
 {
     shard->ops->size(shard->storage, n_rows, n_bytes);
+    if (shard->ragged != NULL)
+        *n_bytes += ragged_heap_all_bytes(shard->ragged);
 }
 
 uint64_t shard_n_rows(const RubatoShard *shard)

@@ -9,6 +9,7 @@
 
 #include "models/init.h"
 #include "models/keys.h"
+#include "models/ragged/ragged_heap.h"
 #include "models/shard/shard.h"
 #include "models/update/updater.h"
 
@@ -30,6 +31,8 @@ struct RubatoShard {
 
     Updater updater;
     RubatoStorage *storage;
+    RaggedHeap *ragged; /* of a table whose rows have different lengths: the storage has a RaggedRow
+                         * for each key; else NULL */
 
     bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;

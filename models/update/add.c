@@ -54,6 +54,8 @@ static void apply(const RubatoUpdate *update, void *values, const void *deltas, 
     case RUBATO_I64:
         add_u64(values, deltas, n_values);
         break;
+    case RUBATO_U8: /* in ragged rows alone */
+        break;
     }
 }
 
@@ -74,6 +76,8 @@ static void apply_rows(const RubatoUpdate *update, void *const *rows, const void
         break;
     case RUBATO_I64:
         add_rows_u64(width, rows, deltas, at, n);
+        break;
+    case RUBATO_U8: /* in ragged rows alone */
         break;
     }
 }

@@ -191,6 +191,8 @@ bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double va
 
     if ((unsigned)hyper >= N_HYPERS)
         return spec_refuse(spec, error, "%d is no RubatoHyper", (int)hyper);
+    if (spec->shape == RUBATO_SHAPE_RAGGED)
+        return spec_refuse_idle(spec, hypers[hyper].name, "rows of one length", error);
     rule_set(&tuned.rule, hyper, value);
     return rule_check(&tuned, error);
 }

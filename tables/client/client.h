@@ -1,4 +1,4 @@
-/* A worker's side of one table: the code that all four handles share.
+/* A worker's side of one table: the code that all handles share.
  *
  * A TableRoute describes a table to the workers of one task on one node; they share it. A
  * TableClient belongs to one worker. It has the worker's clock on the table and room for one

@@ -27,6 +27,18 @@ typedef struct {
 
 /* ---- checks ---- */
 
+static bool check_shape(const TableClient *client, const RubatoHandlerCall *asked, GError **error)
+{
+    const RubatoTableSpec *spec = client->route->spec;
+
+    if (spec->shape == RUBATO_SHAPE_EVEN)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: handler %s wants rows of one length, and these have different ones",
+                spec->name, asked->handler);
+    return false;
+}
+
 static bool check_size(const TableClient *client, const RubatoHandlerCall *asked, GError **error)
 {
     const size_t most = RUBATO_HANDLER_MOST_BYTES;
@@ -269,7 +281,8 @@ bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GByt
 {
     Calling calling = { .client = client, .asked = asked };
 
-    if (!table_client_check_owner(client, error) || !check_size(client, asked, error))
+    if (!table_client_check_owner(client, error) || !check_shape(client, asked, error) ||
+        !check_size(client, asked, error))
         return false;
     calling.ops = client->route->find_handler(client->route->spec, asked, error);
     if (calling.ops == NULL || !check_scope(client, asked, error))

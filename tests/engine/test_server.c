@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "io/net/handler_call.h"
+#include "models/handlers/handler.h"
 #include "models/shard/shard.h"
 #include "models/spec.h"
 #include "models/update/bad_gradients.h"
@@ -501,6 +503,91 @@ START_TEST(calls_that_are_begun_and_not_finished_are_bounded)
 }
 END_TEST
 
+/* ---- tables of ragged rows ---- */
+
+/* The bytes of a request, which begin with its name; what they say of sizes may be wrong. */
+static size_t write_ragged(unsigned char *bytes, const char *name, const RubatoKeys *keys,
+                           const void *arguments, size_t n)
+{
+    HandlerCall call = { .ops = handler_find(name), .arguments = arguments, .n_bytes = n };
+
+    handler_call_write(&call, keys, bytes);
+    return handler_call_size(&call, keys);
+}
+
+START_TEST(what_another_node_asks_of_ragged_rows_is_checked)
+{
+    static const uint32_t two[] = { 2, 0 }, huge[] = { UINT32_MAX }, none[] = { 0, 0, 0 };
+    const struct {
+        const char *name;
+        const void *arguments;
+        size_t n_bytes;
+        RubatoKeys keys;
+    } cases[] = {
+        { "ragged.get", two, 1, { .first = 1, .n = 1 } }, /* arguments of none */
+        { "ragged.erase", two, 4, { .first = 1, .n = 1 } },
+        { "ragged.get", NULL, 0, { .first = N_KEYS, .n = 1 } }, /* keys of nobody */
+        { "ragged.get", NULL, 0, { .first = 1, .n = N_KEYS } },
+        { "ragged.assign", two, 4, { .first = 1, .n = 1 } },  /* rows without values */
+        { "ragged.assign", two, 3, { .first = 1, .n = 1 } },  /* less than a length */
+        { "ragged.append", huge, 4, { .first = 1, .n = 1 } }, /* longer than rows may be */
+        { "ragged.add", none, 8, { .first = 1, .n = 3 } },    /* fewer lengths than keys */
+        { "ragged.add", none, 12, { .first = 1, .n = 2 } },   /* more of them */
+        { "norm", NULL, 0, { .first = 1, .n = 1 } },          /* for rows of one length */
+    };
+    static const MessageKind kinds[] = { MESSAGE_GET,   MESSAGE_ADD,       MESSAGE_SET,
+                                         MESSAGE_RESET, MESSAGE_GET_STATE, MESSAGE_SET_STATE };
+    RubatoTableSpec spec = { .name = "lists", .n_keys = N_KEYS, .shape = RUBATO_SHAPE_RAGGED };
+    RubatoShard *shard;
+    uint64_t n_refused = 0;
+    Rig rig;
+
+    rig_init(&rig, "asp");
+    shard = shard_new(&spec, 0, N_KEYS, NULL);
+    server_add_table(&rig.server, N_TABLES, 1);
+    server_add_shard(&rig.server, N_TABLES, 0, shard);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        _Alignas(8) unsigned char bytes[200];
+        const size_t n = write_ragged(bytes, cases[i].name, &cases[i].keys, cases[i].arguments,
+                                      cases[i].n_bytes);
+        Asked asked = { .value = 0 };
+
+        asked.message = (Message){ .kind = MESSAGE_HANDLER,
+                                   .table = N_TABLES,
+                                   .node = OTHER,
+                                   .row_bytes = 1,
+                                   .input_bytes = n,
+                                   .request = { .worker = BAD_GRADIENTS_NO_WORKER,
+                                                .keys = { .n = n },
+                                                .input = bytes,
+                                                .piece = { i + 1, n } } };
+        ask(&rig, &asked);
+        require_msg(call_has_ended(&asked.call) && asked.call.status == CALL_REFUSED,
+                    "case %zu: %s", i, cases[i].name);
+        ck_assert_uint_eq(rig.server.n_refused, ++n_refused);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) { /* they would see where rows lie */
+        static const float input[2];
+        Asked asked = { .value = 0 };
+
+        asked.message = (Message){ .kind = kinds[i],
+                                   .table = N_TABLES,
+                                   .node = OTHER,
+                                   .request = { .worker = BAD_GRADIENTS_NO_WORKER,
+                                                .keys = { .first = 1, .n = 1 },
+                                                .output = &asked.value } };
+        if (kinds[i] == MESSAGE_ADD || kinds[i] == MESSAGE_SET) {
+            asked.message.request.input = input;
+            asked.message.input_bytes = sizeof input[0];
+        }
+        ask(&rig, &asked);
+        require_msg(asked.call.status == CALL_REFUSED, "kind %u", kinds[i]);
+        ck_assert_uint_eq(rig.server.n_refused, ++n_refused);
+    }
+    rig_clear(&rig);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("server");
@@ -515,6 +602,7 @@ int main(void)
     tcase_add_test(cases, a_clock_reaches_every_part);
     tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
     tcase_add_test(cases, calls_that_are_begun_and_not_finished_are_bounded);
+    tcase_add_test(cases, what_another_node_asks_of_ragged_rows_is_checked);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -58,6 +58,8 @@ static void fill(Filled *filled, const char *table, uint64_t seed)
             ((int64_t *)(void *)filled->values)[i] = (int64_t)(next_random(&state) >> 12);
             filled->doubles[i] = (double)((int64_t *)(void *)filled->values)[i];
             break;
+        case RUBATO_U8: /* only in ragged rows */
+            break;
         }
     }
     memset(filled->values, 0, 4 * rubato_dtype_size(filled->dtype));

@@ -32,10 +32,13 @@ typedef enum {
     HANDLE_CLIENT_CACHED, /* the process cache serves all rows */
     HANDLE_CHUNK,
     HANDLE_SPARSE,
+    HANDLE_RAGGED, /* row i has 1 + i % width values */
 } HandleKind;
 
-static const char *const handle_names[] = { "KVTable", "KVClientTable", "KVClientTable with cache",
-                                            "ChunkTable", "SparseKVClientTable" };
+static const char *const handle_names[] = {
+    "KVTable",    "KVClientTable",       "KVClientTable with cache",
+    "ChunkTable", "SparseKVClientTable", "RaggedTable"
+};
 
 static const struct {
     const char *model;
@@ -65,6 +68,12 @@ static const struct {
     { "ssp", "dense", HANDLE_CHUNK },
     { "ssp", "dense", HANDLE_SPARSE },
     { "ssp", "hash", HANDLE_SPARSE },
+    { "asp", "dense", HANDLE_RAGGED },
+    { "asp", "hash", HANDLE_RAGGED },
+    { "bsp", "dense", HANDLE_RAGGED },
+    { "bsp", "hash", HANDLE_RAGGED },
+    { "ssp", "dense", HANDLE_RAGGED },
+    { "ssp", "hash", HANDLE_RAGGED },
     { "sparse_ssp", "dense", HANDLE_KV },
     { "sparse_ssp", "hash", HANDLE_KV },
     { "sparse_ssp", "dense", HANDLE_CLIENT },
@@ -186,6 +195,7 @@ typedef struct {
     RubatoKVClientTable *client;
     RubatoChunkTable *chunk;
     RubatoSparseKVClientTable *sparse;
+    RubatoRaggedTable *ragged;
     RubatoIteration iterations[N_ITERATIONS];
     uint32_t n_callbacks; /* helper thread, then whoever has waited */
 } Handle;
@@ -206,6 +216,9 @@ static bool open_handle(Handle *handle, RubatoWorker *worker, GError **error)
     case HANDLE_CHUNK:
         handle->chunk = rubato_worker_open_chunk_table(worker, spec->name, spec->dtype, error);
         return handle->chunk != NULL;
+    case HANDLE_RAGGED:
+        handle->ragged = rubato_worker_open_ragged_table(worker, spec->name, spec->dtype, error);
+        return handle->ragged != NULL;
     case HANDLE_SPARSE:
         break;
     }
@@ -222,6 +235,7 @@ static void close_handle(Handle *handle)
     rubato_kv_client_table_free(handle->client);
     rubato_chunk_table_free(handle->chunk);
     rubato_sparse_kv_client_table_free(handle->sparse);
+    rubato_ragged_table_free(handle->ragged);
 }
 
 static void count_callback(RubatoTicket ticket, const GError *error, void *user_data)
@@ -241,6 +255,83 @@ typedef struct {
     const void *deltas;
     void *values;
 } Request;
+
+/* ---- rows of different lengths: the same values, without those beyond a row's end ---- */
+
+static uint32_t length_of(const Plan *plan, uint32_t number)
+{
+    return 1 + number % plan->spec.width;
+}
+
+/* Copies the values that rows have between rows of one length and packed ones. */
+static void pack(const Plan *plan, const Step *step, char *packed, const char *even)
+{
+    const size_t value_bytes = rubato_dtype_size(plan->spec.dtype);
+
+    for (uint32_t i = 0; i < step->n; i++) {
+        const size_t n_bytes = length_of(plan, step->numbers[i]) * value_bytes;
+
+        memcpy(packed, even + i * plan->spec.width * value_bytes, n_bytes);
+        packed += n_bytes;
+    }
+}
+
+/* Beyond the end of a row there is what would be there. */
+static void unpack(const Plan *plan, const Step *step, const char *packed, char *even)
+{
+    const size_t value_bytes = rubato_dtype_size(plan->spec.dtype);
+    const uint32_t width = plan->spec.width;
+
+    for (uint32_t i = 0; i < step->n; i++) {
+        const uint32_t n = length_of(plan, step->numbers[i]);
+
+        memcpy(even + i * width * value_bytes, packed, n * value_bytes);
+        for (uint32_t j = n; j < width; j++)
+            value_store(plan->spec.dtype, even, i * width + j,
+                        (j + 1) * value_load(plan->spec.dtype, even, i * width));
+        packed += n * value_bytes;
+    }
+}
+
+static bool wait_for_get(Handle *handle, const Step *step, uint32_t *lengths, char *packed,
+                         bool blocking, GError **error)
+{
+    const size_t most = MAX_STEP_KEYS * MAX_WIDTH;
+    RubatoTicket ticket;
+
+    if (blocking)
+        return rubato_ragged_table_get_into(handle->ragged, step->keys, step->n, lengths, packed,
+                                            most, error);
+    ticket = rubato_ragged_table_get_into_async(handle->ragged, step->keys, step->n, lengths,
+                                                packed, most, NULL, error);
+    return ticket != 0 && rubato_worker_wait(handle->worker, ticket, error);
+}
+
+/* An Add and Get is two requests. */
+static bool ask_ragged(Handle *handle, const Request *request, bool blocking, GError **error)
+{
+    const Plan *plan = handle->plan;
+    const Step *step = request->step;
+    _Alignas(8) char packed[MAX_STEP_KEYS * MAX_WIDTH * 8];
+    uint32_t lengths[MAX_STEP_KEYS];
+
+    for (uint32_t i = 0; i < step->n; i++)
+        lengths[i] = length_of(plan, step->numbers[i]);
+    if (request->ask != ASK_GET) {
+        pack(plan, step, packed, request->deltas);
+        TRY(blocking ? rubato_ragged_table_add(handle->ragged, step->keys, step->n, lengths, packed,
+                                               error)
+                     : rubato_ragged_table_add_async(handle->ragged, step->keys, step->n, lengths,
+                                                     packed, NULL, error) != 0);
+    }
+    if (request->ask == ASK_ADD)
+        return true;
+    TRY(wait_for_get(handle, step, lengths, packed, blocking, error));
+    for (uint32_t i = 0; i < step->n; i++)
+        REQUIRE(lengths[i] == length_of(plan, step->numbers[i]));
+    unpack(plan, step, packed, request->values);
+    return true;
+}
 
 #define KEYS request->step->keys, request->step->n
 #define RUN request->step->keys[0], request->step->n
@@ -272,6 +363,7 @@ static bool ask_blocking(Handle *handle, const Request *request, GError **error)
         return step->is_chunks ? ASK(rubato_chunk_table, _chunks, handle->chunk, CHUNKS, NOTHING)
                                : ASK(rubato_chunk_table, , handle->chunk, KEYS, NOTHING);
     case HANDLE_SPARSE:
+    case HANDLE_RAGGED: /* ask_ragged */
         break;
     }
     return request->ask == ASK_GET
@@ -302,6 +394,7 @@ static RubatoTicket ask_async(Handle *handle, const Request *request,
                    ? ASK(rubato_chunk_table, _chunks_async, handle->chunk, CHUNKS, OPTIONS)
                    : ASK(rubato_chunk_table, _async, handle->chunk, KEYS, OPTIONS);
     case HANDLE_SPARSE:
+    case HANDLE_RAGGED: /* ask_ragged */
         break;
     }
     return request->ask == ASK_GET ? rubato_sparse_kv_client_table_get_async(
@@ -319,6 +412,8 @@ static bool ask(Handle *handle, const Request *request, uint64_t t, GError **err
     const RubatoRequestOptions options = { .callback = count_callback, .user_data = handle };
     RubatoTicket ticket;
 
+    if (handle->kind == HANDLE_RAGGED)
+        return ask_ragged(handle, request, t % 2 == 0, error);
     if (t % 2 == 0)
         return ask_blocking(handle, request, error);
     if (request->ask == ASK_ADD) /* in flight until the handle is closed */
@@ -340,6 +435,8 @@ static bool clock_handle(Handle *handle, GError **error)
         return rubato_kv_client_table_clock(handle->client, error);
     case HANDLE_CHUNK:
         return rubato_chunk_table_clock(handle->chunk, error);
+    case HANDLE_RAGGED:
+        return rubato_ragged_table_clock(handle->ragged, error);
     case HANDLE_SPARSE: /* it clocks itself */
         break;
     }
@@ -442,15 +539,66 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
 
 /* ---- the cases ---- */
 
+static Step all_keys(const Plan *plan)
+{
+    Step all = { .n = N_KEYS };
+
+    for (uint32_t i = 0; i < N_KEYS; i++) {
+        all.numbers[i] = N_KEYS - 1 - i;
+        all.keys[i] = key_of(plan, N_KEYS - 1 - i);
+    }
+    return all;
+}
+
+/* Rows have to have their lengths before anything is added. */
+static void make_ragged_rows(RubatoEngine *engine, const Plan *plan)
+{
+    static const char zeros[N_KEYS * MAX_WIDTH * 8];
+    const Step all = all_keys(plan);
+    uint32_t lengths[N_KEYS];
+
+    for (uint32_t i = 0; i < N_KEYS; i++)
+        lengths[i] = length_of(plan, all.numbers[i]);
+    ck_assert(rubato_engine_assign_ragged(engine, plan->spec.name, all.keys, N_KEYS, lengths, zeros,
+                                          NULL));
+}
+
+static void create_planned(RubatoEngine *engine, const Plan *plan)
+{
+    RubatoTableSpec spec = plan->spec;
+
+    if (plan->handle != HANDLE_RAGGED) {
+        create_table(engine, &spec);
+        return;
+    }
+    spec.width = spec.chunk_size = 0;
+    spec.create_on_get = false;
+    spec.shape = RUBATO_SHAPE_RAGGED;
+    create_table(engine, &spec);
+    make_ragged_rows(engine, plan);
+}
+
+static bool read_all(RubatoEngine *engine, const Plan *plan, void *values)
+{
+    const Step all = all_keys(plan);
+    g_autofree void *packed = NULL;
+    uint32_t lengths[N_KEYS];
+
+    if (plan->handle != HANDLE_RAGGED)
+        return rubato_engine_get(engine, plan->spec.name, all.keys, N_KEYS, values, NULL);
+    if (!rubato_engine_get_ragged(engine, plan->spec.name, all.keys, N_KEYS, lengths, &packed,
+                                  NULL))
+        return false;
+    unpack(plan, &all, packed, values);
+    return true;
+}
+
 static void check_totals(RubatoEngine *engine, const Plan *plan)
 {
     const uint32_t width = plan->spec.width;
     _Alignas(8) char values[N_KEYS * MAX_WIDTH * 8];
-    RubatoKey keys[N_KEYS];
 
-    for (uint32_t i = 0; i < N_KEYS; i++)
-        keys[i] = key_of(plan, N_KEYS - 1 - i);
-    ck_assert(rubato_engine_get(engine, plan->spec.name, keys, N_KEYS, values, NULL));
+    ck_assert(read_all(engine, plan, values));
     for (uint32_t i = 0; i < N_KEYS; i++) {
         int64_t total = 0;
 
@@ -474,7 +622,7 @@ static void run_plan(RubatoEngine *engine, Plan *plan, uint64_t seed)
     bool ok;
 
     make_plan(plan, seed);
-    create_table(engine, &plan->spec);
+    create_planned(engine, plan);
     if (plan->moves)
         plan->mover = mover_new(engine, plan->spec.name, plan->spec.parts, seed);
     ok = rubato_engine_run(engine, &task, &error);

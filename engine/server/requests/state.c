@@ -18,6 +18,7 @@ extern const RequestOps get_state_request, set_state_request;
 
 const RequestOps get_state_request = {
     .name = "Get of state",
+    .is_of_even_rows = true,
     .rows = REQUEST_OUTPUT,
     .is_sent_again = true,
     .row_bytes = spec_state_bytes,
@@ -27,6 +28,7 @@ const RequestOps get_state_request = {
 
 const RequestOps set_state_request = {
     .name = "Set of state",
+    .is_of_even_rows = true,
     .rows = REQUEST_INPUT,
     .row_bytes = spec_state_bytes,
     .find_fault = request_find_key_fault,

@@ -338,6 +338,8 @@ void value_store(RubatoDtype dtype, void *values, size_t i, int64_t value)
     case RUBATO_I64:
         ((int64_t *)values)[i] = value;
         break;
+    case RUBATO_U8: /* in ragged rows alone */
+        break;
     }
 }
 
@@ -351,6 +353,8 @@ int64_t value_load(RubatoDtype dtype, const void *values, size_t i)
     case RUBATO_I32:
         return ((const int32_t *)values)[i];
     case RUBATO_I64:
+        break;
+    case RUBATO_U8: /* in ragged rows alone */
         break;
     }
     return ((const int64_t *)values)[i];

@@ -1,0 +1,23 @@
+/* A part's state on its way to a server of another node: what the files that send it share.
+ *
+ *   moving_part.c  the requests of models, and how any request is sent
+ *   moving_rows.c  rows, and what else belongs to the shard
+ *
+ * Threads: that of the engine's calls. */
+#ifndef RUBATO_ENGINE_SERVER_MOVING_PART_H
+#define RUBATO_ENGINE_SERVER_MOVING_PART_H
+
+#include "engine/server/server_parts.h"
+
+/* Sends a request; its call gets a part. message: all but what is the same for all. */
+bool moving_part_ask(const MovingPart *moving, const PartWay *way, Message *message,
+                     GError **error);
+
+/* Waits for the answers of a call. */
+CallStatus moving_part_finish(const PartWay *way, Call *call);
+
+/* Sets the error with which it ended. */
+bool moving_part_check(const MovingPart *moving, const PartWay *way, CallStatus status,
+                       GError **error);
+
+#endif

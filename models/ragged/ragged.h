@@ -1,0 +1,41 @@
+/* Requests to tables of rows of different lengths, as calls of handlers of the library's own.
+ *
+ * A request goes as the call of a handler on keys: it carries any number of bytes for each key, and
+ * brings back as many, and a model treats it as a Get or as an Add. The handlers are not listed,
+ * and no program can call them but by the handle (rubato/ragged_table.h).
+ *
+ *   ragged.get      result: the length of each key's row, then the rows
+ *   ragged.lengths  result: the length of each key's row
+ *   ragged.add, ragged.assign, ragged.append
+ *                   arguments: a length for each key, then that many values for each key
+ *   ragged.erase
+ *
+ * A length is a number of values, of 4 bytes. Repeated keys are handled in their order.
+ *
+ * Threads: the shard's present owner; the lookups any. */
+#ifndef RUBATO_MODELS_RAGGED_RAGGED_H
+#define RUBATO_MODELS_RAGGED_RAGGED_H
+
+#include <rubato/handler_ops.h>
+
+#include "io/net/handler_call.h"
+#include "models/ragged/ragged_heap.h"
+
+/* The handler of that name; NULL if there is none. */
+const RubatoHandlerOps *ragged_find(const char *name);
+
+/* Whether it is one of them. */
+bool ragged_is_request(const RubatoHandlerOps *ops);
+
+/* What is wrong with a call's bytes; NULL if nothing is. */
+const char *ragged_find_fault(const RubatoTableSpec *spec, const HandlerCall *call,
+                              const RubatoKeys *keys);
+
+/* The spec of what a shard's storage has for each key, a RaggedRow. It keeps the pointers of the
+ * table's spec. */
+RubatoTableSpec ragged_row_spec(const RubatoTableSpec *spec);
+
+/* Whether a spec of such a table makes sense. */
+bool ragged_check_spec(const RubatoTableSpec *spec, GError **error);
+
+#endif
