@@ -94,10 +94,12 @@ static void wake_thread(Actor *actor)
 /* ---- the order of messages ---- */
 
 /* A worker's requests to a table keep their order, a clock stays behind all that came before it,
- * and the rest stays in its place: functions that run as the owner begin and end tasks. */
+ * also one that a Get brings, and the rest stays in its place: functions that run as the owner
+ * begin and end tasks. */
 static PriorityItem item_of(const Message *message)
 {
     const PriorityItem request = {
+        .rule = message->node_clock > 0 ? PRIORITY_ORDER_CARRIES : PRIORITY_ORDER_FREE,
         .is_high = message->is_high,
         .source = ((uint64_t)message->node << 48) ^ ((uint64_t)message->request.worker << 24) ^
                   message->table,

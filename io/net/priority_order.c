@@ -43,14 +43,12 @@ PriorityQueue priority_order_join(PriorityOrder *order, const PriorityItem *item
         return PRIORITY_ORDER_HIGH;
     }
     order->n_joined[PRIORITY_ORDER_NORMAL]++;
-    if (item->rule == PRIORITY_ORDER_FREE) {
+    if (item->rule == PRIORITY_ORDER_FREE || item->rule == PRIORITY_ORDER_CARRIES)
         *last_normal = order->n_joined[PRIORITY_ORDER_NORMAL];
-        *follows = *last_high;
-    } else {
-        *follows = order->n_joined[PRIORITY_ORDER_HIGH];
-        if (item->rule == PRIORITY_ORDER_FIXED)
-            order->fixed = order->n_joined[PRIORITY_ORDER_NORMAL];
-    }
+    if (item->rule == PRIORITY_ORDER_FIXED)
+        order->fixed = order->n_joined[PRIORITY_ORDER_NORMAL];
+    *follows =
+        item->rule == PRIORITY_ORDER_FREE ? *last_high : order->n_joined[PRIORITY_ORDER_HIGH];
     return PRIORITY_ORDER_NORMAL;
 }
 

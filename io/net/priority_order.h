@@ -5,7 +5,7 @@
  *   - Items of one source leave in the order in which they came. So an item of high priority joins
  *     the queue of normal ones while an earlier one of its source waits there, and a normal item
  *     does not leave before the high ones of its source that came before it.
- *   - An item that follows all leaves behind every high item that came before it.
+ *   - An item that follows all, or carries what does, leaves behind all that came before it.
  *   - Nothing overtakes a fixed item, which also follows all.
  *   - No starvation: while a normal item waits, and nothing that it has to follow, at most
  *     most_in_a_row turns are of high items.
@@ -27,7 +27,8 @@ typedef enum {
 
 typedef enum {
     PRIORITY_ORDER_FREE,    /* has no order with other sources */
-    PRIORITY_ORDER_FOLLOWS, /* behind all that came before it; high items may overtake it */
+    PRIORITY_ORDER_FOLLOWS, /* behind all that came before it; high items may overtake it, */
+    PRIORITY_ORDER_CARRIES, /* but not those of its source */
     PRIORITY_ORDER_FIXED,   /* as it came */
 } PriorityRule;
 

@@ -131,6 +131,39 @@ START_TEST(high_priority_goes_before_what_an_owner_has_taken)
 }
 END_TEST
 
+/* A Get that brings its node's clock is a clock, too: it stays behind the Adds that came before it,
+ * which that clock counts. It keeps its worker's order as well. */
+START_TEST(a_get_that_brings_a_clock_is_not_handled_before_what_came_before_it)
+{
+    enum { MOST = 20 };
+    const uint32_t n_normal = _i == 1 ? 10 : 1, n_high = _i == 1 ? 10 : MOST;
+    Diary diary = { .n_handled = 0 };
+    Message high[MOST], normal[MOST];
+    Message bringer = request_of(2, MESSAGE_GET, _i == 1, 200);
+    Message next = request_of(2, MESSAGE_GET, true, 300);
+    Message last = request_of(3, MESSAGE_GET, false, 400);
+    unsigned n_before = 0;
+
+    bringer.node_clock = 1;
+    actor_init(&diary.actor, write_down, NULL);
+    for (uint32_t i = 0; i < n_normal; i++) {
+        normal[i] = request_of(0, MESSAGE_ADD, false, 100 + i);
+        mailbox_push(&diary.actor.mailbox, &normal[i]);
+    }
+    for (uint32_t i = 0; i < n_high; i++) {
+        high[i] = request_of(1, MESSAGE_ADD, true, i);
+        mailbox_push(&diary.actor.mailbox, &high[i]);
+    }
+    mailbox_push(&diary.actor.mailbox, &bringer);
+    mailbox_push(&diary.actor.mailbox, &next);
+    ck_assert(actor_try_handle(&diary.actor, &last));
+    ck_assert_uint_eq(diary.n_handled, n_normal + n_high + 3);
+    while (diary.handled[n_before] != 200)
+        ck_assert_uint_ne(diary.handled[n_before++], 300);
+    ck_assert_uint_eq(n_before, n_normal + n_high);
+}
+END_TEST
+
 /* A function that runs as the owner begins or ends a task. */
 START_TEST(nothing_goes_before_a_function_that_runs_as_the_owner)
 {
@@ -570,6 +603,8 @@ int main(void)
     tcase_add_loop_test(alone, what_is_posted_while_handling_comes_afterwards, 0, 2);
     tcase_add_test(alone, high_priority_goes_before_the_requests_of_others);
     tcase_add_test(alone, high_priority_goes_before_what_an_owner_has_taken);
+    tcase_add_loop_test(alone, a_get_that_brings_a_clock_is_not_handled_before_what_came_before_it,
+                        0, 2);
     tcase_add_test(alone, nothing_goes_before_a_function_that_runs_as_the_owner);
     tcase_add_test(alone, a_message_is_handled_at_once_only_if_it_is_short);
     tcase_add_test(alone, who_must_not_be_kept_long_handles_nothing_of_the_mailbox);

@@ -120,6 +120,7 @@ static void add_item(Run *run, GRand *dice)
     *item = (Item){
         .item = { .rule = what == 0   ? PRIORITY_ORDER_FIXED
                           : what == 1 ? PRIORITY_ORDER_FOLLOWS
+                          : what == 2 ? PRIORITY_ORDER_CARRIES
                                       : PRIORITY_ORDER_FREE,
                   .is_high = what > 1 && g_rand_int_range(dice, 0, 10) < 7,
                   .source = (uint64_t)g_rand_int_range(dice, 0, N_SOURCES) },
@@ -136,6 +137,8 @@ static bool comes_first(const PriorityItem *first, const PriorityItem *second)
         return first->source == second->source;
     if (first->rule == PRIORITY_ORDER_FOLLOWS && second->rule == PRIORITY_ORDER_FREE)
         return !second->is_high;
+    if (first->rule == PRIORITY_ORDER_CARRIES && second->rule == PRIORITY_ORDER_FREE)
+        return !second->is_high || first->source == second->source;
     return true;
 }
 
