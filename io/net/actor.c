@@ -99,7 +99,7 @@ static void wake_thread(Actor *actor)
 static PriorityItem item_of(const Message *message)
 {
     const PriorityItem request = {
-        .rule = message->node_clock > 0 ? PRIORITY_ORDER_CARRIES : PRIORITY_ORDER_FREE,
+        .rule = message->node_clock > 0 ? PRIORITY_RULE_CARRIES : PRIORITY_RULE_FREE,
         .is_high = message->is_high,
         .source = ((uint64_t)message->node << 48) ^ ((uint64_t)message->request.worker << 24) ^
                   message->table,
@@ -114,9 +114,9 @@ static PriorityItem item_of(const Message *message)
     case MESSAGE_TUNE:
         return request;
     case MESSAGE_CLOCK:
-        return (PriorityItem){ .rule = PRIORITY_ORDER_FOLLOWS };
+        return (PriorityItem){ .rule = PRIORITY_RULE_FOLLOWS };
     default:
-        return (PriorityItem){ .rule = PRIORITY_ORDER_FIXED };
+        return (PriorityItem){ .rule = PRIORITY_RULE_FIXED };
     }
 }
 
@@ -137,7 +137,7 @@ static void take_mailbox(Actor *actor)
         const PriorityItem item = item_of(message);
 
         next = message->next;
-        if (priority_order_join(&actor->order, &item, &message->follows) == PRIORITY_ORDER_HIGH)
+        if (priority_order_join(&actor->order, &item, &message->follows) == PRIORITY_QUEUE_HIGH)
             append(&actor->taken_high, &actor->last_taken_high, message);
         else
             append(&actor->taken, &actor->last_taken, message);
@@ -148,11 +148,11 @@ static void take_mailbox(Actor *actor)
 static Message *next_taken(Actor *actor)
 {
     Message **first = &actor->taken;
-    PriorityQueue from = PRIORITY_ORDER_NORMAL;
+    PriorityQueue from = PRIORITY_QUEUE_NORMAL;
 
     if (actor->taken_high != NULL) {
         from = priority_order_next(&actor->order, actor->taken == NULL ? 0 : actor->taken->follows);
-        first = from == PRIORITY_ORDER_HIGH ? &actor->taken_high : &actor->taken;
+        first = from == PRIORITY_QUEUE_HIGH ? &actor->taken_high : &actor->taken;
     }
     Message *const message = *first;
 

@@ -32,41 +32,40 @@ static bool has_waiting(const PriorityOrder *order, PriorityQueue queue, uint64_
 PriorityQueue priority_order_join(PriorityOrder *order, const PriorityItem *item, uint64_t *follows)
 {
     const size_t at = hash(item->source);
-    uint64_t *const last_normal = &order->last[PRIORITY_ORDER_NORMAL][at];
-    uint64_t *const last_high = &order->last[PRIORITY_ORDER_HIGH][at];
+    uint64_t *const last_normal = &order->last[PRIORITY_QUEUE_NORMAL][at];
+    uint64_t *const last_high = &order->last[PRIORITY_QUEUE_HIGH][at];
 
     *follows = 0;
-    if (item->rule == PRIORITY_ORDER_FREE && item->is_high &&
-        !has_waiting(order, PRIORITY_ORDER_NORMAL, *last_normal) &&
-        !has_waiting(order, PRIORITY_ORDER_NORMAL, order->fixed)) {
-        *last_high = ++order->n_joined[PRIORITY_ORDER_HIGH];
-        return PRIORITY_ORDER_HIGH;
+    if (item->rule == PRIORITY_RULE_FREE && item->is_high &&
+        !has_waiting(order, PRIORITY_QUEUE_NORMAL, *last_normal) &&
+        !has_waiting(order, PRIORITY_QUEUE_NORMAL, order->fixed)) {
+        *last_high = ++order->n_joined[PRIORITY_QUEUE_HIGH];
+        return PRIORITY_QUEUE_HIGH;
     }
-    order->n_joined[PRIORITY_ORDER_NORMAL]++;
-    if (item->rule == PRIORITY_ORDER_FREE || item->rule == PRIORITY_ORDER_CARRIES)
-        *last_normal = order->n_joined[PRIORITY_ORDER_NORMAL];
-    if (item->rule == PRIORITY_ORDER_FIXED)
-        order->fixed = order->n_joined[PRIORITY_ORDER_NORMAL];
-    *follows =
-        item->rule == PRIORITY_ORDER_FREE ? *last_high : order->n_joined[PRIORITY_ORDER_HIGH];
-    return PRIORITY_ORDER_NORMAL;
+    order->n_joined[PRIORITY_QUEUE_NORMAL]++;
+    if (item->rule == PRIORITY_RULE_FREE || item->rule == PRIORITY_RULE_CARRIES)
+        *last_normal = order->n_joined[PRIORITY_QUEUE_NORMAL];
+    if (item->rule == PRIORITY_RULE_FIXED)
+        order->fixed = order->n_joined[PRIORITY_QUEUE_NORMAL];
+    *follows = item->rule == PRIORITY_RULE_FREE ? *last_high : order->n_joined[PRIORITY_QUEUE_HIGH];
+    return PRIORITY_QUEUE_NORMAL;
 }
 
 PriorityQueue priority_order_next(const PriorityOrder *order, uint64_t follows)
 {
-    if (priority_order_waiting(order, PRIORITY_ORDER_HIGH) == 0)
-        return PRIORITY_ORDER_NORMAL;
-    if (priority_order_waiting(order, PRIORITY_ORDER_NORMAL) == 0 ||
+    if (priority_order_waiting(order, PRIORITY_QUEUE_HIGH) == 0)
+        return PRIORITY_QUEUE_NORMAL;
+    if (priority_order_waiting(order, PRIORITY_QUEUE_NORMAL) == 0 ||
         !priority_order_is_due(order, follows))
-        return PRIORITY_ORDER_HIGH;
-    return order->n_in_a_row < order->most_in_a_row ? PRIORITY_ORDER_HIGH : PRIORITY_ORDER_NORMAL;
+        return PRIORITY_QUEUE_HIGH;
+    return order->n_in_a_row < order->most_in_a_row ? PRIORITY_QUEUE_HIGH : PRIORITY_QUEUE_NORMAL;
 }
 
 void priority_order_leave(PriorityOrder *order, PriorityQueue queue, uint64_t n)
 {
     order->n_left[queue] += n;
     order->n_in_a_row =
-        queue == PRIORITY_ORDER_HIGH && priority_order_waiting(order, PRIORITY_ORDER_NORMAL) > 0
+        queue == PRIORITY_QUEUE_HIGH && priority_order_waiting(order, PRIORITY_QUEUE_NORMAL) > 0
             ? order->n_in_a_row + 1
             : 0;
 }

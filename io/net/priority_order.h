@@ -20,30 +20,30 @@
 #include <stdint.h>
 
 typedef enum {
-    PRIORITY_ORDER_NORMAL,
-    PRIORITY_ORDER_HIGH,
-    PRIORITY_ORDER_N_QUEUES,
+    PRIORITY_QUEUE_NORMAL,
+    PRIORITY_QUEUE_HIGH,
+    PRIORITY_QUEUE_N_QUEUES,
 } PriorityQueue;
 
 typedef enum {
-    PRIORITY_ORDER_FREE,    /* has no order with other sources */
-    PRIORITY_ORDER_FOLLOWS, /* behind all that came before it; high items may overtake it, */
-    PRIORITY_ORDER_CARRIES, /* but not those of its source */
-    PRIORITY_ORDER_FIXED,   /* as it came */
+    PRIORITY_RULE_FREE,    /* has no order with other sources */
+    PRIORITY_RULE_FOLLOWS, /* behind all that came before it; high items may overtake it, */
+    PRIORITY_RULE_CARRIES, /* but not those of its source */
+    PRIORITY_RULE_FIXED,   /* as it came */
 } PriorityRule;
 
 typedef struct {
     PriorityRule rule;
-    bool is_high; /* only of PRIORITY_ORDER_FREE */
+    bool is_high; /* only of PRIORITY_RULE_FREE */
     uint64_t source;
 } PriorityItem;
 
 enum { PRIORITY_ORDER_SOURCES = 64 };
 
 typedef struct {
-    uint64_t n_joined[PRIORITY_ORDER_N_QUEUES], n_left[PRIORITY_ORDER_N_QUEUES];
+    uint64_t n_joined[PRIORITY_QUEUE_N_QUEUES], n_left[PRIORITY_QUEUE_N_QUEUES];
     /* by hash: how many had joined the queue with the last item of the source */
-    uint64_t last[PRIORITY_ORDER_N_QUEUES][PRIORITY_ORDER_SOURCES];
+    uint64_t last[PRIORITY_QUEUE_N_QUEUES][PRIORITY_ORDER_SOURCES];
     uint64_t fixed; /* the same for the last fixed item, which joined the normal ones */
     uint32_t most_in_a_row, n_in_a_row;
 } PriorityOrder;
@@ -58,7 +58,7 @@ PriorityQueue priority_order_join(PriorityOrder *order, const PriorityItem *item
 /* Whether a normal item with this number may leave. */
 static inline bool priority_order_is_due(const PriorityOrder *order, uint64_t follows)
 {
-    return follows <= order->n_left[PRIORITY_ORDER_HIGH];
+    return follows <= order->n_left[PRIORITY_QUEUE_HIGH];
 }
 
 /* The queue whose first item is next, of two of which one at least is not empty. follows: of the

@@ -35,9 +35,9 @@ static PriorityItem item_of(const WireHeader *header)
         return request;
     case MESSAGE_CLOCK:
     case MESSAGE_CONTROL:
-        return (PriorityItem){ .rule = PRIORITY_ORDER_FOLLOWS };
+        return (PriorityItem){ .rule = PRIORITY_RULE_FOLLOWS };
     default:
-        return (PriorityItem){ .rule = PRIORITY_ORDER_FIXED };
+        return (PriorityItem){ .rule = PRIORITY_RULE_FIXED };
     }
 }
 
@@ -60,9 +60,9 @@ static uint32_t count_due(const SendQueue *queue)
 {
     uint32_t n = 0;
 
-    if (queue->first[PRIORITY_ORDER_HIGH] == NULL)
+    if (queue->first[PRIORITY_QUEUE_HIGH] == NULL)
         return UINT32_MAX;
-    for (const Frame *frame = queue->first[PRIORITY_ORDER_NORMAL];
+    for (const Frame *frame = queue->first[PRIORITY_QUEUE_NORMAL];
          frame != NULL && priority_order_is_due(&queue->order, frame->follows) &&
          n < PACKET_SMALL_MOST;
          frame = frame->next)
@@ -72,10 +72,10 @@ static uint32_t count_due(const SendQueue *queue)
 
 Packet *send_queue_take(SendQueue *queue, size_t joined_bytes)
 {
-    const Frame *const first = queue->first[PRIORITY_ORDER_NORMAL];
+    const Frame *const first = queue->first[PRIORITY_QUEUE_NORMAL];
     const PriorityQueue from =
         priority_order_next(&queue->order, first == NULL ? 0 : first->follows);
-    const uint32_t most = from == PRIORITY_ORDER_HIGH ? UINT32_MAX : count_due(queue);
+    const uint32_t most = from == PRIORITY_QUEUE_HIGH ? UINT32_MAX : count_due(queue);
     Packet *const packet = packet_take(&queue->first[from], joined_bytes, most);
 
     priority_order_leave(&queue->order, from, packet->n_messages);
@@ -84,7 +84,7 @@ Packet *send_queue_take(SendQueue *queue, size_t joined_bytes)
 
 void send_queue_clear(SendQueue *queue)
 {
-    for (PriorityQueue which = 0; which < PRIORITY_ORDER_N_QUEUES; which++)
+    for (PriorityQueue which = 0; which < PRIORITY_QUEUE_N_QUEUES; which++)
         while (queue->first[which] != NULL) {
             Frame *const frame = queue->first[which];
 

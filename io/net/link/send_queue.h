@@ -12,8 +12,8 @@
 
 typedef struct {
     PriorityOrder order;
-    Frame *first[PRIORITY_ORDER_N_QUEUES];
-    Frame *last[PRIORITY_ORDER_N_QUEUES]; /* valid where there is a first */
+    Frame *first[PRIORITY_QUEUE_N_QUEUES];
+    Frame *last[PRIORITY_QUEUE_N_QUEUES]; /* valid where there is a first */
 } SendQueue;
 
 void send_queue_init(SendQueue *queue);
@@ -23,7 +23,7 @@ void send_queue_add(SendQueue *queue, Frame *frame);
 
 static inline bool send_queue_is_empty(const SendQueue *queue)
 {
-    return queue->first[PRIORITY_ORDER_NORMAL] == NULL && queue->first[PRIORITY_ORDER_HIGH] == NULL;
+    return queue->first[PRIORITY_QUEUE_NORMAL] == NULL && queue->first[PRIORITY_QUEUE_HIGH] == NULL;
 }
 
 /* The next packet, as packet_take makes it; the queue is not empty. (transfer full) */

@@ -22,12 +22,12 @@ START_TEST(high_items_of_others_go_first)
     uint64_t follows;
 
     priority_order_init(&order, ROW);
-    ck_assert_int_eq(join(&order, PRIORITY_ORDER_FREE, false, 1, &follows), PRIORITY_ORDER_NORMAL);
+    ck_assert_int_eq(join(&order, PRIORITY_RULE_FREE, false, 1, &follows), PRIORITY_QUEUE_NORMAL);
     ck_assert_uint_eq(follows, 0);
-    ck_assert_int_eq(join(&order, PRIORITY_ORDER_FREE, true, 2, &follows), PRIORITY_ORDER_HIGH);
-    ck_assert_int_eq(priority_order_next(&order, 0), PRIORITY_ORDER_HIGH);
-    priority_order_leave(&order, PRIORITY_ORDER_HIGH, 1);
-    ck_assert_int_eq(priority_order_next(&order, 0), PRIORITY_ORDER_NORMAL);
+    ck_assert_int_eq(join(&order, PRIORITY_RULE_FREE, true, 2, &follows), PRIORITY_QUEUE_HIGH);
+    ck_assert_int_eq(priority_order_next(&order, 0), PRIORITY_QUEUE_HIGH);
+    priority_order_leave(&order, PRIORITY_QUEUE_HIGH, 1);
+    ck_assert_int_eq(priority_order_next(&order, 0), PRIORITY_QUEUE_NORMAL);
 }
 END_TEST
 
@@ -37,13 +37,13 @@ START_TEST(a_high_item_stays_behind_its_source)
     uint64_t follows;
 
     priority_order_init(&order, ROW);
-    join(&order, PRIORITY_ORDER_FREE, false, 1, &follows);
-    ck_assert_int_eq(join(&order, PRIORITY_ORDER_FREE, true, 1, &follows), PRIORITY_ORDER_NORMAL);
-    priority_order_leave(&order, PRIORITY_ORDER_NORMAL, 1);
+    join(&order, PRIORITY_RULE_FREE, false, 1, &follows);
+    ck_assert_int_eq(join(&order, PRIORITY_RULE_FREE, true, 1, &follows), PRIORITY_QUEUE_NORMAL);
+    priority_order_leave(&order, PRIORITY_QUEUE_NORMAL, 1);
     /* one of them still waits */
-    ck_assert_int_eq(join(&order, PRIORITY_ORDER_FREE, true, 1, &follows), PRIORITY_ORDER_NORMAL);
-    priority_order_leave(&order, PRIORITY_ORDER_NORMAL, 2);
-    ck_assert_int_eq(join(&order, PRIORITY_ORDER_FREE, true, 1, &follows), PRIORITY_ORDER_HIGH);
+    ck_assert_int_eq(join(&order, PRIORITY_RULE_FREE, true, 1, &follows), PRIORITY_QUEUE_NORMAL);
+    priority_order_leave(&order, PRIORITY_QUEUE_NORMAL, 2);
+    ck_assert_int_eq(join(&order, PRIORITY_RULE_FREE, true, 1, &follows), PRIORITY_QUEUE_HIGH);
 }
 END_TEST
 
@@ -54,13 +54,13 @@ START_TEST(a_normal_item_stays_behind_the_high_ones_of_its_source)
 
     priority_order_init(&order, ROW);
     for (unsigned i = 0; i < 2 * ROW; i++)
-        join(&order, PRIORITY_ORDER_FREE, true, 1, &follows);
-    join(&order, PRIORITY_ORDER_FREE, false, 1, &follows);
+        join(&order, PRIORITY_RULE_FREE, true, 1, &follows);
+    join(&order, PRIORITY_RULE_FREE, false, 1, &follows);
     for (unsigned i = 0; i < 2 * ROW; i++) {
-        ck_assert_int_eq(priority_order_next(&order, follows), PRIORITY_ORDER_HIGH);
-        priority_order_leave(&order, PRIORITY_ORDER_HIGH, 1);
+        ck_assert_int_eq(priority_order_next(&order, follows), PRIORITY_QUEUE_HIGH);
+        priority_order_leave(&order, PRIORITY_QUEUE_HIGH, 1);
     }
-    ck_assert_int_eq(priority_order_next(&order, follows), PRIORITY_ORDER_NORMAL);
+    ck_assert_int_eq(priority_order_next(&order, follows), PRIORITY_QUEUE_NORMAL);
 }
 END_TEST
 
@@ -70,10 +70,10 @@ START_TEST(a_clock_follows_all_and_may_be_overtaken)
     uint64_t follows;
 
     priority_order_init(&order, ROW);
-    join(&order, PRIORITY_ORDER_FREE, true, 1, &follows);
-    join(&order, PRIORITY_ORDER_FOLLOWS, false, 0, &follows);
+    join(&order, PRIORITY_RULE_FREE, true, 1, &follows);
+    join(&order, PRIORITY_RULE_FOLLOWS, false, 0, &follows);
     ck_assert_uint_eq(follows, 1);
-    ck_assert_int_eq(join(&order, PRIORITY_ORDER_FREE, true, 1, &follows), PRIORITY_ORDER_HIGH);
+    ck_assert_int_eq(join(&order, PRIORITY_RULE_FREE, true, 1, &follows), PRIORITY_QUEUE_HIGH);
 }
 END_TEST
 
@@ -83,13 +83,13 @@ START_TEST(nothing_overtakes_a_fixed_item)
     uint64_t follows;
 
     priority_order_init(&order, ROW);
-    join(&order, PRIORITY_ORDER_FREE, true, 1, &follows);
-    join(&order, PRIORITY_ORDER_FIXED, false, 0, &follows);
+    join(&order, PRIORITY_RULE_FREE, true, 1, &follows);
+    join(&order, PRIORITY_RULE_FIXED, false, 0, &follows);
     ck_assert_uint_eq(follows, 1);
-    ck_assert_int_eq(join(&order, PRIORITY_ORDER_FREE, true, 2, &follows), PRIORITY_ORDER_NORMAL);
-    priority_order_leave(&order, PRIORITY_ORDER_HIGH, 1);
-    priority_order_leave(&order, PRIORITY_ORDER_NORMAL, 1);
-    ck_assert_int_eq(join(&order, PRIORITY_ORDER_FREE, true, 3, &follows), PRIORITY_ORDER_HIGH);
+    ck_assert_int_eq(join(&order, PRIORITY_RULE_FREE, true, 2, &follows), PRIORITY_QUEUE_NORMAL);
+    priority_order_leave(&order, PRIORITY_QUEUE_HIGH, 1);
+    priority_order_leave(&order, PRIORITY_QUEUE_NORMAL, 1);
+    ck_assert_int_eq(join(&order, PRIORITY_RULE_FREE, true, 3, &follows), PRIORITY_QUEUE_HIGH);
 }
 END_TEST
 
@@ -107,8 +107,8 @@ typedef struct {
     PriorityOrder order;
     Item items[N_ITEMS];
     unsigned n;
-    unsigned queues[PRIORITY_ORDER_N_QUEUES][N_ITEMS]; /* items in the order of each queue */
-    unsigned begin[PRIORITY_ORDER_N_QUEUES], end[PRIORITY_ORDER_N_QUEUES];
+    unsigned queues[PRIORITY_QUEUE_N_QUEUES][N_ITEMS]; /* items in the order of each queue */
+    unsigned begin[PRIORITY_QUEUE_N_QUEUES], end[PRIORITY_QUEUE_N_QUEUES];
     unsigned in_a_row; /* turns of high items since a normal one could have left */
 } Run;
 
@@ -118,10 +118,10 @@ static void add_item(Run *run, GRand *dice)
     const int what = g_rand_int_range(dice, 0, 20);
 
     *item = (Item){
-        .item = { .rule = what == 0   ? PRIORITY_ORDER_FIXED
-                          : what == 1 ? PRIORITY_ORDER_FOLLOWS
-                          : what == 2 ? PRIORITY_ORDER_CARRIES
-                                      : PRIORITY_ORDER_FREE,
+        .item = { .rule = what == 0   ? PRIORITY_RULE_FIXED
+                          : what == 1 ? PRIORITY_RULE_FOLLOWS
+                          : what == 2 ? PRIORITY_RULE_CARRIES
+                                      : PRIORITY_RULE_FREE,
                   .is_high = what > 1 && g_rand_int_range(dice, 0, 10) < 7,
                   .source = (uint64_t)g_rand_int_range(dice, 0, N_SOURCES) },
         .number = run->n,
@@ -133,11 +133,11 @@ static void add_item(Run *run, GRand *dice)
 /* Whether one item has to leave before another that came later. */
 static bool comes_first(const PriorityItem *first, const PriorityItem *second)
 {
-    if (first->rule == PRIORITY_ORDER_FREE && second->rule == PRIORITY_ORDER_FREE)
+    if (first->rule == PRIORITY_RULE_FREE && second->rule == PRIORITY_RULE_FREE)
         return first->source == second->source;
-    if (first->rule == PRIORITY_ORDER_FOLLOWS && second->rule == PRIORITY_ORDER_FREE)
+    if (first->rule == PRIORITY_RULE_FOLLOWS && second->rule == PRIORITY_RULE_FREE)
         return !second->is_high;
-    if (first->rule == PRIORITY_ORDER_CARRIES && second->rule == PRIORITY_ORDER_FREE)
+    if (first->rule == PRIORITY_RULE_CARRIES && second->rule == PRIORITY_RULE_FREE)
         return !second->is_high || first->source == second->source;
     return true;
 }
@@ -154,9 +154,9 @@ static void check_leaving(const Run *run, const Item *item, unsigned seed)
 static void take_turn(Run *run, GRand *dice, unsigned seed)
 {
     unsigned *const begin = run->begin, *const end = run->end;
-    const bool has_normal = begin[PRIORITY_ORDER_NORMAL] < end[PRIORITY_ORDER_NORMAL];
+    const bool has_normal = begin[PRIORITY_QUEUE_NORMAL] < end[PRIORITY_QUEUE_NORMAL];
     const Item *const normal =
-        has_normal ? &run->items[run->queues[PRIORITY_ORDER_NORMAL][begin[PRIORITY_ORDER_NORMAL]]]
+        has_normal ? &run->items[run->queues[PRIORITY_QUEUE_NORMAL][begin[PRIORITY_QUEUE_NORMAL]]]
                    : NULL;
     const bool is_due = has_normal && priority_order_is_due(&run->order, normal->follows);
     const PriorityQueue from = priority_order_next(&run->order, has_normal ? normal->follows : 0);
@@ -166,7 +166,7 @@ static void take_turn(Run *run, GRand *dice, unsigned seed)
     for (; n > 0 && begin[from] < end[from]; n--, left++) {
         Item *const item = &run->items[run->queues[from][begin[from]]];
 
-        if (from == PRIORITY_ORDER_NORMAL && !priority_order_is_due(&run->order, item->follows))
+        if (from == PRIORITY_QUEUE_NORMAL && !priority_order_is_due(&run->order, item->follows))
             break;
         check_leaving(run, item, seed);
         item->has_left = true;
@@ -174,7 +174,7 @@ static void take_turn(Run *run, GRand *dice, unsigned seed)
     }
     require_msg(left > 0, "seed %u: what is next may not leave", seed);
     priority_order_leave(&run->order, from, left);
-    run->in_a_row = from == PRIORITY_ORDER_HIGH && is_due ? run->in_a_row + 1 : 0;
+    run->in_a_row = from == PRIORITY_QUEUE_HIGH && is_due ? run->in_a_row + 1 : 0;
     require_msg(run->in_a_row <= ROW, "seed %u: a normal item starves", seed);
 }
 
@@ -211,17 +211,17 @@ START_TEST(a_stream_of_high_items_lets_others_through)
 
     priority_order_init(&order, ROW);
     for (unsigned i = 0; i < 100; i++)
-        join(&order, PRIORITY_ORDER_FREE, true, 1, &ignored);
-    join(&order, PRIORITY_ORDER_FREE, false, 2, &follows);
+        join(&order, PRIORITY_RULE_FREE, true, 1, &ignored);
+    join(&order, PRIORITY_RULE_FREE, false, 2, &follows);
     for (unsigned turn = 0; turn < 1000; turn++) {
         const PriorityQueue from = priority_order_next(&order, follows);
 
         priority_order_leave(&order, from, 1);
-        n_normal += from == PRIORITY_ORDER_NORMAL;
-        if (from == PRIORITY_ORDER_NORMAL)
-            join(&order, PRIORITY_ORDER_FREE, false, 2, &follows);
+        n_normal += from == PRIORITY_QUEUE_NORMAL;
+        if (from == PRIORITY_QUEUE_NORMAL)
+            join(&order, PRIORITY_RULE_FREE, false, 2, &follows);
         else
-            join(&order, PRIORITY_ORDER_FREE, true, 1, &ignored);
+            join(&order, PRIORITY_RULE_FREE, true, 1, &ignored);
     }
     ck_assert_uint_eq(n_normal, 1000 / (ROW + 1));
 }
