@@ -57,6 +57,7 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
     actor->answered = NULL;
     actor->outbox = NULL;
     actor->taken = actor->taken_high = NULL;
+    actor->is_sorted = false;
     atomic_init(&actor->has_high, false);
     priority_order_init(&actor->order, MOST_IN_A_ROW);
 }
@@ -130,10 +131,9 @@ static void append(Message **first, Message **last, Message *message)
     *last = message;
 }
 
-/* Takes what is in the mailbox behind what was taken before. */
-static void take_mailbox(Actor *actor)
+static void sort(Actor *actor, Message *message)
 {
-    for (Message *message = mailbox_take(&actor->mailbox), *next; message != NULL; message = next) {
+    for (Message *next; message != NULL; message = next) {
         const PriorityItem item = item_of(message);
 
         next = message->next;
@@ -144,8 +144,32 @@ static void take_mailbox(Actor *actor)
     }
 }
 
-/* The next message of those taken; NULL: there is none. */
-static Message *next_taken(Actor *actor)
+/* Takes what is in the mailbox behind what was taken before. Messages are sorted only once one of
+ * high priority may be there, because that reads each of them twice. */
+static void take_mailbox(Actor *actor)
+{
+    /* relaxed, both: whoever posts sets it after each such message, and one that is not seen now is
+     * found in the mailbox as any other */
+    const bool has_high = atomic_load_explicit(&actor->has_high, memory_order_relaxed);
+
+    if (G_UNLIKELY(has_high))
+        atomic_store_explicit(&actor->has_high, false, memory_order_relaxed);
+    if (G_LIKELY(!has_high && actor->taken == NULL && actor->taken_high == NULL)) {
+        actor->taken = mailbox_take(&actor->mailbox);
+        actor->is_sorted = false;
+        return;
+    }
+    if (!actor->is_sorted) {
+        Message *const rest = actor->taken;
+
+        actor->taken = NULL;
+        actor->is_sorted = true;
+        sort(actor, rest);
+    }
+    sort(actor, mailbox_take(&actor->mailbox));
+}
+
+static Message *next_sorted(Actor *actor)
 {
     Message **first = &actor->taken;
     PriorityQueue from = PRIORITY_QUEUE_NORMAL;
@@ -163,6 +187,18 @@ static Message *next_taken(Actor *actor)
     return message;
 }
 
+/* The next message of those taken; NULL: there is none. */
+static Message *next_taken(Actor *actor)
+{
+    if (actor->is_sorted)
+        return next_sorted(actor);
+    Message *const message = actor->taken;
+
+    if (message != NULL)
+        actor->taken = message->next;
+    return message;
+}
+
 /* Messages taken and not handled yet stay where actor_drain finds them. What has come meanwhile is
  * left in the mailbox, unless some of it may be of high priority. */
 static void handle_taken(Actor *actor)
@@ -171,12 +207,8 @@ static void handle_taken(Actor *actor)
 
     while ((message = next_taken(actor)) != NULL) {
         actor->handle(actor, message);
-        /* relaxed, both: whoever posts sets it after each such message, and one that is not seen
-         * now is found in the mailbox as any other */
-        if (G_UNLIKELY(atomic_load_explicit(&actor->has_high, memory_order_relaxed))) {
-            atomic_store_explicit(&actor->has_high, false, memory_order_relaxed);
+        if (G_UNLIKELY(atomic_load_explicit(&actor->has_high, memory_order_relaxed)))
             take_mailbox(actor);
-        }
     }
 }
 

@@ -32,6 +32,7 @@ struct Actor {
     Message *taken_high;         /* and those of high priority */
     Message *answered;           /* what handle gave back, in any order */
     RubatoRequest *outbox;       /* for handle to use; NULL at first */
+    bool is_sorted; /* what was taken; otherwise it is one list, in the order in which it came */
 
     /* owner only: the order of the two lists, and their last messages where there are some */
     _Alignas(64) Message *last_taken, *last_taken_high;

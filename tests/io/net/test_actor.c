@@ -89,6 +89,14 @@ static Message request_of(uint32_t worker, MessageKind kind, bool is_high, uint3
     };
 }
 
+/* As actor_post while there is an owner. */
+static void keep_waiting(Actor *actor, Message *message)
+{
+    mailbox_push(&actor->mailbox, message);
+    if (message->is_high)
+        atomic_store(&actor->has_high, true);
+}
+
 static void assert_handled(const Diary *diary, const uint32_t *names, unsigned n)
 {
     ck_assert_uint_eq(diary->n_handled, n);
@@ -108,7 +116,7 @@ START_TEST(high_priority_goes_before_the_requests_of_others)
 
     actor_init(&diary.actor, write_down, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(waiting); i++)
-        mailbox_push(&diary.actor.mailbox, &waiting[i]);
+        keep_waiting(&diary.actor, &waiting[i]);
     ck_assert(actor_try_handle(&diary.actor, &last));
     assert_handled(&diary, (const uint32_t[]){ 4, 1, 2, 3, 5, 6, 7 }, 7);
 }
@@ -124,7 +132,7 @@ START_TEST(high_priority_goes_before_what_an_owner_has_taken)
 
     actor_init(&diary.actor, write_down, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(waiting); i++)
-        mailbox_push(&diary.actor.mailbox, &waiting[i]);
+        keep_waiting(&diary.actor, &waiting[i]);
     diary.to_post = &late; /* while the first one is handled */
     ck_assert(actor_try_handle(&diary.actor, &last));
     assert_handled(&diary, (const uint32_t[]){ 1, 4, 2, 3 }, 4);
@@ -148,14 +156,14 @@ START_TEST(a_get_that_brings_a_clock_is_not_handled_before_what_came_before_it)
     actor_init(&diary.actor, write_down, NULL);
     for (uint32_t i = 0; i < n_normal; i++) {
         normal[i] = request_of(0, MESSAGE_ADD, false, 100 + i);
-        mailbox_push(&diary.actor.mailbox, &normal[i]);
+        keep_waiting(&diary.actor, &normal[i]);
     }
     for (uint32_t i = 0; i < n_high; i++) {
         high[i] = request_of(1, MESSAGE_ADD, true, i);
-        mailbox_push(&diary.actor.mailbox, &high[i]);
+        keep_waiting(&diary.actor, &high[i]);
     }
-    mailbox_push(&diary.actor.mailbox, &bringer);
-    mailbox_push(&diary.actor.mailbox, &next);
+    keep_waiting(&diary.actor, &bringer);
+    keep_waiting(&diary.actor, &next);
     ck_assert(actor_try_handle(&diary.actor, &last));
     ck_assert_uint_eq(diary.n_handled, n_normal + n_high + 3);
     while (diary.handled[n_before] != 200)
@@ -175,7 +183,7 @@ START_TEST(nothing_goes_before_a_function_that_runs_as_the_owner)
 
     actor_init(&diary.actor, write_down, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(waiting); i++)
-        mailbox_push(&diary.actor.mailbox, &waiting[i]);
+        keep_waiting(&diary.actor, &waiting[i]);
     ck_assert(actor_try_handle(&diary.actor, &last));
     assert_handled(&diary, (const uint32_t[]){ 1, 2, 3, 4 }, 4);
 }
