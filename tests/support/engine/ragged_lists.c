@@ -90,7 +90,8 @@ static bool check_list(const RaggedLists *lists, uint32_t row, uint32_t rank, ui
 
         for (;; c++) {
             uint32_t left = c < lists->n_clocks ? n_appended(lists, row, w, c) : 0;
-            const bool must = c<bounds.least, had_some = left> 0;
+            const bool must = c < bounds.least;
+            const bool had_some = left > 0;
 
             for (; left > 0; left--, at++, n_found++) {
                 while (at < n && values[at] / 1000 != (int32_t)w)
@@ -114,9 +115,13 @@ static bool check_list(const RaggedLists *lists, uint32_t row, uint32_t rank, ui
 static bool check_all(const RaggedLists *lists, uint32_t rank, uint32_t n_workers, uint64_t clock,
                       const uint32_t *lengths, const int32_t *values, GError **error)
 {
+    size_t at = 0;
+
     for (uint32_t row = 0; row < RAGGED_LISTS_SHARED; row++) {
-        TRY(check_list(lists, row, rank, n_workers, clock, values, lengths[row], error));
-        values += lengths[row];
+        const int32_t *const list = lengths[row] == 0 ? NULL : &values[at];
+
+        TRY(check_list(lists, row, rank, n_workers, clock, list, lengths[row], error));
+        at += lengths[row];
     }
     return true;
 }
