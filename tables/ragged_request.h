@@ -1,9 +1,9 @@
 /* A request of a worker, or of the engine, to a table whose rows have different lengths.
  *
- * A request goes to servers as calls of the library's own handlers (models/ragged/ragged.h): one
- * piece for some keys of a part. Pieces are small, so that no server is held up for long, and so
- * that compaction keeps up with them; only an Add is one piece for each part, because it is done as
- * a whole or not at all.
+ * A request is sent to servers in pieces, which are calls of the library's own handlers
+ * (models/ragged/ragged.h). A piece is for some keys of a part. Pieces are small, so that no server
+ * is busy with one for long, and compaction keeps up with them. Only an add is one piece for each
+ * part, because it is done as a whole or not at all.
  *
  * Threads: the client's worker; ragged_request_take on the thread that ended the call, too. */
 #ifndef RUBATO_TABLES_RAGGED_REQUEST_H
@@ -11,7 +11,8 @@
 
 #include "tables/client/client.h"
 
-/* What is asked. Of the arrays those that its name wants are given; see rubato/ragged_table.h. */
+/* What is asked. Only the arrays that a request of this name needs are set; see
+ * rubato/ragged_table.h. */
 typedef struct {
     const char *name; /* "ragged.get" and so on */
     bool writes;
@@ -34,20 +35,20 @@ typedef struct RaggedRequest RaggedRequest;
 /* Makes a request, and waits for it. */
 bool ragged_request_run(TableClient *client, const RaggedAsk *ask, GError **error);
 
-/* The same in steps. The first one checks it and makes all pieces; it copies keys and rows. NULL on
- * error. (transfer full) */
+/* The same in steps. The first step checks the request, copies keys and rows, and makes all pieces.
+ * NULL on error. (transfer full) */
 RaggedRequest *ragged_request_new(TableClient *client, const RaggedAsk *ask, GError **error);
 void ragged_request_free(RaggedRequest *request);
 
-/* What it takes here and on servers, and in how many parts of a call it goes. */
+/* The bytes that the request takes, here and on servers. */
 size_t ragged_request_bytes(const RaggedRequest *request);
 
 /* Sends the pieces as parts of a call. False with RUBATO_ERROR_CANCELLED: some of them were not
- * sent, and one more part of the call has ended so. */
+ * sent, and one more part of the call has ended as cancelled. */
 bool ragged_request_send(RaggedRequest *request, Call *call, GError **error);
 
-/* The call has ended with this status, which is CALL_OK or CALL_FAILED: writes what was read where
- * it was asked for, or tells why a part failed. */
+/* Called once the call has ended, with CALL_OK or CALL_FAILED: writes what was read to the arrays
+ * of the request, or sets the error of a part that failed. */
 bool ragged_request_take(const RaggedRequest *request, CallStatus status, GError **error);
 
 #endif

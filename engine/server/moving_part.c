@@ -1,9 +1,9 @@
 /* The state of a part, sent to the server of another node that expects it.
  *
  * It goes as ordinary requests, so that the other server checks and handles it like any request:
- * first the rows and what else belongs to the shard (moving_rows.c); then for each model its clocks,
- * its kept Adds, tunings and announcements, and its parked Gets. The other server takes such
- * requests only for a part that it expects, and only from the node that sends it.
+ * first the rows and what else belongs to the shard (moving_rows.c); then for each model its
+ * clocks, its kept Adds, tunings and announcements, and its parked Gets. The other server takes
+ * such requests only for a part that it expects, and only from the node that sends it.
  *
  * A parked Get stays here as well: its message belongs to a worker of this node, or is a request of
  * another node. It is answered with the answer to the Get that was sent on. If its rows have no

@@ -1,6 +1,6 @@
-/* The rows of a part that moves, as requests to the server that expects it: Sets, and Sets of state
- * for what the update rule keeps beside them; rows of different lengths as assignments. Tunings and
- * counts of bad deltas go with them.
+/* The rows of a part that moves are sent as requests to the server that expects the part: Sets, and
+ * Sets of state for what the update rule keeps beside them. Rows of different lengths are sent as
+ * assignments. Tunings and counts of bad deltas are sent with them.
  *
  * Threads: that of the engine's calls, which owns the part. */
 #include "engine/server/moving_part.h"
@@ -16,7 +16,7 @@
 /* About so many bytes of rows are read at a time. */
 #define BLOCK_BYTES ((size_t)256 << 10)
 
-/* Keys of rows of different lengths that are looked at at a time. */
+/* So many keys of rows of different lengths are read at a time. */
 #define RAGGED_KEYS ((size_t)1024)
 
 typedef struct {
@@ -58,7 +58,7 @@ static bool send_rows_of(const RowSender *sender, const RubatoKeys *keys, GError
 
 /* ---- rows of different lengths ---- */
 
-/* Asks the shard itself. False: there is no memory. */
+/* Runs a request on this shard. False: there is no memory. */
 static bool ask_here(const RowSender *sender, const char *name, const RubatoKeys *keys,
                      HandlerAnswer *answer)
 {
@@ -69,7 +69,7 @@ static bool ask_here(const RowSender *sender, const char *name, const RubatoKeys
     return answer->failure == NULL && (answer->bytes != NULL || keys->n == 0);
 }
 
-/* What a Get brings is what an assignment takes. */
+/* Sends rows as an assignment: the result of a Get is what an assignment takes. */
 static bool assign_there(const RowSender *sender, const RubatoKeys *keys, GError **error)
 {
     HandlerCall *const call = sender->assigning;
@@ -100,7 +100,7 @@ static RubatoKeys some_keys(const RubatoKeys *keys, size_t begin, size_t n)
                          .n = n };
 }
 
-/* Rows of about BLOCK_BYTES at a time, or one. */
+/* Sends rows of about BLOCK_BYTES at a time, and one row at least. */
 static bool send_ragged_rows(const RowSender *sender, const RubatoKeys *keys, GError **error)
 {
     const size_t value_bytes = rubato_dtype_size(shard_spec(sender->moving->shard)->dtype);

@@ -1,27 +1,31 @@
 /* RubatoRaggedTable: rows of any length.
  *
- * The table's spec says .shape = RUBATO_SHAPE_RAGGED; its dtype is any, RUBATO_U8 for bytes. A row
- * is a list of values. One that was never written, or is erased, has none. A row may take 128 MiB.
+ * The table's spec has .shape = RUBATO_SHAPE_RAGGED; its dtype is any, RUBATO_U8 for bytes. A row
+ * is a list of values. A row that was never written, or was erased, has none. A row may have up to
+ * 128 MiB.
  *
- * A call names keys, in any order. Beside them lies an array of lengths, one for each key, counted
- * in values; the rows' values lie one behind the other, in the order of the keys. Repeated keys
- * count one after the other, in their order.
+ * A call names keys, in any order. An array of lengths belongs to them: one for each key, counted
+ * in values. The values of the rows follow one another, in the order of the keys. The rows of
+ * repeated keys are handled one after the other, in their order.
  *
- * The table's consistency model treats the calls as those of RubatoKVTable: lengths and get as a
- * Get; add, assign, append and erase as an Add. The writing calls return when each server has done
- * them or, under "bsp", kept them for the end of the clock. There they are done by worker, then in
- * the order in which the worker made them. Models whose workers announce keys, as "sparse_ssp", are
- * refused for such tables.
+ * The table's consistency model treats the calls like those of RubatoKVTable: lengths and get like
+ * a Get; add, assign, append and erase like an Add. The writing calls return when each server has
+ * done them or, under "bsp", kept them for the end of the clock. Then they are done by worker, and
+ * those of one worker in the order in which it made them. Models with announced keys, such as
+ * "sparse_ssp", are refused for such tables.
  *
- * An add has to bring as many values for a row as it has. Otherwise the call fails with
- * RUBATO_ERROR_INVALID: the text names the key and both lengths, and nothing is added to a row of
- * that part of the table. Under "bsp" the lengths count that the rows have when the clock ends, and
- * the task fails.
+ * An add must bring as many values for a row as the row has. Otherwise the call fails with
+ * RUBATO_ERROR_INVALID: the text names the key and both lengths, and nothing is added to the rows
+ * of that part of the table. Under "bsp" the lengths are those that the rows have when the clock
+ * ends; if they are wrong then, the task fails.
  *
- * Errors of all calls: RUBATO_ERROR_RANGE for a key outside a dense table, with nothing sent;
- * RUBATO_ERROR_CANCELLED when the task has ended; RUBATO_ERROR_MEMORY; RUBATO_ERROR_NETWORK.
+ * Errors of all calls:
+ * RUBATO_ERROR_RANGE: a key is outside a dense table's range; nothing was sent.
+ * RUBATO_ERROR_CANCELLED: the task failed elsewhere or was cancelled.
+ * RUBATO_ERROR_MEMORY: there is no memory for the request.
+ * RUBATO_ERROR_NETWORK: a server gave an impossible answer.
  *
- * Threads: the worker that opened the handle; the engine's calls any. */
+ * Threads: the worker that opened the handle; any for the engine's calls. */
 #ifndef RUBATO_RAGGED_TABLE_H
 #define RUBATO_RAGGED_TABLE_H
 
@@ -50,13 +54,13 @@ RUBATO_API uint64_t rubato_ragged_table_clock_value(const RubatoRaggedTable *tab
 RUBATO_API bool rubato_ragged_table_lengths(RubatoRaggedTable *table, const RubatoKey *keys,
                                             size_t n, uint32_t *lengths, GError **error);
 
-/* Reads rows. *values becomes an array of all of them; free it with g_free. It is NULL if all are
- * empty. (*values: transfer full) */
+/* Reads rows. *values becomes an array with the values of all rows; free it with g_free. It is NULL
+ * if all rows are empty. (*values: transfer full) */
 RUBATO_API bool rubato_ragged_table_get(RubatoRaggedTable *table, const RubatoKey *keys, size_t n,
                                         uint32_t *lengths, void **values, GError **error);
 
-/* The same into an array with room for n_values values. RUBATO_ERROR_RANGE if the rows have more:
- * then the text says how many, lengths tells the rows' lengths, and values stays as it was. */
+/* The same into an array with room for n_values values. RUBATO_ERROR_RANGE: the rows have more; the
+ * text says how many, lengths has the rows' lengths, and values stays as it was. */
 RUBATO_API bool rubato_ragged_table_get_into(RubatoRaggedTable *table, const RubatoKey *keys,
                                              size_t n, uint32_t *lengths, void *values,
                                              size_t n_values, GError **error);
@@ -66,24 +70,24 @@ RUBATO_API bool rubato_ragged_table_add(RubatoRaggedTable *table, const RubatoKe
                                         const uint32_t *lengths, const void *deltas,
                                         GError **error);
 
-/* Gives rows these values, and no others. */
+/* Replaces all values of rows. */
 RUBATO_API bool rubato_ragged_table_assign(RubatoRaggedTable *table, const RubatoKey *keys,
                                            size_t n, const uint32_t *lengths, const void *values,
                                            GError **error);
 
-/* Puts values behind those of rows. RUBATO_ERROR_INVALID if one becomes longer than rows may be:
- * it and the ones behind it stay as they are. */
+/* Puts values at the end of rows. RUBATO_ERROR_INVALID: a row would become longer than rows may be;
+ * that row and the rows after it stay as they are. */
 RUBATO_API bool rubato_ragged_table_append(RubatoRaggedTable *table, const RubatoKey *keys,
                                            size_t n, const uint32_t *lengths, const void *values,
                                            GError **error);
 
-/* Takes the values of rows away. */
+/* Removes all values of rows. */
 RUBATO_API bool rubato_ragged_table_erase(RubatoRaggedTable *table, const RubatoKey *keys, size_t n,
                                           GError **error);
 
-/* The same, without a wait: ticket.h. Keys, lengths and values of a writing call are copied. What a
- * reading call writes, lengths, values and *values, stays until the ticket has ended, and then
- * holds the rows. 0 on error; then the callback is never called. */
+/* The same without a wait: ticket.h. The keys, lengths and values of a writing call are copied. The
+ * memory that a reading call writes (lengths, values and *values) must stay until the ticket has
+ * ended; then it has the rows. 0 on error; then the callback is never called. */
 RUBATO_API RubatoTicket rubato_ragged_table_lengths_async(RubatoRaggedTable *table,
                                                           const RubatoKey *keys, size_t n,
                                                           uint32_t *lengths,
@@ -116,7 +120,7 @@ RUBATO_API RubatoTicket rubato_ragged_table_erase_async(RubatoRaggedTable *table
 /* Ends the worker's iteration on the table. */
 RUBATO_API bool rubato_ragged_table_clock(RubatoRaggedTable *table, GError **error);
 
-/* Between tasks, past any model; when the last two return, the rows have been written.
+/* Between tasks, without a model. When the last two return, the rows have been written.
  * (*values: transfer full) */
 RUBATO_API bool rubato_engine_get_ragged(RubatoEngine *engine, const char *table,
                                          const RubatoKey *keys, size_t n, uint32_t *lengths,

@@ -94,9 +94,9 @@ static void wake_thread(Actor *actor)
 
 /* ---- the order of messages ---- */
 
-/* A worker's requests to a table keep their order, a clock stays behind all that came before it,
- * also one that a Get brings, and the rest stays in its place: functions that run as the owner
- * begin and end tasks. */
+/* The requests of a worker to a table keep their order. A clock stays behind all messages that came
+ * before it, and so does a request that brings a clock. All other messages keep their place,
+ * because functions that run as the owner begin and end tasks. */
 static PriorityItem item_of(const Message *message)
 {
     const PriorityItem request = {
@@ -144,12 +144,12 @@ static void sort(Actor *actor, Message *message)
     }
 }
 
-/* Takes what is in the mailbox behind what was taken before. Messages are sorted only once one of
- * high priority may be there, because that reads each of them twice. */
+/* Takes the messages of the mailbox and puts them after those that were taken before. Sorting reads
+ * each message twice, so they are sorted only if one of high priority may be among them. */
 static void take_mailbox(Actor *actor)
 {
-    /* relaxed, both: whoever posts sets it after each such message, and one that is not seen now is
-     * found in the mailbox as any other */
+    /* relaxed, both: the poster sets it after each such message. A message that is not seen now is
+     * taken from the mailbox later, like any other. */
     const bool has_high = atomic_load_explicit(&actor->has_high, memory_order_relaxed);
 
     if (G_UNLIKELY(has_high))
@@ -199,8 +199,8 @@ static Message *next_taken(Actor *actor)
     return message;
 }
 
-/* Messages taken and not handled yet stay where actor_drain finds them. What has come meanwhile is
- * left in the mailbox, unless some of it may be of high priority. */
+/* Messages taken and not handled yet stay where actor_drain finds them. Messages that have come
+ * meanwhile stay in the mailbox, unless one of high priority may be among them. */
 static void handle_taken(Actor *actor)
 {
     Message *message;

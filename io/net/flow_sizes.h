@@ -15,8 +15,8 @@ typedef struct {
      * way. If bytes are only copied (near), smaller pieces are better. */
     size_t piece_bytes, near_piece_bytes;
 
-    /* The same to a node to which requests of high priority go, which wait for one piece at
-     * least. */
+    /* The same to a node to which requests of high priority are sent. Such a request waits for one
+     * piece at least. */
     size_t high_piece_bytes;
 
     /* Pieces of a request that are smaller together wait for the next ones. */

@@ -1,16 +1,18 @@
 /* Which of two queues an item joins, and which queue is next: one for items of high priority, one
  * for the rest. A pure state machine; the items stay with the caller.
  *
- * An item has a source, for example a worker and a table. What holds:
+ * An item has a source, for example a worker and a table. These rules hold:
  *   - Items of one source leave in the order in which they came. So an item of high priority joins
- *     the queue of normal ones while an earlier one of its source waits there, and a normal item
- *     does not leave before the high ones of its source that came before it.
- *   - An item that follows all, or carries what does, leaves behind all that came before it.
- *   - Nothing overtakes a fixed item, which also follows all.
- *   - No starvation: while a normal item waits, and nothing that it has to follow, at most
- *     most_in_a_row turns are of high items.
+ *     the queue of normal items while an earlier item of its source waits there. A normal item does
+ *     not leave before the high items of its source that came before it.
+ *   - An item that follows all, or carries one that does, leaves after all items that came before
+ *     it.
+ *   - Nothing overtakes a fixed item. It also follows all.
+ *   - No starvation: while a normal item waits, and all items that it must follow have left, at
+ *     most most_in_a_row turns are of high items.
  *
- * Sources are told apart by a hash. Two with the same hash keep their order too.
+ * Sources are told apart by a hash. The items of two sources with the same hash keep their order,
+ * too.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_NET_PRIORITY_ORDER_H
@@ -27,9 +29,9 @@ typedef enum {
 
 typedef enum {
     PRIORITY_RULE_FREE,    /* has no order with other sources */
-    PRIORITY_RULE_FOLLOWS, /* behind all that came before it; high items may overtake it, */
-    PRIORITY_RULE_CARRIES, /* but not those of its source */
-    PRIORITY_RULE_FIXED,   /* as it came */
+    PRIORITY_RULE_FOLLOWS, /* leaves after all that came before it; high items may overtake it */
+    PRIORITY_RULE_CARRIES, /* the same, but high items of its source may not overtake it */
+    PRIORITY_RULE_FIXED,   /* the same, but nothing may overtake it */
 } PriorityRule;
 
 typedef struct {
@@ -42,7 +44,7 @@ enum { PRIORITY_ORDER_SOURCES = 64 };
 
 typedef struct {
     uint64_t n_joined[PRIORITY_QUEUE_N_QUEUES], n_left[PRIORITY_QUEUE_N_QUEUES];
-    /* by hash: how many had joined the queue with the last item of the source */
+    /* by hash of a source: how many items had joined the queue when its last item had */
     uint64_t last[PRIORITY_QUEUE_N_QUEUES][PRIORITY_ORDER_SOURCES];
     uint64_t fixed; /* the same for the last fixed item, which joined the normal ones */
     uint32_t most_in_a_row, n_in_a_row;
@@ -50,8 +52,8 @@ typedef struct {
 
 void priority_order_init(PriorityOrder *order, uint32_t most_in_a_row);
 
-/* An item comes. Returns the queue that it joins, at its end. *follows is the caller's to keep: how
- * many high items have to leave before it; 0: none. */
+/* An item comes. Returns the queue at whose end the caller puts it. The caller keeps *follows with
+ * the item: how many high items must have left before it; 0: none. */
 PriorityQueue priority_order_join(PriorityOrder *order, const PriorityItem *item,
                                   uint64_t *follows);
 
@@ -61,8 +63,8 @@ static inline bool priority_order_is_due(const PriorityOrder *order, uint64_t fo
     return follows <= order->n_left[PRIORITY_QUEUE_HIGH];
 }
 
-/* The queue whose first item is next, of two of which one at least is not empty. follows: of the
- * first normal item. */
+/* The queue whose first item is next; one of the two at least is not empty. follows: of the first
+ * normal item. */
 PriorityQueue priority_order_next(const PriorityOrder *order, uint64_t follows);
 
 /* The first n items of a queue leave, as one turn. */

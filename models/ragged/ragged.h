@@ -1,8 +1,8 @@
-/* Requests to tables of rows of different lengths, as calls of handlers of the library's own.
+/* Requests to tables of rows of different lengths are calls of the library's own handlers.
  *
- * A request goes as the call of a handler on keys: it carries any number of bytes for each key, and
- * brings back as many, and a model treats it as a Get or as an Add. The handlers are not listed,
- * and no program can call them but by the handle (rubato/ragged_table.h).
+ * The call of a handler on keys can carry any number of bytes for each key, there and back, and a
+ * model treats it like a Get or like an Add. These handlers are not listed. A program can call them
+ * only through the table's handle (rubato/ragged_table.h).
  *
  *   ragged.get      result: the length of each key's row, then the rows
  *   ragged.lengths  result: the length of each key's row
@@ -24,14 +24,14 @@
 /* The handler of that name; NULL if there is none. */
 const RubatoHandlerOps *ragged_find(const char *name);
 
-/* Whether it is one of them. */
+/* Whether a handler is one of these. */
 bool ragged_is_request(const RubatoHandlerOps *ops);
 
 /* What is wrong with a call's bytes; NULL if nothing is. */
 const char *ragged_find_fault(const RubatoTableSpec *spec, const HandlerCall *call,
                               const RubatoKeys *keys);
 
-/* The spec of what a shard's storage has for each key, a RaggedRow. It keeps the pointers of the
+/* The spec of a shard's storage, which has a RaggedRow for each key. It shares the pointers of the
  * table's spec. */
 RubatoTableSpec ragged_row_spec(const RubatoTableSpec *spec);
 

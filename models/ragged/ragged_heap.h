@@ -1,12 +1,12 @@
 /* The memory of rows of different lengths, of one shard.
  *
- * The shard's storage has a RaggedRow for each key: where the row's block is. A block has a header
- * and the row's bytes. Blocks lie one behind the other in segments; a long row has a segment of its
- * own. A block that is not used any more stays as garbage until its segment is compacted, which
- * copies the blocks that are still used. This is done a bounded number of bytes at a time.
+ * The shard's storage has a RaggedRow for each key, which says where the row's block is. A block
+ * has a header and the row's bytes. Blocks follow one another in segments; a long row has a segment
+ * of its own. A block that is no longer used stays as garbage until its segment is compacted: the
+ * blocks that are still used are copied. Each step of this copies a bounded number of bytes.
  *
- * Memory is at most about 1.3 × the bytes of all rows and 15 bytes for each of them, beside the
- * storage's.
+ * Besides the storage's memory, this takes at most about 1.3 × the bytes of all rows and 15 bytes
+ * for each row.
  *
  * Threads: the shard's present owner. */
 #ifndef RUBATO_MODELS_RAGGED_RAGGED_HEAP_H
@@ -41,11 +41,11 @@ void ragged_heap_prefetch(const RaggedHeap *heap, RaggedRow row);
  * then nothing has changed. */
 bool ragged_heap_resize(RaggedHeap *heap, RubatoKey key, RaggedRow *row, size_t n, size_t kept);
 
-/* Compacts garbage, as far as there is too much. The work is bounded: it is in proportion to what
- * was allocated since the last call, and never more than a few milliseconds. Rows move. */
+/* Compacts segments if there is too much garbage. The work is in proportion to what was allocated
+ * since the last call, and never takes more than a few milliseconds. Rows move. */
 void ragged_heap_compact(RaggedHeap *heap);
 
-/* Bytes: of all rows; that the heap takes in all. */
+/* The bytes of all rows; the bytes that the heap takes in all. */
 uint64_t ragged_heap_row_bytes(const RaggedHeap *heap);
 uint64_t ragged_heap_all_bytes(const RaggedHeap *heap);
 

@@ -1,9 +1,7 @@
-/* What waits to be packed for a node: frames, those of high priority first where order allows it.
+/* The frames that wait to be packed for a node. Frames of high priority go first where the orders
+ * of docs/wire.md, "Priority", allow it.
  *
- * Which orders hold is told in docs/wire.md, "Priority": requests of one worker on one table,
- * pieces of one answer, and clocks and control messages behind all that came before them.
- *
- * Threads: one at a time: the holder of the peer's token. */
+ * Threads: the holder of the peer's token. */
 #ifndef RUBATO_IO_NET_LINK_SEND_QUEUE_H
 #define RUBATO_IO_NET_LINK_SEND_QUEUE_H
 

@@ -213,8 +213,8 @@ bool network_has_room(const Network *network, uint32_t node);
 /* Whether this many windows of requests are in flight to the node. */
 bool network_is_full(const Network *network, uint32_t node, unsigned n_windows);
 
-/* Whether requests of high priority were sent to the node a moment ago: then large ones had better
- * be cut small. */
+/* Whether requests of high priority were sent to the node a moment ago. If so, large requests
+ * should be cut into small pieces. */
 bool network_hurries(const Network *network, uint32_t node);
 
 /* Whether network_stop was called: then no wait for room ends with room. */

@@ -31,8 +31,8 @@
 /* Smaller messages had better share a packet. */
 #define LEAST_VALUES_BYTES ((size_t)64 << 10)
 
-/* For so long after a message of high priority, other messages are packed late and cut small, so that
- * the next message of high priority finds less before it. */
+/* For so long after a message of high priority other messages are packed late and cut small, so
+ * that the next message of high priority finds less before it. */
 #define HIGH_MS 1000
 
 /* When this many bytes of requests wait, they are sent at once, even if they are not urgent. */
@@ -92,7 +92,7 @@ static void drop_queue(Peer *peer)
     drop_frames(take_queue(peer));
 }
 
-/* Takes the queue, and puts each frame where its priority says. */
+/* Takes the queue, and puts each frame into the send queue, which orders by priority. */
 static void sort_queue(Peer *peer, int64_t now_ms)
 {
     bool some_high = false;
@@ -113,8 +113,8 @@ static bool hurries(const Peer *peer, int64_t now_ms)
     return now_ms - atomic_load_explicit(&peer->high_ms, memory_order_relaxed) < HIGH_MS;
 }
 
-/* The most bytes that are packed and not acknowledged. What is packed keeps its place. So if there
- * is a hurry, less of what could be overtaken is packed. */
+/* The most bytes that are packed and not acknowledged. Packed frames keep their place. So if frames
+ * of high priority were sent a moment ago, less is packed, and the next one can overtake more. */
 static size_t most_kept(const Peer *peer, int64_t now_ms)
 {
     const Network *const network = peer->network;
@@ -191,7 +191,7 @@ static void send_bare(Peer *peer, uint32_t flags)
  * news. */
 static bool send_all(Peer *peer, int64_t now_ms)
 {
-    /* Where little is packed, the next packet waits for the acknowledgement. */
+    /* If little may be packed, the next packet waits for the acknowledgement of this one. */
     const uint32_t flags = hurries(peer, now_ms) ? PACKET_ASK : 0;
     bool told = false, again;
     Packet *packet;
@@ -430,7 +430,7 @@ bool network_hurries(const Network *network, uint32_t node)
 {
     const Peer *const peer = network_peer(network, node);
 
-    /* The time is not asked as long as there was no such frame: each small Add would pay for it. */
+    /* The time is read only if there were such frames, because each small Add would pay for it. */
     return peer != NULL && atomic_load_explicit(&peer->high_ms, memory_order_relaxed) >= 0 &&
            hurries(peer, network_now_ms());
 }
