@@ -11,17 +11,17 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include <rubato/mix.h>
+
 void priority_order_init(PriorityOrder *order, uint32_t most_in_a_row)
 {
     assert(most_in_a_row > 0);
     *order = (PriorityOrder){ .most_in_a_row = most_in_a_row };
 }
 
-/* Fibonacci hashing: the upper bits of the product. */
 static size_t hash(uint64_t source)
 {
-    _Static_assert(PRIORITY_ORDER_SOURCES == 1 << 6, "as many as six bits tell apart");
-    return (size_t)(source * UINT64_C(0x9e3779b97f4a7c15) >> (64 - 6));
+    return rubato_mix64(source) % PRIORITY_ORDER_SOURCES;
 }
 
 static bool has_waiting(const PriorityOrder *order, PriorityQueue queue, uint64_t number)

@@ -93,6 +93,28 @@ START_TEST(nothing_overtakes_a_fixed_item)
 }
 END_TEST
 
+/* Sources that share a hash wait for each other. The first workers seldom do, although their
+ * sources differ only in a few bits. */
+START_TEST(workers_seldom_share_a_hash)
+{
+    static const unsigned shifts[] = { 24, 32, 48 };
+    const unsigned shift = shifts[_i];
+    unsigned n_shared = 0;
+
+    for (uint64_t one = 0; one < 8; one++)
+        for (uint64_t other = 0; other < one; other++) {
+            PriorityOrder order;
+            uint64_t follows;
+
+            priority_order_init(&order, ROW);
+            join(&order, PRIORITY_RULE_FREE, false, one << shift ^ 1, &follows);
+            n_shared += join(&order, PRIORITY_RULE_FREE, true, other << shift ^ 1, &follows) ==
+                        PRIORITY_QUEUE_NORMAL;
+        }
+    ck_assert_uint_le(n_shared, 2); /* of 28 pairs */
+}
+END_TEST
+
 /* ---- seeded runs ---- */
 
 enum { N_SOURCES = 5, N_ITEMS = 400 };
@@ -238,6 +260,7 @@ int main(void)
     tcase_add_test(rules, a_normal_item_stays_behind_the_high_ones_of_its_source);
     tcase_add_test(rules, a_clock_follows_all_and_may_be_overtaken);
     tcase_add_test(rules, nothing_overtakes_a_fixed_item);
+    tcase_add_loop_test(rules, workers_seldom_share_a_hash, 0, 3);
     tcase_add_test(runs, orders_hold_and_nothing_starves);
     tcase_add_test(runs, a_stream_of_high_items_lets_others_through);
     suite_add_tcase(suite, rules);
