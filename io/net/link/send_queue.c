@@ -2,7 +2,10 @@
  *
  * A packet has frames of one list. As long as both have some, their packets alternate: so a frame
  * of high priority waits for one packet of others at most, and those wait for one packet of high
- * priority. */
+ * priority.
+ *
+ * As long as no frame of high priority comes, the order is not asked: frames join the end of the
+ * normal list. The first frame of high priority makes the order number all frames that wait. */
 #include "io/net/link/send_queue.h"
 
 enum { MOST_IN_A_ROW = 1 };
@@ -41,17 +44,42 @@ static PriorityItem item_of(const WireHeader *header)
     }
 }
 
-void send_queue_add(SendQueue *queue, Frame *frame)
+static void append(SendQueue *queue, PriorityQueue to, Frame *first, Frame *last)
 {
-    const PriorityItem item = item_of(&frame->header);
-    const PriorityQueue to = priority_order_join(&queue->order, &item, &frame->follows);
-
-    frame->next = NULL;
+    last->next = NULL;
     if (queue->first[to] == NULL)
-        queue->first[to] = frame;
+        queue->first[to] = first;
     else
-        queue->last[to]->next = frame;
-    queue->last[to] = frame;
+        queue->last[to]->next = first;
+    queue->last[to] = last;
+}
+
+static void sort(SendQueue *queue, Frame *frame)
+{
+    for (Frame *next; frame != NULL; frame = next) {
+        const PriorityItem item = item_of(&frame->header);
+
+        next = frame->next;
+        append(queue, priority_order_join(&queue->order, &item, &frame->follows), frame, frame);
+    }
+}
+
+void send_queue_add(SendQueue *queue, Frame *first, Frame *last, bool has_high)
+{
+    if (!has_high && (!queue->is_sorted || send_queue_is_empty(queue))) {
+        queue->is_sorted = false;
+        append(queue, PRIORITY_QUEUE_NORMAL, first, last);
+        return;
+    }
+    if (!queue->is_sorted) {
+        Frame *const rest = queue->first[PRIORITY_QUEUE_NORMAL];
+
+        queue->first[PRIORITY_QUEUE_NORMAL] = NULL;
+        queue->is_sorted = true;
+        sort(queue, rest);
+    }
+    last->next = NULL;
+    sort(queue, first);
 }
 
 /* How many frames in front of the normal ones may leave before a frame of high priority does; a
@@ -72,6 +100,9 @@ static uint32_t count_due(const SendQueue *queue)
 
 Packet *send_queue_take(SendQueue *queue, size_t joined_bytes)
 {
+    if (!queue->is_sorted)
+        return packet_take(&queue->first[PRIORITY_QUEUE_NORMAL], joined_bytes, UINT32_MAX);
+
     const Frame *const first = queue->first[PRIORITY_QUEUE_NORMAL];
     const PriorityQueue from =
         priority_order_next(&queue->order, first == NULL ? 0 : first->follows);

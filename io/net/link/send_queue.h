@@ -12,12 +12,14 @@ typedef struct {
     PriorityOrder order;
     Frame *first[PRIORITY_QUEUE_N_QUEUES];
     Frame *last[PRIORITY_QUEUE_N_QUEUES]; /* valid where there is a first */
+    bool is_sorted; /* `order` has the frames; otherwise all of them have normal priority */
 } SendQueue;
 
 void send_queue_init(SendQueue *queue);
 
-/* Puts a frame into the queue. (transfer full) */
-void send_queue_add(SendQueue *queue, Frame *frame);
+/* Puts a list of frames into the queue. first and last: of the list; has_high: whether one of the
+ * frames has high priority. (transfer full) */
+void send_queue_add(SendQueue *queue, Frame *first, Frame *last, bool has_high);
 
 static inline bool send_queue_is_empty(const SendQueue *queue)
 {

@@ -95,15 +95,17 @@ static void drop_queue(Peer *peer)
 /* Takes the queue, and puts each frame into the send queue, which orders by priority. */
 static void sort_queue(Peer *peer, int64_t now_ms)
 {
-    bool some_high = false;
+    Frame *const first = take_queue(peer), *last = NULL;
+    bool has_high = false;
 
-    for (Frame *frame = take_queue(peer), *next; frame != NULL; frame = next) {
-        next = frame->next;
+    for (Frame *frame = first; frame != NULL; frame = frame->next) {
         count(&peer->n_messages_sent[frame->header.kind], 1);
-        some_high |= frame->header.is_high;
-        send_queue_add(&peer->frames, frame);
+        has_high |= frame->header.is_high;
+        last = frame;
     }
-    if (some_high) /* relaxed: an old value only lets more, or less, be packed */
+    if (first != NULL)
+        send_queue_add(&peer->frames, first, last, has_high);
+    if (has_high) /* relaxed: an old value only lets more, or less, be packed */
         atomic_store_explicit(&peer->high_ms, now_ms, memory_order_relaxed);
 }
 

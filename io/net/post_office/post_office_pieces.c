@@ -159,13 +159,15 @@ static size_t piece_keys(const PostOffice *office, uint32_t node, const Message 
     const RubatoRequest *const request = &message->request;
     const size_t row_bytes =
         request->input != NULL || request->output != NULL ? message->row_bytes : 0;
-    const size_t usual_bytes =
+    const size_t key_bytes = MAX(row_bytes, request->keys.keys != NULL ? sizeof(RubatoKey) : 1);
+    size_t bytes =
         network_is_memory(office->network, node) ? sizes->near_piece_bytes : sizes->piece_bytes;
-    const size_t bytes = network_hurries(office->network, node)
-                             ? MIN(usual_bytes, sizes->high_piece_bytes)
-                             : usual_bytes;
 
-    return MAX(1, bytes / MAX(row_bytes, request->keys.keys != NULL ? sizeof(RubatoKey) : 1));
+    /* A small request is one piece in any case, and need not ask. */
+    if (request->keys.n > 1 && request->keys.n * key_bytes > sizes->high_piece_bytes &&
+        network_hurries(office->network, node))
+        bytes = MIN(bytes, sizes->high_piece_bytes);
+    return MAX(1, bytes / key_bytes);
 }
 
 /* How many keys the pieces of a request have. */

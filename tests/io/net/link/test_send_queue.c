@@ -35,6 +35,11 @@ static Frame *new_reply(uint64_t request, bool is_high, uint64_t name)
     });
 }
 
+static void add(SendQueue *queue, Frame *frame)
+{
+    send_queue_add(queue, frame, frame, frame->header.is_high);
+}
+
 /* Takes a packet and checks the names of its messages, which end with 0. */
 static void assert_takes(SendQueue *queue, const uint64_t *names)
 {
@@ -64,9 +69,9 @@ START_TEST(a_get_goes_before_the_pushes_of_others)
 
     send_queue_init(&queue);
     for (uint64_t i = 1; i <= 3; i++)
-        send_queue_add(&queue, new_push(0, i));
-    send_queue_add(&queue, new_get(1, true, 10));
-    send_queue_add(&queue, new_get(2, false, 11));
+        add(&queue, new_push(0, i));
+    add(&queue, new_get(1, true, 10));
+    add(&queue, new_get(2, false, 11));
     ASSERT_TAKES(&queue, 10);
     ASSERT_TAKES(&queue, 1);
     ASSERT_TAKES(&queue, 2);
@@ -81,9 +86,9 @@ START_TEST(a_get_goes_behind_the_pushes_of_its_worker)
     SendQueue queue;
 
     send_queue_init(&queue);
-    send_queue_add(&queue, new_push(0, 1));
-    send_queue_add(&queue, new_push(1, 2));
-    send_queue_add(&queue, new_get(0, true, 10));
+    add(&queue, new_push(0, 1));
+    add(&queue, new_push(1, 2));
+    add(&queue, new_get(0, true, 10));
     ASSERT_TAKES(&queue, 1);
     ASSERT_TAKES(&queue, 2);
     ASSERT_TAKES(&queue, 10);
@@ -97,9 +102,9 @@ START_TEST(packets_of_both_kinds_alternate)
 
     send_queue_init(&queue);
     for (uint64_t i = 1; i <= 2; i++)
-        send_queue_add(&queue, new_push(0, i));
+        add(&queue, new_push(0, i));
     for (uint64_t i = 0; i < 60; i++)
-        send_queue_add(&queue, new_get(1, true, 10 + i));
+        add(&queue, new_get(1, true, 10 + i));
     for (uint64_t i = 1; i <= 2; i++) {
         Packet *const packet = send_queue_take(&queue, JOINED_BYTES);
 
@@ -119,10 +124,10 @@ START_TEST(a_packet_holds_nothing_that_has_to_follow)
     SendQueue queue;
 
     send_queue_init(&queue);
-    send_queue_add(&queue, new_get(0, false, 1));
+    add(&queue, new_get(0, false, 1));
     for (uint64_t i = 0; i < 40; i++)
-        send_queue_add(&queue, new_get(1, true, 100 + i));
-    send_queue_add(&queue, new_get(1, false, 2));
+        add(&queue, new_get(1, true, 100 + i));
+    add(&queue, new_get(1, false, 2));
     packet_unref(send_queue_take(&queue, JOINED_BYTES)); /* of high priority, but not all */
     ASSERT_TAKES(&queue, 1);
     Packet *const rest = send_queue_take(&queue, JOINED_BYTES);
@@ -139,14 +144,43 @@ START_TEST(the_pieces_of_an_answer_stay_in_order)
 
     send_queue_init(&queue);
     /* the first one finds what it has to stay behind, the second one does not */
-    send_queue_add(&queue, frame_new(&(WireHeader){ .kind = MESSAGE_SET }));
-    send_queue_add(&queue, new_reply(7, true, 1));
+    add(&queue, frame_new(&(WireHeader){ .kind = MESSAGE_SET }));
+    add(&queue, new_reply(7, true, 1));
     packet_unref(send_queue_take(&queue, WIRE_PACKET_HEADER_BYTES)); /* the Set */
-    send_queue_add(&queue, new_reply(7, true, 2));
-    send_queue_add(&queue, new_reply(8, true, 3));
+    add(&queue, new_reply(7, true, 2));
+    add(&queue, new_reply(8, true, 3));
     ASSERT_TAKES(&queue, 3);
     ASSERT_TAKES(&queue, 1, 2);
     ck_assert(send_queue_is_empty(&queue));
+}
+END_TEST
+
+/* Frames that came while nothing had high priority keep their order when the first one that has
+ * comes, and so do those that come after the last one has left. */
+START_TEST(frames_that_were_not_sorted_keep_their_order)
+{
+    SendQueue queue;
+
+    send_queue_init(&queue);
+    for (uint64_t round = 0; round < 3; round++) {
+        Frame *const second = new_push(1, 2), *const third = new_get(3, true, 10);
+
+        add(&queue, new_push(0, 1));
+        second->next = third;
+        send_queue_add(&queue, second, third, true);
+        add(&queue, new_get(1, true, 11));
+        add(&queue, new_get(0, false, 3));
+        ASSERT_TAKES(&queue, 10);
+        ASSERT_TAKES(&queue, 1);
+        ASSERT_TAKES(&queue, 2);
+        ASSERT_TAKES(&queue, 11, 3);
+        ck_assert(send_queue_is_empty(&queue));
+        /* many normal frames, of all workers, that nobody numbers */
+        for (uint64_t i = 0; i < 5; i++)
+            add(&queue, new_push((uint32_t)i, 20 + i));
+        for (uint64_t i = 0; i < 5; i++)
+            ASSERT_TAKES(&queue, 20 + i);
+    }
 }
 END_TEST
 
@@ -160,6 +194,7 @@ int main(void)
     tcase_add_test(cases, packets_of_both_kinds_alternate);
     tcase_add_test(cases, a_packet_holds_nothing_that_has_to_follow);
     tcase_add_test(cases, the_pieces_of_an_answer_stay_in_order);
+    tcase_add_test(cases, frames_that_were_not_sorted_keep_their_order);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
