@@ -296,12 +296,11 @@ static void end(void)
 
 static Frame *make(uint32_t worker, uint64_t number)
 {
-    const WireHeader header = {
-        .kind = MESSAGE_ADD,
-        .key_bytes = 8,
-        .value_bytes = 64,
-        .request = { .id = number, .worker = worker, .key_encoding = WIRE_KEYS_LIST, .n_keys = 1 }
-    };
+    const WireHeader header = { .kind = MESSAGE_ADD,
+                                .keys = WIRE_KEYS_LIST,
+                                .key_bytes = 8,
+                                .value_bytes = 64,
+                                .request = { .id = number, .worker = worker, .n_keys = 1 } };
 
     return network_new_frame(network, &header);
 }

@@ -54,8 +54,7 @@ void frame_set_keys(Frame *frame, const RubatoKeys *keys)
 {
     uint8_t *const to = frame_keys(frame);
 
-    assert(frame->header.request.key_encoding == WIRE_KEYS_LIST &&
-           frame->header.key_bytes == 8 * keys->n);
+    assert(frame->header.keys == WIRE_KEYS_LIST && frame->header.key_bytes == 8 * keys->n);
     if (keys->keys == NULL)
         for (size_t i = 0; i < keys->n; i++)
             wire_store_key(to, i, keys->first + i);

@@ -42,7 +42,7 @@ static const char *check_keys(const WireHeader *header)
 {
     const WireRequest *request = &header->request;
 
-    switch (request->key_encoding) {
+    switch (header->keys) {
     case WIRE_KEYS_RUN:
         if (header->key_bytes != 0)
             return "it has a run of keys and a list of them";
@@ -71,7 +71,7 @@ static void write_request(uint8_t *bytes, const WireHeader *header)
     wire_store_u32(bytes + 32, request->server);
     wire_store_u32(bytes + 36, request->worker);
     wire_store_u64(bytes + 40, request->clock);
-    wire_store_u32(bytes + 48, (uint32_t)request->key_encoding);
+    wire_store_u32(bytes + 48, (uint32_t)header->keys);
     wire_store_u32(bytes + 52, (uint32_t)request->n_keys);
     wire_store_u64(bytes + 56, request->first_key);
     wire_store_u64(bytes + 64, 0);
@@ -82,6 +82,7 @@ static const char *read_request(const uint8_t *bytes, WireHeader *header)
 {
     if (wire_load_u32(bytes + 48) > WIRE_KEYS_DELTAS)
         return "its encoding of keys is unknown";
+    header->keys = (WireKeys)wire_load_u32(bytes + 48);
     header->request = (WireRequest){
         .id = wire_load_u64(bytes + 16),
         .table = wire_load_u32(bytes + 24),
@@ -89,7 +90,6 @@ static const char *read_request(const uint8_t *bytes, WireHeader *header)
         .server = wire_load_u32(bytes + 32),
         .worker = wire_load_u32(bytes + 36),
         .clock = wire_load_u64(bytes + 40),
-        .key_encoding = (WireKeys)wire_load_u32(bytes + 48),
         .n_keys = wire_load_u32(bytes + 52),
         .first_key = wire_load_u64(bytes + 56),
     };
@@ -217,7 +217,7 @@ void wire_write_message_header(void *at, const WireHeader *header)
     uint8_t *bytes = at;
 
     wire_store_u16(bytes, (uint16_t)header->kind);
-    wire_store_u16(bytes + 2, header->is_high);
+    wire_store_u16(bytes + 2, (uint16_t)header->is_high);
     wire_store_u32(bytes + 4, header->epoch);
     wire_store_u32(bytes + 8, (uint32_t)header->key_bytes);
     wire_store_u32(bytes + 12, (uint32_t)header->value_bytes);

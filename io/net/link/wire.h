@@ -58,7 +58,6 @@ typedef struct {
     uint32_t server;
     uint32_t worker;
     uint64_t clock; /* the worker's; of an announcement: the iteration */
-    WireKeys key_encoding;
     uint64_t n_keys;
     uint64_t first_key; /* WIRE_KEYS_RUN, WIRE_KEYS_DELTAS */
     union {
@@ -87,11 +86,13 @@ typedef struct {
     uint64_t more_bytes; /* of a handler's result: bytes that further replies bring */
 } WireReply;
 
-/* The header of a message, as a host struct. */
+/* The header of a message, as a host struct. It has no padding: with padding, gcc 12 clears all of
+ * it before it sets the members, which each small Add would pay for. */
 typedef struct {
     MessageKind kind;     /* below MESSAGE_N_WIRE_KINDS */
-    bool is_high;         /* of a request or a reply: of high priority */
+    uint32_t is_high;     /* of a request or a reply: 1 if it has high priority */
     uint32_t epoch;       /* the task's */
+    WireKeys keys;        /* of a request: how its keys are written */
     uint64_t key_bytes;   /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0; WIRE_KEYS_DELTAS: any */
     uint64_t value_bytes; /* below 2^32, as all of a packet */
     union {

@@ -135,7 +135,7 @@ static void unpack(Parcel *parcel, Item *item, uint8_t *at, const WireHeader *he
     uint8_t *const keys = at + WIRE_MESSAGE_HEADER_BYTES;
     /* only a request has bytes of keys */
     const bool has_bytes = header->key_bytes > 0;
-    const bool is_list = has_bytes && header->request.key_encoding == WIRE_KEYS_LIST;
+    const bool is_list = has_bytes && header->keys == WIRE_KEYS_LIST;
 
     item->charge = wire_is_charged(header->kind) ? wire_message_bytes(header) : 0;
     item->parked = 0;

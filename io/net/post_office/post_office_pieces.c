@@ -100,6 +100,9 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         .kind = message->kind,
         .is_high = message->is_high,
         .epoch = message->epoch,
+        .keys = keys->keys == NULL ? WIRE_KEYS_RUN
+                : delta_bytes > 0  ? WIRE_KEYS_DELTAS
+                                   : WIRE_KEYS_LIST,
         .key_bytes = keys->keys == NULL ? 0
                      : delta_bytes > 0  ? delta_bytes
                                         : keys->n * sizeof(RubatoKey),
@@ -109,9 +112,6 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
                      .server = message->server,
                      .worker = message->request.worker,
                      .clock = message->request.clock,
-                     .key_encoding = keys->keys == NULL ? WIRE_KEYS_RUN
-                                     : delta_bytes > 0  ? WIRE_KEYS_DELTAS
-                                                        : WIRE_KEYS_LIST,
                      .n_keys = keys->n,
                      .first_key = delta_bytes == 0   ? keys->first
                                   : keys->at == NULL ? keys->keys[0]

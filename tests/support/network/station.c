@@ -250,7 +250,8 @@ Frame *station_frame(MessageKind kind, uint64_t number, size_t n_bytes)
         header.clock.clock = number;
     if (has_keys) {
         header.key_bytes = 16;
-        header.request = (WireRequest){ .id = number, .key_encoding = WIRE_KEYS_LIST, .n_keys = 2 };
+        header.keys = WIRE_KEYS_LIST;
+        header.request = (WireRequest){ .id = number, .n_keys = 2 };
     }
     Frame *const frame = frame_new(&header);
 

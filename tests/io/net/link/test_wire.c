@@ -19,6 +19,7 @@ static const PacketHeader packet_header = {
 static const WireHeader add_header = {
     .kind = MESSAGE_ADD,
     .epoch = 5,
+    .keys = WIRE_KEYS_LIST,
     .key_bytes = 16,
     .value_bytes = 12,
     .request = { .id = 9,
@@ -27,7 +28,6 @@ static const WireHeader add_header = {
                  .server = 7,
                  .worker = 8,
                  .clock = 0x0102030405060708,
-                 .key_encoding = WIRE_KEYS_LIST,
                  .n_keys = 2,
                  .first_key = 10 },
 };
@@ -107,7 +107,7 @@ START_TEST(message_header_comes_back_as_it_was_written)
     ck_assert_uint_eq(read.request.server, add_header.request.server);
     ck_assert_uint_eq(read.request.worker, add_header.request.worker);
     ck_assert_uint_eq(read.request.clock, add_header.request.clock);
-    ck_assert_uint_eq(read.request.key_encoding, add_header.request.key_encoding);
+    ck_assert_uint_eq(read.keys, add_header.keys);
     ck_assert_uint_eq(read.request.n_keys, add_header.request.n_keys);
     ck_assert_uint_eq(read.request.first_key, add_header.request.first_key);
     ck_assert_uint_eq(read.key_bytes, add_header.key_bytes);
@@ -321,9 +321,10 @@ END_TEST
 START_TEST(padding_belongs_to_a_message)
 {
     const WireHeader header = { .kind = MESSAGE_ADD,
+                                .keys = WIRE_KEYS_DELTAS,
                                 .key_bytes = 5,
                                 .value_bytes = (uint64_t)_i,
-                                .request = { .key_encoding = WIRE_KEYS_DELTAS, .n_keys = 5 } };
+                                .request = { .n_keys = 5 } };
     const Bytes message = whole_message(&header);
     WireHeader read;
 
@@ -338,8 +339,7 @@ END_TEST
 
 START_TEST(a_list_has_eight_bytes_for_each_key)
 {
-    WireHeader header = { .kind = MESSAGE_GET,
-                          .request = { .key_encoding = WIRE_KEYS_LIST, .n_keys = 2 } };
+    WireHeader header = { .kind = MESSAGE_GET, .keys = WIRE_KEYS_LIST, .request = { .n_keys = 2 } };
     WireHeader read;
 
     for (header.key_bytes = 14; header.key_bytes < 26; header.key_bytes++) {
@@ -372,7 +372,8 @@ START_TEST(run_of_keys_may_end_with_the_last_key_but_not_beyond)
 {
     WireHeader header = {
         .kind = MESSAGE_GET,
-        .request = { .first_key = UINT64_MAX - 4, .n_keys = 5, .key_encoding = WIRE_KEYS_RUN }
+        .keys = WIRE_KEYS_RUN,
+        .request = { .first_key = UINT64_MAX - 4, .n_keys = 5 },
     };
     uint8_t bytes[WIRE_MESSAGE_HEADER_BYTES];
     WireHeader read;
@@ -444,11 +445,11 @@ END_TEST
 
 static Frame *frame_of(uint64_t n_keys, uint64_t value_bytes)
 {
-    return frame_new(
-        &(WireHeader){ .kind = MESSAGE_ADD,
-                       .key_bytes = 8 * n_keys,
-                       .value_bytes = value_bytes,
-                       .request = { .key_encoding = WIRE_KEYS_LIST, .n_keys = n_keys } });
+    return frame_new(&(WireHeader){ .kind = MESSAGE_ADD,
+                                    .keys = WIRE_KEYS_LIST,
+                                    .key_bytes = 8 * n_keys,
+                                    .value_bytes = value_bytes,
+                                    .request = { .n_keys = n_keys } });
 }
 
 START_TEST(frame_takes_keys_as_list_selection_and_run)

@@ -512,9 +512,10 @@ START_TEST(packets_cut_at_random_never_end_a_network)
     enum { N = 3000 };
     const WireHeader messages[] = {
         { .kind = MESSAGE_ADD,
+          .keys = WIRE_KEYS_LIST,
           .key_bytes = 40,
           .value_bytes = 20,
-          .request = { .n_keys = 5, .key_encoding = WIRE_KEYS_LIST } },
+          .request = { .n_keys = 5 } },
         { .kind = MESSAGE_GET, .request = { .n_keys = 5 } },
     };
     const Scene scene = open_scene();
