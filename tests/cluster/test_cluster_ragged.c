@@ -1,9 +1,9 @@
 /* Tables of ragged rows on several nodes, over each transport, with usual and with small pieces and
  * windows, while parts move: each Get shows what its model lets it show, what is appended is there
  * once, and long rows cross whole. Under "bsp" each list has one order, on any nodes. */
-#include <stdatomic.h>
 #include <string.h>
 
+#include "tests/support/cluster/cluster_moves.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/ragged_lists.h"
@@ -36,37 +36,14 @@ static ClusterRun *new_run(size_t i)
 
 typedef struct {
     RaggedLists lists;
-    _Atomic uint32_t n_moved; /* of this node's calls */
+    ClusterMoves moves;
 } Scene;
 
-/* Worker 0 goes on only after so many moves, which wait for no worker: so requests are parked, kept
- * and under way while parts move. */
 static bool await_moves(RubatoWorker *worker, uint64_t clock, void *user, GError **error)
 {
     Scene *scene = user;
-    const uint32_t wanted = (uint32_t)(clock * N_MOVES / N_CLOCKS);
 
-    while (rubato_worker_rank(worker) == 0 && atomic_load(&scene->n_moved) < wanted) {
-        EXPECT(!rubato_worker_cancelled(worker), "the task goes on");
-        g_usleep(100); /* another thread moves, and only a counter tells of it */
-    }
-    return true;
-}
-
-/* The same moves on every node. */
-static bool move_parts(RubatoEngine *engine, Scene *scene, uint32_t n_parts, GError **error)
-{
-    uint64_t state = 5;
-
-    for (uint32_t i = 0; i < N_MOVES; i++) {
-        const uint32_t part = random_below(&state, n_parts);
-        const uint32_t server = random_below(&state, rubato_engine_n_servers(engine));
-
-        if (!rubato_engine_move_part(engine, "lists", part, server, error))
-            return false;
-        atomic_fetch_add(&scene->n_moved, 1);
-    }
-    return true;
+    return cluster_await_moves(worker, &scene->moves, clock, N_CLOCKS, error);
 }
 
 static bool run_lists(RubatoEngine *engine, Scene *scene, GError **error)
@@ -76,16 +53,10 @@ static bool run_lists(RubatoEngine *engine, Scene *scene, GError **error)
     const RubatoTask task = {
         .name = "lists", .run = ragged_lists_work, .user_data = &scene->lists, .tables = tables
     };
-    RubatoTaskRun *run;
-    bool moved;
 
-    if (!rubato_engine_create_table(engine, &spec, error))
-        return false;
-    run = rubato_engine_start(engine, &task, error);
-    if (run == NULL)
-        return false;
-    moved = move_parts(engine, scene, spec.parts, error);
-    return rubato_task_run_wait(run, moved ? error : NULL) && moved &&
+    scene->moves.n_parts = spec.parts;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_moving(engine, &task, &scene->moves, error) &&
            ragged_lists_check(engine, &scene->lists, rubato_engine_n_workers(engine), error) &&
            rubato_engine_drop_table(engine, "lists", error);
 }
@@ -99,7 +70,8 @@ static bool play_lists(RubatoEngine *engine, const void *data, GError **error)
                                    .staleness = g_str_equal(model, "ssp") ? STALENESS : 0,
                                    .n_clocks = N_CLOCKS,
                                    .scale = hashed != 0 ? 1 : 40,
-                                   .at_clock = await_moves } };
+                                   .at_clock = await_moves },
+                        .moves = { .table = "lists", .n_moves = N_MOVES, .moved = EVENT_INIT } };
 
         scene.lists.user = &scene;
         if (!run_lists(engine, &scene, error))
