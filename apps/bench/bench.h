@@ -17,7 +17,6 @@
 #include <rubato/rubato.h>
 
 typedef struct Bench Bench;
-typedef struct ReferenceRun ReferenceRun;
 
 /* What a sample counts. Seconds are of one operation; rates are of a sample. */
 typedef enum {
@@ -71,6 +70,7 @@ typedef struct {
     BenchKeys keys;            /* of a request */
     uint32_t nodes;            /* not in one process; 0: two */
     bool mixed;                /* all nodes have the workers and the servers */
+    bool on_demand;            /* it runs only if --case names it */
     bool starts_empty;         /* otherwise each row was written before the first sample */
     RubatoTableSpec table;     /* its n_keys is left 0: */
     uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
@@ -109,9 +109,11 @@ struct Bench {
     RubatoWorker *worker;
     RubatoKVTable *table;
     RubatoSparseKVClientTable *sparse; /* under a model that takes announcements; else NULL */
+    RubatoRaggedTable *ragged;         /* in place of `table` if rows have any length; else NULL */
+    uint32_t *lengths;                 /* then: of a request's rows */
     RubatoKey *keys;   /* what->n_keys of the table's, chosen as what->keys says; n_sets times */
     uint64_t turn;     /* how many sets have had theirs */
-    float *values;     /* what->n_keys rows of what->table.width */
+    float *values;     /* what->n_keys rows of bench_width() */
     double *latencies; /* of each operation of a sample, seconds; NULL if nobody asks */
 
     uint64_t next_row;      /* of a table that grows */
@@ -123,8 +125,7 @@ struct Bench {
 
     void *raw; /* limits/memory.c, hash.c: the bare table, NULL until a limit wants it */
     size_t raw_bytes;
-    void *raw_zmq, *raw_shm; /* the bare process at the other end, likewise */
-    ReferenceRun *reference_run;
+    void *raw_zmq, *raw_shm, *raw_tcp; /* the bare process at the other end, likewise */
 };
 
 /* ---- cases/: ended by one without a name ---- */
@@ -135,7 +136,7 @@ extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_ca
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);
 
-/* Values in a row. */
+/* Values in a row; of rows of any length, the most. */
 size_t bench_width(const BenchCase *what);
 
 /* ---- samples/operations.c: what a case works on ---- */
@@ -143,9 +144,25 @@ size_t bench_width(const BenchCase *what);
 /* The key of row i. */
 RubatoKey bench_key(const BenchCase *what, uint64_t row);
 
+/* The keys of the next operation: the sets take turns. */
+const RubatoKey *bench_next_keys(Bench *bench);
+
 /* Opens the table, chooses the keys and makes the buffers. The second writes all rows. */
 bool bench_open_table(Bench *bench, GError **error);
 bool bench_fill(Bench *bench, GError **error);
+
+/* ---- samples/ragged.c: rows of any length ---- */
+
+#define BENCH_RAGGED_MOST_LENGTH 63u
+
+bool bench_is_ragged(const BenchCase *what);
+
+/* The values of a row: 1 to BENCH_RAGGED_MOST_LENGTH, 32 in the mean. */
+uint32_t bench_ragged_length(uint64_t row);
+
+/* For bench_open_table and bench_fill. */
+bool bench_open_ragged(Bench *bench, GError **error);
+bool bench_fill_ragged(Bench *bench, const float *values, size_t n_values, GError **error);
 
 /* ---- samples/counts.c ---- */
 
@@ -182,17 +199,10 @@ bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResu
 int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file,
                uint32_t node);
 
-/* For the reference run: opens what a case works on, and closes it. */
-bool bench_open(Bench *bench, GError **error);
-void bench_close(Bench *bench);
-RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *options);
-
 /* Whether the table holds a range of keys, as it does if the case names no storage. */
 static inline bool bench_is_dense(const BenchCase *what)
 {
     return what->table.storage == NULL || rubato_table_spec_holds_range(&what->table);
 }
-
-uint64_t bench_rows(const BenchCase *what, const BenchOptions *options);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct {
 static bool is_chosen(const Flags *flags, const BenchCase *what)
 {
     if (flags->patterns == NULL)
-        return true;
+        return !what->on_demand;
     for (char **pattern = flags->patterns; *pattern != NULL; pattern++)
         if (g_pattern_match_simple(*pattern, what->name))
             return true;
@@ -139,16 +139,22 @@ static bool report(const Flags *flags, const GArray *results, GError **error)
 
 /* ---- the other ends ---- */
 
-static int be_peer(char **argv)
+static const BenchCase *case_named(const char *name)
 {
-    const BenchOptions options = { .repeat = (unsigned)atoi(argv[3]),
-                                   .quick = strcmp(argv[4], "quick") == 0 };
     const BenchCase *what;
 
     for (size_t i = 0; (what = bench_case(i)) != NULL; i++)
-        if (strcmp(what->name, argv[2]) == 0)
-            return bench_peer(what, &options, argv[5], (uint32_t)atoi(argv[6]));
-    return EXIT_USAGE;
+        if (strcmp(what->name, name) == 0)
+            return what;
+    return NULL;
+}
+
+static int be_peer(const BenchCase *what, char **argv)
+{
+    const BenchOptions options = { .repeat = (unsigned)atoi(argv[3]),
+                                   .quick = strcmp(argv[4], "quick") == 0 };
+
+    return bench_peer(what, &options, argv[5], (uint32_t)atoi(argv[6]));
 }
 
 /* Whether this process is the other end of another process's case; then it ends when that one
@@ -157,12 +163,23 @@ static bool is_other_end(int argc, char **argv, int *status)
 {
     const bool is_peer = argc == 7 && strcmp(argv[1], "--peer") == 0;
     const bool is_zmq = argc == 2 && strcmp(argv[1], "--serve-zmq") == 0;
-    const bool is_shm = argc == 2 && strcmp(argv[1], "--serve-shm") == 0;
+    const bool is_shm = argc == 4 && strcmp(argv[1], "--serve-shm") == 0;
+    const bool is_tcp = argc == 4 && strcmp(argv[1], "--serve-tcp") == 0;
 
-    if (!is_peer && !is_zmq && !is_shm)
+    if (!is_peer && !is_zmq && !is_shm && !is_tcp)
         return false;
     process_end_with_parent();
-    *status = is_peer ? be_peer(argv) : is_zmq ? raw_zmq_serve() : raw_shm_serve();
+
+    const BenchCase *what = is_zmq ? NULL : case_named(argv[2]);
+    const uint64_t n_rows = is_shm || is_tcp ? g_ascii_strtoull(argv[3], NULL, 10) : 0;
+    if (is_zmq)
+        *status = raw_zmq_serve();
+    else if (what == NULL)
+        *status = EXIT_USAGE;
+    else
+        *status = is_peer  ? be_peer(what, argv)
+                  : is_shm ? raw_shm_serve(what, n_rows)
+                           : raw_tcp_serve(what, n_rows);
     return true;
 }
 

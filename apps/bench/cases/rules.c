@@ -1,13 +1,13 @@
-/* The cases of update rules: what each costs beside "add". */
+/* The cases of update rules: what each costs beside plain additions. */
 #include "apps/bench/bench.h"
 #include "apps/bench/limits/limits.h"
 #include "apps/bench/samples/samples.h"
 
 #define ON_ROWS(words, ...)                                                                       \
     .what = "Add of gradients to 1,000 random rows of 32 floats, of 10,000" words,                \
-    .limit = "\"add\" to the same rows", .unit = BENCH_UNIT_KEYS_PER_SECOND,                      \
+    .limit = "the same additions to bare rows", .unit = BENCH_UNIT_KEYS_PER_SECOND,               \
     .table = { .width = 32, __VA_ARGS__ }, .n_rows = 10000, .n_keys = 1000, .n_operations = 3000, \
-    .run = add_keys_then_get, .run_limit = limit_add_reference_run
+    .run = add_keys_then_get, .run_limit = limit_scatter_add_rows
 
 const BenchCase bench_rule_cases[] = {
     { .name = "rule-sgd", ON_ROWS(", rule sgd", .update = "sgd") },

@@ -1,5 +1,5 @@
 /* The cases of more workers and servers in one process: what a second one brings or costs, under
- * each model. */
+ * each model. Some are for a picture alone (docs/figures/measure-scale). */
 #include "apps/bench/bench.h"
 #include "apps/bench/limits/limits.h"
 #include "apps/bench/samples/samples.h"
@@ -7,15 +7,23 @@
 #define MILLION UINT64_C(1000000)
 
 /* n_: iterations of each worker in a sample. */
-#define SCALE(model_, workers_, servers_, n_, ...)                                \
-    {                                                                             \
-        .name = "local-scale-" model_ "-" #workers_ "x" #servers_,                \
-        .what = "Get + Add + Clock of 100 fresh keys; workers x servers",         \
-        .limit = "bare threads on bare rows, a spinning lock for each server",    \
-        .unit = BENCH_UNIT_PER_SECOND, .workers = workers_, .servers = servers_,  \
-        .table = { __VA_ARGS__ }, .n_rows = MILLION, .n_keys = 100, .n_sets = 64, \
-        .n_operations = n_, .run = iterate_fresh, .run_limit = limit_threads      \
+#define SCALE_IF(asked_, model_, workers_, servers_, n_, ...)                              \
+    {                                                                                      \
+        .name = "local-scale-" model_ "-" #workers_ "x" #servers_,                         \
+        .what = "Get + Add + Clock of 100 fresh keys; workers x servers",                  \
+        .limit = "bare threads on bare rows, a spinning lock for each server",             \
+        .unit = BENCH_UNIT_PER_SECOND, .workers = workers_, .servers = servers_,           \
+        .on_demand = asked_, .table = { __VA_ARGS__ }, .n_rows = MILLION, .n_keys = 100,   \
+        .n_sets = 64, .n_operations = n_, .run = iterate_fresh, .run_limit = limit_threads \
     }
+
+#define SCALE(model_, workers_, servers_, n_, ...) \
+    SCALE_IF(false, model_, workers_, servers_, n_, __VA_ARGS__)
+#define DRAWN(model_, workers_, servers_, n_, ...) \
+    SCALE_IF(true, model_, workers_, servers_, n_, __VA_ARGS__)
+
+#define SSP .model = "ssp", .staleness = 2
+#define SPARSE .model = "sparse_ssp", .staleness = 1, .speculation = 1
 
 #define SCALE_ALL(model_, ...)                                                            \
     SCALE(model_, 1, 1, 20000, __VA_ARGS__), SCALE(model_, 2, 1, 20000, __VA_ARGS__),     \
@@ -32,13 +40,33 @@
 
 const BenchCase bench_scale_cases[] = {
     SCALE_ALL("asp", .model = "asp"),
-    SCALE_ALL("ssp", .model = "ssp", .staleness = 2),
-    SCALE_ALL("sparse", .model = "sparse_ssp", .staleness = 1, .speculation = 1),
+    SCALE_ALL("ssp", SSP),
+    SCALE_ALL("sparse", SPARSE),
     SCALE_ALL("bsp", .model = "bsp"),
-    SCALE("ssp", 8, 1, 4000, .model = "ssp", .staleness = 2),
-    SCALE("ssp", 16, 1, 2000, .model = "ssp", .staleness = 2),
-    SCALE("ssp", 64, 1, 500, .model = "ssp", .staleness = 2),
+    SCALE("ssp", 8, 1, 4000, SSP),
+    SCALE("ssp", 16, 1, 2000, SSP),
+    SCALE("ssp", 64, 1, 500, SSP),
     SCALE("bsp", 64, 1, 200, .model = "bsp"),
+    DRAWN("asp", 8, 1, 2000, .model = "asp"),
+    DRAWN("asp", 16, 1, 1000, .model = "asp"),
+    DRAWN("asp", 32, 1, 400, .model = "asp"),
+    DRAWN("asp", 64, 1, 200, .model = "asp"),
+    DRAWN("ssp", 32, 1, 1000, SSP),
+    DRAWN("sparse", 8, 1, 1000, SPARSE),
+    DRAWN("sparse", 16, 1, 400, SPARSE),
+    DRAWN("sparse", 32, 1, 200, SPARSE),
+    DRAWN("sparse", 64, 1, 100, SPARSE),
+    DRAWN("bsp", 8, 1, 1000, .model = "bsp"),
+    DRAWN("bsp", 16, 1, 500, .model = "bsp"),
+    DRAWN("bsp", 32, 1, 300, .model = "bsp"),
+    DRAWN("asp", 2, 3, 20000, .model = "asp"),
+    DRAWN("asp", 2, 4, 20000, .model = "asp"),
+    DRAWN("ssp", 2, 3, 20000, SSP),
+    DRAWN("ssp", 2, 4, 20000, SSP),
+    DRAWN("sparse", 2, 3, 10000, SPARSE),
+    DRAWN("sparse", 2, 4, 10000, SPARSE),
+    DRAWN("bsp", 2, 3, 10000, .model = "bsp"),
+    DRAWN("bsp", 2, 4, 10000, .model = "bsp"),
     BARRIER(1, 20000, 1e-6),
     BARRIER(2, 20000, 2e-6),
     BARRIER(64, 300, 100e-6),

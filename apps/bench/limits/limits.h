@@ -21,12 +21,17 @@ static inline void clobber(void *memory)
 void *raw_allocate(Bench *bench, size_t n_bytes);
 void raw_free(Bench *bench);
 
+/* Reads and adds to rows of one value, in the storage that the case names. */
+void raw_get(Bench *bench, const RubatoKey *keys, size_t n, float *values);
+void raw_add(Bench *bench, const RubatoKey *keys, size_t n, const float *deltas);
+
 double limit_locked_load(Bench *bench, size_t n);
 double limit_locked_add(Bench *bench, size_t n);
 double limit_gather(Bench *bench, size_t n);
 double limit_scatter_add(Bench *bench, size_t n);
 double limit_gather_scatter(Bench *bench, size_t n);
 double limit_gather_rows(Bench *bench, size_t n);
+double limit_gather_ragged(Bench *bench, size_t n);
 double limit_scatter_add_rows(Bench *bench, size_t n);
 double limit_copy_range(Bench *bench, size_t n);
 double limit_add_range(Bench *bench, size_t n);
@@ -34,14 +39,18 @@ double limit_norm(Bench *bench, size_t n);
 
 /* ---- threads.c: bare threads on bare rows ---- */
 
-/* What iterate_fresh does, by as many threads on as many parts, each part behind a lock that spins.
- * They keep the model's bound on how far one thread may be ahead of another. */
+/* What iterate_fresh does, by a thread for each worker of all nodes, on a part for each server, up
+ * to four. Each part is behind a lock that spins. The threads keep the model's bound on how far one
+ * may be ahead of another. */
 double limit_threads(Bench *bench, size_t n);
 
 /* Seconds of a barrier of so many bare threads. */
 double raw_barrier(uint32_t n_threads, size_t n);
 
 /* ---- hash.c: a bare open-addressing table with prefetch ---- */
+
+void raw_hash_get(Bench *bench, const RubatoKey *keys, size_t n, float *values);
+void raw_hash_add(Bench *bench, const RubatoKey *keys, size_t n, const float *deltas);
 
 double limit_hash_get(Bench *bench, size_t n);
 double limit_hash_add(Bench *bench, size_t n);
@@ -60,19 +69,19 @@ int raw_zmq_serve(void); /* what the other process runs */
 double limit_shm_round_trip(Bench *bench, size_t n);
 double limit_shm_push(Bench *bench, size_t n);
 double limit_shm_pull(Bench *bench, size_t n);
+
+/* The other process has the rows: keys go to it, values come back or go with them. */
+double limit_shm_get(Bench *bench, size_t n);
+double limit_shm_add(Bench *bench, size_t n);
 void raw_shm_stop(Bench *bench);
-int raw_shm_serve(void); /* what the other process runs */
+int raw_shm_serve(const BenchCase *what, uint64_t n_rows); /* what the other process runs */
 
-/* ---- reference_run.c: the same case in one process, by one worker on one server ---- */
+/* ---- tcp.c: a socket to a process of its own ---- */
 
-ReferenceRun *reference_run_new(const BenchCase *what, const BenchOptions *options, GError **error);
-void reference_run_free(ReferenceRun *reference_run);
-double limit_reference_run(Bench *bench, size_t n);
-
-/* The same, its Adds by the rule "add". */
-double limit_add_reference_run(Bench *bench, size_t n);
-
-/* Whether a case is measured beside a reference run. */
-bool reference_run_is_wanted(const BenchCase *what);
+double limit_tcp_round_trip(Bench *bench, size_t n);
+double limit_tcp_get(Bench *bench, size_t n);
+double limit_tcp_add(Bench *bench, size_t n);
+void raw_tcp_stop(Bench *bench);
+int raw_tcp_serve(const BenchCase *what, uint64_t n_rows); /* what the other process runs */
 
 #endif

@@ -90,18 +90,35 @@ static void scatter_add(float *rows, const RubatoKey *keys, size_t n, const floa
         rows[keys[i]] += values[i];
 }
 
+void raw_get(Bench *bench, const RubatoKey *keys, size_t n, float *values)
+{
+    if (bench_is_dense(bench->what))
+        gather(raw_rows(bench), keys, n, values);
+    else
+        raw_hash_get(bench, keys, n, values);
+}
+
+void raw_add(Bench *bench, const RubatoKey *keys, size_t n, const float *deltas)
+{
+    if (bench_is_dense(bench->what))
+        scatter_add(raw_rows(bench), keys, n, deltas);
+    else
+        raw_hash_add(bench, keys, n, deltas);
+}
+
 double limit_gather(Bench *bench, size_t n)
 {
     const float *rows = raw_rows(bench);
 
-    TIMED(n, bench->values, gather(rows, bench->keys, bench->what->n_keys, bench->values));
+    TIMED(n, bench->values,
+          gather(rows, bench_next_keys(bench), bench->what->n_keys, bench->values));
 }
 
 double limit_scatter_add(Bench *bench, size_t n)
 {
     float *rows = raw_rows(bench);
 
-    TIMED(n, rows, scatter_add(rows, bench->keys, bench->what->n_keys, bench->values));
+    TIMED(n, rows, scatter_add(rows, bench_next_keys(bench), bench->what->n_keys, bench->values));
 }
 
 double limit_gather_scatter(Bench *bench, size_t n)
@@ -142,7 +159,57 @@ double limit_gather_rows(Bench *bench, size_t n)
     const size_t n_keys = bench->what->n_keys, width = bench_width(bench->what);
     const float *rows = raw_rows(bench);
 
-    TIMED(n, bench->values, gather_rows(rows, width, bench->keys, n_keys, bench->values));
+    TIMED(n, bench->values,
+          gather_rows(rows, width, bench_next_keys(bench), n_keys, bench->values));
+}
+
+/* Bare rows of any length: where each begins, up to the end of the last one, and their values. */
+typedef struct {
+    const uint64_t *begins;
+    const float *values;
+} RaggedRows;
+
+static RaggedRows raw_ragged_rows(Bench *bench)
+{
+    const size_t n_rows = (size_t)bench->n_rows, begins_bytes = (n_rows + 1) * sizeof(uint64_t);
+
+    if (bench->raw == NULL) {
+        uint64_t n_values = 0;
+
+        for (uint64_t row = 0; row < n_rows; row++)
+            n_values += bench_ragged_length(row);
+        uint64_t *begins = raw_allocate(bench, begins_bytes + (size_t)n_values * sizeof(float));
+        float *values = (float *)(void *)(begins + n_rows + 1);
+        begins[0] = 0;
+        for (uint64_t row = 0; row < n_rows; row++)
+            begins[row + 1] = begins[row] + bench_ragged_length(row);
+        for (uint64_t i = 0; i < n_values; i++)
+            values[i] = 1;
+    }
+    const uint64_t *begins = bench->raw;
+    return (RaggedRows){ begins, (const float *)(const void *)(begins + n_rows + 1) };
+}
+
+static void gather_ragged(RaggedRows rows, const RubatoKey *keys, size_t n, uint32_t *lengths,
+                          float *values)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t begin = rows.begins[keys[i]];
+        const size_t length = (size_t)(rows.begins[keys[i] + 1] - begin);
+
+        lengths[i] = (uint32_t)length;
+        memcpy(values, rows.values + begin, length * sizeof *values);
+        values += length;
+    }
+}
+
+double limit_gather_ragged(Bench *bench, size_t n)
+{
+    const RaggedRows rows = raw_ragged_rows(bench);
+
+    TIMED(n, bench->values,
+          gather_ragged(rows, bench_next_keys(bench), bench->what->n_keys, bench->lengths,
+                        bench->values));
 }
 
 double limit_scatter_add_rows(Bench *bench, size_t n)
@@ -150,7 +217,7 @@ double limit_scatter_add_rows(Bench *bench, size_t n)
     const size_t n_keys = bench->what->n_keys, width = bench_width(bench->what);
     float *rows = raw_rows(bench);
 
-    TIMED(n, rows, scatter_add_rows(rows, width, bench->keys, n_keys, bench->values));
+    TIMED(n, rows, scatter_add_rows(rows, width, bench_next_keys(bench), n_keys, bench->values));
 }
 
 double limit_copy_range(Bench *bench, size_t n)

@@ -224,12 +224,13 @@ double limit_threads(Bench *bench, size_t n)
 {
     const BenchCase *what = bench->what;
     const RubatoModelTraits *traits = rubato_model_traits(what->table.model);
-    RawThreads *all = raw_threads_new(MAX(1, what->workers), n);
+    const uint32_t n_nodes = what->mixed ? MAX(1, what->nodes) : 1;
+    RawThreads *all = raw_threads_new(MAX(1, what->workers) * n_nodes, n);
     double seconds;
 
-    all->n_parts = MIN(MAX(1, what->servers), MAX_PARTS);
+    all->n_parts = MIN(MAX(1, what->servers) * n_nodes, MAX_PARTS);
     all->n_keys = what->n_keys;
-    all->n_sets = what->n_sets;
+    all->n_sets = MAX(1, what->n_sets);
     all->rows = raw_rows(bench);
     all->by_clock = traits->applies_by_clock;
     all->lead = traits->lead == RUBATO_LEAD_UNBOUNDED ? UINT64_MAX : what->table.staleness;

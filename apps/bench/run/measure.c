@@ -20,7 +20,6 @@ typedef struct {
     RubatoEngine *engine;
     long peer_pid;
     size_t resident_before;
-    ReferenceRun *reference_run;
 
     /* written by the worker of rank 0; NULL in the other process */
     double *own, *limit; /* samples, in the case's unit */
@@ -44,7 +43,7 @@ static size_t operations(const Measurement *measurement)
     return MAX(1, (size_t)(measurement->options->quick ? n * QUICK_OPERATIONS : n));
 }
 
-uint64_t bench_rows(const BenchCase *what, const BenchOptions *options)
+static uint64_t n_rows_of(const BenchCase *what, const BenchOptions *options)
 {
     const uint64_t least = MIN(what->n_rows, MAX(what->n_keys, 100000));
 
@@ -52,13 +51,13 @@ uint64_t bench_rows(const BenchCase *what, const BenchOptions *options)
                           : what->n_rows;
 }
 
-RubatoTableSpec bench_table_spec(const BenchCase *what, const BenchOptions *options)
+static RubatoTableSpec table_spec(const BenchCase *what, const BenchOptions *options)
 {
     RubatoTableSpec spec = what->table;
 
     spec.name = "bench";
     if (bench_is_dense(what))
-        spec.n_keys = bench_rows(what, options);
+        spec.n_keys = n_rows_of(what, options);
     return spec;
 }
 
@@ -136,7 +135,7 @@ static bool take_samples(Bench *bench, Measurement *measurement, GError **error)
     return bench->what->run(bench, n, error);
 }
 
-bool bench_open(Bench *bench, GError **error)
+static bool open_case(Bench *bench, GError **error)
 {
     if (!bench_open_table(bench, error))
         return false;
@@ -144,14 +143,17 @@ bool bench_open(Bench *bench, GError **error)
            bench_fill(bench, error);
 }
 
-void bench_close(Bench *bench)
+static void close_case(Bench *bench)
 {
     raw_zmq_stop(bench);
     raw_shm_stop(bench);
+    raw_tcp_stop(bench);
     raw_free(bench);
     data_close(bench);
     rubato_sparse_kv_client_table_free(bench->sparse);
     rubato_kv_table_free(bench->table);
+    rubato_ragged_table_free(bench->ragged);
+    g_free(bench->lengths);
     g_free(bench->keys);
     g_free(bench->values);
 }
@@ -160,17 +162,16 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
 {
     Measurement *measurement = user_data;
     Bench bench = { .what = measurement->what,
-                    .n_rows = bench_rows(measurement->what, measurement->options),
+                    .n_rows = n_rows_of(measurement->what, measurement->options),
                     .engine = measurement->engine,
                     .worker = worker,
                     .resident_before = measurement->resident_before,
                     .peer_pid = measurement->peer_pid,
-                    .details = &measurement->details,
-                    .reference_run = measurement->reference_run };
-    const bool ok = bench_open(&bench, error) && rubato_worker_barrier(worker, error) &&
+                    .details = &measurement->details };
+    const bool ok = open_case(&bench, error) && rubato_worker_barrier(worker, error) &&
                     take_samples(&bench, measurement, error);
 
-    bench_close(&bench);
+    close_case(&bench);
     return ok;
 }
 
@@ -178,7 +179,7 @@ static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **e
 {
     static const char *const tables[] = { "bench", NULL };
     Measurement *measurement = data;
-    const RubatoTableSpec spec = bench_table_spec(measurement->what, measurement->options);
+    const RubatoTableSpec spec = table_spec(measurement->what, measurement->options);
     const RubatoTask task = {
         .name = measurement->what->name, .run = work, .user_data = measurement, .tables = tables
     };
@@ -248,18 +249,13 @@ bool bench_measure(const BenchCase *what, const BenchOptions *options, BenchResu
     g_autofree double *own = measurement.own = g_new0(double, n);
     g_autofree double *limit = measurement.limit = g_new0(double, n);
     g_autofree double *latencies = NULL;
-    bool ok = true;
 
     if (has_latencies) {
         measurement.n_latencies =
             operations(&measurement) * (what->place == BENCH_PLACE_LOCAL ? 1 : n);
         latencies = measurement.latencies = g_new0(double, measurement.n_latencies);
     }
-    if (reference_run_is_wanted(what))
-        ok = (measurement.reference_run = reference_run_new(what, options, error)) != NULL;
-    ok = ok && measure(&measurement, error);
-    reference_run_free(measurement.reference_run);
-    if (!ok)
+    if (!measure(&measurement, error))
         return false;
     *result = (BenchResult){ .what = what,
                              .own = figures_of(own, n),

@@ -48,10 +48,12 @@ static bool add_rows(Bench *bench, size_t n, uint64_t *row, double *longest, GEr
 bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     uint64_t old_row = bench->next_row;
+    double longest_later;
 
     if (!add_rows(bench, n, &bench->next_row, &sample->own, error) ||
-        !add_rows(bench, n, &old_row, &sample->limit, error))
+        !add_rows(bench, n, &old_row, &longest_later, error))
         return false;
+    detail(bench, "us once the keys are there", longest_later * 1e6);
     detail(bench, "rows at last", (double)bench->next_row);
     return true;
 }
@@ -296,12 +298,43 @@ static size_t count_descriptors(void)
     return n;
 }
 
-bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error)
+/* Calls of a handler on one row, each with arguments; every sixteenth calls back. */
+static bool make_handler_tickets(Bench *bench, size_t n, GError **error)
+{
+    static const RubatoRequestOptions usual, calls_back = { .callback = ignore_call };
+    const double factor = 1;
+    const RubatoHandlerCall call = { .table = "bench",
+                                     .handler = "scale",
+                                     .arguments = &factor,
+                                     .n_argument_bytes = sizeof factor,
+                                     .scope = RUBATO_SCOPE_KEYS,
+                                     .keys = bench->keys,
+                                     .n_keys = 1 };
+
+    for (size_t i = 0; i < n; i++)
+        if (rubato_worker_call_handler_async(bench->worker, &call, NULL,
+                                             i % 16 == 0 ? &calls_back : &usual, error) == 0)
+            return false;
+    return rubato_worker_wait_all(bench->worker, error);
+}
+
+static bool sample_tickets_of(Bench *bench, size_t n, BenchSample *sample,
+                              bool (*make)(Bench *bench, size_t n, GError **error), GError **error)
 {
     const size_t before = count_descriptors();
 
-    if (!sample_growth_of(bench, n, sample, make_tickets, error))
+    if (!sample_growth_of(bench, n, sample, make, error))
         return false;
     detail(bench, "more descriptors", (double)count_descriptors() - (double)before);
     return true;
+}
+
+bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    return sample_tickets_of(bench, n, sample, make_tickets, error);
+}
+
+bool sample_handler_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    return sample_tickets_of(bench, n, sample, make_handler_tickets, error);
 }

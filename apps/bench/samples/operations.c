@@ -25,6 +25,13 @@ static bool wait_for(const Bench *bench, RubatoTicket ticket, GError **error)
     }                                                                       \
     return true
 
+const RubatoKey *bench_next_keys(Bench *bench)
+{
+    const BenchCase *what = bench->what;
+
+    return bench->keys + bench->turn++ % MAX(1, what->n_sets) * what->n_keys;
+}
+
 bool get_key(Bench *bench, size_t n, GError **error)
 {
     EACH(bench, n, rubato_kv_table_get(bench->table, bench->keys, 1, bench->values, error));
@@ -39,7 +46,8 @@ bool get_keys(Bench *bench, size_t n, GError **error)
 {
     const size_t n_keys = bench->what->n_keys;
 
-    EACH(bench, n, rubato_kv_table_get(bench->table, bench->keys, n_keys, bench->values, error));
+    EACH(bench, n,
+         rubato_kv_table_get(bench->table, bench_next_keys(bench), n_keys, bench->values, error));
 }
 
 bool get_range(Bench *bench, size_t n, GError **error)
@@ -60,7 +68,8 @@ static bool add_keys(Bench *bench, size_t n, GError **error)
 {
     const size_t n_keys = bench->what->n_keys;
 
-    EACH(bench, n, rubato_kv_table_add(bench->table, bench->keys, n_keys, bench->values, error));
+    EACH(bench, n,
+         rubato_kv_table_add(bench->table, bench_next_keys(bench), n_keys, bench->values, error));
 }
 
 static bool add_range(Bench *bench, size_t n, GError **error)
@@ -149,16 +158,9 @@ bool iterate(Bench *bench, size_t n, GError **error)
              rubato_kv_table_clock(bench->table, error));
 }
 
-static const RubatoKey *next_keys(Bench *bench)
-{
-    const BenchCase *what = bench->what;
-
-    return bench->keys + bench->turn++ % MAX(1, what->n_sets) * what->n_keys;
-}
-
 static bool iterate_once(Bench *bench, GError **error)
 {
-    const RubatoKey *keys = next_keys(bench);
+    const RubatoKey *keys = bench_next_keys(bench);
     const size_t n_keys = bench->what->n_keys;
 
     return rubato_kv_table_get(bench->table, keys, n_keys, bench->values, error) &&
@@ -184,7 +186,7 @@ static bool announce_next(uint64_t iteration, RubatoIteration *keys, void *user_
     Bench *bench = user_data;
 
     (void)iteration;
-    *keys = (RubatoIteration){ next_keys(bench), bench->what->n_keys };
+    *keys = (RubatoIteration){ bench_next_keys(bench), bench->what->n_keys };
     return true;
 }
 
@@ -192,7 +194,7 @@ static bool announce_next(uint64_t iteration, RubatoIteration *keys, void *user_
 
 size_t bench_width(const BenchCase *what)
 {
-    return MAX(1, what->table.width);
+    return bench_is_ragged(what) ? BENCH_RAGGED_MOST_LENGTH : MAX(1, what->table.width);
 }
 
 RubatoKey bench_key(const BenchCase *what, uint64_t row)
@@ -243,6 +245,10 @@ bool bench_open_table(Bench *bench, GError **error)
 {
     const RubatoModelTraits *traits = rubato_model_traits(bench->what->table.model);
 
+    if (bench_is_ragged(bench->what)) {
+        choose_keys(bench);
+        return bench_open_ragged(bench, error);
+    }
     bench->table = rubato_worker_open_kv_table(bench->worker, "bench", RUBATO_F32, error);
     if (bench->table == NULL)
         return false;
@@ -288,6 +294,8 @@ bool bench_fill(Bench *bench, GError **error)
 
     for (size_t i = 0; i < n_values; i++)
         values[i] = 1;
+    if (bench_is_ragged(bench->what))
+        return bench_fill_ragged(bench, values, n_values, error);
     return (bench_is_dense(bench->what) ? fill_dense(bench, values, error)
                                         : fill_hashed(bench, values, error)) &&
            arrive(bench, error);

@@ -30,6 +30,10 @@ bool add_key_then_get(Bench *bench, size_t n, GError **error);
 bool add_keys_then_get(Bench *bench, size_t n, GError **error);
 bool add_range_then_get(Bench *bench, size_t n, GError **error);
 
+/* ---- ragged.c: likewise ---- */
+
+bool get_ragged(Bench *bench, size_t n, GError **error);
+
 /* ---- counts.c: each is a `sample` of cases ---- */
 
 bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error);
@@ -37,6 +41,7 @@ bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error
 bool sample_mixed(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_handler_tickets(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error);
