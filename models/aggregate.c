@@ -11,6 +11,7 @@
  * Thread: the shard's present owner. */
 #include "models/aggregate.h"
 
+#include <rubato/vector_clones.h>
 #include <string.h>
 
 #include "io/key_hash.h"
@@ -129,25 +130,25 @@ static bool make_room(Aggregate *aggregate)
     return true;
 }
 
-#define DEFINE_ARITHMETIC(suffix, type)                                                 \
-    static void add_##suffix(type *restrict sum, const type *restrict deltas, size_t n) \
-    {                                                                                   \
-        for (size_t i = 0; i < n; i++)                                                  \
-            sum[i] += deltas[i];                                                        \
-    }                                                                                   \
-                                                                                        \
-    static void divide_##suffix(type *sum, uint32_t divisor, size_t n)                  \
-    {                                                                                   \
-        for (size_t i = 0; i < n; i++)                                                  \
-            sum[i] /= (type)divisor;                                                    \
+#define DEFINE_ARITHMETIC(suffix, type)                                                        \
+    static inline void add_##suffix(type *restrict sum, const type *restrict deltas, size_t n) \
+    {                                                                                          \
+        for (size_t i = 0; i < n; i++)                                                         \
+            sum[i] += deltas[i];                                                               \
+    }                                                                                          \
+                                                                                               \
+    RUBATO_VECTOR_CLONES static void divide_##suffix(type *sum, uint32_t divisor, size_t n)    \
+    {                                                                                          \
+        for (size_t i = 0; i < n; i++)                                                         \
+            sum[i] /= (type)divisor;                                                           \
     }
 
 DEFINE_ARITHMETIC(f32, float)
 DEFINE_ARITHMETIC(f64, double)
 
 /* Adds a row of deltas to its key's sum. There is room for one more key. */
-static void take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key, size_t home,
-                     const unsigned char *deltas)
+static inline void take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key, size_t home,
+                            const unsigned char *deltas)
 {
     uint32_t *slot = find_slot(aggregate, key, home);
     unsigned char *sum;
@@ -187,7 +188,9 @@ static void fetch_homes(const Aggregate *aggregate, const RubatoKeys *keys, size
     }
 }
 
-/* Adds the deltas of n keys, at most a block. */
+/* Adds the deltas of n keys, at most a block. This function has the variants, and not the addition
+ * of a row, because a chosen variant cannot be inlined, and a call for each row takes longer. */
+RUBATO_VECTOR_CLONES
 static bool take_block(Aggregate *aggregate, const RubatoRequest *request, size_t begin, size_t n)
 {
     const RubatoKeys *keys = &request->keys;

@@ -9,6 +9,10 @@
  * in every run. Where the table aggregates, the Adds of a clock are summed in that order and
  * applied as one.
  *
+ * Clocks may come late, with the next Get: nothing else shows the Adds that they release. Adds may
+ * come later still, in the same order, when the min clock has passed theirs: then they are applied
+ * at once.
+ *
  * Thread: the shard's present owner. Between two ops no Add of a clock below the min clock is kept,
  * and no Get of a clock up to it is parked. */
 #include <rubato/model_ops.h>
@@ -131,7 +135,7 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
 
 const RubatoModelOps bsp_model_ops = {
     .name = "bsp",
-    .traits = { .lead = RUBATO_LEAD_NONE, .applies_by_clock = true },
+    .traits = { .lead = RUBATO_LEAD_NONE, .lazy_clocks = true, .applies_by_clock = true },
     .create = create,
     .destroy = destroy,
     .get = get,

@@ -1,4 +1,4 @@
-/* Initialisers: constant, uniform, normal.
+/* Initialisers: constant, uniform, normal, zero_normal.
  *
  * Random values are counter-based: they come from the mixed bits of (seed, key, column), without
  * any state. Real values are computed in double precision and rounded once to the table's dtype.
@@ -13,6 +13,8 @@
 #include <rubato/mix.h>
 #include <string.h>
 
+#include "models/column_bits.h"
+#include "models/normal.h"
 #include "models/spec.h"
 
 typedef struct {
@@ -21,9 +23,7 @@ typedef struct {
     void (*prepare)(RubatoInit *init, const RubatoTableSpec *spec);
 } InitOps;
 
-/* The largest distance of a normal value, made from 53 bits, from its mean, in standard
- * deviations. */
-#define MAX_DEVIATIONS 9.0
+#define NORMAL_BLOCK 64u /* values that are drawn at once */
 
 static bool is_real(RubatoDtype dtype)
 {
@@ -63,11 +63,6 @@ static double unit(uint64_t bits)
 static uint64_t row_bits(const RubatoInit *init, RubatoKey key)
 {
     return rubato_mix64(init->seed + rubato_mix64(key + UINT64_C(0x9e3779b97f4a7c15)));
-}
-
-static uint64_t column_bits(uint64_t row, uint64_t column)
-{
-    return rubato_mix64(row + (column + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 /* constant */
@@ -223,8 +218,8 @@ static bool normal_check(const RubatoTableSpec *spec, GError **error)
 
     if (!isfinite(mean) || !isfinite(stddev) || stddev < 0)
         return refuse(spec, error,
-                      "\"normal\" needs finite init_mean and init_stddev of 0 or more");
-    if (is_real(spec->dtype) && !fits_real(spec->dtype, fabs(mean) + MAX_DEVIATIONS * stddev))
+                      "normal values need finite init_mean and init_stddev of 0 or more");
+    if (is_real(spec->dtype) && !fits_real(spec->dtype, fabs(mean) + NORMAL_MAX_DEVIATE * stddev))
         return refuse(spec, error, "init_mean and init_stddev are too large");
     if (!is_real(spec->dtype) &&
         (mean < lowest_integer(spec->dtype) || mean >= integer_end(spec->dtype)))
@@ -232,19 +227,10 @@ static bool normal_check(const RubatoTableSpec *spec, GError **error)
     return true;
 }
 
-/* Box and Muller, "A note on the generation of random normal deviates", 1958: the cosine half. */
-static double normal_value(const RubatoInit *init, uint64_t bits)
-{
-    const double radius = sqrt(-2.0 * log(1.0 - unit(bits)));
-    const double angle = 2.0 * G_PI * unit(rubato_mix64(bits ^ UINT64_C(0xd1b54a32d192ed03)));
-
-    return init->mean + init->stddev * radius * cos(angle);
-}
-
 /* The nearest integer that the dtype holds. */
-static int64_t normal_integer(const RubatoInit *init, uint64_t bits)
+static int64_t normal_integer(const RubatoInit *init, double normal)
 {
-    const double value = rint(normal_value(init, bits));
+    const double value = rint(normal);
 
     if (value >= integer_end(init->dtype))
         return init->dtype == RUBATO_I32 ? INT32_MAX : INT64_MAX;
@@ -253,30 +239,47 @@ static int64_t normal_integer(const RubatoInit *init, uint64_t bits)
     return (int64_t)value;
 }
 
-static void normal_fill(const RubatoInit *init, RubatoKey key, void *row)
+static void normal_store(const RubatoInit *init, const double *deviates, size_t n, void *values)
 {
-    const uint64_t bits = row_bits(init, key);
-
-    for (uint32_t i = 0; i < init->width; i++) {
-        const uint64_t column = column_bits(bits, i);
+    for (size_t i = 0; i < n; i++) {
+        const double value = init->mean + init->stddev * deviates[i];
 
         switch (init->dtype) {
         case RUBATO_F32:
-            ((float *)row)[i] = (float)normal_value(init, column);
+            ((float *)values)[i] = (float)value;
             break;
         case RUBATO_F64:
-            ((double *)row)[i] = normal_value(init, column);
+            ((double *)values)[i] = value;
             break;
         case RUBATO_I32:
-            ((int32_t *)row)[i] = (int32_t)normal_integer(init, column);
+            ((int32_t *)values)[i] = (int32_t)normal_integer(init, value);
             break;
         case RUBATO_I64:
-            ((int64_t *)row)[i] = normal_integer(init, column);
+            ((int64_t *)values)[i] = normal_integer(init, value);
             break;
         case RUBATO_U8: /* in ragged rows alone */
             break;
         }
     }
+}
+
+static void normal_fill_some(const RubatoInit *init, RubatoKey key, size_t n, void *values)
+{
+    const uint64_t bits = row_bits(init, key);
+    const size_t size = rubato_dtype_size(init->dtype);
+    double deviates[NORMAL_BLOCK];
+
+    for (size_t begin = 0; begin < n; begin += NORMAL_BLOCK) {
+        const size_t some = MIN(n - begin, NORMAL_BLOCK);
+
+        normal_draw(bits, begin, some, deviates);
+        normal_store(init, deviates, some, (unsigned char *)values + begin * size);
+    }
+}
+
+static void normal_fill(const RubatoInit *init, RubatoKey key, void *row)
+{
+    normal_fill_some(init, key, init->width, row);
 }
 
 static void normal_prepare(RubatoInit *init, const RubatoTableSpec *spec)
@@ -286,11 +289,29 @@ static void normal_prepare(RubatoInit *init, const RubatoTableSpec *spec)
     init->fill = normal_fill;
 }
 
+/* zero_normal: a row's first value is 0. The others are those of a row of "normal" that is one
+ * value narrower. */
+
+static void zero_normal_fill(const RubatoInit *init, RubatoKey key, void *row)
+{
+    const size_t size = rubato_dtype_size(init->dtype);
+
+    memset(row, 0, size);
+    normal_fill_some(init, key, init->width - 1, (unsigned char *)row + size);
+}
+
+static void zero_normal_prepare(RubatoInit *init, const RubatoTableSpec *spec)
+{
+    normal_prepare(init, spec);
+    init->fill = zero_normal_fill;
+}
+
 /* The initialisers that there are, a line each. */
 static const InitOps initialisers[] = {
     { "constant", constant_check, constant_prepare },
     { "uniform", uniform_check, uniform_prepare },
     { "normal", normal_check, normal_prepare },
+    { "zero_normal", normal_check, zero_normal_prepare },
 };
 
 static const InitOps *find_initialiser(const RubatoTableSpec *spec)

@@ -164,6 +164,12 @@ static void take_back(RubatoModel *model, const RubatoRequest *request)
     *at = request->next;
 }
 
+void model_take_deferred(RubatoModel *model, RubatoRequest *request)
+{
+    model_add(model, request);
+    take_back(model, request);
+}
+
 /* The model sees two requests: the Add goes back to this function, so only the Get is ever parked,
  * dropped, or sent on with a part that moves. */
 void model_add_get(RubatoModel *model, RubatoRequest *request)
@@ -180,7 +186,8 @@ void model_add_get(RubatoModel *model, RubatoRequest *request)
 /* What a request that the model holds counts. */
 static uint64_t held_keys(const RubatoRequest *request)
 {
-    return request->keys.n + (request->kind >= RUBATO_REQUEST_READ ? MODEL_HELD_CALL : 0);
+    return request->keys.n + (request->kind >= RUBATO_REQUEST_READ ? MODEL_HELD_CALL : 0) +
+           (request->kind == RUBATO_REQUEST_TUNE ? 1 : 0);
 }
 
 void model_call(RubatoModel *model, RubatoRequest *request)

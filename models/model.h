@@ -64,6 +64,10 @@ void model_call(RubatoModel *model, RubatoRequest *request);
  * no more keys. */
 void model_announce(RubatoModel *model, RubatoRequest *request);
 
+/* An Add that comes late, when its clock may have passed: all Adds come in the order of clocks and
+ * workers. It does not go to the outbox, and the caller has it back. */
+void model_take_deferred(RubatoModel *model, RubatoRequest *request);
+
 /* A source has reached a clock, or (RUBATO_CLOCK_RETIRED) its end. An old or repeated clock, or an
  * unknown source, changes nothing. */
 void model_clock(RubatoModel *model, uint32_t source, uint64_t clock);
@@ -84,7 +88,7 @@ uint32_t model_slowest(const RubatoModel *model);
 
 /* The number of keys of unanswered Gets and of requests that the model keeps. A clock or an
  * announcement can make it answer, apply or forget no more keys than these. The call of a handler
- * counts as MODEL_HELD_CALL more, because it may take any time. */
+ * counts as MODEL_HELD_CALL more, because it may take any time; a tuning counts as one key. */
 #define MODEL_HELD_CALL (UINT64_C(1) << 32)
 uint64_t model_n_held(const RubatoModel *model);
 

@@ -6,12 +6,17 @@
 
 #include <assert.h>
 
+static bool tunes(const RequestHeapEntry *entry)
+{
+    return entry->request->kind == RUBATO_REQUEST_TUNE;
+}
+
 static bool comes_before(const RequestHeapEntry *a, const RequestHeapEntry *b)
 {
     if (a->request->clock != b->request->clock)
         return a->request->clock < b->request->clock;
-    if (a->request->kind != b->request->kind)
-        return a->request->kind == RUBATO_REQUEST_TUNE;
+    if (tunes(a) != tunes(b))
+        return tunes(a);
     if (a->request->worker != b->request->worker)
         return a->request->worker < b->request->worker;
     return a->arrival < b->arrival;

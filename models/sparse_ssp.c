@@ -18,19 +18,27 @@
  * forgotten. A retired worker's clock is above everything. A worker that tells nothing is waited
  * for as under SSP(s).
  *
+ * An announcement is kept as it came. Its keys are entered in `uses` when a Get first has to look
+ * for them: most iterations are finished before that, and cost nothing more. Only a long one is
+ * entered where it comes, because there the server knows how long that takes.
+ *
  * A long announcement comes in pieces. Its keys are entered piece by piece, and the iteration
  * counts as told when all of them have come; if a piece is missing, it stays untold until it is
  * finished.
  *
  * Thread: the shard's present owner. Between two ops: `beyond` holds the Gets with a clock above
- * m + s + q; a Get filed with a worker has its obstacle there, unresolved; `uses` holds exactly
- * the kept announcements and pieces, and each is of an unfinished iteration. */
+ * m + s + q; a Get filed with a worker has its obstacle there, unresolved; each kept
+ * announcement and piece is of an unfinished iteration; `uses` holds those before each worker's
+ * `to_enter`. */
 #include <rubato/error.h>
 #include <rubato/model_ops.h>
 
 #include "models/key_uses/key_uses.h"
 #include "models/request_heap.h"
 #include "models/spec.h"
+
+/* An announcement of more keys is long. */
+#define SHORT_KEYS 1024u
 
 /* A parked Get, and what it waits for from the worker that it is filed with. */
 typedef struct {
@@ -44,7 +52,8 @@ typedef struct {
     uint64_t n_come, n_all;   /* of iteration `told`, told in part: keys that have come, and all */
     RubatoRequest *announced; /* copies of what was told, iterations ascending */
     RubatoRequest **announced_end;
-    Parked *parked; /* as they came */
+    RubatoRequest *to_enter; /* the first of them whose keys are not in `uses`; NULL: all are */
+    Parked *parked;          /* as they came */
     size_t n_parked;
     size_t n_allocated;
 } Worker;
@@ -148,6 +157,39 @@ static uint32_t find_untold(const SparseSspModel *sparse, uint64_t last, uint32_
     return worker;
 }
 
+/* Enters the keys of a worker's announcements up to an iteration. False: there is no memory for
+ * those of the next one. */
+static bool enter(SparseSspModel *sparse, uint32_t source, uint64_t last)
+{
+    Worker *worker = &sparse->workers[source];
+
+    for (; worker->to_enter != NULL && worker->to_enter->clock <= last;
+         worker->to_enter = worker->to_enter->next)
+        if (!key_uses_add(sparse->uses, source, worker->to_enter->clock, &worker->to_enter->keys))
+            return false;
+    return true;
+}
+
+/* Finds what the Get has to wait for: a use of one of its keys in an iteration up to `last`, or an
+ * announcement whose keys cannot be entered. False: there is nothing. */
+static bool find_use(SparseSspModel *sparse, const RubatoRequest *request, uint64_t last,
+                     uint32_t *worker, uint64_t *iteration)
+{
+    const KeyUse *use;
+
+    for (*worker = 0; *worker < sparse->n_workers; ++*worker)
+        if (*worker != request->worker && !enter(sparse, *worker, last)) {
+            *iteration = sparse->workers[*worker].to_enter->clock;
+            return true;
+        }
+    use = key_uses_find(sparse->uses, &request->keys, last, request->worker);
+    if (use == NULL)
+        return false;
+    *worker = use->worker;
+    *iteration = use->iteration;
+    return true;
+}
+
 /* Answers a Get or parks it. */
 static void decide(SparseSspModel *sparse, RubatoRequest *request)
 {
@@ -171,10 +213,11 @@ static void decide(SparseSspModel *sparse, RubatoRequest *request)
         return;
     }
 
-    const KeyUse *use = key_uses_find(sparse->uses, &request->keys, last, request->worker);
-    if (use != NULL) {
-        park(sparse, use->worker,
-             &(Parked){ .request = request, .until = UNTIL_FINISHED, .iteration = use->iteration });
+    uint32_t user;
+    uint64_t iteration;
+    if (find_use(sparse, request, last, &user, &iteration)) {
+        park(sparse, user,
+             &(Parked){ .request = request, .until = UNTIL_FINISHED, .iteration = iteration });
         return;
     }
     rubato_model_answer(&sparse->base, request);
@@ -225,7 +268,10 @@ static void forget_finished(SparseSspModel *sparse, uint32_t source, uint64_t cl
         worker->announced = finished->next;
         if (worker->announced == NULL)
             worker->announced_end = &worker->announced;
-        key_uses_remove(sparse->uses, source, finished->clock, &finished->keys);
+        if (finished == worker->to_enter)
+            worker->to_enter = finished->next;
+        else
+            key_uses_remove(sparse->uses, source, finished->clock, &finished->keys);
         rubato_model_discard(&sparse->base, finished);
     }
 }
@@ -277,6 +323,8 @@ static bool keep_announcement(SparseSspModel *sparse, Worker *worker, const Ruba
 
     if (told == NULL)
         return false;
+    if (worker->to_enter == NULL)
+        worker->to_enter = told;
     *worker->announced_end = told;
     worker->announced_end = &told->next;
     return true;
@@ -307,14 +355,14 @@ static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
         worker->told = RUBATO_CLOCK_RETIRED;
         return;
     }
-    if (!key_uses_add(sparse->uses, request->worker, request->clock, &request->keys)) {
+    if (request->keys.n > KEY_USES_MAX_KEYS) {
         model->n_ignored++;
         return;
     }
-    if (!keep_announcement(sparse, worker, request)) {
-        key_uses_remove(sparse->uses, request->worker, request->clock, &request->keys);
+    if (!keep_announcement(sparse, worker, request))
         return;
-    }
+    if (request->keys.n > SHORT_KEYS)
+        (void)enter(sparse, request->worker, request->clock); /* else when a Get has to look */
     worker->n_come += request->keys.n;
     worker->n_all = request->n_announced;
     if (request->n_announced == 0 || worker->n_come == request->n_announced) {

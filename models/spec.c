@@ -258,7 +258,8 @@ static bool has_init(const RubatoTableSpec *spec, const char *init)
 static bool check_effects(const RubatoTableSpec *spec, GError **error)
 {
     const RubatoModelTraits *model = model_traits(spec);
-    const bool is_uniform = has_init(spec, "uniform"), is_normal = has_init(spec, "normal");
+    const bool is_uniform = has_init(spec, "uniform"),
+               is_normal = has_init(spec, "normal") || has_init(spec, "zero_normal");
     const struct {
         bool is_given, has_effect;
         const char *field, *needs;
@@ -274,8 +275,10 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
           "the initialiser \"constant\"" },
         { spec->init_low != 0, is_uniform, "init_low", "the initialiser \"uniform\"" },
         { spec->init_high != 0, is_uniform, "init_high", "the initialiser \"uniform\"" },
-        { spec->init_mean != 0, is_normal, "init_mean", "the initialiser \"normal\"" },
-        { spec->init_stddev != 0, is_normal, "init_stddev", "the initialiser \"normal\"" },
+        { spec->init_mean != 0, is_normal, "init_mean",
+          "the initialiser \"normal\" or \"zero_normal\"" },
+        { spec->init_stddev != 0, is_normal, "init_stddev",
+          "the initialiser \"normal\" or \"zero_normal\"" },
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(fields); i++)

@@ -33,25 +33,23 @@ static bool check_fields(const FmModel *model, const RubatoBatch *batch, GError 
 typedef struct {
     AppReadAhead *ahead;
     RubatoKVTable *bias;
-    RubatoSparseKVClientTable *linear, *factors;
+    RubatoSparseKVClientTable *weights;
 } Tables;
 
 static const RubatoKey bias_key = FM_BIAS_KEY;
-static const char *const table_names[] = { FM_BIAS, FM_LINEAR, FM_FACTORS, NULL };
+static const char *const table_names[] = { FM_BIAS, FM_WEIGHTS, NULL };
 
 static bool get(const Tables *tables, FmWorkspace *workspace, GError **error)
 {
     return rubato_kv_table_get(tables->bias, &bias_key, 1, &workspace->bias, error) &&
-           rubato_sparse_kv_client_table_get(tables->linear, workspace->linear, error) &&
-           rubato_sparse_kv_client_table_get(tables->factors, workspace->factors, error);
+           rubato_sparse_kv_client_table_get(tables->weights, workspace->weights, error);
 }
 
 static bool add(const Tables *tables, const FmWorkspace *workspace, GError **error)
 {
     return rubato_kv_table_add(tables->bias, &bias_key, 1, &workspace->d_bias, error) &&
            rubato_kv_table_clock(tables->bias, error) &&
-           rubato_sparse_kv_client_table_add(tables->linear, workspace->d_linear, error) &&
-           rubato_sparse_kv_client_table_add(tables->factors, workspace->d_factors, error);
+           rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error);
 }
 
 static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self, GError **error)
@@ -91,15 +89,11 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     g_autoptr(RubatoKVTable) bias = rubato_worker_open_kv_table(worker, FM_BIAS, RUBATO_F32, error);
     if (bias == NULL)
         return false;
-    g_autoptr(RubatoSparseKVClientTable) linear = rubato_worker_open_sparse_kv_client_table_with(
-        worker, FM_LINEAR, RUBATO_F32, app_read_ahead_tell, ahead, error);
-    if (linear == NULL)
+    g_autoptr(RubatoSparseKVClientTable) weights = rubato_worker_open_sparse_kv_client_table_with(
+        worker, FM_WEIGHTS, RUBATO_F32, app_read_ahead_tell, ahead, error);
+    if (weights == NULL)
         return false;
-    g_autoptr(RubatoSparseKVClientTable) factors = rubato_worker_open_sparse_kv_client_table_with(
-        worker, FM_FACTORS, RUBATO_F32, app_read_ahead_tell, ahead, error);
-    if (factors == NULL)
-        return false;
-    return train_steps(job, &(Tables){ ahead, bias, linear, factors }, self, error);
+    return train_steps(job, &(Tables){ ahead, bias, weights }, self, error);
 }
 
 /* Scores of a batch by the weights as they are between tasks; an AppScoreFunc. */
@@ -112,9 +106,7 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
     if (!check_fields(&job->model, batch, error) ||
         !fm_workspace_fit(&workspace, &job->model, batch, error) ||
         !rubato_engine_get(engine, FM_BIAS, &bias_key, 1, &workspace.bias, error) ||
-        !rubato_engine_get(engine, FM_LINEAR, batch->keys, batch->n_keys, workspace.linear,
-                           error) ||
-        !rubato_engine_get(engine, FM_FACTORS, batch->keys, batch->n_keys, workspace.factors,
+        !rubato_engine_get(engine, FM_WEIGHTS, batch->keys, batch->n_keys, workspace.weights,
                            error))
         return false;
     fm_score(&job->model, batch, &workspace, scores);
@@ -128,7 +120,7 @@ static bool predict(const char *path, FILE *output, void *user_data, GError **er
     return app_print_predictions(output, &job->data, path, &job->model.loss, score, job, error);
 }
 
-enum { BIAS, LINEAR, FACTORS, N_TABLES };
+enum { BIAS, WEIGHTS, N_TABLES };
 
 static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 {
@@ -136,13 +128,11 @@ static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 
     arrays[BIAS] = (AppArray){ FM_BIAS, app_rule_bias(&job->app, FM_BIAS, &job->rule, scale,
                                                       &job->model.loss) };
-    arrays[LINEAR] =
-        (AppArray){ FM_LINEAR, app_rule_table(&job->app, FM_LINEAR, &job->rule, scale) };
-    arrays[FACTORS] =
-        (AppArray){ FM_FACTORS, app_rule_table(&job->app, FM_FACTORS, &job->rule, scale) };
-    arrays[FACTORS].spec.width = (uint32_t)fm_width(&job->model);
-    arrays[FACTORS].spec.init = "normal";
-    arrays[FACTORS].spec.init_stddev = job->init_stddev;
+    arrays[WEIGHTS] =
+        (AppArray){ FM_WEIGHTS, app_rule_table(&job->app, FM_WEIGHTS, &job->rule, scale) };
+    arrays[WEIGHTS].spec.width = (uint32_t)fm_width(&job->model);
+    arrays[WEIGHTS].spec.init = "zero_normal"; /* linear terms begin at 0 */
+    arrays[WEIGHTS].spec.init_stddev = job->init_stddev;
 }
 
 static bool run(FmJob *job, GError **error)
@@ -174,10 +164,9 @@ static bool run(FmJob *job, GError **error)
 
     g_snprintf(n_factors, sizeof n_factors, "%u", job->model.n_factors);
     describe_tables(job, arrays);
-    return app_start(app, error) && app_create_model(app, &model, error) &&
-           (rows->train == NULL ||
-            (app_train(app, &task, rows->n_rows, error) &&
-             app_add_score_metrics(app, rows, &job->model.loss, score, job, error))) &&
+    return app_create_model(app, &model, error) &&
+           (rows->train == NULL || app_train(app, &task, rows->n_rows, error)) &&
+           app_add_score_metrics(app, rows, &job->model.loss, score, job, error) &&
            app_finish(app, &model, error);
 }
 
@@ -188,7 +177,7 @@ int main(int argc, char **argv)
 
     if (!fm_parse(&job, argc, argv))
         return APP_EXIT_USAGE;
-    if (fm_load(&job, &error))
+    if (app_start(&job.app, &error) && fm_load(&job, &error))
         (void)run(&job, &error); /* a failure is in error */
     return fm_end(&job, error);
 }

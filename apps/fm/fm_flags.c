@@ -8,13 +8,16 @@ static const double learning_rates[APP_N_RULES] = {
     [APP_RULE_ADAGRAD] = 0.05, [APP_RULE_ADAM] = 0.003, [APP_RULE_FTRL] = 0.05, [APP_RULE_SGD] = 0.5
 };
 
+#define FACTORS_DEFAULT 8
+#define NOT_GIVEN G_MININT
+
 /* ---- flags ---- */
 
 static bool take_flags(void *user_data, GError **error)
 {
     FmJob *job = user_data;
 
-    if (job->n_factors < 1 || job->n_factors > FM_FACTORS_MAX)
+    if (job->n_factors != NOT_GIVEN && (job->n_factors < 1 || job->n_factors > FM_FACTORS_MAX))
         return app_refuse(error, "--factors: expected a number from 1 to %d, found %d",
                           FM_FACTORS_MAX, job->n_factors);
     if (!isfinite(job->init_stddev) || job->init_stddev <= 0)
@@ -30,8 +33,6 @@ static bool take_flags(void *user_data, GError **error)
         return app_refuse(error, "--l1: needs --rule ftrl");
     app_rule_choose_rate(&job->app, &job->rule, learning_rates);
     job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
-    job->program.metric = app_loss_metric(&job->model.loss);
-    job->model.n_factors = (uint32_t)job->n_factors;
     return true;
 }
 
@@ -64,7 +65,7 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         G_OPTION_ENTRY_NULL,
     };
 
-    *job = (FmJob){ .n_factors = 8,
+    *job = (FmJob){ .n_factors = NOT_GIVEN,
                     .init_stddev = 0.05,
                     .program = { .name = "rubato-fm",
                                  .summary = "Trains factorisation machines on sparse rows.",
@@ -86,6 +87,26 @@ int fm_end(FmJob *job, const GError *error)
 
     clear(job);
     return status;
+}
+
+/* ---- what no flag says: as the loaded model has it ---- */
+
+static bool settle(FmJob *job, GError **error)
+{
+    const char *text = app_loaded_setting(&job->app, "factors");
+    guint64 loaded = FACTORS_DEFAULT;
+
+    if (!app_loss_follow(&job->model.loss, &job->app, job->loss_name, error))
+        return false;
+    /* What is no number is refused when the model is loaded. */
+    if (text != NULL)
+        (void)g_ascii_string_to_unsigned(text, 10, 1, FM_FACTORS_MAX, &loaded, NULL);
+    job->model.n_factors =
+        job->n_factors != NOT_GIVEN ? (uint32_t)job->n_factors : (uint32_t)loaded;
+    if (g_strcmp0(app_loaded_setting(&job->app, "field_aware"), "yes") == 0)
+        job->field_aware = TRUE;
+    job->program.metric = app_loss_metric(&job->model.loss);
+    return true;
 }
 
 /* ---- data ---- */
@@ -111,7 +132,7 @@ static bool take_fields(FmJob *job, GError **error)
     return true;
 }
 
-/* The fields of a model that is loaded only to predict. */
+/* The fields of a model that is only loaded. */
 static bool take_shape(FmJob *job, GError **error)
 {
     uint32_t width;
@@ -119,14 +140,15 @@ static bool take_shape(FmJob *job, GError **error)
 
     if (!job->field_aware)
         return true;
-    if (!app_model_shape(&job->app, FM_FACTORS, &width, &n_keys, error))
+    if (!app_model_shape(&job->app, FM_WEIGHTS, &width, &n_keys, error))
         return false;
-    job->model.n_fields = MAX(1, width / job->model.n_factors);
+    job->model.n_fields = MAX(1, (width - 1) / job->model.n_factors);
     return true;
 }
 
 bool fm_load(FmJob *job, GError **error)
 {
-    return app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, error) &&
-           (app_predicts_only(&job->app) ? take_shape(job, error) : take_fields(job, error));
+    return settle(job, error) &&
+           app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, error) &&
+           (app_only_loads(&job->app) ? take_shape(job, error) : take_fields(job, error));
 }

@@ -13,10 +13,10 @@
 #include "apps/kit/scores/app_rows.h"
 #include "apps/kit/scores/app_rule.h"
 
-/* The tables. The bias is a dense one of one row; linear terms and factors are hash tables. */
+/* The tables. The bias is a dense one of one row; the weights are a hash table, with a key's linear
+ * term and its factors in one row, so that a key is looked up once. */
 #define FM_BIAS "bias"
-#define FM_LINEAR "linear"
-#define FM_FACTORS "factors"
+#define FM_WEIGHTS "weights"
 #define FM_BIAS_KEY 0
 
 typedef struct {
@@ -39,7 +39,8 @@ typedef struct {
 /* Reads the flags. False if one is wrong, after printing what is wrong: APP_EXIT_USAGE. */
 bool fm_parse(FmJob *job, int argc, char **argv);
 
-/* Opens the data and fits the model to it; or to a model that is loaded only to predict. */
+/* After app_start: opens the data and fits the model to it, or to a model that is only loaded;
+ * takes from a loaded model what no flag says. */
 bool fm_load(FmJob *job, GError **error);
 
 /* Frees everything, after printing the error if there is one; the program's exit status. */

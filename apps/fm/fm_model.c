@@ -23,42 +23,37 @@ typedef struct {
     const FmModel *model;
     const RubatoBatch *batch;
     float bias;
-    const float *linear, *factors;
-    float *d_bias, *d_linear, *d_factors;
+    const float *weights;
+    float *d_bias, *d_weights;
     FmTotal *totals;
     float scale;
 } Pass;
 
 size_t fm_width(const FmModel *model)
 {
-    return (size_t)model->n_factors * MAX(1, model->n_fields);
+    return 1 + (size_t)model->n_factors * MAX(1, model->n_fields);
 }
 
 /* ---- the workspace ---- */
 
 void fm_workspace_clear(FmWorkspace *workspace)
 {
-    g_free(workspace->linear);
-    g_free(workspace->factors);
-    g_free(workspace->d_linear);
-    g_free(workspace->d_factors);
+    g_free(workspace->weights);
+    g_free(workspace->d_weights);
     g_free(workspace->totals);
     *workspace = (FmWorkspace){ 0 };
 }
 
 static bool workspace_allocate(FmWorkspace *workspace, size_t n, size_t width)
 {
-    size_t n_factors;
+    size_t n_values;
 
-    if (!g_size_checked_mul(&n_factors, MAX(1, n), width))
+    if (!g_size_checked_mul(&n_values, MAX(1, n), width))
         return false;
-    workspace->linear = g_try_new(float, MAX(1, n));
-    workspace->d_linear = g_try_new(float, MAX(1, n));
-    workspace->factors = g_try_new(float, n_factors);
-    workspace->d_factors = g_try_new(float, n_factors);
+    workspace->weights = g_try_new(float, n_values);
+    workspace->d_weights = g_try_new(float, n_values);
     workspace->totals = g_try_new(FmTotal, MAX(1, n));
-    return workspace->linear != NULL && workspace->d_linear != NULL && workspace->factors != NULL &&
-           workspace->d_factors != NULL && workspace->totals != NULL;
+    return workspace->weights != NULL && workspace->d_weights != NULL && workspace->totals != NULL;
 }
 
 bool fm_workspace_fit(FmWorkspace *workspace, const FmModel *model, const RubatoBatch *batch,
@@ -66,12 +61,12 @@ bool fm_workspace_fit(FmWorkspace *workspace, const FmModel *model, const Rubato
 {
     const size_t n = batch->n_keys;
 
-    if (n > workspace->n_keys_max || workspace->linear == NULL) {
+    if (n > workspace->n_keys_max || workspace->weights == NULL) {
         fm_workspace_clear(workspace);
         if (!workspace_allocate(workspace, n, fm_width(model))) {
             fm_workspace_clear(workspace);
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
-                        "no memory for a batch of %zu keys with %zu factors each: "
+                        "no memory for a batch of %zu keys with %zu weights each: "
                         "give a smaller --batch-size or fewer --factors",
                         n, fm_width(model));
             return false;
@@ -129,6 +124,14 @@ KERNEL float dot(const float *a, const float *b, size_t k)
     return sum_of(lanes) + rest;
 }
 
+/* ---- a key's row ---- */
+
+/* The number of its values, of which k is the number of factors against a field. */
+KERNEL size_t width_of(const Pass *pass, size_t k, bool fields)
+{
+    return 1 + (fields ? k * pass->model->n_fields : k);
+}
+
 /* ---- a row without fields ---- */
 
 /* The part of the row's score that comes from its pairs; the sums over its entries go to `sum`. */
@@ -144,7 +147,7 @@ KERNEL float score_pairs(const Pass *pass, size_t row, size_t k, float *sum)
         sum[f] = 0;
     for (size_t e = batch->row_start[row]; e < batch->row_start[row + 1]; e++) {
         const float x = batch->value[e];
-        const float *v = pass->factors + batch->index[e] * k;
+        const float *v = pass->weights + batch->index[e] * (k + 1) + 1;
 
         for (size_t f = 0; f < whole(k); f += LANES) {
             const Lanes term = x * load(v + f);
@@ -168,7 +171,8 @@ KERNEL void spread_pairs(const Pass *pass, size_t row, size_t k, const float *su
     const RubatoBatch *batch = pass->batch;
 
     for (size_t e = batch->row_start[row]; e < batch->row_start[row + 1]; e++)
-        add_scaled(pass->d_factors + batch->index[e] * k, sum, slope * batch->value[e], k);
+        add_scaled(pass->d_weights + batch->index[e] * (k + 1) + 1, sum, slope * batch->value[e],
+                   k);
 }
 
 /* ---- a row with fields ---- */
@@ -178,7 +182,7 @@ KERNEL size_t factors_at(const Pass *pass, size_t k, size_t e, size_t other)
 {
     const RubatoBatch *batch = pass->batch;
 
-    return ((size_t)batch->index[e] * pass->model->n_fields + batch->field[other]) * k;
+    return batch->index[e] * width_of(pass, k, true) + 1 + batch->field[other] * k;
 }
 
 KERNEL float score_fields(const Pass *pass, size_t row, size_t k)
@@ -189,8 +193,8 @@ KERNEL float score_fields(const Pass *pass, size_t row, size_t k)
 
     for (size_t i = batch->row_start[row]; i < end; i++)
         for (size_t j = i + 1; j < end; j++)
-            score += dot(pass->factors + factors_at(pass, k, i, j),
-                         pass->factors + factors_at(pass, k, j, i), k) *
+            score += dot(pass->weights + factors_at(pass, k, i, j),
+                         pass->weights + factors_at(pass, k, j, i), k) *
                      batch->value[i] * batch->value[j];
     return score;
 }
@@ -205,20 +209,20 @@ KERNEL void spread_fields(const Pass *pass, size_t row, size_t k, float slope)
             const size_t at_v = factors_at(pass, k, i, j), at_u = factors_at(pass, k, j, i);
             const float x = slope * batch->value[i] * batch->value[j];
 
-            add_scaled(pass->d_factors + at_v, pass->factors + at_u, x, k);
-            add_scaled(pass->d_factors + at_u, pass->factors + at_v, x, k);
+            add_scaled(pass->d_weights + at_v, pass->weights + at_u, x, k);
+            add_scaled(pass->d_weights + at_u, pass->weights + at_v, x, k);
         }
 }
 
 /* ---- a batch ---- */
 
-KERNEL float linear_score(const Pass *pass, size_t row)
+KERNEL float linear_score(const Pass *pass, size_t row, size_t width)
 {
     const RubatoBatch *batch = pass->batch;
     float score = pass->bias;
 
     for (size_t e = batch->row_start[row]; e < batch->row_start[row + 1]; e++)
-        score += pass->linear[batch->index[e]] * batch->value[e];
+        score += pass->weights[batch->index[e] * width] * batch->value[e];
     return score;
 }
 
@@ -247,7 +251,7 @@ KERNEL FmTally go_through(const Pass *pass, size_t k, bool fields, double *score
     double d_bias = 0;
 
     for (size_t row = 0; row < batch->n_rows; row++) {
-        float score = linear_score(pass, row), slope;
+        float score = linear_score(pass, row, width_of(pass, k, fields)), slope;
 
         score += fields ? score_fields(pass, row, k) : score_pairs(pass, row, k, sum);
         if (scores != NULL) {
@@ -297,8 +301,11 @@ static void add_totals(const Pass *pass)
         const FmTotal *total = &pass->totals[j];
         const float own = l2_factors * total->uses - (model->n_fields > 0 ? 0 : total->curvature);
 
-        pass->d_linear[j] = total->slope + l2 * total->uses * pass->linear[j];
-        add_scaled(pass->d_factors + j * width, pass->factors + j * width, own, width);
+        const float *weights = pass->weights + j * width;
+        float *gradient = pass->d_weights + j * width;
+
+        gradient[0] = total->slope + l2 * total->uses * weights[0];
+        add_scaled(gradient + 1, weights + 1, own, width - 1);
     }
 }
 
@@ -309,16 +316,14 @@ FmTally fm_gradient(const FmModel *model, const RubatoBatch *batch, FmWorkspace 
         .model = model,
         .batch = batch,
         .bias = workspace->bias,
-        .linear = workspace->linear,
-        .factors = workspace->factors,
+        .weights = workspace->weights,
         .d_bias = &workspace->d_bias,
-        .d_linear = workspace->d_linear,
-        .d_factors = workspace->d_factors,
+        .d_weights = workspace->d_weights,
         .totals = workspace->totals,
         .scale = (float)scale,
     };
 
-    memset(pass.d_factors, 0, batch->n_keys * fm_width(model) * sizeof *pass.d_factors);
+    memset(pass.d_weights, 0, batch->n_keys * fm_width(model) * sizeof *pass.d_weights);
     memset(pass.totals, 0, batch->n_keys * sizeof *pass.totals);
     const FmTally tally = go_through_all(&pass, /* scores= */ NULL);
     add_totals(&pass);
@@ -332,8 +337,7 @@ void fm_score(const FmModel *model, const RubatoBatch *batch, const FmWorkspace 
         .model = model,
         .batch = batch,
         .bias = workspace->bias,
-        .linear = workspace->linear,
-        .factors = workspace->factors,
+        .weights = workspace->weights,
     };
 
     (void)go_through_all(&pass, scores);

@@ -31,17 +31,16 @@ typedef struct {
         l2_factors; /* for each entry of a row: half this × the square of what it multiplies */
 } FmModel;
 
-/* Values in a row of factors: the field's number × n_factors + the factor's. */
+/* Values in a key's row: its linear term, and behind it its factors, that is at 1 + the field's
+ * number × n_factors + the factor's. */
 size_t fm_width(const FmModel *model);
 
 /* The weights of a batch's keys, and their gradients; it grows with the largest batch. */
 typedef struct {
     float bias;
-    float *linear;    /* n_keys */
-    float *factors;   /* n_keys rows of fm_width() */
+    float *weights;   /* n_keys rows of fm_width() */
     float d_bias;     /* the gradients … */
-    float *d_linear;  /* … */
-    float *d_factors; /* … */
+    float *d_weights; /* … */
     struct FmTotal *totals;
     size_t n_keys_max;
 } FmWorkspace;
@@ -61,12 +60,12 @@ typedef struct {
     size_t n_right; /* scores on the side of the label */
 } FmTally;
 
-/* From bias, linear and factors: writes scale × the gradient over the batch's rows, penalties
- * included, into d_bias, d_linear and d_factors. */
+/* From bias and weights: writes scale × the gradient over the batch's rows, penalties included,
+ * into d_bias and d_weights. */
 FmTally fm_gradient(const FmModel *model, const RubatoBatch *batch, FmWorkspace *workspace,
                     double scale);
 
-/* From bias, linear and factors: the scores of the batch's rows. */
+/* From bias and weights: the scores of the batch's rows. */
 void fm_score(const FmModel *model, const RubatoBatch *batch, const FmWorkspace *workspace,
               double *scores);
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define FINAL_RATE 0.05
+#define FAR_ABOVE 2 /* how many times the first loss */
 
 void app_note(App *app, const char *format, ...)
 {
@@ -46,7 +47,7 @@ static bool check_flags(App *app, void *data, GError **error)
 {
     (void)data;
     return (app->save == NULL || app_model_check_place(app->save, error)) &&
-           check_input(app, error) && app_data_check_keys(app, error) &&
+           check_input(app, error) &&
            (app->predict == NULL || app_file_check("--output", app->output, error)) &&
            app_file_check("--json", app->json, error) &&
            app_file_check("--plot", app->plot, error) &&
@@ -87,6 +88,22 @@ bool app_call_on_reporter(App *app, const char *what, AppReporterFunc function, 
     return false;
 }
 
+/* A signal during training stops it, if there is a place for what was learned. Before that it
+ * cancels the run, and so does a second one. The engine's thread. */
+static bool take_signal(int signal_number, void *user_data)
+{
+    App *app = user_data;
+
+    app->signal_number = signal_number;
+    if (!app->keeps_at_signals)
+        return false;
+    if (app->reports)
+        g_printerr("%s: signal %d (%s): training stops, and what it has learned is saved in %s; "
+                   "another signal ends the run without that\n",
+                   app->program->name, signal_number, strsignal(signal_number), app->save);
+    return true;
+}
+
 bool app_start(App *app, GError **error)
 {
     const RubatoEngineConfig config = {
@@ -95,11 +112,14 @@ bool app_start(App *app, GError **error)
         .servers = app->servers,
         .workers = app->workers,
         .handle_signals = true,
+        .take_signal = take_signal,
+        .signal_data = app,
         .announcement = app->announcement.role != RUBATO_ROLE_NONE ? &app->announcement : NULL,
     };
 
     app->engine = rubato_engine_new(&config, error);
-    return app->engine != NULL && app_call_on_reporter(app, "start", check_flags, NULL, error);
+    return app->engine != NULL && app_call_on_reporter(app, "start", check_flags, NULL, error) &&
+           (app->load == NULL || app_description_load(app, error));
 }
 
 void app_set_model(const App *app, RubatoTableSpec *spec)
@@ -123,6 +143,40 @@ static const char **add_own_tables(const char *const *tables)
     return all;
 }
 
+char *app_divergence_text(const App *app, const char *what, double loss)
+{
+    const double shown = isnan(loss) ? fabs(loss) : loss; /* the sign of NaN tells nothing */
+
+    return g_strdup_printf("training diverges: the loss %s %g. Take a smaller --learning-rate "
+                           "(it was %g) or scale the data",
+                           what, shown, app->learning_rate);
+}
+
+void app_warn_of_divergence(App *app, const char *what, double loss)
+{
+    g_autofree char *text = app_divergence_text(app, what, loss);
+
+    if (!app->diverged)
+        g_printerr("%s: %s\n", app->program->name, text);
+    app->diverged = true;
+}
+
+/* A run that has ended with a loss far above the first one has not learned. With a loaded model the
+ * first loss may be very small. */
+static void check_last_loss(App *app, double loss_sum)
+{
+    const double last = app_curve_loss(&app->curve);
+
+    if (!isfinite(loss_sum)) {
+        app_warn_of_divergence(app, "is", loss_sum);
+    } else if (app->load == NULL && app->curve.points->len > 0) {
+        const double first = g_array_index(app->curve.points, AppCurvePoint, 0).loss;
+
+        if (first > 0 && last > FAR_ABOVE * first)
+            app_warn_of_divergence(app, "has risen to", last);
+    }
+}
+
 /* What the workers told last, when all have ended. */
 static bool take_totals(App *app, GError **error)
 {
@@ -134,6 +188,7 @@ static bool take_totals(App *app, GError **error)
     app->n_samples = (uint64_t)totals[APP_TOTAL_ROWS];
     app_curve_end(&app->curve, app->seconds, totals[APP_TOTAL_ROWS], totals[APP_TOTAL_LOSS],
                   totals[APP_TOTAL_METRIC]);
+    check_last_loss(app, totals[APP_TOTAL_LOSS]);
     return app_waits_read(&app->waits, app->engine, rubato_engine_n_workers(app->engine), error);
 }
 
@@ -149,6 +204,7 @@ static bool run_task(App *app, const RubatoTask *task, GError **error)
             g_printerr("%s: %s\n", app->program->name, (const char *)app->notes->pdata[i]);
     app_progress_begin(&app->progress, app->epochs, app->n_rows * app->epochs);
     app->begun_us = g_get_monotonic_time();
+    app->keeps_at_signals = app->save != NULL; /* until app_finish has saved it */
     const bool good = rubato_engine_run(app->engine, &whole, error);
     app->seconds = (double)(g_get_monotonic_time() - app->begun_us) / G_USEC_PER_SEC;
     app_progress_end(&app->progress);
@@ -182,12 +238,17 @@ int app_end(App *app, const GError *error)
     if (error != NULL)
         g_printerr("%s: %s\n", app->program->name, error->message);
     rubato_engine_free(app->engine);
+
+    int status = error != NULL ? EXIT_FAILURE : EXIT_SUCCESS;
+    if (app->signal_number != 0)
+        status = 128 + app->signal_number; /* as shells say it */
     for (guint i = 0; i < app->metrics->len; i++)
         g_free(g_array_index(app->metrics, AppMetric, i).name);
     g_array_unref(app->metrics);
     g_ptr_array_unref(app->notes);
     if (app->program->data != NULL)
         app_data_clear(app->program->data);
+    g_clear_pointer(&app->description, json_node_unref);
     app_curve_clear(&app->curve);
     app_waits_clear(&app->waits);
     g_free(app->model);
@@ -198,5 +259,5 @@ int app_end(App *app, const GError *error)
     g_free(app->output);
     g_free(app->plot);
     g_free(app->cluster);
-    return error != NULL ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }

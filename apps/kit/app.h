@@ -1,6 +1,6 @@
 /* What the programs share: flags, start and end, the model's tables, progress, the result card.
  *
- *     app_parse → load data → app_start → app_create_model → app_train → evaluate → app_finish
+ *     app_parse → app_start → load data → app_create_model → app_train → evaluate → app_finish
  *     → app_end
  *
  * From app_start to app_finish every node makes the same calls. On a cluster one node reports for
@@ -45,8 +45,9 @@ typedef struct {
 /* Why training ended before its last epoch. */
 typedef enum {
     APP_STOPPED_NOT,
-    APP_STOPPED_BY_TIME, /* --time-limit */
-    APP_STOPPED_BY_LOSS, /* --target-loss */
+    APP_STOPPED_BY_TIME,   /* --time-limit */
+    APP_STOPPED_BY_LOSS,   /* --target-loss */
+    APP_STOPPED_BY_SIGNAL, /* with --save */
 } AppStopped;
 
 struct App {
@@ -57,8 +58,9 @@ struct App {
     const RubatoModelTraits *model_traits;
     uint32_t staleness, speculation; /* 0 if the model has none */
     uint32_t parts;                  /* of each table; 0: one for each server thread */
-    uint32_t epochs;                 /* 0: no training, the program may leave its data unread */
-    uint32_t batch_size;             /* rows of a step, over all workers together */
+    uint32_t epochs;                 /* 0: no training */
+    bool only_loads;     /* a loaded model predicts or is tested; no rows to train on are needed */
+    uint32_t batch_size; /* rows of a step, over all workers together */
     double learning_rate;
     uint64_t seed;
     char *json; /* "-": standard output */
@@ -69,14 +71,20 @@ struct App {
     double straggler_probability, straggler_ms;
     double time_limit;  /* seconds; infinite: none */
     double target_loss; /* minus infinity: none */
+    bool keep_going;    /* when training diverges */
     char *cluster;
     RubatoAnnouncement announcement; /* in its place; no role: none */
     uint32_t node, servers, workers;
 
+    /* the engine's thread that takes signals, and any that asks */
+    _Atomic int signal_number;     /* the first that came; 0: none */
+    _Atomic bool keeps_at_signals; /* training has begun, and what it learns is to be saved */
+
     RubatoEngine *engine;
     bool reports;
-    GPtrArray *notes; /* said when training begins */
-    GArray *metrics;  /* of AppMetric */
+    struct _JsonNode *description; /* of the loaded model; NULL: none */
+    GPtrArray *notes;              /* said when training begins */
+    GArray *metrics;               /* of AppMetric */
 
     const char *const *tables; /* of the task, while it runs */
 
@@ -86,6 +94,7 @@ struct App {
     double seconds;
     int64_t begun_us;
     AppStopped stopped;
+    bool diverged; /* and the user was told */
     AppCurve curve;
     AppWaits waits;
     AppProgress progress;
@@ -113,12 +122,17 @@ bool app_find_word(const char *flag, const char *const *words, const char *word,
 /* For take_flags: whether a flag's number is one from 0. */
 bool app_check_number(const char *flag, double number, GError **error);
 
-/* Starts the engine that the flags ask for; from here on it is known which node reports. */
+/* Starts the engine that the flags ask for; from here on it is known which node reports, and what
+ * the description of the model to load says. */
 bool app_start(App *app, GError **error);
 
-/* Whether there is nothing to do but to load a model and predict: the program then needs no data to
- * train on. */
-bool app_predicts_only(const App *app);
+/* Whether there is nothing to do but to load a model, and to test it or predict with it: the
+ * program then needs no data to train on. */
+bool app_only_loads(const App *app);
+
+/* What the model to load was saved with: the text of a setting; NULL if no model is loaded, or one
+ * without this setting. For what no flag says. (transfer none) */
+const char *app_loaded_setting(const App *app, const char *name);
 
 /* A line that the reporting node prints when training begins. */
 void app_note(App *app, const char *format, ...) G_GNUC_PRINTF(2, 3);
@@ -163,8 +177,8 @@ typedef struct {
  * is wrong with the files fails the call on every node. */
 bool app_create_model(App *app, const AppModel *model, GError **error);
 
-/* The shape of a table in the files of --load: its width and, of a dense one, its keys (else 0).
- * For a program without data from which it could know them; every node then needs the files. */
+/* The shape of a table of the model to load: its width and, of a dense one, its keys (else 0). For
+ * a program without data from which it could know them. */
 bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
                      GError **error);
 
@@ -198,12 +212,13 @@ typedef struct AppWorker AppWorker;
 AppWorker *app_worker_new(App *app, RubatoWorker *worker, GError **error);
 void app_worker_free(AppWorker *self);
 
-/* Before each step: false if training is to stop (--time-limit, --target-loss). It sleeps if
- * --straggler says so. */
+/* Before each step: false if training is to stop (--time-limit, --target-loss, a signal). It sleeps
+ * if --straggler says so. */
 bool app_worker_goes_on(AppWorker *self);
 
 /* After each step: how many rows it took, and the sums over them of loss and of what the program's
- * metric counts (0 if there is none), as the model was before the step. */
+ * metric counts (0 if there is none), as the model was before the step. A loss that is no finite
+ * number is RUBATO_ERROR_TASK_FAILED, with advice, unless --keep-going was given. */
 bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error);
 
 /* Before each step's Adds, if the learning rate of the servers' update rule should fall during
@@ -221,7 +236,8 @@ double app_learning_rate(const App *app, uint64_t done, uint64_t total);
 /* Puts a number on the result card. */
 void app_add_metric(App *app, const char *name, double value);
 
-/* Frees everything, after printing the error if there is one; the program's exit status. */
+/* Frees everything, after printing the error if there is one; the program's exit status: 128 + the
+ * signal if one came. */
 int app_end(App *app, const GError *error);
 
 /* ---- for the files of this folder, and tests ---- */
@@ -248,6 +264,12 @@ bool app_predict(const App *app, const AppModel *model, GError **error);
 
 /* Draws the curve, as --plot asks for. */
 bool app_plot(const App *app, GError **error);
+
+/* "training diverges: the loss is inf. Take a smaller …"; what: "is". (transfer full) */
+char *app_divergence_text(const App *app, const char *what, double loss);
+
+/* Tells the user so, once. */
+void app_warn_of_divergence(App *app, const char *what, double loss);
 
 /* The table in which the workers add up rows and losses, and which tells them to stop. */
 #define APP_TOTALS "app-totals"

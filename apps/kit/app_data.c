@@ -80,7 +80,8 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
     };
     take_cache(data, flags);
     if (needs_train && data->train == NULL)
-        return app_refuse(error, "--train: give the file to train on");
+        return app_refuse(error, "--train: give the file to train on (with --load, --test FILE or "
+                                 "--predict FILE will do, too)");
     if (flags->hash_bits < 0 || flags->hash_bits > HASH_BITS_MAX)
         return app_refuse(error, "--hash-bits: expected a number from 1 to %d, found %d",
                           HASH_BITS_MAX, flags->hash_bits);
@@ -116,7 +117,7 @@ static RubatoDataSpec spec_of(const AppData *data, const char *const *paths)
     };
 }
 
-static RubatoDataset *open_rows(const RubatoDataSpec *spec, GError **error)
+static RubatoDataset *open_rows(const AppData *data, const RubatoDataSpec *spec, GError **error)
 {
     g_autoptr(GError) cause = NULL;
 
@@ -138,6 +139,12 @@ static RubatoDataset *open_rows(const RubatoDataSpec *spec, GError **error)
             "flags%s",
             cause->message, wanted, missing);
     } else {
+        if (data->format_is_loaded && g_error_matches(cause, RUBATO_ERROR, RUBATO_ERROR_FORMAT)) {
+            g_autofree char *hint = g_strdup_printf("%s (read as %s, as the model's rows are)",
+                                                    cause->message, data->format);
+            g_set_error_literal(error, cause->domain, cause->code, hint);
+            return NULL;
+        }
         g_propagate_error(error, g_steal_pointer(&cause));
     }
     return NULL;
@@ -147,7 +154,7 @@ RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GErr
 {
     const RubatoDataSpec spec = spec_of(data, paths);
 
-    return open_rows(&spec, error);
+    return open_rows(data, &spec, error);
 }
 
 RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error)
@@ -156,7 +163,19 @@ RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, G
     RubatoDataSpec spec = spec_of(data, paths);
 
     spec.skip_labels = true;
-    return open_rows(&spec, error);
+    if (data->label_is_loaded)
+        spec.label_column = NULL; /* then it may be missing */
+    return open_rows(data, &spec, error);
+}
+
+/* Columns by their numbers, which rows have with and without a header. (transfer full) */
+static char **categorical_numbers(const RubatoDataKeys *keys)
+{
+    char **numbers = g_new0(char *, keys->n_categorical_columns + 1);
+
+    for (uint32_t i = 0; i < keys->n_categorical_columns; i++)
+        numbers[i] = g_strdup_printf("%u", keys->categorical_columns[i]);
+    return numbers;
 }
 
 void app_data_take_keys(AppData *data, RubatoDataKeys *keys)
@@ -164,6 +183,22 @@ void app_data_take_keys(AppData *data, RubatoDataKeys *keys)
     app_keys_free(data->loaded_keys);
     data->loaded_keys = keys;
     data->keys = keys;
+    if (data->format == NULL) {
+        data->format = g_strdup(keys->format);
+        data->format_is_loaded = true;
+    }
+    if (data->hash_bits == 0)
+        data->hash_bits = keys->hash_bits;
+    if (keys->n_columns == 0)
+        return;
+    if (data->label_column == NULL) {
+        data->label_column = keys->label_column == RUBATO_NO_COLUMN
+                                 ? g_strdup("")
+                                 : g_strdup_printf("%u", keys->label_column);
+        data->label_is_loaded = true;
+    }
+    if (data->categorical == NULL)
+        data->categorical = categorical_numbers(keys);
 }
 
 bool app_data_check_keys(const App *app, GError **error)
@@ -175,7 +210,7 @@ bool app_data_check_keys(const App *app, GError **error)
     plain = *app->program->data;
     plain.cache = RUBATO_DATA_CACHE_NONE;
     plain.cache_directory = NULL;
-    if (plain.loaded_keys != NULL && !app_predicts_only(app)) {
+    if (plain.loaded_keys != NULL && !app_only_loads(app)) {
         g_autoptr(RubatoDataset) train =
             app_data_open(&plain, (const char *const *)plain.train, error);
         if (train == NULL)

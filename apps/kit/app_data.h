@@ -24,7 +24,8 @@ typedef struct {
     /* What the keys of all rows must mean: those of the rows to train on, or those saved with the
      * loaded model. NULL: unknown, so nothing is checked. */
     const RubatoDataKeys *keys;
-    RubatoDataKeys *loaded_keys; /* NULL: keys are not the model's */
+    RubatoDataKeys *loaded_keys;            /* NULL: keys are not the model's */
+    bool format_is_loaded, label_is_loaded; /* the model's, as no flag says */
 } AppData;
 
 /* Opens files or globs, a list ended by NULL, as the flags say. RUBATO_ERROR_MISMATCH, with a
@@ -36,7 +37,8 @@ RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GErr
  * column may be missing. (transfer full) */
 RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error);
 
-/* Takes over what a loaded model says of its keys. (keys: transfer full) */
+/* Takes over what a loaded model says of its keys; what no flag says of the rows is then as it
+ * says, too. (keys: transfer full) */
 void app_data_take_keys(AppData *data, RubatoDataKeys *keys);
 
 /* Whether the rows to train on and to predict fit the keys, as far as the heads of the files

@@ -25,6 +25,7 @@ typedef struct {
     int epochs, batch_size;
     double learning_rate;
     double time_limit; /* 0: not given */
+    gboolean keep_going;
     int64_t seed;
     char **rest, **plugins;
     AppDataFlags data;
@@ -243,25 +244,27 @@ static bool read_files(App *app, const Flags *flags, GError **error)
     return true;
 }
 
-/* A model that is loaded to predict is not trained on, unless the user says so. */
+/* A model that is loaded to predict, or to be tested without rows to train on, is not trained on,
+ * unless the user says so. */
 static bool read_epochs(App *app, const Flags *flags, GError **error)
 {
-    const bool predicts_only = flags->load != NULL && flags->predict != NULL;
+    const bool is_tested = flags->data.test != NULL && flags->data.train == NULL;
+    const bool is_used = flags->load != NULL && (flags->predict != NULL || is_tested);
 
-    if (flags->epochs == NOT_GIVEN) {
-        app->epochs = predicts_only ? 0 : app->program->epochs;
-        return true;
+    app->epochs = is_used ? 0 : app->program->epochs;
+    if (flags->epochs != NOT_GIVEN) {
+        if (!check_count("epochs", flags->epochs, 0, COUNT_MAX, error))
+            return false;
+        app->epochs = (uint32_t)flags->epochs;
     }
-    if (!check_count("epochs", flags->epochs, 0, COUNT_MAX, error))
-        return false;
-    app->epochs = (uint32_t)flags->epochs;
+    app->only_loads = is_used && app->epochs == 0;
     return true;
 }
 
 static bool read_data(App *app, Flags *flags, GError **error)
 {
     return app->program->data == NULL ||
-           app_data_take(app->program->data, &flags->data, !app_predicts_only(app), error);
+           app_data_take(app->program->data, &flags->data, !app->only_loads, error);
 }
 
 static bool read_flags(App *app, Flags *flags, GError **error)
@@ -285,6 +288,7 @@ static bool read_flags(App *app, Flags *flags, GError **error)
     app->learning_rate =
         flags->learning_rate != RATE_NOT_GIVEN ? flags->learning_rate : app->program->learning_rate;
     app->seed = (uint64_t)flags->seed;
+    app->keep_going = flags->keep_going;
     return true;
 }
 
@@ -326,6 +330,8 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Stop training after so many seconds", "SECONDS" },
         { "target-loss", 0, 0, G_OPTION_ARG_STRING, &flags->target_loss,
           "Stop training when its smoothed loss is down to X", "X" },
+        { "keep-going", 0, 0, G_OPTION_ARG_NONE, &flags->keep_going,
+          "Train on when the loss is no number any more", NULL },
         { "cluster", 0, 0, G_OPTION_ARG_FILENAME, &flags->cluster,
           "Be a node of the cluster in FILE (or RUBATO_CLUSTER)", "FILE" },
         { "node", 0, 0, G_OPTION_ARG_INT, &flags->node, "Which of its nodes (or RUBATO_NODE)",
@@ -404,7 +410,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
     return false;
 }
 
-bool app_predicts_only(const App *app)
+bool app_only_loads(const App *app)
 {
-    return app->load != NULL && app->predict != NULL && app->epochs == 0;
+    return app->only_loads;
 }

@@ -3,9 +3,9 @@
  *
  * Workers meet in a table of totals, one row without consistency: each adds its rows and losses to
  * it from time to time; worker 0 reads them for the curve. If the loss is low enough, it sets a
- * mark, which the others see when they read the totals next. Each worker checks the time limit
- * itself. So workers may stop a few steps apart; a worker that has stopped holds up no other one
- * under any model.
+ * mark, which the others see when they read the totals next; so does a worker whose process gets a
+ * signal. Each worker checks the time limit itself. So workers may stop a few steps apart; a worker
+ * that has stopped holds up no other one under any model.
  *
  * Thread: the worker's. */
 #include "apps/kit/app.h"
@@ -91,13 +91,19 @@ static void stop(AppWorker *self, AppStopped why)
         self->app->stopped = why;
 }
 
+/* Whether a signal has come that this run obeys by stopping. */
+static bool is_interrupted(const App *app)
+{
+    return app->signal_number != 0 && app->save != NULL;
+}
+
 static void straggle(AppWorker *self)
 {
     const App *app = self->app;
     int64_t now_us = g_get_monotonic_time();
     const int64_t until_us = MIN(now_us + (int64_t)(app->straggler_ms * 1000), self->deadline_us);
 
-    for (; now_us < until_us && !rubato_worker_cancelled(self->worker);
+    for (; now_us < until_us && !rubato_worker_cancelled(self->worker) && !is_interrupted(app);
          now_us = g_get_monotonic_time())
         g_usleep((gulong)MIN(until_us - now_us, NAP_MOST_US));
 }
@@ -111,6 +117,10 @@ bool app_worker_goes_on(AppWorker *self)
     if (!self->stopped && self->deadline_us != G_MAXINT64 &&
         g_get_monotonic_time() >= self->deadline_us)
         stop(self, APP_STOPPED_BY_TIME);
+    if (!self->stopped && is_interrupted(self->app)) {
+        stop(self, APP_STOPPED_BY_SIGNAL);
+        self->untold[APP_TOTAL_STOP] = 1; /* told when it ends */
+    }
     return !self->stopped;
 }
 
@@ -120,13 +130,17 @@ static bool look(AppWorker *self, int64_t now_us, GError **error)
     const bool has_target = isfinite(app->target_loss);
     double totals[APP_N_TOTALS];
 
-    if (!self->leads && !has_target)
+    if (!self->leads && !has_target && app->save == NULL)
         return true;
     if (!rubato_kv_table_get(self->totals, &totals_key, 1, totals, error))
         return false;
     if (self->leads) {
+        if (totals[APP_TOTAL_STOP] > 0) /* only another node got the signal */
+            stop(self, APP_STOPPED_BY_SIGNAL);
         app_curve_take(&app->curve, (double)(now_us - app->begun_us) / G_USEC_PER_SEC,
                        totals[APP_TOTAL_ROWS], totals[APP_TOTAL_LOSS], totals[APP_TOTAL_METRIC]);
+        if (!isfinite(totals[APP_TOTAL_LOSS]))
+            app_warn_of_divergence(app, "is", totals[APP_TOTAL_LOSS]);
         if (has_target && app_curve_loss(&app->curve) <= app->target_loss) {
             stop(self, APP_STOPPED_BY_LOSS);
             self->untold[APP_TOTAL_STOP] = 1;
@@ -138,12 +152,23 @@ static bool look(AppWorker *self, int64_t now_us, GError **error)
     return true;
 }
 
+/* The error of a worker whose loss is no number. */
+static bool refuse_divergence(const App *app, double loss, GError **error)
+{
+    g_autofree char *text = app_divergence_text(app, "is", loss);
+
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED, "%s; --keep-going trains on", text);
+    return false;
+}
+
 bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error)
 {
     App *app = self->app;
     const int64_t now_us = g_get_monotonic_time();
 
     self->n_rows += n_rows;
+    if (G_UNLIKELY(!isfinite(loss)) && !app->keep_going)
+        return refuse_divergence(app, loss, error);
     app_progress_count(&app->progress, n_rows);
     if (self->leads)
         app_progress_draw(&app->progress, n_rows, loss);

@@ -127,7 +127,7 @@ static bool add_weight_metrics(LrJob *job, GError **error)
     g_autoptr(GBytes) counts = NULL;
     RubatoByteReader reader;
 
-    if (!app_reports(&job->app))
+    if (!app_reports(&job->app) || (job->rows.train == NULL && job->rows.test == NULL))
         return true;
     if (!call_on_weights(job, "norm", &reader, &norm, error))
         return false;
@@ -176,12 +176,10 @@ static bool run(LrJob *job, GError **error)
     };
     const RubatoTask task = { .name = "lr", .run = train, .user_data = job, .tables = job->tables };
 
-    return app_start(app, error) && app_create_model(app, &model, error) &&
-           (rows->train == NULL ||
-            (app_train(app, &task, rows->n_rows, error) &&
-             app_add_score_metrics(app, rows, &job->model.loss, score, job, error) &&
-             add_weight_metrics(job, error))) &&
-           app_finish(app, &model, error);
+    return app_create_model(app, &model, error) &&
+           (rows->train == NULL || app_train(app, &task, rows->n_rows, error)) &&
+           app_add_score_metrics(app, rows, &job->model.loss, score, job, error) &&
+           add_weight_metrics(job, error) && app_finish(app, &model, error);
 }
 
 int main(int argc, char **argv)
@@ -191,7 +189,7 @@ int main(int argc, char **argv)
 
     if (!lr_parse(&job, argc, argv))
         return APP_EXIT_USAGE;
-    if (lr_load(&job, &error))
+    if (app_start(&job.app, &error) && lr_load(&job, &error))
         (void)run(&job, &error); /* a failure is in error */
     return lr_end(&job, error);
 }

@@ -19,9 +19,6 @@ static bool take_flags(void *user_data, GError **error)
     app_rule_choose_rate(&job->app, &job->rule, learning_rates);
     job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
     job->model.l1 = job->rule.kind != APP_RULE_FTRL ? job->rule.l1 : 0; /* else the servers' */
-    job->program.metric = app_loss_metric(&job->model.loss);
-    job->tables[0] = LR_WEIGHTS;
-    job->tables[1] = job->has_bias ? LR_BIAS : NULL;
     return true;
 }
 
@@ -72,7 +69,21 @@ int lr_end(LrJob *job, const GError *error)
     return status;
 }
 
+/* Settles what no flag says: as the loaded model has it. */
+static bool settle(LrJob *job, GError **error)
+{
+    if (!app_loss_follow(&job->model.loss, &job->app, job->loss_name, error))
+        return false;
+    if (g_strcmp0(app_loaded_setting(&job->app, "bias"), "no") == 0)
+        job->has_bias = FALSE;
+    job->program.metric = app_loss_metric(&job->model.loss);
+    job->tables[0] = LR_WEIGHTS;
+    job->tables[1] = job->has_bias ? LR_BIAS : NULL;
+    return true;
+}
+
 bool lr_load(LrJob *job, GError **error)
 {
-    return app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, error);
+    return settle(job, error) &&
+           app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, error);
 }

@@ -36,7 +36,8 @@ typedef struct {
 /* Reads the flags. False if one is wrong, after printing what is wrong: APP_EXIT_USAGE. */
 bool lr_parse(LrJob *job, int argc, char **argv);
 
-/* Opens the data and takes the labels from it. */
+/* After app_start: opens the data and takes the labels from it, and takes from a loaded model what
+ * no flag says. */
 bool lr_load(LrJob *job, GError **error);
 
 /* Frees everything, after printing the error if there is one; the program's exit status. */

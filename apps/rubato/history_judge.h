@@ -23,6 +23,7 @@ typedef struct {
     size_t n;
     const HistorySource *source;
     const Number *sums; /* n + 1 rows: of the first 0, 1, … Adds */
+    size_t n_sure;      /* those before the first that failed */
     size_t least, most;
 } Run;
 
@@ -44,6 +45,8 @@ typedef struct {
     bool never_falls; /* no delta is negative */
     bool all_same;    /* all deltas are the same row */
     unsigned n_steps; /* of the present search */
+
+    uint64_t n_blamed; /* rows, of all keys */
 } Judge;
 
 /* Tells what is wrong with a Get. */

@@ -15,6 +15,11 @@
 
 #include <rubato/mix.h>
 
+enum {
+    MOST_TRIED = 1000,    /* Adds of a worker that may be what is wrong */
+    MOST_EXPLAINED = 100, /* wrong rows of a table; of others it says only that they are wrong */
+};
+
 /* ---- complaints ---- */
 
 void judge_complain(const Judge *judge, const char *rule, const HistoryEntry *get,
@@ -50,7 +55,7 @@ static bool blame_missing(Judge *judge, const HistoryEntry *get)
         const size_t least = run->least, most = run->most;
         const bool is_own = run->adds[0].source == get->source;
 
-        for (size_t n = least; n-- > 0;) {
+        for (size_t n = least; n-- > 0 && least - n <= MOST_TRIED;) {
             run->least = run->most = n;
             if (judge_explain(judge, get) != ANSWER_YES)
                 continue;
@@ -81,7 +86,7 @@ static bool blame_early(Judge *judge, const HistoryEntry *get)
         Run *const run = &g_array_index(judge->runs, Run, i);
         const size_t least = run->least, most = run->most;
 
-        for (size_t n = most + 1; n <= run->n; n++) {
+        for (size_t n = most + 1; n <= run->n && n - most <= MOST_TRIED; n++) {
             run->least = run->most = n;
             if (judge_explain(judge, get) != ANSWER_YES)
                 continue;
@@ -102,7 +107,7 @@ static bool blame_one(Judge *judge, const HistoryEntry *get)
     Number left[JUDGE_MOST_COLUMNS], with[JUDGE_MOST_COLUMNS];
 
     judge_find_left(judge, get->row, left);
-    for (size_t i = 0; i < judge->n_adds && i < 10000; i++)
+    for (size_t i = 0; i < judge->n_adds && i < MOST_TRIED; i++)
         for (int twice = 1; twice >= 0; twice--) {
             for (uint32_t c = 0; c < judge->n_columns; c++) {
                 const Number delta = read_value(judge, judge->adds[i].row, c);
@@ -121,7 +126,8 @@ static void blame(Judge *judge, const HistoryEntry *get)
 {
     Number left[JUDGE_MOST_COLUMNS];
 
-    if (blame_missing(judge, get) || blame_early(judge, get) || blame_one(judge, get))
+    if (judge->n_blamed++ < MOST_EXPLAINED &&
+        (blame_missing(judge, get) || blame_early(judge, get) || blame_one(judge, get)))
         return;
     judge_set_windows(judge, get);
     judge_find_left(judge, get->row, left);
@@ -157,7 +163,9 @@ static void find_runs(Judge *judge)
         for (uint32_t c = 0; c < judge->n_columns; c++)
             sum[c] = plus(judge, sum[c], read_value(judge, add->row, c));
         g_array_append_vals(judge->sums, sum, judge->n_columns);
-        g_array_index(judge->runs, Run, judge->runs->len - 1).n++;
+        Run *const run = &g_array_index(judge->runs, Run, judge->runs->len - 1);
+        run->n_sure += run->n_sure == run->n && !(add->flags & RECORD_FAILED);
+        run->n++;
     }
     const Number *sums = (const Number *)(const void *)judge->sums->data;
     for (guint i = 0; i < judge->runs->len; i++) {
@@ -307,6 +315,10 @@ static void judge_key(Judge *judge)
         return;
     }
     look_at_deltas(judge);
+    if (!isfinite(judge->error)) {
+        judge->counts->n_unjudged += judge->n_gets;
+        return;
+    }
     for (size_t i = 0; i < judge->n_gets; i++) {
         const HistoryEntry *const get = &judge->gets[i];
 

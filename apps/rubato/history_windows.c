@@ -93,15 +93,12 @@ void judge_set_windows(const Judge *judge, const HistoryEntry *get)
     for (guint i = 0; i < judge->runs->len; i++) {
         Run *const run = &g_array_index(judge->runs, Run, i);
         const HistorySource *const reader = history_source(judge->history, get->source);
-        size_t sure = 0;
 
         if (reader->rank != RECORD_ENGINE && reader->epoch == run->source->epoch)
             set_window_of_task(judge, run, get);
         else
             set_window_of_other(judge, run, get);
-        while (sure < run->n && !(run->adds[sure].flags & RECORD_FAILED))
-            sure++;
-        run->least = MIN(run->least, sure);
+        run->least = MIN(run->least, run->n_sure);
         run->most = MAX(run->least, run->most);
     }
 }

@@ -133,7 +133,7 @@ static bool run(Job *job, GError **error)
         .tables = tables,
     };
 
-    return app_start(app, error) && app_create_model(app, &model, error) &&
+    return app_create_model(app, &model, error) &&
            (job->train == NULL || (app_train(app, &task, job->train->n_images, error) &&
                                    (!app_reports(app) || evaluate(job, error)))) &&
            app_finish(app, &model, error);
@@ -215,7 +215,7 @@ static bool get_images(Job *job, const char *dir, bool generated, GError **error
 
 static bool prepare(Job *job, const char *dir, bool generated, GError **error)
 {
-    if (app_predicts_only(&job->app)) {
+    if (app_only_loads(&job->app)) {
         uint64_t n_inputs;
 
         job->table = "weights";
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
 
     if (!app_parse(&job.app, &program, argc, argv))
         return APP_EXIT_USAGE;
-    if (prepare(&job, dir, generated, &error))
+    if (app_start(&job.app, &error) && prepare(&job, dir, generated, &error))
         (void)run(&job, &error); /* a failure is in error */
     const int status = app_end(&job.app, error);
     rubato_images_free(job.train);

@@ -10,6 +10,7 @@
 #include "models/ragged/ragged.h"
 
 #include <rubato/error.h>
+#include <rubato/vector_clones.h>
 #include <string.h>
 
 #include "models/handlers/part.h"
@@ -192,17 +193,18 @@ static bool begin_write(const RubatoPart *part, RubatoByteReader *arguments, Giv
 }
 
 /* Values at any alignment; integers wrap around. */
-#define DEFINE_ADD(suffix, type)                                                           \
-    static void add_##suffix(unsigned char *values, const unsigned char *deltas, size_t n) \
-    {                                                                                      \
-        for (size_t i = 0; i < n; i++) {                                                   \
-            type value, delta;                                                             \
-                                                                                           \
-            memcpy(&value, values + i * sizeof value, sizeof value);                       \
-            memcpy(&delta, deltas + i * sizeof delta, sizeof delta);                       \
-            value = (type)(value + delta);                                                 \
-            memcpy(values + i * sizeof value, &value, sizeof value);                       \
-        }                                                                                  \
+#define DEFINE_ADD(suffix, type)                                                         \
+    RUBATO_VECTOR_CLONES static void add_##suffix(unsigned char *values,                 \
+                                                  const unsigned char *deltas, size_t n) \
+    {                                                                                    \
+        for (size_t i = 0; i < n; i++) {                                                 \
+            type value, delta;                                                           \
+                                                                                         \
+            memcpy(&value, values + i * sizeof value, sizeof value);                     \
+            memcpy(&delta, deltas + i * sizeof delta, sizeof delta);                     \
+            value = (type)(value + delta);                                               \
+            memcpy(values + i * sizeof value, &value, sizeof value);                     \
+        }                                                                                \
     }
 
 DEFINE_ADD(f32, float)

@@ -95,9 +95,18 @@ void shard_starve(RubatoShard *shard)
     *shard->alarm = true;
 }
 
+static void say_no_number(void *user, uint32_t worker)
+{
+    const RubatoShard *shard = user;
+
+    shard->place.say_no_number(shard->place.server, shard->place.table, shard->spec->name, worker);
+}
+
 void shard_set_place(RubatoShard *shard, const ShardPlace *place)
 {
     shard->place = *place;
+    shard->updater.user = shard;
+    shard->updater.say_no_number = place->say_no_number != NULL ? say_no_number : NULL;
 }
 
 void shard_complain(RubatoShard *shard, const char *text)

@@ -90,13 +90,18 @@ void shard_starve(RubatoShard *shard); /* says so */
 
 /* Where a shard is, for the handlers that run on it. All zero, as at first: nowhere. */
 typedef struct {
-    uint32_t part; /* of its table */
-    uint32_t node; /* the id of its server's node */
+    uint32_t table; /* its number; its name is in the spec */
+    uint32_t part;  /* of its table */
+    uint32_t node;  /* the id of its server's node */
     void *server;
     /* The same part of another table on that server; NULL: it is not there. *exists: whether the
      * server has any part of a table of that name. */
     RubatoShard *(*find_shard)(void *server, const char *table, uint32_t part, bool *exists);
     _Atomic(const char *) *running; /* names the handler that the server runs now */
+
+    /* Called when the shard gets a worker's first delta that is infinite or not a number; worker
+     * BAD_GRADIENTS_NO_WORKER: the engine's. NULL: nobody is told. */
+    void (*say_no_number)(void *server, uint32_t table, const char *name, uint32_t worker);
 
     /* Gets the error text of a request whose sender no longer waits; the alarm is set, too. The
      * first text stays until the server takes it. */

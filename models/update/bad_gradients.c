@@ -64,10 +64,11 @@ static BadCounts *counts_of(BadGradients *bad, uint32_t worker)
     return &g_array_index(bad->counts, BadCounts, number);
 }
 
-void bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, const void *deltas,
+bool bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, const void *deltas,
                          size_t n, double largest, bool is_refused)
 {
     BadCounts *counts = counts_of(bad, worker);
+    const bool had_any = counts->n_nan + counts->n_infinite > 0;
 
     for (size_t i = 0; i < n; i++) {
         const double delta =
@@ -81,6 +82,7 @@ void bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, 
             counts->n_large++;
     }
     counts->n_refused_rows += is_refused;
+    return !had_any && counts->n_nan + counts->n_infinite > 0;
 }
 
 uint32_t bad_gradients_length(const BadGradients *bad)

@@ -27,8 +27,9 @@ void bad_gradients_clear(BadGradients *bad);
 /* Whether n deltas of f32 or f64 are all numbers of at most this size. */
 bool deltas_are_good(RubatoDtype dtype, const void *deltas, size_t n, double largest);
 
-/* Counts, for a worker, what is bad among n deltas, and whether their row is refused. */
-void bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, const void *deltas,
+/* Counts, for a worker, what is bad among n deltas, and whether their row is refused. Returns
+ * whether these are the first of the worker that are infinite or not a number. */
+bool bad_gradients_count(BadGradients *bad, uint32_t worker, RubatoDtype dtype, const void *deltas,
                          size_t n, double largest, bool is_refused);
 
 /* How long the list of counts is. */

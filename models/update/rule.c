@@ -193,6 +193,11 @@ bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double va
         return spec_refuse(spec, error, "%d is no RubatoHyper", (int)hyper);
     if (spec->shape == RUBATO_SHAPE_RAGGED)
         return spec_refuse_idle(spec, hypers[hyper].name, "rows of one length", error);
+    tuned.rule = rule_resolve(spec);
+    if (!has(spec, &tuned.rule, hyper))
+        return spec_refuse(spec, error, "the update rule \"%s\" has no %s that could be tuned",
+                           spec_update_name(spec), hypers[hyper].name);
+    tuned = *spec;
     rule_set(&tuned.rule, hyper, value);
     return rule_check(&tuned, error);
 }

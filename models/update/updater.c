@@ -133,8 +133,10 @@ bool updater_accepts(Updater *updater, uint32_t worker, const void *deltas)
     if (update->rule.on_bad_gradient == RUBATO_ON_BAD_GRADIENT_UNCHECKED ||
         deltas_are_good(update->dtype, deltas, update->width, updater->largest))
         return true;
-    bad_gradients_count(&updater->bad, worker, update->dtype, deltas, update->width,
-                        updater->largest, refuses);
+    if (bad_gradients_count(&updater->bad, worker, update->dtype, deltas, update->width,
+                            updater->largest, refuses) &&
+        updater->say_no_number != NULL)
+        updater->say_no_number(updater->user, worker);
     return !refuses;
 }
 

@@ -24,6 +24,11 @@ typedef struct {
     double largest;  /* the largest size of a good delta */
     void *gradients; /* one row, for that; NULL: the rule takes none */
     BadGradients bad;
+
+    /* Called when a worker's first delta that is infinite or not a number comes; NULL: nobody is
+     * told. */
+    void (*say_no_number)(void *user, uint32_t worker);
+    void *user;
 } Updater;
 
 /* spec has passed spec_check. False if there is no memory. */

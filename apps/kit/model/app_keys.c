@@ -3,8 +3,9 @@
  *     { "format": "csv", "hash_bits": 64, "columns": 3, "names": ["y", "age", "town"],
  *       "label": 0, "categorical": [2] }
  *
- * Members without a value are left out: hash_bits if nothing is hashed, those about columns if the
- * format has none, names without a header, label without a label.
+ * Members without a value are left out: hash_bits if nothing is hashed, fields_in_keys if keys tell
+ * no field, those about columns if the format has none, names without a header, label without a
+ * label.
  *
  * Files are bytes, JSON is UTF-8. Names that are not UTF-8 are read as ISO 8859-1, in which every
  * byte is a character, and "names_in" says so. So reading gives back the same bytes. */
@@ -87,6 +88,8 @@ void app_keys_write(JsonBuilder *builder, const RubatoDataKeys *keys)
     app_json_add_text(builder, "format", keys->format);
     if (keys->hash_bits > 0)
         app_json_add_int(builder, "hash_bits", keys->hash_bits);
+    if (keys->fields_in_keys > 0)
+        app_json_add_int(builder, "fields_in_keys", keys->fields_in_keys);
     if (keys->n_columns > 0)
         write_columns(builder, keys);
     json_builder_end_object(builder);
@@ -173,6 +176,7 @@ RubatoDataKeys *app_keys_read(JsonObject *object)
     keys->label_column = RUBATO_NO_COLUMN;
     keys->format = g_strdup(format);
     return format != NULL && read_number(object, "hash_bits", 0, 64, &keys->hash_bits) &&
+                   read_number(object, "fields_in_keys", 0, UINT32_MAX, &keys->fields_in_keys) &&
                    read_columns(object, keys)
                ? g_steal_pointer(&keys)
                : NULL;

@@ -65,6 +65,12 @@ static bool load(App *app, const AppModel *model, GError **error)
            rubato_engine_barrier(app->engine, error);
 }
 
+static bool check_rows(App *app, void *data, GError **error)
+{
+    (void)data;
+    return app_data_check_keys(app, error);
+}
+
 bool app_create_model(App *app, const AppModel *model, GError **error)
 {
     if (app->predict != NULL && model->predict == NULL) {
@@ -72,5 +78,7 @@ bool app_create_model(App *app, const AppModel *model, GError **error)
                     app->program->name);
         return false;
     }
-    return create_tables(app, model, error) && (app->load == NULL || load(app, model, error));
+    return create_tables(app, model, error) &&
+           (app->load != NULL ? load(app, model, error)
+                              : app_call_on_reporter(app, "start", check_rows, NULL, error));
 }

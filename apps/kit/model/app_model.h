@@ -67,6 +67,14 @@ bool app_model_check_place(const char *dir, GError **error);
 /* The files of --save. */
 bool app_model_save(const App *app, const AppModel *model, GError **error);
 
+/* Reads the description of --load on the reporting node, and gives it to every node, which takes
+ * from it what the keys mean. Collective. */
+bool app_description_load(App *app, GError **error);
+
+/* Refuses the description in a folder, as RUBATO_ERROR_FORMAT; false. */
+bool app_description_refuse(const char *dir, GError **error, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
+
 /* The files of --load, read up to the values, and checked. Sets the model's numbers. */
 typedef struct AppModelFiles AppModelFiles;
 AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **error);

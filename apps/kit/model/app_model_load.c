@@ -1,18 +1,14 @@
-/* --load: reads what --save has written. The description and every header are compared with what
- * the program expects before a row is read.
+/* --load: reads what --save has written. The description, which every node has, and every header
+ * are compared with what the program expects before a row is read.
  *
  * Runs on main's thread, or on worker 0's while main waits. */
 #include "apps/kit/model/app_model.h"
 
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "apps/kit/model/app_checksum.h"
 #include "apps/kit/model/app_json.h"
-#include "apps/kit/model/app_keys.h"
-
-#define DESCRIPTION_BYTES_MAX (4 << 20) /* a header of 64 KiB, each cell on a line, has room */
 
 typedef struct {
     AppNpy *values;
@@ -40,67 +36,6 @@ void app_model_files_free(AppModelFiles *files)
     g_free(files);
 }
 
-static bool fail(const char *dir, GError **error, const char *format, ...) G_GNUC_PRINTF(3, 4);
-
-static bool fail(const char *dir, GError **error, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    g_autofree char *text = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                "--load: %s/" APP_MODEL_DESCRIPTION ": %s", dir, text);
-    return false;
-}
-
-/* ---- the description ---- */
-
-static bool check_kind(const App *app, JsonObject *root, GError **error)
-{
-    const char *format = app_json_text(root, "format"), *program = app_json_text(root, "program");
-    uint64_t version;
-
-    if (format == NULL || strcmp(format, APP_MODEL_FORMAT) != 0)
-        return fail(app->load, error,
-                    "expected the description of a saved model, with a \"format\" "
-                    "of \"" APP_MODEL_FORMAT "\"");
-    if (!app_json_int(root, "version", &version) ||
-        (version != APP_MODEL_VERSION && version != APP_MODEL_VERSION_WITHOUT_CHECKSUMS))
-        return fail(app->load, error, "expected \"version\" %d; save the model anew",
-                    APP_MODEL_VERSION);
-    if (program == NULL || strcmp(program, app->program->name) != 0)
-        return fail(app->load, error, "expected a model of %s, found one of %s", app->program->name,
-                    program != NULL ? program : "no program");
-    return true;
-}
-
-/* The root object of the description. (transfer full) */
-static JsonNode *read_description(const App *app, GError **error)
-{
-    g_autofree char *path = g_build_filename(app->load, APP_MODEL_DESCRIPTION, NULL);
-    g_autofree char *text = NULL;
-    g_autoptr(GError) cause = NULL;
-    struct stat about;
-
-    if (stat(path, &about) == 0 && about.st_size > DESCRIPTION_BYTES_MAX) {
-        fail(app->load, error, "expected at most %d bytes, found %" G_GINT64_FORMAT,
-             DESCRIPTION_BYTES_MAX, (int64_t)about.st_size);
-        return NULL;
-    }
-    if (!g_file_get_contents(path, &text, NULL, &cause)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--load: %s", cause->message);
-        return NULL;
-    }
-    g_autoptr(JsonNode) root = json_from_string(text, &cause);
-    if (root == NULL || !JSON_NODE_HOLDS_OBJECT(root)) {
-        fail(app->load, error, "expected an object of JSON: %s",
-             cause != NULL ? cause->message : "found something else");
-        return NULL;
-    }
-    return check_kind(app, json_node_get_object(root), error) ? g_steal_pointer(&root) : NULL;
-}
-
 /* Whether it has no member but those of a list that ends with NULL. */
 static bool check_members(const char *dir, JsonObject *object, const char *where,
                           const char *const *known, GError **error)
@@ -109,8 +44,8 @@ static bool check_members(const char *dir, JsonObject *object, const char *where
 
     for (const GList *name = names; name != NULL; name = name->next)
         if (!g_strv_contains(known, name->data))
-            return fail(dir, error, "there is an unknown \"%s\" in %s", (const char *)name->data,
-                        where);
+            return app_description_refuse(dir, error, "there is an unknown \"%s\" in %s",
+                                          (const char *)name->data, where);
     return true;
 }
 
@@ -135,7 +70,7 @@ static bool check_checksum(const App *app, JsonNode *root, GError **error)
     }
     if (g_strcmp0(found, expected) == 0)
         return true;
-    return fail(
+    return app_description_refuse(
         app->load, error,
         "it is not as it was saved: its checksum is \"%s\", expected \"%s\"; save the model "
         "anew",
@@ -151,10 +86,11 @@ static bool check_settings(const App *app, const AppModel *model, JsonObject *ro
         const char *found = app_json_text(settings, s->name);
 
         if (found == NULL || strcmp(found, s->text) != 0)
-            return fail(app->load, error,
-                        "the model was saved with %s %s, this run has %s; give it "
-                        "the same flags",
-                        s->name, found != NULL ? found : "unknown", s->text);
+            return app_description_refuse(
+                app->load, error,
+                "the model was saved with %s %s, this run has %s; give it "
+                "the same flags",
+                s->name, found != NULL ? found : "unknown", s->text);
         g_ptr_array_add(known, (gpointer)(uintptr_t)s->name);
     }
     g_ptr_array_add(known, NULL);
@@ -170,7 +106,8 @@ static bool check_numbers(const App *app, const AppModel *model, JsonObject *roo
 
     for (const AppNumber *n = model->numbers; n != NULL && n->name != NULL; n++) {
         if (!app_json_double(numbers, n->name, &value))
-            return fail(app->load, error, "expected a number \"%s\" in \"numbers\"", n->name);
+            return app_description_refuse(app->load, error,
+                                          "expected a number \"%s\" in \"numbers\"", n->name);
         g_ptr_array_add(known, (gpointer)(uintptr_t)n->name);
     }
     g_ptr_array_add(known, NULL);
@@ -200,6 +137,23 @@ static bool is_dense(const char *storage)
     return rubato_table_spec_holds_range(&(RubatoTableSpec){ .storage = storage });
 }
 
+/* For a model that lacks an array: the names of those that it has, "bias, linear". */
+static char *list_arrays(JsonArray *arrays)
+{
+    const guint n = arrays != NULL ? json_array_get_length(arrays) : 0;
+    GString *names = g_string_new(n == 0 ? "none" : NULL);
+
+    for (guint i = 0; i < n; i++) {
+        JsonNode *element = json_array_get_element(arrays, i);
+        const char *name = JSON_NODE_HOLDS_OBJECT(element)
+                               ? app_json_text(json_node_get_object(element), "name")
+                               : NULL;
+
+        g_string_append_printf(names, "%s%s", i == 0 ? "" : ", ", name != NULL ? name : "unnamed");
+    }
+    return g_string_free(names, FALSE);
+}
+
 static bool find_array(const char *dir, JsonObject *root, const char *name, Described *described,
                        GError **error)
 {
@@ -223,15 +177,21 @@ static bool find_array(const char *dir, JsonObject *root, const char *name, Desc
             !app_json_int(array, "rows", &described->n_rows) ||
             (is_dense(described->storage) &&
              !app_json_int(array, "first_key", &described->first_key)))
-            return fail(dir, error,
-                        "array %s: expected dtype, width, storage, rows and, of a dense "
-                        "one, first_key",
-                        name);
+            return app_description_refuse(
+                dir, error,
+                "array %s: expected dtype, width, storage, rows and, of a dense "
+                "one, first_key",
+                name);
         described->checksum = app_json_text(array, "checksum");
         described->keys_checksum = app_json_text(array, "keys_checksum");
         return check_members(dir, array, "an array", known, error);
     }
-    return fail(dir, error, "expected an array \"%s\" in \"arrays\"", name);
+    g_autofree char *found = list_arrays(arrays);
+    return app_description_refuse(
+        dir, error,
+        "expected an array \"%s\" in \"arrays\", found %s; a model that another version "
+        "saved with other arrays cannot be loaded: train and save it anew",
+        name, found);
 }
 
 static bool check_array(const char *dir, const AppArray *array, const Described *found,
@@ -246,17 +206,19 @@ static bool check_array(const char *dir, const AppArray *array, const Described 
         (is_hash || (found->first_key == spec->first_key && found->n_rows == spec->n_keys)))
         return true;
     if (is_hash || !is_dense(found->storage))
-        return fail(dir, error,
-                    "array %s: expected a %s table of %s, %u a row; found a %s one of %s, "
-                    "%" G_GUINT64_FORMAT " a row",
-                    array->name, storage, dtype, app_array_width(array), found->storage,
-                    found->dtype, found->width);
-    return fail(dir, error,
-                "array %s: expected %" G_GUINT64_FORMAT " rows of %u %s from key %" G_GUINT64_FORMAT
-                " on; found %" G_GUINT64_FORMAT " rows of %" G_GUINT64_FORMAT
-                " %s from key %" G_GUINT64_FORMAT,
-                array->name, spec->n_keys, app_array_width(array), dtype, spec->first_key,
-                found->n_rows, found->width, found->dtype, found->first_key);
+        return app_description_refuse(
+            dir, error,
+            "array %s: expected a %s table of %s, %u a row; found a %s one of %s, "
+            "%" G_GUINT64_FORMAT " a row",
+            array->name, storage, dtype, app_array_width(array), found->storage, found->dtype,
+            found->width);
+    return app_description_refuse(
+        dir, error,
+        "array %s: expected %" G_GUINT64_FORMAT " rows of %u %s from key %" G_GUINT64_FORMAT
+        " on; found %" G_GUINT64_FORMAT " rows of %" G_GUINT64_FORMAT
+        " %s from key %" G_GUINT64_FORMAT,
+        array->name, spec->n_keys, app_array_width(array), dtype, spec->first_key, found->n_rows,
+        found->width, found->dtype, found->first_key);
 }
 
 static bool open_array(const App *app, const AppArray *array, JsonObject *root, ArrayFiles *files,
@@ -274,10 +236,10 @@ static bool open_array(const App *app, const AppArray *array, JsonObject *root, 
     if (json_object_has_member(root, "checksum") &&
         (described.checksum == NULL ||
          (app_array_is_hash(array) && described.keys_checksum == NULL)))
-        return fail(app->load, error,
-                    "array %s: expected a checksum and, of a hash table, a "
-                    "keys_checksum",
-                    array->name);
+        return app_description_refuse(app->load, error,
+                                      "array %s: expected a checksum and, of a hash table, a "
+                                      "keys_checksum",
+                                      array->name);
     files->checksum = g_strdup(described.checksum);
     files->keys_checksum = g_strdup(described.keys_checksum);
     files->values = app_npy_open(values, error);
@@ -297,18 +259,16 @@ static bool check_arrays_known(const App *app, const AppModel *model, JsonObject
     const guint n = json_array_get_length(app_json_array(root, "arrays"));
 
     return n == model->n_arrays ||
-           fail(app->load, error, "expected %zu \"arrays\", found %u", model->n_arrays, n);
+           app_description_refuse(app->load, error, "expected %zu \"arrays\", found %u",
+                                  model->n_arrays, n);
 }
 
 /* ---- what keys mean ---- */
 
-/* Reads from the description what the keys mean, and checks all rows that the flags name against
- * it. */
-static bool take_keys(const App *app, JsonObject *root, GError **error)
+/* Checks all rows that the flags name against what the description says of the keys. */
+static bool check_keys(const App *app, JsonObject *root, GError **error)
 {
-    AppData *data = app->program->data;
-
-    if (data == NULL)
+    if (app->program->data == NULL)
         return true;
     if (!json_object_has_member(root, "keys")) {
         g_printerr(
@@ -318,24 +278,17 @@ static bool take_keys(const App *app, JsonObject *root, GError **error)
             app->program->name, app->load);
         return true;
     }
-    RubatoDataKeys *keys = app_keys_read(app_json_object(root, "keys"));
-    if (keys == NULL)
-        return fail(
-            app->load, error,
-            "\"keys\": expected a format and, of csv, the number of columns, their names, if "
-            "they have any, and which of them are label and categorical");
-    app_data_take_keys(data, keys);
     return app_data_check_keys(app, error);
 }
 
 AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **error)
 {
-    g_autoptr(JsonNode) root = read_description(app, error);
+    JsonNode *root = app->description;
     g_autoptr(AppModelFiles) files = NULL;
 
-    if (root == NULL || !check_settings(app, model, json_node_get_object(root), error) ||
+    if (!check_settings(app, model, json_node_get_object(root), error) ||
         !check_numbers(app, model, json_node_get_object(root), error) ||
-        !take_keys(app, json_node_get_object(root), error))
+        !check_keys(app, json_node_get_object(root), error))
         return NULL;
     files = g_new0(AppModelFiles, 1);
     files->arrays = g_new0(ArrayFiles, model->n_arrays);
@@ -354,17 +307,14 @@ AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **er
 bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_t *n_keys,
                      GError **error)
 {
-    g_autoptr(JsonNode) root = read_description(app, error);
     Described described;
 
-    if (root == NULL ||
-        !find_array(app->load, json_node_get_object(root), array, &described, error))
-        return false;
-    if (!check_checksum(app, root, error))
+    if (!find_array(app->load, json_node_get_object(app->description), array, &described, error))
         return false;
     if (described.width == 0 || described.width > UINT32_MAX)
-        return fail(app->load, error, "array %s: expected a width from 1, found %" G_GUINT64_FORMAT,
-                    array, described.width);
+        return app_description_refuse(app->load, error,
+                                      "array %s: expected a width from 1, found %" G_GUINT64_FORMAT,
+                                      array, described.width);
     *width = (uint32_t)described.width;
     *n_keys = is_dense(described.storage) ? described.n_rows : 0;
     return true;

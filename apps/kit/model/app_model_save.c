@@ -211,16 +211,41 @@ static bool check_content(const char *path, GDir *dir, GError **error)
            fail(path, "is there, and no saved model; name another folder", error);
 }
 
-bool app_model_check_place(const char *dir, GError **error)
+/* Makes the folder that will get its name when all is written. (transfer full) */
+static char *make_beside(const char *dir, GError **error)
 {
-    g_autofree char *parent = g_path_get_dirname(dir);
+    g_autofree char *made = g_strconcat(dir, ".XXXXXX", NULL);
+
+    if (g_mkdtemp_full(made, 0777) != NULL)
+        return g_steal_pointer(&made);
+    g_autofree char *why = g_strdup_printf("cannot be made: %s", g_strerror(errno));
+    fail(dir, why, error);
+    return NULL;
+}
+
+/* Access rights do not tell all: root may write everywhere, but nobody in /proc. */
+static bool check_can_make(const char *dir, GError **error)
+{
+    g_autofree char *made = make_beside(dir, error);
+
+    if (made != NULL)
+        g_rmdir(made);
+    return made != NULL;
+}
+
+static bool check_is_free(const char *dir, GError **error)
+{
     g_autoptr(GDir) content = g_dir_open(dir, 0, NULL);
 
     if (content != NULL)
         return check_content(dir, content, error);
-    if (g_file_test(dir, G_FILE_TEST_EXISTS))
-        return fail(dir, "is there, and no folder that can be read", error);
-    return g_access(parent, W_OK | X_OK) == 0 || fail(parent, g_strerror(errno), error);
+    return !g_file_test(dir, G_FILE_TEST_EXISTS) ||
+           fail(dir, "is there, and no folder that can be read", error);
+}
+
+bool app_model_check_place(const char *dir, GError **error)
+{
+    return check_is_free(dir, error) && check_can_make(dir, error);
 }
 
 /* Removes a folder of files; a rest after a failure does no harm. */
@@ -243,7 +268,7 @@ static bool put_in_place(const char *made, const char *dir, GError **error)
 {
     if (g_rename(made, dir) == 0)
         return true;
-    if ((errno != ENOTEMPTY && errno != EEXIST) || !app_model_check_place(dir, NULL) ||
+    if ((errno != ENOTEMPTY && errno != EEXIST) || !check_is_free(dir, NULL) ||
         renameat2(AT_FDCWD, made, AT_FDCWD, dir, RENAME_EXCHANGE) != 0)
         return fail(dir, g_strerror(errno), error);
     remove_folder(made);
@@ -264,10 +289,10 @@ static bool write_all(const App *app, const AppModel *model, const char *dir, GE
 
 bool app_model_save(const App *app, const AppModel *model, GError **error)
 {
-    g_autofree char *made = g_strconcat(app->save, ".XXXXXX", NULL);
+    g_autofree char *made = make_beside(app->save, error);
 
-    if (g_mkdtemp_full(made, 0777) == NULL)
-        return fail(made, g_strerror(errno), error);
+    if (made == NULL)
+        return false;
     if (write_all(app, model, made, error) && put_in_place(made, app->save, error))
         return true;
     remove_folder(made);

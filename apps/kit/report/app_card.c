@@ -83,6 +83,8 @@ static void add_training(GString *text, const App *app)
     if (app->stopped == APP_STOPPED_BY_TIME)
         g_string_append_printf(text, "  %-14s after the time limit of %g s\n", "stopped",
                                app->time_limit);
+    if (app->stopped == APP_STOPPED_BY_SIGNAL)
+        g_string_append_printf(text, "  %-14s by a signal\n", "stopped");
     if (app->stopped == APP_STOPPED_BY_LOSS)
         g_string_append_printf(text, "  %-14s at the target loss of %g\n", "stopped",
                                app->target_loss);
@@ -162,6 +164,8 @@ static const char *stopped_name(AppStopped stopped)
         return "time-limit";
     case APP_STOPPED_BY_LOSS:
         return "target-loss";
+    case APP_STOPPED_BY_SIGNAL:
+        return "signal";
     case APP_STOPPED_NOT:
         break;
     }

@@ -48,6 +48,26 @@ static FILE *standard_stream(const char *path)
     return NULL;
 }
 
+/* Where a file is made before it gets its name. (transfer full) */
+static char *name_beside(const char *path)
+{
+    return g_strconcat(path, ".XXXXXX", NULL);
+}
+
+/* Whether a file can be made there: for root, and for some file systems, access says yes where
+ * there is no. */
+static bool can_make_file(const char *path)
+{
+    g_autofree char *made = name_beside(path);
+    const int fd = g_mkstemp_full(made, O_WRONLY | O_CLOEXEC, 0666);
+
+    if (fd < 0)
+        return false;
+    close(fd);
+    g_unlink(made);
+    return true;
+}
+
 bool app_file_check(const char *flag, const char *path, GError **error)
 {
     if (path == NULL || standard_stream(path) != NULL)
@@ -57,7 +77,7 @@ bool app_file_check(const char *flag, const char *path, GError **error)
     if (g_file_test(path, G_FILE_TEST_IS_DIR))
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s %s: is a folder; name a file", flag,
                     path);
-    else if (g_access(place, is_special(path) ? W_OK : W_OK | X_OK) != 0)
+    else if (is_special(path) ? g_access(place, W_OK) != 0 : !can_make_file(path))
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s %s: %s: %s", flag, path, place,
                     g_strerror(errno));
     else
@@ -87,7 +107,7 @@ static bool write_through(const Output *output, GError **error)
 
 static bool write_beside(const Output *output, GError **error)
 {
-    g_autofree char *made = g_strconcat(output->path, ".XXXXXX", NULL);
+    g_autofree char *made = name_beside(output->path);
     const int fd = g_mkstemp_full(made, O_WRONLY | O_CLOEXEC, 0666);
 
     if (fd < 0)

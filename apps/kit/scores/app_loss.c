@@ -15,6 +15,15 @@ bool app_loss_take(AppLoss *loss, const char *name, GError **error)
     return true;
 }
 
+bool app_loss_follow(AppLoss *loss, const App *app, const char *name, GError **error)
+{
+    const char *loaded = app_loaded_setting(app, "loss");
+
+    if (loaded != NULL && !g_strv_contains(app_loss_names, loaded))
+        loaded = NULL; /* which is refused when the model is loaded */
+    return app_loss_take(loss, name != NULL ? name : loaded, error);
+}
+
 const char *app_loss_metric(const AppLoss *loss)
 {
     return loss->kind == APP_LOSS_SQUARED ? NULL : "accuracy";

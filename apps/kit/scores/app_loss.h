@@ -8,6 +8,8 @@
 
 #include <rubato/data.h>
 
+typedef struct App App;
+
 typedef enum {
     APP_LOSS_LOGISTIC, /* log(1 + exp(−±score)) */
     APP_LOSS_HINGE,    /* max(0, 1 − ±score) */
@@ -26,6 +28,9 @@ extern const char *const app_loss_names[];
 /* Takes the kind by its name, NULL for the first. RUBATO_ERROR_INVALID, of --loss, if there is none
  * of that name. */
 bool app_loss_take(AppLoss *loss, const char *name, GError **error);
+
+/* The same after app_start: a flag of NULL means the loss of the loaded model, if there is one. */
+bool app_loss_follow(AppLoss *loss, const App *app, const char *name, GError **error);
 
 /* What workers count beside the loss, as AppProgram has it; NULL: nothing. */
 const char *app_loss_metric(const AppLoss *loss);

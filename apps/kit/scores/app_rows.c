@@ -6,15 +6,31 @@ static RubatoDataset *open_rows(const AppData *data, char *const *paths, GError 
     return app_data_open(data, (const char *const *)paths, error);
 }
 
+typedef struct {
+    AppRows *rows;
+    const AppData *data;
+} Opening;
+
+/* Of a loaded model, which is tested on the reporting node alone. */
+static bool open_test(App *app, void *user_data, GError **error)
+{
+    const Opening *opening = user_data;
+
+    (void)app;
+    opening->rows->test = open_rows(opening->data, opening->data->test, error);
+    return opening->rows->test != NULL;
+}
+
 bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error)
 {
     RubatoDataSummary summary;
 
     *rows = (AppRows){ .scale = 1 };
-    if (app_predicts_only(app))
-        return true;
+    if (app_only_loads(app))
+        return data->test == NULL ||
+               app_call_on_reporter(app, "open", open_test, &(Opening){ rows, data }, error);
     rows->train = open_rows(data, data->train, error);
-    if (rows->train != NULL)
+    if (rows->train != NULL && data->loaded_keys == NULL)
         data->keys = rubato_dataset_keys(rows->train);
     if (rows->train == NULL || !rubato_dataset_summary(rows->train, &summary, error) ||
         !app_loss_fit(loss, &summary, data->train[0], error))

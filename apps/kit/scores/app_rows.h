@@ -16,8 +16,9 @@ typedef struct {
 } AppRows;
 
 /* Opens what the flags name, takes labels and the keys' meaning from the rows to train on, and
- * notes for the user how many rows were left out. It opens nothing if a model is loaded only to
- * predict. If it fails, *rows must still be cleared. */
+ * notes for the user how many rows were left out. If a model is only loaded, the reporting node
+ * opens the rows to test on, and nobody those to train on. Collective, after app_start. If it
+ * fails, *rows must still be cleared. */
 bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error);
 void app_rows_clear(AppRows *rows);
 

@@ -91,7 +91,8 @@ bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, A
 {
     if (!app_reports(app))
         return true;
-    app_add_metric(app, "train_loss", app_curve_loss(&app->curve));
+    if (rows->train != NULL)
+        app_add_metric(app, "train_loss", app_curve_loss(&app->curve));
     return rows->test == NULL || test(app, rows->test, loss, score, user_data, error);
 }
 

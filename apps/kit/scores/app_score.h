@@ -12,9 +12,9 @@
 typedef bool (*AppScoreFunc)(const RubatoBatch *batch, double *scores, void *user_data,
                              GError **error);
 
-/* Puts train_loss on the result card. If there are rows to test on, also test_accuracy, test_auc
- * and, for the logistic loss, test_logloss; for the squared loss test_rmse instead. Does nothing on
- * a node that does not report. */
+/* Puts train_loss on the result card, if there are rows to train on. If there are rows to test on,
+ * also test_accuracy, test_auc and, for the logistic loss, test_logloss; for the squared loss
+ * test_rmse instead. Does nothing on a node that does not report. */
 bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
                            void *user_data, GError **error);
 

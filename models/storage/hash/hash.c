@@ -54,6 +54,7 @@ struct HashStorage {
     /* immutable */
     const RubatoInit *init;
     size_t row_bytes;
+    size_t value_bytes; /* of a row, without the update rule's state */
     FindCells *find_cells;
     bool is_inline;     /* rows lie in the cells */
     uint32_t slab_bits; /* a slab has 2^slab_bits rows */
@@ -256,22 +257,28 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
 #include "models/storage/hash/find_cells.h"
 #endif
 
-/* Finds rows. False if one is absent; it is NULL then. */
-static bool find_rows(const HashStorage *hash, const RubatoKey *keys, size_t n, void **rows)
+/* Finds rows. False if one is absent; it is NULL then. Prefetches n_bytes of each. The processor
+ * itself fetches the third line of a long row and those behind it. */
+static bool find_rows(const HashStorage *hash, const RubatoKey *keys, size_t n, void **rows,
+                      size_t n_bytes)
 {
     const bool all = hash->find_cells(hash, keys, n, rows);
+    const size_t last = MIN(n_bytes - 1, ALIGNMENT);
 
     for (size_t i = 0; i < n && !hash->is_inline; i++)
         if (rows[i] != NULL && keys[i] != BUCKET_EMPTY_KEY) {
             rows[i] = row_of_cell(hash, rows[i]);
             __builtin_prefetch(rows[i], 1);
+            __builtin_prefetch((unsigned char *)rows[i] + last, 1);
         }
     return all;
 }
 
 static void find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
 {
-    (void)find_rows((HashStorage *)storage, keys, n, rows);
+    const HashStorage *hash = (const HashStorage *)storage;
+
+    (void)find_rows(hash, keys, n, rows, hash->value_bytes);
 }
 
 static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
@@ -279,7 +286,7 @@ static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t
     HashStorage *hash = (HashStorage *)storage;
     bool moved = false, all = true;
 
-    if (find_rows(hash, keys, n, rows))
+    if (find_rows(hash, keys, n, rows, hash->row_bytes))
         return true;
     for (size_t i = 0; i < n && all; i++)
         if (rows[i] == NULL) {
@@ -287,7 +294,7 @@ static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t
             all = rows[i] != NULL;
         }
     if (moved)
-        (void)find_rows(hash, keys, n, rows);
+        (void)find_rows(hash, keys, n, rows, hash->row_bytes);
     return all;
 }
 
@@ -362,6 +369,7 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
 
     hash->init = setup->init;
     hash->row_bytes = setup->row_bytes;
+    hash->value_bytes = spec_row_bytes(setup->spec);
     hash->is_inline = setup->row_bytes <= BUCKET_MAX_CELL_BYTES;
     choose_layout(hash, setup->hash_seed);
     while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
