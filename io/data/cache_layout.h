@@ -13,7 +13,7 @@
 #include "io/data/cache_file.h"
 
 #define CACHE_MAGIC "rubatoDC"
-#define CACHE_VERSION 1u
+#define CACHE_VERSION 2u /* since users and items of ratings have keys of their own */
 #define CACHE_BYTE_ORDER_MARK 0x01020304u
 
 typedef struct {

@@ -78,9 +78,21 @@ bool data_keys_check_format(const RubatoDataKeys *wanted, const char *format, co
     return false;
 }
 
-bool data_keys_check_hashes(const RubatoDataKeys *wanted, const RubatoDataKeys *found,
-                            const char *path, GError **error)
+static const char *how_fields_share(const RubatoDataKeys *keys)
 {
+    return keys->fields_in_keys > 0 ? "each field has of its own" : "different fields share";
+}
+
+bool data_keys_check_way(const RubatoDataKeys *wanted, const RubatoDataKeys *found,
+                         const char *path, GError **error)
+{
+    if (wanted->fields_in_keys != found->fields_in_keys) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                    "%s: expected keys that %s, as in the model's rows, found keys that %s; if an "
+                    "older version saved the model, train it anew",
+                    path, how_fields_share(wanted), how_fields_share(found));
+        return false;
+    }
     /* without a line in them, files have neither columns nor hashes */
     if (wanted->hash_bits == found->hash_bits || wanted->n_columns != found->n_columns)
         return true;

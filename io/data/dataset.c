@@ -111,7 +111,7 @@ static bool describe_keys(RubatoDataset *dataset, const char *path, GError **err
     if (ops->describe_keys != NULL)
         ops->describe_keys(dataset->parser, &dataset->keys);
     return dataset->spec->keys == NULL ||
-           data_keys_check_hashes(dataset->spec->keys, &dataset->keys, path, error);
+           data_keys_check_way(dataset->spec->keys, &dataset->keys, path, error);
 }
 
 RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error)

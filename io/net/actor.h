@@ -84,7 +84,8 @@ void actor_post(Actor *actor, Message *message);
  * sequentially consistent load finds the mailbox empty. */
 void actor_drain(Actor *actor);
 
-/* Gives a message back: message_end is called on it once the token is free again. */
+/* Gives a message back: message_end is called on it once the token is free again, or, beside
+ * messages of high priority, earlier. */
 void actor_answer(Actor *actor, Message *message);
 
 #endif

@@ -6,6 +6,7 @@
 
 CALLER_OWN uint64_t caller_thread;
 CALLER_OWN CallerPlace caller_place;
+CALLER_OWN CallerTask caller_task;
 
 static _Atomic uint64_t n_threads;
 static _Atomic uint32_t n_forks;
@@ -24,6 +25,7 @@ static void count_fork(void)
     atomic_fetch_add_explicit(&n_forks, 1, memory_order_relaxed);
     caller_thread = 0;
     caller_place = CALLER_OUTSIDE;
+    caller_task = (CallerTask){ 0 };
 }
 
 static void watch_forks(void)

@@ -19,11 +19,18 @@ typedef enum {
     CALLER_IN_CALLBACK, /* the helper, in a callback */
 } CallerPlace;
 
+/* The task of a worker; all zero elsewhere. */
+typedef struct {
+    uint32_t epoch;
+    const _Atomic bool *cancelled; /* whether the task was cancelled */
+} CallerTask;
+
 /* initial-exec: read by one instruction, without a call, also in the shared library. */
 #define CALLER_OWN _Thread_local __attribute__((tls_model("initial-exec")))
 
 extern CALLER_OWN uint64_t caller_thread; /* its number; 0: it has none yet */
 extern CALLER_OWN CallerPlace caller_place;
+extern CALLER_OWN CallerTask caller_task;
 
 /* The calling thread's number, which no other thread has or had. The first call gives it one. */
 uint64_t caller_number(void);

@@ -41,6 +41,12 @@ typedef enum {
     MESSAGE_ADD_GET, /* deltas for keys, then the rows: an Add and a Get of one worker in one */
     MESSAGE_HANDLER, /* calls a handler; from another node, bytes of such a call */
 
+    MESSAGE_SERVICE, /* a piece of a request to a service, or of its answer: engine/services/ */
+
+    /* between the servers of a part with replicas: engine/server/server_feed.c */
+    MESSAGE_FEED,     /* an input of the part, from its primary to a replica */
+    MESSAGE_POSITION, /* from a replica: up to which input it has them */
+
     MESSAGE_INVOKE, /* inside a process only: run a function as the server's owner */
 } MessageKind;
 
@@ -50,6 +56,10 @@ enum {
 };
 
 #define MESSAGE_NO_TABLE UINT32_MAX
+
+/* An input that is no message: its task has ended. The input of a clock is a MESSAGE_CLOCK, whose
+ * request names the source as its worker. */
+#define FEED_END 0
 
 /* The clock of a source: a node's number, or a worker's rank if the table's model uses ranks. */
 typedef struct {
@@ -66,6 +76,7 @@ struct Message {
     CallStatus status; /* of the answer; CALL_NO_MEMORY in a request: no memory for its keys */
     bool is_answered;  /* the server's: its answer is on the way back */
     bool is_high;      /* of high priority: see io/net/priority_order.h */
+    uint8_t fed_kind;  /* MESSAGE_FEED: the MessageKind of the input; FEED_END: the task ends */
     uint32_t epoch;    /* of the task; 0: outside any task */
     uint32_t table;    /* the table's id */
     uint32_t part;     /* of the table */
@@ -90,15 +101,34 @@ struct Message {
         /* every request with keys, and MESSAGE_FENCE and MESSAGE_TUNE, which have none */
         struct {
             RubatoRequest request;
-            size_t row_bytes;    /* of the input and the output of each key; else unused */
-            size_t input_bytes;  /* of another node's request: bytes of request.input */
-            uint64_t node_clock; /* MESSAGE_GET, MESSAGE_ADD_GET: its node's clock when it was sent;
-                                  * 0: not told */
+            size_t row_bytes;   /* of the input and the output of each key; else unused */
+            size_t input_bytes; /* of another node's request: bytes of request.input */
+            union {
+                uint64_t node_clock; /* MESSAGE_GET, MESSAGE_ADD_GET: its node's clock when it was
+                                      * sent; 0: not told */
+                uint64_t number;     /* MESSAGE_FEED, MESSAGE_POSITION: of the input, among those
+                                      * of its part */
+            };
         };
         MessageClock clock;                             /* MESSAGE_CLOCK */
         void (*invoke)(Message *message, void *server); /* MESSAGE_INVOKE */
     };
 };
+
+/* n of the keys, from number `begin` on. */
+static inline RubatoKeys message_keys_from(const RubatoKeys *keys, size_t begin, size_t n)
+{
+    RubatoKeys part = *keys;
+
+    part.n = n;
+    if (keys->at != NULL)
+        part.at += begin;
+    else if (keys->keys != NULL)
+        part.keys += begin;
+    else
+        part.first += begin;
+    return part;
+}
 
 static inline Message *message_of_request(RubatoRequest *request)
 {

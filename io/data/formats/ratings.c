@@ -1,6 +1,7 @@
 /* Ratings: lines of `user item rating`, separated by blanks, a comma or two colons; a fourth number
  * (the time) is ignored. The first line may be a header of words. Users and items are numbers; a
- * row has the two, as fields 0 and 1, and the rating as its label. Runs on the thread that
+ * row has the two, as fields 0 and 1, and the rating as its label. A key is number × 2 + field, so
+ * that a user and an item of the same number have different keys. Runs on the thread that
  * parses. */
 #include "io/data/formats/row_text.h"
 
@@ -12,6 +13,8 @@ typedef struct {
 } RatingsParser;
 
 enum { USER, ITEM, N_IDS };
+
+#define ID_MAX (UINT64_MAX / N_IDS)
 
 static RowParser *create(const RubatoDataSpec *spec, GError **error)
 {
@@ -68,6 +71,12 @@ static RowFile *begin_file(RowParser *parser, const RowText *head, RowFault *fau
     return file;
 }
 
+static void describe_keys(const RowParser *parser, RubatoDataKeys *keys)
+{
+    (void)parser;
+    keys->fields_in_keys = N_IDS;
+}
+
 static bool want_separator(char separator, const char **at, const char *what, RowFault *fault)
 {
     if (skip_separator(separator, at))
@@ -80,14 +89,20 @@ static bool want_separator(char separator, const char **at, const char *what, Ro
     return row_fault(fault, *at, "a blank, a comma or :: and %s", what);
 }
 
-static bool read_id(const char **at, const char *what, RubatoKey *id, RowFault *fault)
+/* Reads the number of a user or item, and makes the key. */
+static bool read_id(const char **at, uint32_t field, const char *what, RubatoKey *key,
+                    RowFault *fault)
 {
     const char *from = *at;
-    const DecimalStatus status = decimal_read_key(from, at, id);
+    uint64_t number = 0;
+    const DecimalStatus status = decimal_read_key(from, at, &number);
 
-    if (status == DECIMAL_TOO_LARGE)
-        return row_fault(fault, from, "%s up to 18446744073709551615", what);
-    return status == DECIMAL_OK || row_fault(fault, from, "%s, a number from 0", what);
+    if (status == DECIMAL_TOO_LARGE || number > ID_MAX)
+        return row_fault(fault, from, "%s up to %" G_GUINT64_FORMAT, what, ID_MAX);
+    if (status != DECIMAL_OK)
+        return row_fault(fault, from, "%s, a number from 0", what);
+    *key = number * N_IDS + field;
+    return true;
 }
 
 static bool read_number(const char **at, const char *what, float *number, RowFault *fault)
@@ -106,7 +121,7 @@ static bool read_row(char separator, const char **at, RowBlock *block, RowFault 
     float rating = 0, time;
 
     for (uint32_t i = 0; i < N_IDS; i++) {
-        if (!read_id(at, what[i], &block->key[n + i], fault) ||
+        if (!read_id(at, i, what[i], &block->key[n + i], fault) ||
             !want_separator(separator, at, next[i], fault))
             return false;
         block->field[n + i] = i;
@@ -151,5 +166,6 @@ const RowParserOps ratings_format = {
     .has_fields = true,
     .create = create,
     .begin_file = begin_file,
+    .describe_keys = describe_keys,
     .parse = parse,
 };

@@ -12,6 +12,18 @@ uint64_t checksum_plain(const void *bytes, size_t size, uint64_t seed)
     return XXH3_64bits_withSeed(bytes, size, seed);
 }
 
+uint64_t checksum_apart_plain(const void *head, size_t n_head, const void *rest, size_t n_rest,
+                              uint64_t seed)
+{
+    XXH3_state_t state;
+
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset_withSeed(&state, seed);
+    XXH3_64bits_update(&state, head, n_head);
+    XXH3_64bits_update(&state, rest, n_rest);
+    return XXH3_64bits_digest(&state);
+}
+
 #if CHECKSUM_HAS_VARIANTS
 
 #define MIN_WIDE_BYTES 512 /* below, vectors do not matter */
@@ -25,11 +37,27 @@ uint64_t checksum(const void *bytes, size_t size, uint64_t seed)
     return checksum_plain(bytes, size, seed);
 }
 
+uint64_t checksum_apart(const void *head, size_t n_head, const void *rest, size_t n_rest,
+                        uint64_t seed)
+{
+    if (n_rest >= MIN_WIDE_BYTES && __builtin_cpu_supports("avx512f"))
+        return checksum_apart_avx512(head, n_head, rest, n_rest, seed);
+    if (n_rest >= MIN_WIDE_BYTES && __builtin_cpu_supports("avx2"))
+        return checksum_apart_avx2(head, n_head, rest, n_rest, seed);
+    return checksum_apart_plain(head, n_head, rest, n_rest, seed);
+}
+
 #else
 
 uint64_t checksum(const void *bytes, size_t size, uint64_t seed)
 {
     return checksum_plain(bytes, size, seed);
+}
+
+uint64_t checksum_apart(const void *head, size_t n_head, const void *rest, size_t n_rest,
+                        uint64_t seed)
+{
+    return checksum_apart_plain(head, n_head, rest, n_rest, seed);
 }
 
 #endif

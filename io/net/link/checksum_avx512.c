@@ -17,4 +17,16 @@ uint64_t checksum_avx512(const void *bytes, size_t size, uint64_t seed)
     return XXH3_64bits_withSeed(bytes, size, seed);
 }
 
+uint64_t checksum_apart_avx512(const void *head, size_t n_head, const void *rest, size_t n_rest,
+                               uint64_t seed)
+{
+    XXH3_state_t state;
+
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset_withSeed(&state, seed);
+    XXH3_64bits_update(&state, head, n_head);
+    XXH3_64bits_update(&state, rest, n_rest);
+    return XXH3_64bits_digest(&state);
+}
+
 #endif

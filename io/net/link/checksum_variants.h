@@ -10,12 +10,18 @@
 
 /* For the processor for which the whole library is compiled. */
 uint64_t checksum_plain(const void *bytes, size_t size, uint64_t seed);
+uint64_t checksum_apart_plain(const void *head, size_t n_head, const void *rest, size_t n_rest,
+                              uint64_t seed);
 
 /* If the compiler and the C library can find out at run time what the processor has. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define CHECKSUM_HAS_VARIANTS 1
 uint64_t checksum_avx2(const void *bytes, size_t size, uint64_t seed);
+uint64_t checksum_apart_avx2(const void *head, size_t n_head, const void *rest, size_t n_rest,
+                             uint64_t seed);
 uint64_t checksum_avx512(const void *bytes, size_t size, uint64_t seed);
+uint64_t checksum_apart_avx512(const void *head, size_t n_head, const void *rest, size_t n_rest,
+                               uint64_t seed);
 #else
 #define CHECKSUM_HAS_VARIANTS 0
 #endif

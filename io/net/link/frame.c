@@ -15,6 +15,27 @@ Frame *frame_new(const WireHeader *header)
     return frame_new_from(NULL, header);
 }
 
+/* Sets all but the header and value_room, member by member: to clear all of it first takes
+ * longer. */
+static void init(Frame *frame, BlockPool *pool, size_t block_bytes)
+{
+    Packet *const packet = &frame->packet;
+
+    packet->next = NULL;
+    packet->sequence = 0;
+    packet->bytes = frame->bytes;
+    packet->size = 0;
+    packet->n_messages = 0;
+    packet->values = NULL;
+    packet->values_bytes = 0;
+    packet->mark.is_set = false;
+    packet->pool = pool;
+    packet->block_bytes = block_bytes;
+    atomic_init(&packet->refs, 1);
+    frame->next = NULL;
+    frame->follows = 0;
+}
+
 Frame *frame_new_from(BlockPool *pool, const WireHeader *header)
 {
     if (header->key_bytes > WIRE_MAX_PAYLOAD_BYTES || header->value_bytes > WIRE_MAX_PAYLOAD_BYTES)
@@ -27,10 +48,9 @@ Frame *frame_new_from(BlockPool *pool, const WireHeader *header)
     Frame *const frame = block_pool_take(pool, block_bytes);
     if (frame == NULL)
         return NULL;
-    *frame = (Frame){ .packet = { .bytes = frame->bytes, .pool = pool, .block_bytes = block_bytes },
-                      .header = *header,
-                      .value_room = (size_t)header->value_bytes };
-    atomic_init(&frame->packet.refs, 1);
+    init(frame, pool, block_bytes);
+    frame->header = *header;
+    frame->value_room = (size_t)header->value_bytes;
     return frame;
 }
 
@@ -89,10 +109,8 @@ Packet *packet_new(size_t size)
 
     if (frame == NULL)
         return NULL;
-    *frame = (Frame){
-        .packet = { .bytes = frame->bytes, .size = size, .block_bytes = sizeof *frame + size }
-    };
-    atomic_init(&frame->packet.refs, 1);
+    init(frame, NULL, sizeof *frame + size);
+    frame->packet.size = size;
     return &frame->packet;
 }
 

@@ -36,6 +36,8 @@ static PriorityItem item_of(const WireHeader *header)
     case MESSAGE_ANNOUNCE:
     case MESSAGE_TUNE:
         return request;
+    case MESSAGE_SERVICE: /* in their order, but it is that of no worker's requests */
+        return (PriorityItem){ .source = UINT64_MAX };
     case MESSAGE_CLOCK:
     case MESSAGE_CONTROL:
         return (PriorityItem){ .rule = PRIORITY_RULE_FOLLOWS };

@@ -146,6 +146,33 @@ static const char *read_handler(const uint8_t *bytes, WireHeader *header)
     return fault;
 }
 
+static void write_input(uint8_t *bytes, const WireHeader *header)
+{
+    uint64_t value;
+
+    memcpy(&value, &header->request.input.value, sizeof value);
+    write_request(bytes, header);
+    wire_store_u64(bytes + 16, header->request.input.number);
+    wire_store_u64(bytes + 64, value);
+    wire_store_u32(bytes + 72, header->request.input.hyper);
+    wire_store_u32(bytes + 76, header->request.input.kind);
+}
+
+static const char *read_input(const uint8_t *bytes, WireHeader *header)
+{
+    const char *const fault = read_request(bytes, header);
+    const uint64_t value = wire_load_u64(bytes + 64);
+
+    header->request.id = 0;
+    header->request.input.number = wire_load_u64(bytes + 16);
+    memcpy(&header->request.input.value, &value, sizeof value);
+    header->request.input.hyper = wire_load_u32(bytes + 72);
+    header->request.input.kind = wire_load_u32(bytes + 76);
+    return fault != NULL || header->request.input.kind <= UINT8_MAX
+               ? fault
+               : "its kind of input is unknown";
+}
+
 static void write_clock(uint8_t *bytes, const WireHeader *header)
 {
     memset(bytes + 16, 0, WIRE_MESSAGE_HEADER_BYTES - 16);
@@ -202,6 +229,12 @@ static const char *read_control(const uint8_t *bytes, WireHeader *header)
     return header->key_bytes != 0 ? "it is a control message with keys" : NULL;
 }
 
+static const char *read_service(const uint8_t *bytes, WireHeader *header)
+{
+    (void)bytes;
+    return header->key_bytes != 0 ? "it is a message of a service with keys" : NULL;
+}
+
 /* The kinds that carry more, or less, than a request to a server. */
 static const WireForm forms[MESSAGE_N_WIRE_KINDS] = {
     [MESSAGE_CLOCK] = { write_clock, read_clock },
@@ -210,6 +243,9 @@ static const WireForm forms[MESSAGE_N_WIRE_KINDS] = {
     [MESSAGE_ANNOUNCE] = { write_announcement, read_announcement },
     [MESSAGE_TUNE] = { write_tuning, read_tuning },
     [MESSAGE_HANDLER] = { write_handler, read_handler },
+    [MESSAGE_SERVICE] = { write_control, read_service },
+    [MESSAGE_FEED] = { write_input, read_input },
+    [MESSAGE_POSITION] = { write_input, read_input },
 };
 
 void wire_write_message_header(void *at, const WireHeader *header)
@@ -310,26 +346,22 @@ const char *wire_read_message(const void *bytes, size_t size, WireHeader *header
     const uint16_t priority = wire_load_u16(at + 2);
     if (priority > 1)
         return "its priority is unknown";
-    WireHeader read = {
-        .kind = (MessageKind)kind,
-        .is_high = priority == 1,
-        .epoch = wire_load_u32(at + 4),
-        .key_bytes = wire_load_u32(at + 8),
-        .value_bytes = wire_load_u32(at + 12),
-    };
+    /* Member by member: to clear all of it first takes longer than the rest. */
+    header->kind = (MessageKind)kind;
+    header->is_high = priority;
+    header->epoch = wire_load_u32(at + 4);
+    header->keys = WIRE_KEYS_RUN;
+    header->key_bytes = wire_load_u32(at + 8);
+    header->value_bytes = wire_load_u32(at + 12);
     /* Checked one after the other, so that no sum can overflow. Padding cannot either, because
      * lengths have 32 bits. The next message begins at a multiple of 8, so the padding must be
      * there too. */
     size_t rest = size - WIRE_MESSAGE_HEADER_BYTES;
-    if (wire_padded((size_t)read.key_bytes) > rest)
+    if (wire_padded((size_t)header->key_bytes) > rest)
         return "its keys are longer than what came";
-    rest -= wire_padded((size_t)read.key_bytes);
-    if (wire_padded((size_t)read.value_bytes) > rest)
+    rest -= wire_padded((size_t)header->key_bytes);
+    if (wire_padded((size_t)header->value_bytes) > rest)
         return "its values are longer than what came";
     const WireForm *const form = &forms[kind];
-    const char *const fault = form->read != NULL ? form->read(at, &read) : read_request(at, &read);
-    if (fault != NULL)
-        return fault;
-    *header = read;
-    return NULL;
+    return form->read != NULL ? form->read(at, header) : read_request(at, header);
 }

@@ -12,7 +12,9 @@
  *     request:  16 id  24 table  28 part  32 server  36 worker  40 clock  48 key encoding  52 keys
  *               56 first key; of an announcement: 64 keys in all; of a tuning: 64 number
  *               72 hyper-parameter; of the call of a handler, whose keys are the numbers of its
- *               bytes: 64 number of the call  72 bytes in all
+ *               bytes: 64 number of the call  72 bytes in all; of an input of a replica, and of the
+ *               position of one: 16 number of the input, in place of an id  64, 72 as a tuning
+ *               76 kind of the input
  *     clock:    16 clock  24 table  28 source  32 clock of the node  40 its slowest worker
  *     reply:    16 request id  24 status  32 min clock  40 bytes of the answer that still follow
  *     control:  nothing: all of it is in the values
@@ -66,6 +68,12 @@ typedef struct {
         struct {
             uint64_t serial, n_bytes; /* as RubatoRequest.piece */
         } piece;                      /* MESSAGE_HANDLER */
+        struct {
+            double value; /* of a tuning */
+            uint32_t hyper;
+            uint32_t kind;   /* as Message.fed_kind */
+            uint64_t number; /* as Message.number */
+        } input;             /* MESSAGE_FEED, MESSAGE_POSITION: no reply is expected */
     };
 } WireRequest;
 
@@ -96,7 +104,8 @@ typedef struct {
     uint64_t key_bytes;   /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0; WIRE_KEYS_DELTAS: any */
     uint64_t value_bytes; /* below 2^32, as all of a packet */
     union {
-        WireRequest request; /* all other kinds but MESSAGE_CONTROL, which carries values alone */
+        WireRequest request; /* all other kinds but MESSAGE_CONTROL and MESSAGE_SERVICE, which
+                              * carry values alone */
         WireClock clock;
         WireReply reply;
     };
@@ -205,7 +214,8 @@ const char *wire_read_packet_header(const void *bytes, size_t size, PacketHeader
 const char *wire_read_greeting(const void *bytes, size_t size, size_t *body_bytes);
 
 /* Reads the message at the start of a packet's remaining bytes. Returns NULL, or what is wrong with
- * it; then the rest of the packet cannot be read. */
+ * it; then the header has no meaning, and the rest of the packet cannot be read. Of the union only
+ * what the kind carries is set. */
 const char *wire_read_message(const void *bytes, size_t size, WireHeader *header);
 
 #endif

@@ -83,7 +83,8 @@ static Transport *open_transport(Network *network, const TransportOps *ops, GErr
                                      .incarnation = network->incarnation,
                                      .secret = network->has_secret ? &network->secret : NULL,
                                      .encrypt = network->encrypt,
-                                     .authenticate = network->authenticate };
+                                     .authenticate = network->authenticate,
+                                     .direct = network_direct_reader(network) };
     Transport *const transport = ops->create(&config, error);
     if (transport == NULL)
         return NULL;
@@ -178,6 +179,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->greeted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, close_greeted);
     network->pool = block_pool_new();
     spinner_init(&network->helper);
+    network_guard_init(&network->guard);
     init_lock(network);
 
     network->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

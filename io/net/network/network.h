@@ -16,6 +16,7 @@
 #ifndef RUBATO_IO_NET_NETWORK_NETWORK_H
 #define RUBATO_IO_NET_NETWORK_NETWORK_H
 
+#include "io/net/direct_read.h"
 #include "io/net/link/frame.h"
 #include "io/net/secure/secret.h"
 
@@ -31,7 +32,7 @@ typedef struct {
     const uint8_t *deltas; /* WIRE_KEYS_DELTAS: header.key_bytes bytes for key_codec_decode */
     const void *values;    /* aligned, as they came; NULL if there are none */
     size_t value_bytes;
-    void *room;   /* NetworkConfig.room_bytes zeroed bytes for the handler, aligned to 16 */
+    void *room;   /* NetworkConfig.room_bytes bytes for the handler, not set, aligned to 16 */
     void *packet; /* the packet in which it came: the network's */
 } Incoming;
 
@@ -80,6 +81,14 @@ typedef struct {
      * name ("its next packet …"). Nothing more is taken from it. Called once for each node. Other
      * nodes need not have noticed it. May be NULL. */
     void (*broken)(void *user, uint32_t node, const char *text);
+
+    /* A reply of the node is arriving with so many values that it is worth to read them straight to
+     * their place: starts the direct read and returns true, or returns false. end_direct is called
+     * when the reply was received, or when it is known that it does not come this time; also while
+     * the network is freed. Both NULL: there is no such place. Only for handlers that drop replies
+     * (NetworkConfig). */
+    bool (*begin_direct)(void *user, uint32_t node, const WireHeader *header, DirectRead *direct);
+    void (*end_direct)(void *user, DirectRead *direct);
 
     /* Every tick_ms, and soon after network_wake. */
     void (*tick)(void *user, int64_t now_ms);
@@ -194,7 +203,12 @@ void network_flush(Network *network, uint32_t node);
  * does it soon, together with all frames pushed until then. */
 void network_flush_soon(Network *network, uint32_t node);
 
-/* Both. */
+/* The same for frames that are wanted, but not before this node's next ones: if a worker of this
+ * node sends requests in quick succession, they leave with its next request, or after a fraction of
+ * a millisecond. */
+void network_flush_later(Network *network, uint32_t node);
+
+/* network_push and network_flush. */
 void network_send(Network *network, uint32_t node, Frame *frame);
 
 /* Whether this many bytes of values are better pushed by network_push_values. */

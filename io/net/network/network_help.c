@@ -21,7 +21,8 @@
  *
  * A thread that stops receiving must not leave packets unread of which news_fd tells nothing more:
  * some transports tell it only once. So a thread receives until it finds nothing, or continues; or
- * a helper whose call has ended wakes the I/O thread.
+ * a helper whose call has ended wakes the I/O thread; or the I/O thread stands guard
+ * (network_guard.c).
  *
  * Looking before sleeping. Both threads look for a while first, as spinner.h says. A thread that
  * finds something handles only that before it looks again, or before its call has ended. Finding
@@ -116,7 +117,7 @@ static void sleep_a_while(Network *network, Call *call, int timeout_ms)
 /* As the helper. */
 static void help(Network *network, Call *call, int64_t end_ms)
 {
-    bool is_our_turn = false;
+    bool is_our_turn = false, is_first = true, is_guarded = false, begins = false;
     Batch batch = BATCH_SOME; /* a look is worth trying: the last receiver has found nothing */
 
     for (;;) {
@@ -124,14 +125,20 @@ static void help(Network *network, Call *call, int64_t end_ms)
         bool seen = false;
 
         pthread_mutex_lock(&network->receiving);
+        if (is_first)
+            network_note_help(network);
+        is_first = false;
         if (batch == BATCH_SOME)
             (void)network_spin(network, &network->helper, call, &seen);
+        const int64_t now_ms = network_now_ms();
         batch = network_receive(network, seen ? REACH_SEEN : REACH_ALL, HELP_PACKETS,
-                                /* serve_all= */ false, &next);
+                                /* serve_all= */ false, now_ms, &next);
         const bool has_ended = call_has_ended(call);
-        if (has_ended && seen) {
-            const Batch near =
-                network_receive(network, REACH_NEAR, HELP_PACKETS, /* serve_all= */ false, &next);
+        if (has_ended)
+            is_guarded = network_leave_to_guard(network, &begins);
+        if (has_ended && seen && !is_guarded) {
+            const Batch near = network_receive(network, REACH_NEAR, HELP_PACKETS,
+                                               /* serve_all= */ false, now_ms, &next);
 
             /* the first call may have asked all transports, and have left packets in the others */
             batch = MAX(batch, near);
@@ -151,8 +158,8 @@ static void help(Network *network, Call *call, int64_t end_ms)
     }
     if (is_our_turn)
         set_turn(network, /* of_io_thread= */ true);
-    if (batch == BATCH_MORE)
-        network_wake_io_thread(network); /* it looks for packets */
+    if (begins || (batch == BATCH_MORE && !is_guarded))
+        network_wake_io_thread(network); /* it stands guard, or looks for packets */
 }
 
 bool network_help(Network *network, Call *call, int timeout_ms)

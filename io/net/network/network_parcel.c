@@ -114,6 +114,7 @@ Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t 
     parcel->packet_bytes = received->size;
     parcel->holds_received = stays && !received->lent;
     parcel->is_lent = stays && received->lent;
+    parcel->values = received->values; /* then it is short-lived: see network_direct_reader */
     /* One reference for each message, one for this thread. */
     atomic_init(&parcel->refs, n_messages + 1);
     if (parcel->holds_received) {
@@ -128,10 +129,11 @@ Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t 
     return parcel;
 }
 
-/* Fills the item from the message at `at`. */
-static void unpack(Parcel *parcel, Item *item, uint8_t *at, const WireHeader *header)
+/* Fills the item, whose header was read, from the message at `at`. */
+static void unpack(Parcel *parcel, Item *item, uint8_t *at)
 {
-    const Network *const network = parcel->peer->network;
+    Incoming *const incoming = &item->incoming;
+    const WireHeader *const header = &incoming->header;
     uint8_t *const keys = at + WIRE_MESSAGE_HEADER_BYTES;
     /* only a request has bytes of keys */
     const bool has_bytes = header->key_bytes > 0;
@@ -139,17 +141,15 @@ static void unpack(Parcel *parcel, Item *item, uint8_t *at, const WireHeader *he
 
     item->charge = wire_is_charged(header->kind) ? wire_message_bytes(header) : 0;
     item->parked = 0;
-    item->incoming = (Incoming){
-        .node = parcel->peer->number,
-        .header = *header,
-        .keys = is_list ? (const RubatoKey *)(const void *)keys : NULL,
-        .deltas = has_bytes && !is_list ? keys : NULL,
-        .values = header->value_bytes > 0 ? keys + wire_padded((size_t)header->key_bytes) : NULL,
-        .value_bytes = (size_t)header->value_bytes,
-        .room = item->room,
-        .packet = parcel,
-    };
-    memset(item->room, 0, network->room_bytes);
+    incoming->node = parcel->peer->number;
+    incoming->keys = is_list ? (const RubatoKey *)(const void *)keys : NULL;
+    incoming->deltas = has_bytes && !is_list ? keys : NULL;
+    incoming->values = header->value_bytes == 0 ? NULL
+                       : parcel->values != NULL ? parcel->values
+                                                : keys + wire_padded((size_t)header->key_bytes);
+    incoming->value_bytes = (size_t)header->value_bytes;
+    incoming->room = item->room;
+    incoming->packet = parcel;
 }
 
 /* Bytes of memory that the messages of a parcel keep together. */
@@ -192,16 +192,17 @@ Incoming *incoming_detach(Incoming *incoming)
 const char *parcel_unpack(Parcel *parcel, uint8_t *bytes, size_t size, uint32_t n_messages)
 {
     size_t at = WIRE_PACKET_HEADER_BYTES;
-    WireHeader header;
 
     for (uint32_t i = 0; i < n_messages; i++) {
-        const char *const fault = wire_read_message(bytes + at, size - at, &header);
+        Item *const item = parcel_item(parcel, i);
+        WireHeader *const header = &item->incoming.header;
+        const char *const fault = wire_read_message(bytes + at, size - at, header);
         if (fault != NULL)
             return fault;
-        if (parcel->is_lent && header.kind != MESSAGE_REPLY)
+        if (parcel->is_lent && header->kind != MESSAGE_REPLY)
             return "it has changed while it was read";
-        unpack(parcel, parcel_item(parcel, i), bytes + at, &header);
-        at += wire_message_bytes(&header);
+        unpack(parcel, item, bytes + at);
+        at += wire_message_bytes(header);
     }
     return at != size ? "it has bytes behind its last message" : NULL;
 }

@@ -14,7 +14,8 @@ typedef struct {
     size_t packet_bytes;
     _Atomic uint32_t refs;
     bool holds_received;
-    bool is_lent; /* one reply, read in the transport's memory */
+    bool is_lent;          /* one reply, read in the transport's memory, */
+    const uint8_t *values; /* or, if this is not NULL, to the place of its values */
     Received received;
     _Alignas(16) uint8_t items[];
 } Parcel;

@@ -7,6 +7,7 @@
  *   network_parcel.c    the memory of a packet that has come, and what it takes of the window
  *   network_thread.c    the I/O thread
  *   network_help.c      a thread that waits for an answer and receives meanwhile
+ *   network_guard.c     what becomes of packets while that thread is away for a moment
  *   network_faults.c    when a peer that sends nonsense counts as lost
  *   network_state.c     what can be asked: who was heard when, statistics
  *
@@ -99,6 +100,23 @@ typedef struct {
 
 #define NETWORK_MOST_TRANSPORTS 4
 
+/* The guard that the I/O thread stands while the helper is away: see network_guard.c. */
+typedef struct {
+    /* written under `receiving`, read by any thread */
+    _Atomic bool stands;
+    _Atomic uint64_t n_helps; /* helpers that have come */
+
+    /* guarded by `receiving` */
+    int64_t left_ns;   /* when a helper last left */
+    uint32_t n_prompt; /* of these, in a row, those that came soon after one had left */
+    uint32_t n_wanted; /* that many begin a guard */
+
+    /* I/O thread only */
+    uint64_t n_helps_seen;
+    unsigned n_idle; /* periods in which none has come */
+    bool has_ended;  /* and what was left for later is to be flushed */
+} Guard;
+
 struct Network {
     /* immutable */
     Transport *transports[NETWORK_MOST_TRANSPORTS]; /* those that have an address here, and TCP */
@@ -172,6 +190,7 @@ struct Network {
 
     _Atomic bool helping; /* a thread that waits for an answer is the helper */
     Spinner helper;       /* the helper only */
+    Guard guard;
 };
 
 /* Adds to a counter that one thread at a time writes: no locked instruction. */
@@ -261,8 +280,14 @@ typedef enum {
 /* Takes in what has come, up to `most` packets of each transport, and answers it. Writes to *next
  * when a peer will need to be served. A caller may ask for less than REACH_ALL only right after
  * REACH_ALL has returned BATCH_SOME or BATCH_NOTHING. Now and then all transports are asked in any
- * case. `receiving` is held. */
-Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_all, int64_t *next);
+ * case. now_ms was read after `receiving` was locked: whoever held it before may have held it for
+ * long. The time is not read again, because a Get of one key would notice it. `receiving` is
+ * held. */
+Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_all, int64_t now_ms,
+                      int64_t *next);
+
+/* By which transports read values to their place. */
+DirectReader network_direct_reader(Network *network);
 
 /* What a glance at a transport shows. `receiving` is held. */
 static inline Glance network_glance(Network *network, size_t i)
@@ -282,6 +307,30 @@ static inline Glance network_glance(Network *network, size_t i)
  * not look at all; otherwise network_receive is to be called again before sleeping. *seen: a glance
  * shows something. `receiving` is held. */
 bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen);
+
+/* network_guard.c */
+
+void network_guard_init(Guard *guard);
+
+/* Whether the I/O thread does not receive, because the helper will soon be back. Any thread. */
+static inline bool network_is_guarded(const Network *network)
+{
+    return atomic_load_explicit(&network->guard.stands, memory_order_relaxed);
+}
+
+/* A helper has come. `receiving` is held. */
+void network_note_help(Network *network);
+
+/* The helper leaves. Returns whether it may leave packets as they are. *begins: it then has to wake
+ * the I/O thread, which does not yet stand guard. `receiving` is held. */
+bool network_leave_to_guard(Network *network, bool *begins);
+
+/* Stands guard for a period, which does not begin after until_ms. False: there is no guard, or the
+ * thread was woken and has to do its duties once, as at until_ms. I/O thread. */
+bool network_stand_guard(Network *network, int64_t until_ms);
+
+/* Whether what was pushed is flushed later, at the latest by the I/O thread. Any thread. */
+bool network_leave_for_later(Network *network);
 
 /* network_greeting.c */
 

@@ -184,6 +184,41 @@ static bool is_of_sender(const Received *received, const PacketHeader *header)
              (received->incarnation == 0 || header->incarnation == received->incarnation)));
 }
 
+static bool begin_direct(void *user, const Received *received, DirectRead *direct)
+{
+    Network *const network = user;
+    uint16_t version;
+    PacketKind kind;
+    PacketHeader header;
+    WireHeader message;
+
+    if (wire_read_prefix(received->bytes, received->size, &version, &kind) != NULL ||
+        kind != PACKET_LINK ||
+        wire_read_packet_header(received->bytes, received->size, &header) != NULL ||
+        header.n_messages != 1 || !is_of_sender(received, &header) ||
+        wire_read_message(received->bytes + WIRE_PACKET_HEADER_BYTES,
+                          received->size - WIRE_PACKET_HEADER_BYTES, &message) != NULL ||
+        message.kind != MESSAGE_REPLY || message.value_bytes != received->size - DIRECT_HEAD_BYTES)
+        return false;
+    Peer *const peer = find_sender(network, &header);
+    return peer != NULL && header.sequence == peer->receiver.received + 1 &&
+           network->handler.begin_direct(network->user, peer->number, &message, direct);
+}
+
+static void end_direct(void *user, DirectRead *direct)
+{
+    const Network *const network = user;
+
+    network->handler.end_direct(network->user, direct);
+}
+
+DirectReader network_direct_reader(Network *network)
+{
+    return network->drops_replies && network->handler.begin_direct != NULL
+               ? (DirectReader){ .begin = begin_direct, .end = end_direct, .user = network }
+               : (DirectReader){ 0 };
+}
+
 /* Handles a packet. *moved: another owner has it now. */
 static void take_packet(Network *network, const Transport *transport, Received *received,
                         int64_t now_ms, bool *moved)
@@ -341,14 +376,15 @@ static int64_t serve_peers(Network *network, int64_t now_ms, bool all)
     return next;
 }
 
-Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_all, int64_t *next)
+Batch network_receive(Network *network, Reach reach, unsigned most, bool serve_all, int64_t now_ms,
+                      int64_t *next)
 {
-    const Batch batch = receive_batch(network, reach, most, network_now_ms());
+    const Batch batch = receive_batch(network, reach, most, now_ms);
 
     /* Relaxed: the lock of the answers orders them. */
     if (atomic_load_explicit(&network->has_answers, memory_order_relaxed) &&
         atomic_exchange_explicit(&network->has_answers, false, memory_order_relaxed))
         network_send_answers(network);
-    *next = serve_peers(network, network_now_ms(), serve_all);
+    *next = serve_peers(network, now_ms, serve_all);
     return batch;
 }

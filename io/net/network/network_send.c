@@ -408,10 +408,18 @@ void network_flush_soon(Network *network, uint32_t node)
     const uint64_t charged = atomic_load_explicit(&peer->charged, memory_order_relaxed);
     const uint64_t taken = atomic_load_explicit(&peer->charged_taken, memory_order_relaxed);
 
+    if (charged - taken < SOON_BYTES && network_leave_for_later(network))
+        return;
     if (peer->transport->is_memory || charged - taken >= SOON_BYTES)
         peer_flush(peer);
     else
         leave_to_io_thread(network);
+}
+
+void network_flush_later(Network *network, uint32_t node)
+{
+    if (!network_leave_for_later(network))
+        network_flush(network, node);
 }
 
 void network_send(Network *network, uint32_t node, Frame *frame)

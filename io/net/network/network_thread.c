@@ -78,9 +78,14 @@ static void tick(Network *network, int64_t now_ms)
  * It flushes these before it waits for its turn to receive. */
 static void flush_what_was_left(Network *network)
 {
-    /* Acquire: pairs with leave_to_io_thread, so that the frames left are seen. */
-    if (!atomic_load_explicit(&network->unflushed, memory_order_relaxed) ||
-        !atomic_exchange_explicit(&network->unflushed, false, memory_order_acquire))
+    if (!network->guard.has_ended &&
+        !atomic_load_explicit(&network->unflushed, memory_order_relaxed))
+        return;
+    network->guard.has_ended = false;
+    /* Acquire: pairs with leave_to_io_thread and network_leave_for_later, so that the frames left
+     * are seen. Release: pairs with network_leave_for_later, which sees that the guard has
+     * ended. */
+    if (!atomic_exchange_explicit(&network->unflushed, false, memory_order_acq_rel))
         return;
     for (uint32_t i = 0; i < network->n_nodes; i++)
         network_flush(network, i);
@@ -105,23 +110,30 @@ void *network_run(void *data)
     spinner_init(&spinner);
     spinner.moves = true;
     for (;;) {
-        int64_t now_ms = network_now_ms(), next;
+        int64_t next;
+        const bool stood_guard = network_stand_guard(network, MIN(next_timer, next_tick));
+
         flush_what_was_left(network);
-        const bool all = now_ms >= next_timer;
+        if (stood_guard)
+            continue;
         pthread_mutex_lock(&network->receiving);
+        int64_t now_ms = network_now_ms();
+        const bool all = now_ms >= next_timer;
         const Reach reach = seen ? REACH_SEEN : REACH_ALL;
-        const Batch batch = network_receive(network, reach, BATCH_PACKETS, all, &next);
+        const Batch batch = network_receive(network, reach, BATCH_PACKETS, all, now_ms, &next);
         seen = false;
         if (batch != BATCH_NOTHING)
             spinner_note_origin(&spinner, find_origin(network));
-        const bool spun = batch == BATCH_SOME && network_spin(network, &spinner, NULL, &seen);
+        const bool spun = batch == BATCH_SOME && !network_is_guarded(network) &&
+                          network_spin(network, &spinner, NULL, &seen);
         pthread_mutex_unlock(&network->receiving);
         next_timer = all ? next : MIN(next, next_timer);
 
         /* Acquire: pairs with network_wake, so that the tick sees what the waker did before. */
         const bool woken = atomic_load_explicit(&network->woken, memory_order_relaxed) &&
                            atomic_exchange_explicit(&network->woken, false, memory_order_acquire);
-        now_ms = network_now_ms();
+        if (!seen) /* otherwise a packet waits; the time is read again before it is taken in */
+            now_ms = network_now_ms();
         if (woken || now_ms >= next_tick) {
             tick(network, now_ms);
             next_tick = now_ms + network->tick_ms;
@@ -133,7 +145,7 @@ void *network_run(void *data)
             (is_done(network) ||
              now_ms >= atomic_load_explicit(&network->stop_at_ms, memory_order_relaxed)))
             break;
-        if (reach == REACH_ALL && batch != BATCH_MORE && !spun)
+        if (reach == REACH_ALL && batch != BATCH_MORE && !spun && !network_is_guarded(network))
             wait_for_something(network, now_ms, MIN(next_timer, next_tick));
     }
     /* Processes that were refused get their answers. */

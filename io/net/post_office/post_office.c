@@ -22,7 +22,8 @@ struct PendingRequest {
     Call *call; /* NULL: the slot is free */
     RubatoKeys keys;
     char *output;
-    size_t row_bytes; /* 0: the answer has no rows */
+    DirectRead *direct; /* reads the answer to `output` at this moment; NULL: none does */
+    size_t row_bytes;   /* 0: the answer has no rows */
     uint32_t epoch;
     uint32_t node;
     uint32_t generation;
@@ -102,6 +103,7 @@ uint64_t post_office_add_pending(PostOffice *office, const Message *message, con
     slot->call = message->call;
     slot->keys = *keys;
     slot->output = output;
+    slot->direct = NULL;
     slot->row_bytes = output != NULL && keys->n > 0 ? message->row_bytes : 0;
     slot->epoch = message->epoch;
     slot->node = office->servers[message->server].node;
@@ -114,12 +116,16 @@ uint64_t post_office_add_pending(PostOffice *office, const Message *message, con
     return id;
 }
 
-/* Frees the slot and hands its contents over; the lock is held. */
+/* Frees the slot and hands its contents over. From now on only the calling thread writes to the
+ * request's output. The lock is held. */
 static PendingRequest take_slot(PostOffice *office, uint32_t index)
 {
     PendingRequest *slot = &office->pending[index];
     const PendingRequest taken = *slot;
 
+    if (slot->direct != NULL)
+        direct_read_revoke(slot->direct);
+    slot->direct = NULL;
     slot->call = NULL;
     slot->generation++;
     slot->next_free = office->first_free;
@@ -187,10 +193,9 @@ static void scatter(const PendingRequest *request, const char *rows)
         memcpy(request->output + keys->at[i] * row_bytes, rows + i * row_bytes, row_bytes);
 }
 
-/* The slot that waits for this reply; NULL: none. The lock is held. */
-static PendingRequest *find_slot(PostOffice *office, const Incoming *incoming)
+/* The slot of the request of this id; NULL: it does not wait any more. The lock is held. */
+static PendingRequest *find_request(PostOffice *office, uint64_t id)
 {
-    const uint64_t id = incoming->header.reply.request_id;
     const uint32_t index = (uint32_t)id;
 
     if (index >= office->n_pending_slots)
@@ -201,7 +206,45 @@ static PendingRequest *find_slot(PostOffice *office, const Incoming *incoming)
         return NULL;
     if (slot->generation != (uint32_t)(id >> 32)) /* it was for an earlier request */
         return NULL;
-    return slot->node == incoming->node ? slot : NULL;
+    return slot;
+}
+
+/* The slot that waits for this reply of the node; NULL: none. The lock is held. */
+static PendingRequest *find_slot(PostOffice *office, uint32_t node, const WireReply *reply)
+{
+    PendingRequest *const slot = find_request(office, reply->request_id);
+
+    return slot != NULL && slot->node == node ? slot : NULL;
+}
+
+bool post_office_begin_direct(PostOffice *office, uint32_t node, const WireHeader *header,
+                              DirectRead *direct)
+{
+    const WireReply *const reply = &header->reply;
+
+    pthread_mutex_lock(&office->lock);
+    PendingRequest *const slot = find_slot(office, node, reply);
+    const bool begins = slot != NULL && slot->direct == NULL && slot->answer == NULL &&
+                        reply->status == CALL_OK && reply->more_bytes == 0 && slot->row_bytes > 0 &&
+                        slot->keys.at == NULL &&
+                        header->value_bytes == slot->keys.n * slot->row_bytes;
+
+    if (begins) {
+        direct_read_start(direct, reply->request_id, slot->output, (size_t)header->value_bytes);
+        slot->direct = direct;
+    }
+    pthread_mutex_unlock(&office->lock);
+    return begins;
+}
+
+void post_office_end_direct(PostOffice *office, DirectRead *direct)
+{
+    pthread_mutex_lock(&office->lock);
+    PendingRequest *const slot = find_request(office, direct->request_id);
+
+    if (slot != NULL && slot->direct == direct)
+        slot->direct = NULL;
+    pthread_mutex_unlock(&office->lock);
 }
 
 /* A reply that others follow. False if the request takes it, or nobody waits for it. */
@@ -216,7 +259,7 @@ static bool is_last(PostOffice *office, const Incoming *incoming)
     if (piece == NULL)
         return true;
     pthread_mutex_lock(&office->lock);
-    PendingRequest *const slot = find_slot(office, incoming);
+    PendingRequest *const slot = find_slot(office, incoming->node, &incoming->header.reply);
     const bool takes = slot != NULL && slot->answer != NULL &&
                        n_more <= RUBATO_HANDLER_MOST_BYTES &&
                        slot->n_come + incoming->value_bytes <= RUBATO_HANDLER_MOST_BYTES - n_more;
@@ -254,7 +297,8 @@ static CallStatus take_values(const PendingRequest *taken, const Incoming *incom
             *wrong = "a reply with another number of rows than was asked for";
             return CALL_REFUSED;
         }
-        scatter(taken, incoming->values);
+        if (incoming->values != taken->output) /* else they were read to their place */
+            scatter(taken, incoming->values);
     }
     return reply->status;
 }
@@ -267,8 +311,12 @@ const char *post_office_receive_reply(PostOffice *office, const Incoming *incomi
     if (!is_last(office, incoming))
         return NULL;
     pthread_mutex_lock(&office->lock);
-    if (find_slot(office, incoming) != NULL)
+    PendingRequest *const slot = find_slot(office, incoming->node, &incoming->header.reply);
+    if (slot != NULL) {
+        if (incoming->values == slot->output) /* its direct read has ended, and is not revoked */
+            slot->direct = NULL;
         taken = take_slot(office, (uint32_t)incoming->header.reply.request_id);
+    }
     pthread_mutex_unlock(&office->lock);
     if (taken.call == NULL)
         return NULL;
@@ -377,6 +425,11 @@ static void flush_all(PostOffice *office, void (*flush)(Network *network, uint32
 void post_office_flush(PostOffice *office)
 {
     flush_all(office, network_flush);
+}
+
+void post_office_flush_later(PostOffice *office)
+{
+    flush_all(office, network_flush_later);
 }
 
 void post_office_flush_soon(PostOffice *office)

@@ -100,6 +100,11 @@ void post_office_give_call(Message *message, HandlerCall *call);
 #define POST_OFFICE_UNSENT SIZE_MAX
 size_t post_office_tell(PostOffice *office, Message *message);
 
+/* Sends a message that nobody waits for to a server of another node, in one piece of at most
+ * POST_OFFICE_MAX_VALUE_BYTES, with the next flush. It waits for no room. The message, its keys and
+ * its input may be reused at once. False: there is no memory for it. */
+bool post_office_push(PostOffice *office, const Message *message);
+
 /* The same for a MESSAGE_CLOCK to a server of this node. */
 void post_office_tell_local_clock(PostOffice *office, Message *message);
 
@@ -114,6 +119,9 @@ void post_office_flush(PostOffice *office);
 
 /* The same for messages that no thread waits for: see network_flush_soon. */
 void post_office_flush_soon(PostOffice *office);
+
+/* The same for messages that may wait for the worker's next request: see network_flush_later. */
+void post_office_flush_later(PostOffice *office);
 
 /* Ends, as cancelled, the requests that wait for an answer of another node: those of one epoch, or
  * all with POST_OFFICE_ALL_EPOCHS. */
@@ -141,6 +149,14 @@ const char *post_office_receive(PostOffice *office, Incoming *incoming);
 /* A MESSAGE_REPLY came. Returns what is wrong with it; NULL if nothing is. An answer for which no
  * call waits any more is dropped. */
 const char *post_office_receive_reply(PostOffice *office, const Incoming *incoming);
+
+/* A reply of the node is arriving, which brings the header.value_bytes that follow. True: the
+ * direct read was started, because all of them go to one place of the caller's. It has to be ended,
+ * after the reply was received, or if it never is. False: they are to be read to a block. Receiving
+ * thread. */
+bool post_office_begin_direct(PostOffice *office, uint32_t node, const WireHeader *header,
+                              DirectRead *direct);
+void post_office_end_direct(PostOffice *office, DirectRead *direct);
 
 /* A request for one of this node's servers came; takes it over. Returns what is wrong with it; NULL
  * if nothing is. A wrong one is freed. */

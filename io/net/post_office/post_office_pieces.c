@@ -34,20 +34,6 @@ static void gather_input(void *to, const RubatoKeys *keys, const char *input, si
         memcpy(out + i * row_bytes, input + keys->at[i] * row_bytes, row_bytes);
 }
 
-static RubatoKeys keys_from(const RubatoKeys *keys, size_t begin, size_t n)
-{
-    RubatoKeys part = *keys;
-
-    part.n = n;
-    if (keys->at != NULL)
-        part.at += begin;
-    else if (keys->keys != NULL)
-        part.keys += begin;
-    else
-        part.first += begin;
-    return part;
-}
-
 static void add_announcement(WireRequest *to, const Message *message, const RubatoKeys *piece)
 {
     const size_t n = message->request.keys.n;
@@ -73,12 +59,23 @@ static void add_piece(WireRequest *to, const Message *message, const RubatoKeys 
     to->piece.n_bytes = call->n_payload_bytes;
 }
 
+static void add_input(WireRequest *to, const Message *message, const RubatoKeys *piece)
+{
+    const RubatoTuning *const tuning = &message->request.tuning;
+
+    (void)piece;
+    to->input.number = message->number;
+    to->input.kind = message->fed_kind;
+    to->input.hyper = message->fed_kind == MESSAGE_TUNE ? (uint32_t)tuning->hyper : 0;
+    to->input.value = message->fed_kind == MESSAGE_TUNE ? tuning->value : 0;
+}
+
 /* By kind: adds to a header what the kind carries besides keys and input. NULL: nothing. */
 static void (*const additions[MESSAGE_N_WIRE_KINDS])(WireRequest *to, const Message *message,
                                                      const RubatoKeys *piece) = {
-    [MESSAGE_ANNOUNCE] = add_announcement,
-    [MESSAGE_TUNE] = add_tuning,
-    [MESSAGE_HANDLER] = add_piece,
+    [MESSAGE_ANNOUNCE] = add_announcement, [MESSAGE_TUNE] = add_tuning,
+    [MESSAGE_HANDLER] = add_piece,         [MESSAGE_FEED] = add_input,
+    [MESSAGE_POSITION] = add_input,
 };
 
 /* A piece of a request: some of its keys, and where their input and output begin. */
@@ -145,6 +142,13 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         gather_input(frame_values(frame), keys, piece->input, message->row_bytes);
     network_push(office->network, node, frame);
     return true;
+}
+
+bool post_office_push(PostOffice *office, const Message *message)
+{
+    const Piece piece = { .keys = message->request.keys, .input = message->request.input };
+
+    return send_piece(office, message, &piece);
 }
 
 size_t post_office_max_keys(size_t row_bytes)
@@ -270,7 +274,7 @@ bool post_office_send_pieces(PostOffice *office, const Message *message)
         /* a selection's positions count from the start of all rows */
         const size_t at = keys->at != NULL ? 0 : begin * message->row_bytes;
         const Piece piece = {
-            .keys = keys_from(keys, begin, n),
+            .keys = message_keys_from(keys, begin, n),
             .input = request->input == NULL ? NULL : (const char *)request->input + at,
             .output = request->output == NULL ? NULL : (char *)request->output + at,
         };

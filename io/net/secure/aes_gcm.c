@@ -103,6 +103,23 @@ void aes_gcm_end(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_T
     IMB_AES256_GCM_ENC_FINALIZE(functions, inside(key), context_of(steps), tag, AES_GCM_TAG_BYTES);
 }
 
+void aes_gcm_begin_mac(const AesGcmKey *key, AesGcmSteps *steps,
+                       const uint8_t nonce[AES_GCM_NONCE_BYTES])
+{
+    IMB_AES256_GMAC_INIT(functions, inside(key), context_of(steps), nonce, AES_GCM_NONCE_BYTES);
+}
+
+void aes_gcm_mac_step(const AesGcmKey *key, AesGcmSteps *steps, const uint8_t *bytes,
+                      size_t n_bytes)
+{
+    IMB_AES256_GMAC_UPDATE(functions, inside(key), context_of(steps), bytes, n_bytes);
+}
+
+void aes_gcm_end_mac(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_TAG_BYTES])
+{
+    IMB_AES256_GMAC_FINALIZE(functions, inside(key), context_of(steps), tag, AES_GCM_TAG_BYTES);
+}
+
 #else
 
 _Static_assert(sizeof(crypto_aead_aes256gcm_state) <= sizeof(AesGcmKey), "a key must fit");
@@ -173,6 +190,33 @@ void aes_gcm_open_step(const AesGcmKey *key, AesGcmSteps *steps, uint8_t *bytes,
 }
 
 void aes_gcm_end(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_TAG_BYTES])
+{
+    (void)key;
+    (void)steps;
+    (void)tag;
+    abort();
+}
+
+void aes_gcm_begin_mac(const AesGcmKey *key, AesGcmSteps *steps,
+                       const uint8_t nonce[AES_GCM_NONCE_BYTES])
+{
+    (void)key;
+    (void)steps;
+    (void)nonce;
+    abort();
+}
+
+void aes_gcm_mac_step(const AesGcmKey *key, AesGcmSteps *steps, const uint8_t *bytes,
+                      size_t n_bytes)
+{
+    (void)key;
+    (void)steps;
+    (void)bytes;
+    (void)n_bytes;
+    abort();
+}
+
+void aes_gcm_end_mac(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_TAG_BYTES])
 {
     (void)key;
     (void)steps;

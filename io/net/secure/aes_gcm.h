@@ -38,8 +38,8 @@ typedef struct {
     _Alignas(16) uint8_t bytes[128];
 } AesGcmSteps;
 
-/* Whether the library can do it in steps; else none of aes_gcm_begin … aes_gcm_end may be
- * called. */
+/* Whether the library can do it in steps; else none of aes_gcm_begin … aes_gcm_end_mac
+ * may be called. */
 bool aes_gcm_has_steps(void);
 
 void aes_gcm_begin(const AesGcmKey *key, AesGcmSteps *steps,
@@ -55,6 +55,13 @@ void aes_gcm_open_step(const AesGcmKey *key, AesGcmSteps *steps, uint8_t *bytes,
 
 /* The tag of all that was sealed or opened. */
 void aes_gcm_end(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_TAG_BYTES]);
+
+/* The same for a piece of which nothing is encrypted: the tag of bytes in several places. */
+void aes_gcm_begin_mac(const AesGcmKey *key, AesGcmSteps *steps,
+                       const uint8_t nonce[AES_GCM_NONCE_BYTES]);
+void aes_gcm_mac_step(const AesGcmKey *key, AesGcmSteps *steps, const uint8_t *bytes,
+                      size_t n_bytes);
+void aes_gcm_end_mac(const AesGcmKey *key, AesGcmSteps *steps, uint8_t tag[AES_GCM_TAG_BYTES]);
 
 /* Encrypts n_bytes from `from` to `to`, which may be the same. */
 void aes_gcm_seal(const AesGcmKey *key, const AesGcmPiece *piece, const uint8_t *from, uint8_t *to,

@@ -56,14 +56,26 @@ static void take_nonce(Seal *seal, uint8_t nonce[NONCE_BYTES])
     wire_store_u64(nonce, seal->n_pieces++);
 }
 
-/* The tag of the next piece if no cipher makes it: its number, and a checksum if one is asked
- * for. */
-static void take_plain_tag(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *tag)
+/* The tag of the next piece if no cipher makes it: its number, and a checksum if one is asked for.
+ * Its last n_rest bytes, which may be none, lie elsewhere. */
+static void take_plain_tag(Seal *seal, const uint8_t *bytes, size_t size, const uint8_t *rest,
+                           size_t n_rest, uint8_t *tag)
 {
     const uint64_t start = wire_load_u64(seal->key) + seal->n_pieces++;
 
     memset(tag, 0, SEAL_TAG_BYTES);
-    wire_store_u64(tag, seal->protection == PROTECTION_NONE ? start : checksum(bytes, size, start));
+    wire_store_u64(tag, seal->protection == PROTECTION_NONE ? start
+                        : n_rest == 0                       ? checksum(bytes, size, start)
+                                      : checksum_apart(bytes, size, rest, n_rest, start));
+}
+
+static bool open_plain(Seal *seal, const uint8_t *bytes, size_t size, const uint8_t *rest,
+                       size_t n_rest, const uint8_t *tag)
+{
+    uint8_t due[SEAL_TAG_BYTES];
+
+    take_plain_tag(seal, bytes, size, rest, n_rest, due);
+    return memcmp(due, tag, SEAL_TAG_BYTES) == 0;
 }
 
 void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
@@ -78,7 +90,7 @@ void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
     const uint8_t *const from = encrypts ? bytes : &none;
 
     if (!has_cipher(seal)) {
-        take_plain_tag(seal, bytes, size, tag);
+        take_plain_tag(seal, bytes, size, NULL, 0, tag);
         return;
     }
     take_nonce(seal, nonce);
@@ -94,23 +106,52 @@ void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
 bool seal_open(Seal *seal, uint8_t *bytes, size_t size, const uint8_t tag[SEAL_TAG_BYTES])
 {
     const bool encrypts = seal->protection == PROTECTION_ENCRYPT;
-    uint8_t nonce[NONCE_BYTES], due[SEAL_TAG_BYTES], none = 0;
+    uint8_t nonce[NONCE_BYTES], none = 0;
     const AesGcmPiece piece = { .nonce = nonce,
                                 .more = encrypts ? &none : bytes,
                                 .n_more = encrypts ? 0 : size,
                                 .n_bytes = encrypts ? size : 0 };
     uint8_t *const hidden = encrypts ? bytes : &none; /* never NULL: libsodium declares it so */
 
-    if (!has_cipher(seal)) {
-        take_plain_tag(seal, bytes, size, due);
-        return memcmp(due, tag, SEAL_TAG_BYTES) == 0;
-    }
+    if (!has_cipher(seal))
+        return open_plain(seal, bytes, size, NULL, 0, tag);
     take_nonce(seal, nonce);
     if (seal->cipher == SEAL_AES256_GCM)
         return aes_gcm_open(&seal->prepared, &piece, hidden, tag);
     return crypto_aead_xchacha20poly1305_ietf_decrypt_detached(hidden, NULL, hidden, piece.n_bytes,
                                                                tag, piece.more, piece.n_more, nonce,
                                                                seal->key) == 0;
+}
+
+/* ---- in two places ---- */
+
+bool seal_opens_apart(const Seal *seal)
+{
+    return !has_cipher(seal) || (seal->cipher == SEAL_AES256_GCM && aes_gcm_has_steps());
+}
+
+bool seal_open_apart(Seal *seal, const SealParts *parts, const uint8_t tag[SEAL_TAG_BYTES])
+{
+    const AesGcmKey *const key = &seal->prepared;
+    uint8_t nonce[NONCE_BYTES], due[SEAL_TAG_BYTES];
+    AesGcmSteps steps;
+
+    if (!has_cipher(seal))
+        return open_plain(seal, parts->head, parts->n_head, parts->rest, parts->n_rest, tag);
+    take_nonce(seal, nonce);
+    if (seal->protection == PROTECTION_ENCRYPT) {
+        aes_gcm_begin(key, &steps, nonce);
+        aes_gcm_open_step(key, &steps, parts->head, parts->n_head);
+        aes_gcm_open_step(key, &steps, parts->rest, parts->n_rest);
+        aes_gcm_end(key, &steps, due);
+    } else {
+        aes_gcm_begin_mac(key, &steps, nonce);
+        aes_gcm_mac_step(key, &steps, parts->head, parts->n_head);
+        aes_gcm_mac_step(key, &steps, parts->rest, parts->n_rest);
+        aes_gcm_end_mac(key, &steps, due);
+    }
+    sodium_memzero(&steps, sizeof steps);
+    return sodium_memcmp(due, tag, SEAL_TAG_BYTES) == 0;
 }
 
 /* ---- in steps ---- */

@@ -59,6 +59,18 @@ void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
 /* Opens the next piece in place. False: it is not what was sealed. */
 bool seal_open(Seal *seal, uint8_t *bytes, size_t size, const uint8_t tag[SEAL_TAG_BYTES]);
 
+/* A piece in two places. */
+typedef struct {
+    uint8_t *head;
+    size_t n_head;
+    uint8_t *rest;
+    size_t n_rest;
+} SealParts;
+
+/* Whether the next piece can also be opened in two places; and seal_open for these. */
+bool seal_opens_apart(const Seal *seal);
+bool seal_open_apart(Seal *seal, const SealParts *parts, const uint8_t tag[SEAL_TAG_BYTES]);
+
 /* Under which key and number a piece was encrypted. */
 typedef struct {
     bool is_set;

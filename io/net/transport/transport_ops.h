@@ -50,8 +50,9 @@ struct Received {
     const ReceivedOps *ops;
     uint8_t *bytes; /* may be written to; not aligned */
     size_t size;
-    bool misshapen; /* it came in a form that no channel sends */
-    bool is_answer; /* it came as an answer on a channel that this process opened */
+    const uint8_t *values; /* where what is behind the head lies (DirectReader); NULL: in `bytes` */
+    bool misshapen;        /* it came in a form that no channel sends */
+    bool is_answer;        /* it came as an answer on a channel that this process opened */
 
     /* The node that has proved to be its sender; HANDSHAKE_ANY_NODE: no proof was asked.
      * incarnation 0: no proof of the incarnation was asked. */
@@ -71,6 +72,22 @@ typedef enum {
     GLANCE_SOME,
 } Glance;
 
+/* The head of a packet that has one message without keys: what is before its values. */
+#define DIRECT_HEAD_BYTES ((size_t)WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES)
+
+/* By this a transport may read the values of a reply straight to where they go. The receiving
+ * thread. */
+typedef struct {
+    /* A packet is arriving: `received` is as it will be, but of its bytes only the head is there.
+     * True: the direct read was started, and what is behind the head goes there. */
+    bool (*begin)(void *user, const Received *received, DirectRead *direct);
+
+    /* The packet was handed over and released, or does not come this time. */
+    void (*end)(void *user, DirectRead *direct);
+
+    void *user;
+} DirectReader;
+
 /* What a transport must know about its network. */
 typedef struct {
     uint32_t n_nodes;
@@ -80,6 +97,7 @@ typedef struct {
     const RunSecret *secret; /* NULL: there is none. Outlives the transport */
     bool encrypt;            /* see NetworkConfig */
     bool authenticate;
+    DirectReader direct; /* all NULL: there is no place for values */
 } TransportConfig;
 
 /* The node to which a channel sends. */

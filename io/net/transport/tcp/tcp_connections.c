@@ -189,6 +189,7 @@ static void take_over(TcpTransport *self, int fd, const struct sockaddr *address
     tcp_transport_keep_alive(self, fd);
     TcpReceiver *const receiver =
         tcp_receiver_new(id, fd, self->epoll_fd, text, self->pool, &config);
+    tcp_receiver_set_reader(receiver, &self->config.direct);
     g_hash_table_insert(self->strangers, GUINT_TO_POINTER(id), receiver);
     /* A node's HELLO comes with the connection, so the node can be recognised at once. */
     (void)tcp_connections_read(self, receiver);

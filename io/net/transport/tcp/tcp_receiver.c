@@ -10,6 +10,7 @@
 
 #include "io/net/link/wire.h"
 #include "io/net/monotonic.h"
+#include "io/net/transport/tcp/tcp_direct.h"
 
 /* Packets up to this size are lent. The network copies lent requests, which would cost too much for
  * larger ones. */
@@ -24,6 +25,7 @@
 
 /* What Received.memory holds. */
 typedef struct {
+    TcpReceiver *receiver; /* of a lent packet */
     BlockPool *pool;
     uint8_t *block; /* NULL: lent */
     size_t block_bytes;
@@ -43,6 +45,8 @@ static void received_release(Received *received)
 
     if (self->block != NULL)
         block_pool_give(self->pool, self->block, self->block_bytes);
+    else if (received->values != NULL)
+        tcp_direct_end(self->receiver);
 }
 
 static void received_move(Received *to, Received *from)
@@ -72,6 +76,7 @@ static TcpReceiver *make(uint32_t id, int fd, int epoll_fd, const char *address,
     receiver->pool = pool;
     g_strlcpy(receiver->address, address, sizeof receiver->address);
     receiver->accepted_ms = receiver->heard_ms = monotonic_ms();
+    direct_read_init(&receiver->direct, pool);
     return receiver;
 }
 
@@ -105,6 +110,11 @@ TcpReceiver *tcp_receiver_new_for_answers(uint32_t id, int fd, int epoll_fd, con
     return receiver;
 }
 
+void tcp_receiver_set_reader(TcpReceiver *receiver, const DirectReader *reader)
+{
+    receiver->reader = reader;
+}
+
 /* If a socket is closed with unread bytes, the other end may lose an answer that it has not read
  * yet. So the bytes are read; the buffer of a new connection holds no more than this. */
 static void drain(const TcpReceiver *receiver)
@@ -123,6 +133,9 @@ void tcp_receiver_free(TcpReceiver *receiver)
     /* Closing is not enough: a forked process may still have it open. */
     (void)epoll_ctl(receiver->epoll_fd, EPOLL_CTL_DEL, receiver->fd, NULL);
     close(receiver->fd);
+    if (receiver->is_direct)
+        tcp_direct_end(receiver);
+    direct_read_clear(&receiver->direct);
     block_pool_give(receiver->pool, receiver->block, receiver->block_bytes);
     g_free(receiver->buffer);
     if (receiver->answer != NULL)
@@ -205,6 +218,11 @@ static int find_room(TcpReceiver *receiver, struct iovec parts[2])
         grow_block(receiver);
     if (receiver->begin == receiver->end)
         receiver->begin = receiver->end = 0;
+    if (receiver->is_direct && receiver->packet_at < end) {
+        parts[0] = (struct iovec){ NULL, end - receiver->packet_at }; /* where, is known later */
+        parts[1] = (struct iovec){ receiver->buffer, READ_AHEAD_BYTES };
+        return 2;
+    }
     if (receiver->block != NULL && receiver->packet_at < end) {
         const size_t room = MIN(end, receiver->block_bytes) - receiver->packet_at;
         parts[0] = (struct iovec){ receiver->block + receiver->packet_at, room };
@@ -217,31 +235,41 @@ static int find_room(TcpReceiver *receiver, struct iovec parts[2])
         receiver->end -= receiver->begin;
         receiver->begin = 0;
     }
-    const size_t most = receiver->block != NULL ? READ_AHEAD_BYTES : TCP_RECEIVER_BUFFER_BYTES;
+    const size_t most = receiver->block != NULL || receiver->is_direct ? READ_AHEAD_BYTES
+                                                                       : TCP_RECEIVER_BUFFER_BYTES;
     parts[0] = (struct iovec){ receiver->buffer + receiver->end, most - receiver->end };
     return 1;
+}
+
+static ssize_t receive(const TcpReceiver *receiver, struct iovec *parts, int n_parts)
+{
+    struct msghdr message = { .msg_iov = parts, .msg_iovlen = (size_t)n_parts };
+    ssize_t n;
+
+    do
+        n = recvmsg(receiver->fd, &message, MSG_DONTWAIT);
+    while (n == -1 && errno == EINTR);
+    return n;
 }
 
 bool tcp_receiver_read(TcpReceiver *receiver)
 {
     struct iovec parts[2];
-    ssize_t n;
 
     /* The rest is read next time; the epoll tells of it. */
     if (!receiver->is_proven)
         return shake_hands(receiver);
-    struct msghdr message = { .msg_iov = parts, .msg_iovlen = (size_t)find_room(receiver, parts) };
-    const bool reads_block =
-        receiver->block != NULL && parts[0].iov_base != receiver->buffer + receiver->end;
+    const int n_parts = find_room(receiver, parts);
+    const bool reads_packet = (receiver->block != NULL || receiver->is_direct) &&
+                              parts[0].iov_base != receiver->buffer + receiver->end;
+    const ssize_t n = reads_packet && receiver->is_direct ? tcp_direct_receive(receiver, parts)
+                                                          : receive(receiver, parts, n_parts);
 
-    do
-        n = recvmsg(receiver->fd, &message, MSG_DONTWAIT);
-    while (n == -1 && errno == EINTR);
     if (n <= 0)
         return n == -1 && (errno == EAGAIN || errno == EWOULDBLOCK);
     receiver->heard_ms = monotonic_ms();
     size_t left = (size_t)n;
-    if (reads_block) {
+    if (reads_packet) {
         const size_t of_packet = MIN(left, parts[0].iov_len);
         receiver->packet_at += of_packet;
         left -= of_packet;
@@ -257,6 +285,8 @@ static void begin_packet(TcpReceiver *receiver, size_t size)
 {
     const size_t block_bytes = MIN(size, FIRST_BLOCK_BYTES);
 
+    if (tcp_direct_begin(receiver, size))
+        return;
     receiver->packet_bytes = size;
     receiver->packet_at = receiver->opened_at = 0;
     receiver->block = block_pool_take(receiver->pool, block_bytes);
@@ -272,7 +302,9 @@ static void fill_piece(TcpReceiver *receiver)
     if (n > 0 && receiver->block != NULL && receiver->packet_at == receiver->block_bytes)
         grow_block(receiver);
     /* it fits: a block is larger than the buffer, or as large as the packet */
-    if (receiver->block != NULL)
+    if (receiver->is_direct)
+        tcp_direct_fill(receiver, n);
+    else if (receiver->block != NULL)
         memcpy(receiver->block + receiver->packet_at, receiver->buffer + receiver->begin, n);
     receiver->packet_at += n;
     receiver->begin += n;
@@ -292,14 +324,22 @@ static bool has_tag(const TcpReceiver *receiver)
     return receiver->end - receiver->begin >= SEAL_TAG_BYTES;
 }
 
-static bool open_bytes(TcpReceiver *receiver, uint8_t *bytes, size_t size, const uint8_t *tag)
+/* Whether the tag was right; it is a fault if it was not. */
+static bool note_opened(TcpReceiver *receiver, bool is_right)
 {
-    if (seal_open(&receiver->receives, bytes, size, tag))
+    if (is_right)
         return true;
+    if (receiver->fault != NULL)
+        return false;
     receiver->fault = receiver->receives.protection <= PROTECTION_CHECKSUM
                           ? "the checksum of a packet is wrong"
                           : "a packet is not as its sender has sealed it";
     return false;
+}
+
+static bool open_bytes(TcpReceiver *receiver, uint8_t *bytes, size_t size, const uint8_t *tag)
+{
+    return note_opened(receiver, seal_open(&receiver->receives, bytes, size, tag));
 }
 
 /* Opens the piece, which is complete. */
@@ -309,6 +349,8 @@ static bool open_piece(TcpReceiver *receiver)
     const uint8_t *const tag = take_tag(receiver);
 
     receiver->opened_at = piece_end(receiver);
+    if (receiver->is_direct)
+        return note_opened(receiver, tcp_direct_open(receiver, tag));
     if (receiver->block != NULL)
         return open_bytes(receiver, receiver->block + begin, receiver->opened_at - begin, tag);
     seal_skip(&receiver->receives);
@@ -328,7 +370,7 @@ static bool is_packet_whole(TcpReceiver *receiver)
     return true;
 }
 
-static void fill(const TcpReceiver *receiver, Received *received, uint8_t *bytes, size_t size)
+void tcp_receiver_fill(TcpReceiver *receiver, Received *received, uint8_t *bytes, size_t size)
 {
     *received = (Received){
         .ops = &received_ops,
@@ -339,6 +381,7 @@ static void fill(const TcpReceiver *receiver, Received *received, uint8_t *bytes
         .incarnation = receiver->incarnation,
         .connection = receiver->is_answers ? 0 : receiver->id,
     };
+    inside(received)->receiver = receiver;
     g_strlcpy(inside(received)->address, receiver->address, TCP_ADDRESS_BYTES);
 }
 
@@ -350,7 +393,7 @@ static bool lend(TcpReceiver *receiver, size_t size, Received *received)
     receiver->begin += size;
     if (!open_bytes(receiver, bytes, size, take_tag(receiver)))
         return false;
-    fill(receiver, received, bytes, size);
+    tcp_receiver_fill(receiver, received, bytes, size);
     received->lent = true;
     return true;
 }
@@ -358,10 +401,11 @@ static bool lend(TcpReceiver *receiver, size_t size, Received *received)
 /* Hands over the large packet, which is complete. False: it was dropped. */
 static bool give_packet(TcpReceiver *receiver, Received *received)
 {
-    const bool is_there = receiver->block != NULL;
+    const bool is_there =
+        receiver->is_direct ? tcp_direct_give(receiver, received) : receiver->block != NULL;
 
-    if (is_there) {
-        fill(receiver, received, receiver->block, receiver->packet_bytes);
+    if (receiver->block != NULL) {
+        tcp_receiver_fill(receiver, received, receiver->block, receiver->packet_bytes);
         inside(received)->pool = receiver->pool;
         inside(received)->block = receiver->block;
         inside(received)->block_bytes = receiver->block_bytes;
@@ -389,6 +433,8 @@ bool tcp_receiver_take(TcpReceiver *receiver, Received *received)
             return false;
         }
         if (size > LENT_BYTES) {
+            if (left - TCP_SIZE_BYTES < DIRECT_HEAD_BYTES && tcp_direct_is_possible(receiver, size))
+                return false;
             receiver->begin += TCP_SIZE_BYTES;
             begin_packet(receiver, size);
         } else if (left - TCP_SIZE_BYTES < size + SEAL_TAG_BYTES) {

@@ -5,7 +5,8 @@
  * reads: memory for a large packet grows with the bytes that have come.
  *
  * Small packets are in the receiver's buffer, and are lent; one read can bring many of them. A
- * large packet is read straight into a block of its own. Both are opened in place.
+ * large packet is read straight into a block of its own or, if it brings rows for which somebody
+ * waits, to their place (tcp_direct.h). All are opened in place.
  *
  * Threads: the I/O thread; received packets, any. */
 #ifndef RUBATO_IO_NET_TRANSPORT_TCP_TCP_RECEIVER_H
@@ -22,6 +23,7 @@ typedef struct {
     uint32_t id;
     int fd, epoll_fd;
     BlockPool *pool;
+    const DirectReader *reader;      /* NULL: all large packets get blocks */
     char address[TCP_ADDRESS_BYTES]; /* of the other end */
     int64_t accepted_ms;
 
@@ -42,6 +44,9 @@ typedef struct {
     size_t opened_at; /* the pieces up to here were opened */
     uint8_t *block;   /* NULL: there was no memory for the packet, and it is dropped */
     size_t block_bytes;
+    bool is_direct; /* it has no block: its head is in `head`, the rest is read to its place */
+    DirectRead direct;
+    _Alignas(8) uint8_t head[DIRECT_HEAD_BYTES];
 
     GByteArray *answer; /* NULL: there is none to send */
     size_t answer_at;
@@ -58,6 +63,10 @@ TcpReceiver *tcp_receiver_new_for_answers(uint32_t id, int fd, int epoll_fd, con
                                           BlockPool *pool, const Handshake *done,
                                           const Seal *receives);
 
+/* Before the first read: by this the values of replies find their place. It outlives the
+ * receiver. */
+void tcp_receiver_set_reader(TcpReceiver *receiver, const DirectReader *reader);
+
 /* Takes the socket out of the epoll and closes it. */
 void tcp_receiver_free(TcpReceiver *receiver);
 
@@ -65,8 +74,12 @@ void tcp_receiver_free(TcpReceiver *receiver);
  * more. False: nothing more will come, or `fault` is set. */
 bool tcp_receiver_read(TcpReceiver *receiver);
 
-/* Takes the next packet from the bytes that were read. False: there is none, or `fault` is set. */
+/* Takes the next packet from the bytes that were read. The last one was released. False: there is
+ * none, or `fault` is set. */
 bool tcp_receiver_take(TcpReceiver *receiver, Received *received);
+
+/* What is known of a packet with these bytes, and how it is released. For tcp_direct.c. */
+void tcp_receiver_fill(TcpReceiver *receiver, Received *received, uint8_t *bytes, size_t size);
 
 /* Sends a packet back, unless another one is still being sent. False: the connection is broken. */
 bool tcp_receiver_answer(TcpReceiver *receiver, const Packet *packet);

@@ -251,6 +251,7 @@ static void point_at(Received *received)
 
     received->bytes = zmq_msg_data(message);
     received->size = zmq_msg_size(message);
+    received->values = NULL;
 }
 
 static void received_move(Received *to, Received *from)

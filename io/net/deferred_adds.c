@@ -1,0 +1,276 @@
+/* Queues with one sender and one receiver at a time, which use their memory again.
+ *
+ * A queue is a chain of blocks. The worker appends behind `newest`. `taken` is the block that the
+ * owner of the shard has taken last: what lies behind it is to be taken, what lies before it may be
+ * used again, and the worker does so, from `oldest` on. So in the steady state nothing is
+ * allocated, and no memory is given back by another thread than the one that took it.
+ *
+ * Orders. The release of a block's `next` pairs with the acquire of the owner, who so sees what the
+ * block holds. The release of `taken` pairs with the worker's acquire: the owner is done with the
+ * block before its memory is written again. Owners follow one another by the token of the actor.
+ *
+ * All Adds of a clock that has passed are seen: the worker appends them, then stores its clock
+ * (tables/clocks.c); the thread that brings the node's clock has loaded it after that store, and
+ * the owner handles this thread's message. */
+#include "io/net/deferred_adds.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* A push looks at so many blocks that may be used again. It frees those that are too small or much
+ * too large, so that a time of large Adds leaves no memory behind. */
+enum { MOST_LOOKED_AT = 2 };
+
+/* Blocks up to SMALL_BYTES hold a multiple of STEP_BYTES, so that they fit more often. */
+#define STEP_BYTES ((size_t)512)
+#define SMALL_BYTES ((size_t)16 << 10)
+
+typedef struct Block Block;
+struct Block {
+    _Atomic(Block *) next;
+    size_t n_bytes; /* behind the block */
+    RubatoRequest request;
+};
+
+typedef struct {
+    /* the worker's */
+    _Alignas(64) Block *newest;
+    Block *oldest;
+
+    /* the owner's; the worker reads it */
+    _Alignas(64) _Atomic(Block *) taken;
+} Queue;
+
+/* Written by the owner, looked at by workers that wait for their turn. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t turn;
+} PartTurn;
+
+struct DeferredAdds {
+    /* immutable */
+    uint32_t n_parts, n_workers;
+    const _Atomic uint64_t *clock;
+
+    PartTurn *turns;
+    Queue *queues; /* by part, then by worker */
+};
+
+static Block *new_block(size_t n_bytes)
+{
+    Block *block = g_try_malloc(sizeof *block + n_bytes);
+
+    if (block == NULL)
+        return NULL;
+    atomic_init(&block->next, NULL);
+    block->n_bytes = n_bytes;
+    return block;
+}
+
+DeferredAdds *deferred_adds_new(uint32_t n_parts, uint32_t n_workers, const _Atomic uint64_t *clock)
+{
+    DeferredAdds *adds = g_new0(DeferredAdds, 1);
+    const size_t n_queues = (size_t)n_parts * n_workers;
+
+    *adds = (DeferredAdds){ .n_parts = n_parts,
+                            .n_workers = n_workers,
+                            .clock = clock,
+                            .turns = g_aligned_alloc0(n_parts, sizeof(PartTurn), 64),
+                            .queues = g_aligned_alloc0(n_queues, sizeof(Queue), 64) };
+    for (uint32_t part = 0; part < n_parts; part++)
+        atomic_init(&adds->turns[part].turn, 0);
+    for (size_t i = 0; i < n_queues; i++) {
+        Block *block = new_block(0);
+
+        if (block == NULL) {
+            deferred_adds_free(adds);
+            return NULL;
+        }
+        adds->queues[i].newest = adds->queues[i].oldest = block;
+        atomic_init(&adds->queues[i].taken, block);
+    }
+    return adds;
+}
+
+void deferred_adds_free(DeferredAdds *adds)
+{
+    if (adds == NULL)
+        return;
+    for (size_t i = 0; i < (size_t)adds->n_parts * adds->n_workers; i++)
+        for (Block *block = adds->queues[i].oldest, *next; block != NULL; block = next) {
+            /* relaxed: nobody else uses it any more */
+            next = atomic_load_explicit(&block->next, memory_order_relaxed);
+            g_free(block);
+        }
+    g_aligned_free(adds->turns);
+    g_aligned_free(adds->queues);
+    g_free(adds);
+}
+
+static Queue *queue_of(const DeferredAdds *adds, uint32_t part, uint32_t worker)
+{
+    assert(part < adds->n_parts && worker < adds->n_workers);
+    return &adds->queues[(size_t)part * adds->n_workers + worker];
+}
+
+/* ---- the worker's side ---- */
+
+static bool fits(const Block *block, size_t n_bytes)
+{
+    return block->n_bytes >= n_bytes &&
+           (block->n_bytes <= SMALL_BYTES || block->n_bytes / 2 <= n_bytes);
+}
+
+static Block *take_block(Queue *queue, size_t n_bytes)
+{
+    if (n_bytes <= SMALL_BYTES)
+        n_bytes = (n_bytes + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+    for (int i = 0; i < MOST_LOOKED_AT; i++) {
+        Block *const block = queue->oldest;
+
+        /* acquire: pairs with the release in take_first */
+        if (block == atomic_load_explicit(&queue->taken, memory_order_acquire))
+            break;
+        /* relaxed: this thread stored it */
+        queue->oldest = atomic_load_explicit(&block->next, memory_order_relaxed);
+        if (fits(block, n_bytes))
+            return block;
+        g_free(block);
+    }
+    return new_block(n_bytes);
+}
+
+static void copy_keys(RubatoKey *restrict keys, const RubatoKeys *from)
+{
+    if (from->at == NULL)
+        memcpy(keys, from->keys, from->n * sizeof *keys);
+    else
+        for (size_t i = 0; i < from->n; i++)
+            keys[i] = from->keys[from->at[i]];
+}
+
+static void copy_rows(unsigned char *restrict to, const RubatoKeys *keys,
+                      const unsigned char *restrict rows, size_t row_bytes)
+{
+    if (keys->keys == NULL || keys->at == NULL)
+        memcpy(to, rows, keys->n * row_bytes);
+    else if (row_bytes == 4) /* the usual row of one float */
+        for (size_t i = 0; i < keys->n; i++)
+            memcpy(to + i * 4, rows + (size_t)keys->at[i] * 4, 4);
+    else
+        for (size_t i = 0; i < keys->n; i++)
+            memcpy(to + i * row_bytes, rows + keys->at[i] * row_bytes, row_bytes);
+}
+
+/* Behind the block come the keys, then the input. This order aligns both. */
+bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
+                        size_t row_bytes)
+{
+    Queue *const queue = queue_of(adds, part, request->worker);
+    const RubatoKeys *const from = &request->keys;
+    const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
+    Block *const block = take_block(queue, key_bytes + from->n * row_bytes);
+
+    if (block == NULL)
+        return false;
+    RubatoKey *const keys = (RubatoKey *)(block + 1);
+    unsigned char *const input = (unsigned char *)keys + key_bytes;
+
+    block->request = (RubatoRequest){ .worker = request->worker,
+                                      .clock = request->clock,
+                                      .keys = { .first = from->first, .n = from->n },
+                                      .input = input };
+    if (from->keys != NULL) {
+        block->request.keys.keys = keys;
+        copy_keys(keys, from);
+    }
+    copy_rows(input, from, request->input, row_bytes);
+    /* relaxed: the release below brings it with the block */
+    atomic_store_explicit(&block->next, NULL, memory_order_relaxed);
+    /* release: pairs with the acquire in first_of */
+    atomic_store_explicit(&queue->newest->next, block, memory_order_release);
+    queue->newest = block;
+    return true;
+}
+
+/* ---- the owner's side ---- */
+
+static Block *first_of(Queue *queue)
+{
+    /* relaxed: only owners store it */
+    Block *const taken = atomic_load_explicit(&queue->taken, memory_order_relaxed);
+
+    /* acquire: pairs with the release in deferred_adds_push */
+    return atomic_load_explicit(&taken->next, memory_order_acquire);
+}
+
+/* Takes a queue's Adds up to a clock. Returns the first one that is left, or NULL. */
+static Block *take_until(Queue *queue, uint64_t clock,
+                         void (*take)(void *user, RubatoRequest *request), void *user)
+{
+    Block *first;
+
+    while ((first = first_of(queue)) != NULL && first->request.clock <= clock) {
+        take(user, &first->request);
+        /* release: pairs with the acquire in take_block */
+        atomic_store_explicit(&queue->taken, first, memory_order_release);
+    }
+    return first;
+}
+
+void deferred_adds_take_of(DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock,
+                           void (*take)(void *user, RubatoRequest *request), void *user)
+{
+    take_until(queue_of(adds, part, worker), clock, take, user);
+}
+
+uint64_t deferred_adds_clock(const DeferredAdds *adds)
+{
+    /* acquire: pairs with the exchange in clocks_advance, whose thread has seen the workers' clocks
+     * and thus their Adds */
+    return atomic_load_explicit(adds->clock, memory_order_acquire);
+}
+
+uint64_t deferred_adds_turn_of(const DeferredAdds *adds, uint64_t clock, uint32_t worker)
+{
+    return clock >= UINT64_MAX / adds->n_workers ? UINT64_MAX : clock * adds->n_workers + worker;
+}
+
+uint64_t deferred_adds_turn(const DeferredAdds *adds, uint32_t part)
+{
+    /* relaxed: a hint; owners have the token's order */
+    return atomic_load_explicit(&adds->turns[part].turn, memory_order_relaxed);
+}
+
+/* Takes the Adds of the turns from `turn` on that belong to its clock. Returns the next turn for
+ * which there are Adds, `end` at most. */
+static uint64_t take_clock(DeferredAdds *adds, uint32_t part, uint64_t turn, uint64_t end,
+                           void (*take)(void *user, RubatoRequest *request), void *user)
+{
+    const uint64_t clock = turn / adds->n_workers;
+    const uint32_t begin = (uint32_t)(turn % adds->n_workers);
+    uint64_t next = UINT64_MAX;
+
+    for (uint32_t worker = begin; worker < adds->n_workers && turn < end; worker++, turn++) {
+        const Block *left = take_until(queue_of(adds, part, worker), clock, take, user);
+
+        if (left != NULL)
+            next = MIN(next, left->request.clock);
+    }
+    if (begin > 0 || turn == end) /* not all queues were looked at */
+        return turn;
+    next = deferred_adds_turn_of(adds, next, 0);
+    return MAX(turn, MIN(end, next));
+}
+
+void deferred_adds_take(DeferredAdds *adds, uint32_t part, uint64_t end,
+                        void (*take)(void *user, RubatoRequest *request), void *user)
+{
+    uint64_t turn = deferred_adds_turn(adds, part);
+
+    if (turn >= end)
+        return;
+    while (turn < end)
+        turn = take_clock(adds, part, turn, end, take, user);
+    /* relaxed: see deferred_adds_turn */
+    atomic_store_explicit(&adds->turns[part].turn, end, memory_order_relaxed);
+}

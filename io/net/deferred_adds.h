@@ -1,0 +1,51 @@
+/* Adds that no server needs before their clock has passed.
+ *
+ * Under a model that applies the Adds of a clock together, nobody sees an Add before the node's
+ * clock is above the Add's. So if all workers are in this process, an Add is not sent: the worker
+ * keeps it here, and whoever brings a clock to a part has its server take what the clock has made
+ * due. The worker shares no memory with others for its Adds, and if it has them taken itself, the
+ * deltas and the rows stay in its processor's cache.
+ *
+ * A table in a task has a queue for each part and worker, and for each part a turn: the number of
+ * the next pair of a clock and a worker, clocks first, whose Adds are to be taken. Adds are taken
+ * in the order of the pairs, so a sum of floats does not depend on who brought which clock.
+ *
+ * Threads: deferred_adds_push a worker, for itself; deferred_adds_take the owner of the part's
+ * shard; the others any. */
+#ifndef RUBATO_IO_NET_DEFERRED_ADDS_H
+#define RUBATO_IO_NET_DEFERRED_ADDS_H
+
+#include <rubato/request.h>
+#include <stdatomic.h>
+
+typedef struct DeferredAdds DeferredAdds;
+
+/* clock: the node's, which is the lowest of its workers'. Each worker stores its own clock after
+ * the Adds of the clocks before. NULL if there is no memory. (transfer full) */
+DeferredAdds *deferred_adds_new(uint32_t n_parts, uint32_t n_workers,
+                                const _Atomic uint64_t *clock);
+void deferred_adds_free(DeferredAdds *adds);
+
+/* A worker adds: keys, input, worker and clock of the request are copied. False: no memory. */
+bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
+                        size_t row_bytes);
+
+/* The node's clock: all Adds of lower clocks are here. */
+uint64_t deferred_adds_clock(const DeferredAdds *adds);
+
+/* The turn of a worker's Adds of a clock. A worker has the number of its rank. */
+uint64_t deferred_adds_turn_of(const DeferredAdds *adds, uint64_t clock, uint32_t worker);
+
+/* The turn of a part. For other threads than the owner it is a hint, which orders no memory. */
+uint64_t deferred_adds_turn(const DeferredAdds *adds, uint32_t part);
+
+/* Takes all Adds of the turns before `end`, in their order; the node's clock has passed theirs.
+ * Each request stays as it is while `take` has it. */
+void deferred_adds_take(DeferredAdds *adds, uint32_t part, uint64_t end,
+                        void (*take)(void *user, RubatoRequest *request), void *user);
+
+/* Takes a worker's own Adds up to a clock, whatever the turn is. */
+void deferred_adds_take_of(DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock,
+                           void (*take)(void *user, RubatoRequest *request), void *user);
+
+#endif
