@@ -64,32 +64,32 @@ void table_free(Table *table)
     g_free(table);
 }
 
+/* Field by field, parted by commas, so that two descriptions can be compared. */
 char *table_describe(const RubatoTableSpec *spec)
 {
     GString *text = g_string_new(NULL);
 
-    g_string_append_printf(text, "%s x %u%s, %s storage", rubato_dtype_name(spec->dtype),
-                           spec->width, spec->shape == RUBATO_SHAPE_RAGGED ? " in ragged rows" : "",
+    g_string_append_printf(text, "dtype %s, width %u, shape %d, storage %s",
+                           rubato_dtype_name(spec->dtype), spec->width, (int)spec->shape,
                            spec->storage);
-    if (spec->n_keys > 0)
-        g_string_append_printf(text, " of %" G_GUINT64_FORMAT " keys from %" G_GUINT64_FORMAT,
-                               spec->n_keys, spec->first_key);
-    g_string_append_printf(text, ", model %s", spec->model);
-    g_string_append_printf(text, ", staleness %u, speculation %u, record %s", spec->staleness,
-                           spec->speculation, spec->record);
-    if (spec->max_kept_bytes > 0)
-        g_string_append_printf(text, ", keeps %" G_GUINT64_FORMAT " bytes", spec->max_kept_bytes);
-    g_string_append_printf(text, ", update %s", spec->update);
+    g_string_append_printf(text, ", n_keys %" G_GUINT64_FORMAT ", first_key %" G_GUINT64_FORMAT,
+                           spec->n_keys, spec->first_key);
+    g_string_append_printf(text, ", model %s, staleness %u, speculation %u, record %s", spec->model,
+                           spec->staleness, spec->speculation, spec->record);
+    g_string_append_printf(text, ", max_kept_bytes %" G_GUINT64_FORMAT ", update %s",
+                           spec->max_kept_bytes, spec->update);
     rule_describe(&spec->rule, text);
-    g_string_append_printf(text, ", aggregate %d, init %s", (int)spec->aggregate, spec->init);
-    g_string_append_printf(text, " (%g; %g to %g; %g +- %g; seed %" G_GUINT64_FORMAT ")",
-                           spec->init_value, spec->init_low, spec->init_high, spec->init_mean,
-                           spec->init_stddev, spec->seed);
-    g_string_append_printf(text, ", chunks of %u, %u parts, partition %s", spec->chunk_size,
+    g_string_append_printf(
+        text, ", aggregate %d, init %s, init_value %g, init_low %g, init_high %g",
+        (int)spec->aggregate, spec->init, spec->init_value, spec->init_low, spec->init_high);
+    g_string_append_printf(text, ", init_mean %g, init_stddev %g, seed %" G_GUINT64_FORMAT,
+                           spec->init_mean, spec->init_stddev, spec->seed);
+    g_string_append_printf(text, ", chunk_size %u, parts %u, partition %s", spec->chunk_size,
                            spec->parts, spec->partition);
     for (size_t i = 0; i < spec->n_bounds; i++)
-        g_string_append_printf(text, "%c%" G_GUINT64_FORMAT, i == 0 ? ' ' : ',', spec->bounds[i]);
-    g_string_append_printf(text, ", cache %d%s", (int)spec->cache,
-                           spec->create_on_get ? ", creates on Get" : "");
+        g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, i == 0 ? ", bounds " : " ",
+                               spec->bounds[i]);
+    g_string_append_printf(text, ", cache %d, create_on_get %d", (int)spec->cache,
+                           spec->create_on_get);
     return g_string_free(text, FALSE);
 }

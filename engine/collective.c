@@ -86,6 +86,17 @@ static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t
     return committed;
 }
 
+/* Two collective calls at once, perhaps one made from within the other, as by a function that
+ * writes the log. The lock is held. */
+static void refuse_second(const RubatoEngine *engine, const CollectiveCall *call, GError **error)
+{
+    const bool is_own = pthread_equal(engine->call.caller, pthread_self()) != 0;
+
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "%s: %s is in a collective call of this engine, %s; make one call after the other",
+                call->text, is_own ? "this thread itself" : "another thread", engine->call.text);
+}
+
 bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error)
 {
     uint64_t number;
@@ -95,12 +106,13 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
         return false;
     pthread_mutex_lock(&engine->lock);
     if (engine->call.stage != CALL_STAGE_NONE) {
+        refuse_second(engine, call, error);
         pthread_mutex_unlock(&engine->lock);
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "%s: another thread is in a collective call of this engine", call->text);
         return false;
     }
     number = ++engine->call.number;
+    engine->call.caller = pthread_self();
+    engine->call.text = call->text;
     engine->call.stage = CALL_STAGE_PROPOSED;
     pthread_mutex_unlock(&engine->lock);
     propose(engine, call, number);

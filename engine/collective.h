@@ -4,6 +4,7 @@
 #ifndef RUBATO_ENGINE_COLLECTIVE_H
 #define RUBATO_ENGINE_COLLECTIVE_H
 
+#include <pthread.h>
 #include <rubato/engine.h>
 
 #include "engine/control/control.h"
@@ -20,7 +21,9 @@ typedef enum {
 typedef struct {
     uint64_t number; /* among this node's, from 1 */
     CallStage stage;
-    ControlGo go; /* the last one */
+    pthread_t caller; /* the thread that makes it */
+    const char *text; /* what it is, its own */
+    ControlGo go;     /* the last one */
     uint32_t commit_code;
     char *commit_text;
 } PresentCall;

@@ -1,7 +1,8 @@
 /* The engine's life.
  *
- * Threads start in this order: servers and helper, the network, the rendezvous. They stop in the
- * reverse order. Tables and runs are in lists under the engine's lock. */
+ * Threads start in this order: helper and servers, the network, the rendezvous. They stop in the
+ * reverse order. The thread of part steps starts with the first and stops before all others, which
+ * it uses. Tables and runs are in lists under the engine's lock. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,9 +16,10 @@
 
 /* ---- making ---- */
 
-static void handle_for_helper(Actor *actor, Message *message)
+/* For the helper and the thread of part steps. */
+static void handle_invoke(Actor *actor, Message *message)
 {
-    message->invoke(message, actor); /* frees the message */
+    message->invoke(message, actor); /* the message is the function's: it frees or ends it */
 }
 
 static bool describe_single(RubatoEngine *engine, GError **error)
@@ -102,6 +104,7 @@ static void describe_task_host(RubatoEngine *engine)
                                     .servers = engine->servers,
                                     .n_servers = engine->n_servers,
                                     .helper = &engine->helper,
+                                    .services = engine->services,
                                     .workers_of = engine->workers_of,
                                     .stall_ms = engine->stall_ms,
                                     .history = engine->history,
@@ -118,12 +121,15 @@ static bool start_threads(RubatoEngine *engine, GError **error)
         first += engine->servers_of[node];
     engine->n_servers = engine->servers_of[engine->self];
     engine->servers = g_aligned_alloc0(engine->n_servers + 1, sizeof(Server), _Alignof(Server));
+    no_numbers_init(&engine->no_numbers);
     for (uint32_t i = 0; i < engine->n_servers; i++) {
         server_init(&engine->servers[i], first + i, &engine->office, fail_task, engine);
+        engine->servers[i].no_numbers = &engine->no_numbers;
         engine->office.servers[first + i].actor = &engine->servers[i].actor;
     }
     describe_task_host(engine);
-    started = actor_start(&engine->helper, "helper");
+    started =
+        actor_start(&engine->helper, "helper") && actor_start(&engine->part_steps, "part steps");
     for (uint32_t i = 0; i < engine->n_servers && started; i++)
         started = server_start(&engine->servers[i]);
     if (!started)
@@ -132,17 +138,23 @@ static bool start_threads(RubatoEngine *engine, GError **error)
     return started;
 }
 
-static void interrupted(RubatoEngine *engine, int signal_number)
+/* Who was ended, as the others call it: with the lock held. (transfer full) */
+static char *name_of_ended(const RubatoEngine *engine)
 {
-    g_autofree char *text = NULL;
+    if (engine->announces)
+        return g_strdup(announce_name(engine->config.announcement));
+    return engine->cluster == NULL ? g_strdup("the run") : g_strdup_printf("node %u", engine->id);
+}
+
+static void cancel_run(RubatoEngine *engine, int signal_number)
+{
     bool running, announces;
 
     pthread_mutex_lock(&engine->lock);
     announces = engine->announces;
-    g_autofree char *node = announces ? g_strdup(announce_name(engine->config.announcement))
-                                      : g_strdup_printf("node %u", engine->id);
-    text = g_strdup_printf("%s was ended by signal %d (%s)", node, signal_number,
-                           strsignal(signal_number));
+    g_autofree char *ended = name_of_ended(engine);
+    g_autofree char *text = g_strdup_printf("%s was ended by signal %d (%s)", ended, signal_number,
+                                            strsignal(signal_number));
     running = !announces && (engine->cluster == NULL || engine->rendezvous.welcome);
     if (announces && engine->broken_text == NULL) { /* there is nothing yet to break */
         engine->broken_text = g_strdup(text);
@@ -156,6 +168,20 @@ static void interrupted(RubatoEngine *engine, int signal_number)
         engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_STOP, .stop = { text } });
     else
         engine_break(engine, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+}
+
+/* A signal came: the program may take the first one. Returns whether the run is cancelled. */
+static bool interrupted(RubatoEngine *engine, int signal_number)
+{
+    const RubatoEngineConfig *config = &engine->config;
+    const bool is_first = !engine->was_asked;
+
+    engine->was_asked = true;
+    if (is_first && config->take_signal != NULL &&
+        config->take_signal(signal_number, config->signal_data))
+        return false;
+    cancel_run(engine, signal_number);
+    return true;
 }
 
 static bool take_faults_of_environment(RubatoEngine *engine, GError **error)
@@ -225,6 +251,10 @@ static bool start(RubatoEngine *engine, GError **error)
     post_office_init(&engine->office, engine->self, engine->n_nodes, engine->node_ids,
                      engine->servers_of, &engine->sizes);
     engine->office.stall_ms = engine->stall_ms;
+    engine->losses = g_new0(NodeLoss, engine->n_nodes);
+    engine->services =
+        services_new(&engine->office, engine->node_names,
+                     (uint64_t)(engine->cluster != NULL ? engine->cluster->service_mib : 0) << 20);
     dispatch_init(engine);
     if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
         dispatch_start_scheduler(engine);
@@ -255,12 +285,15 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
         engine->faults = &engine->own_faults;
     }
     engine->n_forks = caller_n_forks();
+    engine->n_replicas = parts->n_replicas;
     engine->sizes = parts->sizes != NULL ? *parts->sizes : FLOW_SIZES_USUAL;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
+    engine->exits = g_array_new(FALSE, FALSE, sizeof(ExitCall));
     pthread_mutex_init(&engine->lock, NULL);
     monotonic_cond_init(&engine->changed);
-    actor_init(&engine->helper, handle_for_helper, NULL);
+    actor_init(&engine->helper, handle_invoke, NULL);
+    actor_init(&engine->part_steps, handle_invoke, NULL);
     if (!start(engine, error))
         g_clear_pointer(&engine, rubato_engine_free);
     else
@@ -323,6 +356,25 @@ static void leave(RubatoEngine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* The last one first. A function may register another. */
+static void call_exits(RubatoEngine *engine)
+{
+    ExitCall call;
+    bool is_there;
+
+    do {
+        pthread_mutex_lock(&engine->lock);
+        is_there = engine->exits->len > 0;
+        if (is_there) {
+            call = g_array_index(engine->exits, ExitCall, engine->exits->len - 1);
+            g_array_set_size(engine->exits, engine->exits->len - 1);
+        }
+        pthread_mutex_unlock(&engine->lock);
+        if (is_there)
+            call.function(call.user_data);
+    } while (is_there);
+}
+
 void rubato_engine_free(RubatoEngine *engine)
 {
     if (engine == NULL)
@@ -330,16 +382,24 @@ void rubato_engine_free(RubatoEngine *engine)
     g_return_if_fail(engine_is_here(engine)); /* its threads are not */
     end_runs(engine);
     engine_end_history(engine);
+    call_exits(engine);
     if (engine->rendezvous.welcome)
         leave(engine);
+    if (engine->services != NULL)
+        services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_CANCELLED), "its engine ends");
+    actor_stop(&engine->part_steps);
     if (engine->network != NULL)
         network_stop(engine->network);
+    services_stop(engine->services);
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_stop(&engine->servers[i]);
     actor_stop(&engine->helper);
+    /* A thread that breaks the run may still be in engine_break: from here on there is none. */
     signal_watch_free(engine->signals);
+    services_free(engine->services);
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_clear(&engine->servers[i]);
+    no_numbers_clear(&engine->no_numbers);
     history_close(engine->history);
     network_free(engine->network);
     scheduler_free(engine->scheduler);
@@ -349,6 +409,10 @@ void rubato_engine_free(RubatoEngine *engine)
     g_aligned_free(engine->servers);
     g_ptr_array_unref(engine->tables);
     g_ptr_array_unref(engine->runs);
+    g_array_unref(engine->exits);
+    for (uint32_t i = 0; engine->losses != NULL && i < engine->n_nodes; i++)
+        g_free(engine->losses[i].text);
+    g_free(engine->losses);
     g_free((void *)(uintptr_t)engine->config.cluster_file);
     g_free(engine->node_ids);
     g_strfreev(engine->node_names);

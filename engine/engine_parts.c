@@ -1,7 +1,8 @@
 /* Moving a part of a table to another server: what this node does in each step. The design note is
  * in server/server_parts.c.
  *
- * Threads: that of the engine's calls. */
+ * Threads: the thread of part steps does each step. The thread of the engine's calls hands it over
+ * and waits, so one of the two has the Move at a time. */
 #include "engine/engine_private.h"
 #include "engine/server/server_parts.h"
 #include "engine/task/task_run.h"
@@ -39,6 +40,11 @@ static Table *find_moving(RubatoEngine *engine, const Move *move, GError **error
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
                     "table %s: part %u cannot move to server %u; there are servers 0 to %u",
                     move->name, move->part, move->to, engine->office.n_servers - 1);
+        return NULL;
+    }
+    if (table->map->n_replicas > 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: part %u cannot move: it has replicas", move->name, move->part);
         return NULL;
     }
     if (!rubato_table_spec_holds_range(table->spec) &&
@@ -198,10 +204,8 @@ static void open_map(RubatoEngine *engine, Move *move, uint32_t server, uint32_t
 }
 
 /* No other collective call runs at the same time: so the table stays, and no task begins. */
-static bool perform_move(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
+static bool do_step(RubatoEngine *engine, const ControlGo *go, Move *move, GError **error)
 {
-    Move *move = data;
-
     switch ((ControlStep)go->step) {
     case CONTROL_STEP_CLOSE:
         return close_map(engine, move, error);
@@ -223,6 +227,64 @@ static bool perform_move(RubatoEngine *engine, const ControlGo *go, void *data, 
         break;
     }
     return true;
+}
+
+/* The scheduler's node was lost in the middle: nobody leads the move any more. */
+static void give_up(RubatoEngine *engine, Move *move)
+{
+    take_back(engine, move);
+    if (move->is_closed)
+        open_map(engine, move, move->from, part_map_number(move->table->map));
+}
+
+/* ---- the thread of part steps ---- */
+
+typedef struct {
+    Message message; /* first: the thread finds the step by it */
+    RubatoEngine *engine;
+    const ControlGo *go; /* NULL: to give the move up */
+    Move *move;
+    GError *error;
+    bool is_done;
+} Step;
+
+static void run_step(Message *message, void *actor)
+{
+    Step *step = (Step *)message;
+
+    (void)actor;
+    if (step->go != NULL)
+        step->is_done = do_step(step->engine, step->go, step->move, &step->error);
+    else
+        give_up(step->engine, step->move);
+    message->status = CALL_OK;
+    message_end(message);
+}
+
+static bool hand_over(RubatoEngine *engine, const ControlGo *go, Move *move, GError **error)
+{
+    Call call;
+    Step step = { .message = { .kind = MESSAGE_INVOKE,
+                               .call = &call,
+                               .invoke = run_step,
+                               .end = message_end_call },
+                  .engine = engine,
+                  .go = go,
+                  .move = move };
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    actor_post(&engine->part_steps, &step.message);
+    call_sent(&call);
+    call_wait(&call, -1);
+    if (step.error != NULL)
+        g_propagate_error(error, step.error);
+    return step.is_done;
+}
+
+static bool perform_move(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
+{
+    return hand_over(engine, go, data, error);
 }
 
 bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t part,
@@ -248,9 +310,7 @@ bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t p
                                           .perform = perform_move,
                                           .data = &move },
                        error);
-    /* the scheduler's node was lost in the middle: nobody leads the move any more */
-    take_back(engine, &move);
-    if (move.is_closed)
-        open_map(engine, &move, move.from, part_map_number(move.table->map));
+    if (move.is_closed || move.is_expected || move.moving != NULL)
+        (void)hand_over(engine, NULL, &move, NULL);
     return moved;
 }

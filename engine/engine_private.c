@@ -13,6 +13,20 @@ char *engine_node_text(const RubatoEngine *engine, uint32_t number)
     return g_strdup_printf("node %u (%s)", engine->node_ids[number], engine->node_names[number]);
 }
 
+void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text)
+{
+    NodeLoss *const loss = &engine->losses[number];
+
+    if (loss->text != NULL)
+        return;
+    loss->text = g_strdup(text);
+    loss->at_us = g_get_real_time();
+    if (engine->network != NULL && number != engine->self) {
+        const int64_t heard_ms = network_heard_ms(engine->network, number);
+        loss->silent_s = heard_ms >= 0 ? (double)(network_now_ms() - heard_ms) / 1e3 : 0;
+    }
+}
+
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms)
 {
     monotonic_wait(&engine->changed, &engine->lock, monotonic_ms() + ms);
@@ -28,7 +42,7 @@ Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error)
         if (strcmp(table->spec->name, name) == 0)
             return table;
     }
-    known = g_string_new(engine->tables->len == 0 ? "there is none" : "there are");
+    known = g_string_new(engine->tables->len == 0 ? "no table has been created" : "there are");
     for (guint i = 0; i < engine->tables->len; i++)
         g_string_append_printf(known, "%s %s", i == 0 ? "" : ",",
                                ((Table *)g_ptr_array_index(engine->tables, i))->spec->name);
@@ -50,6 +64,12 @@ void engine_release_table(RubatoEngine *engine, Table *table)
     (void)engine;
     g_assert(table->n_holds > 0);
     table->n_holds--;
+}
+
+void engine_tell_deferred(RubatoEngine *engine)
+{
+    for (guint i = 0; i < engine->runs->len; i++)
+        task_run_tell_deferred(g_ptr_array_index(engine->runs, i));
 }
 
 RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch)

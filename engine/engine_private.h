@@ -5,9 +5,11 @@
  *                 on tasks
  *   engine_history.c   which of these calls go into the history of the node
  *   engine_parts.c   moving a part to another server, step by step
+ *   engine_replicas.c   where the replicas of parts are
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
  *   faults_on_demand.c   what RUBATO_FAULTS asks for
+ *   engine_services.c   requests to services of nodes, who lives
  *   engine_private.c   questions that these files share
  *   collective.c  calls that every node makes: propose, do, commit
  *   cluster/announce.c     how the nodes of a run without a cluster file gather
@@ -35,10 +37,24 @@
 #include "engine/faults_on_demand.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/server/server.h"
+#include "engine/services/services.h"
 #include "engine/signals.h"
 #include "engine/task/task_host.h"
 #include "io/history/history.h"
 #include "io/net/transport/faulty/faulty_channel.h"
+
+/* When, and why, a node was lost; no text: it is not. */
+typedef struct {
+    int64_t at_us; /* g_get_real_time */
+    double silent_s;
+    char *text;
+} NodeLoss;
+
+/* A function that is called when the engine leaves. */
+typedef struct {
+    void (*function)(void *user_data);
+    void *user_data;
+} ExitCall;
 
 struct RubatoEngine {
     /* immutable once made */
@@ -65,16 +81,21 @@ struct RubatoEngine {
     WireFaults own_faults;
     WireFaults *faults; /* of all that it sends; NULL: none */
     FlowSizes sizes;
+    uint32_t n_replicas; /* of each part of each table */
     char *addresses; /* where this node receives, widest reach first; the first takes greetings */
 
     PostOffice office;
-    Server *servers; /* of this node */
+    Server *servers;      /* of this node */
+    NoNumbers no_numbers; /* that they have told */
     uint32_t n_servers;
     TaskHost task_host;
+    Services *services;
     Actor helper;         /* with a thread: callbacks, the process cache */
+    Actor part_steps;     /* with a thread, which may wait: closes and opens part maps */
     Actor control;        /* without one: control messages, one at a time */
     Network *network;     /* NULL in a single process */
     SignalWatch *signals; /* NULL: signals are the application's */
+    bool was_asked;       /* their thread only: a signal has come */
 
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */
@@ -95,6 +116,8 @@ struct RubatoEngine {
 
     char *broken_text; /* why `broken` */
     uint32_t broken_code;
+    NodeLoss *losses;    /* by node number */
+    GArray *exits;       /* of ExitCall */
     bool scheduler_lost; /* it will send nothing more */
     bool left;           /* every node has left */
 };
@@ -118,6 +141,7 @@ typedef struct {
     WireFaults *faults;                 /* outlive the engine. NULL: as follows */
     const RubatoWireFaults *of_packets; /* copied. NULL: those of RUBATO_FAULTS */
     const FlowSizes *sizes;             /* NULL: FLOW_SIZES_USUAL */
+    uint32_t n_replicas;                /* of each part of each table; the same on all nodes */
 } EngineParts;
 
 /* As rubato_engine_new, of these parts. */
@@ -132,6 +156,10 @@ Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error)
 Table *engine_hold_table(RubatoEngine *engine, const char *name, GError **error);
 void engine_release_table(RubatoEngine *engine, Table *table);
 
+/* Tells the servers the clocks of tasks whose workers defer their Adds. A request that is sent next
+ * then sees the Adds of all clocks that have passed. The lock is held. */
+void engine_tell_deferred(RubatoEngine *engine);
+
 /* The run of an epoch; NULL if there is none. The lock is held. The run may be used as long as the
  * lock is held. */
 RubatoTaskRun *engine_find_run(RubatoEngine *engine, uint64_t epoch);
@@ -141,6 +169,12 @@ char *engine_node_text(const RubatoEngine *engine, uint32_t number);
 
 /* Waits on `changed` for ms at most; the lock is held. */
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
+
+/* ---- engine_replicas.c ---- */
+
+/* Puts the replicas of a new table's parts on servers. RUBATO_ERROR_INVALID: there are too few
+ * nodes, or the table is one that cannot have replicas. */
+bool engine_place_replicas(const RubatoEngine *engine, Table *table, GError **error);
 
 /* ---- engine_history.c ---- */
 
@@ -157,6 +191,8 @@ void engine_note_drop(RubatoEngine *engine, const char *table);
 
 /* The same for all tables, at the engine's end. */
 void engine_end_history(RubatoEngine *engine);
+/* A node is lost, for this reason; the first one stays. The lock is held. */
+void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text);
 
 /* ---- engine_lists.c ---- */
 

@@ -62,6 +62,8 @@ static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kin
          engine_check(engine, error);
     if (table != NULL && !ok)
         engine_release_table(engine, table);
+    if (ok)
+        engine_tell_deferred(engine);
     pthread_mutex_unlock(&engine->lock);
     if (ok)
         *route = (TableRoute){ .spec = table->spec,

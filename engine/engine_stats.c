@@ -41,6 +41,7 @@ static Table *hold_table(RubatoEngine *engine, const char *name, GError **error)
 
     pthread_mutex_lock(&engine->lock);
     table = engine_hold_table(engine, name, error);
+    engine_tell_deferred(engine);
     pthread_mutex_unlock(&engine->lock);
     return table;
 }

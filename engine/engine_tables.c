@@ -11,6 +11,30 @@ typedef struct {
     GError *error; /* guarded by lock: the first */
 } Creation;
 
+/* Whether a server has a part, or a replica of it. */
+static bool is_here(const PartMap *map, uint32_t part, uint32_t server)
+{
+    bool is_here = part_map_server(map, part) == server;
+
+    for (uint32_t i = 0; i < map->n_replicas; i++)
+        is_here = is_here || part_map_replicas(map, part)[i] == server;
+    return is_here;
+}
+
+static void add_shard(Server *server, const Table *table, uint32_t part, RubatoShard *shard)
+{
+    const PartMap *map = table->map;
+    const uint32_t primary = part_map_server(map, part);
+
+    if (primary != server->number) {
+        server_add_replica(server, table->id, part, primary, shard);
+        return;
+    }
+    server_add_shard(server, table->id, part, shard);
+    if (map->n_replicas > 0)
+        server_add_feed(server, table->id, part, part_map_replicas(map, part), map->n_replicas);
+}
+
 /* The shards of a server's parts. */
 static void create_shards(Server *server, void *data)
 {
@@ -24,12 +48,12 @@ static void create_shards(Server *server, void *data)
         RubatoKey first;
         uint64_t n;
 
-        if (part_map_server(table->map, part) != server->number)
+        if (!is_here(table->map, part, server->number))
             continue;
         partition_range(&table->partition, part, &first, &n);
         shard = shard_new_seeded(table->spec, first, n, table->hash_seed, &error);
         if (shard != NULL)
-            server_add_shard(server, table->id, part, shard);
+            add_shard(server, table, part, shard);
     }
     if (error == NULL)
         return;
@@ -81,6 +105,15 @@ static bool draw_seed(const RubatoTableSpec *spec, uint64_t *seed, GError **erro
     return false;
 }
 
+/* (transfer full) */
+static char *describe(const RubatoEngine *engine, const Table *table)
+{
+    g_autofree char *text = table_describe(table->spec);
+
+    return engine->n_replicas == 0 ? g_steal_pointer(&text)
+                                   : g_strdup_printf("%s, %u replicas", text, engine->n_replicas);
+}
+
 bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
 {
     g_autoptr(Table) table = NULL;
@@ -91,7 +124,7 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
 
     g_return_val_if_fail(engine != NULL && spec != NULL, false);
     table = table_new(spec, engine->office.n_servers, error);
-    if (table == NULL)
+    if (table == NULL || !engine_place_replicas(engine, table, error))
         return false;
     pthread_mutex_lock(&engine->lock);
     exists = engine_find_table(engine, spec->name, NULL) != NULL;
@@ -104,7 +137,7 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
     if (!draw_seed(spec, &seed, error))
         return false;
     text = g_strdup_printf("table %s", spec->name);
-    detail = table_describe(table->spec);
+    detail = describe(engine, table);
     if (!collective(engine,
                     &(CollectiveCall){ .what = CONTROL_CALL_CREATE,
                                        .text = text,

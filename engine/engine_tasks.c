@@ -166,6 +166,37 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
     return ok;
 }
 
+/* A caller that may not wait keeps all handles. */
+static bool check_caller_of_all(RubatoTaskRun *const *runs, size_t n, GError **error)
+{
+    for (size_t i = 0; i < n; i++)
+        if (runs[i] != NULL)
+            return engine_check_caller(engine_of_run(runs[i]), task_run_name(runs[i]), error);
+    return true;
+}
+
+bool rubato_task_runs_wait_all(RubatoTaskRun **runs, size_t n, GError **error)
+{
+    bool ok = true;
+
+    g_return_val_if_fail(runs != NULL || n == 0, false);
+    if (!check_caller_of_all(runs, n, error))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        RubatoTaskRun *run = g_steal_pointer(&runs[i]);
+
+        if (run != NULL && !rubato_task_run_wait(run, ok ? error : NULL))
+            ok = false;
+    }
+    return ok;
+}
+
+void rubato_task_run_free(RubatoTaskRun *run)
+{
+    if (run != NULL)
+        (void)rubato_task_run_wait(run, NULL);
+}
+
 bool rubato_engine_run(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
     RubatoTaskRun *run = rubato_engine_start(engine, task, error);

@@ -11,7 +11,7 @@
 
 struct SignalWatch {
     /* immutable */
-    void (*interrupted)(RubatoEngine *engine, int signal_number);
+    bool (*interrupted)(RubatoEngine *engine, int signal_number);
     RubatoEngine *engine;
     sigset_t before;
     int signals;
@@ -25,7 +25,7 @@ static void *watch_signals(void *user)
     struct pollfd fds[] = { { .fd = watch->signals, .events = POLLIN },
                             { .fd = watch->stop, .events = POLLIN } };
     struct signalfd_siginfo info;
-    bool again = false;
+    bool is_cancelled = false;
 
     for (;;) {
         if (poll(fds, G_N_ELEMENTS(fds), -1) < 0)
@@ -34,14 +34,13 @@ static void *watch_signals(void *user)
             return NULL;
         if (read(watch->signals, &info, sizeof info) != (ssize_t)sizeof info)
             continue;
-        if (again)
+        if (is_cancelled)
             _exit(128 + (int)info.ssi_signo);
-        again = true;
-        watch->interrupted(watch->engine, (int)info.ssi_signo);
+        is_cancelled = watch->interrupted(watch->engine, (int)info.ssi_signo);
     }
 }
 
-SignalWatch *signal_watch_new(void (*interrupted)(RubatoEngine *engine, int signal_number),
+SignalWatch *signal_watch_new(bool (*interrupted)(RubatoEngine *engine, int signal_number),
                               RubatoEngine *engine)
 {
     SignalWatch *watch = g_new0(SignalWatch, 1);

@@ -1,4 +1,5 @@
-/* SIGINT and SIGTERM: the first cancels the run in order, the second ends the process at once.
+/* SIGINT and SIGTERM: the first cancels the run in order, the second ends the process at once; but
+ * first the program may be asked.
  *
  * Threads: signal_watch_new from a thread whose mask later threads inherit, before they start. */
 #ifndef RUBATO_ENGINE_SIGNALS_H
@@ -9,8 +10,9 @@
 typedef struct SignalWatch SignalWatch;
 
 /* Blocks both signals in the calling thread, and watches for them on a thread of its own, which
- * calls `interrupted` once. NULL if that is impossible. (transfer full) */
-SignalWatch *signal_watch_new(void (*interrupted)(RubatoEngine *engine, int signal_number),
+ * calls `interrupted` until it returns true: the run is cancelled. A signal after that ends the
+ * process. NULL if that is impossible. (transfer full) */
+SignalWatch *signal_watch_new(bool (*interrupted)(RubatoEngine *engine, int signal_number),
                               RubatoEngine *engine);
 
 /* Ends the thread and unblocks what was not blocked before. NULL is allowed. */

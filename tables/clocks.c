@@ -65,6 +65,11 @@ uint64_t clocks_own(const Clocks *clocks)
     return atomic_load(&clocks->own->clock);
 }
 
+const _Atomic uint64_t *clocks_own_address(const Clocks *clocks)
+{
+    return &clocks->own->clock;
+}
+
 uint64_t clocks_of_worker(const Clocks *clocks, uint32_t rank)
 {
     return worker_clock(clocks, rank - clocks->first_rank);

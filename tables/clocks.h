@@ -68,6 +68,9 @@ uint64_t clocks_told(const Clocks *clocks);
 /* The node's clock. Every Add that its workers made at earlier clocks has been posted. */
 uint64_t clocks_own(const Clocks *clocks);
 
+/* Where that clock is, for those who load it themselves, with acquire. */
+const _Atomic uint64_t *clocks_own_address(const Clocks *clocks);
+
 /* The clock of a worker of this node. */
 uint64_t clocks_of_worker(const Clocks *clocks, uint32_t rank);
 

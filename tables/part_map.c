@@ -44,7 +44,14 @@ void part_map_free(PartMap *map)
     if (map == NULL)
         return;
     pthread_mutex_destroy(&map->lock);
+    g_free(map->replicas);
     g_free(map);
+}
+
+void part_map_set_replicas(PartMap *map, uint32_t n, const uint32_t *servers)
+{
+    map->n_replicas = n;
+    map->replicas = g_memdup2(servers, (size_t)map->n_parts * n * sizeof *servers);
 }
 
 void part_map_join(PartMap *map, PartSender *sender)

@@ -36,6 +36,8 @@ enum {
 
 typedef struct {
     uint32_t n_parts;
+    uint32_t n_replicas;     /* of each part */
+    uint32_t *replicas;      /* servers of those of part p: from p × n_replicas on */
     _Atomic uint32_t number; /* from 1 */
     _Atomic uint32_t state;  /* PART_MAP_CLOSED, PART_MAP_FENCED */
     pthread_mutex_t lock;
@@ -46,6 +48,15 @@ typedef struct {
 /* The map of a new table: part i is on server i mod n_servers. (transfer full) */
 PartMap *part_map_new(uint32_t n_parts, uint32_t n_servers);
 void part_map_free(PartMap *map);
+
+/* Each part has n replicas, on these servers. Before any other thread knows the map. */
+void part_map_set_replicas(PartMap *map, uint32_t n, const uint32_t *servers);
+
+/* The servers of a part's replicas. */
+static inline const uint32_t *part_map_replicas(const PartMap *map, uint32_t part)
+{
+    return map->replicas + (size_t)part * map->n_replicas;
+}
 
 /* relaxed: a sender that must see the newest server is ordered by part_map_begin, any other one by
  * the answer CALL_MOVED */

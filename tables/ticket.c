@@ -6,11 +6,11 @@
  * never names a later request. Only the worker starts requests. Hence a slot that the worker
  * waits for is not used again meanwhile, and the ticket's memory stays.
  *
- * The call of a ticket may end on any thread. With a callback it goes on to the helper thread,
- * which calls back. Then the ticket ends, under the lock: with success its slot is free at once, so
- * requests that nobody waits for leave nothing behind; what failed stays until somebody asks. The
- * thread that ends a ticket uses neither the ticket nor the list afterwards, because the worker may
- * free both.
+ * The call of a ticket may end on any thread. With a callback, or if functions of the application
+ * make its result, it goes on to the helper thread, which calls them. Then the ticket ends, under
+ * the lock: with success its slot is free at once, so requests that nobody waits for leave nothing
+ * behind; what failed stays until somebody asks. The thread that ends a ticket uses neither the
+ * ticket nor the list afterwards, because the worker may free both.
  *
  * What is under way is bounded. A worker may have FlowSizes.ticket_bytes of unanswered requests on
  * a table; with more it first waits for some. Adds count, and Gets from other nodes. Gets from
@@ -156,17 +156,26 @@ static bool check_end(const TableClient *client, CallStatus status, GError *fail
     return false;
 }
 
-/* The helper thread. */
-static void call_back(Message *message, void *helper)
+static void call_back(const Ticket *ticket, CallStatus status)
 {
-    Ticket *ticket = (Ticket *)((char *)message - offsetof(Ticket, to_helper));
     g_autoptr(GError) error = NULL;
 
-    (void)helper;
-    check_end(ticket->client, status_of(ticket),
+    check_end(ticket->client, status,
               ticket->failure == NULL ? NULL : g_error_copy(ticket->failure), &error);
-    caller_place = CALLER_IN_CALLBACK;
     ticket->callback(ticket_id(ticket), error, ticket->user_data);
+}
+
+/* The helper thread. */
+static void end_on_helper(Message *message, void *helper)
+{
+    Ticket *ticket = (Ticket *)((char *)message - offsetof(Ticket, to_helper));
+
+    (void)helper;
+    caller_place = CALLER_IN_CALLBACK;
+    if (ticket->ends_on_helper)
+        ticket->end_request(ticket);
+    if (ticket->callback != NULL)
+        call_back(ticket, status_of(ticket));
     caller_place = CALLER_OUTSIDE;
     end_ticket(ticket);
 }
@@ -175,6 +184,10 @@ void ticket_call_ended(Call *call)
 {
     Ticket *ticket = (Ticket *)call;
 
+    if (ticket->ends_on_helper) {
+        actor_post(ticket->tickets->helper, &ticket->to_helper);
+        return;
+    }
     if (ticket->end_request != NULL)
         ticket->end_request(ticket);
     /* before the callback, which may use the rows for something else */
@@ -222,7 +235,7 @@ static Ticket *new_ticket(Tickets *tickets)
         return NULL;
     ticket = g_new0(Ticket, 1);
     ticket->tickets = tickets;
-    ticket->to_helper = (Message){ .kind = MESSAGE_INVOKE, .invoke = call_back };
+    ticket->to_helper = (Message){ .kind = MESSAGE_INVOKE, .invoke = end_on_helper };
     if (has_empty) {
         ticket->slot = g_array_index(tickets->empty, uint32_t, tickets->empty->len - 1);
         g_array_set_size(tickets->empty, tickets->empty->len - 1);
@@ -297,17 +310,20 @@ static void await(Ticket *ticket)
         ticket->reads && ticket->clock > client->lead ? ticket->clock - client->lead : 0;
     StallClock clock;
 
+    client->handler = ticket->handler;
     table_client_wait_ended(client, &ticket->call, needed,
                             ticket->reads ? &client->stats.get_wait_ns
                                           : &client->stats.send_wait_ns);
+    client->handler = NULL;
     stall_clock_start(&clock, client->route->stall_ms);
     pthread_mutex_lock(&tickets->lock);
     while (ticket->state == TICKET_UNDER_WAY)
         if (stall_clock_wait(&clock, &tickets->changed, &tickets->lock) &&
             ticket->state == TICKET_UNDER_WAY)
-            g_message("worker %u waits for the callback of a request to table %s (for %.1f s so "
-                      "far)",
-                      client->rank, client->route->spec->name, stall_clock_s(&clock));
+            g_message(
+                "worker %u waits for the helper thread, which ends a request to table %s (for "
+                "%.1f s so far)",
+                client->rank, client->route->spec->name, stall_clock_s(&clock));
     pthread_mutex_unlock(&tickets->lock);
 }
 

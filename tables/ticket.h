@@ -60,6 +60,11 @@ static inline RubatoTicket ticket_add_get(TableHandle *handle, RubatoKeys keys, 
 RubatoTicket ticket_start_ragged(TableHandle *handle, const RaggedAsk *ask,
                                  const RubatoRequestOptions *options, GError **error);
 
+/* Starts the call of a handler (rubato/handler.h). */
+RubatoTicket ticket_start_handler(TableClient *client, const RubatoHandlerCall *asked,
+                                  GBytes **result, const RubatoRequestOptions *options,
+                                  GError **error);
+
 /* rank: the worker's, for messages. */
 bool tickets_wait(Tickets *tickets, uint32_t rank, RubatoTicket id, GError **error);
 bool tickets_wait_any(Tickets *tickets, uint32_t rank, const RubatoTicket *ids, size_t n,
@@ -67,7 +72,7 @@ bool tickets_wait_any(Tickets *tickets, uint32_t rank, const RubatoTicket *ids, 
 bool tickets_wait_all(Tickets *tickets, GError **error);
 bool tickets_poll(Tickets *tickets, RubatoTicket id);
 
-/* Waits for the requests that the handle has started. What failed is kept. */
+/* Waits for the requests that the handle has started; NULL: for all. What failed is kept. */
 void tickets_wait_for_handle(Tickets *tickets, const TableHandle *handle);
 
 #endif

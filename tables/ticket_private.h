@@ -1,11 +1,15 @@
-/* Tickets from inside: what ticket.c and ticket_start.c share.
+/* Tickets from inside: what the files of tickets share.
+ *
+ *   ticket.c          how tickets end, and waiting for them
+ *   ticket_start.c    requests to a table of rows of one length
+ *   ticket_ragged.c   requests to a table of ragged rows
+ *   ticket_handler.c  calls of handlers
  *
  * Threads: as each member says. */
 #ifndef RUBATO_TABLES_TICKET_PRIVATE_H
 #define RUBATO_TABLES_TICKET_PRIVATE_H
 
 #include "tables/client/client_private.h"
-#include "tables/ragged_request.h"
 #include "tables/ticket.h"
 
 typedef enum {
@@ -34,11 +38,13 @@ struct Ticket {
     uint64_t clock; /* the worker's at the request */
     size_t bytes;   /* counted in client->ticket_bytes */
     uint32_t n_slices;
-    /* Runs when the call has ended, before the ticket does, and on the same thread: takes what the
-     * answers say out of the request and frees it. NULL: there is nothing to do. */
+    /* Runs when the call has ended, before the ticket does, on the same thread or on the helper's:
+     * takes what the answers say out of the request and frees it. NULL: there is nothing to do. */
     void (*end_request)(Ticket *ticket);
-    RaggedRequest *request;
-    GError *failure; /* of a call that has ended with CALL_FAILED; NULL: its status says all */
+    bool ends_on_helper; /* because end_request calls functions of the application */
+    void *request;       /* of the file that has end_request */
+    const char *handler; /* the name of the handler that it calls, for messages; or NULL */
+    GError *failure;     /* of a call that has ended with CALL_FAILED; NULL: its status says all */
 
     /* for the history, if one is kept: of a request that reads */
     RubatoKeys keys;
@@ -76,9 +82,19 @@ struct Tickets {
 Ticket *ticket_take(Tickets *tickets);
 void ticket_put_back(Ticket *ticket);
 
-/* The same, set up for a request of a handle with these options, which may be NULL. NULL with
- * RUBATO_ERROR_MEMORY. */
-Ticket *ticket_take_for(TableHandle *handle, const RubatoRequestOptions *options, GError **error);
+/* The same, set up for a request of a client with these options, which may be NULL. handle NULL:
+ * the request is the worker's own. NULL with RUBATO_ERROR_MEMORY. */
+Ticket *ticket_take_for(TableClient *client, TableHandle *handle,
+                        const RubatoRequestOptions *options, GError **error);
+
+/* Prepares what a request needs: a slicer for the table of its client; a message for each of
+ * n_slices; so many bytes for copies, NULL if there is no memory. */
+void ticket_prepare_slicer(Ticket *ticket);
+void ticket_prepare_messages(Ticket *ticket);
+char *ticket_prepare_copy(Ticket *ticket, size_t bytes);
+
+/* Waits until the nodes of the first n_slices slices have room. RUBATO_ERROR_CANCELLED. */
+bool ticket_wait_room(Ticket *ticket, GError **error);
 
 /* Waits until less than FlowSizes.ticket_bytes are under way, and counts ticket->bytes; then the
  * ticket is under way. RUBATO_ERROR_CANCELLED. */

@@ -28,7 +28,7 @@ RubatoTicket ticket_start_ragged(TableHandle *handle, const RaggedAsk *ask,
     RaggedRequest *const request = ragged_request_new(client, ask, error);
     if (request == NULL)
         return 0;
-    ticket = ticket_take_for(handle, options, error);
+    ticket = ticket_take_for(client, handle, options, error);
     if (ticket == NULL) {
         ragged_request_free(request);
         return 0;

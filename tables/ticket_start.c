@@ -16,6 +16,16 @@
 #define MOST_HIGH_BYTES ((size_t)64 << 10)
 #define HIGH_WINDOWS 32
 
+char *ticket_prepare_copy(Ticket *ticket, size_t bytes)
+{
+    if (bytes > ticket->copy_bytes) {
+        g_free(ticket->copy);
+        ticket->copy = g_try_malloc(bytes);
+        ticket->copy_bytes = ticket->copy == NULL ? 0 : bytes;
+    }
+    return ticket->copy;
+}
+
 /* Points the request at copies of its keys and deltas. False: there is no memory. */
 static bool copy_buffers(Ticket *ticket, TableRequest *request, size_t row_bytes, bool copies_rows)
 {
@@ -24,13 +34,8 @@ static bool copy_buffers(Ticket *ticket, TableRequest *request, size_t row_bytes
     const size_t input_bytes = copies_rows && request->deltas != NULL ? keys->n * row_bytes : 0;
     const size_t bytes = key_bytes + input_bytes;
 
-    if (bytes > ticket->copy_bytes) {
-        g_free(ticket->copy);
-        ticket->copy = g_try_malloc(bytes);
-        ticket->copy_bytes = ticket->copy == NULL ? 0 : bytes;
-        if (ticket->copy == NULL)
-            return false;
-    }
+    if (bytes > 0 && ticket_prepare_copy(ticket, bytes) == NULL)
+        return false;
     if (key_bytes > 0) {
         memcpy(ticket->copy, keys->keys, key_bytes);
         keys->keys = (const RubatoKey *)(void *)ticket->copy;
@@ -42,21 +47,33 @@ static bool copy_buffers(Ticket *ticket, TableRequest *request, size_t row_bytes
     return true;
 }
 
-/* Cuts the keys into slices, each with a message. False: there is no memory. */
-static bool cut(Ticket *ticket, const Partition *partition, const RubatoKeys *keys)
+void ticket_prepare_slicer(Ticket *ticket)
 {
-    if (ticket->partition != partition) {
-        ticket_drop_slicer(ticket);
-        slicer_init(&ticket->slicer, partition);
-        ticket->partition = partition;
-    }
-    ticket->n_slices = slicer_cut_keys(&ticket->slicer, partition, keys);
+    const Partition *const partition = ticket->client->route->partition;
+
+    if (ticket->partition == partition)
+        return;
+    ticket_drop_slicer(ticket);
+    slicer_init(&ticket->slicer, partition);
+    ticket->partition = partition;
+}
+
+void ticket_prepare_messages(Ticket *ticket)
+{
+    if (ticket->n_slices <= ticket->n_messages)
+        return;
+    ticket->messages = g_renew(Message, ticket->messages, ticket->n_slices);
+    ticket->n_messages = ticket->n_slices;
+}
+
+/* Cuts the keys into slices, each with a message. False: there is no memory. */
+static bool cut(Ticket *ticket, const RubatoKeys *keys)
+{
+    ticket_prepare_slicer(ticket);
+    ticket->n_slices = slicer_cut_keys(&ticket->slicer, ticket->partition, keys);
     if (ticket->n_slices == SLICER_NO_MEMORY)
         return false;
-    if (ticket->n_slices > ticket->n_messages) {
-        ticket->messages = g_renew(Message, ticket->messages, ticket->n_slices);
-        ticket->n_messages = ticket->n_slices;
-    }
+    ticket_prepare_messages(ticket);
     return true;
 }
 
@@ -112,6 +129,12 @@ static void wait_for_less(Tickets *tickets, TableClient *client)
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
 }
 
+bool ticket_wait_room(Ticket *ticket, GError **error)
+{
+    return goes_past_window(ticket) ||
+           table_client_wait_room(ticket->client, ticket->slicer.slices, ticket->n_slices, error);
+}
+
 bool ticket_begin(Ticket *ticket, GError **error)
 {
     Tickets *tickets = ticket->tickets;
@@ -132,16 +155,11 @@ bool ticket_begin(Ticket *ticket, GError **error)
 /* Waits for room, then lets the ticket be under way. RUBATO_ERROR_CANCELLED. */
 static bool begin(Ticket *ticket, const TableRequest *request, GError **error)
 {
-    TableClient *client = ticket->client;
-
     if (request->kind != MESSAGE_GET && request->keys.n > 0 &&
-        !table_client_wait_to_add(client, error))
+        !table_client_wait_to_add(ticket->client, error))
         return false;
     ticket->bytes = count_bytes(ticket, request);
-    if (!goes_past_window(ticket) &&
-        !table_client_wait_room(client, ticket->slicer.slices, ticket->n_slices, error))
-        return false;
-    return ticket_begin(ticket, error);
+    return ticket_wait_room(ticket, error) && ticket_begin(ticket, error);
 }
 
 static void send_add(Ticket *ticket, const TableRequest *request)
@@ -179,22 +197,25 @@ static RubatoTicket fail_memory(Ticket *ticket, const TableClient *client, GErro
     return 0;
 }
 
-Ticket *ticket_take_for(TableHandle *handle, const RubatoRequestOptions *options, GError **error)
+Ticket *ticket_take_for(TableClient *client, TableHandle *handle,
+                        const RubatoRequestOptions *options, GError **error)
 {
-    TableClient *const client = handle->client;
     Ticket *const ticket = ticket_take(client->tickets);
 
     if (ticket == NULL) {
         table_client_fail_memory(client, error);
         return NULL;
     }
-    handle->has_tickets = true;
+    if (handle != NULL)
+        handle->has_tickets = true;
     ticket->handle = handle;
     ticket->client = client;
     ticket->callback = options == NULL ? NULL : options->callback;
     ticket->user_data = options == NULL ? NULL : options->user_data;
     ticket->clock = client->clock;
     ticket->end_request = NULL;
+    ticket->ends_on_helper = false;
+    ticket->handler = NULL;
     ticket->is_high = false;
     return ticket;
 }
@@ -212,7 +233,7 @@ RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
         options = &usual;
     if (!table_client_check_keys(client, &request.keys, error))
         return 0;
-    ticket = ticket_take_for(handle, options, error);
+    ticket = ticket_take_for(client, handle, options, error);
     if (ticket == NULL)
         return 0;
     ticket->is_high = table_client_is_high(client, options->priority);
@@ -220,7 +241,7 @@ RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
     const bool copies = options->buffers == RUBATO_BUFFERS_COPIED;
     if (((copies || request.copies_keys) &&
          !copy_buffers(ticket, &request, client->route->row_bytes, copies)) ||
-        !cut(ticket, client->route->partition, &request.keys))
+        !cut(ticket, &request.keys))
         return fail_memory(ticket, client, error);
     if (!begin(ticket, &request, error)) {
         ticket_put_back(ticket);

@@ -110,18 +110,39 @@ bool rubato_worker_tune(RubatoWorker *worker, const char *table, RubatoHyper hyp
     return client != NULL && table_client_tune(client, hyper, value, error);
 }
 
+/* The client of the call's table; NULL: this thread is not the worker's, or the task has no such
+ * table. */
+static TableClient *client_of_call(RubatoWorker *worker, const RubatoHandlerCall *call,
+                                   GError **error)
+{
+    return worker_check_owner(worker, error)
+               ? open_client(worker, find_route(worker, call->table, error))
+               : NULL;
+}
+
+static bool is_complete(const RubatoHandlerCall *call)
+{
+    return call != NULL && call->table != NULL && call->handler != NULL &&
+           (call->arguments != NULL || call->n_argument_bytes == 0) &&
+           (call->keys != NULL || call->n_keys == 0);
+}
+
+RubatoTicket rubato_worker_call_handler_async(RubatoWorker *worker, const RubatoHandlerCall *call,
+                                              GBytes **result, const RubatoRequestOptions *options,
+                                              GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_complete(call), 0);
+    TableClient *const client = client_of_call(worker, call, error);
+
+    return client == NULL ? 0 : ticket_start_handler(client, call, result, options, error);
+}
+
 bool rubato_worker_call_handler(RubatoWorker *worker, const RubatoHandlerCall *call,
                                 GBytes **result, GError **error)
 {
-    TableClient *client;
+    g_return_val_if_fail(worker != NULL && is_complete(call), false);
+    TableClient *const client = client_of_call(worker, call, error);
 
-    g_return_val_if_fail(worker != NULL && call != NULL && call->table != NULL, false);
-    g_return_val_if_fail(call->handler != NULL, false);
-    g_return_val_if_fail(call->arguments != NULL || call->n_argument_bytes == 0, false);
-    g_return_val_if_fail(call->keys != NULL || call->n_keys == 0, false);
-    if (!worker_check_owner(worker, error))
-        return false;
-    client = open_client(worker, find_route(worker, call->table, error));
     return client != NULL && table_client_call(client, call, result, error);
 }
 
@@ -195,6 +216,7 @@ void worker_close_tables(RubatoWorker *worker)
     for (size_t i = 0; i < worker->n_routes; i++)
         if (worker->clients[i] != NULL)
             table_handles_finish(worker->clients[i], worker->task);
+    tickets_wait_for_handle(worker->tickets, NULL); /* calls of handlers have no handle */
     for (size_t i = 0; i < worker->n_routes; i++)
         table_client_free(worker->clients[i]);
     g_clear_pointer(&worker->clients, g_free);

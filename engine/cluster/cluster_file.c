@@ -28,6 +28,7 @@
 #define DEFAULT_TIMEOUT_MS 3000u
 #define DEFAULT_STALL_MS 10000u
 #define DEFAULT_RENDEZVOUS_MS 30000u
+#define DEFAULT_SERVICE_MIB 1024u /* one request of the largest size */
 
 #define MAX_NAME_BYTES 64u
 
@@ -37,9 +38,9 @@ static const char *const KNOWN_TRANSPORTS[] = {
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
 static const char *const CLUSTER_KEYS[] = {
-    "name",         "scheduler",     "nodes",     "heartbeat_ms", "timeout_ms",
-    "stall_ms",     "rendezvous_ms", "transport", "secret_file",  "encrypt",
-    "authenticate", "insecure",      NULL
+    "name",          "scheduler", "nodes",       "heartbeat_ms", "timeout_ms",   "stall_ms",
+    "rendezvous_ms", "transport", "secret_file", "encrypt",      "authenticate", "insecure",
+    "service_mib",   NULL
 };
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = { "id", "host", "port", "servers", "workers", NULL };
@@ -184,6 +185,16 @@ static bool read_times(const ClusterFaults *faults, const config_setting_t *grou
         cluster->timeout_ms, cluster->heartbeat_ms, MIN(6 * cluster->heartbeat_ms, CLUSTER_MAX_MS));
 }
 
+static bool read_bounds(const ClusterFaults *faults, const config_setting_t *group,
+                        Cluster *cluster)
+{
+    static const SettingNumber service = { "service_mib",       1,
+                                           CLUSTER_MAX_MIB,     false,
+                                           DEFAULT_SERVICE_MIB, "service_mib = 1024;" };
+
+    return setting_read_number(faults, group, "the cluster", &service, &cluster->service_mib);
+}
+
 static bool read_names(const ClusterFaults *faults, const config_setting_t *group, Cluster *cluster)
 {
     const char *name = DEFAULT_NAME;
@@ -244,7 +255,8 @@ static bool read_cluster(const ClusterFaults *faults, const config_setting_t *ro
            cluster_check_addresses(faults, cluster) &&
            cluster_check_roles(faults, cluster,
                                setting_line(config_setting_get_member(group, "nodes"))) &&
-           read_times(faults, group, cluster) && read_security(faults, group, cluster);
+           read_times(faults, group, cluster) && read_bounds(faults, group, cluster) &&
+           read_security(faults, group, cluster);
 }
 
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)

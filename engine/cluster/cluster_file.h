@@ -17,6 +17,7 @@
 #define CLUSTER_MAX_NODE_ID 1000000u
 #define CLUSTER_MAX_THREADS 1024u /* servers, or workers, of one node */
 #define CLUSTER_MAX_MS 86400000u  /* a day */
+#define CLUSTER_MAX_MIB 1048576u  /* a TiB */
 #define CLUSTER_MAX_FILE_BYTES (1024u * 1024u)
 
 /* The default: shared memory between nodes of one host, TCP between hosts. */
@@ -44,9 +45,10 @@ typedef struct {
     uint32_t timeout_ms;
     uint32_t stall_ms;
     uint32_t rendezvous_ms;
-    char *transport;   /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
-    char *secret_file; /* the file in which nodes find the run's secret; NULL: none is named */
-    bool encrypt;      /* all that is sent between nodes */
+    uint32_t service_mib; /* of another node's requests to services that a node keeps */
+    char *transport;      /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
+    char *secret_file;    /* the file in which nodes find the run's secret; NULL: none is named */
+    bool encrypt;         /* all that is sent between nodes */
     unsigned encrypt_line;
     bool authenticate; /* packets over sockets have a MAC within a host, too */
     unsigned authenticate_line;

@@ -50,6 +50,13 @@ static bool find_secret(RubatoEngine *engine, RunSecret *secret, bool *found, GE
     return true;
 }
 
+/* What other nodes send to a primary, and what its own workers add in one call of any size, it
+ * passes on to its replicas. So there is no bound beyond which a node must be wrong. */
+static size_t find_taken_bytes(const RubatoEngine *engine)
+{
+    return engine->n_replicas == 0 ? engine->sizes.taken_bytes : SIZE_MAX;
+}
+
 /* Opens the network at the node's address, at one within the host unless `near` is NULL, and on the
  * scheduler's node at that of the scheduler. */
 static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
@@ -72,7 +79,7 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
         .window_bytes = engine->sizes.window_bytes,
         .out_bytes = engine->sizes.out_bytes,
         .high_out_bytes = engine->sizes.high_out_bytes,
-        .taken_bytes = engine->sizes.taken_bytes,
+        .taken_bytes = find_taken_bytes(engine),
         .parked_bytes = engine->sizes.parked_bytes,
         .joined_bytes = engine->sizes.joined_bytes,
         .turn_bytes = engine->sizes.turn_bytes,

@@ -276,6 +276,8 @@ static void lose_scheduler(RubatoEngine *engine, const char *how)
     left = engine->left || engine->scheduler_lost;
     if (!left)
         engine->scheduler_lost = true;
+    if (!left)
+        engine_note_loss(engine, node, text);
     pthread_mutex_unlock(&engine->lock);
     if (left)
         return;
@@ -335,7 +337,9 @@ static void receive(void *user, Incoming *incoming)
         receive_control(engine, incoming);
         return;
     }
-    const char *const wrong = post_office_receive(&engine->office, incoming);
+    const char *const wrong = incoming->header.kind == MESSAGE_SERVICE
+                                  ? services_receive(engine->services, incoming)
+                                  : post_office_receive(&engine->office, incoming);
     if (wrong != NULL)
         receive_nonsense(engine, node, wrong);
 }
@@ -444,12 +448,28 @@ static void tick(void *user, int64_t now_ms)
         check_scheduler(engine, now_ms);
 }
 
+static bool begin_direct(void *user, uint32_t node, const WireHeader *header, DirectRead *direct)
+{
+    RubatoEngine *engine = user;
+
+    return post_office_begin_direct(&engine->office, node, header, direct);
+}
+
+static void end_direct(void *user, DirectRead *direct)
+{
+    RubatoEngine *engine = user;
+
+    post_office_end_direct(&engine->office, direct);
+}
+
 const NetworkHandler dispatch_network_handler = {
     .receive = receive,
     .takes_more = takes_more,
     .received = received,
     .greeted = greeted,
     .broken = broken,
+    .begin_direct = begin_direct,
+    .end_direct = end_direct,
     .tick = tick,
 };
 
@@ -473,6 +493,9 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
     post_office_cancel(&engine->office, POST_OFFICE_ALL_EPOCHS);
+    if (engine->n_replicas > 0)
+        servers_post_end_feeds(engine->servers, engine->n_servers);
+    services_break(engine->services, code, text);
     if (network != NULL)
         network_wake_waiters(network);
 }

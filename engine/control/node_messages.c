@@ -166,6 +166,11 @@ void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control
     const ControlLost *const lost = &control->lost;
 
     (void)from;
+    if (lost->number < engine->n_nodes) {
+        pthread_mutex_lock(&engine->lock);
+        engine_note_loss(engine, lost->number, lost->text);
+        pthread_mutex_unlock(&engine->lock);
+    }
     if (lost->number < engine->n_nodes && lost->number != engine->self && engine->network != NULL) {
         if (engine->self == engine->scheduler_node)
             dispatch_say_last_word(engine, lost->number, lost->text);

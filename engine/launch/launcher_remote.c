@@ -66,9 +66,10 @@ static char *write_script(const RemoteCommand *command)
     append_word(script, node);
     for (size_t i = 0; i < G_N_ELEMENTS(passed_on); i++) {
         const char *const value = g_getenv(passed_on[i]);
-        g_autofree char *setting = g_strdup_printf("%s=%s", passed_on[i], value);
+        g_autofree char *setting =
+            value != NULL ? g_strdup_printf("%s=%s", passed_on[i], value) : NULL;
 
-        if (value != NULL)
+        if (setting != NULL)
             append_word(script, setting);
     }
     for (const char *const *word = command->argv; *word != NULL; word++)

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define ARGUMENTS_SHOWN 600 /* bytes of each side's arguments in a message */
+#define FIELD_SEPARATOR ", "
 
 static const struct {
     const char *did, *does;
@@ -176,6 +177,22 @@ static void fail_by_leaving(Scheduler *scheduler, Collective *collective, uint32
     fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
 }
 
+/* The fields of a description, parted by commas, that another description lacks, or all of it if it
+ * has none. (transfer full) */
+static char *find_own_fields(const char *arguments, const char *other)
+{
+    g_auto(GStrv) fields = g_strsplit(arguments, FIELD_SEPARATOR, -1);
+    g_auto(GStrv) others = g_strsplit(other, FIELD_SEPARATOR, -1);
+    GString *own = g_string_new(NULL);
+
+    for (char **field = fields; *field != NULL; field++)
+        if (!g_strv_contains((const char *const *)others, *field))
+            g_string_append_printf(own, "%s%s", own->len > 0 ? FIELD_SEPARATOR : "", *field);
+    if (own->len == 0)
+        g_string_assign(own, arguments);
+    return g_string_free(own, FALSE);
+}
+
 /* How two nodes' calls differ; NULL if they do not. Names both nodes, the one with the lower number
  * last. */
 static char *find_mismatch(const Scheduler *scheduler, const Collective *collective, uint32_t node,
@@ -197,11 +214,14 @@ static char *find_mismatch(const Scheduler *scheduler, const Collective *collect
         return NULL;
 
     const bool ordered = first < node;
+    const char *const left = ordered ? collective->arguments : propose->arguments;
+    const char *const right = ordered ? propose->arguments : collective->arguments;
+    g_autofree char *own_left = find_own_fields(left, right);
+    g_autofree char *own_right = find_own_fields(right, left);
     return g_strdup_printf("node %u and node %u %s%s with different arguments: %.*s / %.*s",
                            nodes[ordered ? first : node].id, nodes[ordered ? node : first].id,
                            VERBS[collective->what].does, collective->name, ARGUMENTS_SHOWN,
-                           ordered ? collective->arguments : propose->arguments, ARGUMENTS_SHOWN,
-                           ordered ? propose->arguments : collective->arguments);
+                           own_left, ARGUMENTS_SHOWN, own_right);
 }
 
 /* All nodes have proposed the same call. */

@@ -13,7 +13,7 @@
  * they have been handled or parked. Nobody else waits for what is sent here, so the wait for room
  * ends as every such wait does.
  *
- * Threads: that of the engine's calls, which owns the part. Answers come on the thread that
+ * Threads: that of part steps, which owns the part. Answers come on the thread that
  * receives, or that cancels. */
 #include "engine/server/moving_part.h"
 

@@ -3,7 +3,7 @@
  *   moving_part.c  the requests of models, and how any request is sent
  *   moving_rows.c  rows, and what else belongs to the shard
  *
- * Threads: that of the engine's calls. */
+ * Threads: that of part steps. */
 #ifndef RUBATO_ENGINE_SERVER_MOVING_PART_H
 #define RUBATO_ENGINE_SERVER_MOVING_PART_H
 

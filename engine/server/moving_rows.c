@@ -2,7 +2,7 @@
  * Sets of state for what the update rule keeps beside them. Rows of different lengths are sent as
  * assignments. Tunings and counts of bad deltas are sent with them.
  *
- * Threads: that of the engine's calls, which owns the part. */
+ * Threads: that of part steps, which owns the part. */
 #include "engine/server/moving_part.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/handler.h"

@@ -10,6 +10,7 @@ extern const RequestOps count_bad_gradients_request, list_bad_gradients_request;
 extern const RequestOps set_bad_gradients_request, set_clocks_request;
 extern const RequestOps tune_request, announce_request, clock_request, fence_request;
 extern const RequestOps handler_request;
+extern const RequestOps feed_request, position_request;
 
 const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
     [MESSAGE_GET] = &get_request,
@@ -30,6 +31,8 @@ const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
     [MESSAGE_SET_CLOCKS] = &set_clocks_request,
     [MESSAGE_ADD_GET] = &add_get_request,
     [MESSAGE_HANDLER] = &handler_request,
+    [MESSAGE_FEED] = &feed_request,
+    [MESSAGE_POSITION] = &position_request,
 };
 
 const char *request_find_key_fault(const RubatoShard *shard, const RubatoRequest *request)

@@ -19,6 +19,7 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->n_refused = 0;
     server->fail_task = fail_task;
     server->user = user;
+    server->no_numbers = NULL;
     server->arrival = (Arrival){ 0 };
     server->starved = false;
     server->complaint = NULL;

@@ -8,6 +8,8 @@
 
 #include <rubato/model_ops.h>
 
+#include "engine/server/no_numbers.h"
+#include "io/net/deferred_adds.h"
 #include "io/net/post_office/post_office.h"
 
 /* A part whose state comes from another node. */
@@ -26,6 +28,7 @@ struct Server {
     PostOffice *office;
     void (*fail_task)(void *user, uint32_t epoch, int code, const char *text); /* RubatoError */
     void *user;
+    NoNumbers *no_numbers; /* of the node; set before the start. NULL: they are not logged */
 
     /* owner only */
     GPtrArray *tables; /* of ServerTable, by table id; NULL: dropped */
@@ -56,6 +59,10 @@ void servers_run(Server *servers, uint32_t n, void (*function)(Server *server, v
 void servers_post(Server *servers, uint32_t n, void (*function)(Server *server, void *data),
                   void *data, Call *call);
 
+/* The run has ended: answers that wait for replicas are cancelled soon, and no others wait. Returns
+ * at once. */
+void servers_post_end_feeds(Server *servers, uint32_t n);
+
 /* These functions run as the owner. */
 
 /* Adds a table of n parts, none of which is here yet. Dropping the table frees the parts that are
@@ -65,6 +72,18 @@ void server_drop_table(Server *server, uint32_t table);
 
 /* Takes over the shard of a part. */
 void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard *shard);
+
+/* The part, whose shard is here, has replicas on n servers of other nodes. */
+void server_add_feed(Server *server, uint32_t table, uint32_t part, const uint32_t *replicas,
+                     uint32_t n);
+
+/* Takes over the shard of a replica of a part, whose primary is on that server of another node. */
+void server_add_replica(Server *server, uint32_t table, uint32_t part, uint32_t primary,
+                        RubatoShard *shard);
+
+/* A replica's rows, and the number of inputs that it has had; NULL: it is not here. */
+RubatoShard *server_find_replica(const Server *server, uint32_t table, uint32_t part,
+                                 uint64_t *position);
 
 /* NULL: the part is not here. */
 RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t part);
@@ -78,6 +97,10 @@ void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, u
 bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
                        const RubatoModelSetup *setup, uint32_t n_nodes, const uint32_t *workers_of,
                        GError **error);
+
+/* Where its workers keep their Adds of a table, if they are all in this process; NULL: they send
+ * them. adds stays until the task has ended here. */
+void server_defer_adds(Server *server, uint32_t epoch, uint32_t table, DeferredAdds *adds);
 
 /* Ends all models of a task: requests parked in them are answered as cancelled. A second call does
  * nothing. */

@@ -7,36 +7,28 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"
+#include "engine/server/server_feed.h"
 #include "engine/server/server_private.h"
+#include "engine/server/server_replicas.h"
 #include "io/net/handler_call.h"
 
 static const char no_such_part[] = "a request for a part that is not here";
 static const char no_such_move[] = "the state of a part that does not move";
-
-/* Sends back the requests that the model has answered. If memory was short, all get CALL_NO_MEMORY,
- * because some may hold no answer. */
-static void empty_outbox(Server *server, RubatoModel *model)
-{
-    const CallStatus status = server->starved ? CALL_NO_MEMORY : CALL_OK;
-    const uint64_t min_clock = rubato_model_min_clock(model);
-    RubatoRequest *request = model_take_answered(model), *next;
-
-    for (; request != NULL; request = next) {
-        next = request->next;
-        message_of_request(request)->min_clock = min_clock;
-        server_answer(server, message_of_request(request), status);
-    }
-}
 
 /* All models have the same sources and are told the same clocks: a clock that one ignores, all
  * ignore. */
 static void handle_clock(Server *server, const Binding *binding, Message *message)
 {
     for (uint32_t i = 0; i < binding->n_here; i++) {
-        RubatoModel *model = binding->parts[binding->here[i]].model;
+        const BoundPart *const part = &binding->parts[binding->here[i]];
 
-        model_clock(model, message->clock.source, message->clock.clock);
-        empty_outbox(server, model);
+        if (G_UNLIKELY(part->fed != NULL)) {
+            server_feed_clock(server, part, message);
+            server_empty_fed(server, part);
+            continue;
+        }
+        server_take_clock(binding, binding->here[i], &message->clock);
+        server_empty_outbox(server, part->model);
     }
     server_answer(server, message, CALL_OK);
     if (G_UNLIKELY(server->starved))
@@ -56,9 +48,12 @@ static bool may_wait(const BoundPart *part, const RubatoRequest *request)
 }
 
 /* Before a Get comes to its model. Returns the message, which may lie elsewhere now. */
-static inline Message *prepare_get(const Server *server, const BoundPart *part, Message *message)
+static inline Message *prepare_get(const Server *server, const Binding *binding,
+                                   const BoundPart *part, Message *message)
 {
-    if (message->node_clock > 0)
+    if (G_UNLIKELY(binding->adds != NULL))
+        server_bring_clock(binding, message->part, message);
+    else if (message->node_clock > 0)
         model_clock(part->model, message->node, message->node_clock);
     if (message->node != server->office->self && may_wait(part, &message->request))
         return post_office_detach(message);
@@ -109,8 +104,78 @@ static bool get_for_other_node(Server *server, const BoundPart *part, Message *m
     message->min_clock = rubato_model_min_clock(model);
     message->status = CALL_OK;
     message_end(message);
-    empty_outbox(server, model);
+    server_empty_outbox(server, model);
     return false;
+}
+
+/* Before a request other than a Get, an Add or a clock comes to a model whose Adds are deferred. */
+static void prepare_for_deferred(const Binding *binding, const Message *message)
+{
+    const bool calls = message->kind == MESSAGE_HANDLER;
+
+    if (calls && message->request.handler_call->ops->access != RUBATO_ACCESS_WRITES)
+        server_bring_clock(binding, message->part, message);
+    else if (calls || message->kind == MESSAGE_ADD_GET)
+        server_take_earlier(binding, message);
+}
+
+/* The request that its model has not answered stays with it. */
+static void park(Server *server, const Binding *binding, const BoundPart *part, Message *message)
+{
+    if (!message->is_answered &&
+        G_UNLIKELY(!post_office_park(message, held_bytes(part->shard, message))))
+        server_overfill(server, binding, message);
+}
+
+/* Whether it is the call of a handler that writes. Replicas do not keep what such a call answers,
+ * so they do not get it. */
+static bool changes_rows(const Message *message)
+{
+    return message->kind == MESSAGE_HANDLER &&
+           message->request.handler_call->ops->access == RUBATO_ACCESS_WRITES;
+}
+
+/* A request of a part with replicas. */
+static void handle_for_fed(Server *server, const Binding *binding, const BoundPart *part,
+                           Message *message)
+{
+    const bool adds = message->kind == MESSAGE_ADD || message->kind == MESSAGE_ADD_GET;
+
+    if (message->kind == MESSAGE_HANDLER) {
+        message = server_take_call(server, part->shard, message);
+        if (message == NULL)
+            return;
+    }
+    if (changes_rows(message)) {
+        server_refuse(server, message, "a call that changes rows of a part with replicas");
+        return;
+    }
+    if (adds)
+        server_feed_add(server, part, message);
+    switch (message->kind) {
+    case MESSAGE_ADD:
+        rubato_model_finish(part->model, &message->request);
+        break;
+    case MESSAGE_ADD_GET:
+        message->request.input = NULL;
+        message = prepare_get(server, binding, part, message);
+        model_get(part->model, &message->request);
+        break;
+    case MESSAGE_GET:
+        message = prepare_get(server, binding, part, message);
+        model_get(part->model, &message->request);
+        break;
+    case MESSAGE_TUNE:
+        server_feed_tuning(server, part, message);
+        break;
+    default:
+        request_ops[message->kind]->in_task(part->model, &message->request);
+        break;
+    }
+    server_empty_fed(server, part);
+    if (G_UNLIKELY(server->starved))
+        server_starve(server, binding);
+    park(server, binding, part, message);
 }
 
 static void handle_for_task(Server *server, Message *message)
@@ -146,9 +211,13 @@ static void handle_for_task(Server *server, Message *message)
             server_starve(server, binding);
         return;
     }
+    if (G_UNLIKELY(part->fed != NULL)) {
+        handle_for_fed(server, binding, part, message);
+        return;
+    }
     switch (message->kind) { /* the most frequent kinds; the array handles the others */
     case MESSAGE_GET:
-        message = prepare_get(server, part, message);
+        message = prepare_get(server, binding, part, message);
         if (message->node == server->office->self) {
             model_get(part->model, &message->request);
         } else if (!get_for_other_node(server, part, message)) {
@@ -158,6 +227,8 @@ static void handle_for_task(Server *server, Message *message)
         }
         break;
     case MESSAGE_ADD:
+        if (G_UNLIKELY(binding->adds != NULL))
+            server_take_earlier(binding, message);
         model_add(part->model, &message->request);
         break;
     default:
@@ -170,17 +241,17 @@ static void handle_for_task(Server *server, Message *message)
             if (message == NULL)
                 return;
         }
+        if (G_UNLIKELY(binding->adds != NULL))
+            prepare_for_deferred(binding, message);
         if (message->kind == MESSAGE_ADD_GET)
-            message = prepare_get(server, part, message);
+            message = prepare_get(server, binding, part, message);
         request_ops[message->kind]->in_task(part->model, &message->request);
         break;
     }
-    empty_outbox(server, part->model);
+    server_empty_outbox(server, part->model);
     if (G_UNLIKELY(server->starved))
         server_starve(server, binding);
-    if (!message->is_answered &&
-        G_UNLIKELY(!post_office_park(message, held_bytes(part->shard, message))))
-        server_overfill(server, binding, message);
+    park(server, binding, part, message);
 }
 
 static bool has_room(const RubatoShard *shard, Message *message)
@@ -191,6 +262,26 @@ static bool has_room(const RubatoShard *shard, Message *message)
     return ops->rows != REQUEST_OUTPUT || request->output != NULL || request->keys.n == 0 ||
            post_office_make_room(message,
                                  request->keys.n * request_row_bytes(ops, shard_spec(shard)));
+}
+
+/* A request between tasks of a part with replicas. */
+static void handle_fed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
+                                   Message *message)
+{
+    const RequestOps *ops = request_ops[message->kind];
+
+    if (changes_rows(message)) {
+        server_refuse(server, message, "a call that changes rows of a part with replicas");
+        return;
+    }
+    if (ops->is_input)
+        server_feed_past_models(server, fed, shard, message);
+    else if (has_room(shard, message))
+        ops->between_tasks(shard, &message->request);
+    else
+        server->starved = true;
+    server_answer_fed(server, fed, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
+    server->starved = false;
 }
 
 static void handle_past_models(Server *server, Message *message)
@@ -227,6 +318,10 @@ static void handle_past_models(Server *server, Message *message)
         if (message == NULL)
             return;
     }
+    if (G_UNLIKELY(table->parts[message->part].fed != NULL)) {
+        handle_fed_past_models(server, table->parts[message->part].fed, shard, message);
+        return;
+    }
     if (has_room(shard, message))
         ops->between_tasks(shard, &message->request);
     else
@@ -238,10 +333,21 @@ static void handle_past_models(Server *server, Message *message)
 /* Handles a message that needs no table, or a function to run as the owner. True if it was one. */
 static bool handle_without_table(Server *server, Message *message)
 {
-    if (message->kind == MESSAGE_INVOKE)
+    switch (message->kind) {
+    case MESSAGE_INVOKE:
         message->invoke(message, server);
-    else if (!request_ops[message->kind]->is_empty)
-        return false;
+        break;
+    case MESSAGE_FEED:
+        server_take_input(server, message);
+        return true;
+    case MESSAGE_POSITION:
+        server_take_position(server, message);
+        return true;
+    default:
+        if (!request_ops[message->kind]->is_empty)
+            return false;
+        break;
+    }
     server_answer(server, message, CALL_OK);
     return true;
 }
@@ -280,6 +386,8 @@ size_t server_find_work(Actor *actor, const Message *message)
 
     if (ops == NULL || !ops->releases)
         return 0;
+    if (message->kind == MESSAGE_FEED)
+        return server_find_input_work((Server *)actor, message);
     binding = server_find_binding((Server *)actor, message->epoch, message->table);
     if (binding == NULL)
         return 0;

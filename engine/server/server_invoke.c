@@ -3,6 +3,8 @@
  * Threads: any that is not a server's owner. */
 #include "engine/server/server.h"
 
+#include "engine/server/server_feed.h"
+
 typedef struct {
     Message message; /* first: the handler finds it by the message */
     void (*function)(Server *server, void *data);
@@ -36,6 +38,27 @@ void servers_post(Server *servers, uint32_t n, void (*function)(Server *server, 
                                     .function = function,
                                     .data = data };
         actor_post(&servers[i].actor, &invocation->message);
+    }
+}
+
+static void end_feeds(Message *message, void *server)
+{
+    (void)message;
+    server_end_feeds(server);
+}
+
+static void free_message(Message *message)
+{
+    g_free(message);
+}
+
+void servers_post_end_feeds(Server *servers, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        Message *message = g_new0(Message, 1);
+
+        *message = (Message){ .kind = MESSAGE_INVOKE, .invoke = end_feeds, .end = free_message };
+        actor_post(&servers[i].actor, message);
     }
 }
 

@@ -49,11 +49,12 @@
  *
  * Why each wait ends. A sender at a closed map waits for the move. The move waits for three things.
  * Senders that are posting wait for nothing. Fences end, and room in the window to the new server
- * comes, because servers handle each message without a wait (parked requests take no room). The
- * threads of the engine's calls do their step. None of these waits for a worker. So it does not
- * matter which worker is the slowest, or whether it waits at the map. The messages with the state
- * are no larger than others, so the I/O thread works for a bounded time on each. A lost node ends
- * the run's tasks as always, and with them these waits; the move then fails with that cause.
+ * comes, because servers handle each message without a wait (parked requests take no room). Each
+ * node's thread of part steps does its step, and has no other work. None of these waits for a
+ * worker. So it does not matter which worker is the slowest, or whether it waits at the map. The
+ * messages with the state are no larger than others, so the I/O thread works for a bounded time on
+ * each. A lost node ends the run's tasks as always, and with them these waits; the move then fails
+ * with that cause.
  *
  * What replicas can use: the number of the map says, when it opens, which map a sender has.
  * CALL_MOVED and sending again would be the same for a part that is gone because its server died.
@@ -101,7 +102,7 @@ static void expect(Server *server, void *data)
 
     server->arrival = expecting->arrival;
     shard_set_alarm(server->arrival.shard, &server->starved);
-    server_place_shard(server, server->arrival.shard, server->arrival.part);
+    server_place_shard(server, server->arrival.shard, server->arrival.table, server->arrival.part);
     for (guint i = 0; i < server->bindings->len && expecting->error == NULL; i++) {
         Binding *binding = &g_array_index(server->bindings, Binding, i);
 
@@ -169,6 +170,10 @@ static void take_out(Server *server, void *data)
         if (binding->table != moving->table || binding->parts[moving->part].model == NULL)
             continue;
         model = binding->parts[moving->part].model;
+        server_catch_up(server, binding, moving->part);
+        server_empty_outbox(server, model);
+        if (G_UNLIKELY(server->starved))
+            server_starve(server, binding);
         model_set_outbox(model, &moving->outbox);
         g_array_append_val(moving->models, ((MovingModel){ binding->epoch, model }));
         remove_model(binding, moving->part);

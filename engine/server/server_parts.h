@@ -1,8 +1,8 @@
 /* Parts that move between servers: what servers do for it. engine/engine_parts.c calls this, step
  * by step; the design note is in server_parts.c.
  *
- * Threads: that of the engine's calls, one move at a time. During a move no task begins, and no
- * table is created or dropped; tasks may end. */
+ * Threads: that of part steps, one move at a time. During a move no task begins, and no table is
+ * created or dropped; tasks may end. */
 #ifndef RUBATO_ENGINE_SERVER_SERVER_PARTS_H
 #define RUBATO_ENGINE_SERVER_SERVER_PARTS_H
 

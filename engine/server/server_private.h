@@ -4,8 +4,12 @@
  *   server_handle.c  what happens to a message
  *   server_checks.c  what is checked of messages of other nodes
  *   server_handlers.c  calls of handlers: their bytes, and where they run
+ *   server_deferred.c  clocks, and the Adds that workers keep until one comes
  *   server_parts.c   parts that move
  *   moving_part.c    the state of a part, sent to another node
+ *   server_feed.c    a part with replicas, on its primary
+ *   server_replicas.c  a replica
+ *   replica_feed.c   what the two know of each other
  *   server_tables.c  its shards, the models of tasks, answers
  *   server_invoke.c  functions as the owner
  *
@@ -20,11 +24,16 @@
 #include "models/model.h"
 #include "models/shard/shard.h"
 
+typedef struct FedPart FedPart; /* server_feed.h */
+typedef struct Replica Replica; /* server_replicas.h */
+
 /* A table's parts on this server. */
 typedef struct {
     uint32_t n_parts;
     struct {
         RubatoShard *shard; /* NULL: it is not here */
+        FedPart *fed;       /* its replicas, if it is here and has some; else NULL */
+        Replica *replica;   /* a replica of it is here; else NULL */
     } parts[];
 } ServerTable;
 
@@ -32,6 +41,7 @@ typedef struct {
 typedef struct {
     RubatoShard *shard;
     RubatoModel *model;
+    FedPart *fed; /* NULL: it has no replicas */
 } BoundPart;
 
 /* A task's models over one table. */
@@ -41,8 +51,10 @@ typedef struct {
     const char *table_name;
     uint32_t n_parts;
     uint32_t n_here;
-    uint32_t *here;   /* the parts that are here, ascending */
-    BoundPart *parts; /* by part; model NULL: the part is not here */
+    uint32_t *here;     /* the parts that are here, ascending */
+    BoundPart *parts;   /* by part; model NULL: the part is not here */
+    DeferredAdds *adds; /* that workers of this process keep until their clock has passed; NULL:
+                         * they send all */
 
     /* for models that begin later */
     RubatoModelSetup setup;
@@ -77,6 +89,21 @@ static inline Binding *server_find_binding(Server *server, uint32_t epoch, uint3
     return NULL;
 }
 
+/* Sends back the requests that the model has answered. If memory was short, all get CALL_NO_MEMORY,
+ * because some may hold no answer. */
+static inline void server_empty_outbox(Server *server, RubatoModel *model)
+{
+    const CallStatus status = server->starved ? CALL_NO_MEMORY : CALL_OK;
+    const uint64_t min_clock = rubato_model_min_clock(model);
+    RubatoRequest *request = model_take_answered(model), *next;
+
+    for (; request != NULL; request = next) {
+        next = request->next;
+        message_of_request(request)->min_clock = min_clock;
+        server_answer(server, message_of_request(request), status);
+    }
+}
+
 /* ---- server_handle.c: what the actor calls ---- */
 
 void server_handle(Actor *actor, Message *message);
@@ -109,10 +136,28 @@ Message *server_take_call(Server *server, RubatoShard *shard, Message *message);
 #define SERVER_ALL_EPOCHS UINT32_MAX
 void server_drop_calls(Server *server, uint32_t epoch);
 
+/* ---- server_deferred.c ---- */
+
+/* A request has brought a clock of its node to a part: tells it to the model, and gives it the
+ * deferred Adds that it makes due. 0: it has brought none. What the model answers is in its
+ * outbox. */
+void server_bring_clock(const Binding *binding, uint32_t part, const Message *message);
+
+/* The same of a MESSAGE_CLOCK. */
+void server_take_clock(const Binding *binding, uint32_t part, const MessageClock *clock);
+
+/* A worker's Add that it has sent comes to a part, behind those that it has deferred: gives the
+ * model these before. */
+void server_take_earlier(const Binding *binding, const Message *message);
+
+/* Brings a part's rows up to the clock of the node's workers, without a message: see the design
+ * note. The caller empties the outbox, and looks whether the server has starved. */
+void server_catch_up(Server *server, const Binding *binding, uint32_t part);
+
 /* ---- server_tables.c ---- */
 
-/* Tells a shard where it is: on this server, as that part of its table. */
-void server_place_shard(Server *server, RubatoShard *shard, uint32_t part);
+/* Tells a shard where it is: on this server, as that part of the table. */
+void server_place_shard(Server *server, RubatoShard *shard, uint32_t table, uint32_t part);
 
 /* Ends a model: requests parked in it are answered as cancelled. */
 void server_end_model(Server *server, RubatoModel *model);

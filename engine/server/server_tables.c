@@ -1,7 +1,9 @@
 /* The shards and models that a server holds, and what happens without memory.
  *
  * Thread: the server's owner. */
+#include "engine/server/server_feed.h"
 #include "engine/server/server_private.h"
+#include "engine/server/server_replicas.h"
 
 #include <rubato/error.h>
 #include <string.h>
@@ -92,11 +94,27 @@ static RubatoShard *find_shard(void *server, const char *table, uint32_t part, b
     return NULL;
 }
 
-void server_place_shard(Server *server, RubatoShard *shard, uint32_t part)
+/* Logs a worker's first delta that is no number, unless another shard of this node has done so. */
+static void say_no_number(void *user, uint32_t table, const char *name, uint32_t worker)
+{
+    const Server *server = user;
+    g_autofree char *who = worker == BAD_GRADIENTS_NO_WORKER ? g_strdup("the engine")
+                                                             : g_strdup_printf("worker %u", worker);
+
+    if (server->no_numbers != NULL && no_numbers_are_first(server->no_numbers, table, worker))
+        g_warning("table %s: %s has added a value that is no number, or infinite; training that "
+                  "diverges does so: take smaller steps or scale the data "
+                  "(rubato_engine_bad_gradients counts such values)",
+                  name, who);
+}
+
+void server_place_shard(Server *server, RubatoShard *shard, uint32_t table, uint32_t part)
 {
     const PostOffice *office = server->office;
 
-    shard_set_place(shard, &(ShardPlace){ .part = part,
+    shard_set_place(shard, &(ShardPlace){ .table = table,
+                                          .part = part,
+                                          .say_no_number = say_no_number,
                                           .node = office->node_ids[office->self],
                                           .server = server,
                                           .find_shard = find_shard,
@@ -108,7 +126,34 @@ void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard
 {
     server_find_table(server, table)->parts[part].shard = shard;
     shard_set_alarm(shard, &server->starved);
-    server_place_shard(server, shard, part);
+    server_place_shard(server, shard, table, part);
+}
+
+void server_add_feed(Server *server, uint32_t table, uint32_t part, const uint32_t *replicas,
+                     uint32_t n)
+{
+    server_find_table(server, table)->parts[part].fed = fed_part_new(table, part, replicas, n);
+}
+
+void server_add_replica(Server *server, uint32_t table, uint32_t part, uint32_t primary,
+                        RubatoShard *shard)
+{
+    server_find_table(server, table)->parts[part].replica =
+        replica_new(table, part, primary, shard);
+    shard_set_alarm(shard, &server->starved);
+}
+
+RubatoShard *server_find_replica(const Server *server, uint32_t table, uint32_t part,
+                                 uint64_t *position)
+{
+    const ServerTable *found = server_find_table(server, table);
+    const Replica *replica =
+        found != NULL && part < found->n_parts ? found->parts[part].replica : NULL;
+
+    if (replica == NULL)
+        return NULL;
+    *position = replica->position;
+    return replica->shard;
 }
 
 void server_drop_table(Server *server, uint32_t table)
@@ -117,8 +162,11 @@ void server_drop_table(Server *server, uint32_t table)
 
     if (dropped == NULL)
         return;
-    for (uint32_t part = 0; part < dropped->n_parts; part++)
+    for (uint32_t part = 0; part < dropped->n_parts; part++) {
         shard_free(dropped->parts[part].shard);
+        fed_part_free(dropped->parts[part].fed);
+        replica_free(dropped->parts[part].replica);
+    }
     g_free(dropped);
     g_ptr_array_index(server->tables, table) = NULL;
 }
@@ -171,10 +219,33 @@ void server_end_model(Server *server, RubatoModel *model)
     }
 }
 
+/* Adds of clocks that have passed are not lost. But a Get that waits until now is cancelled, also
+ * if the clock has come that it waits for: its task has been. */
+static void end_caught_up(Server *server, const Binding *binding, uint32_t part)
+{
+    RubatoModel *const model = binding->parts[part].model;
+    RubatoRequest *request, *next;
+
+    server_catch_up(server, binding, part);
+    for (request = model == NULL ? NULL : model_take_answered(model); request != NULL;
+         request = next) {
+        next = request->next;
+        server_answer(server, message_of_request(request), CALL_CANCELLED);
+    }
+    if (G_UNLIKELY(server->starved))
+        server_starve(server, binding);
+    server_end_model(server, model);
+}
+
 static void clear_binding(Server *server, Binding *binding)
 {
-    for (uint32_t i = 0; i < binding->n_here; i++)
-        server_end_model(server, binding->parts[binding->here[i]].model);
+    for (uint32_t i = 0; i < binding->n_here; i++) {
+        FedPart *const fed = binding->parts[binding->here[i]].fed;
+
+        if (fed != NULL)
+            server_feed_end(server, fed, binding->epoch);
+        end_caught_up(server, binding, binding->here[i]);
+    }
     if (binding->arriving != NULL)
         server_end_model(server, binding->arriving);
     g_free(binding->here);
@@ -201,6 +272,28 @@ RubatoModel *server_begin_model(Server *server, const Binding *binding, RubatoSh
     return model;
 }
 
+/* The models of the replicas that are here. False: there is no memory for one. */
+static bool begin_replicas(Server *server, const Binding *binding, const ServerTable *table,
+                           GError **error)
+{
+    for (uint32_t part = 0; part < table->n_parts; part++) {
+        Replica *const replica = table->parts[part].replica;
+        RubatoModel *model;
+
+        if (replica == NULL)
+            continue;
+        model = server_begin_model(server, binding, replica->shard, error);
+        if (model == NULL) {
+            for (uint32_t i = 0; i < part; i++)
+                if (table->parts[i].replica != NULL)
+                    replica_end_task(table->parts[i].replica, binding->epoch);
+            return false;
+        }
+        replica_begin_task(replica, binding->epoch, model);
+    }
+    return true;
+}
+
 bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
                        const RubatoModelSetup *setup, uint32_t n_nodes, const uint32_t *workers_of,
                        GError **error)
@@ -224,6 +317,7 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
         binding.parts[part] = (BoundPart){
             .shard = shard,
             .model = server_begin_model(server, &binding, shard, error),
+            .fed = used->parts[part].fed,
         };
         if (binding.parts[part].model == NULL) {
             clear_binding(server, &binding);
@@ -231,8 +325,17 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
         }
         binding.here[binding.n_here++] = part;
     }
+    if (!begin_replicas(server, &binding, used, error)) {
+        clear_binding(server, &binding);
+        return false;
+    }
     g_array_append_val(server->bindings, binding);
     return true;
+}
+
+void server_defer_adds(Server *server, uint32_t epoch, uint32_t table, DeferredAdds *adds)
+{
+    server_find_binding(server, epoch, table)->adds = adds;
 }
 
 void server_end_task(Server *server, uint32_t epoch)

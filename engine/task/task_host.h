@@ -6,6 +6,7 @@
 
 #include "engine/control/control.h"
 #include "engine/server/server.h"
+#include "engine/services/services.h"
 #include "io/history/history.h"
 
 typedef struct {
@@ -13,6 +14,7 @@ typedef struct {
     Server *servers;    /* of this node */
     uint32_t n_servers;
     Actor *helper;
+    Services *services;
     const uint32_t *workers_of; /* by node number: workers of a task that names no number */
     uint32_t stall_ms;
     History *history; /* NULL: none is kept */

@@ -188,6 +188,7 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
     pthread_mutex_unlock(&run->lock);
     barrier_cancel(&run->barrier);
     post_office_cancel(office, run->epoch);
+    services_cancel(run->host->services, run->epoch);
     if (office->network != NULL)
         network_wake_waiters(office->network);
 }

@@ -58,6 +58,9 @@ void task_run_tell_news(RubatoTaskRun *run);
  * run uses the table. */
 void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table);
 
+/* Tells the servers the clocks of all tables whose Adds are deferred. */
+void task_run_tell_deferred(RubatoTaskRun *run);
+
 /* ---- a worker's thread ---- */
 
 /* A worker opens its reader `id`. Returns the node reader of this node's readers `id`; the first

@@ -68,6 +68,7 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->traits = model_traits(table->spec);
         route->lazy_clocks = office->n_nodes == 1 && route->traits->lazy_clocks;
         route->clocks = &run->clocks[i];
+        table_route_defer_adds(route);
         route->office = office;
         route->cancelled = &run->cancelled;
         route->stall_ms = run->host->stall_ms;
@@ -83,6 +84,7 @@ void task_run_clear_routes(RubatoTaskRun *run)
     for (size_t i = 0; i < run->n_tables && run->routes != NULL; i++) {
         post_office_unlisten(run->host->office, &run->ears[i].listener);
         process_cache_free(table_route_cache(&run->routes[i]));
+        deferred_adds_free(run->routes[i].deferred);
         clocks_clear(&run->clocks[i]);
     }
     g_clear_pointer(&run->routes, g_free);
@@ -111,8 +113,10 @@ static void begin_models(Server *server, void *data)
         GError *error = NULL;
 
         if (server_begin_task(server, run->epoch, table->id, &setup, run->host->office->n_nodes,
-                              run->workers_of, &error))
+                              run->workers_of, &error)) {
+            server_defer_adds(server, run->epoch, table->id, run->routes[i].deferred);
             continue;
+        }
         pthread_mutex_lock(&beginning->lock);
         if (beginning->error == NULL)
             beginning->error = g_steal_pointer(&error);
@@ -178,5 +182,12 @@ void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table)
 {
     for (size_t i = 0; i < run->n_tables; i++)
         if (run->routes[i].table == table)
+            table_route_tell_again(&run->routes[i]);
+}
+
+void task_run_tell_deferred(RubatoTaskRun *run)
+{
+    for (size_t i = 0; i < run->n_tables; i++)
+        if (run->routes[i].deferred != NULL)
             table_route_tell_again(&run->routes[i]);
 }

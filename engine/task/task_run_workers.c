@@ -255,8 +255,10 @@ static void *work(void *user)
     g_autoptr(GError) error = NULL;
     worker_begin(worker);
     caller_place = CALLER_IN_TASK;
+    caller_task = (CallerTask){ run->epoch, &run->cancelled };
     const bool ok = run->function(worker, run->user_data, &error);
     caller_place = CALLER_OUTSIDE;
+    caller_task = (CallerTask){ 0 };
 
     /* after a cancellation every call fails: such a failure is not the cause */
     if (!ok && !(task_run_is_cancelled(run) &&

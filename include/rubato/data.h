@@ -90,6 +90,7 @@ typedef enum {
 typedef struct {
     const char *format;
     uint32_t hash_bits; /* csv, text: bits that hashes keep, 64 for all; 0: nothing is hashed */
+    uint32_t fields_in_keys; /* ratings: 2, a key is number × 2 + field; 0: keys tell no field */
 
     /* csv */
     uint32_t n_columns;              /* 0: another format, or no file with a line in it */

@@ -70,6 +70,13 @@ typedef struct {
      * other threads yet. */
     bool handle_signals;
 
+    /* With handle_signals: called at the first of these signals, on a thread of the engine. True:
+     * the program ends in its own way; only the next signal cancels the run, and a third ends the
+     * process at once. NULL: nobody is asked. It may return false, too, for a signal to be noticed
+     * only. */
+    bool (*take_signal)(int signal_number, void *user_data);
+    void *signal_data; /* its user_data */
+
     /* In place of a cluster file. NULL, or RUBATO_ROLE_NONE in it: none. The caller may free it
      * once rubato_engine_new has returned. */
     const RubatoAnnouncement *announcement;
@@ -125,6 +132,15 @@ RUBATO_API RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const Rubato
  * failure: RUBATO_ERROR_TASK_FAILED names the worker and node, _CANCELLED, _NODE_LOST,
  * _DEADLOCK. */
 RUBATO_API bool rubato_task_run_wait(RubatoTaskRun *run, GError **error);
+
+/* The same of n tasks: waits for all of them, also if some fail, and frees their handles. An
+ * element may be NULL, as of a task that could not be started; afterwards all are. False with the
+ * error of the first one in the array that has failed. */
+RUBATO_API bool rubato_task_runs_wait_all(RubatoTaskRun **runs, size_t n, GError **error);
+
+/* Waits for a task's end, however it ends, and frees the handle: for g_autoptr. NULL is allowed.
+ * The engine must not be freed before. */
+RUBATO_API void rubato_task_run_free(RubatoTaskRun *run);
 
 /* Collective. Starts a task and waits for its end: rubato_engine_start and rubato_task_run_wait. */
 RUBATO_API bool rubato_engine_run(RubatoEngine *engine, const RubatoTask *task, GError **error);
@@ -258,6 +274,7 @@ RUBATO_API bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *ta
                                             RubatoBadGradients **counts, size_t *n, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoEngine, rubato_engine_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoTaskRun, rubato_task_run_free)
 
 G_END_DECLS
 

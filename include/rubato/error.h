@@ -28,6 +28,8 @@ typedef enum {
     RUBATO_ERROR_NODE_LOST,   /* a node died or hangs */
     RUBATO_ERROR_DEADLOCK,    /* workers of a task wait for one another, and would wait for ever */
     RUBATO_ERROR_HANDLER,     /* a handler failed on a server; the message is its own */
+    RUBATO_ERROR_SERVICE,     /* a service failed on its node; the message is its own */
+    RUBATO_ERROR_TIMEOUT,     /* a request to a service, or a barrier of a group, took too long */
 } RubatoError;
 
 RUBATO_API GQuark rubato_error_quark(void);

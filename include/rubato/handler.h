@@ -11,6 +11,7 @@
 #include <rubato/bytes.h>
 #include <rubato/engine.h>
 #include <rubato/handler_ops.h>
+#include <rubato/ticket.h>
 
 G_BEGIN_DECLS
 
@@ -39,6 +40,19 @@ typedef struct {
  * Threads: the worker's. (*result: transfer full) */
 RUBATO_API bool rubato_worker_call_handler(RubatoWorker *worker, const RubatoHandlerCall *call,
                                            GBytes **result, GError **error);
+
+/* The same by a ticket (ticket.h): returns at once, 0 on error. *result is set before the ticket
+ * ends, if it ends with success, and must stay until then. Arguments and keys are copied, or
+ * borrowed until the ticket has ended. Errors of the call itself are told to its callback, and to
+ * the worker when it waits for the ticket. `reduce` runs on the node's helper thread. The end of
+ * the worker's function waits for calls under way.
+ *
+ * Threads: the worker's. (*result: transfer full) */
+RUBATO_API RubatoTicket rubato_worker_call_handler_async(RubatoWorker *worker,
+                                                         const RubatoHandlerCall *call,
+                                                         GBytes **result,
+                                                         const RubatoRequestOptions *options,
+                                                         GError **error);
 
 /* The same between tasks, without a model: what the handler writes has been written when this
  * returns. Any thread. (*result: transfer full) */

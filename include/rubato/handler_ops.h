@@ -9,8 +9,9 @@
  * line in the array of models/handlers/handler.c.
  *
  * Threads: the part's present owner calls `run`, one thread at a time for a part; meanwhile its
- * server does nothing else. The caller and the owner call `check`; the caller calls `reduce`. None
- * of them may block, or call an engine, a worker or a handle. */
+ * server does nothing else. The caller and the owner call `check`. The caller calls `reduce` or, if
+ * it calls by ticket, its node's helper thread does. None of them may block, or call an engine, a
+ * worker or a handle. */
 #ifndef RUBATO_HANDLER_OPS_H
 #define RUBATO_HANDLER_OPS_H
 

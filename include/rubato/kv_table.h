@@ -6,7 +6,9 @@
  * Common to all calls of the handles for rows of one length:
  * - n keys come in any order; a key may be repeated. n = 0 does nothing. values and deltas hold n ×
  *   width values of the table's dtype; row i belongs to keys[i].
- * - The caller owns keys, values and deltas, and may reuse them when the call returns.
+ * - The caller owns keys, values and deltas, and may reuse them when the call returns. Rows come
+ *   straight into values: if a call fails after it was sent, values may hold some of the rows, or
+ *   parts of them.
  * - RUBATO_ERROR_RANGE: a key is outside a dense table's range. Nothing was sent, nothing written.
  *   RUBATO_ERROR_CANCELLED: the task failed elsewhere or was cancelled.
  *   RUBATO_ERROR_MEMORY: this node has no memory for the request.

@@ -111,8 +111,10 @@ typedef struct {
     bool per_worker_clocks;
 
     /* The model needs clocks for Gets only. It answers a Get at once if the min clock is at least
-     * the Get's clock minus the table's staleness. Then the Gets of a single node carry its clock,
-     * and a clock message is sent only while a Get waits. Not with per_worker_clocks. */
+     * the Get's clock minus the lead. Then the Gets of a single node carry its clock, and a clock
+     * message is sent only while a Get waits. With applies_by_clock the Adds of a single node come
+     * as late as the clock, or right behind it, in the order of clocks and workers. A message is
+     * then sent also if much is kept, and at the end. Not with per_worker_clocks. */
     bool lazy_clocks;
 
     /* A node may cache rows. A row that was read at a min clock serves every worker whose clock is
@@ -159,8 +161,9 @@ typedef struct {
     RubatoAggregate aggregate; /* bsp; f32 and f64 */
 
     /* The values of a row before its first write: "constant" (the default) is init_value, "uniform"
-     * lies in [init_low, init_high), "normal" has init_mean and init_stddev. Each value depends on
-     * seed, key and column alone, and not on the number of servers. */
+     * lies in [init_low, init_high), "normal" has init_mean and init_stddev. "zero_normal" is like
+     * "normal", but the first value of a row is 0. Each value depends on seed, key and column
+     * alone, and not on the number of servers. */
     const char *init;
     double init_value;
     double init_low, init_high;

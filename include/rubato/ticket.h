@@ -30,8 +30,8 @@ typedef void (*RubatoCallback)(RubatoTicket ticket, const GError *error, void *u
 /* What becomes of the arrays of keys and deltas. */
 typedef enum {
     RUBATO_BUFFERS_COPIED,   /* they may be reused at once */
-    RUBATO_BUFFERS_BORROWED, /* they must stay unchanged until the ticket has ended; they are not
-                              * copied before they are sent */
+    RUBATO_BUFFERS_BORROWED, /* they must stay unchanged until the ticket has ended; servers of this
+                              * node read them where they lie */
 } RubatoBuffers;
 
 /* Which requests go first, on the way to a server of another node and at the server. */

@@ -9,6 +9,9 @@
 #include "tables/client/client_private.h"
 #include "tables/process_cache.h"
 
+/* From so many keys of a slice on, a server has much to do for it. */
+#define MANY_KEYS 512u
+
 TableClient *table_client_new(const TableRoute *route, uint32_t rank)
 {
     TableClient *client = g_new0(TableClient, 1);
@@ -20,7 +23,9 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     client->lead = table_route_lead(route);
     slicer_init(&client->slicer, route->partition);
     part_map_join(route->map, &client->sender);
+    client->sent_clock = UINT64_MAX;
     spinner_init(&client->spinner);
+    spinner_init(&client->turns);
     if (route->clocks != NULL)
         spinner_share(&client->spinner, route->clocks->n_workers);
     client->messages = g_new0(Message, MAX(route->map->n_parts, route->office->n_servers));
@@ -139,6 +144,24 @@ void table_client_cancel_if_late(TableClient *client)
         post_office_cancel(client->route->office, client->route->epoch);
 }
 
+/* The slice with which a worker's large requests to local servers begin. If all workers began with
+ * the first server, they would meet there in each iteration. Small requests all begin there:
+ * workers that follow one another from server to server then meet less. */
+static uint32_t first_slice(const TableClient *client, uint32_t n_slices)
+{
+    const Clocks *const clocks = client->route->clocks;
+
+    if (clocks == NULL)
+        return 0;
+    return (uint32_t)((uint64_t)(client->rank - clocks->first_rank) % clocks->n_workers * n_slices /
+                      clocks->n_workers);
+}
+
+static inline bool is_large(const Slice *slices, uint32_t n_slices)
+{
+    return n_slices > 1 && slices[0].keys.n >= MANY_KEYS;
+}
+
 /* Looks up each server once, because its part may move meanwhile. Called with a constant kind where
  * it matters. */
 static inline __attribute__((always_inline)) void send_slices(TableClient *client,
@@ -150,7 +173,7 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
     const bool reads = ask->kind == MESSAGE_GET || ask->kind == MESSAGE_ADD_GET;
-    const uint64_t node_clock = reads ? table_client_clock_to_tell(client) : 0;
+    const uint64_t node_clock = reads ? table_client_clock_to_bring(client, ask->is_high) : 0;
     bool sent_away = false;
 
     call_add_parts(call, n_slices);
@@ -166,12 +189,16 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
         post_office_flush(office);
         table_client_cancel_if_late(client);
     }
-    for (uint32_t i = 0; i < n_slices; i++)
+    uint32_t i = G_UNLIKELY(is_large(slices, n_slices)) ? first_slice(client, n_slices) : 0;
+
+    for (uint32_t n = n_slices; n > 0; n--) {
         if (post_office_is_local(office, messages[i].server)) {
             set_message(&messages[i], client, ask, &slices[i], call);
             messages[i].node_clock = node_clock;
             post_office_ask(office, &messages[i]);
         }
+        i = i + 1 < n_slices ? i + 1 : 0;
+    }
 }
 
 void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
@@ -186,6 +213,22 @@ void table_client_send(TableClient *client, const TableAsk *ask, const Slice *sl
     table_client_end_sending(client);
 }
 
+/* What a server of this node gets of its own workers, it passes on to replicas without a wait. */
+static bool wait_room_of_replicas(TableClient *client, uint32_t part, GError **error)
+{
+    const PartMap *map = client->route->map;
+    const PostOffice *office = client->route->office;
+    bool has_room = true;
+
+    for (uint32_t i = 0; i < map->n_replicas && has_room; i++) {
+        const uint32_t node = office->servers[part_map_replicas(map, part)[i]].node;
+
+        if (node != office->self && !network_has_room(office->network, node))
+            has_room = table_client_wait_room_of(client, node, error);
+    }
+    return has_room;
+}
+
 bool table_client_wait_room_of_slices(TableClient *client, const Slice *slices, uint32_t n_slices,
                                       GError **error)
 {
@@ -197,6 +240,8 @@ bool table_client_wait_room_of_slices(TableClient *client, const Slice *slices, 
 
         if (node != office->self && !network_has_room(office->network, node))
             has_room = table_client_wait_room_of(client, node, error);
+        else if (node == office->self)
+            has_room = wait_room_of_replicas(client, slices[i].part, error);
     }
     return has_room;
 }
@@ -219,13 +264,17 @@ static bool has_ended_well(Call *call)
            atomic_load_explicit(&call->status, memory_order_relaxed) == CALL_OK;
 }
 
-/* A Get for which the worker waited is answered. */
-static void note_answered(TableClient *client, Call *call)
+/* A Get for which the worker waited is answered. If it had no lead, it has brought the worker's own
+ * clock, and so told all of its Adds to the parts that it went to. */
+static void note_answered(TableClient *client, Call *call, uint32_t n_slices)
 {
     table_client_count_get(client, call);
-    if (client->kept_bytes > 0)
+    if (client->kept_bytes > 0) {
         table_client_drop_kept(client,
                                atomic_load_explicit(&call->min_clock, memory_order_relaxed));
+        if (client->lead == 0 && n_slices == client->route->map->n_parts)
+            client->untold_bytes = 0;
+    }
     client->unheard_bytes = 0;
 }
 
@@ -242,8 +291,11 @@ static bool get_slices(TableClient *client, uint32_t n_slices, void *values, GEr
 again:
     if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
-    if (client->clock > client->lead)
+    if (client->clock > client->lead) {
         table_client_wait_for_others(client, n_slices);
+        if (client->route->takes_turns && client->turn_clock < client->clock)
+            table_client_take_turn(client, client->slicer.slices, n_slices);
+    }
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
     send_slices(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
@@ -253,7 +305,7 @@ again:
             goto again;
         return false;
     }
-    note_answered(client, &call);
+    note_answered(client, &call, n_slices);
     return true;
 }
 
@@ -279,15 +331,26 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
 
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
+    if (table_client_defers(client)) {
+        if (!table_client_defer(client, slices, n_slices, deltas, error))
+            return false;
+        table_client_count_add(client, n_keys, n_slices);
+        client->stats.n_adds++;
+        return true;
+    }
     if (!table_client_wait_room(client, slices, n_slices, error) ||
         !table_client_begin_sending(client, error))
         return false;
-    for (uint32_t i = 0; i < n_slices && is_sent; i++) {
+    uint32_t next = G_UNLIKELY(is_large(slices, n_slices)) ? first_slice(client, n_slices) : 0;
+
+    for (uint32_t n = n_slices; n > 0 && is_sent; n--) {
+        const uint32_t i = next;
         Message message;
 
         set_message(&message, client, &ask, &slices[i], NULL);
         message.server = table_route_server(route, &slices[i]);
         is_sent = tell(client, &message);
+        next = next + 1 < n_slices ? next + 1 : 0;
     }
     table_client_end_sending(client);
     if (!is_sent)
@@ -381,6 +444,7 @@ void table_client_send_add(TableClient *client, const TableAsk *ask, const Rubat
 {
     ProcessCache *cache = table_route_cache(client->route);
 
+    client->sent_clock = client->clock;
     client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, keys, ask->input);
     table_client_send(client, ask, slices, n_slices, call, messages);
@@ -422,7 +486,7 @@ bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const voi
         table_client_note_add_get(client, keys, deltas, values, is_done);
     if (!is_done)
         return false;
-    note_answered(client, &call);
+    note_answered(client, &call, n_slices);
     return true;
 }
 

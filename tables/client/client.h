@@ -16,6 +16,7 @@
 
 #include "io/history/history.h"
 #include "io/net/caller.h"
+#include "io/net/deferred_adds.h"
 #include "io/net/post_office/post_office.h"
 #include "tables/clocks.h"
 #include "tables/part_map.h"
@@ -34,6 +35,8 @@ typedef struct {
     size_t row_bytes;
     const RubatoModelTraits *traits; /* of its model */
     bool lazy_clocks;                /* a Get brings the node's clock: see client_clock.c */
+    bool takes_turns;                /* see client_deferred.c */
+    DeferredAdds *deferred;          /* NULL: an Add is sent at once */
     Clocks *clocks;                  /* NULL outside a task */
     uint64_t max_kept_bytes;         /* see client_kept.c; 0: nothing is kept, or no task */
     bool replayable;                 /* whether a cache may apply an Add to its rows */
@@ -74,9 +77,13 @@ typedef struct TableClient {
     bool adds_uncached;      /* it made Adds while there was no process cache */
     Message *messages;       /* of the blocking call: one for each part, or each server */
     Spinner spinner;         /* of the blocking call */
+    Spinner turns;           /* see client_deferred.c */
+    uint64_t turn_clock;     /* the clock at which it has last taken its turn */
+    uint64_t sent_clock;     /* the clock of the last Add that was sent; UINT64_MAX: none was */
     uint64_t awaited;        /* the min clock for which its present call waits; 0: none */
     uint64_t adding_bytes;   /* bytes of Adds of its present clock that servers keep */
     uint64_t kept_bytes;     /* bytes of Adds of earlier clocks that servers may still keep */
+    uint64_t untold_bytes;   /* bytes of its Adds up to its last clock since servers were told */
     GArray *kept;            /* by clock; NULL until there are any */
     const char *handler;     /* that its present call calls; NULL: none */
     TableHandle *handles;    /* that are not freed yet */
@@ -259,6 +266,12 @@ void table_route_retire(const TableRoute *route, uint32_t rank);
 /* A part of the table has moved, and may have missed clocks. Tells all servers of all nodes the
  * clocks of this node's workers. The caller may hold the engine's lock. */
 void table_route_tell_again(const TableRoute *route);
+
+/* ---- client_deferred.c ---- */
+
+/* Has the workers of a route defer their Adds, if its model and the run allow it. For the engine,
+ * which makes the route and frees route->deferred. */
+void table_route_defer_adds(TableRoute *route);
 
 /* ---- client_handlers.c ---- */
 

@@ -7,11 +7,20 @@
  * Lazy clocks. If all workers are in this process, the servers need not be told each clock: a Get
  * carries the clock. This is as good as a clock message of the same thread right before the Get:
  * the Adds that the clock counts have been posted by then, and leave the mailbox first. Only if the
- * Get is still too early, and is kept, another worker has to send its clock: see clocks_await.
+ * Get is still too early, and is kept, another worker has to send its clock: see clocks_await. A
+ * model that keeps Adds until their clock has passed is also told at the end, and when a worker has
+ * added much since it was told last: a Get brings the clock to the parts of its keys alone, so the
+ * other parts would be told nothing, and keep all that was added to them.
  *
  * Threads: the client's worker; table_route_lead any. What workers share here is the route's
  * clocks. */
 #include "tables/client/client_private.h"
+
+/* When a worker has added so many bytes since it told a clock, it tells the next one. */
+#define MOST_UNTOLD_BYTES ((uint64_t)256 << 10)
+
+/* So many bytes of Adds take longer to apply than it takes to wake a server's thread. */
+#define MANY_BYTES ((uint64_t)64 << 10)
 
 /* ---- being ahead ---- */
 
@@ -91,6 +100,35 @@ uint64_t table_client_clock_to_tell(const TableClient *client)
     return clock;
 }
 
+uint64_t table_client_clock_to_await(const TableClient *client, uint64_t needed)
+{
+    Clocks *clocks = client->route->clocks;
+
+    if (!client->route->lazy_clocks)
+        return 0;
+    const uint64_t clock = clocks_own(clocks);
+    return clock < needed ? clocks_await(clocks, needed) : clock;
+}
+
+static Message clock_message(const TableRoute *route, uint32_t server, uint32_t source,
+                             uint64_t clock)
+{
+    return (Message){ .kind = MESSAGE_CLOCK,
+                      .epoch = route->epoch,
+                      .table = route->table,
+                      .server = server,
+                      .node = route->office->self,
+                      .clock = { .source = source, .clock = clock } };
+}
+
+/* A server of this node finds a clock in its mailbox. */
+static void post_clock(const TableRoute *route, uint32_t server, uint32_t source, uint64_t clock)
+{
+    const Message message = clock_message(route, server, source, clock);
+
+    actor_post(route->office->servers[server].actor, message_copy_clock(&message));
+}
+
 /* Tells a clock to every server of this node. */
 static void tell_local_clock(const TableRoute *route, uint32_t source, uint64_t clock)
 {
@@ -98,28 +136,48 @@ static void tell_local_clock(const TableRoute *route, uint32_t source, uint64_t 
 
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (post_office_is_local(office, server)) {
-            Message message = { .kind = MESSAGE_CLOCK,
-                                .epoch = route->epoch,
-                                .table = route->table,
-                                .server = server,
-                                .node = office->self,
-                                .clock = { .source = source, .clock = clock } };
+            Message message = clock_message(route, server, source, clock);
 
             post_office_tell_local_clock(office, &message);
         }
 }
 
-/* Tells a clock to every server of every node. */
-static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock, NodeClock node)
+/* The same if the clock makes many Adds due: the servers apply them at the same time, this thread
+ * as one of them. */
+static void tell_local_clock_of_many(const TableRoute *route, uint32_t source, uint64_t clock)
+{
+    PostOffice *office = route->office;
+    uint32_t own = UINT32_MAX;
+
+    for (uint32_t server = office->n_servers; server-- > 0;)
+        if (post_office_is_local(office, server)) {
+            if (own != UINT32_MAX)
+                post_clock(route, own, source, clock);
+            own = server;
+        }
+    if (own != UINT32_MAX) {
+        Message message = clock_message(route, own, source, clock);
+
+        post_office_tell_local_clock(office, &message);
+    }
+}
+
+/* Tells a clock to every server of every node. n_bytes: what the worker has added since the last
+ * one and servers have kept. */
+static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock, NodeClock node,
+                       uint64_t n_bytes)
 {
     PostOffice *office = route->office;
 
     if (office->network != NULL) {
         post_office_tell_clock(office, route->epoch, route->table, source, clock, node.clock,
                                node.slowest);
-        post_office_flush(office);
+        post_office_flush_later(office);
     }
-    tell_local_clock(route, source, clock);
+    if (n_bytes < MANY_BYTES)
+        tell_local_clock(route, source, clock);
+    else
+        tell_local_clock_of_many(route, source, clock);
     if (!route->traits->per_worker_clocks)
         clocks_tell(route->clocks, clock);
 }
@@ -135,16 +193,8 @@ static void tell_clock_later(const TableRoute *route, uint32_t source, uint64_t 
         post_office_tell_clock(office, route->epoch, route->table, source, clock, node.clock,
                                node.slowest);
     for (uint32_t server = 0; server < office->n_servers; server++)
-        if (post_office_is_local(office, server)) {
-            const Message message = { .kind = MESSAGE_CLOCK,
-                                      .epoch = route->epoch,
-                                      .table = route->table,
-                                      .server = server,
-                                      .node = office->self,
-                                      .clock = { .source = source, .clock = clock } };
-
-            actor_post(office->servers[server].actor, message_copy_clock(&message));
-        }
+        if (post_office_is_local(office, server))
+            post_clock(route, server, source, clock);
 }
 
 void table_route_tell_again(const TableRoute *route)
@@ -163,16 +213,23 @@ void table_route_tell_again(const TableRoute *route)
     post_office_flush(route->office);
 }
 
+/* Whether servers are told a new clock of the node although no Get brings it. */
+static bool is_needed_now(const TableRoute *route, const NodeClock *news)
+{
+    return !route->lazy_clocks || clocks_are_awaited(route->clocks) ||
+           (route->traits->applies_by_clock && news->clock == RUBATO_CLOCK_RETIRED);
+}
+
 /* Returns whether others were told. */
-static bool advance(const TableRoute *route, uint32_t rank, uint64_t clock)
+static inline bool advance(const TableRoute *route, uint32_t rank, uint64_t clock, uint64_t n_bytes)
 {
     NodeClock news;
     const bool moved = clocks_advance(route->clocks, rank, clock, &news);
 
     if (route->traits->per_worker_clocks)
-        tell_clock(route, rank, clock, news);
-    else if (moved && (!route->lazy_clocks || clocks_are_awaited(route->clocks)))
-        tell_clock(route, route->office->self, news.clock, news);
+        tell_clock(route, rank, clock, news, n_bytes);
+    else if (moved && is_needed_now(route, &news))
+        tell_clock(route, route->office->self, news.clock, news, n_bytes);
     else
         return false;
     return true;
@@ -184,17 +241,46 @@ bool table_client_clock(TableClient *client, GError **error)
 {
     if (!table_client_check_owner(client, error) || !table_client_check_cancelled(client, error))
         return false;
+    const uint64_t untold_bytes = client->untold_bytes, n_bytes = client->adding_bytes;
+
     if (client->adding_bytes > 0)
         table_client_keep(client);
     client->clock++;
     client->stats.n_clocks++;
     if (G_UNLIKELY(client->history != NULL))
         table_client_note(client, HISTORY_CLOCK, client->clock, &(RubatoKeys){ .n = 0 });
-    return !advance(client->route, client->rank, client->clock) ||
-           table_client_wait_room_of_all(client, error);
+    if (advance(client->route, client->rank, client->clock, n_bytes)) {
+        client->untold_bytes = 0;
+        return table_client_wait_room_of_all(client, error);
+    }
+    if (untold_bytes > MIN(MOST_UNTOLD_BYTES, client->route->max_kept_bytes))
+        table_client_tell_lazy_clock(client);
+    return true;
 }
 
 void table_route_retire(const TableRoute *route, uint32_t rank)
 {
-    advance(route, rank, RUBATO_CLOCK_RETIRED);
+    advance(route, rank, RUBATO_CLOCK_RETIRED, 0);
+}
+
+void table_client_tell_lazy_clock(TableClient *client)
+{
+    const TableRoute *route = client->route;
+    uint64_t clock;
+
+    client->untold_bytes = 0;
+    if (!route->lazy_clocks)
+        return;
+    clock = clocks_own(route->clocks);
+    tell_local_clock(route, route->office->self, clock);
+    clocks_tell(route->clocks, clock);
+}
+
+void table_client_tell_before(TableClient *client)
+{
+    const uint64_t needed = table_client_needed_clock(client);
+
+    if (client->route->lazy_clocks && table_client_clock_to_tell(client) >= needed &&
+        clocks_told(client->route->clocks) < needed)
+        table_client_tell_lazy_clock(client);
 }

@@ -11,19 +11,9 @@
  * afterwards have the change.
  *
  * Threads: the client's worker. */
-#include "io/net/handler_call.h"
-#include "tables/client/client_private.h"
-#include "tables/process_cache.h"
+#include "tables/client/client_handlers.h"
 
-typedef struct {
-    TableClient *client;
-    const RubatoHandlerCall *asked;
-    const RubatoHandlerOps *ops;
-    const Slice *slices; /* one for each part that the call reaches */
-    uint32_t n_slices;
-    HandlerCall *calls; /* by slice */
-    Message *messages;
-} Calling;
+#include "tables/process_cache.h"
 
 /* ---- checks ---- */
 
@@ -76,13 +66,24 @@ static bool check_scope(const TableClient *client, const RubatoHandlerCall *aske
     return true;
 }
 
+bool calling_check(Calling *calling, GError **error)
+{
+    const TableClient *client = calling->client;
+    const RubatoHandlerCall *asked = calling->asked;
+
+    if (!table_client_check_owner(client, error) || !check_shape(client, asked, error) ||
+        !check_size(client, asked, error))
+        return false;
+    calling->ops = client->route->find_handler(client->route->spec, asked, error);
+    return calling->ops != NULL && check_scope(client, asked, error);
+}
+
 /* ---- sending, and waiting ---- */
 
-/* The slices of the call, in the slicer's memory. False: no memory. */
-static bool cut(Calling *calling)
+bool calling_cut(Calling *calling)
 {
     const RubatoHandlerCall *asked = calling->asked;
-    Slicer *slicer = &calling->client->slicer;
+    Slicer *slicer = calling->slicer;
     const TableRoute *route = calling->client->route;
 
     calling->slices = slicer->slices;
@@ -114,6 +115,7 @@ static void set_call(Calling *calling, uint32_t i, Call *call, uint64_t node_clo
         .kind = MESSAGE_HANDLER,
         .epoch = route->epoch,
         .table = route->table,
+        .is_high = calling->is_high,
         .part = slice->part,
         .server = table_route_server(route, slice),
         .node = route->office->self,
@@ -129,7 +131,7 @@ static void set_call(Calling *calling, uint32_t i, Call *call, uint64_t node_clo
 }
 
 /* Those of other nodes leave first. */
-static void post_all(Calling *calling, Call *call, uint64_t node_clock)
+void calling_post(Calling *calling, Call *call, uint64_t node_clock)
 {
     PostOffice *office = calling->client->route->office;
     bool sent_away = false;
@@ -161,7 +163,7 @@ static bool send_reads(Calling *calling, GError **error)
         if (!table_client_wait_room(client, calling->slices, calling->n_slices, error))
             return false;
         call_begin(&call, NULL);
-        post_all(calling, &call, table_client_clock_to_tell(client));
+        calling_post(calling, &call, table_client_clock_to_tell(client));
         call_sent(&call);
         if (table_client_wait(client, &call, error)) {
             client->unheard_bytes = 0;
@@ -171,11 +173,12 @@ static bool send_reads(Calling *calling, GError **error)
     return false;
 }
 
-static void count_write(const Calling *calling)
+void calling_count_write(const Calling *calling)
 {
     const RubatoHandlerCall *asked = calling->asked;
     TableClient *client = calling->client;
 
+    client->sent_clock = client->clock; /* the later Adds of this clock come behind it */
     if (client->route->max_kept_bytes > 0)
         client->adding_bytes +=
             asked->n_keys * sizeof(RubatoKey) +
@@ -194,10 +197,10 @@ static bool send_writes(Calling *calling, GError **error)
         return false;
     client->adds_uncached |= cache == NULL;
     call_begin(&call, NULL);
-    post_all(calling, &call, 0);
+    calling_post(calling, &call, 0);
     table_client_end_sending(client);
     call_sent(&call);
-    count_write(calling);
+    calling_count_write(calling);
     const bool ok = table_client_wait_clock(client, &call, 0, error);
 
     if (cache != NULL)
@@ -242,7 +245,7 @@ static bool reduce(const Calling *calling, RubatoByteWriter *result, GError **er
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_HANDLER,
                 "table %s: the results of handler %s cannot become one: %s", setting.spec->name,
-                asked->handler,
+                calling->ops->name,
                 ok              ? "there is no memory for it"
                 : found == NULL ? "it gave no reason"
                                 : found->message);
@@ -260,12 +263,25 @@ static bool take_result(const Calling *calling, GBytes **result, GError **error)
     return ok;
 }
 
+bool calling_take_result(const Calling *calling, CallStatus status, GBytes **result, GError **error)
+{
+    if (status == CALL_OK)
+        return take_result(calling, result, error);
+    tell_failure(calling, error);
+    return false;
+}
+
+void calling_clear(Calling *calling)
+{
+    for (uint32_t i = 0; i < calling->n_slices; i++)
+        handler_answer_clear(&calling->calls[i].answer);
+}
+
 static bool call_parts(Calling *calling, GBytes **result, GError **error)
 {
-    const bool writes = calling->ops->access == RUBATO_ACCESS_WRITES;
     GError *found = NULL;
 
-    if (writes ? send_writes(calling, &found) : send_reads(calling, &found))
+    if (calling_writes(calling) ? send_writes(calling, &found) : send_reads(calling, &found))
         return take_result(calling, result, error);
     if (g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_HANDLER)) {
         g_error_free(found);
@@ -279,15 +295,11 @@ static bool call_parts(Calling *calling, GBytes **result, GError **error)
 bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GBytes **result,
                        GError **error)
 {
-    Calling calling = { .client = client, .asked = asked };
+    Calling calling = { .client = client, .asked = asked, .slicer = &client->slicer };
 
-    if (!table_client_check_owner(client, error) || !check_shape(client, asked, error) ||
-        !check_size(client, asked, error))
+    if (!calling_check(&calling, error))
         return false;
-    calling.ops = client->route->find_handler(client->route->spec, asked, error);
-    if (calling.ops == NULL || !check_scope(client, asked, error))
-        return false;
-    if (!cut(&calling))
+    if (!calling_cut(&calling))
         return table_client_fail_memory(client, error);
     g_autofree HandlerCall *calls = g_new0(HandlerCall, calling.n_slices);
     g_autofree Message *messages = g_new(Message, calling.n_slices);
@@ -298,14 +310,12 @@ bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GByt
     const bool keeps = client->history != NULL;
     const bool ok = call_parts(&calling, keeps ? &seen : result, error);
     if (keeps) {
-        table_client_note_handler(client, asked, calling.ops->access == RUBATO_ACCESS_WRITES, seen,
-                                  ok);
+        table_client_note_handler(client, asked, calling_writes(&calling), seen, ok);
         if (ok && result != NULL)
             *result = g_steal_pointer(&seen);
     }
 
     client->handler = NULL;
-    for (uint32_t i = 0; i < calling.n_slices; i++)
-        handler_answer_clear(&calls[i].answer);
+    calling_clear(&calling);
     return ok;
 }

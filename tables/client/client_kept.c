@@ -27,6 +27,7 @@ void table_client_keep(TableClient *client)
 
     client->adding_bytes = 0;
     client->kept_bytes += kept.n_bytes;
+    client->untold_bytes += kept.n_bytes;
     if (client->kept == NULL)
         client->kept = g_array_new(FALSE, FALSE, sizeof(KeptClock));
     g_array_append_val(client->kept, kept);
@@ -80,6 +81,7 @@ static bool wait_for_clock(TableClient *client, uint64_t clock, GError **error)
         message.server = table_route_server(route, &slice);
         message.status = CALL_OK;
         message.is_answered = false;
+        message.node_clock = table_client_clock_to_await(client, clock);
         call_begin(&call, NULL);
         call_add_parts(&call, 1);
         post_office_ask(route->office, &message);
@@ -101,8 +103,10 @@ bool table_client_wait_kept(TableClient *client, GError **error)
     uint32_t node;
     uint64_t clock;
 
-    if (clocks_slowest(route->clocks, &slowest, &node))
+    if (clocks_slowest(route->clocks, &slowest, &node)) {
+        table_client_tell_lazy_clock(client); /* that clock, or a later one */
         table_client_drop_kept(client, slowest.clock);
+    }
     if (client->kept_bytes <= route->max_kept_bytes)
         return true;
     clock = find_clock(client);

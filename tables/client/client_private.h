@@ -3,6 +3,7 @@
  *   client.c        its life, the checks of keys, Get and Add, statistics
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_clock.c  the clock: how far ahead it may be, telling it to others
+ *   client_deferred.c  Adds that wait for their clock, and who has them applied
  *   client_handlers.c  calling handlers
  *   client_history.c   what goes into the history of the node
  *   client_moved.c  sending while a part moves
@@ -47,6 +48,41 @@ void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
 
 /* The node's clock, which a Get brings to the servers; 0 if they are told in another way. */
 uint64_t table_client_clock_to_tell(const TableClient *client);
+
+/* The same for a Get that servers keep until the node has come to `needed`. */
+uint64_t table_client_clock_to_await(const TableClient *client, uint64_t needed);
+
+/* Called before a Get of high priority. It may be handled before Adds of others that came before
+ * it. The clock counts these, so the Get brings none: if it needs one, that is told here by itself,
+ * and stays behind them. */
+void table_client_tell_before(TableClient *client);
+
+/* The clock that a request that reads brings. It is asked for right before the request is sent. */
+static inline uint64_t table_client_clock_to_bring(TableClient *client, bool is_high)
+{
+    if (!is_high)
+        return table_client_clock_to_tell(client);
+    table_client_tell_before(client);
+    return 0;
+}
+
+/* Where Gets bring the clock: tells the servers the node's clock now. */
+void table_client_tell_lazy_clock(TableClient *client);
+
+/* ---- client_deferred.c ---- */
+
+/* Whether an Add made now is deferred. */
+static inline bool table_client_defers(const TableClient *client)
+{
+    return client->route->deferred != NULL && client->sent_clock != client->clock;
+}
+
+/* Defers an Add. RUBATO_ERROR_CANCELLED. RUBATO_ERROR_MEMORY: a slice of it may have been done. */
+bool table_client_defer(TableClient *client, const Slice *slices, uint32_t n_slices,
+                        const void *deltas, GError **error);
+
+/* Called before a Get of these slices, if it is the first of its clock. */
+void table_client_take_turn(TableClient *client, const Slice *slices, uint32_t n_slices);
 
 /* ---- client_history.c ---- */
 

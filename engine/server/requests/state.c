@@ -30,6 +30,7 @@ const RequestOps set_state_request = {
     .name = "Set of state",
     .is_of_even_rows = true,
     .rows = REQUEST_INPUT,
+    .is_input = true,
     .row_bytes = spec_state_bytes,
     .find_fault = request_find_key_fault,
     .between_tasks = set_state,

@@ -20,6 +20,7 @@ extern const RequestOps tune_request;
 
 const RequestOps tune_request = {
     .name = "tuning",
+    .is_input = true,
     .find_fault = find_fault,
     .in_task = model_tune,
     .between_tasks = tune,

@@ -1,0 +1,168 @@
+/* A part with replicas: the primary's knowledge, what a holder has had, what senders keep.
+ *
+ * Answers wait in the order in which the primary handled their requests, so what each one needs is
+ * no less than what the one before it needs: those that may leave are always the first ones.
+ *
+ * Threads: see the header. */
+#include "engine/server/replica_feed.h"
+
+#include <glib.h>
+
+void replica_feed_init(ReplicaFeed *feed, uint64_t n_inputs)
+{
+    *feed = (ReplicaFeed){ .n_inputs = n_inputs };
+}
+
+static FedReplica *find_replica(ReplicaFeed *feed, uint32_t server)
+{
+    for (uint32_t i = 0; i < feed->n_replicas; i++)
+        if (feed->replicas[i].server == server)
+            return &feed->replicas[i];
+    return NULL;
+}
+
+bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint64_t has)
+{
+    if (feed->n_replicas == REPLICA_FEED_MOST || find_replica(feed, server) != NULL ||
+        has > feed->n_inputs)
+        return false;
+    feed->replicas[feed->n_replicas++] = (FedReplica){ .server = server, .has = has };
+    return true;
+}
+
+uint64_t replica_feed_safe(const ReplicaFeed *feed)
+{
+    uint64_t safe = feed->n_inputs;
+
+    for (uint32_t i = 0; i < feed->n_replicas; i++)
+        safe = MIN(safe, feed->replicas[i].has);
+    return safe;
+}
+
+static HeldAnswer *release(ReplicaFeed *feed)
+{
+    const uint64_t safe = replica_feed_safe(feed);
+    HeldAnswer *const first = feed->held;
+    HeldAnswer *last = NULL;
+
+    while (feed->held != NULL && feed->held->needs <= safe) {
+        last = feed->held;
+        feed->held = last->next;
+    }
+    if (last == NULL)
+        return NULL;
+    last->next = NULL;
+    return first;
+}
+
+HeldAnswer *replica_feed_drop(ReplicaFeed *feed, uint32_t server)
+{
+    FedReplica *const dropped = find_replica(feed, server);
+
+    if (dropped == NULL)
+        return NULL;
+    *dropped = feed->replicas[--feed->n_replicas];
+    return release(feed);
+}
+
+bool replica_feed_hold(ReplicaFeed *feed, HeldAnswer *answer)
+{
+    if (replica_feed_safe(feed) >= feed->n_inputs)
+        return false;
+    answer->needs = feed->n_inputs;
+    answer->next = NULL;
+    if (feed->held == NULL)
+        feed->held = answer;
+    else
+        feed->last_held->next = answer;
+    feed->last_held = answer;
+    return true;
+}
+
+bool replica_feed_hears(ReplicaFeed *feed, uint32_t server, uint64_t has, HeldAnswer **released)
+{
+    FedReplica *const replica = find_replica(feed, server);
+
+    *released = NULL;
+    if (replica == NULL || has > feed->n_inputs)
+        return false;
+    if (has <= replica->has)
+        return true;
+    replica->has = has;
+    *released = release(feed);
+    return true;
+}
+
+HeldAnswer *replica_feed_take_held(ReplicaFeed *feed)
+{
+    HeldAnswer *const held = feed->held;
+
+    feed->held = NULL;
+    return held;
+}
+
+void replica_feed_put_held(ReplicaFeed *feed, HeldAnswer *held)
+{
+    feed->held = held;
+    for (; held != NULL; held = held->next)
+        feed->last_held = held;
+}
+
+/* ---- a holder of the part ---- */
+
+InputSequences *input_sequences_new(uint32_t n_senders)
+{
+    InputSequences *const sequences =
+        g_try_malloc0(sizeof *sequences + n_senders * sizeof sequences->last[0]);
+
+    if (sequences != NULL)
+        sequences->n_senders = n_senders;
+    return sequences;
+}
+
+InputVerdict replica_take(uint64_t *position, uint64_t number)
+{
+    if (number <= *position)
+        return INPUT_HAD;
+    if (number != *position + 1)
+        return INPUT_MISSING;
+    *position = number;
+    return INPUT_NEXT;
+}
+
+InputVerdict input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence)
+{
+    return sender < sequences->n_senders ? replica_take(&sequences->last[sender], sequence)
+                                         : INPUT_MISSING;
+}
+
+/* ---- a sender ---- */
+
+void kept_inputs_add(KeptInputs *kept, KeptInput *input)
+{
+    input->sequence = ++kept->n_sent;
+    input->next = NULL;
+    if (kept->first == NULL)
+        kept->first = input;
+    else
+        kept->last->next = input;
+    kept->last = input;
+    kept->n_bytes += input->n_bytes;
+}
+
+KeptInput *kept_inputs_ack(KeptInputs *kept, uint64_t sequence, bool *sensible)
+{
+    KeptInput *const first = kept->first;
+    KeptInput *last = NULL;
+
+    *sensible = sequence <= kept->n_sent;
+    while (*sensible && kept->first != NULL && kept->first->sequence <= sequence) {
+        last = kept->first;
+        kept->first = last->next;
+        kept->n_bytes -= last->n_bytes;
+    }
+    if (last == NULL)
+        return NULL;
+    last->next = NULL;
+    return first;
+}

@@ -1,0 +1,117 @@
+/* A part with replicas, as pure state machines: what its primary knows of its replicas, what a
+ * holder of the part has had, and what a sender keeps for the next primary. The protocol and why it
+ * is right: docs/replication.md.
+ *
+ * Threads: one at a time for each of the three. */
+#ifndef RUBATO_ENGINE_SERVER_REPLICA_FEED_H
+#define RUBATO_ENGINE_SERVER_REPLICA_FEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- the primary ---- */
+
+/* More replicas than this are not of use: each is on a node of its own. */
+#define REPLICA_FEED_MOST 7
+
+/* An answer that waits for replicas. Its owner embeds it. */
+typedef struct HeldAnswer HeldAnswer;
+struct HeldAnswer {
+    HeldAnswer *next;
+    uint64_t needs; /* the inputs that replicas must have */
+};
+
+typedef struct {
+    uint32_t server; /* its number */
+    uint64_t has;    /* its position: inputs up to this number */
+} FedReplica;
+
+typedef struct {
+    uint64_t n_inputs; /* that the part has had; the last one has this number */
+    uint32_t n_replicas;
+    FedReplica replicas[REPLICA_FEED_MOST];
+    HeldAnswer *held, *last_held; /* oldest first */
+} ReplicaFeed;
+
+/* A part that has had so many inputs gets its primary. */
+void replica_feed_init(ReplicaFeed *feed, uint64_t n_inputs);
+
+/* A replica which has inputs up to number `has`; the caller passes the rest on to it. False: there
+ * is one on that server, or there are too many. */
+bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint64_t has);
+
+/* The map has this replica no more. Returns the answers that need not wait any longer. */
+HeldAnswer *replica_feed_drop(ReplicaFeed *feed, uint32_t server);
+
+/* The primary has handled another input. Returns its number, with which it goes to replicas. */
+static inline uint64_t replica_feed_count(ReplicaFeed *feed)
+{
+    return ++feed->n_inputs;
+}
+
+/* Up to which input every replica has them. */
+uint64_t replica_feed_safe(const ReplicaFeed *feed);
+
+/* An answer that acknowledges or shows what the part has now. True: it waits, and the caller may
+ * not touch it. False: it may leave at once. */
+bool replica_feed_hold(ReplicaFeed *feed, HeldAnswer *answer);
+
+/* A replica says its position. *released: the answers that may leave now, oldest first. False: it
+ * makes no sense, as there is no such replica, or there are not so many inputs. */
+bool replica_feed_hears(ReplicaFeed *feed, uint32_t server, uint64_t has, HeldAnswer **released);
+
+/* All answers that wait; they are the caller's now. The second function puts some of them back, in
+ * their order. */
+HeldAnswer *replica_feed_take_held(ReplicaFeed *feed);
+void replica_feed_put_held(ReplicaFeed *feed, HeldAnswer *held);
+
+/* ---- a holder of the part ---- */
+
+typedef enum {
+    INPUT_NEXT,    /* to be handled */
+    INPUT_HAD,     /* it was handled before: acknowledge it as if it were new */
+    INPUT_MISSING, /* one before it has not come: its sender is at fault */
+} InputVerdict;
+
+/* The last input of each sender that the part has had. It is part of the part's state. */
+typedef struct {
+    uint32_t n_senders;
+    uint64_t last[];
+} InputSequences;
+
+/* Sequence numbers begin with 1. NULL: there is no memory. (transfer full: g_free) */
+InputSequences *input_sequences_new(uint32_t n_senders);
+
+/* What to do with an input of a sender; if it is the next one, it counts as handled. */
+InputVerdict input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence);
+
+/* The same for the numbered inputs that a primary passes on. */
+InputVerdict replica_take(uint64_t *position, uint64_t number);
+
+/* ---- a sender ---- */
+
+/* A request that may have to be sent again. Its owner embeds it. */
+typedef struct KeptInput KeptInput;
+struct KeptInput {
+    KeptInput *next;
+    uint64_t sequence;
+    size_t n_bytes;
+};
+
+/* What one worker has sent to one part and what is not acknowledged, oldest first. */
+typedef struct {
+    uint64_t n_sent;
+    KeptInput *first, *last;
+    size_t n_bytes;
+} KeptInputs;
+
+/* Numbers a request and keeps it. The caller fills in n_bytes before. */
+void kept_inputs_add(KeptInputs *kept, KeptInput *input);
+
+/* Everything up to this number is acknowledged. Returns what need not be kept any more; NULL:
+ * nothing. An acknowledgement that came before, or of a number that was not sent, changes nothing;
+ * *sensible is false for the latter. */
+KeptInput *kept_inputs_ack(KeptInputs *kept, uint64_t sequence, bool *sensible);
+
+#endif

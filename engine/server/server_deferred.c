@@ -1,0 +1,106 @@
+/* Clocks that come to a part, and the Adds that workers of this process keep until one does
+ * (io/net/deferred_adds.h).
+ *
+ * DESIGN NOTE
+ *
+ * What a model sees is the same as if each Add had been sent at once: its order among the Adds is
+ * by clock, then by worker, then as the worker made them. There are two ways.
+ *
+ * If the model holds nothing, its clock is told first. Nothing is released, since nothing is held.
+ * Then the due Adds come to it in order, each at a clock below the min clock: the model applies
+ * them at once, from the memory of their worker. A Get without keys reads nothing, so it takes only
+ * the Adds up to those of its own worker: each worker may so have its own applied on its own
+ * processor, whose cache has the deltas and the rows. The part's turn tells where the next one has
+ * to begin. Whoever comes first with any other request takes all that is due.
+ *
+ * If the model holds something, or sums up the Adds of a clock, all that is due comes to it before
+ * the clock does. It keeps copies, and releases them among what it holds, as the clock says.
+ *
+ * A worker may also send an Add, because it wants a ticket or an answer, or call a handler that
+ * writes. What it has deferred comes to the model before. From then on, and up to its next clock,
+ * it sends all of its Adds, so no later one is taken for an earlier one
+ * (tables/client/client_deferred.c).
+ *
+ * A request between tasks comes behind the clocks that the engine tells before it. So it sees the
+ * rows up to the clock that the workers have, as if each clock had been told at once.
+ *
+ * Before a part moves and before a model ends, its rows catch up with the node's clock, although no
+ * message has brought it. Nothing of the task that was sent before such a clock comes later to this
+ * model here: the fence of the move was behind it, or the task is over. So the Adds of a clock that
+ * has passed are never lost, and those of a worker's unfinished clock are dropped, because nobody
+ * takes them. What is deferred belongs to the task and not to a server: a part that moves within
+ * the process leaves it where it is.
+ *
+ * Thread: the server's owner. */
+#include "engine/server/server_private.h"
+
+static void take(void *user, RubatoRequest *request)
+{
+    model_take_deferred(user, request);
+}
+
+/* Whether due Adds may come to the model behind the clock that makes them due. */
+static bool may_come_later(const RubatoModel *model)
+{
+    return model_n_held(model) == 0 && shard_spec(model->shard)->aggregate == RUBATO_AGGREGATE_NONE;
+}
+
+/* The clock of the node has come, 0: none has. Takes the due Adds up to those of that worker. */
+static void bring(const Binding *binding, uint32_t part, uint32_t node, uint64_t clock,
+                  uint32_t last_worker)
+{
+    DeferredAdds *const adds = binding->adds;
+    RubatoModel *const model = binding->parts[part].model;
+    const uint64_t min = rubato_model_min_clock(model);
+    const uint64_t due = MAX(clock, min);
+
+    if (due == 0)
+        return;
+    if (due > min && !may_come_later(model)) {
+        deferred_adds_take(adds, part, deferred_adds_turn_of(adds, due, 0), take, model);
+        model_clock(model, node, clock);
+        return;
+    }
+    if (due > min)
+        model_clock(model, node, clock);
+    deferred_adds_take(adds, part,
+                       last_worker == UINT32_MAX
+                           ? deferred_adds_turn_of(adds, due, 0)
+                           : deferred_adds_turn_of(adds, due - 1, last_worker) + 1,
+                       take, model);
+}
+
+void server_bring_clock(const Binding *binding, uint32_t part, const Message *message)
+{
+    const bool reads = message->kind != MESSAGE_GET || message->request.keys.n > 0;
+
+    bring(binding, part, message->node, message->node_clock,
+          reads ? UINT32_MAX : message->request.worker);
+}
+
+void server_take_clock(const Binding *binding, uint32_t part, const MessageClock *clock)
+{
+    if (binding->adds == NULL)
+        model_clock(binding->parts[part].model, clock->source, clock->clock);
+    else
+        bring(binding, part, clock->source, clock->clock, UINT32_MAX);
+}
+
+void server_take_earlier(const Binding *binding, const Message *message)
+{
+    const RubatoRequest *const request = &message->request;
+    RubatoModel *const model = binding->parts[message->part].model;
+
+    bring(binding, message->part, message->node, 0, UINT32_MAX);
+    deferred_adds_take_of(binding->adds, message->part, request->worker, request->clock, take,
+                          model);
+}
+
+void server_catch_up(Server *server, const Binding *binding, uint32_t part)
+{
+    RubatoModel *const model = binding->parts[part].model;
+
+    if (binding->adds == NULL || model == NULL)
+        return;
+    bring(binding, part, server->office->self, deferred_adds_clock(binding->adds), UINT32_MAX);
+}

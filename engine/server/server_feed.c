@@ -1,0 +1,318 @@
+/* A part with replicas, on the server that is its primary (docs/replication.md).
+ *
+ * Each input of the part gets a number, goes to the replicas, and then to the model, or to the
+ * shard between tasks. An answer leaves when all replicas have every input that the part had when
+ * the answer was made. What a model parks is held only once it is answered.
+ *
+ * An input for a replica never waits for room. What is under way to replicas is bounded all the
+ * same: a request of another node keeps its room in that node's window until its answer leaves, and
+ * so does an Add for which nobody waits; a worker of this node waits, before it adds, for room in
+ * the window to the replica's node (tables/client/client.c).
+ *
+ * A local message may be on its sender's stack. Its sender waits for the call, and not for the
+ * message. So the call is held, and not the message.
+ *
+ * Without memory for an input, primary and replicas would differ from then on. A node that cannot
+ * pass an input on, or cannot apply one that it has passed on, ends.
+ *
+ * Thread: the server's owner. */
+#include "engine/server/server_feed.h"
+#include "engine/server/request_ops.h"
+#include "io/net/network/network.h"
+
+/* An answer that waits for replicas. */
+typedef struct {
+    HeldAnswer held;  /* first: the feed chains it */
+    Message *message; /* NULL: its call alone is held */
+    Call *call;
+    uint32_t epoch;
+    CallStatus status;
+    uint64_t min_clock;
+} Held;
+
+FedPart *fed_part_new(uint32_t table, uint32_t part, const uint32_t *replicas, uint32_t n)
+{
+    FedPart *fed = g_new(FedPart, 1);
+
+    fed->table = table;
+    fed->part = part;
+    replica_feed_init(&fed->feed, 0);
+    for (uint32_t i = 0; i < n; i++)
+        replica_feed_add(&fed->feed, replicas[i], 0);
+    return fed;
+}
+
+/* ---- answers ---- */
+
+static void end_held(Held *held)
+{
+    if (held->message != NULL) {
+        held->message->status = held->status;
+        held->message->min_clock = held->min_clock;
+        message_end(held->message);
+    } else {
+        call_end_part(held->call, held->status, held->min_clock);
+    }
+    g_free(held);
+}
+
+/* The answers may leave now. */
+static void release(Server *server, HeldAnswer *first)
+{
+    for (HeldAnswer *next; first != NULL; first = next) {
+        next = first->next;
+        end_held((Held *)first);
+    }
+    post_office_flush(server->office);
+}
+
+/* Whether anybody gets an answer to it, or it takes room in the window of its node. */
+static bool is_awaited(const Server *server, const Message *message)
+{
+    return message->end != NULL && (message->call != NULL || message->node != server->office->self);
+}
+
+void server_answer_fed(Server *server, FedPart *fed, Message *message, CallStatus status)
+{
+    Held *held;
+
+    if (!is_awaited(server, message) || replica_feed_safe(&fed->feed) == fed->feed.n_inputs) {
+        server_answer(server, message, status);
+        return;
+    }
+    held = g_new(Held, 1);
+    *held = (Held){ .message = message->end == message_end_call ? NULL : message,
+                    .call = message->call,
+                    .epoch = message->epoch,
+                    .status = status,
+                    .min_clock = message->min_clock };
+    message->is_answered = true;
+    replica_feed_hold(&fed->feed, &held->held);
+    post_office_flush(server->office); /* what the answer waits for */
+}
+
+void server_empty_fed(Server *server, const BoundPart *part)
+{
+    const CallStatus status = server->starved ? CALL_NO_MEMORY : CALL_OK;
+    const uint64_t min_clock = rubato_model_min_clock(part->model);
+    RubatoRequest *request = model_take_answered(part->model), *next;
+
+    for (; request != NULL; request = next) {
+        next = request->next;
+        message_of_request(request)->min_clock = min_clock;
+        server_answer_fed(server, part->fed, message_of_request(request), status);
+    }
+}
+
+void server_take_position(Server *server, Message *message)
+{
+    const uint32_t replica = message->request.worker;
+    const ServerTable *table = server_find_table(server, message->table);
+    FedPart *fed =
+        table != NULL && message->part < table->n_parts ? table->parts[message->part].fed : NULL;
+    HeldAnswer *released;
+
+    if (fed == NULL ||
+        fed->feed.n_replicas == 0) { /* the table was dropped, or the run has ended */
+        server_answer(server, message, CALL_OK);
+        return;
+    }
+    if (replica >= server->office->n_servers ||
+        server->office->servers[replica].node != message->node ||
+        !replica_feed_hears(&fed->feed, replica, message->number, &released)) {
+        server_refuse(server, message, "a position of a replica that makes no sense");
+        return;
+    }
+    server_answer(server, message, CALL_OK);
+    if (released != NULL)
+        release(server, released);
+}
+
+/* ---- inputs ---- */
+
+static void pass_on(Server *server, FedPart *fed, Message *input, MessageKind kind)
+{
+    PostOffice *office = server->office;
+
+    input->kind = MESSAGE_FEED;
+    input->fed_kind = (uint8_t)kind;
+    input->table = fed->table;
+    input->part = fed->part;
+    input->node = office->self;
+    input->number = replica_feed_count(&fed->feed);
+    for (uint32_t i = 0; i < fed->feed.n_replicas; i++) {
+        input->server = fed->feed.replicas[i].server;
+        if (!post_office_push(office, input))
+            g_error("no memory to pass an input on to server %u, which has a replica of a part; "
+                    "the node ends here",
+                    input->server);
+        network_flush_soon(office->network, office->servers[input->server].node);
+    }
+}
+
+static void check_memory(const Server *server)
+{
+    if (server->starved)
+        g_error("server %u: no memory for an input that replicas have got; the node ends here",
+                server->number);
+}
+
+/* Passes a request on, in pieces of the size of a message. take gets each piece. */
+static void feed_pieces(Server *server, FedPart *fed, const RubatoShard *shard,
+                        const Message *message, MessageKind kind,
+                        void (*take)(void *user, RubatoRequest *piece), void *user)
+{
+    const RequestOps *ops = request_ops[kind];
+    const RubatoRequest *request = &message->request;
+    const size_t row_bytes =
+        ops->rows == REQUEST_NO_ROWS ? 0 : request_row_bytes(ops, shard_spec(shard));
+    const size_t most = post_office_max_keys(row_bytes);
+    size_t begin = 0;
+
+    do {
+        const size_t n = MIN(most, request->keys.n - begin);
+        /* a selection's positions count from the start of all rows */
+        const size_t at = request->keys.at != NULL ? 0 : begin * row_bytes;
+        Message input = { .epoch = message->epoch, .row_bytes = row_bytes, .request = *request };
+        RubatoRequest *const piece = &input.request;
+
+        piece->keys = message_keys_from(&request->keys, begin, n);
+        piece->output = NULL;
+        if (piece->input != NULL)
+            piece->input = (const char *)piece->input + at;
+        pass_on(server, fed, &input, kind);
+        take(user, piece);
+        begin += n;
+    } while (begin < request->keys.n);
+    check_memory(server);
+}
+
+static void add(void *model, RubatoRequest *piece)
+{
+    model_take_deferred(model, piece);
+}
+
+void server_feed_add(Server *server, const BoundPart *part, const Message *message)
+{
+    feed_pieces(server, part->fed, part->shard, message, MESSAGE_ADD, add, part->model);
+}
+
+void server_feed_tuning(Server *server, const BoundPart *part, Message *message)
+{
+    Message input = *message;
+
+    pass_on(server, part->fed, &input, MESSAGE_TUNE);
+    model_tune(part->model, &message->request);
+    check_memory(server);
+}
+
+void server_feed_clock(Server *server, const BoundPart *part, const Message *message)
+{
+    const MessageClock *const clock = &message->clock;
+    Message input = { .epoch = message->epoch,
+                      .request = { .worker = clock->source, .clock = clock->clock } };
+
+    if (clock->source >= model_n_sources(part->model) ||
+        clock->clock <= rubato_model_clock(part->model, clock->source))
+        return; /* it changes nothing */
+    pass_on(server, part->fed, &input, MESSAGE_CLOCK);
+    model_clock(part->model, clock->source, clock->clock);
+    check_memory(server);
+}
+
+typedef struct {
+    const RequestOps *ops;
+    RubatoShard *shard;
+} Apply;
+
+static void apply(void *user, RubatoRequest *piece)
+{
+    const Apply *to = user;
+
+    to->ops->between_tasks(to->shard, piece);
+}
+
+void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
+                             const Message *message)
+{
+    Apply to = { request_ops[message->kind], shard };
+
+    feed_pieces(server, fed, shard, message, message->kind, apply, &to);
+}
+
+/* ---- the end of a task, of a table, of the run ---- */
+
+/* Cancels the answers that `is_over` says, and keeps the others. */
+static void cancel(FedPart *fed, bool (*is_over)(const Held *held, uint32_t number),
+                   uint32_t number)
+{
+    HeldAnswer *left = NULL, **left_end = &left;
+
+    for (HeldAnswer *first = replica_feed_take_held(&fed->feed), *next; first != NULL;
+         first = next) {
+        Held *const held = (Held *)first;
+
+        next = first->next;
+        if (is_over(held, number)) {
+            held->status = CALL_CANCELLED;
+            end_held(held);
+        } else {
+            *left_end = first;
+            left_end = &first->next;
+        }
+    }
+    *left_end = NULL;
+    replica_feed_put_held(&fed->feed, left);
+}
+
+static bool is_of_epoch(const Held *held, uint32_t epoch)
+{
+    return held->epoch == epoch;
+}
+
+static bool is_of_node(const Held *held, uint32_t node)
+{
+    return held->message == NULL || held->message->node == node;
+}
+
+static bool is_any(const Held *held, uint32_t number)
+{
+    (void)held;
+    (void)number;
+    return true;
+}
+
+void server_feed_end(Server *server, FedPart *fed, uint32_t epoch)
+{
+    Message input = { .epoch = epoch };
+
+    pass_on(server, fed, &input, FEED_END);
+    cancel(fed, is_of_epoch, epoch);
+    post_office_flush(server->office);
+}
+
+void fed_part_free(FedPart *fed)
+{
+    if (fed == NULL)
+        return;
+    cancel(fed, is_any, 0);
+    g_free(fed);
+}
+
+/* Another node does not know yet that the run has ended, and would take a cancelled answer for the
+ * end of a task. So it gets none. Its own end of the run ends its wait. */
+void server_end_feeds(Server *server)
+{
+    for (guint i = 0; i < server->tables->len; i++) {
+        const ServerTable *table = server_find_table(server, i);
+
+        for (uint32_t part = 0; table != NULL && part < table->n_parts; part++) {
+            FedPart *fed = table->parts[part].fed;
+
+            if (fed == NULL)
+                continue;
+            cancel(fed, is_of_node, server->office->self);
+            fed->feed.n_replicas = 0;
+        }
+    }
+}

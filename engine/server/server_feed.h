@@ -1,0 +1,47 @@
+/* A part with replicas, on its primary: inputs that go to the replicas, answers that wait for them.
+ *
+ * Thread: the server's owner. */
+#ifndef RUBATO_ENGINE_SERVER_SERVER_FEED_H
+#define RUBATO_ENGINE_SERVER_SERVER_FEED_H
+
+#include "engine/server/replica_feed.h"
+#include "engine/server/server_private.h"
+
+struct FedPart {
+    uint32_t table, part;
+    ReplicaFeed feed;
+};
+
+/* Replicas are on these servers, and have what the part has: nothing yet. (transfer full) */
+FedPart *fed_part_new(uint32_t table, uint32_t part, const uint32_t *replicas, uint32_t n);
+
+/* Answers that wait are cancelled. NULL is allowed. */
+void fed_part_free(FedPart *fed);
+
+/* As server_answer, but the answer may leave later. message->is_answered is set. */
+void server_answer_fed(Server *server, FedPart *fed, Message *message, CallStatus status);
+
+/* As server_empty_outbox. */
+void server_empty_fed(Server *server, const BoundPart *part);
+
+/* The inputs of a part in a task: each goes to the replicas and to the model. An Add, or the Add of
+ * an Add and Get, does not come to the outbox. */
+void server_feed_add(Server *server, const BoundPart *part, const Message *message);
+void server_feed_tuning(Server *server, const BoundPart *part, Message *message);
+void server_feed_clock(Server *server, const BoundPart *part, const Message *message);
+
+/* The end of a task, behind all its inputs. Its answers that wait are cancelled. */
+void server_feed_end(Server *server, FedPart *fed, uint32_t epoch);
+
+/* An input between tasks. */
+void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
+                             const Message *message);
+
+/* A MESSAGE_POSITION. */
+void server_take_position(Server *server, Message *message);
+
+/* The run has ended: answers for this node are cancelled, and none is sent to others. No answer
+ * waits from now on. */
+void server_end_feeds(Server *server);
+
+#endif

@@ -1,0 +1,179 @@
+/* A replica of a part, on a server of another node than its primary (docs/replication.md). It gets
+ * the inputs of the part in the order in which the primary has handled them, and no Gets. So its
+ * rows, its rule's state and its models are those of the primary, as of its position.
+ *
+ * The models of a task begin here when the task begins on this node, before any worker runs. They
+ * end when the end of the task comes as an input, behind all others, and not when this node ends
+ * the task. If a task could not begin on the primary's node, its model here stays until the table
+ * is dropped.
+ *
+ * One position tells of all inputs before it. So it is sent behind the last of several inputs that
+ * came together.
+ *
+ * Thread: the server's owner. */
+#include "engine/server/server_replicas.h"
+
+#include "engine/server/replica_feed.h"
+#include "engine/server/request_ops.h"
+
+Replica *replica_new(uint32_t table, uint32_t part, uint32_t primary, RubatoShard *shard)
+{
+    Replica *replica = g_new(Replica, 1);
+
+    *replica = (Replica){ .table = table,
+                          .part = part,
+                          .primary = primary,
+                          .shard = shard,
+                          .models = g_array_new(FALSE, FALSE, sizeof(ReplicaModel)) };
+    return replica;
+}
+
+void replica_free(Replica *replica)
+{
+    if (replica == NULL)
+        return;
+    for (guint i = 0; i < replica->models->len; i++)
+        model_free(g_array_index(replica->models, ReplicaModel, i).model);
+    g_array_unref(replica->models);
+    shard_free(replica->shard);
+    g_free(replica);
+}
+
+static Replica *find_replica(const Server *server, uint32_t table, uint32_t part)
+{
+    const ServerTable *found = server_find_table(server, table);
+
+    return found != NULL && part < found->n_parts ? found->parts[part].replica : NULL;
+}
+
+/* ---- models ---- */
+
+void replica_begin_task(Replica *replica, uint32_t epoch, RubatoModel *model)
+{
+    g_array_append_val(replica->models, ((ReplicaModel){ epoch, model }));
+}
+
+static RubatoModel *find_model(const Replica *replica, uint32_t epoch)
+{
+    for (guint i = 0; i < replica->models->len; i++)
+        if (g_array_index(replica->models, ReplicaModel, i).epoch == epoch)
+            return g_array_index(replica->models, ReplicaModel, i).model;
+    return NULL;
+}
+
+void replica_end_task(Replica *replica, uint32_t epoch)
+{
+    for (guint i = replica->models->len; i-- > 0;)
+        if (g_array_index(replica->models, ReplicaModel, i).epoch == epoch) {
+            model_free(g_array_index(replica->models, ReplicaModel, i).model);
+            g_array_remove_index_fast(replica->models, i);
+        }
+}
+
+/* ---- inputs ---- */
+
+/* Whether the input is one that the primary may send. Otherwise it has been answered. */
+static bool check_input(Server *server, const Replica *replica, Message *message,
+                        const RubatoModel *model)
+{
+    const MessageKind kind = (MessageKind)message->fed_kind;
+    const RequestOps *ops = message->fed_kind < MESSAGE_N_KINDS ? request_ops[kind] : NULL;
+    const bool is_of_task = kind == MESSAGE_CLOCK || kind == FEED_END;
+
+    if (message->node != server->office->servers[replica->primary].node ||
+        (!is_of_task && (ops == NULL || !ops->is_input)) ||
+        (is_of_task && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
+        (message->epoch != 0 && kind != FEED_END && model == NULL) ||
+        (message->epoch == 0 && is_of_task)) {
+        server_refuse(server, message, "an input of a replica that makes no sense");
+        return false;
+    }
+    if (is_of_task)
+        return true;
+    message->kind = kind;
+    if (!server_check_remote(server, replica->shard, model, message)) {
+        if (server->starved)
+            g_error("server %u: no memory for an input of a replica; the node ends here",
+                    server->number);
+        return false;
+    }
+    return true;
+}
+
+static void apply(Replica *replica, Message *message, RubatoModel *model)
+{
+    RubatoRequest *const request = &message->request;
+
+    if (message->fed_kind == FEED_END) {
+        replica_end_task(replica, message->epoch);
+        return;
+    }
+    if (message->fed_kind == MESSAGE_CLOCK)
+        model_clock(model, request->worker, request->clock);
+    else if (model != NULL)
+        request_ops[message->fed_kind]->in_task(model, request);
+    else
+        request_ops[message->fed_kind]->between_tasks(replica->shard, request);
+    if (model != NULL) /* the input itself: it is answered below; there are no Gets */
+        (void)model_take_answered(model);
+}
+
+static void take(Server *server, Replica *replica, Message *message)
+{
+    RubatoModel *const model = find_model(replica, message->epoch);
+
+    if (!check_input(server, replica, message, model))
+        return;
+    if (replica_take(&replica->position, message->number) != INPUT_NEXT) {
+        server_refuse(server, message, "an input of a replica out of its order");
+        return;
+    }
+    apply(replica, message, model);
+    if (server->starved)
+        g_error("server %u: no memory for what an input of a replica needs; the node ends here",
+                server->number);
+    server_answer(server, message, CALL_OK);
+}
+
+/* Whether the message that is handled next tells this replica's position, too. */
+static bool more_follow(const Server *server, const Replica *replica)
+{
+    const Message *const next = server->actor.taken;
+
+    return next != NULL && server->actor.taken_high == NULL && next->kind == MESSAGE_FEED &&
+           next->table == replica->table && next->part == replica->part;
+}
+
+static void tell_position(Server *server, const Replica *replica)
+{
+    const Message position = { .kind = MESSAGE_POSITION,
+                               .table = replica->table,
+                               .part = replica->part,
+                               .server = replica->primary,
+                               .number = replica->position,
+                               .request = { .worker = server->number } };
+
+    if (!post_office_push(server->office, &position))
+        g_error("no memory for a message without keys or rows; the node ends here");
+}
+
+void server_take_input(Server *server, Message *message)
+{
+    Replica *const replica = find_replica(server, message->table, message->part);
+
+    if (replica == NULL) { /* of a table that has been dropped */
+        server_answer(server, message, CALL_OK);
+        return;
+    }
+    take(server, replica, message);
+    if (!more_follow(server, replica))
+        tell_position(server, replica);
+}
+
+size_t server_find_input_work(const Server *server, const Message *message)
+{
+    const Replica *const replica = find_replica(server, message->table, message->part);
+    const RubatoModel *const model = replica == NULL ? NULL : find_model(replica, message->epoch);
+
+    return model == NULL ? 0 : model_n_held(model) * shard_n_values(replica->shard);
+}

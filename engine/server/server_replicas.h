@@ -1,0 +1,39 @@
+/* A replica of a part on a server: rows and models that get the inputs of the part from its
+ * primary, which is on another node.
+ *
+ * Thread: the server's owner. */
+#ifndef RUBATO_ENGINE_SERVER_SERVER_REPLICAS_H
+#define RUBATO_ENGINE_SERVER_SERVER_REPLICAS_H
+
+#include "engine/server/server_private.h"
+
+typedef struct {
+    uint32_t epoch;
+    RubatoModel *model;
+} ReplicaModel;
+
+struct Replica {
+    uint32_t table, part;
+    uint32_t primary; /* a server's number */
+    RubatoShard *shard;
+    GArray *models;    /* of ReplicaModel */
+    uint64_t position; /* it has had the inputs up to this number */
+};
+
+/* Takes over the shard. (transfer full) */
+Replica *replica_new(uint32_t table, uint32_t part, uint32_t primary, RubatoShard *shard);
+
+/* NULL is allowed. */
+void replica_free(Replica *replica);
+
+/* Takes over the model of a task; ends those of a task. */
+void replica_begin_task(Replica *replica, uint32_t epoch, RubatoModel *model);
+void replica_end_task(Replica *replica, uint32_t epoch);
+
+/* A MESSAGE_FEED. */
+void server_take_input(Server *server, Message *message);
+
+/* As server_find_work, for a MESSAGE_FEED. */
+size_t server_find_input_work(const Server *server, const Message *message);
+
+#endif
