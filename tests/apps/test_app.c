@@ -139,7 +139,7 @@ START_TEST(flags_of_a_run_that_ends_early_and_leaves_files)
     ck_assert_str_eq(app.predict, "d");
     ck_assert_str_eq(app.output, "e");
     ck_assert_uint_eq(app.epochs, 3);
-    ck_assert(!app_predicts_only(&app));
+    ck_assert(!app_only_loads(&app));
     app_end(&app, NULL);
 }
 END_TEST
@@ -150,12 +150,12 @@ START_TEST(a_loaded_model_predicts_without_training_unless_told_to)
 
     ck_assert(parse(&app, (const char *const[]){ "--load=a", "--predict=b", NULL }));
     ck_assert_uint_eq(app.epochs, 0);
-    ck_assert(app_predicts_only(&app));
+    ck_assert(app_only_loads(&app));
     ck_assert_str_eq(app.output, "-");
     app_end(&app, NULL);
     ck_assert(parse(&app, (const char *const[]){ "--load=a", "--predict=b", "--epochs=2", NULL }));
     ck_assert_uint_eq(app.epochs, 2);
-    ck_assert(!app_predicts_only(&app));
+    ck_assert(!app_only_loads(&app));
     app_end(&app, NULL);
     ck_assert(parse(&app, (const char *const[]){ "--load=a", NULL }));
     ck_assert_uint_eq(app.epochs, 3);

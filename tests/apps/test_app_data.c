@@ -233,6 +233,36 @@ START_TEST(rows_to_predict_may_lack_the_label)
 }
 END_TEST
 
+START_TEST(what_no_flag_says_of_rows_is_as_the_loaded_model_has_it)
+{
+    static const char keys[] = "{\"format\":\"csv\",\"hash_bits\":20,\"columns\":3,\"label\":2,"
+                               "\"categorical\":[0,1]}";
+    App app;
+
+    ck_assert(parse(&app, (const char *const[]){ "--load=a", "--test=b", NULL }));
+    ck_assert_uint_eq(app.epochs, 0);
+    ck_assert(app_only_loads(&app));
+    app_data_take_keys(&data, keys_from(keys));
+    ck_assert_str_eq(data.format, "csv");
+    ck_assert_str_eq(data.label_column, "2");
+    ck_assert_str_eq(data.categorical[1], "1");
+    ck_assert_ptr_null(data.categorical[2]);
+    ck_assert_uint_eq(data.hash_bits, 20);
+    app_end(&app, NULL);
+
+    ck_assert(parse(&app, (const char *const[]){
+                              "--load=a", "--test=b", "--train=c", "--format=text",
+                              "--label-column=", "--hash-bits=9", "--categorical=1", NULL }));
+    ck_assert(!app_only_loads(&app));
+    app_data_take_keys(&data, keys_from(keys));
+    ck_assert_str_eq(data.format, "text");
+    ck_assert_str_eq(data.label_column, "");
+    ck_assert_str_eq(data.categorical[0], "1");
+    ck_assert_uint_eq(data.hash_bits, 9);
+    app_end(&app, NULL);
+}
+END_TEST
+
 START_TEST(a_folder_for_caches_is_made)
 {
     g_autofree char *dir = g_dir_make_tmp("rubato-app-data-XXXXXX", NULL);
@@ -271,6 +301,7 @@ int main(void)
     tcase_add_test(cases, files_are_opened_as_the_flags_say);
     tcase_add_test(cases, rows_that_a_model_does_not_know_are_refused);
     tcase_add_test(cases, rows_to_predict_may_lack_the_label);
+    tcase_add_test(cases, what_no_flag_says_of_rows_is_as_the_loaded_model_has_it);
     tcase_add_test(cases, a_folder_for_caches_is_made);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

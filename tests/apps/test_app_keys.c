@@ -17,6 +17,7 @@ static const uint32_t last_two[] = { 1, 2 };
 static const RubatoDataKeys kept[] = {
     { .format = "libsvm", .label_column = RUBATO_NO_COLUMN },
     { .format = "text", .hash_bits = 20, .label_column = RUBATO_NO_COLUMN },
+    { .format = "ratings", .fields_in_keys = 2, .label_column = RUBATO_NO_COLUMN },
     { .format = "csv", .n_columns = 3, .column_names = names, .label_column = 2 },
     { .format = "csv", .n_columns = 3, .column_names = umlauts },
     { .format = "csv", .n_columns = 3, .column_names = latin1 },
@@ -55,6 +56,7 @@ START_TEST(keys_are_read_as_they_were_written)
     ck_assert_msg(read != NULL, "%s", text);
     ck_assert_str_eq(read->format, keys->format);
     ck_assert_uint_eq(read->hash_bits, keys->hash_bits);
+    ck_assert_uint_eq(read->fields_in_keys, keys->fields_in_keys);
     ck_assert_uint_eq(read->n_columns, keys->n_columns);
     ck_assert_uint_eq(read->label_column, keys->label_column);
     ck_assert_uint_eq(read->n_categorical_columns, keys->n_categorical_columns);
@@ -71,6 +73,7 @@ static const char *const bad_keys[] = {
     "{\"format\":1}",
     "{\"format\":\"text\",\"hash_bits\":65}",
     "{\"format\":\"text\",\"hash_bits\":-1}",
+    "{\"format\":\"ratings\",\"fields_in_keys\":-1}",
     "{\"format\":\"csv\",\"columns\":\"2\"}",
     "{\"format\":\"csv\",\"columns\":4294967295}",
     "{\"format\":\"csv\",\"columns\":2}",

@@ -199,6 +199,7 @@ START_TEST(the_shape_of_a_saved_table_can_be_asked)
     uint64_t n_keys;
     g_autoptr(GError) error = NULL;
 
+    ck_assert(app_start(&run->app, NULL));
     ck_assert(app_model_shape(&run->app, "dense", &width, &n_keys, NULL));
     ck_assert_uint_eq(width, 1);
     ck_assert_uint_eq(n_keys, N_DENSE);
@@ -206,7 +207,10 @@ START_TEST(the_shape_of_a_saved_table_can_be_asked)
     ck_assert_uint_eq(width, WIDTH);
     ck_assert_uint_eq(n_keys, 0);
     ck_assert(!app_model_shape(&run->app, "other", &width, &n_keys, &error));
-    expect_error(error, RUBATO_ERROR_FORMAT, "expected an array \"other\" in \"arrays\"");
+    expect_error(
+        error, RUBATO_ERROR_FORMAT,
+        "expected an array \"other\" in \"arrays\", found dense, hash; a model that another "
+        "version saved with other arrays cannot be loaded: train and save it anew");
     run_free(run);
 }
 END_TEST
@@ -457,6 +461,9 @@ START_TEST(files_that_cannot_be_read_or_written_are_told_at_the_start)
         { "--predict", "/no/such/rows", "--predict /no/such/rows: cannot be opened: No such" },
         { "--json", "/no/such/card", "--json /no/such/card: /no/such: No such" },
         { "--json", "/tmp", "--json /tmp: is a folder; name a file" },
+        { "--json", "/proc/card", "--json /proc/card: /proc: " },
+        { "--save", "/no/such/model", "--save: /no/such/model: cannot be made: No such" },
+        { "--save", "/proc/model", "--save: /proc/model: cannot be made: " },
         { "--plot", "/no/such/plot", "--plot /no/such/plot: /no/such: No such" },
         { "--output", "/no/such/out", "--output /no/such/out: /no/such: No such" },
     };

@@ -1,13 +1,16 @@
 /* What the programs share while workers train: totals, stragglers, and ends before the last
  * epoch. */
+#include <glib/gstdio.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/kit/app.h"
 #include "tests/support/runner.h"
 
-enum { N_WORKERS = 4, N_ROWS = 4000, BATCH = 10 };
+enum { N_WORKERS = 4, N_ROWS = 4000, BATCH = 10, BAD_STEP = 5 };
 
 static const AppProgram program = {
     .name = "rubato-test",
@@ -22,6 +25,9 @@ typedef struct {
     App app;
     bool rate_falls;
     double loss_of_row; /* falls as 1 / (1 + steps / this) where above 0, else it is 1 */
+    double bad_loss;    /* of a step of worker 2, if it is no number from 0 */
+    double growth;      /* of the loss with each step; 0: none */
+    int signal_number;  /* that worker 1 sends after some steps; 0: none */
     _Atomic uint64_t n_steps[N_WORKERS];
 } Job;
 
@@ -41,8 +47,13 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     if (table == NULL)
         return false;
     for (uint64_t step = 0; step < n_steps && app_worker_goes_on(self); step++) {
-        const double loss = job->loss_of_row > 0 ? 1 / (1 + (double)step / job->loss_of_row) : 1;
+        double loss = job->loss_of_row > 0 ? 1 / (1 + (double)step / job->loss_of_row) : 1;
 
+        if (step == BAD_STEP && rubato_worker_rank(worker) == 1 && job->signal_number != 0)
+            kill(getpid(), job->signal_number);
+        loss += job->growth * (double)step;
+        if (step == BAD_STEP && rubato_worker_rank(worker) == 2 && !isfinite(job->bad_loss))
+            loss = job->bad_loss;
         job->n_steps[rubato_worker_rank(worker)]++;
         if (!rubato_kv_table_get(table, &key, 1, &sum, error) ||
             (job->rate_falls && !app_worker_lower_rate(self, tables, error)) ||
@@ -68,7 +79,7 @@ static Job *start(const char *const *arguments)
     return job;
 }
 
-static void run(Job *job)
+static bool try_to_run(Job *job, GError **error)
 {
     const AppArray sum = { .name = "sum",
                            .spec = { .name = "sum",
@@ -78,12 +89,15 @@ static void run(Job *job)
     const AppModel model = { .arrays = &sum, .n_arrays = 1 };
     const char *const tables[] = { "sum", NULL };
     const RubatoTask task = { .name = "t", .run = train, .user_data = job, .tables = tables };
+
+    return app_create_model(&job->app, &model, error) && app_train(&job->app, &task, N_ROWS, error);
+}
+
+static void run(Job *job)
+{
     g_autoptr(GError) error = NULL;
 
-    ck_assert_msg(app_create_model(&job->app, &model, &error), "%s",
-                  error != NULL ? error->message : "");
-    ck_assert_msg(app_train(&job->app, &task, N_ROWS, &error), "%s",
-                  error != NULL ? error->message : "");
+    ck_assert_msg(try_to_run(job, &error), "%s", error != NULL ? error->message : "");
 }
 
 static void end(Job *job)
@@ -190,6 +204,91 @@ START_TEST(stragglers_sleep_before_each_step_where_the_probability_is_one)
 }
 END_TEST
 
+static const double bad_losses[] = { (double)NAN, (double)INFINITY };
+
+START_TEST(training_that_diverges_fails_with_advice)
+{
+    Job *job = start((const char *const[]){ "--epochs", "1000000", NULL });
+    g_autoptr(GError) error = NULL;
+
+    job->bad_loss = bad_losses[_i];
+    ck_assert(!try_to_run(job, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED));
+    g_autofree char *text = g_strdup_printf(
+        "worker 2 (node 0) failed: training diverges: the loss is %g. Take a smaller "
+        "--learning-rate (it was 1) or scale the data; --keep-going trains on",
+        bad_losses[_i]);
+    ck_assert_msg(strstr(error->message, text) != NULL, "%s", error->message);
+    ck_assert(strchr(error->message, '\n') == NULL);
+    end(job);
+}
+END_TEST
+
+START_TEST(training_that_diverges_goes_on_where_the_user_says_so)
+{
+    Job *job = start((const char *const[]){ "--keep-going", NULL });
+
+    job->bad_loss = bad_losses[_i];
+    run(job);
+    ck_assert_uint_eq(job->app.n_samples, 2 * N_ROWS);
+    ck_assert(job->app.diverged);
+    ck_assert(!isfinite(app_curve_loss(&job->app.curve)));
+    end(job);
+}
+END_TEST
+
+/* A loss that only grows is a number, too, but no result. A model that was loaded may have begun
+ * with a very small one. */
+START_TEST(a_loss_that_ends_far_above_its_begin_is_told)
+{
+    Job *job = start((const char *const[]){ NULL });
+
+    job->growth = 1;
+    run(job);
+    ck_assert(job->app.diverged);
+    end(job);
+    job = start((const char *const[]){ NULL });
+    job->growth = 1e-3;
+    run(job);
+    ck_assert(!job->app.diverged);
+    end(job);
+}
+END_TEST
+
+/* The workers would go on for hours. */
+START_TEST(a_signal_stops_training_where_the_model_is_to_be_saved)
+{
+    g_autofree char *dir = g_dir_make_tmp("rubato-train-XXXXXX", NULL);
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    Job *job = start((const char *const[]){ "--model", models[_i], "--epochs", "1000000",
+                                            "--straggler", "1:1", "--save", model, NULL });
+
+    job->signal_number = SIGINT;
+    run(job);
+    ck_assert_int_eq(job->app.stopped, APP_STOPPED_BY_SIGNAL);
+    g_autofree char *text = app_card_text(&job->app);
+    ck_assert(strstr(text, "  stopped        by a signal\n") != NULL);
+    ck_assert(g_rmdir(dir) == 0);
+    ck_assert_int_eq(app_end(&job->app, NULL), 128 + SIGINT);
+    g_free(job);
+}
+END_TEST
+
+START_TEST(a_signal_cancels_training_where_nothing_is_to_be_saved)
+{
+    Job *job = start((const char *const[]){ "--epochs", "1000000", NULL });
+    g_autoptr(GError) error = NULL;
+
+    job->signal_number = SIGTERM;
+    ck_assert(!try_to_run(job, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED));
+    ck_assert_msg(strstr(error->message, "the run was ended by signal 15") != NULL, "%s",
+                  error->message);
+    ck_assert_int_eq(app_end(&job->app, error), 128 + SIGTERM);
+    g_free(job);
+}
+END_TEST
+
 START_TEST(without_epochs_nothing_runs)
 {
     Job *job = start((const char *const[]){ "--epochs", "0", NULL });
@@ -229,6 +328,11 @@ int main(void)
     tcase_add_loop_test(cases, all_workers_stop_at_the_time_limit, 0, 4);
     tcase_add_test(cases, a_straggler_sleeps_no_longer_than_training_lasts);
     tcase_add_test(cases, stragglers_sleep_before_each_step_where_the_probability_is_one);
+    tcase_add_loop_test(cases, training_that_diverges_fails_with_advice, 0, 2);
+    tcase_add_loop_test(cases, training_that_diverges_goes_on_where_the_user_says_so, 0, 2);
+    tcase_add_test(cases, a_loss_that_ends_far_above_its_begin_is_told);
+    tcase_add_loop_test(cases, a_signal_stops_training_where_the_model_is_to_be_saved, 0, 4);
+    tcase_add_test(cases, a_signal_cancels_training_where_nothing_is_to_be_saved);
     tcase_add_test(cases, without_epochs_nothing_runs);
     tcase_add_test(cases, a_worker_that_fails_fails_the_run);
     suite_add_tcase(suite, cases);

@@ -74,10 +74,8 @@ static void rig_init(Rig *rig, const FmModel *model)
     fill_batch(rig);
     ck_assert(fm_workspace_fit(&rig->workspace, model, &rig->batch, NULL));
     rig->workspace.bias = draw_real(rig);
-    for (size_t i = 0; i < N_KEYS; i++)
-        rig->workspace.linear[i] = draw_real(rig);
     for (size_t i = 0; i < N_KEYS * fm_width(model); i++)
-        rig->workspace.factors[i] = draw_real(rig) / 2;
+        rig->workspace.weights[i] = draw_real(rig) / (i % fm_width(model) == 0 ? 1 : 2);
 }
 
 static const FmModel shapes[] = {
@@ -111,11 +109,11 @@ static double plain_score(const Rig *rig, size_t row)
     double score = (double)rig->workspace.bias;
 
     for (size_t i = rig->row_start[row]; i < end; i++) {
-        const float *v = rig->workspace.factors + rig->index[i] * fm_width(model);
+        const float *v = rig->workspace.weights + rig->index[i] * fm_width(model);
 
-        score += (double)rig->workspace.linear[rig->index[i]] * (double)rig->value[i];
+        score += (double)*v++ * (double)rig->value[i];
         for (size_t j = i + 1; j < end; j++) {
-            const float *u = rig->workspace.factors + rig->index[j] * fm_width(model);
+            const float *u = rig->workspace.weights + rig->index[j] * fm_width(model) + 1;
             const size_t at_v = model->n_fields > 0 ? rig->field[j] * model->n_factors : 0;
             const size_t at_u = model->n_fields > 0 ? rig->field[i] * model->n_factors : 0;
 
@@ -143,13 +141,10 @@ static double objective(const Rig *rig, FmTally *tally)
                                                      : (score - label) * (score - label) / 2;
     }
     for (size_t e = 0; e < rig->batch.n_entries; e++) {
-        const double w = (double)rig->workspace.linear[rig->index[e]];
+        for (size_t i = 0; i < width; i++) {
+            const double w = (double)rig->workspace.weights[rig->index[e] * width + i];
 
-        penalty += model->l2 / 2 * w * w;
-        for (size_t f = 0; f < width; f++) {
-            const double v = (double)rig->workspace.factors[rig->index[e] * width + f];
-
-            penalty += model->l2_factors / 2 * v * v;
+            penalty += (i == 0 ? model->l2 : model->l2_factors) / 2 * w * w;
         }
     }
     if (tally != NULL)
@@ -208,9 +203,8 @@ START_TEST(gradient_is_the_slope_of_the_objective)
     if (rig.model.loss.kind == APP_LOSS_LOGISTIC)
         ck_assert_uint_eq(tally.n_right, expected.n_right);
     check_slopes(&rig, &rig.workspace.bias, &rig.workspace.d_bias, 1, scale, "bias");
-    check_slopes(&rig, rig.workspace.linear, rig.workspace.d_linear, N_KEYS, scale, "linear");
-    check_slopes(&rig, rig.workspace.factors, rig.workspace.d_factors,
-                 N_KEYS * fm_width(&rig.model), scale, "factor");
+    check_slopes(&rig, rig.workspace.weights, rig.workspace.d_weights,
+                 N_KEYS * fm_width(&rig.model), scale, "weight");
     fm_workspace_clear(&rig.workspace);
 }
 END_TEST
@@ -218,13 +212,14 @@ END_TEST
 START_TEST(gradient_of_a_batch_does_not_keep_the_one_before)
 {
     Rig rig;
-    float before[N_KEYS];
+    float before[N_KEYS * 5];
 
     rig_init(&rig, &shapes[2]);
+    ck_assert_uint_eq(fm_width(&rig.model), 5);
     (void)fm_gradient(&rig.model, &rig.batch, &rig.workspace, 1);
-    memcpy(before, rig.workspace.d_linear, sizeof before);
+    memcpy(before, rig.workspace.d_weights, sizeof before);
     (void)fm_gradient(&rig.model, &rig.batch, &rig.workspace, 1);
-    ck_assert_mem_eq(before, rig.workspace.d_linear, sizeof before);
+    ck_assert_mem_eq(before, rig.workspace.d_weights, sizeof before);
     fm_workspace_clear(&rig.workspace);
 }
 END_TEST
@@ -262,8 +257,8 @@ START_TEST(workspace_grows_with_the_batches)
         const RubatoBatch batch = { .n_keys = n };
 
         ck_assert(fm_workspace_fit(&workspace, &model, &batch, NULL));
-        memset(workspace.factors, 1, n * 4 * sizeof(float));
-        memset(workspace.linear, 1, n * sizeof(float));
+        memset(workspace.weights, 1, n * fm_width(&model) * sizeof(float));
+        memset(workspace.d_weights, 1, n * fm_width(&model) * sizeof(float));
     }
     fm_workspace_clear(&workspace);
 }

@@ -153,6 +153,10 @@ START_TEST(fm_goes_on_from_a_saved_model)
         (const char *const[]){ "--train", field_aware.train, "--test", field_aware.test, "--ffm",
                                "--epochs", "0", "--load", model, NULL });
     ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
+    g_autoptr(JsonNode) tested =
+        run_for_card(PLACE_TWO_NODES, "rubato-fm",
+                     (const char *const[]){ "--load", model, "--test", field_aware.test, NULL });
+    ck_assert_double_eq(metric(tested, "test_logloss"), metric(trained, "test_logloss"));
 
     Outcome outcome =
         run_program(PLACE_ONE_PROCESS, "rubato-fm",

@@ -170,6 +170,29 @@ START_TEST(lr_predicts_ratings)
 }
 END_TEST
 
+#define N_RATED 20
+
+/* The rating is what a user adds, less what an item of the same number adds. So if users and items
+ * shared weights, nothing could be learned: the RMSE would stay above 8. */
+START_TEST(lr_learns_users_and_items_of_the_same_numbers)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *path = g_build_filename(dir, "all.ratings", NULL);
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (int user = 0; user < N_RATED; user++)
+        for (int item = 0; item < N_RATED; item++)
+            g_string_append_printf(text, "%d %d %d\n", user, item, user - item);
+    ck_assert(g_file_set_contents(path, text->str, -1, NULL));
+    g_autoptr(JsonNode) card = run_for_card(
+        PLACE_ONE_PROCESS, "rubato-lr",
+        (const char *const[]){ "--train", path, "--test", path, "--loss", "squared", "--epochs",
+                               "100", "--batch-size", "100", "--learning-rate", "2", NULL });
+    ck_assert_double_le(metric(card, "test_rmse"), 0.1);
+    remove_folder(dir);
+}
+END_TEST
+
 /* Under bsp the floats are the same wherever servers and workers are. */
 START_TEST(lr_under_bsp_comes_out_the_same_everywhere)
 {
@@ -289,6 +312,74 @@ START_TEST(lr_predicts_with_a_saved_model)
 }
 END_TEST
 
+#define PEOPLE "age,paid,town\n0.5,3,Rome\n0.2,1,York\n0.6,3,York\n0.1,1,Rome\n0.4,2,Oslo\n"
+
+/* Nobody says again what the model knows: loss, bias, format and columns. The name of the file
+ * means another format. */
+START_TEST(lr_tests_a_saved_model_as_it_was_trained)
+{
+    const Place place = (Place)_i;
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *rows = write_text(dir, "rows.txt", PEOPLE);
+
+    g_autoptr(JsonNode) trained = run_for_card(
+        place, "rubato-lr",
+        (const char *const[]){ "--train", rows, "--test", rows, "--format", "csv", "--loss",
+                               "squared", "--no-bias", "--label-column", "paid", "--categorical",
+                               "town", "--hash-bits", "40", "--save", model, NULL });
+    g_autoptr(JsonNode) loaded = run_for_card(
+        place, "rubato-lr", (const char *const[]){ "--load", model, "--test", rows, NULL });
+    ck_assert_double_lt(metric(trained, "test_rmse"), 1);
+    ck_assert_double_eq(metric(loaded, "test_rmse"), metric(trained, "test_rmse"));
+    ck_assert_double_eq(metric(loaded, "weights_norm"), metric(trained, "weights_norm"));
+    ck_assert_int_eq(number(loaded, "epochs"), 0);
+
+    /* training goes on in the same way */
+    g_autoptr(JsonNode) further = run_for_card(
+        place, "rubato-lr",
+        (const char *const[]){ "--load", model, "--train", rows, "--test", rows, NULL });
+    ck_assert_double_lt(metric(further, "test_rmse"), metric(trained, "test_rmse"));
+    remove_folder(dir);
+}
+END_TEST
+
+static const struct {
+    const char *flags[2], *message;
+} said_otherwise[] = {
+    { { "--loss", "hinge" }, "the model was saved with loss logistic, this run has hinge" },
+    { { "--no-bias", NULL }, "the model was saved with bias yes, this run has no" },
+    { { "--label-column", "age" }, "expected the label in column 1, as in the model's rows" },
+    { { "--hash-bits", "20" }, "expected hashes of 64 bits, as of the model's rows, found 20" },
+    { { "--format", "libsvm" }, "expected rows of the format csv, as the model's, found libsvm" },
+};
+
+START_TEST(lr_refuses_what_is_said_otherwise_than_the_model_has_it)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *rows = write_text(dir, "rows.csv", "age,paid,town\n0.5,1,Rome\n0,0,York\n");
+
+    Outcome trained =
+        run_program(PLACE_ONE_PROCESS, "rubato-lr",
+                    (const char *const[]){ "--train", rows, "--label-column", "paid",
+                                           "--categorical", "town", "--save", model, NULL });
+    ck_assert_msg(trained.status == 0, "%.4000s", trained.err);
+    outcome_clear(&trained);
+    for (size_t i = 0; i < G_N_ELEMENTS(said_otherwise); i++) {
+        Outcome outcome = run_program(PLACE_ONE_PROCESS, "rubato-lr",
+                                      (const char *const[]){ "--load", model, "--test", rows,
+                                                             said_otherwise[i].flags[0],
+                                                             said_otherwise[i].flags[1], NULL });
+        ck_assert_int_eq(outcome.status, 1);
+        ck_assert_msg(strstr(outcome.err, said_otherwise[i].message) != NULL, "%.4000s",
+                      outcome.err);
+        outcome_clear(&outcome);
+    }
+    remove_folder(dir);
+}
+END_TEST
+
 START_TEST(a_model_that_cannot_be_loaded_ends_the_run_on_every_node)
 {
     const Place place = (Place)_i;
@@ -302,6 +393,48 @@ START_TEST(a_model_that_cannot_be_loaded_ends_the_run_on_every_node)
     if (place == PLACE_TWO_NODES)
         ck_assert_msg(strstr(outcome.err, "[7] rubato-lr: task load: worker 0 (node 3)") != NULL,
                       "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
+/* ---- training that diverges ---- */
+
+#define UNSCALED_ROWS "1 1:900 2:-40\n-1 1:1000 2:70\n3 1:2000 3:1\n0 2:500 3:-1\n"
+
+START_TEST(lr_that_diverges_ends_with_advice_and_saves_nothing)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *rows = write_text(dir, "rows", UNSCALED_ROWS);
+    Outcome outcome =
+        run_program((Place)_i, "rubato-lr",
+                    (const char *const[]){ "--train", rows, "--loss", "squared", "--rule", "sgd",
+                                           "--learning-rate", "10", "--save", model, NULL });
+
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "training diverges: the loss is ") != NULL &&
+                      strstr(outcome.err, "Take a smaller --learning-rate (it was 10)") != NULL,
+                  "%.4000s", outcome.err);
+    ck_assert(!g_file_test(model, G_FILE_TEST_EXISTS));
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
+START_TEST(lr_keeps_going_where_asked_and_says_that_it_diverges)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *rows = write_text(dir, "rows", UNSCALED_ROWS);
+    Outcome outcome =
+        run_program((Place)_i, "rubato-lr",
+                    (const char *const[]){ "--train", rows, "--loss", "squared", "--rule", "sgd",
+                                           "--learning-rate", "10", "--keep-going", NULL });
+    const char *said = strstr(outcome.err, "training diverges: the loss is ");
+
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    ck_assert_msg(said != NULL && strstr(said + 1, "training diverges") == NULL, "%.4000s",
+                  outcome.err);
     outcome_clear(&outcome);
     remove_folder(dir);
 }
@@ -373,10 +506,15 @@ static Suite *lr_suite(void)
     }
     tcase_add_loop_test(tcase, lr_learns_in_every_way, 0, (int)G_N_ELEMENTS(ways));
     tcase_add_test(tcase, lr_predicts_ratings);
+    tcase_add_test(tcase, lr_learns_users_and_items_of_the_same_numbers);
     tcase_add_test(tcase, lr_under_bsp_comes_out_the_same_everywhere);
     tcase_add_loop_test(tcase, lr_with_a_great_penalty_has_a_bias_alone, 0, 2);
     tcase_add_loop_test(tcase, lr_has_the_same_metrics_with_a_saved_model, 0, 2);
     tcase_add_loop_test(tcase, lr_predicts_with_a_saved_model, 0, 2);
+    tcase_add_loop_test(tcase, lr_tests_a_saved_model_as_it_was_trained, 0, 2);
+    tcase_add_test(tcase, lr_refuses_what_is_said_otherwise_than_the_model_has_it);
+    tcase_add_loop_test(tcase, lr_that_diverges_ends_with_advice_and_saves_nothing, 0, 2);
+    tcase_add_loop_test(tcase, lr_keeps_going_where_asked_and_says_that_it_diverges, 0, 2);
     tcase_add_loop_test(tcase, a_model_that_cannot_be_loaded_ends_the_run_on_every_node, 0, 2);
     tcase_add_loop_test(tcase, lr_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
     tcase_add_loop_test(tcase, lr_refuses_to_test_on_what_is_wrong, 0,

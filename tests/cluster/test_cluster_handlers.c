@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -77,7 +78,19 @@ static bool run_sleep(RubatoPart *part, RubatoByteReader *arguments, RubatoByteW
     return true;
 }
 
+static bool run_die(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                    GError **error)
+{
+    (void)part;
+    (void)arguments;
+    (void)result;
+    (void)error;
+    raise(SIGKILL);
+    return true;
+}
+
 static const RubatoHandlerOps own_handlers[] = {
+    { .name = "die", .run = run_die },
     { .name = "reverse", .run = run_reverse },
     { .name = "fail", .run = run_fail },
     { .name = "sleep", .run = run_sleep },
@@ -91,11 +104,73 @@ static void register_all(void)
 
 /* ---- results are those of one node ---- */
 
-static bool say_results(RubatoEngine *engine, const void *data, GError **error)
+enum { N_DTYPES = 4 };
+
+static const char *const pair_names[] = { "a", "b" };
+
+/* Numbers of which sums in double depend on their order. */
+static void fill_wildly(RubatoDtype dtype, uint64_t seed, void *values)
 {
-    static const char *const tables[] = { "a", "b" };
-    const RubatoKey pair[] = { 1, N_KEYS - 1 };
+    uint64_t state = seed;
+
+    for (size_t i = 0; i < N_KEYS; i++) {
+        const uint64_t bits = next_random(&state);
+        const double wild = ldexp((double)(int64_t)bits, (int)random_below(&state, 100) - 50);
+
+        if (dtype == RUBATO_F64)
+            ((double *)values)[i] = wild;
+        else if (dtype == RUBATO_F32)
+            ((float *)values)[i] = (float)wild;
+        else
+            value_store(dtype, values, i, dtype == RUBATO_I32 ? (int32_t)bits : (int64_t)bits);
+    }
+}
+
+/* Two tables of a dtype, in dense or hash storage. */
+static bool make_pair(RubatoEngine *engine, RubatoDtype dtype, bool is_hashed, GError **error)
+{
+    RubatoKey keys[N_KEYS];
+    int64_t values[N_KEYS];
+
+    for (uint64_t i = 0; i < N_KEYS; i++)
+        keys[i] = is_hashed ? rubato_mix64(i) : i;
+    for (uint64_t i = 0; i < G_N_ELEMENTS(pair_names); i++) {
+        const RubatoTableSpec spec = { .name = pair_names[i],
+                                       .dtype = dtype,
+                                       .n_keys = is_hashed ? 0 : N_KEYS,
+                                       .parts = N_PARTS };
+
+        fill_wildly(dtype, i, values);
+        if (!rubato_engine_create_table(engine, &spec, error) ||
+            !rubato_engine_set(engine, pair_names[i], keys, N_KEYS, values, error))
+            return false;
+    }
+    return rubato_engine_barrier(engine, error);
+}
+
+static bool say_result(RubatoEngine *engine, const RubatoHandlerCall *call, const char *place,
+                       GError **error)
+{
+    g_autoptr(GBytes) result = NULL;
+    g_autofree char *digest = NULL;
+
+    if (!rubato_engine_call_handler(engine, call, &result, error))
+        return false;
+    digest = g_compute_checksum_for_bytes(G_CHECKSUM_SHA256, result);
+    cluster_say("result of %s on %s is %s", call->handler, place, digest);
+    return true;
+}
+
+/* Every handler that reads. */
+static bool say_pair(RubatoEngine *engine, bool is_hashed, const char *place, GError **error)
+{
+    const RubatoKey pair[] = { is_hashed ? rubato_mix64(1) : 1, is_hashed ? rubato_mix64(9) : 299 };
     const uint32_t top[] = { 4, 0, 1 };
+    g_auto(RubatoByteWriter) steps = rubato_byte_writer_new(SIZE_MAX);
+
+    rubato_write_f64(&steps, -1e6);
+    rubato_write_f64(&steps, 1e9);
+    rubato_write_u32(&steps, 7);
     const RubatoHandlerCall calls[] = {
         { .table = "a", .handler = "sum" },
         { .table = "a", .handler = "norm" },
@@ -103,36 +178,56 @@ static bool say_results(RubatoEngine *engine, const void *data, GError **error)
         { .table = "a", .handler = "dot", .arguments = "b", .n_argument_bytes = 1 },
         { .table = "b", .handler = "dot", .scope = RUBATO_SCOPE_KEYS, .keys = pair, .n_keys = 2 },
         { .table = "b", .handler = "top_k", .arguments = top, .n_argument_bytes = sizeof top },
+        { .table = "b",
+          .handler = "histogram",
+          .arguments = steps.bytes,
+          .n_argument_bytes = steps.n },
         { .table = "b", .handler = "norm", .scope = RUBATO_SCOPE_PART, .part = 3 },
     };
 
-    (void)data;
-    for (uint32_t table = 0; table < 2; table++) {
-        const RubatoTableSpec spec = {
-            .name = tables[table], .dtype = RUBATO_F64, .n_keys = N_KEYS, .parts = N_PARTS
-        };
-        uint64_t state = table;
-
-        if (!rubato_engine_create_table(engine, &spec, error))
-            return false;
-        for (RubatoKey key = 0; key < N_KEYS; key++) {
-            const double value =
-                ldexp((double)(int64_t)next_random(&state), (int)random_below(&state, 100) - 50);
-
-            if (!rubato_engine_set(engine, tables[table], &key, 1, &value, error))
-                return false;
-        }
-    }
-    if (!rubato_engine_barrier(engine, error))
-        return false;
     for (size_t i = 0; i < G_N_ELEMENTS(calls); i++) {
-        g_autoptr(GBytes) result = NULL;
-        g_autofree char *digest = NULL;
+        g_autofree char *there = g_strdup_printf("%s, call %zu", place, i);
 
-        if (!rubato_engine_call_handler(engine, &calls[i], &result, error))
+        if (!say_result(engine, &calls[i], there, error))
             return false;
-        digest = g_compute_checksum_for_bytes(G_CHECKSUM_SHA256, result);
-        cluster_say("result %zu is %s", i, digest);
+    }
+    return rubato_engine_barrier(engine, error);
+}
+
+/* One node scales; all see it. */
+static bool say_scaled(RubatoEngine *engine, const char *place, GError **error)
+{
+    const double factor = -2.5;
+    const bool scales =
+        rubato_engine_n_nodes(engine) == 1 || rubato_engine_node(engine) == CLUSTER_IDS[0];
+    const RubatoHandlerCall scale = {
+        .table = "a", .handler = "scale", .arguments = &factor, .n_argument_bytes = sizeof factor
+    };
+    g_autofree char *there = g_strdup_printf("%s, scaled", place);
+
+    if ((scales && !rubato_engine_call_handler(engine, &scale, NULL, error)) ||
+        !rubato_engine_barrier(engine, error))
+        return false;
+    return say_result(engine, &(RubatoHandlerCall){ .table = "a", .handler = "sum" }, there,
+                      error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+static bool say_results(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    for (uint32_t i = 0; i < 2 * N_DTYPES; i++) {
+        const RubatoDtype dtype = (RubatoDtype)(i % N_DTYPES);
+        const bool is_hashed = i >= N_DTYPES;
+        g_autofree char *place =
+            g_strdup_printf("%s, %s", rubato_dtype_name(dtype), is_hashed ? "hash" : "dense");
+
+        if (!make_pair(engine, dtype, is_hashed, error) ||
+            !say_pair(engine, is_hashed, place, error) ||
+            ((dtype == RUBATO_F32 || dtype == RUBATO_F64) && !say_scaled(engine, place, error)) ||
+            !rubato_engine_drop_table(engine, "a", error) ||
+            !rubato_engine_drop_table(engine, "b", error))
+            return false;
     }
     return rubato_engine_barrier(engine, error);
 }
@@ -140,17 +235,20 @@ static bool say_results(RubatoEngine *engine, const void *data, GError **error)
 START_TEST(results_are_those_of_one_node)
 {
     g_autofree char *alone = cluster_play_alone(1, 1, say_results, NULL);
+    g_auto(GStrv) lines = g_strsplit(alone, "\n", -1);
     ClusterRun *run = new_run(_i);
+    unsigned n_results = 0;
 
     cluster_start(run, say_results, NULL);
     cluster_expect_success(run);
-    for (uint32_t node = 0; node < shapes[_i].shape.n_nodes; node++)
-        for (int i = 0; i < 7; i++) {
-            g_autofree char *start = g_strdup_printf("result %d is ", i);
-            g_autofree char *text = g_strndup(strstr(alone, start), strlen(start) + 64);
+    for (char **line = lines; *line != NULL; line++) {
+        const char *const result = strstr(*line, "result of ");
 
-            cluster_expect_text(run, node, text);
-        }
+        for (uint32_t node = 0; result != NULL && node < shapes[_i].shape.n_nodes; node++)
+            cluster_expect_text(run, node, result);
+        n_results += result != NULL;
+    }
+    ck_assert_uint_eq(n_results, 2 * N_DTYPES * 8 + 4);
     cluster_run_free(run);
 }
 END_TEST
@@ -381,6 +479,57 @@ START_TEST(node_whose_handler_was_released_by_a_clock_is_not_lost)
 }
 END_TEST
 
+/* ---- a node that dies while it runs a handler ---- */
+
+/* Worker 0 calls by ticket, worker 1 waits in the call itself. Both are on node 0, part 1 is on
+ * node 1. */
+static bool call_the_dying(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoHandlerCall die = {
+        .table = "t", .handler = "die", .scope = RUBATO_SCOPE_PART, .part = 1
+    };
+    g_autoptr(GError) found = NULL;
+    GBytes *result = NULL;
+
+    (void)user_data;
+    if (rubato_worker_rank(worker) == 0) {
+        EXPECT(rubato_worker_call_handler_async(worker, &die, &result, NULL, error) != 0, "%s",
+               (*error)->message);
+        EXPECT(!rubato_worker_wait_all(worker, &found), "an answer of the dead");
+    } else {
+        EXPECT(!rubato_worker_call_handler(worker, &die, &result, &found), "an answer of the dead");
+    }
+    EXPECT(result == NULL, "a result of the dead");
+    return cluster_expect_error(&found, RUBATO_ERROR_CANCELLED, "table t", error);
+}
+
+static bool outlive_a_call(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = N_KEYS };
+    const char *const tables[] = { "t", NULL };
+    g_autoptr(GError) found = NULL;
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    EXPECT(!cluster_run_task(engine, "die", call_the_dying, NULL, tables, &found), "it went well");
+    return cluster_expect_error(&found, RUBATO_ERROR_NODE_LOST, "was lost", error);
+}
+
+START_TEST(node_that_dies_while_it_runs_a_handler_ends_the_call)
+{
+    ClusterShape shape = { .n_nodes = 2,
+                           .nodes = { { 1, 2 }, { 1, 0 } },
+                           .timeout_ms = cluster_short_timeout_ms() };
+    ClusterRun *run = cluster_run_new(&shape);
+
+    cluster_start(run, outlive_a_call, NULL);
+    cluster_expect_end(run, 1, -SIGKILL);
+    cluster_expect_end(run, 0, 0);
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- a node that sends nonsense ---- */
 
 /* The bytes of a call, some of which are sent. */
@@ -535,6 +684,7 @@ int main(void)
     tcase_add_loop_test(cases, failure_of_a_handler_reaches_its_caller_alone, 0, n_shapes);
     tcase_add_loop_test(cases, node_whose_handler_takes_long_is_not_lost, 0, 2);
     tcase_add_loop_test(cases, node_whose_handler_was_released_by_a_clock_is_not_lost, 0, 2);
+    tcase_add_test(cases, node_that_dies_while_it_runs_a_handler_ends_the_call);
     tcase_add_loop_test(cases, bytes_that_are_no_call_are_refused, 0, 2);
     tcase_add_loop_test(cases, node_with_other_handlers_is_refused_by_name, 0, 2);
     return run_suite(suite);

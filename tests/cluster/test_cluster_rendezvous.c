@@ -1,6 +1,8 @@
 /* How nodes meet, and what prevents it: missing nodes, busy ports, a node that is started twice,
  * other files, other versions, unknown ids. */
 #include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +167,79 @@ START_TEST(a_node_that_ends_before_the_run_begins_ends_it_for_all)
     expect_refused(run, other, ends[_i].code, text->str);
     if (ends[_i].number == SIGTERM)
         expect_refused(run, victim, RUBATO_ERROR_CANCELLED, "signal 15");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* The thread that takes signals gets the processor only when no other thread wants it. */
+static void hold_signals_up(void)
+{
+    g_autoptr(GDir) threads = g_dir_open("/proc/self/task", 0, NULL);
+    const char *name;
+
+    while ((name = g_dir_read_name(threads)) != NULL) {
+        g_autofree char *path = g_strdup_printf("/proc/self/task/%s/comm", name);
+        g_autofree char *comm = NULL;
+
+        if (g_file_get_contents(path, &comm, NULL, NULL) && strcmp(comm, "signals\n") == 0)
+            sched_setscheduler(atoi(name), SCHED_IDLE, &(struct sched_param){ 0 });
+    }
+}
+
+/* Signals this process once its engine waits for the others. */
+static void *signal_who_waits(void *data)
+{
+    const int waiting = *(const int *)data;
+    char byte;
+
+    ck_assert_int_eq(read(waiting, &byte, 1), 1);
+    hold_signals_up();
+    kill(getpid(), SIGTERM);
+    return NULL;
+}
+
+static void tell_waiting(const char *domain, GLogLevelFlags level, const char *message,
+                         gpointer data)
+{
+    (void)domain;
+    (void)level;
+    if (strstr(message, "missing: ") != NULL)
+        ck_assert_int_eq(write(*(const int *)data, "w", 1), 1);
+}
+
+/* The engine is freed while the thread that breaks it has not ended yet. */
+START_TEST(a_signal_that_ends_the_rendezvous_finds_all_that_it_breaks)
+{
+    ClusterShape shape = TWO;
+    ClusterRun *run;
+    cpu_set_t one;
+    sigset_t term;
+
+    sigemptyset(&term); /* for the thread that signals alone: the engine blocks it for all others */
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, NULL);
+    shape.stall_ms = 20;
+    run = cluster_run_new(&shape);
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    for (uint32_t i = 0; i < 10; i++) {
+        GError *error = NULL;
+        pthread_t thread;
+        int waiting[2];
+
+        ck_assert_int_eq(pipe(waiting), 0);
+        g_log_set_default_handler(tell_waiting, &waiting[1]);
+        ck_assert_int_eq(pthread_create(&thread, NULL, signal_who_waits, &waiting[0]), 0);
+        ck_assert_ptr_null(rubato_engine_new(
+            &(RubatoEngineConfig){ .cluster_file = run->path, .node = 3, .handle_signals = true },
+            &error));
+        ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED));
+        pthread_join(thread, NULL);
+        close(waiting[0]);
+        close(waiting[1]);
+        g_clear_error(&error);
+    }
     cluster_run_free(run);
 }
 END_TEST
@@ -465,6 +540,7 @@ static Suite *rendezvous_suite(void)
     tcase_add_test(missing, without_a_scheduler_a_node_says_where_it_looked);
     tcase_add_loop_test(missing, a_node_may_come_late, 0, 2);
     tcase_add_test(missing, a_node_may_die_and_come_anew_before_the_run_begins);
+    tcase_add_test(missing, a_signal_that_ends_the_rendezvous_finds_all_that_it_breaks);
     tcase_add_loop_test(missing, a_node_that_ends_before_the_run_begins_ends_it_for_all, 0,
                         (int)G_N_ELEMENTS(ends));
     tcase_add_test(missing, the_schedulers_node_may_die_and_come_anew_before_the_run_begins);

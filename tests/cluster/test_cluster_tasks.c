@@ -170,7 +170,7 @@ static const struct {
     { { call_drop_old, rubato_engine_barrier },
       "node 7 waited in a barrier while node 3 dropped table old" },
     { { call_create_other_a, call_create_a },
-      "node 3 and node 7 create table a with different arguments: " },
+      "node 3 and node 7 create table a with different arguments: model ssp" },
 };
 
 static bool play_mismatch(RubatoEngine *engine, const void *data, GError **error)

@@ -2,15 +2,16 @@
  * interleavings and faults; see tests/support/sim/sim_cluster.h.
  *
  * RUBATO_SIM_SEEDS is the number of seeds to run, from RUBATO_SIM_FIRST on, and
- * RUBATO_SIM_DEAF_SEEDS that of clusters with a node that hears no scheduler. RUBATO_SIM_SEED runs
- * one seed alone and prints everything that happens. */
+ * RUBATO_SIM_DEAF_SEEDS that of clusters with a node that hears no scheduler, and
+ * RUBATO_SIM_SLOW_SEEDS that of clusters with slow links. RUBATO_SIM_SEED runs one seed alone and
+ * prints everything that happens. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
 #include "tests/support/sim/sim_seeds.h"
 
 #define DEFAULT_SEEDS 2400
-#define SLOW_SEEDS 300 /* without optimisation, or with a sanitizer */
+#define SLOW_SEEDS 160 /* without optimisation, or with a sanitizer */
 #define N_BATCHES 8
 
 START_TEST(clusters_keep_their_promises_and_end)
@@ -44,6 +45,8 @@ END_TEST
 /* Seeds with which a node's last words found no room on the link to the scheduler. */
 static const uint64_t speechless[] = { 253, 521, 656, 915 };
 
+/* The node gives up after a timeout. Even if its last words do not arrive, all others are told
+ * within two more. A worker that computes notices it afterwards. */
 static void run_deaf(uint64_t seed)
 {
     SimScenario scenario;
@@ -51,6 +54,12 @@ static void run_deaf(uint64_t seed)
 
     sim_scenario_draw_deaf(&scenario, seed);
     sim_cluster_run(&scenario, &outcome);
+    const int64_t timeout_ms = scenario.timeout_ms;
+    const int64_t thinks_ms = SIM_SLOW_WORKER * scenario.think_ns / SIM_MS + 1;
+    const int64_t late_ms = outcome.failed_ms - scenario.faults[0].at_ms;
+    if (late_ms > 3 * timeout_ms + thinks_ms)
+        ck_abort_msg("seed %" G_GUINT64_FORMAT ": a node is told after %" G_GINT64_FORMAT " ms",
+                     seed, late_ms);
     if (outcome.n_lost + outcome.n_ended_well != scenario.n_nodes)
         ck_abort_msg("seed %" G_GUINT64_FORMAT ": a node does not say that another is lost", seed);
 }
@@ -69,10 +78,27 @@ START_TEST(a_node_that_hears_no_scheduler_ends_the_run_for_all)
 }
 END_TEST
 
+/* What was sent again because it was asked for may then come too late. Whoever is lost, the error
+ * of each node says so. */
+START_TEST(a_network_slower_than_the_timeout_may_lose_a_node)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_SLOW_SEEDS", is_slow() ? 20 : 100);
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        SimScenario scenario;
+        SimOutcome outcome;
+        sim_scenario_draw_slow(&scenario, seed);
+        sim_cluster_run(&scenario, &outcome);
+        ck_assert_uint_eq(outcome.n_lost + outcome.n_ended_well, scenario.n_nodes);
+    }
+}
+END_TEST
+
 /* Each program is run on several clusters, with other faults. */
 START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
 {
-    const uint64_t n_programs = is_slow() ? 18 : 72;
+    const uint64_t n_programs = is_slow() ? 12 : 72;
 
     for (uint64_t program = 1; program <= n_programs; program++) {
         uint64_t expected = 0;
@@ -91,6 +117,49 @@ START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
         }
         ck_assert_uint_ne(expected, 0);
     }
+}
+END_TEST
+
+/* How long a Get beside a stream of the other priority may take, and how long it may take if its
+ * worker has the same hash as another, because the requests of these two keep their order.
+ *
+ * Each call of the stream takes a millisecond. One of them runs when the Get comes. A Get of high
+ * priority is next, and is answered at once. Before one of normal priority eight more are handled,
+ * and eight others before its answer leaves. On its way, and on the way back, it may wait for one
+ * packet that is not acknowledged. A millisecond is for everything else. */
+static void bounds_of(const SimScenario *scenario, int64_t *usual_ns, int64_t *most_ns)
+{
+    const SimLink *const link = &scenario->network.usual[0][1];
+    const bool beside_high = scenario->stream == RUBATO_PRIORITY_HIGH;
+    const int64_t ways_ns = (beside_high ? 6 : 2) * (link->least_ns + link->spread_ns);
+
+    *usual_ns = ways_ns + (beside_high ? 1 + 8 + 8 + 1 : 1 + 1) * SIM_MS;
+    *most_ns = *usual_ns + (beside_high ? 9 : 3) * SIM_STREAM_AHEAD * SIM_MS;
+}
+
+/* One in 64 pairs of workers has the same hash, so few seeds have such a pair. */
+START_TEST(requests_of_either_priority_pass_a_stream_of_the_other)
+{
+    const RubatoPriority stream = _i == 0 ? RUBATO_PRIORITY_HIGH : RUBATO_PRIORITY_NORMAL;
+    const uint64_t n = is_slow() ? 24 : 96;
+    uint64_t n_late = 0;
+
+    sim_priority_register();
+    for (uint64_t seed = 0; seed < n; seed++) {
+        SimScenario scenario;
+        SimOutcome outcome;
+        int64_t usual_ns, most_ns;
+        sim_scenario_draw_stream(&scenario, seed, stream);
+        bounds_of(&scenario, &usual_ns, &most_ns);
+        sim_cluster_run(&scenario, &outcome);
+        ck_assert_uint_eq(outcome.n_ended_well, scenario.n_nodes);
+        if (outcome.longest_get_ns > most_ns)
+            ck_abort_msg("seed %" G_GUINT64_FORMAT ": a Get took %" G_GINT64_FORMAT
+                         " us beside a stream, and not at most %" G_GINT64_FORMAT,
+                         seed, outcome.longest_get_ns / 1000, most_ns / 1000);
+        n_late += outcome.longest_get_ns > usual_ns;
+    }
+    ck_assert_uint_le(n_late, n / 4);
 }
 END_TEST
 
@@ -134,7 +203,9 @@ int main(void)
         tcase_add_test(cases, a_network_without_faults_is_no_reason_to_lose_a_node);
         tcase_add_loop_test(deaf, a_node_that_hears_no_scheduler_ends_the_run_for_all, 0,
                             N_BATCHES);
+        tcase_add_test(deaf, a_network_slower_than_the_timeout_may_lose_a_node);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
+        tcase_add_loop_test(cases, requests_of_either_priority_pass_a_stream_of_the_other, 0, 2);
         tcase_add_test(cases, a_seed_runs_again_bit_for_bit);
     }
     suite_add_tcase(suite, cases);

@@ -140,7 +140,7 @@ START_TEST(a_name_is_given_once_and_dropped_names_are_free_again)
     ck_assert(rubato_engine_drop_table(engine, "t", NULL));
     ck_assert(rubato_engine_drop_table(engine, "other", NULL));
     ck_assert(!rubato_engine_get(engine, "t", &key, 1, &value, &error));
-    check_error(&error, RUBATO_ERROR_NOT_FOUND, "no table t; there is none", NULL);
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "no table t; no table has been created", NULL);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -290,6 +290,30 @@ START_TEST(more_counts_than_a_task_has_workers_are_an_error)
     ck_assert(!rubato_engine_bad_gradients(engine, "t", &found, &n, &error));
     check_error(&error, RUBATO_ERROR_NETWORK, "table t", "server 0 (node 0)", NULL);
     ck_assert(found == NULL && n == 77);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* As if a collective call were open: of the thread that makes the next one, or of another. */
+START_TEST(a_second_collective_call_is_refused_with_who_makes_the_first)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    const bool is_own = _i == 0;
+    GError *error = NULL;
+
+    pthread_mutex_lock(&engine->lock);
+    engine->call.stage = CALL_STAGE_GO;
+    engine->call.caller = is_own ? pthread_self() : (pthread_t)0;
+    engine->call.text = "table a";
+    pthread_mutex_unlock(&engine->lock);
+    ck_assert(!rubato_engine_barrier(engine, &error));
+    check_error(&error, RUBATO_ERROR_INVALID,
+                is_own ? "this thread itself is in a collective call of this engine, table a"
+                       : "another thread is in a collective call of this engine, table a",
+                NULL);
+    pthread_mutex_lock(&engine->lock);
+    engine->call.stage = CALL_STAGE_NONE;
+    pthread_mutex_unlock(&engine->lock);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -585,6 +609,7 @@ int main(void)
     tcase_add_test(cases, keys_of_a_dense_table_are_its_range);
     tcase_add_test(cases, more_counts_than_a_task_has_workers_are_an_error);
     tcase_add_loop_test(cases, lists_longer_than_any_memory_are_an_error, 0, 3);
+    tcase_add_loop_test(cases, a_second_collective_call_is_refused_with_who_makes_the_first, 0, 2);
     tcase_add_test(cases, any_thread_may_read_and_write);
     tcase_add_test(cases, dropping_a_table_that_others_read_hurts_nobody);
     tcase_add_test(cases, two_engines_in_one_process_know_nothing_of_each_other);

@@ -7,51 +7,12 @@
 
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/fitting_spec.h"
+#include "tests/support/engine/own_handlers.h"
 #include "tests/support/runner.h"
 
 enum { N_KEYS = 700, WIDTH = 3 };
 
 /* ---- the handlers ---- */
-
-/* Echoes its arguments, and says which part it is. */
-static bool run_echo(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
-                     GError **error)
-{
-    const size_t n = rubato_byte_reader_left(arguments);
-
-    (void)error;
-    rubato_write_u32(result, rubato_part_number(part));
-    rubato_write_u64(result, n);
-    rubato_write(result, rubato_read_bytes(arguments, n), n);
-    return true;
-}
-
-/* Fails on one part, with a text. */
-static bool run_fail(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
-                     GError **error)
-{
-    (void)result;
-    if (rubato_part_number(part) != rubato_read_u32(arguments))
-        return true;
-    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "it does not like this part");
-    return false;
-}
-
-/* Tells the keys it gets, in their order, and their first values. */
-static bool run_keys(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
-                     GError **error)
-{
-    RubatoPartRows rows;
-
-    (void)arguments;
-    (void)error;
-    while (rubato_part_next(part, &rows))
-        for (size_t i = 0; i < rows.n; i++) {
-            rubato_write_u64(result, rubato_part_rows_key(&rows, i));
-            rubato_write_i64(result, *(const int64_t *)rubato_part_rows_row(&rows, i));
-        }
-    return true;
-}
 
 /* Multiplies what it gets by 2 and adds the argument, by three ways to write. */
 static bool run_twice_and(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
@@ -109,40 +70,21 @@ static bool check_one_i64(const RubatoHandlerSetting *setting, RubatoByteReader 
     return rubato_byte_reader_finish(arguments, "its arguments", error);
 }
 
-/* Runs until it is let go. */
-static Event entered = EVENT_INIT, leave = EVENT_INIT;
-
-static bool run_loop(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
-                     GError **error)
-{
-    (void)part;
-    (void)arguments;
-    (void)result;
-    (void)error;
-    event_raise(&entered);
-    event_wait(&leave, 1);
-    return true;
-}
-
-static const RubatoHandlerOps own_handlers[] = {
-    { .name = "echo", .run = run_echo },
-    { .name = "fail", .run = run_fail },
-    { .name = "keys", .run = run_keys },
-    { .name = "twice-and",
-      .access = RUBATO_ACCESS_WRITES,
-      .check = check_one_i64,
-      .run = run_twice_and },
-    { .name = "fail-to-write", .access = RUBATO_ACCESS_WRITES, .run = run_fail },
-    { .name = "chatty", .access = RUBATO_ACCESS_WRITES, .run = run_echo },
-    { .name = "sly", .run = run_sly },
-    { .name = "astray", .run = run_astray },
-    { .name = "loop", .run = run_loop },
-};
-
 static void register_all(void)
 {
-    for (size_t i = 0; i < G_N_ELEMENTS(own_handlers); i++)
-        ck_assert(rubato_register_handler(&own_handlers[i], NULL));
+    static const RubatoHandlerOps ops[] = {
+        { .name = "twice-and",
+          .access = RUBATO_ACCESS_WRITES,
+          .check = check_one_i64,
+          .run = run_twice_and },
+        { .name = "fail-to-write", .access = RUBATO_ACCESS_WRITES, .run = own_handler_fail },
+        { .name = "chatty", .access = RUBATO_ACCESS_WRITES, .run = own_handler_echo },
+        { .name = "sly", .run = run_sly },
+        { .name = "astray", .run = run_astray },
+    };
+
+    own_handlers_register();
+    register_handlers(ops, G_N_ELEMENTS(ops));
 }
 
 /* ---- calls ---- */
@@ -527,7 +469,7 @@ static bool loop_or_get(RubatoWorker *worker, void *user_data, GError **error)
             NULL, error);
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
     REQUIRE(table != NULL);
-    TRY(event_await(&entered, 1, worker, error));
+    TRY(event_await(&own_handler_entered, 1, worker, error));
     return rubato_kv_table_get(table, &key, 1, values, error);
 }
 
@@ -537,7 +479,7 @@ static void *let_go(void *data)
     (void)data;
     g_free(log_capture_wait("worker 0 waits", "handler loop"));
     g_free(log_capture_wait("worker 1 waits", "server 0 runs handler loop"));
-    event_raise(&leave);
+    event_raise(&own_handler_leave);
     return NULL;
 }
 

@@ -469,6 +469,43 @@ START_TEST(what_another_node_asks_is_checked)
 }
 END_TEST
 
+/* A part has a replica on server 1, and has had no inputs. */
+START_TEST(a_position_of_a_replica_that_cannot_be_is_refused)
+{
+    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 1 }, replica = 1;
+    static const struct {
+        uint32_t node, server, part;
+        uint64_t number;
+        bool is_refused;
+    } told[] = {
+        { OTHER, 1, 0, 0, false }, { OTHER, 1, 0, 1, true }, /* there is no such input */
+        { OTHER, 2, 0, 0, true },                            /* nor such a server, */
+        { OTHER, 0, 0, 0, true },                            /* nor is it on that node, */
+        { 0, 0, 0, 0, true },                                /* nor a replica */
+        { OTHER, 1, 1, 0, false },                           /* of a part that has none: late */
+    };
+    Rig rig;
+
+    rig_init(&rig, "asp");
+    post_office_clear(&rig.office);
+    post_office_init(&rig.office, 0, 2, ids, servers_of, &FLOW_SIZES_USUAL);
+    rig.office.servers[0].actor = &rig.server.actor;
+    server_add_feed(&rig.server, 0, 0, &replica, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(told); i++) {
+        Asked asked = { .message = { .kind = MESSAGE_POSITION,
+                                     .part = told[i].part,
+                                     .node = told[i].node,
+                                     .number = told[i].number,
+                                     .request = { .worker = told[i].server } } };
+        const uint64_t before = rig.server.n_refused;
+
+        ask(&rig, &asked);
+        require_msg((rig.server.n_refused > before) == told[i].is_refused, "position %zu", i);
+    }
+    rig_clear(&rig);
+}
+END_TEST
+
 /* A node that begins calls of handlers and sends no more of them takes up a bounded number of
  * places. The others are told that there is no memory, and those that have one keep it. */
 START_TEST(calls_that_are_begun_and_not_finished_are_bounded)
@@ -601,6 +638,7 @@ int main(void)
     tcase_add_test(cases, a_get_of_a_part_that_is_not_here_is_told_so);
     tcase_add_test(cases, a_clock_reaches_every_part);
     tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
+    tcase_add_test(cases, a_position_of_a_replica_that_cannot_be_is_refused);
     tcase_add_test(cases, calls_that_are_begun_and_not_finished_are_bounded);
     tcase_add_test(cases, what_another_node_asks_of_ragged_rows_is_checked);
     suite_add_tcase(suite, cases);

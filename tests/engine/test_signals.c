@@ -55,13 +55,63 @@ START_TEST(the_first_signal_cancels_the_run_and_says_which_it_was)
     g_autofree char *name = g_strdup_printf("signal %d (%s)", signals[_i], strsignal(signals[_i]));
     GError *error = NULL;
 
-    run_fails(engine, &task, RUBATO_ERROR_CANCELLED, "node 0", name, NULL);
+    run_fails(engine, &task, RUBATO_ERROR_CANCELLED, "the run was ended by", name, NULL);
     /* the run is over: what comes after it is refused for the same reason */
     run_fails(engine, &task, RUBATO_ERROR_CANCELLED, name, NULL);
     ck_assert(!rubato_engine_create_table(engine, &(RubatoTableSpec){ .name = "u" }, &error));
     check_error(&error, RUBATO_ERROR_CANCELLED, name, NULL);
     ck_assert(!rubato_engine_barrier(engine, &error));
     check_error(&error, RUBATO_ERROR_CANCELLED, name, NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* ---- a program that takes the first one ---- */
+
+typedef struct {
+    Event taken; /* how many signals the program was asked about */
+    int number;
+    bool takes;
+} Program;
+
+static bool take_signal(int signal_number, void *user_data)
+{
+    Program *program = user_data;
+
+    program->number = signal_number;
+    event_raise(&program->taken);
+    return program->takes;
+}
+
+/* The program takes the first signal, so that the worker goes on; the second cancels the run. */
+static bool be_interrupted_twice(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Program *program = user_data;
+
+    kill(getpid(), SIGINT);
+    if (program->takes) {
+        TRY(event_await(&program->taken, 1, worker, error));
+        TRY(!rubato_worker_cancelled(worker));
+        kill(getpid(), SIGTERM);
+    }
+    while (!rubato_worker_cancelled(worker))
+        sched_yield();
+    return true;
+}
+
+START_TEST(a_program_may_take_the_first_signal)
+{
+    Program program = { .taken = EVENT_INIT, .takes = _i == 1 };
+    const RubatoEngineConfig config = { .handle_signals = true,
+                                        .take_signal = take_signal,
+                                        .signal_data = &program };
+    RubatoEngine *engine = rubato_engine_new(&config, NULL);
+    const RubatoTask task = { .name = "t", .run = be_interrupted_twice, .user_data = &program };
+
+    run_fails(engine, &task, RUBATO_ERROR_CANCELLED, program.takes ? "signal 15" : "signal 2",
+              NULL);
+    ck_assert_int_eq(program.number, SIGINT);
+    ck_assert_uint_eq(program.taken.count, 1);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -183,6 +233,7 @@ int main(void)
 
     tcase_add_loop_test(cases, the_first_signal_cancels_the_run_and_says_which_it_was, 0,
                         (int)G_N_ELEMENTS(signals));
+    tcase_add_loop_test(cases, a_program_may_take_the_first_signal, 0, 2);
     tcase_add_loop_test(cases, a_signal_between_tasks_is_not_forgotten, 0,
                         (int)G_N_ELEMENTS(signals));
     tcase_add_loop_test(cases, a_signal_while_the_engine_is_made_is_not_forgotten, 0,

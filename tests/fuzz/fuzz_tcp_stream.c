@@ -1,7 +1,9 @@
 /* Gives a receiver arbitrary bytes of a connection, cut as the input says: a row of pieces, two
  * bytes of length and the bytes. The first byte decides whether they come before the handshake or
  * are packets of a node that has shaken hands. In the second case each complete packet gets its
- * tags, and the receiver must give back the same packets. */
+ * tags, and the receiver must give back the same packets. It may also say that what is behind the
+ * heads of large packets goes to a place of just that size, and that this place is taken back, and
+ * freed, between two reads. */
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -11,7 +13,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SHAKES_HANDS = 4 }; /* the lower bits: a Protection */
+enum { /* the lower bits: a Protection */
+       SHAKES_HANDS = 4,
+       HAS_PLACES = 8,
+       TAKES_PLACES_BACK = 16,
+};
 
 /* Beyond that a socket may not take a piece at once. */
 #define MOST_PIECE_BYTES ((size_t)16 << 10)
@@ -23,6 +29,44 @@ typedef struct {
     GPtrArray *sent; /* of GByteArray: the packets */
     guint n_taken;
 } Node;
+
+/* Where large packets go. */
+typedef struct {
+    uint8_t *place;
+    DirectRead *direct; /* NULL: none is under way */
+} Places;
+
+static bool begin_direct(void *user, const Received *received, DirectRead *direct)
+{
+    Places *const places = user;
+
+    if (places->direct != NULL)
+        abort(); /* the last one has ended */
+    places->place = malloc(received->size - DIRECT_HEAD_BYTES);
+    places->direct = direct;
+    direct_read_start(direct, 1, places->place, received->size - DIRECT_HEAD_BYTES);
+    return true;
+}
+
+static void end_direct(void *user, DirectRead *direct)
+{
+    Places *const places = user;
+
+    if (places->direct != direct)
+        abort();
+    places->direct = NULL;
+    free(places->place);
+    places->place = NULL;
+}
+
+static void take_place_back(Places *places)
+{
+    if (places->direct == NULL)
+        return;
+    direct_read_revoke(places->direct);
+    free(places->place);
+    places->place = NULL;
+}
 
 static void shake_hands(Node *node, TcpReceiver *receiver, Protection protection)
 {
@@ -74,8 +118,11 @@ static bool take_all(TcpReceiver *receiver, Node *node)
         if (node->n_taken == node->sent->len)
             abort(); /* nobody has sent it */
         const GByteArray *const packet = g_ptr_array_index(node->sent, node->n_taken++);
+        const size_t n_there = received.values != NULL ? DIRECT_HEAD_BYTES : received.size;
         if (received.size != packet->len ||
-            (packet->len > 0 && memcmp(received.bytes, packet->data, packet->len) != 0))
+            (n_there > 0 && memcmp(received.bytes, packet->data, n_there) != 0) ||
+            (received.values != NULL &&
+             memcmp(received.values, packet->data + n_there, received.size - n_there) != 0))
             abort();
         received.ops->release(&received);
     }
@@ -91,6 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Node node = { .sent = g_ptr_array_new_with_free_func((GDestroyNotify)g_byte_array_unref) };
     GByteArray *const plain = g_byte_array_new();
     GArray *const cuts = g_array_new(FALSE, FALSE, sizeof(size_t));
+    Places places = { 0 };
+    const DirectReader reader = { .begin = begin_direct, .end = end_direct, .user = &places };
     bool is_kept = true;
     int fds[2];
 
@@ -98,6 +147,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     node.fd = fds[0];
     TcpReceiver *const receiver = tcp_receiver_new(1, fds[1], epoll_fd, "somewhere", pool, &own);
+    if (treatment & HAS_PLACES)
+        tcp_receiver_set_reader(receiver, &reader);
     if (treatment & SHAKES_HANDS)
         shake_hands(&node, receiver, (Protection)(treatment & 3));
     for (size_t at = 1; at + 2 <= size;) {
@@ -116,6 +167,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (write(node.fd, stream->data + at, n) != (ssize_t)n)
             break; /* the receiver has closed */
         at += n;
+        if ((treatment & TAKES_PLACES_BACK) && i % 3 == 0)
+            take_place_back(&places);
         for (unsigned k = 0; is_kept && k < 4; k++) /* a read may stop where a block ends */
             is_kept = tcp_receiver_read(receiver) && take_all(receiver, &node);
     }
@@ -124,6 +177,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!(treatment & SHAKES_HANDS) && (receiver->is_proven || receiver->buffer != NULL))
         abort(); /* nobody guesses a proof */
     tcp_receiver_free(receiver);
+    if (places.direct != NULL)
+        abort(); /* nothing reads any more */
     close(node.fd);
     close(epoll_fd);
     block_pool_free(pool);

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/column_bits.h"
 #include "models/init.h"
+#include "models/normal.h"
 #include "models/shard/shard.h"
 #include "models/spec.h"
 #include "tests/support/engine/fitting_spec.h"
@@ -58,6 +60,30 @@ START_TEST(initial_values_follow_from_seed_key_and_column_alone)
     spec.seed = 12;
     read_rows(&spec, "dense", 0, 3000, 1000, part);
     ck_assert((memcmp(whole, part, n_bytes) == 0) == (_i % 3 == 0));
+}
+END_TEST
+
+START_TEST(zero_normal_rows_are_normal_ones_behind_a_zero)
+{
+    const RubatoDtype dtype = (RubatoDtype)_i;
+    const size_t size = rubato_dtype_size(dtype);
+    RubatoTableSpec spec = { .dtype = dtype,
+                             .width = 4,
+                             .init = "zero_normal",
+                             .init_mean = 10,
+                             .init_stddev = 1000,
+                             .seed = 11 };
+    _Alignas(8) unsigned char rows[100 * 32], normal[100 * 24];
+    const unsigned char zero[8] = { 0 };
+
+    read_rows(&spec, "hash", 0, 3000, 100, rows);
+    spec.width = 3;
+    spec.init = "normal";
+    read_rows(&spec, "dense", 0, 3000, 100, normal);
+    for (size_t i = 0; i < 100; i++) {
+        ck_assert_mem_eq(rows + i * 4 * size, zero, size);
+        ck_assert_mem_eq(rows + (i * 4 + 1) * size, normal + i * 3 * size, 3 * size);
+    }
 }
 END_TEST
 
@@ -153,6 +179,27 @@ START_TEST(normal_values_have_their_mean_and_deviation)
 }
 END_TEST
 
+/* The series beside the library of mathematical functions, which is exact to an unit of the last
+ * place; the angle is rounded there and not in the series. */
+START_TEST(normal_deviates_are_those_of_box_and_muller)
+{
+    double deviates[9];
+
+    for (uint64_t row = 0; row < 20000; row++) {
+        normal_draw(row, row % 3, 9, deviates);
+        for (size_t i = 0; i < 9; i++) {
+            const uint64_t bits = column_bits(row, row % 3 + i);
+            const uint64_t others = rubato_mix64(bits ^ UINT64_C(0xd1b54a32d192ed03));
+            const double radius = sqrt(-2.0 * log(1.0 - (double)(bits >> 11) * 0x1p-53));
+            const double angle = 2.0 * G_PI * (double)(others >> 11) * 0x1p-53;
+
+            require_msg(fabs(deviates[i] - radius * cos(angle)) < 1e-14, "row %d, column %d",
+                        (int)row, (int)i);
+        }
+    }
+}
+END_TEST
+
 START_TEST(normal_integers_stop_at_the_ends_of_their_dtype)
 {
     RubatoTableSpec spec = { .dtype = RUBATO_I32, .init = "normal", .init_stddev = 1e12 };
@@ -215,9 +262,11 @@ int main(void)
     TCase *init = tcase_create("init");
 
     tcase_add_loop_test(init, initial_values_follow_from_seed_key_and_column_alone, 0, 12);
+    tcase_add_loop_test(init, zero_normal_rows_are_normal_ones_behind_a_zero, 0, 4);
     tcase_add_test(init, uniform_values_fill_their_range_evenly);
     tcase_add_test(init, uniform_integers_take_each_value);
     tcase_add_test(init, uniform_integers_reach_both_ends_of_their_dtype);
+    tcase_add_test(init, normal_deviates_are_those_of_box_and_muller);
     tcase_add_loop_test(init, normal_values_have_their_mean_and_deviation, 0, 4);
     tcase_add_test(init, normal_integers_stop_at_the_ends_of_their_dtype);
     tcase_add_test(init, only_all_zero_bits_are_zero_pages);

@@ -121,6 +121,54 @@ START_TEST(keys_that_collide_later_hold_it_later)
 }
 END_TEST
 
+/* Short announcements are entered when a Get has to look for their keys, long ones at once. Each is
+ * found by a Get that needs it, and forgotten when its iteration is finished, looked for or not. */
+START_TEST(announcements_of_any_length_are_found_and_forgotten)
+{
+    static const size_t lengths[] = { 1, 1024, 1025, 3000 };
+    const size_t n = lengths[_i / N_RECORDS];
+    RubatoKey *keys[4];
+    ModelRig rig;
+    RigGet get, other;
+
+    init(&rig, RECORD, 0, 2, 3);
+    for (RubatoKey key = 0; key < 4; key++) {
+        keys[key] = g_new(RubatoKey, n);
+        for (size_t i = 0; i < n; i++)
+            keys[key][i] = key;
+        if (key < 3)
+            rig_announce(&rig, 0, key, keys[key], n); /* iteration i uses key i */
+    }
+    for (uint64_t iteration = 0; iteration < 4; iteration++)
+        ANNOUNCE(&rig, 1, iteration, 9);
+    rig_clock(&rig, 2, 1);
+    rig_clock(&rig, 0, 1); /* nobody has looked for its iteration 0 */
+    GET(&rig, &get, 2, 1, 0);
+    ck_assert(get.is_answered);
+    rig_clock(&rig, 2, 2);
+    GET(&rig, &other, 2, 2, 0);
+    ck_assert(other.is_answered);
+    GET(&rig, &get, 2, 2, 1);
+    ck_assert(!get.is_answered);
+    rig_announce(&rig, 0, 3, keys[3], n);
+    ck_assert(!get.is_answered);
+    rig_clock(&rig, 0, 2);
+    ck_assert(get.is_answered);
+    rig_clock(&rig, 1, 1);
+    rig_clock(&rig, 2, 3);
+    GET(&rig, &other, 2, 3, 1);
+    ck_assert(other.is_answered);
+    GET(&rig, &get, 2, 3, 2);
+    ck_assert(!get.is_answered);
+    rig_clock(&rig, 0, 3);
+    ck_assert(get.is_answered);
+    ck_assert_uint_eq(model_n_ignored(rig.model), 0);
+    for (RubatoKey key = 0; key < 4; key++)
+        g_free(keys[key]);
+    rig_clear(&rig);
+}
+END_TEST
+
 /* The same with staleness: iterations later than c - s - 1 do not matter. */
 START_TEST(staleness_shifts_what_counts_as_a_collision)
 {
@@ -579,6 +627,8 @@ int main(void)
     tcase_add_loop_test(scenarios, an_announcement_in_pieces_is_one, 0, N_RECORDS);
     tcase_add_loop_test(scenarios, pieces_that_do_not_make_an_announcement_tell_nothing, 0,
                         N_RECORDS * (int)G_N_ELEMENTS(wrong_pieces));
+    tcase_add_loop_test(scenarios, announcements_of_any_length_are_found_and_forgotten, 0,
+                        4 * N_RECORDS);
     tcase_add_test(scenarios, a_dense_record_without_memory_is_an_error);
     suite_add_tcase(suite, scenarios);
 

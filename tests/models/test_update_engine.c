@@ -140,7 +140,7 @@ START_TEST(numbers_that_cannot_be_are_refused)
         double value;
         const char *says;
     } wrong[] = {
-        { RUBATO_HYPER_MOMENTUM, 0.5, "\"adam\" has no momentum" },
+        { RUBATO_HYPER_MOMENTUM, 0.5, "\"adam\" has no momentum that could be tuned" },
         { RUBATO_HYPER_BETA, 0, "\"adam\" has no beta" },
         { RUBATO_HYPER_BETA1, 1, "beta1 is 1; it has to be below 1" },
         { RUBATO_HYPER_BETA2, -0.5, "beta2 is -0.5" },
@@ -347,6 +347,8 @@ static const struct {
     { "sgd", "dense", "asp", RUBATO_ON_BAD_GRADIENT_UNCHECKED, 0, 0, false, false },
 };
 
+static const char *const models_of_bad[] = { "asp", "bsp" };
+
 START_TEST(bad_gradients_are_counted_by_worker_and_refused_where_asked)
 {
     const bool checks = bad_cases[_i].counts;
@@ -369,6 +371,35 @@ START_TEST(bad_gradients_are_counted_by_worker_and_refused_where_asked)
     run_ok(engine, 2, add_bad, engine, "t");
     check_bad(engine, bad_cases[_i].refuses);
     check_counts(engine, checks ? 2 : 0, bad_cases[_i].refuses);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* Rows of all servers get deltas that are no numbers, from two workers, in two tasks; and deltas
+ * that are only large, which the table is asked to refuse, from none. */
+START_TEST(a_delta_that_is_no_number_is_logged_once_by_table_and_worker)
+{
+    RubatoEngine *engine;
+
+    log_capture_start();
+    engine = engine_with_servers(3);
+    create(engine, (RubatoTableSpec){ .n_keys = 20,
+                                      .width = BAD_WIDTH,
+                                      .model = models_of_bad[_i],
+                                      .update = "sgd",
+                                      .parts = 6 });
+    run_ok(engine, 2, add_bad, NULL, "t");
+    run_ok(engine, 2, add_bad, engine, "t");
+    ck_assert_uint_eq(log_capture_count("a value that is no number"), 2);
+    ck_assert_uint_eq(log_capture_count("table t: worker 0 has added a value that is no number"),
+                      1);
+    ck_assert_uint_eq(log_capture_count("table t: worker 1 has added a value that is no number"),
+                      1);
+    ck_assert(rubato_engine_drop_table(engine, "t", NULL));
+    create(engine, (RubatoTableSpec){ .n_keys = 20, .width = BAD_WIDTH, .update = "sgd" });
+    run_ok(engine, 1, add_bad, NULL, "t");
+    ck_assert_uint_eq(log_capture_count("table t: worker 0 has added a value that is no number"),
+                      2);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -413,16 +444,23 @@ END_TEST
 START_TEST(bad_gradients_of_the_engine_are_nobodys)
 {
     const RubatoKey key = 5;
-    const double bad = NAN;
+    const double large = 1e9, bad = NAN;
     g_autofree RubatoBadGradients *counts = NULL;
     GError *error = NULL;
     size_t n;
-    RubatoEngine *engine = engine_with_servers(1);
+    RubatoEngine *engine;
 
+    log_capture_start();
+    engine = engine_with_servers(1);
     create(engine,
-           (RubatoTableSpec){ .update = "momentum",
-                              .rule = { .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE } });
+           (RubatoTableSpec){
+               .update = "momentum",
+               .rule = { .max_gradient = 1e8, .on_bad_gradient = RUBATO_ON_BAD_GRADIENT_REFUSE } });
+    ck_assert(rubato_engine_add(engine, "t", &key, 1, &large, NULL));
+    ck_assert_uint_eq(log_capture_count("no number"), 0);
     ck_assert(rubato_engine_add(engine, "t", &key, 1, &bad, NULL));
+    ck_assert_uint_eq(log_capture_count("table t: the engine has added a value that is no number"),
+                      1);
     ck_assert(read_f64(engine, "t", key) == 0);
     ck_assert(rubato_engine_bad_gradients(engine, "t", &counts, &n, NULL));
     ck_assert_uint_eq(n, 1);
@@ -522,6 +560,7 @@ static Suite *update_engine_suite(void)
     tcase_add_test(tcase, what_has_no_state_says_so);
     tcase_add_loop_test(tcase, bad_gradients_are_counted_by_worker_and_refused_where_asked, 0,
                         (int)G_N_ELEMENTS(bad_cases));
+    tcase_add_loop_test(tcase, a_delta_that_is_no_number_is_logged_once_by_table_and_worker, 0, 2);
     tcase_add_loop_test(tcase, beside_bad_gradients_each_good_one_goes_to_its_own_row, 0, 2);
     tcase_add_test(tcase, bad_gradients_of_the_engine_are_nobodys);
     tcase_add_test(tcase, a_worker_sees_its_own_adds_through_the_cache);

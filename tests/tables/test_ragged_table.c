@@ -510,6 +510,89 @@ START_TEST(the_engine_reads_and_writes_rows_between_tasks)
 }
 END_TEST
 
+/* ---- memory ---- */
+
+enum { N_LISTS = 20000, N_REPLACED = 500, MOST_VALUES = 60 };
+
+/* Rows have half as many values in the mean. Hash storage takes 27 bytes to find a row, so that
+ * very short rows do not keep to the bound there. */
+static const struct {
+    bool is_hashed;
+    uint32_t most_values;
+} churns[] = { { false, 4 }, { false, MOST_VALUES }, { true, 20 }, { true, MOST_VALUES } };
+
+static void replace_some(RubatoEngine *engine, int churn, const uint32_t *numbers, size_t n,
+                         uint64_t *random)
+{
+    static const float values[N_REPLACED * MOST_VALUES];
+    RubatoKey keys[N_REPLACED];
+    uint32_t lengths[N_REPLACED];
+
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = key_of(churns[churn].is_hashed, numbers[i]);
+        lengths[i] = random_below(random, churns[churn].most_values + 1);
+    }
+    require_msg(rubato_engine_assign_ragged(engine, "lists", keys, n, lengths, values, NULL),
+                "not assigned");
+}
+
+static uint64_t count_values(RubatoEngine *engine)
+{
+    g_autofree RubatoKey *keys = NULL;
+    g_autofree uint32_t *lengths = NULL;
+    g_autofree float *values = NULL;
+    uint64_t n_values = 0;
+    size_t n;
+
+    ck_assert(rubato_engine_list_keys(engine, "lists", &keys, &n, NULL));
+    lengths = g_new(uint32_t, n);
+    ck_assert(rubato_engine_get_ragged(engine, "lists", keys, n, lengths, (void **)&values, NULL));
+    for (size_t i = 0; i < n; i++)
+        n_values += lengths[i];
+    return n_values;
+}
+
+static void check_bytes(RubatoEngine *engine)
+{
+    const uint64_t payload = count_values(engine) * sizeof(float);
+    RubatoTableStats stats;
+
+    ck_assert(rubato_engine_table_stats(engine, "lists", &stats, NULL));
+    ck_assert_uint_eq(stats.n_rows, N_LISTS);
+    ck_assert_msg(stats.n_bytes > payload &&
+                      stats.n_bytes <= payload + payload / 2 + 32 * stats.n_rows,
+                  "%" G_GUINT64_FORMAT " bytes for %" G_GUINT64_FORMAT " bytes of values",
+                  stats.n_bytes, payload);
+}
+
+/* Of all that the table takes: rows, garbage, and how rows are found. */
+START_TEST(a_million_replacements_leave_a_table_small)
+{
+    const size_t n_requests = (is_slow() ? 60000 : 1000000) / N_REPLACED;
+    RubatoTableSpec spec = make_spec("asp", churns[_i].is_hashed, RUBATO_F32);
+    RubatoEngine *engine = engine_with_servers(2);
+    uint32_t numbers[N_REPLACED];
+    uint64_t random = 5;
+
+    spec.n_keys = churns[_i].is_hashed ? 0 : N_LISTS;
+    create_table(engine, &spec);
+    for (uint32_t number = 0; number < N_LISTS; number += N_REPLACED) {
+        for (uint32_t i = 0; i < N_REPLACED; i++)
+            numbers[i] = number + i;
+        replace_some(engine, _i, numbers, N_REPLACED, &random);
+    }
+    for (size_t request = 0; request < n_requests; request++) {
+        for (size_t i = 0; i < N_REPLACED; i++)
+            numbers[i] = random_below(&random, N_LISTS);
+        replace_some(engine, _i, numbers, N_REPLACED, &random);
+        if (request % (n_requests / 4) == 0)
+            check_bytes(engine);
+    }
+    check_bytes(engine);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ragged_table");
@@ -518,6 +601,7 @@ int main(void)
     tcase_add_loop_test(calls, each_call_does_what_it_says, 0, 6);
     tcase_add_loop_test(calls, each_get_shows_what_its_model_lets_it, 0, 6);
     tcase_add_test(calls, the_engine_reads_and_writes_rows_between_tasks);
+    tcase_add_loop_test(calls, a_million_replacements_leave_a_table_small, 0, G_N_ELEMENTS(churns));
     tcase_set_timeout(calls, 60);
     suite_add_tcase(suite, calls);
     tcase_add_test(refused, an_add_of_other_lengths_changes_nothing);

@@ -1,9 +1,16 @@
 /* Prints a line for each update rule, dtype and width: a checksum of all bits that it computes from
- * seeded rows and gradients, in runs and row by row, clipped, decayed and checked. */
+ * seeded rows and gradients, in runs and row by row, clipped, decayed and checked. Behind them it
+ * prints such lines for the sums of a clock, for their means, for the exact sum of doubles, and for
+ * normal deviates. */
 #include <glib.h>
+#include <rubato/mix.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "models/aggregate.h"
+#include "models/handlers/exact_sum.h"
+#include "models/normal.h"
+#include "models/shard/shard.h"
 #include "models/update/update.h"
 #include "models/update/updater.h"
 
@@ -102,6 +109,70 @@ static void digest_of(const char *rule, RubatoDtype dtype, uint32_t width, bool 
     digest(&spec, "clipped");
 }
 
+/* Three workers' gradients for some of the rows, in two clocks. */
+static void digest_of_sums(RubatoDtype dtype, uint32_t width, RubatoAggregate kind)
+{
+    const RubatoTableSpec spec = { .name = "t",
+                                   .update = "sgd",
+                                   .dtype = dtype,
+                                   .width = width,
+                                   .n_keys = N_ROWS,
+                                   .aggregate = kind };
+    const size_t n_values = N_ROWS * width, size = rubato_dtype_size(dtype);
+    GRand *rand = g_rand_new_with_seed(19);
+    RubatoShard *shard = shard_new(&spec, 0, N_ROWS, NULL);
+    Aggregate *aggregate = aggregate_new(&spec, shard);
+    void *values = g_malloc0(n_values * size);
+
+    for (uint32_t round = 0; round < 2 * 3; round++) {
+        const RubatoRequest request = {
+            .worker = round % 3,
+            .keys = { .first = round % 3, .n = N_ROWS - round % 3 },
+            .input = values,
+        };
+
+        fill(rand, dtype, values, n_values);
+        if (!aggregate_take(aggregate, &request))
+            g_error("no memory");
+        if (round % 3 == 2)
+            aggregate_apply(aggregate);
+    }
+    shard_get(shard, &(RubatoKeys){ .n = N_ROWS }, values);
+    g_autofree char *sum = g_compute_checksum_for_data(G_CHECKSUM_SHA256, values, n_values * size);
+    printf("%s %s %u %s\n", kind == RUBATO_AGGREGATE_MEAN ? "mean" : "sum",
+           rubato_dtype_name(dtype), width, sum);
+    g_free(values);
+    aggregate_free(aggregate);
+    shard_free(shard);
+    g_rand_free(rand);
+}
+
+static void digest_of_exact_sum(size_t n)
+{
+    GRand *rand = g_rand_new_with_seed(23);
+    ExactSum sum;
+    double terms[EXACT_SUM_BLOCK], rounded;
+
+    exact_sum_init(&sum);
+    fill(rand, RUBATO_F64, terms, n);
+    exact_sum_add_block(&sum, terms, n);
+    rounded = exact_sum_round(&sum);
+    printf("exact sum of %zu %a\n", n, rounded);
+    g_rand_free(rand);
+}
+
+static void digest_of_deviates(size_t n)
+{
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_SHA256);
+    g_autofree double *deviates = g_new(double, n);
+
+    for (uint64_t row = 0; row < 10000; row++) {
+        normal_draw(rubato_mix64(row), row, n, deviates);
+        g_checksum_update(sum, (const guchar *)deviates, (gssize)(n * sizeof *deviates));
+    }
+    printf("%zu normal deviates %s\n", n, g_checksum_get_string(sum));
+}
+
 int main(void)
 {
     const char *rule;
@@ -115,5 +186,14 @@ int main(void)
                 if (is_real || strcmp(rule, "add") == 0 || strcmp(rule, "assign") == 0)
                     digest_of(rule, dtypes[d], widths[w], ops->traits.takes_gradients);
             }
+    for (size_t d = 0; d < 2; d++)
+        for (size_t w = 0; w < G_N_ELEMENTS(widths); w++) {
+            digest_of_sums(dtypes[d], widths[w], RUBATO_AGGREGATE_SUM);
+            digest_of_sums(dtypes[d], widths[w], RUBATO_AGGREGATE_MEAN);
+        }
+    digest_of_exact_sum(EXACT_SUM_BLOCK);
+    digest_of_exact_sum(EXACT_SUM_BLOCK - 1);
+    for (size_t w = 0; w < G_N_ELEMENTS(widths); w++)
+        digest_of_deviates(widths[w]);
     return 0;
 }

@@ -10,6 +10,7 @@ extern const WeakCase actor_cases[];
 extern const WeakCase barrier_cases[];
 extern const WeakCase call_cases[];
 extern const WeakCase clocks_cases[];
+extern const WeakCase deferred_cases[];
 extern const WeakCase network_cases[];
 extern const WeakCase part_map_cases[];
 extern const WeakCase ring_cases[];

@@ -204,6 +204,7 @@ static _Atomic bool is_stopping;
 static Incoming *taken[2]; /* what came, where it is kept */
 static unsigned n_taken;
 static bool keeps;
+static unsigned tick_ms; /* 0: the usual time */
 
 static void take_message(void *user, Incoming *incoming)
 {
@@ -256,6 +257,7 @@ static void begin_with(size_t window_bytes, void (*ticks)(void *user, int64_t no
                                    .n_nodes = 2,
                                    .window_bytes = window_bytes,
                                    .stop_ms = 1000000,
+                                   .tick_ms = tick_ms,
                                    .incarnation = 1 };
     const NetworkHandler handler = { .receive = take_message,
                                      .greeted = take_greeting,
@@ -272,6 +274,7 @@ static void begin_with(size_t window_bytes, void (*ticks)(void *user, int64_t no
     atomic_init(&n_ticks, 0);
     atomic_init(&is_stopping, false);
     atomic_init(&n_consumed_told, 0);
+    tick_ms = 0; /* of the next case */
     network = network_new(&config, &handler, NULL, NULL);
     weak_expect(network != NULL);
 }
@@ -413,6 +416,13 @@ static void flushed_soon(void)
     end();
 }
 
+static void *send_later(void *worker)
+{
+    network_push(network, PEER, make((uint32_t)(uintptr_t)worker, 0));
+    network_flush_later(network, PEER);
+    return NULL;
+}
+
 /* ---- waking the I/O thread ---- */
 
 static void wait_until_ticked(uint32_t n)
@@ -431,6 +441,33 @@ static void woken(void)
     asked_for = 1;
     network_wake(network);
     wait_until_ticked(2);
+    end();
+}
+
+/* ---- what is left for later ---- */
+
+/* Sends when the time of a guard is over: the I/O thread ends it meanwhile. */
+static void *send_at_its_end(void *worker)
+{
+    (void)poll(NULL, 0, 1);
+    weak_stop_time();
+    return send_later(worker);
+}
+
+/* Either these threads send, or the I/O thread does, which has no tick any more. */
+static void flushed_later(void)
+{
+    tick_ms = INT32_MAX;
+    begin();
+    acknowledges = true;
+    atomic_init(&network->guard.stands, true);
+    weak_let_time_pass();
+    start();
+    const unsigned other = weak_start("sender", send_at_its_end, (void *)1);
+    send_at_its_end((void *)0);
+    wait_until_sent(2);
+    weak_join(other);
+    weak_let_time_pass();
     end();
 }
 
@@ -461,7 +498,7 @@ static void receive_once(void)
     int64_t next;
 
     pthread_mutex_lock(&network->receiving);
-    (void)network_receive(network, REACH_ALL, 64, /* serve_all= */ false, &next);
+    (void)network_receive(network, REACH_ALL, 64, /* serve_all= */ false, network_now_ms(), &next);
     pthread_mutex_unlock(&network->receiving);
 }
 
@@ -637,12 +674,33 @@ static void two_helpers(void)
     end();
 }
 
+/* The first leaves to the guard, which the I/O thread then stands. */
+static void a_helper_leaves_to_the_guard(void)
+{
+    begin();
+    acknowledges = true;
+    begin_calls();
+    network->guard.n_wanted = 0;
+    start();
+    const unsigned one = weak_start("answer 0", answer, (void *)0);
+    const unsigned two = weak_start("answer 1", answer, (void *)1);
+    wait_for_answer((void *)0);
+    send_later((void *)0);
+    wait_for_answer((void *)1);
+    weak_let_time_pass();
+    wait_until_sent(1);
+    weak_join(one);
+    weak_join(two);
+    end();
+}
+
 const WeakCase network_cases[] = {
     { "network_two_senders", two_senders },
     { "network_three_senders", three_senders },
     { "network_pending", pending_work },
     { "network_a_sender_and_pending_work", a_sender_and_pending_work },
     { "network_flushed_soon", flushed_soon },
+    { "network_flushed_later", flushed_later },
     { "network_woken", woken },
     { "network_joined", joined },
     { "network_room", room },
@@ -653,5 +711,6 @@ const WeakCase network_cases[] = {
     { "network_packet", packet },
     { "network_a_helper_is_rung", a_helper_is_rung },
     { "network_two_helpers", two_helpers },
+    { "network_a_helper_leaves_to_the_guard", a_helper_leaves_to_the_guard },
     { NULL, NULL },
 };

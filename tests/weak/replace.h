@@ -220,6 +220,7 @@ ssize_t weak_write(int fd, const void *from, size_t size);
 #define epoll_create1(flags) weak_epoll()
 #define epoll_ctl(epoll, operation, fd, event) weak_epoll_ctl(epoll, operation, fd, event)
 #define poll(polled, n, timeout_ms) weak_poll(polled, n, timeout_ms)
+#define ppoll(polled, n, period, signals) ((void)(period), weak_poll(polled, n, 1))
 #define read(fd, to, size) weak_read(fd, to, size)
 #define write(fd, from, size) weak_write(fd, from, size)
 

@@ -167,6 +167,11 @@ void weak_let_time_pass(void)
     time_passes = true;
 }
 
+void weak_stop_time(void)
+{
+    time_passes = false;
+}
+
 static void pick_next(void)
 {
     unsigned runnable[WEAK_THREADS];

@@ -77,6 +77,7 @@ void weak_yield(void);
 /* In this execution polls with a timeout end when nobody else can go on, and time has then passed:
  * for what is meant to be noticed at the next tick alone. */
 void weak_let_time_pass(void);
+void weak_stop_time(void);
 int64_t weak_now_ms(void);
 
 /* ---- places ---- */

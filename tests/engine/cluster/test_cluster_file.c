@@ -31,7 +31,7 @@ START_TEST(cluster_file_of_the_design_is_read)
         "  nodes = ( { id = 0; host = \"127.0.0.1\"; port = 4101; servers = 1; workers = 2; },\n"
         "            { id = 1; host = \"127.0.0.2\"; port = 4102; servers = 3; workers = 4; } );\n"
         "  heartbeat_ms = 250;  timeout_ms = 2000; stall_ms = 700;\n"
-        "  rendezvous_ms = 900;\n"
+        "  rendezvous_ms = 900; service_mib = 5;\n"
         "};\n");
 
     ck_assert_str_eq(cluster->path, "run.cfg");
@@ -51,6 +51,7 @@ START_TEST(cluster_file_of_the_design_is_read)
     ck_assert_uint_eq(cluster->timeout_ms, 2000);
     ck_assert_uint_eq(cluster->stall_ms, 700);
     ck_assert_uint_eq(cluster->rendezvous_ms, 900);
+    ck_assert_uint_eq(cluster->service_mib, 5);
 }
 END_TEST
 
@@ -66,6 +67,7 @@ START_TEST(cluster_file_defaults_hold_for_what_is_left_out)
     ck_assert_uint_eq(cluster->timeout_ms, 3000);
     ck_assert_uint_eq(cluster->stall_ms, 10000);
     ck_assert_uint_eq(cluster->rendezvous_ms, 30000);
+    ck_assert_uint_eq(cluster->service_mib, 1024);
 }
 END_TEST
 
@@ -243,6 +245,7 @@ static const Fault FAULTS[] = {
     { SCHED("host = \"a\"; port = 0;"), 3, "'port' of 'scheduler' is 0", "from 1 to 65535" },
     { TIMES("heartbeat_ms = 0;"), 4, "'heartbeat_ms' of the cluster is 0", "from 1" },
     { TIMES("rendezvous_ms = 0;"), 4, "'rendezvous_ms' of the cluster is 0", NULL },
+    { TIMES("service_mib = 0;"), 4, "'service_mib' of the cluster is 0", "from 1 to 1048576" },
     { TIMES("stall_ms = -5;"), 4, "'stall_ms' of the cluster is -5", NULL },
     { TIMES("timeout_ms = 999999999;"), 4, "is 999999999", "to 86400000" },
     { TIMES("timeout_ms = 99999999999;"), 4, "the number 99999999999 is too large", NULL },

@@ -125,6 +125,18 @@ static const struct {
       { .what = CONTROL_CALL_RUN, .name = "task a", .digest = "1", .arguments = "workers 1" },
       { .what = CONTROL_CALL_RUN, .name = "task a", .digest = "2", .arguments = "workers 2" },
       "node 0 and node 4 run task a with different arguments: workers 1 / workers 2" },
+    { 0,
+      1,
+      { .what = CONTROL_CALL_CREATE,
+        .name = "table a",
+        .digest = "1",
+        .arguments = "dtype f32, width 1, model bsp, parts 2" },
+      { .what = CONTROL_CALL_CREATE,
+        .name = "table a",
+        .digest = "2",
+        .arguments = "dtype f32, width 3, model bsp, bounds 1 2, parts 4" },
+      "node 0 and node 4 create table a with different arguments: width 1, parts 2 / width 3, "
+      "bounds 1 2, parts 4" },
 };
 
 START_TEST(scheduler_refuses_a_mismatch_on_every_node)

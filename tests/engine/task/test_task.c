@@ -269,6 +269,118 @@ START_TEST(a_table_in_use_is_not_dropped)
 }
 END_TEST
 
+/* Fails as its user_data says, or ends well. */
+static bool end_as_told(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const char *fault = user_data;
+
+    (void)worker;
+    if (fault == NULL)
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_RANGE, fault);
+    return false;
+}
+
+static RubatoTaskRun *start_to_end(RubatoEngine *engine, const char *fault)
+{
+    const RubatoTask task = { .name = fault != NULL ? fault : "good",
+                              .run = end_as_told,
+                              .user_data = (void *)(uintptr_t)fault };
+    RubatoTaskRun *run = rubato_engine_start(engine, &task, NULL);
+
+    ck_assert_ptr_nonnull(run);
+    return run;
+}
+
+START_TEST(all_tasks_are_waited_for_and_the_first_failure_is_told)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    RubatoTaskRun *good[] = { start_to_end(engine, NULL), NULL, start_to_end(engine, NULL) };
+    RubatoTaskRun *bad[] = { start_to_end(engine, NULL), NULL, start_to_end(engine, "first"),
+                             start_to_end(engine, "second") };
+    GError *error = NULL;
+
+    ck_assert(!rubato_task_runs_wait_all(bad, G_N_ELEMENTS(bad), &error));
+    check_error(&error, RUBATO_ERROR_TASK_FAILED, "task first", NULL);
+    ck_assert(rubato_task_runs_wait_all(good, G_N_ELEMENTS(good), &error));
+    ck_assert_ptr_null(error);
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++)
+        ck_assert_ptr_null(bad[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(good); i++)
+        ck_assert_ptr_null(good[i]);
+    ck_assert(rubato_task_runs_wait_all(NULL, 0, &error));
+    rubato_engine_free(engine);
+}
+END_TEST
+
+typedef struct {
+    RubatoTaskRun *runs[1];
+    Event ready;
+} Waiter;
+
+/* A worker may not wait for tasks; the handles stay the caller's. */
+static bool wait_in_a_task(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Waiter *waiter = user_data;
+
+    TRY(event_await(&waiter->ready, 1, worker, error));
+    REQUIRE(!rubato_task_runs_wait_all(waiter->runs, 1, error));
+    TRY(is_error(error, RUBATO_ERROR_INVALID, "task"));
+    REQUIRE(waiter->runs[0] != NULL);
+    return true;
+}
+
+START_TEST(a_worker_that_may_not_wait_takes_no_handle)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    Waiter waiter = { .ready = EVENT_INIT };
+    const RubatoTask task = { .name = "waits", .run = wait_in_a_task, .user_data = &waiter };
+    GError *error = NULL;
+
+    waiter.runs[0] = rubato_engine_start(engine, &task, NULL);
+    ck_assert_ptr_nonnull(waiter.runs[0]);
+    RubatoTaskRun *run = waiter.runs[0]; /* the array is the worker's from here on */
+    event_raise(&waiter.ready);
+    ck_assert_msg(rubato_task_runs_wait_all(&run, 1, &error), "%s",
+                  error == NULL ? "" : error->message);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+static bool add_one_late(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 0;
+    const int64_t one = 1;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+
+    (void)user_data;
+    TRY(rubato_worker_barrier(worker, error));
+    return table != NULL && rubato_kv_table_add(table, &key, 1, &one, error);
+}
+
+START_TEST(a_handle_that_is_left_waits_for_its_task)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    const RubatoKey key = 0;
+
+    create_table(engine, &(RubatoTableSpec){ .name = "t", .dtype = RUBATO_I64, .n_keys = 1 });
+    {
+        const char *const tables[] = { "t", NULL };
+        g_autoptr(RubatoTaskRun) none = NULL;
+        g_autoptr(RubatoTaskRun) run = rubato_engine_start(
+            engine,
+            &(RubatoTask){
+                .name = "adds", .run = add_one_late, .tables = tables, .workers_per_node = 2 },
+            NULL);
+
+        ck_assert_ptr_nonnull(run);
+        ck_assert_ptr_null(none);
+    }
+    ck_assert_int_eq(read_i64(engine, "t", key), 2);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 START_TEST(a_started_task_runs_while_its_starter_goes_on)
 {
     RubatoEngine *engine = engine_with_servers(1);
@@ -371,9 +483,11 @@ START_TEST(a_thousand_tasks_leave_threads_memory_and_files_where_they_were)
 }
 END_TEST
 
+/* What the allocator keeps for threads that have ended differs by up to 40 KiB, however many
+ * engines there were; 500 bytes left by each of them would be 90 KiB. */
 START_TEST(engines_and_tables_leave_nothing_either)
 {
-    enum { N_WARM_UP = 20, N_ENGINES = 200, MOST_GROWTH = 24 * 1024 };
+    enum { N_WARM_UP = 20, N_ENGINES = 200, MOST_GROWTH = 80 * 1024 };
     unsigned n_threads = 0, n_files = 0;
     size_t n_bytes = 0;
 
@@ -417,6 +531,9 @@ int main(void)
     tcase_add_loop_test(cases, tasks_at_once_have_their_own_clocks_on_disjoint_and_on_shared_tables,
                         0, 4);
     tcase_add_test(cases, a_table_in_use_is_not_dropped);
+    tcase_add_test(cases, all_tasks_are_waited_for_and_the_first_failure_is_told);
+    tcase_add_test(cases, a_worker_that_may_not_wait_takes_no_handle);
+    tcase_add_test(cases, a_handle_that_is_left_waits_for_its_task);
     tcase_add_test(cases, a_started_task_runs_while_its_starter_goes_on);
     suite_add_tcase(suite, cases);
     tcase_add_test(leaks, a_thousand_tasks_leave_threads_memory_and_files_where_they_were);

@@ -51,10 +51,44 @@ START_TEST(ratings_may_be_parted_in_many_ways)
         g_autoptr(RubatoRows) rows = load_good(&spec, same_ratings[i].text);
 
         ck_assert_msg(rows->n_rows == 1 && rows->n_entries == 2 && rows->label[0] == 4.5f &&
-                          rows->key[0] == 7 && rows->key[1] == 42 && rows->field[0] == 0 &&
-                          rows->field[1] == 1 && rows->value[0] == 1 && rows->value[1] == 1,
+                          rows->key[0] == 2 * 7 && rows->key[1] == 2 * 42 + 1 &&
+                          rows->field[0] == 0 && rows->field[1] == 1 && rows->value[0] == 1 &&
+                          rows->value[1] == 1,
                       "other rows in \"%s\"", same_ratings[i].text);
     }
+}
+END_TEST
+
+/* A user and an item of the same number have different keys, up to the largest number. */
+START_TEST(users_and_items_have_keys_of_their_own)
+{
+    g_autoptr(RubatoRows) rows = load_good(&ratings, "5 5 1\n9223372036854775807 0 2\n"
+                                                     "0 9223372036854775807 3\n");
+
+    ck_assert_mem_eq(rows->key, ((RubatoKey[]){ 10, 11, UINT64_MAX - 1, 1, 0, UINT64_MAX }),
+                     6 * sizeof(RubatoKey));
+    ck_assert_uint_eq(rows->n_fields, 2);
+}
+END_TEST
+
+/* Keys that an older version read, in which user 5 is item 5, are not those of a model now. */
+START_TEST(ratings_of_an_older_versions_keys_are_refused)
+{
+    static const RubatoDataKeys older = { .format = "ratings", .label_column = RUBATO_NO_COLUMN },
+                                now = { .format = "ratings",
+                                        .label_column = RUBATO_NO_COLUMN,
+                                        .fields_in_keys = 2 };
+    RubatoDataSpec spec = { .format = "ratings", .keys = &older };
+    g_autoptr(GError) error = NULL;
+
+    ck_assert_ptr_null(load_text(&spec, "1 2 3\n", 6, &error));
+    ck_assert_msg(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH), "%s",
+                  error->message);
+    ck_assert_msg(strstr(error->message, "expected keys that different fields share") != NULL, "%s",
+                  error->message);
+    spec.keys = &now;
+    g_autoptr(RubatoRows) rows = load_good(&spec, "1 2 3\n");
+    ck_assert_uint_eq(rows->key[1], 5);
 }
 END_TEST
 
@@ -223,8 +257,10 @@ static const struct {
     { &ratings, "1 2 3 x\n", "rows:1:7: expected a number as time, found \"x\"" },
     { &ratings, "1 2 3 4 5\n",
       "rows:1:9: expected the end of the line behind rating and time, found \"5\"" },
-    { &ratings, "18446744073709551616 2 3\n",
-      "rows:1:1: expected a user up to 18446744073709551615, found" },
+    { &ratings, "9223372036854775808 2 3\n",
+      "rows:1:1: expected a user up to 9223372036854775807, found" },
+    { &ratings, "1 18446744073709551616 3\n",
+      "rows:1:3: expected an item up to 9223372036854775807, found" },
     { &(RubatoDataSpec){ .format = "ratings", .separator = ';' }, "1,2,3\n",
       "rows:1:2: expected \";\" and an item, found \",2,3\"" },
 
@@ -442,6 +478,8 @@ int main(void)
     TCase *every = tcase_create("every");
 
     tcase_add_test(reading, ratings_may_be_parted_in_many_ways);
+    tcase_add_test(reading, users_and_items_have_keys_of_their_own);
+    tcase_add_test(reading, ratings_of_an_older_versions_keys_are_refused);
     tcase_add_test(reading, a_bag_of_words_is_a_row);
     tcase_add_loop_test(reading, a_bag_with_a_bad_line_is_left_out_whole, 0, 5);
     tcase_add_test(reading, text_rows_end_with_their_line);

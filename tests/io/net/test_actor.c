@@ -310,6 +310,64 @@ START_TEST(answers_that_stay_in_the_process_do_not_settle)
 }
 END_TEST
 
+/* A message that notes how many had been handled when its answer left. */
+typedef struct {
+    Message message; /* first */
+    const Diary *diary;
+    unsigned at_end;
+} Timed;
+
+static void note_end(Message *message)
+{
+    Timed *timed = (Timed *)message;
+
+    timed->at_end = timed->diary->n_handled;
+}
+
+/* While the owner handles the first message, others come: as the rest of a list. */
+static void post_all(Actor *actor, Message *message)
+{
+    Diary *diary = (Diary *)actor;
+
+    for (Message *posted = diary->to_post, *next; posted != NULL; posted = next) {
+        next = posted->next;
+        actor_post(actor, posted);
+    }
+    diary->to_post = NULL;
+    diary->handled[diary->n_handled++] = message->server;
+    actor_answer(actor, message);
+}
+
+/* Beside normal messages, the answer of one of high priority does not wait for them. In a row of
+ * such messages, no answer waits for more than eight. */
+START_TEST(answers_do_not_wait_for_all_that_is_handled_beside_high_priority)
+{
+    const bool all_are_high = _i == 1;
+    enum { N = 24 };
+    Diary diary = { .n_handled = 0 };
+    Message first = { .kind = MESSAGE_GET, .end = leave_process };
+    Timed timed[N];
+
+    actor_init(&diary.actor, post_all, note_settled);
+    for (unsigned i = 0; i < N; i++) {
+        timed[i] = (Timed){ .message = { .kind = MESSAGE_GET,
+                                         .is_high = all_are_high || i == N - 1,
+                                         .node = i == N - 1 ? 2 : 1,
+                                         .end = note_end,
+                                         .next = i + 1 < N ? &timed[i + 1].message : NULL },
+                            .diary = &diary };
+    }
+    diary.to_post = &timed[0].message;
+    ck_assert(actor_try_handle(&diary.actor, &first));
+    ck_assert_uint_eq(diary.n_handled, N + 1);
+    if (!all_are_high)
+        ck_assert_uint_eq(timed[N - 1].at_end, 2);
+    for (unsigned i = 0; i < N; i++)
+        ck_assert_uint_le(timed[i].at_end, all_are_high ? 1 + (i / 8 + 1) * 8 : N + 1);
+    ck_assert_uint_ge(diary.n_settled, 3);
+}
+END_TEST
+
 /* ---- two threads ---- */
 
 /* Stays inside the message with server 0 until it is released. */
@@ -617,6 +675,8 @@ int main(void)
     tcase_add_test(alone, a_message_is_handled_at_once_only_if_it_is_short);
     tcase_add_test(alone, who_must_not_be_kept_long_handles_nothing_of_the_mailbox);
     tcase_add_test(alone, answers_go_out_once_the_actor_is_free);
+    tcase_add_loop_test(alone, answers_do_not_wait_for_all_that_is_handled_beside_high_priority, 0,
+                        2);
     tcase_add_test(alone, where_nothing_is_answered_nothing_settles);
     tcase_add_test(alone, answers_that_stay_in_the_process_do_not_settle);
     tcase_add_test(alone, a_busy_actor_is_left_alone_and_handles_what_was_posted);

@@ -153,6 +153,8 @@ char *cluster_file_text(const ClusterRun *run)
     g_string_append(text, ");\n");
     if (over != NULL)
         g_string_append_printf(text, "transport = \"%s\";\n", over);
+    if (shape->service_mib > 0)
+        g_string_append_printf(text, "service_mib = %u;\n", shape->service_mib);
     if (shape->encrypts)
         g_string_append(text, "encrypt = true;\n");
     g_string_append(text, "};\n");
@@ -283,7 +285,8 @@ G_NORETURN static void be_node(const RubatoEngineConfig *config, const ClusterSh
 
     log_set_writer(write_log);
     const EngineParts parts = { .faults = shape->faults,
-                                .sizes = shape->sizes != NULL ? shape->sizes : test_sizes() };
+                                .sizes = shape->sizes != NULL ? shape->sizes : test_sizes(),
+                                .n_replicas = shape->n_replicas };
     RubatoEngine *engine = engine_new_of(config, &parts, &error);
     int status = EXIT_SUCCESS;
 

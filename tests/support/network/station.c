@@ -241,7 +241,8 @@ static uint8_t byte_of(uint64_t number, size_t i)
 
 Frame *station_frame(MessageKind kind, uint64_t number, size_t n_bytes)
 {
-    const bool has_keys = kind != MESSAGE_REPLY && kind != MESSAGE_CONTROL && kind != MESSAGE_CLOCK;
+    const bool has_keys = kind != MESSAGE_REPLY && kind != MESSAGE_CONTROL &&
+                          kind != MESSAGE_CLOCK && kind != MESSAGE_SERVICE;
     WireHeader header = { .kind = kind, .value_bytes = n_bytes };
 
     if (kind == MESSAGE_REPLY)
@@ -271,6 +272,7 @@ uint64_t station_number(const Incoming *incoming)
     case MESSAGE_CLOCK:
         return incoming->header.clock.clock;
     case MESSAGE_CONTROL:
+    case MESSAGE_SERVICE:
         return incoming->value_bytes >= 8 ? wire_load_u64(incoming->values) : UINT64_MAX;
     default:
         return incoming->header.request.id;

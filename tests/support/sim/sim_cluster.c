@@ -78,11 +78,15 @@ static int64_t *read_table(SimNode *node, const SimScenario *scenario, const Sim
 {
     const size_t n_values = (size_t)table->n_keys * scenario->n_workers;
     int64_t *const rows = g_new(int64_t, n_values);
+    SimInputs inputs;
 
     memset(rows, 0x5a, n_values * sizeof *rows);
+    sim_replicas_before_read(node, table->name, &inputs);
     if (rubato_engine_get_range(node->engine, table->name, table->first_key, table->n_keys, rows,
-                                error))
+                                error)) {
+        sim_replicas_after_read(node, table->name, &inputs);
         return rows;
+    }
     g_free(rows);
     return NULL;
 }
@@ -98,6 +102,8 @@ static bool check_tables(SimNode *node, const SimJob *job, GError **error)
         TRY(rows != NULL);
         sim_history_check_all(job->histories[i], table->first_key, table->n_keys, rows);
     }
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        TRY(sim_replicas_compare(node, scenario->tables[i].name, error));
     return true;
 }
 
@@ -156,6 +162,7 @@ static bool run_tasks(SimNode *node, SimJob *job, GError **error)
         SIM_TRACE("task %u has ended", i);
         *job->progress_ns = sim_now_ns();
         TRY(check_tables(node, job, error));
+        TRY(sim_services_ask(node, i, error));
         TRY(rubato_engine_barrier(node->engine, error)); /* no node adds before all have read */
     }
     for (uint32_t i = 0; i < scenario->n_tables; i++)
@@ -190,11 +197,24 @@ static int64_t longest_outage_ms(const SimCluster *cluster)
     return longest_ns / SIM_MS;
 }
 
+static int64_t longest_round_trip_ms(const SimCluster *cluster)
+{
+    int64_t longest_ns = 0;
+
+    for (uint32_t a = 0; a < cluster->scenario->n_nodes; a++)
+        for (uint32_t b = a + 1; b < cluster->scenario->n_nodes; b++) {
+            const int64_t its_ns = sim_network_longest_round_trip_ns(a, b);
+            longest_ns = MAX(longest_ns, its_ns);
+        }
+    return longest_ns / SIM_MS;
+}
+
 /* The node has failed: what the network did to it until now. */
 static void note_outages(SimNode *node)
 {
     node->silence_ms = longest_silence_ms(node->cluster);
     node->outage_ms = longest_outage_ms(node->cluster);
+    node->round_trip_ms = longest_round_trip_ms(node->cluster);
 }
 
 static void end_node(SimNode *node)
@@ -244,7 +264,8 @@ static bool run_exact_program(SimNode *node, GError **error)
 
     TRY(rubato_engine_create_table(node->engine, &spec, error));
     TRY(run_and_move(node, scenario, &task, 1, error));
-    return sim_exact_digest(node->engine, &node->rows_digest, error);
+    return sim_exact_digest(node->engine, &node->rows_digest, error) &&
+           sim_replicas_compare(node, SIM_EXACT_TABLE, error);
 }
 
 /* The tasks, and the one beside them, if there is one. */
@@ -273,12 +294,18 @@ static void use_engine(SimNode *node)
 {
     SimCluster *const cluster = node->cluster;
 
+    if (cluster->scenario->streams) {
+        if (!sim_priority_run(node->engine, &cluster->stream, &node->error))
+            note_outages(node);
+        return;
+    }
     if (cluster->scenario->exact_program != 0) {
         if (!run_exact_program(node, &node->error))
             note_outages(node);
         return;
     }
-    if (create_tables(node, &cluster->job, &node->error) && run_tasks_beside(node, &node->error))
+    if (sim_services_begin(node, &node->error) &&
+        create_tables(node, &cluster->job, &node->error) && run_tasks_beside(node, &node->error))
         return;
     node->failed_ms = sim_now_ms() - cluster->begun_ms;
     note_outages(node);
@@ -293,7 +320,9 @@ static void *run_node(void *data)
     SimNode *const node = data;
     SimCluster *const cluster = node->cluster;
     const RubatoEngineConfig config = { .cluster_file = cluster->path, .node = node->number };
-    const EngineParts parts = { .transport = &sim_transport, .sizes = &cluster->scenario->sizes };
+    const EngineParts parts = { .transport = &sim_transport,
+                                .sizes = &cluster->scenario->sizes,
+                                .n_replicas = cluster->scenario->n_replicas };
     RubatoEngine *const engine = engine_new_of(&config, &parts, &node->error);
 
     if (engine != NULL) {
@@ -375,7 +404,7 @@ static void divide(SimCluster *cluster, const SimScenario *scenario)
 static void begin(SimCluster *cluster, const SimScenario *scenario)
 {
     memset(cluster, 0, sizeof *cluster);
-    cluster->scenario = scenario;
+    cluster->scenario = cluster->stream.scenario = scenario;
     divide(cluster, scenario);
     cluster->n_living = scenario->n_nodes;
     cluster->killed_ms = -1;
@@ -444,6 +473,7 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
     sim_cluster_judge(&cluster, outcome);
     outcome->silence_ms = longest_silence_ms(&cluster);
     outcome->outage_ms = longest_outage_ms(&cluster);
+    outcome->longest_get_ns = cluster.stream.longest_ns;
     outcome->digest = sim_digest();
     outcome->n_turns = sim_n_turns();
     outcome->simulated_ns = sim_now_ns() - began_ns;

@@ -77,8 +77,10 @@ typedef struct {
     uint32_t failing_worker; /* UINT32_MAX: none; in its last task */
     uint32_t failing_iteration;
     int64_t cancelled_ms;     /* -1: by nobody */
+    uint32_t n_replicas;      /* of each part; then no part moves */
     uint32_t n_moves;         /* of parts, in each task */
     int64_t between_moves_ns; /* at most */
+    bool asks_services;       /* after each task */
     SimFault faults[SIM_MOST_FAULTS];
     uint32_t n_faults;
     int64_t heals_ms; /* there are no faults from then on */
@@ -86,6 +88,10 @@ typedef struct {
     /* Not 0: instead of the tables and programs above, those of sim_exact.c, which follow from
      * this. */
     uint64_t exact_program;
+
+    /* Instead of these, the programs of sim_priority.c: a stream of requests of this priority. */
+    bool streams;
+    RubatoPriority stream;
 } SimScenario;
 
 /* The scenario of a seed. */
@@ -95,8 +101,15 @@ void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
  * scheduler's node for three timeouts. */
 void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed);
 
+/* The cluster and the tables of a seed. For three timeouts all links are slow: a packet takes up to
+ * 1.3 timeouts, and others overtake it. Meanwhile connections are reset. */
+void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed);
+
 /* The cluster and the faults of a seed, except those that end a task, with an exact program. */
 void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);
+
+/* A cluster for sim_priority.c: two or three nodes without faults. */
+void sim_scenario_draw_stream(SimScenario *scenario, uint64_t seed, RubatoPriority priority);
 
 /* (transfer full) */
 char *sim_scenario_describe(const SimScenario *scenario);
@@ -107,7 +120,9 @@ typedef struct {
     uint32_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes, those killed left out */
     SimNetworkStats network;
     int64_t silence_ms, outage_ms; /* the longest; see sim_network.h */
+    int64_t failed_ms;             /* when the last node failed, from the beginning; 0: none has */
     uint64_t rows_digest;          /* of an exact program: the bits of its rows at the end */
+    int64_t longest_get_ns;        /* of those beside a stream */
 } SimOutcome;
 
 /* Runs it. A wrong value, or a wait without end, ends the test. */
@@ -128,6 +143,22 @@ bool sim_exact_run(RubatoWorker *worker, void *user_data, GError **error);
 
 /* A digest of the rows' bits at the end. */
 bool sim_exact_digest(RubatoEngine *engine, uint64_t *digest, GError **error);
+
+/* ---- sim_priority.c ---- */
+
+#define SIM_STREAM_AHEAD 40 /* requests that a worker which streams keeps under way */
+
+typedef struct {
+    const SimScenario *scenario;
+    bool is_done;       /* all Gets beside the stream */
+    int64_t longest_ns; /* of them */
+} SimStreamJob;
+
+/* Before a simulation: the handler that its workers call. */
+void sim_priority_register(void);
+
+/* What a node does. */
+bool sim_priority_run(RubatoEngine *engine, SimStreamJob *job, GError **error);
 
 /* ---- sim_worker.c ---- */
 

@@ -10,13 +10,16 @@ static int64_t thinks_ms(const SimScenario *scenario)
     return SIM_SLOW_WORKER * scenario->think_ns / SIM_MS + 1;
 }
 
-/* Whether the network was out for so long that a node may be called lost. */
+/* Whether the network was out for so long that a node may be called lost. If a packet and its
+ * answer take so long together, what is asked for again comes too late. A node that is heard all
+ * the time may then be lost because something else from it does not come. */
 static bool was_cut_off(const SimScenario *scenario, const SimNode *node)
 {
     const int64_t enough_ms = (int64_t)scenario->timeout_ms - 2;
     const bool was_silence = strstr(node->error->message, "nothing heard from") != NULL;
 
-    return node->silence_ms >= enough_ms || (!was_silence && node->outage_ms >= enough_ms);
+    return node->silence_ms >= enough_ms ||
+           (!was_silence && MAX(node->outage_ms, node->round_trip_ms) >= enough_ms);
 }
 
 static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
@@ -41,6 +44,7 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
                      scenario->failing_worker);
         return;
     }
+    outcome->failed_ms = MAX(outcome->failed_ms, node->failed_ms);
     const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
     const bool has_failed = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED);
     const bool is_cancelled = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED);
@@ -62,10 +66,11 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
         node->error_again == NULL)
         return;
     sim_fail("node %u failed without need: %s; then %s (the longest silence was %" G_GINT64_FORMAT
-             " ms, the longest outage %" G_GINT64_FORMAT " ms)",
+             " ms, the longest outage %" G_GINT64_FORMAT
+             " ms, the longest round trip %" G_GINT64_FORMAT " ms)",
              node->number, node->error->message,
              node->error_again != NULL ? node->error_again->message : "it went on",
-             node->silence_ms, node->outage_ms);
+             node->silence_ms, node->outage_ms, node->round_trip_ms);
 }
 
 void sim_cluster_judge(const SimCluster *cluster, SimOutcome *outcome)

@@ -3,6 +3,8 @@
  *   sim_cluster.c         its nodes, and the run from begin to end
  *   sim_cluster_faults.c  faults of the network and of nodes: when they begin and end
  *   sim_cluster_judge.c   whether each node has ended as it must
+ *   sim_replicas.c        whether replicas are what their primaries are
+ *   sim_services.c        requests of nodes to each other's services
  *
  * Threads: all run on one, as fibers. */
 #ifndef TESTS_SUPPORT_SIM_SIM_CLUSTER_PRIVATE_H
@@ -20,11 +22,12 @@ typedef struct {
     uint64_t rows_digest; /* of an exact program */
     bool has_ended, was_killed;
     int64_t failed_ms;
-    int64_t silence_ms;   /* the longest to or from the scheduler, when it failed */
-    int64_t outage_ms;    /* the longest between any two nodes, when it failed */
-    GError *error;        /* of the tasks */
-    GError *error_beside; /* of the task beside them */
-    GError *error_again;  /* of the task after one that failed */
+    int64_t silence_ms;    /* the longest to or from the scheduler, when it failed */
+    int64_t outage_ms;     /* the longest between any two nodes, when it failed */
+    int64_t round_trip_ms; /* the same */
+    GError *error;         /* of the tasks */
+    GError *error_beside;  /* of the task beside them */
+    GError *error_again;   /* of the task after one that failed */
 } SimNode;
 
 struct SimCluster {
@@ -33,6 +36,7 @@ struct SimCluster {
     SimScenario beside; /* the task beside it */
     SimScenario again;  /* the task after one that failed */
     SimJob job, job_beside, job_again;
+    SimStreamJob stream;
     int64_t progress_ns; /* when a worker last ended an iteration, or a node last made progress */
     char *path;          /* of the cluster file */
     SimNode nodes[SIM_MOST_NODES];
@@ -42,6 +46,27 @@ struct SimCluster {
 
 /* Sets the time at which each fault of the scenario begins and ends. */
 void sim_cluster_plan_faults(SimCluster *cluster);
+
+/* Serves what the other nodes ask for; and asks them, after a task. Nothing, if the scenario has no
+ * services. */
+bool sim_services_begin(SimNode *node, GError **error);
+bool sim_services_ask(SimNode *node, uint32_t round, GError **error);
+
+/* When all nodes have read all rows of the table, after which nothing has changed them: fails the
+ * seed if a replica differs from its primary. Each node calls it. Nothing, if there are no
+ * replicas. */
+bool sim_replicas_compare(const SimNode *node, const char *name, GError **error);
+
+/* The inputs that the primaries of a table's parts have had. */
+#define SIM_MOST_PARTS 16
+typedef struct {
+    uint64_t of_part[SIM_MOST_PARTS];
+} SimInputs;
+
+/* Right before a node reads all rows of a table, and right after: fails the seed if a replica has
+ * not had the inputs that its primary had had before. */
+void sim_replicas_before_read(const SimNode *node, const char *name, SimInputs *inputs);
+void sim_replicas_after_read(const SimNode *node, const char *name, const SimInputs *inputs);
 
 /* Fails the seed if a node has ended as it must not; otherwise counts how they have ended. */
 void sim_cluster_judge(const SimCluster *cluster, SimOutcome *outcome);

@@ -41,10 +41,12 @@ static struct {
     uint64_t resets[SIM_MOST_NODES][SIM_MOST_NODES];
     GQueue held[SIM_MOST_NODES][SIM_MOST_NODES];
     int64_t heard_ns[SIM_MOST_NODES][SIM_MOST_NODES];
+    bool is_linked[SIM_MOST_NODES][SIM_MOST_NODES]; /* something else than a greeting was read */
     int64_t silence_ns[SIM_MOST_NODES][SIM_MOST_NODES];
     GQueue unread[SIM_MOST_NODES][SIM_MOST_NODES]; /* when each packet was sent, of those after the
                                                     * latest one that was read */
     int64_t outage_ns[SIM_MOST_NODES][SIM_MOST_NODES];
+    int64_t way_ns[SIM_MOST_NODES][SIM_MOST_NODES];
     GHashTable *bound; /* address → SimTransport */
     uint32_t n_ports;
     uint64_t latest[SIM_MOST_NODES][SIM_MOST_NODES]; /* number of the latest sent packet that has
@@ -156,6 +158,15 @@ static void drop(Travelling *self, const char *why)
     travelling_free(self);
 }
 
+/* A packet is read, or is lost after the transport has held it for so long. */
+static void note_way(const Travelling *self)
+{
+    int64_t *const way_ns = &net.way_ns[self->from][self->to];
+    const int64_t its_ns = sim_now_ns() - self->sent_ns;
+
+    *way_ns = MAX(*way_ns, its_ns);
+}
+
 static void arrive(void *data, uint64_t unused)
 {
     Travelling *const self = data;
@@ -164,6 +175,7 @@ static void arrive(void *data, uint64_t unused)
     (void)unused;
     g_ptr_array_remove_fast(net.travelling, self);
     if (transport == NULL || self->reset != net.resets[self->from][self->to]) {
+        note_way(self);
         drop(self, transport == NULL ? "finds nobody" : "is lost with its connection");
         return;
     }
@@ -358,11 +370,17 @@ static const ReceivedOps received_ops = {
     .address = address,
 };
 
-static void note_heard(uint32_t from, uint32_t to)
+/* Once nodes are linked, a greeting that comes late is no sign of life. */
+static void note_heard(const Travelling *read)
 {
+    const uint32_t from = read->from, to = read->to;
+    const bool is_greeting = read->can_be_answered || read->is_answer;
     int64_t *const heard_ns = &net.heard_ns[from][to];
     const int64_t now_ns = sim_now_ns();
 
+    if (is_greeting && net.is_linked[from][to])
+        return;
+    net.is_linked[from][to] |= !is_greeting;
     net.silence_ns[from][to] = MAX(net.silence_ns[from][to], now_ns - *heard_ns);
     *heard_ns = now_ns;
 }
@@ -376,7 +394,8 @@ static bool receive(Transport *transport, Received *received)
         sim_fd_set(self->fd, false);
     if (next == NULL)
         return false;
-    note_heard(next->from, next->to);
+    note_heard(next);
+    note_way(next);
     note_read(next->from, next->to, next->sent_ns);
     memset(received, 0, sizeof *received);
     received->ops = &received_ops;
@@ -497,6 +516,25 @@ int64_t sim_network_longest_outage_ns(uint32_t from, uint32_t to)
     const int64_t now = is_any_unread(from, to) ? sim_now_ns() - oldest_unread_ns(from, to) : 0;
 
     return MAX(net.outage_ns[from][to], now);
+}
+
+static int64_t longest_way_ns(uint32_t from, uint32_t to)
+{
+    int64_t longest_ns = net.way_ns[from][to];
+
+    for (guint i = 0; i < net.travelling->len; i++) {
+        const Travelling *const each = g_ptr_array_index(net.travelling, i);
+        const int64_t its_ns = sim_now_ns() - each->sent_ns;
+
+        if (each->from == from && each->to == to)
+            longest_ns = MAX(longest_ns, its_ns);
+    }
+    return longest_ns;
+}
+
+int64_t sim_network_longest_round_trip_ns(uint32_t a, uint32_t b)
+{
+    return longest_way_ns(a, b) + longest_way_ns(b, a);
 }
 
 void sim_network_stats(SimNetworkStats *stats)

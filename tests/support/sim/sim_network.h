@@ -49,6 +49,10 @@ int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to);
  * of a packet until that packet or a later one is read. */
 int64_t sim_network_longest_outage_ns(uint32_t from, uint32_t to);
 
+/* The longest time that a packet and an answer to it may have taken, whatever overtook them: the
+ * longest ways of single packets there and back, so far. */
+int64_t sim_network_longest_round_trip_ns(uint32_t a, uint32_t b);
+
 typedef struct {
     uint64_t n_sent, n_bytes, n_lost, n_doubled, n_overtaken;
 } SimNetworkStats;

@@ -473,16 +473,12 @@ WRAP(int, epoll_ctl, int epoll, int operation, int fd, struct epoll_event *event
     return 0;
 }
 
-WRAP(int, poll, struct pollfd *polled, nfds_t n, int timeout_ms)
+static int poll_until(struct pollfd *polled, nfds_t n, int64_t until_ns)
 {
-    if (!sim_is_inside() || n == 0 || polled[0].fd < FIRST_FD)
-        return __real_poll(polled, n, timeout_ms);
-    sim_may_give_way();
-    const int64_t until_ns = timeout_ms < 0 ? SIM_NEVER : sim_now_ns() + timeout_ms * SIM_MS;
     int n_readable = count_readable(polled, (unsigned)n);
     if (n_readable > 0)
         return n_readable;
-    if (timeout_ms == 0) {
+    if (until_ns <= sim_now_ns()) {
         sim_give_way();
         return count_readable(polled, (unsigned)n);
     }
@@ -490,6 +486,23 @@ WRAP(int, poll, struct pollfd *polled, nfds_t n, int timeout_ms)
     sim_current->n_polled = (unsigned)n;
     (void)sim_wait(&pollers, until_ns, "polls", polled);
     return count_readable(polled, (unsigned)n);
+}
+
+WRAP(int, poll, struct pollfd *polled, nfds_t n, int timeout_ms)
+{
+    if (!sim_is_inside() || n == 0 || polled[0].fd < FIRST_FD)
+        return __real_poll(polled, n, timeout_ms);
+    sim_may_give_way();
+    return poll_until(polled, n, timeout_ms < 0 ? SIM_NEVER : sim_now_ns() + timeout_ms * SIM_MS);
+}
+
+WRAP(int, ppoll, struct pollfd *polled, nfds_t n, const struct timespec *period,
+     const sigset_t *signals)
+{
+    if (!sim_is_inside() || n == 0 || polled[0].fd < FIRST_FD)
+        return __real_ppoll(polled, n, period, signals);
+    sim_may_give_way();
+    return poll_until(polled, n, sim_now_ns() + ns_of(period));
 }
 
 WRAP(ssize_t, read, int fd, void *bytes, size_t size)

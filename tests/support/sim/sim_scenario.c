@@ -172,6 +172,22 @@ static void draw_faults(SimScenario *scenario, Dice *dice)
     }
 }
 
+/* A table of SparseSSP cannot have any. */
+static void draw_replicas(SimScenario *scenario, Dice *dice)
+{
+    uint32_t n_nodes = 0;
+
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        n_nodes += scenario->servers[i] > 0;
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        if (scenario->tables[i].model == SIM_MODEL_SPARSE_SSP)
+            n_nodes = 0;
+    if (n_nodes < 2 || percent(dice, 50))
+        return;
+    scenario->n_replicas = between(dice, 1, MIN(2, n_nodes - 1));
+    scenario->n_moves = 0;
+}
+
 void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
 {
     Dice dice = { seed * UINT64_C(0x9fb21c651e98df25) + 7 };
@@ -192,6 +208,8 @@ void sim_scenario_draw(SimScenario *scenario, uint64_t seed)
     draw_faults(scenario, &dice);
     scenario->n_moves = percent(&dice, 50) ? 0 : between(&dice, 1, 12);
     scenario->between_moves_ns = (int64_t)below(&dice, percent(&dice, 50) ? 2 : 200) * SIM_MS + 1;
+    scenario->asks_services = seed % 4 == 1;
+    draw_replicas(scenario, &dice);
 }
 
 void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed)
@@ -211,7 +229,36 @@ void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed)
     memset(scenario->faults, 0, sizeof scenario->faults);
     scenario->faults[0] = deaf;
     scenario->n_faults = 1;
+    scenario->asks_services = false;
     scenario->heals_ms = deaf.at_ms + deaf.for_ms;
+}
+
+void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 13 };
+
+    sim_scenario_draw(scenario, seed);
+    scenario->failing_worker = UINT32_MAX;
+    scenario->cancelled_ms = -1;
+    const SimFault slow = {
+        .kind = SIM_FAULT_SLOW,
+        .at_ms = between(&dice, 500, 2500), /* the run has begun */
+        .for_ms = 26 * scenario->timeout_ms / 10,
+        .from = SIM_MOST_NODES,
+        .to = SIM_MOST_NODES,
+        .how_often = 700,
+    };
+    memset(scenario->faults, 0, sizeof scenario->faults);
+    scenario->faults[0] = scenario->faults[1] = slow;
+    scenario->faults[1].kind = SIM_FAULT_DISORDER;
+    for (scenario->n_faults = 2; scenario->n_faults < 5; scenario->n_faults++) {
+        SimFault *const reset = &scenario->faults[scenario->n_faults];
+        *reset = slow;
+        reset->kind = SIM_FAULT_RESET;
+        reset->at_ms += between(&dice, 0, (uint32_t)slow.for_ms);
+        reset->for_ms = 1;
+    }
+    scenario->heals_ms = slow.at_ms + slow.for_ms + 1;
 }
 
 static void drop_fault(SimScenario *scenario, uint32_t i)
@@ -312,6 +359,7 @@ char *sim_scenario_describe(const SimScenario *scenario)
         describe_fault(text, &scenario->faults[i]);
     g_string_append_printf(text, "\n  %u moves of parts in each task, up to %.3f ms between them",
                            scenario->n_moves, (double)scenario->between_moves_ns / 1e6);
+    g_string_append_printf(text, "\n  %u replicas of each part", scenario->n_replicas);
     if (scenario->failing_worker != UINT32_MAX)
         g_string_append_printf(text, "\n  worker %u fails in iteration %u",
                                scenario->failing_worker, scenario->failing_iteration);

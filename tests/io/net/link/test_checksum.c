@@ -39,6 +39,29 @@ START_TEST(all_variants_give_what_the_library_gives)
 }
 END_TEST
 
+START_TEST(bytes_in_two_places_have_the_checksum_of_all)
+{
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 2654435761U >> 13);
+    for (size_t size = 0; size < MAX_BYTES; size += 1 + size / 3)
+        for (size_t n_head = 0; n_head <= MIN(size, 1000); n_head += 1 + n_head / 4) {
+            const uint64_t seed = size * 0x9E3779B97F4A7C15U + n_head;
+            const uint64_t due = XXH3_64bits_withSeed(bytes, size, seed);
+            const uint8_t *const rest = bytes + n_head;
+            const size_t n_rest = size - n_head;
+
+            ck_assert_uint_eq(checksum_apart(bytes, n_head, rest, n_rest, seed), due);
+            ck_assert_uint_eq(checksum_apart_plain(bytes, n_head, rest, n_rest, seed), due);
+#if CHECKSUM_HAS_VARIANTS
+            if (__builtin_cpu_supports("avx2"))
+                ck_assert_uint_eq(checksum_apart_avx2(bytes, n_head, rest, n_rest, seed), due);
+            if (__builtin_cpu_supports("avx512f"))
+                ck_assert_uint_eq(checksum_apart_avx512(bytes, n_head, rest, n_rest, seed), due);
+#endif
+        }
+}
+END_TEST
+
 START_TEST(any_bit_that_changes_is_found)
 {
     static const size_t sizes[] = { 1, 16, 128, 240, 511, 512, 1024, 4096, MAX_BYTES };
@@ -62,6 +85,7 @@ int main(void)
 
     tcase_add_test(all, all_variants_give_what_the_library_gives);
     tcase_add_test(all, any_bit_that_changes_is_found);
+    tcase_add_test(all, bytes_in_two_places_have_the_checksum_of_all);
     suite_add_tcase(suite, all);
     SRunner *const runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

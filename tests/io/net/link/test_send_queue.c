@@ -96,6 +96,32 @@ START_TEST(a_get_goes_behind_the_pushes_of_its_worker)
 }
 END_TEST
 
+/* The pieces of requests to services keep their order, and hold up no Get of high priority. */
+START_TEST(a_get_goes_before_the_pieces_of_services)
+{
+    SendQueue queue;
+    Packet *packet;
+
+    send_queue_init(&queue);
+    for (uint64_t i = 1; i <= 3; i++)
+        add(&queue,
+            frame_new(&(WireHeader){ .kind = MESSAGE_SERVICE, .value_bytes = LARGE_BYTES + i }));
+    add(&queue, new_get(0, true, 10));
+    ASSERT_TAKES(&queue, 10);
+    for (uint64_t i = 1; i <= 3; i++) {
+        WireHeader header;
+
+        packet = send_queue_take(&queue, JOINED_BYTES);
+        ck_assert_uint_eq(packet->n_messages, 1);
+        ck_assert_ptr_null(wire_read_message(packet->bytes + WIRE_PACKET_HEADER_BYTES,
+                                             packet->size - WIRE_PACKET_HEADER_BYTES, &header));
+        ck_assert_uint_eq(header.value_bytes, LARGE_BYTES + i);
+        packet_unref(packet);
+    }
+    ck_assert(send_queue_is_empty(&queue));
+}
+END_TEST
+
 START_TEST(packets_of_both_kinds_alternate)
 {
     SendQueue queue;
@@ -191,6 +217,7 @@ int main(void)
 
     tcase_add_test(cases, a_get_goes_before_the_pushes_of_others);
     tcase_add_test(cases, a_get_goes_behind_the_pushes_of_its_worker);
+    tcase_add_test(cases, a_get_goes_before_the_pieces_of_services);
     tcase_add_test(cases, packets_of_both_kinds_alternate);
     tcase_add_test(cases, a_packet_holds_nothing_that_has_to_follow);
     tcase_add_test(cases, the_pieces_of_an_answer_stay_in_order);

@@ -496,6 +496,45 @@ START_TEST(piece_sealed_in_steps_is_that_sealed_at_once)
 }
 END_TEST
 
+/* _i: protections. */
+START_TEST(piece_opened_in_two_places_is_that_sealed_in_one)
+{
+    enum { SIZE = 50000 };
+    const Protection protection = (Protection)_i;
+    g_autofree uint8_t *plain = g_malloc(SIZE), *sent = g_malloc(SIZE);
+    uint8_t tag[SEAL_TAG_BYTES];
+    Seal sends, receives;
+
+    make_seals(protection, protection, &sends, &receives);
+    if (!seal_opens_apart(&receives))
+        return;
+    for (size_t i = 0; i < SIZE; i++)
+        plain[i] = (uint8_t)(i * 11 + (i >> 9));
+    for (size_t n_head = 1; n_head < SIZE; n_head = n_head * 3 + 7) {
+        memcpy(sent, plain, SIZE);
+        seal_close(&sends, plain, SIZE, sent, tag);
+        for (unsigned what = 0; what < 4; what++) { /* the head, the rest, the tag are changed */
+            g_autofree uint8_t *head = g_memdup2(sent, n_head);
+            g_autofree uint8_t *rest = g_memdup2(sent + n_head, SIZE - n_head);
+            const SealParts parts = { head, n_head, rest, SIZE - n_head };
+            Seal copy = receives;
+
+            head[n_head / 2] ^= what == 0;
+            rest[(SIZE - n_head) / 2] ^= what == 1;
+            tag[3] ^= what == 2;
+            const bool opens = seal_open_apart(what == 3 ? &receives : &copy, &parts, tag);
+            tag[3] ^= what == 2;
+            ck_assert(opens == (what == 3 || (protection == PROTECTION_NONE && what != 2)));
+            if (what == 3) {
+                ck_assert_mem_eq(head, plain, n_head);
+                ck_assert_mem_eq(rest, plain + n_head, SIZE - n_head);
+            }
+        }
+    }
+    ck_assert_uint_eq(receives.n_pieces, sends.n_pieces);
+}
+END_TEST
+
 START_TEST(no_two_connections_have_the_same_key)
 {
     Seal one, other, unused;
@@ -600,6 +639,8 @@ static Suite *handshake_suite(void)
     tcase_add_test(seals, pieces_that_have_no_protection_come_in_their_order);
     tcase_add_test(seals, aes_gcm_is_that_of_its_specification);
     tcase_add_test(seals, piece_sealed_in_steps_is_that_sealed_at_once);
+    tcase_add_loop_test(seals, piece_opened_in_two_places_is_that_sealed_in_one, PROTECTION_NONE,
+                        PROTECTION_ENCRYPT + 1);
     tcase_add_test(seals, no_two_connections_have_the_same_key);
     tcase_add_loop_test(seals, pieces_of_another_connection_do_not_open, PROTECTION_CHECKSUM,
                         PROTECTION_ENCRYPT + 1);

@@ -1,89 +1,15 @@
 /* A connection's packets, with bytes that are cut anywhere on their way. */
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/net/transport/tcp/tcp_receiver.h"
-#include "tests/support/network/tcp_hand.h"
+#include "tests/support/network/tcp_line.h"
 #include "tests/support/runner.h"
-
-typedef struct {
-    BlockPool *pool;
-    int epoll_fd, fd; /* what the other end writes to */
-    TcpReceiver *receiver;
-    TcpHand hand; /* the other end */
-} Line;
-
-static const HandshakeConfig OWN = { .node = 1,
-                                     .incarnation = 11,
-                                     .wanted_node = HANDSHAKE_ANY_NODE };
-
-/* A connection on which nothing was said. */
-static Line open_silent_line(void)
-{
-    Line line = { .pool = block_pool_new(), .epoll_fd = epoll_create1(EPOLL_CLOEXEC) };
-    int fds[2];
-
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    line.fd = fds[0];
-    line.receiver = tcp_receiver_new(7, fds[1], line.epoll_fd, "10.0.0.1", line.pool, &OWN);
-    return line;
-}
-
-/* A connection on which both ends have shaken hands. */
-static Line open_line(Protection protection)
-{
-    const HandshakeConfig other = {
-        .node = 2, .incarnation = 12, .wanted_node = 1, .protection = protection
-    };
-    Line line = open_silent_line();
-
-    tcp_hand_begin(&line.hand, line.fd, &other);
-    ck_assert(tcp_receiver_read(line.receiver));
-    ck_assert(!line.receiver->is_proven);
-    ck_assert(tcp_hand_finish(&line.hand));
-    ck_assert(tcp_receiver_read(line.receiver));
-    ck_assert(line.receiver->is_proven);
-    return line;
-}
-
-static void close_line(Line *line)
-{
-    tcp_receiver_free(line->receiver);
-    if (line->fd != -1)
-        close(line->fd);
-    close(line->epoll_fd);
-    block_pool_free(line->pool);
-}
-
-/* Byte i of packet k. */
-static uint8_t byte_of(size_t k, size_t i)
-{
-    return (uint8_t)(k * 31 + i * 7 + (i >> 8));
-}
-
-/* The bytes of packets of these sizes. */
-static GByteArray *make_stream(Line *line, const size_t *sizes, size_t n)
-{
-    GByteArray *const stream = g_byte_array_new();
-
-    for (size_t k = 0; k < n; k++) {
-        g_autofree uint8_t *bytes = g_malloc(sizes[k] + 1);
-
-        for (size_t i = 0; i < sizes[k]; i++)
-            bytes[i] = byte_of(k, i);
-        g_autoptr(GByteArray) packet = tcp_stream_packet(&line->hand.sends, bytes, sizes[k]);
-        g_byte_array_append(stream, packet->data, packet->len);
-    }
-    return stream;
-}
 
 static void check_packet(const Received *received, size_t k, size_t size)
 {
     require_msg(received->size == size, "packet %zu has %zu bytes", k, received->size);
     for (size_t i = 0; i < size; i++)
-        require_msg(received->bytes[i] == byte_of(k, i), "byte %zu of packet %zu", i, k);
+        require_msg(received->bytes[i] == tcp_line_byte(k, i), "byte %zu of packet %zu", i, k);
 }
 
 /* Takes what has come; returns how many packets there have been so far. */
@@ -115,13 +41,13 @@ START_TEST(packets_are_whole_however_they_are_cut)
     enum { N = 40 };
     GRand *const random = g_rand_new_with_seed((guint32)_i);
     size_t sizes[N];
-    Line line = open_line((Protection)(_i / 5));
+    TcpLine line = tcp_line_open((Protection)(_i / 5));
 
     for (size_t k = 0; k < N; k++)
         sizes[k] = k < G_N_ELEMENTS(edges)
                        ? edges[k]
                        : (size_t)g_rand_int_range(random, 0, k % 5 == 0 ? 200000 : 300);
-    GByteArray *const stream = make_stream(&line, sizes, N);
+    GByteArray *const stream = tcp_line_stream(&line, sizes, N);
     const gint32 most = (gint32)longest[_i % 5];
     /* so that it takes a moment, not minutes: the shortest cuts see the beginning alone */
     const size_t n_cuts = is_slow() ? 5000 : 20000;
@@ -144,15 +70,15 @@ START_TEST(packets_are_whole_however_they_are_cut)
     ck_assert(!tcp_receiver_is_midway(line.receiver) || end < stream->len);
     g_byte_array_unref(stream);
     g_rand_free(random);
-    close_line(&line);
+    tcp_line_close(&line);
 }
 END_TEST
 
 START_TEST(what_came_before_the_end_is_taken)
 {
     static const size_t sizes[] = { 100, 9000, 5 };
-    Line line = open_line(PROTECTION_CHECKSUM);
-    GByteArray *const stream = make_stream(&line, sizes, 3);
+    TcpLine line = tcp_line_open(PROTECTION_CHECKSUM);
+    GByteArray *const stream = tcp_line_stream(&line, sizes, 3);
     size_t k = 0;
 
     ck_assert_int_eq(write(line.fd, stream->data, stream->len - 1), (ssize_t)stream->len - 1);
@@ -162,7 +88,7 @@ START_TEST(what_came_before_the_end_is_taken)
         k = take_all(line.receiver, sizes, 3, k);
     ck_assert_uint_eq(k, 2);
     g_byte_array_unref(stream);
-    close_line(&line);
+    tcp_line_close(&line);
 }
 END_TEST
 
@@ -170,8 +96,8 @@ END_TEST
 START_TEST(large_packets_are_moved_and_given_back)
 {
     static const size_t sizes[] = { 300000 };
-    Line line = open_line(PROTECTION_CHECKSUM);
-    GByteArray *const stream = make_stream(&line, sizes, 1);
+    TcpLine line = tcp_line_open(PROTECTION_CHECKSUM);
+    GByteArray *const stream = tcp_line_stream(&line, sizes, 1);
     Received received, moved;
     size_t at = 0;
 
@@ -184,14 +110,14 @@ START_TEST(large_packets_are_moved_and_given_back)
     received.ops->move(&moved, &received);
     memset(&received, 0xee, sizeof received);
     tcp_receiver_free(line.receiver);
-    line.receiver = tcp_receiver_new(8, dup(line.fd), line.epoll_fd, "", line.pool, &OWN);
+    line.receiver = tcp_receiver_new(8, dup(line.fd), line.epoll_fd, "", line.pool, &TCP_LINE_OWN);
     check_packet(&moved, 0, sizes[0]);
     ck_assert_str_eq(moved.ops->address(&moved), "10.0.0.1");
     ck_assert_uint_eq(block_pool_kept_bytes(line.pool), 0);
     moved.ops->release(&moved);
     ck_assert_uint_ge(block_pool_kept_bytes(line.pool), sizes[0]);
     g_byte_array_unref(stream);
-    close_line(&line);
+    tcp_line_close(&line);
 }
 END_TEST
 
@@ -208,7 +134,7 @@ static const struct {
 /* Before the other end has proved anything, no memory grows, whatever size it announces. */
 START_TEST(nonsense_before_the_proof_is_a_fault_and_costs_no_memory)
 {
-    Line line = open_silent_line();
+    TcpLine line = tcp_line_open_silent();
     Received received;
 
     ck_assert_int_eq(write(line.fd, nonsense[_i].bytes, nonsense[_i].size),
@@ -220,7 +146,7 @@ START_TEST(nonsense_before_the_proof_is_a_fault_and_costs_no_memory)
     ck_assert_ptr_null(line.receiver->buffer);
     ck_assert_ptr_null(line.receiver->block);
     ck_assert_uint_le(sizeof *line.receiver, 64 << 10);
-    close_line(&line);
+    tcp_line_close(&line);
 }
 END_TEST
 
@@ -234,7 +160,7 @@ static const struct {
 
 START_TEST(announced_packet_costs_no_memory_until_it_comes)
 {
-    Line line = open_line(PROTECTION_MAC);
+    TcpLine line = tcp_line_open(PROTECTION_MAC);
     uint8_t head[TCP_SIZE_BYTES];
     Received received;
 
@@ -245,7 +171,7 @@ START_TEST(announced_packet_costs_no_memory_until_it_comes)
     ck_assert_str_eq(line.receiver->fault != NULL ? line.receiver->fault : "",
                      announced[_i].fault != NULL ? announced[_i].fault : "");
     ck_assert_uint_le(line.receiver->block_bytes, 1 << 20);
-    close_line(&line);
+    tcp_line_close(&line);
 }
 END_TEST
 
@@ -258,8 +184,8 @@ START_TEST(changed_packet_is_a_fault)
     const size_t size = changed_sizes[_i / 3];
 
     for (unsigned where = 0; where < 3; where++) {
-        Line line = open_line(protection);
-        GByteArray *const stream = make_stream(&line, &size, 1);
+        TcpLine line = tcp_line_open(protection);
+        GByteArray *const stream = tcp_line_stream(&line, &size, 1);
         const size_t at_of[] = { 0, TCP_SIZE_BYTES + size / 2, stream->len - SEAL_TAG_BYTES };
         Received received;
         size_t at = 0;
@@ -282,7 +208,7 @@ START_TEST(changed_packet_is_a_fault)
                                                    ? "the checksum of a packet is wrong"
                                                    : "a packet is not as its sender has sealed it");
         g_byte_array_unref(stream);
-        close_line(&line);
+        tcp_line_close(&line);
     }
 }
 END_TEST
@@ -290,12 +216,12 @@ END_TEST
 START_TEST(answer_goes_back_on_the_connection)
 {
     static const size_t sizes[] = { 1, 1000, 140000 };
-    Line line = open_line((Protection)_i);
+    TcpLine line = tcp_line_open((Protection)_i);
 
     for (size_t k = 0; k < G_N_ELEMENTS(sizes); k++) {
         Packet *const packet = packet_new(sizes[k]);
         for (size_t i = 0; i < sizes[k]; i++)
-            packet->bytes[i] = byte_of(k, i);
+            packet->bytes[i] = tcp_line_byte(k, i);
         ck_assert(tcp_receiver_answer(line.receiver, packet));
         for (unsigned i = 0; i < 1000 && tcp_receiver_has_answer(line.receiver); i++)
             ck_assert(tcp_receiver_write(line.receiver));
@@ -303,9 +229,9 @@ START_TEST(answer_goes_back_on_the_connection)
         g_autoptr(GByteArray) came = tcp_hand_pull(&line.hand);
         ck_assert_ptr_nonnull(came);
         ck_assert_uint_eq(came->len, sizes[k]);
-        ck_assert_uint_eq(came->data[came->len - 1], byte_of(k, sizes[k] - 1));
+        ck_assert_uint_eq(came->data[came->len - 1], tcp_line_byte(k, sizes[k] - 1));
     }
-    close_line(&line);
+    tcp_line_close(&line);
 }
 END_TEST
 

@@ -1,0 +1,281 @@
+/* Parts with replicas, on nodes that are processes: whatever workers and engines do to a table, and
+ * whatever happens on the wire, each replica ends with the bytes of its primary, after the same
+ * inputs. */
+#include <string.h>
+
+#include "engine/engine_private.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/shard_digest.h"
+#include "tests/support/runner.h"
+
+enum { N_NODES = 3, N_KEYS = 60, WIDTH = 3, N_CLOCKS = 4, MOST_KEYS = 9, N_PARTS = 5 };
+
+static const RubatoTableSpec specs[] = {
+    { .name = "asp", .model = "asp", .storage = "hash", .update = "adam" },
+    { .name = "bsp", .model = "bsp", .n_keys = N_KEYS, .update = "momentum" },
+    { .name = "mean",
+      .model = "bsp",
+      .storage = "hash",
+      .aggregate = RUBATO_AGGREGATE_MEAN,
+      .update = "adagrad" },
+    { .name = "ssp", .model = "ssp", .staleness = 1, .n_keys = N_KEYS, .update = "add" },
+};
+enum { N_TABLES = G_N_ELEMENTS(specs) };
+
+typedef struct {
+    const char *over;
+    const char *faults; /* RUBATO_FAULTS; NULL: none */
+    uint32_t n_replicas;
+} Wire;
+
+static const Wire wires[] = {
+    { "shm", NULL, 1 },
+    { "tcp", "double=0.2,reorder=0.005,seed=11", 1 },
+    { "shm", "drop=0.0005,double=0.2,reorder=0.005,seed=12", 2 },
+    { "tcp", "delay=1ms,seed=13", 2 },
+};
+
+static size_t draw(uint64_t *state, RubatoKey *keys, float *deltas)
+{
+    const size_t n = 1 + random_below(state, MOST_KEYS);
+
+    for (size_t i = 0; i < n; i++)
+        keys[i] = random_below(state, N_KEYS);
+    for (size_t i = 0; i < n * WIDTH; i++)
+        deltas[i] = (float)random_below(state, 1000) / 997.0f - 0.5f;
+    return n;
+}
+
+static bool use(RubatoWorker *worker, const RubatoTableSpec *spec, RubatoKVTable *table,
+                uint64_t *state, GError **error)
+{
+    RubatoKey keys[MOST_KEYS];
+    float deltas[MOST_KEYS * WIDTH], rows[N_KEYS * WIDTH];
+    size_t n;
+
+    for (uint32_t i = random_below(state, 4); i > 0; i--) {
+        n = draw(state, keys, deltas);
+        TRY(rubato_kv_table_add(table, keys, n, deltas, error));
+    }
+    n = draw(state, keys, deltas);
+    if (random_below(state, 3) == 0)
+        TRY(rubato_kv_table_add_get(table, keys, n, deltas, rows, error));
+    if (random_below(state, 8) == 0 && strcmp(spec->update, "add") != 0)
+        TRY(rubato_worker_tune(worker, spec->name, RUBATO_HYPER_LEARNING_RATE,
+                               0.01 * (1 + random_below(state, 9)), error));
+    TRY(random_below(state, 3) == 0 || rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
+    return rubato_kv_table_clock(table, error);
+}
+
+static bool work(RubatoWorker *worker, void *user_data, GError **error)
+{
+    uint64_t state = 100 + rubato_worker_rank(worker);
+    RubatoKVTable *tables[N_TABLES] = { NULL };
+    bool ok = true;
+
+    (void)user_data;
+    for (size_t i = 0; i < N_TABLES && ok; i++) {
+        tables[i] = rubato_worker_open_kv_table(worker, specs[i].name, RUBATO_F32, error);
+        ok = tables[i] != NULL;
+    }
+    for (uint32_t clock = 0; clock < N_CLOCKS && ok; clock++)
+        for (size_t i = 0; i < N_TABLES && ok; i++)
+            ok = use(worker, &specs[i], tables[i], &state, error);
+    for (size_t i = 0; i < N_TABLES; i++)
+        rubato_kv_table_free(tables[i]);
+    return ok;
+}
+
+/* What the engine of each node does to a table between tasks. */
+static bool change(RubatoEngine *engine, const char *table, GError **error)
+{
+    uint64_t state = 7 + rubato_engine_node(engine);
+    RubatoKey keys[MOST_KEYS];
+    float values[MOST_KEYS * WIDTH];
+
+    for (int i = 0; i < 5; i++) {
+        size_t n = draw(&state, keys, values);
+
+        TRY(rubato_engine_add(engine, table, keys, n, values, error));
+        n = draw(&state, keys, values);
+        TRY(rubato_engine_set(engine, table, keys, n, values, error));
+    }
+    return rubato_engine_reset(engine, table, keys, 1, error);
+}
+
+static void tell(Server *server, void *data)
+{
+    const Table *table = data;
+
+    for (uint32_t part = 0; part < table->map->n_parts; part++) {
+        PartDigest digest;
+
+        if (part_digest(server, table->id, part, &digest))
+            cluster_say("%s of part %u of %s: %" G_GUINT64_FORMAT " inputs, digest "
+                        "%" G_GUINT64_FORMAT,
+                        digest.is_primary ? "primary" : "replica", part, table->spec->name,
+                        digest.n_inputs, digest.digest);
+    }
+}
+
+/* A Get leaves when the replicas have all inputs that came before it. So when each node has read
+ * all rows after its last change, the replicas are what the primaries are. */
+static bool read_and_tell(RubatoEngine *engine, const char *name, GError **error)
+{
+    float rows[N_KEYS * WIDTH];
+    Table *table;
+
+    TRY(rubato_engine_get_range(engine, name, 0, N_KEYS, rows, error) &&
+        rubato_engine_barrier(engine, error));
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, name, error);
+    pthread_mutex_unlock(&engine->lock);
+    TRY(table != NULL);
+    servers_run(engine->servers, engine->n_servers, tell, table);
+    return rubato_engine_barrier(engine, error);
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *names[N_TABLES + 1] = { NULL };
+
+    (void)data;
+    for (size_t i = 0; i < N_TABLES; i++) {
+        RubatoTableSpec spec = specs[i];
+
+        spec.width = WIDTH;
+        spec.parts = N_PARTS;
+        names[i] = spec.name;
+        TRY(rubato_engine_create_table(engine, &spec, error));
+    }
+    TRY(cluster_run_task(engine, "first", work, NULL, names, error) &&
+        rubato_engine_barrier(engine, error));
+    for (size_t i = 0; i < N_TABLES; i++)
+        TRY(change(engine, names[i], error) && rubato_engine_barrier(engine, error));
+    TRY(cluster_run_task(engine, "second", work, NULL, names, error));
+    for (size_t i = 0; i < N_TABLES; i++)
+        TRY(read_and_tell(engine, names[i], error));
+    return true;
+}
+
+/* What a process says of the part, or of its replica; NULL: nothing. (transfer full) */
+static char *find_line(ClusterRun *run, uint32_t node, const char *what, const char *table,
+                       uint32_t part)
+{
+    g_autofree char *begin = g_strdup_printf("%s of part %u of %s: ", what, part, table);
+
+    return strstr(run->processes[node].text->str, begin) == NULL
+               ? NULL
+               : cluster_text_after(run, node, begin);
+}
+
+static void check_part(ClusterRun *run, const char *table, uint32_t part, uint32_t n_replicas)
+{
+    g_autofree char *primary = NULL;
+    uint32_t n_found = 0;
+
+    for (uint32_t node = 0; node < N_NODES && primary == NULL; node++)
+        primary = find_line(run, node, "primary", table, part);
+    if (primary == NULL || g_str_has_prefix(primary, "0 inputs"))
+        cluster_fail(run, "part %u of %s has no primary, or no inputs", part, table);
+    for (uint32_t node = 0; node < N_NODES; node++) {
+        g_autofree char *replica = find_line(run, node, "replica", table, part);
+
+        n_found += replica != NULL;
+        if (replica != NULL && strcmp(replica, primary) != 0)
+            cluster_fail(run, "part %u of %s: the replica on node %u has %s, the primary %s", part,
+                         table, node, replica, primary);
+    }
+    if (n_found != n_replicas)
+        cluster_fail(run, "part %u of %s has %u replicas", part, table, n_found);
+}
+
+START_TEST(a_replica_is_what_its_primary_is_to_the_byte)
+{
+    const Wire *wire = &wires[_i];
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
+                                                       .nodes = { { 1, 2 }, { 2, 1 }, { 1, 1 } },
+                                                       .over = wire->over,
+                                                       .n_replicas = wire->n_replicas });
+
+    if (wire->faults != NULL)
+        g_setenv(FAULTS_VARIABLE, wire->faults, TRUE);
+    cluster_start(run, play, NULL);
+    cluster_expect_success(run);
+    for (size_t i = 0; i < N_TABLES; i++)
+        for (uint32_t part = 0; part < N_PARTS; part++)
+            check_part(run, specs[i].name, part, wire->n_replicas);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- what cannot be ---- */
+
+static bool play_refused(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec few = { .name = "few", .n_keys = 4 };
+    GError *found = NULL;
+
+    (void)data;
+    EXPECT(!rubato_engine_create_table(engine, &few, &found), "it was made");
+    return cluster_expect_error(&found, RUBATO_ERROR_INVALID,
+                                "2 replicas need servers on 3 nodes, and 2 nodes have some", error);
+}
+
+START_TEST(replicas_need_nodes_of_their_own)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = N_NODES, .nodes = { { 3, 1 }, { 0, 1 }, { 1, 1 } }, .n_replicas = 2 });
+
+    cluster_start(run, play_refused, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static bool play_impossible(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const struct {
+        RubatoTableSpec spec;
+        const char *why;
+    } impossible[] = {
+        { { .name = "t", .model = "sparse_ssp", .n_keys = 4 }, "announcements" },
+        { { .name = "t", .storage = "hash", .create_on_get = true }, "create rows" },
+        { { .name = "t", .shape = RUBATO_SHAPE_RAGGED, .storage = "hash", .width = 0 }, "ragged" },
+    };
+    const RubatoTableSpec spec = { .name = "stays", .n_keys = 4 };
+    GError *found = NULL;
+
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(impossible); i++) {
+        EXPECT(!rubato_engine_create_table(engine, &impossible[i].spec, &found), "it was made");
+        TRY(cluster_expect_error(&found, RUBATO_ERROR_INVALID, impossible[i].why, error));
+    }
+    TRY(rubato_engine_create_table(engine, &spec, error));
+    EXPECT(!rubato_engine_move_part(engine, "stays", 0, 1, &found), "it moved");
+    return cluster_expect_error(&found, RUBATO_ERROR_INVALID, "it has replicas", error);
+}
+
+START_TEST(some_tables_cannot_have_replicas_and_parts_with_some_do_not_move)
+{
+    ClusterRun *run = cluster_run_new(
+        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } }, .n_replicas = 1 });
+
+    cluster_start(run, play_impossible, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster replicas");
+    TCase *same = cluster_add_case(suite, "same");
+    TCase *refused = cluster_add_case(suite, "refused");
+
+    tcase_add_loop_test(same, a_replica_is_what_its_primary_is_to_the_byte, 0, G_N_ELEMENTS(wires));
+    tcase_add_test(refused, replicas_need_nodes_of_their_own);
+    tcase_add_test(refused, some_tables_cannot_have_replicas_and_parts_with_some_do_not_move);
+    return run_suite(suite);
+}

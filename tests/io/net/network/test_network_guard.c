@@ -1,0 +1,125 @@
+/* The guard of the I/O thread while the helper is away: when it begins, and that it ends. */
+#include <sched.h>
+
+#include "io/net/network/network_private.h"
+#include "tests/support/network/station_pair.h"
+#include "tests/support/runner.h"
+
+#define PATIENCE_MS STATION_PATIENCE_MS
+
+/* Nothing happens with a tick. */
+static const NetworkConfig config = { .tick_ms = 10 * PATIENCE_MS, .resend_ms = 10 * PATIENCE_MS };
+
+/* A helper comes, soon after one has left or long after that, and leaves. Returns whether it leaves
+ * to the guard. */
+static bool help(Network *network, bool is_soon, bool *begins)
+{
+    network->guard.left_ns = is_soon ? INT64_MAX / 2 : INT64_MIN / 2;
+    network_note_help(network);
+    return network_leave_to_guard(network, begins);
+}
+
+/* Has guard stood by the I/O thread of a, as after several helpers. */
+static void begin_guard(Network *network)
+{
+    bool begins;
+
+    pthread_mutex_lock(&network->receiving);
+    network->guard.n_wanted = 1;
+    ck_assert(help(network, /* is_soon= */ true, &begins));
+    ck_assert(begins);
+    pthread_mutex_unlock(&network->receiving);
+    network_wake_io_thread(network);
+}
+
+START_TEST(guard_begins_once_helpers_have_come_back_soon_several_times)
+{
+    Station *const station = station_new(0, 2, &config);
+    Network *const network = station->network;
+    bool begins;
+
+    pthread_mutex_lock(&network->receiving); /* so the I/O thread does not end the guard */
+    const uint32_t n = network->guard.n_wanted;
+    ck_assert_uint_gt(n, 1);
+    for (uint32_t i = 0; i < 2 * n; i++) /* long absences in between */
+        ck_assert(!help(network, /* is_soon= */ i % n != n - 1, &begins) && !begins);
+    for (uint32_t i = 0; i < n - 1; i++)
+        ck_assert(!help(network, /* is_soon= */ true, &begins) && !begins);
+    ck_assert(help(network, /* is_soon= */ true, &begins) && begins);
+    ck_assert(help(network, /* is_soon= */ true, &begins) && !begins);
+    ck_assert(!help(network, /* is_soon= */ false, &begins));
+    pthread_mutex_unlock(&network->receiving);
+    network_wake_io_thread(network);
+    station_free(station);
+}
+END_TEST
+
+START_TEST(what_comes_is_taken_though_the_helper_stays_away)
+{
+    const StationPair pair = station_pair_join(&config);
+
+    for (uint64_t i = 0; i < 10; i++) {
+        begin_guard(pair.a->network);
+        network_send(pair.b->network, 0, station_frame(MESSAGE_ADD, i, 100));
+        station_expect(pair.a, MESSAGE_ADD, i, 100);
+        while (network_is_guarded(pair.a->network)) /* or the case times out */
+            sched_yield();
+        pthread_mutex_lock(&pair.a->network->receiving);
+        ck_assert_uint_eq(pair.a->network->guard.n_wanted, 2); /* it has ended in vain */
+        pthread_mutex_unlock(&pair.a->network->receiving);
+    }
+    station_pair_close(&pair);
+}
+END_TEST
+
+START_TEST(what_is_left_for_later_is_sent_though_the_helper_stays_away)
+{
+    const StationPair pair = station_pair_join(&config);
+
+    for (uint64_t i = 0; i < 10; i++) {
+        begin_guard(pair.a->network);
+        network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, 2 * i, 100));
+        network_flush_soon(pair.a->network, 1);
+        network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, 2 * i + 1, 100));
+        network_flush_later(pair.a->network, 1);
+        station_expect(pair.b, MESSAGE_ADD, 2 * i, 100);
+        station_expect(pair.b, MESSAGE_ADD, 2 * i + 1, 100);
+        while (network_is_guarded(pair.a->network))
+            sched_yield();
+    }
+    /* without a guard it is sent at once */
+    network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, 20, 100));
+    network_flush_later(pair.a->network, 1);
+    station_expect(pair.b, MESSAGE_ADD, 20, 100);
+    station_pair_close(&pair);
+}
+END_TEST
+
+/* The I/O thread ends in time, and sends what was left. */
+START_TEST(guard_ends_when_the_network_stops)
+{
+    const StationPair pair = station_pair_join(&config);
+
+    begin_guard(pair.a->network);
+    network_push(pair.a->network, 1, station_frame(MESSAGE_ADD, 1, 100));
+    network_flush_later(pair.a->network, 1);
+    network_stop(pair.a->network);
+    ck_assert(!network_is_guarded(pair.a->network));
+    station_expect(pair.b, MESSAGE_ADD, 1, 100);
+    station_pair_close(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("network_guard");
+    TCase *tcase = tcase_create("guard");
+
+    tcase_add_test(tcase, guard_begins_once_helpers_have_come_back_soon_several_times);
+    tcase_add_test(tcase, what_comes_is_taken_though_the_helper_stays_away);
+    tcase_add_test(tcase, what_is_left_for_later_is_sent_though_the_helper_stays_away);
+    tcase_add_test(tcase, guard_ends_when_the_network_stops);
+    tcase_set_timeout(tcase, 60);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

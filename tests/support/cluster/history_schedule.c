@@ -1,0 +1,240 @@
+/* What the nodes play, what goes wrong meanwhile, and who judges it: see history_schedule.h.
+ *
+ * Threads: the case's; inside a node its workers. */
+#include "tests/support/cluster/history_schedule.h"
+
+#include <check.h>
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "engine/faults_on_demand.h"
+#include "io/history/history.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/fitting_spec.h"
+
+enum {
+    N_KEYS = 12,
+    MOST_KEYS_OF_CALL = 4,
+    WIDTH = 2,
+    STALENESS = 1,
+    SPECULATION = 1,
+    STANDS_STILL_MS = 60,
+};
+
+typedef struct {
+    const char *model;
+    uint32_t seed, n_clocks;
+} Plan;
+
+/* ---- in a node ---- */
+
+typedef struct {
+    RubatoWorker *worker;
+    GRand *random;
+    RubatoKey keys[MOST_KEYS_OF_CALL];
+    size_t n_keys;
+    int64_t deltas[MOST_KEYS_OF_CALL * WIDTH], rows[MOST_KEYS_OF_CALL * WIDTH];
+} Player;
+
+/* Keys may repeat. */
+static void draw_keys(Player *player)
+{
+    player->n_keys = (size_t)g_rand_int_range(player->random, 1, MOST_KEYS_OF_CALL + 1);
+    for (size_t i = 0; i < player->n_keys; i++)
+        player->keys[i] = (RubatoKey)g_rand_int_range(player->random, 0, N_KEYS);
+    for (size_t i = 0; i < G_N_ELEMENTS(player->deltas); i++)
+        player->deltas[i] = g_rand_int_range(player->random, -3, 1000);
+}
+
+static bool wait_for(Player *player, RubatoTicket ticket, GError **error)
+{
+    return ticket != 0 && rubato_worker_wait(player->worker, ticket, error);
+}
+
+/* One call of any kind. */
+static bool play_call(Player *player, RubatoKVTable *table, GError **error)
+{
+    draw_keys(player);
+    switch (g_rand_int_range(player->random, 0, 6)) {
+    case 0:
+        return rubato_kv_table_get(table, player->keys, player->n_keys, player->rows, error);
+    case 1:
+        return rubato_kv_table_get_range(table, 2, MOST_KEYS_OF_CALL, player->rows, error);
+    case 2:
+        return rubato_kv_table_add_get(table, player->keys, player->n_keys, player->deltas,
+                                       player->rows, error);
+    case 3:
+        return wait_for(player,
+                        rubato_kv_table_get_async(table, player->keys, player->n_keys, player->rows,
+                                                  NULL, error),
+                        error);
+    case 4:
+        return rubato_kv_table_add_async(table, player->keys, player->n_keys, player->deltas, NULL,
+                                         error) != 0;
+    default:
+        return rubato_kv_table_add(table, player->keys, player->n_keys, player->deltas, error);
+    }
+}
+
+static bool play_kv(Player *player, const Plan *plan, GError **error)
+{
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(player->worker, "sums", RUBATO_I64, error);
+
+    if (table == NULL)
+        return false;
+    for (uint32_t clock = 0; clock < plan->n_clocks; clock++) {
+        for (int i = 0; i < 4; i++)
+            if (!play_call(player, table, error))
+                return false;
+        if (!rubato_kv_table_clock(table, error))
+            return false;
+    }
+    return true;
+}
+
+/* It announces the keys of its iterations. */
+static bool play_sparse(Player *player, const Plan *plan, GError **error)
+{
+    g_autofree RubatoIteration *iterations = g_new(RubatoIteration, plan->n_clocks);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, plan->n_clocks * MOST_KEYS_OF_CALL);
+
+    for (uint32_t i = 0; i < plan->n_clocks; i++) {
+        draw_keys(player);
+        memcpy(keys + (size_t)i * MOST_KEYS_OF_CALL, player->keys, sizeof player->keys);
+        iterations[i] = (RubatoIteration){ keys + (size_t)i * MOST_KEYS_OF_CALL, player->n_keys };
+    }
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table(
+        player->worker, "sums", RUBATO_I64, iterations, plan->n_clocks, error);
+    if (table == NULL)
+        return false;
+    for (uint32_t i = 0; i < plan->n_clocks; i++)
+        if (!rubato_sparse_kv_client_table_get(table, player->rows, error) ||
+            !rubato_sparse_kv_client_table_add(table, player->deltas, error))
+            return false;
+    return true;
+}
+
+static bool work(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Plan *plan = user_data;
+    const bool is_sparse =
+        rubato_model_traits(plan->model)->takes_announcements && rubato_worker_rank(worker) != 0;
+    Player player = { .worker = worker,
+                      .random =
+                          g_rand_new_with_seed(plan->seed * 16 + rubato_worker_rank(worker)) };
+    const bool ok = is_sparse ? play_sparse(&player, plan, error) : play_kv(&player, plan, error);
+
+    g_rand_free(player.random);
+    return ok;
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    const Plan *plan = data;
+    const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){ .name = "sums",
+                                                                 .dtype = RUBATO_I64,
+                                                                 .width = WIDTH,
+                                                                 .n_keys = N_KEYS,
+                                                                 .parts = 5,
+                                                                 .model = plan->model,
+                                                                 .staleness = STALENESS,
+                                                                 .speculation = SPECULATION });
+    const char *const tables[] = { "sums", NULL };
+
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    cluster_say("begins");
+    return cluster_run_task(engine, "sum", work, plan, tables, error);
+}
+
+/* ---- the case ---- */
+
+/* A part of the plan, not a wait for something: the run has to end well however long it takes. */
+static void let_pass(long ms)
+{
+    struct timespec left = { .tv_nsec = ms * 1000000 };
+
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
+static void set_environment(GRand *random, const char *folder, uint32_t seed)
+{
+    g_autofree char *faults =
+        g_strdup_printf("drop=0.00%d,double=0.%d,reorder=0.0%d,%scut=%dms/900ms,seed=%u",
+                        g_rand_int_range(random, 0, 10), g_rand_int_range(random, 0, 4),
+                        g_rand_int_range(random, 0, 10), g_rand_boolean(random) ? "delay=1ms," : "",
+                        g_rand_int_range(random, 5, 30), seed);
+
+    g_setenv(FAULTS_VARIABLE, faults, TRUE);
+    g_setenv(HISTORY_VARIABLE, folder, TRUE);
+}
+
+static void stop_nodes(ClusterRun *run, GRand *random, uint32_t n_nodes)
+{
+    for (int i = 0; i < 2; i++) {
+        const uint32_t node = (uint32_t)g_rand_int_range(random, 0, (gint32)n_nodes);
+
+        cluster_wait_for(run, node, "begins");
+        if (run->processes[node].ended) /* there is no such process any more */
+            continue;
+        cluster_signal(run, node, SIGSTOP);
+        let_pass(g_rand_int_range(random, 5, STANDS_STILL_MS));
+        cluster_signal(run, node, SIGCONT);
+    }
+}
+
+static void judge(const Plan *plan, const char *folder)
+{
+    const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", folder, NULL };
+    g_autofree char *said = NULL;
+    g_autofree char *complained = NULL;
+    int status;
+
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &said,
+                           &complained, &status, NULL));
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
+                      strstr(said, "; 0 not compared\n") != NULL &&
+                      g_str_has_suffix(said, "\nnothing wrong\n"),
+                  "model %s, seed %u, history in %s: %s%s", plan->model, plan->seed, folder, said,
+                  complained);
+}
+
+static void remove_history(const char *folder, uint32_t n_nodes)
+{
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        g_autofree char *path = g_strdup_printf("%s/node-%u.history", folder, CLUSTER_IDS[i]);
+
+        g_unlink(path);
+    }
+    g_rmdir(folder);
+}
+
+void history_schedule_play(const char *model, uint32_t seed, uint32_t n_clocks)
+{
+    static const char *const wires[] = { "shm", "tcp" };
+    const Plan plan = { model, seed, n_clocks };
+    GRand *random = g_rand_new_with_seed(seed);
+    g_autofree char *folder = g_dir_make_tmp("history-XXXXXX", NULL);
+    const uint32_t n_nodes = (uint32_t)g_rand_int_range(random, 2, 4);
+    ClusterShape shape = { .n_nodes = n_nodes,
+                           .over = wires[g_rand_int_range(random, 0, G_N_ELEMENTS(wires))],
+                           .encrypts = g_rand_int_range(random, 0, 4) == 0 };
+
+    for (uint32_t i = 0; i < n_nodes; i++)
+        shape.nodes[i] = (ClusterNodeShape){ 1, (uint32_t)g_rand_int_range(random, 1, 3) };
+    ck_assert_ptr_nonnull(folder);
+    set_environment(random, folder, seed);
+    ClusterRun *run = cluster_run_new(&shape);
+    cluster_start(run, play, &plan);
+    stop_nodes(run, random, n_nodes);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+    judge(&plan, folder);
+    remove_history(folder, n_nodes);
+    g_rand_free(random);
+}

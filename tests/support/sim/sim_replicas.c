@@ -1,0 +1,137 @@
+/* Compares the replicas of a simulated cluster with their primaries.
+ *
+ * Threads: a node's main thread, while all nodes are between two barriers. No thread of the
+ * simulation runs meanwhile, since nothing here waits. */
+#include "tests/support/sim/sim_cluster_private.h"
+
+#include <check.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/shard_digest.h"
+
+/* Whether a part has some of the keys that the nodes read. No answer waits for the replicas of the
+ * others. */
+static bool is_read(const SimScenario *scenario, const Table *table, uint32_t part)
+{
+    RubatoKey first = 0;
+    uint32_t n = SIM_EXACT_KEYS;
+    bool is_read = false;
+
+    for (uint32_t i = 0; i < scenario->n_tables && scenario->exact_program == 0; i++)
+        if (strcmp(scenario->tables[i].name, table->spec->name) == 0) {
+            first = scenario->tables[i].first_key;
+            n = scenario->tables[i].n_keys;
+        }
+    for (uint32_t i = 0; i < n && !is_read; i++)
+        is_read = partition_part(&table->partition, first + i) == part;
+    return is_read;
+}
+
+/* Calls a function for each place where a part of the table that is read, or a replica of it,
+ * is. */
+static void visit(const SimNode *node, const char *name,
+                  void (*function)(void *user, uint32_t part, const PartDigest *found), void *user)
+{
+    const SimCluster *const cluster = node->cluster;
+    const Table *table;
+
+    if (cluster->scenario->n_replicas == 0)
+        return;
+    pthread_mutex_lock(&node->engine->lock);
+    table = engine_find_table(node->engine, name, NULL);
+    pthread_mutex_unlock(&node->engine->lock);
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes && table != NULL; i++) {
+        const RubatoEngine *const engine = cluster->nodes[i].engine;
+
+        for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++)
+            for (uint32_t part = 0; part < table->map->n_parts; part++) {
+                PartDigest found;
+
+                if (part_inputs(&engine->servers[j], table->id, part, &found) &&
+                    is_read(cluster->scenario, table, part))
+                    function(user, part, &found);
+            }
+    }
+}
+
+static void note(void *user, uint32_t part, const PartDigest *found)
+{
+    SimInputs *const inputs = user;
+
+    ck_assert_uint_lt(part, SIM_MOST_PARTS);
+    if (found->is_primary)
+        inputs->of_part[part] = found->n_inputs;
+}
+
+void sim_replicas_before_read(const SimNode *node, const char *name, SimInputs *inputs)
+{
+    *inputs = (SimInputs){ { 0 } };
+    visit(node, name, note, inputs);
+}
+
+static void check(void *user, uint32_t part, const PartDigest *found)
+{
+    const SimInputs *const inputs = user;
+
+    if (found->n_inputs < inputs->of_part[part])
+        sim_fail("rows of part %u were shown after %" G_GUINT64_FORMAT " inputs, and a replica has "
+                 "had %" G_GUINT64_FORMAT,
+                 part, inputs->of_part[part], found->n_inputs);
+}
+
+void sim_replicas_after_read(const SimNode *node, const char *name, const SimInputs *inputs)
+{
+    visit(node, name, check, (void *)(uintptr_t)inputs);
+}
+
+static void compare_part(const SimCluster *cluster, const Table *table, uint32_t part)
+{
+    const SimScenario *const scenario = cluster->scenario;
+    PartDigest primary = { 0 }, found[SIM_MOST_NODES];
+    uint32_t n_found = 0;
+
+    for (uint32_t i = 0; i < scenario->n_nodes; i++) {
+        const RubatoEngine *const engine = cluster->nodes[i].engine;
+
+        for (uint32_t j = 0; j < engine->n_servers; j++) {
+            PartDigest digest;
+
+            if (!part_digest(&engine->servers[j], table->id, part, &digest))
+                continue;
+            if (digest.is_primary)
+                primary = digest;
+            else
+                found[n_found++] = digest;
+        }
+    }
+    if (!primary.is_primary || n_found != scenario->n_replicas)
+        sim_fail("part %u of table %s has %u replicas", part, table->spec->name, n_found);
+    for (uint32_t i = 0; i < n_found; i++)
+        if (found[i].n_models > 0)
+            sim_fail("a replica of part %u of table %s has %u models of tasks that have ended",
+                     part, table->spec->name, found[i].n_models);
+        else if (found[i].n_inputs != primary.n_inputs || found[i].digest != primary.digest)
+            sim_fail("a replica of part %u of table %s differs from its primary: inputs "
+                     "%" G_GUINT64_FORMAT " and %" G_GUINT64_FORMAT,
+                     part, table->spec->name, found[i].n_inputs, primary.n_inputs);
+}
+
+bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
+{
+    RubatoEngine *const engine = node->engine;
+    const Table *table;
+
+    if (node->cluster->scenario->n_replicas == 0)
+        return true;
+    TRY(rubato_engine_barrier(engine, error));
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, name, error);
+    pthread_mutex_unlock(&engine->lock);
+    TRY(table != NULL);
+    for (uint32_t part = 0; part < table->map->n_parts && node->number == 0; part++)
+        if (is_read(node->cluster->scenario, table, part))
+            compare_part(node->cluster, table, part);
+    return rubato_engine_barrier(engine, error);
+}
