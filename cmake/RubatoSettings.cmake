@@ -15,12 +15,6 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
 endif()
 
-find_program(CCACHE ccache)
-mark_as_advanced(CCACHE)
-if(CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
-    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
-endif()
-
 # Many programs are linked in the builds that sanitizers are for, and with LLD in a third of the time.
 find_program(LLD ld.lld)
 mark_as_advanced(LLD)
@@ -31,8 +25,29 @@ endif()
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
+
+# What pkg-config says as "-isystem DIRECTORY" CMake takes for a directory when it has asked, and for
+# an option when it remembers the answer: a second run of CMake would have all that is compiled with
+# it compiled anew.
+function(rubato_tell_directories package)
+    get_target_property(options ${package} INTERFACE_COMPILE_OPTIONS)
+    if(NOT options)
+        return()
+    endif()
+    list(FIND options -isystem place)
+    while(NOT place EQUAL -1)
+        list(REMOVE_AT options ${place})
+        list(GET options ${place} directory)
+        list(REMOVE_AT options ${place})
+        target_include_directories(${package} INTERFACE ${directory})
+        list(FIND options -isystem place)
+    endwhile()
+    set_target_properties(${package} PROPERTIES INTERFACE_COMPILE_OPTIONS "${options}")
+endfunction()
+
 pkg_check_modules(GLIB REQUIRED IMPORTED_TARGET glib-2.0>=2.68)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq>=4.3)
+rubato_tell_directories(PkgConfig::ZMQ)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium>=1.0.18)
 pkg_check_modules(LIBCONFIG REQUIRED IMPORTED_TARGET libconfig>=1.5)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
