@@ -8,6 +8,7 @@
 #include "apps/kit/model/app_keys.h"
 
 #define HASH_BITS_MAX 64
+#define WORDS_SHOWN 10u
 
 void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
 {
@@ -20,6 +21,8 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
           "libsvm, libffm, csv, ratings, bag_of_words, text, idx (by the name)", "NAME" },
         { "label-column", 0, 0, G_OPTION_ARG_STRING, &flags->label_column,
           "csv: the label, by name or number from 0 (default: the first)", "COLUMN" },
+        { "header", 0, 0, G_OPTION_ARG_STRING, &flags->header,
+          "csv: whether the first line has the columns' names (default: auto)", "auto|yes|no" },
         { "categorical", 0, 0, G_OPTION_ARG_STRING, &flags->categorical,
           "csv: columns whose cells are words, not numbers", "COLUMN,..." },
         { "hash-bits", 0, 0, G_OPTION_ARG_INT, &flags->hash_bits,
@@ -42,6 +45,7 @@ void app_data_flags_clear(AppDataFlags *flags)
     g_strfreev(flags->test);
     g_free(flags->format);
     g_free(flags->label_column);
+    g_free(flags->header);
     g_free(flags->categorical);
     g_free(flags->cache);
     g_free(flags->split);
@@ -69,6 +73,19 @@ static void take_cache(AppData *data, AppDataFlags *flags)
         data->cache_directory = g_steal_pointer(&flags->cache);
 }
 
+static bool take_header(AppData *data, const char *word, GError **error)
+{
+    static const char *const words[] = { "auto", "yes", "no", NULL };
+    static const RubatoCsvHeader headers[] = { RUBATO_CSV_HEADER_AUTO, RUBATO_CSV_HEADER_YES,
+                                               RUBATO_CSV_HEADER_NO };
+    size_t i = 0;
+
+    if (!app_find_word("header", words, word, &i, error))
+        return false;
+    data->header = headers[i];
+    return true;
+}
+
 bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError **error)
 {
     *data = (AppData){
@@ -79,6 +96,8 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
         .categorical = flags->categorical != NULL ? g_strsplit(flags->categorical, ",", -1) : NULL,
     };
     take_cache(data, flags);
+    if (!take_header(data, flags->header, error))
+        return false;
     if (needs_train && data->train == NULL)
         return app_refuse(error, "--train: give the file to train on (with --load, --test FILE or "
                                  "--predict FILE will do, too)");
@@ -107,6 +126,7 @@ static RubatoDataSpec spec_of(const AppData *data, const char *const *paths)
     return (RubatoDataSpec){
         .paths = paths,
         .format = data->format,
+        .header = data->header,
         .label_column = data->label_column,
         .categorical_columns = (const char *const *)data->categorical,
         .hash_bits = data->hash_bits,
@@ -220,6 +240,39 @@ bool app_data_check_keys(const App *app, GError **error)
         return true;
     g_autoptr(RubatoDataset) rows = app_data_open_unlabelled(&plain, app->predict, error);
     return rows != NULL;
+}
+
+/* The list as the user wrote it, or its beginning. (transfer full) */
+static char *list_words(const RubatoDataKeys *keys)
+{
+    GString *text = g_string_new(NULL);
+
+    for (uint32_t i = 0; i < MIN(keys->n_label_words, WORDS_SHOWN); i++)
+        g_string_append_printf(text, "%s%s", i > 0 ? ", " : "", keys->label_words[i]);
+    if (keys->n_label_words > WORDS_SHOWN)
+        g_string_append_printf(text, " and %u more", keys->n_label_words - WORDS_SHOWN);
+    return g_string_free(text, FALSE);
+}
+
+void app_data_note_columns(App *app, const AppData *data, const RubatoDataKeys *keys)
+{
+    if (keys->n_columns == 0)
+        return;
+    if (data->header == RUBATO_CSV_HEADER_AUTO && keys->column_names != NULL)
+        app_note(app, "the first line names the columns (--header no: it is a row)");
+    else if (data->header == RUBATO_CSV_HEADER_AUTO)
+        app_note(app, "the first line is a row (--header yes: it names the columns)");
+    if (keys->label_words == NULL)
+        return;
+    g_autofree char *words = list_words(keys);
+    app_note(app, "labels are words: %s", words);
+}
+
+char *app_data_label_text(const RubatoDataKeys *keys, double label)
+{
+    if (keys != NULL && keys->label_words != NULL && label >= 0 && label < keys->n_label_words)
+        return g_strdup(keys->label_words[(size_t)label]);
+    return g_strdup_printf("%g", label);
 }
 
 void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows)

@@ -13,9 +13,10 @@ typedef struct App App;
 typedef struct {
     char **train, **test; /* files and globs; NULL: not given */
     char *format;         /* NULL: by the name */
-    char *label_column;   /* csv: NULL: the first */
-    char **categorical;   /* csv: columns; NULL: none */
-    uint32_t hash_bits;   /* 0: all */
+    RubatoCsvHeader header;
+    char *label_column; /* csv: NULL: the first */
+    char **categorical; /* csv: columns; NULL: none */
+    uint32_t hash_bits; /* 0: all */
     RubatoDataCache cache;
     char *cache_directory; /* NULL: beside the input */
     RubatoSplit split;
@@ -45,6 +46,12 @@ void app_data_take_keys(AppData *data, RubatoDataKeys *keys);
  * show. */
 bool app_data_check_keys(const App *app, GError **error);
 
+/* Tells the user what was found in rows to train on: a header, and labels that are words. */
+void app_data_note_columns(App *app, const AppData *data, const RubatoDataKeys *keys);
+
+/* A label as it stands in the files: its word, or its number. (transfer full) */
+char *app_data_label_text(const RubatoDataKeys *keys, double label);
+
 /* Tells the user how many rows were left out, if any. */
 void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows);
 
@@ -58,7 +65,7 @@ RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data,
 /* The flags as GOption takes them. */
 typedef struct {
     char **train, **test;
-    char *format, *label_column, *categorical, *cache, *split;
+    char *format, *header, *label_column, *categorical, *cache, *split;
     int hash_bits;
     int64_t max_bad_rows;
 } AppDataFlags;

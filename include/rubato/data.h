@@ -62,8 +62,9 @@ RUBATO_API void rubato_rows_free(RubatoRows *rows);
 
 /* Whether the first line of a CSV file names the columns. */
 typedef enum {
-    RUBATO_CSV_HEADER_AUTO, /* it does if a cell outside the categorical columns is not a number, or
-                             * if the spec names a column */
+    RUBATO_CSV_HEADER_AUTO, /* it does if it has words where the lines below have numbers, or words
+                             * that no line below has in their columns; or if the spec names a
+                             * column. The first 64 KiB are looked at */
     RUBATO_CSV_HEADER_YES,
     RUBATO_CSV_HEADER_NO,
 } RubatoCsvHeader;
@@ -98,6 +99,12 @@ typedef struct {
     uint32_t label_column;           /* RUBATO_NO_COLUMN: none */
     uint32_t n_categorical_columns;
     const uint32_t *categorical_columns; /* ascending */
+
+    /* csv: if most labels at the beginning of the first file are no numbers, all are words. A row's
+     * label is then the place of its word among these, from 0. */
+    uint32_t n_label_words;
+    const char *const *label_words; /* n_label_words, in the order of their bytes, ended by NULL;
+                                     * NULL: labels are numbers */
 } RubatoDataKeys;
 
 /* Which files, and what is in them. The caller owns it; a dataset copies what it keeps. */

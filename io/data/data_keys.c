@@ -12,6 +12,7 @@ RubatoDataKeys *data_keys_copy(const RubatoDataKeys *keys)
     copy = g_memdup2(keys, sizeof *keys);
     copy->format = g_strdup(keys->format);
     copy->column_names = (const char *const *)g_strdupv((char **)(uintptr_t)keys->column_names);
+    copy->label_words = (const char *const *)g_strdupv((char **)(uintptr_t)keys->label_words);
     copy->categorical_columns = g_memdup2(
         keys->categorical_columns, keys->n_categorical_columns * sizeof *keys->categorical_columns);
     return copy;
@@ -23,6 +24,7 @@ void data_keys_free(RubatoDataKeys *keys)
         return;
     g_free((char *)(uintptr_t)keys->format);
     g_strfreev((char **)(uintptr_t)keys->column_names);
+    g_strfreev((char **)(uintptr_t)keys->label_words);
     g_free((uint32_t *)(uintptr_t)keys->categorical_columns);
     g_free(keys);
 }
@@ -46,6 +48,18 @@ static bool are_columns(const RubatoDataKeys *keys)
     return true;
 }
 
+static bool are_label_words(const RubatoDataKeys *keys)
+{
+    if (keys->label_words == NULL)
+        return keys->n_label_words == 0;
+    if (g_strv_length((char **)(uintptr_t)keys->label_words) != keys->n_label_words)
+        return false;
+    for (uint32_t i = 1; i < keys->n_label_words; i++)
+        if (strcmp(keys->label_words[i - 1], keys->label_words[i]) >= 0)
+            return false;
+    return keys->n_label_words > 0 && keys->n_columns > 0;
+}
+
 bool data_keys_check(const RubatoDataSpec *spec, GError **error)
 {
     if (spec->keys == NULL)
@@ -59,6 +73,10 @@ bool data_keys_check(const RubatoDataSpec *spec, GError **error)
             "keys: of %u columns, expected a name for each or none, a label and, ascending, "
             "categorical ones among them",
             spec->keys->n_columns);
+    else if (!are_label_words(spec->keys))
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "keys: expected words of labels in the order of their bytes, each once, and as "
+                    "many as n_label_words says");
     else if (spec->categories == RUBATO_CATEGORIES_CODED)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "keys: codes of categories are not those of other rows; have them hashed");

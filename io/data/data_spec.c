@@ -106,9 +106,14 @@ char *data_spec_describe(const RubatoDataSpec *spec)
             ? g_strdup_printf("|-%u/%u", spec->keys->label_column, spec->keys->n_columns)
             : g_strdup("|-");
 
-    return g_strdup_printf("%s|%u|%d|%s|%s|%d|%u|%u|%s%s", spec->format != NULL ? spec->format : "",
-                           (unsigned)spec->separator, (int)spec->header,
-                           spec->label_column != NULL ? spec->label_column : "\n", columns,
-                           (int)spec->categories, spec->hash_bits, spec->words_per_row,
-                           spec->labels_path != NULL ? spec->labels_path : "", keys);
+    g_autofree char *labels = spec->keys != NULL && spec->keys->label_words != NULL
+                                  ? g_strjoinv("\n", (char **)(uintptr_t)spec->keys->label_words)
+                                  : g_strdup("");
+
+    return g_strdup_printf(
+        "%s|%u|%d|%s|%s|%d|%u|%u|%s%s%s%s", spec->format != NULL ? spec->format : "",
+        (unsigned)spec->separator, (int)spec->header,
+        spec->label_column != NULL ? spec->label_column : "\n", columns, (int)spec->categories,
+        spec->hash_bits, spec->words_per_row, spec->labels_path != NULL ? spec->labels_path : "",
+        keys, *labels != '\0' ? "|=" : "", labels);
 }

@@ -135,9 +135,11 @@ RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error)
         !describe_keys(dataset, name, error))
         return NULL;
 
+    const RowLearning learns = row_parser_learns(dataset->parser);
     const bool cached = spec->cache == RUBATO_DATA_CACHE_KEEP && dataset_open_caches(dataset);
-    dataset->can_parse = !row_parser_learns(dataset->parser) || !cached;
-    if (!cached && row_parser_learns(dataset->parser) && !learn(dataset, error))
+    dataset->can_parse = learns != ROW_LEARNS_KEYS || !cached;
+    if ((learns == ROW_LEARNS_LABELS || (learns == ROW_LEARNS_KEYS && !cached)) &&
+        (!learn(dataset, error) || !describe_keys(dataset, name, error)))
         return NULL;
     if (!cached && spec->cache == RUBATO_DATA_CACHE_KEEP && !dataset_make_caches(dataset, error))
         return NULL;

@@ -42,7 +42,8 @@ static uint64_t digest_options(const RubatoDataset *dataset)
 
     g_string_append_printf(text, "%s|%s", dataset->parser->ops->name, options);
     add_file(text, dataset->spec->labels_path);
-    for (uint32_t i = 0; row_parser_learns(dataset->parser) && i < dataset->n_parts; i++)
+    for (uint32_t i = 0;
+         row_parser_learns(dataset->parser) != ROW_LEARNS_NOTHING && i < dataset->n_parts; i++)
         add_file(text, input_path(dataset->parts[i].input));
     return XXH3_64bits(text->str, text->len);
 }

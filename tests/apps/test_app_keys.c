@@ -14,6 +14,8 @@ static const char *const latin1[] = { "stra\xdf"
                                       "\xc3\x9f", "town", NULL };
 static const uint32_t last_two[] = { 1, 2 };
 
+static const char *const words[] = { "\xc3\x9c", "\xdc", NULL };
+
 static const RubatoDataKeys kept[] = {
     { .format = "libsvm", .label_column = RUBATO_NO_COLUMN },
     { .format = "text", .hash_bits = 20, .label_column = RUBATO_NO_COLUMN },
@@ -22,6 +24,7 @@ static const RubatoDataKeys kept[] = {
     { .format = "csv", .n_columns = 3, .column_names = umlauts },
     { .format = "csv", .n_columns = 3, .column_names = latin1 },
     { .format = "csv", .n_columns = 3, .label_column = RUBATO_NO_COLUMN },
+    { .format = "csv", .n_columns = 3, .n_label_words = 2, .label_words = words },
     { .format = "csv",
       .hash_bits = 64,
       .n_columns = 3,
@@ -59,6 +62,9 @@ START_TEST(keys_are_read_as_they_were_written)
     ck_assert_uint_eq(read->fields_in_keys, keys->fields_in_keys);
     ck_assert_uint_eq(read->n_columns, keys->n_columns);
     ck_assert_uint_eq(read->label_column, keys->label_column);
+    ck_assert_uint_eq(read->n_label_words, keys->n_label_words);
+    for (uint32_t i = 0; i < keys->n_label_words; i++)
+        ck_assert_str_eq(read->label_words[i], keys->label_words[i]);
     ck_assert_uint_eq(read->n_categorical_columns, keys->n_categorical_columns);
     for (uint32_t i = 0; i < keys->n_categorical_columns; i++)
         ck_assert_uint_eq(read->categorical_columns[i], keys->categorical_columns[i]);
@@ -77,6 +83,10 @@ static const char *const bad_keys[] = {
     "{\"format\":\"csv\",\"columns\":\"2\"}",
     "{\"format\":\"csv\",\"columns\":4294967295}",
     "{\"format\":\"csv\",\"columns\":2}",
+    "{\"format\":\"csv\",\"columns\":2,\"label\":0,\"categorical\":[],"
+    "\"label_words\":[\"b\",\"a\"]}",
+    "{\"format\":\"csv\",\"columns\":2,\"label\":0,\"categorical\":[],\"label_words\":[]}",
+    "{\"format\":\"csv\",\"columns\":2,\"categorical\":[],\"label_words\":[\"a\"]}",
     "{\"format\":\"csv\",\"columns\":2,\"label\":2,\"categorical\":[]}",
     "{\"format\":\"csv\",\"columns\":2,\"label\":0,\"categorical\":[0]}",
     "{\"format\":\"csv\",\"columns\":2,\"label\":0,\"categorical\":[2]}",

@@ -57,7 +57,7 @@ START_TEST(labels_are_the_least_and_the_largest_of_the_rows)
     const RubatoDataSummary rows = { .n_rows = 9, .min_label = 1, .max_label = 4 };
     AppLoss loss = { .kind = APP_LOSS_LOGISTIC };
 
-    ck_assert(app_loss_fit(&loss, &rows, "rows", NULL));
+    ck_assert(app_loss_fit(&loss, &rows, NULL, "rows", NULL));
     ck_assert_double_eq(loss.negative, 1);
     ck_assert_double_eq(loss.positive, 4);
     ck_assert_double_eq(app_loss_start(&loss), 0);
@@ -72,9 +72,9 @@ START_TEST(one_label_is_enough_for_squared_loss_alone)
     AppLoss loss = { .kind = APP_LOSS_SQUARED };
     g_autoptr(GError) error = NULL;
 
-    ck_assert(app_loss_fit(&loss, &rows, "rows", &error));
+    ck_assert(app_loss_fit(&loss, &rows, NULL, "rows", &error));
     loss.kind = APP_LOSS_HINGE;
-    ck_assert(!app_loss_fit(&loss, &rows, "rows", &error));
+    ck_assert(!app_loss_fit(&loss, &rows, NULL, "rows", &error));
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
     ck_assert_str_eq(error->message,
                      "rows: expected two labels, such as -1 and 1; all rows have label 2");
@@ -87,7 +87,7 @@ START_TEST(no_rows_are_too_few)
     AppLoss loss = { .kind = APP_LOSS_SQUARED };
     g_autoptr(GError) error = NULL;
 
-    ck_assert(!app_loss_fit(&loss, &rows, "rows", &error));
+    ck_assert(!app_loss_fit(&loss, &rows, NULL, "rows", &error));
     ck_assert_str_eq(error->message, "rows: expected rows, found none");
 }
 END_TEST
@@ -118,6 +118,29 @@ START_TEST(third_label_is_refused_with_its_line)
 }
 END_TEST
 
+/* Two words are two labels; three need another loss; no loss of numbers takes words. */
+START_TEST(words_are_labels_of_two_classes)
+{
+    static const char *const words[] = { "eggs", "ham", "spam", NULL };
+    const RubatoDataSummary rows = { .n_rows = 9, .min_label = 0, .max_label = 1 };
+    RubatoDataKeys keys = { .format = "csv", .n_label_words = 2, .label_words = words };
+    AppLoss loss = { .kind = APP_LOSS_LOGISTIC };
+    g_autoptr(GError) three = NULL;
+    g_autoptr(GError) squared = NULL;
+
+    ck_assert(app_loss_fit(&loss, &rows, &keys, "rows", NULL));
+    ck_assert_double_eq(loss.positive, 1);
+    keys.n_label_words = 3;
+    ck_assert(!app_loss_fit(&loss, &rows, &keys, "rows", &three));
+    ck_assert_str_eq(three->message,
+                     "rows: expected two labels, found 3: \"eggs\", \"ham\", \"spam\"");
+    loss.kind = APP_LOSS_SQUARED;
+    ck_assert(!app_loss_fit(&loss, &rows, &keys, "rows", &squared));
+    ck_assert_str_eq(squared->message,
+                     "rows: labels are words, such as \"eggs\"; --loss squared needs numbers");
+}
+END_TEST
+
 static Suite *app_loss_suite(void)
 {
     Suite *suite = suite_create("app_loss");
@@ -127,6 +150,7 @@ static Suite *app_loss_suite(void)
     tcase_add_test(tcase, score_is_right_on_the_side_of_its_label);
     tcase_add_test(tcase, labels_are_the_least_and_the_largest_of_the_rows);
     tcase_add_test(tcase, one_label_is_enough_for_squared_loss_alone);
+    tcase_add_test(tcase, words_are_labels_of_two_classes);
     tcase_add_test(tcase, no_rows_are_too_few);
     tcase_add_test(tcase, third_label_is_refused_with_its_line);
     suite_add_tcase(suite, tcase);

@@ -214,6 +214,51 @@ START_TEST(a_model_with_keys_that_cannot_be_is_refused)
 }
 END_TEST
 
+/* Words as labels: trained on, kept with the model, tested on, printed; with no header to be
+ * mistaken for. */
+START_TEST(words_as_labels_are_kept_with_the_model_and_predicted)
+{
+    const char *program = programs[_i];
+    const bool is_fm = strcmp(program, "rubato-fm") == 0;
+    g_autofree char *spam = write_rows("spam.csv", "spam,5,1\nham,1,5\nspam,4,1\nham,1,4\n");
+    g_autofree char *more = write_rows("more.csv", "?,1,4\n?,4,1\n");
+    g_autofree char *other = write_rows("other.csv", "eggs,1,4\n");
+    g_autofree char *output = g_build_filename(folder, "output", NULL);
+    g_autofree char *text = NULL;
+    Outcome outcome = run_program(_i == 0 ? PLACE_ONE_PROCESS : PLACE_TWO_NODES, program,
+                                  (const char *const[]){ "--train", spam, "--test", spam, "--save",
+                                                         model, "--epochs", "100", NULL });
+
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    ck_assert_msg(strstr(outcome.err, "the first line is a row") != NULL, "%.4000s", outcome.err);
+    ck_assert_msg(strstr(outcome.err, "labels are words: ham, spam") != NULL, "%.4000s",
+                  outcome.err);
+    ck_assert_msg(strstr(outcome.out, "test accuracy  100.00 %") != NULL, "%.4000s", outcome.out);
+    outcome_clear(&outcome);
+
+    outcome =
+        run_program(PLACE_ONE_PROCESS, program,
+                    (const char *const[]){ "--load", model, "--predict", more, "--output", output,
+                                           is_fm ? NULL : "--label-column", "0", NULL });
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(output, &text, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    ck_assert_msg(g_strv_length(lines) == 3 && g_str_has_prefix(lines[0], "ham\t0.") &&
+                      g_str_has_prefix(lines[1], "spam\t0."),
+                  "%s", text);
+    ck_assert_double_gt(g_ascii_strtod(lines[0] + strlen("ham\t"), NULL), 0.5);
+
+    outcome = run_program(PLACE_ONE_PROCESS, program,
+                          (const char *const[]){ "--load", model, "--test", other, NULL });
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "other.csv:1:1: expected one of the labels of the model's "
+                                      "rows in column 0, found \"eggs\"") != NULL,
+                  "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("app_columns");
@@ -226,6 +271,8 @@ int main(void)
     tcase_add_loop_test(tcase, rows_with_other_columns_are_refused_before_training, 0,
                         (int)G_N_ELEMENTS(refused));
     tcase_add_loop_test(tcase, a_model_that_says_nothing_of_keys_is_loaded_with_a_warning, 0,
+                        (int)G_N_ELEMENTS(programs));
+    tcase_add_loop_test(tcase, words_as_labels_are_kept_with_the_model_and_predicted, 0,
                         (int)G_N_ELEMENTS(programs));
     tcase_add_loop_test(tcase, a_model_with_keys_that_cannot_be_is_refused, 0, 2);
     suite_add_tcase(suite, tcase);

@@ -5,7 +5,7 @@
  *
  * Members without a value are left out: hash_bits if nothing is hashed, fields_in_keys if keys tell
  * no field, those about columns if the format has none, names without a header, label without a
- * label.
+ * label. "label_words": ["ham", "spam"] is there if labels are words.
  *
  * Files are bytes, JSON is UTF-8. Names that are not UTF-8 are read as ISO 8859-1, in which every
  * byte is a character, and "names_in" says so. So reading gives back the same bytes. */
@@ -45,7 +45,7 @@ static char *to_latin1(const char *text)
 
 static bool are_utf8(const char *const *names)
 {
-    for (; *names != NULL; names++)
+    for (; names != NULL && *names != NULL; names++)
         if (!g_utf8_validate(*names, -1, NULL))
             return false;
     return true;
@@ -53,13 +53,10 @@ static bool are_utf8(const char *const *names)
 
 /* ---- written ---- */
 
-static void write_names(JsonBuilder *builder, const char *const *names)
+static void write_words(JsonBuilder *builder, const char *member, const char *const *names,
+                        bool plain)
 {
-    const bool plain = are_utf8(names);
-
-    if (!plain)
-        app_json_add_text(builder, "names_in", NAMES_IN);
-    json_builder_set_member_name(builder, "names");
+    json_builder_set_member_name(builder, member);
     json_builder_begin_array(builder);
     for (; *names != NULL; names++) {
         g_autofree char *name = plain ? g_strdup(*names) : from_latin1(*names);
@@ -70,9 +67,15 @@ static void write_names(JsonBuilder *builder, const char *const *names)
 
 static void write_columns(JsonBuilder *builder, const RubatoDataKeys *keys)
 {
+    const bool plain = are_utf8(keys->column_names) && are_utf8(keys->label_words);
+
     app_json_add_int(builder, "columns", keys->n_columns);
+    if (!plain)
+        app_json_add_text(builder, "names_in", NAMES_IN);
     if (keys->column_names != NULL)
-        write_names(builder, keys->column_names);
+        write_words(builder, "names", keys->column_names, plain);
+    if (keys->label_words != NULL)
+        write_words(builder, "label_words", keys->label_words, plain);
     if (keys->label_column != RUBATO_NO_COLUMN)
         app_json_add_int(builder, "label", keys->label_column);
     json_builder_set_member_name(builder, "categorical");
@@ -112,29 +115,50 @@ static bool read_number(JsonObject *object, const char *name, uint32_t otherwise
     return true;
 }
 
-static bool read_names(JsonObject *object, RubatoDataKeys *keys)
+/* An optional array of words, ended by NULL, and how many there are. */
+static bool read_words(JsonObject *object, const char *member, const char *const **words,
+                       uint32_t *n)
 {
     const bool plain = !json_object_has_member(object, "names_in");
-    JsonArray *array = app_json_array(object, "names");
-    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    JsonArray *array = app_json_array(object, member);
+    g_autoptr(GPtrArray) read = g_ptr_array_new_with_free_func(g_free);
 
-    if (!json_object_has_member(object, "names"))
+    if (!json_object_has_member(object, member))
         return true;
-    if (array == NULL || json_array_get_length(array) != keys->n_columns ||
-        (!plain && g_strcmp0(app_json_text(object, "names_in"), NAMES_IN) != 0))
+    if (array == NULL || (!plain && g_strcmp0(app_json_text(object, "names_in"), NAMES_IN) != 0))
         return false;
-    for (guint i = 0; i < keys->n_columns; i++) {
+    *n = json_array_get_length(array);
+    for (guint i = 0; i < *n; i++) {
         JsonNode *node = json_array_get_element(array, i);
         const char *text = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_string(node) : NULL;
-        char *name = text == NULL ? NULL : plain ? g_strdup(text) : to_latin1(text);
+        char *word = text == NULL ? NULL : plain ? g_strdup(text) : to_latin1(text);
 
-        if (name == NULL)
+        if (word == NULL)
             return false;
-        g_ptr_array_add(names, name);
+        g_ptr_array_add(read, word);
     }
-    g_ptr_array_add(names, NULL);
-    keys->column_names = (const char *const *)g_ptr_array_steal(names, NULL);
+    g_ptr_array_add(read, NULL);
+    *words = (const char *const *)g_ptr_array_steal(read, NULL);
     return true;
+}
+
+static bool read_names(JsonObject *object, RubatoDataKeys *keys)
+{
+    uint32_t n = keys->n_columns;
+
+    return read_words(object, "names", &keys->column_names, &n) && n == keys->n_columns;
+}
+
+/* They ascend, as the places that labels are need it. */
+static bool read_label_words(JsonObject *object, RubatoDataKeys *keys)
+{
+    if (!read_words(object, "label_words", &keys->label_words, &keys->n_label_words))
+        return false;
+    for (uint32_t i = 1; i < keys->n_label_words; i++)
+        if (strcmp(keys->label_words[i - 1], keys->label_words[i]) >= 0)
+            return false;
+    return keys->label_words == NULL ||
+           (keys->n_label_words > 0 && keys->label_column != RUBATO_NO_COLUMN);
 }
 
 static bool read_categorical(JsonObject *object, RubatoDataKeys *keys)
@@ -165,7 +189,8 @@ static bool read_columns(JsonObject *object, RubatoDataKeys *keys)
         return false;
     return keys->n_columns == 0 || (read_number(object, "label", RUBATO_NO_COLUMN,
                                                 keys->n_columns - 1, &keys->label_column) &&
-                                    read_names(object, keys) && read_categorical(object, keys));
+                                    read_names(object, keys) && read_label_words(object, keys) &&
+                                    read_categorical(object, keys));
 }
 
 RubatoDataKeys *app_keys_read(JsonObject *object)
@@ -188,6 +213,7 @@ void app_keys_free(RubatoDataKeys *keys)
         return;
     g_free((char *)(uintptr_t)keys->format);
     g_strfreev((char **)(uintptr_t)keys->column_names);
+    g_strfreev((char **)(uintptr_t)keys->label_words);
     g_free((uint32_t *)(uintptr_t)keys->categorical_columns);
     g_free(keys);
 }

@@ -29,17 +29,43 @@ const char *app_loss_metric(const AppLoss *loss)
     return loss->kind == APP_LOSS_SQUARED ? NULL : "accuracy";
 }
 
-bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error)
+/* Labels that are words are places among these words. */
+static bool check_words(const AppLoss *loss, const RubatoDataKeys *keys, const char *source,
+                        GError **error)
+{
+    if (keys == NULL || keys->label_words == NULL)
+        return true;
+    if (loss->kind == APP_LOSS_SQUARED) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: labels are words, such as \"%s\"; --loss squared needs numbers", source,
+                    keys->label_words[0]);
+        return false;
+    }
+    if (keys->n_label_words <= 2)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "%s: expected two labels, found %u: \"%s\", \"%s\", \"%s\"%s", source,
+                keys->n_label_words, keys->label_words[0], keys->label_words[1],
+                keys->label_words[2], keys->n_label_words > 3 ? ", …" : "");
+    return false;
+}
+
+bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const RubatoDataKeys *keys,
+                  const char *source, GError **error)
 {
     if (rows->n_rows == 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s: expected rows, found none",
                     source);
         return false;
     }
+    if (!check_words(loss, keys, source, error))
+        return false;
     if (loss->kind != APP_LOSS_SQUARED && !(rows->min_label < rows->max_label)) {
+        g_autofree char *label = app_data_label_text(keys, (double)rows->min_label);
+
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "%s: expected two labels, such as -1 and 1; all rows have label %g", source,
-                    (double)rows->min_label);
+                    "%s: expected two labels, such as -1 and 1; all rows have label %s", source,
+                    label);
         return false;
     }
     loss->negative = (double)rows->min_label;

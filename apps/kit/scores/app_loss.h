@@ -35,9 +35,11 @@ bool app_loss_follow(AppLoss *loss, const App *app, const char *name, GError **e
 /* What workers count beside the loss, as AppProgram has it; NULL: nothing. */
 const char *app_loss_metric(const AppLoss *loss);
 
-/* Takes the labels from rows. RUBATO_ERROR_FORMAT if there are none, or if they are all the same
- * but two are needed; `source` names the rows in the message. */
-bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const char *source, GError **error);
+/* Takes the labels from rows, whose keys may be NULL. RUBATO_ERROR_FORMAT if there are none, if
+ * they are all the same but two are needed, or if they are words where numbers are needed, or other
+ * than two of them; `source` names the rows in the message. */
+bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const RubatoDataKeys *keys,
+                  const char *source, GError **error);
 
 /* RUBATO_ERROR_FORMAT, with file and line, if a batch of these rows has a third label. */
 bool app_loss_check(const AppLoss *loss, RubatoDataset *rows, const RubatoBatch *batch,

@@ -33,8 +33,9 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError
     if (rows->train != NULL && data->loaded_keys == NULL)
         data->keys = rubato_dataset_keys(rows->train);
     if (rows->train == NULL || !rubato_dataset_summary(rows->train, &summary, error) ||
-        !app_loss_fit(loss, &summary, data->train[0], error))
+        !app_loss_fit(loss, &summary, rubato_dataset_keys(rows->train), data->train[0], error))
         return false;
+    app_data_note_columns(app, data, rubato_dataset_keys(rows->train));
     app_data_note_bad_rows(app, &summary);
     rows->n_rows = summary.n_rows;
     rows->n_fields = summary.n_fields;

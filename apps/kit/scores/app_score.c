@@ -96,6 +96,23 @@ bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, A
     return rows->test == NULL || test(app, rows->test, loss, score, user_data, error);
 }
 
+/* With labels that are words, the word comes first, and the probability is the word's. */
+static void print_prediction(FILE *output, const RubatoDataKeys *keys, const AppLoss *loss,
+                             double score)
+{
+    const bool has_words = keys != NULL && keys->label_words != NULL;
+    const bool positive = score > 0;
+    const double sign = has_words && !positive ? -1 : 1;
+
+    if (has_words) {
+        g_autofree char *label =
+            app_data_label_text(keys, positive ? loss->positive : loss->negative);
+        fprintf(output, "%s\t", label);
+    }
+    fprintf(output, "%.6g\n",
+            loss->kind == APP_LOSS_LOGISTIC ? 1 / (1 + exp(-sign * score)) : score);
+}
+
 bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
                            AppScoreFunc score, void *user_data, GError **error)
 {
@@ -107,9 +124,7 @@ bool app_print_predictions(FILE *output, const AppData *data, const char *path, 
         return false;
     while (next(&pass, &cause))
         for (size_t i = 0; i < pass.batch->n_rows; i++)
-            fprintf(output, "%.6g\n",
-                    loss->kind == APP_LOSS_LOGISTIC ? 1 / (1 + exp(-pass.scores[i]))
-                                                    : pass.scores[i]);
+            print_prediction(output, data->keys, loss, pass.scores[i]);
     end(&pass);
     if (cause == NULL)
         return true;

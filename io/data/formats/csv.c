@@ -1,10 +1,12 @@
 /* CSV: a column for the label, the others numbers or categories; an empty cell is no entry. A
  * number's key is its column; a category's a hash of column and text, or a code. Fields are
- * columns. Runs on the thread that parses; codes are learned before that, by one thread.
+ * columns. Runs on the thread that parses; codes, and labels that are words, are learned before
+ * that, by one thread.
  *
  * A category is identified by its hash of 64 bits: among a million categories two have the same
  * hash with a probability of 3e-8. */
 #include "io/data/formats/csv_columns.h"
+#include "io/data/formats/csv_labels.h"
 #include "io/data/formats/text_hash.h"
 
 extern const RowParserOps csv_format;
@@ -14,6 +16,7 @@ typedef struct {
     RubatoDataSpec spec;
     CsvColumns columns;
     GHashTable *codes; /* hash → code + 1; NULL: categories are hashed */
+    CsvLabels labels;
 } CsvParser;
 
 static RowParser *create(const RubatoDataSpec *spec, GError **error)
@@ -34,6 +37,7 @@ static void destroy(RowParser *base)
     CsvParser *parser = (CsvParser *)base;
 
     csv_columns_clear(&parser->columns);
+    csv_labels_clear(&parser->labels);
     g_clear_pointer(&parser->codes, g_hash_table_unref);
     g_free(parser);
 }
@@ -59,6 +63,9 @@ static RowFile *begin_file(RowParser *base, const RowText *head, RowFault *fault
 
     if (!csv_columns_begin_file(&parser->columns, head, &first_row, fault))
         return NULL;
+    if (parser->columns.labels_are_words && parser->labels.words == NULL)
+        csv_labels_init(&parser->labels,
+                        parser->spec.keys != NULL ? parser->spec.keys->label_words : NULL);
     file = g_new0(RowFile, 1);
     file->first_row = first_row;
     return file;
@@ -74,6 +81,10 @@ static void describe_keys(const RowParser *base, RubatoDataKeys *keys)
     keys->label_column = columns->label;
     keys->n_categorical_columns = columns->n_categories;
     keys->categorical_columns = columns->categories;
+    if (parser->labels.words != NULL) {
+        keys->label_words = (const char *const *)parser->labels.words->pdata;
+        keys->n_label_words = csv_labels_n(&parser->labels);
+    }
     if (columns->n_categories > 0 && parser->codes == NULL)
         keys->hash_bits = parser->spec.hash_bits != 0 ? parser->spec.hash_bits : 64;
 }
@@ -174,6 +185,21 @@ static bool read_category(CsvParser *learner, const CsvParser *parser, const cha
            fault_in_column(parser, column, &cell, "a category that was there at first", fault);
 }
 
+/* The number of a label that is a word; 0 while the words are being learned. */
+static bool read_label_word(const CsvParser *learner, const CsvParser *parser, const char **at,
+                            uint32_t column, float *label, RowFault *fault)
+{
+    CsvCell cell;
+
+    if (!csv_read_cell(at, parser->columns.separator, &cell, fault))
+        return false;
+    if (cell.size == 0)
+        return fault_in_column(parser, column, &cell, "a word as label", fault);
+    if (learner != NULL || csv_labels_find(&parser->labels, &cell, label))
+        return true;
+    return fault_in_column(parser, column, &cell, "one of the labels of the model's rows", fault);
+}
+
 /* ---- rows ---- */
 
 /* Reads the cell of a column into the row that is being made. */
@@ -187,6 +213,8 @@ static inline bool read_column(CsvParser *learner, const CsvParser *parser, cons
     block->value[n] = 1;
     switch ((CsvKind)parser->columns.kind[column]) {
     case CSV_KIND_LABEL:
+        if (parser->labels.words != NULL)
+            return read_label_word(learner, parser, at, column, label, fault);
         if (!read_number(parser, at, column, label, &is_empty, fault))
             return false;
         return !is_empty || fault_in_column(parser, column, &(CsvCell){ .text = from },
@@ -266,22 +294,34 @@ static bool parse(const RowParser *parser, const RowFile *file, const RowText *t
     return read_rows(NULL, (const CsvParser *)parser, text, block, fault);
 }
 
-static bool learns(const RowParser *parser)
+static RowLearning learns(const RowParser *base)
 {
-    return ((const CsvParser *)parser)->codes != NULL;
+    const CsvParser *parser = (const CsvParser *)base;
+
+    return parser->codes != NULL                                   ? ROW_LEARNS_KEYS
+           : parser->labels.words != NULL && !parser->labels.known ? ROW_LEARNS_LABELS
+                                                                   : ROW_LEARNS_NOTHING;
+}
+
+static bool learn_codes(CsvParser *parser, const RowText *text, RowFault *fault)
+{
+    RowBlock passed_over;
+    bool ok;
+
+    row_block_init(&passed_over, /* has_fields= */ true);
+    ok = read_rows(parser, parser, text, &passed_over, fault);
+    row_block_clear(&passed_over);
+    return ok;
 }
 
 static bool learn(RowParser *base, const RowFile *file, const RowText *text, RowFault *fault)
 {
     CsvParser *parser = (CsvParser *)base;
-    RowBlock passed_over;
-    bool ok;
 
     (void)file;
-    row_block_init(&passed_over, /* has_fields= */ true);
-    ok = read_rows(parser, parser, text, &passed_over, fault);
-    row_block_clear(&passed_over);
-    return ok;
+    return (parser->codes == NULL || learn_codes(parser, text, fault)) &&
+           (parser->labels.words == NULL || parser->labels.known ||
+            csv_labels_learn(&parser->labels, &parser->columns, text, fault));
 }
 
 static const char *const names[] = { "*.csv", NULL };

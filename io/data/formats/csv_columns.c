@@ -6,6 +6,8 @@
  * columns. */
 #include "io/data/formats/csv_columns.h"
 
+#include "io/data/formats/csv_evidence.h"
+
 #define HEAD_LINE_MAX ((size_t)64 * 1024)
 
 /* The cells of a first line. */
@@ -67,16 +69,6 @@ static void first_line_insert(FirstLine *line, uint32_t column, const char *name
     g_array_insert_val(line->at, column, at);
 }
 
-static bool is_number_or_empty(const char *text)
-{
-    g_autofree char *padded = g_malloc0(strlen(text) + ROW_TEXT_PADDING);
-    const char *end = padded;
-    float number;
-
-    memcpy(padded, text, strlen(text));
-    return *text == '\0' || (read_float(padded, &end, &number) == DECIMAL_OK && *end == '\0');
-}
-
 static bool split(const char *at, char separator, FirstLine *line, RowFault *fault)
 {
     for (;; at++) {
@@ -87,7 +79,7 @@ static bool split(const char *at, char separator, FirstLine *line, RowFault *fau
         char *text = csv_cell_text(&cell, NULL);
         if (text == NULL)
             return row_fault_out_of_memory(fault, at);
-        const bool is_number = is_number_or_empty(text);
+        const bool is_number = csv_is_number_or_empty(text);
         g_ptr_array_add(line->texts, text);
         g_array_append_val(line->is_number, is_number);
         g_array_append_val(line->at, cell.text);
@@ -198,11 +190,13 @@ static bool settle_kinds(CsvColumns *columns, const FirstLine *line, bool has_he
     return true;
 }
 
-/* Whether the cells that must be numbers below a header are numbers: then the line is no header. */
+/* Whether the cells that must be numbers below a header are numbers: then the first line of a
+ * further file is no header. */
 static bool looks_like_row(const CsvColumns *columns, const FirstLine *line)
 {
     for (uint32_t i = 0; i < line->texts->len; i++)
-        if ((columns->kind[i] == CSV_KIND_NUMBER || columns->kind[i] == CSV_KIND_LABEL) &&
+        if ((columns->kind[i] == CSV_KIND_NUMBER ||
+             (columns->kind[i] == CSV_KIND_LABEL && !columns->labels_are_words)) &&
             !g_array_index(line->is_number, bool, i))
             return false;
     return true;
@@ -308,10 +302,39 @@ static bool check_absent(const CsvColumns *columns, const FirstLine *line, bool 
 
 /* ---- files ---- */
 
+/* Whether a line has these names; NULL: there are none that it could have. */
+static bool has_names(const char *const *names, const FirstLine *line)
+{
+    for (uint32_t i = 0; names != NULL && i < line->texts->len; i++)
+        if (strcmp(names[i], line->texts->pdata[i]) != 0)
+            return false;
+    return names != NULL;
+}
+
+/* The lines behind the first, as far as the head of the file has them as a whole; of the copy's
+ * size. (transfer full) */
+static char *copy_below(const RowText *head, const char *newline, size_t *size)
+{
+    const char *const end = head->bytes + head->size;
+    const size_t n = newline != NULL ? MIN((size_t)(end - newline) - 1, CSV_EVIDENCE_BYTES) : 0;
+    char *copy = g_malloc0(n + 1 + ROW_TEXT_PADDING);
+
+    if (n > 0)
+        memcpy(copy, newline + 1, n);
+    *size = n;
+    if (n > 0 && head->size < HEAD_LINE_MAX && copy[n - 1] != '\n')
+        copy[(*size)++] = '\n'; /* the file ends here */
+    while (*size > 0 && copy[*size - 1] != '\n')
+        --*size;
+    return copy;
+}
+
 /* The first file decides everything. */
-static bool settle(CsvColumns *columns, FirstLine *line, bool *has_header, RowFault *fault)
+static bool settle(CsvColumns *columns, FirstLine *line, const char *below, size_t below_size,
+                   bool *has_header, RowFault *fault)
 {
     const RubatoCsvHeader header = columns->spec->header;
+    CsvEvidence evidence;
 
     if (columns->keys != NULL && !fit_to_keys(columns, line, fault))
         return false;
@@ -321,8 +344,13 @@ static bool settle(CsvColumns *columns, FirstLine *line, bool *has_header, RowFa
         return false;
     if (!settle_kinds(columns, line, *has_header, fault))
         return false;
+    evidence = csv_evidence_find(columns, (const char *const *)line->texts->pdata, below,
+                                 below_size, *has_header);
+    columns->labels_are_words =
+        columns->keys != NULL ? columns->keys->label_words != NULL : evidence.labels_are_words;
     if (header == RUBATO_CSV_HEADER_AUTO && !*has_header) {
-        *has_header = !looks_like_row(columns, line);
+        *has_header = evidence.is_header ||
+                      (columns->keys != NULL && has_names(columns->keys->column_names, line));
         if (*has_header && !compare_names(columns->keys, line, fault))
             return false;
     }
@@ -351,7 +379,10 @@ static bool compare(const CsvColumns *columns, FirstLine *line, bool *has_header
     if (columns->absent != RUBATO_NO_COLUMN)
         first_line_insert(line, columns->absent,
                           columns->names != NULL ? columns->names[columns->absent] : "");
-    if (columns->names == NULL ||
+    if (columns->names == NULL)
+        return true;
+    *has_header = has_names((const char *const *)columns->names, line);
+    if (*has_header ||
         (columns->spec->header == RUBATO_CSV_HEADER_AUTO && looks_like_row(columns, line)))
         return true;
     for (uint32_t i = 0; i < columns->n_columns; i++)
@@ -359,18 +390,20 @@ static bool compare(const CsvColumns *columns, FirstLine *line, bool *has_header
             return row_fault(fault, g_array_index(line->at, const char *, i),
                              "\"%.60s\", the name of column %u in the first file",
                              columns->names[i], i);
-    *has_header = true;
     return true;
 }
 
-static bool take_in(CsvColumns *columns, const char *text, bool *has_header, RowFault *fault)
+static bool take_in(CsvColumns *columns, const char *text, const RowText *head, const char *newline,
+                    bool *has_header, RowFault *fault)
 {
+    size_t below_size;
+    g_autofree char *below = copy_below(head, newline, &below_size);
     FirstLine line;
     bool ok;
 
     first_line_init(&line);
     ok = split(text, columns->separator, &line, fault) &&
-         (columns->n_columns == 0 ? settle(columns, &line, has_header, fault)
+         (columns->n_columns == 0 ? settle(columns, &line, below, below_size, has_header, fault)
                                   : compare(columns, &line, has_header, fault));
     first_line_clear(&line);
     return ok;
@@ -402,7 +435,7 @@ bool csv_columns_begin_file(CsvColumns *columns, const RowText *head, uint64_t *
     g_autofree char *copy = g_malloc0(size + 1 + ROW_TEXT_PADDING);
     memcpy(copy, from, size);
     copy[size] = '\n';
-    ok = take_in(columns, copy, &has_header, fault);
+    ok = take_in(columns, copy, head, newline, &has_header, fault);
     if (!ok)
         fault->at = from + (fault->at - copy);
     else if (has_header)

@@ -23,10 +23,11 @@ typedef struct {
     const RubatoDataSpec *spec;
     const RubatoDataKeys *keys; /* what the columns must be; NULL: anything */
     char separator;
-    uint32_t n_columns;   /* 0: no file had a line yet */
-    uint32_t absent;      /* the column without cells, a label; RUBATO_NO_COLUMN: none */
-    uint32_t label;       /* RUBATO_NO_COLUMN: none */
-    uint8_t *kind;        /* CsvKind of each */
+    uint32_t n_columns; /* 0: no file had a line yet */
+    uint32_t absent;    /* the column without cells, a label; RUBATO_NO_COLUMN: none */
+    uint32_t label;     /* RUBATO_NO_COLUMN: none */
+    uint8_t *kind;      /* CsvKind of each */
+    bool labels_are_words;
     char **names;         /* NULL: there is no header; ended by NULL */
     uint32_t *categories; /* n_categories columns, ascending */
     uint32_t n_categories;

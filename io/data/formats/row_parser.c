@@ -95,9 +95,9 @@ void row_parser_end_file(const RowParser *parser, RowFile *file)
         g_free(file);
 }
 
-bool row_parser_learns(const RowParser *parser)
+RowLearning row_parser_learns(const RowParser *parser)
 {
-    return parser->ops->learns != NULL && parser->ops->learns(parser);
+    return parser->ops->learns != NULL ? parser->ops->learns(parser) : ROW_LEARNS_NOTHING;
 }
 
 size_t row_parser_find_row(const RowParser *parser, const RowFile *file, const RowText *text,

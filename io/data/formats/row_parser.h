@@ -36,6 +36,13 @@ typedef struct {
     bool out_of_memory;           /* then nothing else is set */
 } RowFault;
 
+/* What a format learns from all rows before the first is parsed. */
+typedef enum {
+    ROW_LEARNS_NOTHING,
+    ROW_LEARNS_KEYS,   /* which a cache then holds: it is not learned again */
+    ROW_LEARNS_LABELS, /* which describe_keys tells: learned even where there is a cache */
+} RowLearning;
+
 typedef struct RowParserOps RowParserOps;
 
 /* What a format stores of a spec: the first member of its struct. The caller frees what the spec
@@ -72,13 +79,14 @@ struct RowParserOps {
     RowFile *(*begin_file)(RowParser *parser, const RowText *head, RowFault *fault);
     void (*end_file)(RowFile *file);
 
-    /* Fills in what the keys mean, when all files have begun; the parser owns what it points to.
+    /* Fills in what the keys mean, when all files have begun, and again when all rows were learned;
+     * the parser owns what it points to.
      * NULL: the format's name says it all. */
     void (*describe_keys)(const RowParser *parser, RubatoDataKeys *keys);
 
     /* Whether learn wants to see all rows of all files, in order and one piece after another,
      * before the first parse. Both may be NULL. */
-    bool (*learns)(const RowParser *parser);
+    RowLearning (*learns)(const RowParser *parser);
     bool (*learn)(RowParser *parser, const RowFile *file, const RowText *text, RowFault *fault);
 
     /* Where the first row at or behind bytes[from] starts; from >= 1. It must depend only on the
@@ -105,7 +113,7 @@ RowParser *row_parser_create(const RowParserOps *ops, const RubatoDataSpec *spec
 void row_parser_destroy(RowParser *parser);
 RowFile *row_parser_begin_file(RowParser *parser, const RowText *head, RowFault *fault);
 void row_parser_end_file(const RowParser *parser, RowFile *file);
-bool row_parser_learns(const RowParser *parser);
+RowLearning row_parser_learns(const RowParser *parser);
 size_t row_parser_find_row(const RowParser *parser, const RowFile *file, const RowText *text,
                            size_t from);
 

@@ -244,6 +244,63 @@ START_TEST(csv_refuses_a_separator_that_cannot_be)
 }
 END_TEST
 
+/* ---- header or row ---- */
+
+/* How many rows a text has tells whether its first line was taken as one. */
+static const struct {
+    const RubatoDataSpec *spec;
+    const char *text;
+    size_t n_rows;
+} first_lines[] = {
+    { &plain, "h,1,2\ng,3,4\n", 2 },        /* labels are words, too */
+    { &plain, "y,a,b\ng,3,4\nh,5,6\n", 2 }, /* names above numbers */
+    { &plain, "y,a,b\n1,3,4\n0,5,6\n", 2 },
+    { &plain, "label,0,1,2\nspam,3,4,5\nham,3,4,5\n", 2 }, /* names that are numbers */
+    { &plain, "label,0,1,2\n1,3,4,5\n0,3,4,5\n", 2 },
+    { &plain, "spam,0,1,2\nham,3,4,5\nspam,3,4,5\n", 3 }, /* a word that comes again */
+    { &hashed, "y,a,b\nh,red,big\ng,blue,big\n", 2 },
+    { &hashed, "h,red,small\nh,red,big\ng,blue,big\n", 3 },
+    { &hashed, "1,red,small\n0,red,big\n", 2 },
+    { &plain, "h,1\ng,2", 2 }, /* without an end of the last line */
+    { &plain, "h,1,2", 1 },
+};
+
+START_TEST(csv_decides_by_all_evidence_whether_there_is_a_header)
+{
+    g_autoptr(RubatoRows) rows = load_good(first_lines[_i].spec, first_lines[_i].text);
+
+    ck_assert_msg(rows->n_rows == first_lines[_i].n_rows, "%zu rows in \"%s\"", rows->n_rows,
+                  first_lines[_i].text);
+}
+END_TEST
+
+/* Most cells decide; a label is the place of its word in the order of their bytes. */
+START_TEST(csv_labels_may_be_words)
+{
+    g_autoptr(RubatoRows) words = load_good(&plain, "spam,1\n ham ,2\n\"ham\",3\n\"s\"\"p\",4\n");
+    g_autoptr(RubatoRows) mixed = load_good(&plain, "a,1\n7,2\nb,3\n");
+
+    ck_assert_uint_eq(words->n_rows, 4);
+    ck_assert(words->label[0] == 2 && words->label[1] == 0 && words->label[2] == 0 &&
+              words->label[3] == 1);
+    ck_assert(mixed->label[0] == 1 && mixed->label[1] == 0 && mixed->label[2] == 2);
+    check_refused(&plain, "1,2\n0,3\nnan,4\n", 14,
+                  "rows:3:1: expected a finite number in column 0, found \"nan\"");
+    check_refused(&plain, "a,2\nb,3\n,4\n", 11,
+                  "rows:3:1: expected a word as label in column 0, found an empty cell");
+}
+END_TEST
+
+START_TEST(csv_bad_rows_teach_no_label)
+{
+    RubatoDataSpec lenient = plain;
+
+    lenient.max_bad_rows = 2;
+    g_autoptr(RubatoRows) rows = load_good(&lenient, "b,1\n\"a,2\n\na\nc,3\n");
+    ck_assert_uint_eq(rows->n_rows, 2);
+}
+END_TEST
+
 /* ---- several files ---- */
 
 static const struct {
@@ -303,6 +360,10 @@ int main(void)
     tcase_add_test(reading, csv_keeps_the_upper_bits_of_hashes);
     tcase_add_test(reading, hashes_are_those_of_xxh3);
     tcase_add_test(reading, csv_codes_categories_in_the_order_of_the_files);
+    tcase_add_loop_test(reading, csv_decides_by_all_evidence_whether_there_is_a_header, 0,
+                        (int)G_N_ELEMENTS(first_lines));
+    tcase_add_test(reading, csv_labels_may_be_words);
+    tcase_add_test(reading, csv_bad_rows_teach_no_label);
     tcase_add_test(refusing, csv_refuses_with_line_and_column);
     tcase_add_test(refusing, csv_refuses_zero_bytes);
     tcase_add_test(refusing, csv_skips_and_counts_bad_rows);

@@ -90,6 +90,23 @@ START_TEST(csv_may_lack_a_label_at_either_end)
 }
 END_TEST
 
+/* The places are the model's, whatever words the rows have. */
+START_TEST(csv_labels_have_the_places_of_the_models_words)
+{
+    static const char *const words[] = { "eggs", "ham", "spam", NULL };
+    const RubatoDataKeys keys = {
+        .format = "csv", .n_columns = 2, .n_label_words = 3, .label_words = words
+    };
+    const RubatoDataSpec spec = { .format = "csv", .keys = &keys };
+    g_autoptr(RubatoRows) rows = load_good(&spec, "spam,1\nham,2\n");
+
+    ck_assert(rows->label[0] == 2 && rows->label[1] == 1);
+    check_refused(&spec, "spam,1\nbacon,2\n", 15,
+                  "rows:2:1: expected one of the labels of the model's rows in column 0, found "
+                  "\"bacon\"");
+}
+END_TEST
+
 static void check_mismatch(const RubatoDataSpec *spec, const char *text, const char *message)
 {
     g_autoptr(GError) error = NULL;
@@ -297,6 +314,7 @@ int main(void)
     tcase_add_loop_test(cases, csv_has_the_keys_of_a_model_with_and_without_the_label, 0,
                         (int)G_N_ELEMENTS(like_models));
     tcase_add_test(cases, csv_may_lack_a_label_at_either_end);
+    tcase_add_test(cases, csv_labels_have_the_places_of_the_models_words);
     tcase_add_loop_test(cases, csv_refuses_other_columns_than_a_model_has, 0,
                         (int)G_N_ELEMENTS(unlike_models));
     tcase_add_test(cases, csv_with_labels_agrees_with_a_model_in_every_column);

@@ -329,6 +329,30 @@ START_TEST(bad_rows_are_counted_once)
 }
 END_TEST
 
+/* Labels that are words: the cache keeps their places, and the words are learned each time. */
+START_TEST(words_of_labels_are_known_with_a_cache)
+{
+    g_autofree char *path = write_text("rows.csv", "b,1\na,2\nb,3\n");
+    const char *const paths[] = { path, NULL };
+    const RubatoDataSpec spec = { .paths = paths, .cache = RUBATO_DATA_CACHE_KEEP };
+
+    for (int time = 0; time < 2; time++) {
+        g_autoptr(RubatoDataset) dataset = rubato_dataset_open(&spec, NULL);
+        g_autoptr(RubatoReader) reader =
+            rubato_dataset_open_reader(dataset, &(RubatoReaderOptions){ 0 }, NULL);
+        g_autoptr(RubatoBatch) batch = NULL;
+        const RubatoDataKeys *keys = rubato_dataset_keys(dataset);
+
+        ck_assert(rubato_reader_next(reader, &batch, NULL));
+        ck_assert(batch->label[0] == 1 && batch->label[1] == 0 && batch->label[2] == 1);
+        ck_assert_uint_eq(keys->n_label_words, 2);
+        ck_assert_str_eq(keys->label_words[0], "a");
+        ck_assert_str_eq(keys->label_words[1], "b");
+        ck_assert_ptr_null(keys->label_words[2]);
+    }
+}
+END_TEST
+
 /* ---- codes of categories, which all rows decide ---- */
 
 START_TEST(codes_are_learnt_once_and_kept_in_the_cache)
@@ -457,6 +481,7 @@ int main(void)
     tcase_add_loop_test(cases, blocks_are_kept_as_long_as_there_is_room, 0, 2);
     tcase_add_loop_test(cases, memory_stays_flat, 0, ROWS_N_PACKINGS);
     tcase_add_test(cases, bad_rows_are_counted_once);
+    tcase_add_test(cases, words_of_labels_are_known_with_a_cache);
     tcase_add_test(cases, codes_are_learnt_once_and_kept_in_the_cache);
     tcase_add_loop_test(cases, a_row_is_found_by_its_label, 0, G_N_ELEMENTS(labels));
     tcase_add_test(cases, an_image_is_found_by_its_label);
