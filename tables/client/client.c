@@ -162,6 +162,33 @@ static inline bool is_large(const Slice *slices, uint32_t n_slices)
     return n_slices > 1 && slices[0].keys.n >= MANY_KEYS;
 }
 
+/* Sends the slices from begin to end that go to local servers. */
+static inline __attribute__((always_inline)) void send_local_slices(
+    const TableClient *client, const TableAsk *ask, const Slice *slices, uint32_t begin,
+    uint32_t end, Call *call, Message *messages, uint64_t node_clock)
+{
+    PostOffice *office = client->route->office;
+
+    for (uint32_t i = begin; i < end; i++)
+        if (post_office_is_local(office, messages[i].server)) {
+            set_message(&messages[i], client, ask, &slices[i], call);
+            messages[i].node_clock = node_clock;
+            post_office_ask(office, &messages[i]);
+        }
+}
+
+/* Not inline, so that small requests do without its registers. */
+static __attribute__((noinline)) void send_large_slices(const TableClient *client,
+                                                        const TableAsk *ask, const Slice *slices,
+                                                        uint32_t n_slices, Call *call,
+                                                        Message *messages, uint64_t node_clock)
+{
+    const uint32_t first = first_slice(client, n_slices);
+
+    send_local_slices(client, ask, slices, first, n_slices, call, messages, node_clock);
+    send_local_slices(client, ask, slices, 0, first, call, messages, node_clock);
+}
+
 /* Looks up each server once, because its part may move meanwhile. Called with a constant kind where
  * it matters. */
 static inline __attribute__((always_inline)) void send_slices(TableClient *client,
@@ -189,16 +216,12 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
         post_office_flush(office);
         table_client_cancel_if_late(client);
     }
-    uint32_t i = G_UNLIKELY(is_large(slices, n_slices)) ? first_slice(client, n_slices) : 0;
+    if (G_UNLIKELY(is_large(slices, n_slices))) {
+        const TableAsk copy = *ask; /* so that small requests keep theirs in registers */
 
-    for (uint32_t n = n_slices; n > 0; n--) {
-        if (post_office_is_local(office, messages[i].server)) {
-            set_message(&messages[i], client, ask, &slices[i], call);
-            messages[i].node_clock = node_clock;
-            post_office_ask(office, &messages[i]);
-        }
-        i = i + 1 < n_slices ? i + 1 : 0;
-    }
+        send_large_slices(client, &copy, slices, n_slices, call, messages, node_clock);
+    } else
+        send_local_slices(client, ask, slices, 0, n_slices, call, messages, node_clock);
 }
 
 void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
@@ -320,6 +343,33 @@ static bool tell(TableClient *client, Message *message)
     return true;
 }
 
+/* Tells servers the slices from begin to end. False if there is no memory to send one of them. */
+static inline __attribute__((always_inline)) bool tell_slices(TableClient *client,
+                                                              const TableAsk *ask,
+                                                              const Slice *slices, uint32_t begin,
+                                                              uint32_t end)
+{
+    bool is_sent = true;
+
+    for (uint32_t i = begin; i < end && is_sent; i++) {
+        Message message;
+
+        set_message(&message, client, ask, &slices[i], NULL);
+        message.server = table_route_server(client->route, &slices[i]);
+        is_sent = tell(client, &message);
+    }
+    return is_sent;
+}
+
+static __attribute__((noinline)) bool tell_large_slices(TableClient *client, const TableAsk *ask,
+                                                        const Slice *slices, uint32_t n_slices)
+{
+    const uint32_t first = first_slice(client, n_slices);
+
+    return tell_slices(client, ask, slices, first, n_slices) &&
+           tell_slices(client, ask, slices, 0, first);
+}
+
 static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, const void *deltas,
                        GError **error)
 {
@@ -327,7 +377,7 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     PostOffice *office = route->office;
     const TableAsk ask = { .kind = MESSAGE_ADD, .row_bytes = route->row_bytes, .input = deltas };
     const Slice *slices = client->slicer.slices;
-    bool is_sent = true;
+    bool is_sent;
 
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
@@ -341,17 +391,9 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     if (!table_client_wait_room(client, slices, n_slices, error) ||
         !table_client_begin_sending(client, error))
         return false;
-    uint32_t next = G_UNLIKELY(is_large(slices, n_slices)) ? first_slice(client, n_slices) : 0;
-
-    for (uint32_t n = n_slices; n > 0 && is_sent; n--) {
-        const uint32_t i = next;
-        Message message;
-
-        set_message(&message, client, &ask, &slices[i], NULL);
-        message.server = table_route_server(route, &slices[i]);
-        is_sent = tell(client, &message);
-        next = next + 1 < n_slices ? next + 1 : 0;
-    }
+    is_sent = G_UNLIKELY(is_large(slices, n_slices))
+                  ? tell_large_slices(client, &ask, slices, n_slices)
+                  : tell_slices(client, &ask, slices, 0, n_slices);
     table_client_end_sending(client);
     if (!is_sent)
         return table_client_fail_memory(client, error);
