@@ -300,7 +300,13 @@ static void set_message(const RaggedRequest *request, Piece *piece, Call *call, 
         piece->message.node_clock = table_client_clock_to_tell(client);
 }
 
-static bool send_piece(const RaggedRequest *request, Piece *piece, Call *call, GError **error)
+typedef enum {
+    SEND_TO_SERVERS,
+    SEND_LAST, /* this thread has nothing else to send, so it may do a server's work */
+} SendPiece;
+
+static bool send_piece(const RaggedRequest *request, Piece *piece, Call *call, SendPiece how,
+                       GError **error)
 {
     TableClient *const client = request->client;
 
@@ -311,24 +317,43 @@ static bool send_piece(const RaggedRequest *request, Piece *piece, Call *call, G
     set_message(request, piece, call, table_route_server(client->route, &piece->slice));
     piece->is_sent = true;
     call_add_parts(call, 1);
-    post_office_call_handler(client->route->office, &piece->message);
+    if (how == SEND_LAST)
+        post_office_call_handler_here(client->route->office, &piece->message);
+    else
+        post_office_call_handler(client->route->office, &piece->message);
     table_client_end_sending(client);
     return true;
 }
 
-/* Pieces for other nodes, or all that are left. */
-static bool send_some(const RaggedRequest *request, Call *call, bool all, GError **error)
+static bool send_away(const RaggedRequest *request, Call *call, GError **error)
 {
     const TableRoute *const route = request->client->route;
 
     for (guint i = 0; i < request->pieces->len; i++) {
         Piece *const piece = g_ptr_array_index(request->pieces, i);
 
-        if (!piece->is_sent && (all || !table_route_is_local(route, &piece->slice)) &&
-            !send_piece(request, piece, call, error))
+        if (!table_route_is_local(route, &piece->slice) &&
+            !send_piece(request, piece, call, SEND_TO_SERVERS, error))
             return false;
     }
     return true;
+}
+
+/* All but the last go to their servers' threads, which work at the same time. */
+static bool send_rest(const RaggedRequest *request, Call *call, GError **error)
+{
+    Piece *waiting = NULL;
+
+    for (guint i = 0; i < request->pieces->len; i++) {
+        Piece *const piece = g_ptr_array_index(request->pieces, i);
+
+        if (piece->is_sent)
+            continue;
+        if (waiting != NULL && !send_piece(request, waiting, call, SEND_TO_SERVERS, error))
+            return false;
+        waiting = piece;
+    }
+    return waiting == NULL || send_piece(request, waiting, call, SEND_LAST, error);
 }
 
 static void count_write(const RaggedRequest *request)
@@ -348,11 +373,11 @@ bool ragged_request_send(RaggedRequest *request, Call *call, GError **error)
     bool ok = !request->ask.writes || table_client_wait_to_add(client, error);
 
     if (ok && office->network != NULL) {
-        ok = send_some(request, call, /* all= */ false, error);
+        ok = send_away(request, call, error);
         post_office_flush(office);
         table_client_cancel_if_late(client);
     }
-    ok = ok && send_some(request, call, /* all= */ true, error);
+    ok = ok && send_rest(request, call, error);
     if (office->network != NULL) { /* a part may have moved away since */
         post_office_flush(office);
         table_client_cancel_if_late(client);
@@ -414,8 +439,11 @@ static bool take_rows(const RaggedRequest *request, char *to)
         const Piece *const piece = g_ptr_array_index(request->pieces, i);
         const size_t n = piece->slice.keys.n;
         const char *from = (const char *)piece->call.answer.bytes + n * sizeof(uint32_t);
+        const size_t n_from = piece->call.answer.n_bytes - n * sizeof(uint32_t);
 
-        for (size_t j = 0; j < n; j++) {
+        if (piece->slice.keys.at == NULL && n_from > 0) /* they follow one another there too */
+            memcpy(to + offsets[piece->slice.row], from, n_from);
+        for (size_t j = 0; j < n && piece->slice.keys.at != NULL; j++) {
             const size_t place = place_of(&piece->slice, j);
             const size_t n_bytes = ask->lengths[place] * request->value_bytes;
 

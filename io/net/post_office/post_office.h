@@ -88,6 +88,10 @@ void post_office_ask(PostOffice *office, Message *message);
  * on this thread: a server of this node handles it on its own one. */
 void post_office_call_handler(PostOffice *office, Message *message);
 
+/* The same, but this thread handles it if it is for a server of this node that is idle. Not for
+ * handlers of a program: these run on servers' threads. */
+void post_office_call_handler_here(PostOffice *office, Message *message);
+
 /* A call of another node is complete: the message is done with it, and frees it, when it ends. The
  * server calls this. (call: transfer full, one block) */
 typedef struct HandlerCall HandlerCall;

@@ -55,6 +55,14 @@ void post_office_call_handler(PostOffice *office, Message *message)
     }
 }
 
+void post_office_call_handler_here(PostOffice *office, Message *message)
+{
+    Actor *const actor = office->servers[message->server].actor;
+
+    if (actor == NULL || !actor_try_handle_soon(actor, message))
+        post_office_call_handler(office, message);
+}
+
 /* ---- answering ---- */
 
 static Frame *new_reply(PostOffice *office, uint64_t request_id, bool is_high, size_t n_bytes,
