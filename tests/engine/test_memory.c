@@ -15,7 +15,7 @@
 
 START_TEST(a_pool_gives_blocks_as_soon_as_there_is_memory_again)
 {
-    enum { N = 600, BLOCK_BYTES = 132 << 10 };
+    enum { N = 600, BLOCK_BYTES = 64 << 10 };
     SegmentPool pool;
     g_autofree unsigned char **blocks = g_new0(unsigned char *, N);
     unsigned n_without = 0;

@@ -27,7 +27,6 @@
  * Thread: the shard's present owner. A search handles several keys at once: first it prefetches the
  * home buckets of all, then it examines them. */
 #include <rubato/error.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "models/spec.h"
@@ -37,10 +36,11 @@
 
 #define FIRST_DEPTH 2u
 #define FIRST_ENTRY(depth) (UINT64_C(1) << (depth) >> 2) /* no key stands before it */
-#define MAX_DEPTH 31u     /* the bits of a hash that choose its place in the directory */
-#define MAX_EMPTINESS 64u /* entries of the directory for each segment; a few are usual */
-#define PREFETCHED 64u    /* keys; enough to cover a miss, few enough to stay in the cache */
-#define SLAB_BYTES (1u << 20)
+#define MAX_DEPTH 31u           /* the bits of a hash that choose its place in the directory */
+#define MAX_EMPTINESS 64u       /* entries of the directory for each segment; a few are usual */
+#define PREFETCHED 64u          /* keys; enough to cover a miss, few enough to stay in the cache */
+#define SLAB_BYTES (128u << 10) /* huge pages have room for several; but a row may be longer */
+#define PAGE_BYTES ((size_t)4 << 10)
 #define ALIGNMENT 64u
 
 typedef struct HashStorage HashStorage;
@@ -64,7 +64,8 @@ struct HashStorage {
     uint32_t depth;
     SegmentSource source;
     uint64_t n_rows;
-    uint64_t n_bytes; /* besides those of the segments */
+    uint64_t n_bytes; /* besides those of the segments and slabs */
+    SegmentPool pool; /* of slabs, if rows do not lie in the cells */
     unsigned char **slabs;
     uint32_t n_slabs;
     uint32_t n_slab_rows;
@@ -174,7 +175,6 @@ static inline void *row_of_cell(const HashStorage *hash, unsigned char *cell)
  * numbers. */
 static bool ensure_slab_row(HashStorage *hash)
 {
-    const size_t n_bytes = hash->row_bytes << hash->slab_bits;
     unsigned char **slabs, *slab;
 
     if (hash->n_slab_rows == UINT32_MAX)
@@ -185,11 +185,11 @@ static bool ensure_slab_row(HashStorage *hash)
     if (slabs == NULL)
         return false;
     hash->slabs = slabs;
-    slab = aligned_alloc(ALIGNMENT, n_bytes / ALIGNMENT * ALIGNMENT + ALIGNMENT);
+    slab = segment_pool_take(&hash->pool);
     if (slab == NULL)
         return false;
     hash->slabs[hash->n_slabs++] = slab;
-    hash->n_bytes += n_bytes + sizeof(slab);
+    hash->n_bytes += sizeof(slab);
     return true;
 }
 
@@ -347,8 +347,7 @@ static void destroy(RubatoStorage *storage)
         segment_free(&hash->source, &segment);
     }
     segment_source_clear(&hash->source);
-    for (uint32_t i = 0; i < hash->n_slabs; i++)
-        free(hash->slabs[i]);
+    segment_pool_clear(&hash->pool);
     g_free(hash->slabs);
     g_free(hash->directory);
     g_free(hash->row_of_empty_key);
@@ -360,6 +359,11 @@ static bool check(const RubatoTableSpec *spec, GError **error)
     if (spec->first_key > 0)
         return spec_refuse_idle(spec, "first_key", "the storage \"dense\"", error);
     return spec->n_keys == 0 || spec_refuse_idle(spec, "n_keys", "the storage \"dense\"", error);
+}
+
+static size_t whole_pages(size_t n_bytes)
+{
+    return (n_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
 static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
@@ -374,6 +378,7 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
     choose_layout(hash, setup->hash_seed);
     while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
         hash->slab_bits++;
+    segment_pool_init(&hash->pool, whole_pages(hash->row_bytes << hash->slab_bits));
     hash->depth = FIRST_DEPTH;
     hash->directory = g_new0(Segment, 1u << FIRST_DEPTH);
     hash->n_bytes = sizeof(*hash) + (sizeof(Segment) << FIRST_DEPTH);
@@ -423,7 +428,8 @@ static void size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_byt
     const HashStorage *hash = (const HashStorage *)storage;
 
     *n_rows = hash->n_rows;
-    *n_bytes = hash->n_bytes + segment_source_bytes(&hash->source);
+    *n_bytes =
+        hash->n_bytes + segment_source_bytes(&hash->source) + segment_pool_bytes(&hash->pool);
 }
 
 const RubatoStorageOps hash_storage_ops = {

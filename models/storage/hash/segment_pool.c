@@ -1,8 +1,8 @@
-/* The pool of hash storage's segments.
+/* The pool of hash storage's segments, and of its slabs.
  *
  * When a table grows, its segments split one by one, and it gives back the blocks that it took
- * first. So blocks that were mapped singly go back to the kernel, and in the end a large table is
- * in huge pages alone.
+ * first. So blocks that were mapped singly go back to the kernel, and in the end the segments of a
+ * large table are in huge pages alone. Slabs stay, the first ones on pages of 4 kB.
  *
  * When a huge page is first accessed, the kernel has to clear all 2 MB of it. On a virtual machine
  * the host may have to find memory for it too, which takes milliseconds. A request would wait for
@@ -20,8 +20,10 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-/* Larger tables use huge pages: for them, two unused ones matter little. */
-#define HUGE_FROM_BYTES ((size_t)48 << 20)
+/* Larger tables use huge pages: for them, two unused ones matter little, and smaller ones have few
+ * misses of the translation buffer. */
+#define HUGE_FROM_BYTES ((size_t)16 << 20)
+#define MOST_CUT_BYTES (HUGE_PAGE_BYTES / 4) /* of larger blocks too few would fit into one */
 #define FIRST_REGION_PAGES ((size_t)32)
 #define MAX_REGION_PAGES ((size_t)4096)
 
@@ -154,7 +156,8 @@ void *segment_pool_take(SegmentPool *pool)
         memcpy(&pool->returned, block, sizeof pool->returned);
         return memset(block, 0, pool->block_bytes);
     }
-    if (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES)
+    if (pool->block_bytes <= MOST_CUT_BYTES &&
+        (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES))
         block = cut_block(pool);
     /* If there is no room for a region, there may still be room for a block. */
     return block != NULL ? block : map_single(pool);

@@ -1,4 +1,4 @@
-/* A pool of equal blocks of memory, for the segments of hash storage.
+/* A pool of equal blocks of memory, for the segments of hash storage and for its slabs.
  *
  * The first blocks are mapped one by one, so that a small table takes little more than it uses.
  * Later blocks are cut from huge pages, which avoid most misses of the translation buffer for
@@ -31,8 +31,8 @@ typedef struct {
     bool is_fetching;
 } SegmentPool;
 
-/* Takes no memory yet. Blocks are whole pages; a huge page has room for several, and one byte
- * more. */
+/* Takes no memory yet. Blocks are whole pages of 4 kB. Those of more than 512 kB never come from huge
+ * pages. */
 void segment_pool_init(SegmentPool *pool, size_t block_bytes);
 void segment_pool_clear(SegmentPool *pool);
 
