@@ -117,10 +117,11 @@ static bool predict(const char *path, FILE *output, void *user_data, GError **er
 {
     FmJob *job = user_data;
 
-    return app_print_predictions(output, &job->data, path, &job->model.loss, score, job, error);
+    return app_print_predictions(output, &job->data, &job->rows, path, &job->model.loss, score, job,
+                                 error);
 }
 
-enum { BIAS, WEIGHTS, N_TABLES };
+enum { BIAS, WEIGHTS, SCALING, N_TABLES };
 
 static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 {
@@ -130,6 +131,7 @@ static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
                                                       &job->model.loss) };
     arrays[WEIGHTS] =
         (AppArray){ FM_WEIGHTS, app_rule_table(&job->app, FM_WEIGHTS, &job->rule, scale) };
+    arrays[SCALING] = (AppArray){ APP_SCALING, app_features_table() };
     arrays[WEIGHTS].spec.width = (uint32_t)fm_width(&job->model);
     arrays[WEIGHTS].spec.init = "zero_normal"; /* linear terms begin at 0 */
     arrays[WEIGHTS].spec.init_stddev = job->init_stddev;
@@ -138,13 +140,14 @@ static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 static bool run(FmJob *job, GError **error)
 {
     App *app = &job->app;
-    const AppRows *rows = &job->rows;
+    AppRows *rows = &job->rows;
     AppArray arrays[N_TABLES];
     char n_factors[16];
     const AppSetting settings[] = {
         { "loss", app_loss_names[job->model.loss.kind] },
         { "factors", n_factors },
         { "field_aware", job->model.n_fields > 0 ? "yes" : "no" },
+        { app_rows_setting(rows), "yes" },
         { NULL, NULL },
     };
     const AppNumber numbers[] = {
@@ -154,7 +157,7 @@ static bool run(FmJob *job, GError **error)
     };
     const AppModel model = {
         .arrays = arrays,
-        .n_arrays = N_TABLES,
+        .n_arrays = rows->standardised ? N_TABLES : SCALING,
         .settings = settings,
         .numbers = numbers,
         .predict = predict,
@@ -164,7 +167,7 @@ static bool run(FmJob *job, GError **error)
 
     g_snprintf(n_factors, sizeof n_factors, "%u", job->model.n_factors);
     describe_tables(job, arrays);
-    return app_create_model(app, &model, error) &&
+    return app_create_model(app, &model, error) && app_rows_settle(rows, app, error) &&
            (rows->train == NULL || app_train(app, &task, rows->n_rows, error)) &&
            app_add_score_metrics(app, rows, &job->model.loss, score, job, error) &&
            app_finish(app, &model, error);

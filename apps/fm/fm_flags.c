@@ -149,6 +149,7 @@ static bool take_shape(FmJob *job, GError **error)
 bool fm_load(FmJob *job, GError **error)
 {
     return settle(job, error) &&
-           app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, error) &&
+           app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss,
+                         /* counts_entries= */ false, error) &&
            (app_only_loads(&job->app) ? take_shape(job, error) : take_fields(job, error));
 }

@@ -146,10 +146,14 @@ static const char **add_own_tables(const char *const *tables)
 char *app_divergence_text(const App *app, const char *what, double loss)
 {
     const double shown = isnan(loss) ? fabs(loss) : loss; /* the sign of NaN tells nothing */
+    const AppData *data = app->program->data;
+    const char *scaling = data == NULL         ? " or scale the data"
+                          : !data->standardize ? " or scale the data (--standardize)"
+                                               : "";
 
     return g_strdup_printf("training diverges: the loss %s %g. Take a smaller --learning-rate "
-                           "(it was %g) or scale the data",
-                           what, shown, app->learning_rate);
+                           "(it was %g)%s",
+                           what, shown, app->learning_rate, scaling);
 }
 
 void app_warn_of_divergence(App *app, const char *what, double loss)

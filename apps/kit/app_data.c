@@ -25,6 +25,8 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
           "csv: whether the first line has the columns' names (default: auto)", "auto|yes|no" },
         { "categorical", 0, 0, G_OPTION_ARG_STRING, &flags->categorical,
           "csv: columns whose cells are words, not numbers", "COLUMN,..." },
+        { "standardize", 0, 0, G_OPTION_ARG_NONE, &flags->standardize,
+          "Scale the values of each key to a mean square of 1, columns around 0", NULL },
         { "hash-bits", 0, 0, G_OPTION_ARG_INT, &flags->hash_bits,
           "csv, text: keep so many bits of a word's hash (default 64)", "N" },
         { "max-bad-rows", 0, 0, G_OPTION_ARG_INT64, &flags->max_bad_rows,
@@ -95,6 +97,7 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
         .label_column = g_steal_pointer(&flags->label_column),
         .categorical = flags->categorical != NULL ? g_strsplit(flags->categorical, ",", -1) : NULL,
     };
+    data->standardize = flags->standardize;
     take_cache(data, flags);
     if (!take_header(data, flags->header, error))
         return false;

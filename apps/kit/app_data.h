@@ -17,6 +17,7 @@ typedef struct {
     char *label_column; /* csv: NULL: the first */
     char **categorical; /* csv: columns; NULL: none */
     uint32_t hash_bits; /* 0: all */
+    bool standardize;   /* the flag; a loaded model may be standardised without it */
     RubatoDataCache cache;
     char *cache_directory; /* NULL: beside the input */
     RubatoSplit split;
@@ -67,6 +68,7 @@ typedef struct {
     char **train, **test;
     char *format, *header, *label_column, *categorical, *cache, *split;
     int hash_bits;
+    gboolean standardize;
     int64_t max_bad_rows;
 } AppDataFlags;
 

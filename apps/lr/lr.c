@@ -60,6 +60,8 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
             return false;
         /* Gradients are divided by the number of the whole step's rows, so that the workers'
          * gradients add up to the mean. */
+        if (job->model.l2 > 0)
+            lr_workspace_weigh(&workspace, batch, job->rows.features, job->rows.n_rows);
         const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->rows.scale);
         if ((job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
             !add(tables, &workspace, error) ||
@@ -143,22 +145,22 @@ static bool predict(const char *path, FILE *output, void *user_data, GError **er
 {
     LrJob *job = user_data;
 
-    return app_print_predictions(output, &job->data, path, &job->model.loss, score, job, error);
+    return app_print_predictions(output, &job->data, &job->rows, path, &job->model.loss, score, job,
+                                 error);
 }
 
 static bool run(LrJob *job, GError **error)
 {
     App *app = &job->app;
-    const AppRows *rows = &job->rows;
+    AppRows *rows = &job->rows;
+    size_t n_arrays = 0;
     const AppRule bias_rule = { .kind = job->rule.kind,
                                 .name = job->rule.name }; /* it has no penalty */
-    const AppArray arrays[] = {
-        { LR_WEIGHTS, app_rule_table(app, LR_WEIGHTS, &job->rule, rows->scale) },
-        { LR_BIAS, app_rule_bias(app, LR_BIAS, &bias_rule, rows->scale, &job->model.loss) },
-    };
+    AppArray arrays[3];
     const AppSetting settings[] = {
         { "loss", app_loss_names[job->model.loss.kind] },
         { "bias", job->has_bias ? "yes" : "no" },
+        { app_rows_setting(rows), "yes" },
         { NULL, NULL },
     };
     const AppNumber numbers[] = {
@@ -166,9 +168,17 @@ static bool run(LrJob *job, GError **error)
         { "positive", &job->model.loss.positive },
         { NULL, NULL },
     };
+
+    arrays[n_arrays++] =
+        (AppArray){ LR_WEIGHTS, app_rule_table(app, LR_WEIGHTS, &job->rule, rows->scale) };
+    if (job->has_bias)
+        arrays[n_arrays++] = (AppArray){ LR_BIAS, app_rule_bias(app, LR_BIAS, &bias_rule,
+                                                                rows->scale, &job->model.loss) };
+    if (rows->standardised)
+        arrays[n_arrays++] = (AppArray){ APP_SCALING, app_features_table() };
     const AppModel model = {
         .arrays = arrays,
-        .n_arrays = job->has_bias ? 2 : 1,
+        .n_arrays = n_arrays,
         .settings = settings,
         .numbers = numbers,
         .predict = predict,
@@ -176,7 +186,7 @@ static bool run(LrJob *job, GError **error)
     };
     const RubatoTask task = { .name = "lr", .run = train, .user_data = job, .tables = job->tables };
 
-    return app_create_model(app, &model, error) &&
+    return app_create_model(app, &model, error) && app_rows_settle(rows, app, error) &&
            (rows->train == NULL || app_train(app, &task, rows->n_rows, error)) &&
            app_add_score_metrics(app, rows, &job->model.loss, score, job, error) &&
            add_weight_metrics(job, error) && app_finish(app, &model, error);

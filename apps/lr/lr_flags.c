@@ -39,7 +39,7 @@ bool lr_parse(LrJob *job, int argc, char **argv)
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,
           "Penalty on the sizes of weights; ftrl makes many 0 (default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,
-          "Penalty on the squares of the weights that a row uses (default 0)", "X" },
+          "Penalty on the squares of all weights: half of X times each", "X" },
         { "no-bias", 0, G_OPTION_FLAG_REVERSE, G_OPTION_ARG_NONE, &job->has_bias,
           "Scores have no constant term", NULL },
         G_OPTION_ENTRY_NULL,
@@ -84,6 +84,6 @@ static bool settle(LrJob *job, GError **error)
 
 bool lr_load(LrJob *job, GError **error)
 {
-    return settle(job, error) &&
-           app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, error);
+    return settle(job, error) && app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss,
+                                               /* counts_entries= */ job->model.l2 > 0, error);
 }

@@ -9,6 +9,7 @@ void lr_workspace_clear(LrWorkspace *workspace)
 {
     g_free(workspace->weights);
     g_free(workspace->d_weights);
+    g_free(workspace->share);
     *workspace = (LrWorkspace){ 0 };
 }
 
@@ -21,7 +22,8 @@ bool lr_workspace_fit(LrWorkspace *workspace, const RubatoBatch *batch, GError *
     lr_workspace_clear(workspace);
     workspace->weights = g_try_new(float, n);
     workspace->d_weights = g_try_new(float, n);
-    if (workspace->weights == NULL || workspace->d_weights == NULL) {
+    workspace->share = g_try_new(float, n);
+    if (workspace->weights == NULL || workspace->d_weights == NULL || workspace->share == NULL) {
         lr_workspace_clear(workspace);
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                     "no memory for a batch of %zu keys: give a smaller --batch-size", n);
@@ -29,6 +31,16 @@ bool lr_workspace_fit(LrWorkspace *workspace, const RubatoBatch *batch, GError *
     }
     workspace->n_keys_max = n;
     return true;
+}
+
+void lr_workspace_weigh(LrWorkspace *workspace, const RubatoBatch *batch,
+                        const AppFeatures *features, uint64_t n_rows)
+{
+    for (size_t k = 0; k < batch->n_keys; k++) {
+        const uint64_t n = app_features_n_entries(features, batch->keys[k]);
+
+        workspace->share[k] = n > 0 ? (float)((double)n_rows / (double)n) : 1;
+    }
 }
 
 static float score_row(const RubatoBatch *batch, const LrWorkspace *workspace, size_t row)
@@ -49,7 +61,10 @@ static void add_penalties(const LrModel *model, const RubatoBatch *batch, LrWork
         const float weight = workspace->weights[batch->index[e]];
         const float sign = (float)((weight > 0) - (weight < 0));
 
-        workspace->d_weights[batch->index[e]] += l1 * sign + l2 * weight;
+        workspace->d_weights[batch->index[e]] += l1 * sign;
+        if (l2 > 0)
+            workspace->d_weights[batch->index[e]] +=
+                l2 * workspace->share[batch->index[e]] * weight;
     }
 }
 

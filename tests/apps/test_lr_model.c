@@ -30,6 +30,7 @@ static void workspace_init(LrWorkspace *workspace)
     ck_assert(lr_workspace_fit(workspace, &batch, NULL));
     workspace->bias = 0.125F;
     memcpy(workspace->weights, (const float[]){ 0.75F, 0.5F, -0.25F }, 3 * sizeof(float));
+    memcpy(workspace->share, (const float[]){ 2, 4, 4.0F / 3 }, 3 * sizeof(float));
 }
 
 START_TEST(score_is_bias_and_weighted_sum)
@@ -46,7 +47,8 @@ START_TEST(score_is_bias_and_weighted_sum)
 }
 END_TEST
 
-/* The objective whose gradient lr_gradient computes. */
+/* The objective whose gradient lr_gradient computes. Each weight has the same penalty, in each of
+ * the four rows, however often its key comes. */
 static double objective(const LrModel *model, const LrWorkspace *workspace)
 {
     double scores[4], sum = 0;
@@ -58,8 +60,11 @@ static double objective(const LrModel *model, const LrWorkspace *workspace)
     for (size_t e = 0; e < batch.n_entries; e++) {
         const double weight = (double)workspace->weights[of_key[e]];
 
-        sum += model->l1 * fabs(weight) + model->l2 / 2 * weight * weight;
+        sum += model->l1 * fabs(weight);
     }
+    for (size_t k = 0; k < batch.n_keys; k++)
+        sum += (double)batch.n_rows * model->l2 / 2 * (double)workspace->weights[k] *
+               (double)workspace->weights[k];
     return sum;
 }
 

@@ -254,7 +254,71 @@ START_TEST(lr_with_a_great_penalty_has_a_bias_alone)
 }
 END_TEST
 
+/* Ridge regression of one weight, whose key one row of four has: 2 / (1 + 4 × 0.25) = 1. If rows
+ * without the key had no part in the penalty, it would be 1.6. */
+START_TEST(lr_penalises_all_weights_in_all_rows)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *rows = write_text(dir, "rows", "2 1:1\n0\n0\n0\n");
+    g_autofree char *output = g_build_filename(dir, "output", NULL);
+    g_autofree char *text = NULL;
+
+    Outcome outcome = run_program(
+        PLACE_ONE_PROCESS, "rubato-lr",
+        (const char *const[]){ "--train", rows, "--loss", "squared", "--no-bias", "--rule", "sgd",
+                               "--learning-rate", "1", "--l2", "0.25", "--epochs", "100",
+                               "--predict", rows, "--output", output, NULL });
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(output, &text, NULL, NULL));
+    ck_assert_double_eq_tol(g_ascii_strtod(text, NULL), 1, 1e-3);
+    remove_folder(dir);
+}
+END_TEST
+
 /* ---- saved, loaded and used ---- */
+
+/* Columns of very different sizes: standardised they are learned; and the model predicts the same
+ * rows the same wherever it is loaded, without the flag. */
+START_TEST(lr_keeps_how_rows_are_standardised_with_the_model)
+{
+    const Place place = (Place)_i,
+                other = place == PLACE_ONE_PROCESS ? PLACE_TWO_NODES : PLACE_ONE_PROCESS;
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *plain = g_build_filename(dir, "plain", NULL);
+    g_autofree char *rows =
+        write_text(dir, "rows.csv", "1,3000000,.002\n0,3000900,.001\n1,3000100,.003\n0,3000800,\n");
+
+    g_autoptr(JsonNode) trained =
+        run_for_card(place, "rubato-lr",
+                     (const char *const[]){ "--train", rows, "--test", rows, "--standardize",
+                                            "--epochs", "100", "--save", model, NULL });
+    g_autoptr(JsonNode) loaded = run_for_card(
+        other, "rubato-lr", (const char *const[]){ "--load", model, "--test", rows, NULL });
+    g_autoptr(JsonNode) further =
+        run_for_card(other, "rubato-lr",
+                     (const char *const[]){ "--load", model, "--train", rows, "--test", rows,
+                                            "--epochs", "10", NULL });
+    ck_assert_double_lt(metric(trained, "test_logloss"), 0.2);
+    ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
+    ck_assert_double_lt(metric(further, "test_logloss"), metric(trained, "test_logloss"));
+
+    Outcome outcome = run_program(place, "rubato-lr",
+                                  (const char *const[]){ "--train", rows, "--save", plain,
+                                                         "--keep-going", "--epochs", "1", NULL });
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    outcome = run_program(
+        place, "rubato-lr",
+        (const char *const[]){ "--load", plain, "--test", rows, "--standardize", NULL });
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "--standardize: the model in") != NULL, "%.4000s",
+                  outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
 
 #define FEW_ROWS "1 1:1 7:1\n-1 2:1 7:1\n1 1:1 9:2\n-1 3:4\n"
 
@@ -509,6 +573,8 @@ static Suite *lr_suite(void)
     tcase_add_test(tcase, lr_learns_users_and_items_of_the_same_numbers);
     tcase_add_test(tcase, lr_under_bsp_comes_out_the_same_everywhere);
     tcase_add_loop_test(tcase, lr_with_a_great_penalty_has_a_bias_alone, 0, 2);
+    tcase_add_test(tcase, lr_penalises_all_weights_in_all_rows);
+    tcase_add_loop_test(tcase, lr_keeps_how_rows_are_standardised_with_the_model, 0, 2);
     tcase_add_loop_test(tcase, lr_has_the_same_metrics_with_a_saved_model, 0, 2);
     tcase_add_loop_test(tcase, lr_predicts_with_a_saved_model, 0, 2);
     tcase_add_loop_test(tcase, lr_tests_a_saved_model_as_it_was_trained, 0, 2);

@@ -4,16 +4,22 @@
  * Thread: the worker's. */
 #include "apps/kit/scores/app_read_ahead.h"
 
+typedef struct {
+    RubatoBatch *batch;
+    AppScaledBatch scaled; /* if values are standardised */
+} Slot;
+
 struct AppReadAhead {
     RubatoReader *reader;
-    GError *error; /* why there are no more */
+    const AppFeatures *scaling; /* NULL: none */
+    GError *error;              /* why there are no more */
     uint64_t n_read;
     bool ended;
     uint32_t n_slots;
-    RubatoBatch *slots[];
+    Slot slots[];
 };
 
-AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead)
+AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead, const AppFeatures *scaling)
 {
     if (reader == NULL)
         return NULL;
@@ -21,6 +27,7 @@ AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead)
     AppReadAhead *ahead = g_malloc0(sizeof *ahead + n_slots * sizeof ahead->slots[0]);
 
     ahead->reader = reader;
+    ahead->scaling = scaling;
     ahead->n_slots = n_slots;
     return ahead;
 }
@@ -29,24 +36,35 @@ void app_read_ahead_free(AppReadAhead *ahead)
 {
     if (ahead == NULL)
         return;
-    for (uint32_t i = 0; i < ahead->n_slots; i++)
-        rubato_batch_free(ahead->slots[i]);
+    for (uint32_t i = 0; i < ahead->n_slots; i++) {
+        rubato_batch_free(ahead->slots[i].batch);
+        app_scaled_batch_clear(&ahead->slots[i].scaled);
+    }
     rubato_reader_free(ahead->reader);
     g_clear_error(&ahead->error);
     g_free(ahead);
 }
 
+static bool fill(AppReadAhead *ahead, Slot *slot)
+{
+    return rubato_reader_next(ahead->reader, &slot->batch, &ahead->error) &&
+           (ahead->scaling == NULL ||
+            app_scaled_batch_fill(&slot->scaled, ahead->scaling, slot->batch, &ahead->error));
+}
+
 const RubatoBatch *app_read_ahead_batch(AppReadAhead *ahead, uint64_t step)
 {
-    while (!ahead->ended && ahead->n_read <= step) {
-        RubatoBatch **slot = &ahead->slots[ahead->n_read % ahead->n_slots];
+    const Slot *slot = &ahead->slots[step % ahead->n_slots];
 
-        if (rubato_reader_next(ahead->reader, slot, &ahead->error))
+    while (!ahead->ended && ahead->n_read <= step) {
+        if (fill(ahead, &ahead->slots[ahead->n_read % ahead->n_slots]))
             ahead->n_read++;
         else
             ahead->ended = true;
     }
-    return step < ahead->n_read ? ahead->slots[step % ahead->n_slots] : NULL;
+    if (step >= ahead->n_read)
+        return NULL;
+    return ahead->scaling != NULL ? &slot->scaled.batch : slot->batch;
 }
 
 bool app_read_ahead_ended(AppReadAhead *ahead, GError **error)

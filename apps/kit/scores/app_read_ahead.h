@@ -4,13 +4,15 @@
 #ifndef RUBATO_APPS_KIT_SCORES_APP_READ_AHEAD_H
 #define RUBATO_APPS_KIT_SCORES_APP_READ_AHEAD_H
 
-#include <rubato/rubato.h>
+#include "apps/kit/scores/app_features.h"
 
 typedef struct AppReadAhead AppReadAhead;
 
 /* Takes the reader. The reader may be NULL after an error; then the result is NULL too. n_ahead:
- * how many steps before its own a batch may be asked for. (transfer full) */
-AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead);
+ * how many steps before its own a batch may be asked for. scaling: by what values are standardised;
+ * NULL: they are not. (transfer full) */
+AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead,
+                                 const AppFeatures *scaling);
 
 /* NULL is allowed. */
 void app_read_ahead_free(AppReadAhead *ahead);

@@ -1,6 +1,8 @@
 /* Rows to train and to test on, opened as the flags say. Runs on main's thread. */
 #include "apps/kit/scores/app_rows.h"
 
+#define SETTING "standardize"
+
 static RubatoDataset *open_rows(const AppData *data, char *const *paths, GError **error)
 {
     return app_data_open(data, (const char *const *)paths, error);
@@ -21,11 +23,27 @@ static bool open_test(App *app, void *user_data, GError **error)
     return opening->rows->test != NULL;
 }
 
-bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error)
+/* Whether values are standardised: as the flag says, or the loaded model. */
+static bool take_standardised(AppRows *rows, const App *app, const AppData *data, GError **error)
+{
+    const bool loaded = g_strcmp0(app_loaded_setting(app, SETTING), "yes") == 0;
+
+    rows->standardised = data->standardize || loaded;
+    return app->load == NULL || loaded || !data->standardize ||
+           app_refuse(error,
+                      "--standardize: the model in %s was trained without; leave it out, or "
+                      "train anew without --load",
+                      app->load);
+}
+
+bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool counts_entries,
+                   GError **error)
 {
     RubatoDataSummary summary;
 
     *rows = (AppRows){ .scale = 1 };
+    if (!take_standardised(rows, app, data, error))
+        return false;
     if (app_only_loads(app))
         return data->test == NULL ||
                app_call_on_reporter(app, "open", open_test, &(Opening){ rows, data }, error);
@@ -40,6 +58,10 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError
     rows->n_rows = summary.n_rows;
     rows->n_fields = summary.n_fields;
     rows->scale = 1.0 / (double)MIN(app->batch_size, summary.n_rows);
+    if (rows->standardised || counts_entries)
+        rows->features = app_features_learn(rows->train, error);
+    if ((rows->standardised || counts_entries) && rows->features == NULL)
+        return false;
     if (data->test != NULL)
         rows->test = open_rows(data, data->test, error);
     return data->test == NULL || rows->test != NULL;
@@ -49,7 +71,23 @@ void app_rows_clear(AppRows *rows)
 {
     rubato_dataset_free(rows->train);
     rubato_dataset_free(rows->test);
+    app_features_free(rows->features);
     *rows = (AppRows){ .train = NULL };
+}
+
+bool app_rows_settle(AppRows *rows, const App *app, GError **error)
+{
+    return !rows->standardised || app_features_settle(&rows->features, app, error);
+}
+
+const char *app_rows_setting(const AppRows *rows)
+{
+    return rows->standardised ? SETTING : NULL;
+}
+
+const AppFeatures *app_rows_scaling(const AppRows *rows)
+{
+    return rows->standardised ? rows->features : NULL;
 }
 
 AppReadAhead *app_rows_read(const AppRows *rows, const App *app, const AppData *data,
@@ -59,5 +97,5 @@ AppReadAhead *app_rows_read(const AppRows *rows, const App *app, const AppData *
         app_data_reader_options(app, data, rubato_worker_n_workers(worker));
 
     return app_read_ahead_new(rubato_worker_open_reader(worker, rows->train, &options, error),
-                              MAX(1, app->speculation));
+                              MAX(1, app->speculation), app_rows_scaling(rows));
 }

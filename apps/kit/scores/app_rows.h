@@ -13,14 +13,26 @@ typedef struct {
     uint64_t n_rows;             /* to train on */
     uint32_t n_fields;           /* that they have; 0: they have none */
     double scale;                /* of a row's gradient in a step */
+    AppFeatures *features;       /* NULL: not needed */
+    bool standardised;           /* by these, as are all rows that the model gets */
 } AppRows;
 
 /* Opens what the flags name, takes labels and the keys' meaning from the rows to train on, and
  * notes for the user how many rows were left out. If a model is only loaded, the reporting node
- * opens the rows to test on, and nobody those to train on. Collective, after app_start. If it
- * fails, *rows must still be cleared. */
-bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, GError **error);
+ * opens the rows to test on, and nobody those to train on. counts_entries: learn how many entries
+ * each key has. Collective, after app_start. If it fails, *rows must still be cleared. */
+bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool counts_entries,
+                   GError **error);
 void app_rows_clear(AppRows *rows);
+
+/* After app_create_model: how rows are standardised, if they are. Collective. */
+bool app_rows_settle(AppRows *rows, const App *app, GError **error);
+
+/* The setting of a model whose rows are standardised: its name, and NULL for other models. */
+const char *app_rows_setting(const AppRows *rows);
+
+/* By what rows are standardised; NULL: they are not. */
+const AppFeatures *app_rows_scaling(const AppRows *rows);
 
 /* Opens a worker's part of the rows to train on, read as the flags say, and so far ahead that its
  * keys can be announced. The worker's thread. (transfer full) */

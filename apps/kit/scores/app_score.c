@@ -10,18 +10,22 @@
 typedef struct {
     RubatoReader *reader;
     RubatoBatch *batch;
+    const AppFeatures *scaling; /* NULL: none */
+    AppScaledBatch scaled;
     AppScoreFunc score;
     void *user_data;
     double scores[SCORED_AT_ONCE]; /* of the batch */
 } Pass;
 
-static bool begin(Pass *pass, RubatoDataset *rows, AppScoreFunc score, void *user_data,
-                  GError **error)
+static bool begin(Pass *pass, RubatoDataset *rows, const AppFeatures *scaling, AppScoreFunc score,
+                  void *user_data, GError **error)
 {
     const RubatoReaderOptions options = { .batch_rows = SCORED_AT_ONCE };
 
     pass->reader = rubato_dataset_open_reader(rows, &options, error);
     pass->batch = NULL;
+    pass->scaling = scaling;
+    pass->scaled = (AppScaledBatch){ .values = NULL };
     pass->score = score;
     pass->user_data = user_data;
     return pass->reader != NULL;
@@ -30,13 +34,21 @@ static bool begin(Pass *pass, RubatoDataset *rows, AppScoreFunc score, void *use
 /* False at the end, and with an error. */
 static bool next(Pass *pass, GError **error)
 {
-    return rubato_reader_next(pass->reader, &pass->batch, error) &&
-           pass->score(pass->batch, pass->scores, pass->user_data, error);
+    const RubatoBatch *batch = pass->scaling != NULL ? &pass->scaled.batch : NULL;
+
+    if (!rubato_reader_next(pass->reader, &pass->batch, error))
+        return false;
+    if (batch == NULL)
+        batch = pass->batch;
+    else if (!app_scaled_batch_fill(&pass->scaled, pass->scaling, pass->batch, error))
+        return false;
+    return pass->score(batch, pass->scores, pass->user_data, error);
 }
 
 static void end(Pass *pass)
 {
     rubato_batch_free(pass->batch);
+    app_scaled_batch_clear(&pass->scaled);
     rubato_reader_free(pass->reader);
 }
 
@@ -61,7 +73,7 @@ static bool add_metrics(App *app, const AppLoss *loss, const GArray *scores, con
     return true;
 }
 
-static bool test(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFunc score,
+static bool test(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
                  void *user_data, GError **error)
 {
     g_autoptr(GArray) scores = g_array_new(FALSE, FALSE, sizeof(double));
@@ -69,9 +81,9 @@ static bool test(App *app, RubatoDataset *rows, const AppLoss *loss, AppScoreFun
     g_autoptr(GError) cause = NULL;
     Pass pass;
 
-    if (!begin(&pass, rows, score, user_data, error))
+    if (!begin(&pass, rows->test, app_rows_scaling(rows), score, user_data, error))
         return false;
-    while (next(&pass, &cause) && app_loss_check(loss, rows, pass.batch, &cause)) {
+    while (next(&pass, &cause) && app_loss_check(loss, rows->test, pass.batch, &cause)) {
         g_array_append_vals(scores, pass.scores, (guint)pass.batch->n_rows);
         g_array_append_vals(labels, pass.batch->label, (guint)pass.batch->n_rows);
     }
@@ -93,7 +105,7 @@ bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, A
         return true;
     if (rows->train != NULL)
         app_add_metric(app, "train_loss", app_curve_loss(&app->curve));
-    return rows->test == NULL || test(app, rows->test, loss, score, user_data, error);
+    return rows->test == NULL || test(app, rows, loss, score, user_data, error);
 }
 
 /* With labels that are words, the word comes first, and the probability is the word's. */
@@ -113,14 +125,15 @@ static void print_prediction(FILE *output, const RubatoDataKeys *keys, const App
             loss->kind == APP_LOSS_LOGISTIC ? 1 / (1 + exp(-sign * score)) : score);
 }
 
-bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
-                           AppScoreFunc score, void *user_data, GError **error)
+bool app_print_predictions(FILE *output, const AppData *data, const AppRows *rows, const char *path,
+                           const AppLoss *loss, AppScoreFunc score, void *user_data, GError **error)
 {
-    g_autoptr(RubatoDataset) rows = app_data_open_unlabelled(data, path, error);
+    g_autoptr(RubatoDataset) unlabelled = app_data_open_unlabelled(data, path, error);
     g_autoptr(GError) cause = NULL;
     Pass pass;
 
-    if (rows == NULL || !begin(&pass, rows, score, user_data, error))
+    if (unlabelled == NULL ||
+        !begin(&pass, unlabelled, app_rows_scaling(rows), score, user_data, error))
         return false;
     while (next(&pass, &cause))
         for (size_t i = 0; i < pass.batch->n_rows; i++)

@@ -21,7 +21,8 @@ bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, A
 /* Writes a line for each row of a file: for the logistic loss the probability of the positive
  * label, for the others the score. If labels are words, the line begins with the predicted word and
  * a tab, and the probability is that of this word. */
-bool app_print_predictions(FILE *output, const AppData *data, const char *path, const AppLoss *loss,
-                           AppScoreFunc score, void *user_data, GError **error);
+bool app_print_predictions(FILE *output, const AppData *data, const AppRows *rows, const char *path,
+                           const AppLoss *loss, AppScoreFunc score, void *user_data,
+                           GError **error);
 
 #endif
