@@ -291,6 +291,7 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     engine->runs = g_ptr_array_new();
     engine->exits = g_array_new(FALSE, FALSE, sizeof(ExitCall));
     pthread_mutex_init(&engine->lock, NULL);
+    pthread_mutex_init(&engine->changing, NULL);
     monotonic_cond_init(&engine->changed);
     actor_init(&engine->helper, handle_invoke, NULL);
     actor_init(&engine->part_steps, handle_invoke, NULL);
@@ -424,6 +425,7 @@ void rubato_engine_free(RubatoEngine *engine)
     g_free(engine->broken_text);
     faults_on_demand_clear(&engine->on_demand);
     pthread_cond_destroy(&engine->changed);
+    pthread_mutex_destroy(&engine->changing);
     pthread_mutex_destroy(&engine->lock);
     cluster_free(engine->cluster);
     free(engine);

@@ -82,6 +82,9 @@ struct RubatoEngine {
     WireFaults *faults; /* of all that it sends; NULL: none */
     FlowSizes sizes;
     uint32_t n_replicas; /* of each part of each table */
+    /* held during each call of the engine that changes a table with replicas: so these requests of
+     * the node come to a part in the order of their numbers, as those of a worker do */
+    pthread_mutex_t changing;
     char *addresses; /* where this node receives, widest reach first; the first takes greetings */
 
     PostOffice office;

@@ -45,6 +45,12 @@ static bool find_row_bytes(const Table *table, MessageKind kind, size_t *row_byt
     return false;
 }
 
+/* Whether requests of that kind have to come in their order. */
+static bool changes_replicas(const PartMap *map, MessageKind kind)
+{
+    return map->n_replicas > 0 && request_ops[kind]->is_input;
+}
+
 /* Finds a table for a kind of request, and holds it until end_access. */
 static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kind,
                          TableRoute *route, size_t *row_bytes, GError **error)
@@ -65,6 +71,8 @@ static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kin
     if (ok)
         engine_tell_deferred(engine);
     pthread_mutex_unlock(&engine->lock);
+    if (ok && changes_replicas(table->map, kind))
+        pthread_mutex_lock(&engine->changing);
     if (ok)
         *route = (TableRoute){ .spec = table->spec,
                                .partition = &table->partition,
@@ -99,10 +107,13 @@ static void propagate_cause(RubatoEngine *engine, GError *found, GError **error)
 }
 
 /* found: what went wrong; NULL if nothing did. */
-static void end_access(RubatoEngine *engine, TableClient *client, GError *found, GError **error)
+static void end_access(RubatoEngine *engine, TableClient *client, MessageKind kind, GError *found,
+                       GError **error)
 {
     const TableRoute *route = client->route;
 
+    if (changes_replicas(route->map, kind))
+        pthread_mutex_unlock(&engine->changing);
     table_client_free(client);
     pthread_mutex_lock(&engine->lock);
     engine_release_table(engine, engine_find_table(engine, route->spec->name, NULL));
@@ -125,7 +136,7 @@ static bool access_table(RubatoEngine *engine, const Access *access, GError **er
     ok = access->keys != NULL
              ? table_client_ask(client, &ask, access->keys, access->n, &found)
              : table_client_ask_run(client, &ask, access->first, access->n, &found);
-    end_access(engine, client, found, error);
+    end_access(engine, client, ask.kind, found, error);
     return ok;
 }
 
@@ -290,7 +301,7 @@ bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey 
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
     const bool ok = engine_list_keys(client, keys, n, &found);
-    end_access(engine, client, found, error);
+    end_access(engine, client, MESSAGE_LIST_KEYS, found, error);
     return ok;
 }
 
@@ -306,7 +317,7 @@ bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
     const bool ok = engine_bad_gradients(client, counts, n, &found);
-    end_access(engine, client, found, error);
+    end_access(engine, client, MESSAGE_LIST_BAD_GRADIENTS, found, error);
     return ok;
 }
 
@@ -324,7 +335,7 @@ bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyp
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
     const bool ok =
         table_client_tune(client, hyper, value, &found) && table_client_fence(client, &found);
-    end_access(engine, client, found, error);
+    end_access(engine, client, MESSAGE_TUNE, found, error);
     return ok;
 }
 
@@ -341,7 +352,7 @@ static bool access_ragged(RubatoEngine *engine, const char *name, const RaggedAs
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
     const bool ok = ragged_request_run(client, ask, &found);
-    end_access(engine, client, found, error);
+    end_access(engine, client, MESSAGE_HANDLER, found, error);
     return ok;
 }
 
@@ -397,6 +408,6 @@ bool rubato_engine_call_handler(RubatoEngine *engine, const RubatoHandlerCall *c
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
     const bool ok = table_client_call(client, call, result, &found);
-    end_access(engine, client, found, error);
+    end_access(engine, client, MESSAGE_HANDLER, found, error);
     return ok;
 }

@@ -58,6 +58,12 @@ static inline const uint32_t *part_map_replicas(const PartMap *map, uint32_t par
     return map->replicas + (size_t)part * map->n_replicas;
 }
 
+/* The parts that have replicas: all of the map's, or none. */
+static inline uint32_t part_map_n_replicated(const PartMap *map)
+{
+    return map->n_replicas > 0 ? map->n_parts : 0;
+}
+
 /* relaxed: a sender that must see the newest server is ordered by part_map_begin, any other one by
  * the answer CALL_MOVED */
 static inline uint32_t part_map_server(const PartMap *map, uint32_t part)

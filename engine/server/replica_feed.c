@@ -1,4 +1,4 @@
-/* A part with replicas: the primary's knowledge, what a holder has had, what senders keep.
+/* A part with replicas: the primary's knowledge, what a holder has had.
  *
  * Answers wait in the order in which the primary handled their requests, so what each one needs is
  * no less than what the one before it needs: those that may leave are always the first ones.
@@ -130,39 +130,10 @@ InputVerdict replica_take(uint64_t *position, uint64_t number)
     return INPUT_NEXT;
 }
 
-InputVerdict input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence)
+bool input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence)
 {
-    return sender < sequences->n_senders ? replica_take(&sequences->last[sender], sequence)
-                                         : INPUT_MISSING;
-}
-
-/* ---- a sender ---- */
-
-void kept_inputs_add(KeptInputs *kept, KeptInput *input)
-{
-    input->sequence = ++kept->n_sent;
-    input->next = NULL;
-    if (kept->first == NULL)
-        kept->first = input;
-    else
-        kept->last->next = input;
-    kept->last = input;
-    kept->n_bytes += input->n_bytes;
-}
-
-KeptInput *kept_inputs_ack(KeptInputs *kept, uint64_t sequence, bool *sensible)
-{
-    KeptInput *const first = kept->first;
-    KeptInput *last = NULL;
-
-    *sensible = sequence <= kept->n_sent;
-    while (*sensible && kept->first != NULL && kept->first->sequence <= sequence) {
-        last = kept->first;
-        kept->first = last->next;
-        kept->n_bytes -= last->n_bytes;
-    }
-    if (last == NULL)
-        return NULL;
-    last->next = NULL;
-    return first;
+    if (sequence <= sequences->last[sender])
+        return false;
+    sequences->last[sender] = sequence;
+    return true;
 }

@@ -1,8 +1,7 @@
-/* A part with replicas, as pure state machines: what its primary knows of its replicas, what a
- * holder of the part has had, and what a sender keeps for the next primary. The protocol and why it
- * is right: docs/replication.md.
+/* A part with replicas, as pure state machines: what its primary knows of its replicas, and what a
+ * holder of the part has had. The protocol and why it is right: docs/replication.md.
  *
- * Threads: one at a time for each of the three. */
+ * Threads: one at a time for each of the two. */
 #ifndef RUBATO_ENGINE_SERVER_REPLICA_FEED_H
 #define RUBATO_ENGINE_SERVER_REPLICA_FEED_H
 
@@ -75,43 +74,19 @@ typedef enum {
 } InputVerdict;
 
 /* The last input of each sender that the part has had. It is part of the part's state. */
-typedef struct {
+typedef struct InputSequences {
     uint32_t n_senders;
     uint64_t last[];
 } InputSequences;
 
-/* Sequence numbers begin with 1. NULL: there is no memory. (transfer full: g_free) */
+/* NULL: there is no memory. (transfer full: g_free) */
 InputSequences *input_sequences_new(uint32_t n_senders);
 
-/* What to do with an input of a sender; if it is the next one, it counts as handled. */
-InputVerdict input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence);
+/* Whether an input of a sender is new; then it counts as handled. A sender's numbers begin with 1,
+ * grow, and may leave some out. */
+bool input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence);
 
-/* The same for the numbered inputs that a primary passes on. */
+/* What to do with a numbered input that a primary passes on. */
 InputVerdict replica_take(uint64_t *position, uint64_t number);
-
-/* ---- a sender ---- */
-
-/* A request that may have to be sent again. Its owner embeds it. */
-typedef struct KeptInput KeptInput;
-struct KeptInput {
-    KeptInput *next;
-    uint64_t sequence;
-    size_t n_bytes;
-};
-
-/* What one worker has sent to one part and what is not acknowledged, oldest first. */
-typedef struct {
-    uint64_t n_sent;
-    KeptInput *first, *last;
-    size_t n_bytes;
-} KeptInputs;
-
-/* Numbers a request and keeps it. The caller fills in n_bytes before. */
-void kept_inputs_add(KeptInputs *kept, KeptInput *input);
-
-/* Everything up to this number is acknowledged. Returns what need not be kept any more; NULL:
- * nothing. An acknowledgement that came before, or of a number that was not sent, changes nothing;
- * *sensible is false for the latter. */
-KeptInput *kept_inputs_ack(KeptInputs *kept, uint64_t sequence, bool *sensible);
 
 #endif

@@ -30,7 +30,8 @@ typedef struct {
     uint64_t min_clock;
 } Held;
 
-FedPart *fed_part_new(uint32_t table, uint32_t part, const uint32_t *replicas, uint32_t n)
+FedPart *fed_part_new(const Server *server, uint32_t table, uint32_t part, const uint32_t *replicas,
+                      uint32_t n)
 {
     FedPart *fed = g_new(FedPart, 1);
 
@@ -39,6 +40,7 @@ FedPart *fed_part_new(uint32_t table, uint32_t part, const uint32_t *replicas, u
     replica_feed_init(&fed->feed, 0);
     for (uint32_t i = 0; i < n; i++)
         replica_feed_add(&fed->feed, replicas[i], 0);
+    fed->had = input_sequences_new(server->office->n_nodes);
     return fed;
 }
 
@@ -130,6 +132,13 @@ void server_take_position(Server *server, Message *message)
 
 /* ---- inputs ---- */
 
+/* What a worker of this node has sent to a part of this node has no number. It is not sent again:
+ * if the part is lost, so is the worker. */
+bool server_has_not_had(InputSequences *had, uint32_t sender, const Message *message)
+{
+    return message->sequence == 0 || input_sequences_take(had, sender, message->sequence);
+}
+
 static void pass_on(Server *server, FedPart *fed, Message *input, MessageKind kind)
 {
     PostOffice *office = server->office;
@@ -169,11 +178,15 @@ static void feed_pieces(Server *server, FedPart *fed, const RubatoShard *shard,
     const size_t most = post_office_max_keys(row_bytes);
     size_t begin = 0;
 
+    /* a request of another node is one piece, as it was one message: it has one number */
     do {
         const size_t n = MIN(most, request->keys.n - begin);
         /* a selection's positions count from the start of all rows */
         const size_t at = request->keys.at != NULL ? 0 : begin * row_bytes;
-        Message input = { .epoch = message->epoch, .row_bytes = row_bytes, .request = *request };
+        Message input = { .epoch = message->epoch,
+                          .row_bytes = row_bytes,
+                          .request = *request,
+                          .sequence = message->sequence };
         RubatoRequest *const piece = &input.request;
 
         piece->keys = message_keys_from(&request->keys, begin, n);
@@ -236,8 +249,10 @@ void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
                              const Message *message)
 {
     Apply to = { request_ops[message->kind], shard };
+    Message of_node = *message;
 
-    feed_pieces(server, fed, shard, message, message->kind, apply, &to);
+    of_node.request.clock = message->node; /* whose sequence numbers it has */
+    feed_pieces(server, fed, shard, &of_node, message->kind, apply, &to);
 }
 
 /* ---- the end of a task, of a table, of the run ---- */
@@ -296,6 +311,7 @@ void fed_part_free(FedPart *fed)
     if (fed == NULL)
         return;
     cancel(fed, is_any, 0);
+    g_free(fed->had);
     g_free(fed);
 }
 

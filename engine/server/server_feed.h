@@ -10,13 +10,20 @@
 struct FedPart {
     uint32_t table, part;
     ReplicaFeed feed;
+    InputSequences *had; /* between tasks, by node */
 };
 
 /* Replicas are on these servers, and have what the part has: nothing yet. (transfer full) */
-FedPart *fed_part_new(uint32_t table, uint32_t part, const uint32_t *replicas, uint32_t n);
+FedPart *fed_part_new(const Server *server, uint32_t table, uint32_t part, const uint32_t *replicas,
+                      uint32_t n);
 
 /* Answers that wait are cancelled. NULL is allowed. */
 void fed_part_free(FedPart *fed);
+
+/* A request that changes the part, and of which `had` knows the senders: whether it is new. It then
+ * counts as had. Otherwise it was sent again and must not be applied again, but is answered as if
+ * it were new. */
+bool server_has_not_had(InputSequences *had, uint32_t sender, const Message *message);
 
 /* As server_answer, but the answer may leave later. message->is_answered is set. */
 void server_answer_fed(Server *server, FedPart *fed, Message *message, CallStatus status);

@@ -135,19 +135,56 @@ static bool changes_rows(const Message *message)
            message->request.handler_call->ops->access == RUBATO_ACCESS_WRITES;
 }
 
+/* Whether a request changes the part, which goes to its replicas. */
+static bool is_input(const Message *message)
+{
+    return request_ops[message->kind]->is_input || message->kind == MESSAGE_ADD_GET;
+}
+
+/* What is wrong with a request of a part with replicas; NULL if nothing is. */
+static const char *find_fault_for_fed(const Server *server, const Message *message)
+{
+    if (changes_rows(message))
+        return "a call that changes rows of a part with replicas";
+    if (is_input(message) && message->node != server->office->self && message->sequence == 0)
+        return "a change of a part with replicas, and waits for no answer";
+    return NULL;
+}
+
+/* A request that changes a part, and was sent again. The part has had it. */
+static void answer_again(Server *server, const Binding *binding, const BoundPart *part,
+                         Message *message)
+{
+    if (message->kind != MESSAGE_ADD_GET) {
+        server_answer_fed(server, part->fed, message, CALL_OK);
+        return;
+    }
+    message->request.input = NULL;
+    message = prepare_get(server, binding, part, message);
+    model_get(part->model, &message->request);
+    server_empty_fed(server, part);
+    park(server, binding, part, message);
+}
+
 /* A request of a part with replicas. */
 static void handle_for_fed(Server *server, const Binding *binding, const BoundPart *part,
                            Message *message)
 {
     const bool adds = message->kind == MESSAGE_ADD || message->kind == MESSAGE_ADD_GET;
+    const char *fault;
 
     if (message->kind == MESSAGE_HANDLER) {
         message = server_take_call(server, part->shard, message);
         if (message == NULL)
             return;
     }
-    if (changes_rows(message)) {
-        server_refuse(server, message, "a call that changes rows of a part with replicas");
+    fault = find_fault_for_fed(server, message);
+    if (fault != NULL) {
+        server_refuse(server, message, fault);
+        return;
+    }
+    if (is_input(message) && !server_has_not_had(part->had, message->request.worker, message)) {
+        answer_again(server, binding, part, message);
         return;
     }
     if (adds)
@@ -269,9 +306,14 @@ static void handle_fed_past_models(Server *server, FedPart *fed, RubatoShard *sh
                                    Message *message)
 {
     const RequestOps *ops = request_ops[message->kind];
+    const char *const fault = find_fault_for_fed(server, message);
 
-    if (changes_rows(message)) {
-        server_refuse(server, message, "a call that changes rows of a part with replicas");
+    if (fault != NULL) {
+        server_refuse(server, message, fault);
+        return;
+    }
+    if (ops->is_input && !server_has_not_had(fed->had, message->node, message)) {
+        server_answer_fed(server, fed, message, CALL_OK);
         return;
     }
     if (ops->is_input)
@@ -333,6 +375,9 @@ static void handle_past_models(Server *server, Message *message)
 /* Handles a message that needs no table, or a function to run as the owner. True if it was one. */
 static bool handle_without_table(Server *server, Message *message)
 {
+    const ServerTable *table;
+    FedPart *fed;
+
     switch (message->kind) {
     case MESSAGE_INVOKE:
         message->invoke(message, server);
@@ -348,7 +393,13 @@ static bool handle_without_table(Server *server, Message *message)
             return false;
         break;
     }
-    server_answer(server, message, CALL_OK);
+    /* a fence may ask for the replicas of a part, too */
+    table = server_find_table(server, message->table);
+    fed = table != NULL && message->part < table->n_parts ? table->parts[message->part].fed : NULL;
+    if (fed != NULL && message->kind != MESSAGE_INVOKE)
+        server_answer_fed(server, fed, message, CALL_OK);
+    else
+        server_answer(server, message, CALL_OK);
     return true;
 }
 

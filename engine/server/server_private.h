@@ -41,7 +41,8 @@ typedef struct {
 typedef struct {
     RubatoShard *shard;
     RubatoModel *model;
-    FedPart *fed; /* NULL: it has no replicas */
+    FedPart *fed;               /* NULL: it has no replicas */
+    struct InputSequences *had; /* if it has some: of the task, by worker */
 } BoundPart;
 
 /* A task's models over one table. */

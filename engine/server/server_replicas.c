@@ -13,10 +13,10 @@
  * Thread: the server's owner. */
 #include "engine/server/server_replicas.h"
 
-#include "engine/server/replica_feed.h"
 #include "engine/server/request_ops.h"
 
-Replica *replica_new(uint32_t table, uint32_t part, uint32_t primary, RubatoShard *shard)
+Replica *replica_new(const Server *server, uint32_t table, uint32_t part, uint32_t primary,
+                     RubatoShard *shard)
 {
     Replica *replica = g_new(Replica, 1);
 
@@ -24,8 +24,15 @@ Replica *replica_new(uint32_t table, uint32_t part, uint32_t primary, RubatoShar
                           .part = part,
                           .primary = primary,
                           .shard = shard,
+                          .had = input_sequences_new(server->office->n_nodes),
                           .models = g_array_new(FALSE, FALSE, sizeof(ReplicaModel)) };
     return replica;
+}
+
+static void end_model(const ReplicaModel *model)
+{
+    model_free(model->model);
+    g_free(model->had);
 }
 
 void replica_free(Replica *replica)
@@ -33,8 +40,9 @@ void replica_free(Replica *replica)
     if (replica == NULL)
         return;
     for (guint i = 0; i < replica->models->len; i++)
-        model_free(g_array_index(replica->models, ReplicaModel, i).model);
+        end_model(&g_array_index(replica->models, ReplicaModel, i));
     g_array_unref(replica->models);
+    g_free(replica->had);
     shard_free(replica->shard);
     g_free(replica);
 }
@@ -48,24 +56,25 @@ static Replica *find_replica(const Server *server, uint32_t table, uint32_t part
 
 /* ---- models ---- */
 
-void replica_begin_task(Replica *replica, uint32_t epoch, RubatoModel *model)
+void replica_begin_task(Replica *replica, const ReplicaModel *model)
 {
-    g_array_append_val(replica->models, ((ReplicaModel){ epoch, model }));
+    g_array_append_vals(replica->models, model, 1);
 }
 
-static RubatoModel *find_model(const Replica *replica, uint32_t epoch)
+/* What there is of a task; all NULL: nothing. */
+static ReplicaModel find_model(const Replica *replica, uint32_t epoch)
 {
     for (guint i = 0; i < replica->models->len; i++)
         if (g_array_index(replica->models, ReplicaModel, i).epoch == epoch)
-            return g_array_index(replica->models, ReplicaModel, i).model;
-    return NULL;
+            return g_array_index(replica->models, ReplicaModel, i);
+    return (ReplicaModel){ 0 };
 }
 
 void replica_end_task(Replica *replica, uint32_t epoch)
 {
     for (guint i = replica->models->len; i-- > 0;)
         if (g_array_index(replica->models, ReplicaModel, i).epoch == epoch) {
-            model_free(g_array_index(replica->models, ReplicaModel, i).model);
+            end_model(&g_array_index(replica->models, ReplicaModel, i));
             g_array_remove_index_fast(replica->models, i);
         }
 }
@@ -118,13 +127,28 @@ static void apply(Replica *replica, Message *message, RubatoModel *model)
         (void)model_take_answered(model);
 }
 
+/* Whether the input has the number that is next, and is one that the part has not had. */
+static bool is_next(Replica *replica, const ReplicaModel *of_task, const Message *message)
+{
+    const bool is_between = message->epoch == 0;
+    InputSequences *const had = is_between ? replica->had : of_task->had;
+    const uint64_t sender = is_between ? message->request.clock : message->request.worker;
+
+    if (replica_take(&replica->position, message->number) != INPUT_NEXT)
+        return false;
+    return message->sequence == 0 ||
+           (had != NULL && sender < had->n_senders &&
+            input_sequences_take(had, (uint32_t)sender, message->sequence));
+}
+
 static void take(Server *server, Replica *replica, Message *message)
 {
-    RubatoModel *const model = find_model(replica, message->epoch);
+    const ReplicaModel of_task = find_model(replica, message->epoch);
+    RubatoModel *const model = of_task.model;
 
     if (!check_input(server, replica, message, model))
         return;
-    if (replica_take(&replica->position, message->number) != INPUT_NEXT) {
+    if (!is_next(replica, &of_task, message)) {
         server_refuse(server, message, "an input of a replica out of its order");
         return;
     }
@@ -173,7 +197,8 @@ void server_take_input(Server *server, Message *message)
 size_t server_find_input_work(const Server *server, const Message *message)
 {
     const Replica *const replica = find_replica(server, message->table, message->part);
-    const RubatoModel *const model = replica == NULL ? NULL : find_model(replica, message->epoch);
+    const RubatoModel *const model =
+        replica == NULL ? NULL : find_model(replica, message->epoch).model;
 
     return model == NULL ? 0 : model_n_held(model) * shard_n_values(replica->shard);
 }

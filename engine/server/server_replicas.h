@@ -5,29 +5,33 @@
 #ifndef RUBATO_ENGINE_SERVER_SERVER_REPLICAS_H
 #define RUBATO_ENGINE_SERVER_SERVER_REPLICAS_H
 
+#include "engine/server/replica_feed.h"
 #include "engine/server/server_private.h"
 
 typedef struct {
     uint32_t epoch;
     RubatoModel *model;
+    InputSequences *had; /* by worker */
 } ReplicaModel;
 
 struct Replica {
     uint32_t table, part;
     uint32_t primary; /* a server's number */
     RubatoShard *shard;
-    GArray *models;    /* of ReplicaModel */
-    uint64_t position; /* it has had the inputs up to this number */
+    GArray *models;      /* of ReplicaModel */
+    uint64_t position;   /* it has had the inputs up to this number */
+    InputSequences *had; /* between tasks, by node */
 };
 
 /* Takes over the shard. (transfer full) */
-Replica *replica_new(uint32_t table, uint32_t part, uint32_t primary, RubatoShard *shard);
+Replica *replica_new(const Server *server, uint32_t table, uint32_t part, uint32_t primary,
+                     RubatoShard *shard);
 
 /* NULL is allowed. */
 void replica_free(Replica *replica);
 
 /* Takes over the model of a task; ends those of a task. */
-void replica_begin_task(Replica *replica, uint32_t epoch, RubatoModel *model);
+void replica_begin_task(Replica *replica, const ReplicaModel *model);
 void replica_end_task(Replica *replica, uint32_t epoch);
 
 /* A MESSAGE_FEED. */

@@ -132,14 +132,15 @@ void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard
 void server_add_feed(Server *server, uint32_t table, uint32_t part, const uint32_t *replicas,
                      uint32_t n)
 {
-    server_find_table(server, table)->parts[part].fed = fed_part_new(table, part, replicas, n);
+    server_find_table(server, table)->parts[part].fed =
+        fed_part_new(server, table, part, replicas, n);
 }
 
 void server_add_replica(Server *server, uint32_t table, uint32_t part, uint32_t primary,
                         RubatoShard *shard)
 {
     server_find_table(server, table)->parts[part].replica =
-        replica_new(table, part, primary, shard);
+        replica_new(server, table, part, primary, shard);
     shard_set_alarm(shard, &server->starved);
 }
 
@@ -245,6 +246,7 @@ static void clear_binding(Server *server, Binding *binding)
         if (fed != NULL)
             server_feed_end(server, fed, binding->epoch);
         end_caught_up(server, binding, binding->here[i]);
+        g_free(binding->parts[binding->here[i]].had);
     }
     if (binding->arriving != NULL)
         server_end_model(server, binding->arriving);
@@ -272,26 +274,57 @@ RubatoModel *server_begin_model(Server *server, const Binding *binding, RubatoSh
     return model;
 }
 
+/* What the part has had of each worker of the task. RUBATO_ERROR_MEMORY. (transfer full) */
+static InputSequences *begin_sequences(const Binding *binding, GError **error)
+{
+    InputSequences *const had = input_sequences_new(binding->setup.n_workers);
+
+    if (had == NULL)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "table %s: no memory for what its parts know of the task's workers",
+                    binding->table_name);
+    return had;
+}
+
+static bool begin_replica(Server *server, const Binding *binding, Replica *replica, GError **error)
+{
+    InputSequences *const had = begin_sequences(binding, error);
+    RubatoModel *const model =
+        had == NULL ? NULL : server_begin_model(server, binding, replica->shard, error);
+
+    if (model == NULL) {
+        g_free(had);
+        return false;
+    }
+    replica_begin_task(replica, &(ReplicaModel){ binding->epoch, model, had });
+    return true;
+}
+
 /* The models of the replicas that are here. False: there is no memory for one. */
 static bool begin_replicas(Server *server, const Binding *binding, const ServerTable *table,
                            GError **error)
 {
-    for (uint32_t part = 0; part < table->n_parts; part++) {
-        Replica *const replica = table->parts[part].replica;
-        RubatoModel *model;
-
-        if (replica == NULL)
-            continue;
-        model = server_begin_model(server, binding, replica->shard, error);
-        if (model == NULL) {
+    for (uint32_t part = 0; part < table->n_parts; part++)
+        if (table->parts[part].replica != NULL &&
+            !begin_replica(server, binding, table->parts[part].replica, error)) {
             for (uint32_t i = 0; i < part; i++)
                 if (table->parts[i].replica != NULL)
                     replica_end_task(table->parts[i].replica, binding->epoch);
             return false;
         }
-        replica_begin_task(replica, binding->epoch, model);
-    }
     return true;
+}
+
+/* The model of a part that is here. False: there is no memory for it. */
+static bool begin_part(Server *server, const Binding *binding, BoundPart *part, GError **error)
+{
+    part->model = server_begin_model(server, binding, part->shard, error);
+    if (part->model == NULL || part->fed == NULL)
+        return part->model != NULL;
+    part->had = begin_sequences(binding, error);
+    if (part->had == NULL)
+        server_end_model(server, g_steal_pointer(&part->model));
+    return part->had != NULL;
 }
 
 bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
@@ -314,12 +347,8 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
 
         if (shard == NULL)
             continue;
-        binding.parts[part] = (BoundPart){
-            .shard = shard,
-            .model = server_begin_model(server, &binding, shard, error),
-            .fed = used->parts[part].fed,
-        };
-        if (binding.parts[part].model == NULL) {
+        binding.parts[part] = (BoundPart){ .shard = shard, .fed = used->parts[part].fed };
+        if (!begin_part(server, &binding, &binding.parts[part], error)) {
             clear_binding(server, &binding);
             return false;
         }

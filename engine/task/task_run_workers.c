@@ -46,16 +46,34 @@ static void wait_for_moves(RubatoTaskRun *run)
                           run->name, run->tables[i]->spec->name, stall_clock_s(&clock));
 }
 
-/* Returns when every server has handled what this node's workers sent before, or the task is
- * cancelled. */
+/* The parts with replicas of all tables of the task. (transfer full) */
+static FencedPart *list_replicated(const RubatoTaskRun *run, uint32_t *n)
+{
+    g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(FencedPart));
+
+    for (size_t i = 0; i < run->n_tables; i++) {
+        const Table *table = run->tables[i];
+
+        for (uint32_t part = 0; part < part_map_n_replicated(table->map); part++)
+            g_array_append_val(
+                parts, ((FencedPart){ table->id, part, part_map_server(table->map, part) }));
+    }
+    *n = parts->len;
+    return (FencedPart *)(void *)g_array_free(g_steal_pointer(&parts), FALSE);
+}
+
+/* Returns when every server has handled what this node's workers sent before, and replicas have it,
+ * or the task is cancelled. */
 static void fence(RubatoTaskRun *run, Spinner *spinner)
 {
     PostOffice *office = run->host->office;
-    g_autofree Message *messages = g_new0(Message, office->n_servers);
+    uint32_t n_parts;
+    g_autofree FencedPart *parts = list_replicated(run, &n_parts);
+    g_autofree Message *messages = g_new0(Message, office->n_servers + n_parts);
     StallClock clock;
     Call call;
 
-    fence_start(office, run->epoch, &run->cancelled, messages, &call);
+    fence_start(office, run->epoch, &run->cancelled, parts, n_parts, messages, &call);
     if (call_has_ended(&call))
         return;
     call.spinner = spinner;

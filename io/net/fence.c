@@ -1,22 +1,32 @@
-/* Asks each server. Messages to a server are handled in the order in which they were sent, so it
- * answers when it has taken in what came before. Runs on the caller's thread. */
+/* Asks each server, and for each part with replicas its server once more. Messages to a server are
+ * handled in the order in which they were sent, so it answers when it has taken in what came
+ * before. Runs on the caller's thread. */
 #include "io/net/fence.h"
 
+static void ask(PostOffice *office, uint32_t epoch, const FencedPart *part, Message *message,
+                Call *call)
+{
+    *message = (Message){ .kind = MESSAGE_FENCE,
+                          .epoch = epoch,
+                          .table = part->table,
+                          .part = part->part,
+                          .server = part->server,
+                          .node = office->self,
+                          .call = call,
+                          .end = message_end_call };
+    post_office_ask(office, message);
+}
+
 void fence_start(PostOffice *office, uint32_t epoch, const _Atomic bool *cancelled,
-                 Message *messages, Call *call)
+                 const FencedPart *parts, uint32_t n_parts, Message *messages, Call *call)
 {
     call_begin(call, NULL);
-    call_add_parts(call, office->n_servers);
-    for (uint32_t server = 0; server < office->n_servers; server++) {
-        messages[server] = (Message){ .kind = MESSAGE_FENCE,
-                                      .epoch = epoch,
-                                      .table = MESSAGE_NO_TABLE,
-                                      .server = server,
-                                      .node = office->self,
-                                      .call = call,
-                                      .end = message_end_call };
-        post_office_ask(office, &messages[server]);
-    }
+    call_add_parts(call, office->n_servers + n_parts);
+    for (uint32_t server = 0; server < office->n_servers; server++)
+        ask(office, epoch, &(FencedPart){ .table = MESSAGE_NO_TABLE, .server = server },
+            &messages[server], call);
+    for (uint32_t i = 0; i < n_parts; i++)
+        ask(office, epoch, &parts[i], &messages[office->n_servers + i], call);
     post_office_flush(office);
     /* A call that is registered after the canceller's sweep would never end. One of the two sees
      * the other: the canceller sets the flag before its sweep, and this thread reads the flag

@@ -103,6 +103,9 @@ struct Message {
             RubatoRequest request;
             size_t row_bytes;   /* of the input and the output of each key; else unused */
             size_t input_bytes; /* of another node's request: bytes of request.input */
+            uint64_t sequence;  /* likewise: it grows with each request that a worker sends, and
+                                 * is the same when the request is sent again; 0: nobody waits for
+                                 * the answer. MESSAGE_FEED: of the input, 0 if it has none */
             union {
                 uint64_t node_clock; /* MESSAGE_GET, MESSAGE_ADD_GET: its node's clock when it was
                                       * sent; 0: not told */

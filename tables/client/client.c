@@ -28,7 +28,7 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     spinner_init(&client->turns);
     if (route->clocks != NULL)
         spinner_share(&client->spinner, route->clocks->n_workers);
-    client->messages = g_new0(Message, MAX(route->map->n_parts, route->office->n_servers));
+    client->messages = g_new0(Message, route->map->n_parts + route->office->n_servers);
     pthread_mutex_init(&client->late_lock, NULL);
     if (route->history != NULL && route->spec->shape == RUBATO_SHAPE_EVEN)
         table_client_begin_history(client);
@@ -134,6 +134,7 @@ static inline __attribute__((always_inline)) void set_message(Message *message,
     message->request.output = ask->output == NULL ? NULL : (char *)ask->output + at;
     message->row_bytes = ask->row_bytes;
     message->node_clock = 0;
+    message->sequence = 0;
 }
 
 /* A request registered after the canceller's sweep would wait for ever. One of the two sees the
@@ -343,6 +344,17 @@ static bool tell(TableClient *client, Message *message)
     return true;
 }
 
+/* Tells a server a change of its part. False: as above. */
+static inline bool tell_change(TableClient *client, Message *message)
+{
+    const TableRoute *route = client->route;
+
+    if (G_LIKELY(route->map->n_replicas == 0) ||
+        post_office_is_local(route->office, message->server))
+        return tell(client, message);
+    return table_client_tell_and_keep(client, message);
+}
+
 /* Tells servers the slices from begin to end. False if there is no memory to send one of them. */
 static inline __attribute__((always_inline)) bool tell_slices(TableClient *client,
                                                               const TableAsk *ask,
@@ -356,7 +368,7 @@ static inline __attribute__((always_inline)) bool tell_slices(TableClient *clien
 
         set_message(&message, client, ask, &slices[i], NULL);
         message.server = table_route_server(client->route, &slices[i]);
-        is_sent = tell(client, &message);
+        is_sent = tell_change(client, &message);
     }
     return is_sent;
 }
@@ -397,6 +409,8 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     table_client_end_sending(client);
     if (!is_sent)
         return table_client_fail_memory(client, error);
+    if (G_UNLIKELY(route->map->n_replicas > 0))
+        table_client_cancel_if_late(client);
     post_office_flush_soon(office);
     table_client_count_add(client, n_keys, n_slices);
     client->stats.n_adds++;
@@ -641,9 +655,11 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
         set_message(&message, client, &ask, &(Slice){ .part = part }, NULL);
         message.server = part_map_server(route->map, part);
         message.request.tuning = (RubatoTuning){ .hyper = hyper, .value = value };
-        is_sent = tell(client, &message);
+        is_sent = tell_change(client, &message);
     }
     table_client_end_sending(client);
+    if (route->map->n_replicas > 0)
+        table_client_cancel_if_late(client);
     if (!is_sent)
         return table_client_fail_memory(client, error);
     table_client_count_add(client, 0, n_parts);
@@ -656,9 +672,14 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
 bool table_client_fence(TableClient *client, GError **error)
 {
     const TableRoute *route = client->route;
+    const uint32_t n_parts = part_map_n_replicated(route->map);
+    g_autofree FencedPart *parts = n_parts == 0 ? NULL : g_new(FencedPart, n_parts);
     Call call;
 
-    fence_start(route->office, route->epoch, route->cancelled, client->messages, &call);
+    for (uint32_t part = 0; part < n_parts; part++)
+        parts[part] = (FencedPart){ route->table, part, part_map_server(route->map, part) };
+    fence_start(route->office, route->epoch, route->cancelled, parts, n_parts, client->messages,
+                &call);
     client->unheard_bytes = 0;
     /* The process cache may be locked: this handles no messages of others. */
     return table_client_wait_alone(client, &call, error);

@@ -166,7 +166,8 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error);
 
-/* Returns when the table's servers have handled everything that this thread sent them before. */
+/* Returns when the table's servers have handled everything that this thread sent them before, and
+ * replicas have it, too. */
 bool table_client_fence(TableClient *client, GError **error);
 
 /* The parts of the calls above, for calls that do not block. */

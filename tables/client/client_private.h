@@ -2,6 +2,7 @@
  *
  *   client.c        its life, the checks of keys, Get and Add, statistics
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
+ *   client_change.c  changes of tables with replicas, until they are acknowledged
  *   client_clock.c  the clock: how far ahead it may be, telling it to others
  *   client_deferred.c  Adds that wait for their clock, and who has them applied
  *   client_handlers.c  calling handlers
@@ -22,10 +23,12 @@
 void table_client_cancel_if_late(TableClient *client);
 
 /* Whether a request of this priority goes before others. No request does under a model with
- * announced keys, because there nothing may overtake a worker's clock. */
+ * announced keys, because there nothing may overtake a worker's clock; nor if the table has
+ * replicas, because its primaries know by the order of a worker's requests which ones they had. */
 static inline bool table_client_is_high(const TableClient *client, RubatoPriority priority)
 {
-    return priority == RUBATO_PRIORITY_HIGH && !client->route->traits->takes_announcements;
+    return priority == RUBATO_PRIORITY_HIGH && !client->route->traits->takes_announcements &&
+           client->route->map->n_replicas == 0;
 }
 
 /* ---- client_kept.c ---- */
@@ -35,6 +38,12 @@ void table_client_keep(TableClient *client);
 
 /* Everything of the clocks below this one has been released. */
 void table_client_drop_kept(TableClient *client, uint64_t min_clock);
+
+/* ---- client_change.c ---- */
+
+/* Sends an Add or a tuning of a table with replicas to another node, and keeps a copy until it is
+ * acknowledged. False: there is no memory for it. */
+bool table_client_tell_and_keep(TableClient *client, const Message *message);
 
 /* ---- client_clock.c ---- */
 

@@ -148,12 +148,9 @@ static const char *read_handler(const uint8_t *bytes, WireHeader *header)
 
 static void write_input(uint8_t *bytes, const WireHeader *header)
 {
-    uint64_t value;
-
-    memcpy(&value, &header->request.input.value, sizeof value);
     write_request(bytes, header);
     wire_store_u64(bytes + 16, header->request.input.number);
-    wire_store_u64(bytes + 64, value);
+    wire_store_u64(bytes + 64, header->request.input.sequence);
     wire_store_u32(bytes + 72, header->request.input.hyper);
     wire_store_u32(bytes + 76, header->request.input.kind);
 }
@@ -161,11 +158,10 @@ static void write_input(uint8_t *bytes, const WireHeader *header)
 static const char *read_input(const uint8_t *bytes, WireHeader *header)
 {
     const char *const fault = read_request(bytes, header);
-    const uint64_t value = wire_load_u64(bytes + 64);
 
     header->request.id = 0;
     header->request.input.number = wire_load_u64(bytes + 16);
-    memcpy(&header->request.input.value, &value, sizeof value);
+    header->request.input.sequence = wire_load_u64(bytes + 64);
     header->request.input.hyper = wire_load_u32(bytes + 72);
     header->request.input.kind = wire_load_u32(bytes + 76);
     return fault != NULL || header->request.input.kind <= UINT8_MAX

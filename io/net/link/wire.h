@@ -13,8 +13,9 @@
  *               56 first key; of an announcement: 64 keys in all; of a tuning: 64 number
  *               72 hyper-parameter; of the call of a handler, whose keys are the numbers of its
  *               bytes: 64 number of the call  72 bytes in all; of an input of a replica, and of the
- *               position of one: 16 number of the input, in place of an id  64, 72 as a tuning
- *               76 kind of the input
+ *               position of one: 16 number of the input, in place of an id  64 sequence number of
+ *               the input  76 kind of the input; of a tuning as an input: 56 number
+ *               72 hyper-parameter
  *     clock:    16 clock  24 table  28 source  32 clock of the node  40 its slowest worker
  *     reply:    16 request id  24 status  32 min clock  40 bytes of the answer that still follow
  *     control:  nothing: all of it is in the values
@@ -69,11 +70,11 @@ typedef struct {
             uint64_t serial, n_bytes; /* as RubatoRequest.piece */
         } piece;                      /* MESSAGE_HANDLER */
         struct {
-            double value; /* of a tuning */
-            uint32_t hyper;
-            uint32_t kind;   /* as Message.fed_kind */
-            uint64_t number; /* as Message.number */
-        } input;             /* MESSAGE_FEED, MESSAGE_POSITION: no reply is expected */
+            uint64_t sequence; /* as Message.sequence */
+            uint32_t hyper;    /* of a tuning, whose number is in the place of the first key */
+            uint32_t kind;     /* as Message.fed_kind */
+            uint64_t number;   /* as Message.number */
+        } input;               /* MESSAGE_FEED, MESSAGE_POSITION: no reply is expected */
     };
 } WireRequest;
 

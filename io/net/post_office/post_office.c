@@ -1,10 +1,11 @@
 /* The post office: local actors, news for other nodes, and the requests that wait for an answer.
  *
  * A request to another node gets a slot in `pending` before it leaves; its id is the slot and the
- * slot's generation. So a late answer to a cancelled request finds another generation and is
- * dropped. The thread that takes a slot out, under the lock, ends its part of the call: the I/O
- * thread with the answer, or the thread that cancels. So each part ends once, and no thread writes
- * into a caller's memory after its call has ended. */
+ * request's number, which no other request of this office has. So a late answer to a cancelled
+ * request finds another id and is dropped. Later requests have greater ids: a primary knows by them
+ * what it has had of a worker (docs/replication.md). The thread that takes a slot out, under the
+ * lock, ends its part of the call: the I/O thread with the answer, or the thread that cancels. So
+ * each part ends once, and no thread writes into a caller's memory after its call has ended. */
 #include "io/net/post_office/post_office_private.h"
 
 #include <assert.h>
@@ -15,25 +16,12 @@ G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
 
 #define NO_SLOT UINT32_MAX
 
+/* An id has its slot in so many bits. A million requests a second use up the other bits, which are
+ * the request's number, in half a year. */
+#define MOST_SLOTS (1u << POST_OFFICE_SLOT_BITS)
+
 /* Until the engine sets it. */
 #define USUAL_STALL_MS 10000
-
-struct PendingRequest {
-    Call *call; /* NULL: the slot is free */
-    RubatoKeys keys;
-    char *output;
-    DirectRead *direct; /* reads the answer to `output` at this moment; NULL: none does */
-    size_t row_bytes;   /* 0: the answer has no rows */
-    uint32_t epoch;
-    uint32_t node;
-    uint32_t generation;
-    uint32_t next_free;
-
-    HandlerAnswer *answer; /* MESSAGE_HANDLER: where its answer goes; else NULL */
-    AnswerPiece *pieces;   /* that have come of it */
-    AnswerPiece **pieces_end;
-    size_t n_come; /* bytes of them */
-};
 
 void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
                       const uint32_t *servers_of, const FlowSizes *sizes)
@@ -75,7 +63,7 @@ void post_office_clear(PostOffice *office)
 /* ---- requests that wait for another node's answer ---- */
 
 uint64_t post_office_add_pending(PostOffice *office, const Message *message, const RubatoKeys *keys,
-                                 char *output)
+                                 const char *input, char *output)
 {
     PendingRequest *slot;
     uint64_t id;
@@ -85,20 +73,19 @@ uint64_t post_office_add_pending(PostOffice *office, const Message *message, con
         const uint32_t n = office->n_pending_slots;
         const uint32_t grown = MAX(64, n * 2);
 
-        slot = g_try_renew(PendingRequest, office->pending, grown);
+        slot = grown > MOST_SLOTS ? NULL : g_try_renew(PendingRequest, office->pending, grown);
         if (slot == NULL) {
             pthread_mutex_unlock(&office->lock);
             return 0;
         }
         office->pending = slot;
         for (uint32_t i = n; i < grown; i++)
-            office->pending[i] =
-                (PendingRequest){ .next_free = i + 1 < grown ? i + 1 : NO_SLOT, .generation = 1 };
+            office->pending[i] = (PendingRequest){ .next_free = i + 1 < grown ? i + 1 : NO_SLOT };
         office->n_pending_slots = grown;
         office->first_free = n;
     }
     slot = &office->pending[office->first_free];
-    id = ((uint64_t)slot->generation << 32) | office->first_free;
+    slot->id = id = ++office->n_asked << POST_OFFICE_SLOT_BITS | office->first_free;
     office->first_free = slot->next_free;
     slot->call = message->call;
     slot->keys = *keys;
@@ -107,6 +94,14 @@ uint64_t post_office_add_pending(PostOffice *office, const Message *message, con
     slot->row_bytes = output != NULL && keys->n > 0 ? message->row_bytes : 0;
     slot->epoch = message->epoch;
     slot->node = office->servers[message->server].node;
+    slot->kind = message->kind;
+    slot->table = message->table;
+    slot->part = message->part;
+    slot->worker = message->request.worker;
+    slot->clock = message->request.clock;
+    slot->input = input;
+    slot->input_row_bytes = message->row_bytes;
+    slot->tuning = message->request.tuning;
     slot->answer = message->kind == MESSAGE_HANDLER && !message->request.handler_call->is_kept
                        ? &message->request.handler_call->answer
                        : NULL;
@@ -116,9 +111,7 @@ uint64_t post_office_add_pending(PostOffice *office, const Message *message, con
     return id;
 }
 
-/* Frees the slot and hands its contents over. From now on only the calling thread writes to the
- * request's output. The lock is held. */
-static PendingRequest take_slot(PostOffice *office, uint32_t index)
+PendingRequest post_office_take_slot(PostOffice *office, uint32_t index)
 {
     PendingRequest *slot = &office->pending[index];
     const PendingRequest taken = *slot;
@@ -127,7 +120,6 @@ static PendingRequest take_slot(PostOffice *office, uint32_t index)
         direct_read_revoke(slot->direct);
     slot->direct = NULL;
     slot->call = NULL;
-    slot->generation++;
     slot->next_free = office->first_free;
     office->first_free = index;
     return taken;
@@ -146,7 +138,7 @@ void post_office_cancel(PostOffice *office, uint32_t epoch)
                 (epoch != POST_OFFICE_ALL_EPOCHS && office->pending[i].epoch != epoch)))
             i++;
         if (i < office->n_pending_slots)
-            taken = take_slot(office, i);
+            taken = post_office_take_slot(office, i);
         pthread_mutex_unlock(&office->lock);
         if (taken.call == NULL)
             return;
@@ -196,7 +188,7 @@ static void scatter(const PendingRequest *request, const char *rows)
 /* The slot of the request of this id; NULL: it does not wait any more. The lock is held. */
 static PendingRequest *find_request(PostOffice *office, uint64_t id)
 {
-    const uint32_t index = (uint32_t)id;
+    const uint32_t index = (uint32_t)(id % MOST_SLOTS);
 
     if (index >= office->n_pending_slots)
         return NULL;
@@ -204,7 +196,7 @@ static PendingRequest *find_request(PostOffice *office, uint64_t id)
 
     if (slot->call == NULL)
         return NULL;
-    if (slot->generation != (uint32_t)(id >> 32)) /* it was for an earlier request */
+    if (slot->id != id) /* it was for an earlier request */
         return NULL;
     return slot;
 }
@@ -315,7 +307,7 @@ const char *post_office_receive_reply(PostOffice *office, const Incoming *incomi
     if (slot != NULL) {
         if (incoming->values == slot->output) /* its direct read has ended, and is not revoked */
             slot->direct = NULL;
-        taken = take_slot(office, (uint32_t)incoming->header.reply.request_id);
+        taken = post_office_take_slot(office, (uint32_t)(slot - office->pending));
     }
     pthread_mutex_unlock(&office->lock);
     if (taken.call == NULL)

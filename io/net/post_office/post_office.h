@@ -58,8 +58,13 @@ typedef struct {
     /* guarded by lock: requests to other nodes that are not answered yet */
     PendingRequest *pending;
     uint32_t n_pending_slots;
+    uint64_t n_asked; /* requests that have had a slot */
     uint32_t first_free;
 } PostOffice;
+
+/* The id of a request to another node is its number, among all that the office has asked, and then
+ * its slot, in so many bits. */
+#define POST_OFFICE_SLOT_BITS 20
 
 /* The most bytes of rows that one message to or from another node carries, whatever that node's
  * sizes are. A receiver refuses more. */
@@ -137,6 +142,12 @@ bool post_office_wait(PostOffice *office, Call *call, int timeout_ms);
 
 /* Whether, and of which node, a call waits for an answer; for messages. */
 bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node);
+
+/* Sends again, in their order, the requests about a part that wait for an answer of another node:
+ * to the server that has the part now. For parts that know what they have had (a table with
+ * replicas): what was done is not done again. It may be sent at any time; but what a server may be
+ * sent before must not come behind. A call of a handler ends as CALL_MOVED. */
+void post_office_send_again(PostOffice *office, uint32_t table, uint32_t part, uint32_t server);
 
 /* From now on, until post_office_unlisten has returned, the listener gets each clock before this
  * node's servers do: on the thread that receives it, with only the listeners' lock held. */

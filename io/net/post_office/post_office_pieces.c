@@ -65,9 +65,13 @@ static void add_input(WireRequest *to, const Message *message, const RubatoKeys 
 
     (void)piece;
     to->input.number = message->number;
+    to->input.sequence = message->sequence;
     to->input.kind = message->fed_kind;
-    to->input.hyper = message->fed_kind == MESSAGE_TUNE ? (uint32_t)tuning->hyper : 0;
-    to->input.value = message->fed_kind == MESSAGE_TUNE ? tuning->value : 0;
+    to->input.hyper = 0;
+    if (message->fed_kind != MESSAGE_TUNE)
+        return;
+    to->input.hyper = (uint32_t)tuning->hyper;
+    memcpy(&to->first_key, &tuning->value, sizeof to->first_key);
 }
 
 /* By kind: adds to a header what the kind carries besides keys and input. NULL: nothing. */
@@ -85,11 +89,11 @@ typedef struct {
     char *output;
 } Piece;
 
-/* Sends one message of keys, whose input and output are at most POST_OFFICE_MAX_VALUE_BYTES. False
- * if there is no memory for it. */
-static bool send_piece(PostOffice *office, const Message *message, const Piece *piece)
+static inline __attribute__((always_inline)) Frame *make_frame(PostOffice *office,
+                                                               const Message *message,
+                                                               const RubatoKeys *keys,
+                                                               bool has_input)
 {
-    const RubatoKeys *keys = &piece->keys;
     const uint32_t node = office->servers[message->server].node;
     const size_t delta_bytes =
         keys->keys == NULL || network_is_memory(office->network, node) ? 0 : key_codec_size(keys);
@@ -103,7 +107,7 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         .key_bytes = keys->keys == NULL ? 0
                      : delta_bytes > 0  ? delta_bytes
                                         : keys->n * sizeof(RubatoKey),
-        .value_bytes = piece->input != NULL ? keys->n * message->row_bytes : 0,
+        .value_bytes = has_input ? keys->n * message->row_bytes : 0,
         .request = { .table = message->table,
                      .part = message->part,
                      .server = message->server,
@@ -119,9 +123,38 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
     Frame *frame = network_new_frame(office->network, &header);
 
     if (frame == NULL)
+        return NULL;
+    if (delta_bytes > 0)
+        key_codec_encode(keys, frame_keys(frame), delta_bytes);
+    else if (keys->keys != NULL)
+        frame_set_keys(frame, keys);
+    return frame;
+}
+
+Frame *post_office_make_frame(PostOffice *office, const Message *message, const RubatoKeys *keys,
+                              const char *input)
+{
+    Frame *const frame = make_frame(office, message, keys, input != NULL);
+
+    if (frame != NULL && input != NULL && keys->n > 0)
+        gather_input(frame_values(frame), keys, input, message->row_bytes);
+    return frame;
+}
+
+/* Sends one message of keys, whose input and output are at most POST_OFFICE_MAX_VALUE_BYTES. False
+ * if there is no memory for it. */
+static bool send_piece(PostOffice *office, const Message *message, const Piece *piece)
+{
+    const RubatoKeys *keys = &piece->keys;
+    const uint32_t node = office->servers[message->server].node;
+    const size_t value_bytes = piece->input != NULL ? keys->n * message->row_bytes : 0;
+    Frame *const frame = make_frame(office, message, keys, piece->input != NULL);
+
+    if (frame == NULL)
         return false;
     if (message->call != NULL) {
-        const uint64_t id = post_office_add_pending(office, message, keys, piece->output);
+        const uint64_t id =
+            post_office_add_pending(office, message, keys, piece->input, piece->output);
 
         if (id == 0) {
             frame_free(frame);
@@ -129,16 +162,11 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         }
         frame_header(frame)->request.id = id;
     }
-    if (delta_bytes > 0)
-        key_codec_encode(keys, frame_keys(frame), delta_bytes);
-    else if (keys->keys != NULL)
-        frame_set_keys(frame, keys);
-    if (keys->at == NULL &&
-        network_takes_values(office->network, node, (size_t)header.value_bytes)) {
+    if (keys->at == NULL && network_takes_values(office->network, node, value_bytes)) {
         network_push_values(office->network, node, frame, piece->input);
         return true;
     }
-    if (header.value_bytes > 0)
+    if (value_bytes > 0)
         gather_input(frame_values(frame), keys, piece->input, message->row_bytes);
     network_push(office->network, node, frame);
     return true;

@@ -1,6 +1,7 @@
 /* The post office from inside: what its files share.
  *
  *   post_office.c           actors of this node, requests that wait for an answer, news for others
+ *   post_office_again.c     requests that are sent again, to another server
  *   post_office_pieces.c    requests to other nodes, cut into pieces
  *   post_office_handlers.c  calls of handlers, and their answers
  *   post_office_receive.c   requests and clocks of other nodes
@@ -12,18 +13,54 @@
 #include "io/net/handler_call.h"
 #include "io/net/post_office/post_office.h"
 
+/* A request to another node that waits for its answer, or a piece of one. */
+struct PendingRequest {
+    Call *call; /* NULL: the slot is free */
+    RubatoKeys keys;
+    char *output;
+    DirectRead *direct; /* reads the answer to `output` at this moment; NULL: none does */
+    size_t row_bytes;   /* 0: the answer has no rows */
+    uint32_t epoch;
+    uint32_t node;
+    uint64_t id;
+    uint32_t next_free;
+
+    /* what it needs to be sent again: see post_office_again.c */
+    MessageKind kind;
+    uint32_t table, part;
+    uint32_t worker;
+    uint64_t clock;
+    const char *input; /* of its keys; NULL: none */
+    size_t input_row_bytes;
+    RubatoTuning tuning; /* MESSAGE_TUNE */
+
+    HandlerAnswer *answer;      /* MESSAGE_HANDLER: where its answer goes; else NULL */
+    struct AnswerPiece *pieces; /* that have come of it */
+    struct AnswerPiece **pieces_end;
+    size_t n_come; /* bytes of them */
+};
+
 /* ---- post_office.c ---- */
 
-/* Notes a request to another node. The answer to these keys goes to `output`. Returns its id; 0 if
- * there is no memory. */
+/* Notes a request to another node, or a piece of one, with the input of its keys. The answer goes
+ * to `output`. Returns its id; 0 if there is no memory. */
 uint64_t post_office_add_pending(PostOffice *office, const Message *message, const RubatoKeys *keys,
-                                 char *output);
+                                 const char *input, char *output);
+
+/* Frees the slot and hands its contents over. From now on only the calling thread writes to the
+ * request's output. The lock is held. */
+PendingRequest post_office_take_slot(PostOffice *office, uint32_t index);
 
 /* For a frame of a few hundred bytes that a thread may not do without: ends the process if it is
  * NULL. (transfer full) */
 Frame *post_office_need_frame(Frame *frame);
 
 /* ---- post_office_pieces.c ---- */
+
+/* A frame for these keys of a request, and their input if it is not NULL. NULL: no memory.
+ * (transfer full) */
+Frame *post_office_make_frame(PostOffice *office, const Message *message, const RubatoKeys *keys,
+                              const char *input);
 
 /* Sends a request to its server on another node. If there is no memory for a piece, its part of the
  * call ends with CALL_NO_MEMORY. Without a call nothing more is sent, and this returns false. */

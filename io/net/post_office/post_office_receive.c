@@ -5,6 +5,8 @@
 
 #include "io/net/link/key_codec.h"
 
+#include <string.h>
+
 /* The receiving thread itself handles a request of another node with at most this many values.
  * Several servers share the work better on their own threads. For a single server, passing the
  * request on costs more than any wait. */
@@ -227,9 +229,13 @@ static void take_piece(Message *to, const WireRequest *from)
 static void take_input(Message *to, const WireRequest *from)
 {
     to->number = from->input.number;
+    to->sequence = from->input.sequence;
     to->fed_kind = (uint8_t)from->input.kind;
-    to->request.tuning =
-        (RubatoTuning){ .hyper = (RubatoHyper)from->input.hyper, .value = from->input.value };
+    if (to->fed_kind != MESSAGE_TUNE)
+        return;
+    /* it has no keys, so its value is where the first one would be */
+    to->request.tuning.hyper = (RubatoHyper)from->input.hyper;
+    memcpy(&to->request.tuning.value, &from->first_key, sizeof to->request.tuning.value);
 }
 
 /* By kind: takes from a header what the kind carries besides keys and input. NULL: nothing. */
@@ -280,6 +286,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
                                .n = (size_t)asked->n_keys },
                      .input = incoming->values },
         .input_bytes = incoming->value_bytes,
+        .sequence = asked->id,
     };
     if (additions[header->kind] != NULL)
         additions[header->kind](message, asked);

@@ -80,8 +80,20 @@ bool part_inputs(const Server *server, uint32_t table, uint32_t part, PartDigest
     return true;
 }
 
+/* What the part has had of the engines of nodes; NULL: it has no replicas. */
+static const InputSequences *find_had(const Server *server, uint32_t table, uint32_t part)
+{
+    const ServerTable *here = server_find_table(server, table);
+    const FedPart *fed = here->parts[part].fed;
+
+    if (here->parts[part].replica != NULL)
+        return here->parts[part].replica->had;
+    return fed == NULL ? NULL : fed->had;
+}
+
 bool part_digest(const Server *server, uint32_t table, uint32_t part, PartDigest *found)
 {
+    const InputSequences *had;
     uint64_t position;
 
     if (!part_inputs(server, table, part, found))
@@ -89,5 +101,8 @@ bool part_digest(const Server *server, uint32_t table, uint32_t part, PartDigest
     found->digest =
         shard_digest(found->is_primary ? server_find_shard(server, table, part)
                                        : server_find_replica(server, table, part, &position));
+    had = find_had(server, table, part);
+    if (had != NULL)
+        found->digest = add_bytes(found->digest, had->last, had->n_senders * sizeof had->last[0]);
     return true;
 }

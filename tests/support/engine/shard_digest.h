@@ -15,7 +15,7 @@ uint64_t shard_digest(RubatoShard *shard);
 typedef struct {
     bool is_primary;
     uint64_t n_inputs; /* that it has had */
-    uint64_t digest;
+    uint64_t digest;   /* of the shard, and of what engines have sent to the part */
     uint32_t n_models; /* of a replica: tasks whose end it has not had */
 } PartDigest;
 

@@ -95,6 +95,8 @@ static bool check_tables(SimNode *node, const SimJob *job, GError **error)
 {
     const SimScenario *const scenario = job->scenario;
 
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        sim_replicas_have_all(node, scenario->tables[i].name);
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
         g_autofree int64_t *rows = read_table(node, scenario, table, error);
@@ -377,10 +379,11 @@ static void trace_log(const gchar *domain, GLogLevelFlags level, const gchar *te
     SIM_TRACE("log: %s", text);
 }
 
-static void job_init(SimJob *job, const SimScenario *scenario, int64_t *progress_ns)
+static void job_init(SimJob *job, SimCluster *cluster, const SimScenario *scenario)
 {
+    job->cluster = cluster;
     job->scenario = scenario;
-    job->progress_ns = progress_ns;
+    job->progress_ns = &cluster->progress_ns;
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
         job->histories[i] =
@@ -409,9 +412,9 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     cluster->n_living = scenario->n_nodes;
     cluster->killed_ms = -1;
     cluster->path = write_cluster_file(scenario);
-    job_init(&cluster->job, &cluster->plain, &cluster->progress_ns);
-    job_init(&cluster->job_beside, &cluster->beside, &cluster->progress_ns);
-    job_init(&cluster->job_again, &cluster->again, &cluster->progress_ns);
+    job_init(&cluster->job, cluster, &cluster->plain);
+    job_init(&cluster->job_beside, cluster, &cluster->beside);
+    job_init(&cluster->job_again, cluster, &cluster->again);
     sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);
     sim_begin(&scenario->options);
     sim_network_begin(&scenario->network);

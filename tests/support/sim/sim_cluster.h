@@ -167,9 +167,16 @@ typedef struct {
     SimHistory *histories[SIM_MOST_TABLES];
     uint32_t task, begun_task; /* the present one; histories know of */
     int64_t *progress_ns;      /* when something was last done */
+    struct SimCluster *cluster;
 } SimJob;
 
 /* The function of each worker; user_data is a SimJob. */
 bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error);
+
+/* ---- sim_replicas.c ---- */
+
+/* If tables have replicas: a worker's node sends again, to the same server, what is not answered
+ * about a part that follows from the number. It makes no difference, except to messages. */
+void sim_replicas_send_again(const SimJob *job, const char *table, uint64_t number);
 
 #endif

@@ -57,6 +57,10 @@ bool sim_services_ask(SimNode *node, uint32_t round, GError **error);
  * replicas. */
 bool sim_replicas_compare(const SimNode *node, const char *name, GError **error);
 
+/* The same when this node knows that a task on the table has ended well, before anything is
+ * read. */
+void sim_replicas_have_all(const SimNode *node, const char *name);
+
 /* The inputs that the primaries of a table's parts have had. */
 #define SIM_MOST_PARTS 16
 typedef struct {

@@ -118,6 +118,62 @@ static void compare_part(const SimCluster *cluster, const Table *table, uint32_t
                      part, table->spec->name, found[i].n_inputs, primary.n_inputs);
 }
 
+void sim_replicas_send_again(const SimJob *job, const char *name, uint64_t number)
+{
+    RubatoEngine *const engine = job->cluster->nodes[sim_node()].engine;
+    const Table *table;
+
+    if (job->scenario->n_replicas == 0 || number % 3 > 0)
+        return;
+    pthread_mutex_lock(&engine->lock); /* the task holds the table */
+    table = engine_find_table(engine, name, NULL);
+    pthread_mutex_unlock(&engine->lock);
+    const uint32_t part = (uint32_t)(number / 3 % table->map->n_parts);
+    const uint32_t server = part_map_server(table->map, part);
+
+    if (!post_office_is_local(&engine->office, server))
+        post_office_send_again(&engine->office, table->id, part, server);
+}
+
+/* A task has ended: all that it added is in the replicas, although nothing has been read and no
+ * other message has followed. Only its end may be under way to them. */
+static void compare_after_task(const SimCluster *cluster, const Table *table)
+{
+    for (uint32_t part = 0; part < table->map->n_parts; part++) {
+        uint64_t digest = 0;
+        uint32_t n_found = 0;
+
+        for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+            const RubatoEngine *const engine = cluster->nodes[i].engine;
+
+            for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++) {
+                PartDigest found;
+
+                if (!part_digest(&engine->servers[j], table->id, part, &found))
+                    continue;
+                if (n_found++ > 0 && found.digest != digest)
+                    sim_fail("a task has ended, and a replica of part %u of table %s lacks some "
+                             "of its Adds",
+                             part, table->spec->name);
+                digest = found.digest;
+            }
+        }
+    }
+}
+
+void sim_replicas_have_all(const SimNode *node, const char *name)
+{
+    RubatoEngine *const engine = node->engine;
+    const Table *table;
+
+    if (node->cluster->scenario->n_replicas == 0)
+        return;
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, name, NULL);
+    pthread_mutex_unlock(&engine->lock);
+    compare_after_task(node->cluster, table);
+}
+
 bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
 {
     RubatoEngine *const engine = node->engine;

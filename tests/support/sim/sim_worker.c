@@ -425,8 +425,10 @@ static bool work(Self *self, SimJob *job, GError **error)
             self->job->task == scenario->n_tasks)
             return fail_at(error, __FILE__, __LINE__, "it goes on", " by its seed");
         think(self);
-        for (uint32_t j = 0; j < scenario->n_tables; j++)
+        for (uint32_t j = 0; j < scenario->n_tables; j++) {
             TRY(iterate(self, &self->tables[j], error));
+            sim_replicas_send_again(job, scenario->tables[j].name, self->state);
+        }
         SIM_TRACE("worker %u has done iteration %u", self->rank, i);
         *job->progress_ns = sim_now_ns();
     }

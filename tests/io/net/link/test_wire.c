@@ -60,7 +60,7 @@ static const WireHeader feed_header = { .kind = MESSAGE_FEED,
                                                      .part = 3,
                                                      .worker = 8,
                                                      .n_keys = 4,
-                                                     .input = { .value = 0.25,
+                                                     .input = { .sequence = UINT64_MAX - 1,
                                                                 .hyper = RUBATO_HYPER_LEARNING_RATE,
                                                                 .kind = MESSAGE_TUNE,
                                                                 .number = UINT64_MAX - 2 } } };
@@ -176,7 +176,7 @@ START_TEST(the_number_of_an_input_is_no_id_and_its_kind_is_small)
     ck_assert_uint_eq(read.request.input.number, feed_header.request.input.number);
     ck_assert_uint_eq(read.request.input.kind, feed_header.request.input.kind);
     ck_assert_uint_eq(read.request.input.hyper, feed_header.request.input.hyper);
-    ck_assert_double_eq(read.request.input.value, feed_header.request.input.value);
+    ck_assert_uint_eq(read.request.input.sequence, feed_header.request.input.sequence);
     wire_store_u32(feed.bytes + 76, UINT8_MAX + 1);
     ck_assert_str_eq(wire_read_message(feed.bytes, feed.size, &read),
                      "its kind of input is unknown");

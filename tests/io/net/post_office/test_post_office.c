@@ -208,9 +208,10 @@ END_TEST
 
 START_TEST(an_answer_that_nobody_waits_for_is_dropped)
 {
-    const Incoming incoming = {
-        .node = 0, .header = { .kind = MESSAGE_REPLY, .reply = { .request_id = UINT64_C(1) << 32 } }
-    };
+    const Incoming incoming = { .node = 0,
+                                .header = { .kind = MESSAGE_REPLY,
+                                            .reply = { .request_id = UINT64_C(1)
+                                                                     << POST_OFFICE_SLOT_BITS } } };
     const Call call = { .ended = NULL };
     uint32_t node;
     Rig rig;
@@ -271,17 +272,18 @@ static void ask_get(PostOffice *office, Message *get, Call *call, uint64_t *row)
     call_sent(call);
 }
 
-/* The answer of a node with a row of so many bytes, to the request of that slot and generation. */
-static const char *answer_get(PostOffice *office, uint32_t node, uint64_t generation, uint32_t slot,
+/* The answer of a node with a row of so many bytes, to the request of that number and slot. */
+static const char *answer_get(PostOffice *office, uint32_t node, uint64_t number, uint32_t slot,
                               const uint64_t *row, size_t n_bytes)
 {
     return post_office_receive_reply(
-        office, &(Incoming){ .node = node,
-                             .header = { .kind = MESSAGE_REPLY,
-                                         .reply = { .request_id = generation << 32 | slot,
-                                                    .min_clock = 8 } },
-                             .values = row,
-                             .value_bytes = n_bytes });
+        office,
+        &(Incoming){ .node = node,
+                     .header = { .kind = MESSAGE_REPLY,
+                                 .reply = { .request_id = number << POST_OFFICE_SLOT_BITS | slot,
+                                            .min_clock = 8 } },
+                     .values = row,
+                     .value_bytes = n_bytes });
 }
 
 START_TEST(an_answer_ends_its_own_request_alone)
@@ -351,8 +353,8 @@ START_TEST(slots_of_requests_are_used_again_and_by_one_at_a_time)
             ask_get(office, &gets[i], &calls[i], &rows[i]);
         /* what was never asked takes no slot, nor gives one back */
         for (uint32_t slot = n; slot < N_SLOTS; slot++)
-            for (uint64_t generation = 1; generation < 25; generation++)
-                (void)answer_get(office, 0, generation, slot, &nine, 8);
+            for (uint64_t number = 1; number < 20 * N_AT_ONCE; number++)
+                (void)answer_get(office, 0, number, slot, &nine, 8);
         for (uint32_t i = 0; i < n; i++)
             require_msg(!call_has_ended(&calls[i]), "round %d: call %u", round, i);
         post_office_cancel(office, 1);

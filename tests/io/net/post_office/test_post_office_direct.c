@@ -11,7 +11,8 @@ static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 1 };
 
 static const WireHeader row_of_8 = { .kind = MESSAGE_REPLY,
                                      .value_bytes = 8,
-                                     .reply = { .request_id = UINT64_C(1) << 32 } };
+                                     .reply = { .request_id = UINT64_C(1)
+                                                              << POST_OFFICE_SLOT_BITS } };
 
 /* Node 1 has asked server 0, which is on node 0, for a row. */
 typedef struct {
@@ -91,11 +92,12 @@ START_TEST(an_answer_is_read_to_the_place_of_its_own_request_alone)
     header.value_bytes = 16;
     ck_assert(!post_office_begin_direct(office, 0, &header, direct));
     header = row_of_8;
-    header.reply.request_id = UINT64_C(2) << 32; /* a later one, a slot that nobody has */
+    header.reply.request_id = UINT64_C(9)
+                              << POST_OFFICE_SLOT_BITS; /* a later one, a slot that nobody has */
     ck_assert(!post_office_begin_direct(office, 0, &header, direct));
-    header.reply.request_id = (UINT64_C(1) << 32) + 9999;
+    header.reply.request_id = (UINT64_C(1) << POST_OFFICE_SLOT_BITS) + 9999;
     ck_assert(!post_office_begin_direct(office, 0, &header, direct));
-    header.reply.request_id = (UINT64_C(1) << 32) + 1; /* the list */
+    header.reply.request_id = (UINT64_C(2) << POST_OFFICE_SLOT_BITS) + 1; /* the list */
     ck_assert(!post_office_begin_direct(office, 0, &header, direct));
     header = row_of_8;
     header.reply.status = CALL_REFUSED;
@@ -185,7 +187,7 @@ START_TEST(the_end_of_a_read_is_none_of_a_later_request)
     ck_assert(post_office_begin_direct(office, 0, &row_of_8, &scene.direct));
     post_office_cancel(office, 1);
     ask_get(office, &get, &call, &later_row);
-    later.reply.request_id = UINT64_C(2) << 32;
+    later.reply.request_id = UINT64_C(2) << POST_OFFICE_SLOT_BITS;
     ck_assert(post_office_begin_direct(office, 0, &later, &direct));
     post_office_end_direct(office, &scene.direct);
     post_office_cancel(office, 1);
