@@ -68,6 +68,8 @@ typedef enum {
     CONTROL_CALL_RUN,
     CONTROL_CALL_MOVE,
     CONTROL_CALL_BARRIER, /* never has a GO: when all are there, COMMIT says so */
+    CONTROL_CALL_WRITE,   /* the files of a snapshot; its manifest */
+    CONTROL_CALL_RESTORE, /* the check of a snapshot; its rows */
     CONTROL_CALL_END,
 } ControlCall;
 

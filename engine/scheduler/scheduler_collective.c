@@ -30,6 +30,8 @@ static const struct {
     [CONTROL_CALL_RUN] = { "ran ", "run " },
     [CONTROL_CALL_MOVE] = { "moved ", "move " },
     [CONTROL_CALL_BARRIER] = { "waited in a barrier", "wait in a barrier" },
+    [CONTROL_CALL_WRITE] = { "wrote ", "write " },
+    [CONTROL_CALL_RESTORE] = { "restored ", "restore " },
 };
 
 static void collective_free(Collective *collective)

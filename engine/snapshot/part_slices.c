@@ -1,0 +1,201 @@
+/* Slices of a part. What runs as the server's owner is marked so; the rest runs on the caller's
+ * thread, which waits meanwhile. */
+#include "engine/snapshot/part_slices.h"
+
+#include <rubato/error.h>
+
+#include "models/handlers/handler.h"
+#include "models/ragged/ragged.h"
+#include "models/shard/shard.h"
+#include "models/update/rule.h"
+
+/* So many keys of rows of different lengths are looked at for a slice. */
+#define RAGGED_KEYS ((size_t)1024)
+
+static bool is_ragged(const PartSlices *slices)
+{
+    return slices->table->spec->shape == RUBATO_SHAPE_RAGGED;
+}
+
+bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Server *server,
+                      GError **error)
+{
+    const size_t bytes = table->row_bytes + table->state_bytes;
+
+    *slices = (PartSlices){ .table = table, .part = part, .server = server };
+    slices->most = is_ragged(slices) ? RAGGED_KEYS : MAX(1, PART_ROWS_BYTES / bytes);
+    slices->keys = g_try_new(RubatoKey, slices->most);
+    slices->values = is_ragged(slices) ? NULL : g_try_malloc(slices->most * bytes);
+    if (slices->keys != NULL && (is_ragged(slices) || slices->values != NULL))
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                "table %s: no memory for a slice of part %u", table->spec->name, part);
+    part_slices_clear(slices);
+    return false;
+}
+
+void part_slices_clear(PartSlices *slices)
+{
+    g_clear_pointer(&slices->keys, g_free);
+    g_clear_pointer(&slices->values, g_free);
+    handler_answer_clear(&slices->answer);
+}
+
+/* ---- as the server's owner ---- */
+
+/* The next keys: a run of the part's range, or those that its storage lists. */
+static RubatoKeys find_keys(PartSlices *slices, const RubatoShard *shard)
+{
+    RubatoKeys keys = { .n = 0 };
+    uint64_t n_rows;
+
+    if (rubato_table_spec_holds_range(slices->table->spec)) {
+        shard_range(shard, &keys.first, &n_rows);
+        keys.first += slices->next;
+    } else {
+        n_rows = shard_n_rows(shard);
+        keys.keys = slices->keys;
+    }
+    if (slices->next == 0)
+        slices->n_rows = n_rows;
+    if (n_rows != slices->n_rows)
+        slices->fault = "rows were created while it was read";
+    else
+        keys.n = (size_t)MIN(n_rows - slices->next, slices->most);
+    if (keys.keys != NULL)
+        shard_list(shard, slices->next, keys.n, slices->keys);
+    return keys;
+}
+
+/* A shard that has no memory tells its server, which must not take it for the fault of the request
+ * that comes next. */
+static bool has_starved(Server *server)
+{
+    const bool has = server->starved;
+
+    server->starved = false;
+    return has;
+}
+
+static void read_even(PartSlices *slices, RubatoShard *shard, const RubatoKeys *keys)
+{
+    void *states = (unsigned char *)slices->values + keys->n * slices->table->row_bytes;
+
+    slices->rows = (RubatoSnapshotRows){
+        .keys = keys->keys, .first = keys->first, .n = keys->n, .values = slices->values
+    };
+    shard_get(shard, keys, slices->values);
+    if (slices->table->state_bytes > 0) {
+        shard_get_state(shard, keys, states);
+        slices->rows.states = states;
+    }
+}
+
+/* Asks for rows of different lengths, or their lengths alone. */
+static bool ask_ragged(RubatoShard *shard, const char *name, const RubatoKeys *keys,
+                       HandlerAnswer *answer)
+{
+    HandlerCall call = { .ops = ragged_find(name), .arguments = "" };
+
+    handler_run(&call, shard, keys);
+    *answer = call.answer;
+    return answer->failure == NULL && answer->bytes != NULL;
+}
+
+/* As many of the keys as have about the bytes of a slice, and one at least. */
+static size_t count_fitting(const PartSlices *slices, RubatoShard *shard, const RubatoKeys *keys)
+{
+    const size_t value_bytes = rubato_dtype_size(slices->table->spec->dtype);
+    HandlerAnswer lengths;
+    size_t n = 0;
+
+    if (ask_ragged(shard, "ragged.lengths", keys, &lengths))
+        for (size_t n_bytes = 0; n < keys->n && n_bytes < PART_ROWS_BYTES; n++)
+            n_bytes += value_bytes * ((const uint32_t *)lengths.bytes)[n];
+    handler_answer_clear(&lengths);
+    return n;
+}
+
+static void read_ragged(PartSlices *slices, RubatoShard *shard, RubatoKeys keys)
+{
+    if (keys.keys == NULL)
+        for (size_t i = 0; i < keys.n; i++)
+            slices->keys[i] = keys.first + i;
+    keys.keys = slices->keys;
+    keys.n = count_fitting(slices, shard, &keys);
+    handler_answer_clear(&slices->answer);
+    if (keys.n == 0 || !ask_ragged(shard, "ragged.get", &keys, &slices->answer)) {
+        slices->fault = "there is no memory for its rows";
+        return;
+    }
+    slices->rows = (RubatoSnapshotRows){
+        .keys = keys.keys,
+        .n = keys.n,
+        .values = (const unsigned char *)slices->answer.bytes + keys.n * sizeof(uint32_t),
+        .lengths = slices->answer.bytes,
+    };
+}
+
+static void read_slice(Server *server, void *data)
+{
+    PartSlices *slices = data;
+    RubatoShard *shard = server_find_shard(server, slices->table->id, slices->part);
+    RubatoKeys keys;
+
+    slices->rows = (RubatoSnapshotRows){ .n = 0 };
+    slices->fault = NULL;
+    if (shard == NULL) {
+        slices->fault = "it is not on its server";
+        return;
+    }
+    keys = find_keys(slices, shard);
+    if (keys.n == 0)
+        return;
+    if (is_ragged(slices))
+        read_ragged(slices, shard, keys);
+    else
+        read_even(slices, shard, &keys);
+    if (has_starved(server))
+        slices->fault = "there is no memory for its rows";
+}
+
+/* ---- on the caller's thread ---- */
+
+bool part_slices_next(PartSlices *slices, GError **error)
+{
+    servers_run(slices->server, 1, read_slice, slices);
+    slices->next += slices->rows.n;
+    if (slices->fault == NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s: part %u cannot be read: %s",
+                slices->table->spec->name, slices->part, slices->fault);
+    return false;
+}
+
+typedef struct {
+    const PartSlices *slices;
+    bool is_tuned[N_HYPERS];
+    double values[N_HYPERS];
+} Tunings;
+
+static void read_tunings(Server *server, void *data)
+{
+    Tunings *tunings = data;
+    const RubatoShard *shard =
+        server_find_shard(server, tunings->slices->table->id, tunings->slices->part);
+
+    for (uint32_t i = 0; shard != NULL && i < N_HYPERS; i++)
+        tunings->is_tuned[i] = shard_tuned(shard, (RubatoHyper)i, &tunings->values[i]);
+}
+
+bool part_slices_tuned(const PartSlices *slices, PartTunedFunc function, void *user_data,
+                       GError **error)
+{
+    Tunings tunings = { .slices = slices };
+
+    servers_run(slices->server, 1, read_tunings, &tunings);
+    for (uint32_t i = 0; i < N_HYPERS; i++)
+        if (tunings.is_tuned[i] && !function(i, tunings.values[i], user_data, error))
+            return false;
+    return true;
+}

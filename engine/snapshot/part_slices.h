@@ -1,0 +1,43 @@
+/* The rows of a part, slice by slice, as a snapshot has them. A slice is copied on the thread of
+ * the part's server, so that requests are handled between two slices, and no more than a slice is
+ * in memory.
+ *
+ * Threads: any that is not a server's owner; one at a time. */
+#ifndef RUBATO_ENGINE_SNAPSHOT_PART_SLICES_H
+#define RUBATO_ENGINE_SNAPSHOT_PART_SLICES_H
+
+#include "engine/catalogue.h"
+#include "engine/server/server.h"
+#include "io/net/handler_call.h"
+#include "io/store/part_rows.h"
+
+typedef struct {
+    const Table *table;
+    uint32_t part;
+    Server *server;
+    uint64_t next;        /* the next row's number */
+    uint64_t n_rows;      /* when the first slice was read */
+    size_t most;          /* rows of a slice */
+    RubatoKey *keys;      /* most */
+    void *values;         /* of most rows; with state behind them */
+    HandlerAnswer answer; /* of rows of different lengths */
+    const char *fault;    /* why the last slice could not be read */
+
+    RubatoSnapshotRows rows; /* the present slice; n is 0 behind the last one */
+} PartSlices;
+
+/* Begins with a part that is on that server of this node. RUBATO_ERROR_MEMORY. */
+bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Server *server,
+                      GError **error);
+void part_slices_clear(PartSlices *slices);
+
+/* Reads the next slice. RUBATO_ERROR_MEMORY; RUBATO_ERROR_INVALID if rows were created since the
+ * first one. */
+bool part_slices_next(PartSlices *slices, GError **error);
+
+/* Gets the hyper-parameters that were tuned. */
+typedef bool (*PartTunedFunc)(uint32_t hyper, double value, void *user_data, GError **error);
+bool part_slices_tuned(const PartSlices *slices, PartTunedFunc function, void *user_data,
+                       GError **error);
+
+#endif

@@ -1,0 +1,151 @@
+/* Snapshots: tables on disk, with all that training needs to go on from there.
+ *
+ * A snapshot is a folder in a directory of snapshots. It is whole or it is not there: its folder
+ * gets its name when all of it has reached the disk. Every block of it has a checksum. So a
+ * snapshot that is torn, or of which a byte has changed, is never restored; the error names the
+ * table, the part, the file and the offset.
+ *
+ * On a cluster the directory lies where all nodes see it under the same path. Each node writes the
+ * parts that its servers have. One run at a time writes to a directory.
+ *
+ * Errors: RUBATO_ERROR_IO for what the system refuses, _FORMAT for what is damaged, _NOT_FOUND if
+ * there is no such snapshot or table, _MEMORY.
+ *
+ * Threads: the calls on an engine are collective. A RubatoSnapshot belongs to one thread at a
+ * time. */
+#ifndef RUBATO_SNAPSHOT_H
+#define RUBATO_SNAPSHOT_H
+
+#include <rubato/engine.h>
+
+G_BEGIN_DECLS
+
+/* How blocks are stored. */
+typedef enum {
+    RUBATO_PACKING_NONE,
+    RUBATO_PACKING_ZSTD, /* a block that gets no smaller is stored as it is */
+} RubatoPacking;
+
+typedef struct {
+    const char *directory;     /* created if it is not there; the folder above it is */
+    const char *const *tables; /* which ones, ended by NULL; NULL: all */
+    RubatoPacking packing;
+    uint32_t keep;    /* of all snapshots in the directory the newest so many stay; 0: all */
+    const char *note; /* for the caller's own use, such as how far training has come: up to 64 KiB
+                       * of UTF-8, the same on all nodes. NULL: none */
+} RubatoSnapshotSpec;
+
+/* Collective. Writes a snapshot of tables as they are: rows, the state that the update rule keeps
+ * beside them, and the hyper-parameters that were tuned. Between tasks only: while a task runs it
+ * is RUBATO_ERROR_INVALID. No other thread may write to the tables meanwhile.
+ *
+ * If it fails, the earlier snapshots are there as before. number, if not NULL, is set to the
+ * snapshot's; numbers ascend. */
+RUBATO_API bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapshotSpec *spec,
+                                       uint64_t *number, GError **error);
+
+/* What to restore. */
+typedef enum {
+    RUBATO_RESTORE_ALL,    /* values, state and tuned hyper-parameters */
+    RUBATO_RESTORE_VALUES, /* values alone; the rows have the state of new ones */
+} RubatoRestoreWhat;
+
+typedef struct {
+    const char *directory;
+    uint64_t number;           /* 0: the newest one that is not damaged; the log says which newer
+                                * ones are, and how */
+    const char *const *tables; /* ended by NULL; NULL: all of the snapshot */
+    RubatoRestoreWhat what;
+} RubatoRestoreSpec;
+
+/* Collective. Gives tables the rows of a snapshot. Between tasks only. The tables must be there,
+ * and may differ from those of the snapshot in their storage, parts, model and initial values, and
+ * lie on other nodes and servers; f32 may become f64 and the other way round, and i32 may become
+ * i64. Rows that the snapshot does not have stay as they are: restore into new tables.
+ *
+ * The whole snapshot is read and checked before the first row is written. A table that does not fit
+ * is RUBATO_ERROR_MISMATCH, with both shapes: another width, rows of one length and of different
+ * lengths, a dtype that would lose more than digits, a range without all keys of the snapshot, or,
+ * unless values alone are restored, another update rule.
+ *
+ * number, if not NULL, is set to the snapshot's. */
+RUBATO_API bool rubato_engine_restore(RubatoEngine *engine, const RubatoRestoreSpec *spec,
+                                      uint64_t *number, GError **error);
+
+/* ---- reading without an engine ---- */
+
+typedef struct RubatoSnapshot RubatoSnapshot;
+
+/* A table of a snapshot, as it was. The names are those of RubatoTableSpec, never NULL. */
+typedef struct {
+    const char *name;
+    RubatoDtype dtype;
+    RubatoShape shape;
+    uint32_t width;
+    const char *storage;
+    bool holds_range; /* its keys are first_key .. first_key + n_keys - 1 */
+    RubatoKey first_key;
+    uint64_t n_keys;
+    const char *update;
+    uint32_t state_width; /* values of state beside each row */
+    uint32_t n_parts;
+    uint64_t n_rows;
+    uint64_t n_bytes; /* on disk */
+} RubatoSnapshotTable;
+
+/* Some rows of a part. */
+typedef struct {
+    const RubatoKey *keys; /* n; NULL: they follow one another from `first` on */
+    RubatoKey first;
+    size_t n;
+    const void *values;      /* n × width values; of a ragged table the rows one after the other */
+    const void *states;      /* n × state_width values; NULL: the table has none */
+    const uint32_t *lengths; /* of a ragged table: values of each row; else NULL */
+} RubatoSnapshotRows;
+
+/* The numbers of the whole snapshots in a directory, ascending. None if the directory is not there.
+ * (*numbers: transfer full, g_free) */
+RUBATO_API bool rubato_snapshot_list(const char *directory, uint64_t **numbers, size_t *n,
+                                     GError **error);
+
+/* Opens a snapshot and reads its manifest. number 0: the newest. (transfer full) */
+RUBATO_API RubatoSnapshot *rubato_snapshot_open(const char *directory, uint64_t number,
+                                                GError **error);
+
+/* NULL is allowed. */
+RUBATO_API void rubato_snapshot_free(RubatoSnapshot *snapshot);
+
+RUBATO_API uint64_t rubato_snapshot_number(const RubatoSnapshot *snapshot);
+RUBATO_API int64_t rubato_snapshot_time_us(const RubatoSnapshot *snapshot); /* since 1970, UTC */
+RUBATO_API RubatoPacking rubato_snapshot_packing(const RubatoSnapshot *snapshot);
+
+/* The caller's note; NULL: none. (transfer none) */
+RUBATO_API const char *rubato_snapshot_note(const RubatoSnapshot *snapshot);
+
+/* The tables, in the order of their names. NULL: there is none of that number or name. (transfer
+ * none) */
+RUBATO_API size_t rubato_snapshot_n_tables(const RubatoSnapshot *snapshot);
+RUBATO_API const RubatoSnapshotTable *rubato_snapshot_table(const RubatoSnapshot *snapshot,
+                                                            size_t i);
+RUBATO_API const RubatoSnapshotTable *rubato_snapshot_find_table(const RubatoSnapshot *snapshot,
+                                                                 const char *name);
+
+/* Gets some rows, which are valid during the call. False, with the error set, ends the reading. */
+typedef bool (*RubatoSnapshotRowsFunc)(const RubatoSnapshotRows *rows, void *user_data,
+                                       GError **error);
+
+/* Reads a part of a table. Each row comes once, in no order; dense rows ascend. No more is held in
+ * memory than about 1 MB, or one row. Rows of a damaged block do not come, but those before it have
+ * come then. function NULL: the part is only checked. */
+RUBATO_API bool rubato_snapshot_read_part(const RubatoSnapshot *snapshot, const char *table,
+                                          uint32_t part, RubatoSnapshotRowsFunc function,
+                                          void *user_data, GError **error);
+
+/* Reads all of it, and checks every byte. */
+RUBATO_API bool rubato_snapshot_verify(const RubatoSnapshot *snapshot, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoSnapshot, rubato_snapshot_free)
+
+G_END_DECLS
+
+#endif

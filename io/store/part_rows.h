@@ -1,0 +1,55 @@
+/* The file of a part in a snapshot: a block file whose stream is a sequence of records.
+ *
+ *   tuned   a hyper-parameter that was tuned, and its number
+ *   run     rows of consecutive keys: the first key, values, state
+ *   keyed   rows of any keys: keys, values, state
+ *   ragged  rows of different lengths: keys, lengths, values
+ *
+ * A record begins with its kind, the number of its rows and the bytes that follow. The number of
+ * the block file is the number of rows.
+ *
+ * Threads: a writer and a reader belong to one thread at a time. */
+#ifndef RUBATO_IO_STORE_PART_ROWS_H
+#define RUBATO_IO_STORE_PART_ROWS_H
+
+#include "io/store/block_file.h"
+
+/* About so many bytes of rows make a record. One row is written even if it is longer. */
+#define PART_ROWS_BYTES ((size_t)256 << 10)
+
+/* What all rows of a part have in common. */
+typedef struct {
+    size_t row_bytes;   /* 0: rows of different lengths */
+    size_t state_bytes; /* beside each row */
+    size_t value_bytes;
+} PartShape;
+
+/* ---- writing ---- */
+
+typedef struct PartWriter PartWriter;
+
+/* (transfer full) */
+PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packing,
+                            const PartShape *shape, GError **error);
+bool part_writer_tuned(PartWriter *writer, uint32_t hyper, double value, GError **error);
+bool part_writer_rows(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error);
+bool part_writer_finish(PartWriter *writer, GError **error);
+void part_writer_free(PartWriter *writer); /* NULL is allowed */
+
+/* ---- reading ---- */
+
+/* Gets what is in a part. NULL functions: it is only checked. */
+typedef struct {
+    bool (*rows)(const RubatoSnapshotRows *rows, void *user_data, GError **error);
+    bool (*tuned)(uint32_t hyper, double value, void *user_data, GError **error);
+    void *user_data;
+} PartTaker;
+
+/* Reads all of a part. n_rows: how many it must have. */
+bool part_rows_read(const char *path, uint64_t seed, const BlockFileSum *sum,
+                    const PartShape *shape, uint64_t n_rows, const PartTaker *taker,
+                    GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(PartWriter, part_writer_free)
+
+#endif

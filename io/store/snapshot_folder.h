@@ -1,0 +1,46 @@
+/* The folders of a directory of snapshots: how one is written, found and removed.
+ *
+ *   DIR/snapshot-000012/manifest    a whole snapshot
+ *   DIR/snapshot-000012/0.3.rows    part 3 of its table 0
+ *   DIR/.writing-SEED/              one that is being written
+ *   DIR/.removing-000009/           one that is being removed
+ *
+ * A folder gets the name of a snapshot when all files in it, the manifest last, have reached the
+ * disk. So what a crash leaves behind has a name that begins with a dot, and no reader sees it. The
+ * next snapshot removes it.
+ *
+ * Errors: RUBATO_ERROR_IO names the path.
+ *
+ * Threads: any; one process at a time writes to a directory, but several nodes of a run may write
+ * into the same folder. */
+#ifndef RUBATO_IO_STORE_SNAPSHOT_FOLDER_H
+#define RUBATO_IO_STORE_SNAPSHOT_FOLDER_H
+
+#include "io/store/manifest.h"
+
+/* The folder in which a snapshot is written, that of a whole one, and the file of a part in either.
+ * (transfer full) */
+char *snapshot_folder_writing(const char *directory, uint64_t seed);
+char *snapshot_folder_whole(const char *directory, uint64_t number);
+char *snapshot_folder_part(const char *folder, size_t table, uint32_t part);
+
+/* Makes the directory and the folder of a snapshot that is to be written. Either may be there. */
+bool snapshot_folder_begin(const char *directory, uint64_t seed, GError **error);
+
+/* Writes the manifest and gives the folder its name, when all parts are in it. */
+bool snapshot_folder_commit(const char *directory, const Manifest *manifest, uint64_t *number,
+                            GError **error);
+
+/* Removes what was written, after an error. What cannot be removed stays for the next time. */
+void snapshot_folder_abandon(const char *directory, uint64_t seed);
+
+/* Removes what earlier runs left behind, but not the folder of `seed`. */
+void snapshot_folder_tidy(const char *directory, uint64_t seed);
+
+/* Removes all snapshots but the newest `keep` ones. */
+bool snapshot_folder_keep(const char *directory, uint32_t keep, GError **error);
+
+/* Reads the manifest of a whole snapshot. RUBATO_ERROR_NOT_FOUND: there is none. (transfer full) */
+Manifest *snapshot_folder_read(const char *directory, uint64_t number, GError **error);
+
+#endif

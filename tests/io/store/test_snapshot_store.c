@@ -1,0 +1,380 @@
+/* Snapshots on disk: what is written comes back, and what is torn, flipped or half written never
+ * does. */
+#include <errno.h>
+#include <fcntl.h>
+#include <rubato/error.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/runner.h"
+#include "tests/support/store/failing_calls.h"
+#include "tests/support/store/small_snapshot.h"
+
+#include "io/net/link/checksum.h"
+
+static char *directory;
+
+static void set_up(void)
+{
+    directory = g_dir_make_tmp("rubato-store-XXXXXX", NULL);
+}
+
+static void tear_down(void)
+{
+    remove_tree(directory);
+    g_free(directory);
+}
+
+static uint64_t write_one(uint64_t seed, RubatoPacking packing)
+{
+    g_autoptr(GError) error = NULL;
+    uint64_t number;
+
+    ck_assert_msg(small_snapshot_write(directory, seed, packing, &number, &error), "%s",
+                  error != NULL ? error->message : "");
+    return number;
+}
+
+/* How many entries a folder has. */
+static unsigned count_entries(const char *path)
+{
+    GDir *dir = g_dir_open(path, 0, NULL);
+    unsigned n = 0;
+
+    while (g_dir_read_name(dir) != NULL)
+        n++;
+    g_dir_close(dir);
+    return n;
+}
+
+static void expect_list(size_t n_expected, const uint64_t *expected)
+{
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    ck_assert(rubato_snapshot_list(directory, &numbers, &n, NULL));
+    ck_assert_uint_eq(n, n_expected);
+    if (n > 0)
+        ck_assert_mem_eq(numbers, expected, n * sizeof *numbers);
+}
+
+START_TEST(snapshot_comes_back_as_it_was)
+{
+    const RubatoPacking packing = _i == 0 ? RUBATO_PACKING_NONE : RUBATO_PACKING_ZSTD;
+
+    ck_assert_uint_eq(write_one(11, packing), 1);
+    ck_assert_uint_eq(write_one(12, packing), 2);
+    small_snapshot_check(directory, 1, 11);
+    small_snapshot_check(directory, 2, 12);
+    small_snapshot_check(directory, 0, 12); /* the newest */
+    expect_list(2, (const uint64_t[]){ 1, 2 });
+}
+END_TEST
+
+START_TEST(snapshot_is_written_by_short_and_interrupted_calls)
+{
+    failing_calls_be_short(true);
+    write_one(5, RUBATO_PACKING_NONE);
+    failing_calls_be_short(false);
+    small_snapshot_check(directory, 1, 5);
+}
+END_TEST
+
+/* What the disk has taken, it has taken before the next name is given. */
+START_TEST(files_reach_the_disk_before_their_names)
+{
+    static const char part[] = "writev writev fsync "; /* a block, and the end */
+    g_autoptr(GString) expected = g_string_new("mkdir mkdir ");
+
+    for (size_t i = 0; i < 4; i++)
+        g_string_append(expected, part);
+    g_string_append(expected, "fsync write fsync rename fsync rename fsync ");
+    failing_calls_note();
+    write_one(1, RUBATO_PACKING_NONE);
+    ck_assert_str_eq(failing_calls_noted(), expected->str);
+}
+END_TEST
+
+START_TEST(directory_that_is_not_there_has_no_snapshots)
+{
+    g_autofree char *nowhere = g_build_filename(directory, "nowhere", NULL);
+    g_autofree uint64_t *numbers = NULL;
+    g_autoptr(GError) error = NULL;
+    size_t n;
+
+    ck_assert(rubato_snapshot_list(nowhere, &numbers, &n, NULL));
+    ck_assert_uint_eq(n, 0);
+    ck_assert_ptr_null(rubato_snapshot_open(nowhere, 0, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND));
+}
+END_TEST
+
+START_TEST(folders_that_are_no_snapshots_are_not_listed)
+{
+    static const char *const others[] = { "snapshot-1", "snapshot-000000", "snapshot-000007",
+                                          "snapshot-00000x" };
+
+    write_one(1, RUBATO_PACKING_NONE);
+    for (size_t i = 0; i < G_N_ELEMENTS(others); i++) {
+        g_autofree char *path = g_build_filename(directory, others[i], NULL);
+
+        ck_assert_int_eq(g_mkdir_with_parents(path, 0777), 0); /* without a manifest */
+    }
+    expect_list(1, (const uint64_t[]){ 1 });
+}
+END_TEST
+
+START_TEST(newest_snapshots_are_kept)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++)
+        write_one(seed, RUBATO_PACKING_NONE);
+    ck_assert(snapshot_folder_keep(directory, 0, NULL)); /* all */
+    ck_assert(snapshot_folder_keep(directory, 9, NULL));
+    ck_assert_uint_eq(count_entries(directory), 5);
+    ck_assert(snapshot_folder_keep(directory, 2, NULL));
+    expect_list(2, (const uint64_t[]){ 4, 5 });
+    ck_assert_uint_eq(count_entries(directory), 2);
+    small_snapshot_check(directory, 5, 5);
+    ck_assert_uint_eq(write_one(6, RUBATO_PACKING_NONE), 6);
+}
+END_TEST
+
+/* ---- damage ---- */
+
+static void verify_damaged(const char *file, const char *what, size_t at)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, 1, &error);
+    const bool is_good = snapshot != NULL && rubato_snapshot_verify(snapshot, &error);
+
+    require_msg(!is_good, "%s: byte %zu was %s, and nothing was found", file, at, what);
+    require_msg(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT), "%s", error->message);
+    require_msg(strstr(error->message, file) != NULL, "the file %s is not named: %s", file,
+                error->message);
+    require_msg(strstr(file, ".rows") == NULL || strstr(error->message, ", part ") != NULL,
+                "the part is not named: %s", error->message);
+}
+
+/* Changes every tenth byte of a file, and cuts the file at every fiftieth. */
+static void damage(const char *folder, const char *file)
+{
+    g_autofree char *path = g_build_filename(folder, file, NULL);
+    g_autofree char *bytes = NULL;
+    const int fd = open(path, O_WRONLY);
+    gsize n;
+
+    ck_assert(g_file_get_contents(path, &bytes, &n, NULL));
+    for (gsize at = 0; at < n; at += 10) {
+        const char changed = (char)(bytes[at] ^ (1 << at / 10 % 8));
+
+        require_msg(pwrite(fd, &changed, 1, (off_t)at) == 1, "%s", path);
+        verify_damaged(file, "changed", at);
+        require_msg(pwrite(fd, &bytes[at], 1, (off_t)at) == 1, "%s", path);
+        if (at % 50 != 0)
+            continue;
+        require_msg(ftruncate(fd, (off_t)at) == 0, "%s", path);
+        verify_damaged(file, "the last", at);
+        require_msg(pwrite(fd, bytes + at, n - at, (off_t)at) == (ssize_t)(n - at), "%s", path);
+    }
+    close(fd);
+}
+
+START_TEST(every_tenth_byte_that_changes_is_found)
+{
+    const RubatoPacking packing = _i == 0 ? RUBATO_PACKING_NONE : RUBATO_PACKING_ZSTD;
+    g_autofree char *folder = snapshot_folder_whole(directory, 1);
+    GDir *dir;
+
+    write_one(3, packing);
+    dir = g_dir_open(folder, 0, NULL);
+    ck_assert_uint_eq(count_entries(folder), 5);
+    for (const char *file; (file = g_dir_read_name(dir)) != NULL;)
+        damage(folder, file);
+    g_dir_close(dir);
+    small_snapshot_check(directory, 1, 3); /* what was damaged was put right again */
+}
+END_TEST
+
+START_TEST(file_of_another_snapshot_is_refused)
+{
+    g_autofree char *first = snapshot_folder_whole(directory, 1);
+    g_autofree char *second = snapshot_folder_whole(directory, 2);
+    g_autofree char *from = snapshot_folder_part(second, 1, 0);
+    g_autofree char *to = snapshot_folder_part(first, 1, 0);
+
+    write_one(3, RUBATO_PACKING_NONE);
+    write_one(4, RUBATO_PACKING_NONE);
+    ck_assert_int_eq(rename(from, to), 0);
+    verify_damaged("1.0.rows", "another snapshot's", 0);
+}
+END_TEST
+
+START_TEST(part_in_the_place_of_another_is_refused)
+{
+    g_autofree char *folder = snapshot_folder_whole(directory, 1);
+    g_autofree char *first = snapshot_folder_part(folder, 2, 0);
+    g_autofree char *second = snapshot_folder_part(folder, 2, 1);
+
+    write_one(3, RUBATO_PACKING_NONE);
+    ck_assert_int_eq(rename(second, first), 0);
+    verify_damaged("2.0.rows", "another part's", 0);
+}
+END_TEST
+
+START_TEST(file_with_more_behind_its_end_is_refused)
+{
+    g_autofree char *folder = snapshot_folder_whole(directory, 1);
+    g_autofree char *path = snapshot_folder_part(folder, 0, 0);
+
+    write_one(3, RUBATO_PACKING_NONE);
+    const int fd = open(path, O_WRONLY | O_APPEND);
+    ck_assert_int_eq(write(fd, "x", 1), 1);
+    close(fd);
+    verify_damaged("0.0.rows", "added", 0);
+}
+END_TEST
+
+START_TEST(file_that_is_missing_is_named)
+{
+    g_autofree char *folder = snapshot_folder_whole(directory, 1);
+    g_autofree char *path = snapshot_folder_part(folder, 2, 1);
+    g_autoptr(GError) error = NULL;
+
+    write_one(3, RUBATO_PACKING_NONE);
+    ck_assert_int_eq(unlink(path), 0);
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, 1, NULL);
+    ck_assert(!rubato_snapshot_verify(snapshot, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
+    ck_assert_ptr_nonnull(strstr(error->message, "table weights, part 1"));
+    ck_assert_ptr_nonnull(strstr(error->message, path));
+}
+END_TEST
+
+/* A manifest with the right checksum, but with something in it that cannot be. */
+static const struct {
+    const char *was, *is;
+} wrong_manifests[] = {
+    { "format=1\n", "format=2\n" },
+    { "tables=3\n", "tables=4\n" },
+    { "tables=3\n", "tables=99999999999999999999\n" },
+    { "dtype=i64\n", "dtype=i63\n" },
+    { "ragged=true\n", "ragged=perhaps\n" },
+    { "width=3\n", "width=0\n" },
+    { "width=3\n", "width=4294967295\n" },
+    { "parts=2\n", "parts=3\n" },
+    { "parts=2\n", "parts=0\n" },
+    { "parts=2\n", "parts=4000000000\n" },
+    { "name=weights\n", "name=a\n" },
+    { "name=weights\n", "nam=weights\n" },
+    { "rows=70\n", "rows=-1\n" },
+    { "[snapshot]\n", "[snap\n" },
+};
+
+START_TEST(manifest_that_makes_no_sense_is_refused)
+{
+    g_autofree char *folder = snapshot_folder_whole(directory, 1);
+    g_autofree char *path = g_build_filename(folder, MANIFEST_NAME, NULL);
+    g_autofree char *text = NULL;
+    g_autoptr(GString) body = NULL;
+
+    write_one(3, RUBATO_PACKING_NONE);
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    body = g_string_new(text);
+    g_string_truncate(body, (gsize)(strstr(text, "# checksum ") - text));
+    ck_assert_uint_ne(g_string_replace(body, wrong_manifests[_i].was, wrong_manifests[_i].is, 0),
+                      0);
+    const uint64_t sum = checksum(body->str, body->len, 0);
+    g_string_append_printf(body, "# checksum %016" G_GINT64_MODIFIER "x\n", sum);
+    ck_assert(g_file_set_contents(path, body->str, (gssize)body->len, NULL));
+    verify_damaged("manifest", "wrong", 0);
+}
+END_TEST
+
+/* ---- failures ---- */
+
+/* The seed of the second snapshot is this and the number of the call that fails: a program draws a
+ * new one each time, too. */
+#define SECOND 100u
+
+/* The first snapshot is there. Writes a second one, and lets a call fail. True: none has failed. */
+static bool write_with_failure(uint64_t at, FailingWhich which, int error_number)
+{
+    g_autoptr(GError) error = NULL;
+    uint64_t number = 0;
+
+    failing_calls_begin(at, which, error_number);
+    const bool ok =
+        small_snapshot_write(directory, SECOND + at, RUBATO_PACKING_ZSTD, &number, &error);
+    const bool has_failed = failing_calls_end();
+
+    if (!ok) {
+        require_msg(has_failed, "%s", error->message);
+        require_msg(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO), "%s", error->message);
+        require_msg(number == 0, "an output was set");
+    }
+    return !has_failed;
+}
+
+/* Calls whose failure loses nothing: a descriptor that was only read, or a file of an earlier run
+ * that stays. Only these may fail in a snapshot that succeeds. */
+static bool may_fail(const char *name)
+{
+    return strcmp(name, "close") == 0 || strcmp(name, "unlink") == 0 || strcmp(name, "rmdir") == 0;
+}
+
+START_TEST(failure_of_any_call_leaves_the_last_good_snapshot)
+{
+    const int error_number = _i % 2 == 0 ? ENOSPC : EIO;
+    const FailingWhich which = _i / 2 == 0 ? FAILING_ONE : FAILING_REST;
+    g_autofree char *second = snapshot_folder_whole(directory, 2);
+    unsigned n_failures = 0, n_second = 0;
+    uint64_t at = 0;
+
+    write_one(1, RUBATO_PACKING_NONE);
+    for (; !write_with_failure(at, which, error_number); at++) {
+        g_autofree uint64_t *numbers = NULL;
+        size_t n;
+
+        small_snapshot_check(directory, 1, 1);
+        ck_assert(rubato_snapshot_list(directory, &numbers, &n, NULL));
+        if (n == 2) { /* then it is whole */
+            require_msg(which == FAILING_REST || may_fail(failing_calls_name()),
+                        "%s failed, and a snapshot was made", failing_calls_name());
+            small_snapshot_check(directory, 2, SECOND + at);
+            remove_tree(second);
+            n_second++;
+        }
+        n_failures++;
+    }
+    ck_assert_uint_gt(n_failures, 30);
+    ck_assert_uint_lt(n_second, n_failures / 2);
+    small_snapshot_check(directory, 2, SECOND + at);
+    /* What the failures left is gone: the last one tidied up. */
+    ck_assert_uint_eq(count_entries(directory), 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("snapshot store");
+    TCase *cases = tcase_create("files");
+
+    tcase_set_timeout(cases, 20);
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_loop_test(cases, snapshot_comes_back_as_it_was, 0, 2);
+    tcase_add_test(cases, snapshot_is_written_by_short_and_interrupted_calls);
+    tcase_add_test(cases, files_reach_the_disk_before_their_names);
+    tcase_add_test(cases, directory_that_is_not_there_has_no_snapshots);
+    tcase_add_test(cases, folders_that_are_no_snapshots_are_not_listed);
+    tcase_add_test(cases, newest_snapshots_are_kept);
+    tcase_add_loop_test(cases, every_tenth_byte_that_changes_is_found, 0, 2);
+    tcase_add_test(cases, file_of_another_snapshot_is_refused);
+    tcase_add_test(cases, part_in_the_place_of_another_is_refused);
+    tcase_add_test(cases, file_with_more_behind_its_end_is_refused);
+    tcase_add_test(cases, file_that_is_missing_is_named);
+    tcase_add_loop_test(cases, manifest_that_makes_no_sense_is_refused, 0,
+                        G_N_ELEMENTS(wrong_manifests));
+    tcase_add_loop_test(cases, failure_of_any_call_leaves_the_last_good_snapshot, 0, 4);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
