@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apps/kit/report/app_output.h"
+#include "apps/rubato/checkpoint.h"
 #include "apps/rubato/history.h"
 
 #define EXIT_USAGE 2
@@ -23,6 +24,8 @@ static const char HELP[] =
     "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
     "  rubato history check DIR\n"
     "                       judge the history that a run has written\n"
+    "  rubato checkpoint list|verify|show|diff|export DIR ...\n"
+    "                       look into a directory of snapshots\n"
     "  rubato secret FILE   make FILE, a secret for nodes that are started otherwise\n"
     "  rubato help COMMAND  more about a command\n"
     "  rubato --version     print the version\n"
@@ -368,6 +371,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "history") == 0) {
         g_set_prgname("rubato history");
         context = history_new_context(&json);
+    } else if (strcmp(argv[1], "checkpoint") == 0) {
+        g_set_prgname("rubato checkpoint");
+        context = checkpoint_new_context();
     } else if (g_strv_contains(ROLES, argv[1])) {
         g_autofree char *program = g_strdup_printf("rubato %s", argv[1]);
         g_set_prgname(program);
@@ -394,6 +400,7 @@ int main(int argc, char **argv)
                      { "server", role },
                      { "worker", role },
                      { "history", history_command },
+                     { "checkpoint", checkpoint_command },
                      { "help", help },
                      { "--help", help },
                      { "-h", help } };
@@ -401,9 +408,9 @@ int main(int argc, char **argv)
     app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
-        return fail_usage("",
-                          "which command? run, scheduler, server, worker, check, history, secret "
-                          "or help");
+        return fail_usage(
+            "", "which command? run, scheduler, server, worker, check, history, checkpoint, "
+                "secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -418,7 +425,7 @@ int main(int argc, char **argv)
 
     g_autofree char *message = g_strdup_printf(
         "no command '%s'; there are run, scheduler, server, worker, check, history, "
-        "secret and help",
+        "checkpoint, secret and help",
         argv[1]);
     return fail_usage("", message);
 }

@@ -1,0 +1,241 @@
+/* The command `rubato checkpoint`: what is in a directory of snapshots. */
+#include "apps/rubato/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EXIT_DIFFERENT 1
+#define EXIT_USAGE 2
+
+static const char SUMMARY[] =
+    "Looks into a directory of snapshots, which rubato_engine_snapshot and --checkpoint write.\n"
+    "  list DIR             a line for each whole snapshot, the newest last\n"
+    "  verify DIR [NUMBER]  read every byte of all snapshots, or of one\n"
+    "  show DIR [NUMBER]    the tables of the newest one, or of another\n"
+    "  diff DIR A B         which rows of two snapshots differ\n"
+    "  export DIR NUMBER FOLDER\n"
+    "                       write its tables as NumPy arrays into FOLDER";
+
+static const char DESCRIPTION[] =
+    "The exit code is 0 if all is well, 1 if a snapshot is damaged or not there, or if two\n"
+    "differ, and 2 for a wrong command line.";
+
+GOptionContext *checkpoint_new_context(void)
+{
+    GOptionContext *context = g_option_context_new("COMMAND DIR ...");
+
+    g_option_context_set_summary(context, SUMMARY);
+    g_option_context_set_description(context, DESCRIPTION);
+    return context;
+}
+
+static int fail(const GError *error)
+{
+    g_printerr("rubato checkpoint: %s\n", error->message);
+    return EXIT_FAILURE;
+}
+
+/* ---- what is in a snapshot ---- */
+
+/* (transfer full) */
+static char *time_text(const RubatoSnapshot *snapshot)
+{
+    const int64_t seconds = rubato_snapshot_time_us(snapshot) / G_USEC_PER_SEC;
+    g_autoptr(GDateTime) time = g_date_time_new_from_unix_local(seconds);
+
+    return time != NULL ? g_date_time_format(time, "%Y-%m-%d %H:%M:%S")
+                        : g_strdup("at an unknown time");
+}
+
+/* The note on one line. (transfer full) */
+static char *note_text(const RubatoSnapshot *snapshot)
+{
+    const char *note = rubato_snapshot_note(snapshot);
+    g_autofree char *line = g_strdup(note != NULL ? note : "");
+
+    g_strchomp(g_strdelimit(line, "\n\r\t", ' '));
+    return *line != '\0' ? g_strdup_printf("  %s", line) : g_strdup("");
+}
+
+static void print_line(const RubatoSnapshot *snapshot)
+{
+    g_autofree char *time = time_text(snapshot);
+    g_autofree char *note = note_text(snapshot);
+    uint64_t n_rows = 0, n_bytes = 0;
+
+    for (size_t i = 0; i < rubato_snapshot_n_tables(snapshot); i++) {
+        n_rows += rubato_snapshot_table(snapshot, i)->n_rows;
+        n_bytes += rubato_snapshot_table(snapshot, i)->n_bytes;
+    }
+    g_autofree char *size = g_format_size_full(n_bytes, G_FORMAT_SIZE_IEC_UNITS);
+    g_print("%6" G_GUINT64_FORMAT "  %s  %zu %s  %" G_GUINT64_FORMAT " rows  %s%s\n",
+            rubato_snapshot_number(snapshot), time, rubato_snapshot_n_tables(snapshot),
+            rubato_snapshot_n_tables(snapshot) == 1 ? "table" : "tables", n_rows, size, note);
+}
+
+static void print_table(const RubatoSnapshotTable *table)
+{
+    g_autofree char *range = table->holds_range ? g_strdup_printf(" of %" G_GUINT64_FORMAT
+                                                                  " keys from %" G_GUINT64_FORMAT,
+                                                                  table->n_keys, table->first_key)
+                                                : g_strdup("");
+    g_autofree char *width = table->shape == RUBATO_SHAPE_RAGGED
+                                 ? g_strdup("of different lengths")
+                                 : g_strdup_printf("× %u", table->width);
+    g_autofree char *size = g_format_size_full(table->n_bytes, G_FORMAT_SIZE_IEC_UNITS);
+
+    g_print("%s\n", table->name);
+    g_print("  rows     %" G_GUINT64_FORMAT ", %s %s\n", table->n_rows,
+            rubato_dtype_name(table->dtype), width);
+    g_print("  storage  %s%s\n", table->storage, range);
+    g_print("  rule     %s, %u values of state\n", table->update, table->state_width);
+    g_print("  on disk  %s in %u parts\n", size, table->n_parts);
+}
+
+/* ---- the commands: each gets what follows its name ---- */
+
+/* The snapshot that an argument names; the newest one if it is NULL. (transfer full) */
+static RubatoSnapshot *open_snapshot(const char *directory, const char *text, GError **error)
+{
+    guint64 number = 0;
+
+    if (text != NULL && !g_ascii_string_to_unsigned(text, 10, 1, UINT64_MAX, &number, NULL)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "expected the number of a snapshot, found \"%s\"", text);
+        return NULL;
+    }
+    return rubato_snapshot_open(directory, number, error);
+}
+
+/* Does something with each snapshot; what is wrong with one does not keep it from the next. */
+static int for_each(const char *directory,
+                    bool (*function)(const RubatoSnapshot *snapshot, GError **error))
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree uint64_t *numbers = NULL;
+    int code = EXIT_SUCCESS;
+    size_t n;
+
+    if (!rubato_snapshot_list(directory, &numbers, &n, &error))
+        return fail(error);
+    if (n == 0) {
+        g_printerr("rubato checkpoint: %s: there is no snapshot in it\n", directory);
+        return EXIT_FAILURE;
+    }
+    for (size_t i = 0; i < n; i++) {
+        g_autoptr(GError) fault = NULL;
+        g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, numbers[i], &fault);
+
+        if (snapshot == NULL || !function(snapshot, &fault))
+            code = fail(fault);
+    }
+    return code;
+}
+
+static bool list_one(const RubatoSnapshot *snapshot, GError **error)
+{
+    (void)error;
+    print_line(snapshot);
+    return true;
+}
+
+static int list(char **arguments)
+{
+    return for_each(arguments[0], list_one);
+}
+
+static bool verify_one(const RubatoSnapshot *snapshot, GError **error)
+{
+    if (!rubato_snapshot_verify(snapshot, error))
+        return false;
+    g_print("snapshot %" G_GUINT64_FORMAT " is good\n", rubato_snapshot_number(snapshot));
+    return true;
+}
+
+static int verify(char **arguments)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoSnapshot) snapshot = NULL;
+
+    if (arguments[1] == NULL)
+        return for_each(arguments[0], verify_one);
+    snapshot = open_snapshot(arguments[0], arguments[1], &error);
+    return snapshot != NULL && verify_one(snapshot, &error) ? EXIT_SUCCESS : fail(error);
+}
+
+static int show(char **arguments)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoSnapshot) snapshot = open_snapshot(arguments[0], arguments[1], &error);
+
+    if (snapshot == NULL)
+        return fail(error);
+    g_autofree char *time = time_text(snapshot);
+    g_print("snapshot %" G_GUINT64_FORMAT ", %s%s\n", rubato_snapshot_number(snapshot), time,
+            rubato_snapshot_packing(snapshot) == RUBATO_PACKING_ZSTD ? ", packed by zstd" : "");
+    if (rubato_snapshot_note(snapshot) != NULL)
+        g_print("%s\n", rubato_snapshot_note(snapshot));
+    for (size_t i = 0; i < rubato_snapshot_n_tables(snapshot); i++)
+        print_table(rubato_snapshot_table(snapshot, i));
+    return EXIT_SUCCESS;
+}
+
+static int diff(char **arguments)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoSnapshot) left = open_snapshot(arguments[0], arguments[1], &error);
+    g_autoptr(RubatoSnapshot) right =
+        left != NULL ? open_snapshot(arguments[0], arguments[2], &error) : NULL;
+    bool same;
+
+    if (right == NULL || !checkpoint_diff(left, right, &same, &error))
+        return fail(error);
+    return same ? EXIT_SUCCESS : EXIT_DIFFERENT;
+}
+
+static int export(char **arguments)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoSnapshot) snapshot = open_snapshot(arguments[0], arguments[1], &error);
+
+    return snapshot != NULL && checkpoint_export(snapshot, arguments[2], &error) ? EXIT_SUCCESS
+                                                                                 : fail(error);
+}
+
+static const struct {
+    const char *name, *usage;
+    int least, most; /* arguments */
+    int (*run)(char **arguments);
+} commands[] = {
+    { "list", "list DIR", 1, 1, list },
+    { "verify", "verify DIR [NUMBER]", 1, 2, verify },
+    { "show", "show DIR [NUMBER]", 1, 2, show },
+    { "diff", "diff DIR A B", 3, 3, diff },
+    { "export", "export DIR NUMBER FOLDER", 3, 3, export },
+};
+
+static int fail_usage(const char *message)
+{
+    g_printerr("rubato checkpoint: %s\nTry 'rubato help checkpoint'.\n", message);
+    return EXIT_USAGE;
+}
+
+int checkpoint_command(int argc, char **argv)
+{
+    g_autoptr(GOptionContext) context = checkpoint_new_context();
+    g_autoptr(GError) error = NULL;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error))
+        return fail_usage(error->message);
+    for (size_t i = 0; argc > 1 && i < G_N_ELEMENTS(commands); i++) {
+        const int n_arguments = argc - 2;
+
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        if (n_arguments >= commands[i].least && n_arguments <= commands[i].most)
+            return commands[i].run(argv + 2); /* a NULL ends them */
+        g_autofree char *usage = g_strdup_printf("rubato checkpoint %s", commands[i].usage);
+        return fail_usage(usage);
+    }
+    return fail_usage("which command? list, verify, show, diff or export");
+}

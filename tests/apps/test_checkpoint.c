@@ -1,0 +1,180 @@
+/* The command `rubato checkpoint`, run as a user does. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "apps/kit/model/app_npy.h"
+#include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
+
+static char *directory;
+
+static void set_up(void)
+{
+    directory = g_dir_make_tmp("rubato-checkpoint-XXXXXX", NULL);
+}
+
+static void tear_down(void)
+{
+    remove_tree(directory);
+    g_free(directory);
+}
+
+typedef struct {
+    int status;
+    char *out, *err;
+} Said;
+
+static void said_clear(Said *said)
+{
+    g_free(said->out);
+    g_free(said->err);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Said, said_clear)
+
+/* Runs `rubato checkpoint COMMAND DIRECTORY` and up to two more arguments. */
+static Said run(const char *command, const char *first, const char *second)
+{
+    const char *const argv[] = {
+        TEST_BIN_DIR "/rubato", "checkpoint", command, directory, first, second, NULL
+    };
+    g_autoptr(GError) error = NULL;
+    Said said;
+
+    ck_assert_msg(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL,
+                               &said.out, &said.err, &said.status, &error),
+                  "%s", error != NULL ? error->message : "");
+    said.status = WEXITSTATUS(said.status);
+    return said;
+}
+
+static void expect(const Said *said, int status, const char *out, const char *err)
+{
+    ck_assert_msg(said->status == status, "%d: %s%s", said->status, said->out, said->err);
+    ck_assert_msg(strstr(said->out, out) != NULL, "%s", said->out);
+    ck_assert_msg(strstr(said->err, err) != NULL, "%s", said->err);
+}
+
+static void write_one(uint64_t seed)
+{
+    uint64_t number;
+
+    ck_assert(small_snapshot_write(directory, seed, RUBATO_PACKING_ZSTD, &number, NULL));
+}
+
+static void break_second(void)
+{
+    g_autofree char *folder = snapshot_folder_whole(directory, 2);
+    g_autofree char *path = snapshot_folder_part(folder, 1, 0);
+
+    ck_assert(g_file_set_contents(path, "x", 1, NULL));
+}
+
+START_TEST(snapshots_are_listed_and_shown)
+{
+    write_one(1);
+    write_one(2);
+    g_auto(Said) listed = run("list", NULL, NULL);
+    expect(&listed, 0, "     1  20", "");
+    expect(&listed, 0, "3 tables  119 rows", "");
+    ck_assert_ptr_nonnull(strstr(strstr(listed.out, "     1"), "     2")); /* the newest last */
+    ck_assert_ptr_nonnull(strstr(listed.out, "epoch 3 of 4 [100 %]"));     /* on one line */
+    g_auto(Said) shown = run("show", NULL, NULL);
+    expect(&shown, 0, "snapshot 2, ", "");
+    expect(&shown, 0, "  rows     40, f32 × 3\n  storage  dense of 40 keys from 0\n", "");
+    expect(&shown, 0, "  rule     adagrad, 2 values of state\n", "");
+    g_auto(Said) first = run("show", "1", NULL);
+    expect(&first, 0, "snapshot 1, ", "");
+}
+END_TEST
+
+START_TEST(damage_is_told_by_the_exit_status)
+{
+    write_one(1);
+    write_one(2);
+    g_auto(Said) good = run("verify", NULL, NULL);
+    expect(&good, 0, "snapshot 1 is good\nsnapshot 2 is good\n", "");
+    break_second();
+    g_auto(Said) all = run("verify", NULL, NULL);
+    expect(&all, 1, "snapshot 1 is good\n", "1.0.rows");
+    ck_assert_ptr_null(strstr(all.out, "snapshot 2"));
+    g_auto(Said) first = run("verify", "1", NULL);
+    expect(&first, 0, "snapshot 1 is good\n", "");
+    g_auto(Said) second = run("verify", "2", NULL);
+    expect(&second, 1, "", "part 0");
+}
+END_TEST
+
+START_TEST(rows_that_differ_are_counted)
+{
+    write_one(1);
+    write_one(1 + 100); /* all values are others */
+    g_auto(Said) other = run("diff", "1", "2");
+    expect(&other, 1, "weights: of 40 rows 40 changed, 0 went, 0 came\n", "");
+    g_auto(Said) same = run("diff", "2", "2");
+    expect(&same, 0, "weights: the same 40 rows\n", "");
+}
+END_TEST
+
+/* Row i of a file of f32. */
+static void check_array(const char *name, uint64_t n, uint64_t width, float first)
+{
+    g_autofree char *path = g_build_filename(directory, "out", name, NULL);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(AppNpy) npy = app_npy_open(path, &error);
+    float value;
+
+    ck_assert_msg(npy != NULL, "%s", error != NULL ? error->message : "");
+    ck_assert(app_npy_check(npy, "<f4", 2, (const uint64_t[]){ n, width }, NULL));
+    ck_assert(app_npy_read(npy, &value, sizeof value, NULL));
+    ck_assert_msg(value == first, "%s begins with %g", name, (double)value);
+}
+
+START_TEST(tables_are_exported_as_arrays)
+{
+    g_autofree char *out = g_build_filename(directory, "out", NULL);
+
+    write_one(8);
+    g_auto(Said) said = run("export", "1", out);
+    expect(&said, 0, "", "adj [1] has rows of different lengths");
+    check_array("weights.npy", 40, 3, 31); /* 8 × 31 / 8, of key 0 */
+    check_array("embeddings\xff%.npy", 70, 3, 31);
+    check_array("embeddings\xff%.state.npy", 70, 2, 34.875f);
+    g_auto(Said) again = run("export", "1", out);
+    expect(&again, 1, "", "File exists");
+}
+END_TEST
+
+START_TEST(calls_that_make_no_sense_are_refused)
+{
+    write_one(1);
+    g_auto(Said) unknown = run("mend", NULL, NULL);
+    expect(&unknown, 2, "", "which command?");
+    g_auto(Said) few = run("diff", "1", NULL);
+    expect(&few, 2, "", "rubato checkpoint diff DIR A B");
+    g_auto(Said) word = run("show", "one", NULL);
+    expect(&word, 1, "", "found \"one\"");
+    g_auto(Said) absent = run("show", "9", NULL);
+    expect(&absent, 1, "", "snapshot-000009");
+    remove_tree(directory);
+    g_auto(Said) empty = run("list", NULL, NULL);
+    expect(&empty, 1, "", "there is no snapshot in it");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rubato checkpoint");
+    TCase *cases = tcase_create("commands");
+
+    tcase_set_timeout(cases, 20);
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, snapshots_are_listed_and_shown);
+    tcase_add_test(cases, damage_is_told_by_the_exit_status);
+    tcase_add_test(cases, rows_that_differ_are_counted);
+    tcase_add_test(cases, tables_are_exported_as_arrays);
+    tcase_add_test(cases, calls_that_make_no_sense_are_refused);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
