@@ -7,6 +7,7 @@
  * Each worker announces the keys of its batches ahead. So under sparse_ssp, workers whose batches
  * share no keys need not wait for each other. */
 #include "apps/fm/fm_job.h"
+#include "apps/kit/app_validation.h"
 #include "apps/kit/scores/app_read_ahead.h"
 #include "apps/kit/scores/app_score.h"
 
@@ -113,6 +114,14 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
     return true;
 }
 
+/* An AppMeasureFunc. */
+static bool validate(double *loss, void *user_data, GError **error)
+{
+    FmJob *job = user_data;
+
+    return app_score_validation(&job->rows, &job->model.loss, score, job, loss, error);
+}
+
 static bool predict(const char *path, FILE *output, void *user_data, GError **error)
 {
     FmJob *job = user_data;
@@ -168,7 +177,8 @@ static bool run(FmJob *job, GError **error)
     g_snprintf(n_factors, sizeof n_factors, "%u", job->model.n_factors);
     describe_tables(job, arrays);
     return app_create_model(app, &model, error) && app_rows_settle(rows, app, error) &&
-           (rows->train == NULL || app_train(app, &task, rows->n_rows, error)) &&
+           (rows->train == NULL ||
+            app_train_validated(app, &task, rows->n_rows, &model, validate, job, error)) &&
            app_add_score_metrics(app, rows, &job->model.loss, score, job, error) &&
            app_finish(app, &model, error);
 }

@@ -193,43 +193,57 @@ static bool take_totals(App *app, GError **error)
     app_curve_end(&app->curve, app->seconds, totals[APP_TOTAL_ROWS], totals[APP_TOTAL_LOSS],
                   totals[APP_TOTAL_METRIC]);
     check_last_loss(app, totals[APP_TOTAL_LOSS]);
-    return app_waits_read(&app->waits, app->engine, rubato_engine_n_workers(app->engine), error);
+    return true;
 }
 
-static bool run_task(App *app, const RubatoTask *task, GError **error)
+bool app_training_begin(App *app, uint64_t n_rows, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = APP_TOTALS, .dtype = RUBATO_F64, .width = APP_N_TOTALS, .n_keys = 1
+    };
+
+    app->n_rows = n_rows;
+    app_curve_init(&app->curve, n_rows);
+    if (!rubato_engine_create_table(app->engine, &spec, error))
+        return false;
+    if (app->reports)
+        for (guint i = 0; i < app->notes->len; i++)
+            g_printerr("%s: %s\n", app->program->name, (const char *)app->notes->pdata[i]);
+    app_progress_begin(&app->progress, app->epochs, app->n_rows * app->epochs);
+    app->keeps_at_signals = app->save != NULL; /* until app_finish has saved it */
+    return true;
+}
+
+bool app_training_run(App *app, const RubatoTask *task, GError **error)
 {
     RubatoTask whole = *task;
     g_autofree const char **tables = add_own_tables(task->tables);
 
     whole.tables = tables;
     app->tables = task->tables;
-    if (app->reports)
-        for (guint i = 0; i < app->notes->len; i++)
-            g_printerr("%s: %s\n", app->program->name, (const char *)app->notes->pdata[i]);
-    app_progress_begin(&app->progress, app->epochs, app->n_rows * app->epochs);
-    app->begun_us = g_get_monotonic_time();
-    app->keeps_at_signals = app->save != NULL; /* until app_finish has saved it */
+    if (!app_waits_create_table(app->engine, error))
+        return false;
+    /* as if there had been nothing between two tasks */
+    app->begun_us = g_get_monotonic_time() - (int64_t)(app->seconds * G_USEC_PER_SEC);
     const bool good = rubato_engine_run(app->engine, &whole, error);
     app->seconds = (double)(g_get_monotonic_time() - app->begun_us) / G_USEC_PER_SEC;
+    return good &&
+           (!app->reports || app_waits_read(&app->waits, app->engine,
+                                            rubato_engine_n_workers(app->engine), error)) &&
+           rubato_engine_drop_table(app->engine, APP_WAITS, error);
+}
+
+bool app_training_end(App *app, bool good, GError **error)
+{
     app_progress_end(&app->progress);
-    return good;
+    return good && (!app->reports || take_totals(app, error)) &&
+           rubato_engine_drop_table(app->engine, APP_TOTALS, error);
 }
 
 bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error)
 {
-    const RubatoTableSpec spec = {
-        .name = APP_TOTALS, .dtype = RUBATO_F64, .width = APP_N_TOTALS, .n_keys = 1
-    };
-
-    if (app->epochs == 0)
-        return true;
-    app->n_rows = n_rows;
-    app_curve_init(&app->curve, n_rows);
-    return rubato_engine_create_table(app->engine, &spec, error) &&
-           app_waits_create_table(app->engine, error) && run_task(app, task, error) &&
-           (!app->reports || take_totals(app, error)) &&
-           rubato_engine_drop_table(app->engine, APP_WAITS, error) &&
-           rubato_engine_drop_table(app->engine, APP_TOTALS, error);
+    return app->epochs == 0 || (app_training_begin(app, n_rows, error) &&
+                                app_training_end(app, app_training_run(app, task, error), error));
 }
 
 double app_learning_rate(const App *app, uint64_t done, uint64_t total)
@@ -254,6 +268,7 @@ int app_end(App *app, const GError *error)
         app_data_clear(app->program->data);
     g_clear_pointer(&app->description, json_node_unref);
     app_curve_clear(&app->curve);
+    g_clear_pointer(&app->validated.epochs, g_array_unref);
     app_waits_clear(&app->waits);
     g_free(app->model);
     g_free(app->json);

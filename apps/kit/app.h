@@ -45,10 +45,26 @@ typedef struct {
 /* Why training ended before its last epoch. */
 typedef enum {
     APP_STOPPED_NOT,
-    APP_STOPPED_BY_TIME,   /* --time-limit */
-    APP_STOPPED_BY_LOSS,   /* --target-loss */
-    APP_STOPPED_BY_SIGNAL, /* with --save */
+    APP_STOPPED_BY_TIME,     /* --time-limit */
+    APP_STOPPED_BY_LOSS,     /* --target-loss */
+    APP_STOPPED_BY_SIGNAL,   /* with --save */
+    APP_STOPPED_BY_PATIENCE, /* --validate */
 } AppStopped;
+
+/* What validation found after an epoch. */
+typedef struct {
+    uint32_t epoch; /* from 1 */
+    double seconds; /* of training until then */
+    double loss;
+} AppValidatedEpoch;
+
+/* --validate, on the node that reports. */
+typedef struct {
+    uint32_t patience;   /* epochs without a better loss; 0: no end of it */
+    GArray *epochs;      /* of AppValidatedEpoch; NULL: there is no validation */
+    uint32_t best_epoch; /* 0: none */
+    double best_loss;
+} AppValidated;
 
 struct App {
     const AppProgram *program;
@@ -89,13 +105,15 @@ struct App {
     const char *const *tables; /* of the task, while it runs */
 
     /* main's before and after a run, worker 0's during it */
-    uint64_t n_rows;    /* of an epoch */
-    uint64_t n_samples; /* trained on */
+    uint32_t only_epoch; /* which the task trains, from 1; 0: it trains all */
+    uint64_t n_rows;     /* of an epoch */
+    uint64_t n_samples;  /* trained on */
     double seconds;
     int64_t begun_us;
     AppStopped stopped;
     bool diverged; /* and the user was told */
     AppCurve curve;
+    AppValidated validated;
     AppWaits waits;
     AppProgress progress;
 };
@@ -194,6 +212,12 @@ bool app_finish(const App *app, const AppModel *model, GError **error);
 /* Runs a task that goes through n_rows rows in each epoch, shows progress, and measures the time.
  * Does nothing if there are no epochs. */
 bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error);
+
+/* Its steps, for app_validation.c. Begin creates tables; run runs the task, once for all epochs, or
+ * for each with app->only_epoch set; end drops the tables, if all was good. */
+bool app_training_begin(App *app, uint64_t n_rows, GError **error);
+bool app_training_run(App *app, const RubatoTask *task, GError **error);
+bool app_training_end(App *app, bool good, GError **error);
 
 /* A worker's part of what the programs share. Each worker makes one first in its function, and
  * frees it last.

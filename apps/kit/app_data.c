@@ -8,6 +8,8 @@
 #include "apps/kit/model/app_keys.h"
 
 #define HASH_BITS_MAX 64
+#define EPOCH_SEED UINT64_C(0x9e3779b97f4a7c15) /* far apart from those of other epochs */
+#define PATIENCE_DEFAULT 3
 #define WORDS_SHOWN 10u
 
 void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
@@ -17,6 +19,10 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
           "The rows to train on, a file or glob; may be given again for more", "FILE" },
         { "test", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->test, "The rows to test on, likewise",
           "FILE" },
+        { "validate", 0, 0, G_OPTION_ARG_FILENAME, &flags->validate,
+          "Rows to measure on after each epoch; the best epoch is kept", "FILE" },
+        { "patience", 0, 0, G_OPTION_ARG_INT, &flags->patience,
+          "--validate: stop after N epochs without a better loss (default 3)", "N" },
         { "format", 0, 0, G_OPTION_ARG_STRING, &flags->format,
           "libsvm, libffm, csv, ratings, bag_of_words, text, idx (by the name)", "NAME" },
         { "label-column", 0, 0, G_OPTION_ARG_STRING, &flags->label_column,
@@ -45,6 +51,7 @@ void app_data_flags_clear(AppDataFlags *flags)
 {
     g_strfreev(flags->train);
     g_strfreev(flags->test);
+    g_free(flags->validate);
     g_free(flags->format);
     g_free(flags->label_column);
     g_free(flags->header);
@@ -58,6 +65,7 @@ void app_data_clear(AppData *data)
 {
     g_strfreev(data->train);
     g_strfreev(data->test);
+    g_free(data->validate);
     g_free(data->format);
     g_free(data->label_column);
     g_strfreev(data->categorical);
@@ -93,6 +101,8 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
     *data = (AppData){
         .train = g_steal_pointer(&flags->train),
         .test = g_steal_pointer(&flags->test),
+        .validate = g_steal_pointer(&flags->validate),
+        .patience = flags->patience != PATIENCE_NOT_GIVEN ? flags->patience : PATIENCE_DEFAULT,
         .format = g_steal_pointer(&flags->format),
         .label_column = g_steal_pointer(&flags->label_column),
         .categorical = flags->categorical != NULL ? g_strsplit(flags->categorical, ",", -1) : NULL,
@@ -107,6 +117,10 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
     if (flags->hash_bits < 0 || flags->hash_bits > HASH_BITS_MAX)
         return app_refuse(error, "--hash-bits: expected a number from 1 to %d, found %d",
                           HASH_BITS_MAX, flags->hash_bits);
+    if (flags->patience != PATIENCE_NOT_GIVEN && (flags->patience < 0 || data->validate == NULL))
+        return app_refuse(error, data->validate == NULL
+                                     ? "--patience: needs --validate FILE, the rows to measure on"
+                                     : "--patience: expected a number from 0");
     if (flags->max_bad_rows < 0)
         return app_refuse(error,
                           "--max-bad-rows: expected a number from 0, found %" G_GINT64_FORMAT,
@@ -288,10 +302,10 @@ void app_data_note_bad_rows(App *app, const RubatoDataSummary *rows)
 RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data, uint32_t n_workers)
 {
     return (RubatoReaderOptions){
-        .epochs = app->epochs,
+        .epochs = app->only_epoch > 0 ? 1 : app->epochs,
         .batch_rows = (app->batch_size - 1) / n_workers + 1,
         .shuffle = true,
-        .seed = app->seed,
+        .seed = app->seed + EPOCH_SEED * (app->only_epoch > 0 ? app->only_epoch - 1 : 0),
         .split = data->split,
     };
 }

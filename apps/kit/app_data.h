@@ -11,6 +11,8 @@ typedef struct App App;
 
 /* What the flags say; immutable once parsed, but for the last. */
 typedef struct {
+    char *validate;       /* a file or glob; NULL: not given */
+    int patience;         /* epochs; 0: without end */
     char **train, **test; /* files and globs; NULL: not given */
     char *format;         /* NULL: by the name */
     RubatoCsvHeader header;
@@ -63,9 +65,13 @@ RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data,
 
 /* ---- for app_flags.c ---- */
 
+#define PATIENCE_NOT_GIVEN G_MININT
+
 /* The flags as GOption takes them. */
 typedef struct {
     char **train, **test;
+    char *validate;
+    int patience; /* or PATIENCE_NOT_GIVEN, as it must be at first */
     char *format, *header, *label_column, *categorical, *cache, *split;
     int hash_bits;
     gboolean standardize;

@@ -263,6 +263,11 @@ static bool read_epochs(App *app, const Flags *flags, GError **error)
 
 static bool read_data(App *app, Flags *flags, GError **error)
 {
+    const bool validates = flags->data.validate != NULL;
+
+    if (validates && app->epochs == 0)
+        return app_refuse(error, "--validate: there is no training that it could measure (--test "
+                                 "FILE tests a loaded model)");
     return app->program->data == NULL ||
            app_data_take(app->program->data, &flags->data, !app->only_loads, error);
 }
@@ -387,6 +392,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
         .batch_size = (int)program->batch_size,
         .learning_rate = RATE_NOT_GIVEN,
         .seed = 1,
+        .data = { .patience = PATIENCE_NOT_GIVEN },
     };
     g_autoptr(GOptionContext) context = context_new(program, &flags);
     g_autoptr(GError) error = NULL;

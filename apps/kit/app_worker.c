@@ -189,7 +189,8 @@ bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **
 
     if (!self->leads)
         return true;
-    const double done = (double)self->n_rows * rubato_worker_n_workers(self->worker);
+    const double before = app->only_epoch > 0 ? (app->only_epoch - 1) * (double)app->n_rows : 0;
+    const double done = before + (double)self->n_rows * rubato_worker_n_workers(self->worker);
     const double share = done / ((double)app->n_rows * app->epochs);
     const uint64_t rate_step = (uint64_t)(MIN(share, 1) * RATE_STEPS);
     if (rate_step == self->rate_step)

@@ -6,6 +6,7 @@
  * Each worker announces the keys of its batches ahead. So under sparse_ssp, workers whose batches
  * share no keys need not wait for each other. Every step uses the bias, which is therefore a table
  * of its own. */
+#include "apps/kit/app_validation.h"
 #include "apps/kit/scores/app_read_ahead.h"
 #include "apps/kit/scores/app_score.h"
 #include "apps/lr/lr_job.h"
@@ -141,6 +142,14 @@ static bool add_weight_metrics(LrJob *job, GError **error)
     return true;
 }
 
+/* An AppMeasureFunc. */
+static bool validate(double *loss, void *user_data, GError **error)
+{
+    LrJob *job = user_data;
+
+    return app_score_validation(&job->rows, &job->model.loss, score, job, loss, error);
+}
+
 static bool predict(const char *path, FILE *output, void *user_data, GError **error)
 {
     LrJob *job = user_data;
@@ -187,7 +196,8 @@ static bool run(LrJob *job, GError **error)
     const RubatoTask task = { .name = "lr", .run = train, .user_data = job, .tables = job->tables };
 
     return app_create_model(app, &model, error) && app_rows_settle(rows, app, error) &&
-           (rows->train == NULL || app_train(app, &task, rows->n_rows, error)) &&
+           (rows->train == NULL ||
+            app_train_validated(app, &task, rows->n_rows, &model, validate, job, error)) &&
            app_add_score_metrics(app, rows, &job->model.loss, score, job, error) &&
            add_weight_metrics(job, error) && app_finish(app, &model, error);
 }

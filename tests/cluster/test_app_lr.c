@@ -345,6 +345,38 @@ START_TEST(lr_has_the_same_metrics_with_a_saved_model)
 }
 END_TEST
 
+/* On rows that contradict those to train on, each epoch is worse than the one before: the model of
+ * the first is the one that is tested and saved, on every node. */
+START_TEST(lr_keeps_the_epoch_that_validation_likes_best)
+{
+    const Place place = (Place)_i;
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *rows = write_text(dir, "rows", FEW_ROWS);
+    g_autofree char *contrary = write_text(dir, "contrary", "-1 1:1\n1 2:1\n");
+
+    g_autoptr(JsonNode) card = run_for_card(
+        place, "rubato-lr",
+        (const char *const[]){ "--train", rows, "--validate", contrary, "--test", contrary,
+                               "--patience", "2", "--epochs", "9", "--save", model, NULL });
+    g_autoptr(JsonNode) loaded = run_for_card(
+        place, "rubato-lr", (const char *const[]){ "--load", model, "--test", contrary, NULL });
+    JsonObject *validation =
+        json_object_get_object_member(json_node_get_object(card), "validation");
+    ck_assert_ptr_nonnull(validation);
+    JsonArray *losses = json_object_get_array_member(validation, "loss");
+    ck_assert_uint_eq(json_array_get_length(losses), 3);
+    ck_assert_int_eq(json_object_get_int_member(validation, "best_epoch"), 1);
+    ck_assert_double_lt(json_array_get_double_element(losses, 0),
+                        json_array_get_double_element(losses, 2));
+    ck_assert_double_eq_tol(metric(card, "test_logloss"), json_array_get_double_element(losses, 0),
+                            1e-6);
+    ck_assert_double_eq(metric(loaded, "test_logloss"), metric(card, "test_logloss"));
+    ck_assert_int_eq(number(card, "samples"), 12);
+    remove_folder(dir);
+}
+END_TEST
+
 /* A model without bias knows nothing about a row without keys. */
 START_TEST(lr_predicts_with_a_saved_model)
 {
@@ -521,6 +553,8 @@ static const BadCall bad_calls[] = {
       { NULL },
       1,
       "/train:2: expected one of two labels, 1 or 3, found 2" },
+    { FEW_ROWS, { "--patience", "2" }, 2, "--patience: needs --validate FILE" },
+    { FEW_ROWS, { "--validate", "/none" }, 1, "/none: cannot be opened" },
     { "1 1:1\n-1 2:x\n", { NULL }, 1, "/train:2:6: expected a finite number" },
     { "", { NULL }, 1, "/train: expected rows, found none" },
     { NULL, { NULL }, 1, "/train: " },
@@ -575,6 +609,7 @@ static Suite *lr_suite(void)
     tcase_add_loop_test(tcase, lr_with_a_great_penalty_has_a_bias_alone, 0, 2);
     tcase_add_test(tcase, lr_penalises_all_weights_in_all_rows);
     tcase_add_loop_test(tcase, lr_keeps_how_rows_are_standardised_with_the_model, 0, 2);
+    tcase_add_loop_test(tcase, lr_keeps_the_epoch_that_validation_likes_best, 0, 2);
     tcase_add_loop_test(tcase, lr_has_the_same_metrics_with_a_saved_model, 0, 2);
     tcase_add_loop_test(tcase, lr_predicts_with_a_saved_model, 0, 2);
     tcase_add_loop_test(tcase, lr_tests_a_saved_model_as_it_was_trained, 0, 2);

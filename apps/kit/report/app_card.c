@@ -90,6 +90,18 @@ static void add_training(GString *text, const App *app)
                                app->target_loss);
 }
 
+static void add_validation(GString *text, const App *app)
+{
+    const AppValidated *validated = &app->validated;
+
+    if (app->stopped == APP_STOPPED_BY_PATIENCE)
+        g_string_append_printf(text, "  %-14s after %u epochs without a better validation loss\n",
+                               "stopped", validated->patience);
+    if (validated->best_epoch > 0)
+        g_string_append_printf(text, "  %-14s of epoch %u, with validation loss %.4f\n", "model",
+                               validated->best_epoch, validated->best_loss);
+}
+
 char *app_card_text(const App *app)
 {
     GString *text = g_string_new(NULL);
@@ -100,6 +112,7 @@ char *app_card_text(const App *app)
         g_string_append_printf(text, "  %-14s %s\n", "FAULTS", app_faults(app));
     if (app->epochs > 0)
         add_training(text, app);
+    add_validation(text, app);
     app_waits_add_text(&app->waits, text);
     for (guint i = 0; i < app->metrics->len; i++) {
         const AppMetric *metric = &g_array_index(app->metrics, AppMetric, i);
@@ -157,6 +170,33 @@ static void add_curve(JsonBuilder *builder, const App *app)
     json_builder_end_object(builder);
 }
 
+/* Only of a run that was validated. */
+static void add_validated(JsonBuilder *builder, const App *app)
+{
+    const GArray *epochs = app->validated.epochs;
+
+    if (epochs == NULL)
+        return;
+    json_builder_set_member_name(builder, "validation");
+    json_builder_begin_object(builder);
+    app_json_add_int(builder, "best_epoch", app->validated.best_epoch);
+    for (int column = 0; column < 3; column++) {
+        static const char *const names[] = { "epoch", "seconds", "loss" };
+
+        json_builder_set_member_name(builder, names[column]);
+        json_builder_begin_array(builder);
+        for (guint i = 0; i < epochs->len; i++) {
+            const AppValidatedEpoch *epoch = &g_array_index(epochs, AppValidatedEpoch, i);
+
+            add_value(builder, column == 0   ? epoch->epoch
+                               : column == 1 ? epoch->seconds
+                                             : epoch->loss);
+        }
+        json_builder_end_array(builder);
+    }
+    json_builder_end_object(builder);
+}
+
 static const char *stopped_name(AppStopped stopped)
 {
     switch (stopped) {
@@ -166,6 +206,8 @@ static const char *stopped_name(AppStopped stopped)
         return "target-loss";
     case APP_STOPPED_BY_SIGNAL:
         return "signal";
+    case APP_STOPPED_BY_PATIENCE:
+        return "patience";
     case APP_STOPPED_NOT:
         break;
     }
@@ -200,6 +242,7 @@ char *app_card_json(const App *app)
     }
     json_builder_end_object(builder);
     add_curve(builder, app);
+    add_validated(builder, app);
     json_builder_end_object(builder);
 
     g_autoptr(JsonGenerator) generator = json_generator_new();

@@ -50,6 +50,25 @@ static void append_points(GString *script, const App *app)
     g_string_append(script, "end\n");
 }
 
+static bool is_validated(const App *app)
+{
+    return app->validated.epochs != NULL && app->validated.epochs->len > 0;
+}
+
+static void append_validation(GString *script, const App *app)
+{
+    g_string_append(script, "$validation << end\n");
+    for (guint i = 0; i < app->validated.epochs->len; i++) {
+        const AppValidatedEpoch *epoch =
+            &g_array_index(app->validated.epochs, AppValidatedEpoch, i);
+
+        append_number(script, epoch->seconds);
+        append_number(script, epoch->loss);
+        g_string_append_c(script, '\n');
+    }
+    g_string_append(script, "end\n");
+}
+
 /* Whole epochs, as many as can be told apart. */
 static void append_epochs(GString *script, const App *app)
 {
@@ -79,6 +98,8 @@ static char *make_script(const App *app)
     const char *metric = app->program->metric;
 
     append_points(script, app);
+    if (is_validated(app))
+        append_validation(script, app);
     g_string_append_printf(
         script,
         "set encoding utf8\n"
@@ -87,9 +108,9 @@ static char *make_script(const App *app)
         "set border 11 lc rgb '#888888'\nset tics out textcolor rgb '#333333'\n"
         "set grid xtics ytics lt 1 lc rgb '#e4e4e4'\n"
         "set xlabel 'seconds'\nset x2label 'epochs' offset 0,-0.9\n"
-        "set ylabel 'training loss' textcolor rgb '#1f5fa8'\n"
+        "set ylabel '%s' textcolor rgb '#1f5fa8'\n"
         "set xtics nomirror\nset ytics nomirror\nset key center right reverse Left samplen 2\n",
-        app->program->name, run);
+        app->program->name, run, is_validated(app) ? "loss" : "training loss");
     append_epochs(script, app);
     g_string_append(script, "set xrange [0:");
     append_number(script, app->seconds);
@@ -106,13 +127,17 @@ static char *make_script(const App *app)
         append_number(script, app->target_loss);
         g_string_append(script, " nohead dt 2 lc rgb '#1f5fa8'\n");
     }
-    g_string_append(script,
-                    "plot $curve using 1:2 with lines lw 2.5 lc rgb '#1f5fa8' title 'loss'");
+    g_string_append_printf(script,
+                           "plot $curve using 1:2 with lines lw 2.5 lc rgb '#1f5fa8' title '%s'",
+                           is_validated(app) ? "training loss" : "loss");
     if (metric != NULL)
         g_string_append_printf(script,
                                ", '' using 1:3 axes x1y2 with lines lw 2.5 lc rgb '#e07b26' "
                                "title '%s'",
                                metric);
+    if (is_validated(app))
+        g_string_append(script, ", $validation using 1:2 with linespoints lw 1.5 pt 7 ps 0.5 "
+                                "lc rgb '#2a8a4a' title 'validation loss'");
     g_string_append_c(script, '\n');
     return g_string_free(script, FALSE);
 }

@@ -18,6 +18,7 @@
 #define COLUMNS_MAX 240u
 #define BAR_WIDTH_MAX 40u
 #define LOSS_MEMORY 0.98
+#define EPOCH_ROUNDING 0.01 /* what is known of other nodes is an estimate */
 #define TEXT_MAX 512
 #define ERASE_TO_END "\033[K"
 
@@ -120,6 +121,8 @@ void app_progress_begin(AppProgress *progress, uint32_t n_epochs, uint64_t n_tot
 
 void app_progress_report(AppProgress *progress, uint32_t n_workers, uint32_t n_local_workers)
 {
+    if (progress->reports)
+        return; /* a further task of the same run */
     progress->reports = true;
     progress->scale = (double)n_workers / (double)MAX(n_local_workers, 1);
     progress->begun_us = progress->drawn_us = g_get_monotonic_time();
@@ -183,6 +186,18 @@ void app_progress_draw(AppProgress *progress, uint64_t n_samples, double loss)
     }
 }
 
+void app_progress_say(AppProgress *progress, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    if (progress->bar)
+        write_text(progress, "\r" ERASE_TO_END);
+    write_text(progress, text);
+}
+
 void app_progress_end(AppProgress *progress)
 {
     const int64_t now_us = g_get_monotonic_time();
@@ -192,7 +207,11 @@ void app_progress_end(AppProgress *progress)
     if (progress->bar) {
         write_text(progress, "\r" ERASE_TO_END);
     } else {
-        const AppProgressView view = look(progress, now_us);
+        AppProgressView view = look(progress, now_us);
+
+        /* the epoch in which it ended, not the one that would come next */
+        const double last = ceil(view.done * progress->n_epochs - EPOCH_ROUNDING);
+        view.epoch = (uint32_t)MAX(last, 1);
         draw(progress, &view, now_us);
     }
 }

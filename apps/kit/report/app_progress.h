@@ -6,6 +6,7 @@
 #ifndef RUBATO_APPS_KIT_REPORT_APP_PROGRESS_H
 #define RUBATO_APPS_KIT_REPORT_APP_PROGRESS_H
 
+#include <glib.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,6 +48,9 @@ void app_progress_count(AppProgress *progress, uint64_t n_samples);
 
 /* Draws if it is time; n_samples and their summed loss are the drawing worker's since last time. */
 void app_progress_draw(AppProgress *progress, uint64_t n_samples, double loss);
+
+/* Prints a line on standard error that stays; a bar gives way to it. */
+void app_progress_say(AppProgress *progress, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
 /* Takes the bar off the terminal, or writes a last line. */
 void app_progress_end(AppProgress *progress);

@@ -42,6 +42,8 @@ bool app_waits_read(AppWaits *waits, RubatoEngine *engine, uint32_t n_workers, G
 
     if (!rubato_engine_get_range(engine, APP_WAITS, 0, n_workers, workers, error))
         return false;
+    for (uint32_t i = 0; i < MIN(n_workers, waits->n_workers); i++)
+        rubato_worker_stats_add(&workers[i], &waits->workers[i]);
     app_waits_clear(waits);
     waits->n_workers = n_workers;
     waits->workers = g_steal_pointer(&workers);

@@ -26,7 +26,7 @@ bool app_waits_create_table(RubatoEngine *engine, GError **error);
  * barriers. */
 bool app_waits_tell(RubatoWorker *worker, const char *const *tables, GError **error);
 
-/* Reads what n_workers workers told. */
+/* Reads what n_workers workers told, and adds it to what they told in earlier tasks. */
 bool app_waits_read(AppWaits *waits, RubatoEngine *engine, uint32_t n_workers, GError **error);
 void app_waits_clear(AppWaits *waits);
 

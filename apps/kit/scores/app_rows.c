@@ -36,6 +36,16 @@ static bool take_standardised(AppRows *rows, const App *app, const AppData *data
                       app->load);
 }
 
+static bool open_validation(App *app, void *user_data, GError **error)
+{
+    const Opening *opening = user_data;
+    const char *const paths[] = { opening->data->validate, NULL };
+
+    (void)app;
+    opening->rows->validation = app_data_open(opening->data, paths, error);
+    return opening->rows->validation != NULL;
+}
+
 bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool counts_entries,
                    GError **error)
 {
@@ -62,6 +72,10 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool c
         rows->features = app_features_learn(rows->train, error);
     if ((rows->standardised || counts_entries) && rows->features == NULL)
         return false;
+    app->validated.patience = (uint32_t)data->patience;
+    if (data->validate != NULL &&
+        !app_call_on_reporter(app, "open", open_validation, &(Opening){ rows, data }, error))
+        return false;
     if (data->test != NULL)
         rows->test = open_rows(data, data->test, error);
     return data->test == NULL || rows->test != NULL;
@@ -71,6 +85,7 @@ void app_rows_clear(AppRows *rows)
 {
     rubato_dataset_free(rows->train);
     rubato_dataset_free(rows->test);
+    rubato_dataset_free(rows->validation);
     app_features_free(rows->features);
     *rows = (AppRows){ .train = NULL };
 }

@@ -10,6 +10,7 @@
 
 typedef struct {
     RubatoDataset *train, *test; /* NULL: none */
+    RubatoDataset *validation;   /* of the reporting node; NULL: none */
     uint64_t n_rows;             /* to train on */
     uint32_t n_fields;           /* that they have; 0: they have none */
     double scale;                /* of a row's gradient in a step */

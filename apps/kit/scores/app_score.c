@@ -98,6 +98,34 @@ static bool test(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFun
     return add_metrics(app, loss, scores, labels, error);
 }
 
+bool app_score_validation(const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
+                          void *user_data, double *mean, GError **error)
+{
+    g_autoptr(GError) cause = NULL;
+    uint64_t n = 0;
+    double sum = 0;
+    float slope;
+    Pass pass;
+
+    if (!begin(&pass, rows->validation, app_rows_scaling(rows), score, user_data, error))
+        return false;
+    while (next(&pass, &cause) && app_loss_check(loss, rows->validation, pass.batch, &cause)) {
+        for (size_t i = 0; i < pass.batch->n_rows; i++)
+            sum += (double)app_loss_of(loss, (float)pass.scores[i], pass.batch->label[i], &slope);
+        n += pass.batch->n_rows;
+    }
+    end(&pass);
+    if (cause == NULL && n == 0)
+        g_set_error(&cause, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "--validate: there are no rows to measure on");
+    if (cause != NULL) {
+        g_propagate_error(error, g_steal_pointer(&cause));
+        return false;
+    }
+    *mean = sum / (double)n;
+    return true;
+}
+
 bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
                            void *user_data, GError **error)
 {

@@ -18,6 +18,10 @@ typedef bool (*AppScoreFunc)(const RubatoBatch *batch, double *scores, void *use
 bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
                            void *user_data, GError **error);
 
+/* The mean loss of the rows of --validate. */
+bool app_score_validation(const AppRows *rows, const AppLoss *loss, AppScoreFunc score,
+                          void *user_data, double *mean, GError **error);
+
 /* Writes a line for each row of a file: for the logistic loss the probability of the positive
  * label, for the others the score. If labels are words, the line begins with the predicted word and
  * a tab, and the probability is that of this word. */
