@@ -13,6 +13,14 @@ static const double learning_rates[APP_N_RULES] = {
 
 /* ---- flags ---- */
 
+/* A factorisation machine has one score. */
+static bool check_loss(const AppLoss *loss, GError **error)
+{
+    return loss->kind != APP_LOSS_SOFTMAX ||
+           app_refuse(error, "--loss: expected one of logistic, hinge, squared, found \"softmax\", "
+                             "which rubato-lr has");
+}
+
 static bool take_flags(void *user_data, GError **error)
 {
     FmJob *job = user_data;
@@ -24,7 +32,7 @@ static bool take_flags(void *user_data, GError **error)
         return app_refuse(error, "--init-stddev: expected a number above 0, found %g",
                           job->init_stddev);
     if (!app_loss_take(&job->model.loss, job->loss_name, error) ||
-        !app_rule_take(&job->rule, job->rule_name, error) ||
+        !check_loss(&job->model.loss, error) || !app_rule_take(&job->rule, job->rule_name, error) ||
         !app_check_number("l1", job->rule.l1, error) ||
         !app_check_number("l2", job->model.l2, error) ||
         !app_check_number("l2-factors", job->model.l2_factors, error))

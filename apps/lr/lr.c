@@ -28,8 +28,8 @@ static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
     RubatoTicket ticket = 0;
 
     if (tables->bias != NULL) {
-        ticket = rubato_kv_client_table_get_async(tables->bias, &bias_key, 1, &workspace->bias,
-                                                  NULL, error);
+        ticket = rubato_kv_client_table_get_async(tables->bias, &bias_key, 1, workspace->bias, NULL,
+                                                  error);
         if (ticket == 0)
             return false;
     }
@@ -41,7 +41,7 @@ static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
 static bool add(const Tables *tables, const LrWorkspace *workspace, GError **error)
 {
     if (tables->bias != NULL &&
-        (!rubato_kv_client_table_add(tables->bias, &bias_key, 1, &workspace->d_bias, error) ||
+        (!rubato_kv_client_table_add(tables->bias, &bias_key, 1, workspace->d_bias, error) ||
          !rubato_kv_client_table_clock(tables->bias, error)))
         return false;
     return rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error);
@@ -57,7 +57,8 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
         if ((batch = app_read_ahead_batch(tables->ahead, step)) == NULL)
             return app_read_ahead_ended(tables->ahead, error);
         if (!app_loss_check(&job->model.loss, job->rows.train, batch, error) ||
-            !lr_workspace_fit(&workspace, batch, error) || !get(tables, &workspace, error))
+            !lr_workspace_fit(&workspace, &job->model, batch, error) ||
+            !get(tables, &workspace, error))
             return false;
         /* Gradients are divided by the number of the whole step's rows, so that the workers'
          * gradients add up to the mean. */
@@ -101,9 +102,9 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
     RubatoEngine *engine = job->app.engine;
     g_auto(LrWorkspace) workspace = { 0 };
 
-    if (!lr_workspace_fit(&workspace, batch, error) ||
+    if (!lr_workspace_fit(&workspace, &job->model, batch, error) ||
         (job->has_bias &&
-         !rubato_engine_get(engine, LR_BIAS, &bias_key, 1, &workspace.bias, error)) ||
+         !rubato_engine_get(engine, LR_BIAS, &bias_key, 1, workspace.bias, error)) ||
         !rubato_engine_get(engine, LR_WEIGHTS, batch->keys, batch->n_keys, workspace.weights,
                            error))
         return false;
@@ -162,16 +163,16 @@ static bool run(LrJob *job, GError **error)
 {
     App *app = &job->app;
     AppRows *rows = &job->rows;
+    g_autofree char *classes = app_loss_classes_text(&job->model.loss);
     size_t n_arrays = 0;
     const AppRule bias_rule = { .kind = job->rule.kind,
                                 .name = job->rule.name }; /* it has no penalty */
     AppArray arrays[3];
-    const AppSetting settings[] = {
+    AppSetting settings[5] = {
         { "loss", app_loss_names[job->model.loss.kind] },
         { "bias", job->has_bias ? "yes" : "no" },
-        { app_rows_setting(rows), "yes" },
-        { NULL, NULL },
     };
+    size_t n_settings = 2;
     const AppNumber numbers[] = {
         { "negative", &job->model.loss.negative },
         { "positive", &job->model.loss.positive },
@@ -183,8 +184,14 @@ static bool run(LrJob *job, GError **error)
     if (job->has_bias)
         arrays[n_arrays++] = (AppArray){ LR_BIAS, app_rule_bias(app, LR_BIAS, &bias_rule,
                                                                 rows->scale, &job->model.loss) };
-    if (rows->standardised)
+    for (size_t i = 0; i < n_arrays; i++)
+        arrays[i].spec.width = app_loss_n_scores(&job->model.loss);
+    if (job->model.loss.kind == APP_LOSS_SOFTMAX)
+        settings[n_settings++] = (AppSetting){ "classes", classes };
+    if (rows->standardised) {
+        settings[n_settings++] = (AppSetting){ app_rows_setting(rows), "yes" };
         arrays[n_arrays++] = (AppArray){ APP_SCALING, app_features_table() };
+    }
     const AppModel model = {
         .arrays = arrays,
         .n_arrays = n_arrays,

@@ -7,6 +7,11 @@ static const double learning_rates[APP_N_RULES] = {
     [APP_RULE_ADAGRAD] = 0.5, [APP_RULE_ADAM] = 0.05, [APP_RULE_FTRL] = 0.3, [APP_RULE_SGD] = 2
 };
 
+/* With softmax gradients are smaller, since a row's are shared among the classes. */
+static const double softmax_rates[APP_N_RULES] = {
+    [APP_RULE_ADAGRAD] = 2, [APP_RULE_ADAM] = 0.05, [APP_RULE_FTRL] = 0.3, [APP_RULE_SGD] = 2
+};
+
 static bool take_flags(void *user_data, GError **error)
 {
     LrJob *job = user_data;
@@ -16,7 +21,8 @@ static bool take_flags(void *user_data, GError **error)
         !app_check_number("l1", job->rule.l1, error) ||
         !app_check_number("l2", job->model.l2, error))
         return false;
-    app_rule_choose_rate(&job->app, &job->rule, learning_rates);
+    app_rule_choose_rate(&job->app, &job->rule,
+                         job->model.loss.kind == APP_LOSS_SOFTMAX ? softmax_rates : learning_rates);
     job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
     job->model.l1 = job->rule.kind != APP_RULE_FTRL ? job->rule.l1 : 0; /* else the servers' */
     return true;
@@ -25,6 +31,7 @@ static bool take_flags(void *user_data, GError **error)
 static void clear(LrJob *job)
 {
     app_rows_clear(&job->rows);
+    app_loss_clear(&job->model.loss);
     g_free(job->loss_name);
     g_free(job->rule_name);
 }
@@ -33,7 +40,7 @@ bool lr_parse(LrJob *job, int argc, char **argv)
 {
     const GOptionEntry options[] = {
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
-          "logistic (default) or hinge (two labels), or squared (any number)", "NAME" },
+          "logistic (default), hinge (two labels), squared (numbers), softmax (classes)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
           "adagrad (default; 0.5), adam (0.05), ftrl (0.3), sgd (2) or other", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,

@@ -1,6 +1,7 @@
 /* Linear models on batches of sparse rows: the arithmetic, without tables.
  *
- * A row with the entries (key j, value x_j) has the score b + Σ_j w_j x_j.
+ * A row with the entries (key j, value x_j) has the score b + Σ_j w_j x_j. With softmax each class
+ * has a score, a bias and weights of its own.
  *
  * Threads: any; a workspace has one at a time. */
 #ifndef RUBATO_APPS_LR_LR_MODEL_H
@@ -22,16 +23,18 @@ typedef struct {
 
 /* The weights of a batch's keys, and their gradients; it grows with the largest batch. */
 typedef struct {
-    float bias;
-    float d_bias;
-    float *weights;   /* n_keys */
-    float *d_weights; /* n_keys */
-    float *share;     /* n_keys, for l2: all rows / the entries of the key in them */
+    uint32_t n_scores; /* of a row */
+    float *bias;       /* n_scores */
+    float *d_bias;     /* n_scores */
+    float *weights;    /* n_keys × n_scores */
+    float *d_weights;  /* n_keys × n_scores */
+    float *share;      /* n_keys, for l2: all rows / the entries of the key in them */
     size_t n_keys_max;
 } LrWorkspace;
 
-/* Makes room for a batch. RUBATO_ERROR_MEMORY if there is none. */
-bool lr_workspace_fit(LrWorkspace *workspace, const RubatoBatch *batch, GError **error);
+/* Makes room for a batch of a model; new memory is 0. RUBATO_ERROR_MEMORY if there is none. */
+bool lr_workspace_fit(LrWorkspace *workspace, const LrModel *model, const RubatoBatch *batch,
+                      GError **error);
 
 /* Sets the shares of a batch's keys, from the entries in all n_rows rows. */
 void lr_workspace_weigh(LrWorkspace *workspace, const RubatoBatch *batch,
@@ -53,7 +56,7 @@ typedef struct {
 LrTally lr_gradient(const LrModel *model, const RubatoBatch *batch, LrWorkspace *workspace,
                     double scale);
 
-/* From bias and weights: the scores of the batch's rows. */
+/* From bias and weights: the n_scores scores of each of the batch's rows. */
 void lr_score(const RubatoBatch *batch, const LrWorkspace *workspace, double *scores);
 
 #endif

@@ -106,7 +106,9 @@ START_TEST(third_label_is_refused_with_its_line)
     ck_assert(g_file_set_contents(path, "1 1:1\n\n4 1:1\n3 2:1\n", -1, NULL));
     g_autoptr(RubatoDataset) rows = rubato_dataset_open(&spec, NULL);
     g_autofree char *message =
-        g_strdup_printf("%s:4: expected one of two labels, 1 or 4, found 3", path);
+        g_strdup_printf("%s:4: expected one of two labels, 1 or 4, found 3; --loss softmax "
+                        "is for more",
+                        path);
     ck_assert(app_loss_check(&loss, rows, &batch, &error));
     batch.n_rows = 3;
     ck_assert(!app_loss_check(&loss, rows, &batch, &error));
@@ -133,11 +135,30 @@ START_TEST(words_are_labels_of_two_classes)
     keys.n_label_words = 3;
     ck_assert(!app_loss_fit(&loss, &rows, &keys, "rows", &three));
     ck_assert_str_eq(three->message,
-                     "rows: expected two labels, found 3: \"eggs\", \"ham\", \"spam\"");
+                     "rows: expected two labels, found 3: \"eggs\", \"ham\", \"spam\"; --loss "
+                     "softmax is for more");
     loss.kind = APP_LOSS_SQUARED;
     ck_assert(!app_loss_fit(&loss, &rows, &keys, "rows", &squared));
     ck_assert_str_eq(squared->message,
                      "rows: labels are words, such as \"eggs\"; --loss squared needs numbers");
+}
+END_TEST
+
+/* Three classes with scores 0, log 2 and 0: probabilities 1/4, 1/2 and 1/4. */
+START_TEST(softmax_has_a_score_for_each_class)
+{
+    float classes[] = { -2, 3, 7 };
+    const AppLoss loss = { .kind = APP_LOSS_SOFTMAX, .classes = classes, .n_classes = 3 };
+    const double scores[] = { 1000, 1000 + G_LN2, 1000 };
+    double probability;
+
+    ck_assert_uint_eq(app_loss_n_scores(&loss), 3);
+    ck_assert_uint_eq(app_loss_class_of(&loss, 7), 2);
+    ck_assert_uint_eq(app_loss_class_of(&loss, 4), 3);
+    ck_assert_uint_eq(app_loss_best_class(&loss, scores, &probability), 1);
+    ck_assert_double_eq_tol(probability, 0.5, 1e-12);
+    ck_assert_double_eq_tol(app_loss_of_row(&loss, scores, 3), G_LN2, 1e-9);
+    ck_assert_double_eq_tol(app_loss_of_row(&loss, scores, -2), 2 * G_LN2, 1e-9);
 }
 END_TEST
 
@@ -151,6 +172,7 @@ static Suite *app_loss_suite(void)
     tcase_add_test(tcase, labels_are_the_least_and_the_largest_of_the_rows);
     tcase_add_test(tcase, one_label_is_enough_for_squared_loss_alone);
     tcase_add_test(tcase, words_are_labels_of_two_classes);
+    tcase_add_test(tcase, softmax_has_a_score_for_each_class);
     tcase_add_test(tcase, no_rows_are_too_few);
     tcase_add_test(tcase, third_label_is_refused_with_its_line);
     suite_add_tcase(suite, tcase);

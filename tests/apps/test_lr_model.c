@@ -24,11 +24,20 @@ static const RubatoBatch batch = {
     .label = label,
 };
 
+static const LrModel models[] = {
+    { .loss = { .kind = APP_LOSS_LOGISTIC, .positive = 1 } },
+    { .loss = { .kind = APP_LOSS_HINGE, .positive = 1 } },
+    { .loss = { .kind = APP_LOSS_SQUARED, .positive = 1 } },
+    { .loss = { .kind = APP_LOSS_LOGISTIC, .positive = 1 }, .l2 = 0.5 },
+    { .loss = { .kind = APP_LOSS_LOGISTIC, .positive = 1 }, .l1 = 0.5 },
+    { .loss = { .kind = APP_LOSS_SQUARED, .positive = 1 }, .l1 = 0.25, .l2 = 0.5 },
+};
+
 static void workspace_init(LrWorkspace *workspace)
 {
     *workspace = (LrWorkspace){ 0 };
-    ck_assert(lr_workspace_fit(workspace, &batch, NULL));
-    workspace->bias = 0.125F;
+    ck_assert(lr_workspace_fit(workspace, &models[0], &batch, NULL));
+    workspace->bias[0] = 0.125F;
     memcpy(workspace->weights, (const float[]){ 0.75F, 0.5F, -0.25F }, 3 * sizeof(float));
     memcpy(workspace->share, (const float[]){ 2, 4, 4.0F / 3 }, 3 * sizeof(float));
 }
@@ -80,15 +89,6 @@ static double slope_by_difference(const LrModel *model, const LrWorkspace *works
     return (above - below) / (double)(high - low);
 }
 
-static const LrModel models[] = {
-    { .loss = { .kind = APP_LOSS_LOGISTIC, .positive = 1 } },
-    { .loss = { .kind = APP_LOSS_HINGE, .positive = 1 } },
-    { .loss = { .kind = APP_LOSS_SQUARED, .positive = 1 } },
-    { .loss = { .kind = APP_LOSS_LOGISTIC, .positive = 1 }, .l2 = 0.5 },
-    { .loss = { .kind = APP_LOSS_LOGISTIC, .positive = 1 }, .l1 = 0.5 },
-    { .loss = { .kind = APP_LOSS_SQUARED, .positive = 1 }, .l1 = 0.25, .l2 = 0.5 },
-};
-
 START_TEST(gradient_is_the_slope_of_the_objective)
 {
     const double scale = 0.5;
@@ -97,8 +97,8 @@ START_TEST(gradient_is_the_slope_of_the_objective)
 
     workspace_init(&workspace);
     (void)lr_gradient(model, &batch, &workspace, scale);
-    ck_assert_double_eq_tol((double)workspace.d_bias,
-                            scale * slope_by_difference(model, &workspace, &workspace.bias), 1e-4);
+    ck_assert_double_eq_tol((double)workspace.d_bias[0],
+                            scale * slope_by_difference(model, &workspace, workspace.bias), 1e-4);
     for (size_t i = 0; i < batch.n_keys; i++)
         ck_assert_double_eq_tol(
             (double)workspace.d_weights[i],
@@ -134,12 +134,84 @@ START_TEST(gradient_of_a_batch_does_not_keep_the_one_before)
 }
 END_TEST
 
+/* ---- classes ---- */
+
+static float classes[] = { -1, 1, 4 };
+static const LrModel softmax = {
+    .loss = { .kind = APP_LOSS_SOFTMAX, .classes = classes, .n_classes = 3 }, .l2 = 0.5
+};
+
+static void class_workspace_init(LrWorkspace *workspace)
+{
+    *workspace = (LrWorkspace){ 0 };
+    ck_assert(lr_workspace_fit(workspace, &softmax, &batch, NULL));
+    for (size_t i = 0; i < 9; i++)
+        workspace->weights[i] = (float)i * 0.25F - 1;
+    for (size_t k = 0; k < 3; k++) {
+        workspace->bias[k] = 0.5F - (float)k * 0.25F;
+        workspace->share[k] = (const float[]){ 2, 4, 4.0F / 3 }[k];
+    }
+}
+
+static double class_objective(const LrWorkspace *workspace)
+{
+    double scores[12], sum = 0;
+
+    lr_score(&batch, workspace, scores);
+    for (size_t row = 0; row < batch.n_rows; row++)
+        sum += app_loss_of_row(&softmax.loss, scores + 3 * row, label[row]);
+    for (size_t i = 0; i < 9; i++)
+        sum += (double)batch.n_rows * softmax.l2 / 2 * (double)workspace->weights[i] *
+               (double)workspace->weights[i];
+    return sum;
+}
+
+static double class_slope(const LrWorkspace *workspace, float *weight)
+{
+    const float kept = *weight, low = kept - 0x1p-7F, high = kept + 0x1p-7F;
+
+    *weight = high;
+    const double above = class_objective(workspace);
+    *weight = low;
+    const double below = class_objective(workspace);
+    *weight = kept;
+    return (above - below) / (double)(high - low);
+}
+
+START_TEST(gradient_of_classes_is_the_slope_of_the_objective)
+{
+    LrWorkspace workspace;
+
+    class_workspace_init(&workspace);
+    const LrTally tally = lr_gradient(&softmax, &batch, &workspace, 0.5);
+    double scores[12], loss = 0, probability;
+    size_t n_right = 0;
+
+    lr_score(&batch, &workspace, scores);
+    for (size_t row = 0; row < batch.n_rows; row++) {
+        loss += app_loss_of_row(&softmax.loss, scores + 3 * row, label[row]);
+        n_right += app_loss_best_class(&softmax.loss, scores + 3 * row, &probability) ==
+                   app_loss_class_of(&softmax.loss, label[row]);
+    }
+    ck_assert_double_eq_tol(tally.loss, loss, 1e-5);
+    ck_assert_uint_eq(tally.n_right, n_right);
+    for (size_t k = 0; k < 3; k++)
+        ck_assert_double_eq_tol((double)workspace.d_bias[k],
+                                0.5 * class_slope(&workspace, &workspace.bias[k]), 1e-3);
+    for (size_t i = 0; i < 9; i++)
+        ck_assert_double_eq_tol((double)workspace.d_weights[i],
+                                0.5 * class_slope(&workspace, &workspace.weights[i]), 1e-3);
+    lr_workspace_clear(&workspace);
+}
+END_TEST
+
 START_TEST(workspace_grows_with_the_batches)
 {
     LrWorkspace workspace = { 0 };
 
     for (size_t n = 0; n <= 100; n += 25) {
-        ck_assert(lr_workspace_fit(&workspace, &(const RubatoBatch){ .n_keys = n }, NULL));
+        ck_assert(
+            lr_workspace_fit(&workspace, &models[0], &(const RubatoBatch){ .n_keys = n }, NULL));
         memset(workspace.weights, 1, n * sizeof(float));
         memset(workspace.d_weights, 1, n * sizeof(float));
     }
@@ -158,6 +230,7 @@ static Suite *lr_model_suite(void)
                         (int)G_N_ELEMENTS(models));
     tcase_add_test(tcase, tally_has_loss_and_right_rows_alone);
     tcase_add_test(tcase, gradient_of_a_batch_does_not_keep_the_one_before);
+    tcase_add_test(tcase, gradient_of_classes_is_the_slope_of_the_objective);
     tcase_add_test(tcase, workspace_grows_with_the_batches);
     suite_add_tcase(suite, tcase);
     return suite;

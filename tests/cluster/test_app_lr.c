@@ -377,6 +377,47 @@ START_TEST(lr_keeps_the_epoch_that_validation_likes_best)
 }
 END_TEST
 
+/* Three words, each with a key of its own: learned, saved, and predicted elsewhere. */
+START_TEST(lr_learns_many_classes)
+{
+    const Place place = (Place)_i,
+                other = place == PLACE_ONE_PROCESS ? PLACE_TWO_NODES : PLACE_ONE_PROCESS;
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *output = g_build_filename(dir, "output", NULL);
+    g_autofree char *rows = write_text(dir, "rows.csv",
+                                       "red,1,0,0\nblue,0,1,0\ngreen,0,0,1\n"
+                                       "red,2,0,1\nblue,0,2,1\ngreen,1,0,2\n");
+    g_autofree char *more = write_text(dir, "more.csv", "green,0,0,3\nred,3,0,0\nblue,0,3,0\n");
+    g_autofree char *text = NULL;
+
+    g_autoptr(JsonNode) trained = run_for_card(
+        place, "rubato-lr",
+        (const char *const[]){ "--train", rows, "--test", more, "--loss", "softmax", "--l2", "1e-4",
+                               "--validate", more, "--save", model, NULL });
+    ck_assert_double_eq(metric(trained, "test_accuracy"), 1);
+    ck_assert_double_lt(metric(trained, "test_logloss"), 0.3);
+    g_autoptr(JsonNode) loaded = run_for_card(
+        other, "rubato-lr", (const char *const[]){ "--load", model, "--test", more, NULL });
+    ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
+
+    Outcome outcome =
+        run_program(other, "rubato-lr",
+                    (const char *const[]){ "--load", model, "--train", rows, "--epochs", "1",
+                                           "--predict", more, "--output", output, NULL });
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(output, &text, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(lines), 4);
+    ck_assert_msg(g_str_has_prefix(lines[0], "green\t") &&
+                      g_str_has_prefix(lines[1], "red\t") &&
+                      g_str_has_prefix(lines[2], "blue\t"),
+                  "%s", text);
+    remove_folder(dir);
+}
+END_TEST
+
 /* A model without bias knows nothing about a row without keys. */
 START_TEST(lr_predicts_with_a_saved_model)
 {
@@ -610,6 +651,7 @@ static Suite *lr_suite(void)
     tcase_add_test(tcase, lr_penalises_all_weights_in_all_rows);
     tcase_add_loop_test(tcase, lr_keeps_how_rows_are_standardised_with_the_model, 0, 2);
     tcase_add_loop_test(tcase, lr_keeps_the_epoch_that_validation_likes_best, 0, 2);
+    tcase_add_loop_test(tcase, lr_learns_many_classes, 0, 2);
     tcase_add_loop_test(tcase, lr_has_the_same_metrics_with_a_saved_model, 0, 2);
     tcase_add_loop_test(tcase, lr_predicts_with_a_saved_model, 0, 2);
     tcase_add_loop_test(tcase, lr_tests_a_saved_model_as_it_was_trained, 0, 2);

@@ -14,13 +14,28 @@ typedef enum {
     APP_LOSS_LOGISTIC, /* log(1 + exp(−±score)) */
     APP_LOSS_HINGE,    /* max(0, 1 − ±score) */
     APP_LOSS_SQUARED,  /* (score − label)² / 2 */
+    APP_LOSS_SOFTMAX,  /* a score for each class: −log(exp(the label's) / Σ exp(each)) */
 } AppLossKind;
+
+#define APP_CLASSES_MAX 1000u
 
 typedef struct {
     AppLossKind kind;
     double negative,
         positive; /* the two labels that there are; squared: the least and the largest */
+
+    /* softmax */
+    float *classes; /* n_classes labels, ascending; NULL: not known yet */
+    uint32_t n_classes;
 } AppLoss;
+
+void app_loss_clear(AppLoss *loss);
+
+/* How many scores a row has. */
+static inline uint32_t app_loss_n_scores(const AppLoss *loss)
+{
+    return loss->kind == APP_LOSS_SOFTMAX ? loss->n_classes : 1;
+}
 
 /* "logistic", …; ended by NULL, in the order of AppLossKind. */
 extern const char *const app_loss_names[];
@@ -29,7 +44,8 @@ extern const char *const app_loss_names[];
  * of that name. */
 bool app_loss_take(AppLoss *loss, const char *name, GError **error);
 
-/* The same after app_start: a flag of NULL means the loss of the loaded model, if there is one. */
+/* The same after app_start: a flag of NULL means the loss of the loaded model, if there is one.
+ * Classes are the loaded model's. */
 bool app_loss_follow(AppLoss *loss, const App *app, const char *name, GError **error);
 
 /* What workers count beside the loss, as AppProgram has it; NULL: nothing. */
@@ -41,7 +57,24 @@ const char *app_loss_metric(const AppLoss *loss);
 bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const RubatoDataKeys *keys,
                   const char *source, GError **error);
 
-/* RUBATO_ERROR_FORMAT, with file and line, if a batch of these rows has a third label. */
+/* With softmax: takes the classes from the rows, unless they are known. RUBATO_ERROR_FORMAT if
+ * there are too many. */
+bool app_loss_learn_classes(AppLoss *loss, RubatoDataset *rows, const char *source, GError **error);
+
+/* The classes as a model's setting: "1,2,5"; empty without softmax. (transfer full) */
+char *app_loss_classes_text(const AppLoss *loss);
+
+/* The place of a label among the classes; n_classes if it is none of them. */
+uint32_t app_loss_class_of(const AppLoss *loss, float label);
+
+/* The class with the highest of n_classes scores, and its probability. */
+uint32_t app_loss_best_class(const AppLoss *loss, const double *scores, double *probability);
+
+/* The loss of a row's scores, of any kind. */
+double app_loss_of_row(const AppLoss *loss, const double *scores, float label);
+
+/* RUBATO_ERROR_FORMAT, with file and line, if a batch of these rows has a third label, or with
+ * softmax one that is no class. */
 bool app_loss_check(const AppLoss *loss, RubatoDataset *rows, const RubatoBatch *batch,
                     GError **error);
 
@@ -67,6 +100,7 @@ static inline float app_loss_of(const AppLoss *loss, float score, float label, f
     case APP_LOSS_HINGE:
         *slope = margin < 1 ? -sign : 0;
         return margin < 1 ? 1 - margin : 0;
+    case APP_LOSS_SOFTMAX: /* which has more than one score */
     case APP_LOSS_LOGISTIC:
     default: {
         const float small = expf(-fabsf(margin)); /* so that nothing overflows */

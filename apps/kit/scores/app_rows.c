@@ -63,6 +63,8 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool c
     if (rows->train == NULL || !rubato_dataset_summary(rows->train, &summary, error) ||
         !app_loss_fit(loss, &summary, rubato_dataset_keys(rows->train), data->train[0], error))
         return false;
+    if (!app_loss_learn_classes(loss, rows->train, data->train[0], error))
+        return false;
     app_data_note_columns(app, data, rubato_dataset_keys(rows->train));
     app_data_note_bad_rows(app, &summary);
     rows->n_rows = summary.n_rows;

@@ -14,11 +14,12 @@ typedef struct {
     AppScaledBatch scaled;
     AppScoreFunc score;
     void *user_data;
-    double scores[SCORED_AT_ONCE]; /* of the batch */
+    size_t n_scores; /* of a row */
+    double *scores;  /* of the batch */
 } Pass;
 
-static bool begin(Pass *pass, RubatoDataset *rows, const AppFeatures *scaling, AppScoreFunc score,
-                  void *user_data, GError **error)
+static bool begin(Pass *pass, RubatoDataset *rows, const AppFeatures *scaling, const AppLoss *loss,
+                  AppScoreFunc score, void *user_data, GError **error)
 {
     const RubatoReaderOptions options = { .batch_rows = SCORED_AT_ONCE };
 
@@ -28,6 +29,10 @@ static bool begin(Pass *pass, RubatoDataset *rows, const AppFeatures *scaling, A
     pass->scaled = (AppScaledBatch){ .values = NULL };
     pass->score = score;
     pass->user_data = user_data;
+    pass->n_scores = app_loss_n_scores(loss);
+    pass->scores = g_new(double, SCORED_AT_ONCE * pass->n_scores);
+    if (pass->reader == NULL)
+        g_clear_pointer(&pass->scores, g_free);
     return pass->reader != NULL;
 }
 
@@ -49,7 +54,25 @@ static void end(Pass *pass)
 {
     rubato_batch_free(pass->batch);
     app_scaled_batch_clear(&pass->scaled);
+    g_free(pass->scores);
     rubato_reader_free(pass->reader);
+}
+
+static void add_class_metrics(App *app, const AppLoss *loss, const double *scores,
+                              const float *labels, size_t n)
+{
+    double sum = 0, probability;
+    size_t n_right = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const double *of_row = scores + i * loss->n_classes;
+
+        n_right +=
+            app_loss_best_class(loss, of_row, &probability) == app_loss_class_of(loss, labels[i]);
+        sum += app_loss_of_row(loss, of_row, labels[i]);
+    }
+    app_add_metric(app, "test_accuracy", (double)n_right / (double)n);
+    app_add_metric(app, "test_logloss", sum / (double)n);
 }
 
 static bool add_metrics(App *app, const AppLoss *loss, const GArray *scores, const GArray *labels,
@@ -59,6 +82,10 @@ static bool add_metrics(App *app, const AppLoss *loss, const GArray *scores, con
     const float *label_of = (const float *)(const void *)labels->data;
     AppTestMetrics metrics;
 
+    if (loss->kind == APP_LOSS_SOFTMAX) {
+        add_class_metrics(app, loss, score_of, label_of, labels->len);
+        return true;
+    }
     if (loss->kind == APP_LOSS_SQUARED) {
         app_add_metric(app, "test_rmse", app_test_rmse(score_of, label_of, labels->len));
         return true;
@@ -81,10 +108,10 @@ static bool test(App *app, const AppRows *rows, const AppLoss *loss, AppScoreFun
     g_autoptr(GError) cause = NULL;
     Pass pass;
 
-    if (!begin(&pass, rows->test, app_rows_scaling(rows), score, user_data, error))
+    if (!begin(&pass, rows->test, app_rows_scaling(rows), loss, score, user_data, error))
         return false;
     while (next(&pass, &cause) && app_loss_check(loss, rows->test, pass.batch, &cause)) {
-        g_array_append_vals(scores, pass.scores, (guint)pass.batch->n_rows);
+        g_array_append_vals(scores, pass.scores, (guint)(pass.batch->n_rows * pass.n_scores));
         g_array_append_vals(labels, pass.batch->label, (guint)pass.batch->n_rows);
     }
     end(&pass);
@@ -104,14 +131,13 @@ bool app_score_validation(const AppRows *rows, const AppLoss *loss, AppScoreFunc
     g_autoptr(GError) cause = NULL;
     uint64_t n = 0;
     double sum = 0;
-    float slope;
     Pass pass;
 
-    if (!begin(&pass, rows->validation, app_rows_scaling(rows), score, user_data, error))
+    if (!begin(&pass, rows->validation, app_rows_scaling(rows), loss, score, user_data, error))
         return false;
     while (next(&pass, &cause) && app_loss_check(loss, rows->validation, pass.batch, &cause)) {
         for (size_t i = 0; i < pass.batch->n_rows; i++)
-            sum += (double)app_loss_of(loss, (float)pass.scores[i], pass.batch->label[i], &slope);
+            sum += app_loss_of_row(loss, pass.scores + i * pass.n_scores, pass.batch->label[i]);
         n += pass.batch->n_rows;
     }
     end(&pass);
@@ -138,12 +164,21 @@ bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, A
 
 /* With labels that are words, the word comes first, and the probability is the word's. */
 static void print_prediction(FILE *output, const RubatoDataKeys *keys, const AppLoss *loss,
-                             double score)
+                             const double *scores)
 {
+    const double score = scores[0];
     const bool has_words = keys != NULL && keys->label_words != NULL;
     const bool positive = score > 0;
     const double sign = has_words && !positive ? -1 : 1;
 
+    if (loss->kind == APP_LOSS_SOFTMAX) {
+        double probability;
+        const uint32_t best = app_loss_best_class(loss, scores, &probability);
+        g_autofree char *label = app_data_label_text(keys, (double)loss->classes[best]);
+
+        fprintf(output, "%s\t%.6g\n", label, probability);
+        return;
+    }
     if (has_words) {
         g_autofree char *label =
             app_data_label_text(keys, positive ? loss->positive : loss->negative);
@@ -161,11 +196,11 @@ bool app_print_predictions(FILE *output, const AppData *data, const AppRows *row
     Pass pass;
 
     if (unlabelled == NULL ||
-        !begin(&pass, unlabelled, app_rows_scaling(rows), score, user_data, error))
+        !begin(&pass, unlabelled, app_rows_scaling(rows), loss, score, user_data, error))
         return false;
     while (next(&pass, &cause))
         for (size_t i = 0; i < pass.batch->n_rows; i++)
-            print_prediction(output, data->keys, loss, pass.scores[i]);
+            print_prediction(output, data->keys, loss, pass.scores + i * pass.n_scores);
     end(&pass);
     if (cause == NULL)
         return true;
