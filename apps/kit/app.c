@@ -3,6 +3,7 @@
  *
  * While a task runs, worker 0 owns the members of App that it writes; main reads them when the task
  * has ended. */
+#include "apps/kit/app_checkpoint.h"
 #include "apps/kit/model/app_model.h"
 #include "apps/kit/report/app_file.h"
 #include "apps/kit/report/app_gnuplot.h"
@@ -47,7 +48,7 @@ static bool check_flags(App *app, void *data, GError **error)
 {
     (void)data;
     return (app->save == NULL || app_model_check_place(app->save, error)) &&
-           check_input(app, error) &&
+           app_checkpoint_check(app, error) && check_input(app, error) &&
            (app->predict == NULL || app_file_check("--output", app->output, error)) &&
            app_file_check("--json", app->json, error) &&
            app_file_check("--plot", app->plot, error) &&
@@ -242,8 +243,15 @@ bool app_training_end(App *app, bool good, GError **error)
 
 bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error)
 {
-    return app->epochs == 0 || (app_training_begin(app, n_rows, error) &&
-                                app_training_end(app, app_training_run(app, task, error), error));
+    bool good;
+
+    if (app->epochs == 0)
+        return true;
+    if (!app_training_begin(app, n_rows, error))
+        return false;
+    good = app->checkpoint != NULL ? app_checkpoint_train(app, task, error)
+                                   : app_training_run(app, task, error);
+    return app_training_end(app, good, error);
 }
 
 double app_learning_rate(const App *app, uint64_t done, uint64_t total)
@@ -272,6 +280,7 @@ int app_end(App *app, const GError *error)
     app_waits_clear(&app->waits);
     g_free(app->model);
     g_free(app->json);
+    g_free(app->checkpoint);
     g_free(app->save);
     g_free(app->load);
     g_free(app->predict);

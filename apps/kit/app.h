@@ -84,6 +84,10 @@ struct App {
     char *predict;
     char *output; /* "-": standard output */
     char *plot;
+    char *checkpoint;          /* a directory of snapshots */
+    uint32_t checkpoint_every; /* epochs; at least 1 */
+    uint32_t keep;             /* snapshots; 0: all */
+    bool resume;
     double straggler_probability, straggler_ms;
     double time_limit;  /* seconds; infinite: none */
     double target_loss; /* minus infinity: none */
@@ -210,10 +214,10 @@ bool app_finish(const App *app, const AppModel *model, GError **error);
 /* ---- training ---- */
 
 /* Runs a task that goes through n_rows rows in each epoch, shows progress, and measures the time.
- * Does nothing if there are no epochs. */
+ * With --checkpoint it runs the task once for each epoch. Does nothing if there are no epochs. */
 bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error);
 
-/* Its steps, for app_validation.c. Begin creates tables; run runs the task, once for all epochs, or
+/* Its steps, for app_validation.c and app_checkpoint.c. Begin creates tables; run runs the task, once for all epochs, or
  * for each with app->only_epoch set; end drops the tables, if all was good. */
 bool app_training_begin(App *app, uint64_t n_rows, GError **error);
 bool app_training_run(App *app, const RubatoTask *task, GError **error);

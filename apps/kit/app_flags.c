@@ -10,6 +10,7 @@
 #define THREADS_MAX 4096
 #define PARTS_MAX 4096
 #define COUNT_MAX (1 << 30)
+#define DEFAULT_KEEP 3
 #define DEFAULT_CLOCKS 1 /* of staleness, and of speculation */
 #define STRAGGLER_MS_MAX (3600.0 * 1000)
 
@@ -26,6 +27,9 @@ typedef struct {
     double learning_rate;
     double time_limit; /* 0: not given */
     gboolean keep_going;
+    char *checkpoint;
+    int checkpoint_every, keep;
+    gboolean resume;
     int64_t seed;
     char **rest, **plugins;
     AppDataFlags data;
@@ -261,6 +265,38 @@ static bool read_epochs(App *app, const Flags *flags, GError **error)
     return true;
 }
 
+static bool read_checkpoint(App *app, const Flags *flags, GError **error)
+{
+    const char *const needy = flags->resume                          ? "resume"
+                              : flags->checkpoint_every != NOT_GIVEN ? "checkpoint-every"
+                              : flags->keep != NOT_GIVEN             ? "keep"
+                                                                     : NULL;
+
+    app->checkpoint = without_slashes(flags->checkpoint);
+    app->resume = flags->resume;
+    app->checkpoint_every = 1;
+    app->keep = DEFAULT_KEEP;
+    if (app->checkpoint == NULL)
+        return needy == NULL ||
+               app_refuse(error, "--%s: needs --checkpoint DIR, the directory of snapshots", needy);
+    if (flags->data.validate != NULL)
+        return app_refuse(error, "--checkpoint and --validate: a snapshot does not have what "
+                                 "validation found before it; leave out one");
+    if (app->resume && app->load != NULL)
+        return app_refuse(error, "--resume and --load: both say what to begin with; leave out one");
+    if (flags->checkpoint_every != NOT_GIVEN) {
+        if (!check_count("checkpoint-every", flags->checkpoint_every, 1, COUNT_MAX, error))
+            return false;
+        app->checkpoint_every = (uint32_t)flags->checkpoint_every;
+    }
+    if (flags->keep != NOT_GIVEN) {
+        if (!check_count("keep", flags->keep, 0, COUNT_MAX, error))
+            return false;
+        app->keep = (uint32_t)flags->keep;
+    }
+    return true;
+}
+
 static bool read_data(App *app, Flags *flags, GError **error)
 {
     const bool validates = flags->data.validate != NULL;
@@ -278,8 +314,9 @@ static bool read_flags(App *app, Flags *flags, GError **error)
         return app_refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
     if (!read_place(app, flags, error) || !app_load_plugins(flags->plugins, error) ||
         !read_model(app, flags, error) || !read_epochs(app, flags, error) ||
-        !read_files(app, flags, error) || !read_data(app, flags, error) ||
-        !read_straggler(app, flags->straggler, error) || !read_ends(app, flags, error) ||
+        !read_files(app, flags, error) || !read_checkpoint(app, flags, error) ||
+        !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
+        !read_ends(app, flags, error) ||
         !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error))
         return false;
     if (flags->learning_rate != RATE_NOT_GIVEN &&
@@ -329,6 +366,14 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Write the predictions to FILE (default -, standard output)", "FILE" },
         { "plot", 0, 0, G_OPTION_ARG_FILENAME, &flags->plot,
           "Draw loss and metric over time as SVG; needs gnuplot", "FILE" },
+        { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &flags->checkpoint,
+          "Take snapshots between epochs into the directory DIR", "DIR" },
+        { "checkpoint-every", 0, 0, G_OPTION_ARG_INT, &flags->checkpoint_every,
+          "... after so many epochs each (default 1)", "N" },
+        { "keep", 0, 0, G_OPTION_ARG_INT, &flags->keep,
+          "... and keep the newest N; 0: all (default 3)", "N" },
+        { "resume", 0, 0, G_OPTION_ARG_NONE, &flags->resume,
+          "Go on from the newest good snapshot of --checkpoint, if there is one", NULL },
         { "straggler", 0, 0, G_OPTION_ARG_STRING, &flags->straggler,
           "Let workers sleep MS before a step, with this probability", "PROBABILITY:MS" },
         { "time-limit", 0, 0, G_OPTION_ARG_DOUBLE, &flags->time_limit,
@@ -369,9 +414,9 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
 
 static void flags_clear(Flags *flags)
 {
-    char *const texts[] = { flags->cluster,   flags->model,      flags->json,   flags->save,
-                            flags->load,      flags->predict,    flags->output, flags->plot,
-                            flags->straggler, flags->target_loss };
+    char *const texts[] = { flags->cluster,   flags->model,       flags->json,      flags->save,
+                            flags->load,      flags->predict,     flags->output,    flags->plot,
+                            flags->straggler, flags->target_loss, flags->checkpoint };
 
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);
@@ -389,6 +434,8 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
         .staleness = NOT_GIVEN,
         .speculation = NOT_GIVEN,
         .epochs = NOT_GIVEN,
+        .checkpoint_every = NOT_GIVEN,
+        .keep = NOT_GIVEN,
         .batch_size = (int)program->batch_size,
         .learning_rate = RATE_NOT_GIVEN,
         .seed = 1,

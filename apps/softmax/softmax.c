@@ -37,12 +37,16 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     softmax_batches_init(&batches, job->train->n_images, job->app.batch_size,
                          rubato_worker_rank(worker), rubato_worker_n_workers(worker),
                          job->app.seed);
-    const uint64_t n_steps = softmax_batches_per_epoch(&batches) * job->app.epochs;
+    const uint64_t per_epoch = softmax_batches_per_epoch(&batches);
+    const uint64_t n_steps = per_epoch * job->app.epochs;
+    const uint32_t only_epoch = job->app.only_epoch; /* from 1; 0: all */
+    const uint64_t begin = only_epoch > 0 ? per_epoch * (only_epoch - 1) : 0;
+    const uint64_t end = only_epoch > 0 ? begin + per_epoch : n_steps;
     g_autofree uint64_t *rows = g_new(uint64_t, softmax_batches_max(&batches));
     g_autofree float *weights = g_new(float, n_inputs *n_classes);
     g_autofree float *delta = g_new(float, n_inputs *n_classes);
 
-    for (uint64_t step = 0; step < n_steps && app_worker_goes_on(self); step++) {
+    for (uint64_t step = begin; step < end && app_worker_goes_on(self); step++) {
         uint64_t n_step;
         const size_t n = softmax_batches_take(&batches, step, rows, &n_step);
         const double rate = app_learning_rate(&job->app, step, n_steps);

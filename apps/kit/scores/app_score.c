@@ -157,7 +157,7 @@ bool app_add_score_metrics(App *app, const AppRows *rows, const AppLoss *loss, A
 {
     if (!app_reports(app))
         return true;
-    if (rows->train != NULL)
+    if (rows->train != NULL && app->n_samples > 0)
         app_add_metric(app, "train_loss", app_curve_loss(&app->curve));
     return rows->test == NULL || test(app, rows, loss, score, user_data, error);
 }

@@ -12,7 +12,7 @@
 typedef bool (*AppScoreFunc)(const RubatoBatch *batch, double *scores, void *user_data,
                              GError **error);
 
-/* Puts train_loss on the result card, if there are rows to train on. If there are rows to test on,
+/* Puts train_loss on the result card, if the model was trained. If there are rows to test on,
  * also test_accuracy, test_auc and, for the logistic loss, test_logloss; for the squared loss
  * test_rmse instead; for softmax test_accuracy and test_logloss. Does nothing on a node that does
  * not report. */

@@ -1,0 +1,21 @@
+/* --checkpoint: snapshots between epochs, and going on from one.
+ *
+ * Each epoch is a task, and --checkpoint-every epochs a snapshot of the model's tables follows. The
+ * order of an epoch's rows depends on --seed and the epoch alone. So a run that goes on from a
+ * snapshot does what the run before it would have done.
+ *
+ * Threads: main's. */
+#ifndef RUBATO_APPS_KIT_APP_CHECKPOINT_H
+#define RUBATO_APPS_KIT_APP_CHECKPOINT_H
+
+#include "apps/kit/app.h"
+
+/* On the reporting node, before anything is done: refuses a directory that has snapshots of an
+ * earlier run, unless this one is to go on from them. */
+bool app_checkpoint_check(const App *app, GError **error);
+
+/* Trains, between app_training_begin and app_training_end. With --resume the model's tables, which
+ * are new, get the rows of the newest good snapshot first. Collective. */
+bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error);
+
+#endif

@@ -1,0 +1,233 @@
+/* Programs with --checkpoint and --resume: a run that goes on from any snapshot ends with the same
+ * bits as one that was not interrupted, on one process and on two nodes. */
+#include <rubato/mix.h>
+#include <string.h>
+
+#include "tests/support/cluster/program_run.h"
+#include "tests/support/data/image_files.h"
+#include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Outcome, outcome_clear)
+
+enum { N_ROWS = 400, N_EPOCHS = 4 };
+
+static char *folder, *rows, *checkpoints;
+
+/* Rows of a linear model with some noise. */
+static void write_rows(void)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (uint64_t i = 0; i < N_ROWS; i++) {
+        const uint64_t bits = rubato_mix64(i + 1);
+        const unsigned a = (unsigned)(bits % 20), b = 20 + (unsigned)(bits >> 8) % 30;
+
+        g_string_append_printf(text, "%d %u:1 %u:0.5\n", (bits >> 20) % 40 < a + b ? 1 : -1, a, b);
+    }
+    ck_assert(g_file_set_contents(rows, text->str, (gssize)text->len, NULL));
+}
+
+static void set_up(void)
+{
+    folder = make_folder();
+    rows = g_build_filename(folder, "rows.svm", NULL);
+    checkpoints = g_build_filename(folder, "checkpoints", NULL);
+    write_rows();
+    write_image_files(folder, 200, 20);
+}
+
+static void tear_down(void)
+{
+    remove_tree(folder);
+    g_free(checkpoints);
+    g_free(rows);
+    g_free(folder);
+}
+
+/* Runs a program over the epochs, and saves its model under that name. */
+static Outcome run(Place place, const char *program, const char *model, const char *const *more)
+{
+    const bool is_softmax = strcmp(program, "rubato-softmax") == 0;
+    g_autofree char *save = g_build_filename(folder, model, NULL);
+    const char *arguments[20] = { "--epochs", "4", "--save", save };
+    size_t n = 4;
+
+    if (is_softmax) {
+        arguments[n++] = "--data";
+        arguments[n++] = folder;
+    } else {
+        arguments[n++] = "--train";
+        arguments[n++] = rows;
+        arguments[n++] = "--rule=adam"; /* has state */
+        arguments[n++] = "--batch-size=64";
+    }
+    for (; *more != NULL; more++)
+        arguments[n++] = *more;
+    return run_program(place, program, arguments);
+}
+
+static void run_ok(Place place, const char *program, const char *model, const char *text,
+                   const char *const *more)
+{
+    g_auto(Outcome) outcome = run(place, program, model, more);
+
+    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    ck_assert_msg(strstr(outcome.err, text) != NULL, "%s", outcome.err);
+}
+
+static void expect_same(const char *left, const char *right)
+{
+    g_autofree char *left_path = g_build_filename(folder, left, "weights.npy", NULL);
+    g_autofree char *right_path = g_build_filename(folder, right, "weights.npy", NULL);
+    g_autofree char *left_bytes = NULL;
+    g_autofree char *right_bytes = NULL;
+    gsize n_left, n_right;
+
+    ck_assert(g_file_get_contents(left_path, &left_bytes, &n_left, NULL));
+    ck_assert(g_file_get_contents(right_path, &right_bytes, &n_right, NULL));
+    ck_assert_uint_eq(n_left, n_right);
+    ck_assert_mem_eq(left_bytes, right_bytes, n_left);
+}
+
+static void expect_list(size_t n_expected, uint64_t newest)
+{
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    ck_assert(rubato_snapshot_list(checkpoints, &numbers, &n, NULL));
+    ck_assert_uint_eq(n, n_expected);
+    ck_assert_uint_eq(numbers[n - 1], newest);
+}
+
+static void drop(uint64_t number)
+{
+    g_autofree char *path = snapshot_folder_whole(checkpoints, number);
+
+    remove_tree(path);
+}
+
+/* The run is as one that was killed after epoch `done`. */
+static const struct {
+    const char *program;
+    Place place, resumed_place;
+    unsigned done;
+} runs[] = {
+    { "rubato-lr", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 1 },
+    { "rubato-lr", PLACE_ONE_PROCESS, PLACE_TWO_NODES, 3 },
+    { "rubato-lr", PLACE_TWO_NODES, PLACE_ONE_PROCESS, 2 },
+    { "rubato-softmax", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 2 },
+};
+
+START_TEST(resumed_run_ends_with_the_same_bits)
+{
+    const char *const first[] = { "--checkpoint", checkpoints, "--keep=0", NULL };
+    const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
+    g_autofree char *said = g_strdup_printf("going on from snapshot %u", runs[_i].done);
+
+    run_ok(runs[_i].place, runs[_i].program, "whole", "", first);
+    expect_list(N_EPOCHS, N_EPOCHS);
+    for (unsigned number = N_EPOCHS; number > runs[_i].done; number--)
+        drop(number);
+    run_ok(runs[_i].resumed_place, runs[_i].program, "resumed", said, second);
+    expect_same("whole", "resumed");
+    expect_list(3, N_EPOCHS); /* --keep has a default */
+}
+END_TEST
+
+/* Here the order of the rows is the same, too. (Readers of files have another seed in each epoch of a
+ * run with snapshots.) */
+START_TEST(softmax_learns_the_same_without_snapshots)
+{
+    const char *const with[] = { "--checkpoint", checkpoints, NULL }, *const without[] = { NULL };
+
+    run_ok(PLACE_ONE_PROCESS, "rubato-softmax", "with", "", with);
+    run_ok(PLACE_ONE_PROCESS, "rubato-softmax", "without", "", without);
+    expect_same("with", "without");
+}
+END_TEST
+
+START_TEST(damaged_snapshot_is_passed_over)
+{
+    const char *const first[] = { "--checkpoint", checkpoints, NULL };
+    const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
+    g_autofree char *newest = snapshot_folder_whole(checkpoints, 4);
+    g_autofree char *part = snapshot_folder_part(newest, 1, 0);
+
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "", first);
+    ck_assert(g_file_set_contents(part, "nonsense", -1, NULL));
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "resumed", "going on from snapshot 3", second);
+    expect_same("whole", "resumed");
+}
+END_TEST
+
+START_TEST(resumed_run_that_is_over_trains_no_more)
+{
+    const char *const begins[] = { "--checkpoint", checkpoints, "--resume", "--checkpoint-every=3",
+                                   NULL };
+
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "so training begins", begins);
+    expect_list(2, 2); /* after epochs 3 and 4 */
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "again", "4 of 4 epochs are done", begins);
+    expect_same("whole", "again");
+    expect_list(2, 2);
+}
+END_TEST
+
+START_TEST(epoch_that_was_stopped_has_no_snapshot)
+{
+    const char *const arguments[] = { "--checkpoint", checkpoints, "--time-limit=0.05",
+                                      "--straggler=1:20", NULL };
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "stopped", "", arguments);
+    ck_assert(rubato_snapshot_list(checkpoints, &numbers, &n, NULL));
+    ck_assert_uint_eq(n, 0);
+}
+END_TEST
+
+static void expect_refusal(int status, const char *text, const char *const *more)
+{
+    g_auto(Outcome) outcome = run(PLACE_ONE_PROCESS, "rubato-lr", "none", more);
+
+    ck_assert_msg(outcome.status == status, "%s", outcome.err);
+    ck_assert_msg(strstr(outcome.err, text) != NULL, "%s", outcome.err);
+}
+
+#define ARGUMENTS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+START_TEST(calls_that_make_no_sense_are_refused)
+{
+    expect_refusal(2, "--resume: needs --checkpoint", ARGUMENTS("--resume"));
+    expect_refusal(2, "--keep: needs --checkpoint", ARGUMENTS("--keep=2"));
+    expect_refusal(2, "--checkpoint-every: expected",
+                   ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=0"));
+    expect_refusal(2, "--resume and --load",
+                   ARGUMENTS("--checkpoint", checkpoints, "--resume", "--load", "x"));
+    expect_refusal(2, "--checkpoint and --validate",
+                   ARGUMENTS("--checkpoint", checkpoints, "--validate", rows));
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "", ARGUMENTS("--checkpoint", checkpoints));
+    expect_refusal(1, "go on from them with --resume", ARGUMENTS("--checkpoint", checkpoints));
+    /* Another rule keeps other state. */
+    expect_refusal(1, "do not fit",
+                   ARGUMENTS("--checkpoint", checkpoints, "--resume", "--rule=ftrl"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("programs with snapshots");
+    TCase *cases = tcase_create("checkpoints");
+
+    tcase_set_timeout(cases, 60);
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_loop_test(cases, resumed_run_ends_with_the_same_bits, 0, G_N_ELEMENTS(runs));
+    tcase_add_test(cases, softmax_learns_the_same_without_snapshots);
+    tcase_add_test(cases, damaged_snapshot_is_passed_over);
+    tcase_add_test(cases, resumed_run_that_is_over_trains_no_more);
+    tcase_add_test(cases, epoch_that_was_stopped_has_no_snapshot);
+    tcase_add_test(cases, calls_that_make_no_sense_are_refused);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
