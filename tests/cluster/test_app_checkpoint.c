@@ -135,8 +135,8 @@ START_TEST(resumed_run_ends_with_the_same_bits)
 }
 END_TEST
 
-/* Here the order of the rows is the same, too. (Readers of files have another seed in each epoch of a
- * run with snapshots.) */
+/* Here the order of the rows is the same, too. Readers of files have another seed in each epoch of
+ * a run with snapshots. */
 START_TEST(softmax_learns_the_same_without_snapshots)
 {
     const char *const with[] = { "--checkpoint", checkpoints, NULL }, *const without[] = { NULL };
