@@ -1,6 +1,6 @@
 # What `cmake --install` puts where: headers, libraries, their pkg-config and CMake packages,
-# programs, man pages, example cluster files. All of it finds the rest relative to itself, so that
-# the tree may be moved.
+# programs, man pages, completion, example cluster files. All of it finds the rest relative to
+# itself, so that the tree may be moved.
 include(CMakePackageConfigHelpers)
 
 get_property(folders GLOBAL PROPERTY RUBATO_OBJECT_LIBRARIES)
@@ -53,6 +53,15 @@ foreach(section IN ITEMS 1 5)
     file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.${section})
     install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
+# Bash looks for a file of the program's name.
+file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.1)
+foreach(page IN LISTS pages)
+    get_filename_component(name ${page} NAME_WE)
+    install(FILES ${PROJECT_SOURCE_DIR}/config/completion/rubato.bash
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ${name})
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/config/completion/_rubato
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/config/*.cfg)
 install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -40,7 +40,7 @@ bool lr_parse(LrJob *job, int argc, char **argv)
 {
     const GOptionEntry options[] = {
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
-          "logistic (default), hinge (two labels), squared (numbers), softmax (classes)", "NAME" },
+          "logistic (default), hinge, squared (any numbers), softmax (classes)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
           "adagrad (default; 0.5), adam (0.05), ftrl (0.3), sgd (2) or other", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,

@@ -37,6 +37,10 @@ for header in "$source_dir"/include/rubato/*.h; do
     cc -std=c11 -Wall -Wextra -Werror -fsyntax-only "$scratch/alone.c" \
         $(pkg-config --cflags rubato) || fail "${header##*/} does not compile alone"
 done
+for name in rubato rubato-lr rubato-bench; do
+    [ -e "$prefix/share/bash-completion/completions/$name" ] || fail "bash cannot complete $name"
+done
+[ -e "$prefix/share/zsh/site-functions/_rubato" ] || fail "zsh cannot complete"
 if grep -rIl -e "$source_dir" -e "$build_dir" "$prefix"; then
     fail "these installed files name the build's directories"
 fi
