@@ -31,7 +31,7 @@ typedef void (*RubatoCallback)(RubatoTicket ticket, const GError *error, void *u
 typedef enum {
     RUBATO_BUFFERS_COPIED,   /* they may be reused at once */
     RUBATO_BUFFERS_BORROWED, /* they must stay unchanged until the ticket has ended; servers of this
-                              * node read them where they lie */
+                              * node, and large messages to others, read them where they lie */
 } RubatoBuffers;
 
 /* Which requests go first, on the way to a server of another node and at the server. */

@@ -139,6 +139,11 @@ void table_client_say_stalled(TableClient *client, const Call *call, double wait
     else if (post_office_waits_for(office, call, &node))
         g_string_append_printf(text, "an answer of node %u about table %s", office->node_ids[node],
                                table);
+    else if (call->is_remote)
+        g_string_append_printf(text,
+                               "a server of its own node to answer about table %s, or another node "
+                               "to take in the values that it was sent",
+                               table);
     else
         g_string_append_printf(text, "a server of its own node to answer about table %s", table);
     append_silence(office, node, text);

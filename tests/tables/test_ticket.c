@@ -328,52 +328,6 @@ START_TEST(buffers_that_are_copied_may_be_used_again_at_once)
 }
 END_TEST
 
-enum { N_LARGE = 16 << 20 }; /* floats: 64 MiB */
-
-static size_t peak_bytes(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (size_t)usage.ru_maxrss << 10;
-}
-
-static bool push_large(RubatoWorker *worker, void *user_data, GError **error)
-{
-    const size_t all = N_LARGE * sizeof(float);
-    const RubatoRequestOptions borrowed = { .buffers = RUBATO_BUFFERS_BORROWED };
-    g_autofree float *deltas = g_malloc(all);
-    size_t before, with_borrowed;
-
-    (void)user_data;
-    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "l", RUBATO_F32, error);
-    TRY(table != NULL);
-    for (size_t i = 0; i < N_LARGE; i++)
-        deltas[i] = 1;
-    TRY(rubato_kv_table_add_range(table, 0, N_LARGE, deltas, error)); /* all rows are there */
-    before = peak_bytes();
-    TRY(rubato_worker_wait(
-        worker, rubato_kv_table_add_range_async(table, 0, N_LARGE, deltas, &borrowed, error),
-        error));
-    with_borrowed = peak_bytes() - before;
-    REQUIRE(with_borrowed <= all / 100, "(%zu bytes more)", with_borrowed);
-    TRY(rubato_worker_wait(
-        worker, rubato_kv_table_add_range_async(table, 0, N_LARGE, deltas, NULL, error), error));
-    REQUIRE(peak_bytes() - before >= all / 2, "(a copy would not be noticed)");
-    return true;
-}
-
-START_TEST(nothing_is_copied_of_a_push_that_borrows_its_buffers)
-{
-    RubatoEngine *engine = engine_with_servers(1);
-
-    create_table(engine, &(RubatoTableSpec){ .name = "l", .n_keys = N_LARGE });
-    if (!IS_SANITIZED)
-        run_ok(engine, 1, push_large, NULL, "l");
-    rubato_engine_free(engine);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("ticket");
@@ -384,7 +338,6 @@ int main(void)
     tcase_add_test(cases, tickets_that_nobody_waits_for_leave_nothing_behind);
     tcase_add_test(cases, tickets_that_were_many_at_once_give_their_memory_back);
     tcase_add_test(cases, buffers_that_are_copied_may_be_used_again_at_once);
-    tcase_add_test(cases, nothing_is_copied_of_a_push_that_borrows_its_buffers);
     tcase_set_timeout(cases, 20);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

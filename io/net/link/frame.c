@@ -5,6 +5,7 @@
 #include "io/net/link/frame.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "io/net/link/packet.h"
 
@@ -29,6 +30,7 @@ static void init(Frame *frame, BlockPool *pool, size_t block_bytes)
     packet->values = NULL;
     packet->values_bytes = 0;
     packet->mark.is_set = false;
+    packet->direct = NULL;
     packet->pool = pool;
     packet->block_bytes = block_bytes;
     atomic_init(&packet->refs, 1);
@@ -36,13 +38,21 @@ static void init(Frame *frame, BlockPool *pool, size_t block_bytes)
     frame->follows = 0;
 }
 
-Frame *frame_new_from(BlockPool *pool, const WireHeader *header)
+/* The bytes of keys and values together; SIZE_MAX: they are more than a message may have. */
+static size_t payload_bytes(const WireHeader *header)
 {
     if (header->key_bytes > WIRE_MAX_PAYLOAD_BYTES || header->value_bytes > WIRE_MAX_PAYLOAD_BYTES)
-        return NULL;
+        return SIZE_MAX;
     const size_t payload =
         wire_padded((size_t)header->key_bytes) + wire_padded((size_t)header->value_bytes);
-    if (payload > WIRE_MAX_PAYLOAD_BYTES)
+    return payload > WIRE_MAX_PAYLOAD_BYTES ? SIZE_MAX : payload;
+}
+
+Frame *frame_new_from(BlockPool *pool, const WireHeader *header)
+{
+    const size_t payload = payload_bytes(header);
+
+    if (payload == SIZE_MAX)
         return NULL;
     const size_t block_bytes = sizeof(Frame) + PAYLOAD_AT + payload;
     Frame *const frame = block_pool_take(pool, block_bytes);
@@ -51,6 +61,28 @@ Frame *frame_new_from(BlockPool *pool, const WireHeader *header)
     init(frame, pool, block_bytes);
     frame->header = *header;
     frame->value_room = (size_t)header->value_bytes;
+    return frame;
+}
+
+/* The direct write lies behind the keys. */
+Frame *frame_new_direct(BlockPool *pool, const WireHeader *header, const DirectWriteSource *source)
+{
+    const size_t align = _Alignof(DirectWrite);
+    const size_t direct_at =
+        (PAYLOAD_AT + wire_padded((size_t)header->key_bytes) + align - 1) & ~(align - 1);
+    const size_t block_bytes = sizeof(Frame) + direct_at + sizeof(DirectWrite);
+
+    assert(header->value_bytes == source->n_bytes && source->n_bytes % 8 == 0);
+    if (payload_bytes(header) == SIZE_MAX)
+        return NULL;
+    Frame *const frame = block_pool_take(pool, block_bytes);
+    if (frame == NULL)
+        return NULL;
+    init(frame, pool, block_bytes);
+    frame->header = *header;
+    frame->value_room = source->n_bytes;
+    frame->packet.direct = (DirectWrite *)(void *)(frame->bytes + direct_at);
+    direct_write_start(frame->packet.direct, pool, source);
     return frame;
 }
 
@@ -100,6 +132,8 @@ static void finish(Frame *frame)
     wire_write_message_header(frame->bytes + WIRE_PACKET_HEADER_BYTES, header);
     memset((uint8_t *)frame_keys(frame) + header->key_bytes, 0,
            wire_padded((size_t)header->key_bytes) - (size_t)header->key_bytes);
+    if (frame->packet.direct != NULL)
+        return; /* the values lie elsewhere, and need no padding */
     memset((uint8_t *)frame_values(frame) + value_bytes, 0, wire_padded(value_bytes) - value_bytes);
 }
 
@@ -127,14 +161,14 @@ static Packet *take_one(Frame **frames)
 
 Packet *packet_take(Frame **frames, size_t joined_bytes, uint32_t most)
 {
-    const size_t small_bytes = joined_bytes / PACKET_SMALL_PART;
     size_t size = WIRE_PACKET_HEADER_BYTES;
     uint32_t n = 0;
 
     for (const Frame *frame = *frames; frame != NULL && n < most; frame = frame->next, n++) {
         const size_t bytes = wire_message_bytes(&frame->header);
-        if (bytes > small_bytes || size + bytes > joined_bytes)
+        if (packet_is_alone(bytes, joined_bytes) || size + bytes > joined_bytes)
             break;
+        assert(frame->packet.direct == NULL);
         size += bytes;
     }
     /* If there is no memory, frames are sent one by one. */
@@ -175,6 +209,42 @@ void packet_gather(Packet *packet)
     packet->values = NULL;
 }
 
+PacketParts packet_lock(const Packet *packet, size_t at, size_t n)
+{
+    if (packet->direct == NULL)
+        return (PacketParts){ .head = packet->bytes + at, .n_head = n, .rest = packet->bytes };
+
+    const size_t rest_at = packet->size - packet->direct->source.n_bytes;
+    const size_t n_head = at < rest_at ? MIN(n, rest_at - at) : 0;
+    const uint8_t *const values = direct_write_lock(packet->direct);
+
+    return (PacketParts){ .head = packet->bytes + MIN(at, rest_at),
+                          .n_head = n_head,
+                          .rest = values + (at + n_head - MIN(at + n_head, rest_at)),
+                          .n_rest = n - n_head };
+}
+
+void packet_read(const Packet *packet, size_t at, size_t n, uint8_t *to)
+{
+    const PacketParts parts = packet_lock(packet, at, n);
+
+    memcpy(to, parts.head, parts.n_head);
+    memcpy(to + parts.n_head, parts.rest, parts.n_rest);
+    packet_unlock(packet);
+}
+
+Packet *packet_copy(const Packet *packet)
+{
+    Packet *const copy = packet_new(packet->size);
+
+    if (copy == NULL)
+        return NULL;
+    copy->sequence = packet->sequence;
+    copy->n_messages = packet->n_messages;
+    packet_read(packet, 0, packet->size, copy->bytes);
+    return copy;
+}
+
 void packet_unref(Packet *packet)
 {
     /* Release: what this holder did to the bytes happens before the last one frees them. Acquire:
@@ -183,5 +253,7 @@ void packet_unref(Packet *packet)
         return;
     if (packet->mark.is_set)
         seal_mark_clear(&packet->mark);
+    if (packet->direct != NULL)
+        direct_write_finish(packet->direct);
     block_pool_give(packet->pool, packet, packet->block_bytes);
 }

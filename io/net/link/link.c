@@ -47,6 +47,12 @@ void link_sender_clear(LinkSender *sender)
     sender->resend_at = LINK_NEVER;
 }
 
+void link_sender_revoke(const LinkSender *sender)
+{
+    for (const Packet *packet = sender->first; packet != NULL; packet = packet->next)
+        packet_revoke(packet);
+}
+
 void link_sender_add(LinkSender *sender, Packet *packet)
 {
     packet->sequence = sender->next_sequence++;

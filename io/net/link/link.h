@@ -40,6 +40,9 @@ void link_sender_init(LinkSender *sender, unsigned resend_ms, size_t limit_bytes
 /* Drops all packets. */
 void link_sender_clear(LinkSender *sender);
 
+/* packet_revoke for each packet that is kept. */
+void link_sender_revoke(const LinkSender *sender);
+
 /* Numbers a packet and puts it behind the others. (transfer full) */
 void link_sender_add(LinkSender *sender, Packet *packet);
 

@@ -33,6 +33,10 @@ struct Packet {
     /* The transport's. If it is set, `bytes` are encrypted. */
     SealMark mark;
 
+    /* immutable: has the last values of the packet, which are never in `bytes`; NULL: all are
+     * there */
+    DirectWrite *direct;
+
     /* immutable: where its memory came from */
     BlockPool *pool;
     size_t block_bytes;
@@ -51,6 +55,12 @@ struct Frame {
 
 /* Frames up to this fraction of a packet's size are joined. */
 #define PACKET_SMALL_PART 4
+
+/* Whether a message of so many bytes is never joined with others. */
+static inline bool packet_is_alone(size_t message_bytes, size_t joined_bytes)
+{
+    return message_bytes > joined_bytes / PACKET_SMALL_PART;
+}
 
 /* While others have to go first, at most so many are. */
 #define PACKET_SMALL_MOST 256
@@ -84,6 +94,35 @@ void packet_gather(Packet *packet);
 /* A packet of one frame, whose values lie there and are not copied; value_bytes is a multiple of 8.
  * (transfer full) */
 Packet *packet_of_values(Frame *frame, const void *values);
+
+/* Bytes of a packet, in two places; there may be none in the second. */
+typedef struct {
+    const uint8_t *head;
+    size_t n_head;
+    const uint8_t *rest;
+    size_t n_rest;
+} PacketParts;
+
+/* Where the n bytes of the packet from `at` on lie. They stay there until packet_unlock. */
+PacketParts packet_lock(const Packet *packet, size_t at, size_t n);
+static inline void packet_unlock(const Packet *packet)
+{
+    if (packet->direct != NULL)
+        direct_write_unlock(packet->direct);
+}
+
+/* Copies the n bytes of the packet from `at` on. */
+void packet_read(const Packet *packet, size_t at, size_t n, uint8_t *to);
+
+/* Its caller's memory is not read any more, if there is memory for a copy (direct_write.h). */
+static inline void packet_revoke(const Packet *packet)
+{
+    if (packet->direct != NULL)
+        (void)direct_write_revoke(packet->direct);
+}
+
+/* A packet with the same bytes, all of them its own. NULL: no memory. (transfer full) */
+Packet *packet_copy(const Packet *packet);
 
 /* Whether a transport still holds the packet. Relaxed: if none does, the packet is sent again; that
  * only reads it. */

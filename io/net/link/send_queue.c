@@ -115,6 +115,13 @@ Packet *send_queue_take(SendQueue *queue, size_t joined_bytes)
     return packet;
 }
 
+void send_queue_revoke(const SendQueue *queue)
+{
+    for (PriorityQueue which = 0; which < PRIORITY_QUEUE_N_QUEUES; which++)
+        for (const Frame *frame = queue->first[which]; frame != NULL; frame = frame->next)
+            packet_revoke(&frame->packet);
+}
+
 void send_queue_clear(SendQueue *queue)
 {
     for (PriorityQueue which = 0; which < PRIORITY_QUEUE_N_QUEUES; which++)

@@ -29,6 +29,9 @@ static inline bool send_queue_is_empty(const SendQueue *queue)
 /* The next packet, as packet_take makes it; the queue is not empty. (transfer full) */
 Packet *send_queue_take(SendQueue *queue, size_t joined_bytes);
 
+/* packet_revoke for each frame. */
+void send_queue_revoke(const SendQueue *queue);
+
 /* Frees all frames. */
 void send_queue_clear(SendQueue *queue);
 

@@ -191,6 +191,17 @@ bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, G
 /* A frame for network_push, whose memory is reused. As frame_new. (transfer full) */
 Frame *network_new_frame(Network *network, const WireHeader *header);
 
+/* Whether a request with this many bytes of values is better sent by a frame that has its values
+ * with the caller; and such a frame, as frame_new_direct. (transfer full) */
+bool network_sends_direct(const Network *network, uint32_t node, size_t n_bytes);
+Frame *network_new_direct_frame(Network *network, const WireHeader *header,
+                                const DirectWriteSource *source);
+
+/* The values of all frames pushed before are not read from their callers' memory any more, if there
+ * is memory for copies (direct_write.h). Another thread that sends to a node at the moment may do
+ * this, a moment later. */
+void network_revoke_direct(Network *network);
+
 /* Queues a frame for another node. It is sent with the next flush for that node, together with what
  * others have queued. Not before network_join. (transfer full) */
 void network_push(Network *network, uint32_t node, Frame *frame);

@@ -32,6 +32,7 @@ enum {
     PENDING_AGAIN = 8,    /* ask the peer to go back */
     PENDING_GO_BACK = 16, /* go back: the peer has asked for it */
     PENDING_STATE = 32,   /* see how the connection is, and whether it was made anew */
+    PENDING_REVOKE = 64,  /* read no values of callers any more (direct_write.h) */
 };
 
 typedef struct {
@@ -72,6 +73,7 @@ typedef struct {
     /* written by the holder, read by any */
     _Atomic int64_t resend_at;
     _Atomic uint64_t highest_sent;
+    _Atomic uint64_t direct_until; /* no packet after this one has values of a caller */
     _Atomic uint64_t kept_packets, kept_bytes;
     _Atomic bool held_back;  /* packets or frames wait for acknowledgements */
     _Atomic int64_t high_ms; /* when frames of high priority were last taken from the queue */

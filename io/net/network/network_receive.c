@@ -86,8 +86,10 @@ static void take_news(Network *network, Peer *peer, const PacketHeader *header)
 
     if (header->ack > its_ack) {
         atomic_store_explicit(&peer->its_ack, header->ack, memory_order_relaxed);
-        /* Otherwise there is no hurry: the next frame or the next tick does it. */
+        /* Otherwise there is no hurry: the next frame or the next tick does it. A call waits until
+         * its values are not needed any more (direct_write.h). */
         if (atomic_load_explicit(&network->stopping, memory_order_relaxed) ||
+            atomic_load_explicit(&peer->direct_until, memory_order_relaxed) > its_ack ||
             atomic_load_explicit(&peer->held_back, memory_order_relaxed) ||
             atomic_load_explicit(&peer->kept_bytes, memory_order_relaxed) >
                 network->window_bytes / 8)

@@ -139,6 +139,8 @@ static void pack(Peer *peer, int64_t now_ms)
 
         packed_bytes += packet->size;
         link_sender_add(&peer->sender, packet);
+        if (packet->direct != NULL) /* relaxed: as highest_sent */
+            atomic_store_explicit(&peer->direct_until, packet->sequence, memory_order_relaxed);
     }
     if (!send_queue_is_empty(&peer->frames) && peer->sender.kept_bytes < most)
         peer_set_pending(peer, PENDING_RUN);
@@ -260,6 +262,10 @@ static void run(Peer *peer)
     const bool is_new = (pending & PENDING_STATE) && look_at_connection(peer, now_ms);
     link_sender_tick(&peer->sender, now_ms);
     pack(peer, now_ms);
+    if (pending & PENDING_REVOKE) {
+        link_sender_revoke(&peer->sender);
+        send_queue_revoke(&peer->frames);
+    }
 
     const bool told = send_all(peer, now_ms);
     const uint32_t flags = (pending & PENDING_ASK ? (uint32_t)PACKET_ASK : 0) |
@@ -347,6 +353,32 @@ void peer_close(Peer *peer, unsigned linger_ms)
 Frame *network_new_frame(Network *network, const WireHeader *header)
 {
     return frame_new_from(network->pool, header);
+}
+
+Frame *network_new_direct_frame(Network *network, const WireHeader *header,
+                                const DirectWriteSource *source)
+{
+    return frame_new_direct(network->pool, header, source);
+}
+
+bool network_sends_direct(const Network *network, uint32_t node, size_t n_bytes)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    return n_bytes >= LEAST_VALUES_BYTES && n_bytes % 8 == 0 && peer != NULL &&
+           peer->transport->sends_direct && packet_is_alone(n_bytes, network->joined_bytes);
+}
+
+void network_revoke_direct(Network *network)
+{
+    for (uint32_t i = 0; i < network->n_nodes; i++) {
+        Peer *const peer = network_peer(network, i);
+
+        if (peer == NULL)
+            continue;
+        peer_set_pending(peer, PENDING_REVOKE);
+        peer_flush(peer);
+    }
 }
 
 void network_push(Network *network, uint32_t node, Frame *frame)

@@ -125,10 +125,9 @@ PendingRequest post_office_take_slot(PostOffice *office, uint32_t index)
     return taken;
 }
 
-void post_office_cancel(PostOffice *office, uint32_t epoch)
+/* Ends the requests of an epoch, or all, that wait for an answer. */
+static void cancel_pending(PostOffice *office, uint32_t epoch)
 {
-    if (epoch == POST_OFFICE_ALL_EPOCHS)
-        atomic_store_explicit(&office->has_ended, true, memory_order_relaxed);
     for (uint32_t i = 0;; i++) {
         PendingRequest taken = { 0 };
 
@@ -145,6 +144,15 @@ void post_office_cancel(PostOffice *office, uint32_t epoch)
         post_office_free_pieces(taken.pieces);
         call_end_part(taken.call, CALL_CANCELLED, UINT64_MAX);
     }
+}
+
+void post_office_cancel(PostOffice *office, uint32_t epoch)
+{
+    if (epoch == POST_OFFICE_ALL_EPOCHS)
+        atomic_store_explicit(&office->has_ended, true, memory_order_relaxed);
+    cancel_pending(office, epoch);
+    if (office->network != NULL)
+        network_revoke_direct(office->network);
 }
 
 bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node)
@@ -347,7 +355,7 @@ void post_office_ask(PostOffice *office, Message *message)
     Actor *actor = office->servers[message->server].actor;
 
     if (actor == NULL)
-        (void)post_office_send_pieces(office, message);
+        (void)post_office_send_pieces(office, message, POST_OFFICE_INPUT_STAYS);
     else if (!actor_try_handle_soon(actor, message))
         actor_post(actor, message);
 }
@@ -358,7 +366,9 @@ size_t post_office_tell(PostOffice *office, Message *message)
     Message *copy;
 
     if (actor == NULL)
-        return post_office_send_pieces(office, message) ? 0 : POST_OFFICE_UNSENT;
+        return post_office_send_pieces(office, message, POST_OFFICE_INPUT_GOES)
+                   ? 0
+                   : POST_OFFICE_UNSENT;
     message->end = message->call != NULL ? message_end_call : NULL;
     if (actor_try_handle_soon(actor, message))
         return 0;

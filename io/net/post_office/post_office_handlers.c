@@ -39,7 +39,7 @@ static bool send_bytes(PostOffice *office, const Message *message)
     sent.row_bytes = 1;
     sent.request.keys = (RubatoKeys){ .n = n };
     sent.request.input = bytes;
-    (void)post_office_send_pieces(office, &sent);
+    (void)post_office_send_pieces(office, &sent, POST_OFFICE_INPUT_GOES);
     return true;
 }
 

@@ -87,12 +87,36 @@ typedef struct {
     RubatoKeys keys;
     const char *input;
     char *output;
+    PostOfficeInput stays;
 } Piece;
 
+/* The values of a piece are not read any more (direct_write.h). */
+static void end_direct_write(void *call)
+{
+    call_end_part(call, CALL_OK, UINT64_MAX);
+}
+
+/* A frame whose values stay where they are, which is a part of the call. NULL: no memory. */
+static Frame *new_direct_frame(PostOffice *office, const Message *message, const WireHeader *header,
+                               const char *values)
+{
+    const DirectWriteSource source = { .bytes = values,
+                                       .n_bytes = (size_t)header->value_bytes,
+                                       .end = end_direct_write,
+                                       .user = message->call };
+    Frame *const frame = network_new_direct_frame(office->network, header, &source);
+
+    if (frame != NULL)
+        call_add_parts(message->call, 1);
+    return frame;
+}
+
+/* stays: the input, if it stays there until the call has ended; NULL: there is room for it in the
+ * frame. */
 static inline __attribute__((always_inline)) Frame *make_frame(PostOffice *office,
                                                                const Message *message,
                                                                const RubatoKeys *keys,
-                                                               bool has_input)
+                                                               bool has_input, const char *stays)
 {
     const uint32_t node = office->servers[message->server].node;
     const size_t delta_bytes =
@@ -120,7 +144,8 @@ static inline __attribute__((always_inline)) Frame *make_frame(PostOffice *offic
     };
     if (additions[message->kind] != NULL)
         additions[message->kind](&header.request, message, keys);
-    Frame *frame = network_new_frame(office->network, &header);
+    Frame *const frame = stays == NULL ? network_new_frame(office->network, &header)
+                                       : new_direct_frame(office, message, &header, stays);
 
     if (frame == NULL)
         return NULL;
@@ -134,7 +159,7 @@ static inline __attribute__((always_inline)) Frame *make_frame(PostOffice *offic
 Frame *post_office_make_frame(PostOffice *office, const Message *message, const RubatoKeys *keys,
                               const char *input)
 {
-    Frame *const frame = make_frame(office, message, keys, input != NULL);
+    Frame *const frame = make_frame(office, message, keys, input != NULL, /* stays= */ NULL);
 
     if (frame != NULL && input != NULL && keys->n > 0)
         gather_input(frame_values(frame), keys, input, message->row_bytes);
@@ -148,7 +173,10 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
     const RubatoKeys *keys = &piece->keys;
     const uint32_t node = office->servers[message->server].node;
     const size_t value_bytes = piece->input != NULL ? keys->n * message->row_bytes : 0;
-    Frame *const frame = make_frame(office, message, keys, piece->input != NULL);
+    const bool is_direct = piece->stays == POST_OFFICE_INPUT_STAYS && keys->at == NULL &&
+                           network_sends_direct(office->network, node, value_bytes);
+    Frame *const frame =
+        make_frame(office, message, keys, piece->input != NULL, is_direct ? piece->input : NULL);
 
     if (frame == NULL)
         return false;
@@ -162,6 +190,10 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         }
         frame_header(frame)->request.id = id;
     }
+    if (is_direct) {
+        network_push(office->network, node, frame);
+        return true;
+    }
     if (keys->at == NULL && network_takes_values(office->network, node, value_bytes)) {
         network_push_values(office->network, node, frame, piece->input);
         return true;
@@ -174,7 +206,9 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
 
 bool post_office_push(PostOffice *office, const Message *message)
 {
-    const Piece piece = { .keys = message->request.keys, .input = message->request.input };
+    const Piece piece = { .keys = message->request.keys,
+                          .input = message->request.input,
+                          .stays = POST_OFFICE_INPUT_GOES };
 
     return send_piece(office, message, &piece);
 }
@@ -202,9 +236,9 @@ static size_t piece_keys(const PostOffice *office, uint32_t node, const Message 
     return MAX(1, bytes / key_bytes);
 }
 
-/* How many keys the pieces of a request have. */
+/* How many keys the pieces of a request have. All but the last have a multiple of `unit`. */
 typedef struct {
-    size_t least, most;
+    size_t least, most, unit;
 } PieceSizes;
 
 /* For a request with output the first piece is small, so that the answer begins to come soon. The
@@ -212,22 +246,27 @@ typedef struct {
  * only copied, or for input, this saves less than the pieces cost. */
 static PieceSizes find_sizes(const PostOffice *office, uint32_t node, const Message *message)
 {
-    const size_t most = piece_keys(office, node, message);
+    const size_t n = piece_keys(office, node, message);
     const bool is_graded =
         message->request.output != NULL && !network_is_memory(office->network, node);
-    const size_t part = most / LEAST_PART;
+    /* so that the input of a piece can stay with the caller (network_sends_direct) */
+    const size_t unit =
+        n > 1 && message->request.input != NULL && message->row_bytes % 8 == 4 ? 2 : 1;
 
-    return (PieceSizes){ .least = is_graded ? MAX(1, part) : most, .most = most };
+    return (
+        PieceSizes){ .least = is_graded ? MAX(unit, n / LEAST_PART) : n, .most = n, .unit = unit };
 }
 
 /* The number of keys in the next piece, out of those left. */
 static size_t next_piece(PieceSizes sizes, size_t left, bool is_first)
 {
     if (is_first && left > sizes.most)
-        return sizes.least;
+        return sizes.least - sizes.least % sizes.unit;
     if (is_first)
         return left;
-    return MIN(left, CLAMP(left / LAST_PART, sizes.least, sizes.most));
+    const size_t n = CLAMP(left / LAST_PART, sizes.least, sizes.most);
+
+    return MIN(left, n - n % sizes.unit);
 }
 
 static uint32_t count_pieces(PieceSizes sizes, size_t n_keys)
@@ -266,7 +305,7 @@ static void wait_between_pieces(PostOffice *office, uint32_t node)
 /* An Add-and-Get with a list of keys that does not fit into one message becomes an Add and a Get.
  * A list may repeat a key, and each of its places is to show all deltas, also those of a later
  * piece. */
-static bool send_halves(PostOffice *office, const Message *message)
+static bool send_halves(PostOffice *office, const Message *message, PostOfficeInput input)
 {
     Message add = *message, get = *message;
 
@@ -275,12 +314,12 @@ static bool send_halves(PostOffice *office, const Message *message)
     get.kind = MESSAGE_GET;
     get.request.input = NULL;
     call_add_parts(message->call, 1);
-    const bool is_sent = post_office_send_pieces(office, &add);
+    const bool is_sent = post_office_send_pieces(office, &add, input);
 
-    return post_office_send_pieces(office, &get) && is_sent;
+    return post_office_send_pieces(office, &get, input) && is_sent;
 }
 
-bool post_office_send_pieces(PostOffice *office, const Message *message)
+bool post_office_send_pieces(PostOffice *office, const Message *message, PostOfficeInput input)
 {
     const uint32_t node = office->servers[message->server].node;
     const RubatoRequest *request = &message->request;
@@ -292,7 +331,7 @@ bool post_office_send_pieces(PostOffice *office, const Message *message)
     bool all = true;
 
     if (message->kind == MESSAGE_ADD_GET && keys->keys != NULL && keys->n > sizes.most)
-        return send_halves(office, message);
+        return send_halves(office, message, input);
     if (message->call != NULL)
         message->call->is_remote = true;
     if (message->call != NULL && keys->n > sizes.most)
@@ -305,6 +344,7 @@ bool post_office_send_pieces(PostOffice *office, const Message *message)
             .keys = message_keys_from(keys, begin, n),
             .input = request->input == NULL ? NULL : (const char *)request->input + at,
             .output = request->output == NULL ? NULL : (char *)request->output + at,
+            .stays = input,
         };
 
         if (!send_piece(office, message, &piece)) {

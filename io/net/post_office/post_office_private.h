@@ -62,9 +62,15 @@ Frame *post_office_need_frame(Frame *frame);
 Frame *post_office_make_frame(PostOffice *office, const Message *message, const RubatoKeys *keys,
                               const char *input);
 
+/* Whether the input of a request stays until its call has ended. */
+typedef enum {
+    POST_OFFICE_INPUT_STAYS, /* then it may be sent from where it lies */
+    POST_OFFICE_INPUT_GOES,
+} PostOfficeInput;
+
 /* Sends a request to its server on another node. If there is no memory for a piece, its part of the
  * call ends with CALL_NO_MEMORY. Without a call nothing more is sent, and this returns false. */
-bool post_office_send_pieces(PostOffice *office, const Message *message);
+bool post_office_send_pieces(PostOffice *office, const Message *message, PostOfficeInput input);
 
 /* ---- post_office_handlers.c ---- */
 

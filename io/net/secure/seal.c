@@ -130,6 +130,33 @@ bool seal_opens_apart(const Seal *seal)
     return !has_cipher(seal) || (seal->cipher == SEAL_AES256_GCM && aes_gcm_has_steps());
 }
 
+/* The tag of a piece that is covered by it and not encrypted. */
+static void take_mac(const Seal *seal, const uint8_t *nonce, const uint8_t *head, size_t n_head,
+                     const uint8_t *rest, size_t n_rest, uint8_t tag[SEAL_TAG_BYTES])
+{
+    const AesGcmKey *const key = &seal->prepared;
+    AesGcmSteps steps;
+
+    aes_gcm_begin_mac(key, &steps, nonce);
+    aes_gcm_mac_step(key, &steps, head, n_head);
+    aes_gcm_mac_step(key, &steps, rest, n_rest);
+    aes_gcm_end_mac(key, &steps, tag);
+    sodium_memzero(&steps, sizeof steps);
+}
+
+void seal_close_apart(Seal *seal, const uint8_t *head, size_t n_head, const uint8_t *rest,
+                      size_t n_rest, uint8_t tag[SEAL_TAG_BYTES])
+{
+    uint8_t nonce[NONCE_BYTES];
+
+    if (!has_cipher(seal)) {
+        take_plain_tag(seal, head, n_head, rest, n_rest, tag);
+        return;
+    }
+    take_nonce(seal, nonce);
+    take_mac(seal, nonce, head, n_head, rest, n_rest, tag);
+}
+
 bool seal_open_apart(Seal *seal, const SealParts *parts, const uint8_t tag[SEAL_TAG_BYTES])
 {
     const AesGcmKey *const key = &seal->prepared;
@@ -144,13 +171,10 @@ bool seal_open_apart(Seal *seal, const SealParts *parts, const uint8_t tag[SEAL_
         aes_gcm_open_step(key, &steps, parts->head, parts->n_head);
         aes_gcm_open_step(key, &steps, parts->rest, parts->n_rest);
         aes_gcm_end(key, &steps, due);
+        sodium_memzero(&steps, sizeof steps);
     } else {
-        aes_gcm_begin_mac(key, &steps, nonce);
-        aes_gcm_mac_step(key, &steps, parts->head, parts->n_head);
-        aes_gcm_mac_step(key, &steps, parts->rest, parts->n_rest);
-        aes_gcm_end_mac(key, &steps, due);
+        take_mac(seal, nonce, parts->head, parts->n_head, parts->rest, parts->n_rest, due);
     }
-    sodium_memzero(&steps, sizeof steps);
     return sodium_memcmp(due, tag, SEAL_TAG_BYTES) == 0;
 }
 

@@ -59,6 +59,11 @@ void seal_close(Seal *seal, const uint8_t *bytes, size_t size, uint8_t *to,
 /* Opens the next piece in place. False: it is not what was sealed. */
 bool seal_open(Seal *seal, uint8_t *bytes, size_t size, const uint8_t tag[SEAL_TAG_BYTES]);
 
+/* Writes the tag of the next piece, which is in two places and is not encrypted. Only if
+ * seal_opens_apart. */
+void seal_close_apart(Seal *seal, const uint8_t *head, size_t n_head, const uint8_t *rest,
+                      size_t n_rest, uint8_t tag[SEAL_TAG_BYTES]);
+
 /* A piece in two places. */
 typedef struct {
     uint8_t *head;

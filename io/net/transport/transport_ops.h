@@ -108,8 +108,10 @@ typedef struct {
 } ChannelTarget;
 
 struct TransportOps {
-    const char *name; /* also of its addresses: "name://…" */
-    bool is_memory;   /* sending bytes costs no more than copying them */
+    const char *name;  /* also of its addresses: "name://…" */
+    bool is_memory;    /* sending bytes costs no more than copying them */
+    bool sends_direct; /* its channels read packets by packet_lock or packet_read, so that their
+                        * values may lie with the caller */
 
     /* The config is copied. (transfer full) Owner. */
     Transport *(*create)(const TransportConfig *config, GError **error);

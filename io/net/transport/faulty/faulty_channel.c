@@ -103,9 +103,8 @@ static bool is_cut(FaultyChannel *self)
     return now_ms < self->cut_until_ms || is_cut_by_time(self);
 }
 
-static void faulty_send(Channel *channel, Packet *packet)
+static void send_with_faults(FaultyChannel *self, Packet *packet)
 {
-    FaultyChannel *const self = (FaultyChannel *)channel;
     WireFaults *const faults = self->faults;
     Packet *const changed =
         faults->change != NULL ? faults->change(self->from, self->to, packet) : packet;
@@ -131,6 +130,20 @@ static void faulty_send(Channel *channel, Packet *packet)
         send_now_or_late(self, packet);
     if (self->n_reordered > 0 && happens(self, 0.5))
         release_reordered(self);
+}
+
+/* A `change` reads the packet's bytes, so they have to be in one place. */
+static void faulty_send(Channel *channel, Packet *packet)
+{
+    FaultyChannel *const self = (FaultyChannel *)channel;
+    Packet *const whole = self->faults->change != NULL && packet->direct != NULL
+                              ? packet_copy(packet)
+                              : (packet_ref(packet), packet);
+
+    if (whole == NULL)
+        return; /* lost: there is no memory */
+    send_with_faults(self, whole);
+    packet_unref(whole);
 }
 
 static NetworkPeerState faulty_state(Channel *channel)

@@ -205,23 +205,41 @@ static RingResult find_room(RingWriter *writer, size_t bytes)
     }
 }
 
-RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, size_t *at)
+RingResult ring_reserve(RingWriter *writer, size_t size, size_t at, uint8_t **to, size_t *n)
 {
     const size_t most = ring_piece_bytes(writer->ring.capacity);
-    const size_t piece = MIN(size - *at, most);
+    const size_t piece = MIN(size - at, most);
     const RecordHeader header = { .size = (uint32_t)piece, .mark = MARK, .packet_bytes = size };
 
     rewind_ring(writer, piece);
     const RingResult result = find_room(writer, record_bytes(piece));
     if (result != RING_OK)
         return result;
-    uint8_t *const to = at_place(&writer->ring, writer->head);
-    memcpy(to, &header, sizeof header);
-    memcpy(to + sizeof header, packet + *at, piece);
-    *at += piece;
-    writer->head += record_bytes(piece);
+    uint8_t *const record = at_place(&writer->ring, writer->head);
+    memcpy(record, &header, sizeof header);
+    *to = record + sizeof header;
+    *n = piece;
+    return RING_OK;
+}
+
+void ring_commit(RingWriter *writer, size_t n)
+{
+    writer->head += record_bytes(n);
     /* The record is complete and becomes visible. Sequentially consistent for the bell's sake. */
     atomic_store(&writer->ring.shared->head, writer->head);
+}
+
+RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, size_t *at)
+{
+    uint8_t *to;
+    size_t n;
+
+    const RingResult result = ring_reserve(writer, size, *at, &to, &n);
+    if (result != RING_OK)
+        return result;
+    memcpy(to, packet + *at, n);
+    *at += n;
+    ring_commit(writer, n);
     return RING_OK;
 }
 

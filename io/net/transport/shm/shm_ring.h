@@ -80,6 +80,12 @@ void ring_close(Ring *ring);
  * RING_FULL: there is no room, and the reader has been asked to say when there is. */
 RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, size_t *at);
 
+/* The same in two steps, for a packet that does not lie in one place. ring_reserve finds room for a
+ * piece of *n bytes; the caller fills *to, and ring_commit makes it visible. Nothing else is done
+ * with the writer between them. */
+RingResult ring_reserve(RingWriter *writer, size_t size, size_t at, uint8_t **to, size_t *n);
+void ring_commit(RingWriter *writer, size_t n);
+
 /* The oldest record, which stays in place until ring_release. RING_EMPTY: there is none. */
 RingResult ring_read(RingReader *reader, RingRecord *record);
 

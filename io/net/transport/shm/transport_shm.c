@@ -426,6 +426,7 @@ static Channel *shm_connect(Transport *transport, const char *endpoint, const Ch
 const TransportOps transport_shm = {
     .name = SCHEME,
     .is_memory = true,
+    .sends_direct = true,
     .create = shm_create,
     .destroy = shm_destroy,
     .bind = shm_bind,

@@ -98,6 +98,23 @@ static void ask_to_go_on(ShmSender *self)
         g_assert(errno == EAGAIN || errno == EINTR);
 }
 
+/* As ring_write. The values of the packet may lie with the caller. */
+static RingResult write_piece(RingWriter *writer, const Packet *packet, size_t *at)
+{
+    uint8_t *to;
+    size_t n;
+
+    if (packet->direct == NULL)
+        return ring_write(writer, packet->bytes, packet->size, at);
+    const RingResult result = ring_reserve(writer, packet->size, *at, &to, &n);
+    if (result != RING_OK)
+        return result;
+    packet_read(packet, *at, n, to);
+    *at += n;
+    ring_commit(writer, n);
+    return RING_OK;
+}
+
 static SenderProgress sender_write(Sender *sender, Packet *packet, size_t *at, size_t *budget)
 {
     ShmSender *const self = (ShmSender *)sender;
@@ -109,7 +126,7 @@ static SenderProgress sender_write(Sender *sender, Packet *packet, size_t *at, s
             ask_to_go_on(self);
             return SENDER_LATER;
         }
-        switch (ring_write(&self->writer, packet->bytes, packet->size, at)) {
+        switch (write_piece(&self->writer, packet, at)) {
         case RING_OK:
             ring_bell(self);
             *budget -= MIN(*budget, *at - before);

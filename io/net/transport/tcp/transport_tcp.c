@@ -409,6 +409,7 @@ static Channel *tcp_connect(Transport *transport, const char *endpoint, const Ch
 
 const TransportOps transport_tcp = {
     .name = TCP_SCHEME,
+    .sends_direct = true,
     .create = tcp_create,
     .destroy = tcp_destroy,
     .bind = tcp_bind,

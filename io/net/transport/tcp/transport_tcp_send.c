@@ -5,10 +5,15 @@
  * A packet is sent from its own memory, with its tag behind it. If packets are encrypted, one piece
  * at a time is written to a buffer of the sender, and sent from there.
  *
- * If the values of a packet still lie where the caller has them, they are encrypted from there into
- * the packet's own memory, which saves the copy: that costs as much as the encryption. The packet
- * then keeps the mark of its piece (seal.h). If the link sends it again, the encryption is undone
- * first, and the packet gets another number, as any other.
+ * The values of a packet may stay with the caller (direct_write.h). They are written from there,
+ * and their tag is computed there. If packets are encrypted, they are encrypted from there into the
+ * sender's buffer. So nothing is copied, with one exception: a cipher that cannot seal a piece in
+ * two places, which a processor without instructions for AES uses, seals a copy of the piece.
+ *
+ * If the values of another packet still lie where the caller has them, they are encrypted from
+ * there into the packet's own memory, which saves the copy: that costs as much as the encryption.
+ * The packet then keeps the mark of its piece (seal.h). If the link sends it again, the encryption
+ * is undone first, and the packet gets another number, as any other.
  *
  * A connection is given up if written bytes are not acknowledged for too long; an attempt to
  * connect is given up if it takes too long: see the design note of transport_tcp.c.
@@ -348,6 +353,43 @@ static void seal_values(TcpSender *self, Packet *packet)
     packet->values = NULL;
 }
 
+/* Makes room for an encrypted piece. */
+static uint8_t *hidden_bytes(TcpSender *self)
+{
+    if (self->hidden == NULL)
+        self->hidden = g_malloc(TCP_PIECE_BYTES);
+    return self->hidden;
+}
+
+/* Seals a piece of a packet whose values lie with the caller. */
+static void seal_direct(TcpSender *self, const Packet *packet, size_t at, size_t n)
+{
+    Seal *const seal = &self->seal;
+    const bool encrypts = seal->protection == PROTECTION_ENCRYPT;
+    const PacketParts parts = packet_lock(packet, at, n);
+    SealMark mark;
+
+    if (seal_has_steps(seal)) {
+        uint8_t *const to = hidden_bytes(self);
+
+        seal_begin(seal, &mark);
+        seal_step(seal, parts.head, parts.n_head, to);
+        seal_step(seal, parts.rest, parts.n_rest, to + parts.n_head);
+        seal_end(seal, self->tag);
+        seal_mark_clear(&mark); /* nothing has to be undone: the packet is as it was */
+    } else if (!encrypts && seal_opens_apart(seal)) {
+        seal_close_apart(seal, parts.head, parts.n_head, parts.rest, parts.n_rest, self->tag);
+    } else {
+        g_autofree uint8_t *own = encrypts ? NULL : g_malloc(n);
+        uint8_t *const whole = encrypts ? hidden_bytes(self) : own;
+
+        memcpy(whole, parts.head, parts.n_head);
+        memcpy(whole + parts.n_head, parts.rest, parts.n_rest);
+        seal_close(seal, whole, n, whole, self->tag);
+    }
+    packet_unlock(packet);
+}
+
 /* Seals the next piece of the packet, unless a piece is being written. */
 static void make_piece(TcpSender *self, Packet *packet, size_t at)
 {
@@ -362,6 +404,11 @@ static void make_piece(TcpSender *self, Packet *packet, size_t at)
     self->piece_end = at + MIN(most, left);
     self->tag_at = 0;
     self->has_piece = true;
+    self->is_in_packet = false;
+    if (packet->direct != NULL) {
+        seal_direct(self, packet, at, self->piece_end - at);
+        return;
+    }
     self->is_in_packet =
         packet->values != NULL && packet->size <= most && seal_has_steps(&self->seal);
     if (self->is_in_packet) {
@@ -371,9 +418,8 @@ static void make_piece(TcpSender *self, Packet *packet, size_t at)
     packet_gather(packet);
     if (packet->mark.is_set)
         seal_undo(&packet->mark, packet->bytes, packet->size);
-    if (self->seal.protection == PROTECTION_ENCRYPT && self->hidden == NULL)
-        self->hidden = g_malloc(TCP_PIECE_BYTES);
-    seal_close(&self->seal, packet->bytes + at, self->piece_end - at, self->hidden, self->tag);
+    seal_close(&self->seal, packet->bytes + at, self->piece_end - at,
+               self->seal.protection == PROTECTION_ENCRYPT ? hidden_bytes(self) : NULL, self->tag);
 }
 
 /* Writes as much of head, piece and tag as the kernel takes, but at most *budget bytes of the
@@ -381,25 +427,30 @@ static void make_piece(TcpSender *self, Packet *packet, size_t at)
 static SenderProgress write_some(TcpSender *self, const Packet *packet, size_t *at, size_t *budget)
 {
     const bool is_hidden = self->seal.protection == PROTECTION_ENCRYPT && !self->is_in_packet;
-    uint8_t *const bytes =
-        is_hidden ? self->hidden + (*at - self->piece_begin) : packet->bytes + *at;
-    const size_t left = self->piece_end - *at;
-    struct iovec parts[3] = {
+    const size_t left = self->piece_end - *at, n_piece = MIN(left, *budget);
+    const PacketParts piece =
+        is_hidden
+            ? (PacketParts){ .head = self->hidden + (*at - self->piece_begin), .n_head = n_piece }
+            : packet_lock(packet, *at, n_piece);
+    struct iovec parts[4] = {
         { self->head + self->head_at, TCP_SIZE_BYTES - self->head_at },
-        { bytes, MIN(left, *budget) },
+        { (void *)(uintptr_t)piece.head, piece.n_head },
+        { (void *)(uintptr_t)piece.rest, piece.n_rest },
         { self->tag + self->tag_at, SEAL_TAG_BYTES - self->tag_at },
     };
-    const struct msghdr message = { .msg_iov = parts, .msg_iovlen = left <= *budget ? 3 : 2 };
+    const struct msghdr message = { .msg_iov = parts, .msg_iovlen = left <= *budget ? 4 : 3 };
     ssize_t n;
 
     do
         n = sendmsg(self->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (n == -1 && errno == EINTR);
+    if (!is_hidden)
+        packet_unlock(packet);
     if (n == -1)
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? SENDER_LATER
                                                                            : SENDER_BROKEN;
     const size_t of_head = MIN((size_t)n, parts[0].iov_len);
-    const size_t of_piece = MIN((size_t)n - of_head, parts[1].iov_len);
+    const size_t of_piece = MIN((size_t)n - of_head, n_piece);
     self->head_at += of_head;
     self->tag_at += (size_t)n - of_head - of_piece;
     *at += of_piece;

@@ -511,8 +511,16 @@ START_TEST(piece_opened_in_two_places_is_that_sealed_in_one)
     for (size_t i = 0; i < SIZE; i++)
         plain[i] = (uint8_t)(i * 11 + (i >> 9));
     for (size_t n_head = 1; n_head < SIZE; n_head = n_head * 3 + 7) {
+        Seal apart = sends;
         memcpy(sent, plain, SIZE);
         seal_close(&sends, plain, SIZE, sent, tag);
+        if (protection != PROTECTION_ENCRYPT) {
+            uint8_t same[SEAL_TAG_BYTES];
+
+            seal_close_apart(&apart, plain, n_head, plain + n_head, SIZE - n_head, same);
+            ck_assert_mem_eq(same, tag, sizeof tag);
+            ck_assert_uint_eq(apart.n_pieces, sends.n_pieces);
+        }
         for (unsigned what = 0; what < 4; what++) { /* the head, the rest, the tag are changed */
             g_autofree uint8_t *head = g_memdup2(sent, n_head);
             g_autofree uint8_t *rest = g_memdup2(sent + n_head, SIZE - n_head);
