@@ -14,16 +14,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/cluster/secret_source.h"
 #include "engine/launch/launcher_hosts.h"
+#include "engine/launch/launcher_output.h"
 #include "engine/launch/launcher_processes.h"
 #include "engine/launch/launcher_remote.h"
 #include "engine/launch/launcher_role.h"
 
+#define COLUMNS_DEFAULT 80
+#define PREFIX_COLUMNS 12 /* of the id of a node, and brackets */
 #define DEFAULT_SSH "ssh"
 
 /* ---- the plan ---- */
@@ -59,6 +63,20 @@ static bool *choose_nodes(const Cluster *cluster, const RubatoLaunch *launch, GE
     return g_steal_pointer(&chosen);
 }
 
+/* How many columns a bar may have, with a node's id before it; 0: there is no terminal on which one
+ * can be drawn. */
+static unsigned bar_columns(void)
+{
+    const char *term = g_getenv("TERM");
+    struct winsize size;
+
+    if (!isatty(STDERR_FILENO) || term == NULL || *term == '\0' || strcmp(term, "dumb") == 0)
+        return 0;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        size.ws_col = COLUMNS_DEFAULT;
+    return size.ws_col > PREFIX_COLUMNS ? size.ws_col - PREFIX_COLUMNS : 0;
+}
+
 /* The environment of a node: the secret itself is never in it. (transfer full) */
 static char **make_environment(const LaunchPlan *whole)
 {
@@ -66,6 +84,11 @@ static char **make_environment(const LaunchPlan *whole)
 
     environment = g_environ_unsetenv(environment, "RUBATO_ROLE");
     environment = g_environ_unsetenv(environment, SECRET_FD_VARIABLE);
+    environment = g_environ_unsetenv(environment, BAR_VARIABLE);
+    if (bar_columns() > 0) {
+        g_autofree char *columns = g_strdup_printf("%u", bar_columns());
+        environment = g_environ_setenv(environment, BAR_VARIABLE, columns, TRUE);
+    }
     if (whole->secret_fd != 0) {
         g_autofree char *number = g_strdup_printf("%d", whole->secret_fd);
         environment = g_environ_setenv(environment, SECRET_FD_VARIABLE, number, TRUE);

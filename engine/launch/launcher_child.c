@@ -17,7 +17,7 @@
 #define REMOTE_KILL_MS 2000u /* for ssh to bring the news of a remote kill */
 
 bool child_start(Child *child, const LaunchNode *plan, const ProcessSpec *spec,
-                 const char *const prefixes[2], GError **error)
+                 const char *const prefixes[2], bool *const bars[2], GError **error)
 {
     child->plan = plan;
     if (!process_start(&child->process, spec, error))
@@ -25,7 +25,7 @@ bool child_start(Child *child, const LaunchNode *plan, const ProcessSpec *spec,
     if (child->process.input >= 0)
         fcntl(child->process.input, F_SETFL, O_NONBLOCK);
     for (int stream = 0; stream < 2; stream++)
-        line_stream_init(&child->lines[stream], prefixes[stream]);
+        line_stream_init(&child->lines[stream], prefixes[stream], bars[stream]);
     child->state = CHILD_RUNNING;
     return true;
 }

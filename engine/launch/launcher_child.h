@@ -30,7 +30,7 @@ static inline gint64 deadline_in_ms(uint32_t ms)
 /* Starts the process of the spec for plan's node; prefixes go before the lines of each stream.
  * RUBATO_ERROR_IO. */
 bool child_start(Child *child, const LaunchNode *plan, const ProcessSpec *spec,
-                 const char *const prefixes[2], GError **error);
+                 const char *const prefixes[2], bool *const bars[2], GError **error);
 
 /* Once it is DONE. */
 void child_clear(Child *child);

@@ -5,8 +5,11 @@
 
 #include <string.h>
 
-void line_stream_init(LineStream *stream, const char *prefix)
+#define ERASE_LINE "\r\033[K"
+
+void line_stream_init(LineStream *stream, const char *prefix, bool *bar_is_shown)
 {
+    stream->bar_is_shown = bar_is_shown;
     stream->prefix = g_strdup(prefix);
     stream->partial = g_string_new(NULL);
 }
@@ -17,13 +20,44 @@ void line_stream_clear(LineStream *stream)
     g_string_free(stream->partial, TRUE);
 }
 
+void line_stream_erase_bar(bool *bar_is_shown, GString *out)
+{
+    if (bar_is_shown != NULL && *bar_is_shown)
+        g_string_append(out, ERASE_LINE);
+    if (bar_is_shown != NULL)
+        *bar_is_shown = false;
+}
+
+/* Whether the line is a bar, which is then drawn. */
+static bool draw_bar(const LineStream *stream, const char *data, size_t length, GString *out)
+{
+    const GString *partial = stream->partial;
+    const bool is_bar = partial->len > 0 ? partial->str[0] == '\r' : length > 0 && data[0] == '\r';
+
+    if (stream->bar_is_shown == NULL || !is_bar)
+        return false;
+    line_stream_erase_bar(stream->bar_is_shown, out);
+    if (partial->len + length == 1)
+        return true;
+    g_string_append(out, stream->prefix);
+    if (partial->len > 0)
+        g_string_append_len(out, partial->str + 1, (gssize)partial->len - 1);
+    g_string_append_len(out, partial->len > 0 ? data : data + 1,
+                        (gssize)(partial->len > 0 ? length : length - 1));
+    *stream->bar_is_shown = true;
+    return true;
+}
+
 /* Appends what is kept and `length` bytes more as one line. */
 static void emit(LineStream *stream, const char *data, size_t length, GString *out)
 {
-    g_string_append(out, stream->prefix);
-    g_string_append_len(out, stream->partial->str, (gssize)stream->partial->len);
-    g_string_append_len(out, data, (gssize)length);
-    g_string_append_c(out, '\n');
+    if (!draw_bar(stream, data, length, out)) {
+        line_stream_erase_bar(stream->bar_is_shown, out);
+        g_string_append(out, stream->prefix);
+        g_string_append_len(out, stream->partial->str, (gssize)stream->partial->len);
+        g_string_append_len(out, data, (gssize)length);
+        g_string_append_c(out, '\n');
+    }
     g_string_truncate(stream->partial, 0);
 }
 

@@ -51,6 +51,7 @@ typedef struct {
     GString *waiting[2]; /* output for standard output and standard error */
     size_t written[2];   /* bytes of it that are written */
     bool closed[2];      /* nobody reads there any more */
+    bool bar_is_shown;   /* on the terminal */
 } Supervisor;
 
 static bool is_due(gint64 deadline)
@@ -63,6 +64,7 @@ G_GNUC_PRINTF(2, 3) static void tell(Supervisor *supervisor, const char *format,
     va_list arguments;
 
     va_start(arguments, format);
+    line_stream_erase_bar(&supervisor->bar_is_shown, supervisor->waiting[1]);
     g_string_append(supervisor->waiting[1], "rubato: ");
     g_string_append_vprintf(supervisor->waiting[1], format, arguments);
     g_string_append_c(supervisor->waiting[1], '\n');
@@ -362,6 +364,10 @@ static char *make_prefix(const Supervisor *supervisor, uint32_t i, int fd)
 
 static void start_children(Supervisor *supervisor)
 {
+    bool *const shown = &supervisor->bar_is_shown;
+    bool *const bars[] = { isatty(STDOUT_FILENO) ? shown : NULL,
+                           isatty(STDERR_FILENO) ? shown : NULL };
+
     for (uint32_t i = 0; i < supervisor->plan->n_nodes; i++) {
         const LaunchNode *plan = &supervisor->plan->nodes[i];
         Child *child = &supervisor->children[i];
@@ -375,7 +381,7 @@ static void start_children(Supervisor *supervisor)
         g_autofree char *err = make_prefix(supervisor, i, STDERR_FILENO);
         g_autoptr(GError) error = NULL;
 
-        if (!child_start(child, plan, &spec, (const char *const[]){ out, err }, &error)) {
+        if (!child_start(child, plan, &spec, (const char *const[]){ out, err }, bars, &error)) {
             tell(supervisor, "node %u: %s", plan->node->id, error->message);
             supervisor->forced = CODE_NOT_STARTED;
             enter_phase(supervisor, PHASE_KILLING);
@@ -432,6 +438,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
         run_once(&supervisor, fds);
     processes_sweep(/* spared= */ NULL);
     tell_end(&supervisor);
+    line_stream_erase_bar(&supervisor.bar_is_shown, supervisor.waiting[1]);
     flush(&supervisor);
 
     const int code = supervisor.forced != 0      ? supervisor.forced

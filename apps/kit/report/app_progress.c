@@ -88,6 +88,19 @@ static bool can_draw_in_place(int fd)
     return isatty(fd) && term != NULL && *term != '\0' && strcmp(term, "dumb") != 0;
 }
 
+/* Of the terminal to which `rubato run` passes a line that begins with a carriage return; 0: there
+ * is none. */
+static unsigned find_piped_columns(int fd)
+{
+    const char *text = getenv("RUBATO_BAR_COLUMNS");
+    guint64 columns = 0;
+
+    if (isatty(fd) || text == NULL ||
+        !g_ascii_string_to_unsigned(text, 10, 1, G_MAXUINT, &columns, NULL))
+        return 0;
+    return (unsigned)MIN(columns, COLUMNS_MAX);
+}
+
 /* One less than the terminal has, because some terminals wrap in the last column. */
 static unsigned terminal_columns(int fd)
 {
@@ -108,7 +121,8 @@ static void write_text(const AppProgress *progress, const char *text)
 void app_progress_begin(AppProgress *progress, uint32_t n_epochs, uint64_t n_total)
 {
     progress->fd = STDERR_FILENO;
-    progress->bar = can_draw_in_place(progress->fd);
+    progress->piped_columns = find_piped_columns(progress->fd);
+    progress->bar = progress->piped_columns > 0 || can_draw_in_place(progress->fd);
     progress->n_epochs = n_epochs;
     progress->n_total = MAX(n_total, 1);
     atomic_store_explicit(&progress->n_counted, 0, memory_order_relaxed);
@@ -154,7 +168,10 @@ static void draw(AppProgress *progress, const AppProgressView *view, int64_t now
 {
     char text[TEXT_MAX], picture[TEXT_MAX + 16];
 
-    if (progress->bar) {
+    if (progress->piped_columns > 0) {
+        app_progress_format_bar(view, progress->piped_columns, text, sizeof text);
+        g_snprintf(picture, sizeof picture, "\r%s\n", text);
+    } else if (progress->bar) {
         app_progress_format_bar(view, terminal_columns(progress->fd), text, sizeof text);
         g_snprintf(picture, sizeof picture, "\r%s" ERASE_TO_END, text);
     } else {
@@ -193,7 +210,7 @@ void app_progress_say(AppProgress *progress, const char *format, ...)
     va_start(arguments, format);
     g_autofree char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
-    if (progress->bar)
+    if (progress->bar && progress->piped_columns == 0)
         write_text(progress, "\r" ERASE_TO_END);
     write_text(progress, text);
 }
@@ -205,7 +222,7 @@ void app_progress_end(AppProgress *progress)
     if (!progress->reports)
         return;
     if (progress->bar) {
-        write_text(progress, "\r" ERASE_TO_END);
+        write_text(progress, progress->piped_columns > 0 ? "\r\n" : "\r" ERASE_TO_END);
     } else {
         AppProgressView view = look(progress, now_us);
 

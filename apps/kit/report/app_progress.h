@@ -15,7 +15,8 @@
 typedef struct {
     /* immutable during a run */
     int fd;
-    bool bar; /* a terminal that can draw in place */
+    bool bar;               /* a terminal that can draw in place */
+    unsigned piped_columns; /* `rubato run` draws the bar, of so many columns; 0: it does not */
     uint32_t n_epochs;
     uint64_t n_total; /* samples of all epochs, over all workers */
 

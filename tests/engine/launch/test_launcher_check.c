@@ -148,6 +148,8 @@ END_TEST
 
 /* ---- parts ---- */
 
+#define ERASE "\r\033[K"
+
 START_TEST(line_stream_gives_the_same_lines_whatever_the_pieces)
 {
     static const char text[] = "first\n\nthird line\nno end";
@@ -157,7 +159,7 @@ START_TEST(line_stream_gives_the_same_lines_whatever_the_pieces)
         g_autoptr(GString) out = g_string_new(NULL);
         LineStream stream;
 
-        line_stream_init(&stream, "> ");
+        line_stream_init(&stream, "> ", NULL);
         for (size_t at = 0; at < length; at += piece)
             line_stream_feed(&stream, text + at, MIN(piece, length - at), out);
         line_stream_finish(&stream, out);
@@ -168,6 +170,35 @@ START_TEST(line_stream_gives_the_same_lines_whatever_the_pieces)
 }
 END_TEST
 
+/* Two nodes and a terminal: the bar of one gives way to the line of the other, and to its own end;
+ * elsewhere it is a line. */
+START_TEST(line_stream_draws_bars_in_their_place_on_a_terminal)
+{
+    static const char *const pieces[] = { "\r10 %\n", "\r2", "0 %\nline\n\r30 %\n", "\r\n" };
+    bool shown = false;
+    LineStream on_terminal = { NULL }, beside = { NULL }, in_file = { NULL };
+    g_autoptr(GString) out = g_string_new(NULL);
+    g_autoptr(GString) file = g_string_new(NULL);
+
+    line_stream_init(&on_terminal, "[0] ", &shown);
+    line_stream_init(&beside, "[1] ", &shown);
+    line_stream_init(&in_file, "", NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(pieces); i++)
+        line_stream_feed(&on_terminal, pieces[i], strlen(pieces[i]), out);
+    ck_assert_str_eq(out->str, "[0] 10 %" ERASE "[0] 20 %" ERASE "[0] line\n[0] 30 %" ERASE);
+    ck_assert(!shown);
+    g_string_truncate(out, 0);
+    line_stream_feed(&on_terminal, pieces[0], strlen(pieces[0]), out);
+    line_stream_feed(&beside, "more\n", 5, out);
+    ck_assert_str_eq(out->str, "[0] 10 %" ERASE "[1] more\n");
+    line_stream_feed(&in_file, pieces[0], strlen(pieces[0]), file);
+    ck_assert_str_eq(file->str, "\r10 %\n");
+    line_stream_clear(&on_terminal);
+    line_stream_clear(&beside);
+    line_stream_clear(&in_file);
+}
+END_TEST
+
 START_TEST(line_stream_leaves_a_line_of_the_longest_size_whole)
 {
     g_autofree char *line = g_strnfill(LINE_STREAM_MAX_BYTES + 1, 'x');
@@ -175,7 +206,7 @@ START_TEST(line_stream_leaves_a_line_of_the_longest_size_whole)
     LineStream stream;
 
     line[LINE_STREAM_MAX_BYTES] = '\n';
-    line_stream_init(&stream, "");
+    line_stream_init(&stream, "", NULL);
     line_stream_feed(&stream, line, LINE_STREAM_MAX_BYTES + 1, out);
     ck_assert_uint_eq(out->len, LINE_STREAM_MAX_BYTES + 1);
     line[LINE_STREAM_MAX_BYTES] = 'x';
@@ -300,6 +331,7 @@ int main(void)
     tcase_add_test(check, check_of_a_wrong_file_prints_no_table);
 
     tcase_add_test(parts, line_stream_gives_the_same_lines_whatever_the_pieces);
+    tcase_add_test(parts, line_stream_draws_bars_in_their_place_on_a_terminal);
     tcase_add_test(parts, line_stream_leaves_a_line_of_the_longest_size_whole);
     tcase_add_loop_test(parts, host_knows_what_is_this_machine, 0, G_N_ELEMENTS(HOSTS));
 
