@@ -176,7 +176,7 @@ START_TEST(line_stream_draws_bars_in_their_place_on_a_terminal)
 {
     static const char *const pieces[] = { "\r10 %\n", "\r2", "0 %\nline\n\r30 %\n", "\r\n" };
     bool shown = false;
-    LineStream on_terminal = { NULL }, beside = { NULL }, in_file = { NULL };
+    LineStream on_terminal, beside, in_file;
     g_autoptr(GString) out = g_string_new(NULL);
     g_autoptr(GString) file = g_string_new(NULL);
 
