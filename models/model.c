@@ -151,14 +151,14 @@ void model_add(RubatoModel *model, RubatoRequest *request)
     model->ops->add(model, request);
 }
 
-/* The model has finished an Add of the library's own: takes it out of the outbox. Requests that the
- * Add has released may lie behind it. */
+/* The model has finished an Add, or an announcement, of the library's own: takes it out of the
+ * outbox. Requests that it has released may lie behind it. */
 static void take_back(RubatoModel *model, const RubatoRequest *request)
 {
     RubatoRequest **at = model->outbox;
 
     while (*at != request) {
-        assert(*at != NULL); /* a model finishes an Add in the call that brought it */
+        assert(*at != NULL); /* a model finishes it in the call that brought it */
         at = &(*at)->next;
     }
     *at = request->next;
@@ -234,6 +234,20 @@ void model_clock(RubatoModel *model, uint32_t source, uint64_t clock)
     }
     if (progress_advance(model->progress, source, clock, &from) && model->ops->advance != NULL)
         model->ops->advance(model, source, from, clock);
+}
+
+/* Others' Gets, which the announcement or the clock may release, come into the outbox before this
+ * one's. */
+void model_iterate(RubatoModel *model, RubatoRequest *request)
+{
+    RubatoRequest announcing = *request;
+
+    announcing.output = NULL;
+    announcing.n_announced = 0; /* the whole */
+    model_announce(model, &announcing);
+    take_back(model, &announcing);
+    model_clock(model, request->worker, request->clock);
+    model_get(model, request);
 }
 
 void model_set_outbox(RubatoModel *model, RubatoRequest **outbox)

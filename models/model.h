@@ -68,6 +68,11 @@ void model_announce(RubatoModel *model, RubatoRequest *request);
  * workers. It does not go to the outbox, and the caller has it back. */
 void model_take_deferred(RubatoModel *model, RubatoRequest *request);
 
+/* A worker's next iteration, in one: announces the request's keys as the iteration of its clock,
+ * then the worker has reached that clock, then it gets the rows. For models whose sources are
+ * workers. */
+void model_iterate(RubatoModel *model, RubatoRequest *request);
+
 /* A source has reached a clock, or (RUBATO_CLOCK_RETIRED) its end. An old or repeated clock, or an
  * unknown source, changes nothing. */
 void model_clock(RubatoModel *model, uint32_t source, uint64_t clock);

@@ -23,9 +23,11 @@ struct RubatoSparseKVClientTable {
 
     GArray *told; /* of ToldIteration: iterations first_told, first_told + 1, … */
     uint64_t first_told;
-    uint64_t n_told; /* how many iterations were told */
-    bool exhausted;  /* there are no more */
-    uint64_t n_gets; /* the iteration that the next Get begins */
+    uint64_t n_known;  /* how many iterations have been asked for */
+    uint64_t n_told;   /* how many of them the servers were told */
+    bool is_exhausted; /* there are no more, */
+    bool end_is_told;  /* and the servers know it */
+    uint64_t n_gets;   /* the iteration that the next Get begins */
 };
 
 static bool next_of_array(uint64_t iteration, RubatoIteration *keys, void *user_data)
@@ -43,27 +45,52 @@ static void clear_told(void *told)
     g_free(((ToldIteration *)told)->keys);
 }
 
+static ToldIteration *told_at(const RubatoSparseKVClientTable *table, uint64_t iteration)
+{
+    return &g_array_index(table->told, ToldIteration, iteration - table->first_told);
+}
+
+static bool servers_want(const RubatoSparseKVClientTable *table)
+{
+    return table->handle.client->route->spec->speculation > 0;
+}
+
+/* Asks for the next iteration, if there is one. */
+static bool ask_next(RubatoSparseKVClientTable *table, GError **error)
+{
+    RubatoIteration next = { 0 };
+
+    if (!table->next(table->n_known, &next, table->user_data)) {
+        table->is_exhausted = true;
+        return true;
+    }
+    if (!table_client_check(table->handle.client, next.keys, next.n, error))
+        return false;
+    g_array_append_val(
+        table->told, ((ToldIteration){ g_memdup2(next.keys, next.n * sizeof *next.keys), next.n }));
+    table->n_known++;
+    return true;
+}
+
 /* Tells iterations until `end` of them have been told, or there are no more. */
 static bool tell_until(RubatoSparseKVClientTable *table, uint64_t end, GError **error)
 {
     TableClient *client = table->handle.client;
-    const bool servers_want = client->route->spec->speculation > 0;
 
-    while (!table->exhausted && table->n_told < end) {
-        RubatoIteration next = { 0 };
+    while (table->n_told < end) {
+        if (table->n_told == table->n_known && !table->is_exhausted && !ask_next(table, error))
+            return false;
+        if (table->n_told == table->n_known) {
+            const bool tells = servers_want(table) && !table->end_is_told;
 
-        if (!table->next(table->n_told, &next, table->user_data)) {
-            table->exhausted = true;
-            return !servers_want ||
-                   table_client_announce(client, RUBATO_CLOCK_RETIRED, NULL, 0, error);
+            table->end_is_told = true;
+            return !tells || table_client_announce(client, RUBATO_CLOCK_RETIRED, NULL, 0, error);
         }
-        if (!table_client_check(client, next.keys, next.n, error))
+        const ToldIteration *next = told_at(table, table->n_told);
+
+        if (servers_want(table) &&
+            !table_client_announce(client, table->n_told, next->keys, next->n, error))
             return false;
-        if (servers_want && !table_client_announce(client, table->n_told, next.keys, next.n, error))
-            return false;
-        g_array_append_val(
-            table->told,
-            ((ToldIteration){ g_memdup2(next.keys, next.n * sizeof *next.keys), next.n }));
         table->n_told++;
     }
     return true;
@@ -155,11 +182,6 @@ uint64_t rubato_sparse_kv_client_table_clock_value(const RubatoSparseKVClientTab
     return table->handle.client->clock;
 }
 
-static const ToldIteration *told_at(const RubatoSparseKVClientTable *table, uint64_t iteration)
-{
-    return &g_array_index(table->told, ToldIteration, iteration - table->first_told);
-}
-
 bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table, RubatoIteration *keys)
 {
     g_return_val_if_fail(table != NULL, false);
@@ -171,6 +193,12 @@ bool rubato_sparse_kv_client_table_next(RubatoSparseKVClientTable *table, Rubato
     told = told_at(table, table->n_gets);
     *keys = (RubatoIteration){ told->keys, told->n };
     return true;
+}
+
+static void forget_first(RubatoSparseKVClientTable *table)
+{
+    g_array_remove_index(table->told, 0);
+    table->first_told++;
 }
 
 /* Ends the iteration before, if there was one, and begins the next. NULL with an error. */
@@ -187,8 +215,7 @@ static const ToldIteration *begin_iteration(RubatoSparseKVClientTable *table, GE
     if (table->n_gets > 0) {
         if (!table_client_clock(table->handle.client, error))
             return NULL;
-        g_array_remove_index(table->told, 0);
-        table->first_told++;
+        forget_first(table);
     }
     if (!tell_until(table, table->n_gets + ahead(table), error))
         return NULL;
@@ -207,13 +234,45 @@ static const ToldIteration *present_iteration(const RubatoSparseKVClientTable *t
     return NULL;
 }
 
+/* Whether the next iteration is the only one that servers are to be told now. */
+static bool tells_next_alone(const RubatoSparseKVClientTable *table)
+{
+    return servers_want(table) && ahead(table) == 1 && table->n_gets > 0 &&
+           table->n_told == table->n_gets;
+}
+
+/* Begins the next iteration, whose keys are known, by one message to each part. */
+static bool get_in_one(RubatoSparseKVClientTable *table, uint32_t n_slices, void *values,
+                       GError **error)
+{
+    const ToldIteration *told;
+
+    forget_first(table);
+    told = told_at(table, table->n_gets);
+    table->n_told++;
+    if (!table_client_iterate(table->handle.client, told->keys, told->n, n_slices, values, error))
+        return false;
+    table->n_gets++;
+    return true;
+}
+
 bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *values,
                                        GError **error)
 {
+    const ToldIteration *told;
+    uint32_t n_slices;
+
     g_return_val_if_fail(table != NULL, false);
-
-    const ToldIteration *told = begin_iteration(table, error);
-
+    if (tells_next_alone(table)) {
+        if (table->n_known == table->n_gets && !table->is_exhausted && !ask_next(table, error))
+            return false;
+        if (values != NULL && table->n_known > table->n_gets) {
+            told = told_at(table, table->n_gets);
+            if (table_client_may_iterate(table->handle.client, told->keys, told->n, &n_slices))
+                return get_in_one(table, n_slices, values, error);
+        }
+    }
+    told = begin_iteration(table, error);
     if (told == NULL)
         return false;
     g_return_val_if_fail(values != NULL || told->n == 0, false);

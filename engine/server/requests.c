@@ -11,6 +11,7 @@ extern const RequestOps set_bad_gradients_request, set_clocks_request;
 extern const RequestOps tune_request, announce_request, clock_request, fence_request;
 extern const RequestOps handler_request;
 extern const RequestOps feed_request, position_request;
+extern const RequestOps iterate_request;
 
 const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
     [MESSAGE_GET] = &get_request,
@@ -33,6 +34,7 @@ const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
     [MESSAGE_HANDLER] = &handler_request,
     [MESSAGE_FEED] = &feed_request,
     [MESSAGE_POSITION] = &position_request,
+    [MESSAGE_ITERATE] = &iterate_request,
 };
 
 const char *request_find_key_fault(const RubatoShard *shard, const RubatoRequest *request)

@@ -47,12 +47,15 @@ typedef enum {
     MESSAGE_FEED,     /* an input of the part, from its primary to a replica */
     MESSAGE_POSITION, /* from a replica: up to which input it has them */
 
-    MESSAGE_INVOKE, /* inside a process only: run a function as the server's owner */
+    /* inside a process only */
+    MESSAGE_INVOKE,  /* run a function as the server's owner */
+    MESSAGE_ITERATE, /* a worker's next iteration: its keys are announced, the worker has reached
+                      * its clock, and gets the rows */
 } MessageKind;
 
 enum {
     MESSAGE_N_WIRE_KINDS = MESSAGE_INVOKE, /* above all kinds that are sent between nodes */
-    MESSAGE_N_KINDS,
+    MESSAGE_N_KINDS = MESSAGE_ITERATE + 1,
 };
 
 #define MESSAGE_NO_TABLE UINT32_MAX

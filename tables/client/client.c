@@ -596,47 +596,6 @@ bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey fi
 
 /* ---- messages to every part, or every server ---- */
 
-bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
-                           GError **error)
-{
-    const TableRoute *route = client->route;
-    PostOffice *office = route->office;
-    const TableAsk ask = { .kind = MESSAGE_ANNOUNCE };
-    uint32_t n_slices, slice = 0;
-    bool is_sent = true;
-
-    if (!table_client_check(client, keys, n, error) || !table_client_check_cancelled(client, error))
-        return false;
-    if (!route->traits->takes_announcements)
-        return true;
-    if (!table_client_wait_room_of_all(client, error))
-        return false;
-    n_slices = slicer_cut(&client->slicer, route->partition, keys, n);
-    if (n_slices == SLICER_NO_MEMORY)
-        return table_client_fail_memory(client, error);
-    if (!table_client_begin_sending(client, error))
-        return false;
-    for (uint32_t part = 0; part < route->map->n_parts && is_sent; part++) {
-        /* the slices are in the order of their parts; a part without keys gets an empty one */
-        const Slice none = { .part = part };
-        const bool has_keys = slice < n_slices && client->slicer.slices[slice].part == part;
-        Message message;
-
-        set_message(&message, client, &ask, has_keys ? &client->slicer.slices[slice++] : &none,
-                    NULL);
-        message.server = part_map_server(route->map, part);
-        message.request.clock = iteration;
-        message.request.n_announced = 0; /* the whole, unless it is cut later */
-        is_sent = post_office_tell(office, &message) != POST_OFFICE_UNSENT;
-    }
-    table_client_end_sending(client);
-    post_office_flush(office);
-    if (client->history != NULL)
-        table_client_note(client, HISTORY_ANNOUNCE, iteration,
-                          &(RubatoKeys){ .keys = keys, .n = keys == NULL ? 0 : n });
-    return is_sent || table_client_fail_memory(client, error);
-}
-
 bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error)
 {
     const TableRoute *route = client->route;

@@ -166,6 +166,16 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error);
 
+/* Whether the worker can begin its next iteration, with these keys, by table_client_iterate; they
+ * are checked. *n_slices is for this call, which is the client's next one. */
+bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t n,
+                              uint32_t *n_slices);
+
+/* Announces the keys of the worker's next iteration, ends the present one, and gets the rows of the
+ * keys, in one message to each part. */
+bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, uint32_t n_slices,
+                          void *values, GError **error);
+
 /* Returns when the table's servers have handled everything that this thread sent them before, and
  * replicas have it, too. */
 bool table_client_fence(TableClient *client, GError **error);

@@ -45,20 +45,20 @@ static bool all_local(const TableRoute *route, const Slice *slices, uint32_t n_s
     return true;
 }
 
-/* Whether the servers would answer a Get at once, as far as this node's workers are concerned. */
-static bool others_have_come(const TableClient *client)
+/* Whether this node's workers have come to a clock, as far as its servers know or will hear with
+ * the next requests. */
+static bool others_have_come(const TableRoute *route, uint64_t needed)
 {
-    const TableRoute *route = client->route;
-
-    return (route->lazy_clocks ? clocks_own(route->clocks) : clocks_told(route->clocks)) >=
-           client->clock - client->lead;
+    return (route->lazy_clocks || route->traits->per_worker_clocks
+                ? clocks_own(route->clocks)
+                : clocks_told(route->clocks)) >= needed;
 }
 
-static void look_for_others(TableClient *client, SpinnerEnd end)
+static void look_for_others(TableClient *client, uint64_t needed, SpinnerEnd end)
 {
     do
         for (unsigned i = 0; i < client->spinner.n_looks; i++) {
-            if (others_have_come(client)) {
+            if (others_have_come(client->route, needed)) {
                 spinner_found(&client->spinner);
                 return;
             }
@@ -67,22 +67,41 @@ static void look_for_others(TableClient *client, SpinnerEnd end)
     while (spinner_go_on(&client->spinner, end));
 }
 
+static void wait_for_others(TableClient *client, uint64_t needed)
+{
+    uint64_t begun_ns;
+    SpinnerEnd end;
+
+    if (!spinner_begin(&client->spinner, &end))
+        return;
+    begun_ns = worker_stats_now_ns();
+    look_for_others(client, needed, end);
+    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+}
+
 /* Servers would keep the Get until the slowest worker of this node has reached a certain clock.
  * Usually it reaches it soon. Then it is better to ask late: otherwise the slowest worker would
  * have to gather the rows, and become even slower. The servers still decide. */
 void table_client_wait_for_others(TableClient *client, uint32_t n_slices)
 {
     const TableRoute *route = client->route;
-    uint64_t begun_ns;
-    SpinnerEnd end;
 
-    if (route->clocks == NULL || route->traits->per_worker_clocks || others_have_come(client) ||
-        !all_local(route, client->slicer.slices, n_slices) ||
-        !spinner_begin(&client->spinner, &end))
-        return;
-    begun_ns = worker_stats_now_ns();
-    look_for_others(client, end);
-    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+    if (route->clocks != NULL && !route->traits->per_worker_clocks &&
+        !others_have_come(route, client->clock - client->lead) &&
+        all_local(route, client->slicer.slices, n_slices))
+        wait_for_others(client, client->clock - client->lead);
+}
+
+/* Servers have not heard of the worker's new clock yet. Who waits for it is ahead of this worker,
+ * and this worker is ahead of the one that it waits for, so it makes nobody's wait longer by more
+ * than these looks. */
+void table_client_wait_before_iterating(TableClient *client)
+{
+    const RubatoTableSpec *spec = client->route->spec;
+    const uint64_t reach = (uint64_t)spec->staleness + spec->speculation;
+
+    if (client->clock > reach && !others_have_come(client->route, client->clock - reach))
+        wait_for_others(client, client->clock - reach);
 }
 
 /* ---- telling ---- */
@@ -235,6 +254,25 @@ static inline bool advance(const TableRoute *route, uint32_t rank, uint64_t cloc
     return true;
 }
 
+/* The worker itself has come to its next clock. */
+static inline void count_clock(TableClient *client)
+{
+    if (client->adding_bytes > 0)
+        table_client_keep(client);
+    client->clock++;
+    client->stats.n_clocks++;
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note(client, HISTORY_CLOCK, client->clock, &(RubatoKeys){ .n = 0 });
+}
+
+void table_client_clock_by_request(TableClient *client)
+{
+    NodeClock news;
+
+    count_clock(client);
+    clocks_advance(client->route->clocks, client->rank, client->clock, &news);
+}
+
 /* A clock is sent at once, because others may wait for it. A worker that only clocks waits for room
  * afterwards. */
 bool table_client_clock(TableClient *client, GError **error)
@@ -243,12 +281,7 @@ bool table_client_clock(TableClient *client, GError **error)
         return false;
     const uint64_t untold_bytes = client->untold_bytes, n_bytes = client->adding_bytes;
 
-    if (client->adding_bytes > 0)
-        table_client_keep(client);
-    client->clock++;
-    client->stats.n_clocks++;
-    if (G_UNLIKELY(client->history != NULL))
-        table_client_note(client, HISTORY_CLOCK, client->clock, &(RubatoKeys){ .n = 0 });
+    count_clock(client);
     if (advance(client->route, client->rank, client->clock, n_bytes)) {
         client->untold_bytes = 0;
         return table_client_wait_room_of_all(client, error);

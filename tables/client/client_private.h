@@ -2,6 +2,7 @@
  *
  *   client.c        its life, the checks of keys, Get and Add, statistics
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
+ *   client_announce.c  announcing the keys of iterations, and beginning the next one
  *   client_change.c  changes of tables with replicas, until they are acknowledged
  *   client_clock.c  the clock: how far ahead it may be, telling it to others
  *   client_deferred.c  Adds that wait for their clock, and who has them applied
@@ -54,6 +55,14 @@ uint64_t table_route_lead(const TableRoute *route);
 /* Called before a Get of the slicer's slices, at a clock above the lead. If its servers would only
  * keep it for other workers of this node, gives these workers a moment to reach the clock. */
 void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
+
+/* The same before table_client_iterate, after table_client_clock_by_request: a Get further ahead
+ * than staleness and speculation is always kept. */
+void table_client_wait_before_iterating(TableClient *client);
+
+/* The worker has ended its iteration, and its next request tells each part of the table so. For
+ * models that want every worker's clock, in a run of one process. */
+void table_client_clock_by_request(TableClient *client);
 
 /* The node's clock, which a Get brings to the servers; 0 if they are told in another way. */
 uint64_t table_client_clock_to_tell(const TableClient *client);

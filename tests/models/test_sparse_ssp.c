@@ -499,6 +499,37 @@ START_TEST(pieces_that_do_not_make_an_announcement_tell_nothing)
 }
 END_TEST
 
+/* Worker 2 is beyond the speculation until worker 0 begins its iteration 1. That tells worker 0's
+ * clock and keys; if they are those of worker 2, it goes on waiting. */
+START_TEST(an_iteration_in_one_tells_its_keys_and_its_clock_and_reads)
+{
+    for (RubatoKey key = 3; key <= 4; key++) {
+        ModelRig rig;
+        RigGet get, beyond;
+
+        init(&rig, RECORD, 0, 1, 3);
+        for (uint32_t worker = 0; worker < 3; worker++)
+            ANNOUNCE(&rig, worker, 0, worker);
+        rig_iterate(&rig, &get, 1, 1, KEYS(5), 1);
+        ck_assert(get.is_answered);
+        rig_iterate(&rig, &get, 2, 1, KEYS(4, 6), 2);
+        ck_assert(get.is_answered);
+        rig_iterate(&rig, &beyond, 2, 2, KEYS(4, 6), 2);
+        ck_assert(!beyond.is_answered);
+        rig_add(&rig, 0, 0, key, 77);
+        rig_iterate(&rig, &get, 0, 1, KEYS(key), 1);
+        ck_assert(get.is_answered);
+        ck_assert_int_eq(get.values[0], 77);
+        ck_assert(beyond.is_answered == (key != 4));
+        rig_clock(&rig, 0, 2);
+        ck_assert(beyond.is_answered);
+        ck_assert_int_eq(beyond.values[0], key == 4 ? 77 : 0);
+        ck_assert_uint_eq(rig.model->n_ignored, 0);
+        rig_clear(&rig);
+    }
+}
+END_TEST
+
 START_TEST(a_dense_record_without_memory_is_an_error)
 {
     const RubatoTableSpec spec = {
@@ -629,6 +660,8 @@ int main(void)
                         N_RECORDS * (int)G_N_ELEMENTS(wrong_pieces));
     tcase_add_loop_test(scenarios, announcements_of_any_length_are_found_and_forgotten, 0,
                         4 * N_RECORDS);
+    tcase_add_loop_test(scenarios, an_iteration_in_one_tells_its_keys_and_its_clock_and_reads, 0,
+                        N_RECORDS);
     tcase_add_test(scenarios, a_dense_record_without_memory_is_an_error);
     suite_add_tcase(suite, scenarios);
 

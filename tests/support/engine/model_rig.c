@@ -56,8 +56,8 @@ static void take_answers(ModelRig *rig, const RubatoRequest *expected)
     ck_assert(found);
 }
 
-void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const RubatoKey *keys,
-             size_t n)
+static void prepare_get(const ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock,
+                        const RubatoKey *keys, size_t n)
 {
     ck_assert_uint_le(n, G_N_ELEMENTS(get->keys));
     memset(get, 0, sizeof(*get));
@@ -69,7 +69,21 @@ void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const 
         .keys = { .keys = get->keys, .n = keys == NULL ? 1 : n },
         .output = rig->model->make_room == NULL ? get->values : NULL,
     };
+}
+
+void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const RubatoKey *keys,
+             size_t n)
+{
+    prepare_get(rig, get, worker, clock, keys, n);
     model_get(rig->model, &get->request);
+    take_answers(rig, NULL);
+}
+
+void rig_iterate(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const RubatoKey *keys,
+                 size_t n)
+{
+    prepare_get(rig, get, worker, clock, keys, n);
+    model_iterate(rig->model, &get->request);
     take_answers(rig, NULL);
 }
 

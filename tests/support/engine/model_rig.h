@@ -36,6 +36,10 @@ void rig_clear(ModelRig *rig);
 void rig_get(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const RubatoKey *keys,
              size_t n);
 
+/* Begins the next iteration of a worker, in one, as a Get of its keys. */
+void rig_iterate(ModelRig *rig, RigGet *get, uint32_t worker, uint64_t clock, const RubatoKey *keys,
+                 size_t n);
+
 void rig_add(ModelRig *rig, uint32_t worker, uint64_t clock, RubatoKey key, int64_t delta);
 void rig_announce(ModelRig *rig, uint32_t worker, uint64_t clock, const RubatoKey *keys, size_t n);
 

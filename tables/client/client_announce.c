@@ -1,0 +1,105 @@
+/* Announcing the keys of iterations ahead, for models that take announcements.
+ *
+ * The next iteration in one. A worker that announces one iteration ahead would send each part three
+ * messages, one right after the other: the keys of the next iteration, its own clock, and a Get of
+ * the same keys. In a run of one process, one message to each part does all three. The part handles
+ * them in this order, so it sees what it would see otherwise. The keys are checked and cut once, and
+ * the server's token is taken once instead of three times.
+ *
+ * It is only done if the keys reach all parts. Others would not hear of the clock.
+ *
+ * No part moves while the messages are posted, so none is answered CALL_MOVED, and none is sent
+ * twice.
+ *
+ * Threads: the client's worker. */
+#include "tables/client/client_private.h"
+
+static Message announcement(const TableClient *client, const Slice *slice, uint64_t iteration)
+{
+    const TableRoute *route = client->route;
+
+    return (
+        Message){ .kind = MESSAGE_ANNOUNCE,
+                  .status = CALL_OK,
+                  .epoch = route->epoch,
+                  .table = route->table,
+                  .part = slice->part,
+                  .server = part_map_server(route->map, slice->part),
+                  .node = route->office->self,
+                  .request = { .worker = client->rank, .clock = iteration, .keys = slice->keys } };
+}
+
+bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
+                           GError **error)
+{
+    const TableRoute *route = client->route;
+    PostOffice *office = route->office;
+    uint32_t n_slices, slice = 0;
+    bool is_sent = true;
+
+    if (!table_client_check(client, keys, n, error) || !table_client_check_cancelled(client, error))
+        return false;
+    if (!route->traits->takes_announcements)
+        return true;
+    if (!table_client_wait_room_of_all(client, error))
+        return false;
+    n_slices = slicer_cut(&client->slicer, route->partition, keys, n);
+    if (n_slices == SLICER_NO_MEMORY)
+        return table_client_fail_memory(client, error);
+    if (!table_client_begin_sending(client, error))
+        return false;
+    for (uint32_t part = 0; part < route->map->n_parts && is_sent; part++) {
+        /* the slices are in the order of their parts; a part without keys gets an empty one */
+        const Slice none = { .part = part };
+        const bool has_keys = slice < n_slices && client->slicer.slices[slice].part == part;
+        Message message =
+            announcement(client, has_keys ? &client->slicer.slices[slice++] : &none, iteration);
+
+        is_sent = post_office_tell(office, &message) != POST_OFFICE_UNSENT;
+    }
+    table_client_end_sending(client);
+    post_office_flush(office);
+    if (client->history != NULL)
+        table_client_note(client, HISTORY_ANNOUNCE, iteration,
+                          &(RubatoKeys){ .keys = keys, .n = keys == NULL ? 0 : n });
+    return is_sent || table_client_fail_memory(client, error);
+}
+
+bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t n,
+                              uint32_t *n_slices)
+{
+    const TableRoute *route = client->route;
+
+    if (!route->traits->takes_announcements || !route->traits->per_worker_clocks ||
+        route->office->network != NULL || route->map->n_replicas > 0 ||
+        table_client_is_cancelled(client) || !table_client_check_owner(client, NULL))
+        return false;
+    *n_slices = slicer_cut(&client->slicer, route->partition, keys, n);
+    return *n_slices == route->map->n_parts;
+}
+
+bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, uint32_t n_slices,
+                          void *values, GError **error)
+{
+    const RubatoKeys all = { .keys = keys, .n = n };
+    const TableAsk ask = { .kind = MESSAGE_ITERATE,
+                           .row_bytes = client->route->row_bytes,
+                           .output = values };
+    Call call;
+
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note(client, HISTORY_ANNOUNCE, client->clock + 1, &all);
+    table_client_clock_by_request(client);
+    table_client_wait_before_iterating(client);
+    call_begin(&call, NULL);
+    call.spinner = &client->spinner;
+    table_client_send(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
+    call_sent(&call);
+    if (!table_client_wait(client, &call, error))
+        return false;
+    table_client_count_get(client, &call);
+    client->unheard_bytes = 0;
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note_get(client, &all, values);
+    return true;
+}
