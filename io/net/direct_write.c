@@ -1,5 +1,5 @@
-/* Direct writes: see direct_write.h. Invariant: `end` was called exactly if there is a block, or the
- * direct write is finished. */
+/* Direct writes: see direct_write.h. Invariant: `end` was called exactly if there is a block, or if
+ * the direct write is finished. */
 #include "io/net/direct_write.h"
 
 #include <string.h>

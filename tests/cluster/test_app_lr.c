@@ -410,8 +410,7 @@ START_TEST(lr_learns_many_classes)
     ck_assert(g_file_get_contents(output, &text, NULL, NULL));
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
     ck_assert_uint_eq(g_strv_length(lines), 4);
-    ck_assert_msg(g_str_has_prefix(lines[0], "green\t") &&
-                      g_str_has_prefix(lines[1], "red\t") &&
+    ck_assert_msg(g_str_has_prefix(lines[0], "green\t") && g_str_has_prefix(lines[1], "red\t") &&
                       g_str_has_prefix(lines[2], "blue\t"),
                   "%s", text);
     remove_folder(dir);

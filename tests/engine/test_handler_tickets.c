@@ -355,8 +355,8 @@ END_TEST
 
 /* ---- what they leave behind ---- */
 
-/* Calls that nobody waits for. What is kept of those that were under way at once is below 1 MB; eight
- * bytes for each that ever was would be 2.2 MB. */
+/* Calls that nobody waits for. What is kept of those that were under way at once is below 1 MB;
+ * eight bytes for each that ever was would be 2.2 MB. */
 static bool forget_calls(RubatoWorker *worker, void *user_data, GError **error)
 {
     enum { N_ROUND = 20000, N_ROUNDS = 15, MOST_GROWTH = 1 << 20 };

@@ -208,9 +208,10 @@ static bool make_tickets(RubatoKVTable *table, unsigned n, Event *called, GError
     return true;
 }
 
-/* Nobody waits for a ticket. How many were under way at once, at most, is a matter of the scheduler
- * of processors, and what is kept of them grows with it: 12 bytes for each, up to 240 KB, and what the
- * allocator keeps for its threads. Eight bytes for each ticket that ever was would be 4.6 MB. */
+/* Nobody waits for a ticket. How many are under way at once, at most, depends on how the system
+ * schedules threads, and what is kept of them grows with it: 12 bytes for each, up to 240 KB, and
+ * what the allocator keeps for its threads. Eight bytes for each ticket that ever was would be 4.6
+ * MB. */
 static bool forget_tickets(RubatoWorker *worker, void *user_data, GError **error)
 {
     enum { N_ROUND = 20000, N_ROUNDS = 30, MOST_GROWTH = 1 << 20 };

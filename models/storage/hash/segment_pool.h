@@ -31,8 +31,8 @@ typedef struct {
     bool is_fetching;
 } SegmentPool;
 
-/* Takes no memory yet. Blocks are whole pages of 4 kB. Those of more than 512 kB never come from huge
- * pages. */
+/* Takes no memory yet. Blocks are whole pages of 4 kB. Those of more than 512 kB never come from
+ * huge pages. */
 void segment_pool_init(SegmentPool *pool, size_t block_bytes);
 void segment_pool_clear(SegmentPool *pool);
 
