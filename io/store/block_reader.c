@@ -215,6 +215,16 @@ bool block_reader_read(BlockReader *reader, void *bytes, size_t n, GError **erro
     return true;
 }
 
+const void *block_reader_borrow(BlockReader *reader, size_t n)
+{
+    const unsigned char *bytes = reader->block + reader->n_used;
+
+    if (n > reader->n_here - reader->n_used || (uintptr_t)bytes % sizeof(uint64_t) != 0)
+        return NULL;
+    reader->n_used += n;
+    return bytes;
+}
+
 uint64_t block_reader_position(const BlockReader *reader)
 {
     return reader->n_bytes - reader->n_here + reader->n_used;

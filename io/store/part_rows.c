@@ -132,7 +132,8 @@ typedef struct {
     PartShape shape;
     const PartTaker *taker;
     uint64_t n_rows;
-    unsigned char *bytes; /* of the present record */
+    const unsigned char *bytes; /* of the present record: in its block, or in `memory` */
+    unsigned char *memory;
     size_t n_allocated;
 } PartReader;
 
@@ -149,14 +150,26 @@ static bool make_room(PartReader *reader, size_t n, GError **error)
 {
     if (n <= reader->n_allocated)
         return true;
-    g_free(reader->bytes);
-    reader->bytes = g_try_malloc(n);
-    reader->n_allocated = reader->bytes == NULL ? 0 : n;
-    if (reader->bytes != NULL)
+    g_free(reader->memory);
+    reader->memory = g_try_malloc(n);
+    reader->n_allocated = reader->memory == NULL ? 0 : n;
+    if (reader->memory != NULL)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "%s: no memory for a record of %zu bytes",
                 block_reader_path(reader->file), n);
     return false;
+}
+
+/* Finds the n bytes of a record: most lie in one block, and need not be copied. */
+static bool find_bytes(PartReader *reader, size_t n, GError **error)
+{
+    reader->bytes = block_reader_borrow(reader->file, n);
+    if (reader->bytes != NULL)
+        return true;
+    if (!make_room(reader, n, error) || !block_reader_read(reader->file, reader->memory, n, error))
+        return false;
+    reader->bytes = reader->memory;
+    return true;
 }
 
 /* What a record of that kind must have; 0: it says so itself. */
@@ -244,8 +257,7 @@ static bool read_record(PartReader *reader, GError **error)
     RecordHead head;
 
     if (!block_reader_read(reader->file, &head, sizeof head, error) ||
-        !check_head(reader, &head, error) || !make_room(reader, (size_t)head.n_bytes, error) ||
-        !block_reader_read(reader->file, reader->bytes, (size_t)head.n_bytes, error))
+        !check_head(reader, &head, error) || !find_bytes(reader, (size_t)head.n_bytes, error))
         return false;
     if (head.kind == RECORD_TUNED)
         return take_tuned(reader, &head, error);
@@ -268,6 +280,6 @@ bool part_rows_read(const char *path, uint64_t seed, const BlockFileSum *sum,
     }
     if (ok && (reader.n_rows != n_rows || block_reader_number(file) != n_rows))
         ok = fail(&reader, "is the last one, and others are missing", error);
-    g_free(reader.bytes);
+    g_free(reader.memory);
     return ok;
 }
