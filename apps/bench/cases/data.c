@@ -1,4 +1,4 @@
-/* The cases that read training data. */
+/* The cases that read training data, and those that write tables to disk and read them. */
 #include "apps/bench/bench.h"
 #include "apps/bench/samples/samples.h"
 
@@ -38,5 +38,23 @@ const BenchCase bench_data_cases[] = {
       .n_keys = 1,
       .n_operations = 100000,
       .sample = sample_read_cache },
+    { .name = "snapshot-write",
+      .what = "a table of 64 MB into a snapshot, by one server",
+      .limit = "a plain file of as many bytes, written and synchronised",
+      .unit = BENCH_UNIT_BYTES_PER_SECOND,
+      .goal = { .ratio = 0.8 },
+      .n_rows = 1,
+      .n_keys = 1,
+      .n_operations = 1000000,
+      .sample = sample_snapshot_write },
+    { .name = "snapshot-restore",
+      .what = "the same from the snapshot, which is checked first",
+      .limit = "that plain file, read",
+      .unit = BENCH_UNIT_BYTES_PER_SECOND,
+      .goal = { .ratio = 0.5 },
+      .n_rows = 1,
+      .n_keys = 1,
+      .n_operations = 1000000,
+      .sample = sample_snapshot_restore },
     { 0 },
 };

@@ -58,4 +58,9 @@ bool sample_read_text(Bench *bench, size_t n, BenchSample *sample, GError **erro
 bool sample_read_cache(Bench *bench, size_t n, BenchSample *sample, GError **error);
 void data_close(Bench *bench);
 
+/* ---- snapshot.c: each is a `sample` of cases, of a table of n rows ---- */
+
+bool sample_snapshot_write(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_snapshot_restore(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 #endif
