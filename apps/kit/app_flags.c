@@ -373,7 +373,7 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
         { "keep", 0, 0, G_OPTION_ARG_INT, &flags->keep,
           "... and keep the newest N; 0: all (default 3)", "N" },
         { "resume", 0, 0, G_OPTION_ARG_NONE, &flags->resume,
-          "Go on from the newest good snapshot of --checkpoint, if there is one", NULL },
+          "Go on from the newest good snapshot in it, if there is one", NULL },
         { "straggler", 0, 0, G_OPTION_ARG_STRING, &flags->straggler,
           "Let workers sleep MS before a step, with this probability", "PROBABILITY:MS" },
         { "time-limit", 0, 0, G_OPTION_ARG_DOUBLE, &flags->time_limit,
