@@ -217,8 +217,9 @@ bool app_finish(const App *app, const AppModel *model, GError **error);
  * With --checkpoint it runs the task once for each epoch. Does nothing if there are no epochs. */
 bool app_train(App *app, const RubatoTask *task, uint64_t n_rows, GError **error);
 
-/* Its steps, for app_validation.c and app_checkpoint.c. Begin creates tables; run runs the task, once
- * for all epochs, or for each with app->only_epoch set; end drops the tables, if all was good. */
+/* Its steps, for app_validation.c and app_checkpoint.c. Begin creates tables; run runs the task,
+ * once for all epochs, or for each with app->only_epoch set; end drops the tables, if all was
+ * good. */
 bool app_training_begin(App *app, uint64_t n_rows, GError **error);
 bool app_training_run(App *app, const RubatoTask *task, GError **error);
 bool app_training_end(App *app, bool good, GError **error);

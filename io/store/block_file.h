@@ -56,8 +56,8 @@ BlockReader *block_reader_new(const char *path, uint64_t seed, const BlockFileSu
  * RUBATO_ERROR_IO. After an error only block_reader_free may follow. */
 bool block_reader_read(BlockReader *reader, void *bytes, size_t n, GError **error);
 
-/* The next n bytes where they lie, if they lie in one block and are aligned for any number: they are
- * then read, and valid until the next call. NULL: they must be read. */
+/* The next n bytes where they lie, if they lie in one block and are aligned for any number: they
+ * are then read, and valid until the next call. NULL: they must be read. */
 const void *block_reader_borrow(BlockReader *reader, size_t n);
 
 /* Whether the stream has ended, which is checked like a block. */
