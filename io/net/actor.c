@@ -234,8 +234,7 @@ static void handle_sorted(Actor *actor)
     }
 }
 
-/* Messages taken and not handled yet stay where actor_drain finds them. Messages that have come
- * meanwhile stay in the mailbox, unless one of high priority may be among them. Not inline, because
+/* Messages that have come meanwhile stay in the mailbox, unless one of high priority may be among them. Not inline, because
  * most owners find the mailbox empty. */
 static __attribute__((noinline)) void handle_taken(Actor *actor)
 {
@@ -257,14 +256,6 @@ static void handle_mailbox(Actor *actor)
         return;
     take_mailbox(actor);
     handle_taken(actor);
-}
-
-void actor_drain(Actor *actor)
-{
-    do {
-        handle_taken(actor);
-        take_mailbox(actor);
-    } while (actor->taken != NULL || actor->taken_high != NULL);
 }
 
 /* Gives back the token and then the answers. Returns whether new messages are in the mailbox. */

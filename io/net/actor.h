@@ -80,10 +80,6 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
 /* Puts the message into the mailbox and ensures that a thread handles it. */
 void actor_post(Actor *actor, Message *message);
 
-/* The owner, from inside `handle`: handles the messages that came after the present one, until a
- * sequentially consistent load finds the mailbox empty. */
-void actor_drain(Actor *actor);
-
 /* Gives a message back: message_end is called on it once the token is free again, or, beside
  * messages of high priority, earlier. */
 void actor_answer(Actor *actor, Message *message);
