@@ -252,9 +252,11 @@ static bool start(RubatoEngine *engine, GError **error)
                      engine->servers_of, &engine->sizes);
     engine->office.stall_ms = engine->stall_ms;
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
+    const uint32_t service_mib =
+        engine->cluster != NULL ? engine->cluster->service_mib : CLUSTER_USUAL_SERVICE_MIB;
+
     engine->services =
-        services_new(&engine->office, engine->node_names,
-                     (uint64_t)(engine->cluster != NULL ? engine->cluster->service_mib : 0) << 20);
+        services_new(&engine->office, engine->node_names, (uint64_t)service_mib << 20);
     dispatch_init(engine);
     if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
         dispatch_start_scheduler(engine);

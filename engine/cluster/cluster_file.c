@@ -28,7 +28,6 @@
 #define DEFAULT_TIMEOUT_MS 3000u
 #define DEFAULT_STALL_MS 10000u
 #define DEFAULT_RENDEZVOUS_MS 30000u
-#define DEFAULT_SERVICE_MIB 1024u /* one request of the largest size */
 
 #define MAX_NAME_BYTES 64u
 
@@ -188,9 +187,9 @@ static bool read_times(const ClusterFaults *faults, const config_setting_t *grou
 static bool read_bounds(const ClusterFaults *faults, const config_setting_t *group,
                         Cluster *cluster)
 {
-    static const SettingNumber service = { "service_mib",       1,
-                                           CLUSTER_MAX_MIB,     false,
-                                           DEFAULT_SERVICE_MIB, "service_mib = 1024;" };
+    static const SettingNumber service = {
+        "service_mib", 1, CLUSTER_MAX_MIB, false, CLUSTER_USUAL_SERVICE_MIB, "service_mib = 1024;"
+    };
 
     return setting_read_number(faults, group, "the cluster", &service, &cluster->service_mib);
 }

@@ -23,6 +23,9 @@
 /* The default: shared memory between nodes of one host, TCP between hosts. */
 #define CLUSTER_AUTO_TRANSPORT "auto"
 
+/* If the file says nothing, and without one: one request to a service, of the largest size. */
+#define CLUSTER_USUAL_SERVICE_MIB 1024u
+
 typedef struct {
     uint32_t id;
     char *host;
@@ -45,7 +48,7 @@ typedef struct {
     uint32_t timeout_ms;
     uint32_t stall_ms;
     uint32_t rendezvous_ms;
-    uint32_t service_mib; /* of another node's requests to services that a node keeps */
+    uint32_t service_mib; /* of one node's requests to services that a node keeps */
     char *transport;      /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
     char *secret_file;    /* the file in which nodes find the run's secret; NULL: none is named */
     bool encrypt;         /* all that is sent between nodes */

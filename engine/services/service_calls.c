@@ -101,12 +101,32 @@ static bool open_reply(RubatoServiceCall *call, uint32_t place)
     return true;
 }
 
+/* Whether this node may keep so many bytes more of its own requests, as for those of another node.
+ * Otherwise the request fails. The lock is held. */
+static bool check_kept(RubatoServiceCall *call, uint32_t place)
+{
+    const Services *const services = call->services;
+    const uint64_t kept = services->kept[services->office->self];
+
+    if (call->n_bytes <= services->most_kept_bytes - kept)
+        return true;
+    g_autofree char *text = g_strdup_printf(
+        "it keeps at most %" G_GUINT64_FORMAT " MiB of its own requests (service_mib in the "
+        "cluster file); %zu bytes beside %" G_GUINT64_FORMAT " are more",
+        services->most_kept_bytes >> 20, call->n_bytes, kept);
+    give_up(call, place, RUBATO_ERROR_MEMORY, text);
+    return false;
+}
+
 /* This node's own service gets a copy. The lock is held. */
 static void give_own(RubatoServiceCall *call, uint32_t place)
 {
     ServiceReply *const reply = &call->replies[place];
-    void *const copy = g_try_malloc(MAX(call->n_bytes, 1));
+    void *copy;
 
+    if (!check_kept(call, place))
+        return;
+    copy = g_try_malloc(MAX(call->n_bytes, 1));
     if (copy == NULL) {
         give_up(call, place, RUBATO_ERROR_MEMORY, "no memory for a copy of the request");
         return;
@@ -118,6 +138,8 @@ static void give_own(RubatoServiceCall *call, uint32_t place)
     job->serial = reply->serial;
     g_strlcpy(job->name, call->name, sizeof job->name);
     job->local = g_bytes_new_take(copy, call->n_bytes);
+    job->n_kept = call->n_bytes;
+    call->services->kept[job->node] += job->n_kept;
     reply->is_sent = true;
     call->services->take_own(call->services, job);
 }

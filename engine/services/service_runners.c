@@ -4,7 +4,6 @@
  * Threads: those named above; other functions say which. */
 #include "engine/services/services_private.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "io/net/stall_clock.h"
@@ -25,14 +24,44 @@ ServiceRunner *service_runner_clerk(const Services *services)
     return g_ptr_array_index(services->runners, 0);
 }
 
-bool service_runner_start(Services *services, ServiceRunner *runner);
+/* There is no thread that could answer the job, and this thread may not wait: says why at once. If
+ * there is no memory for that either, the asker's deadline ends its wait. The lock is held. */
+static void refuse_now(Services *services, ServiceJob *job, int failure)
+{
+    g_autofree char *own =
+        g_strdup_printf("no thread there that could answer it: %s", g_strerror(failure));
+    const bool has_code = job->code != CONTROL_OK;
+    const uint32_t code = has_code ? job->code : CONTROL_CODE(RUBATO_ERROR_MEMORY);
+    const char *const text = has_code ? job->text : own;
+    const ServiceMessage message = { .kind = SERVICE_MESSAGE_ANSWER,
+                                     .code = code,
+                                     .serial = job->serial,
+                                     .n_whole = strlen(text),
+                                     .bytes = text,
+                                     .n_bytes = strlen(text) };
 
-/* The clerk's thread begins with its first job: most runs have none. */
+    if (job->node == services->office->self) {
+        GBytes *const bytes = g_bytes_new(text, strlen(text));
+
+        service_replies_answer_own(services, job, code, bytes);
+        g_bytes_unref(bytes);
+    } else {
+        (void)service_send(services, job->node, &message);
+    }
+    service_job_end(services, job);
+}
+
+/* The clerk's thread begins with its first job: most runs have none. If there can be no thread now,
+ * the next job tries again. */
 void service_runner_give(Services *services, ServiceRunner *runner, ServiceJob *job)
 {
+    const int failure = runner->has_thread ? 0 : service_runner_start(services, runner);
+
+    if (failure != 0) {
+        refuse_now(services, job, failure);
+        return;
+    }
     g_queue_push_tail(&runner->jobs, job);
-    if (!runner->has_thread && !service_runner_start(services, runner))
-        g_error("no thread for the clerk of services: %s", g_strerror(errno));
     pthread_cond_broadcast(&services->changed);
 }
 
@@ -180,20 +209,20 @@ static void *work(void *user)
     return NULL;
 }
 
-/* Starts a thread. The lock is held. */
-bool service_runner_start(Services *services, ServiceRunner *runner)
+int service_runner_start(Services *services, ServiceRunner *runner)
 {
     Start *const begin = g_new(Start, 1);
     g_autofree char *name = g_strdup_printf("service %.7s", runner->name);
 
     *begin = (Start){ services, runner };
-    if (pthread_create(&runner->thread, NULL, work, begin) != 0) {
+    const int failure = pthread_create(&runner->thread, NULL, work, begin);
+    if (failure != 0) {
         g_free(begin);
-        return false;
+        return failure;
     }
     pthread_setname_np(runner->thread, name);
     runner->has_thread = true;
-    return true;
+    return 0;
 }
 
 ServiceRunner *service_runner_new(const char *name, RubatoServiceFunc function, void *user_data)

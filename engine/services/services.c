@@ -43,7 +43,7 @@ bool services_serve(Services *services, const char *name, RubatoServiceFunc func
     pthread_mutex_lock(&services->lock);
     is_new = service_runner_find(services, name) == NULL;
     if (is_new)
-        started = service_runner_start(services, runner);
+        started = service_runner_start(services, runner) == 0;
     if (started)
         g_ptr_array_add(services->runners, runner);
     pthread_mutex_unlock(&services->lock);

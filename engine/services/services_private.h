@@ -84,7 +84,7 @@ struct Services {
     /* immutable */
     PostOffice *office;
     char *const *node_names;
-    uint64_t most_kept_bytes; /* of another node's requests, until they are answered */
+    uint64_t most_kept_bytes; /* of one node's requests, until they are answered */
     /* This node's own request is there: see service_requests.c. The lock is held. */
     void (*take_own)(Services *services, ServiceJob *job);
     /* Nobody waits for it any more. The lock is held. */
@@ -168,8 +168,8 @@ void barrier_room_free(gpointer room);
 ServiceRunner *service_runner_find(const Services *services, const char *name);
 ServiceRunner *service_runner_clerk(const Services *services);
 
-/* Starts its thread. */
-bool service_runner_start(Services *services, ServiceRunner *runner);
+/* Starts its thread. 0, or the number of the system's error. */
+int service_runner_start(Services *services, ServiceRunner *runner);
 
 /* Gives it a job. */
 void service_runner_give(Services *services, ServiceRunner *runner, ServiceJob *job);

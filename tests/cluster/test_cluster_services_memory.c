@@ -3,6 +3,8 @@
  *
  * The linker puts __wrap_network_new_frame in place of network_new_frame: there is no memory for
  * some messages of services. */
+#include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -219,6 +221,25 @@ static bool ask_beside(RubatoEngine *engine, const uint8_t *bytes, GError **erro
     return expect_answer(engine, &second, 4, error);
 }
 
+/* The same for requests to the node that asks: what is answered no longer counts. */
+static bool expect_own_to_be_bounded(RubatoEngine *engine, const uint8_t *bytes, GError **error)
+{
+    RubatoQuestion first = question_of("wait", bytes, LESS);
+    RubatoQuestion second = question_of("count", bytes, LESS);
+    RubatoQuestion release = question_of("open", NULL, 0);
+    RubatoServiceAnswer answer;
+
+    first.to.number = second.to.number = release.to.number = 3;
+    g_autoptr(RubatoServiceCall) call = rubato_engine_request(engine, &first, error);
+    if (call == NULL ||
+        !expect_no_memory(engine, &second, "614400 bytes beside 614400 are more", error) ||
+        !rubato_engine_ask(engine, &release, NULL, error))
+        return false;
+    EXPECT(rubato_service_call_next(call, &answer) && answer.error == NULL, "%s",
+           answer.error->message);
+    return expect_answer(engine, &second, 4, error);
+}
+
 static bool ask_too_much(RubatoEngine *engine, const void *data, GError **error)
 {
     g_autofree uint8_t *bytes = g_malloc0(MIB + 1);
@@ -239,8 +260,12 @@ static bool ask_too_much(RubatoEngine *engine, const void *data, GError **error)
                            "it keeps at most 1 MiB of another node's requests (service_mib in the "
                            "cluster file); 1048577 bytes beside 0 are more",
                            error) ||
-         !expect_answer(engine, &most, 4, error) || !expect_answer(engine, &own, 4, error) ||
-         !ask_beside(engine, bytes, error)))
+         !expect_answer(engine, &most, 4, error) ||
+         !expect_no_memory(engine, &own,
+                           "it keeps at most 1 MiB of its own requests (service_mib in the cluster "
+                           "file); 1048577 bytes beside 0 are more",
+                           error) ||
+         !expect_own_to_be_bounded(engine, bytes, error) || !ask_beside(engine, bytes, error)))
         return false;
     return rubato_engine_barrier(engine, error);
 }
@@ -256,6 +281,80 @@ START_TEST(what_a_node_keeps_of_requests_is_bounded)
 }
 END_TEST
 
+/* ---- no thread ---- */
+
+static _Atomic bool has_no_threads;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *user)
+{
+    return has_no_threads ? EAGAIN : __real_pthread_create(thread, attributes, function, user);
+}
+
+static bool expect_failure(RubatoEngine *engine, uint32_t node, const char *service,
+                           RubatoError code, const char *text, GError **error)
+{
+    RubatoQuestion question = question_of(service, NULL, 0);
+    GError *found = NULL;
+
+    question.to.number = node;
+    EXPECT(!rubato_engine_ask(engine, &question, NULL, &found), "an answer");
+    return cluster_expect_error(&found, code, text, error);
+}
+
+/* Nobody has asked for a service before, so there is no thread that says that there is none. */
+static bool ask_without_threads(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoAddressees all = { .group = RUBATO_GROUP_ALL };
+    const bool asks = rubato_engine_node(engine) == CLUSTER_IDS[ASKS];
+    GError *found = NULL;
+
+    (void)data;
+    has_no_threads = true;
+    if (!rubato_engine_barrier(engine, error))
+        return false;
+    if (asks && (!expect_failure(engine, 7, "count", RUBATO_ERROR_NOT_FOUND,
+                                 "service count on node 7 (127.0.0.1:0): this node has no such "
+                                 "service",
+                                 error) ||
+                 !expect_failure(engine, 3, "count", RUBATO_ERROR_NOT_FOUND,
+                                 "this node has no such service", error)))
+        return false;
+    EXPECT(!rubato_engine_group_barrier(engine, &all, 0, &found), "a barrier");
+    if (!cluster_expect_error(&found, RUBATO_ERROR_MEMORY, "no thread there that could answer it",
+                              error))
+        return false;
+    EXPECT(!rubato_engine_serve(engine, "count", count_bytes, NULL, &found), "it serves");
+    if (!cluster_expect_error(&found, RUBATO_ERROR_MEMORY, "no thread for service count", error) ||
+        !rubato_engine_barrier(engine, error))
+        return false;
+    has_no_threads = false;
+    return rubato_engine_barrier(engine, error) &&
+           rubato_engine_serve(engine, "count", count_bytes, NULL, error) &&
+           rubato_engine_group_barrier(engine, &all, 0, error) &&
+           (!asks ||
+            expect_answer(engine,
+                          &(RubatoQuestion){ .service = "count",
+                                             .to = { .group = RUBATO_GROUP_NODE, .number = 7 } },
+                          4, error)) &&
+           rubato_engine_barrier(engine, error);
+}
+
+START_TEST(a_node_that_gets_no_thread_for_services_says_so_and_goes_on)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } });
+
+    cluster_start(run, ask_without_threads, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster_services_memory");
@@ -266,5 +365,6 @@ int main(void)
     tcase_add_loop_test(cases, a_request_for_which_there_is_no_memory_is_forgotten, 0,
                         G_N_ELEMENTS(request_shortages));
     tcase_add_test(cases, what_a_node_keeps_of_requests_is_bounded);
+    tcase_add_test(cases, a_node_that_gets_no_thread_for_services_says_so_and_goes_on);
     return run_suite(suite);
 }
