@@ -115,9 +115,37 @@ START_TEST(workers_seldom_share_a_hash)
 }
 END_TEST
 
+/* How many of 256 items of high priority wait behind normal items that are not of their source, if
+ * so many other sources have one. */
+static unsigned count_held_up(uint64_t n_waiting)
+{
+    enum { N_HIGH = 256, OTHERS = 1000 };
+    unsigned n_held_up = 0;
+
+    for (uint64_t i = 0; i < N_HIGH; i++) {
+        PriorityOrder order;
+        uint64_t follows;
+
+        priority_order_init(&order, ROW);
+        for (uint64_t source = 0; source < n_waiting; source++)
+            join(&order, PRIORITY_RULE_FREE, false, source, &follows);
+        n_held_up +=
+            join(&order, PRIORITY_RULE_FREE, true, OTHERS + i, &follows) == PRIORITY_QUEUE_NORMAL;
+    }
+    return n_held_up;
+}
+
+START_TEST(few_sources_hold_up_few_others_and_many_hold_up_most)
+{
+    ck_assert_uint_le(count_held_up(9), 256 / 5);
+    ck_assert_uint_ge(count_held_up(4 * PRIORITY_ORDER_SOURCES), 256 * 3 / 4);
+}
+END_TEST
+
 /* ---- seeded runs ---- */
 
-enum { N_SOURCES = 5, N_ITEMS = 400 };
+/* Few sources, so that many items have the same one; or more than there are hashes. */
+enum { N_SOURCES = 5, N_MANY_SOURCES = 4 * PRIORITY_ORDER_SOURCES, N_ITEMS = 400 };
 
 typedef struct {
     PriorityItem item;
@@ -127,6 +155,7 @@ typedef struct {
 
 typedef struct {
     PriorityOrder order;
+    int n_sources;
     Item items[N_ITEMS];
     unsigned n;
     unsigned queues[PRIORITY_QUEUE_N_QUEUES][N_ITEMS]; /* items in the order of each queue */
@@ -145,7 +174,7 @@ static void add_item(Run *run, GRand *dice)
                           : what == 2 ? PRIORITY_RULE_CARRIES
                                       : PRIORITY_RULE_FREE,
                   .is_high = what > 1 && g_rand_int_range(dice, 0, 10) < 7,
-                  .source = (uint64_t)g_rand_int_range(dice, 0, N_SOURCES) },
+                  .source = (uint64_t)g_rand_int_range(dice, 0, run->n_sources) },
         .number = run->n,
     };
     const PriorityQueue to = priority_order_join(&run->order, &item->item, &item->follows);
@@ -206,6 +235,7 @@ START_TEST(orders_hold_and_nothing_starves)
         GRand *const dice = g_rand_new_with_seed(seed);
         Run *const run = g_new0(Run, 1);
 
+        run->n_sources = seed % 3 == 0 ? N_MANY_SOURCES : N_SOURCES;
         priority_order_init(&run->order, ROW);
         while (run->n < N_ITEMS) {
             for (int i = g_rand_int_range(dice, 0, 8); i > 0 && run->n < N_ITEMS; i--)
@@ -261,6 +291,7 @@ int main(void)
     tcase_add_test(rules, a_clock_follows_all_and_may_be_overtaken);
     tcase_add_test(rules, nothing_overtakes_a_fixed_item);
     tcase_add_loop_test(rules, workers_seldom_share_a_hash, 0, 3);
+    tcase_add_test(rules, few_sources_hold_up_few_others_and_many_hold_up_most);
     tcase_add_test(runs, orders_hold_and_nothing_starves);
     tcase_add_test(runs, a_stream_of_high_items_lets_others_through);
     suite_add_tcase(suite, rules);
